@@ -69,12 +69,10 @@ pub enum OverrideError {
     #[error(transparent)]
     Parts(#[from] PartsError),
     /// Its template is not there, or another.
-    #[error("its template is gone, or another by now")]
+    #[error("its template is gone or has changed")]
     Gone,
     /// An object by which its pods were to be found is somebody else's.
-    #[error(
-        "{kind} {name}, by which its pods would be found, is there already and is not Muster's"
-    )]
+    #[error("{kind} {name}, which its pods need to be found, exists already and is not Muster's")]
     Foreign {
         /// `Service`, `MultiClusterService`.
         kind: String,

@@ -113,7 +113,7 @@ pub async fn hold<M>(
         () = leadership.changed() => {}
         () = lost => {}
     }
-    tracing::warn!("this replica leads no longer; all that it assumed is dropped");
+    tracing::warn!("this replica no longer leads; its assumptions are dropped");
 }
 
 /// Waits until this process leads and begins `term`, of `leadership`: takes its ledger and fails
@@ -199,10 +199,10 @@ async fn fence(
         }
         let (namespace, name, why) = (&subject.namespace, &subject.name, error.message());
         if error.fault() == CallFault::Refused && began.elapsed() >= GIVE_UP_AFTER {
-            tracing::error!(namespace, name, why, "cannot be fenced; going on without");
+            tracing::error!(namespace, name, why, "cannot be fenced; continuing without");
             return Ok(0);
         }
-        tracing::warn!(namespace, name, why, "cannot be fenced yet; trying on");
+        tracing::warn!(namespace, name, why, "cannot be fenced yet; trying again");
         tokio::time::sleep(PAUSE).await;
     }
 }

@@ -98,12 +98,12 @@ impl Metrics {
             admission_policies: admission_policies::Metrics::new(registry),
             released: registry.register(
                 "jobs_released",
-                "Jobs that were released",
+                "Jobs that were admitted",
                 Counter::default(),
             ),
             opened_by_hand: registry.register(
                 "bindings_opened_by_hand",
-                "Bindings found open without admission and closed again",
+                "Bindings found open without an admission and gated again",
                 Counter::default(),
             ),
             records_unreadable: registry.register(
@@ -113,17 +113,17 @@ impl Metrics {
             ),
             records_changed: registry.register(
                 "admission_records_changed",
-                "Admission records that somebody else than the leader has changed, and that were put back",
+                "Admission records that another user changed, and that the leader restored",
                 Counter::default(),
             ),
             finalizers_restored: registry.register(
                 "finalizers_restored",
-                "Finalizers that somebody has taken off charged bindings, and that were put back",
+                "Finalizers that another user removed from charged bindings, and that the leader restored",
                 Counter::default(),
             ),
             parts_repaired: registry.register(
                 "parts_repaired",
-                "Overrides written again because what went to a cluster was not its part of a gang",
+                "Overrides written again because a cluster did not get its part of a gang",
                 Counter::default(),
             ),
             decisions_cut: registry.register(
@@ -143,28 +143,28 @@ impl Metrics {
             ),
             pending_jobs: registry.register(
                 "queue_pending_jobs",
-                "Jobs that wait, by queue",
+                "Pending jobs, by queue",
                 Family::default(),
             ),
             active_jobs: registry.register(
                 "queue_active_jobs",
-                "Jobs that are charged, by queue",
+                "Charged jobs, by queue",
                 Family::default(),
             ),
             reservations: registry.register(
                 "reservations",
-                "Waiting jobs for which something is kept, by queue and what is",
+                "Pending jobs with a reservation, by queue and by what is reserved",
                 Family::default(),
             ),
             over_capability: registry.register(
                 "queue_over_capability",
-                "What a queue is charged beyond its real capability, by resource, in cores, bytes or units",
+                "Charge of a queue above its real capability, by resource, in cores, bytes or units",
                 Family::default(),
             ),
             exported: Arc::default(),
             evicted: registry.register(
                 "jobs_evicted",
-                "Released jobs that were evicted",
+                "Admitted jobs that were evicted",
                 Family::default(),
             ),
             preemptions: registry.register(

@@ -119,7 +119,7 @@ fn kind() -> String {
     shortname = "pg",
     shortname = "podgroup-v1beta1",
     category = "muster",
-    doc = "PodGroup is one job: what its gang needs, where it stands in its queue, and where it runs.",
+    doc = "PodGroup is one job: what its gang needs, its position in its queue, and where it runs.",
     annotation("helm.sh/resource-policy", "keep"),
     selectable = ".spec.queue",
     printcolumn(name = "STATUS", type_ = "string", json_path = ".status.phase"),
@@ -220,7 +220,7 @@ fn any_objects(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
 /// The status of a job. Empty fields are written as `null`, so that a merge patch clears them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(description = "Where a job stands.")]
+#[schemars(description = "The status of a job.")]
 pub struct PodGroupStatus {
     /// Pending, Inqueue, Running, Unknown or Completed.
     #[serde(deserialize_with = "lenient")]
@@ -251,7 +251,7 @@ pub struct PodGroupCondition {
     pub type_: String,
     /// True, False or Unknown.
     pub status: String,
-    /// Volcano's id of the scheduling session; ours have none.
+    /// Volcano's id of the scheduling session; Muster's conditions have none.
     #[serde(rename = "transitionID", skip_serializing_if = "Option::is_none")]
     pub transition_id: Option<String>,
     /// When its status last changed.

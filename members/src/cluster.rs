@@ -108,7 +108,7 @@ pub(super) fn unread(cluster: &Cluster) -> Vec<(String, &'static str)> {
         .err()
         .map(|problem| (problem, "its price is not used"));
     let times = network(cluster).err();
-    let times = times.map(|problem| (problem, "its times to others are not used"));
+    let times = times.map(|problem| (problem, "its times to other clusters are not used"));
     price.into_iter().chain(times).collect()
 }
 

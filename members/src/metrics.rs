@@ -30,12 +30,12 @@ impl MemberMetrics {
         Self {
             age: registry.register(
                 "member_view_age_seconds",
-                "Age of what is known of a member",
+                "Age of the view of a member",
                 Family::default(),
             ),
-            nodes: gauge("member_nodes", "Nodes known of a member"),
-            pods: gauge("member_pods", "Pods that take room in a member"),
-            usable: gauge("member_usable", "Whether a member is decided on"),
+            nodes: gauge("member_nodes", "Known nodes of a member"),
+            pods: gauge("member_pods", "Pods that use capacity in a member"),
+            usable: gauge("member_usable", "Whether decisions use a member"),
         }
     }
 

@@ -62,7 +62,7 @@ pub(super) async fn run(
                 Err(error) => {
                     let (kind, namespace, name) = (&owner.kind, &owner.namespace, &owner.name);
                     tracing::debug!(cluster = %origin.cluster, kind, namespace, name, %error,
-                        "the job of an owner is not known; going by its name");
+                        "the job of an owner is unknown; using its name");
                 }
             }
         }

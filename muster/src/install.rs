@@ -70,7 +70,7 @@ pub(crate) async fn install(connection: &Connection, options: &Install) -> anyho
     for (name, yaml) in crds::yaml::manifests() {
         if name == PODGROUPS && has_volcanos_podgroups(&client).await? {
             println!(
-                "crd/{PODGROUPS} left as it is: it is Volcano's own; Muster shows less in `kubectl get podgroups`"
+                "crd/{PODGROUPS} unchanged: it is Volcano's own; Muster shows less in `kubectl get podgroups`"
             );
             continue;
         }
@@ -116,7 +116,7 @@ pub(crate) async fn uninstall(connection: &Connection) -> anyhow::Result<()> {
         .context("cannot remove the webhook registrations")?;
     println!("webhook registrations removed");
     let count = binding_writer::uninstall::unmark_namespaces(&client).await?;
-    println!("mark of what was adopted taken off {count} namespaces");
+    println!("adoption mark removed from {count} namespaces");
     let count = binding_writer::uninstall::unmanage_all(&client).await?;
     admission::remove(&client).await?;
     println!("{count} bindings are unmanaged now; CRDs, queues and policies stay");
@@ -194,7 +194,7 @@ async fn has_volcanos_podgroups(client: &Client) -> anyhow::Result<bool> {
 async fn make_default_queue(client: &Client) -> anyhow::Result<()> {
     let queues: Api<crds::queue::Queue> = Api::all(client.clone());
     if queues.get_opt(crds::names::DEFAULT_QUEUE).await?.is_some() {
-        println!("Queue {} left as it is", crds::names::DEFAULT_QUEUE);
+        println!("Queue {} unchanged", crds::names::DEFAULT_QUEUE);
         return Ok(());
     }
     show(&apply::apply_yaml(client, DEFAULT_QUEUE, MANAGER).await?);

@@ -171,7 +171,7 @@ impl Applier<'_> {
             .await
             .with_context(|| {
                 let (version, kind) = (gvk.api_version(), &gvk.kind);
-                format!("the server does not have the kind {kind} of {version}")
+                format!("the server does not serve the kind {kind} of {version}")
             })?;
         let known = (resource, capabilities.scope);
         self.kinds.insert(gvk.clone(), known.clone());
@@ -319,7 +319,7 @@ items:
             ),
             (
                 "{apiVersion: example.io/v1, kind: Other, metadata: {name: a}}",
-                "the server does not have the kind Other of example.io/v1",
+                "the server does not serve the kind Other of example.io/v1",
             ),
         ];
         for (manifest, message) in cases {

@@ -172,7 +172,7 @@ impl Candidate {
                 self.observed.unsure();
                 if !std::mem::replace(&mut self.troubled, true) {
                     let error = error.message();
-                    tracing::warn!(error, "the Lease cannot be read or written; trying on");
+                    tracing::warn!(error, "the Lease cannot be read or written; trying again");
                 }
                 return Err(error);
             }

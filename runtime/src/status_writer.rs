@@ -221,7 +221,13 @@ impl Sending {
                     let name = &job.target.name;
                     let namespace = job.target.namespace.as_deref();
                     let error = error.message();
-                    tracing::warn!(kind, namespace, name, error, "a status is refused");
+                    tracing::warn!(
+                        kind,
+                        namespace,
+                        name,
+                        error,
+                        "the API server refused a status"
+                    );
                     table.refused(&job, now);
                     WriteResult::Refused
                 }

@@ -284,7 +284,7 @@ fn is_suspended(binding: &ResourceBinding) -> bool {
 
 fn objection(cluster: ClusterName, objection: Objection) -> Refusal {
     let message = match objection {
-        Objection::NoCluster => format!("member {cluster} is not there any more"),
+        Objection::NoCluster => format!("member {cluster} no longer exists"),
         Objection::Unusable(why) => format!("member {cluster} is not usable: {why}"),
         Objection::NoApi(api) => format!("member {cluster} does not serve {api}"),
         Objection::NoRoom(blocker) => {
@@ -292,7 +292,7 @@ fn objection(cluster: ClusterName, objection: Objection) -> Refusal {
             let number =
                 |n: Option<i64>| n.map_or("an unknown number".to_owned(), |n| n.to_string());
             format!(
-                "member {cluster} has no room any more: its pods that are not bound yet need {resource} {}, \
+                "member {cluster} has too little capacity: its pods that are not bound yet need {resource} {}, \
                  and {} of that fit on its nodes now",
                 number(blocker.needs),
                 number(blocker.free),

@@ -145,7 +145,7 @@ impl Preparer {
         match queue {
             // Pods that Volcano does not start need no queue of its.
             Err(error) if !api.starts_with(VOLCANO_JOBS) => {
-                tracing::warn!(%cluster, %error, "going on without the queue in the member");
+                tracing::warn!(%cluster, %error, "continuing without the queue in the member");
                 Ok(())
             }
             other => other,

@@ -39,7 +39,7 @@ enum Permit {
 /// The policies have not been read yet, or the API server did not say who may.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "muster webhook: whether {user} may use queue {queue} is not known: {why}; try again in a second"
+    "muster webhook: cannot check whether {user} may use queue {queue}: {why}; try again in a second"
 )]
 pub struct Unknown {
     user: String,

@@ -353,7 +353,7 @@ impl<T: DeserializeOwned> Received<T> {
 
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<Request<T>, Refusal> {
     let review: Review<T> = serde_json::from_slice(body).map_err(|error| {
-        let message = format!("muster webhook: not an AdmissionReview that can be read: {error}");
+        let message = format!("muster webhook: not an AdmissionReview: {error}");
         (StatusCode::BAD_REQUEST, message)
     })?;
     review.request.ok_or_else(|| {

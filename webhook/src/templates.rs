@@ -115,7 +115,7 @@ fn growth_of_released(
 fn refusal(kind: &str, name: &str, job: &ReleasedJob, growth: &str) -> String {
     let ReleasedJob { attempt, queue, .. } = job;
     let why = match job.in_parts {
-        true => "its parts are held to what was admitted",
+        true => "its parts are limited to what was admitted",
         false => "members would get such an edit at once, past the queue",
     };
     format!(

@@ -98,7 +98,7 @@ fn claimed<'a>(
     let field = format!("ResourceClaimTemplate {template}");
     match of(template) {
         None => {
-            let why = "it is not to be seen in the job's namespace: it is missing, or Muster may not read resourceclaimtemplates (resource.k8s.io/v1)";
+            let why = "it was not found in the job's namespace: it is missing, or Muster may not read resourceclaimtemplates (resource.k8s.io/v1)";
             Err(SpecError::uncounted(&field, why))
         }
         Some(ClaimedDevices(Ok(devices))) => Ok(devices.clone()),

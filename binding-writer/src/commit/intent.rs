@@ -65,7 +65,7 @@ pub enum Write {
         /// The record, its parts Dispatched, that says of no excess.
         record: AdmissionRecord,
     },
-    /// Have nothing more dispatched to any member: its Works ask for more than was admitted, or are
+    /// Have nothing more dispatched to any member: its Works request more than was admitted, or are
     /// about to.
     Suspend {
         /// The record, which says since when, or that its parts are held.

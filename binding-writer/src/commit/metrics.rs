@@ -59,7 +59,7 @@ impl Metrics {
         Self {
             writes: registry.register(
                 "binding_writes",
-                "Writes to bindings, by what became of them",
+                "Writes to bindings, by result",
                 Family::default(),
             ),
             seconds: registry.register(
@@ -69,7 +69,7 @@ impl Metrics {
             ),
             conflicts: registry.register(
                 "binding_write_conflicts",
-                "Answers that the binding had changed, before it was read again",
+                "Conflicts of binding writes, before the binding was read again",
                 Family::default(),
             ),
             behind: registry.register(

@@ -258,7 +258,7 @@ impl<'a> Writing<'a> {
                     if !std::mem::replace(&mut told, true) {
                         let job = self.intent.key();
                         let error = error.message();
-                        tracing::warn!(%job, error, "what became of a write is not known yet");
+                        tracing::warn!(%job, error, "the outcome of a write is unknown; reading it back again");
                     }
                     self.pause(error.retry_after()).await;
                 }

@@ -118,7 +118,11 @@ impl<'a> Services<'a> {
                 Ok(list) => list.items,
                 Err(error) => {
                     let error = error.message();
-                    tracing::debug!(kind = kind.kind, error, "Services are not looked through");
+                    tracing::debug!(
+                        kind = kind.kind,
+                        error,
+                        "cannot list Services of ended attempts"
+                    );
                     return;
                 }
             };
@@ -129,7 +133,7 @@ impl<'a> Services<'a> {
             let deleted = over.map(|object| async {
                 if let Err(error) = delete(&objects, &object.metadata).await {
                     let (name, error) = (object.name_any(), error.message());
-                    tracing::warn!(name, error, "of an attempt that is over; stays for now");
+                    tracing::warn!(name, error, "cannot delete an object of an ended attempt");
                 }
             });
             let deleted = futures::stream::iter(deleted.collect::<Vec<_>>());
@@ -250,7 +254,7 @@ pub(super) async fn sweep(client: &Client, namespace: &str) -> Result<(), CallEr
         tracing::info!(
             work = name,
             cluster,
-            "left of a Service that is gone; removed"
+            "removed an object that a deleted Service left"
         );
     }
     Ok(())
@@ -280,10 +284,10 @@ fn not_applied(mcs: &Value) -> Option<String> {
         Some(condition) if condition["status"] == "True" => None,
         Some(condition) => {
             let message = condition["message"].as_str().unwrap_or_default();
-            Some(format!("Karmada cannot carry its Service: {message}"))
+            Some(format!("Karmada cannot propagate its Service: {message}"))
         }
         None => Some(format!(
-            "Karmada does not take it up (it has no condition {APPLIED}): the feature gate MultiClusterService \
+            "Karmada does not propagate it (it has no condition {APPLIED}): the feature gate MultiClusterService \
              has to be on in karmada-controller-manager, and in karmada-agent of members in pull mode"
         )),
     }

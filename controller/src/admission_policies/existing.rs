@@ -245,7 +245,7 @@ impl Looker {
                 Instant::now() + PACE
             }
             Err(error) => {
-                tracing::debug!(%error, policy = %key.1, "whether a policy is safe is not known; trying again");
+                tracing::debug!(%error, policy = %key.1, "cannot check whether a policy is safe; trying again");
                 Instant::now() + AGAIN
             }
         }
@@ -259,7 +259,7 @@ impl Looker {
             policy = %key,
             rule,
             message,
-            "a policy that holds in managed namespaces would be refused there: jobs may pass what their queues are charged"
+            "a stored policy applies in managed namespaces and breaks a rule there: jobs may exceed what their queues are charged"
         );
         let resource = kind.resource();
         let reference = ObjectReference {
@@ -270,7 +270,8 @@ impl Looker {
             uid: self.found.uid(&(*kind, key.clone())),
             ..ObjectReference::default()
         };
-        let note = format!("it holds in managed namespaces and would be refused there: {message}");
+        let note =
+            format!("it applies in managed namespaces and would be refused there: {message}");
         warn(self.client.clone(), &reference, REASON, note).await;
     }
 

@@ -112,7 +112,7 @@ impl Metrics {
             ),
             unsafe_policies: registry.register(
                 "unsafe_policies",
-                "Policies of Karmada's that hold in managed namespaces and would be refused there, by kind and by \
+                "Stored Karmada policies that apply in managed namespaces and would be refused there, by kind and by \
                  the field of the first rule that they break",
                 existing::Count::default(),
             ),
@@ -243,7 +243,7 @@ impl PolicyKeeper {
                 Some(verdict)
             }
             Err(error) => {
-                tracing::warn!(%error, "whether the admission policies refuse is not known; trying again");
+                tracing::warn!(%error, "cannot check whether the admission policies refuse; trying again");
                 None
             }
         }
@@ -275,9 +275,9 @@ impl PolicyKeeper {
             Enforcement::Broken(why) => {
                 tracing::error!(
                     why,
-                    "the admission policies are not in force: no job is released, resized or evicted"
+                    "the admission policies are not in force: no job is admitted, resized or evicted"
                 );
-                let note = format!("no job is released, resized or evicted: {why}");
+                let note = format!("no job is admitted, resized or evicted: {why}");
                 let (client, reason) = (self.writes.clone(), "AdmissionPoliciesNotInForce");
                 runtime::task::spawn(async move { say(client, reason, note).await });
             }

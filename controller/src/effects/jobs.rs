@@ -55,7 +55,7 @@ impl Effects {
         };
         runtime::task::spawn(async move {
             if let Err(error) = scheduler.renew(&clusters, &api, &queue, &classes).await {
-                tracing::warn!(job = %key, error = error.message, "its members may lack what it needs; trying again");
+                tracing::warn!(job = %key, error = error.message, "cannot check that its members have its Queue and PriorityClasses; trying again");
             }
         });
     }
@@ -127,7 +127,7 @@ impl Effects {
         runtime::task::spawn(async move {
             tokio::time::sleep(SWEPT_AFTER).await;
             if let Err(error) = overrides.sweep_services(&namespace).await {
-                tracing::warn!(namespace, %error, "Services that are gone may have left Works");
+                tracing::warn!(namespace, %error, "deleted Services may have left Works");
             }
         });
     }
@@ -217,12 +217,12 @@ impl Effects {
                 Api::namespaced_with(client, &template.namespace, &api_resource(&template.kind));
             let deleted = api.delete(&template.name, &params);
             match tokio::time::timeout(DELETE_DEADLINE, deleted).await {
-                Ok(Ok(_)) => tracing::info!(job = %key, "deleted, its time is over"),
+                Ok(Ok(_)) => tracing::info!(job = %key, "deleted after ttlSecondsAfterFinished"),
                 Ok(Err(error)) => {
-                    tracing::warn!(job = %key, %error, "its time is over and it cannot be deleted; trying again");
+                    tracing::warn!(job = %key, %error, "cannot delete it after ttlSecondsAfterFinished; trying again");
                 }
                 Err(_) => {
-                    tracing::warn!(job = %key, "its time is over and it was not deleted in time; trying again");
+                    tracing::warn!(job = %key, "no answer to its deletion after ttlSecondsAfterFinished; trying again");
                 }
             }
         });

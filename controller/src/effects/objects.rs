@@ -39,7 +39,7 @@ impl Effects {
                     tracing::debug!(
                         queue = name,
                         message = status.message,
-                        "the queue has changed or is gone; it is looked at again"
+                        "the queue has changed or is gone; it is reconciled again"
                     );
                 }
                 Ok(Err(error)) => {
@@ -74,9 +74,12 @@ impl Effects {
             match tokio::time::timeout(MARK_DEADLINE, patched).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => {
-                    tracing::warn!(namespace, %error, "it was not marked; trying again")
+                    tracing::warn!(namespace, %error, "cannot mark the namespace; trying again")
                 }
-                Err(_) => tracing::warn!(namespace, "it was not marked in time; trying again"),
+                Err(_) => tracing::warn!(
+                    namespace,
+                    "no answer when the namespace was marked; trying again"
+                ),
             }
         });
     }

@@ -20,7 +20,7 @@ mod tests;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Permission {
     Granted,
-    /// Whether its namespace has the right to is being asked.
+    /// Whether its namespace has the right to is being checked.
     Unknown,
     /// Why its namespace may not, without a right to.
     Refused(String),
@@ -123,7 +123,7 @@ pub(crate) fn unread(
         .unwrap_or(names::DEFAULT_QUEUE);
     let created = binding.metadata.creation_timestamp.as_ref();
     let message = format!(
-        "its template {} {} ({}) is not to be seen: it is gone, or Muster may not read its kind; \
+        "its template {} {} ({}) was not found: it is deleted, or Muster may not read its kind; \
          grant get, list and watch on it by a ClusterRole labelled rbac.muster.io/aggregate-to-workloads=true",
         resource.kind, resource.name, resource.api_version
     );
@@ -263,7 +263,9 @@ fn not_permitted(
         Permission::Granted => None,
         Permission::Unknown => Some(Hold {
             reason: Reason::NotEvaluated,
-            message: format!("whether namespace {namespace} may use queue {queue} is being asked"),
+            message: format!(
+                "whether namespace {namespace} may use queue {queue} is being checked"
+            ),
         }),
         Permission::Refused(why) => Some(Hold {
             reason: Reason::QueueNotPermitted,

@@ -116,7 +116,7 @@ impl Reconciler {
             state: QueueState::Deleting,
             ..last.to_fact()
         };
-        tracing::warn!(queue = %name, "a queue went while jobs are charged to it or below; it keeps its place until they have ended");
+        tracing::warn!(queue = %name, "a queue was deleted while jobs are charged to it or below; it keeps its place until they have ended");
         self.places.gone.insert(name.clone(), fact.clone());
         self.apply(Event::QueueUpserted(fact));
     }

@@ -141,7 +141,7 @@ impl Core {
                 }
                 let seen = digest(&policy.spec.to_string());
                 if self.policies_seen.insert(namespace.clone(), seen) == Some(seen) {
-                    tracing::warn!(%namespace, "policy {} is not as it should be and stays so", names::DEFAULT_POLICY);
+                    tracing::warn!(%namespace, "policy {} differs from its desired state and does not change", names::DEFAULT_POLICY);
                     return;
                 }
                 namespace

@@ -25,7 +25,7 @@ impl Reconciler {
         if decided.cut {
             self.metrics.decisions_cut.inc();
             tracing::error!(
-                "a round of decisions was cut short: jobs that cannot start have each other evaluated \
+                "a round of decisions was cut short: jobs that cannot start cause each other's evaluation \
                  again and again; this is a defect of Muster, please report it"
             );
         }
@@ -45,7 +45,7 @@ impl Reconciler {
             | Decision::Evict { key, .. }
                 if self.untouched.contains(&key) =>
             {
-                tracing::warn!(job = %key, "a decision is not carried out: its record cannot be read");
+                tracing::warn!(job = %key, "a decision is not carried out: the job's record cannot be read");
             }
             Decision::Release {
                 key,
@@ -301,7 +301,7 @@ impl Reconciler {
 
     /// Gives back what a plan holds: nothing of it was written.
     pub(crate) fn refuse(&mut self, key: &JobKey, attempt: Attempt, refusal: &Refusal, now: Time) {
-        tracing::info!(job = %key, attempt = attempt.0, reason = %refusal.reason, message = %refusal.message, "plan given back");
+        tracing::info!(job = %key, attempt = attempt.0, reason = %refusal.reason, message = %refusal.message, "plan refused");
         self.metrics.refused(refusal.reason);
         self.push(ReconcileAction::ForgetPlacement(key.clone()));
         self.apply(Event::JobRefused {
@@ -359,7 +359,7 @@ fn still_there(cluster: ClusterName) -> Refusal {
 fn busy() -> Refusal {
     Refusal {
         reason: Reason::PlanRefused,
-        message: "the binding changed while it was decided on; it is looked at again".into(),
+        message: "the binding changed during the decision; it is reconciled again".into(),
         avoid: None,
     }
 }

@@ -69,13 +69,13 @@ fn recorded_attempt(binding: &ResourceBinding) -> u32 {
 
 pub(crate) fn opened_message(what: &str) -> String {
     format!(
-        "{what}; it is closed again and waits in its queue, since only an admission may open it"
+        "{what}; it is gated again and waits in its queue, because only an admission may open it"
     )
 }
 
 fn taken_along_message(by: &str) -> String {
     format!(
-        "Karmada takes it along with {by} as a dependency of that (spec.requiredBy), without an admission; what runs of it is \
+        "Karmada places it together with {by} as a dependency of that (spec.requiredBy), without an admission; what runs of it is \
          charged and removed. Give it a PropagationPolicy, and let no ResourceInterpreterCustomization name it as a dependency"
     )
 }

@@ -109,7 +109,7 @@ impl Reconciler {
             }
             Ok(false) => return self.requeue_at(key, now.after(1_000)),
             Err(error) => {
-                tracing::warn!(job = %key, error, "cannot see whether Works are left; trying again");
+                tracing::warn!(job = %key, error, "cannot read whether Works are left; trying again");
                 return self.requeue_at(key, now.after(2_000));
             }
         }
@@ -144,7 +144,7 @@ impl Reconciler {
     }
 
     fn works_gone(&mut self, key: &JobKey, now: Time) {
-        tracing::info!(job = %key, "its Works are gone; quota is back");
+        tracing::info!(job = %key, "its Works are gone; its quota is free");
         self.push(ReconcileAction::ForgetPlacement(key.clone()));
         self.in_flight_of(key).ended();
         self.drop_override(key);

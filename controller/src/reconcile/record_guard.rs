@@ -144,7 +144,7 @@ impl Reconciler {
             .and_then(|text| serde_json::from_str(text).ok());
         if first {
             let message = format!(
-                "its annotation {} was changed ({}), which only Muster may do; it is put back, and what the job was charged stays charged",
+                "its annotation {} was changed ({}), which only Muster may do; Muster has restored it, and the job's charge is unchanged",
                 names::ADMISSION_ANNOTATION,
                 difference(text.as_deref(), record_text(&ctx.binding)),
             );
@@ -242,7 +242,7 @@ impl Reconciler {
             return;
         };
         let message = format!(
-            "finalizer {} was taken off its binding {}; it is put back: the charge has to outlive the binding's deletion",
+            "finalizer {} was removed from its binding {}; Muster has restored it: the charge has to outlive the binding's deletion",
             names::ACCOUNTING_FINALIZER,
             ctx.key
         );
@@ -265,7 +265,7 @@ fn difference(before: Option<&str>, now: Option<&str>) -> String {
     };
     let read = |text: &str| serde_json::from_str::<Map<String, Value>>(text).ok();
     let (Some(before), Some(now)) = (read(before), read(now)) else {
-        return "it is no record any more".to_owned();
+        return "it is no longer a valid record".to_owned();
     };
     let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
     let changed = names

@@ -82,7 +82,7 @@ impl Reconciler {
         };
         tracing::warn!(
             job = %key, queue = %record.queue, charge = %total(&record.clusters),
-            "its binding is gone and its Works are not: they are charged until they are"
+            "its binding is gone, and its Works are charged until they are gone"
         );
         self.remember_places(&record);
         self.apply(Event::JobAdmitted {
@@ -114,7 +114,7 @@ impl Reconciler {
             self.forget(key);
             return false;
         }
-        let message = "its binding is gone; it is charged until its Works are";
+        let message = "its binding is gone; it is charged until its Works are gone";
         self.apply(Event::JobEnding {
             key: key.clone(),
             reason: Reason::Deleting,

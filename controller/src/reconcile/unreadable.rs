@@ -36,7 +36,8 @@ impl Reconciler {
         if error.is_garbage() && waits {
             return self.opened_by_hand(ctx, None);
         }
-        let message = format!("{error}; it is charged for what runs, and nothing of it is changed");
+        let message =
+            format!("{error}; it is charged for what runs, and Muster changes nothing of it");
         if self.untouched.insert(ctx.key.clone()) {
             self.count_untouched();
             let event = JobEvent::warning(Reason::RecordUnreadable, "Keep", message.clone());

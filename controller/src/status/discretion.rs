@@ -161,7 +161,7 @@ impl Reconciler {
             },
         );
         if shown != text {
-            tracing::debug!(job = %key, text, "others are not named to its user");
+            tracing::debug!(job = %key, text, "names are hidden from its user");
         }
         shown
     }

@@ -253,7 +253,7 @@ fn conditions(shown: &StatusInputs<'_>, reason: Reason, message: &str) -> Vec<Po
     conditions
 }
 
-/// That its Works ask for more than was admitted, or no more.
+/// That its Works request more than was admitted, or no more.
 fn within_admission(
     conditions: &[PodGroupCondition],
     shown: &StatusInputs<'_>,
@@ -269,7 +269,7 @@ fn within_admission(
     let mut conditions = conditions.iter();
     let was = conditions.any(|condition| condition.type_ == condition_type::WITHIN_ADMISSION);
     was.then(|| {
-        let message = "what its Works ask for is what was admitted";
+        let message = "its Works request what was admitted";
         (Reason::Admitted, message.to_owned())
     })
 }
@@ -307,7 +307,7 @@ fn record_readable(
     was.then(|| {
         (
             Reason::Admitted,
-            "its admission record is read again".to_owned(),
+            "its admission record can be read again".to_owned(),
         )
     })
 }

@@ -59,7 +59,7 @@ impl FromStr for Account {
     fn from_str(text: &str) -> Result<Self, NoAccount> {
         let wrong = |why: &str| Err(NoAccount(format!("{text:?} {why}")));
         if text.is_empty() || text.contains(char::is_whitespace) {
-            return wrong("is no name of an account: it is empty or has spaces");
+            return wrong("is not the name of an account: it is empty or has spaces");
         }
         let group = text.strip_prefix(GROUP);
         if CROWDS.contains(&group.unwrap_or(text))
@@ -69,7 +69,7 @@ impl FromStr for Account {
         }
         if let Some(group) = group {
             return match group {
-                "" => wrong("has no name behind group:"),
+                "" => wrong("has no name after group:"),
                 group => Ok(Self::Group(group.to_owned())),
             };
         }
@@ -266,7 +266,7 @@ mod tests {
         for (text, says) in [
             ("", "is empty"),
             ("a b", "has spaces"),
-            ("group:", "has no name behind group:"),
+            ("group:", "has no name after group:"),
             (
                 "system:serviceaccount:karmada-system",
                 "is not system:serviceaccount:NAMESPACE:NAME",

@@ -40,17 +40,19 @@ pub(crate) async fn install(client: &Client, told: &[Account]) -> anyhow::Result
     restored.iter().for_each(|name| println!("{name} applied"));
     match enforced_soon(client).await? {
         ProbeVerdict::InForce => {
-            println!("admission policies in force: a tenant is refused, Muster's accounts pass");
+            println!(
+                "admission policies in force: a tenant is refused, and Muster's accounts are exempt"
+            );
         }
         ProbeVerdict::Broken(why) => bail!("the admission policies are not in force: {why}"),
     }
     let passing: Vec<String> = passing.iter().map(ToString::to_string).collect();
     match passing.as_slice() {
         [] => println!(
-            "of Karmada's accounts those in the group system:masters pass; name others with --karmada-account"
+            "of Karmada's accounts, those in the group system:masters are exempt; name others with --karmada-account"
         ),
         passing => println!(
-            "of Karmada's accounts these pass, and those in the group system:masters: {}",
+            "of Karmada's accounts, these are exempt, and those in the group system:masters: {}",
             passing.join(", ")
         ),
     }

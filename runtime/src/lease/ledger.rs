@@ -198,7 +198,7 @@ impl Ledger {
                 Err(error) => {
                     if !std::mem::replace(&mut told, true) {
                         let error = error.message();
-                        tracing::warn!(error, "the ledger cannot be taken; trying on");
+                        tracing::warn!(error, "the ledger cannot be taken; trying again");
                     }
                 }
             }
@@ -386,7 +386,7 @@ impl Writer {
                 }
                 _ if !std::mem::replace(&mut told, true) => {
                     let error = error.message();
-                    tracing::warn!(error, "the ledger cannot be written; trying on");
+                    tracing::warn!(error, "the ledger cannot be written; trying again");
                 }
                 _ => {}
             }
@@ -442,7 +442,7 @@ fn read(lease: &Lease) -> Found {
     if open.is_none() {
         tracing::error!(
             annotation = names::LEDGER_OPEN,
-            "the ledger cannot be read: somebody else has written it; what the last leader had open is not known"
+            "the ledger cannot be read: another client has written it; the open writes of the last leader are unknown"
         );
     }
     let newest = annotation(lease, names::LEDGER_NEWEST);

@@ -139,7 +139,7 @@ impl Reporter {
         }
         let kind = &self.kind;
         match error.code() {
-            Some(404) => tracing::info!(kind, "this kind is not there; waiting for it"),
+            Some(404) => tracing::info!(kind, "this kind is not served; waiting for it"),
             Some(401 | 403) => {
                 tracing::error!(
                     kind,
@@ -152,7 +152,7 @@ impl Reporter {
                 kind,
                 call,
                 error = error.message(),
-                "watch fails; trying on"
+                "watch fails; trying again"
             ),
         }
         self.trouble = Some(code);
@@ -183,7 +183,7 @@ impl Reporter {
             kind = self.kind,
             reached,
             now,
-            "the API server has gone back to an earlier state, as after a restore of its etcd; what was known is dropped"
+            "the API server has gone back to an earlier state, as after a restore of its etcd; the known objects are dropped"
         );
     }
 

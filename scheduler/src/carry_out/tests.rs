@@ -210,7 +210,7 @@ async fn room_is_held_until_the_job_is_forgotten() {
     );
     assert_eq!(
         refused.message,
-        "member m1 has no room any more: its pods that are not bound yet need nvidia.com/gpu 4, \
+        "member m1 has too little capacity: its pods that are not bound yet need nvidia.com/gpu 4, \
          and 2 of that fit on its nodes now"
     );
     // The same plan asked for again is not in its own way.
@@ -247,7 +247,7 @@ async fn a_member_that_is_not_to_be_used_is_named_with_why() {
         ))));
     assert_eq!(
         refusal(&stage, job("a", 1)).await.message,
-        "member m1 is not there any more"
+        "member m1 no longer exists"
     );
 }
 
@@ -349,7 +349,7 @@ async fn what_asks_to_be_split_is_taken_apart_before_it_is_placed() {
     };
     let path = "/apis/batch/v1/namespaces/team/jobs/a";
     let refused = refusal(&stage, request.clone()).await;
-    assert_eq!(refused.message, "its template is gone, or another by now");
+    assert_eq!(refused.message, "its template is gone or has changed");
     stage.karmada.put(path, template(3));
     let refused = refusal(&stage, request.clone()).await;
     assert_eq!(

@@ -236,7 +236,7 @@ impl Process {
             ready: health.ready_check("scheduler"),
             unadmitted: registry.register(
                 "bindings_unadmitted",
-                "Bindings open to be placed that no admission record admits, left alone",
+                "Open bindings without an admission record, which are not placed",
                 Counter::default(),
             ),
             bindings: BTreeMap::new(),

@@ -59,10 +59,7 @@ pub(super) async fn prepare(
         Err(error) => return Err(Answer::Later(error.message())),
     };
     if template.metadata.uid.as_deref() != Some(&reference.uid) {
-        return Err(refuse(
-            Reason::PlanRefused,
-            "its template is another by now",
-        ));
+        return Err(refuse(Reason::PlanRefused, "its template has changed"));
     }
     let template =
         serde_json::to_value(&template).map_err(|error| Answer::Later(error.to_string()))?;

@@ -132,7 +132,9 @@ async fn a_plan_that_does_not_stand_is_answered_with_why() {
         (RecordState::Refused, Some(Reason::PlanRefused))
     );
     assert!(
-        record.message.starts_with("member m1 has no room any more"),
+        record
+            .message
+            .starts_with("member m1 has too little capacity"),
         "{}",
         record.message
     );
@@ -167,11 +169,11 @@ async fn devices_that_pods_claim_are_part_of_the_plan() {
     for (devices, message) in [
         (
             None,
-            "ResourceClaimTemplate gpus: it is not to be seen in the job's namespace",
+            "ResourceClaimTemplate gpus: it was not found in the job's namespace",
         ),
         (
             Some(json!({"requests": requests})),
-            "member m1 has no room any more",
+            "member m1 has too little capacity",
         ),
         (Some(json!({})), ""),
     ] {

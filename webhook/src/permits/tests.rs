@@ -140,7 +140,7 @@ async fn a_right_that_came_after_the_stamp_was_due_is_to_be_tried_again() {
     let unstamped = create("team-a", "alice", &[], job("gold"));
     let (denial, message) = permits.check(&unstamped).await.denial.unwrap();
     assert_eq!(denial, Denial::Forbidden);
-    insta::assert_snapshot!(message, @"muster webhook: whether alice may use queue gold is not known: the right was granted a moment ago; try again in a second");
+    insta::assert_snapshot!(message, @"muster webhook: cannot check whether alice may use queue gold: the right was granted a moment ago; try again in a second");
 }
 
 /// Karmada's own accounts may everything, and update templates: that must not give them the right.
@@ -199,7 +199,7 @@ async fn what_cannot_be_asked_is_neither_refused_nor_written() {
     assert_eq!(checked.denial, None);
     assert!(checked.warnings[0].contains("etcd is away"), "{checked:?}");
     let unknown = permits.stamp(&request).await.unwrap_err();
-    insta::assert_snapshot!(unknown, @"muster webhook: whether alice may use queue gold is not known: etcd is away; try again in a second");
+    insta::assert_snapshot!(unknown, @"muster webhook: cannot check whether alice may use queue gold: etcd is away; try again in a second");
     assert_eq!(
         permits.stamp(&request).await.unwrap().as_deref(),
         Some("gold")
@@ -210,7 +210,7 @@ async fn what_cannot_be_asked_is_neither_refused_nor_written() {
         ..permits
     };
     assert_eq!(unread.check(&request).await, Checked::default());
-    insta::assert_snapshot!(unread.stamp(&request).await.unwrap_err(), @"muster webhook: whether alice may use queue gold is not known: queues have not been read yet; try again in a second");
+    insta::assert_snapshot!(unread.stamp(&request).await.unwrap_err(), @"muster webhook: cannot check whether alice may use queue gold: queues have not been read yet; try again in a second");
 }
 
 #[tokio::test(start_paused = true)]

@@ -126,7 +126,7 @@ fn kinds_that_karmada_holds_may_grow() {
     );
     // Not in parts, each of which an override holds to its size.
     let in_parts = index_with("t-1", "Admitted", json!("Dispatched"));
-    insta::assert_snapshot!(denial(review(Scope::Managed, &edit, &in_parts)), @"Job train is admitted (attempt 2, queue team-a) and cannot grow: pods of main: 2 -> 9; its parts are held to what was admitted. Delete the job and submit it again with the larger size, or suspend it first where its kind can be suspended");
+    insta::assert_snapshot!(denial(review(Scope::Managed, &edit, &in_parts)), @"Job train is admitted (attempt 2, queue team-a) and cannot grow: pods of main: 2 -> 9; its parts are limited to what was admitted. Delete the job and submit it again with the larger size, or suspend it first where its kind can be suspended");
 }
 
 fn service(kind: &str, replicas: u32, gpus: &str) -> Value {

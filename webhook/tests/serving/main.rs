@@ -384,7 +384,7 @@ async fn a_closed_queue_is_asked_for() {
     let (status, message) = post(&client, "/mutate/templates", body).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(
-        message.contains("carol may use queue gold is not known"),
+        message.contains("cannot check whether carol may use queue gold"),
         "{message}"
     );
     webhook.stop().await;

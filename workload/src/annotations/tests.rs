@@ -111,7 +111,7 @@ fn an_elastic_volcano_job_says_itself_with_how_few_pods_it_runs() {
     at least 3, master 1 to 1, worker 2 to 4, held ByOverride
     at least 5, master 1 to 1, worker 4 to 4, held Not
     spec.minAvailable is absent; needed: with how few of its 5 pods it may run, since muster.io/elastic is true
-    metadata.annotations[muster.io/min-replicas] is "2"; needed: nothing: spec.minAvailable says it for this kind
+    metadata.annotations[muster.io/min-replicas] is "2"; needed: no value: this kind has its minimum in spec.minAvailable
     spec.tasks[1].partitionPolicy is an object; needed: nothing, since muster.io/elastic is true: all of its partitions have to be there
     "#);
 }

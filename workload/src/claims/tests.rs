@@ -148,7 +148,7 @@ fn a_job_whose_template_is_missing_or_not_countable_has_no_size() {
     };
     let missing = error(&|_| None);
     assert!(
-        missing.starts_with("ResourceClaimTemplate one: it is not to be seen"),
+        missing.starts_with("ResourceClaimTemplate one: it was not found"),
         "{missing}"
     );
     let all: &'static ClaimedDevices = Box::leak(Box::new(all));

@@ -87,11 +87,11 @@ fn what_cannot_be_split_says_why_and_runs_in_one_cluster() {
         (torch("pytorchReplicaSpecs: {Master: {template: {spec: {containers: [{name: pytorch}]}}}}"), "spec.pytorchReplicaSpecs[Master] container pytorch has no command"),
         (torch("pytorchReplicaSpecs: {Master: {template: {spec: {containers: [{name: pytorch, command: [a], args: [--rank=$(RANK)]}]}}}}"), "$(RANK)"),
         ("{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {annotations: {muster.io/split: Allowed}}, spec: {failurePolicy: {maxRestarts: 1}}}".to_owned(), "spec.failurePolicy.maxRestarts"),
-        (kind("ray.io/v1", "RayCluster").replace("spec: {}", "spec: {enableInTreeAutoscaling: true}"), "spec.enableInTreeAutoscaling has the head"),
-        (kind("ray.io/v1", "RayJob").replace("spec: {}", "spec: {clusterSelector: {a: b}}"), "spec.clusterSelector has it run"),
+        (kind("ray.io/v1", "RayCluster").replace("spec: {}", "spec: {enableInTreeAutoscaling: true}"), "spec.enableInTreeAutoscaling makes the head"),
+        (kind("ray.io/v1", "RayJob").replace("spec: {}", "spec: {clusterSelector: {a: b}}"), "spec.clusterSelector makes it run"),
         (kind("apps/v1", "StatefulSet"), "a StatefulSet find each other by names"),
         (kind("apps/v1", "Deployment"), "replicaSchedulingType Divided"),
-        (kind("v1", "Pod"), "a Pod is one"),
+        (kind("v1", "Pod"), "a Pod cannot be divided"),
         ("{apiVersion: batch/v1, kind: Job, metadata: {annotations: {muster.io/split: Allowed, muster.io/elastic: 'true'}}, spec: {}}".to_owned(), "an elastic Job"),
     ];
     let fine = torch(

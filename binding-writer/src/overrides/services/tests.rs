@@ -107,7 +107,7 @@ async fn what_somebody_else_made_stays_as_it_is() {
         assert_eq!(
             refused.to_string(),
             format!(
-                "{kind} muster-a-0, by which its pods would be found, is there already and is not Muster's"
+                "{kind} muster-a-0, which its pods need to be found, exists already and is not Muster's"
             )
         );
         services.clear(Attempt(9)).await;

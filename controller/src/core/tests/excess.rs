@@ -123,8 +123,9 @@ async fn what_an_override_adds_is_charged_at_once_and_evicted_after_the_grace() 
     assert_eq!(stage.charged(), "1");
     let reason = stage.says();
     assert!(
-        reason
-            .starts_with("OverrideExceeds: ClusterOverridePolicy raise has its Works ask for more"),
+        reason.starts_with(
+            "OverrideExceeds: ClusterOverridePolicy raise makes its Works request more"
+        ),
         "{reason}"
     );
     assert!(reason.contains("cpu 2, pods 2 more in m1"), "{reason}");

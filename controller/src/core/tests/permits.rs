@@ -101,7 +101,7 @@ async fn while_the_right_cannot_be_asked_nothing_starts() {
     grants(&stage.api).store(true, Ordering::SeqCst);
     stage.job("a", 2);
     stage.rest(&["a"]).await;
-    insta::assert_snapshot!(stage.why("a"), @"NotEvaluated: whether namespace team may use queue q is being asked");
+    insta::assert_snapshot!(stage.why("a"), @"NotEvaluated: whether namespace team may use queue q is being checked");
     tokio::time::sleep(Duration::from_secs(11)).await;
     stage.rest(&["a"]).await;
     assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);

@@ -110,7 +110,7 @@ fn devices_that_pods_claim_are_part_of_what_they_request() {
     );
     let missing = hold(claiming("four-gpus"), json!({}));
     assert!(
-        missing.starts_with("SizeUnknown: ResourceClaimTemplate four-gpus: it is not to be seen"),
+        missing.starts_with("SizeUnknown: ResourceClaimTemplate four-gpus: it was not found"),
         "{missing}"
     );
     // Karmada's own count knows nothing of claims, and is not asked.
@@ -152,7 +152,7 @@ fn what_keeps_a_job_from_being_considered() {
     );
     insta::assert_snapshot!(
         hold(in_queue("unknown"), none()),
-        @"NotEvaluated: whether namespace team may use queue unknown is being asked"
+        @"NotEvaluated: whether namespace team may use queue unknown is being checked"
     );
     let permitted = |queue: &str| {
         json!({"metadata": {

@@ -124,7 +124,7 @@ impl Reconciler {
         if !still_charged {
             watched.said = None;
         } else if watched.said.is_some() {
-            let message = "its Works ask for what was admitted again; the excess is charged until its pods are gone";
+            let message = "its Works request what was admitted again; the excess is charged until its pods are gone";
             watched.said = Some(message.to_owned());
         }
         if record.exceeds_since.is_none() || record.parts == Some(Parts::Held) {
@@ -173,7 +173,7 @@ impl Reconciler {
             .excess(ctx.key)
             .is_some_and(|known| *known != excess)
         {
-            tracing::info!(job = %ctx.key, ?excess, "what its Works ask for beyond its admission is charged");
+            tracing::info!(job = %ctx.key, ?excess, "Works request more than was admitted; the excess is charged");
             let (key, attempt) = (ctx.key.clone(), record.attempt);
             self.apply(Event::JobExceeds {
                 key,
@@ -248,11 +248,11 @@ impl Reconciler {
         let more = told(&found.excess);
         let message = match found.overrides.is_empty() {
             true => format!(
-                "its Works ask for more than was admitted ({more}), and no override applies to them: its placement \
+                "its Works request more than was admitted ({more}), and no override applies to them: its placement \
                  or a Work was changed by hand, or Karmada is behind; the excess is charged"
             ),
             false => format!(
-                "{} its Works ask for more than was admitted ({more}): the excess is charged, nothing more is \
+                "{} its Works request more than was admitted ({more}): the excess is charged, nothing more is \
                  dispatched, and at {:.0} the job is evicted; change or delete the policy",
                 have(&found.overrides),
                 crds::record::timestamp(deadline),
@@ -275,7 +275,7 @@ impl Reconciler {
         found: &ObservedExcess,
     ) {
         let message = format!(
-            "{} its Works ask for more than was admitted ({}), for more than {} s",
+            "{} its Works request more than was admitted ({}), for more than {} s",
             have(&found.overrides),
             told(&found.excess),
             self.options.override_grace_ms / 1_000,
@@ -308,7 +308,7 @@ impl Reconciler {
         Some(Hold {
             reason: Reason::OverrideExceeds,
             message: format!(
-                "{}; {} is as it was: change or delete it, or submit the job with what the policy makes of it",
+                "{}; {} has not changed: change or delete it, or submit the job with the values that the policy sets",
                 record.message, still.policy
             ),
         })
@@ -361,9 +361,9 @@ fn told(excess: &BTreeMap<ClusterName, Resources>) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// `ClusterOverridePolicy a and OverridePolicy b have`.
+/// `ClusterOverridePolicy a and OverridePolicy b make`.
 fn have(policies: &BTreeSet<AppliedOverride>) -> String {
     let names: Vec<String> = policies.iter().map(ToString::to_string).collect();
-    let verb = if names.len() == 1 { "has" } else { "have" };
+    let verb = if names.len() == 1 { "makes" } else { "make" };
     format!("{} {verb}", names.join(" and "))
 }

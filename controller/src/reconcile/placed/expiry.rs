@@ -68,7 +68,7 @@ impl Reconciler {
 
     /// Deletes the template of a job, in this version: one that was changed is looked at again.
     fn delete_template(&mut self, ctx: &ReconcileCtx<'_>, resource_version: String) {
-        let message = "its time after the end is over (ttlSecondsAfterFinished)".to_owned();
+        let message = "ttlSecondsAfterFinished has passed since its end".to_owned();
         self.record_event(ctx, JobEvent::normal(Reason::Finished, "Expire", message));
         let job = ctx.job();
         self.push(ReconcileAction::DeleteTemplate {

@@ -53,7 +53,7 @@ impl Reconciler {
         let (news, edited) = self.in_flight_of(ctx.key).pin(&grown, version);
         if news {
             let message = format!(
-                "its template grew after release ({}): the surplus is charged and its members keep what was admitted; \
+                "its template grew after admission ({}): the surplus is charged and its members keep what was admitted; \
                  to run it larger, delete it and submit it again",
                 grown.join(", ")
             );

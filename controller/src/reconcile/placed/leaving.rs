@@ -48,7 +48,7 @@ impl Reconciler {
             Outcome::Failed { message } => {
                 (Reason::PartFailed, format!("it has failed: {message}"))
             }
-            _ => (Reason::Succeeded, "it has ended well".to_owned()),
+            _ => (Reason::Succeeded, "it has succeeded".to_owned()),
         })
     }
 

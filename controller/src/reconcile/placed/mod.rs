@@ -60,7 +60,7 @@ impl Reconciler {
             self.apply_fact(&job.fact);
             let over = outcome.is_finished() || led(&ctx.binding, &record).is_some();
             if suspended && !over && !record.adopted {
-                let message = "suspended by its owner; its quota goes back when its pods are gone";
+                let message = "suspended by its owner; its quota is free when its pods are gone";
                 self.apply_ending(ctx, Reason::Suspended, message);
                 return self.evict(ctx, &record, Reason::Suspended, message);
             }
@@ -241,7 +241,7 @@ impl Reconciler {
             .map(|c| c.name.as_str())
             .collect();
         let message = format!(
-            "its clusters were changed to [{}] by somebody else; it is queued again",
+            "another user changed its clusters to [{}]; it is queued again",
             clusters.join(", ")
         );
         self.apply_admission(ctx, &record, Progress::Placed);

@@ -5,7 +5,7 @@
 //! that takes the job apart. A member that got the whole template would run the whole gang. So
 //! dispatching is suspended in the write that places the job, and lifted when every Work shows
 //! its part. A part that its member refuses, or that fails for good while others go on, ends
-//! all of them: a gang is nothing in part. So does the part that leads when it has ended well,
+//! all of them: a gang is nothing in part. So does the part that leads when it has succeeded,
 //! and then the job has succeeded. A Work that loses its part later (somebody removed the
 //! override) has the override written again; where that cannot be, because the template is
 //! another by now, all parts are evicted.
@@ -196,7 +196,7 @@ impl Reconciler {
                 self.write(ctx.key, &ctx.binding, Write::Dispatch { record });
             }
             PartsStep::Resize => {
-                tracing::info!(job = %ctx.key, parts = ?shown.resizing, "its override follows its size");
+                tracing::info!(job = %ctx.key, parts = ?shown.resizing, "writing its override for its new size");
                 self.write_override(ctx, record, shares);
                 return false;
             }
@@ -286,7 +286,7 @@ impl Reconciler {
         self.metrics.parts_repaired.inc();
         let names: Vec<&str> = astray.iter().map(ClusterName::as_str).collect();
         let message = format!(
-            "what goes to {} is not the part that was planned; its override is written again",
+            "the Work in {} is not the planned part; its override is written again",
             names.join(", ")
         );
         self.record_event(ctx, JobEvent::warning(Reason::PartsLost, "Repair", message));
@@ -330,7 +330,7 @@ impl Reconciler {
                 | OverrideError::Foreign { .. }
                 | OverrideError::NotServed(_)),
             ) => {
-                tracing::warn!(job = %key, %error, "its parts were not written again; trying again");
+                tracing::warn!(job = %key, %error, "cannot write the override of its parts; trying again");
                 OverrideRepair::None
             }
             Err(error) => OverrideRepair::Failed(error.to_string()),
@@ -373,7 +373,7 @@ pub(crate) fn led(binding: &ResourceBinding, record: &AdmissionRecord) -> Option
     ended.then(|| GangStop {
         reason: Reason::Succeeded,
         message: format!(
-            "the part on {leading}, which leads, has ended well; what others still ran was stopped"
+            "the part on {leading}, which leads, has succeeded; the other parts were stopped"
         ),
         avoid: None,
     })

@@ -177,12 +177,12 @@ impl Reconciler {
         };
         let pods = pods_in(&admission.shares, &cluster);
         if let Err(error) = &small {
-            tracing::debug!(job = %key, %cluster, error, "whether it has shrunk is not known yet");
+            tracing::debug!(job = %key, %cluster, error, "cannot read yet whether it has shrunk");
         }
         let gone = self.pods.count(key, &cluster) <= pods;
         let small = gone && small == Ok(true);
         if self.in_flight_of(key).shrinks.seen(&cluster, small, now) {
-            tracing::info!(job = %key, %cluster, pods, "has shrunk; what it gave up is free");
+            tracing::info!(job = %key, %cluster, pods, "it has shrunk; the surplus is free");
             self.in_flight_of(key).shrinks.open.remove(&cluster);
             self.apply(Event::JobResized {
                 key: key.clone(),

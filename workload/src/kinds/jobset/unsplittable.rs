@@ -30,7 +30,7 @@ fn of_the_whole(template: &Value) -> Option<String> {
     }
     if set(template, "/spec/volumeClaimPolicies").is_some() {
         return Some(
-            "spec.volumeClaimPolicies has all pods share claims of one cluster".to_owned(),
+            "spec.volumeClaimPolicies makes all pods share claims of one cluster".to_owned(),
         );
     }
     let restarts = template.pointer("/spec/failurePolicy/maxRestarts");

@@ -326,7 +326,7 @@ fn stand_in(launcher: &Value) -> Value {
 fn unsplittable(template: &Value) -> Option<String> {
     if template["apiVersion"] == TRAINING_OPERATOR {
         return Some(
-            "the launcher of an MPIJob kubeflow.org/v1 reaches its workers by kubectl exec, which goes to one cluster; one of kubeflow.org/v2beta1 does by ssh"
+            "the launcher of an MPIJob kubeflow.org/v1 reaches its workers by kubectl exec, which reaches one cluster; an MPIJob kubeflow.org/v2beta1 uses ssh"
                 .to_owned(),
         );
     }
@@ -344,7 +344,7 @@ fn unsplittable(template: &Value) -> Option<String> {
 fn of_one_operator(template: &Value) -> Option<String> {
     if template.pointer("/spec/runLauncherAsWorker") == Some(&json!(true)) {
         return Some(
-            "spec.runLauncherAsWorker has its workers counted otherwise by each version of the operator"
+            "spec.runLauncherAsWorker: each version of the operator counts the workers differently"
                 .to_owned(),
         );
     }

@@ -166,7 +166,7 @@ pub(super) fn put_first(container: &mut Value, script: &str) {
 pub(super) fn cannot_be_led(container: &Value, path: &str, retold: &[&str]) -> Option<String> {
     if words(container, "command").next().is_none() {
         return Some(format!(
-            "{path} has no command: what holds for all clusters is set by a shell that starts it, and that of its image is not known"
+            "{path} has no command: a shell that sets the values for all clusters has to start it, and the command of its image is unknown"
         ));
     }
     let mut all = words(container, "command").chain(words(container, "args"));

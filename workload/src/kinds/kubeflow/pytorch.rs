@@ -77,12 +77,12 @@ fn rendezvous(template: &Value, gang: &Gang<'_>) -> Environment {
 fn unsplittable(template: &Value) -> Option<String> {
     let elastic = template.pointer("/spec/elasticPolicy");
     if elastic.is_some_and(|policy| !policy.is_null()) {
-        return Some("spec.elasticPolicy has its pods meet in one cluster".to_owned());
+        return Some("spec.elasticPolicy makes its pods meet in one cluster".to_owned());
     }
     let no_master = || {
         let missing = TORCH.group(template, "master").is_none();
         missing.then(|| {
-            "spec.pytorchReplicaSpecs has no Master, whom the pods of all clusters could find"
+            "spec.pytorchReplicaSpecs has no Master that the pods of all clusters could find"
                 .to_owned()
         })
     };

@@ -89,7 +89,7 @@ fn cluster(template: &Value, gang: &Gang<'_>, index: usize) -> Value {
 /// What keeps one from being split.
 fn unsplittable(template: &Value) -> Option<String> {
     if template.pointer("/spec/enableDynamicWorker") == Some(&json!(true)) {
-        return Some("spec.enableDynamicWorker has workers come and go in one cluster".to_owned());
+        return Some("spec.enableDynamicWorker adds and removes workers in one cluster".to_owned());
     }
     let no_chief = || {
         let missing = leading::role(template).is_none();

@@ -71,6 +71,6 @@ impl WorkloadKind for PlainPodKind {
     }
 
     fn unsplittable(&self, _: &Value) -> Option<String> {
-        Some("a Pod is one".to_owned())
+        Some("a Pod cannot be divided".to_owned())
     }
 }

@@ -19,9 +19,7 @@ pub(super) fn unsplittable(template: &Value) -> Option<String> {
             .pointer("/spec/clusterSelector")
             .is_some_and(|selector| !selector.is_null())
         {
-            return Some(
-                "spec.clusterSelector has it run in a RayCluster that is there already".to_owned(),
-            );
+            return Some("spec.clusterSelector makes it run in an existing RayCluster".to_owned());
         }
         "spec.rayClusterSpec"
     } else {
@@ -53,19 +51,19 @@ fn of_one_cluster(template: &Value, path: &str, cluster: &Value) -> Option<Strin
     let is_on = |path| set(path) == Some(&Value::Bool(true));
     if is_on("/enableInTreeAutoscaling") {
         return Some(format!(
-            "{path}.enableInTreeAutoscaling has the head start and stop workers of its own cluster alone"
+            "{path}.enableInTreeAutoscaling makes the head start and stop workers of its own cluster only"
         ));
     }
     let annotation = template.pointer("/metadata/annotations/ray.io~1ft-enabled");
     if set("/gcsFaultToleranceOptions").is_some() || annotation.is_some_and(|on| on == "true") {
         return Some(format!(
-            "{path}.gcsFaultToleranceOptions has every cluster clean up in Redis what the head, which is in one of them, has there"
+            "{path}.gcsFaultToleranceOptions makes every cluster clean up the head's data in Redis, and the head is in only one of them"
         ));
     }
     let auth = text(set("/authOptions").unwrap_or(&Value::Null), "mode") == "token";
     let shared = set("/authOptions/secretName").is_some_and(|name| name != "");
     (auth && !shared).then(|| {
-        format!("{path}.authOptions.mode token has every cluster make a token of its own; give them one by secretName")
+        format!("{path}.authOptions.mode token makes every cluster create a token of its own; set secretName to use one for all")
     })
 }
 

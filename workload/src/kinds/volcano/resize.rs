@@ -23,7 +23,7 @@ pub(super) const RESIZING: PartResizing = PartResizing {
 fn is_elastic(template: &Field<'_>, size: &Size) -> Result<bool, SpecError> {
     let field = template.get("metadata.annotations")?.entry(MIN_REPLICAS)?;
     if field.is_set() {
-        return Err(field.invalid("nothing: spec.minAvailable says it for this kind"));
+        return Err(field.invalid("no value: this kind has its minimum in spec.minAvailable"));
     }
     let minimum = template.get("spec.minAvailable")?;
     let pods: u64 = size.roles.iter().map(|role| u64::from(role.count)).sum();

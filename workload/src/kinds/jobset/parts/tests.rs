@@ -219,7 +219,7 @@ fn what_cannot_be_split_names_its_field() {
         of_jobs("failurePolicy: {rules: [{action: FailJobSet}, {action: RestartJobSetAndIgnoreMaxRestarts}]}"),
     ].join("\n"), @r"
     spec.startupPolicy InOrder waits for pods that may be in another cluster
-    spec.volumeClaimPolicies has all pods share claims of one cluster
+    spec.volumeClaimPolicies makes all pods share claims of one cluster
     spec.failurePolicy.maxRestarts would restart the pods of one cluster and not the others
     spec.failurePolicy.restartStrategy InPlaceRestart would restart the pods of one cluster and not the others
     spec.failurePolicy.rules[1] would restart the pods of one cluster and not the others
