@@ -1,4 +1,4 @@
-//! What is counted of the members: how fresh they are seen, and how much of them is known.
+//! Metrics of the members: the freshness and size of their views.
 //!
 //! Labels are clusters, never nodes or pods.
 
@@ -15,7 +15,7 @@ struct ClusterLabel {
     cluster: String,
 }
 
-/// Of the members' views.
+/// Metrics of the members' views.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MemberMetrics {
     age: Family<ClusterLabel, Gauge<f64, AtomicU64>>,
@@ -39,7 +39,7 @@ impl MemberMetrics {
         }
     }
 
-    /// `cluster` was looked at; an age of `None` is that of one never heard of.
+    /// Records the state of `cluster`; an age of `None` means that it was never heard of.
     pub(crate) fn seen(
         &self,
         cluster: &ClusterName,
@@ -56,7 +56,7 @@ impl MemberMetrics {
         self.usable.get_or_create(&label).set(usable.into());
     }
 
-    /// `cluster` is gone.
+    /// Removes the metrics of a deleted `cluster`.
     pub(crate) fn gone(&self, cluster: &ClusterName) {
         let label = label(cluster);
         self.age.remove(&label);
