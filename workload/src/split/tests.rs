@@ -49,7 +49,7 @@ fn what_is_asked_for() {
     }
     let unsaid = "{apiVersion: batch/v1, kind: Job, metadata: {name: a}}";
     assert_eq!(requested(unsaid), "as its queue says");
-    // Its queue's word is not for what cannot be split.
+    // Its queue's default does not apply to a job that cannot be split.
     let unsaid = "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: a}}";
     assert_eq!(requested(unsaid), "Never");
     for wrong in ["allowed", "\"0\"", "\"-1\"", "two"] {
@@ -62,7 +62,7 @@ fn what_is_asked_for() {
 }
 
 #[test]
-fn what_cannot_be_split_says_why_and_runs_in_one_cluster() {
+fn an_unsplittable_job_says_why_and_runs_in_one_cluster() {
     let kind = |api: &str, kind: &str| {
         format!(
             "{{apiVersion: {api}, kind: {kind}, metadata: {{annotations: {{muster.io/split: Allowed}}}}, spec: {{}}}}"
@@ -119,7 +119,7 @@ fn what_cannot_be_split_says_why_and_runs_in_one_cluster() {
 }
 
 #[test]
-fn what_can_be_split_is_refused_nothing() {
+fn a_job_that_can_be_split_gets_no_reason() {
     let restarts = "{policies: [{event: PodEvicted, action: RestartJob}], plugins: {svc: [], env: []}, tasks: [{replicas: 4}]}";
     let job = "{apiVersion: batch/v1, kind: Job, metadata: {annotations: {muster.io/split: Preferred}}, spec: {completionMode: Indexed, completions: 4}}";
     let led = "{tasks: [{replicas: 4}, {replicas: 1, policies: [{event: TaskCompleted, action: CompleteJob}]}]}";

@@ -30,7 +30,7 @@ impl WorkloadKind for PlainPodKind {
         })
     }
 
-    /// It is its own template.
+    /// The Pod is its own template.
     fn pod_templates<'a>(&self, template: &'a Value) -> Vec<&'a Value> {
         vec![template]
     }
