@@ -1,7 +1,7 @@
 //! `GpuPool` (muster.io/v1alpha1, cluster scope, named `<cluster>.<class>`): the nodes of one
 //! class in one member cluster, as the scheduler sees them.
 //!
-//! It is output for people. No decision is ever read from it.
+//! It is output for people. No decision reads it.
 
 use crate::loose::lenient;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -146,7 +146,7 @@ pub struct FreeNodes {
     pub nodes: i64,
 }
 
-/// The name of the GpuPool of `class` in `cluster`.
+/// Returns the name of the GpuPool of `class` in `cluster`.
 #[must_use]
 pub fn name(cluster: &str, class: &str) -> String {
     format!("{cluster}.{class}")
