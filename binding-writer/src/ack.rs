@@ -1,28 +1,28 @@
-//! What Karmada's parts expect a scheduler to keep saying after a placement. Pure.
+//! The status that Karmada's components expect a scheduler to update after a placement. Pure.
 //!
-//! Every change of a binding's spec, and Karmada's detector makes one whenever the template
-//! changes, leaves `status.schedulerObservedGeneration` behind; graceful eviction waits until
-//! it has caught up. A rescheduling that is asked for (`spec.rescheduleTriggeredAt`, later
-//! than the last scheduling) is answered by confirming the placement: a running gang is never
-//! moved for being asked (karmada.md §1, "recommended external sequence").
+//! Karmada's detector changes a binding's spec whenever the template changes, and
+//! `status.schedulerObservedGeneration` then lags behind; graceful eviction waits until it has caught up. A
+//! request to reschedule (`spec.rescheduleTriggeredAt`, later than the last scheduling) is answered by
+//! confirming the placement: a running gang is never moved because of such a request (karmada.md §1,
+//! "recommended external sequence").
 
 use crate::commit::Write;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, Parts, RecordState};
 use engine::Time;
 
-/// Milliseconds after an admission in which the status that follows every placement (see
-/// [`crate::commit`]) may still be on its way; it says the same.
+/// Milliseconds after an admission in which the status that follows every placement (see [`crate::commit`])
+/// may still be on its way; it has the same content.
 const SETTLE_MS: i64 = 60_000;
 
-/// The acknowledgement that `binding` needs `now`, if it is placed by us and needs one.
+/// Returns the acknowledgement that `binding` needs at `now`, if Muster placed it and it needs one.
 #[must_use]
 pub fn ack(binding: &ResourceBinding, now: Time) -> Option<Write> {
     let record = placed_by_us(binding)?;
     let status = &binding.status;
     let scheduled = status.last_scheduled_time;
-    // The write that dispatches parts is followed by no status of its own, and that of the
-    // placement before it was written by then, or lost to Karmada's own writes.
+    // No status follows the write that dispatches parts. The status of the placement before it was written by
+    // then, or lost to Karmada's own writes.
     let dispatched = record.parts == Some(Parts::Dispatched);
     let placed_at = Time(record.time.as_millisecond());
     if now.millis_since(placed_at) < SETTLE_MS && !dispatched {
@@ -30,7 +30,7 @@ pub fn ack(binding: &ResourceBinding, now: Time) -> Option<Write> {
     }
     let asked_again = match (binding.spec.reschedule_triggered_at, scheduled) {
         (Some(asked), Some(scheduled)) => asked > scheduled,
-        // Karmada's binding status controller waits for this time to be set at all.
+        // Karmada's binding status controller waits until this time is set at all.
         (_, None) => true,
         (None, Some(_)) => false,
     };
@@ -40,7 +40,7 @@ pub fn ack(binding: &ResourceBinding, now: Time) -> Option<Write> {
     })
 }
 
-/// The record of `binding`, if it is placed as it was admitted.
+/// Returns the record of `binding`, if it is placed as admitted.
 fn placed_by_us(binding: &ResourceBinding) -> Option<AdmissionRecord> {
     let record = AdmissionRecord::read(binding.metadata.annotations.as_ref())
         .ok()
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_dispatched_by_a_write_of_its_own_is_acknowledged_at_once() {
+    fn a_dispatch_is_acknowledged_at_once() {
         let at_once = Time(
             "2026-11-21T00:00:02Z"
                 .parse::<jiff::Timestamp>()
@@ -147,7 +147,7 @@ mod tests {
             )
         };
         assert!(ack(&with(json!("Dispatched")), at_once).is_some());
-        // Also where the status of the placement was lost.
+        // Also if the status of the placement was lost.
         let mut lost = with(json!("Dispatched"));
         lost.status.last_scheduled_time = None;
         assert!(ack(&lost, at_once).is_some());
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_placed_by_us_is_not_acknowledged() {
+    fn a_binding_placed_by_others_is_not_acknowledged() {
         let behind = || json!({"metadata": {"generation": 4}});
         for state in ["Planned", "Refused", "Ending", "Requeued"] {
             assert!(ack(&binding(state, behind()), later()).is_none(), "{state}");

@@ -1,4 +1,4 @@
-//! What Muster writes of a job on the control plane: its binding, and what goes with the binding.
+//! Writes the binding of a job on the control plane, and the objects that belong to the binding.
 //!
 //! ```text
 //! Intent (a Write, and the binding that it was decided on) ─► commit ──────► ResourceBinding
@@ -10,12 +10,12 @@
 //!                                                                 and fails what is still open
 //! ```
 //!
-//! Controller and scheduler write through it, in one process or in two: the leases say who writes
-//! what. [`term`] is how a leader begins, [`uninstall`] how Muster leaves all bindings unmanaged.
+//! Controller and scheduler write through this crate, in one process or in two; the leases say which
+//! process writes what. [`term`] starts a leader's term, and [`uninstall`] leaves all bindings unmanaged.
 //!
-//! It must never choose: what is written was decided elsewhere, and is written whole or not at all.
-//! It must never write without the version that the decision was taken on, nor outside of a term,
-//! and apart from the webhook's gate nothing else may write a binding.
+//! This crate must never choose: each write was decided elsewhere, and is done as a whole or not at all. It
+//! must never write without the version of the decision, nor outside of a term. Apart from the webhook's
+//! gate, no other code may write a binding.
 
 mod ack;
 mod commit;

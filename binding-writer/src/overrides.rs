@@ -1,19 +1,18 @@
-//! The OverridePolicies of a job: what makes its members run something else than its template.
+//! The OverridePolicies of a job, which make its members run something other than its template.
 //!
-//! Either it takes a gang apart, with a rule for each cluster, before it is placed; or it pins a
-//! job that grew after its release. Each rule that makes a part marks it
-//! ([`names::PART_ANNOTATION`]), so that what a Work is to apply tells whether it is the part
-//! that it should be.
+//! An override either splits a gang before it is placed, with a rule for each cluster, or pins a job that
+//! grew after its admission. Each rule of a part sets a mark ([`names::PART_ANNOTATION`]), so that a Work
+//! shows whether it applies its part.
 //!
-//! Another one, where it is needed, keeps members from deleting a job that has ended.
+//! A second override, where needed, keeps members from deleting a finished job.
 //!
-//! Where its pods are found by Services of their own (`services.rs`), those are written with it, and
-//! go with it.
+//! If Services of their own lead to the job's pods (`services.rs`), they are written and deleted together
+//! with the override.
 //!
-//! The policies are owned by the binding. What takes a job apart stays until the Works are gone:
-//! removed earlier, Karmada would push the whole job everywhere. Both are written so that no write
-//! of an earlier term arrives in a later one (`guarded`); what keeps a job from being deleted says
-//! the same in all terms.
+//! The binding owns the policies. The override that splits a job stays until its Works are gone: without it
+//! Karmada would push the whole job to every cluster. Splits and pins are written so that no write of an
+//! earlier term arrives in a later one (`guarded`); the override that keeps a job from being deleted is the
+//! same in all terms.
 
 pub(crate) mod guarded;
 mod services;
@@ -35,20 +34,20 @@ use std::fmt;
 use std::time::Duration;
 use workload::{Part, PartsError, Reach};
 
-/// Field manager of the policies: the same for all that apply one, so that each takes the
-/// place of the one before, and who removes one knows it for ours.
+/// Field manager of the policies. It is the same for all components that apply one, so that each apply
+/// replaces the one before, and a deletion recognizes the policy as Muster's.
 pub const MANAGER: &str = "muster-controller";
-/// How long one call may take.
+/// Deadline of one call.
 pub(crate) const LIMIT: Duration = Duration::from_secs(5);
 
 /// A rule of a policy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
-    /// The cluster that it is for; `None` for all.
+    /// The cluster that it applies to; `None` for all.
     pub cluster: Option<ClusterName>,
-    /// What tells that it was applied.
+    /// The mark that shows that it was applied.
     pub mark: Option<String>,
-    /// Paths (JSON pointers) and the values that are put there; null takes away what is there.
+    /// Paths (JSON pointers) and the values to set; null removes the field.
     pub fields: Vec<(String, Value)>,
 }
 
@@ -62,41 +61,39 @@ impl From<Part> for Rule {
     }
 }
 
-/// Why a gang was not taken apart.
+/// Why a gang was not split.
 #[derive(Debug, thiserror::Error)]
 pub enum OverrideError {
-    /// Its template cannot be taken apart as planned.
+    /// Its template cannot be split as planned.
     #[error(transparent)]
     Parts(#[from] PartsError),
-    /// Its template is not there, or another.
-    #[error("its template is gone, or another by now")]
+    /// Its template is gone, or has changed.
+    #[error("its template is gone or has changed")]
     Gone,
-    /// An object by which its pods were to be found is somebody else's.
-    #[error(
-        "{kind} {name}, by which its pods would be found, is there already and is not Muster's"
-    )]
+    /// An object that its pods need to be found exists and belongs to another manager.
+    #[error("{kind} {name}, which its pods need to be found, exists already and is not Muster's")]
     Foreign {
-        /// `Service`, `MultiClusterService`.
+        /// `Service` or `MultiClusterService`.
         kind: String,
         /// Its name.
         name: String,
     },
-    /// The control plane has no such kind.
+    /// The control plane does not serve the kind.
     #[error(
         "its control plane serves no {0}, which {{service}} in spec.placement.addresses of its queue needs: Karmada's CRDs and feature gate MultiClusterService"
     )]
     NotServed(String),
-    /// The control plane did not answer as it should.
+    /// A call to the control plane failed.
     #[error("{what}: {error}")]
     Call {
-        /// What was tried.
+        /// The failed operation.
         what: &'static str,
-        /// What came of it.
+        /// Its error.
         error: String,
     },
 }
 
-/// Writes the policies in one term: one of these for each term of a process. Clones are the same.
+/// Writes the policies in one term: one value for each term of a process. Clones share it.
 #[derive(Clone)]
 pub struct Overrides {
     client: Client,
@@ -110,19 +107,19 @@ impl fmt::Debug for Overrides {
 }
 
 impl Overrides {
-    /// On the control plane of `client`, which writes during `term` only.
+    /// Writes to the control plane of `client`, only during `term`.
     #[must_use]
     pub fn new(client: Client, term: &Term) -> Self {
         let writer = Writer::new(client.clone(), term.clone());
         Self { client, writer }
     }
 
-    /// Takes the job of `binding` apart as `shares` say, of this `attempt`, whose pods are
-    /// reached as `reach` says, so that the parts can be resized if they are `resizable`: when it
-    /// returns, the API server has the policy.
+    /// Splits the job of `binding` as `shares` say, for this `attempt`, whose pods are reached as `reach`
+    /// says. Parts that are `resizable` can be resized later. When the call returns, the API server has the
+    /// policy.
     ///
     /// # Errors
-    /// Where its template is not as planned, or the control plane does not take the policy.
+    /// Returns an error if the template is not as planned, or the control plane refuses the policy.
     pub async fn take_apart(
         &self,
         binding: &ResourceBinding,
@@ -135,7 +132,7 @@ impl Overrides {
         let template = as_admitted(template, binding, attempt);
         let parts = workload::parts(&template, attempt, shares, reach, resizable)?;
         let services = workload::services(&template, attempt, shares, reach)?;
-        // Where parts are mended they come first: what is whole runs.
+        // A repair of the parts comes first: a whole job may be running.
         self.apply_parts(binding, parts).await?;
         let own = self.services(binding);
         if attempt.0 > 1 {
@@ -144,11 +141,11 @@ impl Overrides {
         own.apply(attempt, &services).await
     }
 
-    /// Sees to it that the Services of `attempt` are there, as [`Self::take_apart`] wrote them, and
-    /// says why Karmada does not carry them to the job's clusters, if so.
+    /// Makes sure that the Services of `attempt` exist as [`Self::take_apart`] wrote them, and returns why
+    /// Karmada does not propagate them to the job's clusters, if so.
     ///
     /// # Errors
-    /// As of [`Self::take_apart`].
+    /// As [`Self::take_apart`].
     pub async fn find_each_other(
         &self,
         binding: &ResourceBinding,
@@ -160,13 +157,13 @@ impl Overrides {
         let services = workload::services(&template, attempt, shares, reach)?;
         let own = self.services(binding);
         own.apply(attempt, &services).await?;
-        own.trouble(&services).await
+        own.problem(&services).await
     }
 
-    /// Removes what Karmada has left of Services of a namespace that are gone.
+    /// Removes what Karmada has left of deleted Services of a namespace.
     ///
     /// # Errors
-    /// Where the control plane does not answer.
+    /// Returns an error if the control plane does not answer.
     pub async fn sweep_services(&self, namespace: &str) -> Result<(), CallError> {
         services::sweep(&self.client, namespace).await
     }
@@ -175,11 +172,11 @@ impl Overrides {
         Services::of(self.client.clone(), binding)
     }
 
-    /// Resizes the parts of `attempt` to `shares`: what its pods receive stays as it was placed
-    /// ([`workload::resized`]). Where the policy is gone it is rendered again.
+    /// Resizes the parts of `attempt` to `shares`. Other values that its pods receive stay as they were placed
+    /// ([`workload::resized`]). A missing policy is rendered again.
     ///
     /// # Errors
-    /// As of [`Self::take_apart`].
+    /// As [`Self::take_apart`].
     pub async fn resize(
         &self,
         binding: &ResourceBinding,
@@ -216,7 +213,7 @@ impl Overrides {
         self.write(&key, |_| Some(policy.clone())).await
     }
 
-    /// Writes the policy of the job `key`, as `made` of what is there.
+    /// Writes the policy of the job `key`; `made` derives it from the present one.
     async fn write(
         &self,
         key: &JobKey,
@@ -228,11 +225,11 @@ impl Overrides {
         written.map_err(|error| failed("its OverridePolicy cannot be written", &error))
     }
 
-    /// Has the pods of the job `key` be no more and ask for no more than `policy` says, in all its
-    /// clusters, unless a policy takes it apart: that one says how large its parts are.
+    /// Limits the pods of the job `key`, and their requests, to what `policy` says in all its clusters. If an
+    /// override splits the job, that one determines the size of its parts instead.
     ///
     /// # Errors
-    /// Where the control plane does not take the policy.
+    /// Returns an error if the control plane refuses the policy.
     pub async fn pin(&self, key: &JobKey, policy: &Value) -> Result<(), CallError> {
         let name = name(key);
         let turn = self.writer.turn(&key.namespace, &name).await;
@@ -243,21 +240,21 @@ impl Overrides {
         turn.write(pinned).await
     }
 
-    /// Removes what [`Self::pin`] wrote, and nothing that takes the job apart.
+    /// Deletes what [`Self::pin`] wrote, but no override that splits the job.
     ///
     /// # Errors
-    /// Where the control plane does not answer.
+    /// Returns an error if the control plane does not answer.
     pub async fn unpin(&self, key: &JobKey) -> Result<(), CallError> {
         let name = name(key);
         let turn = self.writer.turn(&key.namespace, &name).await;
         turn.delete(|there| attempt_of(&there.data).is_none()).await
     }
 
-    /// Keeps members from deleting the job of `binding` when it has ended, which they would by
-    /// the time that its template says at `path`.
+    /// Keeps members from deleting the finished job of `binding`, which they would do because of the time in
+    /// its template at `path`.
     ///
     /// # Errors
-    /// Where the control plane does not take the policy.
+    /// Returns an error if the control plane refuses the policy.
     pub async fn keep_alive(
         &self,
         binding: &ResourceBinding,
@@ -276,13 +273,12 @@ impl Overrides {
         Ok(())
     }
 
-    /// Removes the policy of the job of `binding`, and its Services, unless they are of a later
-    /// attempt than `ended`: a new attempt may be on its way while the end of the one before is
-    /// looked after.
+    /// Deletes the policy and the Services of the job of `binding`, unless they belong to a later attempt than
+    /// `ended`: a new attempt may begin while the end of the previous one is handled.
     ///
     /// # Errors
-    /// Where the control plane does not answer. The policy is what matters: Services that stay
-    /// mislead nobody, and go with the binding.
+    /// Returns an error if the control plane does not answer. Only the policy matters: leftover Services do no
+    /// harm and go with the binding.
     pub async fn clear(
         &self,
         binding: &ResourceBinding,
@@ -305,7 +301,7 @@ impl Overrides {
     }
 }
 
-/// The attempt that a policy takes apart; `None` for a pin.
+/// Returns the attempt that a policy splits; `None` for a pin.
 fn attempt_of(policy: &Value) -> Option<Attempt> {
     rule_values(policy).filter_map(made_for).max()
 }
@@ -315,13 +311,13 @@ fn rule_values(policy: &Value) -> impl Iterator<Item = &Value> {
     rules.and_then(Value::as_array).into_iter().flatten()
 }
 
-/// The attempt that a rule makes a part of.
+/// Returns the attempt for which a rule makes a part.
 fn made_for(rule: &Value) -> Option<Attempt> {
     let added = rule.pointer("/overriders/annotationsOverrider/0/value")?;
     workload::attempt_of(added[names::PART_ANNOTATION].as_str()?)
 }
 
-/// By cluster, the fields that a policy replaces for `attempt`.
+/// Returns the fields that a policy replaces for `attempt`, by cluster.
 fn rules_of(policy: &Value, attempt: Attempt) -> Vec<(ClusterName, Vec<(String, Value)>)> {
     let rules = rule_values(policy).filter(|rule| made_for(rule) == Some(attempt));
     let read = |rule: &Value| {
@@ -337,7 +333,7 @@ fn rules_of(policy: &Value, attempt: Attempt) -> Vec<(ClusterName, Vec<(String, 
     rules.filter_map(read).collect()
 }
 
-/// Whether an object was applied as [`MANAGER`].
+/// Returns true if an object was applied by [`MANAGER`].
 #[must_use]
 pub fn is_ours(metadata: &ObjectMeta) -> bool {
     let managers = metadata.managed_fields.iter().flatten();
@@ -345,8 +341,8 @@ pub fn is_ours(metadata: &ObjectMeta) -> bool {
     applied.any(|entry| entry.manager.as_deref() == Some(MANAGER))
 }
 
-/// `template` with no more in each pod than `attempt` was admitted with: what was added since
-/// then was granted by nobody.
+/// Returns `template` limited to the requests that each pod of `attempt` was admitted with; later additions
+/// were never admitted.
 fn as_admitted(template: Value, binding: &ResourceBinding, attempt: Attempt) -> Value {
     match AdmissionRecord::of_attempt(binding, attempt) {
         Some(record) => workload::cap_requests(&template, &record.requests),
@@ -354,7 +350,7 @@ fn as_admitted(template: Value, binding: &ResourceBinding, attempt: Attempt) -> 
     }
 }
 
-/// The template of `binding` as the API server has it.
+/// Reads the template of `binding` from the API server.
 async fn template(client: &Client, binding: &ResourceBinding) -> Result<Value, OverrideError> {
     let reference = &binding.spec.resource;
     let kind = crds::kubernetes::api_resource(&reference.api_version, &reference.kind);
@@ -381,20 +377,21 @@ fn failed(what: &'static str, error: &CallError) -> OverrideError {
     }
 }
 
-/// The name of a job's policy.
+/// Returns the name of a job's policy.
 #[must_use]
 pub fn name(key: &JobKey) -> String {
     format!("muster-{}", key.name)
 }
 
-/// The name of the policy that keeps a job from being deleted in its members. Apart from the
-/// other, since it holds for all attempts. No binding's name ends so: it ends with its kind.
+/// Returns the name of the policy that keeps a job from being deleted in its members. It is a policy of its
+/// own because it applies to all attempts. No binding's name ends like this, because bindings end with
+/// their kind.
 #[must_use]
 pub fn keep_name(key: &JobKey) -> String {
     format!("muster-{}.keep", key.name)
 }
 
-/// The policy that keeps a job from being deleted in its members.
+/// Returns the policy that keeps a job from being deleted in its members.
 #[must_use]
 pub fn keep(key: &JobKey, binding: &ResourceBinding, path: &str) -> Value {
     let rule = Rule {
@@ -407,14 +404,14 @@ pub fn keep(key: &JobKey, binding: &ResourceBinding, path: &str) -> Value {
     policy
 }
 
-/// The kind of the policies.
+/// Returns the API resource of the policies.
 #[must_use]
 pub fn resource() -> ApiResource {
     let gvk = GroupVersionKind::gvk("policy.karmada.io", "v1alpha1", "OverridePolicy");
     ApiResource::from_gvk_with_plural(&gvk, "overridepolicies")
 }
 
-/// The policy of a job: its `rules`, for its template only.
+/// Returns the policy of a job: its `rules`, for its template only.
 #[must_use]
 pub fn policy(key: &JobKey, binding: &ResourceBinding, rules: &[Rule]) -> Value {
     let template = &binding.spec.resource;
@@ -444,7 +441,7 @@ pub fn policy(key: &JobKey, binding: &ResourceBinding, rules: &[Rule]) -> Value 
 }
 
 fn rule(rule: &Rule) -> Value {
-    // An object's field is added whether it is there or not; only lists would grow by it.
+    // JSON patch `add` sets a field of an object whether it exists or not; it would extend only a list.
     let fields = rule.fields.iter();
     let plaintext: Vec<Value> = fields
         .map(|(path, value)| match value {

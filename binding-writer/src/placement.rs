@@ -1,16 +1,15 @@
-//! From an admission to what a binding's `spec.clusters` says. Pure.
+//! Converts an admission into a binding's `spec.clusters`. Pure.
 //!
-//! Karmada's binding controller applies `clusters[].replicas` to every kind that its
-//! interpreter can revise, and an absent number as zero (pkg/controllers/binding/common.go
-//! `ensureWork`, v1.18). So replicas are written wherever the interpreter counted some, and
-//! nowhere else.
+//! Karmada's binding controller applies `clusters[].replicas` to every kind that its interpreter can
+//! revise, and reads a missing number as zero (pkg/controllers/binding/common.go `ensureWork`, v1.18). So
+//! replicas are written if the interpreter counted some, and only then.
 
 use crds::karmada::{ResourceBinding, TargetCluster};
 use engine::ClusterName;
 use engine::facts::{Admission, ClusterFact, ClusterPlacement, Demand, Held};
 use std::collections::BTreeMap;
 
-/// Where `admission` places `binding`.
+/// Returns the clusters of `binding` for `admission`.
 #[must_use]
 pub fn targets(
     binding: &ResourceBinding,
@@ -29,7 +28,7 @@ pub fn targets(
         .collect()
 }
 
-/// Replicas of each share, in their order; `None` for kinds that have no such number.
+/// Returns the replicas of each share, in order; `None` for kinds without replicas.
 fn replicas(binding: &ResourceBinding, admission: &Admission, demand: &Demand) -> Option<Vec<i32>> {
     let interpreted = binding.spec.replicas.filter(|replicas| *replicas > 0);
     if interpreted.is_none() && demand.held != Held::ByReplicas {
@@ -44,8 +43,8 @@ fn replicas(binding: &ResourceBinding, admission: &Admission, demand: &Demand) -
     let wanted = interpreted
         .and_then(|replicas| u64::try_from(replicas).ok())
         .unwrap_or(admitted);
-    // A Deployment is charged its surge too, which its replicas do not count; one that has
-    // grown since it was admitted gets the part that was admitted.
+    // A Deployment is also charged its surge, which its replicas do not include; one that has grown since its
+    // admission gets the admitted fraction.
     let whole = match demand.pods() {
         all if admitted < all => wanted.saturating_mul(admitted) / all,
         _ => wanted,
@@ -56,7 +55,7 @@ fn replicas(binding: &ResourceBinding, admission: &Admission, demand: &Demand) -
     Some(parts.into_iter().map(fits).collect())
 }
 
-/// The name of the first group of clusters that holds every cluster of `admission`, where the
+/// Returns the name of the first group of clusters that contains every cluster of `admission`, if the
 /// placement names its groups (Karmada `clusterAffinities`).
 #[must_use]
 pub fn affinity_name(
@@ -149,15 +148,15 @@ mod tests {
             placed(Some(10), true, 13, &[("a", 1), ("b", 12)]),
             "a:1 b:9"
         );
-        // Grown to 20 with 5 surge pods, admitted with what 10 were charged.
+        // It grew to 20 with 5 surge pods, and was admitted for the 10 that are charged.
         assert_eq!(placed(Some(20), true, 25, &[("a", 13)]), "a:10");
-        // Admitted with more than it has by now.
+        // Admitted with more than it has now.
         assert_eq!(placed(Some(4), true, 4, &[("a", 6)]), "a:4");
-        // A Volcano Job has none; a kind that Karmada's interpreter revises has.
+        // A Volcano Job has none; a kind that Karmada's interpreter revises has some.
         assert_eq!(placed(None, false, 9, &[("a", 9)]), "a");
         assert_eq!(placed(Some(0), false, 9, &[("a", 9)]), "a");
         assert_eq!(placed(Some(3), false, 3, &[("a", 3)]), "a:3");
-        // Counted by us before Karmada's interpreter has.
+        // Muster counted them before Karmada's interpreter did.
         assert_eq!(placed(None, true, 2, &[("a", 2)]), "a:2");
     }
 

@@ -1,5 +1,5 @@
-//! How a term of leading begins, so that nothing an earlier leader still has in flight can happen
-//! beside what is decided in it.
+//! Starts a leader's term, so that no write that an earlier leader still has in flight takes effect during
+//! it.
 //!
 //! ```text
 //! the Lease ─► the ledger taken (compare-and-swap) ─► each binding, and each OverridePolicy,
@@ -7,16 +7,16 @@
 //!            decisions ◄── the mirror shows the newest version that any leader wrote
 //! ```
 //!
-//! Why that is enough. The old leader opens a write in its ledger after it has read the version
-//! that guards it. If it opened it before the taking, it is found here, and after our write of
-//! that binding it either has been done, and our mirror shows it before anything is decided, or
-//! its version is outdated, and it fails. After the taking it can open nothing more. No clock is
-//! in this argument: the old leader may be stopped anywhere, for any time.
+//! Why this is enough: the old leader opens a write in its ledger after it has read the version that guards
+//! it. If it opened the write before the ledger was taken, the new leader finds it here and writes the
+//! binding once. Either the old write came first, and the new mirror shows it before anything is decided,
+//! or its version is outdated and it fails. After the ledger was taken, the old leader can open nothing
+//! more. The argument needs no clock: the old leader may stop anywhere, for any time.
 //!
-//! Policies that say how large a job is are guarded in the same way (`overrides/guarded.rs`). They are not
-//! mirrored: what they lead to is seen of the Works.
+//! Policies that determine the size of a job are guarded in the same way (`overrides/guarded.rs`). They are
+//! not mirrored: the Works show their effect.
 //!
-//! What must never happen here: a return before everything that is open was written or is gone.
+//! Never allowed here: a return before everything that is open was written or is gone.
 
 use crate::overrides::guarded;
 use crds::karmada::ResourceBinding;
@@ -35,22 +35,22 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// How long one call may take.
+/// Deadline of one call.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Writes at a time.
+/// Most writes at a time.
 const AT_A_TIME: usize = 16;
-/// Pause before what failed is tried again.
+/// Pause before a retry.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long a binding that may not be written is tried. Longer than any call of an earlier leader
-/// lives in an API server.
+/// How long a binding that cannot be written is tried. This is longer than any call of an earlier leader
+/// can live in an API server.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(75);
-/// Objects in a page of a list.
+/// Objects on one page of a list.
 const PAGE: u32 = 500;
 
-/// How long a mirror may take to show what leaders wrote, before it is asked what is still there.
+/// How long a mirror may take to show what leaders wrote, before a fresh read shows what still exists.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// That the term has begun, told to the owner of a mirror of the bindings.
+/// The message to the owner of a mirror of bindings that the term has begun.
 #[derive(Debug, Clone)]
 pub struct Lead {
     /// The version that the mirror has to show before anything is decided.
@@ -59,7 +59,7 @@ pub struct Lead {
 }
 
 impl Lead {
-    /// Begun, once `version` shows.
+    /// Creates the message for a term that has begun, with the `version` to wait for.
     #[must_use]
     pub fn new(version: u64) -> Self {
         Self {
@@ -68,14 +68,14 @@ impl Lead {
         }
     }
 
-    /// The mirror shows it.
+    /// Reports that the mirror shows the version.
     pub fn caught_up(&self) {
         self.caught_up.store(true, Ordering::Release);
     }
 }
 
-/// Waits until this process leads, begins `term`, tells `sink` so, and returns when the term is
-/// over: another leads, or has taken the ledger.
+/// Waits until this process leads, begins `term`, tells `sink`, and returns when the term is over: another
+/// process leads or has taken the ledger.
 pub async fn hold<M>(
     client: &Client,
     leadership: &Leadership,
@@ -94,7 +94,7 @@ pub async fn hold<M>(
             if lead.caught_up.load(Ordering::Acquire) {
                 break;
             }
-            // What had that version may have been deleted, and its deletion be all that is seen.
+            // The object of that version may have been deleted, with only the deletion to be seen.
             match newest(client).await {
                 Ok(newest) => lead.version = newest,
                 Err(error) => tracing::warn!(error = error.message(), "bindings cannot be listed"),
@@ -113,15 +113,15 @@ pub async fn hold<M>(
         () = leadership.changed() => {}
         () = lost => {}
     }
-    tracing::warn!("this replica leads no longer; all that it assumed is dropped");
+    tracing::warn!("this replica no longer leads; its assumptions are dropped");
 }
 
-/// Waits until this process leads and begins `term`, of `leadership`: takes its ledger and fails
-/// what an earlier leader has in flight. Returns the version that a mirror of the bindings has to
-/// show before anything may be decided.
+/// Waits until this process leads and begins `term` of `leadership`: takes the ledger and makes the writes
+/// fail that an earlier leader has in flight. Returns the version that a mirror of the bindings has to show
+/// before anything may be decided.
 ///
 /// # Errors
-/// Where the term ended before.
+/// Returns an error if the term ends before that.
 pub(crate) async fn begin(
     client: &Client,
     leadership: &mut Leadership,
@@ -153,7 +153,7 @@ pub(crate) async fn begin(
     if found.newest.is_some() {
         return Ok(seen);
     }
-    // The leader before us kept no ledger.
+    // The previous leader kept no ledger.
     loop {
         if term.leadership.permit().is_none() {
             return Err(TermOver);
@@ -166,8 +166,8 @@ pub(crate) async fn begin(
     }
 }
 
-/// Writes a binding, or a policy, so that its version is another; that of a binding, or 0 where it is
-/// gone.
+/// Writes a binding or a policy so that its version changes. Returns the version of a binding, or 0 if it
+/// is gone.
 async fn fence(
     client: Client,
     leadership: Leadership,
@@ -199,15 +199,15 @@ async fn fence(
         }
         let (namespace, name, why) = (&subject.namespace, &subject.name, error.message());
         if error.fault() == CallFault::Refused && began.elapsed() >= GIVE_UP_AFTER {
-            tracing::error!(namespace, name, why, "cannot be fenced; going on without");
+            tracing::error!(namespace, name, why, "cannot be fenced; continuing without");
             return Ok(0);
         }
-        tracing::warn!(namespace, name, why, "cannot be fenced yet; trying on");
+        tracing::warn!(namespace, name, why, "cannot be fenced yet; trying again");
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-/// Writes the binding `subject`; its version by then.
+/// Writes the binding `subject` and returns its new version.
 async fn fence_binding(
     client: &Client,
     subject: &Subject,
@@ -227,10 +227,10 @@ async fn fence_binding(
     Ok(version.and_then(|version| version.parse().ok()))
 }
 
-/// The newest version of any binding that is there, by a fresh read.
+/// Returns the newest version of any existing binding, by a fresh read.
 ///
 /// # Errors
-/// Where they cannot be listed.
+/// Returns an error if bindings cannot be listed.
 #[expect(
     clippy::disallowed_methods,
     reason = "of one page, which is dropped before the next"

@@ -1,7 +1,7 @@
-//! Leaving every binding unmanaged at once, for `muster uninstall`: gates open, records and
-//! finalizers go, what runs runs on.
+//! Leaves all bindings unmanaged, for `muster uninstall`: removes gates, records and finalizers; running
+//! jobs run on.
 //!
-//! To be used when no Muster process runs any more, or it would gate them again.
+//! Use it only when no Muster process runs, which would gate the bindings again.
 
 use crate::commit::{CommitOptions, Committer, Failure, Intent, Write};
 use crate::overrides::LIMIT;
@@ -16,11 +16,11 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Takes the mark off the namespaces whose running jobs were adopted, so that they are adopted again
-/// should Muster come back; how many there were. To be done before any binding is unmanaged.
+/// Removes the adoption mark from all namespaces, so that a new installation adopts the running jobs again.
+/// Returns the number of namespaces. Call it before any binding is unmanaged.
 ///
 /// # Errors
-/// Where namespaces cannot be listed, or one cannot be written.
+/// Returns an error if namespaces cannot be listed, or one cannot be written.
 pub async fn unmark_namespaces(client: &Client) -> anyhow::Result<usize> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let all = pages::list(&namespaces, &ListParams::default(), LIMIT).await?;
@@ -43,10 +43,10 @@ pub async fn unmark_namespaces(client: &Client) -> anyhow::Result<usize> {
     Ok(marked.len())
 }
 
-/// Stops managing every binding that carries Muster's finalizer or record; how many there were.
+/// Stops managing every binding with Muster's finalizer or record, and returns their number.
 ///
 /// # Errors
-/// Where bindings cannot be listed, or one cannot be written; those before it are unmanaged.
+/// Returns an error if bindings cannot be listed, or one cannot be written; those before it are unmanaged.
 pub async fn unmanage_all(client: &Client) -> anyhow::Result<usize> {
     let bindings: Api<ResourceBinding> = Api::all(client.clone());
     let ours: Vec<Intent> = pages::list(&bindings, &ListParams::default(), LIMIT)

@@ -1,9 +1,9 @@
-//! How long ago, as kubectl writes it.
+//! Formats ages like kubectl.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// The age of something created at `since`, `<unknown>` without it.
+/// Returns the age of an object created at `since`, or `<unknown>`.
 pub(crate) fn age(since: Option<&Time>, now: Timestamp) -> String {
     since.map_or_else(
         || "<unknown>".to_owned(),
@@ -11,7 +11,7 @@ pub(crate) fn age(since: Option<&Time>, now: Timestamp) -> String {
     )
 }
 
-/// The two largest units while the first is small, then one: kubectl's `HumanDuration`.
+/// Formats two units while the first is small, then one: kubectl's `HumanDuration`.
 pub(crate) fn human(seconds: i64) -> String {
     const MINUTE: i64 = 60;
     const HOUR: i64 = 60 * MINUTE;

@@ -1,10 +1,10 @@
-//! What can be typed.
+//! The command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
 
-/// The name by which kubectl finds it.
+/// The name by which kubectl finds the plugin.
 pub(crate) const PROGRAM: &str = "kubectl-muster";
 
 /// Shows the queues and jobs of Muster.
@@ -17,7 +17,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// The connection to the server: the flags of kubectl.
+/// The connection to the server, with kubectl's flags.
 #[derive(Debug, Args)]
 pub(crate) struct Connection {
     /// Path of the kubeconfig; else KUBECONFIG, else ~/.kube/config
@@ -102,18 +102,18 @@ pub(crate) struct VersionCommand {
     pub(crate) output: Output,
 }
 
-/// A way to print objects.
+/// An output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// A table
     Table,
     /// A table with more columns
     Wide,
-    /// As the server has it
+    /// The server's object.
     Json,
-    /// As the server has it
+    /// The server's object.
     Yaml,
-    /// kind/name, one a line
+    /// kind/name, one in each line.
     Name,
 }
 

@@ -1,4 +1,4 @@
-//! From kubectl's flags to a client, and from a server's refusal to a sentence.
+//! Creates a client from kubectl's flags, and a message from a server's refusal.
 
 use crate::args::Connection;
 use anyhow::{Context, Result, anyhow};
@@ -7,12 +7,12 @@ use kube::{Client, Config};
 use runtime::client::CallError;
 use std::time::Duration;
 
-/// How long each page of a list may take: `--request-timeout`, which the client keeps to, says that.
+/// Limit of each page of a list; the client applies `--request-timeout` itself.
 pub(crate) const LIMIT: Duration = Duration::MAX;
 
-/// A client of the server that the flags name.
+/// Returns a client of the server that the flags name.
 pub(crate) async fn connect(flags: &Connection) -> Result<Client> {
-    // Fails only where a provider is installed already, which is as good.
+    // It fails only if a provider is installed already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let config = config(flags).await.context("kubeconfig")?;
     Client::try_from(config).context("kubeconfig")
@@ -43,8 +43,8 @@ async fn config(flags: &Connection) -> Result<Config> {
     Ok(config)
 }
 
-/// What the server said, without the debug form of its answer. A LIST that is not found means
-/// that the kind is not there.
+/// Returns the server's message, without the debug form of its answer. A LIST that is not found means that
+/// the server does not serve the kind.
 pub(crate) fn plain(error: CallError, listed: &str) -> anyhow::Error {
     let error = match error {
         CallError::Kube(error) => error,

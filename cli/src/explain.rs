@@ -1,4 +1,4 @@
-//! `explain`: why a job is where it is, from the status of its PodGroup alone.
+//! `explain`: shows why a job waits or what it does, from the status of its PodGroup alone.
 
 use crate::args::{Format, Output};
 use crate::connect::{LIMIT, plain};
@@ -11,8 +11,8 @@ use kube::{Client, ResourceExt};
 use runtime::pages;
 use std::fmt::Write;
 
-/// Runs the command; returns what it prints. `job` is the name of the workload, `KIND/NAME`
-/// where two kinds have one name, or the name of its PodGroup.
+/// Runs the command and returns its output. `job` is the name of the workload, `KIND/NAME` if two kinds
+/// have the same name, or the name of its PodGroup.
 pub(crate) async fn run(job: &str, output: &Output, client: &Client) -> Result<String> {
     let namespace = client.default_namespace();
     let kind = ApiResource::erase::<PodGroup>(&());
@@ -48,7 +48,7 @@ pub(crate) async fn run(job: &str, output: &Output, client: &Client) -> Result<S
     }
 }
 
-/// Whether `job` names the PodGroup, or the workload that owns it.
+/// Returns true if `job` names the PodGroup, or the workload that owns it.
 fn is_of(group: &DynamicObject, job: &str) -> bool {
     let mut owners = group.owner_references().iter();
     group.name_any() == job
@@ -58,7 +58,7 @@ fn is_of(group: &DynamicObject, job: &str) -> bool {
         })
 }
 
-/// `Job/train`, as its owner is called.
+/// Returns the owner as `Job/train`.
 fn workload(group: &DynamicObject) -> String {
     match group.owner_references().first() {
         Some(owner) => format!("{}/{}", owner.kind, owner.name),
@@ -90,7 +90,7 @@ fn render(workload: &str, group: &PodGroup) -> String {
     text
 }
 
-/// What stands ahead of it, and when it may start.
+/// Adds the jobs ahead of it, and when it may start.
 fn outlook(text: &mut String, federation: &FederationStatus) {
     if let Some(position) = &federation.position {
         let ahead = federation.ahead.as_ref().map(|ahead| {
@@ -117,7 +117,7 @@ fn outlook(text: &mut String, federation: &FederationStatus) {
     }
 }
 
-/// Where it runs, and how it was evicted before.
+/// Adds where it runs, and its last eviction.
 fn history(text: &mut String, federation: &FederationStatus) {
     if let Some(placement) = &federation.placement_summary {
         line(text, "Placed", placement);
@@ -211,7 +211,7 @@ status: {status}
     }
 
     #[test]
-    fn a_job_is_found_by_every_name_that_it_has() {
+    fn a_job_is_found_by_each_of_its_names() {
         let group = group("null");
         for (name, want) in [
             ("train", true),

@@ -1,9 +1,9 @@
-//! `kubectl muster`: queues and jobs as people look at them.
+//! `kubectl muster`: queues and jobs for people.
 //!
-//! It reads what Muster publishes on the Karmada control plane (Queues, CapacityPolicies,
-//! PodGroups, its Lease) with the rights of its user, and prints it: tables for people, `-o json` and
-//! `-o yaml` for programs, as the server has the objects. It decides nothing and computes no
-//! figure that the server does not show, so that it can never disagree with `kubectl get cap`.
+//! It reads what Muster publishes on the Karmada control plane (Queues, CapacityPolicies, PodGroups, its
+//! Lease) with the rights of its user. It prints tables for people, and the server's objects with `-o json`
+//! and `-o yaml` for programs. It decides nothing and computes no number that the server does not show, so
+//! that it never disagrees with `kubectl get cap`.
 //!
 //! Exit codes: 0 done, 1 failed, 2 wrong usage.
 

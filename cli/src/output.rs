@@ -1,4 +1,4 @@
-//! Printing: columns as kubectl aligns them, and objects as the server has them.
+//! Output: aligned columns like kubectl's, and objects as the server has them.
 
 use crate::args::Format;
 use anyhow::Result;
@@ -6,10 +6,10 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 use std::io::{self, ErrorKind, Write};
 
-/// What a cell without a value shows.
+/// Text of a cell without a value.
 pub(crate) const NONE: &str = "<none>";
 
-/// Writes to standard output; a reader that has seen enough (`| head`) is no failure.
+/// Writes to standard output; a reader that stops reading (`| head`) is no failure.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout
@@ -21,7 +21,7 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// `value` in a format for programs.
+/// Formats `value` for programs.
 pub(crate) fn machine(value: &impl Serialize, format: Format) -> Result<String> {
     Ok(match format {
         Format::Yaml => serde_saphyr::to_string(value)?,
@@ -29,7 +29,7 @@ pub(crate) fn machine(value: &impl Serialize, format: Format) -> Result<String> 
     })
 }
 
-/// Rows under `header`, in columns three spaces apart, without lines.
+/// Formats rows below `header`, in columns three spaces apart, without lines.
 pub(crate) fn columns<const N: usize>(
     header: Option<[&str; N]>,
     rows: impl IntoIterator<Item = [String; N]>,

@@ -1,4 +1,4 @@
-//! `version`: of this program, and of what the server has.
+//! `version`: the versions of this program and of the server.
 
 use crate::age::human;
 use crate::args::{Connection, Format, VersionCommand};
@@ -13,16 +13,16 @@ use kube::api::Api;
 use kube::{Client, ResourceExt};
 use serde::Serialize;
 
-/// Label of the namespace `muster-system`: the version that was installed.
+/// Label of the namespace `muster-system`: the installed version.
 const VERSION_LABEL: &str = "app.kubernetes.io/version";
 
-/// What is known of both sides.
+/// The versions of both sides.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Versions {
-    /// This program's.
+    /// Version of this program.
     client: String,
-    /// The server's side, unless only the client was asked for.
+    /// The server's versions, unless only the client's were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<Server>,
 }
@@ -31,22 +31,22 @@ pub(crate) struct Versions {
 #[serde(rename_all = "camelCase")]
 struct Server {
     kubernetes: String,
-    /// `group/version` of Muster's own kinds; empty where it is not installed.
+    /// `group/version` of Muster's own kinds; empty if it is not installed.
     apis: Vec<String>,
     installed: Option<String>,
     leader: Option<Leader>,
 }
 
-/// The process that answers.
+/// The leading process.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Leader {
     holder: String,
-    /// Seconds since it last said so.
+    /// Seconds since it renewed the Lease.
     renewed_seconds_ago: i64,
 }
 
-/// Runs the command; returns what it prints.
+/// Runs the command and returns its output.
 pub(crate) async fn run(command: &VersionCommand, connection: &Connection) -> Result<String> {
     let server = match command.client {
         true => None,
@@ -62,7 +62,7 @@ pub(crate) async fn run(command: &VersionCommand, connection: &Connection) -> Re
     }
 }
 
-/// Asks the server. What the caller may not read is left out: versions are everybody's.
+/// Reads the server's versions. What the caller may not read is left out.
 async fn server(client: &Client) -> Result<Server> {
     let kubernetes = client
         .apiserver_version()
@@ -113,7 +113,7 @@ fn leader(lease: Lease, now: Timestamp) -> Option<Leader> {
     })
 }
 
-/// The same as a few lines.
+/// Formats the versions as a few lines.
 fn render(versions: &Versions) -> String {
     let mut text = format!("Client      {}\n", versions.client);
     let Some(server) = &versions.server else {

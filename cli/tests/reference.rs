@@ -1,4 +1,4 @@
-//! Keeps what stands outside the code, and must say the same, equal to it.
+//! Checks that generated files agree with the code.
 //!
 //! `UPDATE_DOCS=1 cargo test -p cli --test reference` rewrites the generated pages.
 #![allow(clippy::unwrap_used)]

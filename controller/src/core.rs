@@ -1,4 +1,4 @@
-//! The controller's one owner task: it takes inputs in and makes a pass for each batch of them.
+//! The owner task of the controller: it takes inputs in batches and makes one pass for each batch.
 //!
 //! ```text
 //! inputs ──► mirror ──► dirty jobs ──► reconciler ──► actions ──► effects
@@ -7,10 +7,10 @@
 //!                      engine.take_changed() ──► statuses (coalesced)
 //! ```
 //!
-//! No decision is taken before every watched kind has listed once, and none before this replica
-//! leads: until then the mirror, and what the engine knows of queues and members, are kept up to
-//! date, and nothing is written ([`Leading`]). Nothing here waits on the
-//! network: what does runs in a task of its own and comes back as an input.
+//! Muster decides nothing before every watched kind has listed once and this replica leads ([`Leading`]).
+//! Until then the core keeps the mirror up to date, and the engine's queues and members, and writes
+//! nothing. The owner task never waits on the network: such work runs in its own task and its result comes
+//! back as an input.
 
 use crate::effects::Effects;
 use crate::ingest::input::Input;
@@ -36,40 +36,40 @@ use tokio_util::sync::CancellationToken;
 #[cfg(test)]
 mod tests;
 
-/// Inputs taken up before the engine is asked again.
+/// Most inputs in one batch.
 const BATCH: usize = 1024;
 
-/// Whether the core decides. It begins to once; a replica that leads no longer drops it.
+/// Whether the core decides. It starts to decide once; a replica that stops leading drops its core.
 #[derive(Debug)]
 pub(crate) enum Leading {
-    /// Another leads, or nobody does yet.
+    /// Another replica leads, or none does yet.
     Follows,
-    /// This replica leads, and the mirror may be behind what leaders wrote.
+    /// This replica leads, but its mirror may be older than what leaders have written.
     CatchesUp(Lead),
-    /// It decides.
+    /// The core decides.
     Leads,
 }
 
-/// The owner of everything that a replica knows and does in one life.
+/// All state that a replica owns during one life.
 pub(crate) struct Core {
     pub(crate) role: Leading,
-    /// The newest version of any binding that was seen.
+    /// The highest resourceVersion of any binding seen so far.
     pub(crate) seen: u64,
-    /// What the engine's time is read from.
+    /// Source of the engine's time.
     pub(crate) clock: Clock,
     /// Beats while this task makes progress.
     pub(crate) heart: Heart,
     pub(crate) reconciler: Reconciler,
     pub(crate) effects: Effects,
     pub(crate) publisher: Publisher,
-    /// The policies `muster` that differ from what they should be, as they were last seen.
+    /// The `muster` policies that differ from their desired state, with the version last seen.
     pub(crate) policies_seen: BTreeMap<String, u64>,
     pub(crate) readiness: Readiness,
     pub(crate) template_watches: TemplateWatches,
     pub(crate) metrics: Metrics,
     pub(crate) invariants: Timer,
     pub(crate) ready_flag: ReadyFlag,
-    /// When the engine wants to be asked again although nothing came in.
+    /// When the engine is due to decide again without a new input.
     pub(crate) wake_at: Option<Time>,
 }
 
@@ -98,7 +98,7 @@ impl Core {
         }
     }
 
-    /// How long nothing can happen unless an input comes.
+    /// Returns how long the task may sleep if no input comes.
     fn pause(&self, now: Time) -> std::time::Duration {
         const LONGEST_MS: u64 = 5_000;
         if !self.leads() {
@@ -117,7 +117,7 @@ impl Core {
         std::time::Duration::from_millis(until.clamp(1, LONGEST_MS))
     }
 
-    /// One pass: reconcile what is dirty, decide, write, publish.
+    /// Makes one pass: reconcile dirty jobs, decide, write, publish.
     fn pass(&mut self, now: Time) {
         if !self.may_decide(now) {
             return self.stand_by();
@@ -130,9 +130,9 @@ impl Core {
         }
         self.reconciler.mark_adopted(now);
         self.run_actions();
-        match self.reconciler.enforcement.lets_decide() {
+        match self.reconciler.enforcement.allows_decisions() {
             true => self.decide(now),
-            // Asked again when that changes, which is an input.
+            // A change of the admission policies is an input and triggers another pass.
             false => self.wake_at = None,
         }
         self.run_actions();
@@ -142,7 +142,7 @@ impl Core {
         self.check_invariants(now);
     }
 
-    /// Has the engine decide, and its decisions carried out.
+    /// Lets the engine decide and carries its decisions out.
     fn decide(&mut self, now: Time) {
         let started = Instant::now();
         let decided = self.reconciler.engine.decide(now);
@@ -151,7 +151,7 @@ impl Core {
         self.wake_at = self.reconciler.decided(decided, now);
     }
 
-    /// Whether it decides: every watched kind has listed, and this replica leads.
+    /// Returns true if the core may decide: every watched kind has listed, and this replica leads.
     fn may_decide(&mut self, now: Time) -> bool {
         if self.leads() {
             return true;
@@ -169,12 +169,12 @@ impl Core {
         }
     }
 
-    /// Whether decisions are taken and written.
+    /// Returns true if decisions are made and written.
     pub(crate) fn leads(&self) -> bool {
         matches!(self.role, Leading::Leads)
     }
 
-    /// Whether every watched kind has listed.
+    /// Returns true if every watched kind has listed.
     fn has_listed(&mut self, now: Time) -> bool {
         if self.readiness.is_ready() {
             return true;
@@ -200,7 +200,7 @@ impl Core {
         true
     }
 
-    /// Begins to decide: every job is looked at, whatever was noted while another led.
+    /// Starts to decide: marks every job dirty, whatever was observed while another replica led.
     fn begin(&mut self, now: Time) {
         self.role = Leading::Leads;
         self.reconciler.find_remains(now);
@@ -222,8 +222,8 @@ impl Core {
         tracing::info!("deciding from now on");
     }
 
-    /// Another decides: what would be looked at, or published, is all looked at when this
-    /// replica begins to.
+    /// Discards dirty marks and pending publications while another replica leads; the core marks everything
+    /// dirty when it starts to decide.
     fn stand_by(&mut self) {
         for key in std::mem::take(&mut self.reconciler.dirty) {
             let Some(binding) = self.reconciler.mirror.bindings().get(&key) else {
@@ -233,18 +233,18 @@ impl Core {
                 self.watch_kind(template_key(binding).kind);
             }
         }
-        self.publisher.rest();
+        self.publisher.clear();
         self.reconciler.engine.take_changed();
     }
 
-    /// Starts the watch of a template kind unless it runs.
+    /// Starts the watch of a template kind if it does not run yet.
     pub(crate) fn watch_kind(&mut self, kind: TemplateKind) {
         if self.template_watches.ensure(&kind) {
             self.readiness.expect_template(kind);
         }
     }
 
-    /// The time, which only shells read.
+    /// Returns the time; only shells read the clock.
     fn now(&self) -> Time {
         Time(self.clock.now().as_millisecond())
     }

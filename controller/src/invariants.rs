@@ -1,18 +1,18 @@
-//! The engine checked against itself on a timer: every derived number recomputed from the facts.
+//! Checks the engine on a timer: recomputes every derived number from the facts.
 //!
-//! The recomputation reads all jobs and nodes, so it is made on a copy, in a thread of its own;
-//! only the copying holds decisions up. Its time is measured, and the next check put off until
-//! that is a thousandth of the time between: a million queued jobs are checked less often than
-//! a thousand, and neither is felt.
+//! A check reads all jobs and nodes, so it runs on a copy in a thread of its own; only the copying delays
+//! decisions. The time of copying is measured, and the next check is delayed until that time is at most a
+//! thousandth of the time between checks. With a million queued jobs checks are therefore rarer than with a
+//! thousand.
 
 use crate::core::Core;
 use engine::Time;
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-/// Milliseconds between two checks at least.
+/// Minimum of milliseconds between two checks.
 const EVERY_MS: i64 = 300_000;
-/// Of the time between two checks, one part in so many may be spent on copying.
+/// At most one part in `SHARE` of the time between checks goes into copying.
 const SHARE: i64 = 1_000;
 
 /// When the next check is due.
@@ -23,12 +23,12 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
-    /// Whether a check is to be made now; one that has not ended yet is not overtaken.
+    /// Returns true if a check is due and the previous one has ended.
     fn is_due(&self, now: Time) -> bool {
         now >= self.due && self.running.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Puts the next check off, decisions having been held up for so long.
+    /// Schedules the next check after one that delayed decisions by `held_up`.
     fn put_off(&mut self, now: Time, held_up: Duration) {
         let millis = i64::try_from(held_up.as_millis()).unwrap_or(i64::MAX);
         self.due = now.after(millis.saturating_mul(SHARE).max(EVERY_MS));
@@ -36,7 +36,7 @@ impl Timer {
 }
 
 impl Core {
-    /// Has the engine's numbers checked, if that is due.
+    /// Starts a check of the engine's numbers if one is due.
     pub(crate) fn check_invariants(&mut self, now: Time) {
         if !self.invariants.is_due(now) {
             return;
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn checks_take_no_more_than_their_share() {
+    async fn checks_use_at_most_their_share_of_time() {
         let mut timer = Timer::default();
         assert!(timer.is_due(Time(0)));
         timer.put_off(Time(0), Duration::from_millis(2));

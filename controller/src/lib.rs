@@ -9,12 +9,12 @@
 //!   PodGroups, Queue and CapacityPolicy status ◄──────────────────────────── status
 //! ```
 //!
-//! `reconcile` reads the mirror and the engine and asks for effects by values; `effects` alone has a
+//! `reconcile` reads the mirror and the engine and returns its effects as values. Only `effects` has a
 //! client, the committer and the channels.
 //!
-//! The controller must never take a decision before every watched kind has listed once and this replica
-//! has begun its term ([`binding_writer::term`]), never write a binding but through the committer, and never
-//! keep anything that a restart could not find again on the API server.
+//! The controller must never decide before every watched kind has listed once and this replica has begun
+//! its term ([`binding_writer::term`]). It writes bindings only through the committer, and keeps nothing
+//! that a restart could not read from the API server.
 
 pub mod admission_policies;
 mod core;
@@ -60,13 +60,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
-/// Inputs that may wait for the owner task; watches wait beyond that.
+/// Capacity of the channel of inputs; watches block beyond it.
 const INPUTS: usize = 4_096;
 
-/// Questions to members, and removals of Works left behind, under way at once.
+/// Questions to members and removals of leftover Works that run at once.
 const CHECKS: usize = 16;
 
-/// A replica that does not lead by then stands by.
+/// A replica that does not lead by then is a standby.
 const STAND_BY_AFTER: Duration = Duration::from_secs(5);
 
 /// What the controller shares with its process.
@@ -76,29 +76,28 @@ pub struct Context {
     pub client: kube::Client,
     /// Readiness of the process.
     pub health: Health,
-    /// Its metrics.
+    /// Metrics of the process.
     pub registry: Registry,
-    /// Metrics of its watches, which all of them share.
+    /// Metrics of watches, which all watches share.
     pub watches: WatchMetrics,
-    /// Who leads.
+    /// State of leadership.
     pub leadership: Leadership,
 }
 
-/// How the controller works.
+/// Options of the controller.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Of the engine.
+    /// Options of the engine.
     pub engine: EngineConfig,
-    /// Of the members' views.
+    /// Options of the views of the members.
     pub members: MembersOptions,
-    /// Of the binding writes.
+    /// Options of the binding writes.
     pub commit: CommitOptions,
-    /// Where binding writes are opened first; none where nobody competes.
+    /// Where binding writes are opened first; none if no other replica competes.
     pub ledger: Option<LedgerOptions>,
-    /// For how long a job whose Works an override has ask for more than it was admitted with is
-    /// left running.
+    /// How long a job keeps running when an override makes its Works request more than was admitted.
     pub override_grace: Duration,
-    /// Decides although the admission policies may not be in force.
+    /// Decide even if the admission policies are not in force.
     pub without_admission_policies: bool,
 }
 
@@ -115,11 +114,10 @@ impl Default for Options {
     }
 }
 
-/// Runs the controller until `cancel`. `with_scheduler` says whether it carries its plans out
-/// itself. It follows everything at all times, and decides while this replica leads.
+/// Runs the controller until `cancel`. `with_scheduler` says whether it carries out its plans itself. It
+/// follows all watches at all times, and decides while this replica leads.
 ///
-/// Everything is built again from the API server after each term, so that nothing assumed in it
-/// can survive it.
+/// After each term everything is built again from the API server, so that no assumption outlives a term.
 pub async fn run(
     context: Context,
     options: Options,
@@ -166,14 +164,14 @@ pub async fn run(
             () = cancel.cancelled() => {}
         }
         context.leadership.heart().rest();
-        metrics.rest();
+        metrics.clear();
         ready.set(false);
         over.cancel();
     }
 }
 
-/// A leader is ready once everything has listed; a replica that stands by, serving the webhook,
-/// is ready once it had the time to become the leader.
+/// Returns the readiness flag. A leader is ready once every kind has listed; a standby, which serves the
+/// webhook, is ready once it had time to become the leader.
 fn readiness_check(context: &Context) -> ReadyFlag {
     let ready = context.health.ready_check("controller");
     let (flag, leadership, start) = (ready.clone(), context.leadership.clone(), Instant::now());
@@ -187,18 +185,18 @@ fn readiness_check(context: &Context) -> ReadyFlag {
     ready
 }
 
-/// What the parts of one life share: from the first list to the end of the term.
+/// State of one life, from the first list to the end of the term.
 struct Life<'a> {
     context: &'a Context,
     options: &'a Options,
     term: &'a Term,
-    /// Writes during the term only.
+    /// Client that writes only during the term.
     client: kube::Client,
     over: CancellationToken,
     inputs: mpsc::Sender<Input>,
 }
 
-/// Follows everything, and decides once the term has begun, until it is over.
+/// Follows all watches, and decides from the beginning of the term to its end.
 async fn live(
     life: Life<'_>,
     with_scheduler: bool,
@@ -277,7 +275,7 @@ impl Life<'_> {
         Reconciler::new(options, engine, enforcement, metrics)
     }
 
-    /// Whether anything may be decided yet; has it reported where it changes.
+    /// Returns whether decisions need the admission policies, and starts the keeper that reports changes.
     fn enforcement(&self, metrics: &Metrics) -> Enforcement {
         let enforcement = Enforcement::at_start(!self.options.without_admission_policies);
         if enforcement == Enforcement::Unknown {
@@ -292,7 +290,7 @@ impl Life<'_> {
         enforcement
     }
 
-    /// Follows the members, and starts the scheduler where it is part of this process.
+    /// Follows the members, and starts the scheduler if it is part of this process.
     fn follow_members(&self, with_scheduler: bool) -> (Option<Scheduler>, Members) {
         let (sink, events) = mpsc::channel::<MemberEvent>(INPUTS);
         watches::forward(events, self.inputs.clone(), Input::Member);
@@ -336,7 +334,7 @@ impl Life<'_> {
     }
 
     fn publisher(&self, overrides: &Overrides, status_subresource: bool) -> Publisher {
-        // Statuses are for people: they leave the API server to the writes that place jobs.
+        // Statuses are for people: they leave the API server's capacity to the writes that place jobs.
         let options = StatusWriterOptions {
             in_flight: 2,
             settle: Duration::from_millis(700),

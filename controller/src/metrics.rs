@@ -1,4 +1,4 @@
-//! What the controller counts. Names of queues are the only labels that grow with use.
+//! Metrics of the controller. Only labels with names of queues grow with use.
 
 use crate::admission_policies;
 use engine::decision::Reserved;
@@ -15,18 +15,18 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Labels by reason.
+/// Label: the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct EvictionReason {
     reason: String,
 }
 
-/// What is taken of a job for another.
+/// How much of a job is evicted for another job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub(crate) enum EvictedPart {
-    /// All of it.
+    /// The whole job.
     Whole,
-    /// Pods above its minimum.
+    /// Its pods above the minimum.
     Surplus,
 }
 
@@ -38,20 +38,20 @@ struct EvictionLabel {
     part: EvictedPart,
 }
 
-/// Labels by queue.
+/// Label: the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct QueueLabel {
     pub(crate) queue: String,
 }
 
-/// Labels by queue and resource.
+/// Labels: the queue and the resource.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct QueueResourceLabel {
     queue: String,
     resource: String,
 }
 
-/// What is reserved for a waiting job.
+/// What is reserved for a pending job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 enum ReservedFor {
     Nodes,
@@ -83,7 +83,7 @@ pub(crate) struct Metrics {
     pub(crate) active_jobs: Family<QueueLabel, Gauge>,
     reservations: Family<ReservationLabel, Gauge>,
     over_capability: Family<QueueResourceLabel, Gauge<f64, AtomicU64>>,
-    /// What `over_capability` has by now.
+    /// Labels that `over_capability` exports at present.
     exported: Arc<Mutex<BTreeSet<QueueResourceLabel>>>,
     evicted: Family<EvictionReason, Counter>,
     preemptions: Family<EvictionLabel, Counter>,
@@ -92,18 +92,18 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Registers them.
+    /// Registers the metrics.
     pub(crate) fn new(registry: &Registry) -> Self {
         Self {
             admission_policies: admission_policies::Metrics::new(registry),
             released: registry.register(
                 "jobs_released",
-                "Jobs that were released",
+                "Jobs that were admitted",
                 Counter::default(),
             ),
             opened_by_hand: registry.register(
                 "bindings_opened_by_hand",
-                "Bindings found open without admission and closed again",
+                "Bindings found open without an admission and gated again",
                 Counter::default(),
             ),
             records_unreadable: registry.register(
@@ -113,17 +113,17 @@ impl Metrics {
             ),
             records_changed: registry.register(
                 "admission_records_changed",
-                "Admission records that somebody else than the leader has changed, and that were put back",
+                "Admission records that another user changed, and that the leader restored",
                 Counter::default(),
             ),
             finalizers_restored: registry.register(
                 "finalizers_restored",
-                "Finalizers that somebody has taken off charged bindings, and that were put back",
+                "Finalizers that another user removed from charged bindings, and that the leader restored",
                 Counter::default(),
             ),
             parts_repaired: registry.register(
                 "parts_repaired",
-                "Overrides written again because what went to a cluster was not its part of a gang",
+                "Overrides written again because a cluster did not get its part of a gang",
                 Counter::default(),
             ),
             decisions_cut: registry.register(
@@ -143,28 +143,28 @@ impl Metrics {
             ),
             pending_jobs: registry.register(
                 "queue_pending_jobs",
-                "Jobs that wait, by queue",
+                "Pending jobs, by queue",
                 Family::default(),
             ),
             active_jobs: registry.register(
                 "queue_active_jobs",
-                "Jobs that are charged, by queue",
+                "Charged jobs, by queue",
                 Family::default(),
             ),
             reservations: registry.register(
                 "reservations",
-                "Waiting jobs for which something is kept, by queue and what is",
+                "Pending jobs with a reservation, by queue and by what is reserved",
                 Family::default(),
             ),
             over_capability: registry.register(
                 "queue_over_capability",
-                "What a queue is charged beyond its real capability, by resource, in cores, bytes or units",
+                "Charge of a queue above its real capability, by resource, in cores, bytes or units",
                 Family::default(),
             ),
             exported: Arc::default(),
             evicted: registry.register(
                 "jobs_evicted",
-                "Released jobs that were evicted",
+                "Admitted jobs that were evicted",
                 Family::default(),
             ),
             preemptions: registry.register(
@@ -201,8 +201,7 @@ impl Metrics {
         }
     }
 
-    /// Notes what a queue is charged, and what it may have at most. Nothing is exported of a
-    /// resource of which it has no more than that.
+    /// Records what a queue is charged and the most it may have. Exports only resources that exceed the most.
     pub(crate) fn charged(&self, queue: &QueueName, charged: &Resources, most: &Resources) {
         self.forget(queue);
         let beyond = most.iter().filter_map(|(resource, most)| {
@@ -218,7 +217,7 @@ impl Metrics {
                 Unit::Milli => 1_000.0,
                 Unit::Bytes | Unit::Count => 1.0,
             };
-            // Shown, and never counted with.
+            // For display only; decisions never use it.
             #[allow(clippy::cast_precision_loss)]
             let shown = beyond as f64 / unit;
             self.over_capability.get_or_create(&label).set(shown);
@@ -226,7 +225,7 @@ impl Metrics {
         }
     }
 
-    /// Nothing is exported of what `queue` is charged beyond its real capability.
+    /// Removes what `queue` exports about charges above its real capability.
     pub(crate) fn forget(&self, queue: &QueueName) {
         let mut exported = self.exported();
         exported.retain(|label| {
@@ -239,12 +238,12 @@ impl Metrics {
     }
 
     fn exported(&self) -> MutexGuard<'_, BTreeSet<QueueResourceLabel>> {
-        // Whatever a panic left in it names labels that are, or were, exported.
+        // After a panic it still names labels that are, or were, exported.
         self.exported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This replica leads no more: another tells.
-    pub(crate) fn rest(&self) {
+    /// Clears the gauges when this replica stops leading; the new leader exports them.
+    pub(crate) fn clear(&self) {
         self.over_capability.clear();
         self.exported().clear();
     }

@@ -1,14 +1,13 @@
-//! Conditions as Kubernetes means them: one per type, and the time of transition moves only
-//! when the status does.
+//! Conditions as in Kubernetes: one for each type, and the transition time changes only with the status.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-/// What a condition says, without its times.
+/// The content of a condition, without its times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Statement<'a> {
     /// Its type.
     pub type_: &'a str,
-    /// Whether it holds; `None` is Unknown.
+    /// The status; `None` is Unknown.
     pub holds: Option<bool>,
     /// A CamelCase word.
     pub reason: &'a str,
@@ -17,7 +16,7 @@ pub struct Statement<'a> {
 }
 
 impl Statement<'_> {
-    /// `True`, `False` or `Unknown`.
+    /// Returns `True`, `False` or `Unknown`.
     #[must_use]
     pub fn status(&self) -> &'static str {
         match self.holds {
@@ -28,8 +27,8 @@ impl Statement<'_> {
     }
 }
 
-/// Puts `statement` among `conditions`; `now` becomes the time of transition only where the
-/// status changes. Whether anything changed.
+/// Sets `statement` in `conditions`; the transition time becomes `now` only if the status changes. Returns
+/// true if anything changed.
 pub fn set(
     conditions: &mut Vec<Condition>,
     statement: &Statement<'_>,

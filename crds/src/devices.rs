@@ -1,5 +1,5 @@
-//! Slim read types of Dynamic Resource Allocation (`resource.k8s.io/v1`): what devices nodes
-//! have, what makes classes of them, and who has claimed which.
+//! Slim read types of Dynamic Resource Allocation (`resource.k8s.io/v1`): the devices of nodes, the classes
+//! of devices, and claims.
 
 use crate::loose::{lenient, nullable, slim_metadata};
 use crate::slim_resource;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Devices that a driver offers: all of one pool, or a part of them.
+/// Devices that a driver offers: all devices of a pool, or some of them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResourceSlice {
     /// Name, ...
@@ -33,14 +33,14 @@ slim_resource!(
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceSliceSpec {
-    /// Who offers the devices.
+    /// The driver that offers the devices.
     pub driver: String,
-    /// The pool that they belong to.
+    /// The pool of the devices.
     pub pool: ResourcePool,
-    /// The node that has them all, if one has.
+    /// The node of all devices, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
-    /// Whether each device says itself where it is.
+    /// True if each device names its node itself.
     pub per_device_node_selection: bool,
     /// The devices.
     #[serde(deserialize_with = "nullable")]
@@ -53,9 +53,9 @@ pub struct ResourceSliceSpec {
 pub struct ResourcePool {
     /// Unique for its driver.
     pub name: String,
-    /// Higher with each change of the pool: slices of an older one do not count.
+    /// Increases with each change of the pool: slices of older generations do not count.
     pub generation: i64,
-    /// Slices that the pool has in this generation.
+    /// Number of slices of the pool in this generation.
     pub resource_slice_count: i64,
 }
 
@@ -65,19 +65,19 @@ pub struct ResourcePool {
 pub struct Device {
     /// Unique in its pool.
     pub name: String,
-    /// What it is, by name or `domain/name`; each has one of `int`, `bool`, `string`, `version`.
+    /// Its properties, by name or `domain/name`; each has one of `int`, `bool`, `string`, `version`.
     #[serde(deserialize_with = "nullable")]
     pub attributes: BTreeMap<String, Value>,
-    /// What it has, by name or `domain/name`.
+    /// Its capacities, by name or `domain/name`.
     #[serde(deserialize_with = "nullable")]
     pub capacity: BTreeMap<String, Value>,
-    /// Not empty where it is made of what other devices are made of, too.
+    /// Not empty if it shares its hardware with other devices.
     #[serde(deserialize_with = "nullable")]
     pub consumes_counters: Vec<Value>,
-    /// The node that has it, where each device says so itself.
+    /// The node of the device, if each device names its node itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
-    /// Whether it can be allocated to several claims at a time.
+    /// True if it can be allocated to several claims at the same time.
     #[serde(deserialize_with = "nullable")]
     pub allow_multiple_allocations: bool,
     /// Why it should not be used.
@@ -89,17 +89,17 @@ pub struct Device {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DeviceTaint {
-    /// What is wrong.
+    /// The key of the taint.
     pub key: String,
     /// `None`, `NoSchedule` or `NoExecute`.
     pub effect: String,
 }
 
 impl Device {
-    /// Whether it should not be given to anybody.
+    /// Returns true if it should not be allocated.
     #[must_use]
     pub fn is_unhealthy(&self) -> bool {
-        // An effect that a later version has is no weaker than these.
+        // An effect that only later versions know counts like these.
         self.taints.iter().any(|taint| taint.effect != "None")
     }
 }
@@ -127,7 +127,7 @@ slim_resource!(
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DeviceClassSpec {
-    /// All of them must match; none match every device.
+    /// All of them must match; an empty list matches every device.
     #[serde(deserialize_with = "nullable")]
     pub selectors: Vec<DeviceSelector>,
 }
@@ -136,8 +136,7 @@ pub struct DeviceClassSpec {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DeviceSelector {
-    /// An expression over one device; `None` in selectors of another kind, which later versions
-    /// may have.
+    /// An expression about one device; `None` for other kinds of selectors, which later versions may have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cel: Option<CelSelector>,
 }
@@ -153,10 +152,10 @@ pub struct CelSelector {
 /// A claim of devices.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResourceClaim {
-    /// Name, owner (the pod that it was made for), ...
+    /// Name, owner (the pod that it was created for), ...
     #[serde(default, deserialize_with = "slim_metadata")]
     pub metadata: ObjectMeta,
-    /// What it got.
+    /// Its allocation.
     #[serde(default)]
     pub status: ResourceClaimStatus,
 }
@@ -173,12 +172,12 @@ slim_resource!(
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ResourceClaimStatus {
-    /// What it got, if it has been given anything.
+    /// Its allocation, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocation: Option<Allocation>,
 }
 
-/// What a claim got.
+/// The allocation of a claim.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Allocation {
@@ -187,37 +186,37 @@ pub struct Allocation {
     pub devices: AllocatedDevices,
 }
 
-/// The devices that a claim got.
+/// The devices of an allocation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AllocatedDevices {
-    /// One entry a device.
+    /// One entry for each device.
     #[serde(deserialize_with = "nullable")]
     pub results: Vec<AllocatedDevice>,
 }
 
-/// A device that a claim got.
+/// An allocated device.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AllocatedDevice {
-    /// Whose it is.
+    /// Its driver.
     pub driver: String,
     /// Its pool.
     pub pool: String,
     /// Its name in the pool.
     pub device: String,
-    /// Whether it is only looked after, and free for others to use.
+    /// True for administrative access: the device stays free for others.
     #[serde(deserialize_with = "nullable")]
     pub admin_access: bool,
 }
 
-/// What claims of pods are made from.
+/// The template from which claims of pods are created.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResourceClaimTemplate {
     /// Name, ...
     #[serde(default, deserialize_with = "slim_metadata")]
     pub metadata: ObjectMeta,
-    /// The claim, as it stands: `workload` reads it.
+    /// The claim, unparsed: `workload` reads it.
     #[serde(default, deserialize_with = "lenient")]
     pub spec: Value,
 }
@@ -231,7 +230,7 @@ slim_resource!(
 );
 
 impl ResourceClaimTemplate {
-    /// What it claims for one pod.
+    /// Returns what it claims for one pod.
     #[must_use]
     pub fn claimed_devices(&self) -> workload::ClaimedDevices {
         workload::claimed_devices(&serde_json::json!({"spec": self.spec}))

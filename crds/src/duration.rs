@@ -1,6 +1,6 @@
-//! Durations as Go writes them: `90s`, `10m`, `1h30m`, `1.5h`.
+//! Parses durations in Go's format: `90s`, `10m`, `1h30m`, `1.5h`.
 
-/// What the API server checks such a text against before it is stored.
+/// The pattern that the API server checks before it stores such a text.
 pub const DURATION_PATTERN: &str = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$";
 
 /// Why a text is not a duration.
@@ -8,11 +8,10 @@ pub const DURATION_PATTERN: &str = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$";
 #[error("{0:?} is not a duration; digits with units h, m, s or ms are needed, like 90s or 1h30m")]
 pub struct DurationError(String);
 
-/// Reads a Go duration in milliseconds (what is finer is rounded up), as templates' durations
-/// are read.
+/// Parses a Go duration into milliseconds, rounded up, by the same rules as durations of templates.
 ///
 /// # Errors
-/// [`DurationError`] for anything else, and for more milliseconds than can be counted.
+/// [`DurationError`] for any other text, and if the number of milliseconds overflows.
 pub fn parse_millis(text: &str) -> Result<i64, DurationError> {
     workload::duration_millis(text).ok_or_else(|| DurationError(text.to_owned()))
 }

@@ -1,7 +1,7 @@
 //! `GpuPool` (muster.io/v1alpha1, cluster scope, named `<cluster>.<class>`): the nodes of one
 //! class in one member cluster, as the scheduler sees them.
 //!
-//! It is output for people. No decision is ever read from it.
+//! It is output for people. No decision reads it.
 
 use crate::loose::lenient;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -19,7 +19,7 @@ pub mod health {
     pub const UNREACHABLE: &str = "Unreachable";
 }
 
-/// Which nodes it is about.
+/// The nodes of the pool.
 #[derive(
     CustomResource, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
 )]
@@ -33,7 +33,7 @@ pub mod health {
     derive = "PartialEq",
     shortname = "gp",
     category = "muster",
-    doc = "GpuPool shows the nodes of one class in one member cluster. The scheduler writes it; nobody reads decisions from it.",
+    doc = "GpuPool shows the nodes of one class in one member cluster. The scheduler writes it; no decision reads it.",
     annotation("helm.sh/resource-policy", "keep"),
     printcolumn(
         name = "CLUSTER",
@@ -98,17 +98,17 @@ pub struct GpuPoolSpec {
     pub cluster: String,
     /// The class of its nodes.
     pub class: String,
-    /// The resource that is counted: nvidia.com/gpu, ..., or cpu where there is no device.
+    /// The resource that is counted: nvidia.com/gpu, ..., or cpu if there is no device.
     pub device: String,
 }
 
-/// What stands there, in devices (whole CPUs where there is no device).
+/// The capacity of these nodes, in devices (or whole CPUs, if there is no device).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GpuPoolStatus {
     /// Nodes of the class.
     pub nodes: i64,
-    /// Those that are Ready, not cordoned and not tainted.
+    /// Nodes that are Ready, not cordoned and not tainted.
     pub usable_nodes: i64,
     /// Devices on all its nodes.
     pub total: i64,
@@ -123,7 +123,7 @@ pub struct GpuPoolStatus {
     pub histogram: Vec<FreeNodes>,
     /// Most devices free on one node.
     pub largest_free_node: i64,
-    /// Share of the free devices that stand on partly used nodes: `12%`.
+    /// Share of the free devices on partly used nodes: `12%`.
     pub fragmentation: String,
     /// When the member last answered, coarsely.
     #[serde(deserialize_with = "lenient")]
@@ -136,17 +136,17 @@ pub struct GpuPoolStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// Nodes with so many devices free.
+/// The nodes with a number of free devices.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FreeNodes {
     /// Devices free on each.
     pub free: i64,
-    /// How many such nodes.
+    /// The number of such nodes.
     pub nodes: i64,
 }
 
-/// The name of the GpuPool of `class` in `cluster`.
+/// Returns the name of the GpuPool of `class` in `cluster`.
 #[must_use]
 pub fn name(cluster: &str, class: &str) -> String {
     format!("{cluster}.{class}")

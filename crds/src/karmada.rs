@@ -1,7 +1,7 @@
-//! Slim read types of Karmada's objects: what Muster looks at, and nothing else.
+//! Slim read types of Karmada's objects, with the fields that Muster reads.
 //!
-//! They are never written back. Every field may be missing and every enum value may be new:
-//! one surprising object must not break a LIST.
+//! They are never written back. Every field may be missing and every enum value may be new: one unexpected
+//! object must not break a LIST.
 
 mod cluster;
 
@@ -56,10 +56,10 @@ pub struct ResourceBinding {
     /// Name, labels, annotations, finalizers, ...
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// What is bound, and where to.
+    /// The bound object, and its clusters.
     #[serde(default)]
     pub spec: BindingSpec,
-    /// What members report.
+    /// The reports of members.
     #[serde(default)]
     pub status: BindingStatus,
 }
@@ -73,7 +73,7 @@ slim_resource!(
 );
 
 impl ResourceBinding {
-    /// The job that it binds, which is known by its name.
+    /// Returns the job that it binds, which has its name.
     #[must_use]
     pub fn job_key(&self) -> JobKey {
         JobKey::new(
@@ -83,7 +83,7 @@ impl ResourceBinding {
     }
 }
 
-/// `policy.karmada.io/v1alpha1 PropagationPolicy`, as it stands.
+/// `policy.karmada.io/v1alpha1 PropagationPolicy`, with an unparsed spec.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct PropagationPolicy {
     /// Name, labels, annotations, finalizers, ...
@@ -108,34 +108,34 @@ slim_resource!(
 pub struct BindingSpec {
     /// The template.
     pub resource: ObjectReference,
-    /// Replicas, where Karmada's interpreter knows them.
+    /// Replicas, if Karmada's interpreter counts them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i64>,
-    /// What one replica requests, as it stands.
+    /// The requests of one replica, unparsed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replica_requirements: Option<Value>,
-    /// Pod templates of kinds with several, as they stand.
+    /// Pod templates of kinds with several, unparsed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub components: Option<Vec<Value>>,
-    /// Where it is placed.
+    /// The clusters of the placement.
     #[serde(deserialize_with = "nullable")]
     pub clusters: Vec<TargetCluster>,
-    /// The policy's placement, as it stands.
+    /// The policy's placement, unparsed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement: Option<Value>,
-    /// Whether what its Works applied stays in the members when these are deleted.
+    /// True if the objects of its Works stay in the members when the Works are deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preserve_resources_on_deletion: Option<bool>,
-    /// Who places it.
+    /// The scheduler that places it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler_name: Option<String>,
-    /// What is suspended.
+    /// Which steps are suspended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspension: Option<Suspension>,
-    /// Bindings that this one follows; present on dependencies.
+    /// Bindings that this one depends on; set on dependencies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub required_by: Option<Vec<Value>>,
-    /// When it was last asked to be placed again.
+    /// When a rescheduling was last requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reschedule_triggered_at: Option<jiff::Timestamp>,
 }
@@ -154,7 +154,7 @@ pub struct ObjectReference {
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// The version that the binding was made from.
+    /// The version from which the binding was created.
     pub resource_version: String,
 }
 
@@ -173,13 +173,13 @@ pub struct TargetCluster {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Suspension {
-    /// Whether scheduling is.
+    /// Whether scheduling is suspended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling: Option<bool>,
-    /// Whether dispatching is, everywhere.
+    /// Whether dispatching is suspended, for all clusters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dispatching: Option<bool>,
-    /// Where dispatching is.
+    /// The clusters for which dispatching is suspended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dispatching_on_clusters: Option<Value>,
 }
@@ -195,12 +195,12 @@ pub struct BindingStatus {
     /// `Scheduled`, `FullyApplied`, ...
     #[serde(deserialize_with = "nullable")]
     pub conditions: Vec<LooseCondition>,
-    /// What each member reports.
+    /// The report of each member.
     #[serde(deserialize_with = "nullable")]
     pub aggregated_status: Vec<AggregatedStatusItem>,
 }
 
-/// A condition whose parts may be missing.
+/// A condition whose fields may be missing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LooseCondition {
@@ -211,7 +211,7 @@ pub struct LooseCondition {
     pub status: String,
     /// Its reason.
     pub reason: String,
-    /// In words.
+    /// Its message.
     pub message: String,
     /// When its status last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -219,7 +219,7 @@ pub struct LooseCondition {
 }
 
 impl LooseCondition {
-    /// Whether its status is `True`.
+    /// Returns true if its status is `True`.
     #[must_use]
     pub fn is_true(&self) -> bool {
         self.status == "True"
@@ -238,7 +238,7 @@ impl From<Condition> for LooseCondition {
     }
 }
 
-/// What one member reports of a template.
+/// The report of one member about a template.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AggregatedStatusItem {
@@ -247,9 +247,9 @@ pub struct AggregatedStatusItem {
     /// The template's status there, as Karmada's interpreter reflects it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<Value>,
-    /// Whether it was applied there.
+    /// True if it was applied there.
     pub applied: bool,
-    /// Why not.
+    /// Why it was not.
     pub applied_message: String,
     /// Healthy, Unhealthy or Unknown.
     pub health: String,
@@ -261,7 +261,7 @@ pub struct Work {
     /// Name, labels, annotations, finalizers, ...
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// What it is to apply.
+    /// The objects to apply.
     #[serde(default, deserialize_with = "nullable")]
     pub spec: WorkSpec,
     /// Its conditions.
@@ -281,10 +281,10 @@ slim_resource!(
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkSpec {
-    /// What it is to apply.
+    /// The objects to apply.
     #[serde(deserialize_with = "nullable")]
     pub workload: WorkloadTemplate,
-    /// Whether what it applied stays in the member when it is deleted.
+    /// True if its objects stay in the member when it is deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preserve_resources_on_deletion: Option<bool>,
 }
@@ -293,13 +293,13 @@ pub struct WorkSpec {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WorkloadTemplate {
-    /// The objects as they stand; Karmada makes one of each Work.
+    /// The objects, unparsed; Karmada creates a Work for each one.
     #[serde(deserialize_with = "nullable")]
     pub manifests: Vec<Value>,
 }
 
 impl Work {
-    /// The member that it is for, by the namespace that it is in.
+    /// Returns its member, from its namespace.
     #[must_use]
     pub fn cluster(&self) -> &str {
         let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
@@ -308,7 +308,7 @@ impl Work {
             .unwrap_or(namespace)
     }
 
-    /// Which part of its job it is, where it is one.
+    /// Returns the part of its job that it applies, for a job in parts.
     #[must_use]
     pub fn part(&self) -> Option<&str> {
         let manifests = self.spec.workload.manifests.iter();
@@ -320,7 +320,7 @@ impl Work {
         parts.next()
     }
 
-    /// Namespace and name of the binding that it was made of, as Karmada notes them.
+    /// Returns namespace and name of its binding, as Karmada records them.
     #[must_use]
     pub fn binding(&self) -> Option<(&str, &str)> {
         let annotations = self.metadata.annotations.as_ref()?;
@@ -331,8 +331,8 @@ impl Work {
         ))
     }
 
-    /// The policies whose overrides it was made with, of those that may change more than labels,
-    /// annotations and images; Karmada records them on it (`RecordAppliedOverrides`, v1.18).
+    /// Returns the policies whose overrides Karmada applied to it, except those that can only change labels,
+    /// annotations and images; Karmada records them (`RecordAppliedOverrides`, v1.18).
     #[must_use]
     pub fn overridden_by(&self) -> Vec<AppliedOverride> {
         let annotations = self.metadata.annotations.iter().flatten();
@@ -358,11 +358,11 @@ impl Work {
     }
 }
 
-/// A policy whose overrides a Work was made with.
+/// A policy whose overrides were applied to a Work.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AppliedOverride {
-    /// Whether it is a ClusterOverridePolicy; else an OverridePolicy of the job's namespace.
+    /// True for a ClusterOverridePolicy; otherwise an OverridePolicy of the job's namespace.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cluster_wide: bool,
     /// Its name.
@@ -379,7 +379,7 @@ impl std::fmt::Display for AppliedOverride {
     }
 }
 
-/// `policy.karmada.io/v1alpha1 OverridePolicy`: that it is there, and which version of it.
+/// `policy.karmada.io/v1alpha1 OverridePolicy`: only its metadata.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct OverridePolicy {
     /// Name, generation, ...
@@ -395,7 +395,7 @@ slim_resource!(
     "overridepolicies"
 );
 
-/// `policy.karmada.io/v1alpha1 ClusterOverridePolicy`: that it is there, and which version of it.
+/// `policy.karmada.io/v1alpha1 ClusterOverridePolicy`: only its metadata.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ClusterOverridePolicy {
     /// Name, generation, ...
@@ -420,7 +420,7 @@ pub struct WorkStatus {
     pub conditions: Vec<LooseCondition>,
 }
 
-/// The condition of `type_` in `conditions`.
+/// Returns the condition of `type_` in `conditions`.
 #[must_use]
 pub fn condition<'a>(conditions: &'a [LooseCondition], type_: &str) -> Option<&'a LooseCondition> {
     conditions.iter().find(|condition| condition.type_ == type_)

@@ -1,7 +1,7 @@
 //! Slim read types of Kubernetes' own kinds: nodes, pods, namespaces, priority classes.
 //!
-//! Members send them by the hundred thousand, so they decode only what Muster looks at. Facts
-//! are made from them and the objects dropped.
+//! Members send hundreds of thousands of them, so they decode only the fields that Muster reads. They are
+//! converted into facts and dropped.
 
 use crate::karmada::{LooseCondition, LooseTaint, condition};
 use crate::loose::{QuantityList, QuantityText, nullable, slim_metadata};
@@ -28,7 +28,7 @@ pub struct Node {
     /// Taints and cordon.
     #[serde(default)]
     pub spec: NodeSpec,
-    /// Conditions and what pods may request.
+    /// Conditions and allocatable resources.
     #[serde(default)]
     pub status: NodeStatus,
 }
@@ -38,7 +38,7 @@ slim_resource!(Node, ClusterResourceScope, "", "v1", "Node", "nodes");
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSpec {
-    /// Whether it is cordoned.
+    /// True if it is cordoned.
     pub unschedulable: bool,
     /// Its taints.
     #[serde(deserialize_with = "nullable")]
@@ -49,7 +49,7 @@ pub struct NodeSpec {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeStatus {
-    /// What pods may request of it.
+    /// The resources that pods may request.
     #[serde(deserialize_with = "nullable")]
     pub allocatable: QuantityList,
     /// `Ready`, ...
@@ -57,11 +57,11 @@ pub struct NodeStatus {
     pub conditions: Vec<LooseCondition>,
 }
 
-/// The taint by which the node controller repeats `spec.unschedulable`.
+/// The taint with which the node controller repeats `spec.unschedulable`.
 const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 
 impl Node {
-    /// The fact about it for the engine, as a node of `cluster`.
+    /// Returns the fact for the engine, as a node of `cluster`.
     #[must_use]
     pub fn to_fact(&self, cluster: &ClusterName) -> NodeFact {
         let labels = self.metadata.labels.clone().unwrap_or_default();
@@ -85,7 +85,7 @@ impl Node {
         }
     }
 
-    /// Ready, uncordoned, and not being deleted.
+    /// Returns true if it is Ready, not cordoned, and not being deleted.
     #[must_use]
     pub fn is_usable(&self) -> bool {
         let ready =
@@ -93,8 +93,8 @@ impl Node {
         ready && !self.spec.unschedulable && self.metadata.deletion_timestamp.is_none()
     }
 
-    /// What pods may request of it. A quantity that cannot be read is left out: the node then
-    /// has none of that resource, and nothing that needs it is placed there.
+    /// Returns the resources that pods may request. An unreadable quantity is left out: the node then has none
+    /// of that resource, and no pod that needs it is placed there.
     fn allocatable(&self) -> Resources {
         self.status
             .allocatable
@@ -108,8 +108,8 @@ impl Node {
     }
 }
 
-/// The topology domains of a node with `labels`, outermost first. A name is unique within the
-/// domain around it only: two zones may each have a rack `r1`.
+/// Returns the topology domains of a node with `labels`, outermost first. A name is unique only within its
+/// parent domain: two zones may each have a rack `r1`.
 fn domains(labels: &BTreeMap<String, String>) -> Vec<String> {
     DOMAIN_LABELS
         .iter()
@@ -119,15 +119,15 @@ fn domains(labels: &BTreeMap<String, String>) -> Vec<String> {
         .collect()
 }
 
-/// The class of a node's pool: the product of its GPUs, or of the parts that these are given out
-/// in; else its device's DeviceClass or resource, else `cpu`; as a DNS label. A device counts even where there
-/// are 0 of it: a device plugin that fails does not move its node to another pool.
+/// Returns the class of a node's pool, as a DNS label: the product of its GPUs, or of the parts into which
+/// these are divided; else its device's DeviceClass or resource, else `cpu`. A device counts even if there
+/// are 0 of it, so that a failing device plugin does not move its node to another pool.
 #[must_use]
 pub fn pool_class(labels: &BTreeMap<String, String>, allocatable: &Resources) -> PoolClass {
     let product = labels.get(GPU_PRODUCT_LABEL).map(|text| dns_label(text));
     let product = match (product, parts_of_gpus(allocatable)) {
         (product, None) => product,
-        // What gpu-feature-discovery says of the parts themselves.
+        // gpu-feature-discovery reports the product of the parts themselves.
         (product, Some(parts)) => match labels.get(&format!("{parts}.product")) {
             Some(own) => Some(dns_label(own)),
             None => product.map(|product| dns_label(&format!("{product}-{}", suffix(parts)))),
@@ -140,21 +140,21 @@ pub fn pool_class(labels: &BTreeMap<String, String>, allocatable: &Resources) ->
     PoolClass::new(class.as_deref().unwrap_or(ResourceName::CPU))
 }
 
-/// What a class of nodes is named by that are counted in `device`.
+/// Returns the name in the class of nodes that are counted in `device`.
 fn class_name(device: &ResourceName) -> &str {
     device.device_class().unwrap_or(device.as_str())
 }
 
-/// The resource in which a node gives out parts of GPUs, if it has no whole ones: instances of
-/// MIG (strategy `mixed`; of several sizes that of which it has most), or shares of time
-/// (`renameByDefault`). Other ways to part GPUs show in the product label itself
-/// (NVIDIA's k8s-device-plugin and gpu-feature-discovery, v0.17).
+/// Returns the resource in which a node offers parts of GPUs, if it has no whole ones: MIG instances
+/// (strategy `mixed`; of several sizes the most frequent), or time slices (`renameByDefault`). Other ways
+/// to divide GPUs show in the product label itself (NVIDIA's k8s-device-plugin and gpu-feature-discovery,
+/// v0.17).
 fn parts_of_gpus(resources: &Resources) -> Option<&str> {
     let amount = |name: &str| resources.amount_of(&ResourceName::new(name)).0;
     let names = || resources.iter().map(|(name, _)| name.as_str());
     let parts = names().filter(|name| name.starts_with(MIG_PREFIX) || *name == SHARED_GPU);
     let most = parts.max_by_key(|name| (amount(name), std::cmp::Reverse(*name)))?;
-    // What is left of neither tells nothing: then whole ones are taken to be what it had.
+    // With none of either left, the node counts as one with whole GPUs.
     let whole = names().any(|name| name == WHOLE_GPU);
     let in_parts = amount(WHOLE_GPU) == 0 && (amount(most) > 0 || !whole);
     in_parts.then_some(most)
@@ -164,7 +164,7 @@ const WHOLE_GPU: &str = "nvidia.com/gpu";
 const SHARED_GPU: &str = "nvidia.com/gpu.shared";
 const MIG_PREFIX: &str = "nvidia.com/mig-";
 
-/// What the class of parts has after the product: `mig-1g.5gb`, `shared`.
+/// Returns the suffix of the class of parts after the product: `mig-1g.5gb`, `shared`.
 fn suffix(parts: &str) -> &str {
     parts
         .strip_prefix("nvidia.com/gpu.")
@@ -172,9 +172,9 @@ fn suffix(parts: &str) -> &str {
         .unwrap_or(parts)
 }
 
-/// The resource that a node is counted by: an accelerator before other devices (a node with
-/// GPUs has RDMA devices too), one of a device plugin before a DeviceClass (both may give out the
-/// same devices), then the first by name.
+/// Returns the resource by which a node is counted: an accelerator before other devices (a node with GPUs
+/// also has RDMA devices), a device plugin before a DeviceClass (both may offer the same devices), then the
+/// first by name.
 #[must_use]
 pub fn device(resources: &Resources) -> Option<&ResourceName> {
     let names = resources.iter().map(|(name, _)| name);
@@ -182,7 +182,8 @@ pub fn device(resources: &Resources) -> Option<&ResourceName> {
     devices.min_by_key(|name| name.rank_as_device())
 }
 
-/// `text` in lower case, everything but letters and digits as single dashes, at most 63 long.
+/// Returns `text` in lower case, with single dashes in place of other characters than letters and digits,
+/// at most 63 characters.
 fn dns_label(text: &str) -> String {
     let mut label = String::with_capacity(text.len());
     for c in text.chars() {
@@ -202,16 +203,16 @@ pub struct Pod {
     /// Name, owner references, labels, ...
     #[serde(default, deserialize_with = "slim_metadata")]
     pub metadata: ObjectMeta,
-    /// Where it is bound, and what it requests.
+    /// The node that it is bound to, and its requests.
     #[serde(default)]
     pub spec: PodSpec,
-    /// Whether it has ended.
+    /// Its phase.
     #[serde(default)]
     pub status: PodStatus,
 }
 slim_resource!(Pod, NamespaceResourceScope, "", "v1", "Pod", "pods");
 
-/// `spec` of a pod: its node, and what its request is computed from.
+/// `spec` of a pod: its node, and the fields from which its request is computed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
@@ -224,7 +225,7 @@ pub struct PodSpec {
     /// Its init containers, sidecars among them.
     #[serde(deserialize_with = "nullable")]
     pub init_containers: Vec<Container>,
-    /// What its runtime class adds.
+    /// The overhead of its runtime class.
     #[serde(
         deserialize_with = "nullable",
         skip_serializing_if = "QuantityList::is_empty"
@@ -233,8 +234,7 @@ pub struct PodSpec {
     /// Requests of the pod as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ContainerResources>,
-    /// Claims of devices. What these hold is in the claims; nothing of the request is computed
-    /// from them.
+    /// Claims of devices. The claims themselves have the devices; the request does not depend on them.
     #[serde(deserialize_with = "nullable", skip_serializing)]
     pub resource_claims: Vec<PodClaim>,
 }
@@ -243,21 +243,20 @@ pub struct PodSpec {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodClaim {
-    /// By which its containers and its status refer to it.
+    /// The name by which its containers and its status refer to it.
     pub name: String,
-    /// The claim, where it is there already; else it is made from a template, and the status
-    /// has its name.
+    /// The claim, if it exists already; otherwise it is created from a template, and the status has its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_claim_name: Option<String>,
 }
 
-/// What a container requests.
+/// A container and its requests.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Container {
     /// Its name.
     pub name: String,
-    /// `Always` makes a sidecar of an init container.
+    /// `Always` makes an init container a sidecar.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart_policy: Option<String>,
     /// Requests and limits.
@@ -269,13 +268,13 @@ pub struct Container {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ContainerResources {
-    /// At least.
+    /// Requests.
     #[serde(
         deserialize_with = "nullable",
         skip_serializing_if = "QuantityList::is_empty"
     )]
     pub requests: BTreeMap<String, QuantityText>,
-    /// At most.
+    /// Limits.
     #[serde(
         deserialize_with = "nullable",
         skip_serializing_if = "QuantityList::is_empty"
@@ -289,16 +288,16 @@ pub struct ContainerResources {
 pub struct PodStatus {
     /// Pending, Running, Succeeded, Failed or Unknown.
     pub phase: String,
-    /// The claims that were made for it.
+    /// The claims that were created for it.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub resource_claim_statuses: Vec<PodClaim>,
 }
 
 impl Pod {
-    /// The fact about it for the engine, as a pod of `cluster` that belongs to `job`.
+    /// Returns the fact for the engine, as a pod of `cluster` that belongs to `job`.
     ///
     /// # Errors
-    /// Where what it requests cannot be read or counted: no API server stores such a pod.
+    /// Returns an error if its requests are invalid or overflow: no API server stores such a pod.
     pub fn to_fact(
         &self,
         cluster: &ClusterName,
@@ -314,8 +313,8 @@ impl Pod {
         })
     }
 
-    /// The names of its claims of devices, `None` for one that has not been made yet; less those
-    /// that turned out not to be needed.
+    /// Returns the names of its claims of devices, `None` for one that does not exist yet; claims that turned
+    /// out not to be needed are left out.
     pub fn claim_names(&self) -> impl Iterator<Item = Option<&str>> {
         self.spec.resource_claims.iter().filter_map(|claim| {
             if let Some(name) = &claim.resource_claim_name {
@@ -329,14 +328,14 @@ impl Pod {
         })
     }
 
-    /// What it requests of a node, one `pods` included.
+    /// Returns its request to a node, including one `pods`.
     fn request(&self) -> Result<Resources, SpecError> {
-        // Maps of text serialize to JSON without fail.
+        // Maps of strings always serialize to JSON.
         let spec = serde_json::to_value(&self.spec).unwrap_or_default();
         workload::pod_request(&spec)
     }
 
-    /// Whether it has ended and so holds nothing on its node.
+    /// Returns true if it has ended and uses nothing on its node.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
@@ -360,7 +359,7 @@ slim_resource!(
 );
 
 impl Namespace {
-    /// Whether its workloads are handed to Muster.
+    /// Returns true if Muster manages its workloads.
     #[must_use]
     pub fn is_managed(&self) -> bool {
         let labels = self.metadata.labels.as_ref();
@@ -368,14 +367,14 @@ impl Namespace {
             && !is_system_namespace(self.metadata.name.as_deref().unwrap_or_default())
     }
 
-    /// Whether all that ran in it before it was managed has been adopted.
+    /// Returns true if all workloads that ran in it before it was managed are adopted.
     #[must_use]
     pub fn is_adopted(&self) -> bool {
         let annotations = self.metadata.annotations.as_ref();
         annotations.is_some_and(|annotations| annotations.contains_key(ADOPTED_AT_ANNOTATION))
     }
 
-    /// The queue of its jobs that name none, if it says so: the annotation, else the label.
+    /// Returns the queue of its jobs that name none, if set: the annotation, else the label.
     #[must_use]
     pub fn default_queue(&self) -> Option<&str> {
         [&self.metadata.annotations, &self.metadata.labels]
@@ -394,10 +393,10 @@ pub struct PriorityClass {
     /// Its name, ...
     #[serde(default, deserialize_with = "slim_metadata")]
     pub metadata: ObjectMeta,
-    /// Higher goes first.
+    /// A higher value goes first.
     #[serde(default)]
     pub value: i32,
-    /// Whether jobs that name no class get this one.
+    /// True if it is the class of jobs that name none.
     #[serde(default)]
     pub global_default: bool,
     /// `Never` or `PreemptLowerPriority`.
@@ -414,7 +413,7 @@ slim_resource!(
 );
 
 impl PriorityClass {
-    /// The fact about it for the engine.
+    /// Returns the fact for the engine.
     #[must_use]
     pub fn to_fact(&self) -> PriorityClassFact {
         PriorityClassFact {
@@ -426,8 +425,8 @@ impl PriorityClass {
     }
 }
 
-/// The resource of a kind of workload: its plural where the kind is known, else Kubernetes'
-/// usual one.
+/// Returns the resource of a kind of workload: its plural if the kind is known, else Kubernetes' usual
+/// plural.
 #[must_use]
 pub fn api_resource(api_version: &str, kind: &str) -> ApiResource {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));

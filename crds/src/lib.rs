@@ -1,8 +1,8 @@
-//! API types: Muster's own kinds, and slim read types of its neighbours'.
+//! API types: Muster's own kinds, and slim read types of other projects' kinds.
 //!
-//! Slim types decode only what Muster looks at, tolerate anything new, and are never written
-//! back: every write is a patch of our own fields. The YAML of our kinds is generated from the
-//! types here (`crds/yaml`), which a test keeps current.
+//! Slim types decode only the fields that Muster reads, tolerate new values, and are never written back:
+//! every write is a patch of Muster's own fields. The YAML of Muster's kinds is generated from the types
+//! here (`crds/yaml`), and a test checks that it is current.
 
 #![allow(
     clippy::duplicated_attributes,

@@ -1,8 +1,8 @@
-//! Decoding that survives what it does not know.
+//! Decodes values that this version may not know.
 //!
-//! A LIST is decoded as one: a single object with a surprising value would hide all others.
-//! So slim types read through the helpers here, which keep or drop what they cannot read, and
-//! never fail. Saying that a value is unusable is the business of each type's `to_fact`.
+//! A LIST is decoded as a whole: a single object with an unexpected value would hide all others. So slim
+//! types read through these helpers, which keep or drop unreadable values, and never fail. Each type's
+//! `to_fact` reports invalid values.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -12,21 +12,21 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// A value of a closed set, or one that this version does not know.
+/// A value of a fixed set, or one that this version does not know.
 ///
-/// In a CRD's schema it is the closed set alone: the API server refuses anything else, but
-/// what a later version has stored can still be read.
+/// The schema of a CRD has only the fixed set: the API server refuses other values, but a value that a
+/// later version has stored can still be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Loose<T> {
-    /// One that is known.
+    /// A known value.
     Known(T),
-    /// One that is not, as it stands.
+    /// An unknown value, unparsed.
     Unknown(Value),
 }
 
 impl<T> Loose<T> {
-    /// The value, if it is known.
+    /// Returns the value, if it is known.
     pub fn known(&self) -> Option<&T> {
         match self {
             Self::Known(value) => Some(value),
@@ -49,10 +49,10 @@ impl<T: JsonSchema> JsonSchema for Loose<T> {
     }
 }
 
-/// Decodes a field; what does not fit its type counts as absent.
+/// Decodes a field; a value of another type counts as absent.
 ///
 /// # Errors
-/// Only where the input is no JSON at all.
+/// Returns an error only if the input is no JSON.
 pub fn lenient<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -65,7 +65,7 @@ where
 /// Decodes a field that may be `null`, which Go writes for an empty list without `omitempty`.
 ///
 /// # Errors
-/// Where the value is neither `null` nor of the field's type.
+/// Returns an error if the value is neither `null` nor of the field's type.
 pub fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -77,11 +77,11 @@ where
 /// The annotation in which `kubectl apply` keeps a copy of the whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Decodes metadata without what is large and never looked at: managed fields and kubectl's
-/// copy of the object. For kinds that come by the hundred thousand.
+/// Decodes metadata without large fields that are not needed: managed fields and kubectl's copy of the
+/// object. For kinds with hundreds of thousands of objects.
 ///
 /// # Errors
-/// Where the metadata is malformed beyond what an API server would ever store.
+/// Returns an error if the metadata is malformed in a way that no API server stores.
 pub fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let slim = SlimMetadata::deserialize(deserializer)?;
     let mut annotations = slim.annotations;
@@ -104,7 +104,7 @@ pub fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Objec
     })
 }
 
-/// What [`slim_metadata`] keeps.
+/// The fields that [`slim_metadata`] keeps.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct SlimMetadata {
@@ -124,15 +124,15 @@ struct SlimMetadata {
     _managed_fields: IgnoredAny,
 }
 
-/// A resource list as it stands in JSON: quantities may be text or numbers.
+/// A resource list as in JSON: quantities may be strings or numbers.
 pub type QuantityList = BTreeMap<String, QuantityText>;
 
-/// A quantity as the object states it, not yet checked: the text, or the digits of a number.
+/// An unchecked quantity: the string, or the digits of a number.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct QuantityText(pub String);
 
-/// Non-negative quantities, as Kubernetes reads them.
+/// Pattern of non-negative quantities, as in Kubernetes.
 pub const QUANTITY_PATTERN: &str =
     r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$";
 
@@ -170,10 +170,10 @@ impl From<&str> for QuantityText {
     }
 }
 
-/// Reads the resource list of `field`; the error names the field, the resource and the value.
+/// Parses the resource list of `field`; the error names the field, the resource and the value.
 ///
 /// # Errors
-/// The first quantity that is malformed, negative or too large.
+/// Returns the first quantity that is malformed, negative or too large.
 pub fn resources(field: &str, list: &QuantityList) -> Result<engine::Resources, String> {
     engine::Resources::parse(
         list.iter()
@@ -182,7 +182,7 @@ pub fn resources(field: &str, list: &QuantityList) -> Result<engine::Resources, 
     .map_err(|error| format!("{field}[{}]: {}", error.resource, error.error))
 }
 
-/// Any object, kept as it stands.
+/// Returns the schema of any object, which is kept unparsed.
 pub(crate) fn any_object(_: &mut SchemaGenerator) -> Schema {
     schemars::json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }

@@ -17,8 +17,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Values of `status.phase`, as Volcano names them. Kept as text: a new one must not break a
-/// LIST.
+/// Values of `status.phase`, as Volcano names them. Strings, because a new one must not break a LIST.
 pub mod phase {
     /// Queued, or held.
     pub const PENDING: &str = "Pending";
@@ -51,7 +50,7 @@ pub mod condition_type {
     pub const RECORD_INTACT: &str = "RecordIntact";
 }
 
-/// A PodGroup. Also what Volcano's own CRD admits is read: one without a spec, for instance.
+/// A PodGroup. Objects that Volcano's own CRD admits can also be read: one without a spec, for instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodGroup {
@@ -85,7 +84,7 @@ slim_resource!(
 );
 
 impl PodGroup {
-    /// A PodGroup with `metadata` and `spec`, and no status.
+    /// Returns a PodGroup with `metadata` and `spec`, and no status.
     #[must_use]
     pub fn new(metadata: ObjectMeta, spec: PodGroupSpec) -> Self {
         Self {
@@ -119,7 +118,7 @@ fn kind() -> String {
     shortname = "pg",
     shortname = "podgroup-v1beta1",
     category = "muster",
-    doc = "PodGroup is one job: what its gang needs, where it stands in its queue, and where it runs.",
+    doc = "PodGroup is one job: what its gang needs, its position in its queue, and where it runs.",
     annotation("helm.sh/resource-policy", "keep"),
     selectable = ".spec.queue",
     printcolumn(name = "STATUS", type_ = "string", json_path = ".status.phase"),
@@ -206,7 +205,7 @@ pub struct PodGroupSpec {
     pub sub_group_policy: Vec<Value>,
 }
 
-/// Names of queues, as Volcano's CRD has it.
+/// Pattern of names of queues, as in Volcano's CRD.
 const NAME_PATTERN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 
 fn default_queue() -> String {
@@ -220,7 +219,7 @@ fn any_objects(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
 /// The status of a job. Empty fields are written as `null`, so that a merge patch clears them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(description = "Where a job stands.")]
+#[schemars(description = "The status of a job.")]
 pub struct PodGroupStatus {
     /// Pending, Inqueue, Running, Unknown or Completed.
     #[serde(deserialize_with = "lenient")]
@@ -251,7 +250,7 @@ pub struct PodGroupCondition {
     pub type_: String,
     /// True, False or Unknown.
     pub status: String,
-    /// Volcano's id of the scheduling session; ours have none.
+    /// Volcano's id of the scheduling session; Muster's conditions have none.
     #[serde(rename = "transitionID", skip_serializing_if = "Option::is_none")]
     pub transition_id: Option<String>,
     /// When its status last changed.
@@ -384,7 +383,7 @@ pub struct Timeline {
     pub finished: Option<Time>,
 }
 
-/// `gpu-a:8,gpu-b:8`; `None` where it is placed nowhere.
+/// Formats `gpu-a:8,gpu-b:8`; `None` if it is not placed.
 #[must_use]
 pub fn placement_summary(parts: &[PlacedPart]) -> Option<String> {
     let words: Vec<String> = parts
@@ -394,8 +393,8 @@ pub fn placement_summary(parts: &[PlacedPart]) -> Option<String> {
     (!words.is_empty()).then(|| words.join(","))
 }
 
-/// `place` (1 is next) as users see it: exact up to 10, then by order of magnitude, so that a
-/// moving queue writes little.
+/// Formats `place` (1 is next) for users: exact up to 10, then by order of magnitude, so that a moving
+/// queue causes few writes.
 #[must_use]
 pub fn shown_position(place: u64) -> String {
     match place {
@@ -407,7 +406,7 @@ pub fn shown_position(place: u64) -> String {
     }
 }
 
-/// `count` as users see it: exact up to 20, then its two leading digits.
+/// Formats `count` for users: exact up to 20, then its two leading digits.
 #[must_use]
 pub fn shown_count(count: u64) -> String {
     if count <= 20 {
@@ -417,8 +416,8 @@ pub fn shown_count(count: u64) -> String {
     format!("~{}", count / unit * unit)
 }
 
-/// Puts `statement` among `conditions`; `now` becomes the time of transition only where the
-/// status changes. Whether anything changed.
+/// Sets `statement` in `conditions`; the transition time becomes `now` only if the status changes. Returns
+/// true if anything changed.
 pub fn set_condition(
     conditions: &mut Vec<PodGroupCondition>,
     statement: &Statement<'_>,

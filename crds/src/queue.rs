@@ -10,7 +10,7 @@ use kube::core::ClusterResourceScope;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// The parent of the queues at the top, which Volcano makes itself.
+/// The parent of the top-level queues, which Volcano creates itself.
 pub const ROOT: &str = "root";
 /// `spec.dequeueStrategy` of a strictly ordered queue.
 pub const FIFO: &str = "fifo";
@@ -98,7 +98,7 @@ pub struct QueueStatus {
 }
 
 impl Queue {
-    /// The fact about it for the engine.
+    /// Returns the fact for the engine.
     #[must_use]
     pub fn to_fact(&self) -> QueueFact {
         let mut problems = Problems::default();
@@ -122,20 +122,20 @@ impl Queue {
         stated.map_or(&NONE, |guarantee| &guarantee.resource)
     }
 
-    /// Whether its object is deleted, and still there for its finalizers.
+    /// Returns true if its object is deleted, and its finalizers keep it.
     #[must_use]
     pub fn is_deleting(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// Whether our finalizer keeps it.
+    /// Returns true if Muster's finalizer keeps it.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         let finalizers = self.metadata.finalizers.as_deref().unwrap_or_default();
         finalizers.iter().any(|name| name == ACCOUNTING_FINALIZER)
     }
 
-    /// The queue above it, `None` at the top.
+    /// Returns the queue above it, `None` for a top-level queue.
     #[must_use]
     pub fn parent(&self) -> Option<QueueName> {
         self.spec
@@ -145,8 +145,8 @@ impl Queue {
             .map(QueueName::new)
     }
 
-    /// Volcano leaves the state empty until its controller has seen the queue, and admits jobs
-    /// to `Open` ones only; a word that is not known takes none, which is the careful reading.
+    /// Volcano leaves the state empty until its controller has seen the queue, and admits jobs to `Open`
+    /// queues only; a queue with an unknown state takes no jobs.
     fn state(&self) -> QueueState {
         if self.is_deleting() {
             return QueueState::Deleting;
@@ -159,7 +159,7 @@ impl Queue {
     }
 }
 
-/// Keeps the first thing that is wrong.
+/// Keeps the first problem.
 #[derive(Default)]
 struct Problems {
     first: Option<String>,
@@ -173,7 +173,7 @@ impl Problems {
         })
     }
 
-    /// `value`, or `absent` where it is not set; not below `least`, nor outside its type.
+    /// Returns `value`, or `absent` if it is not set; it must be at least `least`, and fit its type.
     fn number<T>(&mut self, field: &str, value: Option<i64>, least: T, absent: T) -> T
     where
         T: TryFrom<i64> + PartialOrd + Copy + std::fmt::Display,
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_named() {
+    fn invalid_values_are_named() {
         for (spec, want) in [
             (
                 json!({"capability": {"cpu": "-1"}}),

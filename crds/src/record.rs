@@ -1,18 +1,17 @@
 //! The admission record: the annotation `muster.io/admission` on a binding.
 //!
-//! It is the one durable memory of what was admitted. Written in the same patch as what it
-//! records, read at every restart; jobs are charged from it, never from the template as it
-//! looks now.
+//! It is the only durable memory of what was admitted. The patch that carries out the admission writes it,
+//! and every restart reads it; jobs are charged from it, never from the present template.
 //!
-//! Several versions of Muster read and write it, during an upgrade and after a roll-back. So it
-//! has a version, and these rules hold:
+//! Several versions of Muster read and write it, during an upgrade and after a rollback. So it has a
+//! version, and these rules apply:
 //!
-//! - A new field has a default and leaves the version as it is. A Muster that does not know the
-//!   field keeps it, byte for byte, in whatever it writes of the same record ([`UnknownFields`]).
-//! - What changes the meaning of a record raises [`VERSION`]: a field without which the rest is
-//!   read wrongly, for instance. A record without a version has version 1.
-//! - A record of a later version, or with a value that is not known (a state, a reason), is never
-//!   acted on and never written. [`RecordError`] has what of it can be read, for the charge.
+//! - A new field has a default and does not change the version. A version of Muster that does not know the
+//!   field keeps it, byte for byte, when it writes the same record ([`UnknownFields`]).
+//! - A change of the meaning of a record raises [`VERSION`]: for instance a field without which the rest is
+//!   misread. A record without a version has version 1.
+//! - A record of a later version, or with an unknown value (a state, a reason), is never acted on and never
+//!   written. [`RecordError`] has the readable fields, for the charge.
 
 use crate::karmada::{AppliedOverride, ResourceBinding};
 use crate::names::ADMISSION_ANNOTATION;
@@ -31,13 +30,13 @@ mod tests;
 pub use unknown::UnknownFields;
 pub use unreadable::{Readable, RecordError, Unreadable};
 
-/// The version of the records that this Muster writes, and the latest that it acts on.
+/// The version of records that this Muster writes, and the latest that it acts on.
 pub const VERSION: u32 = 1;
 
-/// How far an attempt has come, as far as writes tell.
+/// The progress of an attempt, as far as it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RecordState {
-    /// The controller decided; the scheduler, a process of its own, has yet to place it.
+    /// The controller decided; the scheduler, in another process, has yet to place it.
     Planned,
     /// The scheduler cannot carry the plan out; the controller will decide again.
     Refused,
@@ -49,8 +48,8 @@ pub enum RecordState {
     Requeued,
 }
 
-/// How far a job that is placed in parts has come. Until every Work shows its own part, nothing
-/// of the job is dispatched: a member that got the whole of it would run the whole of it.
+/// The progress of a job that is placed in parts. Until every Work shows its own part, nothing of the job
+/// is dispatched: a member with the whole template would run the whole job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Parts {
     /// Dispatching is suspended until every Work shows its part.
@@ -59,72 +58,70 @@ pub enum Parts {
     Dispatched,
 }
 
-/// What was admitted, in the words of the record.
+/// What was admitted, as the record stores it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionRecord {
-    /// Version of its form, see [`VERSION`].
+    /// Version of its format, see [`VERSION`].
     #[serde(default = "first_version")]
     pub version: u32,
-    /// UID of the template: a record with another's is not this job's.
+    /// UID of the template: a record with another UID belongs to another job.
     #[serde(rename = "templateUID")]
     pub template_uid: Uid,
-    /// Which attempt it is, from 1.
+    /// Number of the attempt, from 1.
     pub attempt: Attempt,
-    /// How far it has come.
+    /// Its progress.
     pub state: RecordState,
     /// The queue that is charged.
     pub queue: QueueName,
-    /// The queues above it when the record was written, from the top down: what is charged counts
-    /// there also when these are gone. Empty for a queue at the top, and in records of versions
-    /// that did not write it.
+    /// The queues above it when the record was written, from the top down: the charge counts there even if
+    /// these are deleted. Empty for a top-level queue, and in records of versions that did not write it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues_above: Vec<QueueName>,
-    /// What one pod of each role requested when it was admitted; empty in records of versions that
-    /// did not write it.
+    /// The requests of one pod of each role at the admission; empty in records of versions that did not write
+    /// it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub requests: AdmittedRequests,
-    /// What each cluster got and is charged.
+    /// The shares of the clusters, which are charged.
     #[serde(default)]
     pub clusters: Vec<RecordedShare>,
-    /// Pods that were told to go and have not been seen gone: charged beside what the clusters got.
+    /// Pods that were asked to end and are not gone: charged in addition to the shares.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leaving: Vec<Leaving>,
-    /// Whether each cluster gets a part of its own, by an override, and how far that is.
+    /// Whether each cluster gets a part of its own, by an override, and its progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<Parts>,
-    /// Whether its parts were made to be resized while they run.
+    /// True if its parts can be resized while they run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub resizable: bool,
-    /// Where pods of other clusters reach the pod of rank 0, where that is known, with `{service}`
-    /// left open: the name of its Service follows from the record.
+    /// The address of the pod of rank 0 for pods of other clusters, if known, with the placeholder
+    /// `{service}`: the name of its Service follows from the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// By cluster, where pods of others reach its own, with `{host}` and `{service}` left open; where
-    /// each of them has to be found.
+    /// By cluster, the addresses of its pods for other clusters, with the placeholders `{host}` and
+    /// `{service}`, if each pod has to be found.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub hosts: BTreeMap<ClusterName, String>,
-    /// The cluster whose part ends the whole job by ending well, where it is in parts and one
-    /// does.
+    /// The cluster whose part ends the whole job with its success, if it is in parts and has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leading: Option<ClusterName>,
     /// When it was admitted, RFC 3339 with milliseconds.
     pub time: jiff::Timestamp,
-    /// Run time in milliseconds that it had declared when it was admitted; absent where it had
-    /// declared none, and in records of versions that did not write it.
+    /// Run time in milliseconds that it had declared when it was admitted; absent if it had declared none, and
+    /// in records of versions that did not write it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_duration_ms: Option<i64>,
-    /// Why, where the state is Refused or Ending.
+    /// The reason, in state Refused or Ending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// In words, where the state is Refused or Ending.
+    /// The message, in state Refused or Ending.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// The job that it was evicted for, where it was for one.
+    /// The job that it was evicted for, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_job: Option<JobKey>,
-    /// When it was evicted. Written under its former name until every version that may read the
-    /// record knows the new one.
+    /// When it was evicted. Written under its former name until every version that may read the record knows
+    /// the new one.
     #[serde(
         rename = "takenBackAt",
         alias = "evictedAt",
@@ -132,32 +129,31 @@ pub struct AdmissionRecord {
         skip_serializing_if = "Option::is_none"
     )]
     pub evicted_at: Option<jiff::Timestamp>,
-    /// When a job that was evicted may be released again, if not at once.
+    /// When an evicted job may be admitted again, if not at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<jiff::Timestamp>,
-    /// Whether the job ran before Muster managed it: charged, never gated.
+    /// True if the job ran before Muster managed it: charged, never gated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub adopted: bool,
-    /// Since when what its Works ask for has been beyond what was admitted; dispatching is suspended
-    /// as long.
+    /// Since when its Works request more than was admitted; dispatching is suspended meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exceeds_since: Option<jiff::Timestamp>,
-    /// The overrides that it was evicted for, where it was for some.
+    /// The overrides because of which it was evicted, if any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<RecordedOverride>,
-    /// What else a later Muster has noted of the attempt.
+    /// Fields of the attempt that only a later version knows.
     #[serde(flatten)]
     pub unknown: UnknownFields,
 }
 
-/// A policy whose overrides have a job ask for more than it is admitted with.
+/// A policy whose overrides make a job request more than was admitted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordedOverride {
     /// The policy.
     #[serde(flatten)]
     pub policy: AppliedOverride,
-    /// Its generation then; absent where it was not to be seen.
+    /// Its generation at that time; absent if it was not found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
 }
@@ -172,13 +168,13 @@ pub struct RecordedShare {
     pub pods: Vec<RolePods>,
     /// Charged for it, by class of pool.
     pub charge: BTreeMap<PoolClass, Resources>,
-    /// What else a later Muster has noted of the share.
+    /// Fields of the share that only a later version knows.
     #[serde(flatten)]
     pub unknown: UnknownFields,
 }
 
 impl AdmissionRecord {
-    /// The record of `admission` in `state`.
+    /// Returns the record of `admission` in `state`.
     #[must_use]
     pub fn new(admission: &Admission, state: RecordState) -> Self {
         Self {
@@ -219,7 +215,7 @@ impl AdmissionRecord {
         }
     }
 
-    /// The same placement with the shares of `admission`, which is of the same attempt.
+    /// Returns the same placement with the shares of `admission`, which is of the same attempt.
     #[must_use]
     pub fn resized(&self, admission: &Admission) -> Self {
         let mut clusters = Self::new(admission, self.state).clusters;
@@ -233,13 +229,13 @@ impl AdmissionRecord {
         }
     }
 
-    /// Whether it is the record of `attempt`, placed in parts.
+    /// Returns true if it is the record of `attempt`, placed in parts.
     #[must_use]
     pub fn is_in_parts(&self, attempt: Attempt) -> bool {
         self.state == RecordState::Admitted && self.attempt == attempt && self.parts.is_some()
     }
 
-    /// How pods of other clusters are reached.
+    /// Returns how pods of other clusters are reached.
     #[must_use]
     pub fn reach(&self) -> Reach {
         Reach {
@@ -248,7 +244,7 @@ impl AdmissionRecord {
         }
     }
 
-    /// The same record, whose pods reach those of other clusters so.
+    /// Returns the same record with `reach`.
     #[must_use]
     pub fn with_reach(self, reach: Reach) -> Self {
         Self {
@@ -258,7 +254,7 @@ impl AdmissionRecord {
         }
     }
 
-    /// The same record in another state, with why.
+    /// Returns the same record in another state, with the reason and message.
     #[must_use]
     pub fn in_state(&self, state: RecordState, reason: Option<Reason>, message: &str) -> Self {
         Self {
@@ -269,7 +265,7 @@ impl AdmissionRecord {
         }
     }
 
-    /// What it admits, for the engine. Slots are gone: the pods tell what room is used.
+    /// Returns the admission for the engine. Slots are not recorded: the pods show which nodes they use.
     #[must_use]
     pub fn admission(&self) -> Admission {
         Admission {
@@ -291,10 +287,10 @@ impl AdmissionRecord {
         }
     }
 
-    /// Reads a binding's record; `None` where it has none.
+    /// Reads a binding's record; `None` if it has none.
     ///
     /// # Errors
-    /// [`RecordError`] where the annotation is there and this version cannot act on it.
+    /// [`RecordError`] if this version cannot act on the record.
     pub fn read(
         annotations: Option<&BTreeMap<String, String>>,
     ) -> Result<Option<Self>, RecordError> {
@@ -304,14 +300,14 @@ impl AdmissionRecord {
             .transpose()
     }
 
-    /// That of `binding`, if it can be read and is of `attempt`.
+    /// Returns the record of `binding`, if it is readable and of `attempt`.
     #[must_use]
     pub fn of_attempt(binding: &ResourceBinding, attempt: Attempt) -> Option<Self> {
         let record = Self::read(binding.metadata.annotations.as_ref()).ok()??;
         (record.attempt == attempt).then_some(record)
     }
 
-    /// That of `binding`, if `attempt` is placed in parts there.
+    /// Returns the record of `binding`, if it places `attempt` in parts.
     #[must_use]
     pub fn placed_in_parts(binding: &ResourceBinding, attempt: Attempt) -> Option<Self> {
         Self::of_attempt(binding, attempt).filter(|record| record.is_in_parts(attempt))
@@ -325,10 +321,10 @@ impl AdmissionRecord {
         }
     }
 
-    /// The annotation's value.
+    /// Returns the annotation's value.
     ///
     /// # Errors
-    /// Never for records built here; serialization is fallible by type only.
+    /// Never for records built here; serialization can fail by type only.
     pub fn to_annotation(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(self)
     }
@@ -338,7 +334,7 @@ fn first_version() -> u32 {
     1
 }
 
-/// `time` as a timestamp; out-of-range times, which no clock gives, become the epoch.
+/// Returns `time` as a timestamp; an out-of-range time, which no clock returns, becomes the epoch.
 #[must_use]
 pub fn timestamp(time: Time) -> jiff::Timestamp {
     jiff::Timestamp::from_millisecond(time.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH)

@@ -1,8 +1,8 @@
-//! The YAML of our CRDs, generated from the types and embedded for `muster install`.
+//! The YAML of Muster's CRDs, generated from the types and embedded for `muster install`.
 //!
 //! `UPDATE_CRDS=1 cargo test -p crds` rewrites `crds/yaml` after a type has changed.
 
-/// Name and YAML of every CRD that Muster brings.
+/// Returns name and YAML of every CRD of Muster.
 #[must_use]
 pub fn manifests() -> [(&'static str, &'static str); 3] {
     [
@@ -30,17 +30,17 @@ mod tests {
     use kube::CustomResourceExt;
     use serde_json::Value;
 
-    /// The one default that the API server may write into objects: Volcano's CRD has it too.
+    /// The one default that the API server may write into objects, as in Volcano's CRD.
     const KEPT_DEFAULT: (&str, &str) = ("queue", "default");
 
-    /// The CRD without what the derive takes from Rust: `#[serde(default)]` is there so that
-    /// reading is lenient and must not become defaults in stored objects; and without
-    /// `nullable` the API server drops nulls, so that `has()` in rules means a value.
+    /// Returns the CRD without artefacts of the derive: `#[serde(default)]` only makes reading lenient and
+    /// must not become a default in stored objects; and without `nullable` the API server drops nulls, so that
+    /// `has()` in rules means a value.
     fn for_servers(crd: CustomResourceDefinition) -> Value {
         let mut crd = serde_json::to_value(crd).unwrap();
         strip(&mut crd);
         if crd["metadata"]["name"] == "podgroups.scheduling.volcano.sh" {
-            // Volcano takes a PodGroup without a spec, and so does our superset.
+            // Volcano accepts a PodGroup without a spec, and so does this superset.
             let root = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
             root.as_object_mut().unwrap().remove("required");
         }

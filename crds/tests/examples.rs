@@ -1,11 +1,11 @@
-//! What the examples show to admins can be used as it stands.
+//! Checks that the examples for operators are valid.
 #![allow(clippy::unwrap_used)]
 
 use crds::capacity_policy::CapacityPolicy;
 use crds::queue::Queue;
 use serde_json::Value;
 
-/// Every object in the examples, with its file.
+/// Returns every object in the examples, with its file.
 fn objects() -> Vec<(String, Value)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples");
     let files = std::fs::read_dir(folder)
@@ -30,7 +30,7 @@ fn every_policy_and_queue_is_valid() {
         let invalid = match object["kind"].as_str() {
             Some("CapacityPolicy") => {
                 let policy: CapacityPolicy = serde_json::from_value(object.clone()).unwrap();
-                // Nothing that is written in it was dropped when it was read.
+                // Reading it dropped no field.
                 let read = serde_json::to_value(&policy.spec).unwrap();
                 assert_eq!(normal(&read), normal(&object["spec"]), "{file}");
                 policy.to_fact(None).invalid
@@ -47,7 +47,7 @@ fn every_policy_and_queue_is_valid() {
     assert!(seen > 0);
 }
 
-/// Numbers as text: quantities may be written either way.
+/// Returns numbers as strings: quantities may be written in either form.
 fn normal(value: &Value) -> Value {
     match value {
         Value::Number(number) => Value::String(number.to_string()),

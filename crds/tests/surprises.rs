@@ -1,5 +1,5 @@
-//! A LIST is decoded as one: an object with values that nobody expected must not hide the
-//! others, whatever its kind.
+//! A LIST is decoded as a whole: an object with unexpected values must not hide the others, whatever its
+//! kind.
 #![allow(clippy::unwrap_used)]
 
 use crds::capacity_policy::CapacityPolicy;

@@ -1,4 +1,4 @@
-//! Where a member is and by which way it is reached, as its Cluster object states it. Pure.
+//! The address of a member and how it is reached, as its Cluster object says. Pure.
 //!
 //! ```text
 //! annotation muster.io/access   else spec.syncMode   way
@@ -6,13 +6,13 @@
 //! Proxy                         Pull                 the control plane's clusters/NAME/proxy, as Muster itself
 //! ```
 //!
-//! Karmada's proxy calls `spec.apiEndpoint` with the token in `spec.impersonatorSecretRef` and
-//! impersonates the account that asked (pkg/util/proxy `ConnectCluster`, v1.18).
+//! Karmada's proxy calls `spec.apiEndpoint` with the token in `spec.impersonatorSecretRef` and impersonates
+//! the account of the request (pkg/util/proxy `ConnectCluster`, v1.18).
 
 use crds::karmada::{Cluster, SecretReference};
 use crds::names::ACCESS_ANNOTATION;
 
-/// How a member is reached: what a connection is made from, besides the content of Secrets. A
+/// How a member is reached: everything that a connection is made from, except the content of Secrets. A
 /// connection lasts while this stays the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Address {
@@ -20,7 +20,7 @@ pub(crate) enum Address {
     Proxy(Proxied),
 }
 
-/// A member whose API server Muster calls itself.
+/// A member whose API server Muster calls directly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Direct {
     pub(super) name: String,
@@ -30,15 +30,15 @@ pub(crate) struct Direct {
     pub(super) secret: SecretReference,
 }
 
-/// A member that is reached through Karmada's cluster proxy.
+/// A member that Muster reaches through Karmada's cluster proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Proxied {
     name: String,
-    /// What the proxy calls: another one may be another cluster, which has to list again.
+    /// The URL that the proxy calls: a new one may be a new cluster, which has to list again.
     endpoint: String,
 }
 
-/// Why there is no way to a member.
+/// Why a member has no address.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AddressError {
     #[error(
@@ -61,7 +61,7 @@ pub(crate) enum AddressError {
     NoImpersonator,
 }
 
-/// The ways there are.
+/// The ways to reach a member.
 enum Access {
     Direct,
     Proxy,
@@ -81,7 +81,7 @@ impl Access {
 }
 
 impl Address {
-    /// The address that `cluster` states.
+    /// Returns the address in `cluster`.
     pub(crate) fn of(cluster: &Cluster) -> Result<Self, AddressError> {
         match Access::of(cluster)? {
             Access::Direct => Direct::of(cluster).map(Self::Direct),
@@ -89,7 +89,7 @@ impl Address {
         }
     }
 
-    /// The way in a word, for logs.
+    /// Returns the kind of access as a word, for logs.
     pub(crate) fn access(&self) -> &'static str {
         match self {
             Self::Direct(_) => "Direct",
@@ -129,7 +129,7 @@ impl Proxied {
         })
     }
 
-    /// Where the control plane serves the member's API.
+    /// Returns the path where the control plane serves the member's API.
     pub(super) fn path(&self) -> String {
         let name = &self.name;
         format!("/apis/cluster.karmada.io/v1alpha1/clusters/{name}/proxy")
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// A Cluster that can be reached both ways, with `fields` of its spec changed.
+    /// A Cluster that can be reached in both ways, with `fields` of its spec changed.
     fn cluster(mode: &str, access: Option<&str>, fields: &[(&str, Value)]) -> Cluster {
         let mut cluster = json!({
             "metadata": {"name": "m1", "annotations": {}},
@@ -172,7 +172,7 @@ mod tests {
         serde_json::from_value(cluster).unwrap()
     }
 
-    /// The way, or why there is none.
+    /// The access, or why there is none.
     fn way(cluster: &Cluster) -> String {
         match Address::of(cluster) {
             Ok(Address::Direct(direct)) => {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_needs_what_it_is_made_from_and_no_more() {
+    fn each_access_needs_only_its_own_fields() {
         let way_without =
             |mode: &str, field: &str| way(&cluster(mode, None, &[(field, json!(null))]));
         assert!(way_without("Push", "secretRef").starts_with("spec.secretRef is not set"));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn another_endpoint_is_another_address_whatever_the_way() {
+    fn a_changed_endpoint_changes_the_address() {
         for access in ["Direct", "Proxy"] {
             let at = |endpoint: &str| {
                 let fields = [("apiEndpoint", json!(endpoint))];

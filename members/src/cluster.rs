@@ -1,4 +1,4 @@
-//! A Cluster object as a fact. Pure.
+//! Converts a Cluster object into a fact. Pure.
 
 use super::verdict::Verdict;
 use crds::karmada::{Cluster, LooseTaint};
@@ -10,7 +10,7 @@ use engine::matching::{LEAVING, Taint, TaintEffect};
 use engine::{ClusterName, Quantity};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The fact of `cluster` for the engine, as `verdict` has it.
+/// Returns the fact of `cluster` for the engine, with the `verdict` on it.
 pub(super) fn fact(name: &ClusterName, cluster: &Cluster, verdict: &Verdict) -> ClusterFact {
     ClusterFact {
         name: name.clone(),
@@ -22,7 +22,7 @@ pub(super) fn fact(name: &ClusterName, cluster: &Cluster, verdict: &Verdict) -> 
             .spec
             .taints
             .iter()
-            // Only the annotation says so, and only of a member that does not answer.
+            // Only the annotation says so, and it applies only to a member that does not answer.
             .filter(|taint| taint.key != OUT_OF_SERVICE_ANNOTATION)
             .map(LooseTaint::to_taint)
             .chain(emptied(cluster, verdict.silent))
@@ -35,16 +35,16 @@ pub(super) fn fact(name: &ClusterName, cluster: &Cluster, verdict: &Verdict) -> 
     }
 }
 
-/// A drain is a taint: what tolerates it stays, and may come. A cluster that is said to be
-/// out of service and answers is drained: then what runs there can be seen to end. One that is
-/// being removed is left by everybody.
+/// Returns the taint of a cluster that is to be emptied. A drain is a taint: pods that tolerate it stay and
+/// may come. A cluster that is declared out of service but answers counts as drained, because the end of
+/// its pods can be observed. No pod tolerates the removal of a cluster.
 fn emptied(cluster: &Cluster, silent: bool) -> Option<Taint> {
     let taint = |key: &str| Taint {
         key: key.to_owned(),
         value: String::new(),
         effect: TaintEffect::NoExecute,
     };
-    // Karmada removes all Works there, and then waits for placements to go elsewhere.
+    // Karmada removes all its Works, and then waits until no placement names it.
     if cluster.metadata.deletion_timestamp.is_some() {
         return Some(taint(LEAVING));
     }
@@ -59,16 +59,16 @@ fn emptied(cluster: &Cluster, silent: bool) -> Option<Taint> {
     Some(taint(key))
 }
 
-/// What one device costs for one hour there, in thousandths; `None` where it is not told.
+/// Returns the price of one device for one hour there, in thousandths; `None` if there is none.
 ///
 /// # Errors
-/// In words, where the annotation is no price.
+/// Returns a message if the annotation is no price.
 fn price(cluster: &Cluster) -> Result<Option<u64>, String> {
     let annotations = cluster.metadata.annotations.as_ref();
     let Some(text) = annotations.and_then(|all| all.get(PRICE_ANNOTATION)) else {
         return Ok(None);
     };
-    // As Kubernetes reads quantities: exact, and what is finer than a thousandth rounded up.
+    // Parsed like a Kubernetes quantity: exact, and rounded up to a thousandth.
     text.parse::<Quantity>()
         .and_then(Quantity::milli)
         .ok()
@@ -77,10 +77,10 @@ fn price(cluster: &Cluster) -> Result<Option<u64>, String> {
         .ok_or_else(|| format!("annotation {PRICE_ANNOTATION}: {text:?} is not a price; a number of 0 or more is needed, like 2.50"))
 }
 
-/// The time to other clusters and back in microseconds, where the Cluster says it.
+/// Returns the round-trip times to other clusters in microseconds, if the Cluster has them.
 ///
 /// # Errors
-/// In words, where the annotation cannot be read: the first part of it that cannot.
+/// Returns a message with the first invalid part of the annotation.
 fn network(cluster: &Cluster) -> Result<BTreeMap<ClusterName, u64>, String> {
     let annotations = cluster.metadata.annotations.as_ref();
     let text = annotations.and_then(|all| all.get(NETWORK_ANNOTATION));
@@ -102,17 +102,17 @@ fn time_to(part: &str) -> Option<(ClusterName, u64)> {
     (!name.is_empty()).then(|| (ClusterName::new(name), micros))
 }
 
-/// What of its annotations cannot be read, and what that has come of it.
+/// Returns which of its annotations cannot be read, with the effect.
 pub(super) fn unread(cluster: &Cluster) -> Vec<(String, &'static str)> {
     let price = price(cluster)
         .err()
         .map(|problem| (problem, "its price is not used"));
     let times = network(cluster).err();
-    let times = times.map(|problem| (problem, "its times to others are not used"));
+    let times = times.map(|problem| (problem, "its times to other clusters are not used"));
     price.into_iter().chain(times).collect()
 }
 
-/// `apiVersion/Kind` of all it serves; `None` while Karmada has not looked.
+/// Returns `apiVersion/Kind` of all APIs that it serves; `None` while Karmada has not reported them.
 fn apis(cluster: &Cluster) -> Option<BTreeSet<String>> {
     let enabled = &cluster.status.api_enablements;
     let names = enabled.iter().flat_map(|group| {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_is_being_removed_is_left_by_everybody() {
+    fn a_cluster_that_is_being_removed_is_emptied() {
         let cluster = json!({"metadata": {
             "annotations": {"muster.io/drain": "true"},
             "deletionTimestamp": "2026-11-22T00:00:00Z",
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn times_between_clusters_are_exact_or_said_to_be_none() {
+    fn times_between_clusters_are_exact_or_errors() {
         let of = |text: &str| {
             let annotations = json!({"muster.io/network": text});
             let cluster = json!({"metadata": {"annotations": annotations}});
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_price_is_exact_or_said_to_be_none() {
+    fn a_price_is_exact_or_an_error() {
         let of = |annotations| {
             price(
                 &serde_json::from_value(json!({"metadata": {"annotations": annotations}})).unwrap(),

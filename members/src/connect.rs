@@ -1,9 +1,9 @@
-//! Connections to members: direct ones with the credentials that Karmada itself uses, and those
-//! through Karmada's cluster proxy with Muster's own on the control plane.
+//! Connections to members: direct ones with the credentials that Karmada itself uses, and those through
+//! Karmada's cluster proxy with Muster's own credentials on the control plane.
 //!
-//! Karmada's rule for direct ones (pkg/util/membercluster_client.go `BuildClusterConfig`, v1.18):
-//! endpoint and proxy from the Cluster, token and CA bundle from the Secret that it refers to.
-//! Client certificates are not supported there, nor here.
+//! Direct connections follow Karmada's rule (pkg/util/membercluster_client.go `BuildClusterConfig`, v1.18):
+//! endpoint and proxy from the Cluster, token and CA bundle from the Secret that it refers to. Neither
+//! Karmada nor Muster supports client certificates there.
 
 use super::address::{Address, Direct, Proxied};
 use crds::devices::{DeviceClass, ResourceClaim, ResourceSlice};
@@ -22,12 +22,13 @@ use runtime::client::{CallError, beneath, client_of, with_deadline};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Makes the client for a member that is reached directly. A value, so that tests can stand in for the network.
+/// Creates the client for a member that is reached directly. It is a value, so that tests can replace the
+/// network.
 pub(crate) type Connector = Arc<
     dyn Fn(&Direct, &Credentials) -> BoxFuture<'static, Result<Client, ConnectError>> + Send + Sync,
 >;
 
-/// The connector that connects.
+/// Returns the real connector.
 pub(crate) fn connector(user_agent: &str) -> Connector {
     let user_agent: Arc<str> = Arc::from(user_agent);
     Arc::new(move |address, credentials| {
@@ -40,10 +41,10 @@ pub(crate) fn connector(user_agent: &str) -> Connector {
 /// Keys of the Secret (Karmada `SecretTokenKey`, `SecretCADataKey`).
 const TOKEN: &str = "token";
 const CA_BUNDLE: &str = "caBundle";
-/// How long reading the Secret may take.
+/// Deadline of reading the Secret.
 const SECRET_LIMIT: Duration = Duration::from_secs(5);
-/// How long a first look at a member may take.
-const LOOK_LIMIT: Duration = Duration::from_secs(5);
+/// Deadline of the first request to a member.
+const CHECK_LIMIT: Duration = Duration::from_secs(5);
 
 /// Why a member cannot be connected to.
 #[derive(Debug, thiserror::Error)]
@@ -66,28 +67,28 @@ pub(crate) enum ConnectError {
     #[error("its {kind} cannot be listed through Karmada's cluster proxy: {error}{hint}")]
     NotListed {
         kind: &'static str,
-        /// The HTTP status, where there was an answer.
+        /// The HTTP status, if there was an answer.
         code: Option<u16>,
         error: String,
         hint: &'static str,
     },
 }
 
-/// What helps against a refusal: who impersonates is allowed to by what is installed on the
-/// control plane, and who is impersonated by what is installed in the member.
+/// What to do about a refusal: rights on the control plane allow the impersonation, and rights in the
+/// member allow what the impersonated account does.
 const RIGHTS_HINT: &str = "; `muster install` gives these rights on the control plane, and `muster install --member` in the member";
 
-/// What the Secret holds. Compared to notice a rotation; never logged.
+/// Content of the Secret, kept to notice a rotation; never logged.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Credentials {
     token: String,
     ca_bundle: Option<ByteString>,
 }
 
-/// A connection, as it was made.
+/// A connection and what it was made with.
 pub(crate) struct Connected {
     pub(crate) client: Client,
-    /// Of a direct one; the others have those of the control plane's client.
+    /// Credentials of a direct connection; other connections use those of the control plane's client.
     credentials: Option<Credentials>,
 }
 
@@ -112,8 +113,8 @@ pub(crate) async fn connect(
     }
 }
 
-/// Whether `connected` would be made with other credentials by now. A Secret that cannot be read
-/// changes nothing while the connection works.
+/// Returns true if `connected` would now use other credentials. An unreadable Secret changes nothing while
+/// the connection works.
 pub(crate) async fn is_outdated(
     control_plane: &Client,
     address: &Address,
@@ -128,28 +129,28 @@ pub(crate) async fn is_outdated(
     }
 }
 
-/// An account that is let through may still see nothing in the member: rights there are the operator's to
-/// give, and the watches would only say that they list nothing.
+/// Checks the rights first: an account that may pass the proxy may still see nothing in the member.
+/// Operators grant rights there, and a watch would only report that it lists nothing.
 async fn through_proxy(control_plane: &Client, proxied: &Proxied) -> Result<Client, ConnectError> {
     let client = beneath(control_plane, &proxied.path())
         .map_err(|error| ConnectError::Unusable(format!("{error:#}")))?;
-    look::<Node>(&client, "nodes").await?;
-    look::<Pod>(&client, "pods").await?;
-    look_if_served::<ResourceSlice>(&client, "resourceslices").await?;
-    look_if_served::<DeviceClass>(&client, "deviceclasses").await?;
-    look_if_served::<ResourceClaim>(&client, "resourceclaims").await?;
+    check_listable::<Node>(&client, "nodes").await?;
+    check_listable::<Pod>(&client, "pods").await?;
+    check_listable_if_served::<ResourceSlice>(&client, "resourceslices").await?;
+    check_listable_if_served::<DeviceClass>(&client, "deviceclasses").await?;
+    check_listable_if_served::<ResourceClaim>(&client, "resourceclaims").await?;
     Ok(client)
 }
 
-/// Whether objects of a kind may be listed.
+/// Checks that objects of a kind may be listed.
 #[expect(clippy::disallowed_methods, reason = "of one object")]
-async fn look<K>(client: &Client, kind: &'static str) -> Result<(), ConnectError>
+async fn check_listable<K>(client: &Client, kind: &'static str) -> Result<(), ConnectError>
 where
     K: Resource<DynamicType = ()>,
 {
     let objects: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<K>(&()));
     let one = ListParams::default().limit(1);
-    match with_deadline(objects.list_metadata(&one), LOOK_LIMIT).await {
+    match with_deadline(objects.list_metadata(&one), CHECK_LIMIT).await {
         Ok(_) => Ok(()),
         Err(error) => Err(ConnectError::NotListed {
             kind,
@@ -163,12 +164,15 @@ where
     }
 }
 
-/// The same of a kind that a member need not have.
-async fn look_if_served<K>(client: &Client, kind: &'static str) -> Result<(), ConnectError>
+/// Does the same for a kind that a member may not serve.
+async fn check_listable_if_served<K>(
+    client: &Client,
+    kind: &'static str,
+) -> Result<(), ConnectError>
 where
     K: Resource<DynamicType = ()>,
 {
-    match look::<K>(client, kind).await {
+    match check_listable::<K>(client, kind).await {
         Err(ConnectError::NotListed {
             code: Some(404), ..
         }) => Ok(()),
@@ -229,7 +233,7 @@ async fn client(
         .map_err(|error| ConnectError::Unusable(format!("{error:#}")))
 }
 
-/// The connection in the form that kube checks and decodes by itself.
+/// Returns the connection as a kubeconfig, which kube checks and decodes.
 fn kubeconfig(address: &Direct, credentials: &Credentials) -> Result<Kubeconfig, ConnectError> {
     let named = || address.name.clone();
     let verified = (!address.skip_verification)
@@ -272,7 +276,7 @@ fn kubeconfig(address: &Direct, credentials: &Credentials) -> Result<Kubeconfig,
     })
 }
 
-/// `ByteString` serializes as base64, which is what a kubeconfig wants.
+/// `ByteString` serializes as base64, which a kubeconfig expects.
 fn base64_of(bytes: &ByteString) -> Result<String, ConnectError> {
     serde_json::to_value(bytes)
         .and_then(serde_json::from_value)
@@ -317,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_secret_lacks_is_named() {
+    fn a_missing_key_of_a_secret_is_named() {
         let token = "dG9rZW4=";
         let error = |data| checked(push(&[]), data).err().unwrap();
         assert_eq!(
@@ -330,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_made_of_what_karmada_makes_it_of() {
+    fn a_connection_uses_the_same_fields_as_karmada() {
         let spec = push(&[("proxyURL", json!("http://proxy:3128"))]);
         let credentials = checked(
             spec.clone(),

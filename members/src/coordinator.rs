@@ -1,4 +1,4 @@
-//! The one task that owns what is known of all members.
+//! The task that owns the state of all members.
 
 use super::address::Address;
 use super::cluster::{fact, unread};
@@ -21,9 +21,9 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Messages of watches that may wait before the watches do.
+/// Capacity of the channel of messages; watches block beyond it.
 const BUFFER: usize = 1024;
-/// Time between two looks at the age of the views.
+/// Time between two checks of the age of the views.
 const TICK: Duration = Duration::from_secs(1);
 
 pub(super) struct Coordinator {
@@ -40,11 +40,11 @@ pub(super) struct Coordinator {
     start: Start,
 }
 
-/// How far the start has come.
+/// Progress of the start.
 enum Start {
     /// The Cluster objects have not listed.
     NotListed,
-    /// These members have to list yet.
+    /// These members have yet to list.
     Awaiting(BTreeSet<ClusterName>),
     Done,
 }
@@ -54,14 +54,14 @@ struct Member {
     view: View,
     state: ViewState,
     since: Instant,
-    /// Whether `Listed` was told.
+    /// True if `Listed` was sent.
     settled: bool,
-    /// Whether the Cluster object changed since it was told last.
+    /// True if the Cluster object has changed since it was last sent.
     renewed: bool,
-    /// As it was told last.
-    told: Option<ClusterFact>,
-    /// Whether it did not answer when it was told last.
-    told_silent: bool,
+    /// The fact that was last sent.
+    sent: Option<ClusterFact>,
+    /// Whether the member was silent when its fact was last sent.
+    sent_silent: bool,
     session: Option<(Address, DropGuard)>,
     connection: Option<Connection>,
 }
@@ -117,7 +117,7 @@ impl Coordinator {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                // Never none: a sender is kept here for the sessions to come.
+                // Never `None`: a sender is kept here for later sessions.
                 Some(message) = self.messages.recv() => self.message(message).await,
                 _ = ticks.tick() => {
                     let names: Vec<ClusterName> = self.members.keys().cloned().collect();
@@ -172,14 +172,14 @@ impl Coordinator {
         }
     }
 
-    /// The member that `origin` is the present connection of.
+    /// Returns the member whose present connection is `origin`.
     fn current(&mut self, origin: &Origin) -> Option<&mut Member> {
         let member = self.members.get_mut(&origin.cluster)?;
         let epoch = member.connection.as_ref()?.epoch;
         (epoch == origin.epoch).then_some(member)
     }
 
-    /// A Cluster object is there, or changed.
+    /// Handles a Cluster object that is new or has changed.
     async fn cluster(&mut self, cluster: Cluster) {
         let name = ClusterName::new(cluster.metadata.name.as_deref().unwrap_or_default());
         let address = Address::of(&cluster);
@@ -214,7 +214,7 @@ impl Coordinator {
         self.assess(&name).await;
     }
 
-    /// Starts a session; that of an earlier address ends.
+    /// Starts a session and ends the one of an earlier address.
     fn connect(&mut self, name: &ClusterName, address: Address) {
         let Some(member) = self.members.get_mut(name) else {
             return;
@@ -240,7 +240,7 @@ impl Coordinator {
         tracing::info!(cluster = %name, "member left the federation");
         self.shared.reach.write().remove(name);
         self.metrics.gone(name);
-        self.tell(MemberEvent::Fact(Event::ClusterGone(name.clone())))
+        self.send_event(MemberEvent::Fact(Event::ClusterGone(name.clone())))
             .await;
         self.settled(name).await;
     }
@@ -266,7 +266,7 @@ impl Coordinator {
         self.assess(&origin.cluster).await;
     }
 
-    /// Something came in over a connection.
+    /// Applies a change from a connection.
     async fn viewed(&mut self, origin: &Origin, assess: bool, change: impl FnOnce(&mut View)) {
         let Some(member) = self.current(origin) else {
             return;
@@ -275,14 +275,14 @@ impl Coordinator {
         let (events, asks) = member.view.take();
         member.ask(asks);
         for event in events {
-            self.tell(MemberEvent::Fact(event)).await;
+            self.send_event(MemberEvent::Fact(event)).await;
         }
         if assess {
             self.assess(&origin.cluster).await;
         }
     }
 
-    /// Tells of `name` what has changed in what to think of it.
+    /// Sends the fact of `name` if its assessment has changed.
     async fn assess(&mut self, name: &ClusterName) {
         let Some(member) = self.members.get_mut(name) else {
             return;
@@ -292,7 +292,7 @@ impl Coordinator {
         member.state.age = age(&self.options, name, member);
         let verdict = verdict(&member.cluster, &member.state, self.options.freshness);
         let settled = !member.settled && member.has_settled(&verdict, self.options.first_list);
-        let news = member.news(name, &verdict);
+        let changed_fact = member.changed_fact(name, &verdict);
         self.metrics.seen(
             name,
             member.state.age,
@@ -310,8 +310,8 @@ impl Coordinator {
                 health: verdict.health,
             },
         );
-        if let Some(fact) = news {
-            self.tell(MemberEvent::Fact(Event::ClusterUpserted(fact)))
+        if let Some(fact) = changed_fact {
+            self.send_event(MemberEvent::Fact(Event::ClusterUpserted(fact)))
                 .await;
         }
         if settled {
@@ -319,11 +319,11 @@ impl Coordinator {
         }
     }
 
-    /// `name` has listed, or is known to be unusable.
+    /// Handles that `name` has listed, or is known to be unusable.
     async fn settled(&mut self, name: &ClusterName) {
         if let Some(member) = self.members.get_mut(name) {
             member.settled = true;
-            self.tell(MemberEvent::Listed {
+            self.send_event(MemberEvent::Listed {
                 cluster: name.clone(),
             })
             .await;
@@ -338,25 +338,25 @@ impl Coordinator {
         if matches!(&self.start, Start::Awaiting(open) if open.is_empty()) {
             self.start = Start::Done;
             tracing::info!(members = self.members.len(), "all members listed");
-            self.tell(MemberEvent::Ready).await;
+            self.send_event(MemberEvent::Ready).await;
         }
     }
 
-    async fn tell(&mut self, event: MemberEvent) {
+    async fn send_event(&mut self, event: MemberEvent) {
         for sink in &self.sinks {
-            // A sink that is dropped needs nothing any more.
+            // A sink whose receiver was dropped needs no events.
             let _ = sink.send(event.clone()).await;
         }
     }
 }
 
-/// The age of the oldest source that a decision would rest on.
+/// Returns the age of the oldest source of a decision.
 fn age(options: &MembersOptions, name: &ClusterName, member: &Member) -> Option<Duration> {
     let probe = member.connection.as_ref()?.answered?.elapsed();
     let age = |watch: &String| options.watch_metrics.age(watch);
     let [nodes, pods] = watch_names(name);
     let watched = probe.max(age(&nodes)?).max(age(&pods)?);
-    // Those of kinds that it does not serve have no age.
+    // Kinds that the member does not serve have no age.
     let devices = device_watch_names(name);
     Some(devices.iter().filter_map(age).fold(watched, Duration::max))
 }
@@ -370,8 +370,8 @@ impl Member {
             since: Instant::now(),
             settled: false,
             renewed: false,
-            told: None,
-            told_silent: false,
+            sent: None,
+            sent_silent: false,
             session: None,
             connection: None,
         }
@@ -401,7 +401,7 @@ impl Member {
             return;
         };
         for owner in owners {
-            // The session has ended: the next one asks for all that is open.
+            // If the session has ended, the next one asks again for everything open.
             let _ = connection.asks.send(owner);
         }
     }
@@ -424,8 +424,8 @@ impl Member {
         }
     }
 
-    /// Whether decisions need not wait for it: it has listed, is known to be out of reach, or
-    /// has had its time.
+    /// Returns true if decisions need not wait for it: it has listed, is known to be unreachable, or its time
+    /// is over.
     fn has_settled(&self, verdict: &Verdict, limit: Duration) -> bool {
         let known_out_of_reach = verdict.health == ViewHealth::Unreachable
             && (self.state.unreachable_by_design.is_some() || !self.state.last_error.is_empty());
@@ -434,28 +434,28 @@ impl Member {
         whole || known_out_of_reach || self.since.elapsed() >= limit
     }
 
-    /// Its fact, if that is another than was told; then it counts as told.
-    fn news(&mut self, name: &ClusterName, verdict: &Verdict) -> Option<ClusterFact> {
+    /// Returns its fact if it differs from the one last sent, and records it as sent.
+    fn changed_fact(&mut self, name: &ClusterName, verdict: &Verdict) -> Option<ClusterFact> {
         let renewed = std::mem::take(&mut self.renewed);
-        let was_silent = std::mem::replace(&mut self.told_silent, verdict.silent);
-        let assessed_alike = |told: &ClusterFact| {
-            told.unusable_because == verdict.because && was_silent == verdict.silent
+        let was_silent = std::mem::replace(&mut self.sent_silent, verdict.silent);
+        let assessed_alike = |sent: &ClusterFact| {
+            sent.unusable_because == verdict.because && was_silent == verdict.silent
         };
-        if !renewed && self.told.as_ref().is_some_and(assessed_alike) {
+        if !renewed && self.sent.as_ref().is_some_and(assessed_alike) {
             return None;
         }
         let fact = fact(name, &self.cluster, verdict);
-        if self.told.as_ref() == Some(&fact) {
+        if self.sent.as_ref() == Some(&fact) {
             return None;
         }
         self.note_change(name, verdict);
-        self.told = Some(fact.clone());
+        self.sent = Some(fact.clone());
         Some(fact)
     }
 
     fn note_change(&self, name: &ClusterName, verdict: &Verdict) {
         let was = self
-            .told
+            .sent
             .as_ref()
             .map(|fact| fact.unusable_because.as_str());
         if was == Some(&verdict.because) {

@@ -1,5 +1,5 @@
-//! Devices of one member (Dynamic Resource Allocation): how many of each DeviceClass each node
-//! has, and which of them claims hold. Pure.
+//! Devices of one member (Dynamic Resource Allocation): how many of each DeviceClass each node has, and
+//! which claims hold them. Pure.
 //!
 //! ```text
 //! ResourceSlices ─┐
@@ -7,10 +7,10 @@
 //! ResourceClaims ────────────────────────────────────────────────────► amounts per claim
 //! ```
 //!
-//! A device counts if it is in the newest generation of a whole pool, on one node, healthy, and
-//! whole: one that shares counters with others, or can be allocated several times, is no unit.
-//! It counts in every class that selects it. What claims hold of devices that do not count is
-//! not counted either, so that what a node has less what is held is what is free.
+//! A device counts if it belongs to the newest generation of a complete pool, is on one node, healthy, and
+//! indivisible: a device that shares counters with others, or can be allocated several times, does not
+//! count. It counts in every class that selects it. Claims of devices that do not count are not counted
+//! either, so that a node's devices minus the claimed ones are the free ones.
 
 use super::known::Known;
 use super::selectors::{Evaluator, Selectors};
@@ -20,7 +20,7 @@ use runtime::watch::{Delta, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-/// A change of one of the kinds that devices are known from.
+/// A change of one of the kinds that devices are derived from.
 #[derive(Debug)]
 pub(crate) enum DeviceDelta {
     Slice(Delta<ResourceSlice>),
@@ -29,7 +29,7 @@ pub(crate) enum DeviceDelta {
 }
 
 impl DeviceDelta {
-    /// Whether it says that all of its kind has been told.
+    /// Returns true if it says that all objects of its kind have been listed.
     pub(crate) fn is_listed(&self) -> bool {
         matches!(
             self,
@@ -38,14 +38,14 @@ impl DeviceDelta {
     }
 }
 
-/// A claim as far as devices are concerned.
+/// The part of a claim that concerns devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SeenClaim {
     pub(super) key: ObjectKey,
     pub(super) uid: Uid,
-    /// The pod that it was made for.
+    /// The pod that it was created for.
     pub(super) pod: Option<Uid>,
-    /// What it holds; `None` while nothing is allocated to it.
+    /// The devices allocated to it; `None` while there are none.
     devices: Option<Vec<DeviceId>>,
 }
 
@@ -73,26 +73,26 @@ impl SeenClaim {
     }
 }
 
-/// Turns `delta` of a claim into one of what is seen of it.
+/// Converts `delta` of a claim.
 pub(crate) fn claim_delta(delta: Delta<ResourceClaim>) -> Delta<SeenClaim> {
     delta.map(|claim| SeenClaim::new(&claim))
 }
 
-/// A slice, and the classes of its devices while these are worked out.
+/// A slice, and the classes of its devices once they are computed.
 #[derive(Debug)]
 struct Slice {
     slice: ResourceSlice,
     classed: Option<Vec<Classed>>,
 }
 
-/// The classes of a device, and those of which it cannot be said, with why.
+/// The classes of a device, and the classes that cannot be evaluated for it, with the reason.
 #[derive(Debug, Default)]
 struct Classed {
     of: Vec<ResourceName>,
     unclear: Vec<(ResourceName, String)>,
 }
 
-/// A class, or why it cannot be evaluated.
+/// The selectors of a class, or why they cannot be evaluated.
 type Class = Result<Selectors, String>;
 
 /// A device that counts.
@@ -102,12 +102,12 @@ struct Counted {
     classes: Vec<ResourceName>,
 }
 
-/// What may be another after a change.
+/// What a change may affect.
 #[derive(Debug, Default)]
 pub(crate) struct Touched {
-    /// Whether nodes may have another number of devices, and claims hold others.
+    /// True if the devices of nodes and claims may have changed.
     pub(crate) devices: bool,
-    /// Claims that are there, changed, or gone, and the pods that they were made for.
+    /// Claims that were added, changed or deleted, and the pods that they were created for.
     pub(crate) claims: Vec<(ObjectKey, Option<Uid>)>,
 }
 
@@ -117,31 +117,31 @@ pub(crate) struct Devices {
     slices: Known<Slice>,
     classes: Known<Class>,
     claims: Known<SeenClaim>,
-    /// Claims by the pod that they were made for.
+    /// Claims by the pod that they were created for.
     of_pods: HashMap<Uid, BTreeSet<ObjectKey>>,
-    /// Whether slices or classes changed since devices were counted.
+    /// True if slices or classes have changed since devices were counted.
     stale: bool,
     counted: HashMap<DeviceId, Counted>,
-    /// What nodes have, zeros for classes whose devices there do not count.
+    /// The devices of each node; zero for classes whose devices there do not count.
     offered: BTreeMap<Arc<str>, Resources>,
-    /// What was said last of classes that cannot be evaluated.
-    said: BTreeMap<String, String>,
+    /// The last message about each class that cannot be evaluated.
+    logged: BTreeMap<String, String>,
 }
 
 impl Devices {
-    /// A new connection begins to list.
+    /// Starts to list over a new connection.
     pub(crate) fn begin(&mut self) {
         self.slices.begin();
         self.classes.begin();
         self.claims.begin();
     }
 
-    /// Whether all has listed over the present connection.
+    /// Returns true if all kinds have listed over the present connection.
     pub(crate) fn has_listed(&self) -> bool {
         self.slices.has_listed() && self.classes.has_listed() && self.claims.has_listed()
     }
 
-    /// Takes in a change.
+    /// Applies a change.
     pub(crate) fn take(&mut self, delta: DeviceDelta) -> Touched {
         match delta {
             DeviceDelta::Slice(delta) => {
@@ -199,39 +199,39 @@ impl Devices {
         }
     }
 
-    /// What `node` has, by class; none where no class has a device there.
+    /// Returns the devices of `node` by class, without classes that have no device there.
     pub(crate) fn of_node(&self, node: &str) -> Option<&Resources> {
         self.offered.get(node)
     }
 
-    /// The nodes that have devices.
+    /// Returns the nodes that have devices.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &str> {
         self.offered.keys().map(|node| &**node)
     }
 
-    /// All claims.
+    /// Returns all claims.
     pub(crate) fn claims(&self) -> impl Iterator<Item = (&ObjectKey, &SeenClaim)> {
         self.claims.iter()
     }
 
-    /// The claim of this name.
+    /// Returns the claim of this name.
     pub(crate) fn claim_of(&self, key: &ObjectKey) -> Option<&SeenClaim> {
         self.claims.get(key)
     }
 
-    /// Whether the claim of this name has been seen with what is allocated to it.
+    /// Returns true if the claim of this name has been seen with its allocation.
     pub(crate) fn is_allocated(&self, key: &ObjectKey) -> bool {
         self.claims
             .get(key)
             .is_some_and(|claim| claim.devices.is_some())
     }
 
-    /// The claims that were made for `pod`.
+    /// Returns the claims that were created for `pod`.
     pub(crate) fn claims_of(&self, pod: &Uid) -> impl Iterator<Item = &ObjectKey> {
         self.of_pods.get(pod).into_iter().flatten()
     }
 
-    /// What `claim` holds, by node.
+    /// Returns the devices of `claim`, by node.
     pub(crate) fn held(&self, claim: &SeenClaim) -> BTreeMap<Arc<str>, Resources> {
         let mut held: BTreeMap<Arc<str>, Resources> = BTreeMap::new();
         // A claim that names a device twice (shares of it) holds it once.
@@ -246,7 +246,7 @@ impl Devices {
         held
     }
 
-    /// Counts again once all that it takes has listed.
+    /// Counts again once everything it depends on has listed.
     fn recounted(&mut self) -> Touched {
         let have_listed = self.slices.has_listed() && self.classes.has_listed();
         let counts = have_listed && std::mem::take(&mut self.stale);
@@ -270,15 +270,15 @@ impl Devices {
             }
         }
         let pools = pools(self.slices.values());
-        // Of which classes a node has devices of which it cannot be said whether they are one.
-        let mut barred: HashSet<(Arc<str>, ResourceName)> = HashSet::new();
+        // For each node, the classes that cannot be evaluated for one of its devices.
+        let mut unclear_on: HashSet<(Arc<str>, ResourceName)> = HashSet::new();
         for pool in pools.values() {
             let is_whole = pool.is_whole();
             for (device, classed, node) in pool.devices() {
                 let offered = self.offered.entry(Arc::clone(&node)).or_default();
                 for (class, why) in &classed.unclear {
                     add(offered, class, 0);
-                    barred.insert((Arc::clone(&node), class.clone()));
+                    unclear_on.insert((Arc::clone(&node), class.clone()));
                     let name = class.device_class().unwrap_or_default().to_owned();
                     unclear
                         .entry(name)
@@ -297,18 +297,18 @@ impl Devices {
                 }
             }
         }
-        self.bar(&barred);
+        self.exclude(&unclear_on);
         self.offered.retain(|_, amounts| !amounts.is_empty());
-        self.say(unclear);
+        self.log_unclear(unclear);
     }
 
-    /// Where kube-scheduler cannot say of one device whether it is of a class, it gives nobody
-    /// any of that class.
-    fn bar(&mut self, barred: &HashSet<(Arc<str>, ResourceName)>) {
-        if barred.is_empty() {
+    /// If kube-scheduler cannot evaluate a class for one device of a node, it allocates none of that class
+    /// there.
+    fn exclude(&mut self, unclear_on: &HashSet<(Arc<str>, ResourceName)>) {
+        if unclear_on.is_empty() {
             return;
         }
-        for (node, class) in barred {
+        for (node, class) in unclear_on {
             if let Some(amounts) = self.offered.get_mut(node) {
                 amounts.set(class.clone(), Amount::ZERO);
             }
@@ -317,11 +317,11 @@ impl Devices {
             let node = &device.node;
             device
                 .classes
-                .retain(|class| !barred.contains(&(Arc::clone(node), class.clone())));
+                .retain(|class| !unclear_on.contains(&(Arc::clone(node), class.clone())));
         }
     }
 
-    /// Works out the classes of devices of slices that are new, or of all where a class changed.
+    /// Computes the classes of devices of new slices, or of all slices if a class has changed.
     fn classify(&mut self) {
         let mut evaluator = Evaluator::new();
         let classes: Vec<(ResourceName, &Selectors)> = self
@@ -344,14 +344,14 @@ impl Devices {
         }
     }
 
-    /// Tells of classes that cannot be evaluated, once each.
-    fn say(&mut self, unclear: BTreeMap<String, String>) {
+    /// Logs classes that cannot be evaluated, once for each message.
+    fn log_unclear(&mut self, unclear: BTreeMap<String, String>) {
         for (class, why) in &unclear {
-            if self.said.get(class) != Some(why) {
+            if self.logged.get(class) != Some(why) {
                 tracing::warn!(deviceclass = %class, problem = %why, "its devices are not counted");
             }
         }
-        self.said = unclear;
+        self.logged = unclear;
     }
 }
 
@@ -405,8 +405,8 @@ fn pools<'a>(slices: impl Iterator<Item = &'a Slice>) -> BTreeMap<(&'a str, &'a 
 }
 
 impl Pool<'_> {
-    /// Whether all its slices are there, and no two of its devices have one name: of any other
-    /// pool kube-scheduler gives out nothing.
+    /// Returns true if all its slices exist and no two of its devices share a name: kube-scheduler allocates
+    /// nothing from other pools.
     fn is_whole(&self) -> bool {
         let mut names = HashSet::new();
         let devices = self
@@ -420,7 +420,7 @@ impl Pool<'_> {
             && devices.into_iter().all(|device| names.insert(&device.name))
     }
 
-    /// Its devices that are on one node, with their classes.
+    /// Returns its devices that are on one node, with their classes.
     fn devices(&self) -> impl Iterator<Item = (&Device, &Classed, Arc<str>)> {
         self.slices.iter().flat_map(|(slice, classed)| {
             let spec = &slice.spec;
@@ -442,7 +442,7 @@ impl Pool<'_> {
     }
 }
 
-/// Whether a device can be given to one claim as a whole.
+/// Returns true if a device can be allocated to one claim as a whole.
 fn is_unit(device: &Device) -> bool {
     !device.is_unhealthy()
         && device.consumes_counters.is_empty()

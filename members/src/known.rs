@@ -1,14 +1,14 @@
-//! Objects of one kind that a member has shown, over any number of connections. Pure.
+//! Objects of one kind that a member has shown, over all its connections. Pure.
 
 use runtime::watch::{Delta, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is known by key. Outlives a connection: what has vanished meanwhile is found when the
-/// next one has listed.
+/// The known objects by key. They outlive a connection: objects that were deleted meanwhile are found when
+/// the next connection has listed.
 #[derive(Debug)]
 pub(super) struct Known<T> {
     objects: BTreeMap<ObjectKey, T>,
-    /// Known from an earlier connection and not yet seen over this one.
+    /// Objects from an earlier connection that have not been seen over the present one.
     unseen: BTreeSet<ObjectKey>,
     listed: bool,
 }
@@ -24,18 +24,18 @@ impl<T> Default for Known<T> {
 }
 
 impl<T> Known<T> {
-    /// A new connection begins to list.
+    /// Starts to list over a new connection.
     pub(super) fn begin(&mut self) {
         self.listed = false;
         self.unseen = self.objects.keys().cloned().collect();
     }
 
-    /// Whether it has listed over the present connection.
+    /// Returns true if it has listed over the present connection.
     pub(super) fn has_listed(&self) -> bool {
         self.listed
     }
 
-    /// Takes in `delta`; the keys of what may be another now, with what it was.
+    /// Applies `delta` and returns the keys of objects that may have changed, with their old values.
     pub(super) fn take(&mut self, delta: Delta<(ObjectKey, T)>) -> Vec<(ObjectKey, Option<T>)> {
         match delta {
             Delta::Upserted((key, object)) => {

@@ -1,5 +1,5 @@
-//! The members' nodes, devices and pods, live: for the engine, which decides on them, and for the
-//! scheduler, which checks plans against them.
+//! Live nodes, devices and pods of the members: the engine decides on them, and the scheduler checks plans
+//! against them.
 //!
 //! ```text
 //! Cluster objects ─► coordinator ─► one session per member ─► watches, probes, climbs
@@ -8,13 +8,12 @@
 //!                        └─► MemberEvent: facts that changed, Listed, Ready ─► every sink
 //! ```
 //!
-//! [`Members`] is the handle: it gives the connection to a member, and says how fresh its view is.
-//! A member is usable while Karmada says Ready, its nodes and pods have listed, and the view
-//! is fresh. What is known of one that went away is kept, unusable, until the Cluster object
-//! is gone.
+//! [`Members`] is the handle: it returns the connection to a member and the freshness of its view. A member
+//! is usable while Karmada reports it Ready, its nodes and pods have listed, and the view is fresh. The
+//! state of an unreachable member is kept, as unusable, until its Cluster object is gone.
 //!
-//! It must never decide anything, never write anything, in a member or on the control plane, and
-//! never say of a member what that member did not say: one whose view is old is unusable.
+//! This crate must never decide anything, never write anything in a member or on the control plane, and
+//! never state as a fact what the member did not report: a member with an old view is unusable.
 
 mod address;
 mod cluster;
@@ -49,22 +48,21 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// How members are watched.
+/// Options of watching members.
 #[derive(Debug, Clone)]
 pub struct MembersOptions {
-    /// How old the view of a member may be for decisions, 60 s by default. A watch that says
-    /// nothing is restarted every half of it.
+    /// The greatest age of a member's view for decisions, 60 s by default. A silent watch is restarted after
+    /// half of it.
     pub freshness: Duration,
     /// Time between two probes of a member's API server.
     pub probe_period: Duration,
-    /// How long a member may take to list for the first time before decisions begin without
-    /// it.
+    /// How long decisions wait for a member to list for the first time.
     pub first_list: Duration,
-    /// Sent with every request to a member.
+    /// The user agent of every request to a member.
     pub user_agent: String,
-    /// Where the watches of the members show how they do.
+    /// Metrics of the members' watches.
     pub watch_metrics: WatchMetrics,
-    /// Where the metrics of the views show.
+    /// Registry of the metrics of the views.
     pub registry: Registry,
 }
 
@@ -81,29 +79,29 @@ impl Default for MembersOptions {
     }
 }
 
-/// A change of what is known of the members.
+/// A change of the state of the members.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "all but a few are facts")]
 pub enum MemberEvent {
-    /// A cluster, node or pod (or a claim of devices that is no pod's, in the shape of one) is there,
-    /// changed or is gone: one of [`Event::ClusterUpserted`], [`Event::ClusterGone`],
-    /// [`Event::NodeUpserted`], [`Event::NodeGone`], [`Event::PodUpserted`], [`Event::PodGone`].
+    /// A cluster, node or pod was added, changed or deleted; a claim of devices without a pod is shown as a
+    /// pod. One of [`Event::ClusterUpserted`], [`Event::ClusterGone`], [`Event::NodeUpserted`],
+    /// [`Event::NodeGone`], [`Event::PodUpserted`], [`Event::PodGone`].
     Fact(Event),
-    /// Nodes and pods of a cluster have all been told once, or it is known to be unusable.
+    /// All nodes and pods of a cluster have been sent once, or it is known to be unusable.
     Listed {
         /// The cluster.
         cluster: ClusterName,
     },
-    /// Every cluster that there was at start is listed. Told once.
+    /// Every cluster that existed at the start has listed. Sent once.
     Ready,
 }
 
-/// What others need of a member besides its facts.
+/// What other crates need of a member besides its facts.
 #[derive(Clone)]
 pub(crate) struct Reach {
-    /// The present connection, while there is one.
+    /// The present connection, if there is one.
     pub(crate) client: Option<Client>,
-    /// How fresh what is known of it is.
+    /// The freshness of its view.
     pub(crate) health: ViewHealth,
 }
 
@@ -123,9 +121,8 @@ impl fmt::Debug for Members {
 }
 
 impl Members {
-    /// Watches the Cluster objects of `control_plane`, and every member that they name, until
-    /// `cancel`. Each sink gets every event, in the same order; one that is full holds all
-    /// others up, one that is dropped is left out.
+    /// Watches the Cluster objects of `control_plane` and every member that they name, until `cancel`. Each
+    /// sink gets every event, in the same order. A full sink delays all others; a dropped one is skipped.
     #[must_use]
     pub fn spawn(
         control_plane: Client,
@@ -137,7 +134,7 @@ impl Members {
         Self::spawn_with(control_plane, options, connector, sinks, cancel)
     }
 
-    /// Members that are reached by `clients`, for tests of what is done with them.
+    /// Members that are reached by `clients`, for tests of other crates.
     #[cfg(feature = "testing")]
     #[must_use]
     pub fn reached_by(clients: &[(&str, Client)]) -> Self {
@@ -172,45 +169,45 @@ impl Members {
         members
     }
 
-    /// The connection to `cluster`, while there is one.
+    /// Returns the connection to `cluster`, if there is one.
     #[must_use]
     pub fn client(&self, cluster: &ClusterName) -> Option<Client> {
         self.reach.read().get(cluster)?.client.clone()
     }
 
-    /// How fresh what is known of `cluster` is; `None` for one that is not known.
+    /// Returns the freshness of the view of `cluster`; `None` for an unknown one.
     #[must_use]
     pub fn health(&self, cluster: &ClusterName) -> Option<ViewHealth> {
         Some(self.reach.read().get(cluster)?.health)
     }
 }
 
-/// The connection that a report is about. What an earlier one still reports is ignored.
+/// The connection that a report belongs to. Late reports of an earlier connection are ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Origin {
     cluster: ClusterName,
     epoch: u64,
 }
 
-/// A member that is not found well.
+/// A failed probe of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FailedProbe {
-    /// Whether it answered all the same: it refuses what it is asked, and is alive.
+    /// True if the member answered with a refusal, so that it is alive.
     answered: bool,
     message: String,
 }
 
-/// What reaches the coordinator.
+/// Messages to the coordinator.
 enum Message {
     Cluster(Box<Delta<Cluster>>),
-    /// A connection begins: its client, and where to ask for climbs.
+    /// A connection begins: its client, and the channel for owners to look up.
     Connected(Origin, Client, mpsc::UnboundedSender<Owner>),
-    /// No connection could be made, and why.
+    /// No connection could be made, for this reason.
     NotConnected(ClusterName, String),
     Probed(Origin, Result<(), FailedProbe>),
     Node(Origin, Delta<NodeFact>),
     Pod(Origin, Delta<view::SeenPod>),
     Device(Origin, devices::DeviceDelta),
-    /// A climb from the owner of this UID ended.
+    /// A climb from the owner of this UID has ended.
     Owner(Origin, String, Option<JobKey>),
 }

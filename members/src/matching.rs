@@ -1,22 +1,21 @@
-//! Which job a member's pod belongs to.
+//! Finds the job of a member's pod.
 //!
-//! Karmada writes the binding's name and namespace as annotations on the object that it
-//! applies (pkg/controllers/binding/common.go `mergeAnnotations`, v1.18), and on nothing
-//! below it: pods are matched by climbing their controller owners up to that object. The
-//! climb takes requests (`owners.rs` does and caches it); until it is done, the name
-//! rule here answers: Karmada derives a binding's name from kind and name of the object, so
-//! the direct owner usually tells. Pure.
+//! Karmada writes the binding's name and namespace as annotations on the object that it applies
+//! (pkg/controllers/binding/common.go `mergeAnnotations`, v1.18), and on nothing below it. So a pod is
+//! matched by climbing from its controller to that object. The climb needs requests (`owners.rs` makes and
+//! caches them); until it has ended, the names are used: Karmada derives a binding's name from the kind and
+//! name of the object, so the direct owner usually determines it. Pure.
 
 use crds::names;
 use engine::JobKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use std::collections::BTreeMap;
 
-/// Label of pods of a ReplicaSet that a Deployment made: the end of the ReplicaSet's name.
+/// Label of pods of a Deployment's ReplicaSet: the end of the ReplicaSet's name.
 const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 /// Label of pods below a JobSet.
 const JOBSET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
-/// Labels of pods below a RayCluster, and of what the cluster was made for.
+/// Labels of pods below a RayCluster, and of the object that created the cluster.
 const RAY_CLUSTER: &str = "ray.io/cluster";
 const RAY_ORIGIN_KIND: &str = "ray.io/originated-from-crd";
 const RAY_ORIGIN_NAME: &str = "ray.io/originated-from-cr-name";
@@ -31,32 +30,32 @@ pub(crate) struct Owner {
     pub(crate) api_version: String,
     /// `Job`.
     pub(crate) kind: String,
-    /// The namespace of owner and owned.
+    /// The namespace of the owner and its pods.
     pub(crate) namespace: String,
     /// Its name.
     pub(crate) name: String,
-    /// Its UID: what the answer is cached by.
+    /// Its UID, the key of the cached answer.
     pub(crate) uid: String,
 }
 
-/// What a pod itself says of its job.
+/// What a pod itself says about its job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Belongs {
     /// Karmada applied the pod itself.
     Applied(JobKey),
-    /// It has a controller, which decides; until that is known, this is the likely job.
+    /// It has a controller, which determines the job; until that is known, this is the likely one.
     Owned { owner: Owner, likely: JobKey },
-    /// It has none: it is used by others.
+    /// It has no controller, so it belongs to no job.
     Nobody,
 }
 
-/// What `pod` itself says of its job.
+/// Returns what `pod` itself says about its job.
 pub(crate) fn belongs(pod: &ObjectMeta) -> Belongs {
     if let Some(key) = applied_by(pod) {
         return Belongs::Applied(key);
     }
     match controller(pod) {
-        // The mirror of a static pod, which no API object stands behind.
+        // The mirror of a static pod, which has no API object behind it.
         Some(owner) if owner.kind == "Node" => Belongs::Nobody,
         Some(owner) => Belongs::Owned {
             likely: likely(pod, &owner),
@@ -66,7 +65,7 @@ pub(crate) fn belongs(pod: &ObjectMeta) -> Belongs {
     }
 }
 
-/// The binding that Karmada applied `object` for, as its annotations tell.
+/// Returns the binding that Karmada applied `object` for, as its annotations say.
 pub(crate) fn applied_by(object: &ObjectMeta) -> Option<JobKey> {
     let annotations = object.annotations.as_ref()?;
     let namespace = annotations.get(names::BINDING_NAMESPACE_ANNOTATION)?;
@@ -74,7 +73,7 @@ pub(crate) fn applied_by(object: &ObjectMeta) -> Option<JobKey> {
     Some(JobKey::new(namespace, name))
 }
 
-/// The controller among the owners of `object`.
+/// Returns the controller among the owners of `object`.
 pub(crate) fn controller(object: &ObjectMeta) -> Option<Owner> {
     let is_controller = |owner: &&OwnerReference| owner.controller == Some(true);
     let owner = object
@@ -91,7 +90,7 @@ pub(crate) fn controller(object: &ObjectMeta) -> Option<Owner> {
     })
 }
 
-/// The name rule: the topmost object that labels and the direct owner tell of.
+/// Returns the likely job by names: the topmost object in its labels and direct owner.
 fn likely(pod: &ObjectMeta, owner: &Owner) -> JobKey {
     let none = BTreeMap::new();
     let labels = pod.labels.as_ref().unwrap_or(&none);
@@ -116,7 +115,7 @@ fn by_labels(labels: &BTreeMap<String, String>) -> Option<(&str, &str)> {
     ))
 }
 
-/// The kind of the jobs that an operator makes pods for.
+/// Returns the kind of the jobs for which an operator creates pods.
 fn training_kind(operator: &str) -> Option<&'static str> {
     match operator {
         "pytorchjob-controller" => Some("PyTorchJob"),
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_topmost_object_that_names_tell_of_is_the_job() {
+    fn the_topmost_object_in_labels_and_owners_is_the_job() {
         let rows = [
             (json!({}), "Job", "train", "team/train-job"),
             (

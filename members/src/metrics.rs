@@ -1,4 +1,4 @@
-//! What is counted of the members: how fresh they are seen, and how much of them is known.
+//! Metrics of the members: the freshness and size of their views.
 //!
 //! Labels are clusters, never nodes or pods.
 
@@ -15,7 +15,7 @@ struct ClusterLabel {
     cluster: String,
 }
 
-/// Of the members' views.
+/// Metrics of the members' views.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MemberMetrics {
     age: Family<ClusterLabel, Gauge<f64, AtomicU64>>,
@@ -30,16 +30,16 @@ impl MemberMetrics {
         Self {
             age: registry.register(
                 "member_view_age_seconds",
-                "Age of what is known of a member",
+                "Age of the view of a member",
                 Family::default(),
             ),
-            nodes: gauge("member_nodes", "Nodes known of a member"),
-            pods: gauge("member_pods", "Pods that take room in a member"),
-            usable: gauge("member_usable", "Whether a member is decided on"),
+            nodes: gauge("member_nodes", "Known nodes of a member"),
+            pods: gauge("member_pods", "Pods that use capacity in a member"),
+            usable: gauge("member_usable", "Whether decisions use a member"),
         }
     }
 
-    /// `cluster` was looked at; an age of `None` is that of one never heard of.
+    /// Records the state of `cluster`; an age of `None` means that it was never heard of.
     pub(crate) fn seen(
         &self,
         cluster: &ClusterName,
@@ -56,7 +56,7 @@ impl MemberMetrics {
         self.usable.get_or_create(&label).set(usable.into());
     }
 
-    /// `cluster` is gone.
+    /// Removes the metrics of a deleted `cluster`.
     pub(crate) fn gone(&self, cluster: &ClusterName) {
         let label = label(cluster);
         self.age.remove(&label);

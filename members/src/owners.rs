@@ -1,8 +1,8 @@
-//! Climbing from a pod's controller to the object that Karmada applied.
+//! Climbs from a pod's controller to the object that Karmada applied.
 //!
-//! One task per connection takes the owners that a view asks about and climbs, a few at a
-//! time, by requests for metadata only. What cannot be climbed (not permitted, gone, no
-//! answer) stays as the name rule had it; an answer is never guessed here.
+//! One task for each connection takes the owners that a view asks about and climbs from a few at a time, by
+//! requests for metadata only. If a climb fails (not permitted, gone, no answer), the answer by names
+//! stays; an answer is never guessed here.
 
 use super::{Message, Origin};
 use crate::matching::{Owner, applied_by, controller};
@@ -15,11 +15,11 @@ use runtime::kinds::{KindError, Kinds};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Climbs at a time, per member.
+/// Most climbs at a time, for each member.
 const CONCURRENT: usize = 8;
-/// How long one request may take.
+/// Deadline of one request.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Owners above owners, at most; a longer chain is a circle.
+/// Most owners above each other; a longer chain is a cycle.
 const MAX_HEIGHT: usize = 10;
 
 /// Why a climb has no answer.
@@ -35,7 +35,7 @@ enum ClimbError {
     TooHigh,
 }
 
-/// Answers the owners in `asks` until its sender is dropped.
+/// Answers the owners in `asks` until the sender is dropped.
 pub(super) async fn run(
     client: Client,
     origin: Origin,
@@ -56,13 +56,13 @@ pub(super) async fn run(
                 .await;
             match climbed {
                 Ok(job) => {
-                    // The coordinator is gone only when the process ends.
+                    // The coordinator ends only with the process.
                     let _ = answers.send(Message::Owner(origin, owner.uid, job)).await;
                 }
                 Err(error) => {
                     let (kind, namespace, name) = (&owner.kind, &owner.namespace, &owner.name);
                     tracing::debug!(cluster = %origin.cluster, kind, namespace, name, %error,
-                        "the job of an owner is not known; going by its name");
+                        "the job of an owner is unknown; using its name");
                 }
             }
         }
@@ -70,7 +70,7 @@ pub(super) async fn run(
     .await;
 }
 
-/// Whether the failure may pass by itself.
+/// Returns true if a retry may help.
 fn is_passing(error: &ClimbError) -> bool {
     match error {
         ClimbError::Call(call) | ClimbError::Kind(KindError::Call(call)) => {
@@ -80,7 +80,7 @@ fn is_passing(error: &ClimbError) -> bool {
     }
 }
 
-/// The job that `owner` is part of; `None` where the top of its owners is of no job.
+/// Returns the job that `owner` belongs to; `None` if its topmost owner belongs to none.
 async fn climb(kinds: &Kinds, owner: &Owner) -> Result<Option<JobKey>, ClimbError> {
     let mut at = owner.clone();
     for _ in 0..MAX_HEIGHT {

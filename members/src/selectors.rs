@@ -1,11 +1,11 @@
-//! Which devices a DeviceClass selects: its CEL expressions, evaluated as kube-scheduler does
+//! Evaluates which devices a DeviceClass selects: its CEL expressions, as kube-scheduler does
 //! (k8s.io/dynamic-resource-allocation/cel, v1.35).
 //!
-//! Never a guess: an expression is taken only if it is made of what is evaluated exactly here,
-//! and what fails over a device is an error, as it is for kube-scheduler. What device classes
-//! are made of in practice is: `device.driver`, attributes and capacities by domain and name,
-//! comparisons, `in`, `has`, `&&`, `||`, `!`, `?:`, `startsWith`, `endsWith`, `contains`, and
-//! quantities. Versions, regular expressions and macros over lists are not. Pure.
+//! Nothing is guessed: an expression is accepted only if every part of it can be evaluated exactly here,
+//! and a failure on a device is an error, as for kube-scheduler. Device classes in practice use:
+//! `device.driver`, attributes and capacities by domain and name, comparisons, `in`, `has`, `&&`, `||`,
+//! `!`, `?:`, `startsWith`, `endsWith`, `contains`, and quantities. Versions, regular expressions and
+//! macros over lists are not supported. Pure.
 
 use cel::common::ast::{CallExpr, Expr, LiteralValue, SelectExpr, operators};
 use cel::extractors::This;
@@ -20,21 +20,21 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub(super) struct Selectors(Vec<Selector>);
 
-/// One expression, with what of a device it looks at.
+/// One expression, with the parts of a device that it reads.
 #[derive(Debug, Clone)]
 struct Selector {
     expression: IdedExpr,
-    /// Domains of which it looks at attributes or capacities.
+    /// Domains whose attributes or capacities it reads.
     domains: BTreeSet<String>,
-    /// Attributes that it takes the value of.
+    /// Attributes whose values it reads.
     attributes: BTreeSet<(String, String)>,
 }
 
 impl Selectors {
-    /// Those of `class`.
+    /// Returns the selectors of `class`.
     ///
     /// # Errors
-    /// In words, where one of them is made of what is not evaluated here.
+    /// Returns a message if one of them uses something that is not supported.
     pub(super) fn of(class: &DeviceClass) -> Result<Self, String> {
         let selectors = class.spec.selectors.iter();
         let each = selectors.map(|selector| match &selector.cel {
@@ -62,7 +62,7 @@ impl Selector {
         Ok(selector)
     }
 
-    /// Whether `part` is made of what is evaluated here; what is not, else.
+    /// Returns an error with the first part of the expression that is not supported.
     fn check(&mut self, part: &IdedExpr) -> Result<(), String> {
         match &part.expr {
             Expr::Literal(
@@ -77,7 +77,7 @@ impl Selector {
         }
     }
 
-    /// `device.driver`, `device.attributes["domain"].name` or `has()` of the latter.
+    /// Checks `device.driver`, `device.attributes["domain"].name` or `has()` of the latter.
     fn check_select(&mut self, select: &SelectExpr) -> Result<(), String> {
         if is_device(&select.operand) {
             return match select.field.as_str() {
@@ -132,7 +132,7 @@ impl Selector {
         }
     }
 
-    /// `device.attributes["domain"]["name"]`.
+    /// Checks `device.attributes["domain"]["name"]`.
     fn check_index(&mut self, map: &IdedExpr, key: &IdedExpr) -> Result<(), String> {
         let key = text(key).ok_or("an index that is no text")?.to_owned();
         let domain = self.domain(map);
@@ -143,8 +143,8 @@ impl Selector {
         Ok(())
     }
 
-    /// What and of which domain, where `part` is `device.attributes["domain"]` or
-    /// `device.capacity["domain"]`. Every domain is there for every device, be it empty.
+    /// Returns the map and domain if `part` is `device.attributes["domain"]` or `device.capacity["domain"]`.
+    /// Every domain exists for every device; it may be empty.
     fn domain(&mut self, part: &IdedExpr) -> Option<(&'static str, String)> {
         let Expr::Call(call) = &part.expr else {
             return None;
@@ -193,10 +193,10 @@ impl Evaluator {
         Self(context)
     }
 
-    /// Whether all of `selectors` match a device of `driver`.
+    /// Returns true if all of `selectors` match a device of `driver`.
     ///
     /// # Errors
-    /// In words, where that cannot be said: kube-scheduler then allocates nothing there.
+    /// Returns a message if that cannot be evaluated: kube-scheduler then allocates nothing there.
     pub(super) fn matches(
         &mut self,
         selectors: &Selectors,
@@ -230,7 +230,7 @@ impl Evaluator {
 /// Values by domain, then by name.
 type Domains = HashMap<String, HashMap<String, Value>>;
 
-/// The device as `selector` sees it.
+/// Returns the device as `selector` sees it.
 fn read(selector: &Selector, driver: &str, device: &Device) -> Result<Value, String> {
     let empty = || -> Domains {
         let domains = selector.domains.iter();
@@ -292,7 +292,7 @@ fn attribute(value: &serde_json::Value) -> Value {
     Value::Opaque(Arc::new(Other))
 }
 
-/// A value of a kind that is not compared here; it is there all the same.
+/// A value of a kind that is not compared here; it only exists.
 #[derive(Debug, PartialEq, Eq)]
 struct Other;
 

@@ -1,6 +1,6 @@
-//! The connection to one member: made, probed, and made again when the credentials change.
+//! The connection to one member: it is made, probed, and made again when the credentials change.
 //!
-//! It only reports; what its reports mean for the member is decided by the coordinator.
+//! A session only reports; the coordinator decides what the reports mean for the member.
 
 use super::address::Address;
 use super::connect::{self, ConnectError, Connector};
@@ -21,14 +21,14 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
-/// How long a probe may take.
+/// Deadline of a probe.
 const PROBE_LIMIT: Duration = Duration::from_secs(5);
-/// Successful probes between two looks at the Secret; after a failed one it is always read.
+/// Successful probes between two reads of the Secret; after a failed probe it is always read.
 const PROBES_PER_SECRET: u32 = 6;
-/// Pods that take room: bound and not ended. The rest is never sent.
+/// Field selector of pods that use capacity: bound and not ended. The server sends no others.
 const PODS_THAT_COUNT: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
 
-/// Tells connections apart, those of one member too.
+/// Source of connection numbers, unique also among those of one member.
 static EPOCHS: AtomicU64 = AtomicU64::new(1);
 
 /// One member's session.
@@ -41,12 +41,12 @@ pub(super) struct Session {
     pub(super) sink: mpsc::Sender<Message>,
 }
 
-/// The names under which the watches of `cluster` report how they do.
+/// Returns the names under which the watches of `cluster` report their state.
 pub(super) fn watch_names(cluster: &ClusterName) -> [String; 2] {
     [format!("nodes@{cluster}"), format!("pods@{cluster}")]
 }
 
-/// The same of those of devices.
+/// Returns the names of the watches of devices.
 pub(super) fn device_watch_names(cluster: &ClusterName) -> [String; 3] {
     [
         format!("resourceslices@{cluster}"),
@@ -67,7 +67,7 @@ impl Session {
     async fn connect_for_ever(&self, cancel: CancellationToken) {
         loop {
             let connection = cancel.child_token();
-            // Watches of this connection end with it, however it ends.
+            // The watches of this connection end with it, however it ends.
             let _guard = connection.clone().drop_guard();
             if let Err(error) = self.connected(connection).await {
                 self.report(Message::NotConnected(
@@ -151,7 +151,7 @@ impl Session {
         self.watch_devices(client, origin, cancel);
     }
 
-    /// Many members serve none of these kinds; then they have listed at once.
+    /// Many members serve none of these kinds; those count as listed at once.
     fn watch_devices(&self, client: &Client, origin: &Origin, cancel: &CancellationToken) {
         let [slices, classes, claims] = device_watch_names(&self.cluster);
         self.watch_device(client, slices, origin, DeviceDelta::Slice, cancel);
@@ -187,7 +187,7 @@ impl Session {
 
     fn watch_options(&self) -> WatchOptions {
         WatchOptions {
-            // Silence is broken well within the time that a view is trusted for.
+            // A silent watch is restarted well before the view becomes too old.
             timeout: self.options.freshness / 2,
             metrics: Some(self.options.watch_metrics.clone()),
             ..WatchOptions::default()
@@ -195,12 +195,12 @@ impl Session {
     }
 
     async fn report(&self, message: Message) {
-        // The coordinator is gone only when the process ends, and then this task too.
+        // The coordinator ends only with the process, and this task with it.
         let _ = self.sink.send(message).await;
     }
 }
 
-/// Whether the member's API server answers, says that it is ready, and takes our token.
+/// Checks that the member's API server answers, reports ready, and accepts the token.
 async fn probe(client: &Client) -> Result<(), FailedProbe> {
     let request = http::Request::get("/readyz")
         .body(Vec::new())

@@ -1,5 +1,5 @@
-//! Members against fake API servers: which events come, in which order, and what a member's coming
-//! and going does to it.
+//! Members against fake API servers: the events and their order, and what happens when a member comes and
+//! goes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -134,7 +134,7 @@ async fn expect(fleet: &mut Fleet, wanted: &[&str]) {
     }
 }
 
-/// Events up to and with `wanted`.
+/// Events up to and including `wanted`.
 async fn until(fleet: &mut Fleet, wanted: &str) -> Vec<String> {
     let mut seen = Vec::new();
     while seen.last().is_none_or(|last| last != wanted) {
@@ -144,7 +144,7 @@ async fn until(fleet: &mut Fleet, wanted: &str) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_ready_before_every_member_has_listed_or_is_known_to_be_out_of_reach() {
+async fn ready_waits_until_every_member_has_listed_or_is_unreachable() {
     let mut fleet = fleet(&[cluster("m1", "Push"), cluster("m2", "Pull")]);
     let mut told = until(&mut fleet, "ready").await;
     let position = |wanted: &str| told.iter().position(|event| event == wanted).expect(wanted);
@@ -174,7 +174,7 @@ async fn nothing_is_ready_before_every_member_has_listed_or_is_known_to_be_out_o
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_is_its_jobs_by_the_object_that_karmada_applied() {
+async fn a_pod_belongs_to_the_job_whose_object_karmada_applied() {
     let mut fleet = fleet(&[cluster("m1", "Push")]);
     until(&mut fleet, "ready").await;
     let resources = json!({"groupVersion": "g/v1", "resources": [
@@ -252,7 +252,7 @@ async fn a_member_that_refuses_to_answer_is_unusable_and_alive() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_whose_secret_is_missing_says_so_and_holds_nobody_up() {
+async fn a_member_without_its_secret_says_so_and_delays_no_other() {
     let mut fleet = fleet(&[cluster("m3", "Push")]);
     let told = until(&mut fleet, "ready").await;
     let why = told
@@ -266,7 +266,7 @@ async fn a_member_whose_secret_is_missing_says_so_and_holds_nobody_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn new_credentials_make_a_new_connection_which_shows_what_vanished_meanwhile() {
+async fn new_credentials_make_a_new_connection_that_finds_deleted_objects() {
     let mut fleet = fleet(&[cluster("m1", "Push")]);
     until(&mut fleet, "ready").await;
     fleet.karmada.put(&secret_path("m1"), secret("dG9rZW4y"));
@@ -280,7 +280,7 @@ async fn new_credentials_make_a_new_connection_which_shows_what_vanished_meanwhi
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_leaves_is_gone_and_one_that_comes_is_listed() {
+async fn a_removed_cluster_is_gone_and_a_new_one_is_listed() {
     let mut fleet = fleet(&[]);
     expect(&mut fleet, &["ready"]).await;
     fleet
@@ -292,7 +292,7 @@ async fn a_cluster_that_leaves_is_gone_and_one_that_comes_is_listed() {
     assert!(fleet.members.client(&ClusterName::new("m1")).is_none());
 }
 
-/// A Pull member whose API the control plane passes on.
+/// A Pull member whose API the control plane serves.
 fn proxied(name: &str) -> Value {
     let mut cluster = cluster(name, "Pull");
     cluster["spec"]["impersonatorSecretRef"] =
@@ -316,7 +316,7 @@ async fn a_proxied_member_is_watched_and_probed_through_the_control_plane() {
         .member
         .put("/api/v1/namespaces/team/pods/a", pod("a", json!([])));
     until(&mut fleet, "pod of others").await;
-    // All of it went through the control plane, and none of it with the member's own Secret.
+    // All requests went through the control plane, and none used the member's own Secret.
     let paths: Vec<String> = fleet
         .karmada
         .requests()
@@ -328,7 +328,7 @@ async fn a_proxied_member_is_watched_and_probed_through_the_control_plane() {
         assert!(paths.contains(&wanted), "{wanted} of {paths:?}");
     }
     assert!(!paths.iter().any(|path| path.contains("/secrets/")));
-    // It goes away and comes back as one that is reached directly does.
+    // It becomes unavailable and available like a member that is reached directly.
     let probed = format!("{}/readyz", proxy_path("m2"));
     fleet.karmada.fault(
         2,
@@ -344,7 +344,7 @@ async fn a_proxied_member_is_watched_and_probed_through_the_control_plane() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_proxied_member_that_shows_nothing_says_which_rights_are_missing() {
+async fn a_proxied_member_without_access_names_the_missing_rights() {
     let mut fleet = fleet(&[proxied("m2")]);
     fleet.karmada.pass_on(&proxy_path("m2"), &fleet.member);
     fleet.member.fault(
@@ -366,7 +366,7 @@ async fn a_proxied_member_that_shows_nothing_says_which_rights_are_missing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_way_to_a_member_is_taken_at_once_and_a_bad_one_is_said() {
+async fn a_changed_access_is_used_at_once_and_an_invalid_one_is_reported() {
     let mut fleet = fleet(&[]);
     fleet.karmada.pass_on(&proxy_path("m1"), &fleet.member);
     expect(&mut fleet, &["ready"]).await;

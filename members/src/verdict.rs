@@ -1,53 +1,51 @@
-//! Whether a member may be decided on: what Karmada says of it, and how fresh our own view
-//! is. Pure.
+//! Decides whether a member is usable: what Karmada reports of it, and how fresh its view is. Pure.
 
 use crds::karmada::{Cluster, condition};
 use std::time::Duration;
 
-/// How our live view of a member stands.
+/// State of the live view of a member.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ViewState {
     /// Why there can be no view at all.
     pub(crate) unreachable_by_design: Option<String>,
-    /// Whether its nodes and pods have listed since the connection was made.
+    /// True if its nodes and pods have listed over the present connection.
     pub(crate) listed: bool,
-    /// Whether its devices, their classes and claims have: at once where it serves none.
+    /// True if its devices, classes and claims have listed; at once if it serves none.
     pub(crate) devices_listed: bool,
-    /// Age of the oldest of what we were told: the watches of nodes, pods and devices, and the last
-    /// probe that was answered. `None` before the first answer.
+    /// Age of the oldest source: the watches of nodes, pods and devices, and the last answered probe. `None`
+    /// before the first answer.
     pub(crate) age: Option<Duration>,
-    /// Probes in a row that failed, and what the last of them said.
+    /// Number of probes that failed in a row, and the error of the last one.
     pub(crate) failed_probes: u32,
-    /// Whether the last of them was answered, if only with a no: its rights or its credentials are
-    /// not what they should be.
+    /// True if the member answered the last probe with a refusal: its rights or credentials are wrong.
     pub(crate) refuses: bool,
     pub(crate) last_error: String,
 }
 
-/// How fresh what is known of a member is, for people.
+/// Freshness of a member's view, for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ViewHealth {
-    /// Fresh: decided on.
+    /// Fresh: decisions use it.
     Ready,
-    /// Reached, but what is known is not complete or too old.
+    /// Reachable, but the view is incomplete or too old.
     Stale,
-    /// Not reached: what is known is from before.
+    /// Unreachable: the view is from before.
     Unreachable,
 }
 
-/// What follows for a member.
+/// The verdict on a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) health: ViewHealth,
-    /// Whether it was asked, and does not answer: not one that is only not connected yet, or
-    /// never will be.
+    /// True if the member was asked and does not answer; false if it is only not connected yet, or never can
+    /// be.
     pub(crate) silent: bool,
-    /// Why nothing may be placed there; empty where it may.
+    /// Why no job may be placed there; empty if jobs may be.
     pub(crate) because: String,
 }
 
-/// Probes in a row that must fail before a member counts as gone: one lost answer, or an API
-/// server that restarts, is not it.
+/// Number of failed probes in a row after which a member counts as gone; one lost answer, or a restart of
+/// the API server, is not enough.
 const FAILED_PROBES: u32 = 2;
 
 impl Verdict {
@@ -103,7 +101,7 @@ fn assessed(cluster: &Cluster, view: &ViewState, bound: Duration) -> Verdict {
             let why = "its devices are not listed yet; get, list and watch on resourceslices, deviceclasses and resourceclaims (resource.k8s.io) are needed there";
             Verdict::no(Stale, why.into())
         }
-        // No ages in words: each of them would be told as a change.
+        // The text has no ages: each would be sent as a change.
         (_, Some(_)) => {
             let why = format!(
                 "its watches have been silent for more than {} s",
@@ -115,7 +113,7 @@ fn assessed(cluster: &Cluster, view: &ViewState, bound: Duration) -> Verdict {
     }
 }
 
-/// What Karmada says against it.
+/// Returns why Karmada reports it as not usable, if so.
 fn not_ready(cluster: &Cluster) -> Option<String> {
     if cluster.metadata.deletion_timestamp.is_some() {
         return Some("it is being removed from the federation".into());
@@ -155,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_ready_member_with_a_fresh_view_is_decided_on() {
+    fn only_a_ready_member_with_a_fresh_view_is_usable() {
         let fresh = ViewState {
             listed: true,
             devices_listed: true,
@@ -236,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_leaves_or_is_new_is_not_decided_on() {
+    fn a_leaving_or_new_member_is_not_usable() {
         let fresh = ViewState {
             listed: true,
             devices_listed: true,
@@ -272,13 +270,13 @@ mod tests {
             failed_probes: 2,
             ..fresh.clone()
         }));
-        // Alive: nobody may say that what runs there does not.
+        // It is alive: an operator's annotation must not count.
         assert!(!silent(&ViewState {
             failed_probes: 2,
             refuses: true,
             ..fresh.clone()
         }));
-        // Begun again with other credentials, or never to be reached.
+        // Started again with other credentials, or never reachable.
         assert!(!silent(&ViewState::default()));
         assert!(!silent(&ViewState {
             unreachable_by_design: Some("pull mode".into()),

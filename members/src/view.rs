@@ -1,4 +1,4 @@
-//! The live view of one member: what its watches told, as facts for the engine.
+//! The live view of one member: the reports of its watches, as facts for the engine.
 //!
 //! ```text
 //! nodes, pods (deltas) ──────┐
@@ -6,11 +6,11 @@
 //! answers of climbs ─────────┘    └────► owners to climb from, once each
 //! ```
 //!
-//! Devices are resources of their nodes, and claims of them part of what pods request: the
-//! facts are put together of both here.
+//! Devices are resources of their nodes, and claims of devices are part of the requests of pods; the view
+//! combines both into facts.
 //!
-//! A view outlives its connection: while a member is away its nodes and pods stay as they
-//! were, and what has vanished meanwhile is found when the next connection has listed. Pure.
+//! A view outlives its connection: while a member is away its nodes and pods stay, and objects that were
+//! deleted meanwhile are found when the next connection has listed. Pure.
 
 mod claims;
 
@@ -22,15 +22,15 @@ use engine::{Amount, ClusterName, Event, JobKey, NodeName, ResourceName, Uid};
 use runtime::watch::{Delta, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// A pod as far as room is concerned. Made in the watch's own task, so that the object itself
-/// is never kept.
+/// The part of a pod that concerns capacity. The task of the watch builds it, so that the object itself is
+/// never kept.
 #[derive(Debug, Clone)]
 pub(crate) struct SeenPod {
     key: ObjectKey,
-    /// Without its job and the devices that it has claimed.
+    /// The fact, without its job and the devices that it has claimed.
     fact: PodFact,
     belongs: Belongs,
-    /// Its claims of devices; `None` for one that is not made yet.
+    /// Its claims of devices; `None` for one that does not exist yet.
     claims: Vec<Option<ObjectKey>>,
 }
 
@@ -54,7 +54,7 @@ impl SeenPod {
     }
 }
 
-/// The fact of a pod whose request is not known.
+/// Returns the fact of a pod whose request is unknown.
 fn unread(cluster: &ClusterName, pod: &Pod) -> PodFact {
     PodFact {
         cluster: cluster.clone(),
@@ -68,12 +68,12 @@ fn unread(cluster: &ClusterName, pod: &Pod) -> PodFact {
     }
 }
 
-/// Turns `delta` of a node into one of its fact.
+/// Converts `delta` of a node.
 pub(crate) fn node_delta(cluster: &ClusterName, delta: Delta<Node>) -> Delta<NodeFact> {
     delta.map(|node| node.to_fact(cluster))
 }
 
-/// Turns `delta` of a pod into one of what is seen of it.
+/// Converts `delta` of a pod.
 pub(crate) fn pod_delta(cluster: &ClusterName, delta: Delta<Pod>) -> Delta<SeenPod> {
     delta.map(|pod| SeenPod::new(cluster, &pod))
 }
@@ -84,23 +84,23 @@ struct OwnerEntry {
     owner: Owner,
     /// Its pods.
     pods: HashSet<Uid>,
-    /// Where the climb from it ended: at a job, or at the top of what is of no job. `None`
-    /// while that is not known.
+    /// The result of the climb from it: a job, or `Some(None)` if the topmost owner belongs to none. `None`
+    /// while unknown.
     answer: Option<Option<JobKey>>,
 }
 
-/// A node as it was seen, and as it was told.
+/// A node as seen, and as last sent.
 #[derive(Debug)]
 struct KnownNode {
     seen: NodeFact,
-    told: Option<NodeFact>,
+    sent: Option<NodeFact>,
 }
 
-/// A pod as it was seen, with its job, and as it was told.
+/// A pod as seen, with its job, and as last sent.
 #[derive(Debug)]
 struct KnownPod {
     seen: SeenPod,
-    told: Option<PodFact>,
+    sent: Option<PodFact>,
 }
 
 /// See the module's documentation.
@@ -110,13 +110,13 @@ pub(crate) struct View {
     nodes: BTreeMap<String, KnownNode>,
     pods: HashMap<Uid, KnownPod>,
     devices: Devices,
-    /// What was told of claims that no pod which is known has: they hold devices all the same.
+    /// The facts last sent for claims without a known pod: they hold devices nevertheless.
     loose: BTreeMap<ObjectKey, Vec<PodFact>>,
-    /// Pods that count as not bound until what these claims got has been seen.
+    /// Pods that count as unbound until the allocations of these claims have been seen.
     waiting: BTreeMap<ObjectKey, BTreeSet<Uid>>,
     pod_uids: HashMap<ObjectKey, Uid>,
     owners: HashMap<String, OwnerEntry>,
-    /// Known from an earlier connection and not yet seen over this one.
+    /// Nodes from an earlier connection that have not been seen over the present one.
     unseen_nodes: HashSet<String>,
     unseen_pods: HashSet<ObjectKey>,
     nodes_listed: bool,
@@ -126,7 +126,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Of a member of which nothing is known yet.
+    /// Creates the empty view of a member.
     pub(crate) fn new(cluster: ClusterName) -> Self {
         Self {
             cluster,
@@ -146,7 +146,7 @@ impl View {
         }
     }
 
-    /// A new connection begins to list. Climbs that the old one has not ended are asked again.
+    /// Starts to list over a new connection. Climbs that the old one has not ended are requested again.
     pub(crate) fn begin(&mut self) {
         self.nodes_listed = false;
         self.pods_listed = false;
@@ -157,22 +157,22 @@ impl View {
         self.asks = open.map(|entry| entry.owner.clone()).collect();
     }
 
-    /// Whether nodes and pods have listed over the present connection.
+    /// Returns true if nodes and pods have listed over the present connection.
     pub(crate) fn has_listed(&self) -> bool {
         self.nodes_listed && self.pods_listed
     }
 
-    /// Whether devices, their classes and claims have listed over the present connection.
+    /// Returns true if devices, classes and claims have listed over the present connection.
     pub(crate) fn devices_have_listed(&self) -> bool {
         self.devices.has_listed()
     }
 
-    /// How many nodes and pods are known.
+    /// Returns the numbers of known nodes and pods.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.nodes.len(), self.pods.len())
     }
 
-    /// What changed since the last call, and the owners to climb from.
+    /// Returns the changes since the last call, and the owners to climb from.
     pub(crate) fn take(&mut self) -> (Vec<Event>, Vec<Owner>) {
         (
             std::mem::take(&mut self.events),
@@ -180,16 +180,16 @@ impl View {
         )
     }
 
-    /// Takes in a delta of a node.
+    /// Applies a delta of a node.
     pub(crate) fn node(&mut self, delta: Delta<NodeFact>) {
         match delta {
             Delta::Upserted(fact) => {
                 let name = fact.name.as_str().to_owned();
                 self.unseen_nodes.remove(&name);
-                let told = self.nodes.remove(&name).and_then(|known| known.told);
-                let known = KnownNode { seen: fact, told };
+                let sent = self.nodes.remove(&name).and_then(|known| known.sent);
+                let known = KnownNode { seen: fact, sent };
                 self.nodes.insert(name.clone(), known);
-                self.tell_node(&name);
+                self.emit_node(&name);
             }
             Delta::Gone(key) => self.node_gone(&key.name),
             Delta::Listed => {
@@ -208,8 +208,8 @@ impl View {
         }
     }
 
-    /// Tells of a node with the devices that it has, where that is new.
-    fn tell_node(&mut self, name: &str) {
+    /// Sends a node with its devices, if that has changed.
+    fn emit_node(&mut self, name: &str) {
         let Some(known) = self.nodes.get_mut(name) else {
             return;
         };
@@ -220,13 +220,13 @@ impl View {
             }
             fact.class = pool_class(&fact.labels, &fact.allocatable);
         }
-        if known.told.as_ref() != Some(&fact) {
-            known.told = Some(fact.clone());
+        if known.sent.as_ref() != Some(&fact) {
+            known.sent = Some(fact.clone());
             self.events.push(Event::NodeUpserted(fact));
         }
     }
 
-    /// Takes in a delta of a pod.
+    /// Applies a delta of a pod.
     pub(crate) fn pod(&mut self, delta: Delta<SeenPod>) {
         match delta {
             Delta::Upserted(pod) => {
@@ -254,16 +254,16 @@ impl View {
         }
         pod.fact.job = self.job_of(&uid, &pod.belongs);
         self.pod_uids.insert(pod.key.clone(), uid.clone());
-        let told = self.pods.remove(&uid).and_then(|known| known.told);
-        let is_new = told.is_none();
-        self.pods.insert(uid.clone(), KnownPod { seen: pod, told });
-        self.tell_pod(&uid);
+        let sent = self.pods.remove(&uid).and_then(|known| known.sent);
+        let is_new = sent.is_none();
+        self.pods.insert(uid.clone(), KnownPod { seen: pod, sent });
+        self.emit_pod(&uid);
         if is_new {
-            self.tell_claims_of(&uid);
+            self.emit_claims_of(&uid);
         }
     }
 
-    /// The job of the pod `uid`: what the climb from its owner found, else what is likely.
+    /// Returns the job of the pod `uid`: from the climb, or else the likely one.
     fn job_of(&mut self, uid: &Uid, belongs: &Belongs) -> Option<JobKey> {
         let (owner, likely) = match belongs {
             Belongs::Applied(key) => return Some(key.clone()),
@@ -287,7 +287,7 @@ impl View {
             return;
         };
         let gone = self.pods.remove(&uid).map(|known| known.seen);
-        self.wait_no_more(&uid, gone.as_ref());
+        self.stop_waiting(&uid, gone.as_ref());
         if let Some(Belongs::Owned { owner, .. }) = gone.map(|pod| pod.belongs) {
             let is_last = self.owners.get_mut(&owner.uid).is_some_and(|entry| {
                 entry.pods.remove(&uid);
@@ -299,23 +299,23 @@ impl View {
         }
         self.events
             .push(Event::PodGone(self.cluster.clone(), uid.clone()));
-        self.tell_claims_of(&uid);
+        self.emit_claims_of(&uid);
     }
 
-    /// The climb from the owner `uid` ended: at a job, or at the top of what is of no job.
+    /// Applies the result of the climb from the owner `uid`.
     pub(crate) fn owner_known(&mut self, uid: &str, job: Option<JobKey>) {
         let Some(entry) = self.owners.get_mut(uid) else {
             return;
         };
-        // Hash order reaches only the order of events about different pods.
+        // The order of the hash map affects only the order of events of different pods.
         for uid in &entry.pods {
             let Some(pod) = self.pods.get_mut(uid) else {
                 continue;
             };
             pod.seen.fact.job.clone_from(&job);
-            if let Some(told) = pod.told.as_mut().filter(|told| told.job != job) {
-                told.job.clone_from(&job);
-                self.events.push(Event::PodUpserted(told.clone()));
+            if let Some(sent) = pod.sent.as_mut().filter(|sent| sent.job != job) {
+                sent.job.clone_from(&job);
+                self.events.push(Event::PodUpserted(sent.clone()));
             }
         }
         entry.answer = Some(job);

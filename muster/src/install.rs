@@ -1,9 +1,8 @@
-//! `muster install` and `muster uninstall`: what Muster needs on a Karmada control plane.
+//! `muster install` and `muster uninstall`: the objects that Muster needs on a Karmada control plane, and
+//! in a member that it reaches through Karmada's cluster proxy.
 //!
-//! And what it needs in a member that it reaches through Karmada's cluster proxy.
-//!
-//! Server-side apply, so both are safe to repeat. CRDs and queues that are there already are
-//! left as they are.
+//! They use server-side apply, so both are safe to repeat. Existing CRDs of Volcano and existing queues do
+//! not change.
 
 pub(crate) mod accounts;
 mod admission;
@@ -14,14 +13,14 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::{Api, Client};
 use runtime::apply;
 
-/// Field manager of what is installed.
+/// Field manager of installed objects.
 const MANAGER: &str = "muster-install";
-/// The CRD that Volcano brings too.
+/// The CRD that Volcano also has.
 const PODGROUPS: &str = "podgroups.scheduling.volcano.sh";
-/// Volcano's CRD that Muster takes as it is.
+/// Volcano's CRD that Muster does not change.
 const QUEUES: &str = "queues.scheduling.volcano.sh";
 
-/// What is applied besides the CRDs, in this order.
+/// The manifests besides the CRDs, in this order.
 const MANIFESTS: &[&str] = &[
     include_str!("../../deploy/namespace.yaml"),
     include_str!("../../deploy/accounts.yaml"),
@@ -47,16 +46,16 @@ const MANIFESTS: &[&str] = &[
     include_str!("../../deploy/interpreter-tfjob.yaml"),
 ];
 
-/// What is applied to a member that is reached through Karmada's cluster proxy.
+/// The manifests for a member that is reached through Karmada's cluster proxy.
 const IN_MEMBERS: &[&str] = &[
     include_str!("../../deploy/rbac-in-members.yaml"),
     include_str!("../../deploy/rbac-workloads.yaml"),
 ];
 
-/// The queue of jobs that name none: made where it is missing, never changed.
+/// The queue of jobs that name none: created if it is missing, never changed.
 const DEFAULT_QUEUE: &str = include_str!("../../deploy/queue-default.yaml");
 
-/// Installs or brings up to date.
+/// Installs or updates Muster.
 pub(crate) async fn install(connection: &Connection, options: &Install) -> anyhow::Result<()> {
     if options.dry_run {
         print_manifests(options);
@@ -70,7 +69,7 @@ pub(crate) async fn install(connection: &Connection, options: &Install) -> anyho
     for (name, yaml) in crds::yaml::manifests() {
         if name == PODGROUPS && has_volcanos_podgroups(&client).await? {
             println!(
-                "crd/{PODGROUPS} left as it is: it is Volcano's own; Muster shows less in `kubectl get podgroups`"
+                "crd/{PODGROUPS} unchanged: it is Volcano's own; Muster shows less in `kubectl get podgroups`"
             );
             continue;
         }
@@ -87,8 +86,8 @@ pub(crate) async fn install(connection: &Connection, options: &Install) -> anyho
     }
 }
 
-/// Writes who may use a queue that says nothing of it. It stands on the control plane, and not in
-/// flags, so that it holds for all processes and after every restart.
+/// Writes the default tenancy. It is an object on the control plane, not a flag, so that it applies to all
+/// processes and after every restart.
 async fn choose_tenancy(client: &Client, tenancy: Tenancy) -> anyhow::Result<()> {
     show(&apply::apply_yaml(client, &root_policy(tenancy), MANAGER).await?);
     Ok(())
@@ -116,7 +115,7 @@ pub(crate) async fn uninstall(connection: &Connection) -> anyhow::Result<()> {
         .context("cannot remove the webhook registrations")?;
     println!("webhook registrations removed");
     let count = binding_writer::uninstall::unmark_namespaces(&client).await?;
-    println!("mark of what was adopted taken off {count} namespaces");
+    println!("adoption mark removed from {count} namespaces");
     let count = binding_writer::uninstall::unmanage_all(&client).await?;
     admission::remove(&client).await?;
     println!("{count} bindings are unmanaged now; CRDs, queues and policies stay");
@@ -160,7 +159,7 @@ fn show(applied: &[apply::Applied]) {
     }
 }
 
-/// Queues are Volcano's: its CRD is not ours to bring.
+/// Volcano provides the CRD of Queues; Muster does not install it.
 async fn check_queue_crd(client: &Client) -> anyhow::Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     if api
@@ -177,7 +176,7 @@ async fn check_queue_crd(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether the PodGroup CRD that is there is Volcano's own, which has no status subresource.
+/// Returns true if the PodGroup CRD is Volcano's own, which has no status subresource.
 async fn has_volcanos_podgroups(client: &Client) -> anyhow::Result<bool> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let Some(crd) = api.get_opt(PODGROUPS).await? else {
@@ -194,7 +193,7 @@ async fn has_volcanos_podgroups(client: &Client) -> anyhow::Result<bool> {
 async fn make_default_queue(client: &Client) -> anyhow::Result<()> {
     let queues: Api<crds::queue::Queue> = Api::all(client.clone());
     if queues.get_opt(crds::names::DEFAULT_QUEUE).await?.is_some() {
-        println!("Queue {} left as it is", crds::names::DEFAULT_QUEUE);
+        println!("Queue {} unchanged", crds::names::DEFAULT_QUEUE);
         return Ok(());
     }
     show(&apply::apply_yaml(client, DEFAULT_QUEUE, MANAGER).await?);
@@ -205,14 +204,14 @@ async fn make_default_queue(client: &Client) -> anyhow::Result<()> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    /// What follows the first lines, which name the kind.
+    /// Returns the text after the first lines, which name the kind.
     fn script(yaml: &str) -> &str {
         yaml.split_once("luaScript")
             .map_or("", |(_, script)| script)
     }
 
     #[test]
-    fn the_tenancy_that_is_chosen_is_one_that_the_policy_has() {
+    fn the_tenancies_of_the_flag_and_the_policy_agree() {
         use crate::args::Tenancy;
         use crds::capacity_policy::closed_to;
         for (tenancy, open) in [(Tenancy::Open, true), (Tenancy::Closed, false)] {

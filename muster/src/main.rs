@@ -1,9 +1,8 @@
 //! `muster`: the server binary.
 //!
-//! `muster all` is the usual process: webhook, controller and scheduler in one. Each can run
-//! alone; `muster install` brings what they need to a Karmada control plane, `muster simulate`
-//! plays jobs in virtual time. This crate only reads flags and wires the parts together: it
-//! decides nothing.
+//! `muster all` is the usual process: webhook, controller and scheduler in one. Each can run alone; `muster
+//! install` installs what they need on a Karmada control plane, and `muster simulate` simulates jobs in
+//! virtual time. This crate only reads flags and connects the parts: it decides nothing.
 
 mod args;
 mod install;

@@ -15,15 +15,15 @@ use tokio_util::sync::CancellationToken;
 /// How long the process drains after one of its tasks panicked.
 const AFTER_A_PANIC: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// Which parts a process runs.
+/// The parts of a process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parts {
     webhook: bool,
     controller: bool,
     scheduler: bool,
     name: &'static str,
-    /// The Lease its replicas compete for. A controller and a scheduler that run apart both
-    /// lead, each in its own trade.
+    /// The Lease that its replicas compete for. If controller and scheduler are separate processes, each has a
+    /// leader of its own.
     lease: &'static str,
 }
 
@@ -83,13 +83,13 @@ pub(crate) async fn serve(
     .await?;
     tracing::info!(%address, parts = parts.name, version = env!("CARGO_PKG_VERSION"), "serving");
 
-    // The webhook outlives the rest a little: it must answer while the others drain.
+    // The webhook runs a little longer than the rest: it must answer while the others drain.
     let mut tasks: JoinSet<anyhow::Result<&'static str>> = JoinSet::new();
     if parts.webhook {
         let options = webhook_options(&process)?;
         let (registry, health) = (registry.clone(), health.clone());
         let (connection, cancel) = (connection.clone(), cancel.clone());
-        // On threads of its own, with a client of its own: what people send must not delay the rest.
+        // On threads and with a client of its own: requests of users must not delay the rest.
         let serving = webhook::run_apart(async move {
             let client = connect(&connection, &agent).await?;
             webhook::run(client, options, &registry, &health, cancel).await
@@ -115,7 +115,7 @@ async fn connect(connection: &Connection, agent: &str) -> anyhow::Result<kube::C
     runtime::connect(kubeconfig.as_deref(), context.as_deref(), agent).await
 }
 
-/// Starts what only one replica may do.
+/// Starts the parts that only one replica may run.
 fn spawn_leader(
     tasks: &mut JoinSet<anyhow::Result<&'static str>>,
     parts: Parts,
@@ -185,7 +185,7 @@ async fn run_scheduler(context: Context, options: Options, cancel: CancellationT
     .await;
 }
 
-/// Waits for every part; the first that fails ends the others.
+/// Waits for every part; the first failure ends the others.
 async fn drain(
     mut tasks: JoinSet<anyhow::Result<&'static str>>,
     cancel: &CancellationToken,
@@ -196,7 +196,7 @@ async fn drain(
             ended = tasks.join_next() => ended,
             () = runtime::task::panicked() => {
                 cancel.cancel();
-                // What it was to do will never be done: others lead as soon as we are gone.
+                // Its work will not be done here: another replica leads as soon as this process ends.
                 let drained = async { while tasks.join_next().await.is_some() {} };
                 let _ = tokio::time::timeout(AFTER_A_PANIC, drained).await;
                 bail!("a task panicked; see the log");
@@ -266,8 +266,7 @@ fn webhook_options(process: &Process) -> anyhow::Result<webhook::Options> {
     })
 }
 
-/// Different for every process, also of one pod or host: two that took each other for themselves
-/// would both lead.
+/// Unique for every process, also on one pod or host: two processes with the same identity would both lead.
 fn identity(process: &Process) -> String {
     let name = process.identity.clone();
     let host = || std::env::var("HOSTNAME").unwrap_or_else(|_| "localhost".to_owned());

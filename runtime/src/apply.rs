@@ -1,7 +1,7 @@
-//! Server-side apply of YAML manifests of any kinds, in the order given.
+//! Server-side apply of YAML manifests of any kind, in order.
 //!
-//! A CustomResourceDefinition is waited for until it serves, so that objects of its kind may
-//! follow in the same text. Applying the same text again changes nothing.
+//! After a CustomResourceDefinition it waits until the API server serves the kind, so that objects of it
+//! may follow in the same text. Applying the same text again changes nothing.
 
 use crate::client::{CallError, CallFault, with_deadline};
 use anyhow::{Context as _, bail};
@@ -15,11 +15,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-/// How long one call may take.
+/// Deadline of one call.
 const CALL_LIMIT: Duration = Duration::from_secs(10);
-/// How long a CustomResourceDefinition may take until it serves.
+/// How long a CustomResourceDefinition may take until it is served.
 const ESTABLISH_LIMIT: Duration = Duration::from_secs(30);
-/// How often that is looked at.
+/// Time between two checks of that.
 const ESTABLISH_POLL: Duration = Duration::from_millis(200);
 
 /// An object that was applied.
@@ -29,7 +29,7 @@ pub struct Applied {
     pub api_version: String,
     /// `Deployment`.
     pub kind: String,
-    /// Its namespace; none for cluster scope.
+    /// Its namespace; `None` for cluster scope.
     pub namespace: Option<String>,
     /// Its name.
     pub name: String,
@@ -45,12 +45,12 @@ impl fmt::Display for Applied {
     }
 }
 
-/// Applies every document of `manifests`, also those in a `List`, as `field_manager`, which
-/// takes over fields that others own.
+/// Applies every document of `manifests`, including those in a `List`, as `field_manager`, which takes over
+/// fields of other managers.
 ///
 /// # Errors
-/// At the first document that is no object, is of a kind that the server does not have, or is
-/// refused; earlier ones stay applied.
+/// Returns an error at the first document that is no object, is of a kind that the server does not serve,
+/// or is refused; earlier ones stay applied.
 pub async fn apply_yaml(
     client: &Client,
     manifests: &str,
@@ -80,10 +80,10 @@ pub async fn apply_objects(
     Ok(applied)
 }
 
-/// The objects of a text of YAML documents; empty documents are left out, a `List` is opened.
+/// Parses the YAML documents of a text; empty documents are skipped, a `List` is expanded.
 ///
 /// # Errors
-/// Where the text is not YAML.
+/// Returns an error if the text is not YAML.
 pub fn parse(manifests: &str) -> anyhow::Result<Vec<Value>> {
     let documents: Vec<Option<Value>> =
         serde_saphyr::from_multiple(manifests).context("the manifests are not YAML")?;
@@ -147,7 +147,7 @@ impl Applier<'_> {
         name: &str,
         value: &Value,
     ) -> Result<(), CallError> {
-        // Applying is idempotent, so an unknown outcome is simply tried again.
+        // Applying is idempotent, so a call with an unknown outcome is repeated.
         let patch = Patch::Apply(value);
         let call = || async {
             with_deadline(api.patch_metadata(name, &self.params, &patch), CALL_LIMIT).await
@@ -162,8 +162,8 @@ impl Applier<'_> {
         if let Some(known) = self.kinds.get(gvk) {
             return Ok(known.clone());
         }
-        // A kind whose definition was just established shows in discovery a moment later, so
-        // that it is missing is a reason to look again, too.
+        // Discovery shows a kind shortly after its definition is established, so a missing kind is also looked
+        // up again.
         let look = || async { with_deadline(pinned_kind(self.client, gvk), CALL_LIMIT).await };
         let (resource, capabilities) = look
             .retry(backoff())
@@ -171,7 +171,7 @@ impl Applier<'_> {
             .await
             .with_context(|| {
                 let (version, kind) = (gvk.api_version(), &gvk.kind);
-                format!("the server does not have the kind {kind} of {version}")
+                format!("the server does not serve the kind {kind} of {version}")
             })?;
         let known = (resource, capabilities.scope);
         self.kinds.insert(gvk.clone(), known.clone());
@@ -265,12 +265,12 @@ items:
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waits_for_a_definition_before_objects_of_its_kind() {
+    async fn apply_waits_for_a_definition_before_its_objects() {
         let api = FakeApi::new();
         let (name, kind) = ("customresourcedefinitions", "CustomResourceDefinition");
         serve(&api, "apiextensions.k8s.io/v1", name, kind, false);
         serve(&api, "example.io/v1", "things", "Thing", true);
-        // Some trouble on the way.
+        // Some calls fail.
         api.fault(2, Fault::Status(503, "x"), |r| r.verb == "APPLY");
         api.fault(1, Fault::Status(404, "x"), |r| {
             r.path == "/apis/example.io/v1"
@@ -308,7 +308,7 @@ items:
     }
 
     #[tokio::test(start_paused = true)]
-    async fn says_what_cannot_be_applied() {
+    async fn an_error_names_the_object_that_cannot_be_applied() {
         let api = FakeApi::new();
         serve(&api, "example.io/v1", "things", "Thing", true);
         let cases = [
@@ -319,7 +319,7 @@ items:
             ),
             (
                 "{apiVersion: example.io/v1, kind: Other, metadata: {name: a}}",
-                "the server does not have the kind Other of example.io/v1",
+                "the server does not serve the kind Other of example.io/v1",
             ),
         ];
         for (manifest, message) in cases {

@@ -1,8 +1,8 @@
-//! Connecting to an API server such that no call hangs and no write is repeated unseen.
+//! Connects to an API server so that no call hangs and no write is repeated unnoticed.
 //!
-//! kube retries every method on 429, 503 and 504 by default, writes included, which turns a
-//! write into one whose outcome is unknown; and it waits for ever on a dead connection. Both
-//! are off here: each writer retries by itself, within its own deadline.
+//! By default kube retries every method on 429, 503 and 504, including writes, and a write then has an
+//! unknown outcome; and it waits for ever on a dead connection. Both are turned off here: each writer
+//! retries by itself, within its own deadline.
 
 use crate::lease::{Leadership, TermOver};
 use anyhow::Context as _;
@@ -14,28 +14,28 @@ use std::future::Future;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long establishing a connection may take.
+/// Deadline of establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a connection may be silent. Longer than a watch may be idle (see [`mod@crate::watch`]),
-/// so that it ends calls on dead connections and no healthy watch.
+/// How long a connection may be silent. This is longer than a watch may be idle (see [`mod@crate::watch`]),
+/// so that it ends calls on dead connections but no healthy watch.
 const READ_TIMEOUT: Duration = Duration::from_secs(120);
-/// How long sending a request may take.
+/// Deadline of sending a request.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Makes aws-lc-rs the process's TLS provider. May be called any number of times; must come
-/// before the first connection.
+/// Makes aws-lc-rs the process's TLS provider. It may be called repeatedly, and must be called before the
+/// first connection.
 pub fn install_crypto() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // The only error is that somebody else was quicker, and then one is installed.
+        // The only error is that a provider is installed already.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     }
 }
 
-/// A client for the cluster of `kubeconfig` (else of `KUBECONFIG`, `~/.kube/config` or the
-/// pod's service account), in `context` or the current one.
+/// Returns a client for the cluster of `kubeconfig` (or of `KUBECONFIG`, `~/.kube/config` or the pod's
+/// service account), in `context` or the current one.
 ///
 /// # Errors
-/// Where no configuration is found, or it cannot be used.
+/// Returns an error if no configuration is found, or it is invalid.
 pub async fn connect(
     kubeconfig: Option<&Path>,
     context: Option<&str>,
@@ -45,18 +45,18 @@ pub async fn connect(
     client_of(load(kubeconfig, context).await?, user_agent)
 }
 
-/// A client for `config` with Muster's time-outs and without retries; for configurations that
-/// are not from a file, such as a member cluster's.
+/// Returns a client for `config` with Muster's timeouts and without retries, for configurations that are
+/// not from a file, such as a member cluster's.
 ///
 /// # Errors
-/// Where `config` cannot be used: a bad certificate, key or user agent.
+/// Returns an error if `config` is invalid: a bad certificate, key or user agent.
 pub fn client_of(mut config: Config, user_agent: &str) -> anyhow::Result<Client> {
     install_crypto();
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(READ_TIMEOUT);
     config.write_timeout = Some(WRITE_TIMEOUT);
-    // Else the time that a pooled connection was idle counts against its next response.
+    // Otherwise the idle time of a pooled connection would count against its next response.
     config.reset_reader_on_write = true;
     let agent = user_agent
         .parse()
@@ -68,11 +68,11 @@ pub fn client_of(mut config: Config, user_agent: &str) -> anyhow::Result<Client>
     Client::try_from(config).with_context(|| format!("cannot build a client for {url}"))
 }
 
-/// A client for the API that `client`'s server passes on under `path`, with the connections,
-/// credentials and time-outs of `client`.
+/// Returns a client for the API that `client`'s server serves under `path`, with the connections,
+/// credentials and timeouts of `client`.
 ///
 /// # Errors
-/// Where `path` is not the path of a URL.
+/// Returns an error if `path` is not the path of a URL.
 pub fn beneath(client: &Client, path: &str) -> anyhow::Result<Client> {
     let base = path
         .parse()
@@ -87,9 +87,9 @@ pub fn beneath(client: &Client, path: &str) -> anyhow::Result<Client> {
     Ok(Client::new(service, namespace))
 }
 
-/// A client that reads as `client` does, and writes only while `leadership` leads: a write that
-/// is begun later is refused unsent ([`CallFault::TryAgain`]), and one that takes longer than its
-/// permit allows is given up.
+/// Returns a client that reads like `client` and writes only while `leadership` leads: a later write is
+/// refused before it is sent ([`CallFault::TryAgain`]), and a write that takes longer than its permit
+/// allows is given up.
 #[must_use]
 pub fn while_leading(client: &Client, leadership: &Leadership) -> Client {
     let (inner, namespace) = (client.clone(), client.default_namespace().to_owned());
@@ -113,7 +113,7 @@ pub fn while_leading(client: &Client, leadership: &Leadership) -> Client {
     Client::new(service, namespace)
 }
 
-/// Reads, and questions that are asked by POST.
+/// Returns true for reads, and for questions that use POST.
 fn changes_nothing(request: &Request<kube::client::Body>) -> bool {
     const QUESTIONS: [&str; 2] = [
         "/apis/authorization.k8s.io/",
@@ -145,10 +145,10 @@ async fn load(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Resul
         .context("found neither a kubeconfig nor a pod's service account")
 }
 
-/// A call to an API server that failed.
+/// A failed call to an API server.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// No answer came in time: whether a write was done is unknown.
+    /// No answer came in time: it is unknown whether a write was done.
     #[error("no answer within {0:?}")]
     Timeout(Duration),
     /// The client's or the server's error.
@@ -159,22 +159,22 @@ pub enum CallError {
 /// What a failed call means for its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallFault {
-    /// The object is not there.
+    /// The object does not exist.
     NotFound,
-    /// The server knows no such kind, or not yet: certainly not done, and no word on the object.
+    /// The server does not serve the kind (yet): certainly not done, and nothing is known of the object.
     NoSuchKind,
-    /// 409: it changed, or is there already.
+    /// 409: it has changed, or exists already.
     Conflict,
-    /// 429 or 401, or we do not lead: certainly not done, and worth another try.
+    /// 429 or 401, or this process does not lead: certainly not done, and worth a retry.
     TryAgain,
-    /// Any other 4xx: the server understood and said no.
+    /// Any other 4xx: the server refused the request.
     Refused,
-    /// Time-out, lost connection, 5xx or an answer that cannot be read: it may have been done.
+    /// Timeout, lost connection, 5xx or an unreadable answer: it may have been done.
     Unknown,
 }
 
 impl CallError {
-    /// What the failure means.
+    /// Returns what the failure means.
     #[must_use]
     pub fn fault(&self) -> CallFault {
         match self.code() {
@@ -188,12 +188,12 @@ impl CallError {
         }
     }
 
-    /// Whether it was refused here, because this process does not lead.
+    /// Returns true if it was refused before it was sent, because this process does not lead.
     fn is_unsent(&self) -> bool {
         matches!(self, Self::Kube(kube::Error::Service(error)) if error.is::<TermOver>())
     }
 
-    /// Whether a 404 is about one object. One about a path has other words, or no details.
+    /// Returns true if a 404 is about one object. A 404 about a path has another message, or no details.
     fn names_an_object(&self) -> bool {
         match self {
             Self::Kube(kube::Error::Api(status)) => {
@@ -204,7 +204,7 @@ impl CallError {
         }
     }
 
-    /// The HTTP status, where the server answered.
+    /// Returns the HTTP status, if the server answered.
     #[must_use]
     pub fn code(&self) -> Option<u16> {
         match self {
@@ -213,7 +213,7 @@ impl CallError {
         }
     }
 
-    /// How long the server asked to wait.
+    /// Returns how long the server asked to wait.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -226,7 +226,7 @@ impl CallError {
         }
     }
 
-    /// The server's own words, or the error's.
+    /// Returns the server's message, or the error's.
     #[must_use]
     pub fn message(&self) -> String {
         match self {
@@ -238,8 +238,8 @@ impl CallError {
     }
 }
 
-/// The error with what it came from, innermost last: the outer one of a lost connection says
-/// only that there was none.
+/// Returns the error with its sources, innermost last: the outer error of a lost connection says only that
+/// there was none.
 fn with_sources(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -257,7 +257,7 @@ fn with_sources(error: &dyn std::error::Error) -> String {
 /// Runs one call for at most `limit`.
 ///
 /// # Errors
-/// The call's own, or [`CallError::Timeout`].
+/// Returns the call's error, or [`CallError::Timeout`].
 pub async fn with_deadline<T>(
     call: impl Future<Output = kube::Result<T>>,
     limit: Duration,
@@ -279,7 +279,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     #[tokio::test(start_paused = true)]
-    async fn a_failure_tells_whether_the_call_may_have_been_done() {
+    async fn a_failure_says_whether_the_call_may_have_been_done() {
         let faults = [
             (Fault::Status(404, "page not found"), CallFault::NoSuchKind),
             (Fault::Status(409, "x"), CallFault::Conflict),
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_written_but_during_the_term() {
+    async fn writes_are_allowed_only_during_the_term() {
         let api = FakeApi::new();
         let over = CancellationToken::new();
         let term = Leadership::always().term(over.clone());
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_beneath_a_path_answers_as_if_it_were_called_itself() {
+    async fn a_client_beneath_a_path_works_like_a_direct_client() {
         let (api, inner) = (FakeApi::new(), FakeApi::new());
         api.pass_on("/apis/g/v1/things/a/proxy", &inner);
         let client = beneath(&api.client(), "/apis/g/v1/things/a/proxy").unwrap();

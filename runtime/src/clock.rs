@@ -1,5 +1,5 @@
-//! Time that nothing sets: elapsed time that counts while the machine sleeps, and a wall clock
-//! that does not jump.
+//! A clock that no one can set: elapsed time that counts while the machine sleeps, and a wall clock that
+//! does not jump.
 //!
 //! ```text
 //! monotonic clock + time slept ─► elapsed ─┐
@@ -7,10 +7,10 @@
 //! wall clock ─► at most 1 % of that towards it ─┘   and follows the wall clock slowly
 //! ```
 //!
-//! A duration between two readings is right within one part in a hundred, whatever is done to the
-//! wall clock between them, and no reading is before an earlier one. So deadlines may be compared
-//! with it. After a wall clock that was an hour wrong is set right, what is shown is right again
-//! after 100 hours, or after a restart.
+//! The duration between two readings is accurate to one part in a hundred, whatever happens to the wall
+//! clock meanwhile, and no reading is before an earlier one. So deadlines may be compared with it. After a
+//! wall clock that was an hour wrong is corrected, this clock is correct after 100 hours, or after a
+//! restart.
 
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
@@ -19,18 +19,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The part of the elapsed time by which the clock may come nearer to the wall clock.
+/// One part in `SLEW` of the elapsed time moves the clock towards the wall clock.
 const SLEW: i32 = 100;
 
-/// How long the machine has slept since it was started. `std`'s and tokio's instants stand still
-/// meanwhile on Linux (`CLOCK_MONOTONIC`); elsewhere this is zero.
+/// Returns how long the machine has slept since it started. On Linux the instants of `std` and tokio stand
+/// still meanwhile (`CLOCK_MONOTONIC`); on other systems this is zero.
 #[must_use]
 pub fn slept() -> Duration {
     #[cfg(target_os = "linux")]
     {
         use nix::time::{ClockId, clock_gettime};
         let read = |clock| clock_gettime(clock).map(Duration::from);
-        // The monotonic one first: the difference is then never too small.
+        // The monotonic clock is read first, so that the difference is never too small.
         if let (Ok(running), Ok(all)) = (
             read(ClockId::CLOCK_MONOTONIC),
             read(ClockId::CLOCK_BOOTTIME),
@@ -43,7 +43,7 @@ pub fn slept() -> Duration {
 
 type Source = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// See the module's documentation. Clones are the same clock.
+/// See the module's documentation. Clones share the clock.
 #[derive(Clone)]
 pub struct Clock {
     wall: Source,
@@ -51,7 +51,7 @@ pub struct Clock {
 }
 
 struct State {
-    /// What the clock showed last.
+    /// The time last shown.
     shown: Timestamp,
     at: Instant,
     slept: Duration,
@@ -70,13 +70,13 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// A clock that starts at the machine's wall clock.
+    /// Creates a clock that starts at the machine's wall clock.
     #[must_use]
     pub fn new() -> Self {
         Self::following(Timestamp::now)
     }
 
-    /// A clock that starts at what `wall` says and follows it.
+    /// Creates a clock that starts at the time of `wall` and follows it.
     pub fn following(wall: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         let state = State {
             shown: wall(),
@@ -89,7 +89,7 @@ impl Clock {
         }
     }
 
-    /// The time.
+    /// Returns the time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         let mut state = self.state.lock();
@@ -102,7 +102,7 @@ impl Clock {
         let shown = reached
             .saturating_add(apart.clamp(-most, most))
             .unwrap_or(reached);
-        // What is read too large, between two readings of one moment, is not counted twice.
+        // An excess from two readings of one moment is not counted twice.
         let slept = slept.max(state.slept);
         *state = State { shown, at, slept };
         shown
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicI64, Ordering};
 
-    /// Whether they differ by no more than what two readings of two clocks may.
+    /// Returns true if the difference can come from reading two clocks one after the other.
     fn near(one: Timestamp, other: Timestamp) -> bool {
         one.duration_since(other).abs() < SignedDuration::from_millis(100)
     }
@@ -149,7 +149,7 @@ mod tests {
             let elapsed = 600 + 6 * jump_s.signum();
             let right = before + SignedDuration::from_secs(elapsed);
             assert!(near(last, right), "1 % of 600 s: {before} {last}");
-            // It arrives in the end, and stays.
+            // It reaches the wall clock in the end, and stays there.
             tokio::time::sleep(Duration::from_secs(400_000)).await;
             let now = clock.now();
             let wall = began

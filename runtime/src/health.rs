@@ -1,7 +1,7 @@
 //! One HTTP server for `/healthz`, `/readyz` and `/metrics`.
 //!
-//! Liveness says only that the process answers. Readiness is the conjunction of named checks;
-//! the body lists those that are not met, so that `kubectl describe` says why a pod waits.
+//! Liveness says only that the process answers. Readiness requires all named checks; the body lists the
+//! failed ones, so that `kubectl describe` says why a pod is not ready.
 
 use crate::metrics::{CONTENT_TYPE, Registry};
 use anyhow::Context as _;
@@ -19,26 +19,26 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// `Err` says why it is not ready, in words.
+/// `Err` says why it is not ready.
 type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// The checks of a process. Cloning shares them.
+/// The checks of a process. Clones share them.
 #[derive(Clone, Default)]
 pub struct Health {
     checks: Arc<RwLock<BTreeMap<String, Check>>>,
 }
 
-/// A readiness check that somebody sets; not ready at first.
+/// A readiness check that a component sets; not ready at first.
 #[derive(Clone, Debug)]
 pub struct ReadyFlag(Arc<AtomicBool>);
 
 impl ReadyFlag {
-    /// Says whether the check is met.
+    /// Sets whether the check is met.
     pub fn set(&self, ready: bool) {
         self.0.store(ready, Ordering::Relaxed);
     }
 
-    /// Whether it is met.
+    /// Returns true if it is met.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.0.load(Ordering::Relaxed)
@@ -46,13 +46,13 @@ impl ReadyFlag {
 }
 
 impl Health {
-    /// No checks: ready.
+    /// Creates it without checks: ready.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a check that is set by hand. One of the same name is replaced.
+    /// Adds a check that is set by hand, and replaces one of the same name.
     #[must_use]
     pub fn ready_check(&self, name: &str) -> ReadyFlag {
         let flag = ReadyFlag(Arc::new(AtomicBool::new(false)));
@@ -73,7 +73,7 @@ impl Health {
         self.checks.write().insert(name.to_owned(), Box::new(check));
     }
 
-    /// What is not ready, `name: why`, in order of name.
+    /// Returns what is not ready, as `name: why`, ordered by name.
     #[must_use]
     pub fn not_ready(&self) -> Vec<String> {
         let checks = self.checks.read();
@@ -84,11 +84,11 @@ impl Health {
     }
 }
 
-/// Serves probes and metrics on `address` until `cancel`; gives the address bound, which tells
-/// the port where 0 was asked for.
+/// Serves probes and metrics on `address` until `cancel`, and returns the bound address, which has the port
+/// if 0 was requested.
 ///
 /// # Errors
-/// Where the address cannot be bound.
+/// Returns an error if the address cannot be bound.
 pub async fn serve(
     address: SocketAddr,
     health: Health,
@@ -110,7 +110,7 @@ pub async fn serve(
     Ok((bound, task))
 }
 
-/// The routes, for processes that have a server of their own.
+/// Returns the routes, for processes with a server of their own.
 pub fn router(health: Health, registry: Registry) -> Router {
     Router::new()
         .route("/healthz", get(async || "ok\n"))
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn says_what_it_waits_for_until_it_is_ready() {
+    async fn readiness_names_the_failed_checks() {
         let health = Health::new();
         let listed = health.ready_check("listed");
         health.ready_when("certificate", || Err("expires in 2 m".to_owned()));

@@ -1,4 +1,4 @@
-//! Where objects of a kind are, by apiVersion and kind: asked of the API server once each.
+//! Finds the API resource of a kind by apiVersion and kind; the API server is asked once for each.
 
 use crate::client::{CallError, with_deadline};
 use kube::Client;
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 use tokio::sync::Mutex;
 
-/// How long asking may take.
+/// Deadline of asking.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// The kinds of one API server.
@@ -18,19 +18,19 @@ pub struct Kinds {
     known: Mutex<HashMap<(String, String), (ApiResource, Scope)>>,
 }
 
-/// Why a kind is not known.
+/// Why a kind is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum KindError {
-    /// Its apiVersion is none.
+    /// Its apiVersion is invalid.
     #[error("apiVersion {0:?} cannot be read; \"group/version\" or \"version\" is needed")]
     ApiVersion(String),
-    /// The API server did not tell.
+    /// The API server did not answer.
     #[error("{0}")]
     Call(#[from] CallError),
 }
 
 impl Kinds {
-    /// Those of the API server of `client`; none is asked for yet.
+    /// Creates it for the API server of `client`, without any kind.
     #[must_use]
     pub fn new(client: Client) -> Self {
         Self {
@@ -39,16 +39,16 @@ impl Kinds {
         }
     }
 
-    /// By which they are reached.
+    /// Returns the client.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The objects of `kind` in `namespace`, or everywhere if they have none.
+    /// Returns the API of `kind` in `namespace`, or everywhere for kinds without namespaces.
     ///
     /// # Errors
-    /// Where `api_version` is none, or the API server does not tell of the kind.
+    /// Returns an error if `api_version` is invalid, or the API server does not know the kind.
     pub async fn api(
         &self,
         api_version: &str,
@@ -69,7 +69,7 @@ impl Kinds {
         kind: &str,
     ) -> Result<(ApiResource, Scope), KindError> {
         let name = (api_version.to_owned(), kind.to_owned());
-        // Held over the request, so that a thousand jobs of a kind ask once.
+        // Locked during the request, so that a thousand jobs of a kind ask once.
         let mut known = self.known.lock().await;
         if let Some(known) = known.get(&name) {
             return Ok(known.clone());

@@ -1,22 +1,20 @@
-//! Who leads: a Lease of coordination.k8s.io, held by one replica.
+//! Leader election: a Lease of coordination.k8s.io, held by one replica.
 //!
 //! ```text
-//! follower ── nobody renewed it for its whole duration, by our own clock ──► leader
+//! follower ── not renewed for its whole duration, by its own clock ──► leader
 //! leader ── no renewal confirmed within the deadline ──► follower (at once, before the duration)
-//! leader ── shutdown ──► stops claiming, waits for its writes, gives the Lease back
+//! leader ── shutdown ──► stops claiming, waits for its writes, releases the Lease
 //! ```
 //!
-//! Only monotonic time is compared, never the times written in the Lease. The claim counts
-//! from *before* the renewal was sent, and ends at the renew deadline, which leaves
-//! `duration - renew_deadline` for writes that were begun in time: nothing may be written
-//! without a [`Permit`], and no write may take longer than that.
+//! Only monotonic times are compared, never the times in the Lease. The claim counts from *before* the
+//! renewal was sent, and ends at the renew deadline, which leaves `duration - renew_deadline` for writes
+//! that began in time: every write needs a [`Permit`], and none may take longer than that.
 //!
-//! The claim ends with the sleep of a machine too ([`crate::clock::slept`]), and it is renewed
-//! only while the owner task makes progress ([`Heart`]).
+//! The claim also ends when the machine sleeps ([`crate::clock::slept`]), and it is renewed only while the
+//! owner task makes progress ([`Heart`]).
 //!
-//! A Lease is coordination, not a fence: a process that is paused in the middle of a write can
-//! still finish it late. What must hold even then is guarded by resource versions, and by the
-//! [`ledger`].
+//! A Lease is no fence: a process that is paused in the middle of a write can still finish it late.
+//! Resource versions and the [`ledger`] guard what must hold even then.
 
 mod leadership;
 pub mod ledger;
@@ -49,13 +47,13 @@ pub struct LeaseOptions {
     pub namespace: String,
     /// Name of the Lease.
     pub name: String,
-    /// Who we are: different for every process, also of the same pod.
+    /// The identity of this process: unique, also among processes of one pod.
     pub identity: String,
-    /// After how long without a renewal others may take it.
+    /// Time without a renewal after which others may take it.
     pub duration: Duration,
-    /// After how long without a confirmed renewal we stop claiming; below `duration`.
+    /// Time without a confirmed renewal after which this process stops claiming; below `duration`.
     pub renew_deadline: Duration,
-    /// How often it is renewed. One that another holds is looked at eight times as often.
+    /// Time between renewals. A Lease that another process holds is read eight times as often.
     pub retry: Duration,
 }
 
@@ -74,14 +72,14 @@ impl LeaseOptions {
     }
 }
 
-/// An identity that no other process has: `name`, as far as it fits, and a random UUID.
+/// Returns a unique identity: `name`, as far as it fits, and a random UUID.
 #[must_use]
 pub fn identity(name: &str) -> String {
     const LONGEST: usize = 63;
     let mut bytes = [0_u8; 16];
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     if provider.secure_random.fill(&mut bytes).is_err() {
-        // Without randomness there is no TLS either; the process and the time tell most apart.
+        // Without random numbers there is no TLS either; the process and the time are unique in most cases.
         let nanos = Timestamp::now().as_nanosecond();
         bytes = (nanos ^ (i128::from(std::process::id()) << 96)).to_be_bytes();
     }
@@ -90,8 +88,8 @@ pub fn identity(name: &str) -> String {
     format!("{name}_{uuid}")
 }
 
-/// Competes for the Lease until `cancel`, then gives it back. The task ends once it is given
-/// back, or that was tried.
+/// Competes for the Lease until `cancel`, then releases it. The task ends after the Lease is released, or
+/// that has failed.
 #[must_use]
 pub fn spawn(
     client: Client,
@@ -111,7 +109,7 @@ pub fn spawn(
         writes: leadership.writes.clone(),
         heart: leadership.heart(),
         observed: Observed::default(),
-        troubled: false,
+        failing: false,
     };
     (leadership, task::spawn(candidate.run(cancel)))
 }
@@ -124,8 +122,8 @@ struct Candidate {
     writes: TaskTracker,
     heart: Heart,
     observed: Observed,
-    /// Whether the trouble of the last attempts was told.
-    troubled: bool,
+    /// True if the failure of the last attempts was logged.
+    failing: bool,
 }
 
 impl Candidate {
@@ -134,7 +132,7 @@ impl Candidate {
             let turn = async {
                 let pause = match self.turn().await {
                     Ok(()) if self.claim.borrow().is_some() => self.options.retry,
-                    // Who stands by is to see at once that the Lease was given back.
+                    // A standby should notice at once that the Lease was released.
                     Ok(()) => self.options.retry / 8,
                     Err(_) => self.options.retry / 4,
                 };
@@ -145,7 +143,7 @@ impl Candidate {
         self.give_back().await;
     }
 
-    /// How long the claim holds; the renew deadline where there is none.
+    /// Returns how long the claim lasts; the renew deadline if there is none.
     fn remaining(&self) -> Duration {
         let until = self.claim.borrow().and_then(|claim| claim.until);
         until.map_or(self.options.renew_deadline, |until| {
@@ -153,31 +151,31 @@ impl Candidate {
         })
     }
 
-    /// One attempt to hold on to the Lease, or to get it.
+    /// Makes one attempt to renew or take the Lease.
     async fn turn(&mut self) -> Result<(), CallError> {
         if self.lapsed() {
             self.end_claim("not renewed in time");
         }
         if self.heart.is_stuck(self.options.renew_deadline) {
-            // Neither renewed nor taken: another that makes progress is to have it.
+            // It neither renews nor takes the Lease: a process that makes progress should have it.
             self.end_claim("the owner task makes no progress");
             return Ok(());
         }
-        // An attempt is up to two calls: half of what is left lets it end before the claim
-        // does, and a quarter of the whole leaves time for another.
+        // An attempt is up to two calls: half of the remaining time lets it end before the claim does, and a
+        // quarter of the whole leaves time for another.
         let limit = (self.remaining() / 2).min(self.options.renew_deadline / 4);
         let claim = match self.attempt(limit).await {
             Ok(claim) => claim,
             Err(error) => {
                 self.observed.unsure();
-                if !std::mem::replace(&mut self.troubled, true) {
+                if !std::mem::replace(&mut self.failing, true) {
                     let error = error.message();
-                    tracing::warn!(error, "the Lease cannot be read or written; trying on");
+                    tracing::warn!(error, "the Lease cannot be read or written; trying again");
                 }
                 return Err(error);
             }
         };
-        self.troubled = false;
+        self.failing = false;
         match claim {
             Some(claim) => self.begin_or_renew(claim),
             None => self.end_claim("held by another"),
@@ -189,7 +187,7 @@ impl Candidate {
         self.claim.borrow().is_some_and(|claim| !claim.holds())
     }
 
-    /// Takes or renews the Lease if that is our right: the claim that we then have.
+    /// Takes or renews the Lease if allowed, and returns the resulting claim.
     async fn attempt(&mut self, limit: Duration) -> Result<Option<Claim>, CallError> {
         let leading = self.claim.borrow().is_some();
         if !leading || !self.observed.is_sure() {
@@ -220,7 +218,7 @@ impl Candidate {
                     slept,
                 }))
             }
-            // Somebody wrote it since we looked: another, or ourselves, unheard.
+            // It was written since it was read: by another process, or by this one without an answer.
             Err(error) if error.fault() == CallFault::Conflict && !leading => {
                 self.observed.unsure();
                 Ok(None)

@@ -1,7 +1,7 @@
-//! What every Muster process shares.
+//! What all Muster processes share.
 //!
 //! ```text
-//! kubeconfig ─► client ─┬► watch ──► deltas into somebody's index
+//! kubeconfig ─► client ─┬► watch ──► deltas into a component's index
 //!                       ├► lease ──► Leadership: may we write? Ledger: which writes are open
 //!                       ├► status_writer ◄── newest status per object
 //!                       ├► rights ──► who may use a queue
@@ -12,8 +12,8 @@
 //! telemetry, metrics, health, shutdown: logs, numbers, probes and the end of a process
 //! ```
 //!
-//! It knows Kubernetes but no queues: nothing here may decide anything about a job, and no
-//! call here may hang: each request has a deadline of its own.
+//! It knows Kubernetes but no queues: it must never decide anything about a job, and no call may hang: each
+//! request has a deadline of its own.
 
 pub mod apply;
 pub mod client;

@@ -1,7 +1,7 @@
-//! The one registry of metrics of a process, with the prefix `muster`.
+//! The registry of metrics of a process, with the prefix `muster`.
 //!
-//! Cloning shares it. Labels must come from closed sets (kinds, results), never from names of
-//! jobs: a series per job would outgrow the jobs.
+//! Clones share it. Labels must have a limited set of values (kinds, results), never names of jobs: there
+//! would be a series for each job.
 
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Content type of [`Registry::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Buckets for latencies of API calls, in seconds: 1 ms to about 33 s, doubling.
+/// Returns buckets for latencies of API calls, in seconds: 1 ms to about 33 s, doubling.
 pub fn latency_buckets() -> impl Iterator<Item = f64> {
     prometheus_client::metrics::histogram::exponential_buckets(0.001, 2.0, 16)
 }
@@ -25,8 +25,8 @@ pub struct Registry(Arc<Mutex<Shared>>);
 
 struct Shared {
     inner: Inner,
-    /// Each metric by its name: a part of the process that is rebuilt, as each term of
-    /// leading builds many, goes on with the metrics it had.
+    /// Each metric by its name. A part of the process that is rebuilt, as with each term, continues with the
+    /// metrics that it had.
     registered: HashMap<String, Box<dyn Any + Send>>,
 }
 
@@ -43,7 +43,7 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// An empty registry with the prefix `muster`.
+    /// Creates an empty registry with the prefix `muster`.
     #[must_use]
     pub fn new() -> Self {
         Self(Arc::new(Mutex::new(Shared {
@@ -52,9 +52,8 @@ impl Registry {
         })))
     }
 
-    /// Registers `metric` as `muster_<name>` and gives it back; where one of that name and type
-    /// is registered already, gives that one. A counter's name gets the suffix `_total` when it
-    /// is encoded.
+    /// Registers `metric` as `muster_<name>` and returns it. If one of that name and type is registered
+    /// already, returns that one. A counter's name gets the suffix `_total` when it is encoded.
     pub fn register<M: Metric + Clone>(&self, name: &str, help: &str, metric: M) -> M {
         let mut shared = self.0.lock();
         let known = shared.registered.get(name);
@@ -68,8 +67,8 @@ impl Registry {
         metric
     }
 
-    /// Registers something that computes its metrics at each scrape and gives it back; where one
-    /// of that name and type is registered already, gives that one.
+    /// Registers a collector, which computes its metrics at each scrape, and returns it. If one of that name
+    /// and type is registered already, returns that one.
     pub fn register_collector<C: Collector + Clone>(&self, name: &str, collector: C) -> C {
         let mut shared = self.0.lock();
         let known = shared.registered.get(name);
@@ -83,10 +82,10 @@ impl Registry {
         collector
     }
 
-    /// All metrics as OpenMetrics text; see [`CONTENT_TYPE`].
+    /// Returns all metrics as OpenMetrics text; see [`CONTENT_TYPE`].
     ///
     /// # Errors
-    /// Where a collector fails to encode itself.
+    /// Returns an error if a collector fails to encode itself.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.0.lock().inner)?;

@@ -1,8 +1,8 @@
-//! Lists in pages: however many objects there are, no answer holds more than [`PAGE`] of them, so
-//! that neither the API server nor this process has to have them all in one.
+//! Lists in pages: no answer has more than [`PAGE`] objects, so that neither the API server nor this
+//! process has to hold all of them in one.
 //!
-//! All pages show one state of the server: that of the first. Watches list in pages on their own
-//! (`watch`), since they take each page as it comes.
+//! All pages show the same state of the server: that of the first page. Watches list in pages of their own
+//! (`watch`), because they process each page as it comes.
 
 use crate::client::{CallError, with_deadline};
 use kube::api::{ListParams, ObjectList, PartialObjectMeta};
@@ -12,16 +12,16 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
 
-/// Objects in a page; what kubectl asks for too.
+/// Objects on a page; the same as kubectl's.
 pub const PAGE: u32 = 500;
 
-/// How often a list is begun whose pages expire: the server keeps them for minutes.
+/// How often a list is started whose pages expire: the server keeps them for minutes.
 const BEGINNINGS: u32 = 3;
 
-/// The objects that `params` selects. Each page has to come within `limit`.
+/// Returns the objects that `params` selects. Each page has to come within `limit`.
 ///
 /// # Errors
-/// If a page does not come, or pages expire three times before all are read.
+/// Returns an error if a page does not come, or pages expire three times before all are read.
 pub async fn list<K>(
     api: &Api<K>,
     params: &ListParams,
@@ -40,7 +40,7 @@ where
     pages(params, limit, read).await
 }
 
-/// The same with the metadata alone.
+/// Does the same with the metadata alone.
 ///
 /// # Errors
 /// As [`list`].
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn all_objects_come_and_no_page_holds_more_than_it_may() {
+    async fn all_objects_are_listed_in_pages_of_limited_size() {
         let (api, maps) = with_objects(1_201);
         let all = list(&maps, &ListParams::default(), LIMIT).await.unwrap();
         let names: BTreeSet<String> = all.iter().map(ResourceExt::name_any).collect();

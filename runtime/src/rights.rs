@@ -1,8 +1,8 @@
-//! Who may use a queue: asked of the API server by SubjectAccessReview.
+//! Asks the API server by SubjectAccessReview who may use a queue.
 //!
-//! The right is the verb `use` on the Queue, in the namespace of the job: a ClusterRoleBinding gives it
+//! The right is the verb `use` on the Queue, in the namespace of the job: a ClusterRoleBinding grants it
 //! everywhere, a RoleBinding in its namespace. Answers are cached for seconds ([`Rights`]), so that a
-//! namespace with many submissions asks little, and what is granted or withdrawn counts soon.
+//! namespace with many submissions sends few requests, and changes take effect soon.
 
 use crate::client::{CallError, with_deadline};
 use crds::names::USE_VERB;
@@ -18,32 +18,32 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// How long a question may take, its turn included. Below the time that a webhook has.
+/// Deadline of a question, including the wait for its turn. Below the deadline of a webhook.
 const ASK_LIMIT: Duration = Duration::from_secs(1);
-/// How long a yes is believed.
+/// How long a yes is cached.
 const GRANTED_FOR: Duration = Duration::from_secs(10);
-/// How long a no is believed. Who was just given the right should not wait.
+/// How long a no is cached. A user who was just given the right should not wait.
 const REFUSED_FOR: Duration = Duration::from_secs(2);
-/// Answers that are kept.
+/// Most answers in the cache.
 const KEPT: usize = 4_096;
-/// Questions under way at a time.
+/// Most questions at a time.
 const AT_A_TIME: usize = 8;
 
-/// Who asks for something, as the API server authenticated them.
+/// The user of a request, as the API server authenticated it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Principal {
-    /// The user's name; empty where only the groups are asked for.
+    /// The user's name; empty to ask for the groups only.
     pub user: String,
     /// Its UID.
     pub uid: String,
     /// Its groups.
     pub groups: Vec<String>,
-    /// What authenticators know besides.
+    /// Additional information of authenticators.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl Principal {
-    /// What every service account of `namespace` is: what it may the namespace may.
+    /// The groups of every service account of `namespace`: their rights count as the namespace's.
     #[must_use]
     pub fn of_namespace(namespace: &str) -> Self {
         Self {
@@ -57,10 +57,10 @@ impl Principal {
     }
 }
 
-/// Whether `who` may use `queue` for jobs of `namespace`.
+/// Returns true if `who` may use `queue` for jobs of `namespace`.
 ///
 /// # Errors
-/// Where the API server does not answer within a second, or refuses the question.
+/// Returns an error if the API server does not answer within a second, or refuses the question.
 pub async fn may_use(
     client: &Client,
     who: &Principal,
@@ -99,7 +99,7 @@ struct Question {
     queue: String,
 }
 
-/// [`may_use`] with answers that are cached for a while, in bounded number. Clones share them.
+/// [`may_use`] with a bounded cache of answers. Clones share it.
 #[derive(Clone)]
 pub struct Rights {
     client: Client,
@@ -108,7 +108,7 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// Nothing is known yet.
+    /// Creates an empty cache.
     #[must_use]
     pub fn new(client: Client) -> Self {
         Self {
@@ -118,10 +118,10 @@ impl Rights {
         }
     }
 
-    /// Whether `who` may use `queue` for jobs of `namespace`.
+    /// Returns true if `who` may use `queue` for jobs of `namespace`.
     ///
     /// # Errors
-    /// As [`may_use`]; nothing is kept of an error.
+    /// As [`may_use`]; errors are not cached.
     pub async fn may_use(
         &self,
         who: &Principal,
@@ -137,10 +137,10 @@ impl Rights {
             return Ok(known);
         }
         let ask = async {
-            // It is never closed.
+            // The semaphore is never closed.
             let _turn = self.turns.acquire().await;
             match self.known(&question) {
-                // Who asked the same before has the answer by now.
+                // An earlier caller with the same question may have got the answer by now.
                 Some(known) => Ok(known),
                 None => may_use(&self.client, who, namespace, queue).await,
             }
@@ -166,8 +166,8 @@ impl Rights {
         if answers.len() >= KEPT {
             answers.clear();
         }
-        let believed = if allowed { GRANTED_FOR } else { REFUSED_FOR };
-        answers.insert(question, (now + believed, allowed));
+        let cached_for = if allowed { GRANTED_FOR } else { REFUSED_FOR };
+        answers.insert(question, (now + cached_for, allowed));
     }
 }
 
@@ -189,7 +189,7 @@ mod tests {
         }
     }
 
-    /// An API server where who is in group `research` may use queue `gold`.
+    /// An API server where group `research` may use queue `gold`.
     fn server() -> FakeApi {
         let api = FakeApi::new();
         api.answers(REVIEWS, |review| {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_questions_ask_in_turn_and_are_kept_in_bounded_number() {
+    async fn questions_are_limited_at_a_time_and_in_the_cache() {
         let api = server();
         let rights = Rights::new(api.client());
         let who = alice();

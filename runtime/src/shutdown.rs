@@ -1,7 +1,7 @@
 //! The end of a process: SIGTERM and SIGINT become one [`CancellationToken`].
 //!
-//! The first signal asks for a drain; a second one ends the process at once, so that a drain
-//! that hangs can still be stopped by hand.
+//! The first signal starts a drain; a second one ends the process at once, so that a drain that hangs can
+//! be stopped by hand.
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 /// Exit status after a second signal, as a shell reports a process ended by SIGTERM.
 const EXIT_AFTER_SECOND_SIGNAL: i32 = 143;
 
-/// A token that is cancelled at the first SIGTERM or SIGINT.
+/// Returns a token that is cancelled at the first SIGTERM or SIGINT.
 ///
 /// # Errors
-/// Where the process may not install signal handlers.
+/// Returns an error if the process may not install signal handlers.
 #[expect(
     clippy::disallowed_methods,
     reason = "a second signal asks for exactly that: to leave without letting anything go"

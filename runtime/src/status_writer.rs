@@ -1,14 +1,13 @@
-//! Status writes, coalesced: the newest wins, at most one a second per object, and none that
-//! would change nothing.
+//! Coalesces status writes: the newest wins, at most one a second for each object, and none without a
+//! change.
 //!
 //! ```text
-//! write(target, patch) ─► per object: newest patch, fingerprint of the last one that arrived
+//! write(target, patch) ─► per object: newest patch, fingerprint of the last one written
 //!                              └─► due? different? a slot free? ─► merge patch
 //! ```
 //!
-//! Status is for people; no decision is read back from it. So a write is never waited for,
-//! and one that is overtaken before it was sent is forgotten. What may not be lost or
-//! reordered does not belong here.
+//! Statuses are for people; no decision reads them. So callers never wait for a write, and a patch that is
+//! replaced before it was sent is dropped. Do not use it for writes that may not be lost or reordered.
 
 mod table;
 #[cfg(test)]
@@ -34,7 +33,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How long one write may take.
+/// Deadline of one write.
 const WRITE_LIMIT: Duration = Duration::from_secs(10);
 
 /// The object, or the part of it, that is written.
@@ -42,7 +41,7 @@ const WRITE_LIMIT: Duration = Duration::from_secs(10);
 pub struct Target {
     /// Its kind.
     pub api_resource: ApiResource,
-    /// Its namespace; none for cluster scope.
+    /// Its namespace; `None` for cluster scope.
     pub namespace: Option<String>,
     /// Its name.
     pub name: String,
@@ -50,21 +49,21 @@ pub struct Target {
     pub subresource: Option<&'static str>,
 }
 
-/// How the writer works.
+/// Options of the writer.
 #[derive(Debug, Clone)]
 pub struct StatusWriterOptions {
-    /// Writes in flight at most.
+    /// Most writes in flight.
     pub in_flight: usize,
-    /// Time between two writes of one object.
+    /// Least time between two writes of one object.
     pub interval: Duration,
-    /// How long the first write after a rest is put off: what happens in one breath (decided,
-    /// placed, running) is then one write.
+    /// How long the first write after a pause is delayed, so that changes in quick succession (decided,
+    /// placed, running) become one write.
     pub settle: Duration,
     /// Field manager of the patches.
     pub field_manager: String,
-    /// Where given, nothing is sent while we do not lead; it waits.
+    /// If set, nothing is sent while this process does not lead; it waits.
     pub leadership: Option<Leadership>,
-    /// Where given, metrics show there.
+    /// If set, the registry of the metrics.
     pub registry: Option<Registry>,
 }
 
@@ -92,9 +91,9 @@ enum WriteResult {
     Written,
     /// The object is gone.
     Gone,
-    /// The server will not have it.
+    /// The server refuses the patch.
     Refused,
-    /// Will be sent again.
+    /// It will be sent again.
     Retried,
 }
 
@@ -116,8 +115,8 @@ impl StatusWriter {
         Self::spawn_with(client, options, cancel)
     }
 
-    /// Starts a writer. What is not sent when `cancel` comes is dropped: the next leader
-    /// computes it again.
+    /// Starts a writer. Patches that are not sent when `cancel` comes are dropped: the next leader computes
+    /// them again.
     #[must_use]
     pub fn spawn_with(
         client: Client,
@@ -143,21 +142,21 @@ impl StatusWriter {
         writer
     }
 
-    /// Asks for `patch` (a JSON merge patch of the whole object) to be written to `target`.
-    /// Replaces what was asked for it before and was not sent yet.
+    /// Submits `patch` (a JSON merge patch of the whole object) for `target`. It replaces an earlier patch
+    /// that was not sent yet.
     pub fn write(&self, target: Target, patch: Value) {
-        if self.table.lock().ask(target, patch, Instant::now()) {
+        if self.table.lock().submit(target, patch, Instant::now()) {
             self.wake.notify_one();
         }
     }
 
-    /// Forgets what was asked and what was sent: the object is gone, or somebody else wrote
-    /// it and the next patch must be sent whatever was sent before.
+    /// Drops what was submitted and sent: the object is gone, or another client wrote it and the next patch
+    /// must be sent even if it is the same.
     pub fn forget(&self, target: &Target) {
         self.table.lock().forget(target);
     }
 
-    /// How many objects wait for a write or for its answer.
+    /// Returns how many objects wait for a write or for its answer.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.table.lock().pending()
@@ -191,7 +190,7 @@ impl Sending {
         }
     }
 
-    /// Sends what is due, as far as slots are free; when the next is due, if one could go.
+    /// Sends what is due, as far as slots are free, and returns when the next is due if a slot is free.
     fn start_due(&mut self) -> Option<Instant> {
         while self.in_flight.len() < self.options.in_flight {
             let Some(job) = self.writer.table.lock().take_due(Instant::now()) else {
@@ -221,7 +220,13 @@ impl Sending {
                     let name = &job.target.name;
                     let namespace = job.target.namespace.as_deref();
                     let error = error.message();
-                    tracing::warn!(kind, namespace, name, error, "a status is refused");
+                    tracing::warn!(
+                        kind,
+                        namespace,
+                        name,
+                        error,
+                        "the API server refused a status"
+                    );
                     table.refused(&job, now);
                     WriteResult::Refused
                 }

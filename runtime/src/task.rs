@@ -1,8 +1,8 @@
-//! Tasks that nobody waits for, and whose panic must not go unnoticed.
+//! Spawns tasks whose panic must not go unnoticed although no one waits for them.
 //!
-//! A task that died leaves its part undone for good: nothing would be committed any more, or a
-//! job be prepared for ever. So the process ends, and another replica leads
-//! ([`crate::task::panicked`], which `muster` waits for beside its parts).
+//! A task that panicked would leave its work undone for ever: nothing would be committed any more, or a job
+//! be prepared without end. So the process ends, and another replica leads ([`crate::task::panicked`],
+//! which `muster` waits for next to its parts).
 
 use futures::FutureExt;
 use std::future::Future;
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 static PANICKED: LazyLock<CancellationToken> = LazyLock::new(CancellationToken::new);
 
-/// As [`tokio::spawn`]; a panic in `future` ends the process.
+/// Like [`tokio::spawn`]; a panic in `future` ends the process.
 pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future + Send + 'static,

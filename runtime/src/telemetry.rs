@@ -1,8 +1,8 @@
-//! Logs to stdout, and traces by OTLP where an endpoint is configured.
+//! Logs to stdout, and traces by OTLP if an endpoint is configured.
 //!
-//! The filter comes from `RUST_LOG`, default `info`. Whatever it says, kube's client is kept
-//! quiet: on a decode error it warns with the whole body, which may contain Secrets, and every
-//! failed call that it reports is reported here too, with what was wanted of it.
+//! The filter comes from `RUST_LOG`, default `info`. With any filter, kube's client is kept quiet: on a
+//! decode error it logs the whole body, which may contain Secrets, and Muster reports every failed call
+//! itself, with its purpose.
 
 use anyhow::Context as _;
 use opentelemetry::trace::TracerProvider as _;
@@ -17,15 +17,15 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
-/// Standard variable that names the OTLP endpoint.
+/// Standard variable with the OTLP endpoint.
 const ENDPOINT_VARIABLE: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
-/// What is added to every filter.
+/// Directives that are added to every filter.
 const QUIET: [&str; 2] = [
     "kube_client::client=error",
     "kube_client::client::builder=off",
 ];
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogFormat {
     /// One JSON object per line, for machines.
@@ -35,7 +35,7 @@ pub enum LogFormat {
     Text,
 }
 
-/// Not a log format.
+/// An invalid log format.
 #[derive(Debug, thiserror::Error)]
 #[error("log format {0:?} is not one of json, text")]
 pub struct LogFormatError(String);
@@ -61,7 +61,7 @@ impl fmt::Display for LogFormat {
     }
 }
 
-/// Sends what is left of the traces when it is dropped; keep it until the end of `main`.
+/// Sends the remaining traces when it is dropped; keep it until the end of `main`.
 #[must_use = "traces are flushed when the guard is dropped"]
 #[derive(Debug)]
 pub struct Guard(Option<SdkTracerProvider>);
@@ -77,11 +77,11 @@ impl Drop for Guard {
     }
 }
 
-/// Starts logging, and tracing where `otlp_endpoint` or `OTEL_EXPORTER_OTLP_ENDPOINT` names a
-/// gRPC endpoint. Once per process, within the tokio runtime.
+/// Starts logging, and tracing if `otlp_endpoint` or `OTEL_EXPORTER_OTLP_ENDPOINT` has a gRPC endpoint.
+/// Call it once in a process, within the tokio runtime.
 ///
 /// # Errors
-/// Where `RUST_LOG` or the endpoint cannot be used, or logging was started before.
+/// Returns an error if `RUST_LOG` or the endpoint is invalid, or logging was started before.
 pub fn init(
     format: LogFormat,
     otlp_endpoint: Option<String>,
@@ -100,7 +100,7 @@ pub fn init(
     // Colours are for people; a file or a pipe gets plain text.
     let lines = tracing_subscriber::fmt::layer().with_ansi(std::io::stdout().is_terminal());
     let lines = match format {
-        // Lines name what they are about themselves; spans are for traces.
+        // Log lines name their subject themselves; spans are for traces.
         LogFormat::Json => lines
             .json()
             .flatten_event(true)
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bodies_of_answers_stay_out_of_the_log_whatever_is_asked() {
+    fn bodies_of_answers_never_reach_the_log() {
         for asked in ["", "debug", "kube_client=trace,info"] {
             let filter = filter_of(asked).unwrap().to_string();
             assert!(filter.contains("kube_client::client=error"), "{filter}");

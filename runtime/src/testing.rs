@@ -1,11 +1,10 @@
-//! An API server in the process, for tests: no socket, no disk, virtual time if tokio's is
-//! paused.
+//! An API server in the process, for tests: no socket, no disk, and virtual time if tokio's is paused.
 //!
-//! It keeps objects of any kind by their path and serves get, list (with pages), watch (with
-//! history), create, replace, merge patch, apply (as a merge that may create), delete and the
-//! status subresource, dry runs of create, with resource versions, generations and finalizers as the real one has
-//! them. It ignores selectors and validates nothing. [`FakeApi::fault`] makes calls fail, hang,
-//! or succeed without an answer.
+//! It stores objects of any kind by their path and serves get, list (with pages), watch (with history),
+//! create, replace, merge patch, apply (as a merge that may create), delete and the status subresource, and
+//! dry runs of create, with resource versions, generations and finalizers like the real one. It ignores
+//! selectors and validates nothing. [`FakeApi::fault`] makes calls fail, hang, or succeed without an
+//! answer.
 
 mod stopped;
 mod store;
@@ -25,7 +24,7 @@ use std::time::Duration;
 use store::{Change, Store};
 use tokio::sync::broadcast;
 
-/// A request as it came in.
+/// A request as it was received.
 #[derive(Debug, Clone)]
 pub struct Recorded {
     /// `GET`, `POST`, `PUT`, `DELETE`; `PATCH` for merges, `APPLY` for applies, `WATCH`.
@@ -34,13 +33,13 @@ pub struct Recorded {
     pub path: String,
     /// Query.
     pub query: HashMap<String, String>,
-    /// Body, null where there is none.
+    /// Body; null if there is none.
     pub body: Value,
-    /// As whom it was made, where that is not the client itself (`Impersonate-User`).
+    /// The impersonated user, if any (`Impersonate-User`).
     pub impersonated: Option<String>,
 }
 
-/// How a call goes wrong.
+/// How a call fails.
 #[derive(Debug, Clone)]
 pub enum Fault {
     /// Nothing is done, and the answer is this status with this message.
@@ -55,11 +54,11 @@ pub enum Fault {
     Delay(Duration),
 }
 
-/// What a server had, see [`FakeApi::snapshot`].
+/// The content of a server, see [`FakeApi::snapshot`].
 #[derive(Debug, Clone)]
 pub struct Snapshot(store::Snapshot);
 
-/// What a call answers that stores nothing.
+/// The answer of a call that stores nothing.
 type Answer = Arc<dyn Fn(&Value) -> Value + Send + Sync>;
 type Matcher = Box<dyn Fn(&Recorded) -> bool + Send>;
 
@@ -79,11 +78,11 @@ struct State {
     passed_on: Vec<(String, FakeApi)>,
     serving: usize,
     most_serving: usize,
-    /// Watches that began before the last cut end.
+    /// Ends all watches that began before it is sent.
     cut: broadcast::Sender<()>,
 }
 
-/// The server. Clones are the same one.
+/// The server. Clones share it.
 #[derive(Clone)]
 pub struct FakeApi(Arc<Mutex<State>>);
 
@@ -94,7 +93,7 @@ impl Default for FakeApi {
 }
 
 impl FakeApi {
-    /// An empty server.
+    /// Creates an empty server.
     #[must_use]
     pub fn new() -> Self {
         Self(Arc::new(Mutex::new(State {
@@ -110,7 +109,7 @@ impl FakeApi {
         })))
     }
 
-    /// A client of it, without retries.
+    /// Returns a client of it, without retries.
     #[must_use]
     pub fn client(&self) -> Client {
         let api = self.clone();
@@ -121,28 +120,28 @@ impl FakeApi {
         Client::new(service, "default")
     }
 
-    /// Creates the object at `path`, or replaces it, as some other client would.
+    /// Creates the object at `path`, or replaces it, as another client would.
     pub fn put(&self, path: &str, object: Value) -> Value {
         self.0.lock().store.put(path, object)
     }
 
-    /// Merges `patch` into the object at `path`, status included, as some other client would.
+    /// Merges `patch` into the object at `path`, including the status, as another client would.
     pub fn merge(&self, path: &str, patch: &Value) {
         self.0.lock().store.merge_all(path, patch);
     }
 
-    /// Removes the object at `path`, whatever its finalizers.
+    /// Deletes the object at `path`, whatever its finalizers.
     pub fn remove(&self, path: &str) {
         self.0.lock().store.remove(path);
     }
 
-    /// The object at `path`.
+    /// Returns the object at `path`.
     #[must_use]
     pub fn get(&self, path: &str) -> Option<Value> {
         self.0.lock().store.get(path)
     }
 
-    /// All objects, by path.
+    /// Returns all objects, by path.
     #[must_use]
     pub fn objects(&self) -> BTreeMap<String, Value> {
         self.0.lock().store.objects().clone()
@@ -153,20 +152,19 @@ impl FakeApi {
         self.0.lock().documents.insert(path.to_owned(), document);
     }
 
-    /// Answers what is posted to `path`, and stores nothing: a SubjectAccessReview, for instance.
+    /// Answers requests posted to `path`, and stores nothing: a SubjectAccessReview, for instance.
     pub fn answers(&self, path: &str, answer: impl Fn(&Value) -> Value + Send + Sync + 'static) {
         let answer = Arc::new(answer);
         self.0.lock().answers.insert(path.to_owned(), answer);
     }
 
-    /// Has `to` answer what is asked under `prefix`, as the API server of an aggregated API does.
-    /// Requests show in both.
+    /// Forwards requests under `prefix` to `to`, as for an aggregated API. Both servers record them.
     pub fn pass_on(&self, prefix: &str, to: &Self) {
         let rule = (prefix.to_owned(), to.clone());
         self.0.lock().passed_on.push(rule);
     }
 
-    /// Makes the next `times` calls that `matches` go wrong. Earlier rules come first.
+    /// Makes the next `times` calls that `matches` fail. Earlier rules come first.
     pub fn fault(
         &self,
         times: usize,
@@ -180,36 +178,36 @@ impl FakeApi {
         });
     }
 
-    /// Ends all watches, as a lost connection would.
+    /// Ends all watches, like a lost connection.
     pub fn cut_watches(&self) {
         let _ = self.0.lock().cut.send(());
     }
 
-    /// All objects as they are now, and the version.
+    /// Returns all objects as they are now, and the version.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot(self.0.lock().store.snapshot())
     }
 
-    /// Goes back to `snapshot`, as a server does whose etcd was restored from it: watches end, and
-    /// versions are used a second time.
+    /// Restores `snapshot`, like a server whose etcd is restored from it: watches end, and versions are used a
+    /// second time.
     pub fn restore(&self, snapshot: &Snapshot) {
         self.0.lock().store.restore(&snapshot.0);
         self.cut_watches();
     }
 
-    /// Forgets the history of changes: watches from before now get 410.
+    /// Drops the history of changes: watches from before now get 410.
     pub fn compact(&self) {
         self.0.lock().store.compact();
     }
 
-    /// All requests so far, in order.
+    /// Returns all requests so far, in order.
     #[must_use]
     pub fn requests(&self) -> Vec<Recorded> {
         self.0.lock().requests.clone()
     }
 
-    /// The requests of `verb`, in order.
+    /// Returns the requests of `verb`, in order.
     #[must_use]
     pub fn requests_of(&self, verb: &str) -> Vec<Recorded> {
         let mut requests = self.requests();
@@ -217,7 +215,7 @@ impl FakeApi {
         requests
     }
 
-    /// How many calls, other than watches, were ever being served at one time.
+    /// Returns the largest number of calls, without watches, served at one time.
     #[must_use]
     pub fn most_at_once(&self) -> usize {
         self.0.lock().most_serving
@@ -246,7 +244,7 @@ impl FakeApi {
         let _serving = Serving::begin(self);
         match fault {
             None => {
-                // As over a network, others get a turn before the answer is there.
+                // Other tasks get a turn before the answer, as over a network.
                 tokio::task::yield_now().await;
                 self.answer(&recorded)
             }
@@ -279,7 +277,7 @@ impl FakeApi {
         {
             return respond(201, &answer(&request.body));
         }
-        // Nothing is stored, and nothing looked at: it is as if nothing were in its way.
+        // Nothing is stored or checked: the dry run always succeeds.
         let dry = request.query.get("dryRun").is_some_and(|dry| dry == "All");
         if dry && request.verb == "POST" {
             return respond(201, &request.body);
@@ -320,7 +318,7 @@ impl State {
         Some(rule.fault.clone())
     }
 
-    /// Who answers `request` instead, and what it is asked.
+    /// Returns the server that answers `request` instead, and the request for it.
     fn passed_on(&self, request: &Recorded) -> Option<(FakeApi, Recorded)> {
         self.passed_on.iter().find_map(|(prefix, to)| {
             let path = request.path.strip_prefix(prefix)?;
@@ -335,7 +333,7 @@ impl State {
     }
 }
 
-/// Counts a call while it is served, also one that is given up.
+/// Counts a call while it is served, even if it is given up.
 struct Serving(FakeApi);
 
 impl Serving {
@@ -384,7 +382,7 @@ fn query(uri: &Uri) -> HashMap<String, String> {
         .collect()
 }
 
-/// What happens under `path` after the version `from`, which the server may have yet to reach.
+/// Returns the changes under `path` after the version `from`, which may be in the future.
 fn live(
     changes: broadcast::Receiver<Change>,
     path: String,
@@ -392,7 +390,7 @@ fn live(
 ) -> impl Stream<Item = Change> + Send {
     futures::stream::unfold((changes, path), move |(mut changes, path)| async move {
         loop {
-            // A receiver that is too slow ends, as a slow watch does.
+            // A receiver that is too slow ends, like a slow watch.
             let change = changes.recv().await.ok()?;
             if change.is_after(from) && change.is_under(&path) {
                 return Some((change, (changes, path)));
@@ -437,7 +435,7 @@ fn name_in(path: &str) -> &str {
     object.rsplit('/').next().unwrap_or_default()
 }
 
-/// The reason that Kubernetes gives with a status; kube reads it rather than the code.
+/// Returns the reason of a status as in Kubernetes; kube reads it rather than the code.
 fn reason(code: u16) -> &'static str {
     match code {
         401 => "Unauthorized",

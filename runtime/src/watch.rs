@@ -1,25 +1,23 @@
-//! Watching one kind: list, then watch, as deltas into a bounded channel.
+//! Watches one kind: it lists, then watches, and sends deltas into a bounded channel.
 //!
 //! ```text
-//! list pages ─► Upserted… ─► (what is known but was not listed) Gone… ─► Listed
+//! list pages ─► Upserted… ─► (known objects that were not listed) Gone… ─► Listed
 //!      ▲                                                                   │
 //!      └── 410, or the watch cannot be resumed ◄── watch events ◄──────────┘
 //! ```
 //!
-//! A server whose etcd was restored from a snapshot has gone back: its versions are lower than
-//! those that were seen. A watch from a version that it has yet to reach would show nothing until
-//! then, without an error. So before a watch is resumed the server's version is read, and where it
-//! is lower all is listed again ([`WatchOptions::restart`]). A server that has reached the version
-//! again by then cannot be distinguished from one that was never restored.
+//! The versions of a server whose etcd was restored from a snapshot are lower than those seen before. A
+//! watch from a version in the future would show nothing until the server reaches it, without an error. So
+//! before a watch is resumed, the server's version is read, and if it is lower, everything is listed again
+//! ([`WatchOptions::restart`]). A server that has reached the version again by then cannot be distinguished
+//! from one that was never restored.
 //!
-//! The loop is ours rather than kube's `watcher`, because three things must be seen that it
-//! hides: bookmarks and quiet restarts (how old is what we know?), objects that vanished while
-//! the connection was down (mark and sweep), and a 410 as the HTTP status of a watch's start,
-//! on which kube's watcher asks for the same version for ever.
+//! It does not use kube's `watcher`, which hides three things that are needed: bookmarks and quiet restarts
+//! (the age of the data), objects that were deleted while the connection was down (mark and sweep), and a
+//! 410 as the HTTP status of a watch's start, on which kube's watcher repeats the same version for ever.
 //!
-//! It never ends before its token is cancelled, never drops a delta (it waits for room in the
-//! channel), and no single object can stop it: what cannot be decoded is skipped, counted and
-//! logged by name.
+//! It ends only when its token is cancelled, never drops a delta (it waits for space in the channel), and
+//! no single object can stop it: an object that cannot be decoded is skipped, counted and logged by name.
 
 mod back;
 mod delta;
@@ -46,7 +44,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// What to watch, and how.
+/// Options of a watch.
 #[derive(Debug, Clone)]
 pub struct WatchOptions {
     /// Label selector.
@@ -55,20 +53,20 @@ pub struct WatchOptions {
     pub fields: Option<String>,
     /// Objects per page of a list.
     pub page_size: u32,
-    /// After how long the server ends a watch and the loop starts the next. It bounds how long
-    /// a dead connection goes unnoticed, so it is far below kube's default of 290 s.
+    /// After how long the server ends a watch and the loop starts the next. It limits how long a dead
+    /// connection goes unnoticed, so it is far below kube's default of 290 s.
     pub timeout: Duration,
-    /// Whether a kind that the server does not have counts as one with no objects. Else the
-    /// loop waits for it, and never says that it listed.
+    /// True if a kind that the server does not serve counts as one without objects. Otherwise the loop waits
+    /// for it, and does not report it as listed.
     pub absent_is_empty: bool,
-    /// Whether a kind that we may not list is reported as listed, with what was known of it before:
-    /// what depends on all kinds need not wait for one that is not permitted.
+    /// True if a kind that may not be listed is reported as listed, with its last known objects: components
+    /// that need all kinds then do not wait for it.
     pub denied_is_listed: bool,
-    /// Cancelled when the server is seen to have gone back to an earlier state. What is built on
-    /// the watch, and on others of the same server, ends by it and is rebuilt. Without it the
-    /// watch lists again and goes on.
+    /// Cancelled when the server is seen to have gone back to an earlier state. Components that use the watch,
+    /// and others of the same server, end with it and are rebuilt. Without it the watch lists again and
+    /// continues.
     pub restart: Option<CancellationToken>,
-    /// Where the watch reports how it does.
+    /// Where the watch reports its state.
     pub metrics: Option<WatchMetrics>,
 }
 
@@ -87,16 +85,16 @@ impl Default for WatchOptions {
     }
 }
 
-/// How long one page of a list, or the start of a watch, may take.
+/// Deadline of one page of a list, or of the start of a watch.
 const CALL_LIMIT: Duration = Duration::from_secs(60);
-/// How much longer than the server's own time-out a watch may be silent.
+/// How much longer than the server's own timeout a watch may be silent.
 const IDLE_MARGIN: Duration = Duration::from_secs(5);
-/// Watches in a row that failed to start or broke at once, after which the objects are listed
-/// again: the version may be one that this server never had (restored from a backup).
+/// Number of watches in a row that failed to start or broke at once, after which the objects are listed
+/// again: this server may never have had the version (restored from a backup).
 const RELIST_AFTER_FAILURES: u32 = 3;
-/// Watches what `api` covers and sends each delta, wrapped by `wrap`, into `sink` until
-/// `cancel`, or until the receiver is dropped. `kind` names it in logs and metrics, where each
-/// watch should have a name of its own (`member1/Node`).
+/// Watches what `api` covers and sends each delta, wrapped by `wrap`, into `sink` until `cancel`, or until
+/// the receiver is dropped. `kind` names it in logs and metrics, where each watch should have a name of its
+/// own (`member1/Node`).
 pub fn watch<K, M>(
     api: Api<K>,
     options: WatchOptions,
@@ -122,13 +120,13 @@ where
         reached: 0,
     };
     crate::task::spawn(async move {
-        // A closed channel means that nobody is interested any more.
+        // A closed channel means that the deltas are no longer needed.
         let _ = cancel.run_until_cancelled(watching.run()).await;
         watching.report.ended();
     })
 }
 
-/// [`watch`] for a kind that is known only at run time, in `namespace` or everywhere.
+/// Does the same as [`watch`] for a kind that is known only at run time, in `namespace` or everywhere.
 pub fn watch_dynamic<M: Send + 'static>(
     client: Client,
     resource: &ApiResource,
@@ -154,13 +152,13 @@ struct Closed;
 
 /// Why a watch ended.
 enum End {
-    /// The server ended it, or it fell silent: go on from where it was.
+    /// The server ended it, or it was silent: resume at the last version.
     Resume,
     /// The version is too old: list again.
     Relist,
-    /// The server is at this version, which is lower than one that it was at.
+    /// The server is at this version, which is lower than an earlier one.
     WentBack(u64),
-    /// It failed; go on from where it was after a pause.
+    /// It failed: resume after a pause.
     Failed(CallError),
 }
 
@@ -170,15 +168,15 @@ struct Watching<K, M, W: Fn(Delta<K>) -> M> {
     options: WatchOptions,
     wrap: W,
     sink: mpsc::Sender<M>,
-    /// What was told as existing.
+    /// The objects that were sent as existing.
     known: HashMap<ObjectKey, Known>,
-    /// Number of the list being taken, or taken last.
+    /// Number of the present list, or of the last one.
     list_number: u64,
-    /// The highest version that the server was seen at.
+    /// The highest version at which the server was seen.
     reached: u64,
 }
 
-/// An object that was told as existing.
+/// An object that was sent as existing.
 struct Known {
     /// Fingerprint of its UID.
     uid: u64,
@@ -201,7 +199,7 @@ where
                     if self.follow(version).await? {
                         failures = backoff();
                     }
-                    // Whatever ended the watch, a server in trouble is not asked at once.
+                    // Whatever ended the watch, a server in trouble gets a pause.
                     pause(&mut failures).await;
                 }
                 Err(error) if error.code() == Some(404) => {
@@ -219,7 +217,7 @@ where
         }
     }
 
-    /// Tells all that exists and sweeps what does not; the version that it was read at.
+    /// Sends all existing objects and sweeps the others; returns the version of the list.
     async fn list(&mut self) -> Result<Result<String, CallError>, Closed> {
         self.list_number += 1;
         let mut continue_token = None;
@@ -234,7 +232,7 @@ where
             for object in page.objects {
                 self.upserted(object).await?;
             }
-            // What cannot be decoded exists all the same: as it was known, if it was.
+            // An object that cannot be decoded still exists, in its last known state if there is one.
             for key in page.skipped {
                 if let Some(known) = self.known.get_mut(&key) {
                     known.list_number = self.list_number;
@@ -253,7 +251,7 @@ where
         Ok(Ok(version))
     }
 
-    /// Tells what the list just taken did not have as gone.
+    /// Sends known objects that the present list did not have as gone.
     async fn sweep(&mut self) -> Result<(), Closed> {
         let current = self.list_number;
         let gone: Vec<ObjectKey> = self
@@ -268,7 +266,7 @@ where
         self.send(Delta::Listed).await
     }
 
-    /// The kind is not there (any more).
+    /// Handles a kind that is not served (any more).
     async fn absent(&mut self, error: &CallError) -> Result<(), Closed> {
         self.report.failed("list", error);
         match self.options.absent_is_empty {
@@ -280,8 +278,8 @@ where
         }
     }
 
-    /// Watches from `version` on, over any number of watches, until the objects must be listed
-    /// again; whether any watch did well.
+    /// Watches from `version` on, with any number of watches, until the objects must be listed again. Returns
+    /// true if any watch succeeded.
     async fn follow(&mut self, mut version: String) -> Result<bool, Closed> {
         let mut did_well = false;
         let mut in_a_row = 0;
@@ -306,8 +304,7 @@ where
                     in_a_row = 0;
                     failures = backoff();
                     if version == before {
-                        // Ended without a word, which a server that is shutting down does at
-                        // once and again.
+                        // It ended without an event, which a server that is shutting down does repeatedly.
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
                 }
@@ -323,7 +320,7 @@ where
         }
     }
 
-    /// Watches from `version` on, if the server still is where it was.
+    /// Watches from `version` on, if the server has not gone back.
     async fn resume(&mut self, version: &mut String) -> Result<End, Closed> {
         match list::version(&self.api, &self.options).await {
             Ok(now) => match back::earlier(&now, self.reached) {
@@ -334,7 +331,7 @@ where
         }
     }
 
-    /// The server is at an earlier state than it was.
+    /// Handles a server that has gone back to an earlier state.
     fn went_back(&mut self, now: u64) {
         self.report.went_back(self.reached, now);
         if let Some(restart) = &self.options.restart {
@@ -407,8 +404,7 @@ where
         Ok(None)
     }
 
-    /// Tells that `object` exists, and first that what was known under its name is gone if
-    /// that was another object.
+    /// Sends that `object` exists; first sends another known object of its name as gone.
     async fn upserted(&mut self, object: K) -> Result<(), Closed> {
         let key = ObjectKey::of(&object);
         let known = Known {
@@ -440,8 +436,8 @@ fn ended_by(error: CallError) -> End {
     }
 }
 
-/// Whether one event could not be decoded. kube tries to read such a line as a Status, whose
-/// fields all have defaults, so that it mostly comes out as a Status that says nothing.
+/// Returns true if one event could not be decoded. kube tries to read such a line as a Status, whose fields
+/// all have defaults, so that it mostly becomes an empty Status.
 fn is_undecodable(error: &kube::Error) -> bool {
     match error {
         kube::Error::SerdeError(_) => true,

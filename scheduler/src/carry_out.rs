@@ -1,8 +1,8 @@
-//! Plans in, writes out: each plan is checked on the scheduler's own live view, its members
-//! are prepared, and the one patch that releases and places it is given back.
+//! Carries plans out: checks each plan on the scheduler's own live view, prepares its members, and returns
+//! the one patch that admits and places the job.
 //!
-//! The caller submits the write. A plan is carried out whole or refused with a reason;
-//! nothing here looks for another place.
+//! The caller submits the write. A plan is carried out as a whole or refused with a reason; this module
+//! never looks for another placement.
 
 use crate::live::{Live, Objection};
 use crate::metrics::PlanMetrics;
@@ -32,18 +32,17 @@ pub(crate) mod tests;
 /// A request to place a job as it was admitted.
 #[derive(Debug, Clone)]
 pub struct PlacementRequest {
-    /// The binding as it was when the plan was made.
+    /// The binding when the plan was made.
     pub binding: Arc<ResourceBinding>,
-    /// What was admitted, slots included where they are known.
+    /// What was admitted, with the nodes of the pods if known.
     pub admission: Admission,
-    /// What the job is made of.
+    /// The demand of the job.
     pub demand: Demand,
-    /// How pods of other clusters are reached, as far as that is known.
+    /// How pods of other clusters are reached, if known.
     pub reach: Reach,
-    /// The cluster whose part ends the whole job by ending well, where one does.
+    /// The cluster whose part ends the whole job when it succeeds, if there is one.
     pub leading: Option<ClusterName>,
-    /// Where its template says how long it stays after its end (a JSON pointer), if its members
-    /// would act on that.
+    /// The path (a JSON pointer) of the template's time to live after its end, if its members would act on it.
     pub time_to_live: Option<&'static str>,
     /// The queue that it needs in its members.
     pub queue: QueueName,
@@ -54,21 +53,20 @@ pub struct PlacementRequest {
 /// Why a plan cannot be carried out. Nothing of it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// The reason's word.
+    /// The reason.
     pub reason: Reason,
-    /// In words, with names and numbers.
+    /// The message, with names and numbers.
     pub message: String,
-    /// The cluster where it failed, to be left out for a while.
+    /// The cluster where it failed, to be avoided for a while.
     pub avoid: Option<ClusterName>,
 }
 
 /// What the scheduler shares with its process.
 #[derive(Debug, Clone, Default)]
 pub struct SchedulerOptions {
-    /// GpuPools, overrides, and what jobs need in members, are written only while this lasts;
-    /// without it always.
+    /// The term during which GpuPools, overrides and objects in members are written; always if `None`.
     pub term: Option<Term>,
-    /// Where metrics show.
+    /// Registry of the metrics.
     pub registry: Registry,
 }
 
@@ -82,8 +80,8 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Follows `events`, a sink of `members`, and keeps the GpuPools on the control plane of
-    /// `client`, until `cancel`.
+    /// Starts the scheduler, which follows `events`, a sink of `members`, and maintains the GpuPools on the
+    /// control plane of `client`, until `cancel`.
     #[must_use]
     pub fn spawn(
         client: Client,
@@ -116,24 +114,24 @@ impl Scheduler {
         }
     }
 
-    /// What writes the overrides in this process.
+    /// Returns the writer of overrides in this process.
     #[must_use]
     pub fn overrides(&self) -> Overrides {
         self.overrides.clone()
     }
 
-    /// Whether every member there was at start has been told, so that plans can be checked.
+    /// Returns true if every member that existed at the start has been sent, so that plans can be checked.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.live.is_ready()
     }
 
-    /// Checks `order` on the live view, holds room for its pods, prepares its members, and
-    /// gives the write that carries it out. The room is held until the pods are bound or the
-    /// job is forgotten; a caller that drops the write must [`Self::forget`] it.
+    /// Checks `request` on the live view, assumes its pods, prepares its members, and returns the write that
+    /// carries it out. The pods stay assumed until they are bound or the job is forgotten; a caller that drops
+    /// the write must [`Self::forget`] it.
     ///
     /// # Errors
-    /// The refusal, where the plan does not stand; then nothing is held.
+    /// Returns the refusal if the plan is not possible; then nothing is assumed.
     pub async fn prepare(&self, request: PlacementRequest) -> Result<Write, Refusal> {
         self.metrics.checked.inc();
         let key = request.binding.job_key();
@@ -145,11 +143,8 @@ impl Scheduler {
         prepared
     }
 
-    /// Sees to it that the members of a placement that stands have what the job needs beside itself: one
+    /// Makes sure that the members of an existing placement have what the job needs besides itself: a member
     /// that came back empty has lost it.
-    ///
-    /// # Errors
-    /// The refusal, where a member lacks it and cannot be given it now.
     pub async fn renew(
         &self,
         clusters: &[ClusterName],
@@ -165,8 +160,8 @@ impl Scheduler {
         renewed.map(drop).map_err(|error| unprepared(&error))
     }
 
-    /// Gives back the room that is held for a job: it ended, was evicted, or its write was
-    /// dropped. Telling it of a job that holds nothing changes nothing.
+    /// Drops the assumed pods of a job that has ended, was evicted, or whose write was dropped. Without
+    /// assumed pods this does nothing.
     pub fn forget(&self, key: &JobKey) {
         self.live.forget(key);
     }
@@ -208,8 +203,8 @@ impl Scheduler {
         })
     }
 
-    /// The record to be written, once the job's overrides are. One that is in parts already has
-    /// its override; that is resized when the new shares are charged.
+    /// Returns the record to write, after the job's overrides are written. A job in parts already has its
+    /// override, which is resized when the new shares are charged.
     async fn record(&self, request: &PlacementRequest) -> Result<AdmissionRecord, Refusal> {
         let PlacementRequest {
             binding, admission, ..
@@ -222,7 +217,7 @@ impl Scheduler {
             record.queues_above = plan.queues_above;
             record.requests = plan.requests;
         }
-        let parts = self.override_it(request).await?;
+        let parts = self.write_overrides(request).await?;
         Ok(match parts {
             None => record,
             Some(_) => AdmissionRecord {
@@ -234,8 +229,8 @@ impl Scheduler {
         })
     }
 
-    /// Writes the overrides of the job, where it has some: how it is taken apart.
-    async fn override_it(&self, request: &PlacementRequest) -> Result<Option<Parts>, Refusal> {
+    /// Writes the overrides of the job, if it needs any, and returns the state of its parts.
+    async fn write_overrides(&self, request: &PlacementRequest) -> Result<Option<Parts>, Refusal> {
         if let Some(path) = request.time_to_live {
             let kept = self.overrides.keep_alive(&request.binding, path).await;
             kept.map_err(not_overridden)?;
@@ -243,15 +238,15 @@ impl Scheduler {
         self.take_apart(request).await
     }
 
-    /// Has each cluster get its own part, where the job asks to be split or has its parts resized:
-    /// also where one cluster takes all of it, so that its pods receive the same in every place.
+    /// Splits the job if it asks for that or its parts are resizable. This also applies if one cluster takes
+    /// the whole job, so that its pods receive the same values everywhere.
     async fn take_apart(&self, request: &PlacementRequest) -> Result<Option<Parts>, Refusal> {
         let Admission {
             attempt, shares, ..
         } = &request.admission;
         let overrides = &self.overrides;
         if !request.demand.in_parts() {
-            // An attempt before may have been in parts, and its end not be told.
+            // An earlier attempt may have been in parts, and its end not reported.
             if attempt.0 > 1 && workload::may_be_in_parts(&request.demand.placement.api) {
                 let cleared = overrides.clear(&request.binding, *attempt).await;
                 cleared.map_err(not_overridden)?;
@@ -268,7 +263,7 @@ impl Scheduler {
         );
         done.await.map_err(not_overridden)?;
         Ok(Some(if is_suspended(&request.binding) {
-            // By its policy, which is not ours to lift.
+            // The policy suspends it, and only the policy may resume it.
             Parts::Dispatched
         } else {
             Parts::Held
@@ -276,7 +271,7 @@ impl Scheduler {
     }
 }
 
-/// Whether dispatching is suspended.
+/// Returns true if dispatching is suspended.
 fn is_suspended(binding: &ResourceBinding) -> bool {
     let suspension = binding.spec.suspension.as_ref();
     suspension.and_then(|suspension| suspension.dispatching) == Some(true)
@@ -284,7 +279,7 @@ fn is_suspended(binding: &ResourceBinding) -> bool {
 
 fn objection(cluster: ClusterName, objection: Objection) -> Refusal {
     let message = match objection {
-        Objection::NoCluster => format!("member {cluster} is not there any more"),
+        Objection::NoCluster => format!("member {cluster} no longer exists"),
         Objection::Unusable(why) => format!("member {cluster} is not usable: {why}"),
         Objection::NoApi(api) => format!("member {cluster} does not serve {api}"),
         Objection::NoRoom(blocker) => {
@@ -292,7 +287,7 @@ fn objection(cluster: ClusterName, objection: Objection) -> Refusal {
             let number =
                 |n: Option<i64>| n.map_or("an unknown number".to_owned(), |n| n.to_string());
             format!(
-                "member {cluster} has no room any more: its pods that are not bound yet need {resource} {}, \
+                "member {cluster} has too little capacity: its pods that are not bound yet need {resource} {}, \
                  and {} of that fit on its nodes now",
                 number(blocker.needs),
                 number(blocker.free),

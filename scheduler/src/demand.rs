@@ -1,13 +1,13 @@
-//! What a bound job is made of, from its template and binding: for a scheduler that is a
-//! process of its own. (The controller keeps what it once read of each template.) Pure.
+//! Computes the demand of a job from its template and binding, for a scheduler in a process of its own.
+//! (The controller keeps what it has read of each template.) Pure.
 
 use crds::karmada::ResourceBinding;
 use engine::facts::{Demand, Split};
 use serde_json::{Value, json};
 use workload::{SpecError, WorkloadSpec};
 
-/// The demand of the job that `binding` binds `template` for, which asks for `ask`; `in_parts` says
-/// whether it was planned to be placed in parts, which its queue may have a say in.
+/// Returns the demand of the job for which `binding` binds `template`, which requests `ask`. `in_parts`
+/// says whether it was planned in parts, which its queue may determine.
 pub(crate) fn demand(
     binding: &ResourceBinding,
     template: &Value,
@@ -28,11 +28,11 @@ pub(crate) fn demand(
     )
 }
 
-/// What it asks for: by kind, else by what Karmada's interpreter says of it on the binding. What
-/// its pods claim by ResourceClaimTemplates is still to be put in.
+/// Returns what the job requests: by its kind, or else by what Karmada's interpreter says on the binding.
+/// The devices that its pods claim by ResourceClaimTemplates are not included yet.
 ///
 /// # Errors
-/// Where its size cannot be known, or a value of the template cannot be used.
+/// Returns an error if its size is unknown, or a value of the template is invalid.
 pub(crate) fn ask(binding: &ResourceBinding, template: &Value) -> Result<WorkloadSpec, SpecError> {
     match workload::read_spec(template) {
         Err(SpecError::SizeUnknown { .. }) => {

@@ -1,4 +1,4 @@
-//! The scheduler: a dispatcher, which carries out what the engine decided. It decides nothing.
+//! The scheduler is a dispatcher: it carries out what the engine decided, and decides nothing.
 //!
 //! ```text
 //! members ─► live: a view of its own ─► GpuPools, for people
@@ -10,15 +10,15 @@
 //! bindings ◄── binding_writer::Committer ◄┘ (the one who gave the plan submits it)
 //! ```
 //!
-//! It runs in one of two ways, and the code between is the same:
+//! It runs in one of two ways with the same code:
 //!
-//! - In the controller's process: [`Scheduler`] is its handle, to which a [`PlacementRequest`] is given, and
-//!   from which the write or a [`Refusal`] comes back in memory. The controller needs nothing else
-//!   of this crate, and nothing of it where the scheduler is apart.
-//! - As a [`process`] of its own: plans come as admission records, and it writes the answers.
+//! - In the controller's process, [`Scheduler`] is the handle: the controller passes it a
+//!   [`PlacementRequest`] and gets back the write or a [`Refusal`] in memory. The controller needs nothing
+//!   else of this crate, and nothing of it if the scheduler runs in another process.
+//! - As a [`process`] of its own, plans come as admission records, and it writes the answers.
 //!
-//! It must never place what has no admission record, never choose for itself where a job
-//! goes (it carries a plan out whole or refuses it), and never update anything in a member.
+//! It must never place a job without an admission record, never choose the clusters of a job (it carries a
+//! plan out as a whole or refuses it), and never update an object in a member.
 
 mod carry_out;
 mod demand;

@@ -1,9 +1,8 @@
-//! The scheduler's own view of the members: room on their nodes, and the clusters' facts.
+//! The scheduler's own view of the members: capacity of their nodes, and the clusters' facts.
 //!
-//! It is fed by [`members`] as the engine is, and kept apart from it: what a plan is
-//! checked on must not be what the plan was made from. Plans that were carried out hold their
-//! room here until their pods are bound, the job is forgotten, or the time in which pods come
-//! has passed.
+//! It gets the same events from [`members`] as the engine, and is kept apart from it: a plan must not be
+//! checked on the data that it was made from. The pods of a plan that was carried out stay assumed here
+//! until they are bound, the job is forgotten, or the time in which pods appear is over.
 
 use engine::capacity::{Capacity, PoolSummary};
 use engine::facts::{ClusterFact, Demand, Share};
@@ -16,9 +15,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// How long room is held for pods that do not come: as long as a slow member may take to show
-/// them, and well below the engine's start deadline. The engine holds room for the whole of
-/// that; what is held here must never outlast it, or plans that stand would be refused.
+/// How long pods that do not appear stay assumed: as long as a slow member may take to show them, and well
+/// below the engine's start deadline. The engine assumes them for that whole deadline; if this time were
+/// longer, valid plans would be refused.
 const HELD_FOR: Duration = Duration::from_secs(120);
 
 /// The view. Clones share it.
@@ -34,37 +33,37 @@ struct LiveView {
     listed: BTreeSet<ClusterName>,
     ready: bool,
     held_since: HashMap<JobKey, Instant>,
-    /// Counts changes, so that readers can tell whether anything is new.
+    /// Counts changes, so that readers notice new data.
     version: u64,
 }
 
-/// What GpuPools are made from.
+/// Input of GpuPools.
 #[derive(Debug, Clone)]
 pub(crate) struct Pools {
-    /// Changes whenever anything else may have.
+    /// Changes whenever other data may have.
     pub(crate) version: u64,
-    /// Whether every member there was at start is in it.
+    /// True if it has every member that existed at the start.
     pub(crate) ready: bool,
     pub(crate) pools: Vec<PoolSummary>,
-    /// The clusters there are, and whether their nodes have all been told.
+    /// The clusters, and whether their nodes have all been sent.
     pub(crate) clusters: BTreeMap<ClusterName, bool>,
 }
 
-/// Why a share does not stand on what is seen now.
+/// Why a share is not possible on the present view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Objection {
-    /// The cluster is not there.
+    /// The cluster does not exist.
     NoCluster,
-    /// It is not to be used.
+    /// The cluster is not usable.
     Unusable(String),
-    /// It does not serve the kind.
+    /// The cluster does not serve the kind.
     NoApi(String),
-    /// Its nodes have too little room.
+    /// Its nodes have too little capacity.
     NoRoom(Blocker),
 }
 
 impl Live {
-    /// Takes in what `events` tell, until they end.
+    /// Applies `events` until they end.
     pub(crate) async fn follow(self, mut events: mpsc::Receiver<MemberEvent>) {
         while let Some(event) = events.recv().await {
             self.apply(event);
@@ -83,18 +82,18 @@ impl Live {
         }
     }
 
-    /// Whether every member there was at start has been told.
+    /// Returns true if every member that existed at the start has been sent.
     pub(crate) fn is_ready(&self) -> bool {
         self.inner.lock().ready
     }
 
-    /// The clusters' facts.
+    /// Returns the clusters' facts.
     pub(crate) fn clusters(&self) -> BTreeMap<ClusterName, ClusterFact> {
         self.inner.lock().clusters.clone()
     }
 
-    /// Holds room for `shares`, if each of them stands on what is seen now; else the first
-    /// that does not, and nothing more is held.
+    /// Assumes the pods of `shares` if each share is possible on the present view. Otherwise returns the first
+    /// that is not, and assumes nothing.
     pub(crate) fn assume(
         &self,
         key: &JobKey,
@@ -105,7 +104,7 @@ impl Live {
         view.drop_expired();
         for share in shares {
             let object = |objection| (share.cluster.clone(), objection);
-            view.stands(demand, share).map_err(object)?;
+            view.check_share(demand, share).map_err(object)?;
             let room = view.room.check(key, demand, share);
             room.map_err(|blocker| object(Objection::NoRoom(blocker)))?;
         }
@@ -115,7 +114,7 @@ impl Live {
         Ok(())
     }
 
-    /// Gives back what is held for `key`.
+    /// Drops the assumed pods of `key`.
     pub(crate) fn forget(&self, key: &JobKey) {
         let mut view = self.inner.lock();
         if view.held_since.remove(key).is_some() {
@@ -124,7 +123,7 @@ impl Live {
         }
     }
 
-    /// What GpuPools are made from, if anything is new since `version`.
+    /// Returns the input of GpuPools, if it has changed since `version`.
     pub(crate) fn pools_since(&self, version: Option<u64>) -> Option<Pools> {
         let mut view = self.inner.lock();
         view.drop_expired();
@@ -161,8 +160,8 @@ impl LiveView {
         }
     }
 
-    /// Whether the cluster of `share` is one to place on, its room aside.
-    fn stands(&self, demand: &Demand, share: &Share) -> Result<(), Objection> {
+    /// Checks the cluster of `share`, except for its capacity.
+    fn check_share(&self, demand: &Demand, share: &Share) -> Result<(), Objection> {
         let cluster = self
             .clusters
             .get(&share.cluster)

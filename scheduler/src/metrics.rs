@@ -1,4 +1,4 @@
-//! What the scheduler counts: what becomes of plans.
+//! Metrics of the scheduler: the results of plans.
 //!
 //! Labels are reasons, never jobs.
 
@@ -13,7 +13,7 @@ struct ReasonLabel {
     reason: String,
 }
 
-/// Of plans and what is made of them.
+/// Metrics of plans and their preparation.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PlanMetrics {
     pub(crate) checked: Counter,
@@ -38,7 +38,7 @@ impl PlanMetrics {
         }
     }
 
-    /// A plan was refused.
+    /// Counts a refused plan.
     pub(crate) fn refused(&self, reason: Reason) {
         self.refused
             .get_or_create(&ReasonLabel {

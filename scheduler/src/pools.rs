@@ -6,10 +6,10 @@
 //! GpuPools (watched) ───┘
 //! ```
 //!
-//! Output only: nothing is decided on them. Written only where something but the time
-//! differs; `lastSeen` moves with what is written, and tells since when the rest of it is
-//! old where the health is not Ready. One whose cluster left, or whose class is gone from a
-//! cluster that is seen, is deleted; while a member is away its pools stay, marked.
+//! This is output only: no decision reads it. A GpuPool is written only if something other than the time
+//! differs. `lastSeen` changes with such a write, and says since when the data is old if the health is not
+//! Ready. A GpuPool is deleted if its cluster left, or its class is gone from a cluster with a complete
+//! view; while a member is away its pools stay, with that health.
 
 use crate::carry_out::SchedulerOptions;
 use crate::live::{Live, Pools};
@@ -32,17 +32,17 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-/// Time between two looks at the live view.
+/// Time between two checks of the live view.
 const TICK: Duration = Duration::from_secs(1);
-/// Looks after which pools are compared although the view says nothing new: for the health of
-/// members, which changes by silence.
-const TICKS_PER_FULL_LOOK: u32 = 5;
-/// How long one call may take.
+/// Checks after which pools are compared even if the view has not changed: the health of members changes by
+/// silence.
+const TICKS_PER_FULL_CHECK: u32 = 5;
+/// Deadline of one call.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Calls at a time.
+/// Most calls at a time.
 const CONCURRENT: usize = 4;
 
-/// Keeps the GpuPools until `cancel`.
+/// Maintains the GpuPools until `cancel`.
 pub(crate) fn spawn(
     client: Client,
     live: Live,
@@ -87,7 +87,7 @@ struct Keeper {
     /// GpuPools as the watch shows them, by name.
     observed: BTreeMap<String, GpuPool>,
     listed: bool,
-    /// Version of the live view at the last look.
+    /// Version of the live view at the last check.
     seen: Option<u64>,
 }
 
@@ -101,7 +101,7 @@ impl Keeper {
                 Some(delta) = deltas.recv() => self.observe(delta),
                 _ = ticks.tick() => {
                     if until_full == 0 {
-                        until_full = TICKS_PER_FULL_LOOK;
+                        until_full = TICKS_PER_FULL_CHECK;
                         self.seen = None;
                     }
                     until_full -= 1;
@@ -176,10 +176,10 @@ impl Keeper {
     }
 }
 
-/// The next look tries again.
+/// The next check tries again.
 fn report(name: &str, error: &CallError) {
     match error.fault() {
-        // Somebody else was quicker, or the kind is not there (yet).
+        // Another client was faster, or the kind does not exist yet.
         CallFault::Conflict | CallFault::NotFound | CallFault::NoSuchKind => {}
         _ => tracing::warn!(
             gpupool = name,
@@ -201,14 +201,14 @@ fn target(name: &str, subresource: Option<&'static str>) -> Target {
 /// A change to make.
 #[derive(Debug, Clone, PartialEq)]
 enum PoolWrite {
-    /// Without its status, which follows once the watch shows it.
+    /// Without its status, which follows once the watch shows the object.
     Create(Box<GpuPool>),
     Spec(String, GpuPoolSpec),
     Status(String, GpuPoolStatus),
     Delete(String),
 }
 
-/// What GpuPools should say, `lastSeen` aside.
+/// Returns what GpuPools should contain, except for `lastSeen`.
 fn desired(
     pools: &Pools,
     health_of: &dyn Fn(&ClusterName) -> Option<ViewHealth>,
@@ -272,7 +272,7 @@ fn status(pool: &PoolSummary, view: Option<ViewHealth>) -> GpuPoolStatus {
     }
 }
 
-/// What to write so that `observed` becomes `desired`.
+/// Returns the writes that turn `observed` into `desired`.
 fn writes(
     desired: &BTreeMap<String, (GpuPoolSpec, GpuPoolStatus)>,
     observed: &BTreeMap<String, GpuPool>,
@@ -296,7 +296,7 @@ fn writes(
         }
     }
     let is_stale = |(name, pool): &(&String, &GpuPool)| {
-        // A cluster that has not told all its nodes yet may still have the class.
+        // A cluster that has not sent all its nodes yet may still have the class.
         let all_told = clusters
             .get(&ClusterName::new(&pool.spec.cluster))
             .copied()
@@ -308,7 +308,7 @@ fn writes(
     writes
 }
 
-/// The status to write, if `observed` differs from `desired` in more than the time.
+/// Returns the status to write, if `observed` and `desired` differ in more than the time.
 fn newer(
     observed: Option<&GpuPoolStatus>,
     desired: &GpuPoolStatus,
@@ -322,7 +322,7 @@ fn newer(
     if untimed.as_ref() == Some(desired) {
         return None;
     }
-    // What is not seen any more was last seen when it still was, not now.
+    // A pool that is not seen any more was last seen when it was Ready, not now.
     let was_ready = observed.is_some_and(|status| status.health == health::READY);
     let seen = match desired.health == health::READY || was_ready {
         true => Some(now.clone()),
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn pools_are_written_when_they_change_and_not_for_the_time() {
+    fn pools_are_written_only_if_more_than_the_time_changes() {
         let mut observed = BTreeMap::new();
         let gpus = |free| pools(vec![summary(Some("nvidia.com/gpu"), free)], true);
         let ready = ViewHealth::Ready;
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_any_more_is_deleted_once_that_is_certain() {
+    fn a_pool_is_deleted_once_its_class_is_certainly_gone() {
         let mut observed = BTreeMap::new();
         let there = pools(vec![summary(None, "7")], true);
         look(&there, ViewHealth::Ready, &mut observed, 1);

@@ -1,9 +1,9 @@
 //! What a job needs in a member besides itself: its Queue and its PriorityClass.
 //!
-//! Both are created where they are absent, before the placement, and never updated: what the
-//! member's own people or controllers make of them stays theirs. A queue is created without
-//! bounds or parent, for bounds are kept on the control plane, and a member's Volcano that
-//! knew a part of them would fight over the same pods. The namespace is Karmada's to make.
+//! Both are created if they are missing, before the placement, and never updated: changes by the member's
+//! own users or controllers stay. A queue is created without limits or parent, because limits apply on the
+//! control plane, and a member's Volcano with only some of them would decide differently on the same pods.
+//! Karmada creates the namespace.
 
 use crate::metrics::PlanMetrics;
 use engine::{ClusterName, QueueName, Reason};
@@ -21,14 +21,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long one call may take.
+/// Deadline of one call.
 const LIMIT: Duration = Duration::from_secs(5);
-/// How long what was seen in a member is believed to be there: a member may come back empty.
-const BELIEVED_FOR: Duration = Duration::from_secs(20);
+/// How long an object seen in a member counts as existing: a member may come back empty.
+const CACHED_FOR: Duration = Duration::from_secs(20);
 /// The group of Volcano's own jobs, which do not start without their queue.
 const VOLCANO_JOBS: &str = "batch.volcano.sh/";
 
-/// Something that a job needs in a member.
+/// An object that a job needs in a member.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Need {
     Queue(String),
@@ -63,7 +63,7 @@ pub(crate) enum PrepareError {
 }
 
 impl PrepareError {
-    /// The reason's word.
+    /// Returns the reason.
     pub(crate) fn reason(&self) -> Reason {
         match self {
             Self::NoSource {
@@ -79,7 +79,7 @@ impl PrepareError {
         }
     }
 
-    /// The member where it failed, if it was one.
+    /// Returns the member where it failed, if any.
     pub(crate) fn cluster(&self) -> Option<&ClusterName> {
         match self {
             Self::NotConnected { cluster } | Self::Member { cluster, .. } => Some(cluster),
@@ -88,7 +88,7 @@ impl PrepareError {
     }
 }
 
-/// Prepares members. Clones share what is known to be there.
+/// Prepares members. Clones share what is known to exist.
 #[derive(Clone)]
 pub(crate) struct Preparer {
     control_plane: Client,
@@ -96,7 +96,7 @@ pub(crate) struct Preparer {
     leadership: Option<Arc<Leadership>>,
     metrics: PlanMetrics,
     seen: Arc<Mutex<HashMap<(ClusterName, Need), Instant>>>,
-    /// One at a time per member, so that a hundred jobs of one queue ask once.
+    /// One preparation at a time for each member, so that a hundred jobs of one queue ask once.
     turns: Arc<Mutex<HashMap<ClusterName, Arc<tokio::sync::Mutex<()>>>>>,
 }
 
@@ -109,7 +109,7 @@ impl fmt::Debug for Preparer {
 }
 
 impl Preparer {
-    /// With `leadership` nothing is written in members but while that leads.
+    /// With `leadership`, it writes to members only while this process leads.
     pub(crate) fn new(
         control_plane: Client,
         members: Members,
@@ -126,7 +126,7 @@ impl Preparer {
         }
     }
 
-    /// Sees to it that `cluster` has what a job of `api` (`batch/v1/Job`) in `queue` needs.
+    /// Makes sure that `cluster` has what a job of `api` (`batch/v1/Job`) in `queue` needs.
     pub(crate) async fn prepare(
         &self,
         cluster: &ClusterName,
@@ -143,9 +143,9 @@ impl Preparer {
         }
         let queue = self.ensure(cluster, Need::Queue(queue.to_string())).await;
         match queue {
-            // Pods that Volcano does not start need no queue of its.
+            // Pods that Volcano does not start need no queue there.
             Err(error) if !api.starts_with(VOLCANO_JOBS) => {
-                tracing::warn!(%cluster, %error, "going on without the queue in the member");
+                tracing::warn!(%cluster, %error, "continuing without the queue in the member");
                 Ok(())
             }
             other => other,
@@ -153,12 +153,12 @@ impl Preparer {
     }
 
     async fn ensure(&self, cluster: &ClusterName, need: Need) -> Result<(), PrepareError> {
-        if self.is_believed(cluster, &need) {
+        if self.is_cached(cluster, &need) {
             return Ok(());
         }
         let turn = Arc::clone(self.turns.lock().entry(cluster.clone()).or_default());
         let _turn = turn.lock().await;
-        if self.is_believed(cluster, &need) {
+        if self.is_cached(cluster, &need) {
             return Ok(());
         }
         let member = self
@@ -178,10 +178,10 @@ impl Preparer {
         Ok(())
     }
 
-    fn is_believed(&self, cluster: &ClusterName, need: &Need) -> bool {
+    fn is_cached(&self, cluster: &ClusterName, need: &Need) -> bool {
         let seen = self.seen.lock();
         seen.get(&(cluster.clone(), need.clone()))
-            .is_some_and(|at| at.elapsed() < BELIEVED_FOR)
+            .is_some_and(|at| at.elapsed() < CACHED_FOR)
     }
 
     async fn create_if_absent(
@@ -199,7 +199,7 @@ impl Preparer {
         let objects = need.api(member.clone());
         match with_deadline(objects.get_metadata(need.name()), LIMIT).await {
             Ok(_) => return Ok(()),
-            // The member has no such kind, and so no need of it.
+            // The member does not serve the kind, and so does not need the object.
             Err(error)
                 if error.fault() == CallFault::NoSuchKind && matches!(need, Need::Queue(_)) =>
             {
@@ -215,13 +215,13 @@ impl Preparer {
                 self.metrics.created.inc();
                 Ok(())
             }
-            // Somebody else was quicker.
+            // Another client was faster.
             Err(error) if error.fault() == CallFault::Conflict => Ok(()),
             Err(error) => Err(failed(error)),
         }
     }
 
-    /// The control plane's object, as a member is to have it.
+    /// Returns a copy of the control plane's object for a member.
     async fn copy(&self, need: &Need) -> Result<DynamicObject, PrepareError> {
         let source = with_deadline(
             need.api(self.control_plane.clone()).get_opt(need.name()),
@@ -240,7 +240,7 @@ impl Preparer {
     }
 }
 
-/// Classes that every API server makes itself.
+/// Returns true for classes that every API server creates itself.
 fn is_system_class(name: &str) -> bool {
     name.starts_with("system-")
 }
@@ -269,7 +269,7 @@ impl Need {
         Api::all_with(client, &self.resource())
     }
 
-    /// The object for a member, of the control plane's `source`.
+    /// Returns the object for a member, derived from the control plane's `source`.
     fn body(&self, source: &Value) -> Value {
         let resource = self.resource();
         let mut body = json!({
@@ -289,7 +289,7 @@ impl Need {
             }
             Self::PriorityClass(_) => {
                 body["value"] = take("value").unwrap_or(json!(0));
-                // Never the default of a member: that would change other people's pods.
+                // Never the default class of a member: that would change the pods of other users.
                 body["globalDefault"] = json!(false);
                 if let Some(policy) = take("preemptionPolicy") {
                     body["preemptionPolicy"] = policy;
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_gets_a_class_that_is_nobodys_default() {
+    fn a_member_gets_a_class_that_is_no_default() {
         let source = json!({
             "value": 1000, "globalDefault": true, "preemptionPolicy": "Never", "description": "x",
         });

@@ -1,8 +1,8 @@
-//! A thread pool of the webhook's own.
+//! Runs the webhook on a thread pool of its own.
 //!
-//! What the webhook parses comes from people, at any rate and of any size. On the threads of the
-//! controller a flood of it would delay the owner task and the renewal of the Lease; here it
-//! competes with them for processors only, and with no more threads than [`workers`].
+//! The webhook parses requests of users, at any rate and of any size. On the threads of the controller a
+//! flood of them would delay the owner task and the renewal of the Lease. On its own threads it competes
+//! only for processors, and with no more threads than [`workers`].
 
 use anyhow::Context as _;
 use std::future::Future;
@@ -13,17 +13,17 @@ use tokio::sync::oneshot;
 /// Name of the threads.
 const THREADS: &str = "webhook";
 
-/// Half of the processors, four at most.
+/// Returns the number of threads: half of the processors, at most four.
 fn workers() -> usize {
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
     (processors / 2).clamp(1, 4)
 }
 
-/// Runs `work`, and all tasks that it spawns, on threads of its own, and waits for its end.
-/// `work` has to make its own client: the tasks behind one live where it was made.
+/// Runs `work`, and all tasks that it spawns, on threads of its own, and waits for its end. `work` has to
+/// create its own client, because the tasks of a client run where it was created.
 ///
 /// # Errors
-/// Where the threads cannot be started, `work` panics, or `work` fails.
+/// Returns an error if the threads cannot be started, or if `work` panics or fails.
 pub async fn run_apart<F>(work: F) -> anyhow::Result<()>
 where
     F: Future<Output = anyhow::Result<()>> + Send + 'static,
@@ -39,7 +39,7 @@ where
             Ok(pool) => pool.block_on(work),
             Err(error) => Err(error).context("the webhook's threads cannot be started"),
         };
-        // The receiver is gone where the process ends anyhow.
+        // The receiver is gone only when the process ends.
         let _ = sender.send(result);
     };
     thread::Builder::new()
@@ -55,9 +55,9 @@ mod tests {
     use super::*;
     use std::time::{Duration, Instant};
 
-    /// Every thread of the webhook is busy for a second; who waits for it goes on meanwhile.
+    /// Every thread of the webhook is busy for a second; the waiting task runs on meanwhile.
     #[tokio::test]
-    async fn a_busy_webhook_holds_up_nobody_else() {
+    async fn a_busy_webhook_delays_no_other_task() {
         let busy = run_apart(async {
             let names = (0..workers()).map(|_| {
                 tokio::spawn(async {

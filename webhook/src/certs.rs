@@ -1,14 +1,14 @@
-//! The webhook's certificates: an own CA and a serving certificate, in one Secret.
+//! The webhook's certificates: a CA of its own and a serving certificate, in one Secret.
 //!
 //! ```text
 //! Secret ──► Keyring ──► plan(now) ──► Action ──► issue ──► Secret (compare-and-swap)
 //!                                                              └──► Material: server, caBundle
 //! ```
 //!
-//! A certificate is replaced at 2/3 of its life. A new CA is in the bundle for some time before
-//! it signs, so that every API server trusts it when the server begins to use it; an old CA
-//! stays in the bundle until the last certificate that it signed has expired. Any replica may
-//! carry out what is due: the Secret's resourceVersion lets one of them win.
+//! A certificate is replaced after 2/3 of its lifetime. A new CA is in the bundle for some time before it
+//! signs, so that every API server trusts it when the server starts to use it. An old CA stays in the
+//! bundle until the last certificate that it signed has expired. Any replica may carry out what is due: the
+//! Secret's resourceVersion lets one of them win.
 
 mod issue;
 mod keeper;
@@ -21,12 +21,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// How long certificates live.
+/// Lifetimes of certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lifetimes {
-    /// Of a CA.
+    /// Lifetime of a CA.
     pub authority: SignedDuration,
-    /// Of a serving certificate; never longer than what is left of its CA.
+    /// Lifetime of a serving certificate; at most the rest of its CA's lifetime.
     pub serving: SignedDuration,
     /// How long a new CA is in the bundle before it signs.
     pub overlap: SignedDuration,
@@ -42,7 +42,7 @@ impl Default for Lifetimes {
     }
 }
 
-/// A private key, PEM. It does not show itself in logs.
+/// A private key, in PEM. It is not printed in logs.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PrivateKey(pub String);
@@ -57,14 +57,14 @@ impl fmt::Debug for PrivateKey {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Authority {
-    /// Its name among the others.
+    /// Its unique name.
     pub id: String,
-    /// Its certificate, PEM.
+    /// Its certificate, in PEM.
     pub certificate: String,
-    /// Its key; forgotten when it has been succeeded.
+    /// Its key; dropped once it has a successor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<PrivateKey>,
-    /// When it was made, and so came into the bundle.
+    /// When it was created and added to the bundle.
     pub since: Timestamp,
     /// When it expires.
     pub until: Timestamp,
@@ -76,11 +76,11 @@ pub struct Authority {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Serving {
-    /// PEM.
+    /// In PEM.
     pub certificate: String,
     /// Its key.
     pub key: PrivateKey,
-    /// DNS names and addresses that it is for.
+    /// DNS names and addresses that it is valid for.
     pub names: BTreeSet<String>,
     /// The [`Authority::id`] of its CA.
     pub issuer: String,
@@ -90,17 +90,17 @@ pub struct Serving {
     pub until: Timestamp,
 }
 
-/// All that the Secret holds.
+/// Content of the Secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keyring {
-    /// The CAs that are trusted, oldest first. The last may be one that does not sign yet.
+    /// The trusted CAs, oldest first. The last one may not sign yet.
     pub authorities: Vec<Authority>,
-    /// What the server shows.
+    /// The certificate that the server uses.
     pub serving: Serving,
 }
 
 impl Keyring {
-    /// The PEM bundle that API servers have to trust.
+    /// Returns the PEM bundle that API servers have to trust.
     #[must_use]
     pub fn bundle(&self) -> String {
         self.authorities
@@ -115,7 +115,7 @@ impl Keyring {
             .find(|authority| authority.id == self.serving.issuer)
     }
 
-    /// The CA that is to follow, if there is one.
+    /// Returns the next CA, if there is one.
     fn successor(&self) -> Option<&Authority> {
         self.authorities
             .last()
@@ -126,29 +126,29 @@ impl Keyring {
 /// What is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing before this time.
+    /// Nothing until this time.
     Keep {
-        /// When to look again.
+        /// When to check again.
         until: Timestamp,
     },
-    /// Start over: a CA, and a serving certificate signed by it.
+    /// Create a CA and a serving certificate signed by it.
     Found,
-    /// Put a new CA into the bundle.
+    /// Add a new CA to the bundle.
     AddAuthority,
     /// Issue a serving certificate, signed by the CA with this id.
     Issue {
-        /// The CA.
+        /// Id of the CA.
         by: String,
     },
-    /// Take CAs out of the bundle that nothing valid is signed by any more.
+    /// Remove CAs from the bundle that signed no valid certificate.
     Drop {
         /// Their ids.
         ids: Vec<String>,
     },
 }
 
-/// What is due at `now` for a webhook that is reached by `names`. One step at a time: after it
-/// is carried out, ask again.
+/// Returns what is due at `now` for a webhook that is reached by `names`. This is one step: after carrying
+/// it out, call again.
 #[must_use]
 pub fn plan(
     now: Timestamp,
@@ -209,7 +209,7 @@ fn two_thirds(since: Timestamp, until: Timestamp) -> Timestamp {
     after(since, until.duration_since(since) / 3 * 2)
 }
 
-/// `time + duration`, at most the end of time.
+/// Returns `time + duration`, limited to the largest time.
 fn after(time: Timestamp, duration: SignedDuration) -> Timestamp {
     time.saturating_add(duration).unwrap_or(Timestamp::MAX)
 }

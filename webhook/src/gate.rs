@@ -1,12 +1,11 @@
 //! The gate: what happens to a ResourceBinding when Karmada's detector creates it.
 //!
-//! A managed binding is born with `spec.suspension.scheduling: true`, before any scheduler can
-//! see it, and with the finalizer that keeps it until its charge is given back. Everything is
-//! decided from the request alone: no API call, no clock, no memory; the same request gets the
-//! same answer, dry runs included.
+//! A managed binding is created with `spec.suspension.scheduling: true`, before any scheduler can see it,
+//! and with the finalizer that keeps it until its charge ends. The decision depends on the request alone:
+//! no API call, no clock, no memory. The same request gets the same answer, dry runs included.
 //!
-//! [`decide`] is the one place where a binding's fate at birth is decided. Admission at birth
-//! (asking the engine, in the same process, whether the job may go at once) belongs there.
+//! [`decide`] is the one place that decides about a binding at its creation. A decision to admit at
+//! creation (asking the engine in the same process) would belong there.
 
 use crate::review::Request;
 use crds::names::{
@@ -20,25 +19,25 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// Which registration called: they differ in what makes a binding managed.
+/// The registration that sent the request; they differ in which bindings are managed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entry {
-    /// The namespace is labelled `muster.io/managed=true`: the registration's selector saw to it.
+    /// The namespace has the label `muster.io/managed=true`, which the registration's selector requires.
     Namespace,
-    /// The binding's policy names our scheduler.
+    /// The binding's policy names Muster as the scheduler.
     Scheduler,
 }
 
-/// What becomes of a binding.
+/// The decision on a binding.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    /// It is none of ours, or has all that it needs; why.
+    /// It is not managed, or needs no change; says why.
     LeftAlone(&'static str),
-    /// It waits; what has to be changed for that.
+    /// It is gated; the patch that does so.
     Gated(Vec<PatchOperation>),
 }
 
-/// What is looked at of a binding.
+/// The fields of a binding that the gate reads.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Binding {
@@ -66,7 +65,7 @@ struct Spec {
     placement: Option<IgnoredAny>,
 }
 
-/// The template that a binding is for.
+/// The template of a binding.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Template {
@@ -75,7 +74,7 @@ struct Template {
 }
 
 impl Binding {
-    /// `apiVersion/Kind` of its template, for logs.
+    /// Returns `apiVersion/Kind` of its template, for logs.
     #[must_use]
     pub fn template(&self) -> String {
         let Template { api_version, kind } = &self.spec.resource;
@@ -83,7 +82,7 @@ impl Binding {
     }
 }
 
-/// What becomes of the binding that `request` asks to create.
+/// Decides about the binding that `request` creates.
 #[must_use]
 pub fn decide(entry: Entry, request: &Request<Binding>) -> Verdict {
     let Some(binding) = request.object.as_ref().filter(|_| creates_binding(request)) else {
@@ -123,8 +122,8 @@ impl Binding {
         self.spec.scheduler_name.as_deref() == Some(SCHEDULER_NAME)
     }
 
-    /// Whether it was made because another binding needs its template (`propagateDeps`): no
-    /// policy has claimed it, or it is required by others and has no placement of its own.
+    /// Returns true if it was created because another binding needs its template (`propagateDeps`): no policy
+    /// has claimed it, or other bindings require it and it has no placement of its own.
     fn follows_another(&self) -> bool {
         let claimed = self.metadata.labels.as_ref().is_some_and(|labels| {
             labels.contains_key(POLICY_PERMANENT_ID)
@@ -134,7 +133,7 @@ impl Binding {
         !claimed || (required.is_some_and(|by| !by.is_empty()) && self.spec.placement.is_none())
     }
 
-    /// Whether its template starts pods, as far as its kind or Karmada's interpreter tells.
+    /// Returns true if its template starts pods, as far as its kind or Karmada's interpreter says.
     fn is_workload(&self) -> bool {
         let Template { api_version, kind } = &self.spec.resource;
         workload::may_start_pods(api_version, kind)
@@ -147,8 +146,7 @@ impl Binding {
                 .is_some_and(|list| !list.is_empty())
     }
 
-    /// What it lacks of being gated. Each operation touches its own leaf, so that what others
-    /// put beside it stays.
+    /// Returns the operations that gate it. Each changes one field, so that fields of other managers stay.
     fn missing(&self) -> Vec<PatchOperation> {
         let suspension = match &self.spec.suspension {
             None => Some(add(["spec", "suspension"], json!({"scheduling": true}))),
@@ -239,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_is_suspended_stays() {
+    fn other_suspensions_stay() {
         let mut object = json!({
             "metadata": {"labels": {CLUSTER_POLICY_PERMANENT_ID: "p-1"}},
             "spec": {
@@ -302,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_managed_workload_is_left_alone() {
+    fn a_binding_that_is_no_managed_workload_is_left_alone() {
         let follower = create(|object| object["metadata"]["labels"] = Value::Null);
         let required = create(|object| {
             object["spec"]["requiredBy"] = json!([{"namespace": "team-a", "name": "x"}]);
@@ -333,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_is_not_known_is_a_workload_where_its_binding_says_so() {
+    fn an_unknown_kind_is_a_workload_if_its_binding_says_so() {
         for (field, value) in [
             ("replicas", json!(2)),
             (

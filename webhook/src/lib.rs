@@ -1,18 +1,18 @@
-//! The gate: Muster's admission webhook.
+//! Muster's admission webhook.
 //!
 //! ```text
 //! detector creates a ResourceBinding ─► /gate/namespace, /gate/scheduler ─► suspended, with our finalizer
-//! user submits a template ───────────► /mutate/templates ──────────────► who it was is written into it
+//! user submits a template ───────────► /mutate/templates ──────────────► the user is recorded in it
 //! user edits a template ─────────────► /validate/templates[/managed] ────► refused where it would fail later,
 //!                                                                       or where the queue is not the user's
 //! Secret muster-webhook-tls ─► certs ─► server (hot reload), registrations (caBundle)
 //! watch of bindings ─► released ─► templates
 //! ```
 //!
-//! A handler decides from its request and from memory. It calls one API: who may use a queue that is
-//! closed to the namespace is asked of the API server, in bounded number and time ([`permits`]). It has no
-//! side effects, dry runs or not. It never touches what is not managed, nor anything in a system
-//! namespace.
+//! A handler decides from its request and from memory. It makes one kind of API call: a SubjectAccessReview
+//! of whether a user may use a queue that is closed to the namespace, limited in number and time
+//! ([`permits`]). It has no side effects, whether or not the request is a dry run. It changes nothing that
+//! is not managed, and nothing in a system namespace.
 
 mod apart;
 pub mod certs;
@@ -53,11 +53,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Where API servers reach the webhook.
+/// How API servers reach the webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// By a base URL, as `https://127.0.0.1:9443`: for control planes that are not in the
-    /// network of any cluster, as Karmada's often are.
+    /// By a base URL like `https://127.0.0.1:9443`: for control planes outside the network of any cluster, as
+    /// Karmada's often are.
     Url(String),
     /// By a Service.
     Service {
@@ -71,10 +71,10 @@ pub enum Target {
 }
 
 impl Target {
-    /// The names that its certificate has to be for.
+    /// Returns the names that its certificate has to be valid for.
     ///
     /// # Errors
-    /// Where the URL is not `https`, or has no host.
+    /// Returns an error if the URL is not `https`, or has no host.
     pub fn names(&self) -> anyhow::Result<BTreeSet<String>> {
         match self {
             Self::Url(url) => {
@@ -99,33 +99,33 @@ impl Target {
     }
 }
 
-/// How the webhook is run.
+/// Options of the webhook.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where it listens.
+    /// The address it listens on.
     pub bind: SocketAddr,
-    /// Where API servers reach it.
+    /// How API servers reach it.
     pub target: Target,
-    /// Whether it keeps its registrations; else somebody else has to.
+    /// True if it maintains its registrations; otherwise another component has to.
     pub register: bool,
-    /// How much it serves at a time.
+    /// Limits of what it serves at a time.
     pub limits: Limits,
 }
 
-/// How often registrations are applied without a change, to heal what others did to them.
+/// How often registrations are applied without a change, to undo changes by other clients.
 const HEAL_INTERVAL: Duration = Duration::from_secs(300);
-/// How soon after a failure.
+/// Pause after a failure.
 const RETRY: Duration = Duration::from_secs(2);
-/// How long requests that have begun may take when the process ends.
+/// How long open requests may take when the process ends.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
-/// Room for deltas of bindings; the watch waits when it is full.
+/// Capacity of the channel of bindings; the watch blocks when it is full.
 const DELTAS: usize = 256;
 
-/// Serves until `cancel`, then drains. Ready (check `webhook` of `health`) once it listens with
-/// a certificate and, where it registers itself, is registered.
+/// Serves until `cancel`, then drains. It is ready (check `webhook` of `health`) once it listens with a
+/// certificate and, if it registers itself, is registered.
 ///
 /// # Errors
-/// Where the target cannot be used, the address cannot be bound (both before anything is
+/// Returns an error if the target is invalid, the address cannot be bound (both before anything is
 /// written), or the server fails.
 pub async fn run(
     client: Client,
@@ -147,8 +147,8 @@ pub async fn run(
     .await
 }
 
-/// [`run`] on a socket that is bound already, which nobody can take in between, with
-/// certificates that live as long as `lifetimes` says.
+/// Runs like [`run`] on a socket that is bound already, so that no other process can take the address in
+/// between, and with the given `lifetimes` of certificates.
 ///
 /// # Errors
 /// As [`run`].
@@ -161,7 +161,7 @@ pub async fn run_on(
     health: &Health,
     cancel: CancellationToken,
 ) -> anyhow::Result<()> {
-    // What is started here ends with this function, however it ends.
+    // All tasks started here end with this function, however it ends.
     let cancel = cancel.child_token();
     let _guard = cancel.clone().drop_guard();
     let ready = health.ready_check("webhook");
@@ -208,14 +208,14 @@ pub async fn run_on(
         .await;
     cancel.cancel();
     for task in [keeping, following, draining] {
-        // A task ends by the token; one that panicked has said so in the log.
+        // A task ends with the token; a panic has been logged.
         let _ = task.await;
     }
     let _ = watching.await;
     served.context("the webhook's server failed")
 }
 
-/// Waits for the first certificates; `None` where `cancel` comes first.
+/// Waits for the first certificates; returns `None` if `cancel` comes first.
 async fn first_keyring(
     keyrings: &mut watch::Receiver<Option<Keyring>>,
     cancel: &CancellationToken,
@@ -234,7 +234,7 @@ async fn serving_config(keyring: &Keyring) -> anyhow::Result<RustlsConfig> {
         .context("the webhook's certificate cannot be used")
 }
 
-/// Brings server and registrations up to date with the certificates.
+/// Updates the server and the registrations when certificates change.
 struct Current {
     client: Client,
     target: Target,
@@ -270,7 +270,7 @@ impl Current {
                     None => HEAL_INTERVAL,
                 };
                 if let Ok(Err(_)) = tokio::time::timeout(pause, keyrings.changed()).await {
-                    // The keeper has ended, and with it the process does.
+                    // The keeper has ended, and the process is ending.
                     return;
                 }
             }
@@ -278,7 +278,7 @@ impl Current {
         let _ = cancel.run_until_cancelled(follow).await;
     }
 
-    /// Trust first: a certificate is shown only after API servers were told whom to trust.
+    /// Trust comes first: the server uses a certificate only after API servers have its CA.
     async fn adopt(&self, keyring: &Keyring) -> anyhow::Result<()> {
         if self.register {
             register::register(&self.client, &self.target, &keyring.bundle())
@@ -296,15 +296,15 @@ impl Current {
     }
 }
 
-/// At the end: not ready, no new connections, and time for requests that have begun.
+/// At the end: not ready, no new connections, and time for open requests.
 async fn drain(handle: Handle<SocketAddr>, ready: ReadyFlag, cancel: CancellationToken) {
     cancel.cancelled().await;
     ready.set(false);
     handle.graceful_shutdown(Some(DRAIN_LIMIT));
 }
 
-/// What capacity policies and namespaces say, fed by watches that end with `cancel`. Where Muster may
-/// not watch them no queue is closed here; the controller knows.
+/// Watches capacity policies and namespaces until `cancel`. If Muster may not watch them, no queue is
+/// closed here; the controller still checks.
 fn watch_queues(client: &Client, cancel: &CancellationToken) -> Queues {
     let queues = Queues::default();
     let options = WatchOptions {

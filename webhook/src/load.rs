@@ -1,28 +1,28 @@
-//! How much the webhook takes on at a time.
+//! Limits on what the webhook serves at a time.
 //!
-//! A request takes a place and room for its body before any of the body is read, and gives both back
-//! with the answer. Where there is none left it is answered at once: 429 with `Retry-After`. The API
-//! server then asks again within the registration's `timeoutSeconds`; after that the registration's
-//! `failurePolicy` decides. Nothing here waits, so that what cannot be served costs next to nothing.
+//! A request takes a slot and space for its body before any of the body is read, and releases both with the
+//! answer. If none is free, it is answered at once: 429 with `Retry-After`. The API server retries within
+//! the registration's `timeoutSeconds`; after that the registration's `failurePolicy` decides. Nothing
+//! waits here, so that a refused request costs almost nothing.
 
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Bytes that are counted as one.
+/// Number of bytes that count as one unit.
 const UNIT: usize = 1024;
 
-/// Bounds on what is served at a time.
+/// Limits on what is served at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Requests, from their first byte until they are answered.
     pub requests: usize,
-    /// Bytes of their bodies, together.
+    /// Total bytes of their bodies.
     pub bytes: usize,
 }
 
 impl Default for Limits {
-    /// More requests than an API server has in flight by default (`--max-mutating-requests-inflight`,
-    /// 200), and sixteen of the largest bodies.
+    /// More requests than an API server has in flight by default (`--max-mutating-requests-inflight`, 200),
+    /// and sixteen of the largest bodies.
     fn default() -> Self {
         Self {
             requests: 256,
@@ -31,14 +31,14 @@ impl Default for Limits {
     }
 }
 
-/// What is free of the limits. Clones share it.
+/// The free part of the limits. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Load {
     requests: Arc<Semaphore>,
     units: Arc<Semaphore>,
 }
 
-/// The place of a request; given back when it is dropped.
+/// The slot of a request; dropping it releases the slot.
 #[derive(Debug)]
 pub struct Place {
     _request: OwnedSemaphorePermit,
@@ -46,7 +46,7 @@ pub struct Place {
 }
 
 impl Load {
-    /// Nothing is served yet.
+    /// Creates the limits with everything free.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl Load {
         }
     }
 
-    /// A place for a request whose body has at most `bytes`; `None` where none is free.
+    /// Returns a slot for a request whose body has at most `bytes`, or `None` if none is free.
     #[must_use]
     pub fn place(&self, bytes: usize) -> Option<Place> {
         let units = u32::try_from(bytes.div_ceil(UNIT)).ok()?;
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_and_bytes_are_bounded_and_given_back() {
+    fn requests_and_bytes_are_limited_and_released() {
         let load = Load::new(Limits {
             requests: 2,
             bytes: 8 * UNIT,

@@ -1,4 +1,4 @@
-//! What the webhook counts.
+//! Metrics of the webhook.
 
 use crate::review::Answer;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
@@ -9,23 +9,23 @@ use prometheus_client::metrics::histogram::Histogram;
 use runtime::Registry;
 use std::time::Duration;
 
-/// How a request was answered.
+/// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub enum Outcome {
-    /// As it came.
+    /// Allowed without a change.
     Allowed,
-    /// With a patch.
+    /// Allowed with a patch.
     Patched,
-    /// Not.
+    /// Denied.
     Denied,
-    /// It could not be read.
+    /// The request could not be read.
     Error,
-    /// It was not read: as many were served as may be.
+    /// The request was not read because the limits were reached.
     Busy,
 }
 
 impl Outcome {
-    /// The outcome of `answer`.
+    /// Returns the outcome of `answer`.
     #[must_use]
     pub fn of(answer: &Answer) -> Self {
         match answer {
@@ -42,7 +42,7 @@ struct Labels {
     outcome: Outcome,
 }
 
-/// Counts and times of requests. Cloning shares them.
+/// Numbers and times of requests. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     requests: Family<Labels, Counter>,
@@ -51,10 +51,10 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Registers them.
+    /// Registers the metrics.
     #[must_use]
     pub fn new(registry: &Registry) -> Self {
-        // From 25 µs: a decision takes microseconds, and what is slower is worth seeing.
+        // From 25 µs: a decision takes microseconds, and slower ones should show.
         let buckets = prometheus_client::metrics::histogram::exponential_buckets(25e-6, 2.0, 16);
         Self {
             requests: registry.register(
@@ -75,7 +75,7 @@ impl Metrics {
         }
     }
 
-    /// The serving certificate in use expires at `time`.
+    /// Records that the serving certificate in use expires at `time`.
     pub fn certificate_until(&self, time: jiff::Timestamp) {
         self.certificate_until.set(time.as_second());
     }

@@ -1,15 +1,15 @@
-//! Whether the user who submits a job may use its queue.
+//! Decides whether the user who submits a job may use its queue.
 //!
 //! ```text
-//! /mutate/templates   ─► stamp: the queue that the submitter may use, where the namespace may not
+//! /mutate/templates   ─► stamp: the queue that the user may use, where the namespace may not
 //! /validate/templates/managed ─► check: refused where neither may
 //! ```
 //!
-//! Asked when a template is created and when its queue changes, never at other updates: Karmada's own
-//! accounts, which may everything, update templates too. The answer is the API server's
-//! ([`runtime::Rights`]). The controller holds what passes here unseen, and an admission policy
-//! (`deploy/admission-permitted-queue.yaml`) lets nobody write a stamp that is not true, so nothing is
-//! guarded by this webhook alone.
+//! It is checked when a template is created and when its queue changes, never at other updates: Karmada's
+//! own accounts, which have all rights, update templates too. The API server gives the answer
+//! ([`runtime::Rights`]). The controller checks again what passes here, and an admission policy
+//! (`deploy/admission-permitted-queue.yaml`) keeps users from writing a false stamp, so that no guarantee
+//! depends on this webhook alone.
 
 use crate::queues::{QueueSays, Queues};
 use crate::review::{Denial, Request, UserInfo};
@@ -17,7 +17,7 @@ use crds::names::PERMITTED_QUEUE_ANNOTATION;
 use runtime::{Principal, Rights};
 use serde_json::Value;
 
-/// Decides. Clones share what is known.
+/// Checks permissions. Clones share the known answers.
 #[derive(Clone)]
 pub struct Permits {
     /// What policies and namespaces say.
@@ -26,20 +26,20 @@ pub struct Permits {
     pub rights: Rights,
 }
 
-/// Who may have a job in its queue.
+/// Whose right lets a job be in its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Permit {
-    /// Its namespace, by the policy or by a right.
+    /// The namespace's, by the policy or by a right.
     Namespace,
-    /// The user who submits it.
+    /// The right of the user who submits it.
     Submitter,
     Nobody,
 }
 
-/// The policies have not been read yet, or the API server did not say who may.
+/// The policies have not been read yet, or the API server did not answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "muster webhook: whether {user} may use queue {queue} is not known: {why}; try again in a second"
+    "muster webhook: cannot check whether {user} may use queue {queue}: {why}; try again in a second"
 )]
 pub struct Unknown {
     user: String,
@@ -47,20 +47,20 @@ pub struct Unknown {
     why: String,
 }
 
-/// What is found of a template beside its values.
+/// The result of checking a template, apart from its values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Why it is refused.
     pub denial: Option<(Denial, String)>,
-    /// What kubectl shows.
+    /// Warnings that kubectl prints.
     pub warnings: Vec<String>,
 }
 
 impl Permits {
-    /// The queue that is to be written into the template as one that who asks may use; `None` for none.
+    /// Returns the queue to record in the template as permitted for its user, or `None`.
     ///
     /// # Errors
-    /// Where that is not known now.
+    /// Returns an error if that is unknown at present.
     pub async fn stamp(&self, request: &Request<Value>) -> Result<Option<String>, Unknown> {
         let Some(new) = &request.object else {
             return Ok(None);
@@ -74,8 +74,8 @@ impl Permits {
         Ok((permit == Permit::Submitter).then_some(says.queue))
     }
 
-    /// What stands against a template that is created or changed. What is not known stands against
-    /// nothing: the controller holds the job then.
+    /// Checks a template that is created or changed. An unknown answer refuses nothing: the controller then
+    /// holds the job.
     pub async fn check(&self, request: &Request<Value>) -> Checked {
         let mut checked = Checked::default();
         let going = |object: &Value| !object["metadata"]["deletionTimestamp"].is_null();
@@ -90,8 +90,8 @@ impl Permits {
         if self.is_moved(request, new) {
             match self.permit(request, &says).await {
                 Ok(Permit::Submitter) if stamp_of(new) != Some(says.queue.as_str()) => {
-                    // The right came after the template was looked at to be stamped. Without the
-                    // stamp the controller would hold the job.
+                    // The right was granted after the template was checked for its stamp. Without the stamp the
+                    // controller would hold the job.
                     let why = "the right was granted a moment ago".to_owned();
                     let message = unknown(request, &says.queue, why).to_string();
                     checked.denial = Some((Denial::Forbidden, message));
@@ -101,7 +101,7 @@ impl Permits {
                 Err(unknown) => checked.warnings.push(unknown.to_string()),
             }
         }
-        // An update is held only against what it breaks itself.
+        // An update is refused only for what it breaks itself.
         let was_wrong = before.is_some_and(|before| before.refused_class == says.refused_class);
         if let Some(class) = says.refused_class.filter(|_| !was_wrong) {
             let queue = &says.queue;
@@ -119,7 +119,7 @@ impl Permits {
         checked
     }
 
-    /// Whether the template is new in its queue.
+    /// Returns true if the template is new in its queue.
     fn is_moved(&self, request: &Request<Value>, new: &Value) -> bool {
         let queue = |object| self.queues.queue_of(object, &request.namespace);
         match (request.operation.as_str(), &request.old_object) {

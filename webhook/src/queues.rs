@@ -1,4 +1,5 @@
-//! What queues' policies and namespaces say of who may submit what: an index fed by two watches.
+//! Index of what capacity policies and namespaces say about who may submit to which queue. Two watches feed
+//! it.
 //!
 //! Until both have listed nothing is known, and every answer says so.
 
@@ -11,7 +12,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// The index. Cloning shares it.
+/// The index. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Queues(Arc<RwLock<Index>>);
 
@@ -29,21 +30,21 @@ struct NamespaceSays {
     default_queue: Option<String>,
 }
 
-/// What holds for a template in its queue.
+/// What applies to a template in its queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueSays {
     /// The queue.
     pub queue: String,
-    /// Why its namespace may not submit to it without a right to, if so.
+    /// Why its namespace may not submit to it without an explicit right, if so.
     pub closed: Option<String>,
-    /// The PriorityClass of those that it names that the queue does not take.
+    /// The first of its PriorityClasses that the queue does not allow.
     pub refused_class: Option<String>,
-    /// Whether it opts out of eviction where its queue does not allow that.
+    /// True if it opts out of eviction but its queue does not allow that.
     pub preemptible_all_the_same: bool,
 }
 
 impl Queues {
-    /// Takes in what the watch of capacity policies tells.
+    /// Applies a change of a capacity policy.
     pub fn policy(&self, delta: Delta<CapacityPolicy>) {
         let mut index = self.0.write();
         match delta {
@@ -56,7 +57,7 @@ impl Queues {
         }
     }
 
-    /// Takes in what the watch of namespaces tells.
+    /// Applies a change of a namespace.
     pub fn namespace(&self, delta: Delta<Namespace>) {
         let mut index = self.0.write();
         match delta {
@@ -74,7 +75,7 @@ impl Queues {
         }
     }
 
-    /// The queue of a template; `None` while that is not known.
+    /// Returns the queue of a template; `None` while that is unknown.
     #[must_use]
     pub fn queue_of(&self, template: &Value, namespace: &str) -> Option<String> {
         let index = self.0.read();
@@ -86,7 +87,7 @@ impl Queues {
         Some(workload::queue_of(template, default))
     }
 
-    /// What holds for a template in its queue; `None` while that is not known.
+    /// Returns what applies to a template in its queue; `None` while that is unknown.
     #[must_use]
     pub fn say(&self, template: &Value, namespace: &str) -> Option<QueueSays> {
         let queue = self.queue_of(template, namespace)?;

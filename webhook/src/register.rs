@@ -1,6 +1,6 @@
-//! The webhook's registrations on the control plane: what is sent to it, and whom it trusts.
+//! The webhook's registrations on the control plane: which requests are sent to it, and the CA to trust.
 //!
-//! Applied server-side as a whole, so that applying again heals whatever was changed.
+//! They are applied server-side as a whole, so that applying them again undoes any change.
 
 use crate::Target;
 use crate::server::{GATE_NAMESPACE, GATE_SCHEDULER, TEMPLATES, TEMPLATES_MANAGED, USERS};
@@ -24,27 +24,26 @@ use workload::{KnownKind, holds_replicas, known_kinds};
 
 /// Name of both configurations.
 pub const NAME: &str = "muster";
-/// Who applies them.
+/// Field manager of both.
 const FIELD_MANAGER: &str = "muster-webhook";
-/// How long one call may take.
+/// Deadline of one call.
 const CALL_LIMIT: Duration = Duration::from_secs(10);
 /// Seconds that an API server waits for an answer.
 const TIMEOUT_SECONDS: u32 = 3;
 
-/// Applies both configurations for a webhook at `target` whose certificates `bundle` (PEM)
-/// vouches for.
+/// Applies both configurations for a webhook at `target` whose CAs are in `bundle` (PEM).
 ///
 /// # Errors
-/// Where the API server refuses, or cannot be reached.
+/// Returns an error if the API server refuses, or cannot be reached.
 pub async fn register(client: &Client, target: &Target, bundle: &str) -> Result<(), CallError> {
     apply::<MutatingWebhookConfiguration>(client, &mutating(target, bundle)).await?;
     apply::<ValidatingWebhookConfiguration>(client, &validating(target, bundle)).await
 }
 
-/// Takes both configurations away; that they are not there is no error.
+/// Deletes both configurations; missing ones are no error.
 ///
 /// # Errors
-/// Where the API server refuses, or cannot be reached.
+/// Returns an error if the API server refuses, or cannot be reached.
 pub async fn unregister(client: &Client) -> Result<(), CallError> {
     delete::<MutatingWebhookConfiguration>(client).await?;
     delete::<ValidatingWebhookConfiguration>(client).await
@@ -75,7 +74,7 @@ where
     }
 }
 
-/// The gate, to one entry of which a binding is sent at most; and who submitted a template.
+/// The gate, which gets each binding through at most one entry, and the stamps of templates.
 fn mutating(target: &Target, bundle: &str) -> Value {
     let rules = json!([{
         "apiGroups": ["work.karmada.io"],
@@ -87,7 +86,7 @@ fn mutating(target: &Target, bundle: &str) -> Value {
     let mut managed = entry("namespace.gate.muster.io", target, GATE_NAMESPACE, bundle);
     managed.set("rules", rules.clone());
     managed.set("namespaceSelector", namespaces(true));
-    // Closed while the webhook is away: in these namespaces nothing may start ungated.
+    // Fail while the webhook is away: in these namespaces no job may start ungated.
     managed.set("failurePolicy", json!("Fail"));
     managed.set("reinvocationPolicy", json!("Never"));
 
@@ -99,22 +98,22 @@ fn mutating(target: &Target, bundle: &str) -> Value {
         "matchConditions",
         json!([{"name": "scheduler", "expression": expression}]),
     );
-    // Open while it is away: no other scheduler takes these bindings, and ours places nothing
-    // that was not admitted.
+    // Ignore while it is away: no other scheduler takes these bindings, and Muster places nothing that was
+    // not admitted.
     ours.set("failurePolicy", json!("Ignore"));
     ours.set("reinvocationPolicy", json!("Never"));
 
     let mut users = entry("users.templates.muster.io", target, USERS, bundle);
     users.set("rules", template_rules(&["CREATE", "UPDATE"]).into());
     users.set("namespaceSelector", namespaces(true));
-    // Open while it is away: a job whose submitter is not known counts as its namespace's.
+    // Ignore while it is away: a job without a recorded user counts as its namespace's.
     users.set("failurePolicy", json!("Ignore"));
     users.set("reinvocationPolicy", json!("Never"));
     configuration("MutatingWebhookConfiguration", [managed, ours, users])
 }
 
-/// Validation of templates. Open while the webhook is away: it saves waits, and guards nothing
-/// that the controller does not guard.
+/// The validation of templates. It is ignored while the webhook is away: it gives early answers, and the
+/// controller enforces everything.
 fn validating(target: &Target, bundle: &str) -> Value {
     let mut managed = entry(
         "namespace.templates.muster.io",
@@ -133,13 +132,13 @@ fn validating(target: &Target, bundle: &str) -> Value {
     configuration("ValidatingWebhookConfiguration", [managed, others])
 }
 
-/// Kinds that are understood, one rule per API group. A group or resource that the server does
-/// not have does no harm.
+/// Returns one rule for each API group of the known kinds. A group or resource that the server does not
+/// serve does no harm.
 fn template_rules(operations: &[&str]) -> Vec<Value> {
     rules(operations, |kind| Some(kind.plural.to_owned()))
 }
 
-/// `rules` with requests that scale templates whose number of pods nothing holds.
+/// Adds `scale` requests for templates whose number of pods nothing limits.
 fn with_scale(mut all: Vec<Value>) -> Value {
     let scale = |kind: &KnownKind| {
         let api_version = kind.api_version();
@@ -172,7 +171,7 @@ fn rules(operations: &[&str], resource: impl Fn(&KnownKind) -> Option<String>) -
         .collect()
 }
 
-/// Labelled namespaces, or all that are not; never the system's.
+/// Selects labelled namespaces, or all others; never system namespaces.
 fn namespaces(managed: bool) -> Value {
     let operator = if managed { "In" } else { "NotIn" };
     json!({"matchExpressions": [

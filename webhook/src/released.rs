@@ -1,8 +1,7 @@
-//! Which jobs are released: an index of admission records, fed by a watch of bindings.
+//! Index of the admitted jobs, from the admission records of a watch of bindings.
 //!
-//! The validating path asks it instead of the API server. It is a hint, not a ledger: until it
-//! has listed once it knows nothing, and what slips through is charged and pinned by the
-//! controller.
+//! The validation asks it instead of the API server. It is a hint only: before it has listed once it knows
+//! nothing, and the controller charges and pins what passes.
 
 use crds::loose::slim_metadata;
 use crds::record::{AdmissionRecord, Readable, RecordState};
@@ -17,7 +16,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A binding, of which only the metadata is looked at.
+/// The fields of a binding that the index reads.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct RecordedBinding {
     /// Name, namespace, and the annotation with the record.
@@ -33,20 +32,20 @@ slim_resource!(
     "resourcebindings"
 );
 
-/// A released job.
+/// An admitted job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReleasedJob {
     /// UID of the template that was admitted.
     pub template: Uid,
-    /// Which attempt runs.
+    /// The attempt that runs.
     pub attempt: Attempt,
     /// The queue that is charged.
     pub queue: QueueName,
-    /// Whether it is placed in parts, each held to its size.
+    /// True if it is placed in parts, whose size an override sets.
     pub in_parts: bool,
 }
 
-/// The index. Cloning shares it.
+/// The index. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Released(Arc<RwLock<Index>>);
 
@@ -57,7 +56,7 @@ struct Index {
 }
 
 impl Released {
-    /// Takes in what the watch tells.
+    /// Applies a change of a binding.
     pub fn apply(&self, delta: Delta<RecordedBinding>) {
         let mut index = self.0.write();
         match delta {
@@ -75,8 +74,8 @@ impl Released {
         }
     }
 
-    /// The released job of `template`, by the key of its binding; `None` also while the index
-    /// has not listed.
+    /// Returns the admitted job of `template`, by the key of its binding; `None` also before the index has
+    /// listed.
     #[must_use]
     pub fn get(&self, key: &ObjectKey, template: &str) -> Option<ReleasedJob> {
         let index = self.0.read();
@@ -85,8 +84,8 @@ impl Released {
     }
 }
 
-/// What a binding's record says. A job that is being evicted is not released: its next
-/// attempt is admitted with the size that it has then.
+/// Returns what a binding's record admits. A job that is being evicted does not count: its next attempt is
+/// admitted with the size that it has then.
 fn released(binding: &RecordedBinding) -> Option<ReleasedJob> {
     let record = match AdmissionRecord::read(binding.metadata.annotations.as_ref()) {
         Ok(record) => record?,
@@ -100,7 +99,7 @@ fn released(binding: &RecordedBinding) -> Option<ReleasedJob> {
     })
 }
 
-/// A job whose record this version cannot act on may run: it grows no further than one that does.
+/// A job whose record this version cannot act on may run, so it must not grow either.
 fn unreadable(record: Readable) -> Option<ReleasedJob> {
     Some(ReleasedJob {
         template: record.template_uid?,

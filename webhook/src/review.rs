@@ -1,7 +1,6 @@
-//! `AdmissionReview` (admission.k8s.io/v1), as far as it is looked at.
+//! The fields of an `AdmissionReview` (admission.k8s.io/v1) that the webhook reads.
 //!
-//! kube's own type decodes the object as a whole into a tree; here the object is decoded as
-//! what the handler needs of it, and the rest is skipped.
+//! kube's own type decodes the object into a tree; here only the fields that a handler needs are decoded.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +8,7 @@ use json_patch::PatchOperation;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What the API server sends.
+/// The request body of the API server.
 #[derive(Debug, Deserialize)]
 pub struct Review<T> {
     /// The request; a review without one is malformed.
@@ -20,28 +19,28 @@ pub struct Review<T> {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request<T> {
-    /// Ties the answer to the request.
+    /// Identifies the request in the answer.
     pub uid: String,
     /// `CREATE`, `UPDATE`, ...
     pub operation: String,
     /// Kind of the object.
     pub kind: Kind,
-    /// Where it is served.
+    /// The resource in the URL.
     #[serde(default)]
     pub resource: Resource,
     /// Set for requests on `status`, `scale`, ...
     #[serde(default)]
     pub sub_resource: Option<String>,
-    /// Name of the object; empty where the server generates it.
+    /// Name of the object; empty if the server generates it.
     #[serde(default)]
     pub name: String,
     /// Its namespace; empty for cluster scope.
     #[serde(default)]
     pub namespace: String,
-    /// Whether nothing will be stored.
+    /// True if nothing will be stored.
     #[serde(default)]
     pub dry_run: Option<bool>,
-    /// Who asks.
+    /// The user of the request.
     #[serde(default)]
     pub user_info: UserInfo,
     /// The object after the request.
@@ -50,21 +49,21 @@ pub struct Request<T> {
     pub old_object: Option<T>,
 }
 
-/// Who asks.
+/// The user of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct UserInfo {
     /// The name that the API server authenticated.
     pub username: String,
-    /// Its UID, where it has one.
+    /// Its UID, if it has one.
     pub uid: String,
     /// Its groups.
     pub groups: Vec<String>,
-    /// What authenticators know besides.
+    /// Additional information of authenticators.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// Group and resource, as URLs have them.
+/// Group and resource, as in URLs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Resource {
@@ -85,19 +84,19 @@ pub struct Kind {
     pub kind: String,
 }
 
-/// What the webhook says.
+/// The webhook's answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// Admitted, changed by the patch if it has operations.
+    /// Allowed, with the patch if it has operations.
     Allow {
-        /// The change.
+        /// The patch.
         patch: Vec<PatchOperation>,
-        /// Sentences that kubectl shows to the user.
+        /// Warnings that kubectl prints.
         warnings: Vec<String>,
     },
     /// Refused.
     Deny {
-        /// Which way.
+        /// The kind of refusal.
         denial: Denial,
         /// Why, and what to do instead.
         message: String,
@@ -107,14 +106,14 @@ pub enum Answer {
 /// Kinds of refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denial {
-    /// 422: a value that cannot be used.
+    /// 422: an invalid value.
     Invalid,
-    /// 403: not allowed now.
+    /// 403: not allowed at present.
     Forbidden,
 }
 
 impl Answer {
-    /// Admitted as it is.
+    /// Allows the request unchanged.
     #[must_use]
     pub fn allow() -> Self {
         Self::Allow {
@@ -124,7 +123,7 @@ impl Answer {
     }
 }
 
-/// What the API server gets back.
+/// The response body.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReviewResponse {
@@ -156,10 +155,10 @@ struct Status {
 }
 
 impl ReviewResponse {
-    /// The answer to the request `uid`.
+    /// Builds the answer to the request `uid`.
     ///
     /// # Errors
-    /// Never for patches built here; serialization is fallible by type only.
+    /// Never for patches built here; serialization can fail by type only.
     pub fn new(uid: &str, answer: Answer) -> Result<Self, serde_json::Error> {
         let mut response = Response {
             uid: uid.to_owned(),

@@ -1,8 +1,8 @@
-//! HTTPS for the API server: one route per registration.
+//! HTTPS for the API server: one route for each registration.
 //!
-//! A request that cannot be read is an HTTP error, not a denial, so that the registration's
-//! failurePolicy decides what becomes of it. Number and size of what is read at a time are bounded
-//! ([`crate::load`]); nesting beyond 128 levels is an error of serde_json's.
+//! A request that cannot be read gets an HTTP error, not a denial, so that the registration's failurePolicy
+//! applies. The number and size of requests that are read at a time are limited ([`crate::load`]);
+//! serde_json rejects nesting beyond 128 levels.
 
 use crate::gate::{self, Entry, Verdict};
 use crate::load::{Load, Place};
@@ -32,56 +32,56 @@ use tower_http::timeout::TimeoutLayer;
 
 /// `/gate/namespace`: bindings of managed namespaces.
 pub const GATE_NAMESPACE: &str = "/gate/namespace";
-/// `/gate/scheduler`: bindings whose policy names our scheduler.
+/// `/gate/scheduler`: bindings whose policy names Muster as the scheduler.
 pub const GATE_SCHEDULER: &str = "/gate/scheduler";
 /// `/validate/templates/managed`: templates of managed namespaces.
 pub const TEMPLATES_MANAGED: &str = "/validate/templates/managed";
 /// `/validate/templates`: templates elsewhere.
 pub const TEMPLATES: &str = "/validate/templates";
 
-/// `/mutate/templates`: who submitted a template, in managed namespaces.
+/// `/mutate/templates`: the user and the permitted queue of templates in managed namespaces.
 pub const USERS: &str = "/mutate/templates";
 
 /// Two objects of etcd's limit (1.5 MiB each, on updates) and the review around them.
 const BODY_LIMIT: usize = 4 * 1024 * 1024;
-/// How much of a body that is too large is read and dropped. The connection of a client that still sends
-/// is closed with the answer unread: it sees a broken pipe, and never why.
+/// Most bytes of a too large body that are read and dropped. If the server closed the connection of a
+/// client that still sends, the client would see a broken pipe and not the answer.
 const DROPPED: usize = 4 * BODY_LIMIT;
-/// What is said where no place is free.
+/// The message when no slot is free.
 const BUSY: &str = "muster webhook: too many requests; try again in a second";
-/// Seconds after which who was told so may ask again. API servers do, within timeoutSeconds.
+/// Seconds of `Retry-After`. API servers retry within timeoutSeconds.
 const RETRY_SECONDS: &str = "1";
-/// Below the registrations' timeoutSeconds (3), so that the API server hears why.
+/// Below the registrations' timeoutSeconds (3), so that the API server gets the reason.
 const TIME_LIMIT: Duration = Duration::from_millis(2500);
 
-/// What handlers need.
+/// Dependencies of the handlers.
 #[derive(Clone)]
 pub struct Handlers {
-    /// Which jobs are released.
+    /// The admitted jobs.
     pub released: Released,
-    /// Counts and times.
+    /// Numbers and times of requests.
     pub metrics: Metrics,
-    /// How much is taken on at a time.
+    /// Limits of what is served at a time.
     pub load: Load,
     /// Who may use which queue.
     pub permits: Permits,
 }
 
-/// Connections that may wait to be accepted; what the standard library takes where it is not told.
+/// Most connections that wait to be accepted; the standard library's default.
 const BACKLOG: u32 = 128;
 
-/// A socket on `address` that does not listen yet: what API servers send before there is a
-/// certificate is refused at once, and does not wait for it.
+/// Binds a socket to `address` that does not listen yet: API servers get a refusal at once before there is
+/// a certificate, and do not wait.
 ///
 /// # Errors
-/// Where the address cannot be had.
+/// Returns an error if the address cannot be bound.
 pub fn bind(address: SocketAddr) -> anyhow::Result<TcpSocket> {
     let bound = || {
         let socket = match address {
             SocketAddr::V4(_) => TcpSocket::new_v4(),
             SocketAddr::V6(_) => TcpSocket::new_v6(),
         }?;
-        // Else a webhook that starts again waits for the connections of the one before it.
+        // Otherwise a restarted webhook would wait for the connections of the previous one.
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         io::Result::Ok(socket)
@@ -89,17 +89,17 @@ pub fn bind(address: SocketAddr) -> anyhow::Result<TcpSocket> {
     bound().with_context(|| format!("the webhook cannot listen on {address}"))
 }
 
-/// Has `socket` listen.
+/// Makes `socket` listen.
 ///
 /// # Errors
-/// Where another socket listens on its address since it was bound.
+/// Returns an error if another socket listens on its address since it was bound.
 pub fn listen(socket: TcpSocket) -> anyhow::Result<TcpListener> {
     let address = socket.local_addr()?;
     let listening = || socket.listen(BACKLOG)?.into_std();
     listening().with_context(|| format!("the webhook cannot listen on {address}"))
 }
 
-/// The routes.
+/// Returns the routes.
 pub fn router(handlers: Handlers) -> Router {
     Router::new()
         .route(GATE_NAMESPACE, post(gate_namespace))
@@ -107,7 +107,7 @@ pub fn router(handlers: Handlers) -> Router {
         .route(TEMPLATES_MANAGED, post(templates_managed))
         .route(TEMPLATES, post(templates_elsewhere))
         .route(USERS, post(template_users))
-        // Nothing is served before the certificate is loaded: an answer proves that it is.
+        // Nothing is served before the certificate is loaded, so an answer proves that it is.
         .route("/readyz", get(async || "ok\n"))
         .layer(TimeoutLayer::with_status_code(
             StatusCode::GATEWAY_TIMEOUT,
@@ -119,8 +119,7 @@ pub fn router(handlers: Handlers) -> Router {
 /// Why a request is not answered with a review.
 type Refusal = (StatusCode, String);
 
-/// The body of a request with its place, which is held until the answer is made, or why it is not
-/// taken.
+/// The body of a request with its slot, which is held until the answer is ready, or why it is refused.
 struct Body(Result<(Bytes, Place), Refusal>);
 
 impl FromRequest<Handlers> for Body {
@@ -138,7 +137,7 @@ impl FromRequest<Handlers> for Body {
     }
 }
 
-/// Bytes of a body that are kept at most. API servers say how many come.
+/// Returns how many bytes of a body are buffered at most. API servers send the length.
 fn expected_length(headers: &HeaderMap) -> usize {
     let stated = headers.get(CONTENT_LENGTH);
     let stated = stated.and_then(|length| length.to_str().ok()?.parse().ok());
@@ -205,7 +204,7 @@ async fn template_users(State(handlers): State<Handlers>, body: Body) -> Respons
         _ => Ok(None),
     };
     let permitted = permitted.unwrap_or_else(|unknown| {
-        // Asked again within its time, the API server may get an answer.
+        // The API server retries within its time and may then get an answer.
         received.request = Err((StatusCode::SERVICE_UNAVAILABLE, unknown.to_string()));
         None
     });
@@ -215,7 +214,7 @@ async fn template_users(State(handlers): State<Handlers>, body: Body) -> Respons
     })
 }
 
-/// What else was found of a template, where nothing stood against it before.
+/// Adds the result of the permission check to an answer that allows the request.
 fn with_checked(answer: Answer, checked: Checked, request: &Request<Value>) -> Answer {
     let Checked { denial, warnings } = checked;
     match (answer, denial) {
@@ -300,7 +299,7 @@ fn template_answer(scope: Scope, request: &Request<Value>, released: &Released) 
     answer
 }
 
-/// A review that was read, or why not, with the place that it takes until it is answered.
+/// A review that was read, or the refusal, with its slot until it is answered.
 struct Received<T> {
     path: &'static str,
     start: Instant,
@@ -318,7 +317,7 @@ impl<T: DeserializeOwned> Received<T> {
         }
     }
 
-    /// Has it answered, and counts.
+    /// Answers the request and counts it.
     fn answer(self, handlers: &Handlers, answer: impl FnOnce(&Request<T>) -> Answer) -> Response {
         let path = self.path;
         let result = self.request.and_then(|(request, _place)| {
@@ -331,7 +330,7 @@ impl<T: DeserializeOwned> Received<T> {
         let later = [(RETRY_AFTER, RETRY_SECONDS)];
         let (outcome, response) = match result {
             Ok((outcome, response)) => (outcome, axum::Json(response).into_response()),
-            // Not logged: a flood of requests must not become one of lines. The metric tells.
+            // Not logged: a flood of requests must not become a flood of log lines. The metric counts them.
             Err((code @ StatusCode::TOO_MANY_REQUESTS, message)) => {
                 (Outcome::Busy, (code, later, message).into_response())
             }
@@ -353,7 +352,7 @@ impl<T: DeserializeOwned> Received<T> {
 
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<Request<T>, Refusal> {
     let review: Review<T> = serde_json::from_slice(body).map_err(|error| {
-        let message = format!("muster webhook: not an AdmissionReview that can be read: {error}");
+        let message = format!("muster webhook: not an AdmissionReview: {error}");
         (StatusCode::BAD_REQUEST, message)
     })?;
     review.request.ok_or_else(|| {

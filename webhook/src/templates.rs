@@ -1,14 +1,14 @@
-//! Validation of templates, where saying no at once saves the user a wait.
+//! Validation of templates, where an early refusal saves the user time.
 //!
-//! - Growth: Karmada hands template edits straight to the members. An edit that raises what the
-//!   pods of a released job request is refused, with what to do instead; and so is one that
-//!   raises their number, also by a `scale` request, where Karmada does not hold that (Volcano
-//!   Jobs, PyTorchJobs, ...), or holds it for good (jobs in parts).
-//! - Values that are certain to fail later, in managed namespaces: a quantity that cannot be
-//!   read, a queue that cannot be one.
+//! - Growth: Karmada sends template edits straight to the members. An edit is refused if it raises the
+//!   requests of the pods of an admitted job, with what to do instead. It is also refused if it raises
+//!   their number, also by a `scale` request, and Karmada does not hold that number (Volcano Jobs,
+//!   PyTorchJobs, ...) or holds it for ever (jobs in parts).
+//! - Values that are certain to fail later, in managed namespaces: a quantity that cannot be parsed, an
+//!   invalid name of a queue.
 //!
-//! It never calls the API server. What slips through (a missed update, the webhook being away) is
-//! charged and pinned by the controller.
+//! It never calls the API server. The controller charges and pins what passes (a missed update, the webhook
+//! being away).
 
 use crate::released::{Released, ReleasedJob};
 use crate::review::{Answer, Denial, Request, Resource};
@@ -20,16 +20,16 @@ use workload::{Growth, SpecError, known_kinds};
 /// The subresource that changes the number of replicas.
 pub(crate) const SCALE: &str = "scale";
 
-/// Which registration called.
+/// The registration that sent the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// For namespaces labelled `muster.io/managed=true`: values are checked, and growth.
+    /// For namespaces labelled `muster.io/managed=true`: checks values and growth.
     Managed,
-    /// For all others: growth alone.
+    /// For all others: checks growth only.
     Elsewhere,
 }
 
-/// Whether `request` may create or change a template.
+/// Decides whether `request` may create or change a template.
 #[must_use]
 pub fn review(scope: Scope, request: &Request<Value>, released: &Released) -> Answer {
     let Some(new) = request.object.as_ref().filter(|_| concerns(request)) else {
@@ -39,7 +39,7 @@ pub fn review(scope: Scope, request: &Request<Value>, released: &Released) -> An
         let raised = scale_of_released(request, new, released);
         return raised.map_or_else(Answer::allow, forbidden);
     }
-    // Its end must not depend on its values.
+    // The end of a template must not depend on its values.
     if new
         .pointer("/metadata/deletionTimestamp")
         .is_some_and(|time| !time.is_null())
@@ -68,7 +68,7 @@ fn concerns<T>(request: &Request<T>) -> bool {
         && !is_system_namespace(&request.namespace)
 }
 
-/// Why a `scale` request makes a released job larger than what was admitted, if it does.
+/// Returns why a `scale` request makes an admitted job larger than what was admitted, if it does.
 fn scale_of_released(request: &Request<Value>, new: &Value, released: &Released) -> Option<String> {
     let Resource { group, resource } = &request.resource;
     let mut kinds = known_kinds();
@@ -91,7 +91,7 @@ fn key_of<T>(request: &Request<T>, kind: &str) -> ObjectKey {
     }
 }
 
-/// Why an edit makes a released job larger than what was admitted, if it does.
+/// Returns why an edit makes an admitted job larger than what was admitted, if it does.
 fn growth_of_released(
     request: &Request<Value>,
     new: &Value,
@@ -101,7 +101,7 @@ fn growth_of_released(
     let kind = request.kind.kind.as_str();
     let job = released.get(&key_of(request, kind), text(new, "/metadata/uid"))?;
     let held = workload::holds_replicas(text(new, "/apiVersion"), kind);
-    // A value that cannot be read is not growth; in managed namespaces it is refused as such.
+    // An unreadable value is no growth; in managed namespaces it is refused as a value.
     let growth = match held && !job.in_parts {
         // Replicas grow when that is granted.
         true => workload::growth_beside_replicas(old, new),
@@ -115,7 +115,7 @@ fn growth_of_released(
 fn refusal(kind: &str, name: &str, job: &ReleasedJob, growth: &str) -> String {
     let ReleasedJob { attempt, queue, .. } = job;
     let why = match job.in_parts {
-        true => "its parts are held to what was admitted",
+        true => "its parts are limited to what was admitted",
         false => "members would get such an edit at once, past the queue",
     };
     format!(
@@ -125,8 +125,8 @@ fn refusal(kind: &str, name: &str, job: &ReleasedJob, growth: &str) -> String {
     )
 }
 
-/// Refuses what is certain to fail later. An update is held only against what it breaks itself:
-/// an object that was wrong before must stay possible to label, repair step by step, or finish.
+/// Refuses values that are certain to fail later. An update is refused only for what it breaks itself: it
+/// must stay possible to label, repair or finish an object that was wrong before.
 fn check_values(request: &Request<Value>, new: &Value) -> Answer {
     let was_wrong = |problem: fn(&Value) -> Option<String>| {
         request
@@ -151,12 +151,12 @@ fn check_values(request: &Request<Value>, new: &Value) -> Answer {
 fn invalid_value(template: &Value) -> Option<String> {
     match workload::read_spec(template) {
         Err(error @ SpecError::Invalid { .. }) => Some(error.to_string()),
-        // Of unknown size: its binding may tell, and if not the job says so itself.
+        // Of unknown size: its binding may say it, and otherwise the job's status does.
         Ok(_) | Err(SpecError::SizeUnknown { .. } | SpecError::Uncounted { .. }) => None,
     }
 }
 
-/// The queue that the template names cannot be the name of any object.
+/// Returns why the queue that the template names can be no object's name, if so.
 fn invalid_queue(template: &Value) -> Option<String> {
     let queue = workload::named_queue(template)?;
     (!is_object_name(&queue)).then(|| {
@@ -167,7 +167,7 @@ fn invalid_queue(template: &Value) -> Option<String> {
     })
 }
 
-/// RFC 1123 subdomain, as the API server takes names of objects.
+/// Checks for an RFC 1123 subdomain, as the API server does for names of objects.
 fn is_object_name(name: &str) -> bool {
     let alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let label = |label: &str| {

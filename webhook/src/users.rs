@@ -1,10 +1,10 @@
-//! What is written into a template when it is submitted: who did (`muster.io/user`), so that limits per
-//! user cannot be passed by writing another name, and the queue that this user may use
-//! (`muster.io/permitted-queue`, [`crate::permits`]). Later nobody changes either.
+//! Records in a template, when it is submitted, its user (`muster.io/user`), so that writing another name
+//! does not bypass limits for users, and the queue that this user may use (`muster.io/permitted-queue`,
+//! [`crate::permits`]). Later updates cannot change either.
 //!
-//! It changes nothing else and refuses nothing. While the webhook is away nothing is written: a job
-//! without the first counts as its namespace's, and one without the second needs a namespace that may
-//! use its queue.
+//! It changes nothing else and refuses nothing. While the webhook is away nothing is recorded: a job
+//! without the first annotation counts as its namespace's, and one without the second needs a namespace
+//! that may use its queue.
 
 use crate::review::Request;
 use crds::names::{PERMITTED_QUEUE_ANNOTATION, USER_ANNOTATION, is_system_namespace};
@@ -12,7 +12,7 @@ use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, RemoveOperation};
 use serde_json::{Map, Value, json};
 
-/// Whether `request` submits or changes a template.
+/// Returns true if `request` submits or changes a template.
 #[must_use]
 pub fn concerns(request: &Request<Value>) -> bool {
     let part = request.sub_resource.as_deref().unwrap_or_default();
@@ -20,8 +20,7 @@ pub fn concerns(request: &Request<Value>) -> bool {
     changes && part.is_empty() && !is_system_namespace(&request.namespace)
 }
 
-/// What has to be changed of the template that `request` asks to store; `permitted` is the queue that who
-/// submitted it may use.
+/// Returns the patch for the template in `request`; `permitted` is the queue that its user may use.
 #[must_use]
 pub fn stamp(request: &Request<Value>, permitted: Option<&str>) -> Vec<PatchOperation> {
     let Some(new) = request.object.as_ref().filter(|_| concerns(request)) else {
@@ -31,7 +30,7 @@ pub fn stamp(request: &Request<Value>, permitted: Option<&str>) -> Vec<PatchOper
     let user = match (request.operation.as_str(), &request.old_object) {
         ("CREATE", _) if !submitter.is_empty() => Some(submitter),
         ("UPDATE", Some(old)) => annotation(old, USER_ANNOTATION),
-        // Who it is was not told: then nothing is known to be wrong.
+        // The old template had no user: then nothing is known to be wrong.
         _ => annotation(new, USER_ANNOTATION),
     };
     annotate(
@@ -47,13 +46,13 @@ fn annotation<'a>(template: &'a Value, key: &str) -> Option<&'a str> {
     template["metadata"]["annotations"][key].as_str()
 }
 
-/// Gives a template these annotations, and takes away those of them that it should not have.
+/// Sets these annotations of a template, and removes those that it should not have.
 fn annotate<const N: usize>(
     template: &Value,
-    wanted: [(&'static str, Option<&str>); N],
+    desired: [(&'static str, Option<&str>); N],
 ) -> Vec<PatchOperation> {
     let has = template["metadata"]["annotations"].is_object();
-    let wrong = wanted
+    let wrong = desired
         .into_iter()
         .filter(|(key, value)| annotation(template, key) != *value);
     if !has {
@@ -91,7 +90,7 @@ mod tests {
         json!({"metadata": {"name": "train", "annotations": annotations}})
     }
 
-    /// The annotations of what is stored.
+    /// Returns the annotations that are stored.
     fn stored(operation: &str, old: Option<Value>, new: Value) -> Value {
         let mut object = annotated(&new);
         let request = serde_json::from_value(json!({
@@ -106,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_submitter_is_written_down_whatever_stands_there() {
+    fn the_user_is_recorded_whatever_the_template_says() {
         let alice = || json!({"muster.io/user": "alice"});
         assert_eq!(stored("CREATE", None, Value::Null), alice());
         assert_eq!(
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_changes_it_later() {
+    fn a_later_update_cannot_change_the_user() {
         let bob = || json!({"muster.io/user": "bob"});
         assert_eq!(stored("UPDATE", Some(bob()), bob()), bob());
         assert_eq!(
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_that_the_submitter_may_use_is_written_and_no_other() {
+    fn only_the_queue_that_the_user_may_use_is_recorded() {
         let request = |annotations: Value| -> Request<Value> {
             serde_json::from_value(json!({
                 "uid": "u", "operation": "CREATE", "namespace": "team-a", "name": "train",

@@ -1,8 +1,8 @@
-//! What the annotations of a template say of how its job may run, beside its size: whether it is
-//! elastic, whether it may be evicted, where its data is, how close its pods must be.
+//! What the annotations of a template say about how its job may run: whether it is elastic, whether it may
+//! be evicted, where its data is, and how close its pods must be.
 //!
-//! All kinds have the same annotations, except that a kind whose parts are resized states its
-//! minimum in a field of its own ([`crate::parts::PartResizing`]).
+//! All kinds use the same annotations, except that a kind with resizable parts has its minimum in a field
+//! of its own ([`crate::parts::PartResizing`]).
 
 use crate::error::SpecError;
 use crate::field::Field;
@@ -13,20 +13,20 @@ use engine::ClusterName;
 use engine::facts::Topology;
 use serde_json::Value;
 
-/// Annotation: whether the job may run with fewer pods than it has, and be grown and shrunk.
+/// Annotation: whether the job may run with fewer pods than its template has, and be resized.
 pub(crate) const ELASTIC: &str = "muster.io/elastic";
-/// Annotation: pods below which an elastic job neither starts nor is shrunk.
+/// Annotation: the least number of pods of an elastic job.
 pub(crate) const MIN_REPLICAS: &str = "muster.io/min-replicas";
-/// Annotation: names of the clusters that hold the data it works on, with commas between.
+/// Annotation: comma-separated names of the clusters that hold the job's data.
 const DATA_CLUSTERS: &str = "muster.io/data-clusters";
-/// Volcano's label or annotation, on the job or on its pods: whether they may be evicted.
+/// Volcano's label or annotation, on the job or its pods: whether they may be evicted.
 const PREEMPTABLE: &str = "volcano.sh/preemptable";
 
-/// Makes `size` elastic where the template asks for it: its minimum becomes what it may be
-/// shrunk to. Whether it is.
+/// Makes `size` elastic if the template asks for it: the minimum becomes the least number of pods. Returns
+/// true if it is elastic.
 ///
 /// # Errors
-/// Where the kind cannot be resized while it runs, or the minimum is none.
+/// Returns an error if the kind cannot be resized while it runs, or the minimum is invalid.
 pub(crate) fn elastic(
     template: &Field<'_>,
     replicas_held: bool,
@@ -74,10 +74,10 @@ pub(crate) fn elastic(
     Ok(role.min < role.count)
 }
 
-/// Whether the template asks to be grown and shrunk, whether or not it can be.
+/// Returns true if the template asks to be elastic, whether or not that is possible.
 ///
 /// # Errors
-/// Where the annotation is neither true nor false.
+/// Returns an error if the annotation is neither true nor false.
 pub(crate) fn asks_elastic(template: &Field<'_>) -> Result<bool, SpecError> {
     let asked = template.get("metadata.annotations")?.entry(ELASTIC)?;
     Ok(truth(&asked)?.unwrap_or(false))
@@ -85,8 +85,8 @@ pub(crate) fn asks_elastic(template: &Field<'_>) -> Result<bool, SpecError> {
 
 const RESIZABLE: &str = "false, or a kind that is resized while it runs: a Deployment, StatefulSet, batch/v1 Job or Volcano Job";
 
-/// Whether the job may be evicted for another: unless it, or the template of some of its
-/// pods, says no.
+/// Returns true if the job may be evicted for another job: unless it, or the template of some of its pods,
+/// opts out.
 pub(crate) fn preemptible(template: &Field<'_>, pods: &[&Value]) -> Result<bool, SpecError> {
     let pods = pods
         .iter()
@@ -102,7 +102,7 @@ pub(crate) fn preemptible(template: &Field<'_>, pods: &[&Value]) -> Result<bool,
     Ok(true)
 }
 
-/// The clusters that hold its data, in the order in which it names them.
+/// Returns the clusters that hold its data, in the order of the annotation.
 pub(crate) fn data_clusters(template: &Field<'_>) -> Result<Vec<ClusterName>, SpecError> {
     let field = template.get("metadata.annotations")?.entry(DATA_CLUSTERS)?;
     let names = field.text()?.unwrap_or_default().split(',').map(str::trim);
@@ -112,8 +112,8 @@ pub(crate) fn data_clusters(template: &Field<'_>) -> Result<Vec<ClusterName>, Sp
         .collect())
 }
 
-/// Volcano's `networkTopology`. A tier that is only named has no number here: then the closest
-/// is preferred, and the member's Volcano holds to the name.
+/// Reads Volcano's `networkTopology`. A tier with only a name has no number here: the closest placement is
+/// then preferred, and the member's Volcano enforces the name.
 pub(crate) fn topology(stated: Option<&Value>) -> Result<Option<Topology>, SpecError> {
     let Some(stated) = stated else {
         return Ok(None);
@@ -138,7 +138,7 @@ pub(crate) fn topology(stated: Option<&Value>) -> Result<Option<Topology>, SpecE
     }))
 }
 
-/// A flag that is written as text, as annotations and labels are (Go's `strconv.ParseBool`).
+/// Reads a flag that is written as text, as in annotations and labels (Go's `strconv.ParseBool`).
 fn truth(field: &Field<'_>) -> Result<Option<bool>, SpecError> {
     match field.name()? {
         None => Ok(None),

@@ -1,8 +1,8 @@
-//! A whole number in parts, as fair as whole numbers can be.
+//! Divides a whole number into whole parts in proportion.
 
-/// `whole` in parts as large as `weights` relative to each other: the method of largest
-/// remainders, ties to the first. The parts add up to `whole`, whatever the weights, unless
-/// those are all zero; and none is above its weight where `whole` is no more than their sum.
+/// Divides `whole` in proportion to `weights` by the method of largest remainders; the first wins a tie.
+/// The parts add up to `whole`, unless all weights are zero. No part exceeds its weight if `whole` is at
+/// most their sum.
 #[must_use]
 pub fn apportion(whole: u64, weights: &[u64]) -> Vec<u64> {
     let sum: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
@@ -28,7 +28,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_does_not_divide_goes_to_the_largest_remainder() {
+    fn the_rest_goes_to_the_largest_remainders() {
         assert_eq!(apportion(7, &[4, 4]), [4, 3]);
         assert_eq!(apportion(10, &[3, 1]), [8, 2]);
         assert_eq!(apportion(1, &[5, 3]), [1, 0]);
@@ -37,7 +37,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_add_up_and_none_is_more_than_its_room(
+        fn parts_add_up_and_none_exceeds_its_weight(
             weights in prop::collection::vec(0u64..1000, 1..8), permille in 0u64..=1000,
         ) {
             let whole = weights.iter().sum::<u64>() * permille / 1000;

@@ -1,4 +1,4 @@
-//! The size that Karmada's interpreter states in a binding.
+//! The size that Karmada's interpreter writes into a binding.
 
 use crate::error::SpecError;
 use crate::field::Field;
@@ -8,7 +8,7 @@ use crate::pod::Pod;
 use crate::size::Size;
 use engine::facts::Role;
 
-/// The size in the `spec` of a binding, if it states one.
+/// Returns the size in the `spec` of a binding, if there is one.
 pub(crate) fn size(spec: &Field<'_>) -> Result<Option<Size>, SpecError> {
     let components = spec.get("components")?;
     if !components.items()?.is_empty() {
@@ -40,7 +40,7 @@ fn of_components(components: &Field<'_>) -> Result<Size, SpecError> {
         }
         roles.push(role(name, replicas, &requirements)?);
     }
-    // Sorted, because interpreters that walk a map tell components in any order.
+    // Sorted, because an interpreter that iterates over a map returns components in any order.
     roles.sort_by(|a, b| a.name.cmp(&b.name));
     let pods = roles
         .iter()

@@ -1,9 +1,8 @@
-//! Templates whose pods request no more than was admitted.
+//! Caps the requests of pods to what was admitted.
 //!
-//! Only the sum that a pod of each role was admitted with is known, so what is above it is taken
-//! off the containers that ask for it: sidecars keep theirs first, then containers in their
-//! order. Nothing else of a template is changed. Devices that pods claim stand in other objects
-//! and stay as they are.
+//! Only the sum that a pod of each role was admitted with is known, so an excess is removed from the
+//! containers that request it: sidecars keep their requests first, then containers in order. Nothing else
+//! of the template changes. Devices that pods claim are in other objects and do not change.
 
 use crate::field::Field;
 use crate::pod::{self, Pod};
@@ -15,12 +14,11 @@ use engine::resources::ResourceName;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// What one pod of each role was admitted with.
+/// The requests that one pod of each role was admitted with.
 pub type AdmittedRequests = BTreeMap<String, Resources>;
 
-/// How one pod of a role asks for more than it was admitted with: what it is for which resource,
-/// and what it was, in words; empty where none does. A role that is not in `admitted` is not
-/// looked at.
+/// Returns how one pod of a role requests more than it was admitted with: the resource, the old and the new
+/// amount, as text; empty if none does. Roles that are not in `admitted` are skipped.
 #[must_use]
 pub fn raised_requests(roles: &[engine::facts::Role], admitted: &AdmittedRequests) -> Vec<String> {
     let mut raised = Vec::new();
@@ -42,8 +40,8 @@ pub fn raised_requests(roles: &[engine::facts::Role], admitted: &AdmittedRequest
     raised
 }
 
-/// `template` with no pod that requests more than one of its role was admitted with. A template
-/// that cannot be read stays as it is: it is not for members to read either.
+/// Returns `template` in which no pod requests more than a pod of its role was admitted with. A template
+/// that cannot be read does not change: members cannot read it either.
 #[must_use]
 pub fn cap_requests(template: &Value, admitted: &AdmittedRequests) -> Value {
     let Ok(whole) = read_spec(template) else {
@@ -59,7 +57,7 @@ pub fn cap_requests(template: &Value, admitted: &AdmittedRequests) -> Value {
             continue;
         };
         for (name, amount) in own.request.iter() {
-            // Containers that its operator adds are charged with it.
+            // Containers that the operator adds are part of the charge.
             let added = asked.request.amount_of(name).0 - amount.0;
             let most = Amount((most.amount_of(name).0 - added.max(0)).max(0));
             if amount > most && name.as_str() != ResourceName::PODS {
@@ -70,10 +68,10 @@ pub fn cap_requests(template: &Value, admitted: &AdmittedRequests) -> Value {
     capped
 }
 
-/// Takes what a pod requests of a resource down to `most`.
+/// Lowers a pod's request of a resource to `most`.
 fn cap(spec: &mut Value, name: &ResourceName, most: Amount) {
     let mut left = Left(most);
-    // Beside all containers, all the time.
+    // Overhead is needed in addition to all containers, all the time.
     if let Some(overhead) = spec.get_mut("overhead").and_then(Value::as_object_mut) {
         let own = overhead
             .get(name.as_str())
@@ -103,11 +101,11 @@ fn cap(spec: &mut Value, name: &ResourceName, most: Amount) {
     }
 }
 
-/// What a pod may request still.
+/// The amount that the pod may still request.
 struct Left(Amount);
 
 impl Left {
-    /// As much of `own` as there is.
+    /// Takes up to `own` from what is left.
     fn take(&mut self, own: Amount) -> Amount {
         let kept = own.min(self.0);
         self.0 = Amount(self.0.0 - kept.0);
@@ -125,7 +123,7 @@ fn requested(container: &Value, name: &ResourceName) -> Amount {
     request.map_or(Amount::ZERO, |request| request.amount_of(name))
 }
 
-/// Has a container request at most `most` of a resource. Only what may be overcommitted keeps a
+/// Lowers a container's request of a resource to `most`. Only a resource that may be overcommitted keeps a
 /// limit above its request.
 fn hold(container: &mut Value, name: &ResourceName, most: Amount) {
     if requested(container, name) <= most {
@@ -147,7 +145,7 @@ fn hold(container: &mut Value, name: &ResourceName, most: Amount) {
     }
 }
 
-/// Lowers one amount that is there.
+/// Lowers one amount if it is set.
 fn lower(resources: &mut Value, part: &str, name: &ResourceName, most: Amount) {
     let Some(list) = resources.get_mut(part).and_then(Value::as_object_mut) else {
         return;

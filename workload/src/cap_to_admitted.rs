@@ -1,8 +1,8 @@
-//! What caps a job to what it was admitted with: whole subtrees of its template, rendered with
-//! the admitted requests, and with the admitted counts where Karmada does not hold these.
+//! Caps a job to what it was admitted with: whole subtrees of its template, with the admitted requests, and
+//! with the admitted counts if Karmada does not set these.
 //!
-//! Subtrees and not single indexes, so that a template that was reordered meanwhile cannot be
-//! misapplied. Groups that were not admitted at all are left out.
+//! Subtrees replace single indexes, so that they cannot be misapplied to a template that was reordered
+//! meanwhile. Groups that were not admitted at all are left out.
 
 use crate::cap_requests::{AdmittedRequests, cap_requests};
 use crate::kinds;
@@ -10,8 +10,8 @@ use crate::parts::Fields;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// Paths and the values that replace them in every member, or `None` for kinds that are not
-/// known to take it.
+/// Returns paths and the values that replace them in every member, or `None` for kinds that do not support
+/// it.
 #[must_use]
 pub fn cap_to_admitted(
     api_version: &str,
@@ -24,12 +24,12 @@ pub fn cap_to_admitted(
     kind.cap_to_admitted(template, &cap_requests(template, requests), admitted)
 }
 
-/// The field at `path`, with its path.
+/// Returns the field at `path`, with its path.
 pub(crate) fn subtree(template: &Value, path: &str) -> Option<(String, Value)> {
     Some((path.to_owned(), template.pointer(path)?.clone()))
 }
 
-/// `fields` with those of `paths` at which `held` is another than `template`.
+/// Adds to `fields` those of `paths` at which `held` differs from `template`.
 pub(crate) fn with_changed(
     mut fields: Fields,
     paths: &[&str],
@@ -43,7 +43,7 @@ pub(crate) fn with_changed(
     fields
 }
 
-/// Lowers a number that is there to at most `most`.
+/// Lowers a number that is set to at most `most`.
 pub(crate) fn clip(object: &mut Map<String, Value>, field: &str, most: u64) {
     if let Some(value) = object.get(field).and_then(Value::as_u64) {
         object.insert(field.to_owned(), value.min(most).into());

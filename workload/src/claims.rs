@@ -1,9 +1,9 @@
 //! Devices that pods claim (Dynamic Resource Allocation, `resource.k8s.io/v1`).
 //!
-//! A pod names ResourceClaimTemplates; from each the member makes a claim for that pod alone.
-//! What a template claims stands in another object, so a size is read in two steps: a template
-//! that is named counts as one unit of a resource that only bears its name, and goes through
-//! all sums like any other; [`resolved`] puts what the template claims in its place.
+//! A pod names ResourceClaimTemplates; from each the member creates a claim for that pod alone. The content
+//! of a template is in another object, so a size is read in two steps: each named template counts as one
+//! unit of a placeholder resource with its name, which is summed like any other; [`resolved`] replaces it
+//! by the claimed devices.
 
 use crate::error::SpecError;
 use crate::field::Field;
@@ -12,25 +12,24 @@ use engine::quantity::Amount;
 use engine::resources::ResourceName;
 use serde_json::Value;
 
-/// What the resource that stands for a template begins with. No API server takes a resource of
-/// such a name.
+/// Prefix of the placeholder resource of a template. No API server accepts a resource with this name.
 const NAMED: &str = "claims of ResourceClaimTemplate ";
 
-/// What a ResourceClaimTemplate claims for one pod: devices by class.
+/// The devices that a ResourceClaimTemplate claims for one pod, by class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimedDevices(Result<Resources, SpecError>);
 
-/// What `template`, a ResourceClaimTemplate, claims for one pod.
+/// Returns what `template`, a ResourceClaimTemplate, claims for one pod.
 #[must_use]
 pub fn claimed_devices(template: &Value) -> ClaimedDevices {
     ClaimedDevices(of_template(&Field::root(template)))
 }
 
-/// What a pod of `spec` claims: one unit of each template for each time that it is named.
+/// Returns what a pod of `spec` claims: one unit of each template for each time that it is named.
 ///
 /// # Errors
-/// Where it uses a claim that is there already: others may use it too, so that its devices are
-/// no pod's.
+/// Returns an error if it uses an existing claim: other pods may use it too, so that its devices belong to
+/// no single pod.
 pub(crate) fn named_by(spec: &Field<'_>) -> Result<Resources, SpecError> {
     let mut named = Resources::new();
     for claim in spec.get("resourceClaims")?.items()? {
@@ -52,17 +51,17 @@ pub(crate) fn named_by(spec: &Field<'_>) -> Result<Resources, SpecError> {
     Ok(named)
 }
 
-/// The templates that stand in `request`.
+/// Returns the templates in `request`.
 pub(crate) fn templates(request: &Resources) -> impl Iterator<Item = &str> {
     request
         .iter()
         .filter_map(|(name, _)| name.as_str().strip_prefix(NAMED))
 }
 
-/// `request` with what its templates claim in their place, by what `of` finds.
+/// Returns `request` with its templates replaced by the devices that `of` finds.
 ///
 /// # Errors
-/// Where a template is not found, or claims what cannot be counted.
+/// Returns an error if a template is not found, or claims devices that cannot be counted.
 pub(crate) fn resolved<'a>(
     request: &Resources,
     of: &dyn Fn(&str) -> Option<&'a ClaimedDevices>,
@@ -80,7 +79,7 @@ pub(crate) fn resolved<'a>(
     Ok(whole)
 }
 
-/// `request` without its templates.
+/// Returns `request` without its templates.
 pub(crate) fn left_out(request: &Resources) -> Resources {
     let is_known = |name: &ResourceName| !name.as_str().starts_with(NAMED);
     let known = request.iter().filter(|(name, _)| is_known(name));
@@ -98,7 +97,7 @@ fn claimed<'a>(
     let field = format!("ResourceClaimTemplate {template}");
     match of(template) {
         None => {
-            let why = "it is not to be seen in the job's namespace: it is missing, or Muster may not read resourceclaimtemplates (resource.k8s.io/v1)";
+            let why = "it was not found in the job's namespace: it is missing, or Muster may not read resourceclaimtemplates (resource.k8s.io/v1)";
             Err(SpecError::uncounted(&field, why))
         }
         Some(ClaimedDevices(Ok(devices))) => Ok(devices.clone()),
@@ -121,7 +120,7 @@ fn of_template(template: &Field<'_>) -> Result<Resources, SpecError> {
     Ok(devices)
 }
 
-/// The class and the number of devices of one request; none where it takes none from others.
+/// Returns the class and number of devices of one request; `None` if it takes no device from others.
 fn of_request<'a>(request: &Field<'a>) -> Result<Option<(&'a str, Amount)>, SpecError> {
     let exactly = request.get("exactly")?;
     if !exactly.is_set() {
@@ -144,7 +143,7 @@ fn of_request<'a>(request: &Field<'a>) -> Result<Option<(&'a str, Amount)>, Spec
         let why = "parts of devices that many share cannot be counted as devices";
         return Err(SpecError::uncounted(part.path(), why));
     }
-    // Who looks after a device does not take it from those who use it.
+    // Administrative access does not take a device from its users.
     if exactly.get("adminAccess")?.flag()? {
         return Ok(None);
     }

@@ -1,10 +1,10 @@
-//! What a job needs beside itself: objects of its namespace that its pods name.
+//! Objects in its namespace that a job's pods name and need.
 
 use crate::kinds;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// An object that must be where the job's pods are.
+/// An object that must exist in the clusters of the job's pods.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Dependency {
     /// `v1`, `resource.k8s.io/v1`.
@@ -18,7 +18,7 @@ pub struct Dependency {
     pub name: String,
 }
 
-/// The ConfigMap that every namespace of every cluster has of its own.
+/// The ConfigMap that Kubernetes creates in every namespace of every cluster.
 const ROOT_CA: &str = "kube-root-ca.crt";
 
 /// What devices are claimed by; in the version that is current since Kubernetes 1.34.

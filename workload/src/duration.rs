@@ -1,12 +1,12 @@
-//! Durations as users write them: Go's way (`2h30m`, `1.5h`, `90s`), or plain seconds.
+//! Parses durations of users: Go's format (`2h30m`, `1.5h`, `90s`), or plain seconds.
 
 use crate::error::SpecError;
 use crate::field::Field;
 
-/// What a duration should look like, for errors.
+/// The expected format, for errors.
 const WANT: &str = "a duration such as 2h30m, 90s or a whole number of seconds";
 
-/// Reads `field` as a duration in milliseconds, what is finer rounded up.
+/// Reads `field` as a duration in milliseconds, rounded up.
 pub(crate) fn millis(field: &Field<'_>) -> Result<Option<i64>, SpecError> {
     field
         .text()?
@@ -14,8 +14,8 @@ pub(crate) fn millis(field: &Field<'_>) -> Result<Option<i64>, SpecError> {
         .transpose()
 }
 
-/// `text` (`2h30m`, `1.5h`, `90s`, or plain seconds) in milliseconds, rounded up; `None` where
-/// it is no duration or cannot be counted.
+/// Parses `text` (`2h30m`, `1.5h`, `90s`, or plain seconds) into milliseconds, rounded up; `None` if it is
+/// no duration or overflows.
 #[must_use]
 pub fn parse_millis(text: &str) -> Option<i64> {
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
@@ -42,7 +42,7 @@ pub fn parse_millis(text: &str) -> Option<i64> {
     i64::try_from(nanos.checked_add(999_999)? / 1_000_000).ok()
 }
 
-/// `number` of `unit` in nanoseconds, what is finer cut off.
+/// Returns `number` of `unit` in nanoseconds, rounded down.
 fn part(number: &str, unit: &str) -> Option<i128> {
     let unit: i128 = match unit {
         "ns" => 1,

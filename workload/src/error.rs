@@ -1,11 +1,11 @@
-//! Why it is not known what a template asks for.
+//! Why the size of a template is unknown.
 
 use engine::Reason;
 use serde_json::Value;
 
 /// The path of the whole object, in errors.
 pub(crate) const THE_OBJECT: &str = "the object";
-/// Longest part of a wrong value that an error shows: values come from users' objects.
+/// Most characters of a wrong value in an error: values come from users' objects.
 const SHOWN_CHARS: usize = 80;
 
 /// Why a template has no size.
@@ -18,31 +18,31 @@ pub enum SpecError {
         api_version: String,
         /// Its kind.
         kind: String,
-        /// What is missing, and what would help.
+        /// What is missing, and what to do.
         why: String,
     },
-    /// A field asks for devices whose number it does not tell.
+    /// A field requests devices whose number is unknown.
     #[error("{field}: {why}")]
     Uncounted {
         /// Path of the field (`spec.template.spec.resourceClaims[0].resourceClaimName`).
         field: String,
-        /// What is not known, and what would help.
+        /// What is unknown, and what to do.
         why: String,
     },
-    /// A field holds what cannot be used.
+    /// A field has an invalid value.
     #[error("{field} is {value}; needed: {want}")]
     Invalid {
         /// Path of the field (`spec.tasks[1].replicas`).
         field: String,
         /// Its value as JSON, shortened; `absent` where there is none.
         value: String,
-        /// What would be right.
+        /// The expected value.
         want: String,
     },
 }
 
 impl SpecError {
-    /// The reason that its job shows.
+    /// Returns the reason that the job shows.
     #[must_use]
     pub fn reason(&self) -> Reason {
         match self {
@@ -51,7 +51,7 @@ impl SpecError {
         }
     }
 
-    /// `value` at `field` is not what it should be.
+    /// Returns the error for `value` at `field`, which is not `want`.
     pub(crate) fn invalid(field: &str, value: Option<&Value>, want: impl Into<String>) -> Self {
         let shown = match value {
             None => "absent".to_owned(),
@@ -66,7 +66,7 @@ impl SpecError {
         }
     }
 
-    /// `field` asks for devices that cannot be counted.
+    /// Returns the error for `field`, which requests devices that cannot be counted.
     pub(crate) fn uncounted(field: &str, why: impl Into<String>) -> Self {
         Self::Uncounted {
             field: field.to_owned(),
@@ -74,7 +74,7 @@ impl SpecError {
         }
     }
 
-    /// What `field` says is too large, taken together.
+    /// Returns the error for values at `field` whose sum is too large.
     pub(crate) fn too_large(field: &str, what: impl Into<String>) -> Self {
         Self::Invalid {
             field: (if field.is_empty() { THE_OBJECT } else { field }).to_owned(),

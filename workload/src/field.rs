@@ -1,8 +1,8 @@
-//! Reading a template field by field.
+//! Reads a template field by field.
 //!
-//! A [`Field`] is a value and where it stands, so that every complaint names the full path.
-//! Null counts as absent, as it does for the API server; a wrong type is an error and never a
-//! panic. Fields that nobody asks for are never looked at.
+//! A [`Field`] is a value with its path, so that every error has the full path. Null counts as absent, as
+//! for the API server; a wrong type is an error and never a panic. Fields that are not requested are not
+//! read.
 
 use crate::error::{SpecError, THE_OBJECT};
 use engine::Resources;
@@ -10,10 +10,10 @@ use engine::quantity::QuantityError;
 use engine::resources::ResourceName;
 use serde_json::Value;
 
-/// Most pods that one job may have: far above any real gang, far below what could overflow.
+/// Most pods of one job: far above any real gang, far below an overflow.
 pub(crate) const MAX_PODS: u32 = 1_000_000;
 
-/// A field of a template, present or not.
+/// A field of a template, set or not.
 #[derive(Debug, Clone)]
 pub(crate) struct Field<'a> {
     path: String,
@@ -21,12 +21,12 @@ pub(crate) struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// The whole object.
+    /// Returns the whole object.
     pub(crate) fn root(object: &'a Value) -> Self {
         Self::at("", object)
     }
 
-    /// A value that stands at `path`.
+    /// Returns a value at `path`.
     pub(crate) fn at(path: &str, value: &'a Value) -> Self {
         Self {
             path: path.to_owned(),
@@ -34,7 +34,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// No object at all.
+    /// Returns an absent field.
     pub(crate) fn absent() -> Self {
         Self {
             path: String::new(),
@@ -42,22 +42,22 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Where it stands.
+    /// Returns its path.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }
 
-    /// The value itself.
+    /// Returns the value itself.
     pub(crate) fn value(&self) -> Option<&'a Value> {
         self.value
     }
 
-    /// Whether anything is there.
+    /// Returns true if it is set.
     pub(crate) fn is_set(&self) -> bool {
         self.value.is_some()
     }
 
-    /// The field at `keys` below it, names joined by dots.
+    /// Returns the field at `keys` below it, names separated by dots.
     pub(crate) fn get(&self, keys: &str) -> Result<Self, SpecError> {
         keys.split('.').try_fold(self.clone(), |field, key| {
             let path = match field.path.as_str() {
@@ -68,7 +68,7 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// The entry `key` of a map whose keys are data (`annotations[muster.io/queue]`).
+    /// Returns the entry `key` of a map whose keys are data (`annotations[muster.io/queue]`).
     pub(crate) fn entry(&self, key: &str) -> Result<Self, SpecError> {
         self.child(key, format!("{}[{key}]", self.path))
     }
@@ -82,7 +82,7 @@ impl<'a> Field<'a> {
         Ok(Self { path, value })
     }
 
-    /// The items of a list; none where it is absent.
+    /// Returns the items of a list; none if it is absent.
     pub(crate) fn items(&self) -> Result<Vec<Self>, SpecError> {
         match self.value {
             None => Ok(Vec::new()),
@@ -98,7 +98,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The entries of a map in order of their keys; none where it is absent.
+    /// Returns the entries of a map in order of their keys; none if it is absent.
     pub(crate) fn entries(&self) -> Result<Vec<(&'a str, Self)>, SpecError> {
         let Some(value) = self.value else {
             return Ok(Vec::new());
@@ -121,26 +121,26 @@ impl<'a> Field<'a> {
         Ok(entries)
     }
 
-    /// A text.
+    /// Reads a string.
     pub(crate) fn text(&self) -> Result<Option<&'a str>, SpecError> {
         self.value
             .map(|value| value.as_str().ok_or_else(|| self.invalid("a text")))
             .transpose()
     }
 
-    /// A text that is not empty: Kubernetes writes "nothing" in both ways.
+    /// Reads a string that is not empty: Kubernetes writes "unset" in both ways.
     pub(crate) fn name(&self) -> Result<Option<&'a str>, SpecError> {
         Ok(self.text()?.filter(|text| !text.is_empty()))
     }
 
-    /// A flag; false where it is absent.
+    /// Reads a flag; false if it is absent.
     pub(crate) fn flag(&self) -> Result<bool, SpecError> {
         self.value.map_or(Ok(false), |value| {
             value.as_bool().ok_or_else(|| self.invalid("true or false"))
         })
     }
 
-    /// A number of pods or of groups of pods.
+    /// Reads a number of pods or of groups of pods.
     pub(crate) fn count(&self) -> Result<Option<u32>, SpecError> {
         self.value
             .map(|value| {
@@ -153,7 +153,7 @@ impl<'a> Field<'a> {
             .transpose()
     }
 
-    /// A duration in whole seconds.
+    /// Reads a duration in whole seconds.
     pub(crate) fn seconds(&self) -> Result<Option<i64>, SpecError> {
         self.value
             .map(|value| {
@@ -165,7 +165,7 @@ impl<'a> Field<'a> {
             .transpose()
     }
 
-    /// A Kubernetes resource list.
+    /// Reads a Kubernetes resource list.
     pub(crate) fn resources(&self) -> Result<Resources, SpecError> {
         self.entries()?
             .into_iter()
@@ -179,8 +179,8 @@ impl<'a> Field<'a> {
             .collect()
     }
 
-    /// The text of a quantity. Where a schema allows it (int-or-string), numbers are stored as
-    /// they were written.
+    /// Returns the text of a quantity. If a schema allows it (int-or-string), numbers are stored as they were
+    /// written.
     fn quantity(&self) -> Result<String, SpecError> {
         match self.value {
             Some(Value::String(text)) => Ok(text.clone()),
@@ -197,7 +197,7 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// The complaint that it is not `want`.
+    /// Returns the error that it is not `want`.
     pub(crate) fn invalid(&self, want: impl Into<String>) -> SpecError {
         SpecError::invalid(self.shown_path(), self.value, want)
     }

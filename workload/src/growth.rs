@@ -1,4 +1,4 @@
-//! Whether an edit of a template would make its job larger.
+//! Whether an edit of a template makes its job larger.
 
 use crate::error::SpecError;
 use crate::spec::{WorkloadSpec, read_spec};
@@ -10,7 +10,7 @@ use std::fmt;
 /// How an edit makes a job larger; the first way that is found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Growth {
-    /// It does not.
+    /// It does not make it larger.
     None,
     /// More pods of a role.
     Pods {
@@ -51,11 +51,11 @@ impl fmt::Display for Growth {
     }
 }
 
-/// Whether the edit from `old` to `new` adds pods or raises what one of them requests. A role
-/// that is smaller does not make up for one that is larger: they run on different nodes.
+/// Returns whether the edit from `old` to `new` adds pods or raises the request of one. A role that shrinks
+/// does not compensate for one that grows: they run on different nodes.
 ///
 /// # Errors
-/// Where one of both has no size. A `new` that cannot be read is reported before `old`.
+/// Returns an error if either has no size; an unreadable `new` is reported before `old`.
 pub fn growth(old: &Value, new: &Value) -> Result<Growth, SpecError> {
     let new = read_spec(new)?;
     let old = read_spec(old)?;
@@ -67,11 +67,11 @@ pub fn growth(old: &Value, new: &Value) -> Result<Growth, SpecError> {
     Ok(grown.unwrap_or(Growth::None))
 }
 
-/// The same for kinds whose replicas Karmada holds ([`crate::holds_replicas`]): only what goes to
-/// the members whatever their number is, so `new` is taken with the replicas of `old`.
+/// Does the same for kinds whose replicas Karmada sets ([`crate::holds_replicas`]): only other growth goes
+/// to the members, so `new` is taken with the replicas of `old`.
 ///
 /// # Errors
-/// As of [`growth`].
+/// As [`growth`].
 pub fn growth_beside_replicas(old: &Value, new: &Value) -> Result<Growth, SpecError> {
     let mut at_old_size = new.clone();
     if let Some(spec) = at_old_size.get_mut("spec").and_then(Value::as_object_mut) {

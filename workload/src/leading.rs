@@ -1,18 +1,18 @@
-//! The pod whose good end is that of its whole gang.
+//! The pod whose success is the success of its whole gang.
 //!
-//! Frameworks have a pod that leads, and take the job for done when that one is, whatever the
-//! others still do. An operator sees to that in its own cluster only. Where a gang is in several,
-//! the part with that pod ends the gang: so it has to be one pod, which is in one part.
+//! Frameworks have a pod that leads, and consider the job finished when that pod has ended, whatever the
+//! other pods do. An operator does that only in its own cluster. In a gang over several clusters the part
+//! with that pod ends the gang, so it has to be one pod in one part.
 
 use crate::kinds;
 use serde_json::Value;
 
-/// The role of that pod, where a template has one.
+/// Returns the role of that pod, if a template has one.
 pub(crate) fn role(template: &Value) -> Option<String> {
     kinds::of_template(template)?.leading_role(template)
 }
 
-/// Whether a count is one; where there is none, `unstated`.
+/// Returns true if a count is one; a missing count is `unstated`.
 pub(crate) fn is_one(count: &Value, unstated: bool) -> bool {
     match count {
         Value::Null => unstated,

@@ -1,22 +1,21 @@
-//! What a job asks for: reads a template's JSON and returns pods, requests, minimum, queue and
-//! priority.
+//! Reads what a job requests: converts a template's JSON into pods, requests, minimum, queue and priority.
 //!
 //! ```text
 //! template ──► kind ──► Size (roles, minimum) ──┐
 //! binding  ──► (any other kind) ────────────────┴──► WorkloadSpec
 //! WorkloadSpec + placement ──► engine::facts::Demand
 //! aggregatedStatus ──► Outcome, PodCounts
-//! template + admitted shares ──► Part per cluster, PodService per pod that has to be found
+//! template + admitted shares ──► Part per cluster, PodService per pod that needs an address
 //! ```
 //!
-//! `kinds` has a folder for each kind, which implements the trait `WorkloadKind`, and a table
-//! of them. A kind knows where its templates state pods and how its members report an end.
-//! `pod` and `nodes` read what one pod asks of a node. All other modules are common to kinds:
-//! they ask the table, and match on no API group.
+//! `kinds` has a folder for each kind, which implements the trait `WorkloadKind`, and a table of them. A
+//! kind knows where its templates specify pods and how its members report an end. `pod` and `nodes` read
+//! what one pod requests from a node. All other modules are common to all kinds: they use the table, and do
+//! not match on API groups.
 //!
-//! Architecture invariant: pure functions of their arguments. No I/O, no clock, no floats; no
-//! input makes them panic; a size is computed from the template, never from what its
-//! status says now; unknown fields never matter.
+//! Architecture invariant: pure functions of their arguments. No I/O, no clock, no floats; no input makes
+//! them panic; a size is computed from the template, never from its present status; unknown fields never
+//! matter.
 
 mod annotations;
 mod apportion;

@@ -1,13 +1,13 @@
 //! Which nodes a pod may run on: node selector, required node affinity, tolerations.
 //!
-//! Preferences never matter here: they cannot keep a pod from a node.
+//! Preferences do not matter: they cannot keep a pod from a node.
 
 use crate::error::SpecError;
 use crate::field::Field;
 use engine::matching::{NodeTerm, Operator, Requirement, TaintEffect, Toleration};
 
-/// Any of these terms must hold; empty means any node. The node selector, and a node named
-/// outright, are part of every term.
+/// Returns alternative terms; empty means any node. The node selector, and a node that is named directly,
+/// are part of every term.
 pub(crate) fn terms(spec: &Field<'_>) -> Result<Vec<NodeTerm>, SpecError> {
     let affinity =
         spec.get("affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution")?;
@@ -15,7 +15,7 @@ pub(crate) fn terms(spec: &Field<'_>) -> Result<Vec<NodeTerm>, SpecError> {
     merged(&spec.get("nodeSelector")?, &affinity, named)
 }
 
-/// The terms of a node selector (labels), a required node affinity, and a node by name.
+/// Returns the terms of a node selector (labels), a required node affinity, and a node by name.
 pub(crate) fn merged(
     selector: &Field<'_>,
     affinity: &Field<'_>,
@@ -39,7 +39,7 @@ pub(crate) fn merged(
             labels: requirements(&term.get("matchExpressions")?)?,
             fields: requirements(&term.get("matchFields")?)?,
         };
-        // Kubernetes: an empty term matches no node.
+        // In Kubernetes an empty term matches no node.
         if own != NodeTerm::default() {
             terms.push(both(&always, own));
         }
@@ -58,7 +58,7 @@ fn both(always: &NodeTerm, own: NodeTerm) -> NodeTerm {
     term
 }
 
-/// The term that no node meets.
+/// Returns the term that matches no node.
 fn nowhere() -> NodeTerm {
     let none = Requirement {
         key: "metadata.name".to_owned(),
@@ -79,7 +79,7 @@ fn one_of(key: &str, value: &str) -> Requirement {
     }
 }
 
-/// A list of label or field requirements.
+/// Reads a list of label or field requirements.
 pub(crate) fn requirements(list: &Field<'_>) -> Result<Vec<Requirement>, SpecError> {
     list.items()?.iter().map(requirement).collect()
 }
@@ -109,7 +109,7 @@ fn required_text(field: &Field<'_>) -> Result<String, SpecError> {
         .ok_or_else(|| field.invalid("a text"))
 }
 
-/// The taints that are tolerated.
+/// Reads the taints that are tolerated.
 pub(crate) fn tolerations(list: &Field<'_>) -> Result<Vec<Toleration>, SpecError> {
     let mut tolerations = Vec::new();
     for item in list.items()? {
@@ -118,8 +118,8 @@ pub(crate) fn tolerations(list: &Field<'_>) -> Result<Vec<Toleration>, SpecError
     Ok(tolerations)
 }
 
-/// A toleration; `None` for one that compares numbers (Gt, Lt: alpha in 1.35), which is not
-/// relied on, so that no pod is sent where it might not be let in.
+/// Reads a toleration; `None` for one that compares numbers (Gt, Lt: alpha in 1.35). Muster does not rely
+/// on these, so that no pod is sent where it might be refused.
 fn toleration(item: &Field<'_>) -> Result<Option<Toleration>, SpecError> {
     let operator = item.get("operator")?;
     let value = item.get("value")?.text()?.unwrap_or_default().to_owned();

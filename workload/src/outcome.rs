@@ -1,26 +1,26 @@
-//! Whether a job is over, and how its pods stand, from what the members report of its parts.
+//! The outcome of a job and its pods, from what members report of its parts.
 //!
-//! Karmada keeps the status of each member's part in `status.aggregatedStatus[].status` of the
-//! binding; the template on the control plane may never turn terminal (a split Volcano Job has
-//! no phase there, a failed batch/v1 Job is refused its condition), so only the parts are read.
+//! Karmada keeps the status of each member's part in `status.aggregatedStatus[].status` of the binding. The
+//! template on the control plane may never show an end (a split Volcano Job has no phase there, a failed
+//! batch/v1 Job is refused its condition), so only the parts are read.
 
 use crate::kinds;
 use serde_json::Value;
 
-/// Where a job is, as its parts tell.
+/// The outcome of a job, as its parts report it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Too little is known.
     Unknown,
     /// Some of it runs, or may still start.
     Active,
-    /// What is not over yet is suspended by its own means and holds no pods.
+    /// What has not ended is suspended on its own account and has no pods.
     Suspended,
-    /// All of it is over, all of it well, or at least what leads it.
+    /// All parts have ended and succeeded, or at least the leading one has succeeded.
     Succeeded,
-    /// All of it is over, some of it badly.
+    /// All parts have ended, and some have failed.
     Failed {
-        /// What the members say of it.
+        /// The members' message.
         message: String,
     },
 }
@@ -28,18 +28,18 @@ pub enum Outcome {
 /// Pods of a job by phase, as the members count them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PodCounts {
-    /// Made, but not running yet. Kubeflow's operators do not tell.
+    /// Created, but not running yet. Kubeflow's operators do not report it.
     pub pending: u32,
     /// Running.
     pub running: u32,
-    /// Ended well.
+    /// Succeeded.
     pub succeeded: u32,
-    /// Ended badly.
+    /// Failed.
     pub failed: u32,
 }
 
 impl PodCounts {
-    /// The sum of both.
+    /// Returns the sum of both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -51,11 +51,10 @@ impl PodCounts {
     }
 }
 
-/// Where a job of this kind is. `statuses` has the status of every part that was placed, null
-/// for one that has reported none; it is over only when every part is, because until then pods
-/// run somewhere. `leading` is the part whose good end is that of the whole, where there is one:
-/// how the others ended does not matter then. Kinds that are not known, and services, are never
-/// over.
+/// Returns the outcome of a job of this kind. `statuses` has the status of every placed part, null without
+/// a report; the job has ended only when every part has, because until then pods run somewhere. `leading`
+/// is the part whose success is that of the job, if there is one: the results of the others do not matter
+/// then. Unknown kinds, and services, never end.
 #[must_use]
 pub fn outcome(
     api_version: &str,
@@ -66,7 +65,7 @@ pub fn outcome(
     let kind = kinds::of(api_version, kind);
     let part = |status| match kind {
         Some(kind) => kind.part_outcome(status),
-        None => active_if_told(status),
+        None => active_if_reported(status),
     };
     let parts: Vec<Outcome> = statuses.iter().map(part).collect();
     let has = |outcome: Outcome| parts.contains(&outcome);
@@ -86,7 +85,7 @@ pub fn outcome(
     }
 }
 
-/// Every part is over: all well, or what went badly, said once.
+/// Combines ended parts: all succeeded, or the failures, each once.
 fn over(parts: Vec<Outcome>) -> Outcome {
     let mut messages: Vec<String> = Vec::new();
     for part in parts {
@@ -104,7 +103,7 @@ fn over(parts: Vec<Outcome>) -> Outcome {
     }
 }
 
-/// Pods of a job of this kind, summed over its parts; zero for kinds that are not known.
+/// Returns the pods of a job of this kind, summed over its parts; zero for unknown kinds.
 #[must_use]
 pub fn counts(api_version: &str, kind: &str, statuses: &[Value]) -> PodCounts {
     let Some(kind) = kinds::of(api_version, kind) else {
@@ -117,8 +116,8 @@ pub fn counts(api_version: &str, kind: &str, statuses: &[Value]) -> PodCounts {
         .fold(PodCounts::default(), PodCounts::plus)
 }
 
-/// For a part that is not over: active, if anything is reported of it.
-pub(crate) fn active_if_told(status: &Value) -> Outcome {
+/// For a part that has not ended: active if anything is reported of it.
+pub(crate) fn active_if_reported(status: &Value) -> Outcome {
     if is_reported(status) {
         Outcome::Active
     } else {
@@ -130,7 +129,7 @@ fn is_reported(status: &Value) -> bool {
     status.as_object().is_some_and(|fields| !fields.is_empty())
 }
 
-/// The condition `kind` of `status`, where it is true.
+/// Returns the condition `kind` of `status`, if it is true.
 pub(crate) fn condition<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
     let conditions = status.get("conditions")?.as_array()?;
     conditions
@@ -138,19 +137,19 @@ pub(crate) fn condition<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> 
         .find(|condition| text(condition, "type") == kind && text(condition, "status") == "True")
 }
 
-/// The failure that `condition` tells of.
+/// Returns the failure that `condition` reports.
 pub(crate) fn failed_by(condition: &Value) -> Outcome {
     Outcome::failed(&[text(condition, "reason"), text(condition, "message")])
 }
 
 impl Outcome {
-    /// Whether all of it is over, well or badly.
+    /// Returns true if all of it has ended, with success or failure.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed { .. })
     }
 
-    /// A failure told by the `words` that are not empty.
+    /// Returns a failure with the `words` that are not empty.
     pub(crate) fn failed(words: &[&str]) -> Self {
         let told: Vec<&str> = words
             .iter()
@@ -166,12 +165,12 @@ impl Outcome {
     }
 }
 
-/// The text `key` of `object`; empty where there is none.
+/// Returns the string `key` of `object`; empty if there is none.
 pub(crate) fn text<'a>(object: &'a Value, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The count `key` of `object`; zero where there is none, and never more than a u32 holds.
+/// Returns the count `key` of `object`; zero if there is none, and at most what a u32 holds.
 pub(crate) fn number(object: &Value, key: &str) -> u32 {
     let number = object.get(key).and_then(Value::as_u64).unwrap_or(0);
     u32::try_from(number).unwrap_or(u32::MAX)

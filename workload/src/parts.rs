@@ -1,21 +1,20 @@
-//! The parts of a gang that is placed over several clusters: what Karmada has to replace in its
-//! template for each of them, so that each runs its share and every pod knows its place.
+//! The parts of a gang over several clusters: the fields that Karmada has to replace in its template for
+//! each cluster, so that each runs its share and every pod knows its place.
 //!
 //! ```text
 //! template + admitted shares ──► Part per cluster: whole subtrees, a mark to know it by
 //! ```
 //!
-//! Whole subtrees and not single indexes, so that a template that was reordered meanwhile
-//! cannot be misapplied. The subtrees come from the template that was admitted: what it becomes
-//! later reaches no member.
+//! Whole subtrees replace single indexes, so that they cannot be misapplied to a template that was
+//! reordered meanwhile. The subtrees come from the admitted template: later edits reach no member.
 //!
 //! Pods of two parts have the same names and indexes, so a pod's rank in the whole gang is
-//! `MUSTER_RANK_OFFSET` plus its index in its own task (`VC_TASK_INDEX`,
-//! `JOB_COMPLETION_INDEX`; `MUSTER_REPLICA_INDEX` in a JobSet). Ranks count through the tasks in
-//! the template's order, and through the clusters within each task, so that the whole gang has each
-//! rank from 0 once. In an elastic gang each task has room for all of its pods in each of the
-//! clusters, so that a rank belongs to one pod however the parts grow; some ranks are then unused.
-//! `MUSTER_LEADER_ADDRESS` is where the pod of rank 0 is reached ([`crate::rendezvous`]).
+//! `MUSTER_RANK_OFFSET` plus its index in its own task (`VC_TASK_INDEX`, `JOB_COMPLETION_INDEX`;
+//! `MUSTER_REPLICA_INDEX` in a JobSet). Ranks count through the tasks in the template's order, and through
+//! the clusters within each task, so that the whole gang has each rank from 0 once. In an elastic gang each
+//! task reserves ranks for all of its pods in each cluster, so that ranks stay fixed when parts are
+//! resized; some ranks are then unused. `MUSTER_LEADER_ADDRESS` is the address of the pod of rank 0
+//! ([`crate::rendezvous`]).
 
 pub(crate) mod metadata;
 mod resize;
@@ -32,44 +31,44 @@ pub use resize::resized;
 pub(crate) use resize::{PartResizing, resizing};
 use serde_json::{Map, Value, json};
 
-/// What makes one cluster's part out of the whole template.
+/// The part of one cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
     /// The cluster.
     pub cluster: ClusterName,
-    /// What tells that the part was made from this attempt and these shares ([`mark`]).
+    /// Identifies the attempt and the shares of the part ([`mark`]).
     pub mark: String,
-    /// Paths (JSON pointers) and the values that are put there; null takes away what is there.
+    /// Paths (JSON pointers) and the values to set; null removes the field.
     pub fields: Vec<(String, Value)>,
 }
 
-/// Why a gang cannot be taken apart.
+/// Why a gang cannot be split.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PartsError {
-    /// Its kind is none that can be.
+    /// Its kind cannot be split.
     #[error("a {0} cannot be placed in parts")]
     Kind(String),
-    /// The template is no longer the one that was admitted.
+    /// The template has changed since it was admitted.
     #[error(
         "its template changed since it was planned: {role} has {now} pods, {planned} were planned"
     )]
     Changed {
         /// The task.
         role: String,
-        /// Pods that were planned.
+        /// The planned number of pods.
         planned: u32,
-        /// Pods that the template has now.
+        /// The number of pods in the template now.
         now: u32,
     },
-    /// Pods of several clusters would look for one that they cannot find.
+    /// Pods in other clusters would look for a pod that they cannot find.
     #[error("no address is known at which its other pods could reach {0} on {1}")]
     NoAddress(String, ClusterName),
-    /// The template cannot be read any more.
+    /// The template can no longer be read.
     #[error("its template changed since it was planned: {0}")]
     Unreadable(String),
 }
 
-/// What a part is known by: the same for the same attempt and shares, another for any other.
+/// Returns the mark of a part: the same for the same attempt and shares, unique otherwise.
 #[must_use]
 pub fn mark(attempt: Attempt, shares: &[Share], index: usize) -> String {
     let pods = shares.get(index).map_or(&[][..], |share| &share.pods);
@@ -87,25 +86,25 @@ pub fn mark(attempt: Attempt, shares: &[Share], index: usize) -> String {
     )
 }
 
-/// The attempt that a [`mark`] was made for; `None` where it is none.
+/// Returns the attempt of a [`mark`]; `None` if it is none.
 #[must_use]
 pub fn attempt_of(mark: &str) -> Option<Attempt> {
     let (attempt, _) = mark.strip_prefix("attempt ")?.split_once(',')?;
     attempt.parse().ok().map(Attempt)
 }
 
-/// Whether objects of `api` (`batch/v1/Job`) can be taken apart.
+/// Returns true if objects of `api` (`batch/v1/Job`) can be split.
 #[must_use]
 pub fn may_be_in_parts(api: &str) -> bool {
     kinds::of_api(api).is_some_and(|kind| kind.part_fields().is_some())
 }
 
-/// What each cluster of `shares` gets of `template`, in their order. `reach` is how pods of
-/// other clusters are reached, as far as that is known. Parts that are `resizable` may have fewer
-/// pods than the template, and receive nothing that a change of their size would change.
+/// Returns what each cluster of `shares` gets of `template`, in order. `reach` says how pods of other
+/// clusters are reached, if known. Parts that are `resizable` may have fewer pods than the template, and
+/// receive nothing that depends on their size.
 ///
 /// # Errors
-/// Where the kind cannot be taken apart, or `template` is not what `shares` were planned for.
+/// Returns an error if the kind cannot be split, or `template` is not what `shares` were planned for.
 pub fn parts(
     template: &Value,
     attempt: Attempt,
@@ -130,7 +129,7 @@ pub fn parts(
 /// Paths and values.
 pub(crate) type Fields = Vec<(String, Value)>;
 
-/// Names of variables, and what each is: a text, or an object that tells where it comes from.
+/// Names of variables with their values: a string, or a `valueFrom` object.
 pub(crate) type Environment = Vec<(&'static str, Value)>;
 
 /// The whole gang.
@@ -140,24 +139,24 @@ pub(crate) struct Gang<'a> {
     /// Its tasks in the template's order, with all of their pods.
     pub(crate) tasks: Vec<RolePods>,
     pub(crate) min_available: u32,
-    /// Whether its parts may be resized while they run.
+    /// True if its parts may be resized while they run.
     pub(crate) resizable: bool,
-    /// Whether Volcano looks at the tasks' own minimums, which it does where the job's is no
-    /// less than they add up to (pkg/scheduler/api/job_info.go, `CheckTaskMinAvailable`).
+    /// True if Volcano enforces the tasks' own minimums, which it does if the job's minimum is at least their
+    /// sum (pkg/scheduler/api/job_info.go, `CheckTaskMinAvailable`).
     pub(crate) tasks_hold: bool,
-    /// Whom pods of all clusters have to find.
+    /// Which pods have to be found from other clusters.
     pub(crate) meeting: Meeting,
     /// Names of all its clusters.
     pub(crate) clusters: String,
     /// How pods of the leading cluster reach the pod of rank 0.
     pub(crate) host: Option<String>,
-    /// How those of the others do.
+    /// How pods of the other clusters reach it.
     pub(crate) leader: Option<String>,
     /// How they reach all other pods.
     pub(crate) reach: &'a Reach,
     /// Its namespace.
     pub(crate) namespace: &'a str,
-    /// Its Services are called after it.
+    /// The names of its Services derive from it.
     pub(crate) whose: Whose<'a>,
 }
 
@@ -185,7 +184,7 @@ impl<'a> Gang<'a> {
         let gone = gone.map(|planned| (planned.role.clone(), planned.count, 0));
         let resized = tasks.iter().find_map(|task| {
             let planned = shares.iter().map(|share| of_role(share, &task.role)).sum();
-            // Of what is resized any number may be admitted; a part that is too large shrinks.
+            // A resizable role may be admitted with any number; a part that is too large shrinks.
             (planned != task.count && !resizable).then(|| (task.role.clone(), planned, task.count))
         });
         if let Some((role, planned, now)) = gone.or(resized) {
@@ -195,7 +194,7 @@ impl<'a> Gang<'a> {
         let namespace = template.pointer("/metadata/namespace");
         let whose = Whose::of(template, attempt);
         let service = first_service(&whose, &tasks, shares).unwrap_or_default();
-        // The Service of the first pod is there in its own cluster, too.
+        // The Service of the first pod also exists in its own cluster.
         let found = shares.len() > 1 && reach.first_has_service();
         let own = || found.then(|| service.clone());
         Ok(Self {
@@ -215,7 +214,7 @@ impl<'a> Gang<'a> {
         })
     }
 
-    /// Whether its pods can find those that they have to.
+    /// Checks that its pods can find the pods that they need.
     fn can_meet(&self) -> Result<(), PartsError> {
         let host = || self.host.clone().unwrap_or_else(|| "its pods".to_owned());
         let unknown = match self.meeting {
@@ -232,25 +231,25 @@ impl<'a> Gang<'a> {
         })
     }
 
-    /// Pods that it has at most.
+    /// Returns the most pods that it may have.
     pub(crate) fn size(&self) -> u64 {
         self.tasks.iter().map(|task| u64::from(task.count)).sum()
     }
 
-    /// Pods of one task in each cluster.
+    /// Returns the pods of one task in each cluster.
     pub(crate) fn per_cluster(&self, role: &str) -> Vec<u64> {
         let of_role = |share| u64::from(of_role(share, role));
         self.shares.iter().map(of_role).collect()
     }
 
-    /// Pods in each cluster.
+    /// Returns the pods in each cluster.
     pub(crate) fn replicas(&self) -> Vec<u64> {
         let replicas = |share: &Share| u64::from(share.replicas());
         self.shares.iter().map(replicas).collect()
     }
 
-    /// The rank of the first pod of a task in the cluster at `index`, where `each` of the
-    /// clusters has so many ranks of it.
+    /// Returns the rank of the first pod of a task in the cluster at `index`; `each` has the number of its
+    /// ranks in each cluster.
     pub(crate) fn rank_offset(&self, role: &str, each: &[u64], index: usize) -> u64 {
         let before = self.tasks.iter().take_while(|task| task.role != role);
         let before: u64 = before.map(|task| u64::from(task.count)).sum();
@@ -262,7 +261,7 @@ impl<'a> Gang<'a> {
         before + each[..index].iter().sum::<u64>()
     }
 
-    /// What every container of the cluster at `index` receives.
+    /// Returns what every container of the cluster at `index` receives.
     pub(crate) fn environment(&self, index: usize, rank_offset: u64) -> Environment {
         let mut environment = vec![
             ("MUSTER_ATTEMPT", json!(self.attempt.0.to_string())),
@@ -277,7 +276,7 @@ impl<'a> Gang<'a> {
         environment
     }
 
-    /// Where pods of the cluster at `index` reach the one of rank 0.
+    /// Returns how pods of the cluster at `index` reach the pod of rank 0.
     pub(crate) fn leader(&self, index: usize) -> Option<&str> {
         let first = self.tasks.first()?;
         let leading = rendezvous::leading(self.shares, &first.role)?;
@@ -288,8 +287,8 @@ impl<'a> Gang<'a> {
         }
     }
 
-    /// Where pods of the cluster at `index` reach the pod with this index of a role in `share`, which
-    /// has the name `host` there.
+    /// Returns how pods of the cluster at `index` reach the pod with this index of a role in `share`, whose
+    /// name there is `host`.
     pub(crate) fn address(
         &self,
         index: usize,
@@ -309,22 +308,21 @@ impl<'a> Gang<'a> {
         address.unwrap_or(host)
     }
 
-    /// Has the pods of the cluster at `index` labelled with their part, where Services select by
-    /// that.
+    /// Labels the pods of the cluster at `index` with their part, if Services select by it.
     pub(crate) fn label(&self, index: usize, pods: &mut Map<String, Value>) {
         if let Some(part) = self.part_label(index) {
             metadata::write(pods, Written::Labels, services::PART_LABEL, &part);
         }
     }
 
-    /// The part that pods of the cluster at `index` are labelled with.
+    /// Returns the part label of the pods of the cluster at `index`.
     pub(crate) fn part_label(&self, index: usize) -> Option<String> {
         let needed = services::needs_services(self.shares.len(), self.reach);
         needed.then(|| self.whose.part_label(&self.shares[index].cluster))
     }
 }
 
-/// The name that the Service of the pod of rank 0 has, or would have.
+/// Returns the name that the Service of the pod of rank 0 has, or would have.
 fn first_service(whose: &Whose<'_>, tasks: &[RolePods], shares: &[Share]) -> Option<String> {
     let first = &tasks.first()?.role;
     let leading = rendezvous::leading(shares, first)?;
@@ -336,24 +334,24 @@ fn of_role(share: &Share, role: &str) -> u32 {
     pods.map(|pods| pods.count).sum()
 }
 
-/// Where pods have containers that may be given an environment.
+/// The lists of containers that get an environment.
 pub(crate) const CONTAINERS: [&str; 2] = ["initContainers", "containers"];
 
-/// Gives every container of a pod template the `environment`.
-pub(crate) fn tell(pods: &mut Map<String, Value>, environment: &Environment) {
+/// Adds the `environment` to every container of a pod template.
+pub(crate) fn add_environment(pods: &mut Map<String, Value>, environment: &Environment) {
     let Some(spec) = pods.get_mut("spec").and_then(Value::as_object_mut) else {
         return;
     };
     for list in CONTAINERS {
         if let Some(containers) = spec.get_mut(list) {
-            tell_each(containers, environment);
+            add_environment_to(containers, environment);
         }
     }
 }
 
-/// Before the container's own variables, so that those may refer to these; one that it sets
-/// itself stays its own.
-pub(crate) fn tell_each(containers: &mut Value, environment: &Environment) {
+/// Inserted before the container's own variables, so that those may refer to these; a variable that the
+/// container sets itself stays unchanged.
+pub(crate) fn add_environment_to(containers: &mut Value, environment: &Environment) {
     let objects = containers.as_array_mut().into_iter().flatten();
     for container in objects.filter_map(Value::as_object_mut) {
         let own = container.get("env").and_then(Value::as_array);

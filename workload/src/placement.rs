@@ -1,4 +1,4 @@
-//! Where a job may go: the `spec.placement` that its binding has from its policy.
+//! Which clusters a job may use: the `spec.placement` that its binding has from its policy.
 
 use crate::error::SpecError;
 use crate::field::Field;
@@ -9,8 +9,8 @@ use engine::facts::{ClusterPlacement, Filters};
 use engine::matching::{ClusterRule, Operator, Requirement};
 use serde_json::Value;
 
-/// Which clusters `placement` allows for an object of `api` (`apiVersion/Kind`). Karmada has
-/// checked it; a part that cannot be read all the same selects no cluster rather than any.
+/// Returns the clusters that `placement` allows for an object of `api` (`apiVersion/Kind`). Karmada has
+/// checked it; a part that cannot be read selects no cluster rather than any.
 #[must_use]
 pub fn cluster_placement(placement: Option<&Value>, api: &str) -> ClusterPlacement {
     let Some(placement) = placement.filter(|placement| placement.is_object()) else {
@@ -35,8 +35,8 @@ pub fn cluster_placement(placement: Option<&Value>, api: &str) -> ClusterPlaceme
     }
 }
 
-/// Whether `placement` divides replicas over clusters; without a word, or with any other, each
-/// cluster gets all of them.
+/// Returns true if `placement` divides replicas over clusters; otherwise, and by default, each cluster gets
+/// all of them.
 #[must_use]
 pub fn divided(placement: Option<&Value>) -> bool {
     let kind = placement
@@ -44,13 +44,13 @@ pub fn divided(placement: Option<&Value>) -> bool {
     kind.and_then(Value::as_str) == Some("Divided")
 }
 
-/// Whether Karmada itself may divide `template` over clusters under `placement`.
+/// Returns true if Karmada itself may divide `template` over clusters under `placement`.
 #[must_use]
 pub fn natively_divisible(template: &Value, placement: Option<&Value>) -> bool {
     divided(placement) && kinds::divisible_kind(template)
 }
 
-/// `clusterAffinities` in their order, or the one `clusterAffinity`.
+/// Returns `clusterAffinities` in order, or the one `clusterAffinity`.
 fn groups(placement: &Field<'_>) -> Result<Vec<ClusterRule>, SpecError> {
     let several = placement.get("clusterAffinities")?.items()?;
     if !several.is_empty() {
@@ -64,7 +64,7 @@ fn groups(placement: &Field<'_>) -> Result<Vec<ClusterRule>, SpecError> {
     }
 }
 
-/// A cluster affinity; empty lists and selectors select every cluster.
+/// Reads a cluster affinity; empty lists and selectors select every cluster.
 fn rule(affinity: &Field<'_>) -> Result<ClusterRule, SpecError> {
     let names = names(&affinity.get("clusterNames")?)?;
     let mut labels = Vec::new();
@@ -110,9 +110,9 @@ fn no_cluster() -> ClusterRule {
     }
 }
 
-/// The least and most clusters that the spread constraints allow. Groups by region, zone,
-/// provider or label are made of clusters, so n groups need n clusters, and n clusters never
-/// make more than n groups: counting clusters instead is stricter, and never wrong.
+/// Returns the least and most clusters that the spread constraints allow. Groups by region, zone, provider
+/// or label consist of clusters, so n groups need n clusters, and n clusters are at most n groups: counting
+/// clusters instead is stricter, and never wrong.
 fn spread(placement: &Field<'_>) -> (Option<u32>, Option<u32>) {
     let constraints = placement
         .get("spreadConstraints")

@@ -1,6 +1,5 @@
-//! What one pod asks of a node: the pod spec, by Kubernetes' own rules
-//! (k8s.io/component-helpers `resource.PodRequests`, with the defaults that the API server
-//! sets on the pods made from a template).
+//! What one pod requests from a node, from its pod spec, by Kubernetes' own rules (k8s.io/component-helpers
+//! `resource.PodRequests`, with the defaults that the API server sets on the pods of a template).
 
 use crate::claims;
 use crate::error::SpecError;
@@ -12,10 +11,10 @@ use engine::matching::{NodeTerm, Toleration};
 use engine::quantity::Amount;
 use engine::resources::ResourceName;
 
-/// What a pod asks for.
+/// What a pod requests.
 #[derive(Debug, Clone)]
 pub(crate) struct Pod {
-    /// Where its spec stands in the template, for errors.
+    /// The path of its spec in the template, for errors.
     path: String,
     pub(crate) request: Resources,
     node_terms: Vec<NodeTerm>,
@@ -35,7 +34,7 @@ impl Pod {
         })
     }
 
-    /// The pod that requests `request` and may run anywhere its claim allows.
+    /// Returns a pod that requests `request` and may run anywhere as far as its claims allow.
     pub(crate) fn with(
         path: &str,
         request: Resources,
@@ -51,16 +50,16 @@ impl Pod {
         }
     }
 
-    /// The pod with the request of one more container that runs beside the others.
+    /// Returns the pod with the request of one more container that runs besides the others.
     pub(crate) fn and(mut self, container: &Resources) -> Result<Self, SpecError> {
         self.request = plus(&self.path, &self.request, container)?;
         Ok(self)
     }
 
-    /// `count` of it, of which the job needs `min` to start.
+    /// Returns a role of `count` such pods, of which the job needs `min` to start.
     ///
     /// # Errors
-    /// Where all of them together cannot be counted.
+    /// Returns an error if the sum overflows.
     pub(crate) fn role(
         self,
         name: impl Into<String>,
@@ -82,7 +81,7 @@ impl Pod {
     }
 }
 
-/// What a pod of `spec` requests: the most it needs at any time, and one `pods`.
+/// Returns what a pod of `spec` requests: the most that it needs at any time, and one `pods`.
 fn request(spec: &Field<'_>) -> Result<Resources, SpecError> {
     let containers = spec.get("containers")?;
     if containers.items()?.is_empty() {
@@ -92,7 +91,7 @@ fn request(spec: &Field<'_>) -> Result<Resources, SpecError> {
     for container in containers.items()? {
         running = plus(spec.path(), &running, &container_request(&container)?)?;
     }
-    // Init containers run one by one, each beside the sidecars that were started before it.
+    // Init containers run one after the other, each with the sidecars that were started before it.
     let mut sidecars = Resources::new();
     let mut starting = Resources::new();
     for container in spec.get("initContainers")?.items()? {
@@ -108,7 +107,7 @@ fn request(spec: &Field<'_>) -> Result<Resources, SpecError> {
     let of_containers = Resources::max(&running, &starting);
     let of_pod = pod_level(&spec.get("resources")?, of_containers)?;
     let with_overhead = plus(spec.path(), &of_pod, &spec.get("overhead")?.resources()?)?;
-    // Claims are the pod's, whichever of its containers use them.
+    // Claims belong to the pod, whichever of its containers use them.
     Ok(one_pod(plus(
         spec.path(),
         &with_overhead,
@@ -116,12 +115,12 @@ fn request(spec: &Field<'_>) -> Result<Resources, SpecError> {
     )?))
 }
 
-/// What a container requests; its limits count where it names no request, per resource.
+/// Returns what a container requests; per resource, its limit counts if it has no request.
 pub(crate) fn container_request(container: &Field<'_>) -> Result<Resources, SpecError> {
     requirements(&container.get("resources")?)
 }
 
-/// A `ResourceRequirements`: requests, and limits where requests are absent.
+/// Reads a `ResourceRequirements`: requests, and limits of resources without a request.
 pub(crate) fn requirements(resources: &Field<'_>) -> Result<Resources, SpecError> {
     let mut requests = resources.get("requests")?.resources()?;
     for (name, amount) in resources.get("limits")?.resources()?.iter() {
@@ -132,9 +131,9 @@ pub(crate) fn requirements(resources: &Field<'_>) -> Result<Resources, SpecError
     Ok(requests)
 }
 
-/// Resources of the pod as a whole (KEP-2837) stand above what its containers add up to. A
-/// limit of the pod is its request only where no container requests the resource; huge pages
-/// cannot be overcommitted, so for them it always is.
+/// Resources of the pod as a whole (KEP-2837) override the sum of its containers. A limit of the pod is its
+/// request only if no container requests the resource; huge pages cannot be overcommitted, so for them it
+/// always is.
 fn pod_level(resources: &Field<'_>, mut of_containers: Resources) -> Result<Resources, SpecError> {
     let requests = resources.get("requests")?.resources()?;
     for (name, limit) in resources.get("limits")?.resources()?.iter() {
@@ -154,7 +153,7 @@ fn is_pod_level(name: &ResourceName) -> bool {
         || name.as_str().starts_with("hugepages-")
 }
 
-/// `request` with one `pods`, and without what it requests none of.
+/// Returns `request` with one `pods`, and without zero amounts.
 fn one_pod(request: Resources) -> Resources {
     let mut request: Resources = request
         .iter()

@@ -1,10 +1,9 @@
-//! Where the pod specs of a template are, each with the role of its pods.
+//! Finds the pod specs of a template, each with the role of its pods.
 
 use crate::kinds::{self, batch};
 use serde_json::Value;
 
-/// The pod specs of a template, each with the role that its pods have; none for a kind that is
-/// not known.
+/// Returns the pod specs of a template, each with the role of its pods; none for an unknown kind.
 pub(crate) fn of(template: &mut Value) -> Vec<(String, &mut Value)> {
     let kind = kinds::of_template(template);
     let spec = template.get_mut("spec");
@@ -12,14 +11,14 @@ pub(crate) fn of(template: &mut Value) -> Vec<(String, &mut Value)> {
         .map_or_else(Vec::new, |(kind, spec)| kind.pod_specs(spec))
 }
 
-/// The one pod spec of a kind with one role.
+/// Returns the one pod spec of a kind with one role.
 pub(crate) fn only(spec: Option<&mut Value>) -> Vec<(String, &mut Value)> {
     let only = spec.map(|spec| (batch::MAIN.to_owned(), spec));
     only.into_iter().collect()
 }
 
-/// The pod specs at `path` in a list of groups. `role` makes the name of a role of a group's
-/// index and of its field `name`.
+/// Returns the pod specs at `path` in a list of groups. `role` derives the name of a role from a group's
+/// index and its field `name`.
 pub(crate) fn listed<'a>(
     groups: Option<&'a mut Value>,
     name: &str,

@@ -10,12 +10,12 @@ const QUEUE: &str = "muster.io/queue";
 const SCHEDULING_QUEUE: &str = "scheduling.volcano.sh/queue-name";
 const VOLCANO_QUEUE: &str = "volcano.sh/queue-name";
 
-/// The queue that `template` itself names. First that is set: the field of its kind (Volcano
-/// Job `spec.queue`, Kubeflow `schedulingPolicy.queue`), label or annotation `muster.io/queue`,
-/// annotation or label `scheduling.volcano.sh/queue-name`, label `volcano.sh/queue-name`, and
-/// last the annotation by which Volcano finds the queue of plain pods, on its pod template.
+/// Returns the queue that `template` itself names. The first that is set counts: the field of its kind
+/// (Volcano Job `spec.queue`, Kubeflow `schedulingPolicy.queue`), label or annotation `muster.io/queue`,
+/// annotation or label `scheduling.volcano.sh/queue-name`, label `volcano.sh/queue-name`, and last the
+/// annotation on its pod template by which Volcano finds the queue of plain pods.
 ///
-/// A Volcano Job's `default` names none: the schema of Volcano writes it into every Job.
+/// A Volcano Job's `default` does not count: Volcano's schema writes it into every Job.
 #[must_use]
 pub fn named_queue(template: &Value) -> Option<String> {
     let metadata = template.get("metadata");
@@ -31,7 +31,7 @@ pub fn named_queue(template: &Value) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// The queue of `template`: what it names, else what its namespace names, else `default`.
+/// Returns the queue of `template`: the one it names, or its namespace's, or `default`.
 #[must_use]
 pub fn queue_of(template: &Value, namespace_default: Option<&str>) -> String {
     named_queue(template)
@@ -61,7 +61,7 @@ fn entry<'a>(metadata: Option<&'a Value>, map: &str, key: &str) -> Option<&'a st
     text(metadata?.get(map)?.get(key))
 }
 
-/// A text that is there and not empty.
+/// Returns a string that is set and not empty.
 fn text(value: Option<&Value>) -> Option<&str> {
     value?.as_str().filter(|text| !text.is_empty())
 }

@@ -1,10 +1,9 @@
-//! What a member has to run: the size of a manifest as it is applied there, after everything that
-//! was overridden.
+//! What a member has to run: the size of a manifest as it is applied there, after all overrides.
 //!
-//! It is read by the same rules as a template ([`mod@crate::spec`]), so that what a job was charged and
-//! what it has to run can be compared. Stand-ins in parts of a gang, which are gated for good, are
-//! left out. A manifest of a kind that is not known cannot be read: what its binding says of it is
-//! what Karmada's interpreter read from the template, before any override.
+//! The same rules as for a template apply ([`mod@crate::spec`]), so that the charge of a job can be
+//! compared with what it has to run. Stand-ins in parts of a gang, which are gated for ever, are left out.
+//! A manifest of an unknown kind cannot be read: Karmada's interpreter reads the size in the binding from
+//! the template, before any override.
 
 use crate::claims::{self, ClaimedDevices};
 use crate::spec::read_spec;
@@ -14,20 +13,20 @@ use engine::facts::RolePods;
 use engine::quantity::Amount;
 use serde_json::Value;
 
-/// What the pods of one manifest request together; devices that they claim stand under the names of
-/// their ResourceClaimTemplates until [`Rendered::with_claims`] puts these in their place.
+/// The requests of all pods of one manifest. Devices that they claim have the names of their
+/// ResourceClaimTemplates until [`Rendered::with_claims`] replaces these.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendered {
     /// All pods that the member may start.
     total: Resources,
-    /// Those of them that only a rolling update starts.
+    /// The pods among them that only a rolling update starts.
     surge: Resources,
     /// Pods by role.
     pods: Vec<RolePods>,
 }
 
-/// What `manifest` has its member run; `None` where that cannot be read: its kind is not known, or a
-/// field holds what cannot be used, which no member takes either.
+/// Returns what `manifest` makes its member run; `None` if that cannot be read: its kind is unknown, or a
+/// field is invalid, which no member accepts either.
 #[must_use]
 pub fn rendered(mut manifest: Value) -> Option<Rendered> {
     let spec = read_spec(&manifest).ok()?;
@@ -60,7 +59,7 @@ pub fn rendered(mut manifest: Value) -> Option<Rendered> {
     })
 }
 
-/// Whether pods of `spec` are gated because they stand in for one in another cluster.
+/// Returns true if pods of `spec` are gated because they are stand-ins for a pod in another cluster.
 fn never_starts(spec: &Value) -> bool {
     let gates = spec.get("schedulingGates").and_then(Value::as_array);
     let names = gates
@@ -72,8 +71,8 @@ fn never_starts(spec: &Value) -> bool {
 }
 
 impl Rendered {
-    /// The same with the devices that the ResourceClaimTemplates of its pods claim, as `of` finds
-    /// them; without those that are not found.
+    /// Returns the same with the devices that the ResourceClaimTemplates of its pods claim, as `of` finds
+    /// them; templates that are not found are left out.
     #[must_use]
     pub fn with_claims<'a>(&self, of: &dyn Fn(&str) -> Option<&'a ClaimedDevices>) -> Self {
         let whole =
@@ -85,24 +84,24 @@ impl Rendered {
         }
     }
 
-    /// What all pods that the member may start request together.
+    /// Returns the requests of all pods that the member may start.
     #[must_use]
     pub fn total(&self) -> &Resources {
         &self.total
     }
 
-    /// Pods that the member may start, by role.
+    /// Returns the pods that the member may start, by role.
     #[must_use]
     pub fn pods(&self) -> &[RolePods] {
         &self.pods
     }
 
-    /// What it asks for beyond `charged`; `surge` is what of the whole job only a rolling update
-    /// starts.
+    /// Returns what it requests beyond `charged`; `surge` is the part of the whole job that only a rolling
+    /// update starts.
     ///
-    /// A surge in percent is rounded up in each cluster, so that clusters may start more than was
-    /// charged for all of them together; of a resource in which no more than that is missing, and
-    /// nothing without a rolling update, nothing is beyond.
+    /// A surge in percent is rounded up in each cluster, so that all clusters together may start more than was
+    /// charged. If a resource exceeds the charge by no more than that, and does not exceed it without a
+    /// rolling update, there is no excess of it.
     #[must_use]
     pub fn beyond(&self, charged: &Resources, surge: &Resources) -> Resources {
         let beyond = self.total.iter().filter_map(|(name, asked)| {
@@ -145,7 +144,7 @@ spec:
     }
 
     #[test]
-    fn what_is_overridden_is_beyond_the_charge_and_a_rounded_surge_is_not() {
+    fn an_override_exceeds_the_charge_and_a_rounded_surge_does_not() {
         // 10 replicas with 3 surge pods, of which a cluster gets 5 and the charge of 6.
         let surge = gpus(3, 3);
         for (replicas, max_surge, gpus_each, beyond) in [
@@ -174,7 +173,7 @@ spec:
     }
 
     #[test]
-    fn what_cannot_be_read_has_no_size() {
+    fn an_unreadable_manifest_has_no_size() {
         assert_eq!(
             rendered(yaml("{apiVersion: a.example/v1, kind: Thing}")),
             None

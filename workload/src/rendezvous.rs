@@ -1,17 +1,15 @@
-//! How the pods of a gang over several clusters find the one that leads it, the pod of rank 0, or
-//! all others.
+//! How the pods of a gang over several clusters find the leading pod, of rank 0, or all other pods.
 //!
 //! ```text
 //! template ──► host of rank 0 ──┐
 //! addresses of the queue ───────┴──► address, for the pods of the other clusters
 //! ```
 //!
-//! Inside its own cluster the name that Kubernetes gives that pod resolves. What resolves in
-//! the others is the fleet's matter (an ingress, a mesh, one network with DNS zones per
-//! cluster), so a policy says it, as a text per cluster. Kinds whose framework has to find rank
-//! 0 are split only where it is said for every cluster. Where the text says `{service}`, the pod
-//! gets a Service of its own there ([`mod@crate::services`]), whose name is known once the job is
-//! taken apart; until then it is left open.
+//! Inside its own cluster the name that Kubernetes gives that pod resolves. What resolves in other clusters
+//! depends on the fleet (an ingress, a mesh, one network with DNS zones for clusters), so a policy
+//! specifies it, as a text for each cluster. Kinds whose framework has to find rank 0 are split only if
+//! every cluster has such a text. If the text has `{service}`, the pod gets a Service of its own there
+//! ([`mod@crate::services`]), whose name is known once the job is split; until then the placeholder stays.
 
 use crate::kinds;
 use engine::ClusterName;
@@ -20,50 +18,50 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The key that stands for every cluster that has none of its own.
+/// The key of the text for all clusters without one of their own.
 pub const ANY_CLUSTER: &str = "*";
 
-/// What may stand in a text, in braces.
+/// The placeholders of a text, in braces.
 const PLACES: [&str; 4] = [HOST, SERVICE, "namespace", "cluster"];
 /// The pod.
 const HOST: &str = "host";
-/// The same, left open.
+/// The placeholder of the pod.
 const OPEN: &str = "{host}";
-/// The Service that Muster makes for the pod.
+/// The Service that Muster creates for the pod.
 const SERVICE: &str = "service";
-/// The same, left open.
+/// The placeholder of the Service.
 const OPEN_SERVICE: &str = "{service}";
 
-/// Whom the pods of a job have to find from other clusters.
+/// Which pods the pods of a job have to find in other clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Meeting {
-    /// Nobody, as far as its kind goes.
+    /// None, as far as its kind requires.
     #[default]
     Nobody,
     /// The pod of rank 0.
     First,
-    /// Each the others: an address has to tell the pods of a cluster apart.
+    /// All other pods: an address has to identify a single pod of a cluster.
     All,
 }
 
-/// How pods of other clusters are reached, as it is when a job is admitted.
+/// How pods of other clusters are reached, as of the admission of the job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// Where that of rank 0 is, with `{service}` left open.
+    /// The address of the pod of rank 0, with the placeholder `{service}`.
     pub leader: Option<String>,
-    /// By cluster, addresses in which only `{host}` and `{service}` are left open; where all have
-    /// to be found.
+    /// By cluster, addresses with only the placeholders `{host}` and `{service}`, if all pods have to be
+    /// found.
     pub hosts: BTreeMap<ClusterName, String>,
 }
 
 impl Reach {
-    /// Where the pod of rank 0 is, whose Service would be `service`.
+    /// Returns the address of the pod of rank 0, whose Service would be `service`.
     pub(crate) fn first(&self, service: &str) -> Option<String> {
         let open = self.leader.as_ref()?;
         filled(open, |place| (place == SERVICE).then_some(service)).ok()
     }
 
-    /// Where the pod with this name in `cluster` is, whose Service would be `service`.
+    /// Returns the address of the pod with this name in `cluster`, whose Service would be `service`.
     pub(crate) fn of(&self, cluster: &ClusterName, host: &str, service: &str) -> Option<String> {
         let value = |place: &str| match place {
             HOST => Some(host),
@@ -73,13 +71,13 @@ impl Reach {
         filled(self.hosts.get(cluster)?, value).ok()
     }
 
-    /// Whether the pod of rank 0 is found by a Service.
+    /// Returns true if a Service leads to the pod of rank 0.
     pub(crate) fn first_has_service(&self) -> bool {
         let leader = self.leader.as_ref();
         leader.is_some_and(|leader| leader.contains(OPEN_SERVICE))
     }
 
-    /// Whether each pod in `cluster` is found by a Service.
+    /// Returns true if a Service leads to each pod in `cluster`.
     pub(crate) fn has_services(&self, cluster: &ClusterName) -> bool {
         let open = self.hosts.get(cluster);
         open.is_some_and(|open| open.contains(OPEN_SERVICE))
@@ -91,13 +89,13 @@ impl Reach {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Addresses(BTreeMap<String, String>);
 
-/// A text that is no address.
+/// An invalid address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// It would be no name.
+    /// It is empty.
     #[error("an address is needed, such as {{host}}.{{namespace}}.svc.{{cluster}}.example.com")]
     Empty,
-    /// A brace without its other, or with something else inside.
+    /// An unmatched brace, or an unknown placeholder.
     #[error(
         "{{{0}}} is not known; {{host}}, {{service}}, {{namespace}} and {{cluster}} are put in"
     )]
@@ -108,22 +106,22 @@ pub enum AddressError {
 }
 
 impl Addresses {
-    /// The texts by cluster, each as it is: [`Self::check`] tells which are of no use.
+    /// Creates it from texts by cluster, unchecked: [`Self::check`] finds invalid ones.
     #[must_use]
     pub fn new(texts: &BTreeMap<String, String>) -> Self {
         Self(texts.clone())
     }
 
-    /// Whether none is said.
+    /// Returns true if there is no address.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Looks for what is wrong with a text.
+    /// Checks a text.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns what is wrong with it.
     pub fn check(text: &str) -> Result<(), AddressError> {
         let filled = filled(text, |place| PLACES.contains(&place).then_some("a"))?;
         let is_part = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
@@ -134,7 +132,7 @@ impl Addresses {
         }
     }
 
-    /// The first of `clusters` for which nothing is said that lets pods find those of a job.
+    /// Returns the first of `clusters` without an address by which pods can find those of a job.
     #[must_use]
     pub fn missing<'a>(
         &self,
@@ -150,15 +148,16 @@ impl Addresses {
         clusters.find(|cluster| !self.text(cluster).is_some_and(is_of_use))
     }
 
-    /// Where pods of `namespace` in `cluster` are reached, with `{host}` and `{service}` left open.
+    /// Returns how pods of `namespace` in `cluster` are reached, with the placeholders `{host}` and
+    /// `{service}`.
     #[must_use]
     pub fn open(&self, cluster: &ClusterName, namespace: &str) -> Option<String> {
         self.of(cluster, namespace, Some(OPEN), true)
     }
 
-    /// Where pods of other clusters reach `host` of `namespace` in `cluster`, with `{service}` left
-    /// open; `None` where the text needs a Service that could not select the pod, or the pod has no
-    /// name and nothing selects it: what would be reached there is anybody's guess.
+    /// Returns how pods of other clusters reach `host` of `namespace` in `cluster`, with the placeholder
+    /// `{service}`. `None` if the text needs a Service that could not select the pod, or if the pod has no
+    /// name and no Service selects it: the address would then reach an unknown pod.
     #[must_use]
     pub fn of(
         &self,
@@ -185,7 +184,7 @@ impl Addresses {
     }
 }
 
-/// `text` with what `value` gives for each word in braces.
+/// Returns `text` with each placeholder replaced by its `value`.
 fn filled<'a>(text: &str, value: impl Fn(&str) -> Option<&'a str>) -> Result<String, AddressError> {
     let mut filled = String::new();
     let mut rest = text;
@@ -202,7 +201,7 @@ fn filled<'a>(text: &str, value: impl Fn(&str) -> Option<&'a str>) -> Result<Str
     Ok(filled)
 }
 
-/// The cluster whose pods begin with rank 0: the first that has pods of the first role.
+/// Returns the share whose pods start with rank 0: the first with pods of the first role.
 pub(crate) fn leading<'a>(shares: &'a [Share], first_role: &str) -> Option<&'a Share> {
     let has = |share: &&Share| {
         let mut pods = share.pods.iter();
@@ -211,7 +210,7 @@ pub(crate) fn leading<'a>(shares: &'a [Share], first_role: &str) -> Option<&'a S
     shares.iter().find(has)
 }
 
-/// An address with a port; one of colons is of IPv6.
+/// Returns an address with a port; an address with colons is IPv6.
 pub(crate) fn endpoint(address: &str, port: impl fmt::Display) -> String {
     match address.contains(':') {
         true => format!("[{address}]:{port}"),
@@ -219,8 +218,8 @@ pub(crate) fn endpoint(address: &str, port: impl fmt::Display) -> String {
     }
 }
 
-/// The name by which pods of the same cluster and namespace reach the pod of rank 0; `None`
-/// where it has none.
+/// Returns the name by which pods of the same cluster and namespace reach the pod of rank 0; `None` if it
+/// has none.
 pub(crate) fn host(template: &Value) -> Option<String> {
     kinds::of_template(template)?.first_host(template)
 }
@@ -307,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_nobody_speaks_of_is_found() {
+    fn a_cluster_without_an_address_is_found() {
         let (a, b) = (ClusterName::new("a"), ClusterName::new("b"));
         let some = addresses(&[("a", "{host}.a"), ("c", "{host}.c")]);
         assert_eq!(some.missing([&a, &b], Meeting::First), Some(&b));
@@ -319,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_says_why() {
+    fn an_invalid_address_says_why() {
         for (text, why) in [
             ("", "an address is needed"),
             (

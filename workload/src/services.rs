@@ -1,20 +1,19 @@
-//! Services by which pods of other clusters find those of a gang: one for each pod that has to be
-//! found, where its address asks for one (`{service}`).
+//! Services by which pods of other clusters find those of a gang: one for each pod that has to be found, if
+//! its address has the placeholder `{service}`.
 //!
 //! ```text
 //! template + attempt + admitted shares + Reach ──► PodService per pod: name, selector, clusters
 //! ```
 //!
-//! The Service of a pod is one and the same in all clusters of the job, as Karmada's
-//! MultiClusterService has it: the pod's own cluster provides it, the others consume it. Indexes
-//! restart in every part, so what an operator writes on its pods does not tell those of two
-//! clusters apart. The pods of a job that has such Services are therefore labelled with their part
-//! ([`PART_LABEL`]), and a Service selects by it: in the other clusters it selects nobody, whatever
-//! came there first. A selector that is taken away there would not do: Kubernetes keeps the
-//! EndpointSlices that it made before.
+//! The Service of a pod is the same in all clusters of the job, as Karmada's MultiClusterService requires:
+//! the pod's own cluster provides it, the others consume it. Indexes restart in every part, so the
+//! operator's labels do not distinguish pods of two clusters. The pods of a job with such Services are
+//! therefore labelled with their part ([`PART_LABEL`]), and a Service selects by this label: in other
+//! clusters it selects no pod, whatever was created first. Removing the selector there would not be enough:
+//! Kubernetes keeps the EndpointSlices that it created before.
 //!
-//! Names hold the template, the attempt and the cluster, so that nothing of an attempt that is over
-//! can be taken for the new one's.
+//! Names include the template, the attempt and the cluster, so that no object of an earlier attempt can be
+//! mistaken for the present one's.
 
 use crate::kinds;
 use crate::parts::PartsError;
@@ -25,12 +24,12 @@ use engine::{Attempt, ClusterName};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Label of the pods of a job that is in parts: which part of which attempt they are of. The rest
-/// of what a Service selects by is the operator's.
+/// Label of the pods of a job in parts: their part and attempt. A Service selects by it and by the
+/// operator's labels.
 pub const PART_LABEL: &str = "muster.io/part-id";
-/// Kubernetes' bound on the name of a Service.
+/// Kubernetes' limit of the name of a Service.
 const LONGEST_NAME: usize = 63;
-/// What all names begin with: a letter, and whose they are. No operator's do.
+/// Prefix of all names: a letter, and Muster's name. No operator's names start with it.
 const PREFIX: &str = "muster";
 
 /// The Service of one pod.
@@ -38,19 +37,19 @@ const PREFIX: &str = "muster";
 pub struct PodService {
     /// Its name.
     pub name: String,
-    /// The cluster that has the pod.
+    /// The cluster of the pod.
     pub provider: ClusterName,
-    /// Those whose pods look for it.
+    /// The clusters whose pods look for it.
     pub consumers: Vec<ClusterName>,
-    /// The labels of the pod, and of no other.
+    /// Labels that only this pod has.
     pub selector: BTreeMap<String, String>,
 }
 
-/// The Services that `shares` of `template` need, where pods are reached as `reach` says. None for
-/// a job in one cluster.
+/// Returns the Services that `shares` of `template` need if pods are reached as `reach` says. None for a
+/// job in one cluster.
 ///
 /// # Errors
-/// Where the template cannot be read.
+/// Returns an error if the template cannot be read.
 pub fn services(
     template: &Value,
     attempt: Attempt,
@@ -90,13 +89,14 @@ pub fn services(
     });
     let all = all.filter_map(|(share, role, index)| service(share, role, index));
     let mut services: Vec<PodService> = first.into_iter().chain(all).collect();
-    // The first is one of all.
+    // The first pod is also one of all.
     services.sort_by(|a, b| a.name.cmp(&b.name));
     services.dedup();
     Ok(services)
 }
 
-/// Whether a job in so many clusters needs [`services`]: some pod is found by one from another.
+/// Returns true if a job in this number of clusters needs [`services`]: some pod finds another one by a
+/// Service.
 #[must_use]
 pub fn needs_services(clusters: usize, reach: &Reach) -> bool {
     let of_any = || {
@@ -108,18 +108,18 @@ pub fn needs_services(clusters: usize, reach: &Reach) -> bool {
     clusters > 1 && (reach.first_has_service() || of_any())
 }
 
-/// Whether a Service can select single pods of a job.
+/// Returns true if a Service can select single pods of a job.
 pub(crate) fn can_select(template: &Value) -> bool {
     pod_labels(template, "", 0).is_some()
 }
 
-/// The labels that an operator writes on the pod with this index of a role; `None` where none of
-/// them tell it.
+/// Returns the labels that an operator sets on the pod with this index of a role; `None` if they do not
+/// identify it.
 fn pod_labels(template: &Value, role: &str, index: u32) -> Option<BTreeMap<String, String>> {
     kinds::of_template(template)?.pod_labels(template, role, index)
 }
 
-/// Labels by key.
+/// Returns labels by key.
 pub(crate) fn labels(labels: &[(&str, &str)]) -> BTreeMap<String, String> {
     let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
     labels.iter().map(owned).collect()
@@ -142,7 +142,7 @@ impl<'a> Whose<'a> {
         }
     }
 
-    /// The name of the Service of the pod with this index of a role in `cluster`.
+    /// Returns the name of the Service of the pod with this index of a role in `cluster`.
     pub(crate) fn service(&self, cluster: &ClusterName, role: &str, index: u32) -> String {
         let pod = format!("{}-{role}-{index}", self.name);
         let hash = self.hash(cluster, &pod);
@@ -155,16 +155,16 @@ impl<'a> Whose<'a> {
         format!("{PREFIX}-{}-{hash}", pod.trim_matches('-'))
     }
 
-    /// The value of [`PART_LABEL`] in `cluster`.
+    /// Returns the value of [`PART_LABEL`] in `cluster`.
     pub(crate) fn part_label(&self, cluster: &ClusterName) -> String {
         self.hash(cluster, "")
     }
 
-    /// Tells what differs in any of it apart. FNV-1a: it has to be the same in every version.
+    /// Hashes everything that identifies the pod. FNV-1a: the result has to be the same in every version.
     fn hash(&self, cluster: &ClusterName, pod: &str) -> String {
         let attempt = self.attempt.0.to_string();
         let words = [self.uid, &attempt, cluster.as_str(), pod];
-        // No word has a byte 0xff: it parts them.
+        // No word contains the byte 0xff, which separates them.
         let bytes = words
             .iter()
             .flat_map(|word| word.bytes().chain(std::iter::once(0xff)));

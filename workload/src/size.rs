@@ -1,4 +1,4 @@
-//! What a template of one kind asks for, before what all kinds share is added.
+//! The size that a kind reads from a template, before the fields that all kinds share.
 
 use crate::error::SpecError;
 use crate::field::{Field, MAX_PODS};
@@ -7,14 +7,14 @@ use engine::facts::Role;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Annotation: pods that must run together where that is not all of them (or, for a service,
-/// where it is more than one).
+/// Annotation: the number of pods that must run together, if it is less than all of them (or, for a
+/// service, more than one).
 pub(crate) const MIN_AVAILABLE: &str = "muster.io/min-available";
 
 /// Looks up the value of a PriorityClass by its name.
 pub(crate) type PriorityOf<'a> = &'a dyn Fn(&str) -> Option<i32>;
 
-/// Roles, minimum, and what else only the kind knows.
+/// Roles, minimum, and other fields that only the kind knows.
 #[derive(Debug, Clone)]
 pub(crate) struct Size {
     pub(crate) roles: Vec<Role>,
@@ -23,7 +23,7 @@ pub(crate) struct Size {
     pub(crate) min_resources: Resources,
     pub(crate) priority_class: Option<String>,
     pub(crate) suspended: bool,
-    /// Milliseconds after which it is ended, or that its owner estimates.
+    /// Milliseconds until its deadline, or its owner's estimate.
     pub(crate) duration_ms: Option<i64>,
     pub(crate) network_topology: Option<Value>,
     pub(crate) surge: u32,
@@ -31,11 +31,11 @@ pub(crate) struct Size {
 }
 
 impl Size {
-    /// A gang of `roles` that starts with `min_available` pods. `from` is where the roles stand
-    /// in the template.
+    /// Returns a gang of `roles` that starts with `min_available` pods. `from` is the field of the roles in
+    /// the template.
     ///
     /// # Errors
-    /// Where two roles have one name, or all pods together cannot be counted.
+    /// Returns an error if two roles have the same name, or the sum of all pods overflows.
     pub(crate) fn gang(
         from: &Field<'_>,
         roles: Vec<Role>,
@@ -83,7 +83,7 @@ pub(crate) fn check_total(from: &Field<'_>, roles: &[Role]) -> Result<(), SpecEr
     sum(from, each).map(|_| ())
 }
 
-/// What the smallest gang requests: every role's own minimum, then filled in the roles' order.
+/// Returns the requests of the smallest gang: every role's own minimum, then filled in the roles' order.
 fn smallest(from: &Field<'_>, roles: &[Role], min_available: u32) -> Result<Resources, SpecError> {
     let own: u32 = roles.iter().map(|role| role.min).sum();
     let mut left = min_available.saturating_sub(own);
@@ -95,7 +95,7 @@ fn smallest(from: &Field<'_>, roles: &[Role], min_available: u32) -> Result<Reso
     sum(from, counts)
 }
 
-/// The sum of `requests`, each so many times.
+/// Returns the sum of `requests`, each multiplied by its number.
 pub(crate) fn sum<'a>(
     from: &Field<'_>,
     requests: impl IntoIterator<Item = (&'a Resources, u32)>,
@@ -109,7 +109,7 @@ pub(crate) fn sum<'a>(
         .ok_or_else(|| SpecError::too_large(from.path(), "the requests of all its pods"))
 }
 
-/// The product of two counts, as a count of pods.
+/// Returns the product of two counts, as a number of pods.
 pub(crate) fn times(from: &Field<'_>, left: u32, right: u32) -> Result<u32, SpecError> {
     left.checked_mul(right)
         .filter(|pods| *pods <= MAX_PODS)
@@ -120,13 +120,13 @@ pub(crate) fn times(from: &Field<'_>, left: u32, right: u32) -> Result<u32, Spec
         })
 }
 
-/// The minimum that the annotation `muster.io/min-available` states for a job of `pods` pods.
+/// Returns the minimum in the annotation `muster.io/min-available` for a job of `pods` pods.
 pub(crate) fn annotated_minimum(template: &Field<'_>, pods: u32) -> Result<Option<u32>, SpecError> {
     let annotations = template.get("metadata.annotations")?;
     number_of_pods(&annotations.entry(MIN_AVAILABLE)?, pods)
 }
 
-/// A number of pods that is written as text, from 1 to `pods`.
+/// Reads a number of pods that is written as text, from 1 to `pods`.
 pub(crate) fn number_of_pods(field: &Field<'_>, pods: u32) -> Result<Option<u32>, SpecError> {
     let Some(text) = field.text()? else {
         return Ok(None);
@@ -138,7 +138,7 @@ pub(crate) fn number_of_pods(field: &Field<'_>, pods: u32) -> Result<Option<u32>
     }
 }
 
-/// `seconds` in milliseconds.
+/// Returns `seconds` in milliseconds.
 pub(crate) fn deadline(seconds: &Field<'_>) -> Result<Option<i64>, SpecError> {
     Ok(seconds
         .seconds()?

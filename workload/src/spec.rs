@@ -1,4 +1,4 @@
-//! What a template asks for, whatever its kind.
+//! What a template of any kind requests.
 
 use crate::claims::{self, ClaimedDevices};
 use crate::duration;
@@ -14,73 +14,70 @@ use engine::{ClusterName, Resources};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Annotation: how long the job is expected to run.
+/// Annotation: the expected run time of the job.
 const EXPECTED_DURATION: &str = "muster.io/expected-duration";
 
-/// What a job asks for.
+/// What a job requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkloadSpec {
     /// Its groups of equal pods, with all pods that the members may start.
     pub roles: Vec<Role>,
-    /// Pods that must run together for it to start: the gang's minimum. Zero only for a job of
-    /// no pods.
+    /// The gang's minimum: pods that must run together for it to start. Zero only for a job without pods.
     pub min_available: u32,
-    /// Pods of a role that Volcano must see (`PodGroup.spec.minTaskMember`); empty where the
-    /// kind has no such minimums.
+    /// Minimum of each role for Volcano (`PodGroup.spec.minTaskMember`); empty if the kind has none.
     pub min_task_member: BTreeMap<String, u32>,
-    /// What its smallest gang requests (`PodGroup.spec.minResources`).
+    /// The requests of its smallest gang (`PodGroup.spec.minResources`).
     pub min_resources: Resources,
     /// The queue that it names itself, if any ([`named_queue`]).
     pub queue: Option<String>,
     /// The PriorityClass that it names, if any.
     pub priority_class: Option<String>,
-    /// Whether its owner has suspended it by a field of its template. A Volcano Job has none:
-    /// an aborted one shows as [`crate::Outcome::Suspended`].
+    /// True if its owner has suspended it by a field of its template. A Volcano Job has no such field: an
+    /// aborted one shows as [`crate::Outcome::Suspended`].
     pub suspended: bool,
-    /// Milliseconds it is expected to run: what it declares, never more than its own deadline.
+    /// Expected run time in milliseconds: as declared, at most its own deadline.
     pub expected_duration_ms: Option<i64>,
-    /// Whether Karmada starts exactly what `spec.clusters[].replicas` says ([`crate::holds_replicas`]).
+    /// True if Karmada starts exactly `spec.clusters[].replicas` ([`crate::holds_replicas`]).
     pub replicas_held: bool,
-    /// Whether it may run with fewer pods, down to its minimum, and be grown and shrunk
-    /// (`muster.io/elastic`).
+    /// True if it may run with fewer pods, down to its minimum, and be resized (`muster.io/elastic`).
     pub elastic: bool,
-    /// Whether it may be evicted for another (`volcano.sh/preemptable`).
+    /// True if it may be evicted for another job (`volcano.sh/preemptable`).
     pub preemptible: bool,
     /// Clusters that hold its data (`muster.io/data-clusters`).
     pub data_clusters: Vec<ClusterName>,
-    /// Over how many clusters it may be placed, beside what Karmada divides (`muster.io/split`):
-    /// `Never` where it cannot be, `None` where it leaves that to its queue.
+    /// Whether it may be split over clusters, besides what Karmada divides (`muster.io/split`): `Never` if it
+    /// cannot be, `None` if its queue decides.
     pub split: Option<Split>,
-    /// Whether its own template asks for it.
+    /// True if its own template asks for it.
     pub asks_to_be_split: bool,
-    /// Over at most so many clusters, where it says a number.
+    /// The most clusters, if it names a number.
     pub max_clusters: Option<u32>,
-    /// It can be split only where its pods can find these from different clusters.
+    /// It can be split only if its pods can find these pods from different clusters.
     pub meeting: Meeting,
-    /// The name by which pods of the same cluster reach that of rank 0, where it has one.
+    /// The name by which pods of the same cluster reach the pod of rank 0, if it has one.
     pub leader_host: Option<String>,
-    /// Whether a Service can select single pods of it, by what its operator writes on them.
+    /// True if a Service can select single pods of it, by the labels of its operator.
     pub selectable: bool,
-    /// The role of one pod whose good end is that of the whole job, whatever its other pods do.
+    /// The role of one pod whose success is that of the whole job, whatever its other pods do.
     pub leading_role: Option<String>,
     /// How close its pods must be.
     pub topology: Option<Topology>,
-    /// `PodGroup.spec.networkTopology`, as the template has it.
+    /// `PodGroup.spec.networkTopology`, unchanged from the template.
     pub network_topology: Option<Value>,
-    /// PriorityClasses that its pods name: the members must have them.
+    /// PriorityClasses that its pods name and the members must have.
     pub pod_priority_classes: BTreeSet<String>,
-    /// Of the first role's pods, those that only a rolling update starts: they are charged, but
-    /// are no part of `spec.clusters[].replicas`.
+    /// The pods of the first role that only a rolling update starts: they are charged, but are not included in
+    /// `spec.clusters[].replicas`.
     pub surge: u32,
-    /// Whether pods of it stay when it is over (a RayJob that keeps its cluster): what it holds
-    /// comes free only when it is deleted.
+    /// True if its pods stay after its end (a RayJob that keeps its cluster): its quota is free only when it
+    /// is deleted.
     pub keeps_pods: bool,
 }
 
 impl WorkloadSpec {
-    /// What it is made of, for the engine. `divisible` says whether Karmada itself may divide
-    /// its replicas over clusters, `queue_split` whether its queue has jobs split that do not say;
-    /// whether a job that must meet can is the caller's to know ([`Self::may_be_split`]).
+    /// Returns its demand for the engine. `divisible` says whether Karmada itself may divide its replicas over
+    /// clusters, and `queue_split` whether its queue splits jobs by default. The caller has to know whether a
+    /// job that needs a rendezvous can have it ([`Self::may_be_split`]).
     #[must_use]
     pub fn demand(
         &self,
@@ -89,11 +86,10 @@ impl WorkloadSpec {
         placement: ClusterPlacement,
     ) -> Demand {
         let split = self.split.unwrap_or(queue_split);
-        // What cannot be resized once it is divided has to stay in one cluster.
+        // A job that cannot be resized once it is divided has to stay in one cluster.
         let stays = self.elastic
             && kinds::of_api(&placement.api).is_some_and(WorkloadKind::is_fixed_once_divided);
-        // Each part is held to its size by the override that makes it, which is changed only
-        // where the parts were made for that.
+        // The override of each part sets its size, and changes only if the parts were made resizable.
         let held = match (self.replicas_held, split) {
             (true, Split::Never) => Held::ByReplicas,
             (false, _) if self.elastic => Held::ByOverride,
@@ -118,13 +114,13 @@ impl WorkloadSpec {
         }
     }
 
-    /// Whether it would be split, where its queue says `queue_split` of those that do not say.
+    /// Returns true if it would be split, with `queue_split` as its queue's default.
     #[must_use]
     pub fn may_be_split(&self, queue_split: Split) -> bool {
         self.split.unwrap_or(queue_split) != Split::Never
     }
 
-    /// The same job, in one cluster.
+    /// Returns the same job, in one cluster.
     #[must_use]
     pub fn whole(self) -> Self {
         Self {
@@ -133,8 +129,7 @@ impl WorkloadSpec {
         }
     }
 
-    /// How pods of other clusters are reached, as `addresses` say, once it is known which
-    /// cluster gets what.
+    /// Returns how pods of other clusters are reached by `addresses`, once the share of each cluster is known.
     #[must_use]
     pub fn reach(&self, addresses: &Addresses, namespace: &str, shares: &[Share]) -> Reach {
         let first = self.roles.first();
@@ -153,26 +148,26 @@ impl WorkloadSpec {
         }
     }
 
-    /// The cluster whose part ends the whole job by ending well, where one does.
+    /// Returns the cluster whose part ends the whole job with its success, if there is one.
     #[must_use]
     pub fn leading_cluster(&self, shares: &[Share]) -> Option<ClusterName> {
         let leading = rendezvous::leading(shares, self.leading_role.as_deref()?)?;
         Some(leading.cluster.clone())
     }
 
-    /// The ResourceClaimTemplates that its pods name: what they ask for stands in its amounts
-    /// under their names until [`Self::with_claims`] puts devices in their place.
+    /// Returns the ResourceClaimTemplates that its pods name. Their names stand for devices in its amounts
+    /// until [`Self::with_claims`] replaces them.
     #[must_use]
     pub fn claim_templates(&self) -> BTreeSet<&str> {
         let requests = self.roles.iter().map(|role| &role.request);
         requests.flat_map(claims::templates).collect()
     }
 
-    /// The same job with the devices that the ResourceClaimTemplates of its pods claim; `of`
-    /// looks one of its namespace up.
+    /// Returns the same job with the devices that the ResourceClaimTemplates of its pods claim; `of` looks up
+    /// a template of its namespace.
     ///
     /// # Errors
-    /// Where one is missing, or claims what cannot be counted.
+    /// Returns an error if a template is missing, or claims devices that cannot be counted.
     pub fn with_claims<'a>(
         &self,
         of: &dyn Fn(&str) -> Option<&'a ClaimedDevices>,
@@ -186,8 +181,8 @@ impl WorkloadSpec {
         Ok(whole)
     }
 
-    /// The same job without the devices that its pods claim: for what else it says while these
-    /// are not known.
+    /// Returns the same job without the devices that its pods claim, for its other values while these are
+    /// unknown.
     #[must_use]
     pub fn without_claims(mut self) -> Self {
         for role in &mut self.roles {
@@ -197,7 +192,7 @@ impl WorkloadSpec {
         self
     }
 
-    /// Every PriorityClass that a member must have for it.
+    /// Returns every PriorityClass that a member must have for it.
     #[must_use]
     pub fn priority_classes(&self) -> BTreeSet<String> {
         let own = self.priority_class.iter().cloned();
@@ -206,17 +201,17 @@ impl WorkloadSpec {
     }
 }
 
-/// What `template` asks for, by its apiVersion and kind.
+/// Returns what `template` requests, by its apiVersion and kind.
 ///
 /// # Errors
-/// [`SpecError::SizeUnknown`] for a kind that is not known ([`read_spec_from_binding`] may know more),
-/// [`SpecError::Invalid`] for a field that holds what cannot be used.
+/// [`SpecError::SizeUnknown`] for an unknown kind ([`read_spec_from_binding`] may know more),
+/// [`SpecError::Invalid`] for a field with an invalid value.
 pub fn read_spec(template: &Value) -> Result<WorkloadSpec, SpecError> {
     read_spec_with(template, &|_| None)
 }
 
-/// As [`read_spec`], with the values of PriorityClasses, which order the tasks of a Volcano Job in
-/// `min_resources` and nothing else.
+/// Does the same as [`read_spec`] with the values of PriorityClasses, which only order the tasks of a
+/// Volcano Job in `min_resources`.
 ///
 /// # Errors
 /// As [`read_spec`].
@@ -234,14 +229,14 @@ pub fn read_spec_with(
     finish(size, &root, kinds::holds_replicas(api_version, kind))
 }
 
-/// What a job of any other kind asks for, by what Karmada's interpreter says of it in the
-/// `spec` of its binding: `components`, or `replicas` with `replicaRequirements`. All of its
-/// pods are its minimum. The template, where it is at hand, says queue, suspension (`spec.suspend`,
-/// `spec.runPolicy.suspend`) and expected duration.
+/// Returns what a job of any other kind requests, as Karmada's interpreter writes it into the `spec` of its
+/// binding: `components`, or `replicas` with `replicaRequirements`. All of its pods are its minimum. The
+/// template, if available, gives queue, suspension (`spec.suspend`, `spec.runPolicy.suspend`) and expected
+/// duration.
 ///
 /// # Errors
-/// [`SpecError::SizeUnknown`] where the binding says neither, [`SpecError::Invalid`] for a field
-/// that holds what cannot be used.
+/// [`SpecError::SizeUnknown`] if the binding has neither, [`SpecError::Invalid`] for a field with an
+/// invalid value.
 pub fn read_spec_from_binding(
     binding_spec: &Value,
     template: Option<&Value>,
@@ -277,7 +272,7 @@ fn unknown(api_version: &str, kind: &str, why: &str) -> SpecError {
     }
 }
 
-/// `size` with what all kinds say in the same way.
+/// Adds the fields that all kinds have in common to `size`.
 fn finish(
     mut size: Size,
     template: &Field<'_>,
@@ -296,7 +291,7 @@ fn finish(
         .iter()
         .fold(0_u32, |sum, role| sum.saturating_add(role.count));
     Ok(WorkloadSpec {
-        // Even a gang without a minimum is no job without a pod.
+        // Even a gang without a minimum needs one pod.
         min_available: size.min_available.max(1).min(pods),
         queue: template.value().and_then(named_queue),
         expected_duration_ms: shorter(declared, size.duration_ms),
@@ -324,7 +319,7 @@ fn finish(
     })
 }
 
-/// The templates of its pods, as far as its kind is known.
+/// Returns the templates of its pods, if its kind is known.
 fn pod_templates<'a>(template: &Field<'a>) -> Vec<&'a Value> {
     let Some(object) = template.value() else {
         return Vec::new();
@@ -348,11 +343,10 @@ fn shorter(declared: Option<i64>, deadline: Option<i64>) -> Option<i64> {
     }
 }
 
-/// What one pod of `spec` (a pod spec as the API server stores it) requests, one `pods`
-/// included.
+/// Returns what one pod of `spec` (a pod spec as the API server stores it) requests, including one `pods`.
 ///
 /// # Errors
-/// [`SpecError::Invalid`] for a field that holds what cannot be used.
+/// [`SpecError::Invalid`] for a field with an invalid value.
 pub fn pod_request(spec: &Value) -> Result<Resources, SpecError> {
     crate::pod::Pod::read(&Field::root(spec)).map(|pod| pod.request)
 }

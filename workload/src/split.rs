@@ -1,13 +1,13 @@
-//! Whether a job may be placed over several clusters: what its template asks for, and whether
-//! its kind can be split.
+//! Whether a job may be placed over several clusters: what its template asks for, and whether its kind can
+//! be split.
 //!
-//! A kind can be split if the operator of each cluster can run its part as a whole job. Pods of
-//! Volcano Jobs, batch/v1 Jobs and JobSets find their place in the gang in their environment
-//! ([`mod@crate::parts`]). Those of PyTorchJobs, TFJobs, MPIJobs, RayClusters and RayJobs have to
-//! find each other as well ([`crate::rendezvous`]). A kind stays in one cluster if its operator
-//! gives pods names of each other, which only one cluster resolves. A job stays in one cluster
-//! if it has rules that need to see all of it. To ask for a split that is not possible is no
-//! error: the job runs in one cluster, and [`refused`] says why.
+//! A kind can be split if the operator of each cluster can run its part as a whole job. Pods of Volcano
+//! Jobs, batch/v1 Jobs and JobSets find their place in the gang in their environment
+//! ([`mod@crate::parts`]). Those of PyTorchJobs, TFJobs, MPIJobs, RayClusters and RayJobs also have to find
+//! each other ([`crate::rendezvous`]). A kind stays in one cluster if its operator passes names of pods to
+//! each other, which only one cluster resolves. A job stays in one cluster if it has rules that need to see
+//! all of it. A request for an impossible split is no error: the job runs in one cluster, and [`refused`]
+//! says why.
 
 use crate::error::SpecError;
 use crate::field::Field;
@@ -20,42 +20,42 @@ use serde_json::Value;
 /// Annotation: over how many clusters the job may be placed.
 pub(crate) const SPLIT: &str = "muster.io/split";
 
-/// What a template says of being split.
+/// What a template says about being split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct SplitRequest {
-    /// Whether, and how readily; `None` where it leaves that to its queue.
+    /// Whether, and how readily; `None` if its queue decides.
     pub(crate) split: Option<Split>,
-    /// Over at most so many clusters, where it names a number.
+    /// The most clusters, if it names a number.
     pub(crate) max_clusters: Option<u32>,
 }
 
-/// What `template` asks for, and may have: never, where it cannot be split.
+/// Returns what `template` asks for and may have: `Never` if it cannot be split.
 ///
 /// # Errors
-/// Where the annotation holds no answer.
+/// Returns an error if the annotation has an invalid value.
 pub(crate) fn request(template: &Field<'_>) -> Result<SplitRequest, SpecError> {
-    let asked = asked(template)?;
+    let requested = read_annotation(template)?;
     let can = template
         .value()
         .is_some_and(|object| unsplittable(object).is_none());
     Ok(if can {
-        asked
+        requested
     } else {
         SplitRequest::of(Split::Never)
     })
 }
 
-/// Why a template that asks to be split is not, in words; `None` where it is, or does not ask.
+/// Returns why a template that asks to be split is not; `None` if it is, or does not ask.
 pub(crate) fn refused(template: &Value) -> Option<String> {
-    let asked = asked(&Field::root(template)).ok()?.split;
+    let split = read_annotation(&Field::root(template)).ok()?.split;
     let why =
-        unsplittable(template).filter(|_| asked.is_some_and(|asked| asked != Split::Never))?;
+        unsplittable(template).filter(|_| split.is_some_and(|split| split != Split::Never))?;
     Some(format!(
         "annotation {SPLIT} is not followed: {why}; it runs in one cluster"
     ))
 }
 
-/// Whom the pods of a job of this kind have to find from other clusters.
+/// Returns which pods the pods of a job of this kind have to find in other clusters.
 pub(crate) fn meeting(template: &Field<'_>) -> Result<Meeting, SpecError> {
     let api_version = template.get("apiVersion")?.text()?.unwrap_or_default();
     let kind = template.get("kind")?.text()?.unwrap_or_default();
@@ -63,7 +63,7 @@ pub(crate) fn meeting(template: &Field<'_>) -> Result<Meeting, SpecError> {
     kind.map_or(Ok(Meeting::Nobody), |kind| kind.meeting(template))
 }
 
-/// The reason for a job that needs a rendezvous and has none: why its fleet does not let it.
+/// Returns the reason for a job that needs a rendezvous and has none; `why` says why not.
 #[must_use]
 pub fn without_rendezvous(why: &str) -> String {
     format!(
@@ -71,7 +71,7 @@ pub fn without_rendezvous(why: &str) -> String {
     )
 }
 
-fn asked(template: &Field<'_>) -> Result<SplitRequest, SpecError> {
+fn read_annotation(template: &Field<'_>) -> Result<SplitRequest, SpecError> {
     let field = template.get("metadata.annotations")?.entry(SPLIT)?;
     Ok(match field.name()? {
         None => SplitRequest::default(),
@@ -100,10 +100,10 @@ impl SplitRequest {
     }
 }
 
-/// Why a job cannot be split.
+/// Returns why a job cannot be split.
 fn unsplittable(template: &Value) -> Option<String> {
     let kind = template.get("kind").and_then(Value::as_str)?;
-    // What cannot be read is complained of elsewhere.
+    // An unreadable value is reported elsewhere.
     let elastic = annotations::asks_elastic(&Field::root(template)) == Ok(true);
     if elastic && parts::resizing(template).is_none() {
         return Some(format!(

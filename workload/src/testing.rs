@@ -1,4 +1,4 @@
-//! For tests: templates from YAML, and what they ask for in a few lines.
+//! For tests: templates from YAML, and their specs in a few lines.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::{SpecError, WorkloadSpec, read_spec, read_spec_with};
@@ -11,12 +11,12 @@ pub(crate) fn yaml(text: &str) -> Value {
     serde_saphyr::from_str(text).unwrap()
 }
 
-/// What the template asks for, or why that is not known.
+/// Returns the spec of the template, or why it is unknown.
 pub(crate) fn asked(template: &str) -> String {
     shown(read_spec(&yaml(template)))
 }
 
-/// As [`asked`], with the values of PriorityClasses.
+/// Does the same with the values of PriorityClasses.
 pub(crate) fn asked_with(template: &str, priorities: &[(&str, i32)]) -> String {
     let value = |name: &str| {
         priorities

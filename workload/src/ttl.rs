@@ -1,9 +1,8 @@
 //! How long a job stays after its end.
 //!
-//! Kinds state it in their templates and have it looked after by a controller in the member. There
-//! it must not be: what that removes Karmada creates again, and the job runs again. Karmada takes the
-//! field away from every kind that is named Job; from the others nobody does. So the time is
-//! looked after where the job was submitted.
+//! Kinds specify it in their templates and a controller in the member acts on it. Members must not do that:
+//! Karmada would create the deleted object again, and the job would run again. Karmada removes the field
+//! from every kind named Job, but not from other kinds. So Muster deletes jobs where they were submitted.
 
 use crate::kinds;
 use crate::outcome::text;
@@ -14,10 +13,10 @@ use serde_json::{Value, json};
 pub struct TimeToLive {
     /// Milliseconds.
     pub after_ms: i64,
-    /// Where its template says so, as a JSON pointer, if its members would act on it.
+    /// The path in its template (a JSON pointer), if its members would act on it.
     pub in_members: Option<&'static str>,
-    /// Whether the control plane's own controller looks after it, once the template's status
-    /// shows an end: that of batch/v1 Jobs.
+    /// True if the control plane's own controller acts on it, once the template's status shows an end: that of
+    /// batch/v1 Jobs.
     pub by_control_plane: bool,
 }
 
@@ -26,14 +25,13 @@ pub struct TimeToLive {
 pub(crate) struct TtlField {
     /// Its path.
     pub(crate) path: &'static str,
-    /// Whether members would act on it.
+    /// True if members would act on it.
     pub(crate) in_members: bool,
-    /// Whether the control plane's own controller looks after it.
+    /// True if the control plane's own controller acts on it.
     pub(crate) by_control_plane: bool,
 }
 
-/// What the template of a job says of that; `None` where it says nothing, or its kind has no such
-/// time.
+/// Returns the time to live in a job's template; `None` if it has none, or its kind has no such field.
 #[must_use]
 pub fn time_to_live(template: &Value) -> Option<TimeToLive> {
     let (api_version, kind) = (text(template, "apiVersion"), text(template, "kind"));
@@ -46,15 +44,14 @@ pub fn time_to_live(template: &Value) -> Option<TimeToLive> {
     })
 }
 
-/// When a part of a job ended, by what its member reports of it (RFC 3339); `None` while it has
-/// not.
+/// Returns when a part of a job ended, as its member reports (RFC 3339); `None` while it runs.
 #[must_use]
 pub fn ended_at<'a>(api_version: &str, kind: &str, status: &'a Value) -> Option<&'a str> {
     let at = kinds::of_group(api_version, kind)?.ended_at(status)?;
     Some(at).filter(|at| !at.is_empty())
 }
 
-/// What its members get instead: the longest time there is, some 68 years.
+/// Returns what its members get instead: the longest possible time, about 68 years.
 #[must_use]
 pub fn for_ever() -> Value {
     json!(i32::MAX)
@@ -80,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_says_it_in_its_own_place() {
+    fn each_kind_has_its_own_ttl_field() {
         for (template, want) in [
             (
                 "{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, spec: {ttlSecondsAfterFinished: 5}, status: {state: {phase: Running, lastTransitionTime: t}}}",

@@ -1,13 +1,13 @@
-//! What is legal in a template and still goes wrong further on.
+//! Warnings about fields of a template that are valid and cause a later failure.
 
 use crate::kinds;
 use crate::split;
 use serde_json::Value;
 
-/// Longest name of a component in a binding (work.karmada.io, `Component.name`).
+/// Most characters of a component's name in a binding (work.karmada.io, `Component.name`).
 const COMPONENT_NAME_CHARS: usize = 32;
 
-/// Sentences for the owner of `template`, each naming field and value; none where all is well.
+/// Returns warnings for the owner of `template`, each with a field and its value.
 #[must_use]
 pub fn warnings(template: &Value) -> Vec<String> {
     let kind = kinds::of_template(template);
@@ -16,7 +16,7 @@ pub fn warnings(template: &Value) -> Vec<String> {
     warnings
 }
 
-/// Names of groups of pods that do not fit the name of a component in a binding.
+/// Returns warnings about names of groups of pods that are too long for a component in a binding.
 pub(crate) fn long_names(template: &Value, list: &str, key: &str) -> Vec<String> {
     let mut warnings = Vec::new();
     let groups = template.pointer(list).and_then(Value::as_array);

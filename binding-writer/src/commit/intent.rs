@@ -1,4 +1,4 @@
-//! What is asked of the committer, and what it answers.
+//! The writes that the committer accepts, and its answers.
 
 use crds::karmada::{ResourceBinding, TargetCluster};
 use crds::record::AdmissionRecord;
@@ -7,68 +7,67 @@ use prometheus_client::encoding::EncodeLabelValue;
 use std::fmt;
 use std::sync::Arc;
 
-/// One write to one binding, with what it was decided on.
+/// One write to one binding, with the state that it was decided on.
 #[derive(Debug, Clone)]
 pub struct Intent {
-    /// The binding as it was when the write was decided. If what the decision depended on has
-    /// changed since, nothing is written and the answer is [`Failure::Conflict`].
+    /// The binding when the write was decided. If what the decision depends on has changed since, nothing is
+    /// written and the answer is [`Failure::Conflict`].
     pub binding: Arc<ResourceBinding>,
     /// What to write.
     pub write: Write,
 }
 
 impl Intent {
-    /// The job whose binding it is.
+    /// Returns the job whose binding it is.
     #[must_use]
     pub fn key(&self) -> JobKey {
         self.binding.job_key()
     }
 }
 
-/// A write to a binding. Each is one merge patch of our own fields, guarded by the
-/// resourceVersion it was decided on.
+/// A write to a binding. Each is one merge patch of Muster's own fields, guarded by the resourceVersion
+/// that it was decided on.
 #[derive(Debug, Clone)]
 pub enum Write {
-    /// Close a managed binding that was found open without an admission: suspend scheduling,
-    /// empty `spec.clusters`, add the finalizer. Without a record, one that is there is
-    /// removed: it admits nothing.
+    /// Gate a managed binding that was found open without an admission: suspend scheduling, empty
+    /// `spec.clusters`, add the finalizer. Without a record here, an existing one is removed, because it
+    /// admits nothing.
     Gate {
         /// What is known of the job, if anything.
         record: Option<AdmissionRecord>,
     },
-    /// What the webhook would have done, had it been there: suspend scheduling and add the
-    /// finalizer where either is missing. Clusters stay as they are.
+    /// Do what the webhook does: suspend scheduling and add the finalizer, if either is missing. The clusters
+    /// do not change.
     Hold,
     /// Hand a plan over to a scheduler in another process: the record only, state Planned.
     Plan {
         /// The record.
         record: AdmissionRecord,
     },
-    /// That scheduler's refusal: the record only, state Refused.
+    /// Refuse such a plan: the record only, state Refused.
     Refuse {
         /// The record.
         record: AdmissionRecord,
     },
-    /// Release and place, in one patch: record, `suspension.scheduling: false`, clusters and
-    /// the applied placement. The status that Karmada's parts need follows behind.
+    /// Admit and place in one patch: record, `suspension.scheduling: false`, clusters and the applied
+    /// placement. The status that Karmada's components need follows later.
     Place {
         /// The record, state Admitted.
         record: AdmissionRecord,
-        /// Where to.
+        /// The clusters of the placement.
         clusters: Vec<TargetCluster>,
-        /// The cluster affinity term that was used, where the placement has terms.
+        /// The cluster affinity term that was used, if the placement has terms.
         affinity_name: Option<String>,
     },
-    /// Have dispatched what was suspended by us: every Work shows its own part, or asks for no more
-    /// than was admitted.
+    /// Resume dispatching that Muster suspended: every Work shows its own part, or requests no more than was
+    /// admitted.
     Dispatch {
-        /// The record, its parts Dispatched, that says of no excess.
+        /// The record, with its parts Dispatched, that mentions no excess.
         record: AdmissionRecord,
     },
-    /// Have nothing more dispatched to any member: its Works ask for more than was admitted, or are
-    /// about to.
+    /// Suspend dispatching to all members: the Works request more than was admitted, or are about to.
     Suspend {
-        /// The record, which says since when, or that its parts are held.
+        /// The record, which says since when, or that its parts are suspended.
         record: AdmissionRecord,
     },
     /// Evict: suspend scheduling, empty the clusters, record (state Ending), in one patch.
@@ -76,37 +75,37 @@ pub enum Write {
         /// The record.
         record: AdmissionRecord,
     },
-    /// The record only.
+    /// Write the record only.
     Record {
         /// The record.
         record: AdmissionRecord,
     },
-    /// Charge what ran before Muster managed it: record and finalizer, nothing gated.
+    /// Charge a job that ran before Muster managed it: record and finalizer, no gate.
     Adopt {
         /// The record.
         record: AdmissionRecord,
     },
-    /// Remove our finalizer: no Work of a deleted binding is left.
+    /// Remove the finalizer: no Work of a deleted binding is left.
     Finalize,
-    /// Have members remove what a Work applied when the Work is deleted, whatever the policy says.
+    /// Make members delete what a Work applied when the Work is deleted, whatever the policy says.
     RemoveWithWorks,
-    /// Stop managing: remove gate, record and finalizer; the rest of the suspension stays.
+    /// Stop managing: remove gate, record and finalizer; other suspensions stay.
     StopManaging,
-    /// Spreads a binding that is no workload (a ConfigMap under a policy that names Muster):
-    /// nothing of it is queued or charged, and no other scheduler would place it.
+    /// Place a binding that is no workload (a ConfigMap under a policy that names Muster). Nothing of it is
+    /// queued or charged, and no other scheduler would place it.
     Spread {
         /// Every cluster that its placement selects.
         clusters: Vec<TargetCluster>,
     },
-    /// Say that the scheduler has seen the binding's generation (status only).
+    /// Confirm that the scheduler has seen the binding's generation (status only).
     Ack {
-        /// Whether a wish to be placed again was honoured, which `lastScheduledTime` then says.
+        /// True if a request to reschedule was answered; `lastScheduledTime` then says so.
         reschedule: bool,
     },
 }
 
 impl Write {
-    /// Its kind.
+    /// Returns its kind.
     #[must_use]
     pub fn kind(&self) -> WriteKind {
         match self {
@@ -128,7 +127,7 @@ impl Write {
         }
     }
 
-    /// The record that it leaves on the binding, to be completed.
+    /// Returns the record that it leaves on the binding, to be completed.
     pub fn record_mut(&mut self) -> Option<&mut AdmissionRecord> {
         match self {
             Self::Gate { record } => record.as_mut(),
@@ -149,7 +148,7 @@ impl Write {
         }
     }
 
-    /// The record that it leaves on the binding.
+    /// Returns the record that it leaves on the binding.
     #[must_use]
     pub fn record(&self) -> Option<&AdmissionRecord> {
         match self {
@@ -213,25 +212,25 @@ impl fmt::Display for WriteKind {
     }
 }
 
-/// What became of an [`Intent`]: exactly one for each, once it is certain.
+/// The result of an [`Intent`]: exactly one for each, once it is certain.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// The job.
     pub key: JobKey,
-    /// UID of the binding that the intent was about.
+    /// UID of the binding of the intent.
     pub uid: String,
-    /// What was to be written.
+    /// The kind of the write.
     pub write: WriteKind,
-    /// The attempt in the record to be written, if there was one.
+    /// The attempt in its record, if it has one.
     pub attempt: Option<Attempt>,
-    /// What became of it.
+    /// The result.
     pub result: Result<Written, Failure>,
 }
 
-/// The binding as it was right after the write.
+/// The binding right after the write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// Its resourceVersion: what the watch shows from this version on has the write in it.
+    /// Its resourceVersion: from this version on, the watch shows the write.
     pub resource_version: String,
     /// Its generation.
     pub generation: i64,
@@ -240,24 +239,24 @@ pub struct Written {
 /// Why nothing was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The binding changed in what the decision depended on: decide again.
+    /// What the decision depends on has changed: decide again.
     #[error("the binding changed since this was decided")]
     Conflict,
-    /// The binding is not there any more. For [`Write::Finalize`] that is what was wanted.
+    /// The binding does not exist any more. For [`Write::Finalize`] that is success.
     #[error("the binding is gone")]
     Gone,
-    /// The API server, or an admission webhook, said no; it would again.
+    /// The API server or an admission webhook refused the write; a retry would not help.
     #[error("refused with {code}: {message}")]
     Refused {
         /// HTTP status.
         code: u16,
-        /// The server's words.
+        /// The server's message.
         message: String,
     },
     /// This process does not lead.
     #[error("this process does not lead")]
     NotLeading,
-    /// It could not be written within the deadline, and reading back shows that it was not.
+    /// The deadline passed, and reading back shows that nothing was written.
     #[error("not written within the deadline: {message}")]
     Unavailable {
         /// The last error.

@@ -1,4 +1,4 @@
-//! What the committer counts.
+//! Metrics of the committer.
 
 use super::intent::{Failure, WriteKind, Written};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
@@ -35,17 +35,17 @@ struct BehindLabel {
     result: BehindWord,
 }
 
-/// What became of a status that follows a placement.
+/// Result of a status that follows a placement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub(super) enum BehindWord {
     Written,
-    /// The placement that it was about is no more.
+    /// The placement that it belongs to is gone.
     Overtaken,
     /// Given up; the scheduler acknowledges the generation later.
     Failed,
 }
 
-/// See the module.
+/// See the module's documentation.
 pub(super) struct Metrics {
     writes: Family<ResultLabel, Counter>,
     seconds: Family<KindLabel, Histogram>,
@@ -59,7 +59,7 @@ impl Metrics {
         Self {
             writes: registry.register(
                 "binding_writes",
-                "Writes to bindings, by what became of them",
+                "Writes to bindings, by result",
                 Family::default(),
             ),
             seconds: registry.register(
@@ -69,7 +69,7 @@ impl Metrics {
             ),
             conflicts: registry.register(
                 "binding_write_conflicts",
-                "Answers that the binding had changed, before it was read again",
+                "Conflicts of binding writes, before the binding was read again",
                 Family::default(),
             ),
             behind: registry.register(

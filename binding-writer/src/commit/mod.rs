@@ -1,5 +1,4 @@
-//! How decisions become writes: the only code, besides the webhook's gate, that writes what a
-//! binding says.
+//! Turns decisions into writes. Apart from the webhook's gate, no other code writes bindings.
 //!
 //! ```text
 //! submit([Intent]) ─► one line per binding ─► opened in the ledger, all that wait in one write
@@ -10,15 +9,14 @@
 //!                      └ written ─► closed in the ledger, Outcome; status follows behind
 //! ```
 //!
-//! A version that a patch is guarded by was read before the write of the ledger in which the
-//! patch was opened. So a leader that takes the ledger afterwards finds it, and a patch that it
-//! does not find is of a version that is no more ([`crate::term`]).
+//! The version that guards a patch was read before the ledger opened the patch. So a leader that takes the
+//! ledger later finds the patch there; a patch that it does not find has an outdated version
+//! ([`crate::term`]).
 //!
-//! What must never happen here: a write without the resourceVersion that it was decided on; a
-//! write that was not opened in the ledger after that version was read; a
-//! write while this process does not lead; two writes to one binding at a time (its status
-//! apart); an outcome of "failed" while the write may have been done. A write that got no clear answer is unknown,
-//! and stays so until the binding was read back.
+//! Never allowed here: a write without the resourceVersion that it was decided on; a write that the ledger
+//! did not open after that version was read; a write while this process does not lead; two writes to one
+//! binding at a time (except for its status); the outcome "failed" while the write may have been done. The
+//! outcome of a write without a clear answer is unknown until the binding has been read back.
 
 mod intent;
 mod metrics;
@@ -47,20 +45,20 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-/// How long writes in flight may take to end at shutdown.
+/// How long open writes may take to end at shutdown.
 const DRAIN_LIMIT: Duration = Duration::from_secs(8);
-/// Writes that are open in the ledger at most: those in flight, and those that wait for that.
+/// Most writes open in the ledger: those in flight and those that wait for that.
 const OPEN: usize = 128;
 
-/// How the committer works.
+/// Options of the committer.
 #[derive(Debug, Clone)]
 pub struct CommitOptions {
-    /// Writes in flight at most.
+    /// Most writes in flight.
     pub in_flight: usize,
-    /// How long a write is tried before it is given up as unavailable. A write that may have
-    /// been done is read back for as long as it takes, whatever this says.
+    /// How long a write is tried before it counts as unavailable. A write that may have been done is read back
+    /// for as long as it takes, even after this deadline.
     pub deadline: Duration,
-    /// How long one call to the API server may take.
+    /// Deadline of one call to the API server.
     pub call_limit: Duration,
     /// Field manager of the patches.
     pub field_manager: String,
@@ -77,16 +75,16 @@ impl Default for CommitOptions {
     }
 }
 
-/// The entrance. Clones lead to the same committer.
+/// The handle of the committer; clones share it.
 #[derive(Debug, Clone)]
 pub struct Committer {
     inbox: mpsc::UnboundedSender<Vec<Intent>>,
 }
 
 impl Committer {
-    /// Starts it. It sends one [`Outcome`] per [`Intent`] to `outcomes`, waiting for
-    /// room there; with `term` it writes only while that lasts. At `cancel` it finishes what
-    /// is in flight and drops the rest: the next leader decides again.
+    /// Starts the committer. It sends one [`Outcome`] for each [`Intent`] to `outcomes`, and waits for space
+    /// there. With `term` it writes only during the term. At `cancel` it finishes the writes in flight and
+    /// drops the rest: the next leader decides again.
     #[must_use]
     pub fn spawn(
         client: Client,
@@ -121,9 +119,9 @@ impl Committer {
         Self { inbox }
     }
 
-    /// Asks for `batch` to be written, in its order per binding. Never blocks; how much is open
-    /// is bounded by the callers, who keep one open intent per binding. After shutdown nothing
-    /// is written and no outcome comes.
+    /// Submits `batch`, which is written in order for each binding. This never blocks; callers limit the
+    /// number of open writes, since each keeps one open intent for a binding. After shutdown nothing is
+    /// written and no outcome comes.
     pub fn submit(&self, batch: Vec<Intent>) {
         // The receiver is gone only at shutdown.
         let _ = self.inbox.send(batch);
@@ -137,20 +135,20 @@ struct Context {
     ledger: Option<Ledger>,
     metrics: Metrics,
     options: CommitOptions,
-    /// One for each write that may be in flight.
+    /// One permit for each write in flight.
     slots: Semaphore,
-    /// Writes in flight, statuses apart.
+    /// Writes in flight, without statuses.
     writing: AtomicUsize,
 }
 
-/// One line of intents per binding, and the writes in flight.
+/// One queue of intents for each binding, and the writes in flight.
 struct Lines {
     context: Arc<Context>,
     outcomes: mpsc::Sender<Outcome>,
     behind: mpsc::UnboundedSender<Behind>,
-    /// An entry for every binding with a write that is ready or in flight: what comes after.
+    /// For every binding with a write that is ready or in flight, the intents after it.
     waiting: HashMap<JobKey, VecDeque<Intent>>,
-    /// First in line, and not in flight yet.
+    /// The first intent of each binding, not in flight yet.
     ready: VecDeque<Intent>,
     in_flight: FuturesUnordered<BoxFuture<'static, JobKey>>,
 }
@@ -167,10 +165,10 @@ impl Lines {
                 () = cancel.cancelled() => break,
                 Some(key) = self.in_flight.next() => self.ended(&key),
                 batch = batches.recv() => match batch {
-                    Some(batch) => batch.into_iter().for_each(|intent| self.line_up(intent)),
+                    Some(batch) => batch.into_iter().for_each(|intent| self.enqueue(intent)),
                     None if self.in_flight.is_empty() => break,
                     None => {
-                        // Nobody can ask any more; what was asked is still done.
+                        // No new intents can arrive; the submitted ones are still written.
                         if let Some(key) = self.in_flight.next().await {
                             self.ended(&key);
                         }
@@ -186,7 +184,7 @@ impl Lines {
         }
     }
 
-    fn line_up(&mut self, intent: Intent) {
+    fn enqueue(&mut self, intent: Intent) {
         match self.waiting.get_mut(&intent.key()) {
             Some(line) => line.push_back(intent),
             None => {
@@ -211,8 +209,8 @@ impl Lines {
         }
     }
 
-    /// How many may be open: with a ledger, more than are in flight, so that these do not wait
-    /// for it.
+    /// Returns how many writes may be open. With a ledger these are more than may be in flight, so that writes
+    /// do not wait for the ledger.
     fn open(&self) -> usize {
         let in_flight = self.context.options.in_flight;
         match self.context.ledger {
@@ -239,7 +237,7 @@ async fn carry_out(
 ) -> JobKey {
     let key = intent.key();
     let opened = write::Opened::ahead(&context, &intent).await;
-    // Never closed.
+    // The semaphore is never closed.
     let slot = context.slots.acquire().await;
     context.writing.fetch_add(1, Ordering::Relaxed);
     let span = tracing::info_span!("write_binding", job = %key, write = %intent.write.kind());
@@ -250,7 +248,7 @@ async fn carry_out(
     if let Ok(written) = &outcome.result
         && let Some(status) = Behind::of(&intent, written)
     {
-        // The follower ends only at shutdown; then the next leader catches up.
+        // The receiving task ends only at shutdown; the next leader then catches up.
         let _ = behind.send(status);
     }
     // The receiver is gone only at shutdown.

@@ -1,8 +1,8 @@
-//! The patches, and whether a binding already shows what a patch would write. No I/O.
+//! Builds the patches, and checks whether a binding already has what a patch would write. No I/O.
 //!
-//! Merge patches of our own fields only; everything else on the binding is Karmada's or the
-//! user's. A list can only be replaced whole by a merge patch: `metadata.finalizers` is
-//! therefore written from the binding as it was read, and guarded by its resourceVersion.
+//! Merge patches contain only Muster's own fields; all other fields of the binding belong to Karmada or the
+//! user. A merge patch can only replace a list as a whole, so `metadata.finalizers` is derived from the
+//! binding as it was read, and guarded by its resourceVersion.
 
 use super::intent::{Intent, Write};
 use crds::karmada::ResourceBinding;
@@ -13,7 +13,7 @@ use crds::record::{AdmissionRecord, Parts};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-/// The part of the object that a patch is sent to.
+/// The part of the object that a patch changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     /// The object itself.
@@ -30,7 +30,7 @@ pub(super) struct Body {
 }
 
 impl Body {
-    /// The patch as it is sent, guarded by `resource_version`.
+    /// Returns the patch guarded by `resource_version`.
     pub(super) fn guarded(&self, resource_version: Option<&str>) -> Value {
         let mut value = self.value.clone();
         value["metadata"]["resourceVersion"] = json!(resource_version);
@@ -38,11 +38,11 @@ impl Body {
     }
 }
 
-/// The patch that carries `intent` out on `current`, the newest that is known of its binding.
-/// `None` where `current` has it all and there is nothing to write.
+/// Returns the patch that carries `intent` out on `current`, the newest known state of its binding; `None`
+/// if `current` needs no change.
 ///
 /// # Errors
-/// Where a record cannot be serialized, which its type allows and its values never do.
+/// Returns an error if a record cannot be serialized, which its type allows and its values never cause.
 pub(super) fn body(
     intent: &Intent,
     current: &ResourceBinding,
@@ -105,7 +105,7 @@ pub(super) fn body(
             patch.record(None, current)?;
             patch.no_fence(current);
             patch.release_dispatching(current);
-            // A gate without our finalizer is somebody else's.
+            // A gate without Muster's finalizer belongs to another manager.
             if has_finalizer(current) {
                 patch.no_finalizer(current);
                 patch.no_scheduling_gate(current);
@@ -120,13 +120,13 @@ pub(super) fn body(
     Ok(patch.into_body())
 }
 
-/// `time` to the second, as Go's metav1.Time writes it.
+/// Formats `time` in seconds, as Go's metav1.Time does.
 pub(super) fn seconds(time: Timestamp) -> String {
-    // Whole seconds of a valid time are a valid time.
+    // A valid time in whole seconds is a valid time.
     Timestamp::from_second(time.as_second()).map_or_else(|_| time.to_string(), |t| t.to_string())
 }
 
-/// Whether what the decision depended on is still as it was decided on.
+/// Returns true if what the decision depends on has not changed.
 pub(super) fn still_holds(decided: &ResourceBinding, current: &ResourceBinding) -> bool {
     let facts = |binding: &ResourceBinding| {
         (
@@ -141,8 +141,8 @@ pub(super) fn still_holds(decided: &ResourceBinding, current: &ResourceBinding) 
     facts(decided) == facts(current)
 }
 
-/// Whether `current` (with `raw`, all of it) shows that `intent` was carried out: it has the
-/// intent's record and had not before, or has everything that the patch would write.
+/// Returns true if `current` (`raw` is the whole object) shows that `intent` was carried out: it has the
+/// intent's record and did not have it before, or it has everything that the patch would write.
 pub(super) fn is_carried_out(intent: &Intent, current: &ResourceBinding, raw: &Value) -> bool {
     if current.metadata.uid != intent.binding.metadata.uid {
         return false;
@@ -161,8 +161,8 @@ pub(super) fn is_carried_out(intent: &Intent, current: &ResourceBinding, raw: &V
     }
 }
 
-/// Whether the merge patch `patch` would leave `object` as it is. An absent list is an empty
-/// one: Go leaves empty lists out.
+/// Returns true if the merge patch `patch` would not change `object`. An absent list equals an empty one:
+/// Go omits empty lists.
 fn changes_nothing(patch: &Value, object: &Value) -> bool {
     match (patch, object) {
         (Value::Object(fields), Value::Object(_) | Value::Null) => fields
@@ -188,7 +188,7 @@ fn ack(
         "schedulerObservedGeneration": generation.max(observed.unwrap_or_default()),
     });
     if reschedule {
-        // Never before the wish, whatever the clocks say, or it would be granted for ever.
+        // Never before the request, whatever the clocks say; otherwise the request would stay open for ever.
         let asked = decided.spec.reschedule_triggered_at.unwrap_or(now);
         status["lastScheduledTime"] = json!(seconds(now.max(asked)));
     }
@@ -219,7 +219,7 @@ pub(super) fn annotation<'a>(binding: &'a ResourceBinding, name: &str) -> Option
         .map(String::as_str)
 }
 
-/// A patch in the making.
+/// A patch under construction.
 #[derive(Default)]
 struct Patch {
     metadata: Map<String, Value>,
@@ -229,7 +229,7 @@ struct Patch {
 
 impl Patch {
     fn finalizer(&mut self, current: &ResourceBinding) {
-        // An API server takes no new finalizers on what is being deleted.
+        // An API server accepts no new finalizers on an object that is being deleted.
         let deleting = current.metadata.deletion_timestamp.is_some();
         if !deleting && !has_finalizer(current) {
             let all = finalizers(current).chain([ACCOUNTING_FINALIZER]);
@@ -268,9 +268,9 @@ impl Patch {
         }
     }
 
-    /// The placement that the clusters were chosen by: the one decided on, even if the binding
-    /// has a newer one by now, which then shows as changed. Karmada compares the two after
-    /// decoding (pkg/scheduler/helper.go, placementChanged), so the order of keys is free.
+    /// Writes the placement for which the clusters were chosen: the one of the decision, even if the binding
+    /// has a newer one by now, which then shows as changed. Karmada compares the two after decoding
+    /// (pkg/scheduler/helper.go, placementChanged), so the order of keys does not matter.
     fn applied_placement(&mut self, decided: &ResourceBinding) -> Result<(), serde_json::Error> {
         if let Some(placement) = &decided.spec.placement {
             let text = serde_json::to_string(placement)?;
@@ -280,7 +280,7 @@ impl Patch {
         Ok(())
     }
 
-    /// Leaves the rest of the suspension as it is.
+    /// Other fields of the suspension do not change.
     fn scheduling_suspended(&mut self, suspended: bool) {
         self.suspension("scheduling", json!(suspended));
     }
@@ -291,7 +291,7 @@ impl Patch {
         }
     }
 
-    /// Lifts the suspension of dispatching, where it is ours.
+    /// Removes the suspension of dispatching, if Muster set it.
     fn release_dispatching(&mut self, current: &ResourceBinding) {
         let record = AdmissionRecord::read(current.metadata.annotations.as_ref());
         let ours = |record: AdmissionRecord| {

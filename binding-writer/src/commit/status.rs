@@ -1,12 +1,12 @@
-//! The status that Karmada's parts need of the scheduler that places a binding, written behind the
-//! placement and not on its path: `Scheduled=True`, `schedulerObservedGeneration`,
-//! `lastScheduledTime`, `schedulerObservingAffinityName` (karmada, pkg/scheduler/scheduler.go,
-//! patchBindingStatusCondition).
+//! The status that Karmada's components need from the scheduler that places a binding. It is written after
+//! the placement, so that the placement does not wait for it: `Scheduled=True`,
+//! `schedulerObservedGeneration`, `lastScheduledTime`, `schedulerObservingAffinityName` (karmada,
+//! pkg/scheduler/scheduler.go, patchBindingStatusCondition).
 //!
-//! `status.conditions` has no keys: a patch replaces the whole list. It is therefore read,
-//! changed and written at the version read, so that no `FullyApplied` of Karmada's is lost.
-//! The first try goes at the version that the placement itself produced, whose status is that
-//! of the binding decided on; usually that saves the read.
+//! `status.conditions` has no merge keys: a patch replaces the whole list. It is therefore read, changed
+//! and written at the version read, so that Karmada's `FullyApplied` is not lost. The first try uses the
+//! version of the placement write, whose status is that of the binding in the decision; this usually saves
+//! the read.
 
 use super::Context;
 use super::intent::{Intent, Write, Written};
@@ -31,10 +31,10 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Of the writes in flight, the share that statuses may always add: one of so many. Beyond
-/// that they have what placements leave.
+/// One part in so many of the writes in flight is always open to statuses. Beyond that they get what
+/// placements leave.
 const SHARE_OF_WRITES: usize = 8;
-/// How often one status is tried.
+/// Most tries of one status.
 const TRIES: usize = 8;
 /// Longest pause between two tries.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -44,17 +44,17 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 pub(super) struct Behind {
     key: JobKey,
     uid: Option<String>,
-    /// The record that the placement wrote: while the binding has it, the status is true.
+    /// The record of the placement: the status is valid while the binding has it.
     record: String,
     written: Written,
     placed_at: Timestamp,
     affinity_name: Option<String>,
-    /// Whether the binding had no conditions when it was placed, so that none can be lost.
+    /// True if the binding had no conditions when it was placed, so that none can be lost.
     had_no_conditions: bool,
 }
 
 impl Behind {
-    /// The status that follows `intent`, if it is a placement.
+    /// Returns the status that follows `intent`, if it is a placement.
     pub(super) fn of(intent: &Intent, written: &Written) -> Option<Self> {
         let Write::Place {
             record,
@@ -76,7 +76,7 @@ impl Behind {
     }
 }
 
-/// Writes each status that comes, some at a time, the newest per binding, until `cancel`.
+/// Writes statuses until `cancel`, a limited number at a time, the newest for each binding.
 pub(super) async fn follow(
     context: Arc<Context>,
     mut followers: mpsc::UnboundedReceiver<Behind>,
@@ -153,7 +153,7 @@ async fn try_write(context: &Context, behind: &Behind) -> Result<BehindWord, Cal
     }
 }
 
-/// Sends `patch`, or one made from the binding as it is now.
+/// Sends `patch`, or a patch built from the present binding.
 async fn step(
     context: &Context,
     behind: &Behind,
@@ -222,8 +222,8 @@ fn status_patch(behind: &Behind, version: &str, conditions: Vec<Value>, generati
     json!({"metadata": {"resourceVersion": version}, "status": status})
 }
 
-/// `conditions` with `Scheduled=True`, in the words of Karmada's own scheduler. The time of its
-/// last transition stays where it was true before.
+/// Returns `conditions` with `Scheduled=True`, with the text of Karmada's own scheduler. If the condition
+/// was true before, its transition time stays.
 fn with_scheduled(mut conditions: Vec<Value>, now: Timestamp) -> Vec<Value> {
     let mut scheduled = json!({
         "type": "Scheduled",

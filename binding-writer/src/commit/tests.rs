@@ -63,7 +63,7 @@ fn gated() -> Value {
     })
 }
 
-/// A binding that is placed and has the record of its first attempt.
+/// A placed binding with the record of its first attempt.
 fn placed() -> Value {
     let mut binding = gated();
     let record = record(1, RecordState::Admitted).to_annotation().unwrap();
@@ -152,7 +152,7 @@ fn in_parts(parts: Parts) -> AdmissionRecord {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_placed_in_parts_is_dispatched_by_a_write_of_its_own() {
+async fn a_job_in_parts_is_dispatched_by_a_write_of_its_own() {
     let mut bench = bench();
     let mut open = gated();
     open["spec"]["suspension"] = json!({"scheduling": true});
@@ -175,7 +175,7 @@ async fn what_is_placed_in_parts_is_dispatched_by_a_write_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn evicted_before_it_was_dispatched_it_is_held_back_no_more() {
+async fn an_eviction_before_dispatching_removes_the_suspension() {
     let mut bench = bench();
     let mut placed = placed();
     let held = in_parts(Parts::Held).to_annotation().unwrap();
@@ -194,7 +194,7 @@ async fn evicted_before_it_was_dispatched_it_is_held_back_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_suspension_that_is_not_ours_stays() {
+async fn a_suspension_of_another_manager_stays() {
     let mut bench = bench();
     let mut placed = placed();
     placed["spec"]["suspension"] = json!({"scheduling": false, "dispatching": true});

@@ -1,4 +1,4 @@
-//! One write: sent, and if need be read back, until it is certain whether it was done.
+//! One write: it is sent, and read back if necessary, until its outcome is certain.
 
 use super::Context;
 use super::intent::{Failure, Intent, Outcome, Write, Written};
@@ -17,33 +17,33 @@ use std::borrow::Cow;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long after the last call without an answer it must be that a binding is read back for
-/// "not written" to be believed: a server may finish what its client has given up.
+/// Time after the last call without an answer before a read shows reliably that nothing was written: a
+/// server may finish a request that its client has given up.
 const SETTLE: Duration = Duration::from_secs(1);
 /// Longest pause between two tries.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// The version of its binding at which a write is open in the ledger.
+/// The version of its binding at which the ledger opened a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Opened(Option<String>);
 
 impl Opened {
-    /// Opens `intent` at the version that it was decided on, before there is room to send it.
+    /// Opens `intent` at the version of its decision, before there is a slot to send it.
     pub(super) async fn ahead(context: &Context, intent: &Intent) -> Self {
         let mut opened = Self(None);
-        // A term that is over is seen when it is to be sent.
+        // If the term is over, sending finds that out.
         let _ = opened.at(context, intent, &intent.binding).await;
         opened
     }
 
-    /// Has it open at the version of `current`, which was read before.
+    /// Makes sure that it is open at the version of `current`, which was read before.
     async fn at(
         &mut self,
         context: &Context,
         intent: &Intent,
         current: &ResourceBinding,
     ) -> Result<(), TermOver> {
-        // Of a status nothing is decided, and nothing runs by it.
+        // No decision depends on a status, and nothing runs because of it.
         let Some(ledger) = &context.ledger else {
             return Ok(());
         };
@@ -61,9 +61,9 @@ impl Opened {
         Ok(())
     }
 
-    /// What became of the write is certain.
+    /// Closes the write once its outcome is certain.
     fn close(self, context: &Context, intent: &Intent, result: &Result<Written, Failure>) {
-        // It may have been sent before the term was over, and still arrive.
+        // It may have been sent before the term ended, and may still arrive.
         let certain = !matches!(result, Err(Failure::NotLeading));
         if let (Some(ledger), Some(_), true) = (&context.ledger, self.0, certain) {
             let version = result
@@ -102,7 +102,7 @@ pub(super) async fn carry_out(context: &Context, intent: &Intent, opened: Opened
     }
 }
 
-/// One line per write. That another leads now, or that an object was deleted, is no trouble.
+/// Logs one line for each write. A new leader or a deleted object is no problem.
 fn log(intent: &Intent, result: &Result<Written, Failure>, took: Duration) {
     let job = intent.key();
     let write = intent.write.kind();
@@ -122,13 +122,13 @@ fn log(intent: &Intent, result: &Result<Written, Failure>, took: Duration) {
     }
 }
 
-/// What a binding that was read back shows.
+/// What a read of the binding shows.
 enum ReadBack {
     /// The write was done.
     Done(Written),
-    /// It was not, and the decision still holds.
+    /// It was not done, and the decision is still valid.
     NotDone,
-    /// It was not, and the decision holds no more.
+    /// It was not done, and the decision is no longer valid.
     Changed,
     Gone,
 }
@@ -136,7 +136,7 @@ enum ReadBack {
 struct Writing<'a> {
     context: &'a Context,
     intent: &'a Intent,
-    /// The newest that is known of the binding.
+    /// The newest known state of the binding.
     current: Cow<'a, ResourceBinding>,
     opened: Opened,
     deadline: Instant,
@@ -205,7 +205,7 @@ impl<'a> Writing<'a> {
         })
     }
 
-    /// Sends the patch once, if we lead.
+    /// Sends the patch once, if this process leads.
     async fn send(&mut self, body: &Body) -> Result<Result<Written, CallError>, Failure> {
         let opened = self.opened.at(self.context, self.intent, &self.current);
         opened.await.map_err(|TermOver| Failure::NotLeading)?;
@@ -222,7 +222,7 @@ impl<'a> Writing<'a> {
         };
         let patch = Patch::Merge(body.guarded(meta.resource_version.as_deref()));
         let client = self.context.client.clone();
-        // Only the metadata is wanted back: aggregated statuses may be large.
+        // The answer contains only the metadata: aggregated statuses may be large.
         let answer = match body.part {
             Part::Whole => {
                 let api: Api<ResourceBinding> = Api::namespaced(client, namespace);
@@ -237,7 +237,7 @@ impl<'a> Writing<'a> {
         Ok(answer.map(|object| written(&object.metadata)))
     }
 
-    /// Reads back; the result, if that settles it. Else the write may be sent again.
+    /// Reads back and returns the outcome if it is certain; otherwise the write may be sent again.
     async fn settled(&mut self) -> Option<Result<Written, Failure>> {
         match self.read_back().await {
             ReadBack::Done(written) => Some(Ok(written)),
@@ -247,7 +247,7 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Reads the binding back, for as long as it takes to get an answer.
+    /// Reads the binding back until there is an answer.
     async fn read_back(&mut self) -> ReadBack {
         let mut told = false;
         let (raw, current) = loop {
@@ -258,7 +258,7 @@ impl<'a> Writing<'a> {
                     if !std::mem::replace(&mut told, true) {
                         let job = self.intent.key();
                         let error = error.message();
-                        tracing::warn!(%job, error, "what became of a write is not known yet");
+                        tracing::warn!(%job, error, "the outcome of a write is unknown; reading it back again");
                     }
                     self.pause(error.retry_after()).await;
                 }
@@ -292,7 +292,7 @@ impl<'a> Writing<'a> {
     }
 }
 
-/// The intent's binding as it is now: all of it, and what we look at.
+/// Reads the present binding of the intent: the whole object, and its parsed form.
 pub(super) async fn read(
     context: &Context,
     intent: &Intent,

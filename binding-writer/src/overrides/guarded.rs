@@ -1,21 +1,20 @@
-//! Writes of the OverridePolicies that say how many pods run and what these ask for, such that none
-//! of an earlier term arrives in a later one.
+//! Guards the writes of OverridePolicies that determine the size of jobs, so that no write of an earlier
+//! term arrives in a later one.
 //!
 //! ```text
 //! read, or created without rules ─► opened in the ledger ─► written in the version read ─► closed
 //! ```
 //!
-//! A write of such a policy that arrives late could enlarge what another leader has made smaller
-//! meanwhile. So each is guarded as the writes of bindings are: a new leader writes every policy that
-//! is open in the ledger once ([`fence`]), and what the old leader still has in flight is of a version
-//! that is no more.
+//! A late write of such a policy could enlarge what another leader has shrunk meanwhile. So each write is
+//! guarded like the writes of bindings: a new leader writes every policy that is open in the ledger once
+//! ([`fence`]), and the writes that the old leader still has in flight then carry an outdated version.
 //!
-//! A policy that is not there has no version. It is created first, without rules: that changes
-//! nothing, whenever it arrives. Every write changes the policy ([`names::WRITE_ANNOTATION`]): one that
-//! said the same again would leave its version, and with it an earlier write that got no answer.
+//! A missing policy has no version. It is created first, without rules, which changes nothing whenever it
+//! arrives. Every write changes the policy ([`names::WRITE_ANNOTATION`]): a write without a change would
+//! keep its version, and with it an earlier write without an answer.
 //!
-//! What must never happen here: a write of rules, or a deletion, without the version and UID that were
-//! read before it was opened; two writes of one policy at a time.
+//! Never allowed here: a write of rules, or a deletion, without the version and UID that were read before
+//! it was opened; two writes of one policy at a time.
 
 use super::{MANAGER, is_ours, resource};
 use crds::names;
@@ -32,18 +31,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{Mutex, MutexGuard};
 
-/// Before the UID of a policy in the ledger. A version that knows bindings only takes it for the UID
-/// of one, and finds none of that name.
+/// Prefix of a policy's UID in the ledger. A version of Muster that knows only bindings takes it for the
+/// UID of a binding, and finds none of that name.
 const KEY: &str = "override:";
-/// Writes at a time: so many are open in the ledger at most, 420 bytes each.
+/// Most writes at a time: so many are open in the ledger, with 420 bytes each.
 const TURNS: usize = 64;
-/// How often a write is tried again where somebody else was quicker.
+/// Most tries of a write after conflicts.
 const TRIES: usize = 3;
 
 /// Counts the writes of this process.
 static WRITES: AtomicU64 = AtomicU64::new(0);
 
-/// Writes policies in one term. Clones are the same writer.
+/// Writes policies in one term. Clones share it.
 #[derive(Clone)]
 pub(super) struct Writer {
     client: Client,
@@ -76,7 +75,7 @@ impl Writer {
     }
 }
 
-/// The one who may write a policy now.
+/// The exclusive right to write a policy.
 pub(super) struct Turn<'a> {
     writer: &'a Writer,
     namespace: &'a str,
@@ -86,13 +85,13 @@ pub(super) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// The policy as it is now.
+    /// Reads the present policy.
     pub(super) async fn read(&self) -> Result<Option<DynamicObject>, CallError> {
         with_deadline(self.policies.get_opt(self.name), super::LIMIT).await
     }
 
-    /// Has the API server have what `policy` says of what it has now, tried again where that changes
-    /// meanwhile. `None` leaves it as it is.
+    /// Applies what `policy` makes of the present state, and retries after a conflict. `None` leaves the
+    /// policy unchanged.
     pub(super) async fn write(
         &self,
         policy: impl Fn(Option<&DynamicObject>) -> Option<Value>,
@@ -123,7 +122,7 @@ impl Turn<'_> {
         self.send(&meta, call).await.map(drop)
     }
 
-    /// Creates the policy for what `policy` selects, without rules.
+    /// Creates the policy for the object that `policy` selects, without rules.
     async fn create_without_rules(&self, policy: &Value) -> Result<ObjectMeta, CallError> {
         let mut empty = policy.clone();
         empty["spec"]["overrideRules"] = json!([]);
@@ -136,7 +135,7 @@ impl Turn<'_> {
         Ok(with_deadline(created, super::LIMIT).await?.metadata)
     }
 
-    /// `policy`, to be applied to that of `meta` only, and so that it changes.
+    /// Returns `policy` bound to the version of `meta`, with a change in each write.
     fn at_version(&self, mut policy: Value, meta: &ObjectMeta) -> Value {
         let epoch = self.writer.term.leadership.epoch().unwrap_or_default();
         let write = WRITES.fetch_add(1, Ordering::Relaxed);
@@ -147,7 +146,7 @@ impl Turn<'_> {
         policy
     }
 
-    /// Deletes the policy, if it is ours and `goes` says so.
+    /// Deletes the policy, if Muster applied it and `goes` returns true.
     pub(super) async fn delete(
         &self,
         goes: impl Fn(&DynamicObject) -> bool,
@@ -158,7 +157,7 @@ impl Turn<'_> {
         if !is_ours(&there.metadata) || !goes(&there) {
             return Ok(());
         }
-        // In the version that was read: what was written since stays.
+        // Only in the version that was read: a later write stays.
         let params = DeleteParams::default().preconditions(Preconditions {
             uid: there.uid(),
             resource_version: there.resource_version(),
@@ -170,8 +169,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Makes `call`, which is guarded by the version in `meta`, while it is open in the ledger. It
-    /// stays open while what became of it is not certain, until a later write of the policy is.
+    /// Makes `call`, which the version in `meta` guards, while it is open in the ledger. It stays open while
+    /// its outcome is uncertain, until the outcome of a later write of the policy is certain.
     async fn send<T>(
         &self,
         meta: &ObjectMeta,
@@ -198,12 +197,12 @@ impl Turn<'_> {
     }
 }
 
-/// Whether `key` of a ledger is of a policy, and not of a binding.
+/// Returns true if `key` of a ledger belongs to a policy, not to a binding.
 pub(crate) fn is_key(key: &str) -> bool {
     key.starts_with(KEY)
 }
 
-/// Writes the policy `subject`, so that its version is another, if it is there.
+/// Writes the policy `subject`, if it exists, so that its version changes.
 pub(crate) async fn fence(client: &Client, subject: &Subject, epoch: u64) -> Result<(), CallError> {
     let policies: Api<DynamicObject> =
         Api::namespaced_with(client.clone(), &subject.namespace, &resource());

@@ -1,18 +1,18 @@
-//! The Services by which pods of a split job are found from other clusters, where the addresses of
-//! its queue ask for them, and the MultiClusterServices that have Karmada carry them there.
+//! The Services that lead to pods of a split job from other clusters, if the addresses of its queue need
+//! them, and the MultiClusterServices that make Karmada propagate them.
 //!
 //! ```text
 //! workload::services ──► Service + MultiClusterService per pod, before the job is placed
-//!                          └─► Karmada: the Service in all clusters of the job, and in those that
-//!                              have not got the pod the EndpointSlices of the one that has it
+//! └─► Karmada: the Service in all clusters of the job, and the EndpointSlices of the
+//!     cluster with the pod in all others
 //! ```
 //!
-//! Both are owned by the job's binding, and go with it; those of an attempt that is over go before.
-//! What somebody else made is neither taken over nor removed.
+//! The job's binding owns both, and they are deleted with it; those of an earlier attempt are deleted
+//! before. Objects of other managers are neither taken over nor deleted.
 //!
-//! A Service is marked as claimed from its birth ([`CLAIMED_BY`]), so that no policy that selects
-//! Services takes it before Karmada's controller of MultiClusterServices does. Its own binding is
-//! claimed by no policy then, and so none of Muster's business either.
+//! A Service is created with a mark that claims it ([`CLAIMED_BY`]), so that no policy that selects
+//! Services claims it before Karmada's controller of MultiClusterServices does. No policy claims its
+//! binding then, so Muster does not manage that binding.
 
 use super::{LIMIT, MANAGER, OverrideError, failed, is_ours};
 use crds::karmada::{ResourceBinding, Work};
@@ -32,18 +32,18 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use workload::PodService;
 
-/// Karmada's label on a template: which resource propagates it, instead of policies.
+/// Karmada's label on a template: the resource that propagates it instead of policies.
 const CLAIMED_BY: &str = "resourcetemplate.karmada.io/claimed-by";
-/// Karmada's condition of a MultiClusterService whose Service it has taken up.
+/// Karmada's condition of a MultiClusterService whose Service it propagates.
 const APPLIED: &str = "ServiceApplied";
 /// Karmada's label on Works of a MultiClusterService: its name.
 const MCS_NAME: &str = "multiclusterservice.karmada.io/name";
 /// See [`MCS_NAME`].
 const MCS_NAMESPACE: &str = "multiclusterservice.karmada.io/namespace";
-/// Services that are written at once.
+/// Most Services written at once.
 const IN_FLIGHT: usize = 8;
 
-/// Writes and removes them.
+/// Writes and deletes the Services.
 pub(super) struct Services<'a> {
     client: Client,
     binding: &'a ResourceBinding,
@@ -51,7 +51,7 @@ pub(super) struct Services<'a> {
 }
 
 impl<'a> Services<'a> {
-    /// Those of the job of `binding`.
+    /// The Services of the job of `binding`.
     pub(super) fn of(client: Client, binding: &'a ResourceBinding) -> Self {
         Self {
             client,
@@ -60,7 +60,7 @@ impl<'a> Services<'a> {
         }
     }
 
-    /// Has the API server have `services`, which are of `attempt`.
+    /// Applies `services`, which belong to `attempt`.
     pub(super) async fn apply(
         &self,
         attempt: Attempt,
@@ -76,7 +76,7 @@ impl<'a> Services<'a> {
         written.buffer_unordered(IN_FLIGHT).try_collect().await
     }
 
-    /// Applies `object`, unless there is one of its name that is not ours.
+    /// Applies `object`, unless an object of its name belongs to another manager.
     async fn apply_one(
         &self,
         kind: &ApiResource,
@@ -96,7 +96,7 @@ impl<'a> Services<'a> {
                 });
             }
             Some(_) => params.force(),
-            // One that somebody makes at this moment stays as it is.
+            // If another client creates it at this moment, it stays unchanged.
             None => params,
         };
         let patch = Patch::Apply(object);
@@ -107,10 +107,10 @@ impl<'a> Services<'a> {
         })
     }
 
-    /// Removes those of attempts up to `ended`. What cannot be removed goes with the binding.
+    /// Deletes the Services of attempts up to `ended`. Leftovers are deleted with the binding.
     pub(super) async fn clear(&self, ended: Attempt) {
-        // Services first: one that loses its MultiClusterService before is given back to the
-        // policies that select Services.
+        // Services first: a Service that loses its MultiClusterService first is open again to policies that
+        // select Services.
         for kind in [service_kind(), mcs_kind()] {
             let objects = self.api(&kind);
             let own = ListParams::default().labels(&format!("{}={}", names::JOB_LABEL, self.uid()));
@@ -118,7 +118,11 @@ impl<'a> Services<'a> {
                 Ok(list) => list.items,
                 Err(error) => {
                     let error = error.message();
-                    tracing::debug!(kind = kind.kind, error, "Services are not looked through");
+                    tracing::debug!(
+                        kind = kind.kind,
+                        error,
+                        "cannot list Services of ended attempts"
+                    );
                     return;
                 }
             };
@@ -129,7 +133,7 @@ impl<'a> Services<'a> {
             let deleted = over.map(|object| async {
                 if let Err(error) = delete(&objects, &object.metadata).await {
                     let (name, error) = (object.name_any(), error.message());
-                    tracing::warn!(name, error, "of an attempt that is over; stays for now");
+                    tracing::warn!(name, error, "cannot delete an object of an ended attempt");
                 }
             });
             let deleted = futures::stream::iter(deleted.collect::<Vec<_>>());
@@ -137,8 +141,8 @@ impl<'a> Services<'a> {
         }
     }
 
-    /// Why Karmada does not carry `services`, if so.
-    pub(super) async fn trouble(
+    /// Returns why Karmada does not propagate `services`, if so.
+    pub(super) async fn problem(
         &self,
         services: &[PodService],
     ) -> Result<Option<String>, OverrideError> {
@@ -166,7 +170,7 @@ impl<'a> Services<'a> {
         self.binding.metadata.uid.as_deref().unwrap_or_default()
     }
 
-    /// The attempt of this job that an object is of.
+    /// Returns the attempt of this job that an object belongs to.
     fn attempt_of(&self, object: &ObjectMeta) -> Option<Attempt> {
         let label = |key| object.labels.as_ref()?.get(key);
         label(names::JOB_LABEL).filter(|uid| *uid == self.uid())?;
@@ -191,7 +195,7 @@ impl<'a> Services<'a> {
         })
     }
 
-    /// Without an address or a port of its own: its name leads to the pod.
+    /// A headless Service without ports: its name resolves to the pod.
     fn service(&self, attempt: Attempt, service: &PodService) -> Value {
         let mut metadata = self.metadata(attempt, service);
         metadata["labels"][CLAIMED_BY] = json!(mcs_kind().kind);
@@ -202,7 +206,7 @@ impl<'a> Services<'a> {
             "spec": {
                 "clusterIP": "None",
                 "selector": service.selector,
-                // Pods are ready once they have found each other.
+                // Pods become ready only once they have found each other.
                 "publishNotReadyAddresses": true,
             },
         })
@@ -223,14 +227,14 @@ impl<'a> Services<'a> {
     }
 }
 
-/// Removes what Karmada has left of Services of a namespace that are gone: it may collect an
-/// EndpointSlice that changes while its MultiClusterService goes, and then keeps it in a Work for
-/// good (`handleEndpointSliceEvent`, v1.18).
+/// Removes what Karmada has left of deleted Services of a namespace. Karmada may collect an EndpointSlice
+/// that changes while its MultiClusterService is deleted, and then keeps it in a Work for ever
+/// (`handleEndpointSliceEvent`, v1.18).
 pub(super) async fn sweep(client: &Client, namespace: &str) -> Result<(), CallError> {
     let kept: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &mcs_kind());
     let works: Api<Work> = Api::all(client.clone());
     let of_namespace = ListParams::default().labels(&format!("{MCS_NAMESPACE}={namespace}"));
-    // Works first: what is collected after that belongs to what is there.
+    // Works first: what is collected after that belongs to existing Services.
     let works = pages::list_metadata(&works, &of_namespace, LIMIT).await?;
     let kept = pages::list_metadata(&kept, &ListParams::default(), LIMIT).await?;
     let kept: BTreeSet<String> = kept.items.iter().map(ResourceExt::name_any).collect();
@@ -250,13 +254,13 @@ pub(super) async fn sweep(client: &Client, namespace: &str) -> Result<(), CallEr
         tracing::info!(
             work = name,
             cluster,
-            "left of a Service that is gone; removed"
+            "removed an object that a deleted Service left"
         );
     }
     Ok(())
 }
 
-/// Deletes `object`, and no later one of its name, if it is still there.
+/// Deletes `object` if it still exists, but no later object of the same name.
 async fn delete<K>(objects: &Api<K>, object: &ObjectMeta) -> Result<(), CallError>
 where
     K: Clone + Debug + DeserializeOwned,
@@ -272,7 +276,7 @@ where
     }
 }
 
-/// What a MultiClusterService says of not being taken up.
+/// Returns what a MultiClusterService says about not being propagated.
 fn not_applied(mcs: &Value) -> Option<String> {
     let conditions = mcs.pointer("/status/conditions").and_then(Value::as_array);
     let mut conditions = conditions.into_iter().flatten();
@@ -280,10 +284,10 @@ fn not_applied(mcs: &Value) -> Option<String> {
         Some(condition) if condition["status"] == "True" => None,
         Some(condition) => {
             let message = condition["message"].as_str().unwrap_or_default();
-            Some(format!("Karmada cannot carry its Service: {message}"))
+            Some(format!("Karmada cannot propagate its Service: {message}"))
         }
         None => Some(format!(
-            "Karmada does not take it up (it has no condition {APPLIED}): the feature gate MultiClusterService \
+            "Karmada does not propagate it (it has no condition {APPLIED}): the feature gate MultiClusterService \
              has to be on in karmada-controller-manager, and in karmada-agent of members in pull mode"
         )),
     }

@@ -13,7 +13,7 @@ fn binding() -> ResourceBinding {
 }
 
 #[test]
-fn a_policy_names_one_template_and_goes_with_its_binding() {
+fn a_policy_selects_one_template_and_is_owned_by_its_binding() {
     let rules = [
         Rule {
             cluster: Some(ClusterName::new("gpu-a")),
@@ -78,7 +78,7 @@ fn a_policy_names_one_template_and_goes_with_its_binding() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_later_attempt_has_written_stays() {
+async fn an_override_of_a_later_attempt_stays() {
     const PATH: &str =
         "/apis/policy.karmada.io/v1alpha1/namespaces/team/overridepolicies/muster-a-job";
     let api = runtime::testing::FakeApi::new();
@@ -99,14 +99,14 @@ async fn what_a_later_attempt_has_written_stays() {
     assert!(api.get(PATH).is_some());
     overrides.clear(&binding(), Attempt(2)).await.unwrap();
     assert!(api.get(PATH).is_none());
-    // Gone already.
+    // It is gone already.
     overrides.clear(&binding(), Attempt(2)).await.unwrap();
     put(None);
     overrides.clear(&binding(), Attempt(1)).await.unwrap();
     assert!(api.get(PATH).is_none(), "a pin ends with its attempt");
 }
 
-/// An indexed Job of four pods whose first one is found by a Service, and its binding.
+/// An indexed Job of four pods with a Service for the first pod, and its binding.
 fn found_by_a_service(api: &runtime::testing::FakeApi) -> ResourceBinding {
     api.put(
         "/apis/batch/v1/namespaces/team/jobs/a",
@@ -150,7 +150,7 @@ async fn services_are_written_with_the_policy_and_go_with_their_attempt() {
         let taken = overrides.take_apart(&binding, Attempt(attempt), &shares, &reach, false);
         taken.await.unwrap();
     };
-    // By what there is of both kinds: the cluster that provides.
+    // The cluster that provides the Service, from the objects of both kinds.
     let providers = || {
         let applied = api.requests_of("APPLY").into_iter();
         let services = applied.filter(|request| request.path.contains("/services/"));
@@ -172,7 +172,7 @@ async fn services_are_written_with_the_policy_and_go_with_their_attempt() {
     };
     take_apart(1, "m1", "m2").await;
     assert_eq!(providers(), ["m1"]);
-    // The next has other shares.
+    // The next attempt has other shares.
     take_apart(2, "m3", "m1").await;
     assert_eq!(providers(), ["m3"]);
     overrides.clear(&binding, Attempt(1)).await.unwrap();
@@ -183,7 +183,7 @@ async fn services_are_written_with_the_policy_and_go_with_their_attempt() {
 
 const PIN: &str = "/apis/policy.karmada.io/v1alpha1/namespaces/team/overridepolicies/muster-a-job";
 
-/// A policy that sets so many replicas everywhere, or in one part of an attempt.
+/// A policy that sets this number of replicas everywhere, or in one part of an attempt.
 fn sized(replicas: u32, mark: Option<&str>) -> Value {
     let rule = Rule {
         cluster: mark.map(|_| ClusterName::new("m1")),
@@ -196,13 +196,13 @@ fn sized(replicas: u32, mark: Option<&str>) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pin_takes_no_part_s_place_and_goes_alone() {
+async fn a_pin_replaces_no_split_and_is_deleted_alone() {
     let api = runtime::testing::FakeApi::new();
     let overrides = Overrides::new(api.client(), &Term::always());
     let key = JobKey::new("team", "a-job");
     let parts = sized(2, Some("attempt 2, part 1 of 1: w=2"));
     api.put(PIN, parts.clone());
-    // Both were asked for in an attempt before, and come late.
+    // Both were requested in an earlier attempt, and arrive late.
     overrides.pin(&key, &sized(8, None)).await.unwrap();
     overrides.unpin(&key).await.unwrap();
     assert_eq!(api.get(PIN).unwrap()["spec"], parts["spec"]);
@@ -219,7 +219,7 @@ async fn a_pin_takes_no_part_s_place_and_goes_alone() {
     assert_eq!(api.get(PIN), None);
 }
 
-/// What an old leader is about to do when it is stopped.
+/// The operation that an old leader is about to do when it is stopped.
 #[derive(Debug, Clone, Copy)]
 enum Late {
     Pin,
@@ -227,9 +227,9 @@ enum Late {
     Clear,
 }
 
-/// Stops an old leader before its write number `stopped_at` of `late`, has another lead meanwhile, and
-/// lets the first go on: the rules before, and after that.
-async fn goes_on_late(
+/// Stops an old leader before its write number `stopped_at` of `late`, lets another one lead meanwhile, and
+/// lets the first continue. Returns the rules before and after that.
+async fn continues_late(
     late: Late,
     there: Option<Value>,
     stopped_at: usize,
@@ -242,7 +242,7 @@ async fn goes_on_late(
     let term = |client: Client, name: &str| {
         let options = LedgerOptions::beside("muster", name);
         Term {
-            // It never learns that it leads no more.
+            // It never learns that it no longer leads.
             leadership: always.term(tokio_util::sync::CancellationToken::new()),
             ledger: with_ledger.then(|| Ledger::new(client, options, &registry)),
         }
@@ -258,7 +258,7 @@ async fn goes_on_late(
     process.stop_after(stopped_at);
     let acting = tokio::spawn(async move {
         let key = JobKey::new("team", "a-job");
-        // What becomes of it shows on the server.
+        // The result shows on the server.
         match late {
             Late::Pin => _ = overrides.pin(&key, &sized(8, None)).await,
             Late::Unpin => _ = overrides.unpin(&key).await,
@@ -281,7 +281,7 @@ async fn goes_on_late(
     [before, rules()]
 }
 
-/// All that an old leader may be about to do, at every write of it.
+/// All operations of an old leader, stopped at every write.
 fn all_late() -> impl Iterator<Item = (Late, Option<Value>, usize)> {
     let cases = [
         (Late::Pin, None),
@@ -299,17 +299,17 @@ fn all_late() -> impl Iterator<Item = (Late, Option<Value>, usize)> {
 #[tokio::test(start_paused = true)]
 async fn no_write_of_an_earlier_leader_follows_once_another_leads() {
     for (late, there, at) in all_late() {
-        let [before, after] = goes_on_late(late, there, at, true).await;
+        let [before, after] = continues_late(late, there, at, true).await;
         assert_eq!(before, after, "{late:?} before its write {at}");
     }
 }
 
-/// What the ledger is for: without it each of them can follow.
+/// Shows that the ledger is needed: without it each late write can arrive.
 #[tokio::test(start_paused = true)]
-async fn without_the_ledger_each_can() {
+async fn without_the_ledger_each_late_write_arrives() {
     let mut followed = Vec::new();
     for (late, there, at) in all_late() {
-        let [before, after] = goes_on_late(late, there, at, false).await;
+        let [before, after] = continues_late(late, there, at, false).await;
         if before != after {
             followed.push(format!("{late:?}"));
         }

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// All that its status says.
+/// Formats the whole status.
 pub(crate) fn render(queue: &Shown) -> String {
     let status = queue.policy.status.clone().unwrap_or_default();
     let mut text = format!("Queue   {}{}\n", queue.policy.name_any(), of_queue(queue));

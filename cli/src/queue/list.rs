@@ -1,4 +1,4 @@
-//! `queue list`: a line for each queue.
+//! `queue list`: one line for each queue.
 
 use super::Shown;
 use crate::age::age;
@@ -9,7 +9,7 @@ use crds::queue::FIFO;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-/// The table; `wide` adds CPU, the order within the queue, and the head's reason in words.
+/// Formats the table; `wide` adds CPU, the ordering, and the message of the head.
 pub(crate) fn render(queues: &[Shown], wide: bool, header: bool, now: Timestamp) -> String {
     if queues.is_empty() {
         return "No queues found\n".to_owned();
@@ -74,7 +74,7 @@ fn wide_row(queue: &Shown, now: Timestamp) -> [String; 12] {
     ]
 }
 
-/// As it is written in the policy; unset it depends on the Queue, if that could be read.
+/// Returns the ordering of the policy; if unset, it depends on the Queue, if that could be read.
 fn ordering(queue: &Shown) -> String {
     let unset = queue
         .queue

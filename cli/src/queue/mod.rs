@@ -1,4 +1,4 @@
-//! `queue list` and `queue get`: CapacityPolicies, with what their Queues add.
+//! `queue list` and `queue get`: CapacityPolicies, with fields of their Queues.
 
 mod detail;
 mod list;
@@ -16,13 +16,13 @@ use kube::{Client, Resource, ResourceExt};
 use runtime::pages;
 use std::collections::BTreeMap;
 
-/// A queue as it is shown: its policy, and its Queue where that could be read.
+/// A queue to show: its policy, and its Queue if that could be read.
 pub(crate) struct Shown {
     policy: CapacityPolicy,
     queue: Option<Queue>,
 }
 
-/// Runs the command; returns what it prints.
+/// Runs the command and returns its output.
 pub(crate) async fn run(command: &QueueCommand, client: &Client) -> Result<String> {
     match command {
         QueueCommand::List {
@@ -67,15 +67,14 @@ pub(crate) async fn run(command: &QueueCommand, client: &Client) -> Result<Strin
     }
 }
 
-/// `capacitypolicy.muster.io/vision`, as kubectl prints names.
+/// Formats `capacitypolicy.muster.io/vision`, as kubectl prints names.
 fn name_line(policy: &DynamicObject) -> String {
     let kind = CapacityPolicy::kind(&()).to_lowercase();
     let group = CapacityPolicy::group(&());
     format!("{kind}.{group}/{}\n", policy.name_any())
 }
 
-/// As the server has them, so that what is printed for programs has nothing left out but who
-/// manages which field, which kubectl leaves out too.
+/// Returns the server's objects without managed fields, which kubectl leaves out too.
 async fn policies(client: &Client, params: &ListParams) -> Result<ObjectList<DynamicObject>> {
     let kind = ApiResource::erase::<CapacityPolicy>(&());
     let api = Api::<DynamicObject>::all_with(client.clone(), &kind);
@@ -87,7 +86,7 @@ async fn policies(client: &Client, params: &ListParams) -> Result<ObjectList<Dyn
     Ok(policies)
 }
 
-/// Adds the Queues. Who may not read them sees the rest.
+/// Adds the Queues. A user who may not read them sees everything else.
 async fn shown(client: &Client, policies: ObjectList<DynamicObject>) -> Result<Vec<Shown>> {
     let queues = Api::<Queue>::all(client.clone());
     let queues = pages::list(&queues, &ListParams::default(), LIMIT).await;
@@ -118,7 +117,7 @@ impl Shown {
         self.queue.as_ref().map(parent).unwrap_or_default()
     }
 
-    /// Volcano leaves it empty until its controller has seen the queue; then it is open.
+    /// Volcano leaves it empty until its controller has seen the queue, which is then open.
     fn state(&self) -> String {
         let state = |queue: &Queue| {
             queue
@@ -137,7 +136,7 @@ pub(crate) mod tests {
     #![allow(clippy::unwrap_used)]
     use super::Shown;
 
-    /// A queue with work in two clusters, and what its next job waits for.
+    /// A queue with work in two clusters, and the reason why its head waits.
     pub(crate) fn vision() -> Shown {
         let policy = "
 apiVersion: muster.io/v1alpha1
@@ -174,7 +173,7 @@ spec: {weight: 2, parent: research, capability: {nvidia.com/gpu: 32}}
         }
     }
 
-    /// A queue that nothing is known of yet, read by someone who may not read Queues.
+    /// A new queue, read by a user who may not read Queues.
     pub(crate) fn fresh() -> Shown {
         let policy = "
 apiVersion: muster.io/v1alpha1

@@ -1,18 +1,18 @@
-//! Which policies of Karmada's break a rule of the admission policies although they are stored: they
-//! were there before their namespace was managed, or an account that passes wrote them, as with all
+//! Finds stored Karmada policies that break a rule of the admission policies. Such a policy existed before
+//! its namespace was managed, or was written by an account that the rules exempt, as with all
 //! ClusterPropagationPolicies.
 //!
 //! ```text
-//! namespaces, policies (watched) ──► what holds in managed namespaces ──► dry run as a tenant ──► event, metric
+//! namespaces, policies (watched) ──► part that applies in managed namespaces ──► dry run as a tenant ──► event, metric
 //! ```
 //!
-//! The rules stand in `deploy/admission-policies.yaml` and nowhere else. What a policy says is posted
-//! again as a dry run, by the account and in the namespace in which the admission policies are tried
-//! anyway ([`super::probe`]); the refusal names the field. Only the leader asks, only while the
-//! admission policies are in force, a few policies a second.
+//! The rules are in `deploy/admission-policies.yaml` only. The keeper posts the content of each policy
+//! again as a dry run, with the account and in the namespace that [`super::probe`] uses; the refusal names
+//! the field. Only the leader does so, only while the admission policies are in force, and only a few
+//! policies a second.
 //!
-//! It reports, and changes nothing: it must never delay a decision, write a policy, or take an answer
-//! that did not come for a verdict.
+//! This module reports and changes nothing: it must never delay a decision or write a policy, and a missing
+//! answer must never count as a verdict.
 
 use super::probe::{self, ProbeAttempt};
 use super::warn;
@@ -37,26 +37,26 @@ use tokio_util::sync::CancellationToken;
 #[cfg(test)]
 mod tests;
 
-/// Pause between two policies that are tried.
+/// Pause between two dry runs.
 const PACE: Duration = Duration::from_millis(50);
-/// Pause after an answer that did not come.
-const AGAIN: Duration = Duration::from_secs(5);
-/// Changes that may wait.
+/// Pause after a dry run without an answer.
+const RETRY_PAUSE: Duration = Duration::from_secs(5);
+/// Capacity of the channel of changes.
 const CHANGES: usize = 256;
-/// Of the events.
+/// Reason of the events.
 const REASON: &str = "UnsafePolicy";
 
-/// Labels of `muster_unsafe_policies`: both are of closed sets.
+/// Labels of `muster_unsafe_policies`; both have a fixed set of values.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct Label {
     kind: String,
     rule: String,
 }
 
-/// How many there are.
+/// Number of policies that break a rule.
 pub(crate) type Count = Family<Label, Gauge>;
 
-/// The kinds that are looked at, by Karmada's names.
+/// The kinds of policies that are checked, by Karmada's names.
 #[expect(clippy::enum_variant_names)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum PolicyKind {
@@ -98,7 +98,7 @@ impl PolicyKind {
         matches!(self, Self::OverridePolicy | Self::ClusterOverridePolicy)
     }
 
-    /// What tries `spec`, which is the same type with and without a namespace.
+    /// The dry run for `spec`, which has the same type with and without a namespace.
     fn attempt(self, spec: Value) -> ProbeAttempt {
         match self.overrides() {
             true => probe::override_policy(spec),
@@ -106,7 +106,7 @@ impl PolicyKind {
         }
     }
 
-    /// Whether a policy of that name is Muster's own.
+    /// Returns true if the policy `name` belongs to Muster.
     fn is_ours(self, name: &str) -> bool {
         match self {
             Self::PropagationPolicy => name == names::DEFAULT_POLICY,
@@ -127,7 +127,7 @@ enum PolicyChange {
 /// A rule that a policy breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Broken {
-    /// The field, `spec.schedulerName`.
+    /// The field, for example `spec.schedulerName`.
     rule: String,
     message: String,
 }
@@ -139,7 +139,8 @@ struct Policy {
     broken: Option<Broken>,
 }
 
-/// Looks at them until `cancel`. `in_force` says whether the admission policies refuse.
+/// Starts the checks, which run until `cancel`. `in_force` says whether the admission policies refuse
+/// requests.
 pub(crate) fn spawn(
     client: &Client,
     term: &Term,
@@ -212,7 +213,7 @@ impl Looker {
                     Some(change) => self.found.note(change),
                     None => return,
                 },
-                // Policies that were restored may say something else now.
+                // Restored policies may have other rules.
                 changed = self.in_force.changed() => match changed {
                     Ok(()) => self.found.all_due(),
                     Err(_) => return,
@@ -220,7 +221,7 @@ impl Looker {
                 () = self.leadership.changed() => {}
                 () = tokio::time::sleep_until(next), if due.is_some() => {
                     if let Some(key) = due {
-                        next = self.look_at(&key).await;
+                        next = self.check(&key).await;
                     }
                 }
             }
@@ -228,9 +229,9 @@ impl Looker {
         }
     }
 
-    /// Tries one policy; when the next may be tried.
-    async fn look_at(&mut self, key: &PolicyKey) -> Instant {
-        let Some(spec) = self.found.to_try(key) else {
+    /// Checks one policy and returns when the next one may be checked.
+    async fn check(&mut self, key: &PolicyKey) -> Instant {
+        let Some(spec) = self.found.spec_to_check(key) else {
             self.found.note_result(key, None);
             return Instant::now();
         };
@@ -245,8 +246,8 @@ impl Looker {
                 Instant::now() + PACE
             }
             Err(error) => {
-                tracing::debug!(%error, policy = %key.1, "whether a policy is safe is not known; trying again");
-                Instant::now() + AGAIN
+                tracing::debug!(%error, policy = %key.1, "cannot check whether a policy is safe; trying again");
+                Instant::now() + RETRY_PAUSE
             }
         }
     }
@@ -259,7 +260,7 @@ impl Looker {
             policy = %key,
             rule,
             message,
-            "a policy that holds in managed namespaces would be refused there: jobs may pass what their queues are charged"
+            "a stored policy applies in managed namespaces and breaks a rule there: jobs may exceed what their queues are charged"
         );
         let resource = kind.resource();
         let reference = ObjectReference {
@@ -270,7 +271,8 @@ impl Looker {
             uid: self.found.uid(&(*kind, key.clone())),
             ..ObjectReference::default()
         };
-        let note = format!("it holds in managed namespaces and would be refused there: {message}");
+        let note =
+            format!("it applies in managed namespaces and would be refused there: {message}");
         warn(self.client.clone(), &reference, REASON, note).await;
     }
 
@@ -289,16 +291,16 @@ impl Looker {
     }
 }
 
-/// What is known, without any I/O.
+/// What the watches have shown; it does no I/O.
 #[derive(Debug, Default)]
 struct StoredPolicies {
     managed: BTreeSet<String>,
     policies: BTreeMap<PolicyKey, Policy>,
-    /// Those to be tried.
+    /// Policies that are still to be checked.
     due: BTreeSet<PolicyKey>,
-    /// How many kinds have listed; namespaces are one.
+    /// Kinds that have listed; `None` stands for namespaces.
     listed: BTreeSet<Option<PolicyKind>>,
-    /// Whether other policies break a rule than were shown.
+    /// True if the set of policies that break a rule has changed since it was last shown.
     changed: bool,
 }
 
@@ -312,11 +314,11 @@ impl StoredPolicies {
                     true => self.managed.insert(name),
                     false => self.managed.remove(&name),
                 };
-                self.regard(changes);
+                self.recheck_if(changes);
             }
             PolicyChange::Namespace(Delta::Gone(key)) => {
                 let changes = self.managed.remove(&key.name);
-                self.regard(changes);
+                self.recheck_if(changes);
             }
             PolicyChange::Namespace(Delta::Listed) => _ = self.listed.insert(None),
             PolicyChange::Policy(kind, Delta::Listed) => _ = self.listed.insert(Some(kind)),
@@ -349,8 +351,8 @@ impl StoredPolicies {
         self.due.insert(key);
     }
 
-    /// Other namespaces are managed than before.
-    fn regard(&mut self, changes: bool) {
+    /// Queues all policies again if the set of managed namespaces has changed.
+    fn recheck_if(&mut self, changes: bool) {
         if changes {
             self.all_due();
         }
@@ -360,15 +362,15 @@ impl StoredPolicies {
         self.due.extend(self.policies.keys().cloned());
     }
 
-    /// What is to be tried next, once all has listed.
+    /// Returns the next policy to check, once all kinds have listed.
     fn next(&self) -> Option<PolicyKey> {
         let listed = self.listed.len() > PolicyKind::ALL.len();
         self.due.first().filter(|_| listed).cloned()
     }
 
-    /// What is tried of a policy: of one without a namespace no selectors of kinds that have no pods and
-    /// of namespaces that are not managed. None where nothing is left.
-    fn to_try(&self, (kind, key): &PolicyKey) -> Option<Value> {
+    /// Returns the part of a policy to check, or `None` if nothing is left. For a policy without a namespace,
+    /// this leaves out selectors of kinds without pods and of namespaces that are not managed.
+    fn spec_to_check(&self, (kind, key): &PolicyKey) -> Option<Value> {
         let mut spec = self.policies.get(&(*kind, key.clone()))?.spec.clone();
         let concerns = |namespace: &str| self.managed.contains(namespace);
         let within = match &key.namespace {
@@ -380,7 +382,7 @@ impl StoredPolicies {
         }
         let selectors = spec.get_mut("resourceSelectors");
         let Some(selectors) = selectors.and_then(Value::as_array_mut) else {
-            // Overrides without selectors are for all.
+            // An override without selectors applies to all objects.
             return kind.overrides().then_some(spec);
         };
         let of_all = selectors.is_empty();
@@ -399,7 +401,7 @@ impl StoredPolicies {
         left.then_some(spec)
     }
 
-    /// Notes what came of it; whether that is new.
+    /// Records the result and returns true if it differs from the previous one.
     fn note_result(&mut self, key: &PolicyKey, broken: Option<Broken>) -> bool {
         self.due.remove(key);
         let Some(policy) = self.policies.get_mut(key) else {
@@ -428,8 +430,9 @@ fn key_of(object: &DynamicObject) -> ObjectKey {
     }
 }
 
-/// What a refusal says: `... ValidatingAdmissionPolicy 'muster-...' with binding '...' denied request:
-/// FIELD ...`. None where something else refused, which says nothing of the rules.
+/// Parses a refusal of the form `... ValidatingAdmissionPolicy 'muster-...' with binding '...' denied
+/// request: FIELD ...`. Returns `None` if something else refused the request, which says nothing about the
+/// rules.
 fn broken(refusal: &str) -> Option<Broken> {
     let (_, ours) = refusal.split_once("ValidatingAdmissionPolicy 'muster-")?;
     let (_, message) = ours.split_once("denied request: ")?;

@@ -1,8 +1,8 @@
-//! The policies as they have to be stored, and putting them there.
+//! The admission policies as they have to be stored, and how they are restored.
 //!
-//! They are compared and replaced as a whole, not applied: an apply leaves what somebody else added,
-//! and one more match condition is enough to let everybody pass. They name no account, so that what
-//! is built in can be restored whatever `muster install` was told.
+//! Each object is compared and replaced as a whole. A server-side apply would leave fields that another
+//! user added, and one added match condition is enough to exempt everyone. The manifests name no account,
+//! so that the built-in ones can be restored with any flags of `muster install`.
 
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, PostParams};
 use kube::core::GroupVersionKind;
@@ -11,26 +11,26 @@ use runtime::client::{CallError, CallFault, with_deadline};
 use serde_json::Value;
 use std::time::Duration;
 
-/// What keeps tenants from writing what is Karmada's and Muster's: policies and their bindings.
+/// The policies that keep tenants from writing objects of Karmada and Muster: policies and bindings.
 pub const MANIFEST: &str = include_str!("../../../deploy/admission-policies.yaml");
 
-/// What keeps a tenant from writing that it may use a queue. It stays without the others: the
-/// controller believes the annotation in any case.
+/// The policy that keeps tenants from writing the annotation that permits a queue. `muster install` keeps
+/// it when the other policies are left out, because the controller trusts that annotation in any case.
 pub const PERMITTED_QUEUE: &str = include_str!("../../../deploy/admission-permitted-queue.yaml");
 
-/// How long one call may take.
+/// Deadline of one call.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Why they could not be put right.
+/// Why the policies could not be restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RestoreError {
-    /// No answer, or one that says to try again.
+    /// No answer, or an answer that asks for a retry.
     NoAnswer(String),
-    /// The control plane has no such kind.
+    /// The control plane does not serve the kind.
     NotServed,
-    /// The server said no.
+    /// The server refused the request.
     Refused(String),
-    /// What is built in cannot be read.
+    /// The built-in manifest cannot be parsed.
     BuiltIn(String),
 }
 
@@ -72,28 +72,28 @@ struct WantedObject {
     object: Value,
 }
 
-/// Puts every object right that is missing or differs, and returns the names of those. A user
-/// who changes one at the same time wins until the next call.
+/// Restores every object that is missing or differs, and returns the names of these objects. If a user
+/// changes an object at the same time, the next call restores it.
 ///
 /// # Errors
-/// At the first object that cannot be read or written.
+/// Returns the error of the first object that cannot be read or written.
 pub async fn restore(client: &Client) -> Result<Vec<String>, RestoreError> {
     let mut restored = Vec::new();
     for wanted in wanted(MANIFEST)?
         .into_iter()
         .chain(wanted(PERMITTED_QUEUE)?)
     {
-        if put_right(client, &wanted).await? {
+        if restore_object(client, &wanted).await? {
             restored.push(format!("{} {}", wanted.kind, wanted.name));
         }
     }
     Ok(restored)
 }
 
-/// Removes every object of [`MANIFEST`]; one that is not there is no error.
+/// Deletes every object of [`MANIFEST`]; an object that does not exist is no error.
 ///
 /// # Errors
-/// Where the server refuses or does not answer.
+/// Returns an error if the server refuses or does not answer.
 pub async fn remove(client: &Client) -> Result<(), RestoreError> {
     for wanted in wanted(MANIFEST)? {
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &wanted.resource);
@@ -106,15 +106,15 @@ pub async fn remove(client: &Client) -> Result<(), RestoreError> {
     Ok(())
 }
 
-// The object is ours as a whole: a patch of fields would leave what somebody added to its lists.
+// Muster owns the whole object: a patch of fields would keep items that another user added to its lists.
 #[expect(clippy::disallowed_methods)]
-async fn put_right(client: &Client, wanted: &WantedObject) -> Result<bool, RestoreError> {
+async fn restore_object(client: &Client, wanted: &WantedObject) -> Result<bool, RestoreError> {
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &wanted.resource);
     let found = with_deadline(api.get_opt(&wanted.name), LIMIT).await?;
     let params = PostParams::default();
     let written = match found {
         Some(found) if found.data["spec"] == wanted.object["spec"] => return Ok(false),
-        // Its resourceVersion goes along: a change in between is looked at the next time.
+        // The replacement carries the resourceVersion: after a concurrent change the next check compares again.
         Some(mut found) => {
             found.data["spec"] = wanted.object["spec"].clone();
             found.managed_fields_mut().clear();

@@ -1,17 +1,17 @@
-//! The control plane's admission policies: whether they are in force, and that they stay.
+//! Checks whether the admission policies of the control plane are in force, and restores them.
 //!
-//! By RBAC alone every editor of a namespace may write ResourceBindings, Works and policies (Karmada's
-//! role `karmada-edit`). ValidatingAdmissionPolicies (`deploy/admission-policies.yaml`) leave that to
-//! Karmada's and Muster's accounts. Without them no bound of a queue holds against a tenant.
+//! RBAC alone lets every editor of a namespace write ResourceBindings, Works and policies (Karmada's role
+//! `karmada-edit`). ValidatingAdmissionPolicies (`deploy/admission-policies.yaml`) restrict that to the
+//! accounts of Karmada and Muster. Without them a tenant can bypass the quota of any queue.
 //!
 //! ```text
 //! every CHECK ──► manifests: restore what was changed or deleted
 //!                    └──► probe: is a tenant refused, does Muster pass? ──► Input::Enforcement
-//!                            └──► existing: what is stored all the same ──► events, metrics
+//!                            └──► existing: stored policies that break a rule ──► events, metrics
 //! ```
 //!
-//! The leader decides only while they are in force, or where a flag gives them up. It must never take
-//! an answer that did not come for a refusal or for its absence: the last verdict stands.
+//! The leader decides only while the policies are in force, or if a flag turns this requirement off. A
+//! missing answer is never a verdict: the previous verdict stays.
 
 mod existing;
 pub mod manifests;
@@ -39,27 +39,27 @@ mod tests;
 
 /// How often the stored policies are compared with the manifests.
 const CHECK: Duration = Duration::from_secs(5);
-/// How often it is tried whether they refuse.
+/// How often the probe tests that they refuse a tenant.
 const PROBE: Duration = Duration::from_secs(30);
-/// Pause between checks while they are not in force: the API server takes up a new policy within a
-/// second.
-const SOON: Duration = Duration::from_millis(500);
+/// Pause between checks while the policies are not in force. The API server starts to enforce a new policy
+/// within a second.
+const RECHECK: Duration = Duration::from_millis(500);
 
-/// Whether tenants are kept from writing what is Karmada's and Muster's.
+/// Whether the admission policies keep tenants from writing objects of Karmada and Muster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Enforcement {
-    /// Nobody asked for it (`--without-admission-policies`).
+    /// Not required (`--without-admission-policies`).
     NotRequired,
-    /// It was not seen yet.
+    /// Not checked yet.
     Unknown,
-    /// A tenant is refused, and Muster passes.
+    /// A tenant is refused, and Muster is not.
     InForce,
-    /// They do not refuse, or refuse Muster; why, and what helps.
+    /// The policies do not refuse a tenant, or they refuse Muster; the text says why and what to do.
     Broken(String),
 }
 
 impl Enforcement {
-    /// Before the first check.
+    /// The state before the first check.
     pub(crate) fn at_start(required: bool) -> Self {
         match required {
             true => Self::Unknown,
@@ -67,8 +67,8 @@ impl Enforcement {
         }
     }
 
-    /// Has a job that waits say that nothing is decided. What is wrong is for operators to know: it
-    /// stands in the log, and in an event on the Lease.
+    /// Makes a pending job say that Muster decides nothing. The cause is for operators: it is in the log and
+    /// in an event on the Lease.
     pub(crate) fn show_in(&self, explanation: &mut Explanation) {
         let waits = explanation.ahead.is_some() || explanation.reason == Reason::NotEvaluated;
         if matches!(self, Self::Broken(_)) && waits {
@@ -82,13 +82,13 @@ impl Enforcement {
         }
     }
 
-    /// Whether jobs may be released, resized and evicted.
-    pub(crate) fn lets_decide(&self) -> bool {
+    /// Returns true if jobs may be admitted, resized and evicted.
+    pub(crate) fn allows_decisions(&self) -> bool {
         matches!(self, Self::NotRequired | Self::InForce)
     }
 }
 
-/// What is counted of it.
+/// Metrics of the admission policies.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
     enforced: Gauge,
@@ -97,7 +97,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Registers them.
+    /// Registers the metrics.
     pub(crate) fn new(registry: &Registry) -> Self {
         Self {
             enforced: registry.register(
@@ -112,7 +112,7 @@ impl Metrics {
             ),
             unsafe_policies: registry.register(
                 "unsafe_policies",
-                "Policies of Karmada's that hold in managed namespaces and would be refused there, by kind and by \
+                "Stored Karmada policies that apply in managed namespaces and would be refused there, by kind and by \
                  the field of the first rule that they break",
                 existing::Count::default(),
             ),
@@ -120,11 +120,11 @@ impl Metrics {
     }
 }
 
-/// Tries the policies until they are in force, for half a minute: the API server takes up a new one
-/// within a second or two.
+/// Probes the policies for up to half a minute until they are in force; the API server needs a second or
+/// two for a new policy.
 ///
 /// # Errors
-/// Where nothing could be tried until then.
+/// Returns an error if no probe got an answer in that time.
 pub async fn enforced_soon(client: &Client) -> Result<ProbeVerdict, CallError> {
     let until = Instant::now() + PROBE;
     loop {
@@ -136,13 +136,13 @@ pub async fn enforced_soon(client: &Client) -> Result<ProbeVerdict, CallError> {
         {
             return verdict;
         }
-        tokio::time::sleep(SOON).await;
+        tokio::time::sleep(RECHECK).await;
     }
 }
 
-/// Tells the owner task whether the policies are in force, at each change, and keeps them while this
-/// replica leads in the term of `term`. `client` tries them by dry runs at all times, so that a
-/// replica that begins to lead knows already.
+/// Starts the keeper. It sends the owner task each change of [`Enforcement`], and restores the policies
+/// while this replica leads in the term of `term`. `client` probes the policies at all times, so that a new
+/// leader knows the state at once.
 pub(crate) fn spawn(
     client: Client,
     term: &Term,
@@ -159,7 +159,7 @@ pub(crate) fn spawn(
         leadership: term.leadership.clone(),
         client,
         metrics,
-        told: Enforcement::Unknown,
+        reported: Enforcement::Unknown,
         probed: None,
     };
     runtime::task::spawn(async move {
@@ -173,7 +173,11 @@ pub(crate) fn spawn(
             {
                 return;
             }
-            if cancel.run_until_cancelled(keeper.rest()).await.is_none() {
+            if cancel
+                .run_until_cancelled(keeper.wait_for_next_check())
+                .await
+                .is_none()
+            {
                 return;
             }
         }
@@ -181,24 +185,24 @@ pub(crate) fn spawn(
 }
 
 struct PolicyKeeper {
-    /// For who looks at what is stored.
+    /// Says to the check of stored policies whether the policies are in force.
     in_force: watch::Sender<bool>,
-    /// Tries, by dry runs.
+    /// Sends the dry runs.
     client: Client,
-    /// Restores and posts events, during the term only.
+    /// Restores policies and posts events, only during the term.
     writes: Client,
     leadership: Leadership,
     metrics: Metrics,
-    told: Enforcement,
-    /// When it was last seen that they refuse.
+    reported: Enforcement,
+    /// When a probe last saw the policies refuse a tenant.
     probed: Option<Instant>,
 }
 
 impl PolicyKeeper {
-    /// Until the next check.
-    async fn rest(&mut self) {
-        let pause = match self.leadership.is_leading() && !self.told.lets_decide() {
-            true => SOON,
+    /// Waits for the next check.
+    async fn wait_for_next_check(&mut self) {
+        let pause = match self.leadership.is_leading() && !self.reported.allows_decisions() {
+            true => RECHECK,
             false => CHECK,
         };
         tokio::select! {
@@ -207,7 +211,7 @@ impl PolicyKeeper {
         }
     }
 
-    /// Restores and tries the policies. Returns what has to be told.
+    /// Restores and probes the policies. Returns the new state if it has changed.
     async fn check(&mut self) -> Option<Enforcement> {
         let restored = match self.leadership.is_leading() {
             true => manifests::restore(&self.writes).await,
@@ -228,13 +232,13 @@ impl PolicyKeeper {
             ProbeVerdict::InForce => Enforcement::InForce,
             ProbeVerdict::Broken(why) => Enforcement::Broken(why),
         };
-        (enforcement != self.told).then(|| self.note(enforcement))
+        (enforcement != self.reported).then(|| self.note(enforcement))
     }
 
-    /// Whether they refuse; none if nothing new is known.
+    /// Returns the result of a probe, or `None` if there is no new one.
     async fn verdict(&mut self) -> Option<ProbeVerdict> {
         let fresh = self.probed.is_some_and(|at| at.elapsed() < PROBE);
-        if fresh && self.told == Enforcement::InForce {
+        if fresh && self.reported == Enforcement::InForce {
             return None;
         }
         match probe::probe(&self.client).await {
@@ -243,7 +247,7 @@ impl PolicyKeeper {
                 Some(verdict)
             }
             Err(error) => {
-                tracing::warn!(%error, "whether the admission policies refuse is not known; trying again");
+                tracing::warn!(%error, "cannot check whether the admission policies refuse; trying again");
                 None
             }
         }
@@ -253,7 +257,7 @@ impl PolicyKeeper {
         if restored.is_empty() {
             return;
         }
-        // They may not have refused for a while, nor may they yet.
+        // The policies may have been out of force for a while, and may still be.
         self.probed = None;
         self.metrics
             .restored
@@ -264,7 +268,7 @@ impl PolicyKeeper {
             "admission policies had been changed or deleted, and were restored"
         );
         let note = format!("had been changed or deleted, and were restored: {restored}");
-        self.say("AdmissionPoliciesRestored", note).await;
+        self.post_on_lease("AdmissionPoliciesRestored", note).await;
     }
 
     fn note(&mut self, enforcement: Enforcement) -> Enforcement {
@@ -275,27 +279,27 @@ impl PolicyKeeper {
             Enforcement::Broken(why) => {
                 tracing::error!(
                     why,
-                    "the admission policies are not in force: no job is released, resized or evicted"
+                    "the admission policies are not in force: no job is admitted, resized or evicted"
                 );
-                let note = format!("no job is released, resized or evicted: {why}");
+                let note = format!("no job is admitted, resized or evicted: {why}");
                 let (client, reason) = (self.writes.clone(), "AdmissionPoliciesNotInForce");
-                runtime::task::spawn(async move { say(client, reason, note).await });
+                runtime::task::spawn(async move { post_on_lease(client, reason, note).await });
             }
             _ => tracing::info!("the admission policies are in force"),
         }
         self.in_force
             .send_replace(enforcement == Enforcement::InForce);
-        self.told = enforcement.clone();
+        self.reported = enforcement.clone();
         enforcement
     }
 
-    async fn say(&self, reason: &str, note: String) {
-        say(self.writes.clone(), reason, note).await;
+    async fn post_on_lease(&self, reason: &str, note: String) {
+        post_on_lease(self.writes.clone(), reason, note).await;
     }
 }
 
-/// An event on the Lease, which operators look at to see who leads.
-async fn say(client: Client, reason: &str, note: String) {
+/// Posts an event on the Lease, where operators look for the leader.
+async fn post_on_lease(client: Client, reason: &str, note: String) {
     let lease = ObjectReference {
         api_version: Some("coordination.k8s.io/v1".into()),
         kind: Some("Lease".into()),
@@ -306,7 +310,7 @@ async fn say(client: Client, reason: &str, note: String) {
     warn(client, &lease, reason, note).await;
 }
 
-/// A warning on an object. One that cannot be posted is lost.
+/// Posts a warning event on an object. An event that cannot be posted is lost.
 async fn warn(client: Client, object: &ObjectReference, reason: &str, mut note: String) {
     note.truncate(note.floor_char_boundary(1_000));
     let reporter = Reporter {

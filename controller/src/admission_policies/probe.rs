@@ -1,8 +1,8 @@
-//! Whether the policies refuse a tenant and let Muster pass, by trying: dry runs of what each of them
-//! is to refuse, as the account `muster-probe`, in the namespace `muster-system`.
+//! Tests by dry runs that the policies refuse a tenant and not Muster. The account `muster-probe` sends one
+//! request that each policy has to refuse, in the namespace `muster-system`.
 //!
-//! RBAC lets that account create these objects there, and nothing else (`deploy/rbac-admission.yaml`), so
-//! that nothing but the policies is in its way. Nothing is ever stored.
+//! RBAC lets this account create these objects in that namespace only (`deploy/rbac-admission.yaml`), so
+//! that only the policies can refuse it. Nothing is ever stored.
 
 use crds::names::{PERMITTED_QUEUE_ANNOTATION, SYSTEM_NAMESPACE};
 use kube::Client;
@@ -11,37 +11,37 @@ use runtime::client::{CallError, CallFault, with_deadline};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Who is refused.
+/// The account that has to be refused.
 pub const ACCOUNT: &str = "system:serviceaccount:muster-system:muster-probe";
-/// The header by which a request is made as somebody else.
+/// The header that names the account to impersonate.
 const IMPERSONATE: &str = "impersonate-user";
-/// Karmada's word on a template of what to do where a member has the object already.
+/// Karmada's annotation that says what to do if a member already has the object.
 const CONFLICT_RESOLUTION_ANNOTATION: &str = "work.karmada.io/conflict-resolution";
 const PROPAGATION_POLICIES: &str =
     "/apis/policy.karmada.io/v1alpha1/namespaces/muster-system/propagationpolicies";
-/// How long one dry run may take: webhooks of Karmada's are among it.
+/// Deadline of one dry run, which includes Karmada's webhooks.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// What was seen.
+/// Result of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProbeVerdict {
-    /// A tenant is refused, and Muster passes.
+    /// A tenant is refused, and Muster is not.
     InForce,
-    /// Not so; why, and what helps.
+    /// The policies do not work; the text says why and what to do.
     Broken(String),
 }
 
-/// What a policy is to refuse.
+/// A request that one policy has to refuse.
 pub(super) struct ProbeAttempt {
     policy: &'static str,
     path: &'static str,
     object: Value,
 }
 
-/// Tries every policy, and whether the caller passes them.
+/// Probes every policy, and then whether the caller is exempt.
 ///
 /// # Errors
-/// Where an answer does not come, or says nothing of the policies: nothing is known then.
+/// Returns an error if an answer is missing or does not come from the policies; the state is then unknown.
 pub async fn probe(client: &Client) -> Result<ProbeVerdict, CallError> {
     for attempt in attempts() {
         if let Some(why) = not_refused(client, &attempt).await? {
@@ -60,7 +60,7 @@ pub async fn probe(client: &Client) -> Result<ProbeVerdict, CallError> {
     }))
 }
 
-/// Why the probe's account is not refused by the policy, if so.
+/// Returns why the policy does not refuse the probe's account, or `None` if it does.
 async fn not_refused(client: &Client, attempt: &ProbeAttempt) -> Result<Option<String>, CallError> {
     let policy = attempt.policy;
     let error = match dry_run(client, attempt, Some(ACCOUNT)).await {
@@ -88,10 +88,10 @@ fn is_unknown(error: &CallError) -> bool {
     matches!(error.fault(), CallFault::Unknown | CallFault::TryAgain)
 }
 
-/// What refuses the attempt of a tenant, if anything does.
+/// Returns the refusal of a tenant's request, if it is refused.
 ///
 /// # Errors
-/// Where an answer does not come.
+/// Returns an error if there is no answer.
 pub(super) async fn refusal(
     client: &Client,
     attempt: &ProbeAttempt,
@@ -167,7 +167,7 @@ fn attempts() -> [ProbeAttempt; 7] {
     ]
 }
 
-/// A PropagationPolicy.
+/// An attempt to create a PropagationPolicy.
 pub(super) fn propagation_policy(spec: Value) -> ProbeAttempt {
     ProbeAttempt {
         policy: "muster-propagation-policies",
@@ -176,7 +176,7 @@ pub(super) fn propagation_policy(spec: Value) -> ProbeAttempt {
     }
 }
 
-/// An OverridePolicy.
+/// An attempt to create an OverridePolicy.
 pub(super) fn override_policy(spec: Value) -> ProbeAttempt {
     ProbeAttempt {
         policy: "muster-override-policies",
@@ -185,7 +185,7 @@ pub(super) fn override_policy(spec: Value) -> ProbeAttempt {
     }
 }
 
-/// An object that the policies let pass, with annotations that one of them refuses.
+/// An object that is allowed by itself, with annotations that one policy refuses.
 fn annotated(policy: &'static str, annotations: Value) -> ProbeAttempt {
     let mut attempt = propagation_policy(json!({
         "resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "probe"}],
@@ -196,7 +196,7 @@ fn annotated(policy: &'static str, annotations: Value) -> ProbeAttempt {
     attempt
 }
 
-/// A binding for nothing.
+/// A binding of no object.
 fn binding() -> ProbeAttempt {
     ProbeAttempt {
         policy: "muster-bindings",

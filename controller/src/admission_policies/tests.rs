@@ -11,7 +11,7 @@ const POLICY: &str =
 const BINDING: &str =
     "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/muster-bindings";
 
-/// A control plane that refuses the probe as the policies do, and what the owner task receives.
+/// A fake control plane that refuses the probe as the policies do, and the inputs of the owner task.
 struct Stage {
     api: FakeApi,
     inputs: mpsc::Receiver<Input>,
@@ -33,7 +33,7 @@ fn stage(api: FakeApi) -> Stage {
     }
 }
 
-/// Has each policy refuse its probe from now on, `times` in all.
+/// Makes each policy refuse its probe from now on, `times` in all.
 fn refuse(api: &FakeApi, times: usize) {
     for refusal in [
         "ValidatingAdmissionPolicy 'muster-bindings' says no",
@@ -50,8 +50,8 @@ fn refuse(api: &FakeApi, times: usize) {
     }
 }
 
-/// Which policy a request of the probe's account tries. The first of the two dry runs of a binding is
-/// that account's, the other Muster's own.
+/// Returns the policy that a request of the probe's account tests. That account sends the first of the two
+/// dry runs of a binding, Muster's own account sends the second.
 fn tried(request: &Recorded) -> Option<&'static str> {
     if request.verb != "POST" || request.impersonated.as_deref() != Some(probe::ACCOUNT) {
         return None;
@@ -73,7 +73,7 @@ fn tried(request: &Recorded) -> Option<&'static str> {
 }
 
 impl Stage {
-    async fn told(&mut self) -> Enforcement {
+    async fn next_report(&mut self) -> Enforcement {
         match self.inputs.recv().await.unwrap() {
             Input::Enforcement(enforcement) => enforcement,
             other => panic!("{other:?}"),
@@ -82,11 +82,11 @@ impl Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_missing_is_made_and_in_force_once_a_tenant_is_refused() {
+async fn missing_policies_are_created_and_in_force_once_a_tenant_is_refused() {
     let api = FakeApi::new();
     refuse(&api, 1);
     let mut stage = stage(api);
-    assert_eq!(stage.told().await, Enforcement::InForce);
+    assert_eq!(stage.next_report().await, Enforcement::InForce);
     assert_eq!(stage.metrics.enforced.get(), 1);
     let names = [
         "bindings",
@@ -111,13 +111,13 @@ async fn what_is_missing_is_made_and_in_force_once_a_tenant_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_changed_or_deleted_is_restored() {
+async fn changed_and_deleted_policies_are_restored() {
     let api = FakeApi::new();
     refuse(&api, 100);
     let mut stage = stage(api);
-    stage.told().await;
+    stage.next_report().await;
     let made = stage.api.get(POLICY).unwrap()["spec"].clone();
-    // An apply would leave the condition by which everybody passes.
+    // A server-side apply would leave the condition that exempts everyone.
     let open = json!({"name": "open", "expression": "false"});
     let mut changed = stage.api.get(POLICY).unwrap();
     let conditions = changed["spec"]["matchConditions"].as_array_mut().unwrap();
@@ -139,18 +139,18 @@ async fn what_is_changed_or_deleted_is_restored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_who_is_not_refused_breaks_them_until_it_is() {
+async fn a_tenant_that_is_not_refused_breaks_the_enforcement() {
     let mut stage = stage(FakeApi::new());
-    let Enforcement::Broken(why) = stage.told().await else {
+    let Enforcement::Broken(why) = stage.next_report().await else {
         panic!("a tenant was taken for refused");
     };
     assert!(
         why.contains("ValidatingAdmissionPolicy muster-bindings refuses nothing"),
         "{why}"
     );
-    assert!(!Enforcement::Broken(why).lets_decide());
+    assert!(!Enforcement::Broken(why).allows_decisions());
     refuse(&stage.api, 100);
-    assert_eq!(stage.told().await, Enforcement::InForce);
+    assert_eq!(stage.next_report().await, Enforcement::InForce);
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,7 +158,7 @@ async fn a_server_that_does_not_answer_changes_nothing() {
     let api = FakeApi::new();
     refuse(&api, 100);
     let mut stage = stage(api);
-    assert_eq!(stage.told().await, Enforcement::InForce);
+    assert_eq!(stage.next_report().await, Enforcement::InForce);
     for fault in [Fault::Status(503, "away"), Fault::Hang] {
         stage.api.fault(3, fault, |_| true);
         tokio::time::sleep(PROBE * 2).await;
@@ -183,7 +183,7 @@ async fn rights_or_kinds_that_are_missing_are_reported_with_what_helps() {
             request.path.contains("admissionregistration")
         });
         let mut stage = stage(api);
-        let Enforcement::Broken(why) = stage.told().await else {
+        let Enforcement::Broken(why) = stage.next_report().await else {
             panic!("taken for in force");
         };
         assert!(why.contains(says), "{why}");
@@ -191,30 +191,30 @@ async fn rights_or_kinds_that_are_missing_are_reported_with_what_helps() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn muster_refused_by_its_own_policies_is_reported() {
+async fn a_refusal_of_musters_own_account_is_reported() {
     let api = FakeApi::new();
     refuse(&api, 1_000);
     api.fault(1_000, Fault::Status(403, "denied"), |request: &Recorded| {
         request.path.ends_with("resourcebindings") && request.impersonated.is_none()
     });
     let mut stage = stage(api);
-    let Enforcement::Broken(why) = stage.told().await else {
+    let Enforcement::Broken(why) = stage.next_report().await else {
         panic!("taken for in force");
     };
     assert!(why.contains("Muster's own account is refused"), "{why}");
 }
 
 #[test]
-fn nothing_is_decided_before_they_were_seen_unless_a_flag_gives_them_up() {
-    assert!(!Enforcement::at_start(true).lets_decide());
-    assert!(Enforcement::at_start(false).lets_decide());
-    assert!(Enforcement::InForce.lets_decide());
+fn decisions_wait_for_the_policies_unless_a_flag_turns_them_off() {
+    assert!(!Enforcement::at_start(true).allows_decisions());
+    assert!(Enforcement::at_start(false).allows_decisions());
+    assert!(Enforcement::InForce.allows_decisions());
 }
 
-/// What a server would add to a policy as defaults stands in the manifests, or the leader would write
-/// them again at each check.
+/// The manifests spell out the server's defaults; otherwise the leader would rewrite the policies at each
+/// check.
 #[test]
-fn the_policy_of_permitted_queues_lets_nobody_pass_and_names_its_defaults() {
+fn the_policy_of_permitted_queues_exempts_no_one_and_names_its_defaults() {
     let objects: Vec<Value> = runtime::apply::parse(manifests::PERMITTED_QUEUE).unwrap();
     let [policy, binding] = objects.as_slice() else {
         panic!("{objects:?}");
@@ -231,7 +231,7 @@ fn the_policy_of_permitted_queues_lets_nobody_pass_and_names_its_defaults() {
 }
 
 #[test]
-fn every_policy_lets_pass_by_the_one_right_only_and_has_a_binding_that_denies() {
+fn every_policy_exempts_by_one_right_and_has_a_denying_binding() {
     let objects: Vec<Value> = runtime::apply::parse(manifests::MANIFEST).unwrap();
     let (policies, bindings): (Vec<&Value>, Vec<&Value>) = objects
         .iter()
@@ -242,7 +242,7 @@ fn every_policy_lets_pass_by_the_one_right_only_and_has_a_binding_that_denies() 
         let spec = &policy["spec"];
         assert_eq!(spec["failurePolicy"], "Fail", "{name}");
         let conditions = spec["matchConditions"].as_array().unwrap();
-        // One reads all objects, and looks at those only that say something.
+        // One policy covers all objects and evaluates only those with certain annotations.
         let of_all = usize::from(*name == "muster-templates");
         assert_eq!(conditions.len(), 1 + of_all, "{name}");
         let expression = conditions[0]["expression"].as_str().unwrap();
@@ -255,7 +255,7 @@ fn every_policy_lets_pass_by_the_one_right_only_and_has_a_binding_that_denies() 
     }
 }
 
-/// What a tenant may have carried to members without a right of its own is gated there.
+/// A kind that tenants may propagate without a right of their own is gated.
 #[test]
 fn kinds_that_tenants_may_propagate_are_gated_or_have_no_pods() {
     let (_, list) = manifests::MANIFEST.split_once("['v1/Pod'").unwrap();

@@ -1,7 +1,7 @@
-//! The whole owner task without a server: inputs in, writes out to a fake API server.
+//! The owner task without a server: inputs go in, writes go out to a fake API server.
 //!
-//! Watches are simulated by hand ([`Stage::echo`]), so that what happens between a write and its
-//! echo can be looked at.
+//! The tests simulate watches with [`Stage::echo`], so that they can examine the state between a write and
+//! its echo.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -58,7 +58,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio_util::sync::DropGuard;
 
-/// Rounds after which what still moves is taken for a loop that never rests.
+/// Rounds after which a stage that still changes counts as an endless loop.
 const ROUNDS: usize = 200;
 
 /// A controller between a fake control plane and a member `m1` with one node of 8 CPUs.
@@ -66,12 +66,12 @@ struct Stage {
     api: FakeApi,
     core: Core,
     inputs: mpsc::Receiver<Input>,
-    /// How far the clock is ahead of the real one.
+    /// How far the clock is ahead of real time.
     ahead_ms: i64,
     _cancel: DropGuard,
 }
 
-/// With the scheduler in the process, queue `q` of 4 CPUs, and namespace `team` managed.
+/// A stage with the scheduler in the process, queue `q` of 4 CPUs, and namespace `team` managed.
 async fn stage() -> Stage {
     stage_of(true).await
 }
@@ -84,7 +84,7 @@ async fn stage_of(with_scheduler: bool) -> Stage {
 }
 
 impl Stage {
-    /// Nothing has listed yet.
+    /// A stage in which nothing has listed yet.
     async fn bare(api: &FakeApi, with_scheduler: bool) -> Self {
         let (sender, inputs) = mpsc::channel(4_096);
         let cancel = CancellationToken::new();
@@ -182,7 +182,7 @@ impl Stage {
         scheduler
     }
 
-    /// Every kind lists, with the queue, the managed namespace and the member in it.
+    /// Lists every kind, with the queue, the managed namespace and the member.
     fn list_all(&mut self) {
         self.namespace(true);
         self.queue("4");
@@ -217,7 +217,7 @@ impl Stage {
         self.take(Input::Namespace(Delta::Upserted(read(namespace))));
     }
 
-    /// The same; all that ran there has been adopted.
+    /// Like `namespace`, with the mark that all earlier workloads there are adopted.
     fn marked_namespace(&mut self, managed: bool) {
         let labels = managed.then(|| json!({ names::MANAGED_LABEL: "true" }));
         let annotations = json!({ names::ADOPTED_AT_ANNOTATION: "2026-01-01T00:00:00Z" });
@@ -237,7 +237,7 @@ impl Stage {
         self.take(Input::Queue(Delta::Upserted(read(queue))));
     }
 
-    /// The template of job `name`, with `change` merged into it.
+    /// Creates the template of job `name`, with `change` merged into it.
     fn template(&mut self, name: &str, cpus: u32, change: Value) {
         let mut template = json!({
             "metadata": {
@@ -257,7 +257,7 @@ impl Stage {
         self.take(Input::Template(job_kind(), Delta::Upserted(template)));
     }
 
-    /// Makes the binding of job `name` as the webhook leaves it, with `change` merged into it.
+    /// Creates the binding of job `name` as the webhook leaves it, with `change` merged into it.
     fn binding(&mut self, name: &str, cpus: u32, change: Value) {
         let mut binding = json!({
             "apiVersion": "work.karmada.io/v1alpha2",
@@ -286,13 +286,13 @@ impl Stage {
         self.echo(name);
     }
 
-    /// A job of so many pods of one CPU each, gated.
+    /// Creates a gated job of `cpus` pods with one CPU each.
     fn job(&mut self, name: &str, cpus: u32) {
         self.template(name, cpus, json!({}));
         self.binding(name, cpus, json!({}));
     }
 
-    /// The watch shows the binding as it is.
+    /// The watch shows the current binding.
     fn echo(&mut self, name: &str) {
         let delta = match self.api.get(&path(name)) {
             Some(binding) => Delta::Upserted(read(binding)),
@@ -301,13 +301,13 @@ impl Stage {
         self.take(Input::Binding(delta));
     }
 
-    /// Somebody else changes the binding, and the watch shows it.
+    /// Another user changes the binding, and the watch shows it.
     fn change(&mut self, name: &str, change: Value) {
         self.api.merge(&path(name), &change);
         self.echo(name);
     }
 
-    /// A Work of the job is there, or gone: on the server, and in the watch.
+    /// Creates or removes a Work of the job, on the server and in the watch.
     fn work(&mut self, name: &str, there: bool) {
         self.work_on_server(name, there);
         let delta = match self.api.get(&work_path(name)) {
@@ -317,8 +317,8 @@ impl Stage {
         self.take(Input::Work(delta));
     }
 
-    /// A Work of `job` in `m1`, of the binding with a permanent id, that asks for so many pods of
-    /// `cpu` CPUs each.
+    /// Creates a Work of `job` in `m1`, for the binding with a permanent id. It requests `pods` pods of `cpu`
+    /// CPUs each.
     fn rendered(&mut self, job: &str, id: &str, pods: u32, cpu: u32) {
         let work = json!({
             "metadata": {
@@ -352,7 +352,7 @@ impl Stage {
         }
     }
 
-    /// Lets everything come to rest, without any echo.
+    /// Runs until nothing changes, without any echo.
     async fn settle(&mut self) {
         for _ in 0..ROUNDS {
             let now = self.now();
@@ -372,7 +372,7 @@ impl Stage {
         panic!("it never comes to rest: {:#?}", last(&self.api.requests()));
     }
 
-    /// Takes what comes while not everything has listed.
+    /// Takes inputs while not every kind has listed.
     async fn settle_unready(&mut self) {
         loop {
             let now = self.now();
@@ -385,7 +385,7 @@ impl Stage {
         }
     }
 
-    /// Lets everything come to rest; the watch shows every write to `names`.
+    /// Runs until nothing changes; the watch shows every write to `names`.
     async fn rest(&mut self, names: &[&str]) {
         for _ in 0..20 {
             let before = self.versions(names);
@@ -427,7 +427,7 @@ impl Stage {
         Some(serde_json::from_str(text).unwrap())
     }
 
-    /// How the binding stands: `Admitted 1 open [m1]`.
+    /// Formats the state of the binding: `Admitted 1 open [m1]`.
     fn shown(&self, name: &str) -> String {
         let binding = self.get(name);
         let gate = match binding["spec"]["suspension"]["scheduling"] == true {

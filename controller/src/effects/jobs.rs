@@ -1,6 +1,6 @@
-//! Effects on one job: its placement, what it needs in members, its overrides and Services, its size.
+//! Effects on one job: its placement, its needs in members, its overrides and Services, its size.
 //!
-//! Each runs in a task of its own. Those whose outcome matters answer by an [`Input`].
+//! Each runs in a task of its own. If the result matters, the task sends it as an [`Input`].
 
 use crate::effects::Effects;
 use crate::ingest::input::Input;
@@ -18,18 +18,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use workload::AdmittedRequests;
 
-/// Reading an object takes no longer.
+/// Deadline of reading an object.
 const READ_DEADLINE: Duration = Duration::from_secs(10);
-/// Deleting takes no longer.
+/// Deadline of deleting an object.
 const DELETE_DEADLINE: Duration = Duration::from_secs(10);
-/// When nothing of a job's Services should be left, after its Works are gone.
+/// Time after which nothing of a job's Services should be left, once its Works are gone.
 const SWEPT_AFTER: Duration = Duration::from_secs(20);
 
-/// What placed jobs need in members: in which clusters, of which kind, queue and PriorityClasses.
+/// The needs of placed jobs in members: clusters, kind, queue and PriorityClasses.
 type Needs = (Vec<ClusterName>, String, QueueName, BTreeSet<String>);
 
 impl Effects {
-    /// Has the scheduler of this process check a placement and prepare its members.
+    /// Lets the scheduler of this process check a placement and prepare its members.
     pub(super) fn prepare_placement(&self, key: JobKey, request: PlacementRequest) {
         let Some(scheduler) = self.scheduler.clone() else {
             return; // without one the record hands the plan over
@@ -37,7 +37,7 @@ impl Effects {
         let (attempt, inputs) = (request.admission.attempt, self.inputs.clone());
         runtime::task::spawn(async move {
             let result = Box::new(scheduler.prepare(request).await);
-            // The owner task is gone only when the process ends.
+            // The owner task ends only with the process.
             let _ = inputs
                 .send(Input::Prepared {
                     key,
@@ -48,14 +48,14 @@ impl Effects {
         });
     }
 
-    /// Looks for what a placed job needs in its members, and makes what is not there.
+    /// Checks what a placed job needs in its members, and creates what is missing.
     pub(super) fn renew_members(&self, key: JobKey, (clusters, api, queue, classes): Needs) {
         let Some(scheduler) = self.scheduler.clone() else {
             return;
         };
         runtime::task::spawn(async move {
             if let Err(error) = scheduler.renew(&clusters, &api, &queue, &classes).await {
-                tracing::warn!(job = %key, error = error.message, "its members may lack what it needs; trying again");
+                tracing::warn!(job = %key, error = error.message, "cannot check that its members have its Queue and PriorityClasses; trying again");
             }
         });
     }
@@ -76,7 +76,7 @@ impl Effects {
                 let written = overrides.take_apart(&binding, attempt, &shares, &reach, false);
                 written.await
             };
-            // The owner task is gone only when the process ends.
+            // The owner task ends only with the process.
             let _ = inputs
                 .send(Input::PartsWritten {
                     key,
@@ -87,18 +87,18 @@ impl Effects {
         });
     }
 
-    /// Removes the override of an attempt that is over.
+    /// Deletes the override of an attempt that is over.
     pub(super) fn clear_override(&self, job: BoundJob, attempt: Attempt) {
         let overrides = self.overrides.clone();
         runtime::task::spawn(async move {
-            // The next attempt writes its own over it, or removes it first.
+            // The next attempt replaces it or deletes it first.
             if let Err(error) = overrides.clear(&job.binding, attempt).await {
                 tracing::warn!(job = %job.key, %error, "the override of an attempt that is over stays for now");
             }
         });
     }
 
-    /// Sees to the Services by which the pods of a job find each other.
+    /// Checks and writes the Services by which the pods of a job find each other.
     pub(super) fn check_services(&self, job: BoundJob, parts: PlacedParts) {
         let (overrides, inputs) = (self.overrides.clone(), self.inputs.clone());
         let BoundJob { key, binding } = job;
@@ -110,7 +110,7 @@ impl Effects {
         runtime::task::spawn(async move {
             let seen = overrides.find_each_other(&binding, attempt, &shares, &reach);
             let result = seen.await;
-            // The owner task is gone only when the process ends.
+            // The owner task ends only with the process.
             let _ = inputs
                 .send(Input::ServicesSeen {
                     key,
@@ -121,18 +121,18 @@ impl Effects {
         });
     }
 
-    /// Removes what Karmada may leave of the Services of jobs in a namespace.
+    /// Deletes what Karmada may leave of the Services of jobs in a namespace.
     pub(super) fn sweep_services(&self, namespace: String) {
         let overrides = self.overrides.clone();
         runtime::task::spawn(async move {
             tokio::time::sleep(SWEPT_AFTER).await;
             if let Err(error) = overrides.sweep_services(&namespace).await {
-                tracing::warn!(namespace, %error, "Services that are gone may have left Works");
+                tracing::warn!(namespace, %error, "deleted Services may have left Works");
             }
         });
     }
 
-    /// Asks a member whether it has taken up that a job is smaller.
+    /// Asks a member whether it has applied the smaller size of a job.
     pub(super) fn confirm_size(
         &self,
         job: BoundJob,
@@ -144,7 +144,7 @@ impl Effects {
         let BoundJob { key, binding } = job;
         let checks = Arc::clone(&self.checks);
         runtime::task::spawn(async move {
-            // Never closed.
+            // The semaphore is never closed.
             let _slot = checks.acquire().await;
             let small = match members.client(&cluster) {
                 Some(client) => is_small(client, &binding, &cluster, held).await,
@@ -156,12 +156,12 @@ impl Effects {
                 cluster,
                 small,
             };
-            // The owner task is gone only when the process ends.
+            // The owner task ends only with the process.
             let _ = inputs.send(answer).await;
         });
     }
 
-    /// Applies the override that pins a job, rendered from its template as it is now.
+    /// Applies the override that pins a job, rendered from its present template.
     pub(super) fn pin_job(
         &self,
         job: BoundJob,
@@ -201,7 +201,7 @@ impl Effects {
         });
     }
 
-    /// Deletes the template of a job, in this version: one that was changed is looked at again.
+    /// Deletes the template of a job, in this version; if it has changed, the job is reconciled again.
     pub(super) fn delete_template(&self, job: BoundJob, resource_version: String) {
         let template = template_key(&job.binding);
         let params = DeleteParams::background().preconditions(Preconditions {
@@ -211,25 +211,25 @@ impl Effects {
         let (client, key) = (self.client.clone(), job.key);
         let checks = Arc::clone(&self.checks);
         runtime::task::spawn(async move {
-            // Never closed.
+            // The semaphore is never closed.
             let _slot = checks.acquire().await;
             let api: Api<DynamicObject> =
                 Api::namespaced_with(client, &template.namespace, &api_resource(&template.kind));
             let deleted = api.delete(&template.name, &params);
             match tokio::time::timeout(DELETE_DEADLINE, deleted).await {
-                Ok(Ok(_)) => tracing::info!(job = %key, "deleted, its time is over"),
+                Ok(Ok(_)) => tracing::info!(job = %key, "deleted after ttlSecondsAfterFinished"),
                 Ok(Err(error)) => {
-                    tracing::warn!(job = %key, %error, "its time is over and it cannot be deleted; trying again");
+                    tracing::warn!(job = %key, %error, "cannot delete it after ttlSecondsAfterFinished; trying again");
                 }
                 Err(_) => {
-                    tracing::warn!(job = %key, "its time is over and it was not deleted in time; trying again");
+                    tracing::warn!(job = %key, "no answer to its deletion after ttlSecondsAfterFinished; trying again");
                 }
             }
         });
     }
 }
 
-/// The rule that pins a job wherever it is.
+/// Returns the rule that pins a job in all clusters.
 fn everywhere(fields: Vec<(String, serde_json::Value)>) -> Rule {
     Rule {
         cluster: None,
@@ -238,8 +238,8 @@ fn everywhere(fields: Vec<(String, serde_json::Value)>) -> Rule {
     }
 }
 
-/// Whether the object in the member is no larger than its override makes it (`held`), or else
-/// than its binding says, and its controller has seen that.
+/// Returns true if the object in the member is no larger than its override (`held`) or else its binding
+/// says, and its controller has seen that.
 async fn is_small(
     client: kube::Client,
     binding: &ResourceBinding,
@@ -263,30 +263,29 @@ async fn is_small(
         return Ok(placed.is_none());
     };
     let generation = object.metadata.generation;
-    Ok(has_taken(&object.data, generation, most))
+    Ok(has_applied_size(&object.data, generation, most))
 }
 
-/// Whether an object of a kind that is resized runs at most `most` pods by now, by its
-/// spec and by what its controller says.
-fn has_taken(object: &Value, generation: Option<i64>, most: i64) -> bool {
+/// Returns true if an object of a resizable kind runs at most `most` pods, by its spec and by what its
+/// controller reports.
+fn has_applied_size(object: &Value, generation: Option<i64>, most: i64) -> bool {
     let number = |path: &str| object.pointer(path).and_then(Value::as_i64);
-    let told = number("/spec/parallelism")
+    let specified = number("/spec/parallelism")
         .or_else(|| number("/spec/replicas"))
         .or_else(|| of_tasks(object));
     let observed = number("/status/observedGeneration");
-    // Jobs do not say what they have observed; they count what they keep active, Volcano's by
-    // how far their pods are.
+    // Jobs have no observedGeneration; they count active pods, and Volcano Jobs count pods by phase.
     let by_phase = ["/status/pending", "/status/running", "/status/terminating"];
     let by_phase = by_phase.iter().filter_map(|phase| number(phase)).sum();
     let runs = number("/status/active")
         .or_else(|| number("/status/replicas"))
         .unwrap_or(by_phase);
-    told.is_some_and(|told| told <= most)
+    specified.is_some_and(|specified| specified <= most)
         && runs <= most
         && observed.is_none_or(|observed| Some(observed) >= generation)
 }
 
-/// Pods that the tasks of a Volcano Job are to have.
+/// Returns the specified number of pods of all tasks of a Volcano Job.
 fn of_tasks(object: &Value) -> Option<i64> {
     let tasks = object.pointer("/spec/tasks")?.as_array()?;
     Some(
@@ -303,8 +302,8 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_size_is_taken_once_told_observed_and_reached() {
-        let taken = |object: Value, generation| has_taken(&object, Some(generation), 2);
+    fn a_size_counts_once_it_is_set_observed_and_reached() {
+        let taken = |object: Value, generation| has_applied_size(&object, Some(generation), 2);
         for (object, want) in [
             (
                 json!({"spec": {"replicas": 2}, "status": {"observedGeneration": 3, "replicas": 2}}),

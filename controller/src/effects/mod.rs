@@ -1,5 +1,4 @@
-//! What happens outside: the actions that a reconcile asks for are carried out here, and their outcomes
-//! return as inputs.
+//! Effects outside of the process: carries out the actions of a reconcile; the results return as inputs.
 //!
 //! ```text
 //! ReconcileAction ─► Effects::run ─┬─► committer ─► bindings
@@ -8,8 +7,8 @@
 //!                                                       Input ◄── outcomes, answers ─────┘
 //! ```
 //!
-//! It alone has a client, the committer and the channels. Nothing here waits: what speaks to a network
-//! runs in a task of its own. It must never decide which job starts or ends.
+//! Only this module has a client, the committer and the channels. Nothing here waits: calls over a network
+//! run in a task of their own. It must never decide which job starts or ends.
 
 pub(crate) mod jobs;
 pub(crate) mod object_writer;
@@ -32,11 +31,11 @@ use scheduler::Scheduler;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
 
-/// The sole owner of what reaches the API server and the members.
+/// The only owner of the connections to the API server and the members.
 pub(crate) struct Effects {
     pub(crate) client: kube::Client,
     pub(crate) committer: Committer,
-    /// The scheduler, where it runs in this process.
+    /// The scheduler, if it runs in this process.
     pub(crate) scheduler: Option<Scheduler>,
     pub(crate) members: Members,
     pub(crate) overrides: Overrides,
@@ -44,22 +43,22 @@ pub(crate) struct Effects {
     pub(crate) works_reader: WorksReader,
     pub(crate) events: EventRecorder,
     pub(crate) rights: RightsReviewer,
-    /// Where answers go.
+    /// Channel for results.
     pub(crate) inputs: mpsc::Sender<Input>,
-    /// Questions to members, and removals of Works left behind, that may run at a time.
+    /// Limits questions to members and removals of leftover Works.
     pub(crate) checks: Arc<Semaphore>,
     /// Binding writes of this pass.
     pub(crate) writes: Vec<Intent>,
 }
 
 impl Core {
-    /// Carries out what was asked for since the last call, in its order.
+    /// Carries out the actions since the last call, in order.
     pub(crate) fn run_actions(&mut self) {
         let actions = self.reconciler.take_actions();
         self.run(actions);
     }
 
-    /// Carries `actions` out, in their order.
+    /// Carries out `actions`, in order.
     pub(crate) fn run(&mut self, actions: Vec<ReconcileAction>) {
         for action in actions {
             match action {
@@ -143,7 +142,7 @@ impl Effects {
                 version,
                 adopted_at,
             } => self.mark_namespace(namespace, version, adopted_at),
-            // Carried out at once, by `run` and by the core.
+            // Carried out directly, by `run` and by the core.
             Action::WriteBinding(_)
             | Action::RecordEvent { .. }
             | Action::AskRight { .. }

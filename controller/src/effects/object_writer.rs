@@ -1,11 +1,10 @@
-//! Objects that the controller keeps: PodGroups, the namespaces' propagation policies, the
-//! capacity policies of queues that have none, the overrides that pin a job's growth.
+//! Writes objects that the controller maintains: PodGroups, the namespaces' propagation policies, the
+//! capacity policies of queues without one, the overrides that pin a job's growth.
 //!
-//! Each is applied server-side with the controller's own field manager, so that what others
-//! own in it stays theirs; and removed only where the controller applied it. Newest wins per
-//! object; failures are tried again with back-off, which holds up nothing else; a bounded number
-//! is under way. A pin is written as all overrides are that say how large a job is
-//! ([`Overrides::pin`]).
+//! Each is applied server-side with the controller's own field manager, so that fields of other managers
+//! stay, and deleted only if the controller applied it. The newest write of an object wins; failures are
+//! retried with back-off and delay no other object; the number of open requests is limited. A pin is
+//! written like all overrides that determine a job's size ([`Overrides::pin`]).
 
 use binding_writer::overrides::{self, Overrides};
 use engine::JobKey;
@@ -21,30 +20,30 @@ use tokio_util::sync::CancellationToken;
 #[cfg(test)]
 mod tests;
 
-/// Field manager of what is applied here.
+/// Field manager of the objects.
 const MANAGER: &str = overrides::MANAGER;
-/// Requests under way at once.
+/// Most requests at a time.
 const IN_FLIGHT: usize = 8;
-/// A request that takes longer is given up and tried again.
+/// Deadline of a request, after which it is tried again.
 const DEADLINE: Duration = Duration::from_secs(15);
 /// First and longest pause before a failed request is tried again.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
-/// Which object.
+/// Identifies an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ObjectName {
     pub(crate) namespace: Option<String>,
     pub(crate) name: String,
-    /// `group/kind`, to order and tell apart.
+    /// `group/kind`, for ordering and comparison.
     kind: String,
 }
 
-/// What is wanted of an object.
+/// The desired state of an object.
 #[derive(Debug, Clone)]
 enum Desired {
     Applied(Value),
     Deleted,
-    /// The pin of a job, in place.
+    /// The pin of a job exists.
     Pinned(JobKey, Value),
     Unpinned(JobKey),
 }
@@ -56,12 +55,12 @@ struct ObjectWrite {
     desired: Desired,
 }
 
-/// The entrance; cheap to clone.
+/// The handle; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct ObjectWriter(mpsc::UnboundedSender<ObjectWrite>);
 
 impl ObjectWriter {
-    /// Starts the task that applies.
+    /// Starts the task that writes.
     pub(crate) fn spawn(
         client: kube::Client,
         overrides: Overrides,
@@ -72,7 +71,7 @@ impl ObjectWriter {
         Self(sender)
     }
 
-    /// Wants `object` applied: its apiVersion, kind, metadata and the fields that are ours.
+    /// Submits `object` to be applied: its apiVersion, kind, metadata and Muster's fields.
     pub(crate) fn apply(
         &self,
         resource: &ApiResource,
@@ -83,17 +82,17 @@ impl ObjectWriter {
         self.submit(resource, namespace, name, Desired::Applied(object));
     }
 
-    /// Wants an object gone, if it was applied here: one that somebody else made stays.
+    /// Submits the deletion of an object, if it was applied here: an object of another manager stays.
     pub(crate) fn delete(&self, resource: &ApiResource, namespace: Option<&str>, name: &str) {
         self.submit(resource, namespace, name, Desired::Deleted);
     }
 
-    /// Wants the job `key` pinned by `policy`.
+    /// Submits that the job `key` is pinned by `policy`.
     pub(crate) fn pin(&self, key: &JobKey, policy: Value) {
         self.override_of(key, Desired::Pinned(key.clone(), policy));
     }
 
-    /// Wants the job `key` not to be pinned.
+    /// Submits that the job `key` is not pinned.
     pub(crate) fn unpin(&self, key: &JobKey) {
         self.override_of(key, Desired::Unpinned(key.clone()));
     }
@@ -115,7 +114,7 @@ impl ObjectWriter {
             name: name.to_owned(),
             kind: format!("{}/{}", resource.group, resource.kind),
         };
-        // The task is gone only when the process ends.
+        // The task ends only with the process.
         let _ = self.0.send(ObjectWrite {
             resource: resource.clone(),
             name,
@@ -124,7 +123,7 @@ impl ObjectWriter {
     }
 }
 
-/// What one request came to.
+/// The result of one request.
 enum WriteOutcome {
     Settled(ObjectName),
     Failed(ObjectWrite, u32),
@@ -138,7 +137,7 @@ async fn serve(
     let mut waiting: BTreeMap<ObjectName, ObjectWrite> = BTreeMap::new();
     let mut open: BTreeSet<ObjectName> = BTreeSet::new();
     let mut tasks: JoinSet<WriteOutcome> = JoinSet::new();
-    // Failed writes that wait out their back-off, and those that have.
+    // Failed writes during and after their back-off.
     let mut resting: JoinSet<(ObjectWrite, u32)> = JoinSet::new();
     let mut rested: Vec<(ObjectWrite, u32)> = Vec::new();
     loop {
@@ -168,13 +167,13 @@ async fn serve(
                         (write, tries)
                     });
                 }
-                // Nothing aborts it.
+                // No task aborts it.
                 Err(error) => if let Ok(panic) = error.try_into_panic() {
                     std::panic::resume_unwind(panic)
                 },
             },
             Some(Ok((write, tries))) = resting.join_next() => {
-                // What came meanwhile is newer.
+                // A write that was submitted meanwhile is newer.
                 let write = waiting.remove(&write.name).unwrap_or(write);
                 rested.push((write, tries));
             }
@@ -225,7 +224,7 @@ async fn carry_out(
     WriteOutcome::Failed(write, tries.saturating_add(1))
 }
 
-/// Deletes an object, if the controller applied it, in the version that was read.
+/// Deletes an object in the version that was read, if the controller applied it.
 async fn delete_ours(api: &Api<DynamicObject>, name: &str) -> Result<(), CallError> {
     let Some(object) = api.get_metadata_opt(name).await? else {
         return Ok(());
@@ -241,8 +240,8 @@ async fn delete_ours(api: &Api<DynamicObject>, name: &str) -> Result<(), CallErr
     Ok(())
 }
 
-/// Gone, or its namespace is going: nothing to keep. Invalid, or denied by a webhook: trying
-/// again would not help.
+/// Gone, or its namespace is being deleted: nothing to write. Invalid, or denied by a webhook: a retry
+/// would not help.
 fn is_final(code: u16) -> bool {
     matches!(code, 400 | 403 | 404 | 422)
 }

@@ -1,6 +1,6 @@
-//! Effects on objects that are no job's: our finalizer on queues, the mark of adopted namespaces.
+//! Effects on objects of no job: the finalizer on queues, and the mark of adopted namespaces.
 //!
-//! Each is a patch in the version that was seen; what comes of it the watch shows.
+//! Each is a patch in the version that was seen; the watch shows the result.
 
 use crate::effects::Effects;
 use crds::kubernetes::Namespace;
@@ -10,13 +10,13 @@ use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use serde_json::json;
 use std::time::Duration;
 
-/// A patch of a Queue takes no longer.
+/// Deadline of a patch of a Queue.
 const PATCH_DEADLINE: Duration = Duration::from_secs(10);
-/// A patch of a Namespace that takes longer is given up and tried again.
+/// Deadline of a patch of a Namespace, after which it is tried again.
 const MARK_DEADLINE: Duration = Duration::from_secs(5);
 
 impl Effects {
-    /// Writes our finalizer, in the version that was seen. What comes of it the watch shows.
+    /// Writes the finalizer in the version that was seen; the watch shows the result.
     pub(super) fn write_finalizer(&self, queue: Queue, keep: bool) {
         let name = queue.metadata.name.unwrap_or_default();
         let mut finalizers = queue.metadata.finalizers.unwrap_or_default();
@@ -29,7 +29,7 @@ impl Effects {
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
         let slots = std::sync::Arc::clone(&self.checks);
         runtime::task::spawn(async move {
-            // Never closed.
+            // The semaphore is never closed.
             let _slot = slots.acquire().await;
             let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
             let request = api.patch_metadata(&name, &params, &patch);
@@ -39,7 +39,7 @@ impl Effects {
                     tracing::debug!(
                         queue = name,
                         message = status.message,
-                        "the queue has changed or is gone; it is looked at again"
+                        "the queue has changed or is gone; it is reconciled again"
                     );
                 }
                 Ok(Err(error)) => {
@@ -56,8 +56,8 @@ impl Effects {
         });
     }
 
-    /// Writes the mark, in the version of the namespace that was seen: with another label it is another
-    /// mark that fits.
+    /// Writes the mark in the version of the namespace that was seen: with another label, another mark would
+    /// be correct.
     pub(super) fn mark_namespace(
         &self,
         namespace: String,
@@ -74,9 +74,12 @@ impl Effects {
             match tokio::time::timeout(MARK_DEADLINE, patched).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => {
-                    tracing::warn!(namespace, %error, "it was not marked; trying again")
+                    tracing::warn!(namespace, %error, "cannot mark the namespace; trying again")
                 }
-                Err(_) => tracing::warn!(namespace, "it was not marked in time; trying again"),
+                Err(_) => tracing::warn!(
+                    namespace,
+                    "no answer when the namespace was marked; trying again"
+                ),
             }
         });
     }

@@ -1,13 +1,13 @@
-//! Asks which namespaces have the right to use which queues, where the queues' policies do not say so.
+//! Asks which namespaces have the right to use which queues, if the queues' policies do not say so.
 //!
 //! ```text
 //! QueueRights::of, nothing known ─► AskRight ─► reviewer ─► SubjectAccessReview
-//!               Input::RightAsked ◄──────────────┘  and again, every while
+//!               Input::RightAsked ◄──────────────┘  and again at intervals
 //! ```
 //!
-//! It is the right of the namespace's service accounts that is asked for. Who submitted a job is known
-//! to the webhook only, which writes what that user may into the template; what stands there counts
-//! without being asked again. No answer is guessed: until there is one the job waits.
+//! The question is about the right of the namespace's service accounts. Only the webhook knows the user who
+//! submitted a job, and records in the template which queue that user may use; the record counts without
+//! another question. No answer is guessed: until there is one the job waits.
 
 use crate::facts::queue_rights::Pair;
 use crate::ingest::input::Input;
@@ -21,24 +21,24 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How long a yes counts until it is asked again: nothing tells of changed roles.
+/// How long a yes counts until it is asked again: no event reports changed roles.
 const GRANTED_FOR: Duration = Duration::from_secs(60);
-/// How long a no does: somebody may wait for it.
+/// How long a no counts: a user may be waiting for the right.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
-/// When what could not be asked is asked again.
+/// Pause after a failed question.
 const RETRY: Duration = Duration::from_secs(5);
-/// Questions under way at a time.
+/// Most questions at a time.
 const AT_A_TIME: usize = 4;
 
-/// The entrance of the task that asks.
+/// The handle of the task that asks.
 #[derive(Debug)]
 pub(crate) struct RightsReviewer {
-    /// Unbounded: each job asks once for as long as nothing is known.
+    /// Unbounded: each job asks once while the answer is unknown.
     asks: mpsc::UnboundedSender<Pair>,
 }
 
 impl RightsReviewer {
-    /// Starts asking.
+    /// Starts the task.
     pub(crate) fn spawn(
         client: Client,
         inputs: mpsc::Sender<Input>,
@@ -53,14 +53,14 @@ impl RightsReviewer {
         Self { asks }
     }
 
-    /// Has it asked whether a namespace may use a queue, unless it was.
+    /// Submits the question whether a namespace may use a queue, if it is new.
     pub(crate) fn ask(&self, pair: Pair) {
-        // The reviewer ends with the term, and then nothing is decided any more.
+        // The reviewer ends with the term, after which nothing is decided.
         let _ = self.asks.send(pair);
     }
 }
 
-/// What was answered last, and when it is asked again.
+/// The last answer, and when it is asked again.
 type Answered = (Option<bool>, Instant);
 
 async fn keep_asking(
@@ -95,7 +95,7 @@ async fn keep_asking(
             let (known, again) = match answer {
                 Some(true) => (Some(true), GRANTED_FOR),
                 Some(false) => (Some(false), REFUSED_FOR),
-                // What was known counts on.
+                // The previous answer stays valid.
                 None => (before, RETRY),
             };
             pairs.insert(pair.clone(), (known, Instant::now() + again));
@@ -138,7 +138,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_asked_is_answered_once_and_kept_up_to_date() {
+    async fn a_question_is_answered_once_and_refreshed() {
         let api = FakeApi::new();
         let granted = Arc::new(AtomicBool::new(false));
         let grants = granted.clone();

@@ -1,7 +1,7 @@
-//! Works of jobs that end: whether any are left, by a fresh read, and the removal of those that Karmada
-//! has left behind.
+//! Works of ending jobs: finds by a fresh read whether any are left, and deletes those that Karmada has
+//! left behind.
 //!
-//! The answer is an [`Input::WorksChecked`]. It must never say that all is gone by a cache.
+//! The answer is an [`Input::WorksChecked`]. A cached read must never lead to the answer that all are gone.
 
 use crate::effects::Effects;
 use crate::ingest::input::Input;
@@ -18,19 +18,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A removal of what a job has left that takes longer is given up and tried again.
+/// Deadline of deleting leftover Works, after which it is tried again.
 const REMOVE_DEADLINE: Duration = Duration::from_secs(10);
-/// Reading an object of a member takes no longer.
+/// Deadline of reading an object of a member.
 const READ_DEADLINE: Duration = Duration::from_secs(10);
 
-/// A member in which a job may have been left, and how to ask it.
+/// A member that may still have a job's object, and the connection to it.
 struct PreservingMember {
     cluster: ClusterName,
     client: Option<kube::Client>,
 }
 
 impl Effects {
-    /// Asks the API server afresh whether any Work of the job is left: a watch may be behind.
+    /// Reads from the API server whether any Work of the job is left, because a watch may lag.
     pub(super) fn check_works(
         &self,
         job: BoundJob,
@@ -51,11 +51,11 @@ impl Effects {
         });
     }
 
-    /// Removes Works that Karmada has left behind.
+    /// Deletes Works that Karmada has left behind.
     pub(super) fn remove_works(&self, job: BoundJob) {
         let (client, checks) = (self.client.clone(), Arc::clone(&self.checks));
         self.look_at_works(job, async move |works| {
-            // Never closed.
+            // The semaphore is never closed.
             let _slot = checks.acquire().await;
             let removed = delete_works(works, client);
             match tokio::time::timeout(REMOVE_DEADLINE, removed).await {
@@ -65,7 +65,7 @@ impl Effects {
         });
     }
 
-    /// Has `are_gone` say by what Works are left whether they are gone.
+    /// Reads the Works of the job; `are_gone` says whether the remaining ones count.
     fn look_at_works<J, F>(&self, job: BoundJob, are_gone: J)
     where
         J: FnOnce(Vec<ObjectMeta>) -> F + Send + 'static,
@@ -82,13 +82,13 @@ impl Effects {
                 None => Ok(true),
             };
             let uid = binding.metadata.uid.clone();
-            // The owner task is gone only when the process ends.
+            // The owner task ends only with the process.
             let _ = inputs.send(Input::WorksChecked { key, uid, gone }).await;
         });
     }
 }
 
-/// Whether a Work that is there keeps its job charged: not where it is being deleted in one of the
+/// Returns true if an existing Work keeps its job charged: not if it is being deleted in one of the
 /// clusters `out_of_service`.
 fn counts(work: &ObjectMeta, out_of_service: &BTreeSet<String>) -> bool {
     let namespace = work.namespace.as_deref().unwrap_or_default();
@@ -97,7 +97,7 @@ fn counts(work: &ObjectMeta, out_of_service: &BTreeSet<String>) -> bool {
     work.deletion_timestamp.is_none() || !given_up
 }
 
-/// Deletes those of `works` that nobody is deleting. Whether they are gone shows later.
+/// Deletes those of `works` that are not being deleted yet. A later read shows whether they are gone.
 async fn delete_works(works: Vec<ObjectMeta>, client: kube::Client) -> kube::Result<()> {
     let left = works.into_iter();
     for work in left.filter(|work| work.deletion_timestamp.is_none()) {
@@ -113,7 +113,7 @@ async fn delete_works(works: Vec<ObjectMeta>, client: kube::Client) -> kube::Res
             Ok(_) => {
                 tracing::warn!(%namespace, %name, "removed a Work that Karmada had left behind");
             }
-            // It went, or it is another's by now.
+            // It is gone, or another object has its name by now.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
             Err(error) => return Err(error),
         }
@@ -121,10 +121,10 @@ async fn delete_works(works: Vec<ObjectMeta>, client: kube::Client) -> kube::Res
     Ok(())
 }
 
-/// Whether one of `members` has the object of `binding`, and it has not ended.
+/// Returns true if one of `members` has the object of `binding` and it has not ended.
 ///
 /// # Errors
-/// Where one does not tell.
+/// Returns an error if a member does not answer.
 async fn is_preserved(
     members: Vec<PreservingMember>,
     binding: &ResourceBinding,

@@ -1,8 +1,8 @@
-//! Fresh reads of Works, many jobs to a read.
+//! Fresh reads of Works, with one read for many jobs.
 //!
-//! Before a charge ends the API server is asked whether Works of the job are left, since a watch
-//! may be behind. One read answers for all jobs that wait for one: a namespace that is deleted
-//! asks for thousands, and a read goes through the Works of all clusters.
+//! Before a charge ends, a read from the API server shows whether Works of the job are left, because a
+//! watch may lag. One read answers all jobs that are waiting: a deleted namespace asks for thousands, and a
+//! read covers the Works of all clusters.
 //!
 //! ```text
 //! left(id) ─┐
@@ -10,8 +10,8 @@
 //! left(id) ─┘
 //! ```
 //!
-//! It must never answer from a read that began before it was asked, and never from a cache: the
-//! lists carry no resourceVersion.
+//! It must never answer from a read that began before the question, and never from a cache: the lists carry
+//! no resourceVersion.
 
 use crds::karmada::Work;
 use crds::names::BINDING_PERMANENT_ID;
@@ -23,15 +23,14 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-/// Jobs that one read answers for. Each takes 39 bytes of the request's URL, of which some proxies
-/// take 8 KiB.
+/// Most jobs in one read. Each takes 39 bytes of the request's URL, which some proxies limit to 8 KiB.
 const JOBS_PER_READ: usize = 100;
-/// From the start of one read to that of the next, at least.
+/// Least time between the starts of two reads.
 const APART: Duration = Duration::from_millis(50);
-/// A read of which a page takes longer is given up; those who asked ask again.
+/// Deadline of one page of a read; callers ask again after a failure.
 const READ_DEADLINE: Duration = Duration::from_secs(10);
 
-/// What is left of a job: the metadata of its Works.
+/// The remaining Works of a job: their metadata.
 pub(crate) type WorksLeft = Result<Vec<ObjectMeta>, String>;
 
 struct WorksQuery {
@@ -40,7 +39,7 @@ struct WorksQuery {
     answer: oneshot::Sender<WorksLeft>,
 }
 
-/// The entrance. Clones lead to the same reader.
+/// The handle. Clones share the reader.
 #[derive(Debug, Clone)]
 pub(crate) struct WorksReader(mpsc::UnboundedSender<WorksQuery>);
 
@@ -52,7 +51,7 @@ impl WorksReader {
         Self(sender)
     }
 
-    /// The Works of the binding with the permanent id `id`, by a read that begins after this call.
+    /// Returns the Works of the binding with the permanent id `id`, by a read that begins after this call.
     pub(crate) async fn left(&self, id: &str) -> WorksLeft {
         let (answer, answered) = oneshot::channel();
         let asked = WorksQuery {
@@ -99,7 +98,7 @@ async fn answer(works: &Api<Work>, batch: Vec<WorksQuery>) {
     };
     for asked in batch {
         let own = left.get(&asked.id).cloned().unwrap_or_default();
-        // The one that asked may have ended meanwhile.
+        // The caller may have ended meanwhile.
         let _ = asked.answer.send(error.clone().map_or(Ok(own), Err));
     }
 }
@@ -147,10 +146,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_answer_comes_from_a_read_that_had_begun() {
+    async fn a_read_that_had_begun_answers_no_later_query() {
         let api = FakeApi::new();
         let reader = WorksReader::spawn(api.client());
-        // It looks at the end of a second, what is there at its start does not count.
+        // The read begins after a second; Works that exist now do not count.
         api.fault(1, Fault::Delay(Duration::from_secs(1)), |_| true);
         let (first, second) = tokio::join!(reader.left("a"), async {
             tokio::time::sleep(Duration::from_millis(500)).await;
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_read_that_fails_answers_nobody_that_all_is_gone() {
+    async fn a_failed_read_never_says_that_all_works_are_gone() {
         let api = FakeApi::new();
         let reader = WorksReader::spawn(api.client());
         api.fault(1, Fault::Hang, |_| true);

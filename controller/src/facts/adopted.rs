@@ -9,16 +9,16 @@ use engine::{Attempt, ClusterName, PoolClass, Resources, Time, Uid};
 #[cfg(test)]
 mod tests;
 
-/// The class that adopted work is charged to: which nodes it runs on is the member's choice.
+/// The class to charge for adopted workloads: the member chose their nodes.
 const CLASS: &str = "adopted";
 
-/// The record of a job that is placed without Muster: each cluster is charged what Karmada
-/// starts there, which is the whole job unless it divides the replicas.
+/// Returns the record of a job that was placed without Muster. Each cluster is charged what Karmada starts
+/// there, which is the whole job unless Karmada divides the replicas.
 pub(crate) fn record(binding: &ResourceBinding, job: &ResolvedJob, now: Time) -> AdmissionRecord {
     record_in(&binding.spec.clusters, binding, job, now)
 }
 
-/// The same of a job that runs in `clusters`.
+/// Returns the same record for a job that runs in `clusters`.
 pub(crate) fn record_in(
     clusters: &[TargetCluster],
     binding: &ResourceBinding,
@@ -39,8 +39,8 @@ pub(crate) fn record_in(
     }
 }
 
-/// The record of a job that is placed and whose size is not known: it says that the job ran before
-/// Muster managed it, and is charged once its template is seen.
+/// Returns the record of a placed job of unknown size: it says that the job ran before Muster managed it,
+/// and the job is charged once its template is seen.
 pub(crate) fn unsized_record(fact: &JobFact, now: Time) -> AdmissionRecord {
     let admission = Admission {
         uid: fact.uid.clone(),
@@ -70,7 +70,7 @@ fn share(cluster: &TargetCluster, job: &ResolvedJob) -> Share {
             count: count(role),
         })
         .collect();
-    // A sum that cannot be counted was refused when the template was read.
+    // An overflow was refused when the template was read.
     let charge = roles
         .iter()
         .try_fold(Resources::new(), |sum, role| {
@@ -85,7 +85,7 @@ fn share(cluster: &TargetCluster, job: &ResolvedJob) -> Share {
     }
 }
 
-/// The message to its user.
+/// Returns the message to its user.
 pub(crate) fn message(record: &AdmissionRecord) -> String {
     let clusters: Vec<&str> = record
         .clusters

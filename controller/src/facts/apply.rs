@@ -1,6 +1,6 @@
-//! The facts and events of one job for the engine: what it asks for, what it was admitted, how it ended.
+//! Gives the engine the facts and events of one job: its demand, its admission, its end.
 //!
-//! Telling it what it knows changes nothing, so each look at a job may tell all.
+//! Repeating a fact changes nothing, so each reconcile may apply all of them.
 
 use crate::facts::job::{self, Permission, QueueRules, ResolvedJob};
 use crate::mirror::namespace::NamespaceFact;
@@ -21,7 +21,7 @@ impl Reconciler {
             .unwrap_or_default()
     }
 
-    /// The job as its template and binding state it, once the template has been seen.
+    /// Returns the job from its template and binding, once the template has been seen.
     pub(crate) fn job_of(
         &self,
         key: &JobKey,
@@ -59,7 +59,7 @@ impl Reconciler {
         Some(job)
     }
 
-    /// Whether jobs of a namespace may be in a queue; where only a right could say so it is asked.
+    /// Returns whether jobs of a namespace may be in a queue; asks if only a right could permit it.
     fn permission(&self, name: &str, namespace: &NamespaceFact, queue: &QueueName) -> Permission {
         let Some(why) = self.mirror.closed_to(queue, name, &namespace.labels) else {
             return Permission::Granted;
@@ -71,7 +71,7 @@ impl Reconciler {
         }
     }
 
-    /// It was answered whether a namespace may use a queue.
+    /// Handles the answer whether a namespace may use a queue.
     pub(crate) fn right_asked(&mut self, namespace: String, queue: QueueName, allowed: bool) {
         let jobs = self
             .last_facts
@@ -83,7 +83,7 @@ impl Reconciler {
         }
     }
 
-    /// Tells the engine of the job, unless it knows.
+    /// Applies the fact of a job, unless the engine has it.
     pub(crate) fn apply_fact(&mut self, fact: &JobFact) {
         if self.last_facts.get(&fact.key) != Some(fact) {
             self.last_facts.insert(fact.key.clone(), fact.clone());
@@ -91,7 +91,7 @@ impl Reconciler {
         }
     }
 
-    /// Makes the engine charge what `record` says, and know how far the job has come.
+    /// Makes the engine charge `record`, and applies the job's progress.
     pub(crate) fn apply_admission(
         &mut self,
         ctx: &ReconcileCtx<'_>,
@@ -126,7 +126,7 @@ impl Reconciler {
         }
     }
 
-    /// Charged until its Works are gone, whatever was believed of it.
+    /// Charges an ending job until its Works are gone, whatever the engine had before.
     pub(crate) fn apply_evicted(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
         if self.is_over(ctx, record) {
             let reason = record.reason.unwrap_or(Reason::Evicted);
@@ -135,15 +135,15 @@ impl Reconciler {
         self.apply_ended(ctx, record);
     }
 
-    /// Tells of an attempt that is being evicted, with why: whether it counts as a failure of
-    /// the job, and whether it may compete again, depends on that.
+    /// Applies the eviction of an attempt with its reason, on which it depends whether it counts as a failure
+    /// of the job and whether the job may compete again.
     pub(crate) fn apply_ended(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
         let holds = self
             .engine
             .job(ctx.key)
             .and_then(|job| job.admission.map(|a| a.attempt));
         match record.reason {
-            // Only after a restart: the engine evicts no attempt that it does not know.
+            // Only after a restart: the engine does not evict an attempt that it does not have.
             Some(reason) if holds != Some(record.attempt) => {
                 self.apply_admission(ctx, record, Progress::Placed);
                 self.apply_ending(ctx, reason, &record.message);
@@ -152,9 +152,9 @@ impl Reconciler {
         }
     }
 
-    /// Tells of an attempt that was stopped because it ran longer than its queue allows: the
-    /// job does not compete again until that changes. The record knows since when the attempt
-    /// was admitted, not since when it ran, which is less.
+    /// Applies the stop of an attempt that ran longer than its queue allows: the job does not compete again
+    /// until the limit changes. The record has the time of the admission, not of the start, so the run time is
+    /// shorter than computed.
     pub(crate) fn apply_stopped(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
         if let (Some(Reason::RuntimeLimitExceeded), Some(at)) = (record.reason, record.evicted_at) {
             let ran = at
@@ -169,7 +169,7 @@ impl Reconciler {
     }
 }
 
-/// How far the engine believes a released job to have come.
+/// Returns the progress of an admitted job in the engine.
 fn reached(state: JobState) -> Option<Progress> {
     match state {
         JobState::Queued => None,

@@ -1,5 +1,5 @@
-//! From what is seen of a job to the facts that the engine receives: size, queue, priority, placement,
-//! and whether it may be considered at all. Pure.
+//! Converts what is seen of a job into facts for the engine: size, queue, priority, placement, and whether
+//! it may compete. Pure.
 
 use crate::mirror::binding::{has_our_scheduler, is_claimed, own_record, record_problem};
 use crate::mirror::namespace::NamespaceFact;
@@ -20,43 +20,42 @@ mod tests;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Permission {
     Granted,
-    /// Whether its namespace has the right to is being asked.
+    /// It is being checked whether its namespace has the right.
     Unknown,
-    /// Why its namespace may not, without a right to.
+    /// Why its namespace may not use the queue without a right.
     Refused(String),
 }
 
-/// What a ResourceClaimTemplate of the job's namespace claims for one pod.
+/// Returns what a ResourceClaimTemplate of the job's namespace claims for one pod.
 pub(crate) type Claimed<'a> = &'a dyn Fn(&str) -> Option<&'a ClaimedDevices>;
 
-/// What queues say of the jobs in them.
+/// The rules of queues for their jobs.
 #[derive(Clone, Copy)]
 pub(crate) struct QueueRules<'a> {
-    /// Whether jobs of the namespace may be in a queue. What their users may is not asked.
+    /// Returns whether jobs of the namespace may be in a queue, without the rights of users.
     pub(crate) permitted: &'a dyn Fn(&QueueName) -> Permission,
-    /// The PriorityClass of those named that a queue does not take. Where none is named it is the
-    /// cluster's default that counts.
+    /// Returns the first of the named PriorityClasses that a queue does not allow; without a name the
+    /// cluster's default counts.
     pub(crate) class_refused: &'a dyn Fn(&QueueName, &BTreeSet<String>) -> Option<String>,
-    /// Whether jobs that do not say are split.
+    /// Returns whether a queue splits jobs by default.
     pub(crate) split: &'a dyn Fn(&QueueName) -> Split,
-    /// Which clusters are left out for its jobs.
+    /// Returns the filters of a queue.
     pub(crate) filters: &'a dyn Fn(&QueueName) -> Filters,
-    /// Why pods of different clusters could not find each other, if they could not.
+    /// Returns why pods of different clusters could not find each other, if so.
     pub(crate) rendezvous_problem: &'a dyn Fn(&QueueName, Meeting) -> Option<String>,
 }
 
-/// A job as the engine receives it, and what its PodGroup shows.
+/// A job as the engine receives it, with what its PodGroup shows.
 #[derive(Debug, Clone)]
 pub(crate) struct ResolvedJob {
     pub(crate) fact: JobFact,
-    /// What it asks for; `None` where that is not known. Without the devices that its pods claim
-    /// where only these are not known.
+    /// What it requests; `None` if unknown. Without the devices that its pods claim if only these are unknown.
     pub(crate) ask: Option<WorkloadSpec>,
-    /// Why it is not split although it may be, in words.
+    /// Why it is not split although it asks for it, as text.
     pub(crate) unsplit: Option<String>,
 }
 
-/// The job of `binding` and its `template`.
+/// Returns the job of `binding` and its `template`.
 pub(crate) fn job(
     key: &JobKey,
     binding: &ResourceBinding,
@@ -70,7 +69,7 @@ pub(crate) fn job(
         Ok(ask) if ask.claim_templates().is_empty() => (Some(ask), None),
         Ok(ask) => match ask.with_claims(claimed) {
             Ok(whole) => (Some(whole), None),
-            // A job that runs goes on by all else that it says.
+            // A running job continues with all its other values.
             Err(error) => (Some(ask.without_claims()), Some(held(&error))),
         },
         Err(error) => (None, Some(held(&error))),
@@ -110,7 +109,7 @@ pub(crate) fn job(
     ResolvedJob { fact, ask, unsplit }
 }
 
-/// A job whose template is not to be seen, which is held until it is.
+/// Returns a job whose template was not found; it is held until the template appears.
 pub(crate) fn unread(
     key: &JobKey,
     binding: &ResourceBinding,
@@ -123,7 +122,7 @@ pub(crate) fn unread(
         .unwrap_or(names::DEFAULT_QUEUE);
     let created = binding.metadata.creation_timestamp.as_ref();
     let message = format!(
-        "its template {} {} ({}) is not to be seen: it is gone, or Muster may not read its kind; \
+        "its template {} {} ({}) was not found: it is deleted, or Muster may not read its kind; \
          grant get, list and watch on it by a ClusterRole labelled rbac.muster.io/aggregate-to-workloads=true",
         resource.kind, resource.name, resource.api_version
     );
@@ -149,7 +148,7 @@ pub(crate) fn unread(
     }
 }
 
-/// A demand of nothing, for jobs whose size is not known; never released.
+/// Returns an empty demand, for jobs of unknown size; they are never admitted.
 fn unknown_demand(placement: ClusterPlacement) -> Demand {
     Demand {
         roles: Vec::new(),
@@ -163,7 +162,7 @@ fn unknown_demand(placement: ClusterPlacement) -> Demand {
     }
 }
 
-/// The template's own queue, else the namespace's, else `default`.
+/// Returns the template's own queue, or the namespace's, or `default`.
 fn queue(template: &Template, namespace: &NamespaceFact) -> QueueName {
     let name = template
         .queue
@@ -173,7 +172,7 @@ fn queue(template: &Template, namespace: &NamespaceFact) -> QueueName {
     QueueName::new(name)
 }
 
-/// By kind, else by what Karmada's interpreter says of it on the binding.
+/// Returns the size by kind, or else by what Karmada's interpreter says on the binding.
 fn size(binding: &ResourceBinding, template: &Template) -> Result<WorkloadSpec, SpecError> {
     match &template.ask {
         Err(SpecError::SizeUnknown { .. }) => {
@@ -196,7 +195,7 @@ fn held(error: &SpecError) -> Hold {
     }
 }
 
-/// What keeps a job of known size from being considered.
+/// Returns what keeps a job of known size from competing.
 fn own_hold(
     binding: &ResourceBinding,
     template: &Template,
@@ -221,7 +220,7 @@ fn own_hold(
         );
     }
     if released(binding).is_some() {
-        // What it may be counts again once it is evicted.
+        // These rules apply again once it is evicted.
         return invalid_record(binding);
     }
     if let Some(hold) = not_permitted(binding, template, queue, rules) {
@@ -247,8 +246,8 @@ fn invalid_record(binding: &ResourceBinding) -> Option<Hold> {
     })
 }
 
-/// Why the job may not be in its queue: neither may its namespace, nor could who submitted it when it
-/// was.
+/// Returns why the job may not be in its queue: neither its namespace may use it, nor could its user when
+/// the job was submitted.
 fn not_permitted(
     binding: &ResourceBinding,
     template: &Template,
@@ -263,7 +262,9 @@ fn not_permitted(
         Permission::Granted => None,
         Permission::Unknown => Some(Hold {
             reason: Reason::NotEvaluated,
-            message: format!("whether namespace {namespace} may use queue {queue} is being asked"),
+            message: format!(
+                "whether namespace {namespace} may use queue {queue} is being checked"
+            ),
         }),
         Permission::Refused(why) => Some(Hold {
             reason: Reason::QueueNotPermitted,
@@ -296,7 +297,7 @@ fn wrong_scheduler(binding: &ResourceBinding) -> String {
     )
 }
 
-/// When the template was created; the binding's own creation where the template has none.
+/// Returns when the template was created, or else the binding.
 fn queued_at(binding: &ResourceBinding, template: &Template) -> Time {
     let of_binding = || {
         binding
@@ -336,13 +337,13 @@ fn demand(
     }
 }
 
-/// Its record, while it is released.
+/// Returns the record of an admitted job.
 fn released(binding: &ResourceBinding) -> Option<AdmissionRecord> {
     own_record(binding).filter(|record| record.state == RecordState::Admitted)
 }
 
-/// `demand` of a job that is placed: whether its parts are resized was settled when they were
-/// made, whatever its template says by now.
+/// Returns the `demand` of a placed job: whether its parts can be resized was decided when they were made,
+/// whatever its template says now.
 fn as_released(demand: Demand, record: &AdmissionRecord) -> Demand {
     match (demand.held, record.resizable) {
         (Held::ByOverride, false) => Demand {

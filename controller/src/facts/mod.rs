@@ -1,12 +1,12 @@
-//! From the mirror to the facts that the engine is given: what a job asks for, what it was admitted,
-//! what runs of it, and the places of queues in the tree.
+//! Converts the mirror into facts for the engine: what a job requests, what was admitted, what runs of it,
+//! and the places of queues in the tree.
 //!
 //! ```text
 //! mirror: binding, template, namespace, policies ─► job ─► apply ─► engine
 //!         record, Works ─► adopted, running ────────────────┘
 //! ```
 //!
-//! It must never write a binding, and never decide what is done with a job.
+//! It must never write a binding, and never decide about a job.
 
 pub(crate) mod adopted;
 pub(crate) mod apply;

@@ -1,16 +1,16 @@
-//! Places of queues in the tree, which last as long as something is charged to them or below.
+//! Places of queues in the tree. A place lasts as long as something is charged to the queue or below it.
 //!
 //! ```text
 //! Queue objects ─► what the engine receives ─► what is charged ─► our finalizer on Queue objects
 //!                        ▲
-//! queues above, in admission records (a queue that is gone when this process starts)
+//! queues above, in admission records (for a queue that is gone when this process starts)
 //! ```
 //!
-//! A deleted queue stays, by our finalizer, and takes no jobs. Where somebody takes the finalizer
-//! off, what was last known of the queue stays; a new process finds its place in the records of
-//! the jobs. A queue that is charged and names a parent that cannot be one keeps the parent that
-//! it has. So what runs is always charged to all queues that it was admitted below, unless it is
-//! moved to another valid place. It writes nothing of a Queue but our finalizer.
+//! A finalizer keeps a deleted queue, which takes no new jobs. If a user removes the finalizer, the last
+//! known facts of the queue stay; a new process finds the place of the queue in the records of its jobs. A
+//! charged queue whose spec names an invalid parent keeps its present parent. So a running job is always
+//! charged to all queues that it was admitted below, unless its queue moves to another valid parent. Of a
+//! Queue object this module writes only the finalizer.
 
 use crate::reconcile::Reconciler;
 use crate::reconcile::action::ReconcileAction;
@@ -21,39 +21,39 @@ use engine::{Event, QueueName, Resources, Time};
 use runtime::watch::Delta;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Milliseconds after which a patch that did not show is tried again.
+/// Milliseconds after which a patch that the watch has not shown is sent again.
 const RETRY_MS: i64 = 5_000;
-/// Milliseconds for which nothing has to be charged to a queue before it loses the finalizer: jobs
-/// that follow each other cost no writes. A queue that is deleted loses it at once.
+/// Milliseconds for which a queue must be without charge before it loses the finalizer, so that a series of
+/// jobs costs no writes. A deleted queue loses it at once.
 const IDLE_MS: i64 = 60_000;
 
-/// What is known of places beside the objects.
+/// What is known of places besides the Queue objects.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    /// Queues that have no object any more, while something is charged to them or below.
+    /// Queues without an object to which, or below which, something is still charged.
     gone: BTreeMap<QueueName, QueueFact>,
-    /// Queues that keep a parent which their object does not name.
+    /// Queues that keep a parent other than the one in their object.
     misplaced: BTreeSet<QueueName>,
-    /// Queues of which more or less may be charged than when they were last looked at.
+    /// Queues whose charge may have changed since they were last reconciled.
     due: BTreeSet<QueueName>,
-    /// Queues to look at again, and when.
+    /// Queues to reconcile again, and when.
     later: BTreeSet<(Time, QueueName)>,
     /// Since when nothing is charged to queues that have the finalizer.
     idle: BTreeMap<QueueName, Time>,
-    /// The version of each queue for which the finalizer was last written, and when.
+    /// For each queue, the version on which the finalizer was last written, and when.
     asked: BTreeMap<QueueName, (String, Time)>,
 }
 
 impl Places {
-    /// What is charged to `queues` may have changed.
+    /// Marks `queues`, whose charge may have changed.
     pub(crate) fn charged(&mut self, queues: &BTreeSet<QueueName>) {
         self.due.extend(queues.iter().cloned());
     }
 }
 
 impl Reconciler {
-    /// A queue came, changed or went. Its policy is applied again, since the queue's strategy
-    /// has a say in it.
+    /// Handles a change of a queue. Applies its policy again, because the policy depends on the queue's
+    /// strategy.
     pub(crate) fn queue(&mut self, delta: Delta<Queue>) {
         let name = match delta {
             Delta::Upserted(queue) => {
@@ -84,7 +84,7 @@ impl Reconciler {
         self.push(ReconcileAction::PublishQueue(name));
     }
 
-    /// Tells of a queue as its object says, in the place that it has.
+    /// Gives the engine the queue as its object says, in its present place.
     fn apply_queue(&mut self, name: &QueueName) {
         let Some(queue) = self.mirror.queues().get(name) else {
             self.places.misplaced.remove(name);
@@ -105,7 +105,7 @@ impl Reconciler {
     fn queue_gone(&mut self, name: &QueueName, last: Option<&Queue>) {
         self.places.misplaced.remove(name);
         if self.places.gone.contains_key(name) {
-            return; // told twice
+            return; // the watch repeated it
         }
         let keeps = name.as_str() != ROOT && self.engine.is_charged(name);
         let Some(last) = last.filter(|_| keeps) else {
@@ -116,13 +116,13 @@ impl Reconciler {
             state: QueueState::Deleting,
             ..last.to_fact()
         };
-        tracing::warn!(queue = %name, "a queue went while jobs are charged to it or below; it keeps its place until they have ended");
+        tracing::warn!(queue = %name, "a queue was deleted while jobs are charged to it or below; it keeps its place until they have ended");
         self.places.gone.insert(name.clone(), fact.clone());
         self.apply(Event::QueueUpserted(fact));
     }
 
-    /// Before a charge is applied that only its record has: the queues that it counts at are
-    /// there, in the places that they had.
+    /// Restores the queues that a record counts at, in their earlier places. Call it before a charge is
+    /// applied that only the record has.
     pub(crate) fn remember_places(&mut self, record: &AdmissionRecord) {
         let mut above: Option<QueueName> = None;
         for name in record.queues_above.iter().chain([&record.queue]) {
@@ -147,14 +147,14 @@ impl Reconciler {
         }
     }
 
-    /// The queues above one, from the top down.
+    /// Returns the queues above a queue, from the top down.
     pub(crate) fn queues_above(&self, queue: &QueueName) -> Vec<QueueName> {
         let mut path = self.engine.queue_path(queue);
         path.pop();
         path
     }
 
-    /// Why the parent that a queue names cannot be its parent.
+    /// Returns why the parent that a queue names is invalid.
     fn misplaced(&self, fact: &QueueFact) -> Option<String> {
         let parent = fact.parent.clone()?;
         let above = |name: &QueueName| match self.mirror.queues().get(name) {
@@ -177,8 +177,8 @@ impl Reconciler {
         None
     }
 
-    /// Gives Queue objects our finalizer, or takes it off, by what is charged; drops queues
-    /// without objects when nothing is.
+    /// Adds or removes the finalizer on Queue objects, depending on what is charged, and drops queues without
+    /// objects once nothing is charged.
     pub(crate) fn keep_places(&mut self, now: Time) {
         while self.places.later.first().is_some_and(|(at, _)| *at <= now) {
             let next = self.places.later.pop_first();
@@ -201,7 +201,7 @@ impl Reconciler {
         }
     }
 
-    /// Nothing is charged to the queue: it is where its object says, or nowhere.
+    /// Moves a queue without charge to where its object says, or drops it.
     fn drop_place(&mut self, name: &QueueName) {
         if self.places.gone.remove(name).is_some() {
             self.apply(Event::QueueGone(name.clone()));
@@ -220,7 +220,7 @@ impl Reconciler {
         };
         let (kept, deleting) = (queue.is_kept(), queue.is_deleting());
         let keep = if self.engine.is_charged(name) {
-            // A finalizer cannot be added to what is deleted.
+            // A finalizer cannot be added to a deleted object.
             kept || !deleting
         } else if kept && !deleting {
             let since = *self.places.idle.entry(name.clone()).or_insert(now);
@@ -253,7 +253,7 @@ impl Reconciler {
     }
 }
 
-/// The fact of a queue that stays below `above`, whatever its object says.
+/// Returns the fact of a queue that stays below `above`, whatever its object says.
 fn kept_in_place(fact: QueueFact, above: Option<QueueName>, problem: &str) -> QueueFact {
     let place = match &above {
         Some(above) => format!("below {above}"),
@@ -269,7 +269,7 @@ fn kept_in_place(fact: QueueFact, above: Option<QueueName>, problem: &str) -> Qu
     }
 }
 
-/// A queue of which only its place is known.
+/// Returns the fact of a queue of which only the place is known.
 fn unknown(name: &QueueName, parent: Option<QueueName>) -> QueueFact {
     QueueFact {
         name: name.clone(),

@@ -1,7 +1,7 @@
 //! Which namespaces have the right to use which queues, where the queues' policies do not say so.
 //!
-//! No answer is guessed: until there is one the job waits, and what is not known is asked
-//! ([`crate::effects::rights`]).
+//! No answer is guessed: a job waits until there is one. [`crate::effects::rights`] asks for answers that
+//! are missing.
 
 use engine::QueueName;
 use std::cell::RefCell;
@@ -10,16 +10,17 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A namespace and a queue.
 pub(crate) type Pair = (String, QueueName);
 
-/// What is known of rights.
+/// The answers known so far.
 #[derive(Debug, Default)]
 pub(crate) struct QueueRights {
     known: BTreeMap<Pair, bool>,
-    /// What somebody wanted to know that is not known. In a cell: to look is what asks.
+    /// Pairs that a caller looked up without an answer. A cell, because a lookup is what triggers the
+    /// question.
     asked: RefCell<BTreeSet<Pair>>,
 }
 
 impl QueueRights {
-    /// Whether the namespace may use the queue; `None` until that is known, and it is asked.
+    /// Returns whether the namespace may use the queue; `None` while that is unknown, and it is then asked.
     pub(crate) fn of(&self, namespace: &str, queue: &QueueName) -> Option<bool> {
         let pair = (namespace.to_owned(), queue.clone());
         let known = self.known.get(&pair).copied();
@@ -29,18 +30,18 @@ impl QueueRights {
         known
     }
 
-    /// Whether it is known that the namespace may use the queue.
+    /// Returns true if the namespace is known to have the right.
     pub(crate) fn is_known(&self, namespace: &str, queue: &QueueName) -> bool {
         let pair = (namespace.to_owned(), queue.clone());
         self.known.get(&pair).copied().unwrap_or(false)
     }
 
-    /// What is to be asked since the last call.
+    /// Returns the pairs to ask for since the last call.
     pub(crate) fn take_asked(&mut self) -> BTreeSet<Pair> {
         std::mem::take(self.asked.get_mut())
     }
 
-    /// An answer came. Whether it is another than before.
+    /// Records an answer and returns true if it differs from the previous one.
     pub(crate) fn note(&mut self, pair: Pair, allowed: bool) -> bool {
         self.known.insert(pair, allowed) != Some(allowed)
     }

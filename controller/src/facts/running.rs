@@ -1,8 +1,7 @@
-//! What members run of a job: what its Works ask for, and where there is none yet, or
-//! one that cannot be read, what its placement gets of its template.
+//! What members run of a job. The Works of the job say so; where a Work is missing or unreadable, the
+//! template and the placement do.
 //!
-//! It is what a job is charged of which no record says what was admitted, and what a record is
-//! compared with by a new leader.
+//! A job without a usable record is charged for this, and a new leader compares records with it.
 
 use crate::facts::adopted;
 use crate::facts::job::ResolvedJob;
@@ -16,18 +15,18 @@ use engine::facts::{Admission, Held, Role};
 use engine::{Amount, Attempt, ClusterName, JobKey, PoolClass, QueueName, Resources, Time, Uid};
 use workload::Rendered;
 
-/// The class that is charged for what no record says: on which nodes it runs is the member's choice.
+/// The class to charge for pods without a record: the member chooses their nodes.
 const CLASS: &str = "unrecorded";
 
 impl Reconciler {
-    /// What a Work of `job` has its member run, where that can be read and is waited for.
+    /// Returns what a Work of `job` makes its member run, if the Work is readable and not ignored.
     pub(crate) fn rendered(&self, job: &JobKey, work: &SeenWork) -> Option<Rendered> {
         let asks = work.asks.as_ref().filter(|_| !self.is_given_up(work))?;
         Some(asks.with_claims(&|template| self.mirror.claimed_by(job, template)))
     }
 
-    /// What `works` of a job ask for, by cluster, of those that can be read and are waited for.
-    pub(crate) fn asked_by_works<'a>(
+    /// Returns what `works` of a job request, by cluster. Unreadable and ignored Works are left out.
+    pub(crate) fn requested_by_works<'a>(
         &self,
         job: &JobKey,
         works: impl IntoIterator<Item = &'a SeenWork>,
@@ -41,14 +40,14 @@ impl Reconciler {
         shares
     }
 
-    /// What members run of the job of a binding, by cluster.
-    pub(crate) fn as_it_runs(
+    /// Returns what members run of the job of a binding, by cluster.
+    pub(crate) fn running_shares(
         &self,
         key: &JobKey,
         binding: &ResourceBinding,
         job: Option<&ResolvedJob>,
     ) -> Vec<RecordedShare> {
-        let mut shares = self.asked_by_works(key, self.mirror.works_of(binding));
+        let mut shares = self.requested_by_works(key, self.mirror.works_of(binding));
         let is_read = |cluster: &str| shares.iter().any(|share| share.name.as_str() == cluster);
         let mut unread: Vec<TargetCluster> = binding.spec.clusters.clone();
         for work in self.mirror.works_of(binding) {
@@ -67,9 +66,9 @@ impl Reconciler {
         shares
     }
 
-    /// `record` with all that members run, where it says less, and how much less. What an
-    /// override or an edit of the template asks for besides is not counted.
-    pub(crate) fn as_much_as_runs(
+    /// Raises `record` to all that members run, and returns by how much. What an override or an edit of the
+    /// template adds is not counted.
+    pub(crate) fn raised_to_running(
         &self,
         ctx: &ReconcileCtx<'_>,
         record: &AdmissionRecord,
@@ -101,7 +100,7 @@ impl Reconciler {
         Some((whole, lacks.join(", ")))
     }
 
-    /// What runs in each cluster where that is more than a record charges, and by how much.
+    /// Returns what runs in each cluster where that exceeds the record, and by how much.
     fn beyond(
         &self,
         ctx: &ReconcileCtx<'_>,
@@ -123,7 +122,7 @@ impl Reconciler {
                 ));
             }
         }
-        // A part is not what the template says.
+        // The template does not say how large a part is.
         if let Some(job) = job.filter(|_| record.parts.is_none()) {
             for asked in adopted::record_in(&unread, &ctx.binding, job, Time(0)).clusters {
                 let charged = charged_in(record, asked.name.as_str());
@@ -135,7 +134,7 @@ impl Reconciler {
         beyond
     }
 
-    /// The queue of a job of which only Works are left.
+    /// Returns the queue of a job of which only Works are left.
     pub(crate) fn queue_of_works<'a>(
         &self,
         key: &JobKey,
@@ -154,8 +153,8 @@ impl Reconciler {
     }
 }
 
-/// The record of what runs and was never recorded: an attempt of its own, of which `clusters` are all
-/// that is known.
+/// Builds the record of pods that run and were never recorded: an attempt of its own, of which only
+/// `clusters` is known.
 pub(crate) fn record_of(
     (uid, attempt): (&str, Attempt),
     queue: QueueName,
@@ -186,8 +185,8 @@ fn share(cluster: &str, rendered: &Rendered) -> RecordedShare {
     }
 }
 
-/// Whether its template asks for more than was admitted: more in each pod, or more pods where
-/// nothing holds their number.
+/// Returns true if the template requests more than was admitted: more in each pod, or more pods where
+/// nothing limits their number.
 fn has_grown(job: &ResolvedJob, record: &AdmissionRecord) -> bool {
     let demand = &job.fact.demand;
     let pods = |role: &str| -> u32 {
@@ -202,7 +201,7 @@ fn has_grown(job: &ResolvedJob, record: &AdmissionRecord) -> bool {
     grows || !workload::raised_requests(&demand.roles, &record.requests).is_empty()
 }
 
-/// Policies that apply to a Work of `job`, other than those that Muster made for the job.
+/// Policies that apply to a Work of `job` and were not written by Muster for the job.
 pub(crate) fn foreign_overrides<'a>(
     job: &JobKey,
     work: &'a SeenWork,
@@ -212,7 +211,7 @@ pub(crate) fn foreign_overrides<'a>(
     applied.filter(move |of| of.cluster_wide || !ours.contains(&of.name))
 }
 
-/// What a record charges in one cluster: its share, and what leaves.
+/// Returns what a record charges in one cluster: its share and the pods that are leaving.
 fn charged_in(record: &AdmissionRecord, cluster: &str) -> Resources {
     let shares = record.clusters.iter();
     let shares = shares.filter(|share| share.name.as_str() == cluster);
@@ -222,7 +221,7 @@ fn charged_in(record: &AdmissionRecord, cluster: &str) -> Resources {
     sum(charges.chain(leaving.flat_map(|leaving| leaving.charge.values())))
 }
 
-/// What `has` lacks of `should`.
+/// Returns by how much `has` is less than `should`.
 fn shortfall(has: &Resources, should: &Resources) -> Resources {
     let more = should
         .iter()
@@ -234,14 +233,14 @@ fn shortfall(has: &Resources, should: &Resources) -> Resources {
     .collect()
 }
 
-/// Charges `beyond` in the cluster of `asked` as well, for the pods that are asked for there.
+/// Charges `beyond` in the cluster of `asked` as well, for the pods requested there.
 fn add(shares: &mut Vec<RecordedShare>, asked: RecordedShare, beyond: &Resources) {
     let Some(share) = shares.iter_mut().find(|share| share.name == asked.name) else {
         let charge = [(PoolClass::new(CLASS), beyond.clone())].into();
         return shares.push(RecordedShare { charge, ..asked });
     };
     let class = share.charge.entry(PoolClass::new(CLASS)).or_default();
-    // What cannot be counted was refused when it was read.
+    // An amount that overflows was refused when it was read.
     *class = class.checked_add(beyond).unwrap_or_else(|| beyond.clone());
     for pods in asked.pods {
         match share.pods.iter_mut().find(|known| known.role == pods.role) {
@@ -251,7 +250,7 @@ fn add(shares: &mut Vec<RecordedShare>, asked: RecordedShare, beyond: &Resources
     }
 }
 
-/// Raises `shares` to what `others` charge, cluster by cluster and resource by resource.
+/// Raises `shares` to at least `others`, cluster by cluster and resource by resource.
 pub(crate) fn cover(shares: &mut Vec<RecordedShare>, others: Vec<RecordedShare>) {
     for other in others {
         let Some(share) = shares.iter().find(|share| share.name == other.name) else {
@@ -265,12 +264,12 @@ pub(crate) fn cover(shares: &mut Vec<RecordedShare>, others: Vec<RecordedShare>)
     }
 }
 
-/// What a share charges, over all classes.
+/// Returns what a share charges, over all classes.
 pub(crate) fn total(share: &RecordedShare) -> Resources {
     sum(share.charge.values())
 }
 
-/// What was charged was counted before.
+/// Sums charges; each of them was checked for overflow before.
 pub(crate) fn sum<'a>(mut charges: impl Iterator<Item = &'a Resources>) -> Resources {
     let sum = charges.try_fold(Resources::new(), |sum, charge| sum.checked_add(charge));
     sum.unwrap_or_default()

@@ -1,4 +1,4 @@
-//! One input at a time: it goes to the mirror and the engine, and what it may have changed becomes dirty.
+//! Files one input at a time: it updates the mirror and the engine, and marks the affected jobs dirty.
 
 use crate::admission_policies::Enforcement;
 use crate::core::{Core, Leading};
@@ -10,7 +10,7 @@ use engine::{JobKey, Time};
 use runtime::watch::Delta;
 
 impl Core {
-    /// Files one input; what it may have changed becomes dirty.
+    /// Files one input and marks the affected jobs dirty.
     pub(crate) fn absorb(&mut self, input: Input, now: Time) {
         self.readiness.note(&input);
         self.file(input, now);
@@ -80,7 +80,7 @@ impl Core {
         }
     }
 
-    /// A binding came, changed or went.
+    /// Handles a change of a binding.
     fn binding(&mut self, delta: Delta<ResourceBinding>) {
         if let Delta::Upserted(binding) = &delta {
             self.seen = self.seen.max(version(binding));
@@ -88,7 +88,7 @@ impl Core {
         let leads = self.leads();
         let reconciler = &mut self.reconciler;
         reconciler.watch_record(&delta, leads);
-        // The watch may show the second of a name before a pass saw that the first went.
+        // The watch may show a new binding of the same name before a pass saw that the old one went.
         if let Some(key) = reconciler.mirror.is_another(&delta)
             && !reconciler.has_remains(&key)
         {
@@ -102,7 +102,7 @@ impl Core {
         reconciler.dirty.extend(key);
     }
 
-    /// A namespace came, changed or went.
+    /// Handles a change of a namespace.
     fn namespace(&mut self, delta: Delta<Namespace>, now: Time) {
         let leads = self.leads();
         let reconciler = &mut self.reconciler;
@@ -118,7 +118,7 @@ impl Core {
         reconciler.note_adoption(&namespace, now);
     }
 
-    /// Whether decisions may be taken is another now, and with it what waiting jobs say.
+    /// Handles a change of the admission policies' state, which the status of pending jobs shows.
     fn enforcement(&mut self, enforcement: Enforcement) {
         self.reconciler.enforcement = enforcement;
         for key in self.reconciler.last_facts.keys() {

@@ -1,4 +1,4 @@
-//! Everything that reaches the controller's one owner task, in one enum.
+//! All inputs of the controller's owner task, in one enum.
 
 use crate::admission_policies::Enforcement;
 use crate::mirror::seen_work::ReadWork;
@@ -17,7 +17,7 @@ use members::MemberEvent;
 use runtime::watch::Delta;
 use scheduler::Refusal;
 
-/// A change that was seen, or an answer to something that was asked for.
+/// An observed change, or the answer to a question.
 #[derive(Debug)]
 pub(crate) enum Input {
     /// This replica leads.
@@ -27,7 +27,7 @@ pub(crate) enum Input {
     Override(Delta<OverridePolicy>),
     ClusterOverride(Delta<ClusterOverridePolicy>),
     Namespace(Delta<Namespace>),
-    /// The policy that Muster keeps in a managed namespace.
+    /// The PropagationPolicy that Muster keeps in a managed namespace.
     Propagation(Delta<PropagationPolicy>),
     Queue(Delta<Queue>),
     Policy(Delta<CapacityPolicy>),
@@ -36,9 +36,9 @@ pub(crate) enum Input {
     PodGroup(Delta<PodGroup>),
     Template(TemplateKind, Delta<Template>),
     Member(MemberEvent),
-    /// Whether the admission policies are in force is another now.
+    /// The state of the admission policies has changed.
     Enforcement(Enforcement),
-    /// A binding write came to its end.
+    /// A write of a binding has ended.
     Outcome(Outcome),
     /// The scheduler checked a plan and prepared its members.
     Prepared {
@@ -46,33 +46,33 @@ pub(crate) enum Input {
         attempt: Attempt,
         result: Box<Result<Write, Refusal>>,
     },
-    /// The API server was asked afresh whether Works of a job are left.
+    /// A fresh read has shown whether Works of a job are left.
     WorksChecked {
         key: JobKey,
-        /// UID of the binding that it was asked for.
+        /// UID of the binding that the read was for.
         uid: Option<String>,
         gone: Result<bool, String>,
     },
-    /// The parts of a job were written down again, or cannot be.
+    /// The parts of a job were written again, or cannot be.
     PartsWritten {
         key: JobKey,
         attempt: Attempt,
         result: Result<(), OverrideError>,
     },
-    /// The Services by which the pods of a job find each other were seen to: why Karmada does not
-    /// carry them, if so.
+    /// The Services by which the pods of a job find each other were checked; says why Karmada does not
+    /// propagate them, if so.
     ServicesSeen {
         key: JobKey,
         attempt: Attempt,
         result: Result<Option<String>, OverrideError>,
     },
-    /// The API server was asked whether the service accounts of a namespace may use a queue.
+    /// The API server has said whether the service accounts of a namespace may use a queue.
     RightAsked {
         namespace: String,
         queue: QueueName,
         allowed: bool,
     },
-    /// A member was asked whether it has taken up that a job is smaller.
+    /// A member has said whether it has applied the smaller size of a job.
     SizeChecked {
         key: JobKey,
         attempt: Attempt,

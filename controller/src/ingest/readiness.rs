@@ -1,8 +1,8 @@
-//! Whether everything that a decision depends on has been listed once.
+//! Tracks whether every source that a decision depends on has listed once.
 //!
-//! A template kind that cannot be listed holds up all jobs for a while only, and its own from
-//! then on: placed ones are charged by their records, and waiting ones are held until their
-//! templates are seen.
+//! A template kind that cannot be listed delays all jobs for a limited time, and after that only its own
+//! jobs: placed jobs are charged by their records, and pending jobs are held until their templates are
+//! seen.
 
 use crate::ingest::input::Input;
 use crate::mirror::template::TemplateKind;
@@ -14,10 +14,10 @@ use std::collections::BTreeSet;
 #[cfg(test)]
 mod tests;
 
-/// Milliseconds for which all else waits for the templates of a kind.
+/// Milliseconds for which decisions wait for the templates of a kind.
 const TEMPLATES_WITHIN_MS: i64 = 30_000;
 
-/// What must have listed.
+/// A source that has to list.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum ListSource {
     Bindings,
@@ -34,12 +34,12 @@ enum ListSource {
     Templates(TemplateKind),
 }
 
-/// Keeps count of what has listed.
+/// Tracks which sources have listed.
 #[derive(Debug)]
 pub(crate) struct Readiness {
     missing: BTreeSet<ListSource>,
     began_with_templates: bool,
-    /// Since when nothing but templates is missing.
+    /// Since when only templates are missing.
     only_templates_since: Option<Time>,
     ready: bool,
 }
@@ -71,12 +71,12 @@ impl Readiness {
         }
     }
 
-    /// A template kind that bindings name has to list before decisions begin.
+    /// Makes decisions wait for a template kind that a binding names.
     pub(crate) fn expect_template(&mut self, kind: TemplateKind) {
         self.missing.insert(ListSource::Templates(kind));
     }
 
-    /// Notes what an input says of it.
+    /// Records a source that an input shows to have listed.
     pub(crate) fn note(&mut self, input: &Input) {
         let listed = match input {
             Input::Binding(Delta::Listed) => ListSource::Bindings,
@@ -96,7 +96,7 @@ impl Readiness {
         self.missing.remove(&listed);
     }
 
-    /// Whether bindings have listed, so that the kinds of their templates are known: said once.
+    /// Returns true once, when bindings have listed and the kinds of their templates are known.
     pub(crate) fn begin_with_templates(&mut self) -> bool {
         let listed = !self.missing.contains(&ListSource::Bindings);
         listed && !std::mem::replace(&mut self.began_with_templates, true)
@@ -106,7 +106,7 @@ impl Readiness {
         self.ready
     }
 
-    /// Whether all has listed that is waited for, noted for good.
+    /// Returns true once every required source has listed; it stays true.
     pub(crate) fn became_ready(&mut self, now: Time) -> bool {
         self.ready = self.missing.is_empty() || self.waited_for_templates(now);
         if self.ready && !self.missing.is_empty() {
@@ -127,7 +127,7 @@ impl Readiness {
         now.millis_since(since) >= TEMPLATES_WITHIN_MS
     }
 
-    /// What has not listed yet, for `/readyz` and logs.
+    /// Names the sources that have not listed yet, for `/readyz` and logs.
     pub(crate) fn missing(&self) -> String {
         let names: Vec<String> = self
             .missing

@@ -1,5 +1,5 @@
-//! Facts that are not jobs: policies, priority classes, members, templates. Each goes
-//! to the mirror and, where the engine counts with it, on to the engine.
+//! Handles changes of objects that are not jobs: policies, priority classes, members, templates. Each goes
+//! to the mirror and, if the engine needs it, on to the engine.
 
 use crate::core::Core;
 use crate::mirror::template::{Template, TemplateKey, TemplateKind};
@@ -19,14 +19,14 @@ use runtime::watch::Delta;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 impl Reconciler {
-    /// A capacity policy came, changed or went.
+    /// Handles a change of a capacity policy.
     pub(crate) fn policy(&mut self, delta: Delta<CapacityPolicy>) {
         let name = match delta {
             Delta::Upserted(policy) => {
                 let name = QueueName::new(policy.metadata.name.as_deref().unwrap_or_default());
                 let seen = self.mirror.put_policy(name.clone(), policy.clone());
                 if seen.is_some_and(|seen| seen.spec == policy.spec) {
-                    return; // its status, which is ours
+                    return; // only its status changed, which Muster writes
                 }
                 name
             }
@@ -41,13 +41,13 @@ impl Reconciler {
         self.apply_policy(&name);
         self.push(ReconcileAction::PublishQueue(name.clone()));
         self.dirty.extend(self.rendezvous_jobs.iter().cloned());
-        // Who may submit may have changed; by what `root` says, to any queue.
+        // The right to submit may have changed; `root` affects every queue.
         let all = name.as_str() == names::ROOT_POLICY;
-        let told = self
+        let affected = self
             .last_facts
             .iter()
             .filter(|(_, fact)| all || fact.queue == name);
-        let keys: Vec<JobKey> = told.map(|(key, _)| key.clone()).collect();
+        let keys: Vec<JobKey> = affected.map(|(key, _)| key.clone()).collect();
         self.dirty.extend(keys);
     }
 
@@ -80,12 +80,12 @@ impl Reconciler {
             Delta::Listed => {}
         }
         if self.mirror.default_class() != before.as_deref() {
-            // Queues may not take it.
+            // Queues may not allow the class.
             self.dirty.extend(self.last_facts.keys().cloned());
         }
     }
 
-    /// What pods claim devices by came, changed or went: the jobs that name it have another size.
+    /// Handles a change of a ResourceClaimTemplate: the jobs that name it have another size.
     pub(crate) fn claim_template(&mut self, delta: Delta<ResourceClaimTemplate>) {
         if let Some(template) = self.mirror.claim_template(delta) {
             self.dirty.extend(self.mirror.jobs_that_claim(&template));
@@ -118,18 +118,18 @@ impl Reconciler {
 }
 
 impl Core {
-    /// The policy that Muster keeps in a managed namespace was edited or deleted: it is applied
-    /// again. One that the API server leaves as it was is not tried twice.
+    /// Handles a change of the policy that Muster keeps in a managed namespace: it is applied again. If the
+    /// API server does not take the change, it is not applied a second time.
     pub(crate) fn propagation(&mut self, delta: Delta<PropagationPolicy>) {
         let namespace = match delta {
             Delta::Upserted(policy) => {
                 let namespace = policy.metadata.namespace.clone().unwrap_or_default();
                 if policy.metadata.deletion_timestamp.is_some() {
-                    return; // nothing can be applied to it; that it is gone follows
+                    return; // nothing can be applied to a deleted object; its end follows
                 }
                 let fact = self.reconciler.mirror.namespaces().get(&namespace);
                 if fact.is_some_and(|fact| !fact.managed) {
-                    // Written late by an earlier leader; one of somebody else stays.
+                    // An earlier leader wrote it late; a policy of another manager stays.
                     if self.leads() {
                         self.publisher.namespace(&namespace, fact);
                     }
@@ -141,7 +141,7 @@ impl Core {
                 }
                 let seen = digest(&policy.spec.to_string());
                 if self.policies_seen.insert(namespace.clone(), seen) == Some(seen) {
-                    tracing::warn!(%namespace, "policy {} is not as it should be and stays so", names::DEFAULT_POLICY);
+                    tracing::warn!(%namespace, "policy {} differs from its desired state and does not change", names::DEFAULT_POLICY);
                     return;
                 }
                 namespace
@@ -155,7 +155,7 @@ impl Core {
         }
     }
 
-    /// A PodGroup as it stands: what it already shows is not written again.
+    /// Handles a PodGroup; what it already shows is not written again.
     pub(crate) fn podgroup(&mut self, delta: Delta<PodGroup>) {
         match delta {
             Delta::Upserted(mut podgroup) => {
@@ -186,7 +186,7 @@ impl Core {
         }
     }
 
-    /// A template came, changed or went.
+    /// Handles a change of a template.
     pub(crate) fn template(&mut self, kind: &TemplateKind, delta: Delta<Template>) {
         let Some(key) = self.reconciler.mirror.template(kind, delta) else {
             return;
@@ -199,8 +199,8 @@ impl Core {
         }
     }
 
-    /// Tells a template's user what Karmada or a member would refuse, and when its binding's
-    /// name is taken by another workload.
+    /// Warns the template's user of fields that Karmada or a member would refuse, and of a binding name that
+    /// another workload uses.
     pub(crate) fn warn(&mut self, key: &TemplateKey) {
         let Some(template) = self.reconciler.mirror.templates().get(key) else {
             return;

@@ -1,4 +1,4 @@
-//! Watches of template kinds: those that Muster knows, and any other that a binding names.
+//! Watches of template kinds: the kinds that Muster knows, and any other kind that a binding names.
 
 use crate::ingest::input::Input;
 use crate::mirror::template::{Template, TemplateKind};
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Starts watches, one a kind.
+/// Starts one watch for each kind.
 pub(crate) struct TemplateWatches {
     client: kube::Client,
     inputs: mpsc::Sender<Input>,
@@ -33,7 +33,7 @@ impl TemplateWatches {
         }
     }
 
-    /// Watches `kind`, unless it is watched; whether the watch is new.
+    /// Starts the watch of `kind` if there is none, and returns true if it did.
     pub(crate) fn ensure(&mut self, kind: &TemplateKind) -> bool {
         if !self.running.insert(kind.clone()) {
             return false;
@@ -41,8 +41,8 @@ impl TemplateWatches {
         let resource = api_resource(kind);
         let of = kind.clone();
         let wrap = move |delta| Input::Template(of.clone(), read(&of, delta));
-        // A kind that the control plane does not serve has no templates; one that we may not
-        // read must not keep the others waiting.
+        // A kind that the control plane does not serve has no templates, and a kind that Muster may not read
+        // must not delay other jobs.
         let options = WatchOptions {
             absent_is_empty: true,
             denied_is_listed: true,
@@ -67,7 +67,7 @@ fn read(kind: &TemplateKind, delta: Delta<DynamicObject>) -> Delta<Template> {
     delta.map(|object| Template::read(kind, object))
 }
 
-/// The resource of a kind.
+/// Returns the API resource of a kind.
 pub(crate) fn api_resource(kind: &TemplateKind) -> ApiResource {
     crds::kubernetes::api_resource(&kind.api_version, &kind.kind)
 }

@@ -20,12 +20,12 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// The CRD of PodGroups.
+/// Name of the CRD of PodGroups.
 const PODGROUPS: &str = "podgroups.scheduling.volcano.sh";
-/// How long it may take to read it.
+/// Deadline of reading it.
 const ASK_LIMIT: Duration = Duration::from_secs(10);
 
-/// Starts every watch whose kind is known beforehand.
+/// Starts every watch whose kind is known at the start.
 pub(crate) fn spawn(
     client: &Client,
     inputs: &mpsc::Sender<Input>,
@@ -57,7 +57,7 @@ pub(crate) fn spawn(
         ..each
     };
     kept.watch::<PropagationPolicy>("PropagationPolicy", Input::Propagation);
-    // Only jobs that claim devices wait for these: a control plane need not have them.
+    // Only jobs that claim devices need these; a control plane may not serve them.
     let optional = Each {
         options: WatchOptions {
             absent_is_empty: true,
@@ -67,7 +67,7 @@ pub(crate) fn spawn(
         ..each
     };
     optional.watch::<ResourceClaimTemplate>("ResourceClaimTemplate", Input::ClaimTemplate);
-    // Only a job that was evicted for one waits until it changes.
+    // Only a job that was evicted because of an override waits for a change of it.
     optional.watch::<OverridePolicy>("OverridePolicy", Input::Override);
     optional.watch::<ClusterOverridePolicy>("ClusterOverridePolicy", Input::ClusterOverride);
 }
@@ -100,7 +100,7 @@ impl Each<'_> {
     }
 }
 
-/// The template kinds that are watched whether or not a binding names them.
+/// Returns the template kinds that are watched even if no binding names them.
 pub(crate) fn known_template_kinds() -> impl Iterator<Item = TemplateKind> {
     workload::default_kinds().map(|kind| TemplateKind {
         api_version: kind.api_version(),
@@ -108,7 +108,7 @@ pub(crate) fn known_template_kinds() -> impl Iterator<Item = TemplateKind> {
     })
 }
 
-/// Passes everything from one channel on to the owner task.
+/// Forwards one channel to the owner task.
 pub(crate) fn forward<T: Send + 'static>(
     mut from: mpsc::Receiver<T>,
     to: mpsc::Sender<Input>,
@@ -123,11 +123,11 @@ pub(crate) fn forward<T: Send + 'static>(
     });
 }
 
-/// Pause before the API server is asked again.
+/// Pause between two tries.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Whether the control plane's PodGroups have a status subresource: ours have, those of
-/// Volcano's own CRD have not, and are then written as a whole object is. Asks until it has an answer.
+/// Returns whether the control plane's PodGroups have a status subresource. Muster's CRD has one; Volcano's
+/// own CRD has not, and the status is then written with the whole object. Retries until there is an answer.
 pub(crate) async fn podgroups_have_status(client: &Client) -> bool {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let crd = loop {

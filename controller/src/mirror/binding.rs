@@ -1,13 +1,13 @@
-//! What can be read off one binding: its gate, placement, record, finalizers and claims. Pure.
+//! Reads the gate, placement, record, finalizers and claims of one binding. Pure.
 
 use crds::karmada::ResourceBinding;
 use crds::names;
 use crds::record::{AdmissionRecord, RecordError};
 use serde_json::Value;
 
-/// `NAMESPACE/NAME` of a placed binding that this one is a dependency of: Karmada renders it to the same
-/// clusters, whatever its own gate and placement say. No kind that Karmada knows depends on workloads;
-/// an interpreter that an operator wrote may say so.
+/// Returns the `NAMESPACE/NAME` of a placed binding that this one is a dependency of. Karmada renders it to
+/// the same clusters, whatever its own gate and placement say. No kind that Karmada knows depends on
+/// workloads; a custom interpreter of an operator may say so.
 pub(crate) fn required_by(binding: &ResourceBinding) -> Option<String> {
     let required = binding.spec.required_by.as_deref().unwrap_or_default();
     let placed = |snapshot: &&Value| {
@@ -23,8 +23,8 @@ pub(crate) fn required_by(binding: &ResourceBinding) -> Option<String> {
     ))
 }
 
-/// Whether a policy has claimed it. Bindings that follow another one are claimed by none, and
-/// so are those whose policy is gone.
+/// Returns true if a policy has claimed the binding. No policy claims bindings that depend on another one,
+/// or whose policy is gone.
 pub(crate) fn is_claimed(binding: &ResourceBinding) -> bool {
     binding.metadata.labels.as_ref().is_some_and(|labels| {
         labels.contains_key(names::POLICY_PERMANENT_ID)
@@ -32,12 +32,12 @@ pub(crate) fn is_claimed(binding: &ResourceBinding) -> bool {
     })
 }
 
-/// Whether its policy names Muster as the scheduler.
+/// Returns true if its policy names Muster as the scheduler.
 pub(crate) fn has_our_scheduler(binding: &ResourceBinding) -> bool {
     binding.spec.scheduler_name.as_deref() == Some(names::SCHEDULER_NAME)
 }
 
-/// Whether it starts pods, as far as its kind and Karmada's interpreter tell.
+/// Returns true if it starts pods, as far as its kind and Karmada's interpreter say.
 pub(crate) fn is_workload(binding: &ResourceBinding) -> bool {
     let resource = &binding.spec.resource;
     let interpreted = binding.spec.replicas.unwrap_or(0) > 0
@@ -50,7 +50,7 @@ pub(crate) fn is_workload(binding: &ResourceBinding) -> bool {
     interpreted || workload::may_start_pods(&resource.api_version, &resource.kind)
 }
 
-/// The record, if it is readable and of the template that is bound now.
+/// Returns the record if it is readable and belongs to the template that is bound now.
 pub(crate) fn own_record(binding: &ResourceBinding) -> Option<AdmissionRecord> {
     AdmissionRecord::read(binding.metadata.annotations.as_ref())
         .ok()
@@ -58,12 +58,12 @@ pub(crate) fn own_record(binding: &ResourceBinding) -> Option<AdmissionRecord> {
         .filter(|record| record.template_uid == *binding.spec.resource.uid)
 }
 
-/// Why this version cannot act on the record that is there, if so.
+/// Returns why this version cannot act on the record, if so.
 pub(crate) fn unreadable(binding: &ResourceBinding) -> Option<RecordError> {
     AdmissionRecord::read(binding.metadata.annotations.as_ref()).err()
 }
 
-/// Why the record that is there cannot be used, if so.
+/// Returns why the record cannot be used, if so.
 pub(crate) fn record_problem(binding: &ResourceBinding) -> Option<String> {
     match AdmissionRecord::read(binding.metadata.annotations.as_ref()) {
         Err(error) => Some(error.to_string()),
@@ -93,7 +93,7 @@ pub(crate) fn has_finalizer(binding: &ResourceBinding) -> bool {
         .is_some_and(|finalizers| finalizers.iter().any(|f| f == names::ACCOUNTING_FINALIZER))
 }
 
-/// Karmada keeps a binding by a finalizer of its own until it has removed the Works.
+/// Karmada's own finalizer keeps a binding until Karmada has removed its Works.
 pub(crate) fn has_karmada_finalizer(binding: &ResourceBinding) -> bool {
     let finalizers = binding.metadata.finalizers.as_deref().unwrap_or_default();
     finalizers

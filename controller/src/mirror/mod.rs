@@ -1,8 +1,7 @@
-//! What the controller has seen of the control plane, by key: the mirror that every pass is
-//! made from.
+//! The mirror: what the controller has seen of the control plane, by key. Every pass reads it.
 //!
-//! Deltas come in, keys of jobs that may look different come out. It decides nothing and
-//! writes nothing; it is rebuilt from the API server at every start.
+//! Deltas go in, and keys of jobs that may have changed come out. The mirror decides and writes nothing;
+//! every start rebuilds it from the API server.
 
 pub(crate) mod binding;
 pub(crate) mod namespace;
@@ -30,7 +29,7 @@ use workload::{ClaimedDevices, WorkloadSpec};
 #[cfg(test)]
 mod tests;
 
-/// The mirror.
+/// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Mirror {
     bindings: BTreeMap<JobKey, Arc<ResourceBinding>>,
@@ -38,22 +37,21 @@ pub(crate) struct Mirror {
     namespaces: BTreeMap<String, NamespaceFact>,
     queues: BTreeMap<QueueName, Queue>,
     policies: BTreeMap<QueueName, CapacityPolicy>,
-    /// The priorities of the PriorityClasses that are the default of jobs that name none: one, if
-    /// Kubernetes has its way.
+    /// The priorities of the default PriorityClasses for jobs that name none; Kubernetes expects one.
     default_classes: BTreeMap<String, i32>,
     podgroups: HashMap<JobKey, Arc<PodGroup>>,
-    /// Generations of override policies that are not Muster's, by namespace and name; those without a
-    /// namespace are for all of them.
+    /// Generations of override policies of other managers, by namespace and name; a policy without a namespace
+    /// applies to all of them.
     overrides: HashMap<ObjectKey, i64>,
     /// What ResourceClaimTemplates claim for one pod.
     claim_templates: HashMap<ObjectKey, ClaimedDevices>,
-    /// What these claimed, by name, when jobs were placed that name them.
+    /// What these claimed, by name, when the jobs that name them were placed.
     claimed: HashMap<JobKey, BTreeMap<String, ClaimedDevices>>,
     /// Works by the permanent id of their binding, then by namespace and name.
     works: HashMap<String, BTreeMap<ObjectKey, SeenWork>>,
-    /// By permanent id, the clusters in which Works that went have left what they applied.
+    /// By permanent id, the clusters in which deleted Works have left their objects.
     left: HashMap<String, BTreeSet<ClusterName>>,
-    /// Where a Work is filed, for deltas that carry its name only.
+    /// The permanent id under which a Work is filed, for deltas that carry only its name.
     work_index: HashMap<ObjectKey, String>,
     /// The job of each permanent id.
     by_permanent_id: HashMap<String, JobKey>,
@@ -62,7 +60,7 @@ pub(crate) struct Mirror {
 }
 
 impl Mirror {
-    /// Why a namespace with `labels` may not use a queue without a right to, if so.
+    /// Returns why a namespace with `labels` may not use a queue without an explicit right, if so.
     pub(crate) fn closed_to(
         &self,
         queue: &QueueName,
@@ -75,8 +73,8 @@ impl Mirror {
         capacity_policy::closed_to(queue.as_str(), own, root, namespace, labels)
     }
 
-    /// The first of a job's PriorityClasses that a queue does not take. Of one that names none it is
-    /// the default's.
+    /// Returns the first of a job's PriorityClasses that a queue does not allow. A job without a class has the
+    /// default class.
     pub(crate) fn refused_class(
         &self,
         queue: &QueueName,
@@ -91,13 +89,13 @@ impl Mirror {
             .map(str::to_owned)
     }
 
-    /// The PriorityClass of jobs that name none. Of several Kubernetes takes the lowest.
+    /// Returns the PriorityClass of jobs that name none; of several defaults Kubernetes takes the lowest.
     pub(crate) fn default_class(&self) -> Option<&str> {
         let lowest = self.default_classes.iter().min_by_key(|(_, value)| **value);
         lowest.map(|(name, _)| name.as_str())
     }
 
-    /// Notes the value of a PriorityClass that is a default, or that it is none.
+    /// Records the value of a default PriorityClass, or that the class is no default.
     pub(crate) fn note_default_class(&mut self, name: &str, value: Option<i32>) {
         match value {
             Some(value) => _ = self.default_classes.insert(name.to_owned(), value),
@@ -105,7 +103,7 @@ impl Mirror {
         }
     }
 
-    /// The job whose binding `delta` replaces by another of the same name.
+    /// Returns the job whose binding `delta` replaces by another one of the same name.
     pub(crate) fn is_another(&self, delta: &Delta<ResourceBinding>) -> Option<JobKey> {
         let Delta::Upserted(binding) = delta else {
             return None;
@@ -118,7 +116,7 @@ impl Mirror {
         (known.metadata.uid != binding.metadata.uid).then_some(key)
     }
 
-    /// Takes in a binding's delta; returns the job that may look different.
+    /// Applies a binding's delta and returns the job that may have changed.
     pub(crate) fn binding(&mut self, delta: Delta<ResourceBinding>) -> Option<JobKey> {
         match delta {
             Delta::Upserted(mut binding) => {
@@ -159,7 +157,7 @@ impl Mirror {
         }
     }
 
-    /// Takes in a Work's delta; returns the job that it belongs to.
+    /// Applies a Work's delta and returns the job that it belongs to.
     pub(crate) fn work(&mut self, delta: Delta<ReadWork>) -> Option<JobKey> {
         let (object, seen) = match delta {
             Delta::Upserted(work) => (work.object, work.id.map(|id| (id, work.seen))),
@@ -198,8 +196,8 @@ impl Mirror {
             .flatten()
     }
 
-    /// Files a Work under `id`. Karmada gives one that an earlier binding of the same name has
-    /// left the id of the new one: then it is the earlier one's no more.
+    /// Files a Work under `id`. If an earlier binding of the same name left the Work, Karmada gives it the id
+    /// of the new binding; it then no longer belongs to the earlier one.
     fn refile(&mut self, object: &ObjectKey, id: &str) {
         let before = self.work_index.insert(object.clone(), id.to_owned());
         let Some(before) = before.filter(|before| before != id) else {
@@ -213,7 +211,7 @@ impl Mirror {
         }
     }
 
-    /// Takes in a template's delta; returns the job that is made from it, and the template's key.
+    /// Applies a template's delta; returns its job and the template's key.
     pub(crate) fn template(
         &mut self,
         kind: &TemplateKind,
@@ -239,14 +237,14 @@ impl Mirror {
         }
     }
 
-    /// Takes in a namespace's delta; returns the namespace where its fact changed.
+    /// Applies a namespace's delta; returns the namespace if its fact changed.
     pub(crate) fn namespace(&mut self, delta: Delta<Namespace>) -> Option<String> {
         match delta {
             Delta::Upserted(namespace) => {
                 let name = namespace.metadata.name.clone().unwrap_or_default();
                 let fact = NamespaceFact::of(&namespace);
                 let before = self.namespaces.insert(name.clone(), fact.clone());
-                let same = before.is_some_and(|before| before.says(&fact));
+                let same = before.is_some_and(|before| before.equals(&fact));
                 (!same).then_some(name)
             }
             Delta::Gone(object) => self.namespaces.remove(&object.name).map(|_| object.name),
@@ -254,7 +252,7 @@ impl Mirror {
         }
     }
 
-    /// Takes in the delta of a ResourceClaimTemplate; returns which it is where it changed.
+    /// Applies the delta of a ResourceClaimTemplate; returns its key if it changed.
     pub(crate) fn claim_template(
         &mut self,
         delta: Delta<ResourceClaimTemplate>,
@@ -271,8 +269,8 @@ impl Mirror {
         }
     }
 
-    /// What a ResourceClaimTemplate that `job` names claims for one pod: as it was when the job
-    /// was placed, else as it is, if it is there.
+    /// Returns what a ResourceClaimTemplate that `job` names claims for one pod: as of the job's placement,
+    /// else the present one, if it exists.
     pub(crate) fn claimed_by(&self, job: &JobKey, template: &str) -> Option<&ClaimedDevices> {
         let placed = self.claimed.get(job);
         let placed = placed.and_then(|claimed| claimed.get(template));
@@ -284,8 +282,8 @@ impl Mirror {
         })
     }
 
-    /// `job` is placed: whatever becomes of its ResourceClaimTemplates, its pods have what these
-    /// claim now.
+    /// Keeps the claims of a job when it is placed: its pods have what its ResourceClaimTemplates claim now,
+    /// whatever becomes of these.
     pub(crate) fn keep_claims(&mut self, job: &JobKey) {
         if self.claimed.contains_key(job) {
             return;
@@ -303,12 +301,13 @@ impl Mirror {
         }
     }
 
-    /// `job` is queued, or gone: its next pods have what its templates claim then.
+    /// Drops the kept claims of a job that is queued or gone: its next pods have what its templates claim
+    /// then.
     pub(crate) fn drop_claims(&mut self, job: &JobKey) {
         self.claimed.remove(job);
     }
 
-    /// The jobs whose pods claim devices by a ResourceClaimTemplate.
+    /// Returns the jobs whose pods claim devices by a ResourceClaimTemplate.
     pub(crate) fn jobs_that_claim(&self, template: &ObjectKey) -> Vec<JobKey> {
         let namespace = template.namespace.as_deref().unwrap_or_default();
         let claims = |key: &JobKey| {
@@ -320,25 +319,25 @@ impl Mirror {
         jobs.filter(claims).collect()
     }
 
-    /// The job made from a template, if its binding is there.
+    /// Returns the job of a template, if its binding exists.
     pub(crate) fn job_of_template(&self, template: &TemplateKey) -> Option<&JobKey> {
         self.by_template.get(template)
     }
 
-    /// The template of a binding, if it has been seen and is the one that is bound.
+    /// Returns the template of a binding, if it has been seen and is the one that is bound.
     pub(crate) fn template_of(&self, binding: &ResourceBinding) -> Option<&Template> {
         self.templates
             .get(&template_key(binding))
             .filter(|template| template.uid == *binding.spec.resource.uid)
     }
 
-    /// What the template of a binding asks for, where that is known; devices that it claims stand
-    /// under the names of their ResourceClaimTemplates.
+    /// Returns what the template of a binding requests, if known. Devices that it claims have the names of
+    /// their ResourceClaimTemplates.
     pub(crate) fn ask_of(&self, binding: &ResourceBinding) -> Option<&WorkloadSpec> {
         self.template_of(binding)?.ask.as_ref().ok()
     }
 
-    /// The Works of a binding that the watch shows.
+    /// Returns the Works of a binding that the watch shows.
     pub(crate) fn works_of<'a>(
         &'a self,
         binding: &ResourceBinding,
@@ -349,32 +348,32 @@ impl Mirror {
             .flat_map(BTreeMap::values)
     }
 
-    /// The clusters in which Works of a binding that went have left what they applied.
+    /// Returns the clusters in which deleted Works of a binding have left their objects.
     pub(crate) fn left_by(&self, binding: &ResourceBinding) -> BTreeSet<ClusterName> {
         let left = permanent_id(binding).and_then(|id| self.left.get(id));
         left.cloned().unwrap_or_default()
     }
 
-    /// Nothing of a binding is left in any member.
+    /// Drops the clusters of `left_by`: no member has anything of the binding.
     pub(crate) fn drop_left(&mut self, binding: &ResourceBinding) {
         if let Some(id) = permanent_id(binding) {
             self.left.remove(id);
         }
     }
 
-    /// The Works of the binding with a permanent id, whether it is there or not.
+    /// Returns the Works of the binding with a permanent id, even if the binding is gone.
     pub(crate) fn works_with(&self, id: &str) -> impl Iterator<Item = &SeenWork> {
         self.works.get(id).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// Works of bindings that are not there, by the permanent id of these.
+    /// Returns the Works of missing bindings, by the permanent id of the binding.
     pub(crate) fn works_without_binding(&self) -> impl Iterator<Item = (&str, Vec<&SeenWork>)> {
         let left = self.works.iter();
         let left = left.filter(|(id, _)| !self.by_permanent_id.contains_key(*id));
         left.map(|(id, works)| (&**id, works.values().collect()))
     }
 
-    /// Notes the generation of an override policy, or that it is gone; whether that is news.
+    /// Records the generation of an override policy, or its end; returns true if it changed.
     pub(crate) fn note_override(&mut self, policy: ObjectKey, generation: Option<i64>) -> bool {
         match generation {
             Some(generation) => {
@@ -385,7 +384,7 @@ impl Mirror {
         }
     }
 
-    /// The generation of a policy that overrides a job of `namespace`, if it is there.
+    /// Returns the generation of a policy that can override a job of `namespace`, if it exists.
     pub(crate) fn override_generation(
         &self,
         policy: &AppliedOverride,
@@ -398,7 +397,7 @@ impl Mirror {
         self.overrides.get(&key).copied()
     }
 
-    /// The jobs of a namespace.
+    /// Returns the jobs of a namespace.
     pub(crate) fn jobs_in(&self, namespace: &str) -> Vec<JobKey> {
         let from = JobKey::new(namespace, "");
         self.bindings
@@ -408,7 +407,7 @@ impl Mirror {
             .collect()
     }
 
-    /// The kinds of all workloads that bindings name. What starts no pods is not ours to read.
+    /// Returns the kinds of all workloads that bindings name. Muster does not read kinds that start no pods.
     pub(crate) fn template_kinds(&self) -> BTreeSet<TemplateKind> {
         self.bindings
             .values()
@@ -418,7 +417,7 @@ impl Mirror {
     }
 }
 
-/// The template that a binding names.
+/// Returns the template that a binding names.
 pub(crate) fn template_key(binding: &ResourceBinding) -> TemplateKey {
     let resource = &binding.spec.resource;
     TemplateKey {
@@ -431,7 +430,7 @@ pub(crate) fn template_key(binding: &ResourceBinding) -> TemplateKey {
     }
 }
 
-/// Karmada's permanent id of a binding, which its Works carry.
+/// Returns Karmada's permanent id of a binding, which its Works carry.
 pub(crate) fn permanent_id(binding: &ResourceBinding) -> Option<&str> {
     label(&binding.metadata, names::BINDING_PERMANENT_ID)
 }

@@ -1,27 +1,27 @@
-//! What a namespace says of the jobs and bindings in it.
+//! What a namespace says about the jobs and bindings in it.
 
 use crds::kubernetes::Namespace;
 use std::collections::BTreeMap;
 
-/// What the namespace of a binding says of it.
+/// The part of a namespace that determines the phase of its bindings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct NamespaceRule {
     /// Labelled `muster.io/managed=true` and not a system namespace.
     pub(crate) managed: bool,
-    /// Whether what ran there before has been adopted: nothing more is.
+    /// True if the earlier workloads there are adopted; no more are.
     pub(crate) adopted: bool,
 }
 
-/// What a namespace says of its jobs.
+/// The part of a namespace that concerns its jobs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct NamespaceFact {
     pub(crate) managed: bool,
     pub(crate) default_queue: Option<String>,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) terminating: bool,
-    /// Whether all that ran there before it was managed has been adopted.
+    /// True if all workloads that ran there before it was managed are adopted.
     pub(crate) adopted: bool,
-    /// Its resourceVersion, by which what is written of it is guarded.
+    /// The resourceVersion of the Namespace, which guards writes of it.
     pub(crate) version: Option<String>,
 }
 
@@ -38,8 +38,8 @@ impl NamespaceFact {
         }
     }
 
-    /// Whether it says what `other` says, of whatever version.
-    pub(crate) fn says(&self, other: &Self) -> bool {
+    /// Returns true if it equals `other`, except for the version.
+    pub(crate) fn equals(&self, other: &Self) -> bool {
         let of_version = Self {
             version: other.version.clone(),
             ..self.clone()
@@ -47,7 +47,7 @@ impl NamespaceFact {
         of_version == *other
     }
 
-    /// What it says of the phase of its bindings.
+    /// Returns the part that determines the phase of its bindings.
     pub(crate) fn rule(&self) -> NamespaceRule {
         NamespaceRule {
             managed: self.managed,

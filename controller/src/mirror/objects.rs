@@ -1,4 +1,4 @@
-//! The objects of the mirror as a reader sees them, and those that are filed as they come.
+//! Read access to the objects of the mirror, and the objects that are filed unchanged.
 
 use crate::mirror::Mirror;
 use crate::mirror::namespace::NamespaceFact;
@@ -22,7 +22,7 @@ impl Mirror {
         &self.templates
     }
 
-    /// What the namespaces say of their jobs.
+    /// What the namespaces say about their jobs.
     pub(crate) fn namespaces(&self) -> &BTreeMap<String, NamespaceFact> {
         &self.namespaces
     }
@@ -42,17 +42,17 @@ impl Mirror {
         &self.podgroups
     }
 
-    /// Files a queue; returns what was known of it before.
+    /// Files a queue and returns its previous state.
     pub(crate) fn put_queue(&mut self, name: QueueName, queue: Queue) -> Option<Queue> {
         self.queues.insert(name, queue)
     }
 
-    /// Drops a queue that is gone; returns what was known of it.
+    /// Drops a deleted queue and returns its last state.
     pub(crate) fn drop_queue(&mut self, name: &QueueName) -> Option<Queue> {
         self.queues.remove(name)
     }
 
-    /// Files a policy; returns what was known of it before.
+    /// Files a policy and returns its previous state.
     pub(crate) fn put_policy(
         &mut self,
         name: QueueName,
@@ -61,12 +61,12 @@ impl Mirror {
         self.policies.insert(name, policy)
     }
 
-    /// Drops a policy that is gone.
+    /// Drops a deleted policy.
     pub(crate) fn drop_policy(&mut self, name: &QueueName) {
         self.policies.remove(name);
     }
 
-    /// Files a PodGroup; returns what was known of it before.
+    /// Files a PodGroup and returns its previous state.
     pub(crate) fn put_podgroup(
         &mut self,
         key: JobKey,
@@ -75,12 +75,12 @@ impl Mirror {
         self.podgroups.insert(key, Arc::new(podgroup))
     }
 
-    /// Drops a PodGroup that is gone.
+    /// Drops a deleted PodGroup.
     pub(crate) fn drop_podgroup(&mut self, key: &JobKey) {
         self.podgroups.remove(key);
     }
 
-    /// As if no template had been seen.
+    /// Drops all templates, as if none had been seen.
     #[cfg(test)]
     pub(crate) fn forget_templates(&mut self) {
         self.templates.clear();

@@ -1,7 +1,7 @@
-//! What the controller keeps of a Work: whether something of its job is left, and what it asks for.
+//! What the controller keeps of a Work: whether it exists, and what it requests.
 //!
-//! Works are read as they arrive, in the watch's own task, so that a large manifest costs its parsing
-//! once and no memory after.
+//! The task of the watch reads each Work as it arrives, so that a large manifest is parsed once and takes
+//! no memory after that.
 
 use crds::karmada::{self, AppliedOverride, Work};
 use crds::names;
@@ -14,19 +14,19 @@ use workload::Rendered;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SeenWork {
     pub(crate) cluster: String,
-    /// Whether it is being deleted.
+    /// True if it is being deleted.
     pub(crate) deleting: bool,
-    /// Why the member refused it, if it did.
+    /// Why the member refused it, if so.
     pub(crate) refused: Option<String>,
-    /// Which part of its job it is to apply, where it is one.
+    /// The part of its job that it applies, for a job in parts.
     pub(crate) part: Option<String>,
-    /// What it has the member run, after all overrides; `None` where that cannot be read.
+    /// What it makes the member run, after all overrides; `None` if that cannot be read.
     pub(crate) asks: Option<Rendered>,
-    /// Policies whose overrides it was made with.
+    /// Policies whose overrides Karmada applied to it.
     pub(crate) overrides: Vec<AppliedOverride>,
-    /// Whether what it applied stays in the member when it is deleted.
+    /// True if its objects stay in the member when it is deleted.
     pub(crate) preserves: bool,
-    /// The job that it was made of, as Karmada notes on it.
+    /// Its job, as Karmada notes on it.
     pub(crate) job: Option<JobKey>,
     /// The queue that its manifest names, if any.
     pub(crate) queue: Option<QueueName>,
@@ -36,7 +36,7 @@ pub(crate) struct SeenWork {
 #[derive(Debug, Clone)]
 pub(crate) struct ReadWork {
     pub(crate) object: ObjectKey,
-    /// The permanent id of its binding; `None` for one that is of none.
+    /// The permanent id of its binding; `None` if it has none.
     pub(crate) id: Option<String>,
     pub(crate) seen: SeenWork,
 }
@@ -61,7 +61,7 @@ impl ReadWork {
                 deleting: work.metadata.deletion_timestamp.is_some(),
                 refused,
                 part,
-                // What is no job's is not compared with anything.
+                // A Work that belongs to no job is not compared with anything.
                 asks: manifests
                     .into_iter()
                     .find_map(workload::rendered)

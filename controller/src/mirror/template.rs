@@ -1,7 +1,7 @@
-//! What the controller keeps of a template: what it asks for, never the object itself.
+//! What the controller keeps of a template: what it requests, never the object itself.
 //!
-//! Templates are watched by kind and decoded into this as they arrive, in the watch's own
-//! task, so that a large template costs its parsing once and no memory after.
+//! The task of the watch decodes each template as it arrives, so that a large template is parsed once and
+//! takes no memory after that.
 
 use crds::names;
 use engine::{Time, Uid};
@@ -25,7 +25,7 @@ impl fmt::Display for TemplateKind {
     }
 }
 
-/// Which template: kind, namespace and name.
+/// Identifies a template: kind, namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct TemplateKey {
     pub(crate) kind: TemplateKind,
@@ -33,36 +33,36 @@ pub(crate) struct TemplateKey {
     pub(crate) name: String,
 }
 
-/// A template as far as queueing is concerned.
+/// The parts of a template that concern queueing.
 #[derive(Debug, Clone)]
 pub(crate) struct Template {
     pub(crate) key: TemplateKey,
     pub(crate) uid: Uid,
     pub(crate) resource_version: String,
-    /// 1 until its spec is changed; `None` where the API server does not say.
+    /// 1 until its spec changes; `None` if the API server does not say.
     pub(crate) generation: Option<i64>,
     pub(crate) created: Time,
     pub(crate) deleting: bool,
-    /// What it asks for by its kind; kinds that are not known are sized from their binding.
+    /// What it requests by its kind; for unknown kinds the binding gives the size.
     pub(crate) ask: Result<WorkloadSpec, SpecError>,
-    /// The queue it names, by the rule of the design; `None` leaves it to the namespace.
+    /// The queue that it names; `None` leaves the choice to the namespace.
     pub(crate) queue: Option<String>,
-    /// Who submitted it, as the webhook wrote down; empty where that is not known.
+    /// The user who submitted it, as the webhook recorded; empty if unknown.
     pub(crate) user: String,
-    /// The queue that who submitted it may use, as the webhook wrote down where its namespace may not.
+    /// The queue that its user may use, as the webhook recorded where the namespace may not.
     pub(crate) permitted_queue: Option<String>,
-    /// When its job last saved its work, if it tells.
+    /// When its job last wrote a checkpoint, if it says so.
     pub(crate) checkpointed_at: Option<Time>,
-    /// How long it stays after its end, where it says so.
+    /// How long it stays after its end, if it says so.
     pub(crate) time_to_live: Option<TimeToLive>,
-    /// Whether Karmada itself may divide its replicas, its policy permitting.
+    /// True if Karmada itself may divide its replicas, as far as its kind allows.
     pub(crate) divisible_kind: bool,
-    /// What is legal here and refused further on, in words.
+    /// Messages on fields that are valid here and that Karmada or a member refuses later.
     pub(crate) warnings: Vec<String>,
 }
 
 impl Template {
-    /// Reads `object`, of a kind whose type is given because list items carry none.
+    /// Reads `object`. The kind is an argument because list items carry no type.
     pub(crate) fn read(kind: &TemplateKind, object: DynamicObject) -> Self {
         let metadata = object.metadata.clone();
         let annotation = |name| metadata.annotations.as_ref()?.get(name).cloned();
@@ -104,13 +104,13 @@ impl Template {
         }
     }
 
-    /// The name that Karmada gives its binding.
+    /// Returns the name that Karmada gives its binding.
     pub(crate) fn binding_name(&self) -> String {
         names::binding_name(&self.key.kind.kind, &self.key.name)
     }
 }
 
-/// Reads when a job last saved its work.
+/// Parses the time of a job's last checkpoint.
 fn checkpoint(text: &str) -> Result<Time, String> {
     let read: Result<jiff::Timestamp, _> = text.parse();
     read.map(|at| Time(at.as_millisecond())).map_err(|_| {

@@ -68,7 +68,7 @@ fn works_are_filed_by_the_permanent_id_of_their_binding() {
 }
 
 #[test]
-fn a_work_that_is_given_to_another_binding_is_no_longer_the_first_ones() {
+fn a_work_with_a_new_binding_id_leaves_the_earlier_binding() {
     let mut mirror = Mirror::default();
     mirror.binding(Delta::Upserted(binding("a", "id-a", "Job")));
     mirror.binding(Delta::Upserted(binding("b", "id-b", "Job")));
@@ -81,7 +81,7 @@ fn a_work_that_is_given_to_another_binding_is_no_longer_the_first_ones() {
 }
 
 #[test]
-fn a_binding_made_again_has_none_of_the_earlier_ones_works() {
+fn a_new_binding_of_the_same_name_has_none_of_the_earlier_works() {
     let mut mirror = Mirror::default();
     mirror.binding(Delta::Upserted(binding("a", "id-1", "Job")));
     mirror.work(work("w", Some("id-1"), "True"));
@@ -93,7 +93,7 @@ fn a_binding_made_again_has_none_of_the_earlier_ones_works() {
 }
 
 #[test]
-fn a_template_is_a_bindings_only_if_it_is_the_one_that_was_bound() {
+fn a_template_belongs_to_a_binding_only_with_the_bound_uid() {
     let mut mirror = Mirror::default();
     let bound = binding("a", "id-a", "Job");
     mirror.binding(Delta::Upserted(bound.clone()));
@@ -116,7 +116,7 @@ fn a_template_is_a_bindings_only_if_it_is_the_one_that_was_bound() {
 }
 
 #[test]
-fn a_namespace_is_reported_where_it_says_something_else() {
+fn a_namespace_is_reported_if_its_fact_changes() {
     let mut mirror = Mirror::default();
     let named = |labels: Value| {
         Delta::Upserted(read::<Namespace>(
@@ -139,7 +139,7 @@ fn a_namespace_is_reported_where_it_says_something_else() {
 }
 
 #[test]
-fn jobs_are_found_by_namespace_and_kinds_by_what_starts_pods() {
+fn jobs_are_found_by_namespace_and_only_pod_kinds_are_listed() {
     let mut mirror = Mirror::default();
     for (namespace, name, kind) in [
         ("tea", "x", "Job"),
@@ -211,7 +211,7 @@ fn a_job_keeps_what_its_claim_templates_claimed_when_it_was_placed() {
     assert_eq!(request(&mirror), "unknown");
     mirror.claim_template(claims(4));
     assert_eq!(request(&mirror), gpus(4));
-    // Another of that name elsewhere is none of its business.
+    // A template of the same name in another namespace does not concern the job.
     let elsewhere = gone("other", "gpus");
     assert!(mirror.jobs_that_claim(&elsewhere).is_empty());
 }

@@ -1,5 +1,5 @@
-//! What a reconcile asks for outside the process: values, which [`crate::effects`] carries out in the
-//! order in which they were pushed.
+//! The effects that a reconcile requests, as values. [`crate::effects`] carries them out in the order in
+//! which they were pushed.
 
 use crate::mirror::template::TemplateKind;
 use crate::status::events::JobEvent;
@@ -13,14 +13,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use workload::{AdmittedRequests, Reach};
 
-/// A job and its binding as they were when an action was asked for.
+/// A job and its binding at the time of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct BoundJob {
     pub(crate) key: JobKey,
     pub(crate) binding: Arc<ResourceBinding>,
 }
 
-/// The part of each cluster in an attempt, and how its pods reach those of the others.
+/// The part of each cluster in an attempt, and how its pods reach the other parts.
 #[derive(Debug, Clone)]
 pub(crate) struct PlacedParts {
     pub(crate) attempt: Attempt,
@@ -31,7 +31,7 @@ pub(crate) struct PlacedParts {
 /// One effect of a reconcile.
 #[derive(Debug)]
 pub(crate) enum ReconcileAction {
-    /// Write a binding. The writes of a pass are submitted at its end, together.
+    /// Write a binding. All writes of a pass are submitted together at its end.
     WriteBinding(Box<Intent>),
     /// Record an event on a user's object.
     RecordEvent {
@@ -42,20 +42,20 @@ pub(crate) enum ReconcileAction {
     PublishJob(JobKey),
     /// Publish what a queue shows.
     PublishQueue(QueueName),
-    /// Forget what was published of a job: it is gone.
+    /// Drop what was published of a deleted job.
     ForgetJob(JobKey),
-    /// Watch a kind of templates, unless it is watched.
+    /// Watch a kind of templates, if it is not watched yet.
     WatchTemplates(TemplateKind),
-    /// Ask whether a namespace may use a queue, unless that was asked.
+    /// Ask whether a namespace may use a queue, if that was not asked yet.
     AskRight { namespace: String, queue: QueueName },
-    /// Have the scheduler of this process check a placement and prepare its members.
+    /// Let the scheduler of this process check a placement and prepare its members.
     PreparePlacement {
         key: JobKey,
         request: Box<PlacementRequest>,
     },
-    /// Have the scheduler of this process forget what it assumes of a job's placement.
+    /// Let the scheduler of this process drop what it assumes of a job's placement.
     ForgetPlacement(JobKey),
-    /// Look for what a placed job needs in its members, and make what is not there.
+    /// Check what a placed job needs in its members, and create what is missing.
     RenewMembers {
         key: JobKey,
         clusters: Vec<ClusterName>,
@@ -63,53 +63,53 @@ pub(crate) enum ReconcileAction {
         queue: QueueName,
         priority_classes: BTreeSet<String>,
     },
-    /// Ask the API server whether Works of a job are left: not those that are being deleted in
-    /// clusters out of service, and pods that a member preserves as well.
+    /// Ask the API server whether Works of a job are left. Works that are being deleted in clusters out of
+    /// service do not count; pods that a member preserves do.
     CheckWorks {
         job: BoundJob,
         out_of_service: BTreeSet<String>,
         preserving: BTreeSet<ClusterName>,
     },
-    /// Remove the Works that Karmada has left behind.
+    /// Delete the Works that Karmada has left behind.
     RemoveWorks(BoundJob),
-    /// Ask a member whether it has taken up that a job is smaller.
+    /// Ask a member whether it has applied the smaller size of a job.
     ConfirmSize {
         job: BoundJob,
         attempt: Attempt,
         cluster: ClusterName,
-        /// The pods that its override makes it have, where one does.
+        /// The number of pods that its override sets, if there is one.
         held: Option<u32>,
     },
-    /// Write the override of a job in parts again; only its numbers of pods where it is `resizable`.
+    /// Write the override of a job in parts again; only its numbers of pods if it is `resizable`.
     WriteOverride {
         job: BoundJob,
         parts: PlacedParts,
         resizable: bool,
     },
-    /// Remove the override of an attempt that is over.
+    /// Delete the override of an attempt that is over.
     ClearOverride { job: BoundJob, attempt: Attempt },
-    /// Pin a job to what was admitted, by an override made from its template as it is now.
+    /// Pin a job to what was admitted, by an override rendered from its current template.
     PinJob {
         job: BoundJob,
         pods: BTreeMap<String, u32>,
         requests: AdmittedRequests,
     },
-    /// Remove the pin of a job.
+    /// Delete the pin of a job.
     UnpinJob(JobKey),
-    /// Keep members from deleting a job that has ended; `path` is the field that would have them do so.
+    /// Keep members from deleting a finished job; `path` is the field that would make them do so.
     KeepInMembers { job: BoundJob, path: &'static str },
     /// Delete the template of a job in this version.
     DeleteTemplate {
         job: BoundJob,
         resource_version: String,
     },
-    /// See to the Services by which the pods of a job find each other.
+    /// Check the Services by which the pods of a job find each other, and write them.
     CheckServices { job: BoundJob, parts: PlacedParts },
-    /// Remove what Karmada may leave of Services in a namespace.
+    /// Delete what Karmada may leave of Services in a namespace.
     SweepServices { namespace: String },
-    /// Give a queue our finalizer, or take it off.
+    /// Add or remove the finalizer of a queue.
     WriteQueueFinalizer { queue: Box<Queue>, keep: bool },
-    /// Mark a namespace in which all that ran is adopted, or take the mark off.
+    /// Mark a namespace whose earlier workloads are all adopted, or remove the mark.
     MarkNamespace {
         namespace: String,
         version: Option<String>,

@@ -1,12 +1,11 @@
-//! Until when what runs in a managed namespace is adopted.
+//! Decides until when workloads in a managed namespace are adopted.
 //!
-//! What runs in a namespace when it is labelled runs on and is charged as it is, over the bound of
-//! its queue if need be. That may not be had again later by taking marks off a binding. So once all
-//! that ran there is recorded the Namespace is marked (`muster.io/adopted-at`), which those who may
-//! edit what is in a namespace may not do, and from then on what is found placed without an
-//! admission is evicted. No clock is compared with another: the mark is there or is not, any leader
-//! leads. A namespace that is managed no longer loses the mark before anything in it is unmanaged, so
-//! that what is unmanaged is adopted when the label comes back.
+//! Workloads that run in a namespace when it is labelled run on and are charged as they are, even above the
+//! quota of their queue. A user must not be able to obtain that later by removing marks from a binding. So
+//! once all of them are recorded, Muster marks the Namespace (`muster.io/adopted-at`), which editors of a
+//! namespace cannot change, and from then on a workload that was placed without an admission is evicted. No
+//! clocks are compared: the mark exists or not, under any leader. A namespace that is no longer managed
+//! loses the mark before its bindings are unmanaged, so that they are adopted when the label comes back.
 
 use crate::reconcile::Reconciler;
 use crate::reconcile::action::ReconcileAction;
@@ -14,15 +13,15 @@ use crate::reconcile::binding_phase::{BindingPhase, binding_phase};
 use engine::Time;
 use std::collections::BTreeMap;
 
-/// Milliseconds for which a namespace that is managed from now on is looked through for what runs
-/// there: the watch of bindings may be behind that of namespaces.
+/// Milliseconds for which Muster looks for workloads in a newly managed namespace: the watch of bindings
+/// may lag behind that of namespaces.
 const ADOPTS_FOR_MS: i64 = 10_000;
 
-/// Namespaces whose mark is to change, and when to try.
+/// Namespaces whose mark has to change, and when to try.
 pub(crate) type Marking = BTreeMap<String, Time>;
 
 impl Reconciler {
-    /// Notes a namespace whose mark does not fit its label.
+    /// Queues a namespace whose mark does not fit its label.
     pub(crate) fn note_adoption(&mut self, namespace: &str, now: Time) {
         let fact = self.mirror.namespaces().get(namespace);
         match fact.map(|fact| (fact.managed, fact.adopted, fact.terminating)) {
@@ -35,8 +34,8 @@ impl Reconciler {
         }
     }
 
-    /// Marks the namespaces in which all that ran before is recorded, and takes the mark off those
-    /// that are managed no longer.
+    /// Marks the namespaces whose earlier workloads are all recorded, and removes the mark from namespaces
+    /// that are no longer managed.
     pub(crate) fn mark_adopted(&mut self, now: Time) {
         let due = self.marking.iter().filter(|(_, at)| **at <= now);
         let due: Vec<String> = due.map(|(namespace, _)| namespace.clone()).collect();
@@ -54,12 +53,12 @@ impl Reconciler {
                 version,
                 adopted_at: at,
             });
-            // Until the watch shows it.
+            // Retried until the watch shows it.
             self.marking.insert(namespace, now.after(ADOPTS_FOR_MS));
         }
     }
 
-    /// Whether something in the namespace has yet to be recorded.
+    /// Returns true if a workload in the namespace has yet to be recorded.
     fn adopts_in(&self, namespace: &str) -> bool {
         let Some(rule) = self
             .mirror

@@ -1,8 +1,7 @@
-//! What a binding is to Muster: the one place that reads a binding's gate, placement, record
-//! and finalizer together.
+//! The phase of a binding: the one place that reads its gate, placement, record and finalizer together.
 //!
-//! Every pass looks at the whole binding and forgets how it came to be so; a restart at any
-//! line sees the same phase again. Pure.
+//! Every pass derives the phase from the whole binding and remembers nothing; after a restart at any point
+//! the phase is the same. Pure.
 
 use crate::mirror::binding::{
     has_finalizer, has_karmada_finalizer, has_our_scheduler, has_record, is_claimed, is_gated,
@@ -13,29 +12,29 @@ use crds::karmada::ResourceBinding;
 use crds::names;
 use crds::record::{AdmissionRecord, RecordError, RecordState};
 
-/// A binding's phase, from the most binding fact down.
+/// The phase of a binding; the first that applies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum BindingPhase {
-    /// Not ours, and nothing of ours is on it.
+    /// Not managed, and without any mark of Muster.
     Foreign,
-    /// No workload, under a policy that names Muster: nobody else would place it.
+    /// No workload, under a policy that names Muster: no other scheduler would place it.
     ToSpread,
-    /// No longer ours, but it carries our gate, record or finalizer.
+    /// No longer managed, but it carries Muster's gate, record or finalizer.
     ToUnmanage,
-    /// Ours, with a record that this version cannot act on: charged, and not touched.
+    /// Managed, with a record that this version cannot act on: charged, and not touched.
     NotTouched(RecordError),
-    /// Being deleted; kept by our finalizer until its Works are gone.
+    /// Being deleted; the finalizer keeps it until its Works are gone.
     Deleting(Option<AdmissionRecord>),
-    /// Ours, open, nothing placed: the webhook was away, or the gate was opened by hand.
+    /// Managed and open, with nothing placed: the webhook was away, or a user opened the gate.
     Ungated {
-        /// Whether it had been gated before, so that somebody opened it.
+        /// True if it had been gated before, so that a user opened it.
         by_hand: bool,
     },
-    /// Ours, placed before Muster knew it.
+    /// Managed, and placed before Muster managed it.
     ToAdopt,
-    /// Ours, and placed or opened without an admission that says so.
+    /// Managed, and placed or opened without an admission.
     OpenedByHand(Option<AdmissionRecord>),
-    /// Gated and waiting; the record tells of earlier attempts.
+    /// Gated and pending; the record has the earlier attempts.
     Waiting(Option<AdmissionRecord>),
     /// Planned by the controller; a scheduler process has yet to answer.
     Planned(AdmissionRecord),
@@ -49,13 +48,13 @@ pub(crate) enum BindingPhase {
     Ending(AdmissionRecord),
 }
 
-/// Whether `binding` is a workload that Muster decides about.
+/// Returns true if `binding` is a workload that Muster decides about.
 ///
-/// In a managed namespace what is marked or placed stays Muster's without a policy: Karmada takes
-/// the claim off a binding whose policy goes, for a moment or for good, and leaves it placed. So does
-/// what Karmada takes along with another binding, which needs neither claim nor placement. In
-/// other namespaces Muster decides only about what a policy that names it claims: that is how such
-/// a namespace is left.
+/// In a managed namespace a binding that is marked or placed stays managed without a policy: when its
+/// policy goes, Karmada removes the claim, for a moment or for good, and leaves it placed. The same holds
+/// for a binding that Karmada places together with another one, which needs neither claim nor placement. In
+/// other namespaces Muster decides only about bindings that a policy with its scheduler name claims; this
+/// is how a namespace leaves Muster's management.
 pub(crate) fn is_managed(binding: &ResourceBinding, namespace: NamespaceRule) -> bool {
     let in_namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
     let ours = match namespace.managed {
@@ -70,23 +69,23 @@ pub(crate) fn is_managed(binding: &ResourceBinding, namespace: NamespaceRule) ->
     !names::is_system_namespace(in_namespace) && is_workload(binding) && ours
 }
 
-/// Whether it carries a mark of ours.
+/// Returns true if it carries a mark of Muster.
 fn is_marked(binding: &ResourceBinding) -> bool {
     has_finalizer(binding) || has_record(binding)
 }
 
-/// Whether it starts no pods, and is left to us by its policy.
+/// Returns true if it starts no pods and its policy leaves it to Muster.
 fn is_plain_and_ours(binding: &ResourceBinding) -> bool {
     let namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
     !names::is_system_namespace(namespace) && is_claimed(binding) && has_our_scheduler(binding)
 }
 
-/// The phase of `binding`. A record of another template counts as none: what it would admit
-/// is not what is there.
+/// Returns the phase of `binding`. A record of another template counts as none, because it does not
+/// describe this workload.
 ///
-/// A record that a later version wrote says what this one cannot know, so the job is not touched,
-/// wherever it stands. One that no version wrote says nothing: where the job is placed it may run
-/// all the same and is not touched either; where it is not, it has no record.
+/// A record of a later version may say things that this version cannot know, so the job is not touched. A
+/// corrupt record says nothing: a placed job may still run and is not touched either; a job that is not
+/// placed counts as without a record.
 pub(crate) fn binding_phase(binding: &ResourceBinding, namespace: NamespaceRule) -> BindingPhase {
     let record = own_record(binding);
     let finalizer = has_finalizer(binding);

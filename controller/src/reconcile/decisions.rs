@@ -1,9 +1,8 @@
-//! Carries decisions out: plans go to the scheduler, placements and evictions to the
-//! committer.
+//! Carries decisions out: plans go to the scheduler, placements and evictions to the committer.
 //!
-//! With the scheduler in this process a plan is checked on its live view, the members are
-//! prepared, and release and placement are one patch. Without it the plan is written as a
-//! record in state Planned, which is the hand-over.
+//! With the scheduler in this process, the scheduler checks a plan on its live view and prepares the
+//! members; admission and placement are one patch. Otherwise the controller hands the plan over: it writes
+//! the plan as a record in state Planned.
 
 use crate::metrics::EvictedPart;
 use crate::reconcile::action::ReconcileAction;
@@ -19,13 +18,12 @@ use scheduler::{PlacementRequest, Refusal};
 use std::sync::Arc;
 
 impl Reconciler {
-    /// Carries out what the engine has decided. Returns when it wants to be asked again although nothing
-    /// came in.
+    /// Carries out the engine's decisions. Returns when the engine has to decide again without a new input.
     pub(crate) fn decided(&mut self, decided: Decisions, now: Time) -> Option<Time> {
         if decided.cut {
             self.metrics.decisions_cut.inc();
             tracing::error!(
-                "a round of decisions was cut short: jobs that cannot start have each other evaluated \
+                "a round of decisions was cut short: jobs that cannot start cause each other's evaluation \
                  again and again; this is a defect of Muster, please report it"
             );
         }
@@ -45,7 +43,7 @@ impl Reconciler {
             | Decision::Evict { key, .. }
                 if self.untouched.contains(&key) =>
             {
-                tracing::warn!(job = %key, "a decision is not carried out: its record cannot be read");
+                tracing::warn!(job = %key, "a decision is not carried out: the job's record cannot be read");
             }
             Decision::Release {
                 key,
@@ -73,17 +71,17 @@ impl Reconciler {
                 tracing::info!(job = %key, attempt = attempt.0, %reason, %message, "decision: evict");
                 self.metrics.evicted(reason);
                 if let Some(preemptor) = for_job {
-                    self.make_room(&key, attempt, preemptor, reason, &message);
+                    self.evict_for(&key, attempt, preemptor, reason, &message);
                 }
-                // The placed binding still stands as admitted: the look at it writes.
+                // The placed binding still has the old admission: reconciling it writes the new one.
                 self.dirty.insert(key.clone());
                 self.reconcile_job(&key, now);
             }
         }
     }
 
-    /// `key` is evicted for another job: its record and its preemptor's user say so.
-    fn make_room(
+    /// Evicts `key` for another job, and reports it on both jobs.
+    fn evict_for(
         &mut self,
         key: &JobKey,
         attempt: Attempt,
@@ -99,10 +97,10 @@ impl Reconciler {
             &preemptor,
             &format!("{key} is evicted to make room for it: {message}"),
         );
-        self.in_flight_of(key).make_room(attempt, preemptor);
+        self.in_flight_of(key).evict_for(attempt, preemptor);
     }
 
-    /// `key`, of `queue`, gives pods above its minimum up for another job.
+    /// Shrinks `key`, of `queue`, by pods above its minimum for another job.
     fn shrink_for(&mut self, key: &JobKey, queue: &QueueName, preemptor: &JobKey, message: &str) {
         let own = self
             .last_facts
@@ -161,14 +159,14 @@ impl Reconciler {
         self.hand_over(key, &binding, admission, now);
     }
 
-    /// A released job whose replicas Karmada holds gets more or fewer of them.
+    /// Resizes an admitted job whose replicas Karmada sets.
     fn resize(&mut self, key: &JobKey, admission: Admission, message: &str, now: Time) {
         tracing::info!(job = %key, attempt = admission.attempt.0, clusters = %clusters(&admission), message, "decision: resize");
         let Some(binding) = self.mirror.bindings().get(key).cloned() else {
             return;
         };
         if self.in_flight_of(key).is_busy(&binding, now) {
-            // The engine's shares stand; the look at the binding writes what differs.
+            // The engine's shares stand; reconciling the binding writes the difference.
             self.requeue_at(key, now.after(1));
             return;
         }
@@ -180,7 +178,7 @@ impl Reconciler {
         self.hand_over(key, &binding, admission, now);
     }
 
-    /// Gives a plan to the scheduler: in this process, or by the record.
+    /// Gives a plan to the scheduler: in this process, or through the record.
     pub(crate) fn hand_over(
         &mut self,
         key: &JobKey,
@@ -217,8 +215,8 @@ impl Reconciler {
         });
     }
 
-    /// With the scheduler apart a new plan is handed over by its record. A change of a
-    /// placement that stands needs no check of room that is not made here already.
+    /// Hands a new plan over through its record, when the scheduler runs in another process. A change of an
+    /// existing placement is written directly, because this process has checked its capacity.
     fn hand_over_by_record(
         &mut self,
         key: &JobKey,
@@ -250,7 +248,7 @@ impl Reconciler {
         self.write(key, binding, write);
     }
 
-    /// The scheduler has prepared a placement, or refused the plan.
+    /// Handles the scheduler's answer: the placement is prepared, or the plan is refused.
     pub(crate) fn prepared(
         &mut self,
         key: &JobKey,
@@ -260,7 +258,7 @@ impl Reconciler {
     ) {
         let preparing = |in_flight: &InFlight| in_flight.is_preparing(attempt);
         if !self.in_flight.get(key).is_some_and(preparing) {
-            return; // forgotten and made again meanwhile
+            return; // forgotten and created again meanwhile
         }
         self.in_flight_of(key).closed();
         self.dirty.insert(key.clone());
@@ -285,8 +283,8 @@ impl Reconciler {
         }
     }
 
-    /// Whether `attempt` of the job is placed already, so that a plan for it is a change of its
-    /// size. Such a plan is given up, the placement stands and stays charged.
+    /// Returns true if `attempt` of the job is already placed, so that a plan for it is a resize. If such a
+    /// plan fails, the placement stays and stays charged.
     pub(crate) fn is_placed(&self, key: &JobKey, attempt: Attempt) -> bool {
         let Some(binding) = self.mirror.bindings().get(key) else {
             return false;
@@ -299,9 +297,9 @@ impl Reconciler {
             })
     }
 
-    /// Gives back what a plan holds: nothing of it was written.
+    /// Releases what a plan holds; nothing of it was written.
     pub(crate) fn refuse(&mut self, key: &JobKey, attempt: Attempt, refusal: &Refusal, now: Time) {
-        tracing::info!(job = %key, attempt = attempt.0, reason = %refusal.reason, message = %refusal.message, "plan given back");
+        tracing::info!(job = %key, attempt = attempt.0, reason = %refusal.reason, message = %refusal.message, "plan refused");
         self.metrics.refused(refusal.reason);
         self.push(ReconcileAction::ForgetPlacement(key.clone()));
         self.apply(Event::JobRefused {
@@ -323,13 +321,13 @@ impl Reconciler {
     }
 }
 
-/// What the binding's record admits.
+/// Returns what the binding's record admits.
 fn admitted(binding: &ResourceBinding) -> Option<Admission> {
     let record = AdmissionRecord::read(binding.metadata.annotations.as_ref());
     record.ok().flatten().map(|record| record.admission())
 }
 
-/// `gpu-a:8,gpu-b:8`.
+/// Formats the clusters of an admission: `gpu-a:8,gpu-b:8`.
 pub(crate) fn clusters(admission: &Admission) -> String {
     let parts: Vec<String> = admission
         .shares
@@ -347,7 +345,7 @@ fn gone() -> Refusal {
     }
 }
 
-/// A cluster that was out of service is back, and has yet to remove what it had of the job.
+/// A cluster that was out of service is back and has not yet removed the job's objects.
 fn still_there(cluster: ClusterName) -> Refusal {
     Refusal {
         reason: Reason::PlanRefused,
@@ -359,7 +357,7 @@ fn still_there(cluster: ClusterName) -> Refusal {
 fn busy() -> Refusal {
     Refusal {
         reason: Reason::PlanRefused,
-        message: "the binding changed while it was decided on; it is looked at again".into(),
+        message: "the binding changed during the decision; it is reconciled again".into(),
         avoid: None,
     }
 }

@@ -1,6 +1,5 @@
-//! What is under way for one job: the write that is open, the version that the watch must
-//! show before the job is looked at again, checks and retries. In memory only: a restart
-//! finds everything again by looking.
+//! State of one job between passes: the open write, the version that the watch has to show before the next
+//! pass, checks and retries. It is in memory only: a restart derives it again.
 
 use crate::reconcile::placed::excess::ExcessState;
 use crate::reconcile::placed::parts::PartsState;
@@ -15,21 +14,21 @@ use workload::Outcome;
 #[cfg(test)]
 mod tests;
 
-/// Milliseconds after which a write that failed is tried again.
+/// Milliseconds after which a failed write is tried again.
 const RETRY_MS: i64 = 1_000;
-/// Milliseconds in which Karmada may still be making Works of a placement that was evicted
-/// before any of them was seen (its binding controller may be in the middle of a pass).
+/// Milliseconds in which Karmada may still create Works of an evicted placement of which no Work was seen:
+/// its binding controller may be in the middle of a pass.
 const SETTLE_MS: i64 = 5_000;
-/// Milliseconds in which Karmada removes the Works of a placement that is no more; those that
-/// are left then it did not see when it did so.
+/// Milliseconds in which Karmada removes the Works of a placement that is gone; Works left after that are
+/// ones that it missed.
 const SWEEP_MS: i64 = 15_000;
 
-/// What is open for a job.
+/// The open operation of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Open {
-    /// The scheduler prepares its members for this attempt.
+    /// The scheduler prepares the members for this attempt.
     Preparing(Attempt),
-    /// A patch of its binding is under way.
+    /// A patch of the binding is under way.
     Writing,
 }
 
@@ -37,53 +36,53 @@ enum Open {
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
     open: Option<Open>,
-    /// Own writes are assumed until the watch has caught up with them.
+    /// The version of the last own write, until the watch has caught up with it.
     expected_version: Option<u64>,
     /// The version that the last write was decided on.
     decided_on: u64,
-    /// A version that is known to be outdated, and until when the watch gets to show another.
+    /// A version that is known to be outdated, and how long to wait for a newer one.
     outdated: Option<(u64, Time)>,
-    /// Until when it is left alone, after a write that failed.
+    /// Until when the job is left alone after a failed write.
     backing_off_until: Option<Time>,
-    /// Whether a Work of the present placement was seen.
+    /// True if a Work of the present placement was seen.
     pub(crate) works_seen: bool,
-    /// Since when the job is being ended.
+    /// Since when the eviction of the job is under way.
     ending_since: Option<Time>,
-    /// Since when it has Works that should go.
+    /// Since when it has Works that should be gone.
     leftover_since: Option<Time>,
     checking_works: bool,
-    /// Clusters that have not confirmed that the job is smaller.
+    /// Clusters that have not confirmed the smaller size of the job.
     pub(crate) shrinks: Shrinks,
-    /// How the parts of the present placement stand, where it has some.
+    /// State of the parts of the present placement, for a job in parts.
     pub(crate) parts: PartsState,
-    /// Whether its pods can find each other, where they do by Services.
+    /// Whether its pods can find each other, if they need Services for that.
     pub(crate) service_discovery: ServiceDiscovery,
     /// The attempt that is evicted for another job, and that job.
-    making_room: Option<(Attempt, JobKey)>,
-    /// Whether its members are kept from deleting it when it has ended.
+    evicted_for: Option<(Attempt, JobKey)>,
+    /// True if its members are kept from deleting it after its end.
     pub(crate) kept_alive: bool,
     /// How it ended, as last reported.
     pub(crate) ended: Option<(Attempt, Outcome)>,
-    /// When its members are looked at next for what it needs there, while nothing of it runs.
+    /// When to check again what it needs in its members, while none of its pods runs.
     pub(crate) renew_at: Option<Time>,
-    /// The attempt that was over and is charged again, until it is over or seen to run.
+    /// The finished attempt that is charged again, until it has ended or was seen to run.
     pub(crate) reopened: Option<Attempt>,
-    /// What its Works ask for beyond what was admitted.
+    /// What its Works request beyond what was admitted.
     pub(crate) excess: ExcessState,
-    /// Whether its user was told that members have kept it.
-    pub(crate) kept_told: bool,
-    /// What of its binding others have changed that only Muster writes.
+    /// True if its user was told that members have kept it.
+    pub(crate) kept_reported: bool,
+    /// What other users have changed of its binding that only Muster may write.
     pub(crate) guard: RecordGuard,
-    /// Since when it has been looked at to be adopted, without its template.
+    /// Since when its adoption waits for its template.
     adopting_since: Option<Time>,
-    /// The growth that its override was last made for, and the version of its template then.
+    /// The growth that its override was last written for, and the version of its template then.
     pinned: (Vec<String>, String),
-    /// The attempt of which a pin of an earlier process was lifted, if it had one.
+    /// The attempt for which the pin of an earlier process, if any, was removed.
     unpinned: Option<Attempt>,
 }
 
 impl InFlight {
-    /// Whether the job must be left alone: something is under way, or the watch is behind.
+    /// Returns true if the job must be left alone: an operation is open, or the watch lags.
     pub(crate) fn is_busy(&mut self, binding: &ResourceBinding, now: Time) -> bool {
         if self.open.is_some() || self.backing_off_until.is_some_and(|until| now < until) {
             return true;
@@ -111,12 +110,12 @@ impl InFlight {
         self.open = Some(Open::Preparing(attempt));
     }
 
-    /// Whether `attempt` is being prepared.
+    /// Returns true if `attempt` is being prepared.
     pub(crate) fn is_preparing(&self, attempt: Attempt) -> bool {
         self.open == Some(Open::Preparing(attempt))
     }
 
-    /// Whether anything is open.
+    /// Returns true if any operation is open.
     pub(crate) fn is_open(&self) -> bool {
         self.open.is_some()
     }
@@ -132,19 +131,19 @@ impl InFlight {
         }
     }
 
-    /// The open write was made; the watch will show `resource_version`.
+    /// Closes the open write, which succeeded; the watch will show `resource_version`.
     pub(crate) fn written(&mut self, resource_version: &str) {
         self.open = None;
         self.expected_version = resource_version.parse().ok();
     }
 
-    /// What was open is off.
+    /// Closes what was open, without a result.
     pub(crate) fn closed(&mut self) {
         self.open = None;
     }
 
-    /// The binding was another than the one written on: it is left alone until the watch shows
-    /// that, or until the time returned, so that a watch that is behind makes no loop of it.
+    /// Closes a write that conflicted. The job is left alone until the watch shows a newer version, or until
+    /// the time returned, so that a lagging watch causes no loop.
     pub(crate) fn conflicted(&mut self, now: Time) -> Time {
         self.open = None;
         let until = now.after(RETRY_MS);
@@ -152,13 +151,14 @@ impl InFlight {
         until
     }
 
-    /// What was open failed; the job is left alone until the time returned.
+    /// Closes what was open after a failure. The job is left alone until the time returned.
     pub(crate) fn failed(&mut self, now: Time) -> Time {
         self.open = None;
         *self.backing_off_until.insert(now.after(RETRY_MS))
     }
 
-    /// Notes that the job is being ended; whether the absence of Works may be believed by now.
+    /// Records that the job is being ended. Returns `Ok` once the absence of Works is conclusive, else when it
+    /// will be.
     pub(crate) fn has_settled(&mut self, now: Time) -> Result<(), Time> {
         let since = *self.ending_since.get_or_insert(now);
         let settled = since.after(SETTLE_MS);
@@ -169,31 +169,32 @@ impl InFlight {
         }
     }
 
-    /// Notes that Works are there which should go; whether Karmada had its time to remove them.
+    /// Records that Works exist that should be gone. Returns `Ok` once Karmada had time to remove them, else
+    /// when it will have had.
     pub(crate) fn are_left_behind(&mut self, now: Time) -> Result<(), Time> {
         let since = *self.leftover_since.get_or_insert(now);
         let until = since.after(SWEEP_MS);
         if now >= until { Ok(()) } else { Err(until) }
     }
 
-    /// Notes that the job is to be adopted; since when it is.
+    /// Records that the job waits to be adopted, and returns since when.
     pub(crate) fn adopting_since(&mut self, now: Time) -> Time {
         *self.adopting_since.get_or_insert(now)
     }
 
-    /// Notes that `attempt` is evicted for `preemptor`.
-    pub(crate) fn make_room(&mut self, attempt: Attempt, preemptor: JobKey) {
-        self.making_room = Some((attempt, preemptor));
+    /// Records that `attempt` is evicted for `preemptor`.
+    pub(crate) fn evict_for(&mut self, attempt: Attempt, preemptor: JobKey) {
+        self.evicted_for = Some((attempt, preemptor));
     }
 
-    /// The job that `attempt` is evicted for, if it is for one.
-    pub(crate) fn makes_room_for(&self, attempt: Attempt) -> Option<JobKey> {
-        let made = self.making_room.as_ref();
+    /// Returns the job that `attempt` is evicted for, if any.
+    pub(crate) fn preemptor_of(&self, attempt: Attempt) -> Option<JobKey> {
+        let made = self.evicted_for.as_ref();
         made.filter(|(of, _)| *of == attempt)
             .map(|(_, preemptor)| preemptor.clone())
     }
 
-    /// Begins a check of the Works, unless one runs.
+    /// Starts a check of the Works if none is running; returns true if it did.
     pub(crate) fn begin_check(&mut self) -> bool {
         !std::mem::replace(&mut self.checking_works, true)
     }
@@ -202,8 +203,8 @@ impl InFlight {
         self.checking_works = false;
     }
 
-    /// Notes that the job is pinned against `growth`, by an override made from its template at
-    /// `version`. Whether the growth is another than before, and whether either is.
+    /// Records that the job is pinned against `growth`, by an override rendered from its template at
+    /// `version`. Returns whether the growth is new, and whether either is.
     pub(crate) fn pin(&mut self, growth: &[String], version: String) -> (bool, bool) {
         let news = self.pinned.0 != growth;
         let edited = news || self.pinned.1 != version;
@@ -211,17 +212,17 @@ impl InFlight {
         (news, edited)
     }
 
-    /// Notes that no pin of an earlier process is left for `attempt`; whether that is news.
+    /// Records that no pin of an earlier process is left for `attempt`; returns true the first time.
     pub(crate) fn begin_unpinned(&mut self, attempt: Attempt) -> bool {
         self.unpinned.replace(attempt) != Some(attempt)
     }
 
-    /// Forgets the pin; whether there was one.
+    /// Drops the pin; returns true if there was one.
     pub(crate) fn unpin(&mut self) -> bool {
         !std::mem::take(&mut self.pinned).0.is_empty()
     }
 
-    /// The attempt is over.
+    /// Resets what belongs to an attempt when it is over.
     pub(crate) fn ended(&mut self) {
         self.ending_since = None;
         self.leftover_since = None;
@@ -230,7 +231,7 @@ impl InFlight {
         self.parts = PartsState::default();
         self.service_discovery = ServiceDiscovery::default();
         self.excess = ExcessState::default();
-        self.kept_told = false;
+        self.kept_reported = false;
         self.guard.ended();
     }
 }

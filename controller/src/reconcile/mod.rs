@@ -1,8 +1,8 @@
-//! Reconciles one job: from the phase of its binding to the facts that the engine receives and what is written.
+//! Reconciles one job: derives facts for the engine and writes from the phase of its binding.
 //!
-//! Level-triggered: it reads the mirror and the engine, never the event that made the job
-//! dirty. At most one write of a binding is open; a binding that the watch has not caught up
-//! with is left alone until it has.
+//! It is level-triggered: it reads the mirror and the engine, never the event that made the job dirty. At
+//! most one write of a binding is open; a binding is left alone until the watch has caught up with that
+//! write.
 
 pub(crate) mod action;
 pub(crate) mod adoption;
@@ -37,10 +37,10 @@ use engine::{Event, Explanation, JobKey, JobState, Progress, Reason, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Milliseconds in which the template of a binding should have been seen.
+/// Milliseconds within which the template of a binding should have been seen.
 const TEMPLATE_WITHIN_MS: i64 = 5_000;
 
-/// What one call of [`Reconciler::reconcile`] is about: the job, its binding as last seen, and the time.
+/// Input of [`Reconciler::reconcile`]: the job, its binding as last seen, and the time.
 pub(crate) struct ReconcileCtx<'a> {
     pub(crate) key: &'a JobKey,
     pub(crate) binding: Arc<ResourceBinding>,
@@ -48,7 +48,7 @@ pub(crate) struct ReconcileCtx<'a> {
 }
 
 impl ReconcileCtx<'_> {
-    /// The job and its binding, for an action.
+    /// Returns the job and its binding, for an action.
     pub(crate) fn job(&self) -> BoundJob {
         BoundJob {
             key: self.key.clone(),
@@ -58,14 +58,14 @@ impl ReconcileCtx<'_> {
 }
 
 impl Reconciler {
-    /// Brings engine and binding of `key` in line with what is seen. Returns what is to happen outside, in
-    /// its order.
+    /// Brings the engine and the binding of `key` in line with what is seen. Returns the actions to carry out,
+    /// in order.
     pub(crate) fn reconcile(&mut self, key: &JobKey, now: Time) -> Vec<ReconcileAction> {
         self.reconcile_job(key, now);
         self.take_actions()
     }
 
-    /// The same; the actions wait for those of what else is done now.
+    /// Does the same, but leaves the actions in the queue of this pass.
     pub(crate) fn reconcile_job(&mut self, key: &JobKey, now: Time) {
         if self.waits_for_remains(key, now) {
             return;
@@ -82,7 +82,7 @@ impl Reconciler {
         let rule = namespace.rule();
         if is_managed(&ctx.binding, rule) {
             if self.mirror.template_of(&ctx.binding).is_none() {
-                // Perhaps the first of its kind.
+                // It may be the first binding of its kind.
                 let kind = template_key(&ctx.binding).kind;
                 self.push(ReconcileAction::WatchTemplates(kind));
             }
@@ -92,7 +92,7 @@ impl Reconciler {
         }
         let phase = binding_phase(&ctx.binding, rule);
         let phase = self.with_its_works(&ctx, phase);
-        let Some(phase) = self.with_what_runs(&ctx, phase) else {
+        let Some(phase) = self.with_running_shares(&ctx, phase) else {
             return;
         };
         if !matches!(phase, BindingPhase::NotTouched(_)) {
@@ -102,8 +102,7 @@ impl Reconciler {
             BindingPhase::Foreign if self.has_remains(key) => self.requeue_at(key, now),
             BindingPhase::Foreign => self.forget(key),
             BindingPhase::ToSpread => self.spread(&ctx),
-            // Its namespace loses the mark first: else what is unmanaged would be evicted when
-            // the label comes back.
+            // The namespace loses its mark first; otherwise the job would be evicted when the label comes back.
             BindingPhase::ToUnmanage if !namespace.managed && namespace.adopted => {}
             BindingPhase::ToUnmanage => {
                 self.forget(key);
@@ -124,7 +123,7 @@ impl Reconciler {
         self.keep_finalizer(&ctx);
     }
 
-    /// The phase of a binding that still has Works, and by itself does not tell of what they run.
+    /// Refines the phase of a binding that still has Works but does not say what they run.
     fn with_its_works(&self, ctx: &ReconcileCtx<'_>, phase: BindingPhase) -> BindingPhase {
         if !self.has_works(ctx) {
             return phase;
@@ -137,7 +136,7 @@ impl Reconciler {
                 BindingPhase::NotTouched(error)
             }
             BindingPhase::Ungated { .. } => BindingPhase::OpenedByHand(None),
-            // It was not placed by this plan.
+            // This plan did not place it.
             BindingPhase::Planned(record) | BindingPhase::Refused(record) if unknown => {
                 BindingPhase::OpenedByHand(Some(record))
             }
@@ -145,7 +144,7 @@ impl Reconciler {
         }
     }
 
-    /// A job that is not there, or not ours: nothing is charged for it any more.
+    /// Drops all charges and state of a job that does not exist or is not managed.
     pub(crate) fn forget(&mut self, key: &JobKey) {
         if self.engine.job(key).is_some() {
             self.apply(Event::JobGone(key.clone()));
@@ -160,8 +159,7 @@ impl Reconciler {
         self.push(ReconcileAction::ForgetJob(key.clone()));
     }
 
-    /// Goes to every cluster that its placement selects, and stays where it is while a cluster
-    /// cannot be reached.
+    /// Places a binding on every cluster that its placement selects; it keeps a cluster that is unreachable.
     fn spread(&mut self, ctx: &ReconcileCtx<'_>) {
         let spec = &ctx.binding.spec;
         let api = format!("{}/{}", spec.resource.api_version, spec.resource.kind);
@@ -186,7 +184,7 @@ impl Reconciler {
         }
     }
 
-    /// Kept by our finalizer until nothing of it is left in any member.
+    /// Handles a deleted binding, which the finalizer keeps until no member has anything of it.
     fn deleting(&mut self, ctx: &ReconcileCtx<'_>, record: Option<AdmissionRecord>) {
         if let Some(record) = record.filter(|record| record.state != RecordState::Requeued) {
             self.apply_admission(ctx, &record, Progress::Ending);
@@ -211,7 +209,7 @@ impl Reconciler {
         self.check_works(ctx);
     }
 
-    /// The webhook was away when it was made, or somebody opened its gate.
+    /// Gates a binding: the webhook was away when it was created, or a user opened the gate.
     fn ungated(&mut self, ctx: &ReconcileCtx<'_>, by_hand: bool) {
         if by_hand {
             self.record_event(
@@ -227,14 +225,14 @@ impl Reconciler {
         self.write(ctx.key, &ctx.binding, Write::Hold);
     }
 
-    /// It ran before Muster managed it: charged as it is, never gated.
+    /// Adopts a job that ran before Muster managed it: charged as it is, never gated.
     fn adopt(&mut self, ctx: &ReconcileCtx<'_>) {
         if self
             .engine
             .job(ctx.key)
             .is_some_and(|job| job.admission.is_none())
         {
-            // It was queued: it did not run before.
+            // It was queued, so it did not run before.
             return self.opened_by_hand(ctx, None);
         }
         let namespace = self.namespace_of(ctx.key);
@@ -246,7 +244,7 @@ impl Reconciler {
         }
         let record = match &job {
             Some(job) => crate::facts::adopted::record(&ctx.binding, job, ctx.now),
-            // Its template is not to be seen: charged once it is.
+            // Its template has not been seen: charged once it is.
             None => {
                 let fact = job::unread(ctx.key, &ctx.binding, &namespace);
                 crate::facts::adopted::unsized_record(&fact, ctx.now)
@@ -260,13 +258,13 @@ impl Reconciler {
                 crate::facts::adopted::message(&record),
             ),
         );
-        // Charged before the record is written: decisions of this very pass count with it.
+        // Charged before the record is written: decisions of this pass take it into account.
         let progress = self.progress_of(ctx, &record, job.as_ref());
         self.apply_admission(ctx, &record, progress);
         self.write(ctx.key, &ctx.binding, Write::Adopt { record });
     }
 
-    /// Gated: queued, as far as the engine is concerned.
+    /// Queues a gated job in the engine.
     fn waiting(
         &mut self,
         ctx: &ReconcileCtx<'_>,
@@ -278,8 +276,8 @@ impl Reconciler {
             .job(ctx.key)
             .map(|job| (job.admission.is_some(), job.attempts));
         match (view, &record) {
-            // The engine holds it released although no record says so: its own decision that
-            // came to nothing, or a record that was wiped. Charged until its Works are gone.
+            // The engine counts it as admitted, but no record says so: its own decision failed, or the record was
+            // wiped. It stays charged until its Works are gone.
             (Some((true, _)), _) => {
                 self.apply_ending(ctx, Reason::PlanRefused, "its admission record is gone");
                 return match self.has_works(ctx) {
@@ -315,16 +313,16 @@ impl Reconciler {
         }
     }
 
-    /// Whether a job that is queued has Works that may start pods: Karmada was late with them, or
-    /// its record was forged while nobody led (`unknown`). Those that a cluster which was given up
-    /// has yet to remove are waited for by themselves.
+    /// Returns true if a queued job has Works that may start pods: Karmada was late with them, or its record
+    /// was forged while no replica led (`unknown`). Works that a cluster out of service has yet to remove are
+    /// not counted here.
     fn has_unadmitted_works(&self, ctx: &ReconcileCtx<'_>, unknown: bool) -> bool {
         let mut works = self.mirror.works_of(&ctx.binding);
         works.any(|work| !self.is_given_up(work) && (unknown || !work.deleting))
     }
 
-    /// Templates arrive within milliseconds of their bindings; one that does not is said to be
-    /// missing, and the job is held until it comes.
+    /// Holds a job whose template has not been seen. Templates arrive within milliseconds of their bindings;
+    /// after `TEMPLATE_WITHIN_MS` the job says that its template is missing.
     pub(crate) fn unread(&mut self, ctx: &ReconcileCtx<'_>, namespace: &NamespaceFact) {
         let fact = job::unread(ctx.key, &ctx.binding, namespace);
         let overdue = fact.queued_at.after(TEMPLATE_WITHIN_MS);
@@ -335,8 +333,8 @@ impl Reconciler {
         }
     }
 
-    /// A scheduler process is to place it. With the scheduler in this process the plan is
-    /// no controller.s: an earlier process left it, and it is decided again.
+    /// Handles a planned job, which a scheduler process is to place. With the scheduler in this process, an
+    /// earlier process left the plan, and it is decided again.
     fn planned(
         &mut self,
         ctx: &ReconcileCtx<'_>,
@@ -350,14 +348,14 @@ impl Reconciler {
             self.apply_fact(&job.fact);
         }
         if let Some(why) = self.ending_of(ctx, &record) {
-            // No scheduler process has answered in time. Should it answer now, the version that
-            // this write is guarded by decides who was first.
+            // No scheduler process has answered in time. If it answers now, the version that guards this write
+            // decides which was first.
             return self.evict(ctx, &record, why.reason, &why.message);
         }
         self.apply_admission(ctx, &record, Progress::Assumed);
     }
 
-    /// Why the engine is taking the attempt of `record` back, if it is.
+    /// Returns why the engine is evicting the attempt of `record`, if so.
     pub(crate) fn ending_of(
         &self,
         ctx: &ReconcileCtx<'_>,
@@ -370,7 +368,7 @@ impl Reconciler {
             .and_then(|_| self.engine.explain(ctx.key))
     }
 
-    /// Nothing of the plan was written: quota and room go back, and it is queued again.
+    /// Releases the quota and capacity of a plan of which nothing was written, and queues the job again.
     fn plan_refused(&mut self, ctx: &ReconcileCtx<'_>, record: AdmissionRecord) {
         let reason = record.reason.unwrap_or(Reason::PlanRefused);
         let holds = self
@@ -391,7 +389,7 @@ impl Reconciler {
         self.write(ctx.key, &ctx.binding, Write::Record { record });
     }
 
-    /// Evicted: charged until no Work is left, then queued again.
+    /// Handles an evicted job: charged until no Work is left, then queued again.
     fn ending(
         &mut self,
         ctx: &ReconcileCtx<'_>,
@@ -413,8 +411,8 @@ impl Reconciler {
         }
     }
 
-    /// Closes a placed binding; it stays charged. What has ended by then is over, whatever it is
-    /// evicted for: it would be run once more.
+    /// Gates a placed binding, which stays charged. A job that has ended by then counts as finished, whatever
+    /// it is evicted for; otherwise it would run once more.
     pub(crate) fn evict(
         &mut self,
         ctx: &ReconcileCtx<'_>,
@@ -429,9 +427,9 @@ impl Reconciler {
         let (reason, message) = over
             .as_ref()
             .map_or((reason, message), |(reason, how)| (*reason, how.as_str()));
-        // Who may look at the namespace may read the record.
+        // All users who may read the namespace can read the record.
         let message = &self.discreet(ctx.key, message);
-        let for_job = self.in_flight_of(ctx.key).makes_room_for(record.attempt);
+        let for_job = self.in_flight_of(ctx.key).preemptor_of(record.attempt);
         let record = AdmissionRecord {
             for_job: for_job.filter(|preemptor| preemptor.namespace == ctx.key.namespace),
             evicted_at: Some(crds::record::timestamp(ctx.now)),
@@ -446,9 +444,9 @@ impl Reconciler {
         self.write(ctx.key, &ctx.binding, Write::Evict { record });
     }
 
-    /// Evicted for a reason of our own. One that was over, or aborted in its member, is
-    /// charged again first: only what is charged can be evicted, and what is evicted may
-    /// still have pods.
+    /// Evicts a job in the engine for a reason of the controller. A job that had ended, or was aborted in its
+    /// member, is charged again first: only a charged job can be evicted, and an evicted job may still have
+    /// pods.
     pub(crate) fn apply_ending(&mut self, ctx: &ReconcileCtx<'_>, reason: Reason, message: &str) {
         let over = self
             .engine
@@ -481,7 +479,7 @@ impl Reconciler {
     }
 }
 
-/// The back-off of a requeued job counts from when it was evicted.
+/// Returns when a requeued job was evicted, from which its back-off counts.
 fn record_time(record: &AdmissionRecord, now: Time) -> Time {
     record
         .not_before

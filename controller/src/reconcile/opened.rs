@@ -1,5 +1,5 @@
-//! Bindings that were opened or placed, or have Works, without an admission: closed again, and charged
-//! for what runs until that is gone.
+//! Bindings that were opened or placed, or have Works, without an admission. They are gated again, and
+//! charged for what runs until that is gone.
 
 use crate::facts::running::record_of;
 use crate::mirror::binding::required_by;
@@ -11,8 +11,8 @@ use crds::record::{AdmissionRecord, RecordState};
 use engine::{Attempt, Reason};
 
 impl Reconciler {
-    /// Placed or opened without an admission that says so: closed again. What it was charged
-    /// stays charged until its Works are gone.
+    /// Gates a binding that was placed or opened without an admission. Its charge stays until its Works are
+    /// gone.
     pub(crate) fn opened_by_hand(
         &mut self,
         ctx: &ReconcileCtx<'_>,
@@ -37,11 +37,11 @@ impl Reconciler {
         self.write(ctx.key, &ctx.binding, Write::Gate { record });
     }
 
-    /// What a job that was placed without any admission, or has Works without one, is charged
-    /// while it is evicted, as an attempt of its own.
+    /// Returns the record to charge while a job is evicted that was placed, or has Works, without an
+    /// admission; it is an attempt of its own.
     fn unadmitted(&self, ctx: &ReconcileCtx<'_>) -> Option<AdmissionRecord> {
         let job = self.job_of(ctx.key, &ctx.binding, &self.namespace_of(ctx.key));
-        let clusters = self.as_it_runs(ctx.key, &ctx.binding, job.as_ref());
+        let clusters = self.running_shares(ctx.key, &ctx.binding, job.as_ref());
         if clusters.is_empty() {
             return None;
         }
@@ -59,7 +59,7 @@ impl Reconciler {
     }
 }
 
-/// The attempt of the record that a binding carries, of whatever state.
+/// Returns the attempt of the binding's record, in any state.
 fn recorded_attempt(binding: &ResourceBinding) -> u32 {
     AdmissionRecord::read(binding.metadata.annotations.as_ref())
         .ok()
@@ -69,13 +69,13 @@ fn recorded_attempt(binding: &ResourceBinding) -> u32 {
 
 pub(crate) fn opened_message(what: &str) -> String {
     format!(
-        "{what}; it is closed again and waits in its queue, since only an admission may open it"
+        "{what}; it is gated again and waits in its queue, because only an admission may open it"
     )
 }
 
 fn taken_along_message(by: &str) -> String {
     format!(
-        "Karmada takes it along with {by} as a dependency of that (spec.requiredBy), without an admission; what runs of it is \
+        "Karmada places it together with {by} as a dependency of that (spec.requiredBy), without an admission; what runs of it is \
          charged and removed. Give it a PropagationPolicy, and let no ResourceInterpreterCustomization name it as a dependency"
     )
 }

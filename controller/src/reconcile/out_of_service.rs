@@ -1,11 +1,10 @@
-//! What is left of jobs in clusters that are out of service.
+//! Works of jobs in clusters that are out of service.
 //!
-//! A job that is evicted is charged until its Works are gone, and Karmada keeps the Work of a
-//! member that does not answer until it does: nobody else can know what runs there. An operator
-//! can (`muster.io/out-of-service`, as `node.kubernetes.io/out-of-service` does for nodes). Works
-//! there that are being deleted are waited for no longer, for as long as the cluster does not
-//! answer. They stay, so that a cluster that comes back removes what it had; until it has,
-//! nothing of the same job goes there.
+//! An evicted job is charged until its Works are gone, and Karmada keeps the Work of a member that does not
+//! answer: no component can know what runs there. An operator can (`muster.io/out-of-service`, like
+//! `node.kubernetes.io/out-of-service` for nodes). While such a cluster does not answer, its Works that are
+//! being deleted no longer count. They stay, so that a cluster that comes back removes its objects; until
+//! then, no new attempt of the same job goes there.
 
 use crate::mirror::seen_work::SeenWork;
 use crate::reconcile::{ReconcileCtx, Reconciler};
@@ -16,21 +15,20 @@ use engine::facts::Admission;
 use std::collections::BTreeSet;
 
 impl Reconciler {
-    /// Whether a Work of the job is waited for, as far as the watch shows.
+    /// Returns true if a Work of the job still counts, as far as the watch shows.
     pub(crate) fn has_works(&self, ctx: &ReconcileCtx<'_>) -> bool {
         self.waits_for_works(&ctx.binding)
     }
 
-    /// Whether a Work of the binding is waited for, as far as the watch shows.
+    /// Returns true if a Work of the binding still counts, as far as the watch shows.
     pub(crate) fn waits_for_works(&self, binding: &ResourceBinding) -> bool {
         let mut works = self.mirror.works_of(binding);
         works.any(|work| !self.is_given_up(work))
     }
 
-    /// Whether the binding still tells of what has gone: the next attempt would be taken for that.
-    /// Karmada tells of what Works there are, each time that one goes (`RBStatusController`, v1.18);
-    /// where it does not come to that, it would not come to the next attempt either. A binding
-    /// that goes has no next one.
+    /// Returns true if the binding still reports a deleted attempt; the next attempt would be mistaken for
+    /// that one. Karmada updates the report each time that a Work goes (`RBStatusController`, v1.18); if it
+    /// misses that, it would not report the next attempt either. A deleted binding has no next attempt.
     pub(crate) fn is_still_reported(&self, binding: &ResourceBinding) -> bool {
         let works = self.mirror.works_of(binding);
         let left: Vec<&str> = works.map(|work| work.cluster.as_str()).collect();
@@ -41,14 +39,14 @@ impl Reconciler {
         binding.metadata.deletion_timestamp.is_none() && reported.any(is_of_the_past)
     }
 
-    /// The clusters out of service that the watch shows Works of the job in.
+    /// Returns the clusters out of service in which the watch shows Works of the job.
     pub(crate) fn out_of_service(&self, ctx: &ReconcileCtx<'_>) -> BTreeSet<String> {
         let works = self.mirror.works_of(&ctx.binding);
         let given_up = works.filter(|work| self.is_given_up(work));
         given_up.map(|work| work.cluster.clone()).collect()
     }
 
-    /// A cluster of `admission` that still has something of an earlier attempt.
+    /// Returns a cluster of `admission` that still has objects of an earlier attempt.
     pub(crate) fn left_in(
         &self,
         binding: &ResourceBinding,

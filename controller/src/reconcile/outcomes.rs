@@ -1,4 +1,4 @@
-//! Answers that come back: how a write ended, and whether Works of a job are left.
+//! Handles answers: how a write ended, and whether Works of a job are left.
 
 use crate::mirror::namespace::NamespaceFact;
 use crate::reconcile::action::ReconcileAction;
@@ -10,12 +10,12 @@ use crds::record::RecordState;
 use engine::{Event, JobKey, Reason, Time};
 use scheduler::Refusal;
 
-/// Milliseconds after a placement at which it is looked at for what Karmada's parts still wait
-/// to be told: the status that follows a placement may get lost.
-const ACK_LOOK_MS: i64 = 61_000;
+/// Milliseconds after a placement at which the controller checks whether Karmada's components still wait
+/// for a status: the status that follows a placement can get lost.
+const ACK_CHECK_MS: i64 = 61_000;
 
 impl Reconciler {
-    /// A write ended.
+    /// Handles the end of a write.
     pub(crate) fn outcome(&mut self, outcome: Outcome, now: Time) {
         let key = outcome.key;
         let bound = self
@@ -25,14 +25,14 @@ impl Reconciler {
             .and_then(|binding| binding.metadata.uid.clone());
         let of_another = bound.is_some_and(|uid| uid != outcome.uid);
         if of_another || !self.in_flight.get(&key).is_some_and(InFlight::is_open) {
-            return; // it was forgotten, and perhaps made again, meanwhile
+            return; // it was dropped meanwhile, and perhaps created again
         }
         self.dirty.insert(key.clone());
         match outcome.result {
             Ok(written) => {
                 self.in_flight_of(&key).written(&written.resource_version);
                 if outcome.write == WriteKind::Place {
-                    self.requeue_at(&key, now.after(ACK_LOOK_MS));
+                    self.requeue_at(&key, now.after(ACK_CHECK_MS));
                 }
             }
             Err(failure) => {
@@ -55,7 +55,7 @@ impl Reconciler {
         }
     }
 
-    /// Asks the API server afresh whether any Work of the job is left: a watch may be behind.
+    /// Starts a fresh read of whether any Work of the job is left, because a watch may lag.
     pub(crate) fn check_works(&mut self, ctx: &ReconcileCtx<'_>) {
         let out_of_service = self.out_of_service(ctx);
         let preserving = self.preserving_members(ctx);
@@ -68,8 +68,8 @@ impl Reconciler {
         }
     }
 
-    /// Removes Works that Karmada has left behind: those that its cache did not show yet when it
-    /// removed what the placement had. It does not look again, and their pods would run for good.
+    /// Removes Works that Karmada has left behind: its cache did not show them yet when it removed the others.
+    /// It does not look again, and their pods would run for ever.
     pub(crate) fn sweep_works(&mut self, ctx: &ReconcileCtx<'_>) {
         match self.in_flight_of(ctx.key).are_left_behind(ctx.now) {
             Ok(()) => {
@@ -81,7 +81,7 @@ impl Reconciler {
         }
     }
 
-    /// What a fresh look at the Works said.
+    /// Handles the result of a fresh read of Works.
     pub(crate) fn works_checked(
         &mut self,
         key: &JobKey,
@@ -91,7 +91,7 @@ impl Reconciler {
     ) {
         let binding = self.mirror.bindings().get(key).cloned();
         let Some(binding) = binding.filter(|b| b.metadata.uid.as_deref() == uid) else {
-            return; // it was about another binding of this name, and what was in flight for it went with it
+            return; // it was for an earlier binding of this name, whose state in flight is gone
         };
         self.in_flight_of(key).end_check();
         if self.in_flight_of(key).is_busy(&binding, now) {
@@ -99,7 +99,7 @@ impl Reconciler {
             return;
         }
         match gone {
-            // A cluster that was out of service may answer by now.
+            // A cluster that was out of service may answer again.
             Ok(true) if self.waits_for_works(&binding) || self.is_still_reported(&binding) => {
                 return self.requeue_at(key, now.after(1_000));
             }
@@ -109,7 +109,7 @@ impl Reconciler {
             }
             Ok(false) => return self.requeue_at(key, now.after(1_000)),
             Err(error) => {
-                tracing::warn!(job = %key, error, "cannot see whether Works are left; trying again");
+                tracing::warn!(job = %key, error, "cannot read whether Works are left; trying again");
                 return self.requeue_at(key, now.after(2_000));
             }
         }
@@ -144,7 +144,7 @@ impl Reconciler {
     }
 
     fn works_gone(&mut self, key: &JobKey, now: Time) {
-        tracing::info!(job = %key, "its Works are gone; quota is back");
+        tracing::info!(job = %key, "its Works are gone; its quota is free");
         self.push(ReconcileAction::ForgetPlacement(key.clone()));
         self.in_flight_of(key).ended();
         self.drop_override(key);

@@ -1,16 +1,16 @@
-//! Jobs whose policy has members keep what it started (`preserveResourcesOnDeletion`).
+//! Jobs whose policy makes members keep their pods (`preserveResourcesOnDeletion`).
 //!
-//! The Works of such a job go and its pods stay: its charge would end while it runs, and a job that is
-//! evicted would run twice. So
+//! The Works of such a job go and its pods stay: its charge would end while it runs, and an evicted job
+//! would run twice. So
 //!
-//! 1. one that waits is not released: its policy has to be another first;
-//! 2. one that is placed has the field set back on its binding, which Karmada's detector writes again
-//!    at each change of template or policy only, so that its Works are deleted as those of all others;
-//! 3. what a Work left in its member all the same stays charged until the object is deleted there, or has
-//!    ended: the field was set in the moment of the deletion, or Muster was away.
+//! 1. a pending job is not admitted before its policy has changed;
+//! 2. a placed job gets the field reset on its binding, so that its Works are deleted like all others;
+//!   Karmada's detector writes the field again only at a change of the template or policy;
+//! 3. objects that a Work left in its member stay charged until they are deleted there or have ended. This
+//!   happens if the field was set at the moment of the deletion, or Muster was away.
 //!
-//! That a Work left something is known by the Work as it was when it went, and by the field of the
-//! binding. A restart in the moment between the two forgets what the Work said.
+//! The last state of a Work and the field of the binding show that a Work left something. A restart between
+//! the two loses what the Work said.
 
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crate::status::events::JobEvent;
@@ -21,12 +21,12 @@ use engine::facts::Hold;
 use engine::{ClusterName, Reason};
 use std::collections::BTreeSet;
 
-/// Whether members keep what is started for `binding`.
+/// Returns true if members keep the pods of `binding`.
 pub(crate) fn preserves(binding: &ResourceBinding) -> bool {
     binding.spec.preserve_resources_on_deletion == Some(true)
 }
 
-/// Why a job is not released: its quota could never be given back.
+/// Returns why a job is not admitted: its quota could never be given back.
 pub(crate) fn hold(binding: &ResourceBinding) -> Option<Hold> {
     let released = crate::mirror::binding::own_record(binding)
         .is_some_and(|record| record.state == RecordState::Admitted);
@@ -39,7 +39,7 @@ pub(crate) fn hold(binding: &ResourceBinding) -> Option<Hold> {
 }
 
 impl Reconciler {
-    /// Has members remove a placed job with its Works, whatever its policy says. Whether it wrote.
+    /// Makes members remove a placed job with its Works, whatever its policy says. Returns true if it wrote.
     pub(crate) fn remove_with_works(&mut self, ctx: &ReconcileCtx<'_>) -> bool {
         if !preserves(&ctx.binding) {
             return false;
@@ -55,7 +55,7 @@ impl Reconciler {
         true
     }
 
-    /// The members that may have kept a job whose Works go.
+    /// Returns the members that may have kept a job whose Works are going.
     pub(crate) fn preserving_members(&mut self, ctx: &ReconcileCtx<'_>) -> BTreeSet<ClusterName> {
         let mut clusters: BTreeSet<ClusterName> = self.mirror.left_by(&ctx.binding);
         if preserves(&ctx.binding) {
@@ -64,8 +64,8 @@ impl Reconciler {
             let shares = shares.iter().flat_map(|held| &held.shares);
             clusters.extend(shares.map(|share| share.cluster.clone()));
         }
-        let told = &mut self.in_flight_of(ctx.key).kept_told;
-        if !clusters.is_empty() && !std::mem::replace(told, true) {
+        let reported = &mut self.in_flight_of(ctx.key).kept_reported;
+        if !clusters.is_empty() && !std::mem::replace(reported, true) {
             let names: Vec<&str> = clusters.iter().map(ClusterName::as_str).collect();
             let template = &ctx.binding.spec.resource;
             let message = format!(

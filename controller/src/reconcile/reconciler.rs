@@ -1,4 +1,4 @@
-//! All that reconciling reads and remembers: the mirror, the engine, and what is under way for jobs.
+//! State of reconciling: the mirror, the engine, and the operations under way for jobs.
 //!
 //! ```text
 //! inputs ─► mirror ─► reconcile(key, now) ─► engine events
@@ -6,8 +6,8 @@
 //!                            └─► Vec<ReconcileAction> ─► effects
 //! ```
 //!
-//! It has no client, no clock and no channel: the time is an argument, and what is to happen outside is
-//! a [`ReconcileAction`]. All of it but the engine's facts may be forgotten: a restart finds it again.
+//! It has no client, no clock and no channel: the time is an argument, and effects are returned as
+//! [`ReconcileAction`]s. Except for the engine's facts, a restart derives all of it again.
 
 use crate::admission_policies::Enforcement;
 use crate::facts::queue_places::Places;
@@ -25,13 +25,13 @@ use engine::{Engine, Event, JobKey, Time};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// What differs between controllers and never changes in one.
+/// Options that do not change during a life.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReconcileOptions {
-    /// Milliseconds for which a job may ask for more than it was admitted with.
+    /// Milliseconds for which a job may request more than was admitted.
     pub(crate) override_grace_ms: i64,
-    /// Whether the scheduler runs in this process: then a plan is placed by one patch, else its
-    /// record in state Planned hands it over.
+    /// True if the scheduler runs in this process and one patch places a plan; otherwise a record in state
+    /// Planned hands it over.
     pub(crate) places_itself: bool,
 }
 
@@ -40,28 +40,28 @@ pub(crate) struct Reconciler {
     pub(crate) options: ReconcileOptions,
     pub(crate) engine: Engine,
     pub(crate) mirror: Mirror,
-    /// Whether decisions may be taken.
+    /// Whether the admission policies allow decisions.
     pub(crate) enforcement: Enforcement,
     pub(crate) in_flight: HashMap<JobKey, InFlight>,
-    /// The fact of each job that the engine was last given: the same is not applied twice.
+    /// The fact of each job that the engine has; the same fact is not applied twice.
     pub(crate) last_facts: HashMap<JobKey, JobFact>,
     /// Jobs to reconcile in the next pass.
     pub(crate) dirty: BTreeSet<JobKey>,
-    /// Jobs to reconcile again, and when, whatever comes in.
+    /// Jobs to reconcile again, and when, with or without an input.
     delayed: BTreeSet<(Time, JobKey)>,
-    /// Bindings that are no workloads and go to every cluster: reconciled when clusters change.
+    /// Bindings that are no workloads and go to every cluster; reconciled when clusters change.
     pub(crate) spread_bindings: BTreeSet<JobKey>,
     /// Jobs that are split only where their pods can find each other.
     pub(crate) rendezvous_jobs: BTreeSet<JobKey>,
     /// Jobs whose record this version cannot act on.
     pub(crate) untouched: BTreeSet<JobKey>,
-    /// Places of queues that their objects do not tell.
+    /// Places of queues that their objects do not show.
     pub(crate) places: Places,
     /// Which namespaces may use which queues.
     pub(crate) rights: QueueRights,
-    /// Namespaces whose mark of what was adopted there is to change.
+    /// Namespaces whose adoption mark has to change.
     pub(crate) marking: Marking,
-    /// Jobs whose bindings are gone and that still have Works: the permanent id of those.
+    /// Jobs whose bindings are gone and that still have Works, with the permanent id of the binding.
     pub(crate) remains: BTreeMap<JobKey, String>,
     /// Pods of jobs that members show.
     pub(crate) pods: LivePods,
@@ -70,7 +70,7 @@ pub(crate) struct Reconciler {
 }
 
 impl Reconciler {
-    /// Knows nothing yet.
+    /// Creates an empty state.
     pub(crate) fn new(
         options: ReconcileOptions,
         engine: Engine,
@@ -99,7 +99,7 @@ impl Reconciler {
         }
     }
 
-    /// What was asked for since the last call, in its order.
+    /// Returns the actions since the last call, in order.
     pub(crate) fn take_actions(&mut self) -> Vec<ReconcileAction> {
         let asked = self.rights.take_asked().into_iter();
         let asked = asked.map(|(namespace, queue)| ReconcileAction::AskRight { namespace, queue });
@@ -107,7 +107,7 @@ impl Reconciler {
         std::mem::take(&mut self.actions)
     }
 
-    /// Asks for something outside the process.
+    /// Queues an action.
     pub(crate) fn push(&mut self, action: ReconcileAction) {
         self.actions.push(action);
     }
@@ -118,7 +118,7 @@ impl Reconciler {
         self.engine.apply(event);
     }
 
-    /// Asks for a write of `binding` in this pass. One is open at a time.
+    /// Queues a write of `binding` for this pass. At most one write is open at a time.
     pub(crate) fn write(&mut self, key: &JobKey, binding: &Arc<ResourceBinding>, mut write: Write) {
         if let Some(record) = write.record_mut() {
             record.queues_above = self.queues_above(&record.queue);
@@ -126,11 +126,11 @@ impl Reconciler {
             crate::reconcile::placed::growth::keep_requests(record, binding, asked);
             self.keep_leaving(key, record);
         }
-        self.write_as_it_is(key, binding, write);
+        self.write_unchanged(key, binding, write);
     }
 
-    /// The same of a record that says all already.
-    pub(crate) fn write_as_it_is(
+    /// Does the same for a record that is already complete.
+    pub(crate) fn write_unchanged(
         &mut self,
         key: &JobKey,
         binding: &Arc<ResourceBinding>,
@@ -142,22 +142,22 @@ impl Reconciler {
         self.push(ReconcileAction::WriteBinding(intent));
     }
 
-    /// What is in flight for `key`, made where there is none.
+    /// Returns the operations of `key`, which are created if there are none.
     pub(crate) fn in_flight_of(&mut self, key: &JobKey) -> &mut InFlight {
         self.in_flight.entry(key.clone()).or_default()
     }
 
-    /// Reconciles `key` again at `at`, whatever comes in until then.
+    /// Reconciles `key` again at `at`, with or without an input until then.
     pub(crate) fn requeue_at(&mut self, key: &JobKey, at: Time) {
         self.delayed.insert((at, key.clone()));
     }
 
-    /// When the next job is reconciled again although nothing comes in.
+    /// Returns when the next job is reconciled again without an input.
     pub(crate) fn next_requeue(&self) -> Option<Time> {
         self.delayed.first().map(|(at, _)| *at)
     }
 
-    /// Jobs whose time has come become dirty.
+    /// Marks jobs dirty whose time has come.
     pub(crate) fn requeue_due(&mut self, now: Time) {
         while self.delayed.first().is_some_and(|(at, _)| *at <= now) {
             if let Some((_, key)) = self.delayed.pop_first() {

@@ -1,15 +1,15 @@
-//! What only Muster writes on a binding and others have changed: the admission record and the
+//! Detects changes by other users to what only Muster writes on a binding: the admission record and the
 //! finalizer.
 //!
-//! A user who may edit a namespace may, as Karmada installs it, edit its bindings too. A record that
-//! changes without a write of ours is not believed while this process leads: the job stays charged
-//! as it is known, the record is put back, and it is said to the user and counted; a condition of the
-//! PodGroup says so until the next attempt.
+//! By Karmada's default roles a user who may edit a namespace may also edit its bindings. While this
+//! process leads, it does not accept a record that changes without its own write. The job's charge stays,
+//! the record is restored, an event and a metric report it, and a condition of the PodGroup shows it until
+//! the next attempt.
 //!
-//! What changed while none led cannot be distinguished from what an earlier leader wrote, and the admission
-//! policies refuse such a change also then. A new leader does not believe a record that says less than
-//! what members run: the job is charged for that, and the record says so from then on.
-//! An override, or a template that was edited, tells members more, too; that is no change of the record.
+//! A change while no replica led cannot be distinguished from a write of an earlier leader, but the
+//! admission policies refuse such a change at any time. A new leader does not accept a record that says
+//! less than what members run: it charges the job for that and writes it into the record. An override or an
+//! edited template also makes members run more; that is no change of the record.
 
 use crate::mirror::binding::{has_finalizer, own_record, unreadable};
 use crate::reconcile::binding_phase::BindingPhase;
@@ -28,27 +28,27 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 #[cfg(test)]
 mod tests;
 
-/// What is remembered of one binding's record.
+/// State of one binding's record.
 #[derive(Debug, Default)]
 pub(crate) struct RecordGuard {
-    /// A digest of the record that was written last.
+    /// Digest of the record that was last written.
     written: Option<u64>,
-    /// The record as it was before somebody else changed it.
+    /// The record before another user changed it.
     replaced: Option<Replaced>,
-    /// What of this attempt's record was changed, in words.
+    /// What was changed in this attempt's record, as text.
     changed: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Replaced {
-    /// As it stood on the binding.
+    /// The text of the annotation.
     record: Option<String>,
-    /// Whether the user has been told.
-    told: bool,
+    /// True if it has been reported to the user.
+    reported: bool,
 }
 
 impl RecordGuard {
-    /// Notes what `write` leaves on the binding.
+    /// Records what `write` leaves on the binding.
     pub(crate) fn writes(&mut self, write: &Write) {
         let text = match write {
             Write::Hold
@@ -63,7 +63,7 @@ impl RecordGuard {
         self.written = Some(digest(text.as_deref()));
     }
 
-    /// Notes that the watch shows `now` where it showed `before`.
+    /// Records that the watch now shows `now` instead of `before`.
     fn shows(&mut self, before: Option<&str>, now: Option<&str>) {
         if self.written == Some(digest(now)) {
             self.replaced = None;
@@ -75,23 +75,23 @@ impl RecordGuard {
             None => {
                 self.replaced = Some(Replaced {
                     record: before.map(str::to_owned),
-                    told: false,
+                    reported: false,
                 });
             }
         }
     }
 
-    /// What of this attempt's record somebody else has changed, in words.
+    /// Returns what another user has changed in this attempt's record, as text.
     pub(crate) fn changed(&self) -> Option<&str> {
         self.changed.as_deref()
     }
 
-    /// The attempt is over.
+    /// Resets the state when the attempt is over.
     pub(crate) fn ended(&mut self) {
         self.changed = None;
     }
 
-    /// Whether somebody else has changed the record.
+    /// Returns true if another user has changed the record.
     pub(crate) fn is_replaced(&self) -> bool {
         self.replaced.is_some()
     }
@@ -104,8 +104,7 @@ fn digest(text: Option<&str>) -> u64 {
 }
 
 impl Reconciler {
-    /// Compares the record that a binding shows with the one that it showed before, where this replica
-    /// `leads`.
+    /// Compares the record of a binding with the one that it had before, if this replica `leads`.
     pub(crate) fn watch_record(&mut self, delta: &Delta<ResourceBinding>, leads: bool) {
         let Delta::Upserted(binding) = delta else {
             return;
@@ -125,26 +124,26 @@ impl Reconciler {
         }
         let answers = !self.options.places_itself && is_answer(&known, binding);
         let guard = &mut self.in_flight_of(&key).guard;
-        // One that this version cannot act on is for an operator, or a later version, to repair.
+        // An operator or a later version repairs a record that this version cannot act on.
         if answers || !guard.is_replaced() && unreadable(&known).is_some() {
             guard.written = Some(digest(now));
         }
         guard.shows(before, now);
     }
 
-    /// Puts back the record that somebody else has changed. What the job was charged stays charged.
+    /// Restores a record that another user has changed. The job's charge stays.
     pub(crate) fn restore_record(&mut self, ctx: &ReconcileCtx<'_>) {
         let Some(replaced) = self.in_flight_of(ctx.key).guard.replaced.as_mut() else {
             return;
         };
-        let first = !std::mem::replace(&mut replaced.told, true);
+        let first = !std::mem::replace(&mut replaced.reported, true);
         let text = replaced.record.clone();
         let record: Option<AdmissionRecord> = text
             .as_deref()
             .and_then(|text| serde_json::from_str(text).ok());
         if first {
             let message = format!(
-                "its annotation {} was changed ({}), which only Muster may do; it is put back, and what the job was charged stays charged",
+                "its annotation {} was changed ({}), which only Muster may do; Muster has restored it, and the job's charge is unchanged",
                 names::ADMISSION_ANNOTATION,
                 difference(text.as_deref(), record_text(&ctx.binding)),
             );
@@ -152,7 +151,7 @@ impl Reconciler {
         }
         match record {
             Some(record) => self.put_back(ctx, record),
-            // There was none: what this one admits was never admitted.
+            // There was no record, so nothing was ever admitted.
             None => self.opened_by_hand(ctx, None),
         }
     }
@@ -162,10 +161,10 @@ impl Reconciler {
             RecordState::Requeued => Write::Record { record },
             _ => Write::Adopt { record },
         };
-        self.write_as_it_is(ctx.key, &ctx.binding, write);
+        self.write_unchanged(ctx.key, &ctx.binding, write);
     }
 
-    /// Tells that a record was changed: an event, a metric, and a condition of the PodGroup.
+    /// Reports a changed record: an event, a metric, and a condition of the PodGroup.
     fn record_changed(&mut self, ctx: &ReconcileCtx<'_>, message: String) {
         self.metrics.records_changed.inc();
         self.in_flight_of(ctx.key).guard.changed = Some(message.clone());
@@ -175,10 +174,9 @@ impl Reconciler {
         );
     }
 
-    /// The phase of a job that this leader has not seen yet, whose record may say less than what its
-    /// members run: then with the record that says as much. `None` where that record is
-    /// written first, and the job charged by it.
-    pub(crate) fn with_what_runs(
+    /// Returns the phase of a job that is new to this leader. If its record says less than its members run,
+    /// the phase has the complete record; `None` if that record is written first, and the job charged by it.
+    pub(crate) fn with_running_shares(
         &mut self,
         ctx: &ReconcileCtx<'_>,
         phase: BindingPhase,
@@ -197,13 +195,13 @@ impl Reconciler {
         });
         let whole = match known || record.state == RecordState::Requeued {
             true => None,
-            false => self.as_much_as_runs(ctx, record),
+            false => self.raised_to_running(ctx, record),
         };
         let Some((whole, lacks)) = whole else {
             return Some(phase);
         };
         match phase {
-            // Where it is was changed, too, and is reported by itself.
+            // The changed placement is reported on its own.
             BindingPhase::Displaced(_) => return Some(BindingPhase::Displaced(whole)),
             BindingPhase::OpenedByHand(_) => return Some(BindingPhase::OpenedByHand(Some(whole))),
             BindingPhase::Ending(_) => self.apply_evicted(ctx, &whole),
@@ -221,13 +219,13 @@ impl Reconciler {
         self.record_changed(ctx, message);
         self.in_flight_of(ctx.key).guard.replaced = Some(Replaced {
             record: whole.to_annotation().ok(),
-            told: true,
+            reported: true,
         });
         self.put_back(ctx, whole);
         None
     }
 
-    /// Puts the finalizer back where somebody has taken it off a job that is charged.
+    /// Restores the finalizer of a charged job if another user has removed it.
     pub(crate) fn keep_finalizer(&mut self, ctx: &ReconcileCtx<'_>) {
         let going = ctx.binding.metadata.deletion_timestamp.is_some();
         let open = self
@@ -242,7 +240,7 @@ impl Reconciler {
             return;
         };
         let message = format!(
-            "finalizer {} was taken off its binding {}; it is put back: the charge has to outlive the binding's deletion",
+            "finalizer {} was removed from its binding {}; Muster has restored it: the charge has to outlive the binding's deletion",
             names::ACCOUNTING_FINALIZER,
             ctx.key
         );
@@ -255,7 +253,7 @@ impl Reconciler {
     }
 }
 
-/// How a record was changed, by the names of its fields.
+/// Returns how a record was changed, by the names of its fields.
 fn difference(before: Option<&str>, now: Option<&str>) -> String {
     let (Some(before), Some(now)) = (before, now) else {
         return match now {
@@ -265,7 +263,7 @@ fn difference(before: Option<&str>, now: Option<&str>) -> String {
     };
     let read = |text: &str| serde_json::from_str::<Map<String, Value>>(text).ok();
     let (Some(before), Some(now)) = (read(before), read(now)) else {
-        return "it is no record any more".to_owned();
+        return "it is no longer a valid record".to_owned();
     };
     let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
     let changed = names
@@ -282,8 +280,8 @@ fn record_text(binding: &ResourceBinding) -> Option<&str> {
         .map(String::as_str)
 }
 
-/// Whether `after` has what a scheduler process answers to the plan that `before` has: the same
-/// admission, placed or refused. One of a later version may say what this one cannot read.
+/// Returns true if `after` has the scheduler process's answer to the plan in `before`: the same admission,
+/// placed or refused. A later version may answer with fields that this version cannot read.
 fn is_answer(before: &ResourceBinding, after: &ResourceBinding) -> bool {
     let Some(plan) = own_record(before).filter(|plan| plan.state == RecordState::Planned) else {
         return false;

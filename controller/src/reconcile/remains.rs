@@ -1,11 +1,11 @@
-//! What is left of jobs whose bindings are gone.
+//! Works of jobs whose bindings are gone.
 //!
-//! Our finalizer keeps a binding until its Works are gone. A user who takes it off in the moment of a
-//! deletion has the binding gone before them; their pods run on until the members have removed
-//! them, and stay charged until then. A job of the same name waits for that.
+//! The finalizer keeps a binding until its Works are gone. If a user removes the finalizer while the
+//! binding is being deleted, the binding goes first; its pods run until the members have removed them, and
+//! stay charged until then. A new job of the same name waits for that.
 //!
-//! A new leader finds such Works by themselves: they name the binding that they were made of, and what
-//! they apply says what they ask for. What cannot be read of them is charged nothing.
+//! A new leader finds such Works by themselves: they name their binding, and their manifests say what they
+//! request. An unreadable Work is charged nothing.
 
 use crate::facts::running::record_of;
 use crate::mirror::binding::own_record;
@@ -20,12 +20,11 @@ use crds::names;
 use crds::record::RecordState;
 use engine::{Attempt, Event, JobKey, Progress, Reason, Time};
 
-/// Milliseconds between two looks.
-const LOOK_MS: i64 = 1_000;
+/// Milliseconds between two checks.
+const RECHECK_MS: i64 = 1_000;
 
 impl Reconciler {
-    /// Whether the job, whose binding goes, has Works left that it is charged for. If so they are
-    /// remembered.
+    /// Returns true if the job, whose binding is gone, has Works that it is charged for, and registers them.
     pub(crate) fn has_remains(&mut self, key: &JobKey) -> bool {
         if self.remains.contains_key(key) {
             return true;
@@ -47,7 +46,7 @@ impl Reconciler {
         true
     }
 
-    /// Finds what is left of bindings that went while this replica did not lead, and has it charged.
+    /// Finds and charges Works of bindings that were deleted while this replica did not lead.
     pub(crate) fn find_remains(&mut self, now: Time) {
         let left = self.mirror.works_without_binding();
         let left: Vec<(String, JobKey)> = left
@@ -68,13 +67,13 @@ impl Reconciler {
             return;
         }
         let works: Vec<SeenWork> = self.mirror.works_with(&id).cloned().collect();
-        let shares = self.asked_by_works(&job, &works);
+        let shares = self.requested_by_works(&job, &works);
         if shares.is_empty() {
             return;
         }
         let queue = self.queue_of_works(&job, &works);
         let record = record_of((&id, Attempt(1)), queue, shares, RecordState::Ending, now);
-        // The next of its name waits, unless it runs: then each is charged by itself.
+        // The next job of that name waits, unless it runs: then each is charged separately.
         let next = self.mirror.bindings().get(&job);
         let key = match next.is_some_and(|next| runs(next)) {
             true => JobKey::new(&job.namespace, &format!("{}.{id}", job.name)),
@@ -82,7 +81,7 @@ impl Reconciler {
         };
         tracing::warn!(
             job = %key, queue = %record.queue, charge = %total(&record.clusters),
-            "its binding is gone and its Works are not: they are charged until they are"
+            "its binding is gone, and its Works are charged until they are gone"
         );
         self.remember_places(&record);
         self.apply(Event::JobAdmitted {
@@ -94,14 +93,14 @@ impl Reconciler {
         self.dirty.insert(key);
     }
 
-    /// Whether what is left of an earlier binding of this name is waited for.
+    /// Returns true if Works of an earlier binding of this name are left.
     pub(crate) fn waits_for_remains(&mut self, key: &JobKey, now: Time) -> bool {
         let Some(id) = self.remains.get(key).cloned() else {
             return false;
         };
         let binding = self.mirror.bindings().get(key);
         if binding.and_then(|binding| permanent_id(binding)) == Some(&*id) {
-            // It was not gone: the watch of Works was ahead of that of bindings.
+            // It was not gone: the watch of Works was ahead of the watch of bindings.
             self.remains.remove(key);
             self.forget(key);
             return false;
@@ -114,7 +113,7 @@ impl Reconciler {
             self.forget(key);
             return false;
         }
-        let message = "its binding is gone; it is charged until its Works are";
+        let message = "its binding is gone; it is charged until its Works are gone";
         self.apply(Event::JobEnding {
             key: key.clone(),
             reason: Reason::Deleting,
@@ -122,12 +121,12 @@ impl Reconciler {
             avoid: None,
             at: now,
         });
-        self.requeue_at(key, now.after(LOOK_MS));
+        self.requeue_at(key, now.after(RECHECK_MS));
         self.gate_successor(key);
         true
     }
 
-    /// A new job of the name is kept gated meanwhile.
+    /// Gates a new job of the same name meanwhile.
     fn gate_successor(&mut self, key: &JobKey) {
         let Some(binding) = self.mirror.bindings().get(key).cloned() else {
             return;
@@ -144,7 +143,7 @@ impl Reconciler {
     }
 }
 
-/// Whether a binding is charged for something itself.
+/// Returns true if a binding has a charge of its own.
 fn runs(binding: &ResourceBinding) -> bool {
     let charged = own_record(binding).filter(|record| record.state != RecordState::Requeued);
     !binding.spec.clusters.is_empty() || charged.is_some()

@@ -1,16 +1,15 @@
-//! Jobs whose admission record this version cannot act on: a later Muster wrote it, before a
-//! roll-back or while an upgrade is under way, or somebody wrote over it.
+//! Jobs whose admission record this version cannot act on: a later version of Muster wrote it, before a
+//! rollback or during an upgrade, or a user overwrote it.
 //!
-//! Such a job is charged and otherwise left alone: it is neither released, evicted, gated nor
-//! opened, and its record is not written. It is charged what its record says as far as that can be
-//! read, and no less than what its Works, its placement and its template ask for. Its PodGroup
-//! says so, an event does, and `muster_records_unreadable` counts it.
+//! Such a job is charged and otherwise left alone: Muster does not admit, evict, gate or open it, and does
+//! not write its record. It is charged what its record says, as far as that can be read, and no less than
+//! what its Works, its placement and its template request. Its PodGroup and an event say so, and
+//! `muster_records_unreadable` counts it.
 //!
-//! A record of a later version is acted on again by that version. A record that no version wrote
-//! is repaired by an operator, who removes the annotation: the job then has none, and is closed
-//! and queued again. A binding that the leader knows as waiting was opened by the user who wrote over
-//! its record, and is closed at once. One that is closed and has Works is charged until these are
-//! gone; then it waits without a record, until the annotation is removed.
+//! A later version can act on its own record again. An operator repairs a corrupt record by removing the
+//! annotation: the job then has no record, and is gated and queued again. If the leader knows a binding as
+//! pending, the user who overwrote its record has opened it, and it is gated at once. A gated binding with
+//! Works is charged until these are gone; then it waits without a record, until the annotation is removed.
 
 use crate::facts::job::ResolvedJob;
 use crate::facts::running::cover;
@@ -23,7 +22,7 @@ use engine::facts::{Admission, Held, Hold};
 use engine::{Attempt, Event, JobKey, JobState, Progress, Reason, Uid};
 
 impl Reconciler {
-    /// Charges a job whose record cannot be acted on, and tells of it.
+    /// Charges a job whose record cannot be acted on, and reports it.
     pub(crate) fn not_touched(
         &mut self,
         ctx: &ReconcileCtx<'_>,
@@ -36,7 +35,8 @@ impl Reconciler {
         if error.is_garbage() && waits {
             return self.opened_by_hand(ctx, None);
         }
-        let message = format!("{error}; it is charged for what runs, and nothing of it is changed");
+        let message =
+            format!("{error}; it is charged for what runs, and Muster changes nothing of it");
         if self.untouched.insert(ctx.key.clone()) {
             self.count_untouched();
             let event = JobEvent::warning(Reason::RecordUnreadable, "Keep", message.clone());
@@ -57,11 +57,11 @@ impl Reconciler {
                 self.apply_fact(&fact);
             }
             None if self.engine.job(ctx.key).is_some() => self.unread(ctx, namespace),
-            None => {} // looked at again when its template comes
+            None => {} // reconciled again when its template comes
         }
     }
 
-    /// Has the engine charge a job whose record cannot be acted on, if anything of it may run.
+    /// Charges in the engine a job whose record cannot be acted on, if any of it may run.
     pub(crate) fn charge_unreadable(
         &mut self,
         ctx: &ReconcileCtx<'_>,
@@ -82,8 +82,8 @@ impl Reconciler {
         });
     }
 
-    /// What it is charged: what its record says, what is charged already, and what its placement
-    /// and Works get of its template, whichever is the most in each cluster.
+    /// Returns the charge: the maximum, in each cluster, of its record, its present charge, and what its
+    /// placement and Works get of its template.
     fn unreadable_admission(
         &self,
         ctx: &ReconcileCtx<'_>,
@@ -93,7 +93,7 @@ impl Reconciler {
         let readable = &error.readable;
         let known = self.engine.job(ctx.key);
         let charged = known.as_ref().and_then(|job| job.admission);
-        let runs = self.as_it_runs(ctx.key, &ctx.binding, job);
+        let runs = self.running_shares(ctx.key, &ctx.binding, job);
         let holds_nothing = readable.state == Some(RecordState::Requeued) && runs.is_empty();
         let mut shares = match holds_nothing {
             true => Vec::new(),
@@ -133,7 +133,7 @@ impl Reconciler {
         Some(record.admission())
     }
 
-    /// The record of `key` can be read, or the job is not there any more.
+    /// Records that the record of `key` can be read again, or that the job is gone.
     pub(crate) fn touched(&mut self, key: &JobKey) {
         if self.untouched.remove(key) {
             self.count_untouched();

@@ -1,34 +1,33 @@
-//! What the users of a job see of others.
+//! Hides other tenants from the users of a job.
 //!
-//! Verdicts are made for operators: they name the jobs and queues that stand in the way. PodGroups,
-//! events and admission records are read by tenants, so jobs of other namespaces, and queues that the
-//! job's namespace may not use, are named there by neutral words. The numbers stay. The log has the
-//! whole text.
+//! Verdicts are written for operators: they name the jobs and queues that are in the way. Tenants read
+//! PodGroups, events and admission records, so neutral words replace jobs of other namespaces there, and
+//! queues that the job's namespace may not use. Numbers stay. The log has the whole text.
 //!
-//! It works on the text: every verdict, of whatever part, passes here on its way out
-//! (`Reconciler::discreet`), and none has to know who reads it. Job keys are `NAMESPACE/NAME`; queues are
-//! named after the words `queue` and `queues`.
+//! This module works on the text: every message passes through `Reconciler::discreet` on its way out, and
+//! its author need not know who reads it. Job keys are `NAMESPACE/NAME`; names of queues follow the words
+//! `queue` and `queues`.
 
 use crate::reconcile::Reconciler;
 use crds::podgroup::Eviction;
 use engine::{Explanation, JobKey, QueueName};
 
-/// Queues above a queue that are looked at.
+/// Most queues above a queue that are searched.
 const DEEPEST: usize = 64;
 
 const OTHER_JOB: &str = "a job of another namespace";
 
-/// Who reads.
+/// The readers of a text.
 pub(crate) struct Reader<'a> {
     /// The namespace of the job.
     pub(crate) namespace: &'a str,
-    /// Whether there is a namespace of that name.
+    /// Returns true if the namespace exists.
     pub(crate) is_namespace: &'a dyn Fn(&str) -> bool,
-    /// Whether there is a queue of that name which may not be named to them.
+    /// Returns true if the queue exists and must not be named to them.
     pub(crate) hides_queue: &'a dyn Fn(&str) -> bool,
 }
 
-/// `text` as it may be shown to `reader`.
+/// Returns `text` as `reader` may see it.
 pub(crate) fn discreet(text: &str, reader: &Reader<'_>) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = Words(text);
@@ -54,8 +53,8 @@ pub(crate) fn discreet(text: &str, reader: &Reader<'_>) -> String {
     shown
 }
 
-/// Whether a word is the key of a job of another namespace: bindings are named after their template
-/// and its kind. `batch/v1` and `nvidia.com/gpu` are none.
+/// Returns true if a word is the key of a job in another namespace. Bindings have the name of their
+/// template and its kind; `batch/v1` and `nvidia.com/gpu` are no keys.
 fn is_others_job(word: &str, reader: &Reader<'_>) -> bool {
     let Some((namespace, name)) = word.split_once('/') else {
         return false;
@@ -63,12 +62,12 @@ fn is_others_job(word: &str, reader: &Reader<'_>) -> bool {
     namespace != reader.namespace && name.contains('-') && (reader.is_namespace)(namespace)
 }
 
-/// What is left of a text, by words; a word is what may be a name or a key.
+/// The rest of a text as words; a word may be a name or a key.
 #[derive(Clone)]
 struct Words<'a>(&'a str);
 
 impl<'a> Iterator for Words<'a> {
-    /// A word, which may be empty at the start, and what stands between it and the next.
+    /// A word, which may be empty at the start, and the text up to the next word.
     type Item = (&'a str, &'a str);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -88,15 +87,15 @@ impl<'a> Iterator for Words<'a> {
 /// Names of queues as a text lists them.
 struct List<'a> {
     names: Vec<&'a str>,
-    /// Whether the text counts more that it does not name.
+    /// True if the text counts more queues than it names.
     more: bool,
-    /// What stands behind the last name.
+    /// The text after the last name.
     behind: &'a str,
     rest: Words<'a>,
 }
 
 impl<'a> Words<'a> {
-    /// `NAME`, and what stands behind it.
+    /// Reads `NAME` and the text after it.
     fn one(self) -> Option<List<'a>> {
         let mut rest = self;
         let (name, behind) = rest.next()?;
@@ -108,7 +107,7 @@ impl<'a> Words<'a> {
         })
     }
 
-    /// `A, B and 3 more`, as far as it goes.
+    /// Reads `A, B and 3 more`, as far as the list goes.
     fn list(self) -> Option<List<'a>> {
         let mut list = self.one()?;
         while list.behind == ", " {
@@ -132,14 +131,14 @@ impl List<'_> {
         self.behind.starts_with(')')
     }
 
-    /// Writes what may be named of it, behind `word`.
+    /// Writes the names that may be shown, after `word`.
     fn show(&self, word: &str, shown: &mut String, reader: &Reader<'_>) {
         let names = self.names.iter().copied();
         let named: Vec<&str> = names.filter(|name| !(reader.hides_queue)(name)).collect();
         let text = match (word, named.as_slice()) {
             ("queues", []) => "other queues".to_owned(),
             ("queues", named) => format!("queues {} and others", named.join(", ")),
-            // In brackets, which go behind the names.
+            // In brackets that follow the names.
             ("children", []) => "children (other queues".to_owned(),
             ("children", named) => format!("children ({} and others", named.join(", ")),
             _ => format!("another {word}"),
@@ -150,7 +149,7 @@ impl List<'_> {
 }
 
 impl Reconciler {
-    /// `text`, which was made for the job `key`, as it may be shown in its namespace.
+    /// Returns `text`, written for the job `key`, as readers of its namespace may see it.
     pub(crate) fn discreet(&self, key: &JobKey, text: &str) -> String {
         let shown = discreet(
             text,
@@ -161,12 +160,12 @@ impl Reconciler {
             },
         );
         if shown != text {
-            tracing::debug!(job = %key, text, "others are not named to its user");
+            tracing::debug!(job = %key, text, "names are hidden from its user");
         }
         shown
     }
 
-    /// What is said of a job, as it may be shown in its namespace.
+    /// Makes an explanation of a job readable in its namespace.
     pub(crate) fn make_discreet(&self, key: &JobKey, explanation: &mut Explanation) {
         let texts = std::iter::once(&mut explanation.message).chain(&mut explanation.evidence);
         let basis = explanation.start.iter_mut().map(|start| &mut start.basis);
@@ -175,14 +174,15 @@ impl Reconciler {
         }
     }
 
-    /// How a job was evicted: its record may be of a version that named others.
-    pub(crate) fn make_discreet_back(&self, key: &JobKey, back: &mut Eviction) {
+    /// Makes an eviction readable in the namespace: another version may have written names into the record.
+    pub(crate) fn make_eviction_discreet(&self, key: &JobKey, back: &mut Eviction) {
         for text in std::iter::once(&mut back.message).chain(&mut back.for_job) {
             *text = self.discreet(key, text);
         }
     }
 
-    /// Whether a queue may not be named to who looks at a job. Its own, and those above that, may be.
+    /// Returns true if readers of a job must not see the name of a queue. They may see its own queue and those
+    /// above.
     fn hides_queue(&self, key: &JobKey, queue: &QueueName) -> bool {
         self.mirror.queues().contains_key(queue)
             && !self.may_use(key, queue)
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_of_other_namespaces_and_queues_of_others_are_not_named() {
+    fn jobs_and_queues_of_other_tenants_are_not_named() {
         let cases = [
             (
                 "what is free is kept for team-b/train-job, further ahead; beside that it needs 2 pods",
@@ -254,13 +254,13 @@ mod tests {
         ];
         for (text, discreet) in cases {
             assert_eq!(shown(text), discreet);
-            // Twice is once: records are read again.
+            // Applying it twice changes nothing: records are read again.
             assert_eq!(shown(discreet), discreet);
         }
     }
 
     #[test]
-    fn what_is_ones_own_or_no_name_stays_as_it_is() {
+    fn own_names_and_other_words_are_unchanged() {
         for text in [
             "",
             "queue",

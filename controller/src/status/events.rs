@@ -1,7 +1,7 @@
-//! Events on a user's own object: what was done with the job and why.
+//! Events on a user's object: what happened to the job and why.
 //!
-//! An event is recorded once until another is recorded of the same object; posting is a task of
-//! its own with a bounded queue, so that events can be lost but never hold a decision up.
+//! An event is recorded once until another event of the same object is recorded. A task of its own posts
+//! events from a bounded queue, so that events can get lost but never delay a decision.
 
 use crds::karmada::ObjectReference;
 use engine::Reason;
@@ -12,17 +12,16 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Events that may wait to be posted; more are dropped.
+/// Capacity of the queue of events; more are dropped.
 const QUEUE: usize = 200;
-/// Kubernetes' own bound on an event's note, in bytes.
+/// Kubernetes' limit of an event's note, in bytes.
 const LONGEST_NOTE: usize = 1_024;
-/// Events posted a second at most, since they share the API server with
-/// the writes that matter.
+/// Most events posted in a second, because they share the API server with more important writes.
 const PER_SECOND: u32 = 5;
-/// Objects whose last event is remembered.
+/// Most objects whose last event is remembered.
 const REMEMBERED: usize = 100_000;
 
-/// An event on a user's object: a reason, what was done, and a message.
+/// An event on a user's object: a reason, an action and a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JobEvent {
     pub(crate) reason: Reason,
@@ -51,7 +50,7 @@ impl JobEvent {
     }
 }
 
-/// Records events of jobs; posts them at a bounded rate.
+/// Records events of jobs and posts them at a limited rate.
 #[derive(Debug)]
 pub(crate) struct EventRecorder {
     queue: mpsc::Sender<(core_v1::ObjectReference, JobEvent)>,
@@ -59,7 +58,7 @@ pub(crate) struct EventRecorder {
 }
 
 impl EventRecorder {
-    /// Starts the task that posts.
+    /// Starts the task that posts events.
     pub(crate) fn spawn(client: kube::Client, cancel: CancellationToken) -> Self {
         let (queue, mut events) = mpsc::channel::<(core_v1::ObjectReference, JobEvent)>(QUEUE);
         runtime::task::spawn(async move {
@@ -71,8 +70,8 @@ impl EventRecorder {
             while let Some(Some((object, event))) = cancel.run_until_cancelled(events.recv()).await
             {
                 pace.tick().await;
-                // One that remembers would take a note with the same reason for a repetition of
-                // the last, and count it without its words.
+                // A recorder that is reused would treat a note with the same reason as a repetition of the last one,
+                // and drop its text.
                 let recorder = Recorder::new(client.clone(), reporter.clone());
                 if let Err(error) = recorder.publish(&as_event(event), &object).await {
                     tracing::debug!(%error, "an event was not posted");
@@ -85,7 +84,7 @@ impl EventRecorder {
         }
     }
 
-    /// Records `event` of `object`, unless it was the last one recorded of it.
+    /// Records `event` of `object` if it differs from the last one.
     pub(crate) fn record(&mut self, object: &ObjectReference, event: JobEvent) {
         if self.last.get(&object.uid) == Some(&event) {
             return;

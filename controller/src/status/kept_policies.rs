@@ -1,5 +1,5 @@
-//! Objects that Muster keeps so that nobody has to write them: the propagation policy of a
-//! managed namespace, the capacity policy of a queue that has none.
+//! Objects that Muster maintains for users: the propagation policy of a managed namespace, and the capacity
+//! policy of a queue without one.
 
 use crate::effects::object_writer::ObjectWriter;
 use crds::capacity_policy::{CapacityPolicy, CapacityPolicySpec};
@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 #[cfg(test)]
 mod tests;
 
-/// Below every policy that a user writes: a policy's priority is 0 unless it says otherwise.
+/// Lower than every policy of a user, whose default priority is 0.
 const PRIORITY: i32 = -1000;
 
-/// Keeps the propagation policy of a managed namespace: every workload of a kind that Muster
-/// knows is claimed by it, unless a policy of the user's own claims it.
+/// Applies the propagation policy of a managed namespace. It claims every workload of a kind that Muster
+/// knows, unless a policy of the user claims it.
 pub(crate) fn keep_propagation(objects: &ObjectWriter, namespace: &str) {
     objects.apply(
         &propagation_policy(),
@@ -27,7 +27,7 @@ pub(crate) fn keep_propagation(objects: &ObjectWriter, namespace: &str) {
     );
 }
 
-/// Removes it again: the namespace is no longer managed.
+/// Deletes the policy of a namespace that is no longer managed.
 pub(crate) fn drop_propagation(objects: &ObjectWriter, namespace: &str) {
     objects.delete(
         &propagation_policy(),
@@ -55,8 +55,8 @@ pub(crate) fn propagation(namespace: &str) -> Value {
             "priority": PRIORITY,
             "schedulerName": names::SCHEDULER_NAME,
             "propagateDeps": true,
-            // Not left to defaults, so that nobody else's choice stays: what is deleted goes in the
-            // members too, and nothing there that is not Karmada's is taken over.
+            // Set explicitly, so that the choice of another manager does not stay: deleted objects are also deleted
+            // in the members, and Karmada takes over no object that it did not create there.
             "preserveResourcesOnDeletion": false,
             "conflictResolution": "Abort",
             "resourceSelectors": selectors,
@@ -65,22 +65,22 @@ pub(crate) fn propagation(namespace: &str) -> Value {
     })
 }
 
-/// Whether `seen` says all that the policy of its namespace is to say. What else it says is
-/// Karmada's, or a default.
+/// Returns true if `seen` has all fields of the policy of its namespace. Other fields are Karmada's, or
+/// defaults.
 pub(crate) fn is_kept(seen: &PropagationPolicy) -> bool {
     let namespace = seen.metadata.namespace.as_deref().unwrap_or_default();
-    says(&seen.spec, &propagation(namespace)["spec"])
+    has_fields_of(&seen.spec, &propagation(namespace)["spec"])
 }
 
-/// Whether `seen` has every field of `object`, with as many elements in every list.
-fn says(seen: &Value, object: &Value) -> bool {
+/// Returns true if `seen` has every field of `object`, with as many elements in every list.
+fn has_fields_of(seen: &Value, object: &Value) -> bool {
     match (seen, object) {
         (Value::Object(seen), Value::Object(object)) => object
             .iter()
-            .all(|(name, value)| says(seen.get(name).unwrap_or(&Value::Null), value)),
+            .all(|(name, value)| has_fields_of(seen.get(name).unwrap_or(&Value::Null), value)),
         (Value::Array(seen), Value::Array(object)) => {
             let mut pairs = seen.iter().zip(object);
-            seen.len() == object.len() && pairs.all(|(seen, object)| says(seen, object))
+            seen.len() == object.len() && pairs.all(|(seen, object)| has_fields_of(seen, object))
         }
         (Value::Null, Value::Array(object)) => object.is_empty(),
         (Value::Null, Value::Bool(object)) => !object,
@@ -88,7 +88,7 @@ fn says(seen: &Value, object: &Value) -> bool {
     }
 }
 
-/// Makes the capacity policy of a queue that has none. What a user writes in it stays.
+/// Creates the capacity policy of a queue without one. What a user writes in it stays.
 pub(crate) fn make_policy(objects: &ObjectWriter, queue: &Queue) {
     let Some(name) = queue.metadata.name.as_deref() else {
         return;
@@ -107,12 +107,12 @@ pub(crate) fn make_policy(objects: &ObjectWriter, queue: &Queue) {
     );
 }
 
-/// Whether a capacity policy says nothing, as one that was made here does.
+/// Returns true if a capacity policy has no settings, as when it was created here.
 pub(crate) fn is_empty(policy: &CapacityPolicy) -> bool {
     policy.spec == CapacityPolicySpec::default()
 }
 
-/// Removes the capacity policy of a queue that is gone, if it was made here.
+/// Deletes the capacity policy of a deleted queue, if it was created here.
 pub(crate) fn drop_policy(objects: &ObjectWriter, queue: &str) {
     objects.delete(&ApiResource::erase::<CapacityPolicy>(&()), None, queue);
 }

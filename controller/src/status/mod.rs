@@ -1,7 +1,7 @@
-//! What people see: PodGroups, queue and capacity-policy statuses, and the objects that the
-//! controller keeps for them. Output only: no decision is read from any of it.
+//! Output for users: PodGroups, statuses of queues and capacity policies, and the objects that the
+//! controller maintains. No decision reads any of it.
 //!
-//! Written on change, coalesced by the writers to at most once a second per object.
+//! Each is written on change; the writers coalesce writes to at most one a second for each object.
 
 pub(crate) mod advice;
 pub(crate) mod discretion;
@@ -27,28 +27,28 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
-/// Milliseconds after which what the controller keeps is applied again, in case somebody
-/// removed it. Applying what is there writes nothing.
+/// Milliseconds after which maintained objects are applied again, in case a user removed them. Applying an
+/// unchanged object writes nothing.
 const KEEP_EVERY_MS: i64 = 300_000;
 
-/// Milliseconds that the author of a queue has to apply a policy for it, before it gets one.
+/// Milliseconds for which a new queue stays without a policy, so that its author can apply one.
 const POLICY_AFTER_MS: i64 = 5_000;
 
-/// How long one pass may explain jobs: decisions wait meanwhile.
+/// How long one pass may explain jobs; decisions wait meanwhile.
 const PASS: Duration = Duration::from_millis(25);
 
-/// The writers, and what waits to be published.
+/// The writers, and what has to be published.
 #[derive(Debug)]
 pub(crate) struct Publisher {
     pub(crate) status: StatusWriter,
     pub(crate) objects: ObjectWriter,
-    /// Whether the PodGroup CRD has a status subresource (ours has; Volcano's has not).
+    /// True if the PodGroup CRD has a status subresource (Muster's has one, Volcano's has not).
     status_subresource: bool,
     jobs: BTreeSet<JobKey>,
-    /// The job that was published last, where time ran out: the next pass goes on behind it.
+    /// The job that was published last when the time ran out; the next pass continues after it.
     reached: Option<JobKey>,
     queues: BTreeSet<QueueName>,
-    /// What would help who stands first.
+    /// Advice for the heads of queues.
     pub(crate) advice: Advice,
     /// PodGroup specs as they were last applied.
     applied: HashMap<JobKey, Value>,
@@ -74,7 +74,7 @@ impl Publisher {
         }
     }
 
-    /// A namespace was labelled, unlabelled or went.
+    /// Handles a namespace that was labelled, unlabelled or deleted.
     pub(crate) fn namespace(&self, name: &str, fact: Option<&NamespaceFact>) {
         match fact {
             Some(fact) if fact.managed && !fact.terminating => {
@@ -85,7 +85,7 @@ impl Publisher {
         }
     }
 
-    /// A job was looked at: what it shows may have changed.
+    /// Queues a job whose status may have changed.
     pub(crate) fn job(&mut self, key: &JobKey) {
         self.jobs.insert(key.clone());
     }
@@ -94,18 +94,18 @@ impl Publisher {
         self.queues.insert(name.clone());
     }
 
-    /// Forgets what waits to be published: another publishes it.
-    pub(crate) fn rest(&mut self) {
+    /// Drops what has to be published: another replica publishes it.
+    pub(crate) fn clear(&mut self) {
         self.jobs.clear();
         self.queues.clear();
     }
 
-    /// Whether something is left to be published.
+    /// Returns true if something is left to publish.
     pub(crate) fn is_behind(&self) -> bool {
         !self.jobs.is_empty()
     }
 
-    /// The next job, in turn: none is passed over because others change all the time.
+    /// Returns the next job in turn, so that frequent changes of other jobs starve none.
     fn next_job(&mut self) -> Option<JobKey> {
         let behind = self.reached.take();
         let next = behind
@@ -121,10 +121,10 @@ impl Publisher {
         Some(next)
     }
 
-    /// Applies the PodGroup of a job, unless it is there as it should be or is `going`.
+    /// Applies the PodGroup of a job if it is missing or differs and the job is not `going`.
     fn podgroup(&mut self, key: &JobKey, seen: Option<&PodGroup>, spec: Value, going: bool) {
-        // After a restart most are there already, and applying them again would cost the API
-        // server as much as placing them did.
+        // After a restart most PodGroups exist, and applying them again would cost the API server as much as the
+        // placements did.
         let known = self.applied.contains_key(key);
         if !known && seen.is_some_and(|seen| podgroups::shows(seen, &spec)) {
             self.applied.insert(key.clone(), spec.clone());
@@ -138,7 +138,7 @@ impl Publisher {
         }
     }
 
-    /// Its PodGroup goes with its template, by owner reference.
+    /// Drops the state of a job; the owner reference deletes its PodGroup with its template.
     pub(crate) fn forget(&mut self, key: &JobKey) {
         self.jobs.remove(key);
         self.applied.remove(key);
@@ -147,7 +147,7 @@ impl Publisher {
             .forget(&podgroup_target(key, self.status_subresource));
     }
 
-    /// Somebody removed a PodGroup; it is made again while the job is there.
+    /// Handles a deleted PodGroup, which is created again while the job exists.
     pub(crate) fn podgroup_gone(&mut self, key: JobKey) {
         self.applied.remove(&key);
         self.status
@@ -157,7 +157,7 @@ impl Publisher {
 }
 
 impl Core {
-    /// Publishes what changed since the last pass.
+    /// Publishes what has changed since the last pass.
     pub(crate) fn publish(&mut self, now: Time) {
         let changed = self.reconciler.engine.take_changed();
         self.reconciler.places.charged(&changed.queues);
@@ -211,7 +211,7 @@ impl Core {
             .cloned()
             .unwrap_or_default();
         if namespace.terminating {
-            return; // nothing can be made in it any more
+            return; // nothing can be created in it any more
         }
         let ask = self
             .reconciler
@@ -219,14 +219,14 @@ impl Core {
             .and_then(|job| job.ask);
         let spec = podgroups::object(key, &binding, fact, ask.as_ref());
         let seen = self.reconciler.mirror.podgroups().get(key).cloned();
-        // What its owner takes along when it goes must not be made again; and without a
-        // template nothing better is known than what is there.
+        // Garbage collection removes the PodGroup with its owner, so it must not be created again. Without a
+        // template nothing better is known than the existing PodGroup.
         let template = self.reconciler.mirror.template_of(&binding);
         let going = binding.metadata.deletion_timestamp.is_some()
             || template.map_or(seen.is_some(), |template| template.deleting);
         self.publisher.podgroup(key, seen.as_deref(), spec, going);
         let Some(seen) = seen else {
-            // Its status follows once it is there.
+            // The status follows once the PodGroup exists.
             return;
         };
         let works: Vec<_> = self.reconciler.mirror.works_of(&binding).cloned().collect();
@@ -238,15 +238,15 @@ impl Core {
             fact,
             binding: &binding,
             works: &works,
-            excess: in_flight.and_then(|in_flight| in_flight.excess.said()),
+            excess: in_flight.and_then(|in_flight| in_flight.excess.message()),
             record_changed: in_flight.and_then(|in_flight| in_flight.guard.changed()),
             now: crds::record::timestamp(now),
         });
         let federation = status.federation.iter_mut();
         for back in federation.flat_map(|federation| &mut federation.eviction) {
-            self.reconciler.make_discreet_back(key, back);
+            self.reconciler.make_eviction_discreet(key, back);
         }
-        if !podgroups::says(seen.status.as_ref(), &status) {
+        if !podgroups::status_equals(seen.status.as_ref(), &status) {
             let target = podgroup_target(key, self.publisher.status_subresource);
             self.publisher
                 .status
@@ -295,8 +295,8 @@ impl Core {
         }
     }
 
-    /// Removes the policy that was made for a queue which is gone. One that somebody has written
-    /// in stays: its queue may come back.
+    /// Deletes the policy that was created for a deleted queue. A policy that a user has edited stays: its
+    /// queue may come back.
     fn drop_policy(&self, name: &QueueName) {
         if self
             .reconciler
@@ -309,8 +309,8 @@ impl Core {
         }
     }
 
-    /// Makes the policy of a queue that has none, once its author had the time to apply one:
-    /// a file with both must not fail because ours came in between.
+    /// Creates the policy of a queue without one, after its author had time to apply one: applying a file with
+    /// both must not fail because this policy was first.
     fn make_policy(&mut self, name: &QueueName, now: Time) {
         let Some(queue) = self.reconciler.mirror.queues().get(name) else {
             return;
@@ -327,7 +327,7 @@ impl Core {
         }
     }
 
-    /// Applies again what the controller keeps, in case somebody removed it.
+    /// Applies the maintained objects again, in case a user removed them.
     fn keep(&mut self) {
         for (name, fact) in self.reconciler.mirror.namespaces() {
             if fact.managed {
@@ -336,7 +336,7 @@ impl Core {
         }
     }
 
-    /// A PodGroup that was made has to get its status.
+    /// Queues the status of a PodGroup that was just created.
     pub(crate) fn podgroup_seen(&mut self, key: &JobKey) {
         if self.reconciler.engine.job(key).is_some() {
             self.publisher.jobs.insert(key.clone());

@@ -1,8 +1,8 @@
-//! What a waiting job shows beside its reason: what that rests on, what would help, what stands
-//! ahead, when it may start. Pure.
+//! What a pending job shows besides its reason: the evidence, what would help, what is ahead, when it may
+//! start. Pure.
 //!
-//! All of it moves with the queue, so it is rounded before it is shown: a status is written when
-//! its words change, not when a number behind them does.
+//! These values move with the queue, so they are rounded: a status is written when its text changes, not
+//! with every change of a number.
 
 use crds::podgroup::{Ahead, Eviction, Start, shown_count, shown_position};
 use crds::record::{self, AdmissionRecord};
@@ -11,15 +11,15 @@ use engine::{Amount, ResourceName};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// Lines of evidence or of help that are shown.
+/// Most lines of evidence or advice.
 const MOST_LINES: usize = 8;
 
-/// The first lines of `evidence`.
+/// Returns the first lines of `evidence`.
 pub(crate) fn evidence(evidence: &[String]) -> Vec<String> {
     evidence.iter().take(MOST_LINES).cloned().collect()
 }
 
-/// What would help, in words.
+/// Returns what would help, as text.
 pub(crate) fn helps(helps: &[Help]) -> Vec<String> {
     helps.iter().take(MOST_LINES).map(help).collect()
 }
@@ -49,7 +49,7 @@ fn help(help: &Help) -> String {
     }
 }
 
-/// What stands ahead, in coarse numbers.
+/// Returns what is ahead, in coarse numbers.
 pub(crate) fn ahead(ahead: decision::Ahead) -> Ahead {
     let count = |number: i64| shown_count(u64::try_from(number).unwrap_or_default());
     Ahead {
@@ -62,7 +62,7 @@ pub(crate) fn ahead(ahead: decision::Ahead) -> Ahead {
     }
 }
 
-/// When it may start, as it is shown at `now`.
+/// Returns when it may start, as shown at `now`.
 pub(crate) fn start(range: &StartRange, now: Timestamp) -> Start {
     let earliest = record::timestamp(range.earliest);
     let latest = range.latest.map(record::timestamp);
@@ -79,7 +79,7 @@ enum Rounding {
     Up,
 }
 
-/// To a minute within the next hour, to ten within half a day, to an hour beyond.
+/// Rounds to a minute within the next hour, to ten within half a day, to an hour beyond.
 fn rounded(at: Timestamp, now: Timestamp, rounding: Rounding) -> Timestamp {
     let grid = match at.as_second().saturating_sub(now.as_second()) {
         ..=3_600 => 60,
@@ -94,7 +94,7 @@ fn rounded(at: Timestamp, now: Timestamp, rounding: Rounding) -> Timestamp {
     Timestamp::from_second(second).unwrap_or(at)
 }
 
-/// How the attempt of `record` was evicted; what was `seen` of an earlier one stays.
+/// Returns how the attempt of `record` was evicted; an earlier eviction in `seen` stays otherwise.
 pub(crate) fn last_eviction(
     record: Option<&AdmissionRecord>,
     seen: Option<&Eviction>,
@@ -117,7 +117,7 @@ mod tests {
     use engine::{ClusterName, PoolClass, QueueName};
 
     #[test]
-    fn helps_are_said_in_words() {
+    fn advice_is_shown_as_text() {
         let all = [
             Help::FewerPods {
                 role: "worker".into(),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_ahead_is_coarse() {
+    fn the_position_ahead_is_coarse() {
         let shown = ahead(decision::Ahead {
             jobs: 137,
             devices: 1_096,
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_is_rounded_by_how_far_it_is() {
+    fn an_expected_start_is_rounded_by_its_distance() {
         let now: Timestamp = "2026-11-21T14:00:00Z".parse().unwrap();
         let shown = |earliest: &str, latest: &str| {
             let time = |text: &str| {

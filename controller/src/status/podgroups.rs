@@ -1,7 +1,7 @@
-//! PodGroups on the control plane: one per job, named as its binding, owned by its template.
+//! PodGroups on the control plane: one for each job, with the name of its binding, owned by its template.
 //!
-//! The spec says what the gang needs; the status says where it stands. Pure: the object and
-//! the status are computed here and written elsewhere.
+//! The spec says what the gang needs, the status what its state is. Pure: this module computes object and
+//! status, and others write them.
 
 use crate::mirror::binding::unreadable;
 use crate::mirror::seen_work::SeenWork;
@@ -23,7 +23,7 @@ use workload::{Outcome, PodCounts, WorkloadSpec};
 #[cfg(test)]
 mod tests;
 
-/// The object without its status, for a server-side apply.
+/// Returns the object without its status, for a server-side apply.
 pub(crate) fn object(
     key: &JobKey,
     binding: &ResourceBinding,
@@ -60,7 +60,7 @@ pub(crate) fn object(
     })
 }
 
-/// Whether a PodGroup as it stands has all that `object` would apply.
+/// Returns true if an existing PodGroup has all that `object` would apply.
 pub(crate) fn shows(seen: &PodGroup, object: &Value) -> bool {
     let owned = |podgroup: &PodGroup| {
         let owners = podgroup.metadata.owner_references.iter().flatten();
@@ -70,29 +70,29 @@ pub(crate) fn shows(seen: &PodGroup, object: &Value) -> bool {
         .is_ok_and(|wanted| wanted.spec == seen.spec && owned(&wanted) == owned(seen))
 }
 
-/// Whether a status as it stands says what `status` does. The API has times by the second, and its
-/// lists without what is null: so what would be written is compared.
-pub(crate) fn says(seen: Option<&PodGroupStatus>, status: &PodGroupStatus) -> bool {
+/// Returns true if an existing status equals `status`. The API stores times in seconds and omits nulls in
+/// lists, so the comparison uses what would be written.
+pub(crate) fn status_equals(seen: Option<&PodGroupStatus>, status: &PodGroupStatus) -> bool {
     seen == Some(status) || seen.is_some_and(|seen| json!(seen) == json!(status))
 }
 
-/// What a status is made from.
+/// Input of a status.
 pub(crate) struct StatusInputs<'a> {
-    /// The status as it stands: times of transitions stay.
+    /// The existing status, which keeps its times of transitions.
     pub(crate) seen: Option<&'a PodGroupStatus>,
     pub(crate) explanation: &'a Explanation,
     pub(crate) view: &'a JobView<'a>,
     pub(crate) fact: &'a JobFact,
     pub(crate) binding: &'a ResourceBinding,
     pub(crate) works: &'a [SeenWork],
-    /// What its Works ask for beyond what was admitted, in words, if they do.
+    /// What its Works request beyond what was admitted, as text, if they do.
     pub(crate) excess: Option<&'a str>,
-    /// What somebody else has changed of its admission record, if they have.
+    /// What another user has changed in its admission record, if so.
     pub(crate) record_changed: Option<&'a str>,
     pub(crate) now: jiff::Timestamp,
 }
 
-/// The status of a job's PodGroup.
+/// Returns the status of a job's PodGroup.
 pub(crate) fn status(shown: &StatusInputs<'_>) -> PodGroupStatus {
     let counts = counts(shown.binding);
     let refused = shown
@@ -164,7 +164,7 @@ fn counts(binding: &ResourceBinding) -> PodCounts {
     workload::counts(&resource.api_version, &resource.kind, &statuses(binding))
 }
 
-/// The binding's admission record, if it has one that can be read.
+/// Returns the binding's admission record, if it has a readable one.
 fn record(binding: &ResourceBinding) -> Option<AdmissionRecord> {
     AdmissionRecord::read(binding.metadata.annotations.as_ref())
         .ok()
@@ -175,8 +175,8 @@ fn number(count: u32) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-/// The job's state; one whose parts were stopped because it was over, and that is kept from
-/// competing again, is over.
+/// Returns the job's state. A job whose parts were stopped because it had ended, and which may not compete
+/// again, counts as ended.
 fn state_of(shown: &StatusInputs<'_>) -> JobState {
     let over = matches!(shown.explanation.reason, Reason::Failed | Reason::Succeeded);
     match shown.view.state {
@@ -185,7 +185,7 @@ fn state_of(shown: &StatusInputs<'_>) -> JobState {
     }
 }
 
-/// Volcano's phase of a job's state.
+/// Returns Volcano's phase of a job's state.
 fn phase_of(state: JobState) -> &'static str {
     match state {
         JobState::Queued => phase::PENDING,
@@ -196,8 +196,8 @@ fn phase_of(state: JobState) -> &'static str {
     }
 }
 
-/// Our conditions as they hold now. One that came true keeps what was said when it did, for as
-/// long as it holds; one that does not hold says what the job waits for.
+/// Returns the conditions as they are now. A condition that became true keeps its message while it is true;
+/// one that is false says what the job waits for.
 fn conditions(shown: &StatusInputs<'_>, reason: Reason, message: &str) -> Vec<PodGroupCondition> {
     let mut conditions = shown
         .seen
@@ -253,7 +253,7 @@ fn conditions(shown: &StatusInputs<'_>, reason: Reason, message: &str) -> Vec<Po
     conditions
 }
 
-/// That its Works ask for more than was admitted, or no more.
+/// Condition: whether its Works request only what was admitted.
 fn within_admission(
     conditions: &[PodGroupCondition],
     shown: &StatusInputs<'_>,
@@ -269,12 +269,12 @@ fn within_admission(
     let mut conditions = conditions.iter();
     let was = conditions.any(|condition| condition.type_ == condition_type::WITHIN_ADMISSION);
     was.then(|| {
-        let message = "what its Works ask for is what was admitted";
+        let message = "its Works request what was admitted";
         (Reason::Admitted, message.to_owned())
     })
 }
 
-/// That the record was changed by somebody else, or that it is one of a later attempt.
+/// Condition: whether another user has changed the record, or it belongs to a later attempt.
 fn record_intact(
     conditions: &[PodGroupCondition],
     shown: &StatusInputs<'_>,
@@ -294,7 +294,7 @@ fn record_intact(
     })
 }
 
-/// Why the record cannot be acted on, or that it can again.
+/// Condition: why the record cannot be acted on, or that it can be again.
 fn record_readable(
     conditions: &[PodGroupCondition],
     binding: &ResourceBinding,
@@ -307,13 +307,13 @@ fn record_readable(
     was.then(|| {
         (
             Reason::Admitted,
-            "its admission record is read again".to_owned(),
+            "its admission record can be read again".to_owned(),
         )
     })
 }
 
-/// Our conditions, in the order in which a job meets them: the type, whether it holds, and the
-/// reason that it came true by.
+/// Returns the conditions in the order in which a job meets them: the type, whether it is true, and the
+/// reason with which it became true.
 fn holding(state: JobState) -> [(&'static str, bool, Reason); 4] {
     use JobState::{Ending, Finished, Placed, Queued, Running};
     let placed = matches!(state, Placed | Running | Finished);
@@ -337,7 +337,7 @@ fn holding(state: JobState) -> [(&'static str, bool, Reason); 4] {
     ]
 }
 
-/// Its parts by cluster, with what each member reports.
+/// Returns its parts by cluster, with what each member reports.
 fn placement(shown: &StatusInputs<'_>) -> Vec<PlacedPart> {
     let Some(admission) = shown.view.admission else {
         return Vec::new();
@@ -381,7 +381,7 @@ fn part_phase(counts: &PodCounts) -> &'static str {
     }
 }
 
-/// When the job came how far; what was noted of this attempt stays.
+/// Returns when the job reached each stage; times of this attempt stay.
 fn timeline(shown: &StatusInputs<'_>, placement: &[PlacedPart]) -> Timeline {
     use JobState::{Finished, Placed, Running};
     let admitted = shown

@@ -15,12 +15,11 @@ use std::collections::{BTreeMap, BTreeSet};
 #[cfg(test)]
 mod tests;
 
-/// The status of a queue, in Volcano's words. The state is theirs who set it and is left out:
-/// what was seen of it may be outdated by the time this is written, and would open again a queue
-/// that was closed meanwhile. A queue that nobody has given one is open, which Volcano's
-/// admission needs to be told.
+/// Returns the status of a queue in Volcano's format. The state belongs to the component that set it and is
+/// left out: the value seen may be outdated when this is written, and could open a queue that was closed
+/// meanwhile. A queue without a state counts as open, which Volcano's admission requires to be written.
 pub(crate) fn queue(queue: &Queue, usage: &QueueUsage) -> Value {
-    // A merge patch removes nothing: what is charged no longer has to be said to be zero.
+    // A merge patch removes nothing: a resource that is no longer charged has to be set to zero.
     let mut allocated = usage.allocated.to_list();
     for name in queue.status.allocated.keys() {
         allocated
@@ -41,7 +40,7 @@ pub(crate) fn queue(queue: &Queue, usage: &QueueUsage) -> Value {
     status
 }
 
-/// The status of a capacity policy.
+/// Returns the status of a capacity policy.
 pub(crate) fn policy(
     policy: &CapacityPolicy,
     queue: &Queue,
@@ -86,7 +85,7 @@ pub(crate) fn policy(
     }
 }
 
-/// Every resource that is bounded, shared, used or asked for.
+/// Returns every resource with a limit, a share, a use or a request.
 fn resources(queue: &Queue, usage: &QueueUsage) -> Vec<ResourceUse> {
     let capability = queue.to_fact().capability;
     let names: BTreeSet<&ResourceName> = [
@@ -125,8 +124,8 @@ fn resources(queue: &Queue, usage: &QueueUsage) -> Vec<ResourceUse> {
         .collect()
 }
 
-/// A number that is counted in thousandths, to a tenth: what decays all the time is not worth a
-/// write each time.
+/// Formats thousandths, rounded to a tenth: a value that decays all the time is not worth a write each
+/// time.
 fn thousandths(amount: i64) -> QuantityText {
     let tenths = amount / 100;
     QuantityText(match tenths % 10 {
@@ -156,7 +155,7 @@ fn clusters(usage: &QueueUsage) -> Vec<ClusterUse> {
         .collect()
 }
 
-/// One line for each bound of the policy.
+/// Returns one line for each limit on a pool in the policy.
 fn pools(policy: &CapacityPolicy, usage: &QueueUsage) -> Vec<PoolUse> {
     let bounds = policy.to_fact(None).pools.into_iter();
     bounds
@@ -182,7 +181,7 @@ fn pools(policy: &CapacityPolicy, usage: &QueueUsage) -> Vec<PoolUse> {
         .collect()
 }
 
-/// What was admitted could be counted, so its sums can.
+/// Adds up amounts; each was checked for overflow when it was admitted.
 fn add(sum: &mut Resources, part: &Resources) {
     if let Some(total) = sum.checked_add(part) {
         *sum = total;

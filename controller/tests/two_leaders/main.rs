@@ -1,10 +1,10 @@
-//! Two whole controllers on one fake control plane, in virtual time. The one that leads is stopped
-//! before one of its writes, for longer than its Lease lasts; the other leads, jobs that go first
-//! have come meanwhile, and then the first is thawed and what it had sent arrives. Whichever write
-//! it was: the queue never holds more than it may.
+//! Two whole controllers on one fake control plane, in virtual time. The test stops the leader before one
+//! of its writes, for longer than its Lease lasts. The other replica leads, and jobs with precedence
+//! arrive. Then the first replica continues, and its pending write arrives. Whichever write that was, the
+//! queue never exceeds its quota.
 //!
-//! `MUSTER_SEEDS=10000 cargo test -p controller --test two_leaders` plays more of them, `MUSTER_SEEDS=200..400`
-//! those from 200 on.
+//! `MUSTER_SEEDS=10000 cargo test -p controller --test two_leaders` runs more seeds, and
+//! `MUSTER_SEEDS=200..400` runs that range.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Seeds simulated where nothing else is said.
+/// Number of seeds by default.
 const SEEDS: u64 = 200;
 
 /// splitmix64.
@@ -32,7 +32,7 @@ impl Random {
     }
 }
 
-/// Plays one seed; how many jobs were placed at most.
+/// Runs one seed and returns the most jobs that were placed.
 async fn play(seed: u64, with_ledger: bool) -> usize {
     let mut random = Random(seed);
     let plane = plane();
@@ -101,16 +101,16 @@ fn in_virtual_time<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn a_leader_that_was_stopped_at_any_write_never_adds_to_what_another_released() {
+fn a_leader_stopped_at_any_write_never_exceeds_the_quota_with_a_new_leader() {
     for seed in seeds() {
         let most = in_virtual_time(play(seed, true));
         assert!(most <= BOUND, "seed {seed}: {most} of {BOUND}");
     }
 }
 
-/// What the ledger is for: without it the same seeds pass the bound.
+/// Shows that the ledger is needed: without it the same seeds exceed the quota.
 #[test]
-fn without_the_ledger_some_do() {
+fn without_the_ledger_the_quota_is_exceeded() {
     let over = (0..60).any(|seed| in_virtual_time(play(seed, false)) > BOUND);
     assert!(over, "this test shows nothing any more");
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Jobs of one CPU that the queue admits.
+/// Number of jobs of one CPU that the queue admits.
 pub(crate) const BOUND: usize = 4;
 pub(crate) const BINDINGS: &str = "/apis/work.karmada.io/v1alpha2/namespaces/team/resourcebindings";
 const CLUSTERS: &str = "/apis/cluster.karmada.io/v1alpha1/clusters";
@@ -76,8 +76,7 @@ pub(crate) fn plane() -> Plane {
 }
 
 impl Plane {
-    /// A Job of one pod with its binding, as the webhook leaves it. Jobs of an earlier year go
-    /// first.
+    /// Creates a Job of one pod with its binding, as the webhook leaves it. Jobs of an earlier year go first.
     pub(crate) fn job(&self, name: &str, year: u32) {
         let created = format!("{year}-01-01T00:00:00Z");
         self.api.put(
@@ -129,7 +128,7 @@ impl Plane {
         };
         let options = Options {
             ledger: with_ledger.then_some(ledger),
-            // The fake API server has no admission, so nobody would ever be seen to be refused.
+            // The fake API server has no admission, so the probe would never see a refusal.
             without_admission_policies: true,
             ..Options::default()
         };
@@ -137,7 +136,7 @@ impl Plane {
         (process, cancel.drop_guard())
     }
 
-    /// The names of the jobs that are placed.
+    /// Returns the names of the placed jobs.
     pub(crate) fn placed(&self) -> Vec<String> {
         let names = [
             "a", "b", "c", "d", "e", "f", "first-a", "first-b", "first-c", "first-d",
@@ -150,8 +149,8 @@ impl Plane {
         names.iter().filter_map(placed).collect()
     }
 
-    /// Whether a job was found placed by a write that the leader knew nothing of, and closed again:
-    /// that takes no time here, so that counting what is placed now and then may miss it.
+    /// Returns true if the leader found a job placed by a write that it did not know, and gated it again. This
+    /// takes no virtual time, so counting placed jobs now and then may miss it.
     pub(crate) fn closed_one(&self) -> bool {
         let names = ["a", "b", "c", "d", "e", "f"];
         let is_closed = |name: &&str| {

@@ -8,21 +8,21 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-/// More than the queue admits.
+/// More jobs than the queue admits.
 const JOBS: usize = 40;
 
 fn name(index: usize) -> String {
     format!("job-{index:04}")
 }
 
-/// Its member reports `status` of a job that is placed.
+/// Makes its member report `status` for a placed job.
 fn report(plane: &Plane, name: &str, status: &Value) {
     let reported = json!([{"clusterName": "m1", "status": status}]);
     let status = json!({"status": {"aggregatedStatus": reported}});
     plane.api.merge(&format!("{BINDINGS}/{name}"), &status);
 }
 
-/// A control plane at rest under one leader: jobs that have ended, that run, and that wait.
+/// A control plane at rest under one leader, with finished, running and pending jobs.
 async fn at_rest(plane: &Plane) {
     let (_process, leader) = plane.controller("first", true);
     for index in 0..JOBS {
@@ -44,7 +44,7 @@ async fn at_rest(plane: &Plane) {
     sleep(Duration::from_secs(5)).await;
 }
 
-/// What was written of bindings and PodGroups from request number `from` on, with what it changes of
+/// Returns the writes of bindings and PodGroups from request number `from` on, with what each changes in
 /// `before`.
 fn written(plane: &Plane, from: usize, before: &BTreeMap<String, Value>) -> Vec<String> {
     let requests = plane.api.requests().into_iter().skip(from);
@@ -53,7 +53,7 @@ fn written(plane: &Plane, from: usize, before: &BTreeMap<String, Value>) -> Vec<
         let kinds = ["/resourcebindings/", "/podgroups/"];
         !reads && kinds.iter().any(|kind| request.path.contains(kind))
     });
-    let told = |request: Recorded| {
+    let describe = |request: Recorded| {
         let object = request.path.strip_suffix("/status");
         let object = before.get(object.unwrap_or(&request.path));
         let mut changes = Vec::new();
@@ -65,10 +65,10 @@ fn written(plane: &Plane, from: usize, before: &BTreeMap<String, Value>) -> Vec<
         );
         format!("{} {}: {}", request.verb, request.path, changes.join(", "))
     };
-    writes.map(told).collect()
+    writes.map(describe).collect()
 }
 
-/// The fields that `patch` changes of `object`.
+/// Returns the fields that `patch` changes in `object`.
 fn differ(object: &Value, patch: &Value, at: &str, changes: &mut Vec<String>) {
     match (object, patch) {
         (_, Value::Object(fields)) => {
@@ -91,7 +91,7 @@ fn a_new_leader_that_finds_nothing_changed_writes_nothing() {
     in_virtual_time(async {
         let plane = plane();
         at_rest(&plane).await;
-        // Brings up to date what leaders update only now and then: places in the line.
+        // Updates what leaders update only now and then: positions in the queue.
         {
             let (_process, _leader) = plane.controller("second", true);
             sleep(Duration::from_secs(200)).await;
@@ -115,8 +115,8 @@ fn a_new_leader_that_finds_nothing_changed_writes_nothing() {
     });
 }
 
-/// With 2,000 bindings: from the end of a leader, which gives its Lease back, to the first release of
-/// the next. Run it by name, with `--ignored --nocapture`; it asserts nothing of time.
+/// Measures, with 2,000 bindings, the time from the end of a leader, which releases its Lease, to the first
+/// admission of the next. Run it by name, with `--ignored --nocapture`; it asserts no times.
 #[test]
 #[ignore = "measures"]
 fn measured_from_the_end_of_a_leader_to_the_next_release() {

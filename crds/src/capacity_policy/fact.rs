@@ -1,5 +1,5 @@
-//! The fact about a policy for the engine. Every field is enforced; a value that cannot be used
-//! makes the fact invalid, which stops the queue and says why.
+//! Converts a policy into a fact for the engine. Every field is enforced; an invalid value makes the fact
+//! invalid, which stops the queue and says why.
 
 use super::{
     Backfill, Bounds, CapacityPolicy, FairShare, Limits, Ordering, Placement, Pool, Preemption,
@@ -17,7 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use std::collections::BTreeMap;
 use workload::Addresses;
 
-/// Milliseconds in which a released gang must have its minimum bound, where nothing is said.
+/// Default of startDeadline in milliseconds.
 pub const DEFAULT_START_DEADLINE_MS: i64 = 600_000;
 
 impl Ordering {
@@ -32,8 +32,8 @@ impl Ordering {
 }
 
 impl CapacityPolicy {
-    /// The fact about it for the engine. `dequeue_strategy` is that of the Queue of the same name,
-    /// which decides where the policy leaves the ordering open.
+    /// Returns the fact for the engine. `dequeue_strategy` is that of the Queue of the same name, which
+    /// decides if the policy has no ordering.
     #[must_use]
     pub fn to_fact(&self, dequeue_strategy: Option<&str>) -> PolicyFact {
         let spec = &self.spec;
@@ -112,8 +112,8 @@ impl CapacityPolicy {
         }
     }
 
-    /// The filters that it chooses for its queue's jobs; a name that is not known chooses none,
-    /// and [`Self::to_fact`] tells.
+    /// Returns the filters for its queue's jobs; an unknown name chooses none, and [`Self::to_fact`] reports
+    /// it.
     #[must_use]
     pub fn filters(&self) -> Filters {
         let placement = self.spec.placement.as_ref();
@@ -121,8 +121,8 @@ impl CapacityPolicy {
         chosen.unwrap_or_default()
     }
 
-    /// Whether jobs of the queue that do not say themselves are placed over several clusters;
-    /// a word that is not known says no, and [`Self::to_fact`] tells.
+    /// Returns whether jobs of the queue are split by default; an unknown word counts as no, and
+    /// [`Self::to_fact`] reports it.
     #[must_use]
     pub fn split(&self) -> facts::Split {
         let placement = self.spec.placement.as_ref();
@@ -133,7 +133,7 @@ impl CapacityPolicy {
         }
     }
 
-    /// How pods of other clusters are reached; those that are no use among them.
+    /// Returns how pods of other clusters are reached, including invalid addresses.
     #[must_use]
     pub fn addresses(&self) -> Addresses {
         let placement = self.spec.placement.as_ref();
@@ -142,14 +142,14 @@ impl CapacityPolicy {
         })
     }
 
-    /// Who may submit where it selects no namespaces, if it says. A word that is not known closes it,
-    /// and [`Self::to_fact`] tells.
+    /// Returns who may submit if it selects no namespaces. An unknown word closes the queue, and
+    /// [`Self::to_fact`] reports it.
     fn tenancy(&self) -> Option<Tenancy> {
         let stated = self.spec.tenancy.as_ref()?;
         Some(stated.known().copied().unwrap_or(Tenancy::Closed))
     }
 
-    /// Whether jobs of a PriorityClass may be submitted; `class` is the one that is named, else the
+    /// Returns true if jobs of a PriorityClass may be submitted; `class` is the named one, or else the
     /// cluster's default.
     #[must_use]
     pub fn admits_class(&self, class: Option<&str>) -> bool {
@@ -172,8 +172,8 @@ impl CapacityPolicy {
     }
 }
 
-/// Why a namespace with `labels` may not submit to `queue` without a right of its own or its user's; `None`
-/// where it may. `policy` is the queue's, `root` that of the name [`names::ROOT_POLICY`].
+/// Returns why a namespace with `labels` may not submit to `queue` without a right of its own or of its
+/// user; `None` if it may. `policy` is the queue's, `root` the one named [`names::ROOT_POLICY`].
 #[must_use]
 pub fn closed_to(
     queue: &str,
@@ -203,7 +203,7 @@ pub fn closed_to(
     }
 }
 
-/// Reads values, and keeps the first that cannot be used.
+/// Reads values, and keeps the first problem.
 #[derive(Default)]
 struct Checks {
     first: Option<String>,
@@ -214,7 +214,7 @@ impl Checks {
         self.first.get_or_insert(problem);
     }
 
-    /// A number of at least `least`; what is more than is ever counted to is as good as that.
+    /// Reads a number of at least `least`; a number above the type's maximum counts as the maximum.
     fn at_least(&mut self, field: &str, value: Option<i64>, least: i64) -> Option<u32> {
         let value = value?;
         if value < least {
@@ -226,7 +226,7 @@ impl Checks {
         Some(u32::try_from(value).unwrap_or(u32::MAX))
     }
 
-    /// Milliseconds, at least `least`.
+    /// Reads milliseconds, at least `least`.
     fn duration(&mut self, field: &str, text: Option<&str>, least: i64) -> Option<i64> {
         match duration::parse_millis(text?) {
             Ok(millis) if millis >= least => Some(millis),
@@ -335,7 +335,7 @@ fn chosen(placement: &Placement) -> Result<Filters, UnknownPlugin> {
     )
 }
 
-/// Stated weights in the place of those that hold unset.
+/// Returns the default weights with the specified ones in their place.
 fn weights(stated: &BTreeMap<String, i32>, checks: &mut Checks) -> PlacementWeights {
     let mut all = PlacementWeights::default();
     for (score, weight) in stated {
@@ -349,7 +349,7 @@ fn weights(stated: &BTreeMap<String, i32>, checks: &mut Checks) -> PlacementWeig
     all
 }
 
-/// Whether `selector` selects `labels`; an operator that is not known selects nothing.
+/// Returns true if `selector` selects `labels`; an unknown operator selects nothing.
 fn selects(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
     let equal = selector.match_labels.iter().flatten();
     let mut requirements = selector.match_expressions.iter().flatten();

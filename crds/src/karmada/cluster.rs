@@ -1,4 +1,4 @@
-//! Karmada's Cluster: how a member is reached, its taints and what it serves.
+//! Karmada's Cluster: how a member is reached, its taints and its APIs.
 
 use super::LooseCondition;
 use crate::loose::nullable;
@@ -17,7 +17,7 @@ pub struct Cluster {
     /// How it is reached, and its taints.
     #[serde(default)]
     pub spec: ClusterSpec,
-    /// What it can do.
+    /// Its APIs and conditions.
     #[serde(default)]
     pub status: ClusterStatus,
 }
@@ -40,15 +40,15 @@ pub struct ClusterSpec {
     pub api_endpoint: String,
     /// The Secret with `token` and `caBundle`.
     pub secret_ref: Option<SecretReference>,
-    /// The Secret with the `token` by which Karmada's cluster proxy impersonates users there.
+    /// The Secret with the `token` with which Karmada's cluster proxy impersonates users there.
     pub impersonator_secret_ref: Option<SecretReference>,
-    /// Whether its certificate is not checked.
+    /// True if its certificate is not verified.
     #[serde(rename = "insecureSkipTLSVerification")]
     pub insecure_skip_tls_verification: bool,
-    /// Proxy to reach it by.
+    /// The proxy to reach it.
     #[serde(rename = "proxyURL")]
     pub proxy_url: String,
-    /// Who provides it.
+    /// Its provider.
     pub provider: String,
     /// Its region.
     pub region: String,
@@ -70,7 +70,7 @@ pub struct SecretReference {
     pub name: String,
 }
 
-/// A taint whose effect may be one that we do not know.
+/// A taint whose effect may be unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LooseTaint {
@@ -83,7 +83,7 @@ pub struct LooseTaint {
 }
 
 impl LooseTaint {
-    /// The taint; an unknown effect keeps everything out, which is the careful reading.
+    /// Returns the taint; an unknown effect counts as one that keeps all pods out.
     #[must_use]
     pub fn to_taint(&self) -> engine::matching::Taint {
         use engine::matching::TaintEffect;
@@ -106,7 +106,7 @@ impl LooseTaint {
 pub struct ClusterStatus {
     /// Its version.
     pub kubernetes_version: String,
-    /// What it serves.
+    /// The APIs that it serves.
     #[serde(deserialize_with = "nullable")]
     pub api_enablements: Vec<ApiEnablement>,
     /// `Ready`, `CompleteAPIEnablements`.

@@ -3,7 +3,7 @@ use super::*;
 use serde_json::{Value, json};
 
 #[test]
-fn nodes_are_classed_by_what_makes_devices_interchangeable() {
+fn nodes_with_interchangeable_devices_have_the_same_class() {
     for (product, allocatable, want) in [
         (
             Some("NVIDIA-A100-SXM4-80GB"),
@@ -48,7 +48,7 @@ fn parts_of_gpus_are_classes_of_their_own() {
         "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb",
     );
     for (labels, allocatable, want) in [
-        // MIG, strategy mixed: all of its GPUs are in parts.
+        // MIG, strategy mixed: all of its GPUs are divided.
         (
             vec![a100, of_parts],
             vec![("nvidia.com/gpu", "0"), ("nvidia.com/mig-1g.5gb", "56")],
@@ -63,7 +63,7 @@ fn parts_of_gpus_are_classes_of_their_own() {
             ],
             "nvidia-a100-sxm4-40gb-mig-1g-5gb",
         ),
-        // Some are whole: those are what it is counted in.
+        // Some GPUs are whole: the node is counted in these.
         (
             vec![a100, of_parts],
             vec![("nvidia.com/gpu", "4"), ("nvidia.com/mig-1g.5gb", "28")],
@@ -74,13 +74,13 @@ fn parts_of_gpus_are_classes_of_their_own() {
             vec![("nvidia.com/gpu.shared", "32")],
             "nvidia-a100-sxm4-40gb-shared",
         ),
-        // Strategy single, and shares under the old name, are in the label.
+        // Strategy single, and time slices under the old name, are in the label.
         (
             vec![(GPU_PRODUCT_LABEL, "NVIDIA-A100-SXM4-40GB-SHARED")],
             vec![("nvidia.com/gpu", "32")],
             "nvidia-a100-sxm4-40gb-shared",
         ),
-        // The device plugin has failed: the node stays what it was.
+        // The device plugin has failed: the class of the node does not change.
         (
             vec![a100, of_parts],
             vec![("nvidia.com/gpu", "0"), ("nvidia.com/mig-1g.5gb", "0")],
@@ -102,7 +102,7 @@ fn parts_of_gpus_are_classes_of_their_own() {
 }
 
 #[test]
-fn nodes_are_classed_and_counted_by_a_device_class_where_nothing_else_names_their_gpus() {
+fn nodes_without_gpu_names_are_classed_by_their_device_class() {
     const GPU: &str = "deviceclass.resource.kubernetes.io/gpu.nvidia.com";
     const NIC: &str = "deviceclass.resource.kubernetes.io/a-nic.example.com";
     for (product, allocatable, class, counted_by) in [
@@ -110,7 +110,7 @@ fn nodes_are_classed_and_counted_by_a_device_class_where_nothing_else_names_thei
         (None, vec![(GPU, "0"), (NIC, "2")], "gpu-nvidia-com", GPU),
         (None, vec![(NIC, "2")], "a-nic-example-com", NIC),
         (Some("NVIDIA-H100"), vec![(GPU, "8")], "nvidia-h100", GPU),
-        // Both may give out the same GPUs: they are one class, and counted once.
+        // Both may offer the same GPUs: they are one class, and counted once.
         (
             Some("NVIDIA-H100"),
             vec![(GPU, "8"), ("nvidia.com/gpu", "8")],
@@ -224,7 +224,7 @@ fn system_namespaces_are_never_managed() {
 }
 
 #[test]
-fn slim_metadata_drops_the_weight_and_keeps_the_rest() {
+fn slim_metadata_drops_large_fields_only() {
     let pod: Pod = serde_json::from_value(json!({"metadata": {
         "name": "p", "uid": "u", "resourceVersion": "9", "labels": {"a": "b"},
         "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "muster.io/run-for": "3s"},

@@ -38,7 +38,7 @@ fn the_run_time_that_was_declared_is_kept() {
     assert_eq!(read(&ended.to_annotation().unwrap()).unwrap(), ended);
 }
 
-/// What the first release reads it with: a version and new fields are no trouble to it.
+/// The first release can read a record with a version and new fields.
 #[test]
 fn unknown_fields_are_written_back_byte_for_byte() {
     let odd = r#"{"z":1.50,"a":[12345678901234567890123,  1e2],"é":"\u00e9"}"#;
@@ -50,13 +50,13 @@ fn unknown_fields_are_written_back_byte_for_byte() {
     assert!(written.contains(&format!(r#""later":{odd}"#)), "{written}");
     assert!(written.contains(r#""lane":7.0"#), "{written}");
     assert_eq!(read(&written).unwrap(), ended);
-    // A share that is resized keeps what it had.
+    // A resized share keeps its unknown fields.
     let resized = record.resized(&record.admission());
     assert_eq!(resized, record);
 }
 
 #[test]
-fn what_a_later_version_wrote_differs_from_garbage() {
+fn a_record_of_a_later_version_differs_from_garbage() {
     let later = [
         with(r#"{"templateUID""#, r#"{"version":2,"templateUID""#),
         with(r#""Ending""#, r#""Parked""#),
@@ -83,7 +83,7 @@ fn what_a_later_version_wrote_differs_from_garbage() {
 }
 
 #[test]
-fn what_can_be_read_of_a_later_record_is_there_for_its_charge() {
+fn a_later_record_has_readable_fields_for_its_charge() {
     let text = with(r#"{"templateUID""#, r#"{"version":2,"templateUID""#);
     let readable = read(&text).unwrap_err().readable;
     let known = read(FIRST).unwrap();

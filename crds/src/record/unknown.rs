@@ -1,4 +1,4 @@
-//! Fields of a record that this version does not know: kept as they are and written back.
+//! Fields of a record that this version does not know: kept unchanged and written back.
 
 use super::AdmissionRecord;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -6,18 +6,18 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
-/// Fields by name, each with the text that stands in the annotation.
+/// Fields by name, each with its text in the annotation.
 #[derive(Debug, Clone, Default)]
 pub struct UnknownFields(BTreeMap<String, Box<RawValue>>);
 
 impl UnknownFields {
-    /// Whether there are none.
+    /// Returns true if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Takes the text of its fields from `all` fields of the object that they stand in.
+    /// Takes the text of its fields from `all` fields of the containing object.
     fn take_text(&mut self, all: &BTreeMap<String, Box<RawValue>>) {
         for (name, value) in &mut self.0 {
             if let Some(text) = all.get(name) {
@@ -47,8 +47,8 @@ impl Serialize for UnknownFields {
     }
 }
 
-/// Reads names and values. The values' own text comes from `with_exact_bytes`: serde buffers
-/// what it flattens, and a number or the order of keys may not survive that.
+/// Reads names and values. The exact text of the values comes from `with_exact_bytes`: serde buffers
+/// flattened fields, which may change numbers and the order of keys.
 impl<'de> Deserialize<'de> for UnknownFields {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let values = BTreeMap::<String, Value>::deserialize(deserializer)?;
@@ -64,14 +64,14 @@ impl<'de> Deserialize<'de> for UnknownFields {
     }
 }
 
-/// `record`, which was read from `text`, with its unknown fields as they stand there.
+/// Returns `record`, which was read from `text`, with the exact text of its unknown fields.
 pub(super) fn with_exact_bytes(mut record: AdmissionRecord, text: &str) -> AdmissionRecord {
     let known = |share: &super::RecordedShare| share.unknown.is_empty();
     if record.unknown.is_empty() && record.clusters.iter().all(known) {
         return record;
     }
     let Ok(all) = serde_json::from_str::<BTreeMap<String, Box<RawValue>>>(text) else {
-        return record; // it was read as an object a moment ago
+        return record; // it was parsed as an object before
     };
     record.unknown.take_text(&all);
     let shares = all.get("clusters").map(|clusters| clusters.get());

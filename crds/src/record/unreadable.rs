@@ -1,4 +1,4 @@
-//! Records that this version must not act on, and what of them can be read all the same.
+//! Records that this version must not act on, and their readable fields.
 
 use super::{RecordState, RecordedShare, VERSION};
 use crate::names::ADMISSION_ANNOTATION;
@@ -6,53 +6,53 @@ use engine::{Attempt, QueueName, Uid};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// A record that is there and cannot be acted on.
+/// An existing record that cannot be acted on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("annotation {ADMISSION_ANNOTATION} {why}")]
 pub struct RecordError {
-    /// Why.
+    /// The reason.
     pub why: Unreadable,
-    /// What of it can be read.
+    /// The readable fields.
     pub readable: Box<Readable>,
 }
 
 /// Why a record cannot be acted on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// A later Muster has written it.
+    /// A later version of Muster has written it.
     #[error(
         "was written by a later version of Muster ({0}); that version, or a later one, acts on it"
     )]
     Later(String),
-    /// No Muster has.
+    /// No version of Muster has written it.
     #[error("is not an admission record: {0}")]
     Garbage(String),
 }
 
-/// What can be read of a record that cannot be acted on: enough to charge it.
+/// The readable fields of a record that cannot be acted on: enough to charge it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Readable {
     /// UID of the template that was admitted.
     pub template_uid: Option<Uid>,
-    /// Which attempt it is.
+    /// The number of the attempt.
     pub attempt: Option<Attempt>,
-    /// How far it has come, where that is a state that this version knows.
+    /// Its progress, if this version knows the state.
     pub state: Option<RecordState>,
     /// The queue that is charged.
     pub queue: Option<QueueName>,
-    /// The shares that can be read.
+    /// The readable shares.
     pub clusters: Vec<RecordedShare>,
 }
 
 impl RecordError {
-    /// Of `text`, which is of a later version, or was refused with `error`.
+    /// Reads `text`, which is of a later version, or was refused with `error`.
     pub(super) fn of(text: &str, error: Option<&serde_json::Error>) -> Self {
         let object: Option<Map<String, Value>> = serde_json::from_str(text).ok();
         let readable = object.as_ref().map(Readable::of).unwrap_or_default();
         let version = object.as_ref().and_then(|o| o.get("version"));
         let version = version.and_then(Value::as_u64).unwrap_or(1);
         let because = error.map_or_else(String::new, ToString::to_string);
-        // What has all that every version has, and a state in words, is a record.
+        // A record has all fields that every version has, and a state as text.
         let is_record = readable.template_uid.is_some()
             && readable.attempt.is_some()
             && readable.queue.is_some()
@@ -74,7 +74,7 @@ impl RecordError {
         }
     }
 
-    /// Whether no Muster has written it.
+    /// Returns true if no version of Muster has written it.
     #[must_use]
     pub fn is_garbage(&self) -> bool {
         matches!(self.why, Unreadable::Garbage(_))

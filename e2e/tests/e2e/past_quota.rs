@@ -212,7 +212,7 @@ pub(crate) async fn overridden(case: &Case) -> anyhow::Result<()> {
     let message = message.unwrap_or_default().to_owned();
     ensure!(
         message.contains(&format!(
-            "ClusterOverridePolicy {} has its Works ask for more",
+            "ClusterOverridePolicy {} makes its Works request more",
             case.name
         )),
         "{message}"

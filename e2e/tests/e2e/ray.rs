@@ -305,7 +305,7 @@ pub(crate) async fn refused(case: &Case) -> anyhow::Result<()> {
     case.waits(&job, &["ExceedsFleet"]).await?;
     told(
         case,
-        "spec.enableInTreeAutoscaling has the head start and stop workers of its own cluster",
+        "spec.enableInTreeAutoscaling makes the head start and stop workers of its own cluster",
     )
     .await
 }

@@ -132,7 +132,7 @@ reasons! {
     PodsApart,
     /// It asks for more than it was admitted with; the surplus is held.
     GrowthHeld,
-    /// An override has its Works ask for more than it was admitted with; the message names the policy. The
+    /// An override makes its Works request more than it was admitted with; the message names the policy. The
     /// excess is charged, and the job is evicted unless the override goes.
     OverrideExceeds,
     /// Its admission record cannot be read by this version of Muster: it is charged for what runs,

@@ -38,7 +38,7 @@ fn slice(name: &str, node: &str, generation: i64, slices: i64, devices: &[Value]
     })
 }
 
-/// Devices with the class `gpu`, these slices, and all listed.
+/// Devices with the class `gpu` and these slices, after all kinds have listed.
 fn known(slices: &[Value]) -> Devices {
     let mut devices = Devices::default();
     devices.take(class("gpu", GPU));
@@ -70,7 +70,7 @@ fn offered(devices: &Devices) -> String {
 }
 
 #[test]
-fn devices_count_where_they_are_whole_healthy_and_of_the_newest_whole_pool() {
+fn only_healthy_indivisible_devices_of_the_newest_complete_pool_count() {
     let at_n1 = |devices: &[Value]| vec![slice("a", "n1", 1, 1, devices)];
     let taint = |effect: &str| json!([{"key": "gpu.x/broken", "effect": effect}]);
     let tainted = |effect: &str| [gpu("g"), with(gpu("bad"), "taints", taint(effect))];
@@ -167,7 +167,7 @@ fn devices_count_where_they_are_whole_healthy_and_of_the_newest_whole_pool() {
 }
 
 #[test]
-fn a_device_counts_in_every_class_and_none_where_a_class_is_unclear() {
+fn a_device_counts_in_every_class_unless_a_class_is_unclear() {
     let mut devices = known(&[
         slice(
             "a",
@@ -185,16 +185,16 @@ fn a_device_counts_in_every_class_and_none_where_a_class_is_unclear() {
     devices.take(class("all", "device.driver == 'gpu.x'"));
     devices.take(class("regex", "device.driver.matches('gpu.*')"));
     assert_eq!(offered(&devices), "n1: all 1, gpu 1; n2: all 2, gpu 2");
-    assert!(devices.said["regex"].contains("uses `matches`"));
-    // The devices of n2 have no model: kube-scheduler fails over them, and gives out none there.
+    assert!(devices.logged["regex"].contains("uses `matches`"));
+    // The devices of n2 have no model: kube-scheduler fails there and allocates none.
     devices.take(class("model", "device.attributes['gpu.x'].model == 'A'"));
     assert_eq!(
         offered(&devices),
         "n1: all 1, gpu 1, model 1; n2: all 2, gpu 2, model 0"
     );
-    assert!(devices.said["model"].contains("on node n2: device gpu-"));
+    assert!(devices.logged["model"].contains("on node n2: device gpu-"));
     devices.take(DeviceDelta::Class(Delta::Gone(cluster_key("model"))));
-    assert!(!devices.said.contains_key("model"));
+    assert!(!devices.logged.contains_key("model"));
     assert_eq!(offered(&devices), "n1: all 1, gpu 1; n2: all 2, gpu 2");
 }
 
@@ -205,7 +205,7 @@ fn cluster_key(name: &str) -> ObjectKey {
     }
 }
 
-/// A claim that holds these devices of the pool of `n1`.
+/// A claim of these devices of the pool of `n1`.
 fn claim(devices: &[&str], admin: bool) -> SeenClaim {
     let results = devices.iter().map(|name| {
         json!({"request": "r", "driver": "gpu.x", "pool": "n1", "device": name, "adminAccess": admin})
@@ -218,7 +218,7 @@ fn claim(devices: &[&str], admin: bool) -> SeenClaim {
 }
 
 #[test]
-fn a_claim_holds_what_counts_of_what_it_got() {
+fn a_claim_holds_only_devices_that_count() {
     let bad = with(
         gpu("bad"),
         "taints",
@@ -237,7 +237,7 @@ fn a_claim_holds_what_counts_of_what_it_got() {
     let rows: [(&[&str], bool, &str); 5] = [
         (&["gpu-0", "gpu-2"], false, "n1: all 2, gpu 2"),
         (&["gpu-0", "gpu-0"], false, "n1: all 1, gpu 1"),
-        // One that is not offered takes nothing from what is.
+        // A claim of a device that is not offered reduces nothing.
         (&["gpu-0", "bad"], false, "n1: all 1, gpu 1"),
         (&["unheard-of"], false, ""),
         (&["gpu-0"], true, ""),
@@ -248,7 +248,7 @@ fn a_claim_holds_what_counts_of_what_it_got() {
 }
 
 #[test]
-fn what_vanished_between_two_connections_is_not_offered_any_more() {
+fn devices_removed_between_two_connections_are_no_longer_offered() {
     let both = [
         slice("a", "n1", 1, 1, &gpus(2)),
         slice("b", "n2", 1, 1, &gpus(2)),
@@ -265,7 +265,7 @@ fn what_vanished_between_two_connections_is_not_offered_any_more() {
     let touched = devices.take(DeviceDelta::Slice(Delta::Listed));
     assert!(touched.devices);
     assert_eq!(offered(&devices), "n2: gpu 2");
-    // A slice that comes again as it was changes nothing.
+    // An unchanged slice changes nothing.
     let again = serde_json::from_value(both[1].clone()).unwrap();
     assert!(
         !devices

@@ -18,7 +18,7 @@ fn device() -> Device {
     .unwrap()
 }
 
-/// What `expressions` say of the device; the reason where they say nothing.
+/// The result of `expressions` on the device, or the error.
 fn said(expressions: &[&str]) -> String {
     let selectors = expressions
         .iter()
@@ -34,7 +34,7 @@ fn said(expressions: &[&str]) -> String {
 }
 
 #[test]
-fn selectors_as_they_are_in_practice_are_evaluated() {
+fn usual_selectors_are_evaluated() {
     let rows = [
         (
             "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'",
@@ -70,7 +70,7 @@ fn selectors_as_they_are_in_practice_are_evaluated() {
             "device.attributes['resource.kubernetes.io'].pcieRoot == 'pci0000:00'",
             true,
         ),
-        // A domain that the device has nothing of is there, and empty.
+        // A domain of which the device has nothing exists and is empty.
         ("has(device.attributes['dra.example.com'].model)", false),
         ("'model' in device.attributes['dra.example.com']", false),
         (
@@ -102,7 +102,7 @@ fn selectors_as_they_are_in_practice_are_evaluated() {
             true,
         ),
         ("!device.allowMultipleAllocations", true),
-        // Numbers are no texts.
+        // Numbers are no strings.
         ("device.attributes['gpu.nvidia.com'].index == '3'", false),
     ];
     for (expression, want) in rows {
@@ -114,7 +114,7 @@ fn selectors_as_they_are_in_practice_are_evaluated() {
 }
 
 #[test]
-fn what_cannot_be_evaluated_exactly_says_why() {
+fn an_unsupported_selector_is_an_error_with_the_reason() {
     let rows = [
         ("device.driver ==", "cannot be read"),
         (

@@ -1,5 +1,4 @@
-//! Members with devices of Dynamic Resource Allocation, without them, and without the right to
-//! see them.
+//! Members with devices of Dynamic Resource Allocation, without them, and without the right to read them.
 
 use super::*;
 
@@ -53,7 +52,7 @@ async fn a_member_that_serves_no_devices_is_as_usable_as_any() {
         fleet.karmada.put(&format!("{CLUSTERS}/{name}"), object);
         until(&mut fleet, &format!("{name} usable")).await;
     }
-    // For as long as it serves none: they have no age.
+    // A kind that is not served has no age, however long.
     tokio::time::sleep(Duration::from_secs(600)).await;
     fleet.member.put(NODE, node("4"));
     until(&mut fleet, "node n1 cpu 4").await;
@@ -64,7 +63,7 @@ async fn a_member_that_serves_no_devices_is_as_usable_as_any() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_that_hides_its_devices_says_which_rights_are_missing() {
+async fn a_member_with_unreadable_devices_names_the_missing_rights() {
     let mut fleet = fleet(&[]);
     expect(&mut fleet, &["ready"]).await;
     fleet.karmada.pass_on(&proxy_path("m2"), &fleet.member);

@@ -38,7 +38,7 @@ fn gone<K>(namespace: Option<&str>, name: &str) -> Delta<K> {
 }
 
 /// Events in short, and the owners asked for.
-fn told(view: &mut View) -> String {
+fn sent(view: &mut View) -> String {
     let (events, asks) = view.take();
     let events = events.iter().map(|event| match event {
         Event::NodeUpserted(fact) => format!("+{} {}", fact.name, fact.allocatable),
@@ -61,46 +61,46 @@ fn told(view: &mut View) -> String {
 fn only_changes_come_out() {
     let mut view = View::new(cluster());
     view.node(node("n1", "8"));
-    assert_eq!(told(&mut view), "+n1 cpu 8");
+    assert_eq!(sent(&mut view), "+n1 cpu 8");
     view.node(node("n1", "8"));
-    assert_eq!(told(&mut view), "");
+    assert_eq!(sent(&mut view), "");
     view.node(node("n1", "4"));
     view.node(gone(None, "n1"));
     view.node(gone(None, "n1"));
-    assert_eq!(told(&mut view), "+n1 cpu 4, -n1");
+    assert_eq!(sent(&mut view), "+n1 cpu 4, -n1");
     view.pod(pod("p", "u1", None));
     view.pod(pod("p", "u1", None));
     view.pod(pod("p", "u2", None));
-    assert_eq!(told(&mut view), "+u1 of others, -u1, +u2 of others");
+    assert_eq!(sent(&mut view), "+u1 of others, -u1, +u2 of others");
 }
 
 #[test]
-fn the_climb_corrects_what_was_likely_once_per_owner() {
+fn the_climb_corrects_the_likely_job_once_for_each_owner() {
     let mut view = View::new(cluster());
     view.pod(pod("a", "u1", Some("set-0")));
     view.pod(pod("b", "u2", Some("set-0")));
     assert_eq!(
-        told(&mut view),
+        sent(&mut view),
         "+u1 of team/set-0-job, +u2 of team/set-0-job, ?set-0"
     );
     view.pod(gone(Some("team"), "b"));
     view.owner_known("set-0-uid", Some(JobKey::new("team", "set-jobset")));
-    assert_eq!(told(&mut view), "-u2, +u1 of team/set-jobset");
+    assert_eq!(sent(&mut view), "-u2, +u1 of team/set-jobset");
     view.pod(pod("c", "u3", Some("set-0")));
-    assert_eq!(told(&mut view), "+u3 of team/set-jobset");
-    // The last pod takes the answer with it; another owner of that name is asked about.
+    assert_eq!(sent(&mut view), "+u3 of team/set-jobset");
+    // The last pod removes the answer; another owner of that name is asked about again.
     view.pod(gone(Some("team"), "a"));
     view.pod(gone(Some("team"), "c"));
     view.pod(pod("d", "u4", Some("set-0")));
     view.owner_known("set-0-uid", None);
     assert_eq!(
-        told(&mut view),
+        sent(&mut view),
         "-u1, -u3, +u4 of team/set-0-job, +u4 of others, ?set-0"
     );
 }
 
 #[test]
-fn what_vanished_between_two_connections_is_gone_once_both_have_listed() {
+fn objects_deleted_between_two_connections_are_gone_once_both_have_listed() {
     let mut view = View::new(cluster());
     view.begin();
     view.node(node("n1", "8"));
@@ -111,11 +111,11 @@ fn what_vanished_between_two_connections_is_gone_once_both_have_listed() {
     assert!(!view.has_listed());
     view.pod(Delta::Listed);
     assert!(view.has_listed());
-    told(&mut view);
+    sent(&mut view);
     view.begin();
     assert!(!view.has_listed());
     assert_eq!(
-        told(&mut view),
+        sent(&mut view),
         "?j",
         "nothing is forgotten while the member is away"
     );
@@ -123,7 +123,7 @@ fn what_vanished_between_two_connections_is_gone_once_both_have_listed() {
     view.pod(Delta::Listed);
     view.node(node("n2", "8"));
     view.node(Delta::Listed);
-    assert_eq!(told(&mut view), "-u1, -n1");
+    assert_eq!(sent(&mut view), "-u1, -n1");
     assert_eq!(view.counts(), (1, 1));
 }
 
@@ -139,7 +139,7 @@ fn gpus(node: &str, count: u32) -> DeviceDelta {
     DeviceDelta::Slice(Delta::Upserted(serde_json::from_value(slice).unwrap()))
 }
 
-/// A claim in the namespace `team`, made for `pod` if it says so, with these devices of `n1`.
+/// A claim in the namespace `team`, created for `pod` if given, with these devices of `n1`.
 fn claim(name: &str, pod: Option<&str>, devices: Option<&[&str]>) -> DeviceDelta {
     let owners: Vec<Value> = pod
         .iter()
@@ -179,7 +179,7 @@ fn claiming(name: &str, uid: &str, made: Option<&str>) -> Delta<SeenPod> {
     )
 }
 
-/// Requests of pods and what nodes have, in short.
+/// Requests of pods and resources of nodes, in short.
 fn amounts(view: &mut View) -> String {
     let (events, _) = view.take();
     let events = events.iter().map(|event| match event {
@@ -191,8 +191,8 @@ fn amounts(view: &mut View) -> String {
         Event::PodGone(_, uid) => format!("-{uid}"),
         other => format!("{other:?}"),
     });
-    let told = events.collect::<Vec<_>>().join("; ");
-    told.replace("deviceclass.resource.kubernetes.io/", "")
+    let sent = events.collect::<Vec<_>>().join("; ");
+    sent.replace("deviceclass.resource.kubernetes.io/", "")
 }
 
 /// A view of a node `n1` with eight devices of class `gpu.x`.
@@ -211,7 +211,7 @@ fn with_devices() -> View {
 }
 
 #[test]
-fn devices_are_resources_of_their_node_whichever_is_seen_first() {
+fn devices_are_resources_of_their_node_in_any_order_of_events() {
     let mut view = with_devices();
     view.device(gpus("n2", 4));
     assert_eq!(amounts(&mut view), "");
@@ -224,7 +224,7 @@ fn devices_are_resources_of_their_node_whichever_is_seen_first() {
 }
 
 #[test]
-fn a_pod_requests_what_its_claim_got_and_is_bound_once_that_is_seen() {
+fn a_pod_requests_the_devices_of_its_claim_and_is_bound_once_they_are_seen() {
     let mut view = with_devices();
     view.pod(claiming("a", "u1", Some("a-gpus")));
     assert_eq!(amounts(&mut view), "u1 on - cpu 1, pods 1");
@@ -232,7 +232,7 @@ fn a_pod_requests_what_its_claim_got_and_is_bound_once_that_is_seen() {
     assert_eq!(amounts(&mut view), "");
     view.device(claim("a-gpus", Some("u1"), Some(&["gpu-0", "gpu-1"])));
     assert_eq!(amounts(&mut view), "u1 on n1 cpu 1, gpu.x 2, pods 1");
-    // Another way round: what is claimed is used before the pod is seen to be bound.
+    // In the other order: the allocation is seen before the pod is seen as bound.
     view.device(claim("b-gpus", Some("u2"), Some(&["gpu-2"])));
     assert_eq!(amounts(&mut view), "b-gpus-uid@n1 on n1 gpu.x 1");
     view.pod(claiming("b", "u2", Some("b-gpus")));
@@ -240,18 +240,18 @@ fn a_pod_requests_what_its_claim_got_and_is_bound_once_that_is_seen() {
         amounts(&mut view),
         "u2 on n1 cpu 1, gpu.x 1, pods 1; -b-gpus-uid@n1"
     );
-    // It ends before its claim does.
+    // The pod ends before its claim does.
     view.pod(gone(Some("team"), "b"));
     assert_eq!(amounts(&mut view), "-u2; b-gpus-uid@n1 on n1 gpu.x 1");
     view.device(DeviceDelta::Claim(gone(Some("team"), "b-gpus")));
     assert_eq!(amounts(&mut view), "-b-gpus-uid@n1");
-    // One whose claim is taken from it stays where it is.
+    // A pod whose claim is removed stays bound.
     view.device(DeviceDelta::Claim(gone(Some("team"), "a-gpus")));
     assert_eq!(amounts(&mut view), "u1 on n1 cpu 1, pods 1");
 }
 
 #[test]
-fn a_pod_that_goes_before_it_got_anything_waits_for_nothing() {
+fn a_deleted_pod_without_devices_waits_for_nothing() {
     let mut view = with_devices();
     view.pod(claiming("a", "u1", Some("a-gpus")));
     assert_eq!(view.waiting.len(), 1);
@@ -261,7 +261,7 @@ fn a_pod_that_goes_before_it_got_anything_waits_for_nothing() {
 }
 
 #[test]
-fn claims_that_no_pod_was_made_for_are_used_by_others() {
+fn claims_without_a_pod_count_as_used_by_others() {
     let mut view = with_devices();
     view.device(claim("shared", None, Some(&["gpu-0", "gpu-1", "gpu-2"])));
     assert_eq!(amounts(&mut view), "shared-uid@n1 on n1 gpu.x 3");
@@ -269,7 +269,7 @@ fn claims_that_no_pod_was_made_for_are_used_by_others() {
     assert_eq!(amounts(&mut view), "shared-uid@n1 on n1 gpu.x 1");
     view.device(claim("shared", None, None));
     assert_eq!(amounts(&mut view), "-shared-uid@n1");
-    // What it has is found when the devices are.
+    // The devices of a claim are found when the slices are.
     view.device(DeviceDelta::Slice(gone(None, "n1")));
     view.device(claim("shared", None, Some(&["gpu-0"])));
     assert_eq!(amounts(&mut view), "n1 cpu cpu 8");

@@ -1,9 +1,10 @@
-//! Which accounts are Karmada's own: those pass the admission policies.
+//! Finds the accounts of Karmada, which are exempt from the admission policies.
 //!
-//! Karmada's usual installers put its components into the group system:masters, which passes without
-//! being named. Others are found by what RBAC gives them and by their names: who may write ResourceBindings or
-//! Works on the whole control plane is no tenant, and Karmada's accounts are in `karmada-system` or begin with
-//! `system:karmada:`. Other accounts that may are printed, and are not exempt.
+//! Karmada's usual installers put its components into the group system:masters, which is exempt without
+//! being named. Other accounts are found by their RBAC rights and their names: an account that may write
+//! ResourceBindings or Works on the whole control plane is no tenant, and Karmada's accounts are in
+//! `karmada-system` or start with `system:karmada:`. Other accounts with these rights are printed, and are
+//! not exempt.
 
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Subject};
@@ -15,22 +16,23 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// How long each page of a list may take.
+/// Deadline of each page of a list.
 const LIMIT: Duration = Duration::from_secs(30);
 
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 const GROUP: &str = "group:";
-/// Groups that everybody, or every workload, is in.
+/// Groups that all users, or all workloads, belong to.
 const CROWDS: [&str; 3] = [
     "system:authenticated",
     "system:unauthenticated",
     "system:serviceaccounts",
 ];
-/// Where Karmada's own service accounts are.
+/// Namespace of Karmada's service accounts.
 const KARMADA_NAMESPACE: &str = "karmada-system";
-/// How the names of Karmada's users and groups begin.
+/// Prefix of Karmada's users and groups.
 const KARMADA_PREFIX: &str = "system:karmada:";
-/// Namespaces whose service accounts are Kubernetes' and Muster's: `deploy/rbac-admission.yaml` names those that pass.
+/// Namespaces of Kubernetes' and Muster's service accounts; `deploy/rbac-admission.yaml` names the exempt
+/// ones.
 const KNOWN_NAMESPACES: [&str; 2] = ["kube-system", crds::names::SYSTEM_NAMESPACE];
 
 /// An account as RBAC names it.
@@ -59,7 +61,7 @@ impl FromStr for Account {
     fn from_str(text: &str) -> Result<Self, NoAccount> {
         let wrong = |why: &str| Err(NoAccount(format!("{text:?} {why}")));
         if text.is_empty() || text.contains(char::is_whitespace) {
-            return wrong("is no name of an account: it is empty or has spaces");
+            return wrong("is not the name of an account: it is empty or has spaces");
         }
         let group = text.strip_prefix(GROUP);
         if CROWDS.contains(&group.unwrap_or(text))
@@ -69,7 +71,7 @@ impl FromStr for Account {
         }
         if let Some(group) = group {
             return match group {
-                "" => wrong("has no name behind group:"),
+                "" => wrong("has no name after group:"),
                 group => Ok(Self::Group(group.to_owned())),
             };
         }
@@ -103,7 +105,7 @@ impl fmt::Display for Account {
 }
 
 impl Account {
-    /// As a ClusterRoleBinding has it; none for a kind that RBAC does not know.
+    /// Returns the account of a ClusterRoleBinding's subject; `None` for an unknown kind.
     pub(crate) fn of(subject: &Subject) -> Option<Self> {
         let name = subject.name.clone();
         Some(match subject.kind.as_str() {
@@ -117,7 +119,7 @@ impl Account {
         })
     }
 
-    /// A service account may be bound by its user name, too.
+    /// A service account may also be bound by its user name.
     fn or_service_account(self) -> Self {
         match &self {
             Self::User(name) if name.starts_with(SERVICE_ACCOUNT) => name.parse().unwrap_or(self),
@@ -125,7 +127,7 @@ impl Account {
         }
     }
 
-    /// For a ClusterRoleBinding.
+    /// Returns the subject for a ClusterRoleBinding.
     pub(crate) fn subject(&self) -> Subject {
         let api_group = Some("rbac.authorization.k8s.io".to_owned());
         let (kind, name, namespace) = match self {
@@ -155,23 +157,23 @@ impl Account {
     }
 }
 
-/// Whose an account is, by its name.
+/// Owner of an account, by its name.
 enum Standing {
     Karmada,
     Kubernetes,
     Unknown,
 }
 
-/// Who may write ResourceBindings or Works on the whole control plane, by RBAC.
+/// Accounts that may write ResourceBindings or Works on the whole control plane, by RBAC.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Karmada's, by their names.
+    /// Karmada's accounts, by their names.
     pub(crate) karmadas: BTreeSet<Account>,
-    /// Others, which are not taken for Karmada's.
+    /// Other accounts, which do not count as Karmada's.
     pub(crate) others: BTreeSet<Account>,
 }
 
-/// Looks through the control plane's ClusterRoleBindings.
+/// Searches the control plane's ClusterRoleBindings.
 pub(crate) async fn find(client: &Client) -> anyhow::Result<Found> {
     let all = ListParams::default();
     let roles: Api<ClusterRole> = Api::all(client.clone());
@@ -196,7 +198,7 @@ fn sort(roles: &[ClusterRole], bindings: &[ClusterRoleBinding]) -> Found {
     let mut found = Found::default();
     for binding in bindings {
         let rules = rules.get(binding.role_ref.name.as_str());
-        // Who may do everything passes by that.
+        // An account that may do everything is exempt because of that.
         if !rules.is_some_and(|rules| rules.iter().any(writes) && !rules.iter().any(is_everything))
         {
             continue;
@@ -231,8 +233,8 @@ fn is_everything(rule: &PolicyRule) -> bool {
     all(rule.api_groups.as_ref()) && all(rule.resources.as_ref()) && all(Some(&rule.verbs))
 }
 
-/// Fails for an account that was told and has no business with ResourceBindings: a wrong name would
-/// leave Karmada refused, and nobody would know why.
+/// Returns an error for a given account without rights to ResourceBindings: a wrong name would leave
+/// Karmada refused without an explanation.
 pub(crate) fn ensure_write(account: &Account, may: bool) -> anyhow::Result<()> {
     ensure!(
         may,
@@ -266,7 +268,7 @@ mod tests {
         for (text, says) in [
             ("", "is empty"),
             ("a b", "has spaces"),
-            ("group:", "has no name behind group:"),
+            ("group:", "has no name after group:"),
             (
                 "system:serviceaccount:karmada-system",
                 "is not system:serviceaccount:NAMESPACE:NAME",
@@ -296,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn karmadas_are_found_by_right_and_name_and_others_are_printed() {
+    fn karmadas_accounts_are_found_by_right_and_name() {
         let roles = [
             role("writes", "work.karmada.io", "works", "patch"),
             role("all-verbs", "*", "*", "update"),

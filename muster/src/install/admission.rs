@@ -1,5 +1,5 @@
-//! The admission policies at `muster install`: who passes them, that they are there, and whether
-//! they refuse a tenant and let Muster pass.
+//! The admission policies in `muster install`: which accounts are exempt, that the policies exist, and
+//! whether they refuse a tenant and not Muster.
 
 use super::MANAGER;
 use super::accounts::{self, Account};
@@ -18,20 +18,20 @@ use std::time::Duration;
 
 pub(crate) use controller::admission_policies::manifests::MANIFEST;
 
-/// Binds those of Karmada's accounts that do not pass without.
+/// Name of the binding of Karmada's accounts that are not exempt otherwise.
 const BINDING: &str = "muster-admission-bypass-karmada";
 const ROLE: &str = "muster-admission-bypass";
-/// How long the API server may take to know a new right.
+/// How long the API server may take to apply a new right.
 const KNOWN: (u32, Duration) = (40, Duration::from_millis(250));
 
-/// Muster's own accounts that write what the policies guard.
+/// Muster's own accounts that write objects which the policies protect.
 const OWN: [&str; 3] = ["muster", "muster-controller", "muster-scheduler"];
-/// Kubernetes' own, without which no namespace could be deleted.
+/// Kubernetes' own accounts, without which no namespace could be deleted.
 const KUBERNETES: [&str; 2] = ["namespace-controller", "generic-garbage-collector"];
 
-/// Brings the policies, and fails if they are not in force then. `told` are accounts of Karmada's.
+/// Installs the policies, and fails if they are not in force then. `told` are accounts of Karmada.
 pub(crate) async fn install(client: &Client, told: &[Account]) -> anyhow::Result<()> {
-    // First who passes: else Karmada would be refused for a moment.
+    // The exemptions come first; otherwise Karmada would be refused for a moment.
     let passing = bind(client, told).await?;
     for account in passing.iter().chain(&kubernetes_and_own()) {
         wait_until_passes(client, account).await?;
@@ -40,24 +40,26 @@ pub(crate) async fn install(client: &Client, told: &[Account]) -> anyhow::Result
     restored.iter().for_each(|name| println!("{name} applied"));
     match enforced_soon(client).await? {
         ProbeVerdict::InForce => {
-            println!("admission policies in force: a tenant is refused, Muster's accounts pass");
+            println!(
+                "admission policies in force: a tenant is refused, and Muster's accounts are exempt"
+            );
         }
         ProbeVerdict::Broken(why) => bail!("the admission policies are not in force: {why}"),
     }
     let passing: Vec<String> = passing.iter().map(ToString::to_string).collect();
     match passing.as_slice() {
         [] => println!(
-            "of Karmada's accounts those in the group system:masters pass; name others with --karmada-account"
+            "of Karmada's accounts, those in the group system:masters are exempt; name others with --karmada-account"
         ),
         passing => println!(
-            "of Karmada's accounts these pass, and those in the group system:masters: {}",
+            "of Karmada's accounts, these are exempt, and those in the group system:masters: {}",
             passing.join(", ")
         ),
     }
     Ok(())
 }
 
-/// Takes them away; tenants may write everything again.
+/// Deletes the policies; tenants may then write everything again.
 pub(crate) async fn remove(client: &Client) -> anyhow::Result<()> {
     manifests::remove(client)
         .await
@@ -66,7 +68,7 @@ pub(crate) async fn remove(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Binds Karmada's accounts, and returns them: those found, those told, and those bound before.
+/// Binds Karmada's accounts, and returns them: found ones, given ones, and those bound before.
 async fn bind(client: &Client, told: &[Account]) -> anyhow::Result<BTreeSet<Account>> {
     for account in told {
         let may = may(
@@ -133,7 +135,7 @@ async fn wait_until_passes(client: &Client, account: &Account) -> anyhow::Result
     );
 }
 
-/// Whether an account may do this on the whole control plane.
+/// Returns true if an account may do this on the whole control plane.
 async fn may(
     client: &Client,
     account: &Account,
@@ -142,7 +144,7 @@ async fn may(
     verb: &str,
 ) -> anyhow::Result<bool> {
     let (user, groups) = match account {
-        // Anybody in the group: a name that nobody has.
+        // Any user in the group: a name that no user has.
         Account::Group(group) => ("muster-install".to_owned(), vec![group.clone()]),
         Account::User(name) => (name.clone(), Vec::new()),
         Account::Service { namespace, .. } => {

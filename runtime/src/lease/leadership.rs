@@ -1,4 +1,4 @@
-//! What the rest of the process sees of the Lease: whether it leads, and leave to write.
+//! Leadership as the rest of the process sees it: whether it leads, and permits to write.
 
 use super::ledger::Ledger;
 use crate::client;
@@ -15,9 +15,9 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 /// A claim to lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Claim {
-    /// The Lease's `leaseTransitions`: higher for every later leader.
+    /// The Lease's `leaseTransitions`: it grows with every leader.
     pub(super) epoch: u64,
-    /// Until when we may begin writes; none where nobody competes.
+    /// Until when writes may begin; `None` if no other process competes.
     pub(super) until: Option<Instant>,
     /// How long the machine had slept when the claim was made ([`crate::clock::slept`]).
     pub(super) slept: Duration,
@@ -28,14 +28,14 @@ impl Claim {
         self.holds_at(Instant::now(), crate::clock::slept())
     }
 
-    /// Instants stand still while the machine sleeps, and the Lease of others does not.
+    /// Instants stand still while the machine sleeps, but the Lease expires for other processes.
     fn holds_at(&self, now: Instant, slept: Duration) -> bool {
         let suspended = slept.saturating_sub(self.slept);
         self.until.is_none_or(|until| now + suspended < until)
     }
 }
 
-/// The term of one handle: it begins once, and is over once.
+/// The term of one handle: it begins once and ends once.
 #[derive(Debug, Clone)]
 struct Within {
     begin: Arc<watch::Sender<Option<u64>>>,
@@ -48,24 +48,24 @@ impl Within {
         !self.over.is_cancelled() && *self.epoch.borrow() == Some(epoch)
     }
 
-    /// Returns when it begins or is over.
+    /// Returns when it begins or ends.
     async fn moved(&mut self) {
         if self.over.is_cancelled() {
             return std::future::pending().await;
         }
         tokio::select! {
-            // The sender lives as long as we do.
+            // The sender lives as long as this value.
             _ = self.epoch.changed() => {}
             () = self.over.cancelled() => {}
         }
     }
 }
 
-/// Whether the owner task of a process makes progress. Clones are the same heart.
+/// Whether the owner task of a process makes progress. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Heart {
     start: Instant,
-    /// Milliseconds from `start` to the last beat, and one; 0 while nothing has to beat.
+    /// Milliseconds from `start` to the last beat, plus one; 0 while no task has to beat.
     beat: Arc<AtomicU64>,
 }
 
@@ -79,17 +79,17 @@ impl Default for Heart {
 }
 
 impl Heart {
-    /// The owner task is at work. Cheap.
+    /// Records that the owner task is working. Cheap.
     pub fn beat(&self) {
         self.beat.store(self.millis() + 1, Ordering::Relaxed);
     }
 
-    /// No owner task is at work.
+    /// Records that no owner task is working.
     pub fn rest(&self) {
         self.beat.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the owner task is at work and has not beaten for `limit`.
+    /// Returns true if the owner task is working and has not beaten for `limit`.
     pub(super) fn is_stuck(&self, limit: Duration) -> bool {
         let beat = self.beat.load(Ordering::Relaxed);
         let limit = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
@@ -101,21 +101,21 @@ impl Heart {
     }
 }
 
-/// Whether this process leads. Clones are cheap and tell the same.
+/// Whether this process leads. Clones are cheap and share the state.
 #[derive(Debug, Clone)]
 pub struct Leadership {
     pub(super) claim: watch::Receiver<Option<Claim>>,
-    /// The epoch that [`Leadership::changed`] last told this clone.
-    pub(super) told: Option<u64>,
+    /// The epoch that [`Leadership::changed`] last reported to this clone.
+    pub(super) reported: Option<u64>,
     pub(super) writes: TaskTracker,
     pub(super) write_limit: Duration,
     pub(super) heart: Heart,
-    /// The term that the handle is of, if it is of one.
+    /// The term that the handle belongs to, if any.
     within: Option<Within>,
 }
 
-/// Leave to begin one write; held until the write has ended. The Lease is not given back
-/// while any is held.
+/// The permission to begin one write; held until the write has ended. The Lease is not released while a
+/// permit is held.
 #[derive(Debug)]
 pub struct Permit {
     epoch: u64,
@@ -124,20 +124,20 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// The epoch under which the write is made.
+    /// Returns the epoch of the write.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// How long the write may take at most.
+    /// Returns how long the write may take.
     #[must_use]
     pub fn limit(&self) -> Duration {
         self.limit
     }
 }
 
-/// The term is over: nothing may be written any more.
+/// The term is over: no more writes are allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this process does not lead any more")]
 pub struct TermOver;
@@ -146,11 +146,11 @@ impl Leadership {
     pub(super) fn new(
         claim: watch::Receiver<Option<Claim>>,
         write_limit: Duration,
-        told: Option<u64>,
+        reported: Option<u64>,
     ) -> Self {
         Self {
             claim,
-            told,
+            reported,
             writes: TaskTracker::new(),
             write_limit,
             heart: Heart::default(),
@@ -158,7 +158,7 @@ impl Leadership {
         }
     }
 
-    /// Leads always: for a process that nobody competes with, and for tests.
+    /// Always leads: for a process without competitors, and for tests.
     #[must_use]
     pub fn always() -> Self {
         let (sender, claim) = watch::channel(Some(Claim {
@@ -171,13 +171,13 @@ impl Leadership {
         Self::new(claim, Duration::from_secs(30), Some(0))
     }
 
-    /// A handle of one term, which has yet to begin ([`Self::begin`]), and which `over` ends. It
-    /// leads in the epoch that it began in, and in no other.
+    /// Creates the handle of one term, which has yet to begin ([`Self::begin`]), and which `over` ends. It
+    /// leads only in the epoch in which it began.
     #[must_use]
     pub fn term(&self, over: CancellationToken) -> Self {
         let (begin, epoch) = watch::channel(None);
         Self {
-            told: None,
+            reported: None,
             within: Some(Within {
                 begin: Arc::new(begin),
                 epoch,
@@ -198,45 +198,45 @@ impl Leadership {
         }
     }
 
-    /// The end of this handle's term; never, for one that is of none.
+    /// Returns the token that ends this handle's term; without a term it is never cancelled.
     #[must_use]
     pub fn over(&self) -> CancellationToken {
         let within = self.within.as_ref();
         within.map_or_else(CancellationToken::new, |within| within.over.clone())
     }
 
-    /// What the owner task beats while it makes progress: the Lease is renewed only then.
+    /// Returns the heart that the owner task beats while it makes progress: the Lease is renewed only then.
     #[must_use]
     pub fn heart(&self) -> Heart {
         self.heart.clone()
     }
 
-    /// Whether we may begin writes now.
+    /// Returns true if writes may begin now.
     #[must_use]
     pub fn is_leading(&self) -> bool {
         self.epoch().is_some()
     }
 
-    /// The epoch that we lead in: the Lease's `leaseTransitions`, higher for every later
-    /// leader. `None` while we do not lead.
+    /// Returns the epoch of the present leadership: the Lease's `leaseTransitions`, which grows with every
+    /// leader. `None` if this process does not lead.
     #[must_use]
     pub fn epoch(&self) -> Option<u64> {
         let claim = self.claimed();
         claim.filter(Claim::holds).map(|claim| claim.epoch)
     }
 
-    /// The claim, where it is of our term.
+    /// Returns the claim, if it belongs to the handle's term.
     fn claimed(&self) -> Option<Claim> {
         let claim = (*self.claim.borrow())?;
         let ours = self.within.as_ref().is_none_or(|w| w.covers(claim.epoch));
         ours.then_some(claim)
     }
 
-    /// Leave for one write, if we lead.
+    /// Returns a permit for one write, if this process leads.
     #[must_use]
     pub fn permit(&self) -> Option<Permit> {
-        // Registered before the claim is looked at: a shutdown that ends the claim in between
-        // waits for us, and we see that it has ended.
+        // Registered before the claim is read: a shutdown that ends the claim in between waits for this write,
+        // and the write sees the end.
         let writing = self.writes.token();
         let epoch = self.epoch()?;
         Some(Permit {
@@ -246,19 +246,19 @@ impl Leadership {
         })
     }
 
-    /// Returns when leading has begun or ended since this clone was last told, at once if that
-    /// happened before the call. A new handle knows of no leading. Renewals do not count.
+    /// Returns when leadership has begun or ended since this clone was last told; at once if that happened
+    /// before the call. A new handle knows of no leadership. Renewals do not count.
     pub async fn changed(&mut self) {
         loop {
             self.claim.borrow_and_update();
             let epoch = self.claimed().map(|claim| claim.epoch);
-            if epoch != self.told {
-                self.told = epoch;
+            if epoch != self.reported {
+                self.reported = epoch;
                 return;
             }
             let claim = async {
                 if self.claim.changed().await.is_err() {
-                    // Nothing is left that could change it.
+                    // No sender is left that could change it.
                     std::future::pending::<()>().await;
                 }
             };
@@ -272,12 +272,12 @@ impl Leadership {
         }
     }
 
-    /// Returns once we lead; [`Self::changed`] then tells when that has ended.
+    /// Returns once this process leads; [`Self::changed`] then reports the end.
     pub async fn leading(&mut self) {
         loop {
             self.claim.borrow_and_update();
             let claim = self.claimed();
-            self.told = claim.map(|claim| claim.epoch);
+            self.reported = claim.map(|claim| claim.epoch);
             if claim.is_some_and(|claim| claim.holds()) {
                 return;
             }
@@ -286,20 +286,20 @@ impl Leadership {
     }
 }
 
-/// One term of leading: what is made for it writes while it lasts, and never after.
+/// One term of leading: components created for it write only while it lasts.
 ///
-/// It is made before it begins, so that a replica that stands by has all in place: until
-/// [`Leadership::begin`] every write is refused.
+/// It is created before it begins, so that a standby has everything in place: until [`Leadership::begin`]
+/// every write is refused.
 #[derive(Debug, Clone)]
 pub struct Term {
     /// Whether it has begun, and is not over.
     pub leadership: Leadership,
-    /// Where writes of bindings are opened first; none where nobody competes.
+    /// Where writes of bindings are opened first; `None` if no other process competes.
     pub ledger: Option<Ledger>,
 }
 
 impl Term {
-    /// Without end: for a process that nobody competes with, and for tests.
+    /// Creates a term without end: for a process without competitors, and for tests.
     #[must_use]
     pub fn always() -> Self {
         Self {
@@ -308,7 +308,7 @@ impl Term {
         }
     }
 
-    /// `client`, through which nothing is written but while the term lasts.
+    /// Returns `client` limited to writes during the term.
     #[must_use]
     pub fn client(&self, client: &Client) -> Client {
         client::while_leading(client, &self.leadership)
@@ -346,12 +346,12 @@ mod tests {
         let over = CancellationToken::new();
         let term = leadership.term(over.clone());
         assert!(leadership.permit().is_some() && term.permit().is_none());
-        let mut told = term.clone();
+        let mut reported = term.clone();
         term.begin(4);
-        told.leading().await;
+        reported.leading().await;
         assert!(term.permit().is_some());
         sender.send_replace(claim(5));
-        told.changed().await;
+        reported.changed().await;
         assert!(leadership.permit().is_some() && term.permit().is_none());
         term.begin(5);
         assert!(term.permit().is_none(), "a term begins once");

@@ -1,25 +1,25 @@
-//! The ledger: which writes of bindings a leader has open, on the control plane.
+//! The ledger on the control plane: the writes of bindings that a leader has open.
 //!
 //! ```text
-//! take: compare-and-swap ─► epoch + 1; what the last leader had open is found
+//! take: compare-and-swap ─► epoch + 1; the open writes of the last leader are found
 //! open(binding) ─► with the next write of the ledger ─► done: the binding may be written
 //! close(binding) ─► dropped with the next write, or a moment later
 //! ```
 //!
-//! A Lease is coordination, not a fence: a process that was stopped in the middle of a write may
-//! finish it long after another leads. Every write of a binding is guarded by the resourceVersion
-//! that it was decided on, and stands in the ledger before it is sent. A new leader takes the
-//! ledger, so that the old one can open nothing more, and writes each binding that is open in it
-//! once, so that what the old one has in flight fails. What remains is what it sees.
+//! A Lease is no fence: a process that was stopped in the middle of a write may finish it long after
+//! another one leads. Every write of a binding is guarded by the resourceVersion that it was decided on,
+//! and is in the ledger before it is sent. A new leader takes the ledger, so that the old one can open
+//! nothing more, and writes each open binding once, so that the writes that the old leader has in flight
+//! fail. All other writes are visible to it.
 //!
-//! The ledger is an object of kind Lease beside the one that is competed for: Muster's account has
-//! that right already, it needs no definition of its own to be installed or upgraded, and Karmada
-//! leaves Leases out where it looks for objects to propagate (pkg/util/apigroup.go), while a
-//! ConfigMap that changes a hundred times a second would go through its detector each time. Its
-//! size is bounded by those who open: the committer has at most 128 open, 360 bytes each at most.
+//! The ledger is an object of kind Lease next to the one for leader election: Muster's account has that
+//! right already, it needs no definition of its own to install or upgrade, and Karmada skips Leases when it
+//! looks for objects to propagate (pkg/util/apigroup.go), while a ConfigMap that changes a hundred times a
+//! second would go through its detector each time. Its callers limit its size: the committer has at most
+//! 128 writes open, 360 bytes each at most.
 //!
-//! What must never happen here: two writes of the ledger at a time; a write that is not a
-//! compare-and-swap; an answer to `open` by a write that began before it was asked.
+//! Never allowed here: two writes of the ledger at a time; a write that is not a compare-and-swap; an
+//! answer to `open` from a write that began before the call.
 
 #[cfg(test)]
 mod tests;
@@ -45,13 +45,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How long one call may take.
+/// Deadline of one call.
 const CALL_LIMIT: Duration = Duration::from_secs(3);
-/// Pause before a call that failed is made again.
+/// Pause before a failed call is repeated.
 const PAUSE: Duration = Duration::from_millis(100);
-/// After how long what was closed is dropped where nothing else is written.
+/// How long closed entries stay if nothing else is written.
 const TIDY_AFTER: Duration = Duration::from_secs(2);
-/// Messages taken up for one write.
+/// Most messages in one write.
 const BATCH: usize = 1_024;
 
 /// Which ledger, and who writes it.
@@ -61,12 +61,12 @@ pub struct LedgerOptions {
     pub namespace: String,
     /// Name of the object.
     pub name: String,
-    /// Who we are, as in the Lease.
+    /// The identity of this process, as in the Lease.
     pub identity: String,
 }
 
 impl LedgerOptions {
-    /// The ledger beside the Lease `lease` of [`names::SYSTEM_NAMESPACE`].
+    /// The ledger next to the Lease `lease` of [`names::SYSTEM_NAMESPACE`].
     #[must_use]
     pub fn beside(lease: &str, identity: impl Into<String>) -> Self {
         Self {
@@ -77,7 +77,7 @@ impl LedgerOptions {
     }
 }
 
-/// Namespace and name of a binding that is open.
+/// Namespace and name of an open binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subject {
     /// The namespace.
@@ -89,12 +89,11 @@ pub struct Subject {
 /// What a new leader found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// The epoch of the ledger from now on: higher at each taking.
+    /// The epoch of the ledger from now on: it grows with each taking.
     pub epoch: u64,
-    /// What the last leader had open, by UID.
+    /// The open writes of the last leader, by UID.
     pub open: BTreeMap<String, Subject>,
-    /// The newest version that a closed write led to; none where no ledger was there, or it
-    /// could not be read.
+    /// The newest version of a closed write; `None` if there was no ledger, or it could not be read.
     pub newest: Option<u64>,
 }
 
@@ -110,7 +109,7 @@ enum Message {
     },
 }
 
-/// A handle of the ledger, for one term. Clones lead to the same one.
+/// A handle of the ledger, for one term. Clones share it.
 #[derive(Clone)]
 pub struct Ledger {
     api: Api<Lease>,
@@ -136,7 +135,7 @@ struct Metrics {
 }
 
 impl Ledger {
-    /// A ledger that nobody of this process has taken yet.
+    /// Creates a handle that has not taken the ledger yet.
     #[must_use]
     pub fn new(client: Client, options: LedgerOptions, registry: &Registry) -> Self {
         let (inbox, messages) = mpsc::unbounded_channel();
@@ -161,11 +160,11 @@ impl Ledger {
         }
     }
 
-    /// Takes the ledger by compare-and-swap, for the term of `leadership`, and serves
-    /// [`Self::open`] from then on. It is tried for as long as that leads.
+    /// Takes the ledger by compare-and-swap, for the term of `leadership`, and serves [`Self::open`] from then
+    /// on. It retries while that leads.
     ///
     /// # Errors
-    /// Where the term ended before.
+    /// Returns an error if the term ends before that.
     pub async fn take(&self, leadership: &Leadership) -> Result<Found, TermOver> {
         let Some(messages) = self.messages.lock().take() else {
             return Err(TermOver); // taken before: a term has a ledger of its own
@@ -194,11 +193,11 @@ impl Ledger {
                     task::spawn(writer.run(messages));
                     return Ok(found);
                 }
-                Ok(None) => {} // another wrote it in between
+                Ok(None) => {} // another process wrote it in between
                 Err(error) => {
                     if !std::mem::replace(&mut told, true) {
                         let error = error.message();
-                        tracing::warn!(error, "the ledger cannot be taken; trying on");
+                        tracing::warn!(error, "the ledger cannot be taken; trying again");
                     }
                 }
             }
@@ -255,11 +254,11 @@ impl Ledger {
         lease
     }
 
-    /// Has it stand in the ledger that the binding with `uid` is about to be written. Returns
-    /// once a write of the ledger that began after this call was done.
+    /// Records in the ledger that the binding with `uid` is about to be written. Returns after a write of the
+    /// ledger that began after this call.
     ///
     /// # Errors
-    /// Where the term is over: nothing may be written any more.
+    /// Returns an error if the term is over: no more writes are allowed.
     pub async fn open(&self, uid: &str, subject: Subject) -> Result<(), TermOver> {
         let (written, answer) = oneshot::channel();
         let message = Message::Open {
@@ -271,14 +270,14 @@ impl Ledger {
         answer.await.map_err(|_| TermOver)
     }
 
-    /// What became of the open write of `uid` is certain; it led to `version`, if it was done.
+    /// Closes the write of `uid`, whose outcome is certain; `version` is its result if it was done.
     pub fn close(&self, uid: &str, version: Option<u64>) {
         let uid = uid.to_owned();
-        // The writer is gone only when the term is over; then the next leader closes it.
+        // The writer ends only with the term; the next leader then closes it.
         let _ = self.inbox.send(Message::Close { uid, version });
     }
 
-    /// Returns when another has taken the ledger, or removed it: the term is over.
+    /// Returns when another process has taken or deleted the ledger: the term is over.
     pub async fn lost(&self) {
         self.lost.cancelled().await;
     }
@@ -336,13 +335,13 @@ impl Writer {
             }
             self.ledger.metrics.opened.inc_by(asked.len() as u64);
             for written in asked {
-                // Who asked may have been given up at the end of the term.
+                // The caller may have been given up at the end of the term.
                 let _ = written.send(());
             }
         }
     }
 
-    /// Writes all that is open, until that is certain.
+    /// Writes all open entries, until the write is certain.
     async fn write(&mut self) -> Result<(), TermOver> {
         self.sequence += 1;
         let started = Instant::now();
@@ -386,7 +385,7 @@ impl Writer {
                 }
                 _ if !std::mem::replace(&mut told, true) => {
                     let error = error.message();
-                    tracing::warn!(error, "the ledger cannot be written; trying on");
+                    tracing::warn!(error, "the ledger cannot be written; trying again");
                 }
                 _ => {}
             }
@@ -394,8 +393,8 @@ impl Writer {
         }
     }
 
-    /// Whether what is there now is what was written last: its answer may have got lost. `None`
-    /// where that cannot be seen.
+    /// Returns true if the stored ledger is the one last written, whose answer may have got lost. `None` if it
+    /// cannot be read.
     async fn is_ours(&mut self, limit: Duration) -> Option<bool> {
         let ledger = &self.ledger;
         let call = ledger.api.get_opt(&ledger.options.name);
@@ -423,7 +422,7 @@ async fn until(at: Option<Instant>) {
     }
 }
 
-/// `{"<uid>": "<namespace>/<name>"}`.
+/// Formats `{"<uid>": "<namespace>/<name>"}`.
 fn open_text(open: &BTreeMap<String, Subject>) -> String {
     let open: BTreeMap<&str, String> = open
         .iter()
@@ -442,7 +441,7 @@ fn read(lease: &Lease) -> Found {
     if open.is_none() {
         tracing::error!(
             annotation = names::LEDGER_OPEN,
-            "the ledger cannot be read: somebody else has written it; what the last leader had open is not known"
+            "the ledger cannot be read: another client has written it; the open writes of the last leader are unknown"
         );
     }
     let newest = annotation(lease, names::LEDGER_NEWEST);

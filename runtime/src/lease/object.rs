@@ -1,4 +1,4 @@
-//! What the Lease object says, and what we may do about it. No I/O and no clock of its own.
+//! Reads the Lease object and decides what to do about it. No I/O and no clock of its own.
 
 use super::LeaseOptions;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -25,30 +25,30 @@ pub(super) fn patch_params() -> PatchParams {
     }
 }
 
-/// What may be done about the Lease.
+/// What to do about the Lease.
 pub(super) enum Step {
-    /// Another holds it.
+    /// Another process holds it.
     Wait,
-    /// There is none: make it, under this epoch.
+    /// It does not exist: create it with this epoch.
     Create(Box<Lease>, u64),
-    /// Take or renew it, under this epoch.
+    /// Take or renew it with this epoch.
     Patch(Patch<Value>, u64),
 }
 
-/// The Lease as we last saw it.
+/// The Lease as last seen.
 #[derive(Default)]
 pub(super) struct Observed {
     lease: Option<Lease>,
-    /// When it was first seen as it is, by our clock: others' claims expire by that, so
-    /// that no two clocks are ever compared.
+    /// When this state was first seen, by this process's clock: claims of others expire by that, so that no
+    /// two clocks are compared.
     since: Option<Instant>,
     sure: bool,
-    /// The highest epoch ever seen: one that was deleted must not start over.
+    /// The highest epoch ever seen: a deleted Lease must not start over.
     highest: Option<u64>,
 }
 
 impl Observed {
-    /// It was read, or written by us.
+    /// Records the Lease after it was read or written.
     pub(super) fn see(&mut self, lease: Option<Lease>, now: Instant) {
         if self.since.is_none() || version(lease.as_ref()) != version(self.lease.as_ref()) {
             self.since = Some(now);
@@ -58,7 +58,7 @@ impl Observed {
         self.sure = true;
     }
 
-    /// It may have changed since.
+    /// Records that it may have changed.
     pub(super) fn unsure(&mut self) {
         self.sure = false;
     }
@@ -67,7 +67,7 @@ impl Observed {
         self.sure
     }
 
-    /// What we may do at `now`, leading or not.
+    /// Returns what to do at `now`, leading or not.
     pub(super) fn next(&self, options: &LeaseOptions, leading: bool, now: Instant) -> Step {
         let Some(lease) = &self.lease else {
             let epoch = self.highest.map_or(0, |highest| highest + 1);
@@ -80,7 +80,7 @@ impl Observed {
         if holder == options.identity && leading {
             return Step::Patch(self.claim(options, epoch, false), epoch);
         }
-        // Our own Lease after a lapse is taken like another's, but at once: nobody had it.
+        // The own Lease after a lapse is taken like another's, but at once: no one had it.
         let free = holder.is_empty() || holder == options.identity || self.ran_out(options, now);
         match free {
             true => Step::Patch(self.claim(options, epoch + 1, true), epoch + 1),
@@ -88,7 +88,7 @@ impl Observed {
         }
     }
 
-    /// The patch that gives the Lease back, if it is ours.
+    /// Returns the patch that releases the Lease, if this process holds it.
     pub(super) fn release(&self, options: &LeaseOptions) -> Option<Patch<Value>> {
         let lease = self.lease.as_ref()?;
         let holder = lease.spec.as_ref()?.holder_identity.as_deref()?;
@@ -100,7 +100,7 @@ impl Observed {
         })
     }
 
-    /// Whether the holder had its whole duration, and ours, without renewing.
+    /// Returns true if the holder's duration, and this process's, passed without a renewal.
     fn ran_out(&self, options: &LeaseOptions, now: Instant) -> bool {
         let spec = self.lease.as_ref().and_then(|lease| lease.spec.as_ref());
         let theirs = spec

@@ -110,7 +110,7 @@ async fn a_lease_that_was_deleted_does_not_start_its_epochs_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_given_back_only_after_the_writes_have_ended() {
+async fn the_lease_is_released_only_after_the_writes_have_ended() {
     let api = FakeApi::new();
     let a = candidate(&api, "a");
     seconds(1).await;
@@ -139,7 +139,7 @@ async fn a_waiter_sees_each_change_once_and_none_too_late() {
     let api = FakeApi::new();
     let a = candidate(&api, "a");
     seconds(5).await;
-    // It led before anybody waited for it.
+    // It led before anyone waited for it.
     let mut leadership = a.leadership.clone();
     leadership.leading().await;
     let ended = leadership.changed();
@@ -191,7 +191,7 @@ async fn an_owner_that_is_stuck_loses_the_lease_to_another() {
     assert!(!a.leadership.is_leading(), "it beats no more");
     seconds(20).await;
     assert!(b.leadership.is_leading());
-    // As one that stands by it does not take the Lease while it is stuck.
+    // As a standby it does not take the Lease while it is stuck.
     b.cancel.cancel();
     b.task.await.unwrap();
     seconds(60).await;
@@ -202,7 +202,7 @@ async fn an_owner_that_is_stuck_loses_the_lease_to_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_given_back_is_taken_within_a_second() {
+async fn a_released_lease_is_taken_within_a_second() {
     let api = FakeApi::new();
     let a = candidate(&api, "a");
     seconds(1).await;

@@ -1,4 +1,4 @@
-//! What is asked, what is due, and what was sent last, per object. No I/O.
+//! What is submitted, due, and last sent, for each object. No I/O.
 
 use super::Target;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Delay after the first failure; doubles up to [`RETRY_MAX`].
+/// Delay after the first failure; it doubles up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_millis(500);
 /// See [`RETRY_MIN`].
 const RETRY_MAX: Duration = Duration::from_secs(60);
@@ -23,27 +23,26 @@ pub(super) struct Job {
 
 #[derive(Debug, Default)]
 struct Entry {
-    asked: Option<(Value, u64)>,
-    /// Fingerprint of what arrived last: a patch of a million objects would not fit in memory.
+    submitted: Option<(Value, u64)>,
+    /// Fingerprint of the patch last written: patches of a million objects would not fit in memory.
     sent: Option<u64>,
     in_flight: bool,
-    /// Whether it was forgotten while a patch of it was in flight, whose arrival then says
-    /// nothing.
+    /// True if it was dropped while a patch of it was in flight, so that the answer says nothing.
     forgotten: bool,
     not_before: Option<Instant>,
     due: Option<(Instant, u64)>,
     failures: u32,
 }
 
-/// See the module.
+/// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct Table {
     interval: Duration,
     settle: Duration,
     entries: HashMap<Arc<Target>, Entry>,
-    /// By time, then in the order asked.
+    /// By time, then in the order of submission.
     due: BTreeSet<Due>,
-    asked: u64,
+    submitted: u64,
     in_flight: usize,
 }
 
@@ -78,13 +77,13 @@ impl Table {
             settle,
             entries: HashMap::new(),
             due: BTreeSet::new(),
-            asked: 0,
+            submitted: 0,
             in_flight: 0,
         }
     }
 
-    /// Whether that makes something due that was not.
-    pub(super) fn ask(&mut self, target: Target, patch: Value, now: Instant) -> bool {
+    /// Submits a patch; returns true if something is due that was not before.
+    pub(super) fn submit(&mut self, target: Target, patch: Value, now: Instant) -> bool {
         let print = fingerprint(&patch);
         let target = match self.entries.get_key_value(&target) {
             Some((known, _)) => known.clone(),
@@ -92,12 +91,12 @@ impl Table {
         };
         let entry = self.entries.entry(target.clone()).or_default();
         if !entry.in_flight && entry.sent == Some(print) {
-            // Back to what the object already shows: what was asked meanwhile is void.
-            entry.asked = None;
+            // The object shows this already: the submitted patch is void.
+            entry.submitted = None;
             self.unschedule(&target);
             return false;
         }
-        entry.asked = Some((patch, print));
+        entry.submitted = Some((patch, print));
         match entry.in_flight || entry.due.is_some() {
             true => false,
             false => {
@@ -115,7 +114,7 @@ impl Table {
         self.unschedule(&known);
         match self.entries.get_mut(&known) {
             Some(entry) if entry.in_flight => {
-                entry.asked = None;
+                entry.submitted = None;
                 entry.forgotten = true;
             }
             _ => {
@@ -132,7 +131,7 @@ impl Table {
         self.due.first().map(|due| due.at)
     }
 
-    /// The next patch whose time has come.
+    /// Returns the next patch that is due.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<Job> {
         loop {
             if self.next_due()? > now {
@@ -143,7 +142,7 @@ impl Table {
                 continue;
             };
             entry.due = None;
-            let Some((patch, fingerprint)) = entry.asked.take() else {
+            let Some((patch, fingerprint)) = entry.submitted.take() else {
                 continue;
             };
             entry.in_flight = true;
@@ -160,37 +159,37 @@ impl Table {
         self.landed(job, now);
     }
 
-    /// The server will not have it: not again until something else is asked.
+    /// Handles a refusal: nothing is sent until another patch is submitted.
     pub(super) fn refused(&mut self, job: &Job, now: Instant) {
         self.landed(job, now);
     }
 
-    /// The object is gone: nothing more is known of it.
+    /// Handles a deleted object: nothing more is known of it.
     pub(super) fn dropped(&mut self, job: &Job) {
         self.in_flight -= 1;
         self.unschedule(&job.target);
         self.entries.remove(&job.target);
     }
 
-    /// Tries again later, with what is newest by then.
-    pub(super) fn retry(&mut self, job: Job, asked: Option<Duration>, now: Instant) {
+    /// Schedules a retry with the newest patch at that time.
+    pub(super) fn retry(&mut self, job: Job, retry_after: Option<Duration>, now: Instant) {
         self.in_flight -= 1;
         let Some(entry) = self.entries.get_mut(&job.target) else {
             return;
         };
         entry.in_flight = false;
-        // Whether it arrived is not known, so whatever comes next is sent.
+        // It is unknown whether it was written, so the next patch is sent in any case.
         entry.sent = None;
         let delay = RETRY_MIN
             .saturating_mul(1 << entry.failures.min(10))
-            .max(asked.unwrap_or_default())
+            .max(retry_after.unwrap_or_default())
             .min(RETRY_MAX);
         entry.failures += 1;
         entry.not_before = Some(now + delay);
         if !std::mem::take(&mut entry.forgotten) {
-            entry.asked.get_or_insert((job.patch, job.fingerprint));
+            entry.submitted.get_or_insert((job.patch, job.fingerprint));
         }
-        if entry.asked.is_some() {
+        if entry.submitted.is_some() {
             self.schedule(&job.target, now);
         }
     }
@@ -205,10 +204,10 @@ impl Table {
         entry.sent = (!forgotten).then_some(job.fingerprint);
         entry.failures = 0;
         entry.not_before = Some(now + self.interval);
-        if entry.asked.as_ref().map(|(_, print)| *print) == entry.sent {
-            entry.asked = None;
+        if entry.submitted.as_ref().map(|(_, print)| *print) == entry.sent {
+            entry.submitted = None;
         }
-        if entry.asked.is_some() {
+        if entry.submitted.is_some() {
             self.schedule(&job.target, now);
         }
     }
@@ -217,12 +216,12 @@ impl Table {
         let Some(entry) = self.entries.get_mut(target) else {
             return;
         };
-        self.asked += 1;
+        self.submitted += 1;
         let at = entry.not_before.map_or(now, |earliest| earliest.max(now));
-        entry.due = Some((at, self.asked));
+        entry.due = Some((at, self.submitted));
         self.due.insert(Due {
             at,
-            number: self.asked,
+            number: self.submitted,
             target: target.clone(),
         });
     }

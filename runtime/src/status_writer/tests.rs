@@ -65,7 +65,7 @@ async fn the_newest_wins_and_one_a_second_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_sent_is_not_sent_again_unless_forgotten() {
+async fn an_unchanged_status_is_not_sent_again_unless_forgotten() {
     let api = FakeApi::new();
     let writer = start(&api, &["a"]);
     writer.write(target("a"), position(1));
@@ -73,7 +73,7 @@ async fn what_was_sent_is_not_sent_again_unless_forgotten() {
     writer.write(target("a"), position(1));
     millis(1500).await;
     assert_eq!(sent(&api), [1]);
-    // There and back again before the second was over: nothing to send either.
+    // Changed and changed back within the second: nothing to send either.
     writer.write(target("a"), position(2));
     millis(100).await;
     writer.write(target("a"), position(3));
@@ -87,7 +87,7 @@ async fn what_was_sent_is_not_sent_again_unless_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trouble_is_tried_again_with_what_is_newest_by_then() {
+async fn a_failed_write_is_retried_with_the_newest_patch() {
     let api = FakeApi::new();
     let writer = start(&api, &["a"]);
     api.fault(2, Fault::Status(503, "not now"), |r| r.verb == "PATCH");
@@ -99,7 +99,7 @@ async fn trouble_is_tried_again_with_what_is_newest_by_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_gone_or_refused_is_dropped() {
+async fn a_status_of_a_gone_object_or_a_refused_one_is_dropped() {
     let api = FakeApi::new();
     let writer = start(&api, &["a"]);
     api.fault(1, Fault::Status(422, "not a position"), |r| {
@@ -116,7 +116,7 @@ async fn what_is_gone_or_refused_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_so_many_are_in_flight() {
+async fn a_limited_number_of_writes_is_in_flight() {
     let api = FakeApi::new();
     let names: Vec<String> = (0..20).map(|n| format!("t{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -133,7 +133,7 @@ async fn only_so_many_are_in_flight() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_forgotten_in_flight_is_not_taken_for_written() {
+async fn a_status_forgotten_in_flight_does_not_count_as_written() {
     let api = FakeApi::new();
     let writer = start(&api, &["a"]);
     api.fault(1, Fault::Delay(Duration::from_secs(1)), |_| true);

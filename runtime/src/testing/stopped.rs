@@ -1,8 +1,8 @@
-//! A process between its client and the server, which can be stopped in the middle of a write.
+//! A process between a client and the server, which can be stopped in the middle of a write.
 //!
-//! What it has sent by then, and what it still sends, arrives when it is thawed, whether or not
-//! it waits for the answer any more: as from a process that got SIGSTOP after all its checks and
-//! before the request left, or from a network that holds requests back.
+//! Its requests arrive when it continues, even if it no longer waits for the answers: like those of a
+//! process that got SIGSTOP after all its checks and before the request left, or of a network that holds
+//! requests back.
 
 use super::FakeApi;
 use axum::body::Body;
@@ -13,17 +13,17 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// See the module's documentation. Clones are the same process.
+/// See the module's documentation. Clones share the process.
 #[derive(Clone)]
 pub struct Process {
     api: FakeApi,
-    /// Writes after which it is stopped.
+    /// Number of writes after which it is stopped.
     left: Arc<Mutex<Option<usize>>>,
     stopped: watch::Sender<bool>,
 }
 
 impl Process {
-    /// One that runs.
+    /// Creates a running process.
     #[must_use]
     pub fn new(api: &FakeApi) -> Self {
         Self {
@@ -33,7 +33,7 @@ impl Process {
         }
     }
 
-    /// Its client.
+    /// Returns its client.
     #[must_use]
     pub fn client(&self) -> Client {
         let process = self.clone();
@@ -44,12 +44,12 @@ impl Process {
         Client::new(service, "default")
     }
 
-    /// Stops it before the write that comes after `writes` more.
+    /// Stops it after `writes` more writes.
     pub fn stop_after(&self, writes: usize) {
         *self.left.lock() = Some(writes);
     }
 
-    /// Whether it is stopped.
+    /// Returns true if it is stopped.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         *self.stopped.borrow()
@@ -60,7 +60,7 @@ impl Process {
         self.stopped.send_replace(true);
     }
 
-    /// Goes on; what was held back arrives.
+    /// Continues it; its pending requests arrive.
     pub fn thaw(&self) {
         self.stopped.send_replace(false);
     }

@@ -8,7 +8,7 @@ use tokio::sync::broadcast;
 /// Status and message of a refusal.
 type Refusal = (u16, String);
 
-/// Something that happened to an object.
+/// A change of an object.
 #[derive(Debug, Clone)]
 pub(super) struct Change {
     pub(super) kind: &'static str,
@@ -27,14 +27,14 @@ impl Change {
     }
 }
 
-/// Objects and version of a moment.
+/// Objects and version at one moment.
 #[derive(Debug, Clone)]
 pub(super) struct Snapshot {
     objects: BTreeMap<String, Value>,
     revision: u64,
 }
 
-/// See the module.
+/// See the module's documentation.
 pub(super) struct Store {
     objects: BTreeMap<String, Value>,
     revision: u64,
@@ -117,7 +117,7 @@ impl Store {
         self.compacted = self.revision;
     }
 
-    /// What happened under `collection` after `revision`, and what will.
+    /// Returns past and future changes under `collection` after `revision`.
     pub(super) fn changes(
         &self,
         collection: &str,
@@ -133,7 +133,7 @@ impl Store {
         Ok((past.collect(), self.live.subscribe()))
     }
 
-    /// Serves one request: status and body.
+    /// Serves one request; returns status and body.
     pub(super) fn answer(&mut self, request: &Recorded) -> Result<(u16, Value), Refusal> {
         let (path, subresource) = match request.path.strip_suffix("/status") {
             Some(path) => (path, true),
@@ -150,7 +150,7 @@ impl Store {
             "PUT" => self.replace(path, &request.body),
             "APPLY" => match self.objects.contains_key(path) {
                 true => self.patch(path, &request.body, false),
-                // One that names a UID is meant for an object that was there.
+                // A request with a UID is meant for an object that existed.
                 false if !request.body["metadata"]["uid"].is_null() => {
                     Err((409, "uid mismatch".to_owned()))
                 }
@@ -223,8 +223,7 @@ impl Store {
         Ok((200, self.update(path, object)))
     }
 
-    /// The object at `path`, if it is at the version and has the UID that `with` names, if it names
-    /// any.
+    /// Returns the object at `path`, if it has the version and UID of `with`, as far as that names them.
     fn expect(&self, path: &str, with: &Value) -> Result<Value, Refusal> {
         let object = self.get(path).ok_or_else(|| absent(path))?;
         let is_meant = |field: &str| {
@@ -273,13 +272,13 @@ impl Store {
             revision: self.revision,
         };
         self.history.push(change.clone());
-        // Nobody may be watching.
+        // There may be no watch.
         let _ = self.live.send(change);
         object
     }
 }
 
-/// Where a path leads.
+/// What a path refers to.
 struct Place<'a> {
     namespace: Option<&'a str>,
     name: &'a str,
@@ -309,7 +308,7 @@ fn absent(path: &str) -> Refusal {
     (404, format!("{path} not found"))
 }
 
-/// Whether the object at `path` is in `collection`, which may be one of all namespaces.
+/// Returns true if the object at `path` is in `collection`, which may cover all namespaces.
 fn is_under(path: &str, collection: &str) -> bool {
     let Some((parent, _)) = path.rsplit_once('/') else {
         return false;

@@ -3,21 +3,21 @@
 use kube::Resource;
 use std::fmt;
 
-/// What became known about objects of one kind.
+/// A change of objects of one kind.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Delta<K> {
-    /// The object exists, or changed. May be told again without a change.
+    /// The object exists, or changed. It may be repeated without a change.
     Upserted(K),
-    /// The object is gone. One that was deleted and created again while the connection was
-    /// down is reported as gone first.
+    /// The object is gone. An object that was deleted and created again while the connection was down is
+    /// reported as gone first.
     Gone(ObjectKey),
-    /// Everything that exists has been told, and everything that vanished meanwhile as gone:
-    /// once after the first list, and again after each later one.
+    /// All existing objects have been sent, and all deleted ones as gone: once after the first list, and again
+    /// after each later one.
     Listed,
 }
 
 impl<K> Delta<K> {
-    /// The same of what `read` makes of the object.
+    /// Returns the same change with the object converted by `read`.
     pub fn map<T>(self, read: impl FnOnce(K) -> T) -> Delta<T> {
         match self {
             Self::Upserted(object) => Delta::Upserted(read(object)),
@@ -27,17 +27,17 @@ impl<K> Delta<K> {
     }
 }
 
-/// Namespace, where it has one, and name of an object.
+/// Name and namespace, if any, of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
-    /// The namespace; none for objects of cluster scope.
+    /// The namespace; `None` for objects of cluster scope.
     pub namespace: Option<String>,
     /// The name.
     pub name: String,
 }
 
 impl ObjectKey {
-    /// The key of `object`.
+    /// Returns the key of `object`.
     #[must_use]
     pub fn of<K: Resource>(object: &K) -> Self {
         let meta = object.meta();

@@ -1,7 +1,7 @@
-//! One page of a list, from which an object that cannot be decoded is left out.
+//! Reads one page of a list and leaves out objects that cannot be decoded.
 //!
-//! The ordinary path decodes a page as it comes. Only where that fails is the page read once
-//! more and decoded object by object, so that only lists with such an object pay the price.
+//! Normally a page is decoded as it comes. Only if that fails is the page read again and decoded object by
+//! object, so that only lists with such an object cost more.
 
 use super::{CALL_LIMIT, ObjectKey, WatchOptions};
 use crate::client::{CallError, with_deadline};
@@ -16,13 +16,13 @@ use std::fmt::Debug;
 /// One page.
 pub(super) struct Page<K> {
     pub(super) objects: Vec<K>,
-    /// Objects that are there and could not be decoded.
+    /// Objects that exist and could not be decoded.
     pub(super) skipped: Vec<ObjectKey>,
     pub(super) version: String,
     pub(super) continue_token: Option<String>,
 }
 
-/// Reads the page at `continue_token`, the first one where there is none.
+/// Reads the page at `continue_token`, or the first page without one.
 #[expect(clippy::disallowed_methods, reason = "of one page")]
 pub(super) async fn page<K>(
     api: &Api<K>,
@@ -51,7 +51,7 @@ where
     }
 }
 
-/// The version that the server is at, by a fresh read of one object at most.
+/// Returns the present version of the server, by a fresh read of at most one object.
 #[expect(clippy::disallowed_methods, reason = "of one object")]
 pub(super) async fn version<K>(api: &Api<K>, options: &WatchOptions) -> Result<String, CallError>
 where
@@ -67,7 +67,7 @@ where
     Ok(list.metadata.resource_version.unwrap_or_default())
 }
 
-/// A list whose items are not looked at yet.
+/// A list whose items are not decoded yet.
 #[derive(Deserialize)]
 struct LooseList {
     #[serde(default)]

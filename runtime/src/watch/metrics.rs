@@ -1,4 +1,4 @@
-//! How the watches do: when each last heard from its server, how often it listed, what failed.
+//! Metrics of the watches: when each last heard from its server, how often it listed, what failed.
 
 use super::ObjectKey;
 use crate::client::CallError;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Metrics of all watches of a process, by kind. Cloning shares them.
+/// Metrics of all watches of a process, by kind. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct WatchMetrics {
     contacts: Arc<Mutex<BTreeMap<String, Instant>>>,
@@ -32,12 +32,12 @@ struct KindLabel {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ErrorLabel {
     kind: String,
-    /// The HTTP status, `undecodable`, or `io` where there was no answer.
+    /// The HTTP status, `undecodable`, or `io` if there was no answer.
     code: String,
 }
 
 impl WatchMetrics {
-    /// Metrics that show in `registry`.
+    /// Creates metrics in `registry`.
     #[must_use]
     pub fn new(registry: &Registry) -> Self {
         let fresh = Self::default();
@@ -55,9 +55,9 @@ impl WatchMetrics {
         registry.register_collector("watch_age_seconds", metrics)
     }
 
-    /// How long ago the watch of `kind` heard from its server: an event, a bookmark, or the
-    /// answer to a call. `None` before the first time, after the watch ended, and while the server
-    /// does not have the kind where that counts as having no objects.
+    /// Returns how long ago the watch of `kind` heard from its server: an event, a bookmark, or the answer to
+    /// a call. `None` before the first time, after the watch ended, and while the server does not serve the
+    /// kind if that counts as having no objects.
     #[must_use]
     pub fn age(&self, kind: &str) -> Option<Duration> {
         self.contacts.lock().get(kind).map(Instant::elapsed)
@@ -81,7 +81,7 @@ impl Collector for WatchMetrics {
     }
 }
 
-/// What one watch tells its metrics and the log. The same trouble is logged once.
+/// Reports of one watch to its metrics and the log. A repeated failure is logged once.
 pub(super) struct Reporter {
     kind: String,
     metrics: WatchMetrics,
@@ -101,7 +101,7 @@ impl Reporter {
         }
     }
 
-    /// The server was heard from.
+    /// Records that the server was heard from.
     pub(super) fn contact(&mut self) {
         let mut contacts = self.metrics.contacts.lock();
         match contacts.get_mut(&self.kind) {
@@ -116,19 +116,19 @@ impl Reporter {
         }
     }
 
-    /// A full list was taken.
+    /// Records a full list.
     pub(super) fn listed(&mut self, objects: usize) {
         self.metrics.lists.get_or_create(&self.label()).inc();
         self.known(objects);
         tracing::debug!(kind = self.kind, objects, "listed");
     }
 
-    /// So many objects are known.
+    /// Records the number of known objects.
     pub(super) fn known(&self, objects: usize) {
         self.objects.set(i64::try_from(objects).unwrap_or(i64::MAX));
     }
 
-    /// `call` failed.
+    /// Records that `call` failed.
     pub(super) fn failed(&mut self, call: &str, error: &CallError) {
         let code = error
             .code()
@@ -139,7 +139,7 @@ impl Reporter {
         }
         let kind = &self.kind;
         match error.code() {
-            Some(404) => tracing::info!(kind, "this kind is not there; waiting for it"),
+            Some(404) => tracing::info!(kind, "this kind is not served; waiting for it"),
             Some(401 | 403) => {
                 tracing::error!(
                     kind,
@@ -152,42 +152,42 @@ impl Reporter {
                 kind,
                 call,
                 error = error.message(),
-                "watch fails; trying on"
+                "watch fails; trying again"
             ),
         }
         self.trouble = Some(code);
     }
 
-    /// The server does not have the kind: there is nothing whose age could be told.
+    /// Records that the server does not serve the kind: there is no age to report.
     pub(super) fn absent(&self) {
         self.metrics.contacts.lock().remove(&self.kind);
     }
 
-    /// An event could not be decoded; which object it was about is not known.
+    /// Records an event that could not be decoded; its object is unknown.
     pub(super) fn undecodable(&mut self, error: &kube::Error) {
         self.count("undecodable");
         tracing::warn!(kind = self.kind, %error, "an event cannot be decoded and is left out");
     }
 
-    /// Objects of a list could not be decoded.
+    /// Records objects of a list that could not be decoded.
     pub(super) fn skipped(&mut self, keys: &[ObjectKey]) {
         for _ in keys {
             self.count("undecodable");
         }
     }
 
-    /// The server had `reached` a version, and is at `now`, a lower one.
+    /// Records that the server had `reached` a version, and is at `now`, a lower one.
     pub(super) fn went_back(&self, reached: u64, now: u64) {
         self.metrics.went_back.get_or_create(&self.label()).inc();
         tracing::error!(
             kind = self.kind,
             reached,
             now,
-            "the API server has gone back to an earlier state, as after a restore of its etcd; what was known is dropped"
+            "the API server has gone back to an earlier state, as after a restore of its etcd; the known objects are dropped"
         );
     }
 
-    /// The watch is over: its age means nothing any more.
+    /// Records that the watch is over: it has no age any more.
     pub(super) fn ended(&self) {
         self.metrics.contacts.lock().remove(&self.kind);
         self.metrics.objects.remove(&self.label());

@@ -3,7 +3,7 @@
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use std::time::Duration;
 
-/// Delay before the next try for a kind that is not there; grows to [`ABSENT_DELAY_MAX`].
+/// Delay before the next try for a kind that is not served; it grows to [`ABSENT_DELAY_MAX`].
 const ABSENT_DELAY_MIN: Duration = Duration::from_secs(1);
 /// See [`ABSENT_DELAY_MIN`].
 const ABSENT_DELAY_MAX: Duration = Duration::from_secs(60);
@@ -30,7 +30,7 @@ pub(super) async fn pause(backoff: &mut ExponentialBackoff) {
     wait(backoff, None).await;
 }
 
-/// Waits as the back-off says, or as long as the server asked for where that is longer.
+/// Waits as long as the back-off says, or as the server asked for if that is longer.
 pub(super) async fn wait(backoff: &mut ExponentialBackoff, asked: Option<Duration>) {
     let delay = backoff.next().unwrap_or(ABSENT_DELAY_MAX);
     tokio::time::sleep(delay.max(asked.unwrap_or_default()).min(ABSENT_DELAY_MAX)).await;

@@ -46,7 +46,7 @@ fn start(api: &FakeApi, options: WatchOptions) -> Watched {
 }
 
 impl Watched {
-    /// What comes within `limit`, in words.
+    /// The deltas that come within `limit`, as text.
     async fn within(&mut self, limit: Duration) -> Vec<String> {
         let mut words = Vec::new();
         let end = Instant::now() + limit;
@@ -77,7 +77,7 @@ fn put(api: &FakeApi, name: &str, value: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tells_what_is_there_in_pages_and_what_happens_then() {
+async fn a_watch_lists_in_pages_and_then_reports_changes() {
     let api = FakeApi::new();
     for name in ["a", "b", "c"] {
         put(&api, name, "1");
@@ -95,7 +95,7 @@ async fn tells_what_is_there_in_pages_and_what_happens_then() {
     put(&api, "d", "1");
     assert_eq!(watched.soon().await, ["b=2", "ns/a gone", "d=1"]);
 
-    // Watches that end by their time-out are resumed, not listed again.
+    // A watch that ends by its timeout is resumed, not listed again.
     assert!(watched.within(Duration::from_secs(300)).await.is_empty());
     put(&api, "e", "1");
     assert_eq!(watched.soon().await, ["e=1"]);
@@ -120,7 +120,7 @@ async fn a_lost_connection_is_resumed_where_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_vanished_or_was_replaced_meanwhile_is_found_by_listing_again() {
+async fn deleted_and_replaced_objects_are_found_by_listing_again() {
     let api = FakeApi::new();
     for name in ["a", "b", "c"] {
         put(&api, name, "1");
@@ -131,7 +131,7 @@ async fn what_vanished_or_was_replaced_meanwhile_is_found_by_listing_again() {
     api.remove(&path("a"));
     api.remove(&path("b"));
     put(&api, "b", "2");
-    // The versions from before are gone: the next watch gets 410 as its HTTP status.
+    // The earlier versions are gone: the next watch gets 410 as its HTTP status.
     api.compact();
     assert_eq!(
         watched.within(Duration::from_secs(5)).await,
@@ -140,7 +140,7 @@ async fn what_vanished_or_was_replaced_meanwhile_is_found_by_listing_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_never_starts_is_given_up_for_a_list() {
+async fn a_watch_that_never_starts_leads_to_a_list() {
     let api = FakeApi::new();
     put(&api, "a", "1");
     api.fault(
@@ -167,7 +167,7 @@ async fn an_object_that_cannot_be_decoded_stops_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_not_there_is_waited_for_or_counts_as_empty() {
+async fn a_missing_kind_is_waited_for_or_counts_as_empty() {
     let absent = |api: &FakeApi| {
         api.fault(3, Fault::Status(404, "no such kind"), |r| r.verb == "GET");
     };
@@ -195,12 +195,12 @@ async fn a_kind_that_is_not_there_is_waited_for_or_counts_as_empty() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn says_how_old_its_knowledge_is() {
+async fn a_watch_reports_the_age_of_its_data() {
     let api = FakeApi::new();
     let mut watched = start(&api, WatchOptions::default());
     watched.soon().await;
     assert!(watched.metrics.age("ConfigMap").unwrap() < Duration::from_secs(1));
-    // A connection that is silent beyond the server's own time-out is known to be dead.
+    // A connection that is silent for longer than the server's timeout counts as dead.
     watched.api.fault(usize::MAX, Fault::Hang, |_| true);
     watched.within(Duration::from_secs(100)).await;
     assert!(watched.metrics.age("ConfigMap").unwrap() > Duration::from_secs(20));
@@ -213,8 +213,8 @@ async fn says_how_old_its_knowledge_is() {
     );
 }
 
-/// A page's token may be too old by the time that it is used: then the list starts over, and what
-/// has gone meanwhile is still found.
+/// A page's token may be too old when it is used: then the list starts over, and objects deleted meanwhile
+/// are still found.
 #[tokio::test(start_paused = true)]
 async fn a_list_whose_pages_expire_starts_over() {
     let api = FakeApi::new();
@@ -245,7 +245,7 @@ async fn a_list_whose_pages_expire_starts_over() {
     );
 }
 
-/// Removes `a` as soon as the server is not busy.
+/// Deletes `a` as soon as the server is idle.
 fn gone_later(api: &FakeApi) {
     let api = api.clone();
     tokio::spawn(async move { api.remove(&path("a")) });
@@ -269,13 +269,13 @@ async fn a_server_that_went_back_is_listed_again() {
         watched.within(Duration::from_secs(5)).await,
         ["a=1", "b=1", "d=1", "ns/c gone", "listed"]
     );
-    // It goes on from there.
+    // It continues from there.
     api.merge(&path("a"), &map("3"));
     assert_eq!(watched.soon().await, ["a=3"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_built_on_a_server_that_went_back_ends() {
+async fn components_on_a_server_that_went_back_end() {
     let api = FakeApi::new();
     let snapshot = api.snapshot();
     put(&api, "a", "1");
@@ -294,9 +294,9 @@ async fn what_is_built_on_a_server_that_went_back_ends() {
     assert!(restart.is_cancelled());
 }
 
-/// The server says that it has yet to reach the version that it is asked for.
+/// The server says that the requested version is in the future.
 #[tokio::test(start_paused = true)]
-async fn a_version_that_is_too_large_is_given_up_for_a_list() {
+async fn a_too_large_version_leads_to_a_list() {
     let api = FakeApi::new();
     put(&api, "a", "1");
     let mut watched = start(&api, WatchOptions::default());

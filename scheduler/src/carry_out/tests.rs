@@ -162,7 +162,7 @@ fn created(api: &FakeApi) -> Vec<Value> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plan_that_stands_becomes_one_placement_and_its_member_is_prepared_once() {
+async fn a_possible_plan_becomes_one_placement_and_prepares_its_member_once() {
     let stage = stage();
     let write = stage.scheduler.prepare(job("a", 2)).await.unwrap();
     let Write::Place {
@@ -200,7 +200,7 @@ async fn a_plan_that_stands_becomes_one_placement_and_its_member_is_prepared_onc
 }
 
 #[tokio::test(start_paused = true)]
-async fn room_is_held_until_the_job_is_forgotten() {
+async fn pods_stay_assumed_until_the_job_is_forgotten() {
     let stage = stage();
     stage.scheduler.prepare(job("a", 3)).await.unwrap();
     let refused = refusal(&stage, job("b", 2)).await;
@@ -210,21 +210,21 @@ async fn room_is_held_until_the_job_is_forgotten() {
     );
     assert_eq!(
         refused.message,
-        "member m1 has no room any more: its pods that are not bound yet need nvidia.com/gpu 4, \
+        "member m1 has too little capacity: its pods that are not bound yet need nvidia.com/gpu 4, \
          and 2 of that fit on its nodes now"
     );
-    // The same plan asked for again is not in its own way.
+    // A repeated plan does not conflict with itself.
     stage.scheduler.prepare(job("a", 4)).await.unwrap();
     stage.scheduler.forget(&JobKey::new("team", "a"));
     stage.scheduler.prepare(job("b", 4)).await.unwrap();
-    // Nobody says what became of b, and its pods do not come.
+    // Nothing reports the outcome of b, and its pods do not come.
     assert!(stage.scheduler.prepare(job("c", 4)).await.is_err());
     tokio::time::sleep(Duration::from_secs(121)).await;
     stage.scheduler.prepare(job("c", 4)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_that_is_not_to_be_used_is_named_with_why() {
+async fn a_refusal_names_the_unusable_member_and_the_reason() {
     let stage = stage();
     let message = refusal(&stage, request("a", "batch.volcano.sh/v1alpha1/Job", 1))
         .await
@@ -247,12 +247,12 @@ async fn a_member_that_is_not_to_be_used_is_named_with_why() {
         ))));
     assert_eq!(
         refusal(&stage, job("a", 1)).await.message,
-        "member m1 is not there any more"
+        "member m1 no longer exists"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_prepared_is_refused_and_holds_nothing() {
+async fn a_failed_preparation_is_refused_and_assumes_nothing() {
     let stage = stage();
     let unknown = PlacementRequest {
         priority_classes: ["absent".to_owned()].into(),
@@ -299,7 +299,7 @@ async fn a_member_without_volcano_needs_no_queue() {
 const POLICY: &str = "/apis/policy.karmada.io/v1alpha1/namespaces/team/overridepolicies/muster-a";
 
 #[tokio::test(start_paused = true)]
-async fn no_override_of_an_earlier_attempt_meets_a_placement_that_has_none() {
+async fn a_placement_without_parts_removes_the_override_of_an_earlier_attempt() {
     let stage = stage();
     let override_of = |manager: &str| {
         let managed = json!([{"manager": manager, "operation": "Apply"}]);
@@ -326,7 +326,7 @@ async fn no_override_of_an_earlier_attempt_meets_a_placement_that_has_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_asks_to_be_split_is_taken_apart_before_it_is_placed() {
+async fn a_job_that_asks_for_it_is_split_before_its_placement() {
     let stage = stage();
     let mut request = job("a", 2);
     request.demand.split = engine::facts::Split::Allowed;
@@ -349,7 +349,7 @@ async fn what_asks_to_be_split_is_taken_apart_before_it_is_placed() {
     };
     let path = "/apis/batch/v1/namespaces/team/jobs/a";
     let refused = refusal(&stage, request.clone()).await;
-    assert_eq!(refused.message, "its template is gone, or another by now");
+    assert_eq!(refused.message, "its template is gone or has changed");
     stage.karmada.put(path, template(3));
     let refused = refusal(&stage, request.clone()).await;
     assert_eq!(
@@ -369,7 +369,7 @@ async fn what_asks_to_be_split_is_taken_apart_before_it_is_placed() {
         policy["spec"]["overrideRules"][0]["targetCluster"]["clusterNames"][0],
         "m1"
     );
-    // Suspended by its policy, it is not ours to dispatch.
+    // Its policy suspends it, so Muster must not dispatch it.
     let mut binding = (*request.binding).clone();
     binding.spec.suspension = serde_json::from_value(json!({"dispatching": true})).unwrap();
     let request = PlacementRequest {

@@ -1,4 +1,4 @@
-//! What a binding asks of the scheduler process. Pure.
+//! Decides what a binding needs from the scheduler process. Pure.
 
 use binding_writer::{Write, ack};
 use crds::karmada::ResourceBinding;
@@ -6,20 +6,20 @@ use crds::names;
 use crds::record::{AdmissionRecord, RecordState};
 use engine::Time;
 
-/// What is to be done about a binding.
+/// What to do about a binding.
 #[derive(Debug)]
 pub(super) enum Due {
-    /// Nothing; whether room may be held for it is for its record to say.
+    /// Nothing; its record says whether its pods may be assumed.
     Nothing { released: bool },
     /// Carry out the plan of this record.
     CarryOut(AdmissionRecord),
-    /// Write this.
+    /// Submit this write.
     Write(Write),
-    /// It is open to be placed, and nothing admits it: it is not placed.
+    /// It is open without an admission: it is not placed.
     Unadmitted,
 }
 
-/// What `binding` asks for `now`.
+/// Returns what `binding` needs at `now`.
 pub(super) fn due(binding: &ResourceBinding, now: Time) -> Due {
     let ours = binding.spec.scheduler_name.as_deref() == Some(names::SCHEDULER_NAME);
     if binding.metadata.deletion_timestamp.is_some() {
@@ -38,7 +38,7 @@ pub(super) fn due(binding: &ResourceBinding, now: Time) -> Due {
     }
 }
 
-/// The record, if it can be read and is of the template that is bound now.
+/// Returns the record if it is readable and belongs to the template that is bound now.
 fn own_record(binding: &ResourceBinding) -> Option<AdmissionRecord> {
     AdmissionRecord::read(binding.metadata.annotations.as_ref())
         .ok()
@@ -46,7 +46,7 @@ fn own_record(binding: &ResourceBinding) -> Option<AdmissionRecord> {
         .filter(|record| record.template_uid == *binding.spec.resource.uid)
 }
 
-/// Claimed by a policy, neither gated nor placed: what a scheduler would place.
+/// Returns true if a policy claims it and it is neither gated nor placed: a scheduler would place it.
 fn is_open(binding: &ResourceBinding) -> bool {
     let claims = [
         names::POLICY_PERMANENT_ID,
@@ -73,7 +73,13 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn said(record: Option<&str>, gated: bool, placed: bool, scheduler: &str, uid: &str) -> String {
+    fn shown(
+        record: Option<&str>,
+        gated: bool,
+        placed: bool,
+        scheduler: &str,
+        uid: &str,
+    ) -> String {
         let annotations = record.map(|state| {
             let record = json!({
                 "templateUID": uid, "attempt": 2, "state": state, "queue": "q",
@@ -106,7 +112,7 @@ mod tests {
 
     #[test]
     fn only_a_plan_on_a_closed_binding_is_carried_out() {
-        let ours = |record, gated, placed| said(record, gated, placed, "muster", "u");
+        let ours = |record, gated, placed| shown(record, gated, placed, "muster", "u");
         assert_eq!(ours(Some("Planned"), true, false), "carry out 2");
         assert_eq!(
             ours(Some("Planned"), false, false),
@@ -117,7 +123,7 @@ mod tests {
             "nothing, released: false"
         );
         assert_eq!(
-            said(Some("Planned"), true, false, "muster", "other"),
+            shown(Some("Planned"), true, false, "muster", "other"),
             "nothing, released: false"
         );
         assert_eq!(ours(Some("Admitted"), false, true), "write Ack");
@@ -129,7 +135,7 @@ mod tests {
         assert_eq!(ours(None, false, false), "unadmitted");
         assert_eq!(ours(None, false, true), "nothing, released: false");
         assert_eq!(
-            said(None, false, false, "default-scheduler", "u"),
+            shown(None, false, false, "default-scheduler", "u"),
             "nothing, released: false"
         );
     }

@@ -1,4 +1,4 @@
-//! Events on bindings: posted behind, each said once per binding while it is remembered.
+//! Events on bindings: posted in the background, each once for a binding while it is remembered.
 
 use crds::karmada::ResourceBinding;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -8,12 +8,12 @@ use std::collections::HashSet;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Events that may wait to be posted; more are lost.
+/// Capacity of the queue of events; more are lost.
 const QUEUE: usize = 256;
-/// Bindings that are remembered as told.
+/// Most bindings that are remembered.
 const REMEMBERED: usize = 100_000;
 
-/// Where events go.
+/// Handle of the task that posts events.
 #[derive(Debug)]
 pub(super) struct Events {
     queue: mpsc::Sender<(ObjectReference, Event)>,
@@ -42,7 +42,7 @@ impl Events {
         }
     }
 
-    /// Warns of `binding`; false where that was said before.
+    /// Posts a warning on `binding`; returns false if the last one was the same.
     pub(super) fn warn(&mut self, binding: &ResourceBinding, reason: &str, message: &str) -> bool {
         if self.told.len() >= REMEMBERED {
             self.told.clear();
@@ -60,7 +60,7 @@ impl Events {
             action: "Place".to_owned(),
             secondary: None,
         };
-        // A full queue loses it: events are a courtesy.
+        // A full queue drops it: events may get lost.
         let _ = self.queue.try_send((binding.object_ref(&()), event));
         true
     }

@@ -6,9 +6,9 @@
 //!        └── the controller decides again ◄─────────────────────────┴─► Refuse (Refused)
 //! ```
 //!
-//! It keeps what Karmada's parts expect of a scheduler up to date on placed bindings, and
-//! refuses what carries no record: with the webhook away, nothing runs that was not admitted.
-//! It never decides; whatever it has under way is found again by looking, after any restart.
+//! It updates the status that Karmada's components expect from a scheduler on placed bindings, and does not
+//! place a binding without a record: with the webhook away, no job runs that was not admitted. It never
+//! decides; a restart derives everything under way again.
 
 mod due;
 mod events;
@@ -43,29 +43,29 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-/// Inputs that may wait; watches wait beyond that.
+/// Capacity of the channel of inputs; watches block beyond it.
 const INPUTS: usize = 1024;
-/// Plans that are prepared at a time.
+/// Most plans prepared at a time.
 const PREPARING: usize = 16;
-/// Time between two looks at what had to be tried again.
+/// Time between two checks of what has to be retried.
 const RETRY: Duration = Duration::from_secs(1);
-/// Time before a write that was refused, or found no server, is tried again.
+/// Time before a write that was refused, or got no answer, is tried again.
 const RETRY_WRITE: Duration = Duration::from_secs(15);
-/// Looks at retries between two looks at every binding.
+/// Number of retry checks between two checks of every binding.
 const RETRIES_PER_SWEEP: u32 = 60;
-/// How the process works.
+/// Options of the process.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Of the members' views.
+    /// Options of the members' views.
     pub members: MembersOptions,
-    /// Of the binding writes.
+    /// Options of the binding writes.
     pub commit: CommitOptions,
-    /// Where binding writes are opened first; none where nobody competes.
+    /// Where binding writes are opened first; none if no other replica competes.
     pub ledger: Option<LedgerOptions>,
 }
 
-/// Runs the scheduler until `cancel`. It sees and checks at all times, and writes while
-/// `leadership` leads. After each term it begins again from the API server.
+/// Runs the scheduler until `cancel`. It watches and checks at all times, and writes while `leadership`
+/// leads. After each term it starts again from the API server.
 pub async fn run(
     client: Client,
     options: Options,
@@ -94,7 +94,7 @@ pub async fn run(
     }
 }
 
-/// Follows all that there is, and carries plans out once `term` has begun, until it is over.
+/// Follows all watches, and carries plans out from the beginning of `term` to its end.
 async fn live(
     client: &Client,
     options: &Options,
@@ -171,7 +171,7 @@ fn watch_bindings(
 #[expect(clippy::large_enum_variant, reason = "most are bindings")]
 enum Input {
     Binding(Delta<ResourceBinding>),
-    /// A plan was prepared, or it turned out that it cannot be carried out.
+    /// The result of preparing a plan.
     Prepared {
         ordered: Arc<ResourceBinding>,
         answer: Result<Write, Answer>,
@@ -187,7 +187,7 @@ enum Open {
     Writing,
     /// Written; the watch has to show this version.
     Awaiting(u64),
-    /// To be looked at again then.
+    /// To be reconciled again then.
     Retrying(Instant),
 }
 
@@ -197,9 +197,9 @@ struct Process {
     committer: Committer,
     scheduler: Scheduler,
     leadership: Leadership,
-    /// What has to show before anything is written, once the term has begun.
+    /// What the mirror has to show before anything is written, once the term has begun.
     lead: Option<Lead>,
-    /// The newest version of any binding that was seen.
+    /// The highest resourceVersion of any binding seen so far.
     seen: u64,
     clock: Clock,
     inputs: mpsc::Sender<Input>,
@@ -209,7 +209,7 @@ struct Process {
     bindings: BTreeMap<JobKey, Arc<ResourceBinding>>,
     listed: bool,
     open: HashMap<JobKey, Open>,
-    /// To be looked at.
+    /// Bindings to reconcile.
     dirty: BTreeSet<JobKey>,
 }
 
@@ -236,7 +236,7 @@ impl Process {
             ready: health.ready_check("scheduler"),
             unadmitted: registry.register(
                 "bindings_unadmitted",
-                "Bindings open to be placed that no admission record admits, left alone",
+                "Open bindings without an admission record, which are not placed",
                 Counter::default(),
             ),
             bindings: BTreeMap::new(),
@@ -271,7 +271,7 @@ impl Process {
                     self.retry();
                 }
             }
-            self.look();
+            self.reconcile_dirty();
         }
     }
 
@@ -286,7 +286,7 @@ impl Process {
             Input::Binding(Delta::Gone(key)) => self.gone(&key),
             Input::Binding(Delta::Listed) => {
                 self.listed = true;
-                // What was written may never show, where the server has gone back since.
+                // The watch may never show a write, if the server was restored from an earlier state.
                 self.open
                     .retain(|_, open| !matches!(open, Open::Awaiting(_)));
             }
@@ -319,8 +319,8 @@ impl Process {
         self.dirty.extend(again.map(|(key, _)| key));
     }
 
-    /// Looks at what may have changed, once all is known that a decision rests on.
-    fn look(&mut self) {
+    /// Reconciles dirty bindings, once everything that this depends on is known.
+    fn reconcile_dirty(&mut self) {
         let ready = self.listed && self.scheduler.is_ready();
         self.ready.set(ready);
         if !ready || !self.leads() {
@@ -329,7 +329,7 @@ impl Process {
         let now = self.now();
         for key in std::mem::take(&mut self.dirty) {
             if let Some(binding) = self.bindings.get(&key).cloned() {
-                self.look_at(&key, binding, now);
+                self.reconcile(&key, binding, now);
             }
         }
     }
@@ -338,7 +338,7 @@ impl Process {
         Time(self.clock.now().as_millisecond())
     }
 
-    /// Whether the term has begun, and the mirror shows what leaders wrote before.
+    /// Returns true if the term has begun and the mirror shows what earlier leaders wrote.
     fn leads(&self) -> bool {
         let lead = self.lead.as_ref();
         let Some(lead) = lead.filter(|lead| self.seen >= lead.version) else {
@@ -348,12 +348,12 @@ impl Process {
         self.leadership.is_leading()
     }
 
-    fn look_at(&mut self, key: &JobKey, binding: Arc<ResourceBinding>, now: Time) {
+    fn reconcile(&mut self, key: &JobKey, binding: Arc<ResourceBinding>, now: Time) {
         match self.open.get(key) {
             Some(Open::Awaiting(version)) if seen(&binding) >= *version => {
                 self.open.remove(key);
             }
-            // Looked at again when that ends.
+            // Reconciled again when that ends.
             Some(_) => return,
             None => {}
         }
@@ -386,7 +386,7 @@ impl Process {
             // The semaphore is never closed.
             let _slot = slots.acquire().await;
             let answer = prepare(&kinds, &scheduler, &binding, &record).await;
-            // The loop is gone only when the process ends.
+            // The loop ends only with the process.
             let _ = inputs
                 .send(Input::Prepared {
                     ordered: binding,
@@ -441,7 +441,7 @@ impl Process {
     fn failed(&mut self, key: &JobKey, write: WriteKind, failure: &Failure) {
         let binding = self.bindings.get(key).cloned();
         match (failure, binding) {
-            // The server will not have the placement: that is an answer to the plan.
+            // The server refuses the placement: that is an answer to the plan.
             (Failure::Refused { code, message }, Some(binding)) if write == WriteKind::Place => {
                 let now = self.now();
                 if let Due::CarryOut(record) = due(&binding, now) {
@@ -452,7 +452,7 @@ impl Process {
                     self.write(binding, Write::Refuse { record });
                 }
             }
-            // What is there now, or who leads now, is looked at again.
+            // The present binding, or the present leader, is checked again.
             (Failure::Conflict | Failure::Gone | Failure::NotLeading, _) => {}
             (Failure::Refused { .. } | Failure::Unavailable { .. }, _) => {
                 let again = Instant::now() + RETRY_WRITE;
@@ -462,7 +462,7 @@ impl Process {
     }
 }
 
-/// The version of `binding`. Versions of one API server are comparable integers (KEP-5504).
+/// Returns the version of `binding`. Versions of one API server are comparable integers (KEP-5504).
 fn seen(binding: &ResourceBinding) -> u64 {
     binding
         .metadata

@@ -1,6 +1,6 @@
-//! From an admission record to a placement request: the template is read, and what it asks for.
+//! Turns an admission record into a placement request: reads the template and what it requests.
 //!
-//! What the record says is carried out as it stands; what is read here says of which pods it is.
+//! The record is carried out unchanged; the template only says which pods it consists of.
 
 use crate::carry_out::{PlacementRequest, Refusal, Scheduler};
 use crate::demand::{ask, demand};
@@ -17,14 +17,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use workload::{ClaimedDevices, WorkloadSpec};
 
-/// How long reading a template may take.
+/// Deadline of reading a template.
 const TEMPLATE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Why a plan led to no placement.
 pub(super) enum Answer {
-    /// To be written: the controller decides again.
+    /// A record to write: the controller decides again.
     Refuse(Box<AdmissionRecord>),
-    /// Nothing is known yet: tried again.
+    /// Nothing is known yet: the plan is tried again.
     Later(String),
 }
 
@@ -59,10 +59,7 @@ pub(super) async fn prepare(
         Err(error) => return Err(Answer::Later(error.message())),
     };
     if template.metadata.uid.as_deref() != Some(&reference.uid) {
-        return Err(refuse(
-            Reason::PlanRefused,
-            "its template is another by now",
-        ));
+        return Err(refuse(Reason::PlanRefused, "its template has changed"));
     }
     let template =
         serde_json::to_value(&template).map_err(|error| Answer::Later(error.to_string()))?;
@@ -90,7 +87,7 @@ pub(super) async fn prepare(
     )
 }
 
-/// What the ResourceClaimTemplates that `ask` names claim, as far as they are there.
+/// Returns what the ResourceClaimTemplates that `ask` names claim, if they exist.
 async fn claimed(
     client: &Client,
     namespace: &str,

@@ -1,4 +1,4 @@
-//! The process against fake API servers: plans come as records, answers go as records.
+//! The process against fake API servers: plans come as records, and answers are written as records.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const BINDINGS: &str = "/apis/work.karmada.io/v1alpha2/namespaces/team/resourcebindings";
 
-/// The process beside `stage`'s scheduler, running.
+/// Runs the process with the scheduler of `stage`.
 fn process(stage: &Stage) -> tokio_util::sync::DropGuard {
     let client = stage.karmada.client();
     let jobs = json!({"groupVersion": "batch/v1", "resources": [
@@ -120,7 +120,7 @@ async fn a_plan_is_placed_as_recorded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plan_that_does_not_stand_is_answered_with_why() {
+async fn an_impossible_plan_is_refused_with_the_reason() {
     let stage = stage();
     put_template(&stage.karmada, 5);
     put_binding(&stage.karmada, Some(&planned(5, "m1")), true);
@@ -132,13 +132,15 @@ async fn a_plan_that_does_not_stand_is_answered_with_why() {
         (RecordState::Refused, Some(Reason::PlanRefused))
     );
     assert!(
-        record.message.starts_with("member m1 has no room any more"),
+        record
+            .message
+            .starts_with("member m1 has too little capacity"),
         "{}",
         record.message
     );
     assert_eq!(binding["spec"]["suspension"]["scheduling"], true);
     assert!(binding["spec"]["clusters"].is_null());
-    // The controller decides again, and the next plan stands.
+    // The controller decides again, and the next plan is possible.
     let template = "/apis/batch/v1/namespaces/team/jobs/train";
     stage
         .karmada
@@ -153,7 +155,7 @@ async fn a_plan_that_does_not_stand_is_answered_with_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plan_whose_template_is_gone_or_another_is_refused() {
+async fn a_plan_with_a_missing_or_changed_template_is_refused() {
     let stage = stage();
     put_binding(&stage.karmada, Some(&planned(2, "m1")), true);
     let _process = process(&stage);
@@ -167,11 +169,11 @@ async fn devices_that_pods_claim_are_part_of_the_plan() {
     for (devices, message) in [
         (
             None,
-            "ResourceClaimTemplate gpus: it is not to be seen in the job's namespace",
+            "ResourceClaimTemplate gpus: it was not found in the job's namespace",
         ),
         (
             Some(json!({"requests": requests})),
-            "member m1 has no room any more",
+            "member m1 has too little capacity",
         ),
         (Some(json!({})), ""),
     ] {
@@ -204,7 +206,7 @@ async fn devices_that_pods_claim_are_part_of_the_plan() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_record_admits_is_left_alone_and_said_once() {
+async fn a_binding_without_a_record_is_not_placed_and_reported_once() {
     let stage = stage();
     put_template(&stage.karmada, 2);
     put_binding(&stage.karmada, None, false);

@@ -1,4 +1,4 @@
-//! Making keys and certificates.
+//! Creates keys and certificates.
 
 use super::{Action, Authority, Keyring, Lifetimes, PrivateKey, Serving, after};
 use jiff::{SignedDuration, Timestamp};
@@ -9,24 +9,24 @@ use rcgen::{
 use std::collections::BTreeSet;
 use time::OffsetDateTime;
 
-/// Certificates are valid from a little before they are made: clocks differ.
+/// Certificates are valid from some time before their creation, because clocks differ.
 const BACKDATE: SignedDuration = SignedDuration::from_mins(60);
 
-/// Why a step could not be carried out.
+/// Why a step failed.
 #[derive(Debug, thiserror::Error)]
 pub enum IssueError {
-    /// A name, key or stored certificate cannot be used.
+    /// A name, key or stored certificate is invalid.
     #[error("cannot make a certificate: {0}")]
     Certificate(#[from] rcgen::Error),
-    /// The plan names a CA that is not there, or whose key is gone.
+    /// The CA of the plan does not exist, or has no key.
     #[error("the CA {0:?} is not there or has no key")]
     NoAuthority(String),
 }
 
-/// The keyring after `action`; `None` where there is nothing to do.
+/// Returns the keyring after `action`, or `None` if there is nothing to do.
 ///
 /// # Errors
-/// Where a certificate cannot be made.
+/// Returns an error if a certificate cannot be created.
 pub fn carry_out(
     action: &Action,
     keyring: Option<&Keyring>,
@@ -44,7 +44,7 @@ pub fn carry_out(
         }
         (Action::Issue { by }, Some(keyring)) => {
             let mut keyring = keyring.clone();
-            // Names of before are kept: replicas may be reached by different ones.
+            // Earlier names are kept: replicas may be reached by different names.
             let names: BTreeSet<String> = names.union(&keyring.serving.names).cloned().collect();
             keyring.serving = serving(&mut keyring.authorities, by, now, &names, lifetimes)?;
             Ok(Some(keyring))
@@ -76,7 +76,7 @@ fn found(
 fn authority(now: Timestamp, lifetimes: &Lifetimes) -> Result<Authority, IssueError> {
     let key = KeyPair::generate()?;
     let until = after(now, lifetimes.authority);
-    // Distinct names: a verifier finds the issuer of a certificate by its name.
+    // Names are distinct, because a verifier finds the issuer of a certificate by its name.
     let id = format!("muster-webhook-ca-{}", now.as_second());
     let mut params = params(Vec::new(), &id, now, until)?;
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -91,7 +91,7 @@ fn authority(now: Timestamp, lifetimes: &Lifetimes) -> Result<Authority, IssueEr
     })
 }
 
-/// A serving certificate by the CA `id`. The keys of all CAs before it are forgotten.
+/// Issues a serving certificate by the CA `id`, and drops the keys of all earlier CAs.
 fn serving(
     authorities: &mut [Authority],
     id: &str,
@@ -147,8 +147,8 @@ fn params(
     Ok(params)
 }
 
-/// The same second as rcgen takes it; out of its range becomes the epoch, which no lifetime
-/// reaches.
+/// Returns the same second in rcgen's type. A time out of its range becomes the epoch; no lifetime reaches
+/// that.
 fn offset(time: Timestamp) -> OffsetDateTime {
     OffsetDateTime::from_unix_timestamp(time.as_second()).unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }

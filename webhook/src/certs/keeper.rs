@@ -1,4 +1,4 @@
-//! The thin shell around [`super::plan`]: the Secret, and the receivers of its content.
+//! The shell around [`super::plan`]: the Secret, and the receivers of its content.
 
 use super::{Action, IssueError, Keyring, Lifetimes, carry_out, plan};
 use crds::names::SYSTEM_NAMESPACE;
@@ -17,34 +17,34 @@ use tokio_util::sync::CancellationToken;
 
 /// Name of the Secret, in [`SYSTEM_NAMESPACE`].
 pub const SECRET: &str = "muster-webhook-tls";
-/// The key under which the whole keyring stands; `tls.crt`, `tls.key` and `ca.crt` repeat what
-/// is in use, for people and tools.
+/// The key of the whole keyring; `tls.crt`, `tls.key` and `ca.crt` repeat what is in use, for people and
+/// tools.
 const KEYRING: &str = "keyring.json";
-/// How long one call may take.
+/// Deadline of one call.
 const CALL_LIMIT: Duration = Duration::from_secs(10);
-/// How often the Secret is read: another replica may have changed it. Far below
+/// How often the Secret is read, since another replica may have changed it. Far below
 /// [`Lifetimes::overlap`].
 const POLL: SignedDuration = SignedDuration::from_secs(60);
-/// How soon after a failure.
+/// Pause after a failure.
 const RETRY: Duration = Duration::from_secs(2);
-/// At least this long between two looks.
+/// Least time between two checks.
 const LEAST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Why the Secret could not be brought up to date.
+/// Why the Secret could not be updated.
 #[derive(Debug, thiserror::Error)]
 pub enum KeeperError {
-    /// The API server's answer, or none.
+    /// The call failed.
     #[error("Secret {SYSTEM_NAMESPACE}/{SECRET}: {0}")]
     Call(#[from] CallError),
-    /// A certificate cannot be made.
+    /// A certificate cannot be created.
     #[error(transparent)]
     Issue(#[from] IssueError),
-    /// The keyring cannot be written down; fallible by type only.
+    /// The keyring cannot be serialized; possible by type only.
     #[error("the keyring cannot be serialized: {0}")]
     Serialize(#[from] serde_json::Error),
 }
 
-/// Keeps the Secret.
+/// Maintains the Secret.
 pub struct CertKeeper {
     client: Client,
     secrets: Api<Secret>,
@@ -53,7 +53,7 @@ pub struct CertKeeper {
 }
 
 impl CertKeeper {
-    /// For a webhook that is reached by `names` (DNS names and addresses).
+    /// Creates the keeper of a webhook that is reached by `names` (DNS names and addresses).
     #[must_use]
     pub fn new(client: Client, names: BTreeSet<String>, lifetimes: Lifetimes) -> Self {
         Self {
@@ -64,10 +64,10 @@ impl CertKeeper {
         }
     }
 
-    /// Does what is due at `now`, and gives the keyring and when something is due again.
+    /// Does what is due at `now`. Returns the keyring and when the next step is due.
     ///
     /// # Errors
-    /// Where the Secret cannot be read or written, or a certificate not be made.
+    /// Returns an error if the Secret cannot be read or written, or a certificate cannot be created.
     pub async fn reconcile(&self, now: Timestamp) -> Result<(Keyring, Timestamp), KeeperError> {
         loop {
             let stored = self.stored().await?;
@@ -84,8 +84,8 @@ impl CertKeeper {
         }
     }
 
-    /// Reconciles for ever and tells `keyrings` of every change. Failures are retried; what is
-    /// in use stays in use meanwhile.
+    /// Reconciles for ever and sends every change to `keyrings`. Failures are retried; the certificates in use
+    /// stay in use meanwhile.
     pub async fn run(self, keyrings: watch::Sender<Option<Keyring>>, cancel: CancellationToken) {
         let keep = async {
             loop {
@@ -117,8 +117,8 @@ impl CertKeeper {
         }
     }
 
-    /// Writes `next` if the Secret is still as it was read; that another was quicker is no
-    /// error: the caller reads again.
+    /// Writes `next` if the Secret has not changed since it was read. A conflict is no error: the caller reads
+    /// again.
     async fn write(&self, stored: Option<&Secret>, next: &Keyring) -> Result<(), KeeperError> {
         let data = data(next)?;
         let written = match stored {
@@ -157,7 +157,7 @@ impl CertKeeper {
         }
     }
 
-    /// On a control plane where nothing was installed yet.
+    /// For a control plane where nothing was installed yet.
     async fn create_namespace(&self) -> Result<(), CallError> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let namespace = Namespace {
@@ -179,7 +179,7 @@ fn named(name: &str) -> kube::core::ObjectMeta {
     }
 }
 
-/// What the Secret holds; nothing usable counts as nothing.
+/// Returns the content of the Secret; invalid content counts as none.
 fn read(secret: &Secret) -> Option<Keyring> {
     let bytes = secret.data.as_ref()?.get(KEYRING)?;
     serde_json::from_slice(&bytes.0)
@@ -199,7 +199,7 @@ fn data(keyring: &Keyring) -> Result<BTreeMap<String, ByteString>, serde_json::E
     ]))
 }
 
-/// Until `until`, at most [`POLL`].
+/// Returns the pause until `until`, at most [`POLL`].
 fn pause(now: Timestamp, until: Timestamp) -> Duration {
     let due = until.duration_since(now).min(POLL);
     Duration::try_from(due)

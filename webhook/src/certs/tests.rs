@@ -14,7 +14,7 @@ fn day(number: i64) -> Timestamp {
     )
 }
 
-/// Carries out everything that is due at `now`; what was done, and the keyring after.
+/// Carries out everything that is due at `now`; returns the actions and the resulting keyring.
 fn settle(
     now: Timestamp,
     mut keyring: Option<Keyring>,
@@ -89,8 +89,8 @@ fn check(now: Timestamp, before: Option<&Keyring>, after: &Keyring) {
     assert!(now < after.serving.until, "the certificate has expired");
     let signing = after.signing().unwrap();
     assert!(after.serving.until <= signing.until);
-    // Who still shows the certificate of before is trusted, and a client that trusts the bundle of
-    // before trusts what is shown now, unless the CA is the first.
+    // A server with the earlier certificate is still trusted, and a client with the earlier bundle trusts the
+    // present certificate, unless its CA is the first one.
     if let Some(before) = before {
         assert!(
             after
@@ -129,12 +129,12 @@ fn a_new_authority_waits_before_it_signs() {
 }
 
 #[test]
-fn another_name_is_added_at_once() {
+fn a_new_name_is_added_at_once() {
     let (_, keyring) = settle(day(0), None, &names(&["a"]));
     let (done, keyring) = settle(day(1), Some(keyring), &names(&["b"]));
     assert_eq!(done.len(), 1);
     assert_eq!(keyring.serving.names, names(&["a", "b"]));
-    // The other replica is content with it.
+    // The other replica accepts it.
     assert_eq!(settle(day(1), Some(keyring), &names(&["a"])).0, []);
 }
 
@@ -145,7 +145,7 @@ fn after_a_long_absence_it_starts_over() {
     let (done, keyring) = settle(day(400), Some(keyring), &names);
     assert_eq!(done, [Action::Found]);
     assert_eq!(keyring.authorities.len(), 1);
-    // Away for less: the CA still signs, at once.
+    // After a shorter absence the CA still signs, at once.
     let (done, _) = settle(day(400 + 120), Some(keyring), &names);
     assert!(matches!(done[0], Action::Issue { .. }));
 }

@@ -44,7 +44,7 @@ fn namespace(queues: &Queues, name: &str, default_queue: &str) {
     queues.namespace(Delta::Upserted(namespace));
 }
 
-/// Queue `gold` is closed, `silver` is `team-a`'s, all others are open.
+/// Queue `gold` is closed, `silver` belongs to `team-a`, all others are open.
 fn permits(api: &FakeApi) -> Permits {
     let queues = Queues::default();
     policy(
@@ -99,11 +99,11 @@ fn stamped(queue: &str, permitted: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_is_used_by_its_namespaces_and_by_who_has_the_right() {
+async fn a_queue_is_used_by_its_namespaces_and_by_users_with_the_right() {
     let api = server();
     let permits = permits(&api);
     for (namespace, user, groups, queue, allowed, stamp) in [
-        // Open, selected, or the namespace's own right: nothing is written.
+        // Open, selected, or by the namespace's own right: no stamp.
         ("team-a", "bob", &[][..], "default", true, None),
         ("team-a", "bob", &[], "silver", true, None),
         ("team-b", "bob", &[], "gold", true, None),
@@ -131,19 +131,19 @@ async fn a_queue_is_used_by_its_namespaces_and_by_who_has_the_right() {
     insta::assert_snapshot!(message, @"bob may not submit to queue gold: queue gold selects no namespaces, and spec.tenancy of capacitypolicy gold is Closed, and neither bob nor the service accounts of team-a have the verb use on queues.scheduling.volcano.sh gold; name another queue (label muster.io/queue), or ask its owner");
 }
 
-/// A template is stamped by one request and checked by the next: a right that comes in between would
-/// leave a job that passes and is held for want of the stamp.
+/// One request stamps a template and the next one checks it. A right that is granted in between would let a
+/// job pass that the controller holds because its stamp is missing.
 #[tokio::test(start_paused = true)]
-async fn a_right_that_came_after_the_stamp_was_due_is_to_be_tried_again() {
+async fn a_right_granted_after_the_stamp_asks_for_a_retry() {
     let api = server();
     let permits = permits(&api);
     let unstamped = create("team-a", "alice", &[], job("gold"));
     let (denial, message) = permits.check(&unstamped).await.denial.unwrap();
     assert_eq!(denial, Denial::Forbidden);
-    insta::assert_snapshot!(message, @"muster webhook: whether alice may use queue gold is not known: the right was granted a moment ago; try again in a second");
+    insta::assert_snapshot!(message, @"muster webhook: cannot check whether alice may use queue gold: the right was granted a moment ago; try again in a second");
 }
 
-/// Karmada's own accounts may everything, and update templates: that must not give them the right.
+/// Karmada's own accounts have all rights and update templates; that must not give a template the right.
 #[tokio::test(start_paused = true)]
 async fn an_update_gives_no_right_unless_the_queue_changes() {
     let api = server();
@@ -156,7 +156,7 @@ async fn an_update_gives_no_right_unless_the_queue_changes() {
         "what is there stays editable"
     );
     assert_eq!(api.requests().len(), 0);
-    // The annotation stays, whatever the update says and by whichever user it is sent.
+    // The annotation stays, whatever the update says and whichever user sends it.
     for new in [
         job("gold"),
         stamped("gold", "other"),
@@ -165,7 +165,7 @@ async fn an_update_gives_no_right_unless_the_queue_changes() {
         let kept = update(create("team-a", "bob", &[], new), stamped("gold", "gold"));
         assert_eq!(permits.stamp(&kept).await.unwrap().as_deref(), Some("gold"));
     }
-    // Moved, it is asked for who moves it.
+    // When the queue changes, the user who changes it needs the right.
     for (user, allowed) in [("alice", true), ("bob", false)] {
         let moved = update(
             create("team-a", user, &[], stamped("gold", "gold")),
@@ -190,7 +190,7 @@ async fn an_update_gives_no_right_unless_the_queue_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_asked_is_neither_refused_nor_written() {
+async fn an_unknown_right_is_neither_refused_nor_recorded() {
     let api = server();
     let permits = permits(&api);
     api.fault(2, Fault::Status(500, "etcd is away"), |_| true);
@@ -199,7 +199,7 @@ async fn what_cannot_be_asked_is_neither_refused_nor_written() {
     assert_eq!(checked.denial, None);
     assert!(checked.warnings[0].contains("etcd is away"), "{checked:?}");
     let unknown = permits.stamp(&request).await.unwrap_err();
-    insta::assert_snapshot!(unknown, @"muster webhook: whether alice may use queue gold is not known: etcd is away; try again in a second");
+    insta::assert_snapshot!(unknown, @"muster webhook: cannot check whether alice may use queue gold: etcd is away; try again in a second");
     assert_eq!(
         permits.stamp(&request).await.unwrap().as_deref(),
         Some("gold")
@@ -210,11 +210,11 @@ async fn what_cannot_be_asked_is_neither_refused_nor_written() {
         ..permits
     };
     assert_eq!(unread.check(&request).await, Checked::default());
-    insta::assert_snapshot!(unread.stamp(&request).await.unwrap_err(), @"muster webhook: whether alice may use queue gold is not known: queues have not been read yet; try again in a second");
+    insta::assert_snapshot!(unread.stamp(&request).await.unwrap_err(), @"muster webhook: cannot check whether alice may use queue gold: queues have not been read yet; try again in a second");
 }
 
 #[tokio::test(start_paused = true)]
-async fn classes_that_a_queue_does_not_take_are_refused_where_they_come_in() {
+async fn disallowed_priority_classes_are_refused_when_they_are_set() {
     let api = server();
     let permits = permits(&api);
     let with_class = |class: &str| {
@@ -230,7 +230,7 @@ async fn classes_that_a_queue_does_not_take_are_refused_where_they_come_in() {
         ("low", None, true),
         ("low", Some("high"), true),
         ("high", Some("low"), false),
-        // It was so before: an edit of something else must stay possible.
+        // The template had it before: an edit of another field must stay possible.
         ("high", Some("high"), true),
     ] {
         let request = create("team-b", "bob", &[], with_class(new));

@@ -1,4 +1,4 @@
-//! Edits of a released Volcano Job, and values that are certain to fail.
+//! Edits of an admitted Volcano Job, and values that are certain to fail.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use super::*;
@@ -44,7 +44,7 @@ fn index(uid: &str, state: &str) -> Released {
     index_with(uid, state, json!(null))
 }
 
-/// The same, of a job that is in parts as far as `parts` says.
+/// Like `index`, for a job whose parts are in the state `parts`.
 fn index_with(uid: &str, state: &str, parts: Value) -> Released {
     let record = json!({
         "templateUID": uid, "attempt": 2, "state": state, "queue": "team-a", "clusters": [],
@@ -69,7 +69,7 @@ fn denial(answer: Answer) -> String {
 }
 
 #[test]
-fn a_released_job_cannot_grow() {
+fn an_admitted_job_cannot_grow() {
     let released = index("t-1", "Admitted");
     let more_pods = update(volcano_job(4, "1"), volcano_job(8, "1"));
     for scope in [Scope::Managed, Scope::Elsewhere] {
@@ -82,7 +82,7 @@ fn a_released_job_cannot_grow() {
 }
 
 #[test]
-fn it_may_shrink_and_be_labelled() {
+fn an_admitted_job_may_shrink_and_be_labelled() {
     let released = index("t-1", "Admitted");
     let mut labelled = volcano_job(4, "1");
     labelled["metadata"]["labels"] = json!({"a": "b"});
@@ -93,7 +93,7 @@ fn it_may_shrink_and_be_labelled() {
 }
 
 #[test]
-fn what_is_not_released_may_grow() {
+fn a_job_that_is_not_admitted_may_grow() {
     let edit = update(volcano_job(4, "1"), volcano_job(8, "1"));
     let unlisted = Released::default();
     for (released, why) in [
@@ -124,9 +124,9 @@ fn kinds_that_karmada_holds_may_grow() {
         review(Scope::Managed, &edit, &index("t-1", "Admitted")),
         Answer::allow()
     );
-    // Not in parts, each of which an override holds to its size.
+    // Not for a job in parts, whose size an override sets.
     let in_parts = index_with("t-1", "Admitted", json!("Dispatched"));
-    insta::assert_snapshot!(denial(review(Scope::Managed, &edit, &in_parts)), @"Job train is admitted (attempt 2, queue team-a) and cannot grow: pods of main: 2 -> 9; its parts are held to what was admitted. Delete the job and submit it again with the larger size, or suspend it first where its kind can be suspended");
+    insta::assert_snapshot!(denial(review(Scope::Managed, &edit, &in_parts)), @"Job train is admitted (attempt 2, queue team-a) and cannot grow: pods of main: 2 -> 9; its parts are limited to what was admitted. Delete the job and submit it again with the larger size, or suspend it first where its kind can be suspended");
 }
 
 fn service(kind: &str, replicas: u32, gpus: &str) -> Value {
@@ -139,7 +139,7 @@ fn service(kind: &str, replicas: u32, gpus: &str) -> Value {
     })
 }
 
-/// As [`index_with`], of a job of another kind.
+/// Like [`index_with`], for a job of another kind.
 fn index_of(kind: &str) -> Released {
     let record = json!({
         "templateUID": "t-1", "attempt": 2, "state": "Admitted", "queue": "team-a", "clusters": [],
@@ -169,7 +169,7 @@ fn requests_of_kinds_that_karmada_holds_may_not_grow() {
                  or suspend it first where its kind can be suspended"
             );
             assert_eq!(message, want);
-            // Beside fewer replicas they grow all the same: the pods of before go one by one.
+            // With fewer replicas the requests still grow: the old pods go one by one.
             let fewer = update(service(kind, 4, "1"), service(kind, 1, "4"));
             denial(review(scope, &fewer, &released));
             for new in [service(kind, 9, "1"), service(kind, 2, "0")] {
@@ -227,7 +227,7 @@ fn every_way_to_request_more_is_growth() {
 }
 
 #[test]
-fn scaling_what_nothing_holds_is_growth() {
+fn scaling_a_kind_without_held_replicas_is_growth() {
     let scale = |resource: &str, group: &str, from: u32, to: u32| -> Request<Value> {
         let scale = |replicas: u32| {
             json!({
@@ -250,14 +250,14 @@ fn scaling_what_nothing_holds_is_growth() {
     assert!(message.starts_with("PyTorchJob train is admitted (attempt 2, queue team-a) and cannot grow: replicas: 2 -> 4"), "{message}");
     let shrink = scale("pytorchjobs", "kubeflow.org", 4, 2);
     assert_eq!(review(Scope::Managed, &shrink, &released), Answer::allow());
-    // Karmada holds these until growth is granted.
+    // Karmada holds these until the growth is granted.
     let held = scale("deployments", "apps", 2, 4);
     let released = index_of("Deployment");
     assert_eq!(review(Scope::Managed, &held, &released), Answer::allow());
 }
 
 #[test]
-fn its_end_does_not_depend_on_its_values() {
+fn the_deletion_of_a_template_does_not_depend_on_its_values() {
     let mut ending = volcano_job(8, "x");
     ending["metadata"]["deletionTimestamp"] = json!("2026-11-21T04:00:00Z");
     let edit = update(volcano_job(4, "1"), ending);
@@ -280,7 +280,7 @@ fn values_that_cannot_be_used_are_refused_in_managed_namespaces() {
 }
 
 #[test]
-fn an_update_answers_only_for_what_it_breaks() {
+fn an_update_is_refused_only_for_what_it_breaks() {
     let nothing = Released::default();
     let mut labelled = volcano_job(4, "-1");
     labelled["metadata"]["labels"] = json!({"a": "b"});
@@ -294,7 +294,7 @@ fn an_update_answers_only_for_what_it_breaks() {
 }
 
 #[test]
-fn names_that_karmada_may_refuse_are_warned_of() {
+fn names_that_karmada_may_refuse_cause_a_warning() {
     let mut job = volcano_job(1, "1");
     job["spec"]["tasks"][0]["name"] = json!("w".repeat(33));
     let Answer::Allow { warnings, .. } = review(Scope::Managed, &create(job), &Released::default())

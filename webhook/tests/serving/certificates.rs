@@ -9,10 +9,10 @@ use serde_json::Value;
 use std::time::Duration;
 use webhook::certs::{CertKeeper, Lifetimes};
 
-/// The CA changes while requests run: none fails, neither on a connection that stays nor on new
-/// ones that trust what is registered at that moment.
+/// The CA changes while requests run. None fails, neither on an open connection nor on new ones that trust
+/// the bundle registered at that moment.
 #[tokio::test(flavor = "multi_thread")]
-async fn rotation_is_not_noticed() {
+async fn clients_do_not_notice_a_rotation() {
     let lifetimes = Lifetimes {
         authority: SignedDuration::from_secs(8),
         serving: SignedDuration::from_secs(4),
@@ -41,13 +41,13 @@ async fn rotation_is_not_noticed() {
         .await
         .expect("no rotation");
     assert!(requests > 20, "{requests}");
-    // After the change, too.
+    // Also after the change.
     tokio::time::sleep(Duration::from_millis(200)).await;
     patch(&review(&webhook.api_server(), "/gate/namespace", creation()).await);
     webhook.stop().await;
 }
 
-/// Replicas that start, or rotate, at the same moment end with the same certificates.
+/// Replicas that start or rotate at the same moment end with the same certificates.
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_agree() {
     let api = FakeApi::new();

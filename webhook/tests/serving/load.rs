@@ -15,7 +15,7 @@ use webhook::queues::Queues;
 use webhook::released::Released;
 use webhook::server::Handlers;
 
-/// A path of JSON arrays, this many deep.
+/// A path of JSON arrays, this many levels deep.
 fn nested(levels: usize) -> String {
     format!("{}{}", "[".repeat(levels), "]".repeat(levels))
 }
@@ -38,7 +38,7 @@ async fn deep_nesting_costs_an_error_and_no_stack() {
         assert_eq!(status, StatusCode::BAD_REQUEST, "{levels}");
         assert!(message.contains("recursion limit exceeded"), "{message}");
     }
-    // What the gate does not look at is skipped, however deep it is.
+    // The gate skips fields that it does not read, however deep they are.
     let mut binding = serde_json::to_string(&json!({"request": creation()})).unwrap();
     let deep = format!(r#""placement":{}"#, nested(1_000_000));
     binding = binding.replace(r#""placement":{}"#, &deep);
@@ -48,7 +48,7 @@ async fn deep_nesting_costs_an_error_and_no_stack() {
     webhook.stop().await;
 }
 
-/// A review whose body does not end, as a client that stalls sends it.
+/// A review whose body does not end, like that of a stalled client.
 fn stalled() -> http::Request<axum::body::Body> {
     let pending = futures::stream::pending::<Result<Vec<u8>, std::io::Error>>();
     let body = axum::body::Body::from_stream(pending);
@@ -56,7 +56,7 @@ fn stalled() -> http::Request<axum::body::Body> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_many_at_a_time_are_refused_at_once() {
+async fn requests_above_the_limit_are_refused_at_once() {
     let registry = Registry::new();
     let mut router = webhook::server::router(Handlers {
         released: Released::default(),
@@ -90,7 +90,7 @@ async fn too_many_at_a_time_are_refused_at_once() {
     assert!(text.contains("too many requests"), "{text}");
     assert!(started.elapsed().is_zero(), "{:?}", started.elapsed());
 
-    // Who stalls is given up before the API server's time is over, and its place is free.
+    // A stalled request is given up before the API server's time is over, and its slot is free again.
     for stalled in [first, second] {
         let status = stalled.await.unwrap().unwrap().status();
         assert_eq!(status, StatusCode::GATEWAY_TIMEOUT);
@@ -103,8 +103,8 @@ async fn too_many_at_a_time_are_refused_at_once() {
     assert!(metrics.contains(busy), "{metrics}");
 }
 
-/// What a client waits for an answer over TLS, at 200 reviews a second, a third of each path. Run it with
-/// `cargo test --release -p webhook --test serving -- --ignored --nocapture`.
+/// Measures how long a client waits for an answer over TLS, at 200 reviews a second, a third of each path.
+/// Run it with `cargo test --release -p webhook --test serving -- --ignored --nocapture`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measurement"]
 async fn two_hundred_reviews_a_second() {

@@ -1,5 +1,5 @@
-//! The whole webhook against an API server in the process, over real TLS: certificates,
-//! registrations, the index of released jobs, and rotation while requests run.
+//! The whole webhook against an API server in the process, over real TLS: certificates, registrations, the
+//! index of admitted jobs, and rotation while requests run.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod certificates;
@@ -24,7 +24,7 @@ use webhook::{Options, Target};
 const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/muster";
 const SECRET: &str = "/api/v1/namespaces/muster-system/secrets/muster-webhook-tls";
 
-/// A webhook that runs, and what it is registered with.
+/// A running webhook and its registration.
 struct Running {
     api: FakeApi,
     health: Health,
@@ -81,7 +81,7 @@ impl Running {
         );
     }
 
-    /// A client that trusts whom the registration says, as an API server does.
+    /// A client that trusts the registered CA, as an API server does.
     fn api_server(&self) -> Client {
         let registered = self.api.get(MUTATING).unwrap();
         let bundle = registered["webhooks"][0]["clientConfig"]["caBundle"]
@@ -100,7 +100,7 @@ impl Running {
     }
 }
 
-/// The DER of each certificate in a PEM bundle.
+/// Returns the DER of each certificate in a PEM bundle.
 fn certificates(pem: &str) -> Vec<Vec<u8>> {
     pem.split("-----END CERTIFICATE-----")
         .filter_map(|part| part.split_once("-----BEGIN CERTIFICATE-----"))
@@ -193,7 +193,7 @@ async fn a_binding_is_gated_over_tls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_that_another_has_is_reported_before_anything_is_written() {
+async fn an_address_in_use_is_reported_before_anything_is_written() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let bind = taken.local_addr().unwrap();
     let options = Options {
@@ -218,7 +218,7 @@ async fn an_address_that_another_has_is_reported_before_anything_is_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_read_is_an_http_error() {
+async fn an_unreadable_request_is_an_http_error() {
     let webhook = Running::start(FakeApi::new(), Lifetimes::default()).await;
     let client = webhook.api_server();
     for (body, code, words) in [
@@ -248,7 +248,7 @@ async fn what_cannot_be_read_is_an_http_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_released_job_cannot_grow() {
+async fn an_admitted_job_cannot_grow() {
     let api = FakeApi::new();
     let record = json!({
         "templateUID": "t-1", "attempt": 1, "state": "Admitted", "queue": "team-a",
@@ -375,7 +375,7 @@ async fn a_closed_queue_is_asked_for() {
     let response = review(&client, validate, stamped).await;
     assert_eq!(response["response"]["allowed"], true, "{response}");
 
-    // If the API server does not answer who may, the reply asks it to try again.
+    // If the API server does not answer the question, the reply asks to retry.
     let asks = |request: &runtime::testing::Recorded| request.path == REVIEWS;
     webhook
         .api
@@ -384,7 +384,7 @@ async fn a_closed_queue_is_asked_for() {
     let (status, message) = post(&client, "/mutate/templates", body).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(
-        message.contains("carol may use queue gold is not known"),
+        message.contains("cannot check whether carol may use queue gold"),
         "{message}"
     );
     webhook.stop().await;

@@ -25,7 +25,7 @@ fn elastic(kind: &str, annotations: &str, spec: &str) -> String {
 }
 
 #[test]
-fn an_elastic_job_starts_with_what_it_may_be_shrunk_to() {
+fn an_elastic_job_starts_with_its_minimum() {
     let table = [
         ("Job", "", "parallelism: 4,"),
         ("Job", ", muster.io/min-replicas: '2'", "parallelism: 4,"),
@@ -63,7 +63,7 @@ fn an_elastic_job_starts_with_what_it_may_be_shrunk_to() {
 }
 
 #[test]
-fn what_cannot_be_resized_while_it_runs_is_not_elastic() {
+fn a_kind_that_cannot_be_resized_is_not_elastic() {
     let torch = read_spec(&yaml(
         "{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {annotations: {muster.io/elastic: 'true'}}, spec: {pytorchReplicaSpecs: {Worker: {replicas: 2, template: {spec: {containers: [{name: a}]}}}}}}",
     ));
@@ -73,7 +73,7 @@ fn what_cannot_be_resized_while_it_runs_is_not_elastic() {
 }
 
 #[test]
-fn an_elastic_volcano_job_says_itself_with_how_few_pods_it_runs() {
+fn an_elastic_volcano_job_has_its_minimum_in_its_spec() {
     let said = |annotations: &str, spec: &str, task: &str| {
         let job = read_spec(&yaml(&format!(
             "{{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {{annotations: {{muster.io/elastic: 'true'{annotations}}}}}, spec: {{{spec} tasks: [\
@@ -111,7 +111,7 @@ fn an_elastic_volcano_job_says_itself_with_how_few_pods_it_runs() {
     at least 3, master 1 to 1, worker 2 to 4, held ByOverride
     at least 5, master 1 to 1, worker 4 to 4, held Not
     spec.minAvailable is absent; needed: with how few of its 5 pods it may run, since muster.io/elastic is true
-    metadata.annotations[muster.io/min-replicas] is "2"; needed: nothing: spec.minAvailable says it for this kind
+    metadata.annotations[muster.io/min-replicas] is "2"; needed: no value: this kind has its minimum in spec.minAvailable
     spec.tasks[1].partitionPolicy is an object; needed: nothing, since muster.io/elastic is true: all of its partitions have to be there
     "#);
 }

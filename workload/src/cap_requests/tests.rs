@@ -10,7 +10,7 @@ fn deployment(spec: Value) -> Value {
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 2, "template": {"spec": spec}}})
 }
 
-/// What a pod of the capped Deployment requests, and its spec.
+/// The requests of a pod of the capped Deployment, and its spec.
 fn capped_pod(spec: Value, most: &[(&str, &str)]) -> (String, Value) {
     let template = deployment(spec);
     let capped = cap_requests(&template, &admitted("main", most));
@@ -19,7 +19,7 @@ fn capped_pod(spec: Value, most: &[(&str, &str)]) -> (String, Value) {
 }
 
 #[test]
-fn a_container_is_held_to_what_was_admitted() {
+fn a_container_is_capped_to_its_admitted_requests() {
     let spec = json!({"containers": [{"name": "c", "image": "i", "resources": {
         "requests": {"cpu": "2", "nvidia.com/gpu": "4"}, "limits": {"cpu": 8, "nvidia.com/gpu": 4},
     }}]});
@@ -37,7 +37,7 @@ fn a_container_is_held_to_what_was_admitted() {
 }
 
 #[test]
-fn every_place_of_a_request_is_held() {
+fn every_place_of_a_request_is_capped() {
     let gpus = |gpus: u32| json!({"limits": {"nvidia.com/gpu": gpus}});
     let cases = [
         json!({"containers": [{"name": "a", "resources": gpus(2)}, {"name": "b", "resources": gpus(2)}]}),
@@ -59,14 +59,14 @@ fn every_place_of_a_request_is_held() {
 }
 
 #[test]
-fn what_was_not_admitted_at_all_is_taken_off() {
+fn a_resource_that_was_not_admitted_is_removed() {
     let spec = json!({"containers": [{"name": "c", "resources": {"limits": {"cpu": 1, "nvidia.com/gpu": 1}}}]});
     let (request, _) = capped_pod(spec, &[("cpu", "1"), ("pods", "1")]);
     assert_eq!(request, "cpu 1, pods 1");
 }
 
 #[test]
-fn a_template_that_asks_for_no_more_stays_as_it_is() {
+fn a_template_within_its_admission_is_unchanged() {
     let template = deployment(
         json!({"containers": [{"name": "c", "resources": {"limits": {"cpu": "1000m"}}}]}),
     );

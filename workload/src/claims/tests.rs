@@ -2,7 +2,7 @@
 use crate::testing::yaml;
 use crate::{ClaimedDevices, SpecError, WorkloadSpec, claimed_devices, pod_request, read_spec};
 
-/// What a template of these requests claims.
+/// The claims of a template with these requests.
 fn template(requests: &str) -> ClaimedDevices {
     claimed_devices(&yaml(&format!(
         "{{metadata: {{name: t}}, spec: {{spec: {{devices: {{requests: {requests}}}}}}}}}"
@@ -48,7 +48,7 @@ fn devices_are_counted_by_class_where_their_number_is_known() {
 }
 
 #[test]
-fn what_cannot_be_counted_is_named() {
+fn claims_that_cannot_be_counted_are_named() {
     let rows = [
         (
             "[{name: a, exactly: {deviceClassName: c, allocationMode: All}}]",
@@ -130,7 +130,7 @@ fn a_job_requests_what_its_templates_claim_for_each_pod() {
 }
 
 #[test]
-fn without_its_claims_a_job_asks_for_all_else() {
+fn a_job_without_its_claims_requests_everything_else() {
     let spec = job().without_claims();
     assert!(spec.claim_templates().is_empty());
     assert_eq!(spec.roles[0].request.to_string(), "cpu 1, pods 1");
@@ -148,7 +148,7 @@ fn a_job_whose_template_is_missing_or_not_countable_has_no_size() {
     };
     let missing = error(&|_| None);
     assert!(
-        missing.starts_with("ResourceClaimTemplate one: it is not to be seen"),
+        missing.starts_with("ResourceClaimTemplate one: it was not found"),
         "{missing}"
     );
     let all: &'static ClaimedDevices = Box::leak(Box::new(all));
@@ -162,7 +162,7 @@ fn a_job_whose_template_is_missing_or_not_countable_has_no_size() {
 }
 
 #[test]
-fn a_claim_that_pods_share_is_no_pods() {
+fn a_shared_claim_belongs_to_no_pod() {
     let pod =
         yaml("{resourceClaims: [{name: a, resourceClaimName: mine}], containers: [{name: c}]}");
     let error = pod_request(&pod).unwrap_err();

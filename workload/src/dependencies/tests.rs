@@ -42,7 +42,7 @@ fn indented(by: usize) -> String {
 }
 
 #[test]
-fn everything_that_pods_name_follows() {
+fn every_object_that_pods_name_is_a_dependency() {
     assert_snapshot!(named(&format!("apiVersion: batch/v1\nkind: Job\nmetadata: {{namespace: team-a}}\nspec:\n  template:\n    spec:\n{}", indented(6))), @r"
     v1 ConfigMap team-a/config
     v1 ConfigMap team-a/init-env
@@ -62,7 +62,7 @@ fn everything_that_pods_name_follows() {
 }
 
 #[test]
-fn a_volcano_job_s_volumes_follow_unless_it_brings_them() {
+fn a_volcano_jobs_volumes_are_dependencies_unless_it_defines_them() {
     assert_snapshot!(named(r#"
 apiVersion: batch.volcano.sh/v1alpha1
 kind: Job
@@ -80,7 +80,7 @@ spec:
 }
 
 #[test]
-fn a_stateful_set_s_own_claims_do_not() {
+fn a_stateful_sets_own_claims_are_no_dependencies() {
     assert_snapshot!(named(r#"
 apiVersion: apps/v1
 kind: StatefulSet

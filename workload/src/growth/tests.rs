@@ -19,7 +19,7 @@ fn edited(edit: impl Fn(&mut Value)) -> String {
 }
 
 #[test]
-fn each_kind_of_raise_is_seen() {
+fn each_kind_of_growth_is_found() {
     let container = |groups: &mut Value, group: &str, list: &str, quantity: Value| {
         groups[group]["template"]["spec"]["containers"][0]["resources"]["requests"][list] =
             quantity;
@@ -55,7 +55,7 @@ fn each_kind_of_raise_is_seen() {
 }
 
 #[test]
-fn smaller_is_not_growth_and_does_not_pay_for_it() {
+fn a_smaller_role_does_not_compensate_for_growth() {
     assert_eq!(
         edited(|groups| groups["Worker"]["replicas"] = 3.into()),
         "no growth"

@@ -1,16 +1,15 @@
-//! The rules of one kind of workload: everything that differs between a Volcano Job and a
+//! The rules of one kind of workload: everything that differs between kinds, such as a Volcano Job and a
 //! RayCluster.
 //!
 //! ```text
 //! generic module (size, outcome, parts, services, ...) ──► table ──► WorkloadKind of the template
 //! ```
 //!
-//! A kind implements this trait in its own folder and has one line in the table of [`super`].
-//! What a method's default says holds for a kind that runs in one cluster and has no fields of
-//! its own for queue, time to live and the like, so that a new kind needs six methods.
+//! A kind implements this trait in its own folder and has one line in the table of [`super`]. The defaults
+//! of the methods apply to a kind that runs in one cluster and has no fields of its own for the queue, the
+//! time to live and so on, so that a new kind needs six methods.
 //!
-//! A kind is pure: it reads templates and statuses, keeps nothing, and never panics, whatever
-//! it is given.
+//! A kind is pure: it reads templates and statuses, keeps no state, and never panics on any input.
 
 use super::KnownKind;
 use crate::dependencies::NamedObjects;
@@ -41,36 +40,36 @@ pub(crate) trait WorkloadKind: Sync {
 
     // Size.
 
-    /// Returns roles, minimum and what else only the kind knows of the size of `template`.
+    /// Returns roles, minimum and other parts of the size of `template` that only the kind knows.
     fn size(&self, template: &Field<'_>, priority_of: PriorityOf<'_>) -> Result<Size, SpecError>;
 
-    /// The pod templates of `template`.
+    /// Returns the pod templates of `template`.
     fn pod_templates<'a>(&self, template: &'a Value) -> Vec<&'a Value>;
 
-    /// The pod specs in `spec`, the spec of a template, each with the role of its pods.
+    /// Returns the pod specs in `spec`, the spec of a template, each with the role of its pods.
     fn pod_specs<'a>(&self, spec: &'a mut Value) -> Vec<(String, &'a mut Value)>;
 
     // Status.
 
-    /// Where a part is, by the status that its member reports.
+    /// Returns the outcome of a part, from the status that its member reports.
     fn part_outcome(&self, status: &Value) -> Outcome;
 
-    /// The pods of a part, by the status that its member reports.
+    /// Returns the pods of a part, from the status that its member reports.
     fn counts(&self, status: &Value) -> PodCounts;
 
-    /// When a part ended (RFC 3339), where its status tells; `None` while it runs.
+    /// Returns when a part ended (RFC 3339), if its status says so; `None` while it runs.
     fn ended_at<'a>(&self, _status: &'a Value) -> Option<&'a str> {
         None
     }
 
     // Fields that kinds have in different places.
 
-    /// Path of the field that names its queue.
+    /// Returns the path of the field that names its queue.
     fn queue_field(&self) -> Option<&'static str> {
         None
     }
 
-    /// The field that says how long it stays after its end.
+    /// Returns the field that says how long it stays after its end.
     fn ttl_field(&self) -> Option<TtlField> {
         None
     }
@@ -78,46 +77,46 @@ pub(crate) trait WorkloadKind: Sync {
     /// Adds objects that `template` names outside its pod templates.
     fn add_dependencies<'a>(&self, _template: &'a Value, _named: &mut NamedObjects<'a>) {}
 
-    /// Names of PersistentVolumeClaims that its controller makes in the member.
+    /// Returns names of PersistentVolumeClaims that its controller creates in the member.
     fn own_claims<'a>(&self, _template: &'a Value) -> Vec<&'a str> {
         Vec::new()
     }
 
-    /// Sentences about what is legal in `template` and goes wrong further on.
+    /// Returns warnings about fields of `template` that are valid and cause a later failure.
     fn warnings(&self, _template: &Value) -> Vec<String> {
         Vec::new()
     }
 
     // Changes while it runs.
 
-    /// Whether Karmada starts exactly `spec.clusters[].replicas` of it in each member, whatever
-    /// its template says, so that growth is held until it is granted.
+    /// Returns true if Karmada starts exactly `spec.clusters[].replicas` of it in each member, whatever its
+    /// template says, so that growth waits until it is granted.
     fn holds_replicas(&self) -> bool {
         false
     }
 
-    /// Whether it is always one pod.
+    /// Returns true if it is always one pod.
     fn is_one_pod(&self) -> bool {
         false
     }
 
-    /// Whether Karmada may divide `template` over clusters by replicas alone.
+    /// Returns true if Karmada may divide `template` over clusters by replicas alone.
     fn is_divisible(&self, _template: &Value) -> bool {
         false
     }
 
-    /// Whether one that Karmada has divided cannot be resized while it runs.
+    /// Returns true if it cannot be resized while it runs once Karmada has divided it.
     fn is_fixed_once_divided(&self) -> bool {
         false
     }
 
-    /// How its parts are resized while they run, where they can be.
+    /// Returns how its parts are resized while they run, if that is possible.
     fn part_resizing(&self) -> Option<PartResizing> {
         None
     }
 
-    /// Fields that hold members to the pods in `admitted`. `capped` is `template` with the
-    /// requests that were admitted. `None` where the kind is not known to take it.
+    /// Returns fields that limit members to the pods in `admitted`. `capped` is `template` with the admitted
+    /// requests. `None` if the kind does not support it.
     fn cap_to_admitted(
         &self,
         _template: &Value,
@@ -129,33 +128,33 @@ pub(crate) trait WorkloadKind: Sync {
 
     // Parts in several clusters.
 
-    /// How it is taken apart; `None` where it always runs in one cluster.
+    /// Returns how it is split; `None` if it always runs in one cluster.
     fn part_fields(&self) -> Option<PartFields> {
         None
     }
 
-    /// Why `template` cannot be split over clusters; `None` where it can be.
+    /// Returns why `template` cannot be split over clusters; `None` if it can be.
     fn unsplittable(&self, _template: &Value) -> Option<String> {
         Some(only_one_cluster_resolves(self.api().kind))
     }
 
-    /// Whom its pods have to find from other clusters.
+    /// Returns which pods its pods have to find in other clusters.
     fn meeting(&self, _template: &Field<'_>) -> Result<Meeting, SpecError> {
         Ok(Meeting::Nobody)
     }
 
-    /// The role of one pod whose good end is that of the whole job.
+    /// Returns the role of one pod whose success is the success of the whole job.
     fn leading_role(&self, _template: &Value) -> Option<String> {
         None
     }
 
-    /// The name by which pods of the same cluster and namespace reach the pod of rank 0.
+    /// Returns the name by which pods of the same cluster and namespace reach the pod of rank 0.
     fn first_host(&self, _template: &Value) -> Option<String> {
         None
     }
 
-    /// The labels that its operator writes on the pod with this index of a role, and on no
-    /// other; `None` where no labels tell a pod apart.
+    /// Returns the labels that its operator sets only on the pod with this index of a role; `None` if no
+    /// labels identify a pod.
     fn pod_labels(
         &self,
         _template: &Value,
@@ -165,18 +164,18 @@ pub(crate) trait WorkloadKind: Sync {
         None
     }
 
-    /// The scheduling gate of a pod that stands in for one in another cluster and never starts.
+    /// Returns the scheduling gate of a stand-in for a pod in another cluster; it never starts.
     fn stand_in_gate(&self) -> Option<&'static str> {
         None
     }
 
-    /// The role without which pods of `role` are not started in a cluster.
+    /// Returns the role without which pods of `role` are not started in a cluster.
     fn role_started_by(&self, _role: &str) -> Option<&'static str> {
         None
     }
 }
 
-/// Why a job of `kind` stays in one cluster unless its kind says otherwise.
+/// Returns the default reason why a job of `kind` stays in one cluster.
 pub(crate) fn only_one_cluster_resolves(kind: &str) -> String {
     format!("the pods of a {kind} find each other by names that only one cluster resolves")
 }

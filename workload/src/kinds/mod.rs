@@ -1,12 +1,11 @@
-//! The kinds of workload: a table of those that are understood, and the names of others that
-//! are known to start pods.
+//! The kinds of workload: a table of the known kinds, and the names of other kinds that start pods.
 //!
 //! ```text
 //! apiVersion, kind ──► table ──► WorkloadKind: size, status, parts, ...
 //! ```
 //!
-//! To add a kind, make a folder that implements [`WorkloadKind`] and give it one line in
-//! [`KINDS`]. No other module matches on API groups or names of kinds.
+//! To add a kind, create a folder that implements [`WorkloadKind`] and add one line to [`KINDS`]. No other
+//! module matches on API groups or names of kinds.
 
 pub(crate) mod apps;
 pub(crate) mod batch;
@@ -21,8 +20,8 @@ pub(crate) use kind::{PartFields, WorkloadKind, only_one_cluster_resolves};
 
 use serde_json::Value;
 
-/// The kinds that are understood. The first of a group also answers for fields that kinds of
-/// its group share ([`of_group`]).
+/// The known kinds. The first of a group also stands for fields that kinds of its group share
+/// ([`of_group`]).
 static KINDS: [&dyn WorkloadKind; 15] = [
     &batch::BatchJobKind,
     &volcano::VolcanoJobKind,
@@ -41,7 +40,7 @@ static KINDS: [&dyn WorkloadKind; 15] = [
     &kubeflow::JAX_JOB,
 ];
 
-/// Kinds that start pods and whose size only their binding tells: group, names.
+/// Kinds that start pods and whose size only their binding has: group, names.
 const OTHER_KINDS: [(&str, &[&str]); 17] = [
     ("", &["ReplicationController"]),
     ("apps", &["DaemonSet"]),
@@ -76,14 +75,14 @@ const OTHER_KINDS: [(&str, &[&str]); 17] = [
 /// Kinds of OpenKruise whose replicas Karmada revises.
 const KRUISE_WITH_REPLICAS: [&str; 2] = ["CloneSet", "StatefulSet"];
 
-/// The rules of this kind. Its version does not matter, as all that are served agree in what is
-/// read.
+/// Returns the rules of this kind. The version does not matter: all served versions agree in the fields
+/// that are read.
 pub(crate) fn of(api_version: &str, kind: &str) -> Option<&'static dyn WorkloadKind> {
     let group = group(api_version);
     find(|api| api.group == group && api.kind == kind)
 }
 
-/// The rules of the kind of `template`.
+/// Returns the rules of the kind of `template`.
 pub(crate) fn of_template(template: &Value) -> Option<&'static dyn WorkloadKind> {
     let text = |key| {
         template
@@ -94,14 +93,14 @@ pub(crate) fn of_template(template: &Value) -> Option<&'static dyn WorkloadKind>
     of(text("apiVersion"), text("kind"))
 }
 
-/// The rules of the kind `api` (`batch/v1/Job`).
+/// Returns the rules of the kind `api` (`batch/v1/Job`).
 pub(crate) fn of_api(api: &str) -> Option<&'static dyn WorkloadKind> {
     let (api_version, kind) = api.rsplit_once('/').unwrap_or(("", api));
     of(api_version, kind)
 }
 
-/// The rules of this kind, else those of the first kind of its group: kinds whose size is not
-/// known share fields with their siblings (an MXJob has the runPolicy of a PyTorchJob).
+/// Returns the rules of this kind, or else of the first kind of its group: kinds of unknown size share
+/// fields with their siblings (an MXJob has the runPolicy of a PyTorchJob).
 pub(crate) fn of_group(api_version: &str, kind: &str) -> Option<&'static dyn WorkloadKind> {
     let group = group(api_version);
     of(api_version, kind).or_else(|| find(|api| api.group == group))
@@ -111,17 +110,17 @@ fn find(is_it: impl Fn(&KnownKind) -> bool) -> Option<&'static dyn WorkloadKind>
     KINDS.into_iter().find(|kind| is_it(&kind.api()))
 }
 
-/// All rules.
+/// Returns all rules.
 pub(crate) fn all() -> impl Iterator<Item = &'static dyn WorkloadKind> {
     KINDS.into_iter()
 }
 
-/// The API group of an apiVersion; empty for the core group.
+/// Returns the API group of an apiVersion; empty for the core group.
 fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// The names of a kind that is understood.
+/// The names of a known kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownKind {
     /// API group; empty for the core group.
@@ -135,7 +134,7 @@ pub struct KnownKind {
 }
 
 impl KnownKind {
-    /// Its apiVersion.
+    /// Returns its apiVersion.
     #[must_use]
     pub fn api_version(&self) -> String {
         match self.group {
@@ -159,29 +158,29 @@ const fn known(
     }
 }
 
-/// The kinds whose size is read from their templates, in any version; those of
-/// [`default_kinds`] come first.
+/// Returns the kinds whose size is read from their templates, in any version; those of [`default_kinds`]
+/// come first.
 pub fn known_kinds() -> impl Iterator<Item = KnownKind> {
     all().map(WorkloadKind::api)
 }
 
-/// The known kinds that the default PropagationPolicy of a managed namespace selects: those
-/// that people train and serve with.
+/// Returns the known kinds that the default PropagationPolicy of a managed namespace selects: the usual
+/// kinds for training and serving.
 pub fn default_kinds() -> impl Iterator<Item = KnownKind> {
     all()
         .filter(|kind| kind.in_default_policy())
         .map(WorkloadKind::api)
 }
 
-/// Whether the size of this kind is read from its template ([`known_kinds`]).
+/// Returns true if the size of this kind is read from its template ([`known_kinds`]).
 #[must_use]
 pub fn is_known_kind(api_version: &str, kind: &str) -> bool {
     of(api_version, kind).is_some()
 }
 
-/// Whether objects of this kind start pods, as far as its name tells: the known kinds, and
-/// others whose size only their binding may tell. Such an object is gated even where nothing
-/// tells its size, because nothing would count what it starts.
+/// Returns true if objects of this kind start pods, as far as its name says: the known kinds, and others
+/// whose size only their binding may have. Such an object is gated even if its size is unknown, because
+/// otherwise its pods would not be counted.
 #[must_use]
 pub fn may_start_pods(api_version: &str, kind: &str) -> bool {
     let group = group(api_version);
@@ -192,10 +191,10 @@ pub fn may_start_pods(api_version: &str, kind: &str) -> bool {
     is_known_kind(api_version, kind) || is_other()
 }
 
-/// Whether Karmada starts exactly `spec.clusters[].replicas` of this kind in each member,
-/// whatever its template says (its interpreters that revise replicas: karmada v1.18,
-/// pkg/resourceinterpreter/default), so that growth is held until it is granted. Template edits
-/// of all other kinds go straight to the members.
+/// Returns true if Karmada starts exactly `spec.clusters[].replicas` of this kind in each member, whatever
+/// its template says (its interpreters that revise replicas: karmada v1.18,
+/// pkg/resourceinterpreter/default), so that growth waits until it is granted. Template edits of all other
+/// kinds go straight to the members.
 #[must_use]
 pub fn holds_replicas(api_version: &str, kind: &str) -> bool {
     match of(api_version, kind) {
@@ -204,8 +203,8 @@ pub fn holds_replicas(api_version: &str, kind: &str) -> bool {
     }
 }
 
-/// Whether Karmada may divide `template` over clusters by replicas alone, its policy
-/// permitting: one role of equal pods without identities.
+/// Returns true if Karmada may divide `template` over clusters by replicas alone, as far as its policy
+/// allows: one role of equal pods without identities.
 #[must_use]
 pub fn divisible_kind(template: &Value) -> bool {
     of_template(template).is_some_and(|kind| kind.is_divisible(template))

@@ -217,7 +217,7 @@ fn a_job_is_over_only_when_every_part_is() {
 }
 
 #[test]
-fn the_part_that_leads_decides_once_all_are_over() {
+fn the_leading_part_decides_once_all_have_ended() {
     let ended = |type_: &str| json!({"conditions": [{"type": type_, "status": "True"}]});
     let runs = json!({"startTime": "t"});
     let (well, badly, held) = (ended("Succeeded"), ended("Failed"), ended("Suspended"));
@@ -238,7 +238,7 @@ fn the_part_that_leads_decides_once_all_are_over() {
         let got = outcome("kubeflow.org/v1", "PyTorchJob", &reversed, Some(1));
         assert_eq!(name(&got), *want, "{reversed:?}");
     }
-    // Where none leads, each counts.
+    // Without a leading part, every part counts.
     let got = outcome("kubeflow.org/v1", "PyTorchJob", &[well, badly], None);
     assert_eq!(name(&got), "Failed: failed");
 }
@@ -293,7 +293,7 @@ fn pods_are_summed_over_parts() {
         counted("ray.io/v1", "RayCluster", std::slice::from_ref(&ray)),
         [1, 4, 0, 0]
     );
-    // What stands for a head that is in another part is no pod of its job.
+    // The stand-in of a head in another part is no pod of its job.
     let workers =
         json!({"headElsewhere": true, "availableWorkerReplicas": 2, "desiredWorkerReplicas": 3});
     assert_eq!(

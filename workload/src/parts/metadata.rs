@@ -1,9 +1,8 @@
-//! What is written on the pods of a part, besides what their containers receive, and on other
-//! objects inside a template.
+//! Writes labels and annotations on the pods of a part, and on other objects inside a template.
 
 use serde_json::{Map, Value, json};
 
-/// Which of a pod's metadata.
+/// The part of a pod's metadata.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Written {
     Labels,
@@ -19,8 +18,8 @@ impl Written {
     }
 }
 
-/// Writes `key` on the pods of a template. What is no object there stays as it is: schemas of many
-/// kinds let it pass, and it is the member's operator that says so.
+/// Sets `key` on the pods of a template. A value that is no object does not change: the schemas of many
+/// kinds accept it, and the member's operator reports it.
 pub(crate) fn write(pods: &mut Map<String, Value>, on: Written, key: &str, value: &str) {
     let written = object(pods, "metadata").and_then(|metadata| object(metadata, on.field()));
     if let Some(written) = written {
@@ -28,7 +27,7 @@ pub(crate) fn write(pods: &mut Map<String, Value>, on: Written, key: &str, value
     }
 }
 
-/// The object in a field, which is made where there is nothing.
+/// Returns the object in a field, which is created if it is absent.
 pub(crate) fn object<'a>(
     parent: &'a mut Map<String, Value>,
     field: &str,
@@ -45,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_added_to_what_is_there_and_what_is_no_object_stays() {
+    fn metadata_is_added_to_objects_and_other_values_stay() {
         for (pods, want) in [
             (json!({}), json!({"metadata": {"labels": {"a/b": "c"}}})),
             (

@@ -1,9 +1,8 @@
-//! Parts that are resized while they run: of what was rendered when the gang was placed only
-//! numbers of pods change.
+//! Parts that are resized while they run: only numbers of pods change in what was rendered at the
+//! placement.
 //!
-//! An operator may let nothing else change, and pods that are there have been told their places.
-//! So what a new rendering says of replicas and minimums goes into the old one, and a template
-//! that was edited meanwhile does not show through.
+//! An operator may accept no other change, and existing pods have received their places. So the replicas
+//! and minimums of a new rendering go into the old one, and later edits of the template have no effect.
 
 use super::Part;
 use crate::error::SpecError;
@@ -17,20 +16,20 @@ use serde_json::{Map, Value};
 pub(crate) struct PartResizing {
     /// Path of the list with its groups of pods.
     pub(crate) groups: &'static str,
-    /// What of a group may change.
+    /// The fields of a group that may change.
     pub(crate) numbers: &'static [&'static str],
-    /// Whether a template that asks to be elastic, and has this size, may run with fewer pods
-    /// than it has.
+    /// Returns true if a template that asks to be elastic, with this size, may run with fewer pods than it
+    /// has.
     pub(crate) is_elastic: fn(&Field<'_>, &Size) -> Result<bool, SpecError>,
 }
 
-/// How parts of this template are resized; `None` where they cannot be.
+/// Returns how parts of this template are resized; `None` if they cannot be.
 pub(crate) fn resizing(template: &Value) -> Option<PartResizing> {
     kinds::of_template(template)?.part_resizing()
 }
 
-/// `fresh`, with all that may not change as `placed` has it: the fields of the same cluster's
-/// part as it was placed.
+/// Returns `fresh` with the sizes only; all other fields are those of `placed`, the same cluster's part as
+/// it was placed.
 #[must_use]
 pub fn resized(fresh: Part, placed: &[(String, Value)]) -> Part {
     let fields = fresh.fields.into_iter().map(|(path, value)| {
@@ -51,7 +50,7 @@ pub fn resized(fresh: Part, placed: &[(String, Value)]) -> Part {
     }
 }
 
-/// The groups `before`, with the `numbers` of the groups `after` that have their names.
+/// Returns the groups `before` with the `numbers` of the groups `after` of the same name.
 fn with_numbers(before: &Value, after: &Value, numbers: &[&str]) -> Value {
     let list = |groups: &Value| groups.as_array().cloned().unwrap_or_default();
     let after = list(after);

@@ -54,7 +54,7 @@ pub(crate) fn field<'a>(part: &'a Part, path: &str) -> &'a Value {
 }
 
 #[test]
-fn a_volcano_job_is_taken_apart_by_tasks() {
+fn a_volcano_job_is_split_by_tasks() {
     let shares = shares(&[
         ("gpu-a", &[("master", 1), ("worker", 5)]),
         ("gpu-b", &[("master", 0), ("worker", 3)]),
@@ -75,7 +75,7 @@ fn a_volcano_job_is_taken_apart_by_tasks() {
             {"name": "MUSTER_RANK_OFFSET", "value": offset},
         ])
     };
-    // What the user set stays his, and comes after what it may refer to.
+    // The user's own variables stay, and come after the ones that they may refer to.
     let mut own = env("gpu-b", "6");
     own.as_array_mut().unwrap().remove(1);
     let users = [
@@ -135,7 +135,7 @@ fn minimums_are_divided_as_the_pods_are() {
 }
 
 #[test]
-fn a_batch_job_is_taken_apart_by_completions() {
+fn a_batch_job_is_split_by_completions() {
     let template = yaml(
         "{apiVersion: batch/v1, kind: Job, spec: {completionMode: Indexed, completions: 10, parallelism: 4,
           template: {spec: {containers: [{name: c}]}}}}",
@@ -164,7 +164,7 @@ fn a_batch_job_is_taken_apart_by_completions() {
 }
 
 #[test]
-fn a_template_that_changed_is_not_taken_apart() {
+fn a_changed_template_is_not_split() {
     let fails = |template: &str, pods: &[(&str, u32)]| {
         parts(
             &yaml(template),
@@ -197,7 +197,7 @@ fn a_template_that_changed_is_not_taken_apart() {
     );
 }
 
-/// Pods of up to three tasks over up to eight clusters, 512 in all at most.
+/// Pods of up to three tasks over up to eight clusters, at most 512 in all.
 fn gangs() -> impl Strategy<Value = Vec<Vec<u32>>> {
     (1usize..=3, 1usize..=8).prop_flat_map(|(tasks, clusters)| {
         let pods = prop::collection::vec(0u32..=21, clusters);
@@ -292,7 +292,7 @@ spec:
         spec: {containers: [{name: pytorch, command: [torchrun, train.py]}, {name: sidecar, command: [log]}]}
 ";
 
-/// The pod of rank 0 is reached there.
+/// The address of the pod of rank 0.
 pub(crate) fn leader(address: Option<&str>) -> Reach {
     Reach {
         leader: address.map(str::to_owned),
@@ -300,7 +300,7 @@ pub(crate) fn leader(address: Option<&str>) -> Reach {
     }
 }
 
-/// A variable of a container, and where it comes from.
+/// A variable of a container, and its source.
 pub(crate) fn variable(container: &Value, name: &str) -> Option<Value> {
     let env = container["env"].as_array()?;
     let found = env.iter().find(|variable| variable["name"] == name)?;
@@ -309,7 +309,7 @@ pub(crate) fn variable(container: &Value, name: &str) -> Option<Value> {
 }
 
 #[test]
-fn a_pytorchjob_is_taken_apart_by_groups_and_all_find_the_master() {
+fn a_pytorchjob_is_split_by_groups_and_all_find_the_master() {
     let shares = shares(&[
         ("gpu-a", &[("master", 1), ("worker", 1)]),
         ("gpu-b", &[("worker", 3)]),
@@ -361,7 +361,7 @@ fn a_pytorchjob_is_taken_apart_by_groups_and_all_find_the_master() {
     assert_eq!(command[..2], [json!("/bin/sh"), json!("-c")]);
     assert_eq!(command[3..], [json!("muster"), json!("torchrun")]);
     assert_eq!(master["args"], json!(["train.py", "--seed", "$(SEED)"]));
-    // Nobody but the container that trains is led by the shell.
+    // Only the container that trains is led by the shell.
     assert_eq!(containers(1, "Worker")[1]["command"], json!(["log"]));
 }
 
@@ -376,7 +376,7 @@ fn a_pytorchjob_in_one_cluster_is_left_to_its_operator() {
 }
 
 #[test]
-fn a_pytorchjob_without_an_address_is_not_taken_apart() {
+fn a_pytorchjob_without_an_address_is_not_split() {
     let shares = shares(&[
         ("gpu-a", &[("master", 1), ("worker", 2)]),
         ("gpu-b", &[("worker", 2)]),
@@ -416,7 +416,7 @@ fn tensorflow_shares() -> Vec<Share> {
 }
 
 #[test]
-fn a_tfjob_knows_where_all_of_its_pods_are() {
+fn a_tfjob_has_the_addresses_of_all_of_its_pods() {
     let shares = tensorflow_shares();
     let open = |cluster: &str| format!("{{host}}.team.svc.{cluster}.example.com");
     let hosts = ["a", "b"].map(|cluster| (ClusterName::new(cluster), open(cluster)));
@@ -449,7 +449,7 @@ fn a_tfjob_knows_where_all_of_its_pods_are() {
     assert_eq!(task.map(|name| told(0, name)), ["worker", "0"]);
     assert_eq!(task.map(|name| told(1, name)), ["worker", "1"]);
     assert_eq!(worker(1)["command"][0], "/bin/sh");
-    // The part with the chief ends with it, the other when all of its workers have.
+    // The part with the chief ends with it, the other when all of its workers have ended.
     let policy = |index: usize| {
         let mut fields = parts[index].fields.iter();
         fields.find(|(path, _)| path == "/spec/successPolicy")
@@ -459,7 +459,7 @@ fn a_tfjob_knows_where_all_of_its_pods_are() {
 }
 
 #[test]
-fn a_tfjob_is_not_taken_apart_where_its_pods_cannot_find_each_other() {
+fn a_tfjob_without_addresses_is_not_split() {
     let shares = tensorflow_shares();
     let reach = Reach {
         leader: Some("tune-chief-0.a".to_owned()),
@@ -473,7 +473,7 @@ fn a_tfjob_is_not_taken_apart_where_its_pods_cannot_find_each_other() {
 }
 
 #[test]
-fn pods_of_a_job_with_a_service_know_where_their_first_one_is() {
+fn pods_of_a_job_with_a_service_have_the_address_of_the_first() {
     let template = yaml(
         "{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {name: j}, spec: {plugins: {svc: []}, tasks: [
             {name: w, replicas: 4, template: {spec: {containers: [{name: c}]}}}]}}",

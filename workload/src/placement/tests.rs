@@ -105,7 +105,7 @@ fn cluster(name: &str) -> ClusterFact {
 }
 
 #[test]
-fn without_a_word_every_cluster_will_do() {
+fn without_a_placement_every_cluster_is_allowed() {
     for text in ["{}", "clusterAffinity: null", "clusterAffinities: []"] {
         assert_eq!(placement(text).groups, [], "{text}");
     }
@@ -120,7 +120,7 @@ fn without_a_word_every_cluster_will_do() {
 }
 
 #[test]
-fn what_cannot_be_read_selects_nothing() {
+fn an_unreadable_placement_selects_no_cluster() {
     for text in [
         "clusterAffinity: {clusterNames: gpu-a}",
         "clusterAffinity: {labelSelector: {matchExpressions: [{key: a, operator: Like}]}}",

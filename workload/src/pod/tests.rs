@@ -13,15 +13,15 @@ fn request(spec: &str) -> String {
 /// k8s.io/component-helpers/resource, AggregateContainerRequests and KEP-753.
 #[test]
 fn init_containers_and_sidecars_overlap_as_they_run() {
-    // Containers together.
+    // The containers together.
     assert_snapshot!(request("{containers: [{resources: {requests: {cpu: 1}}}, {resources: {requests: {cpu: 500m, memory: 1Gi}}}]}"), @"cpu 1500m, memory 1Gi, pods 1");
     // An init container alone is larger in CPU only.
     assert_snapshot!(request("{containers: [{resources: {requests: {cpu: 1, memory: 2Gi}}}], initContainers: [{resources: {requests: {cpu: 3, memory: 1Gi}}}]}"), @"cpu 3, memory 2Gi, pods 1");
-    // A sidecar runs beside the containers.
+    // A sidecar runs besides the containers.
     assert_snapshot!(request("{containers: [{resources: {requests: {cpu: 1}}}], initContainers: [{restartPolicy: Always, resources: {requests: {cpu: 2}}}]}"), @"cpu 3, pods 1");
-    // An init container runs beside the sidecars started before it: 2 + 5, not beside the later one.
+    // An init container runs with the sidecars started before it: 2 + 5, not with the later one.
     assert_snapshot!(request("{containers: [{resources: {requests: {cpu: 1}}}], initContainers: [{restartPolicy: Always, resources: {requests: {cpu: 2}}}, {resources: {requests: {cpu: 5}}}, {restartPolicy: Always, resources: {requests: {cpu: 3}}}]}"), @"cpu 7, pods 1");
-    // The same with the order turned around: 5 alone, then 1 + 2 + 3.
+    // In the reverse order: 5 alone, then 1 + 2 + 3.
     assert_snapshot!(request("{containers: [{resources: {requests: {cpu: 1}}}], initContainers: [{resources: {requests: {cpu: 5}}}, {restartPolicy: Always, resources: {requests: {cpu: 2}}}, {restartPolicy: Always, resources: {requests: {cpu: 3}}}]}"), @"cpu 6, pods 1");
 }
 
@@ -31,7 +31,7 @@ fn limits_count_where_requests_are_absent() {
 }
 
 #[test]
-fn overhead_is_added_and_nothing_is_nothing() {
+fn overhead_is_added_and_zero_amounts_are_dropped() {
     assert_snapshot!(request("{overhead: {cpu: 250m, memory: 120Mi}, containers: [{resources: {requests: {cpu: 1, nvidia.com/gpu: 0}}}]}"), @"cpu 1250m, memory 120Mi, pods 1");
     assert_snapshot!(request("{containers: [{}]}"), @"pods 1");
 }
@@ -71,7 +71,7 @@ spec:
 }
 
 #[test]
-fn quantities_that_cannot_be_used_are_named_with_their_path() {
+fn invalid_quantities_are_named_with_their_path() {
     let with = |requests: &str| {
         request(&format!(
             "{{containers: [{{}}, {{resources: {{requests: {{{requests}}}}}}}]}}"

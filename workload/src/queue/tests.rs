@@ -28,7 +28,7 @@ fn the_first_that_is_set_names_the_queue() {
             Some((index + 1).to_string()),
             "{place}"
         );
-        // An empty text names nothing; neither does what is no text.
+        // An empty string names nothing, and neither does a value that is no string.
         *template.pointer_mut(place).unwrap() = if index % 2 == 0 { "".into() } else { 7.into() };
     }
     assert_eq!(named_queue(&template), None);

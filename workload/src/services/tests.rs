@@ -6,7 +6,7 @@ use crate::parts::tests::{field, shares, variable};
 use crate::testing::yaml;
 use proptest::prelude::*;
 
-/// The first pod, or each, is found by its Service.
+/// The first pod, or each pod, is found by its Service.
 fn by_services(meeting: Meeting, shares: &[Share]) -> Reach {
     let open = "{service}.team.svc".to_owned();
     let hosts = shares.iter().filter(|_| meeting == Meeting::All);
@@ -35,7 +35,7 @@ fn torch_shares() -> Vec<Share> {
     ])
 }
 
-/// A Service, in a line; what tells its part apart is left out.
+/// A Service, in one line, without the part label.
 fn line(service: &PodService) -> String {
     let consumers: Vec<&str> = service.consumers.iter().map(ClusterName::as_str).collect();
     let selector = service.selector.iter();
@@ -91,7 +91,7 @@ spec:
     muster-tune-worker-0 of b for a: training.kubeflow.org/replica-index=0 training.kubeflow.org/replica-type=worker
     muster-tune-worker-1 of b for a: training.kubeflow.org/replica-index=1 training.kubeflow.org/replica-type=worker
     ");
-    // Pods know those of the other cluster by these names.
+    // Pods use these names for the pods of the other cluster.
     let reach = by_services(Meeting::All, &shares);
     let all = services(&yaml(template), Attempt(1), &shares, &reach).unwrap();
     let parts = parts::parts(&yaml(template), Attempt(1), &shares, &reach, false).unwrap();
@@ -131,7 +131,7 @@ spec:
 }
 
 #[test]
-fn what_an_operator_writes_on_the_first_pod_is_what_selects_it() {
+fn the_operators_labels_select_the_first_pod() {
     let pods = "template: {spec: {containers: [{name: c}]}}";
     let volcano = format!(
         "{{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {{name: v}}, spec: {{tasks: [{{name: m, replicas: 4, {pods}}}]}}}}"
@@ -195,7 +195,7 @@ fn pods_are_labelled_with_the_part_that_their_service_selects() {
 }
 
 #[test]
-fn the_first_pod_is_known_by_the_name_that_its_own_cluster_has_for_it() {
+fn the_first_pod_has_the_name_of_its_own_cluster() {
     let leader = |template: &str, role: &str, path: &str, at: &str| {
         let shares = shares(&[("a", &[(role, 2)]), ("b", &[(role, 2)])]);
         let reach = by_services(Meeting::First, &shares);
@@ -257,7 +257,7 @@ fn names_are_the_same_in_every_version() {
 
 proptest! {
     #[test]
-    fn a_name_is_a_label_and_nobody_elses(
+    fn a_service_name_is_a_label_and_unique(
         job in "[a-z0-9]([-a-z0-9.]{0,80}[a-z0-9])?",
         role in "[a-zA-Z0-9]([-a-zA-Z0-9]{0,40}[a-zA-Z0-9])?",
         index in 0_u32..10_000,

@@ -51,7 +51,7 @@ components:
 }
 
 #[test]
-fn a_binding_that_says_nothing_leaves_the_size_unknown() {
+fn a_binding_without_a_size_leaves_it_unknown() {
     let resource = "resource: {apiVersion: example.com/v1, kind: Thing}";
     for spec in ["", "replicas: 0", "replicas: 3", "components: []"] {
         let got = from_binding(&format!("{resource}\n{spec}"), None);
@@ -75,12 +75,12 @@ fn the_lists_of_kinds_agree() {
     assert!(may_start_pods("trainer.kubeflow.org/v1alpha1", "TrainJob"));
     assert!(!is_known_kind("trainer.kubeflow.org/v1alpha1", "TrainJob"));
     assert!(!may_start_pods("v1", "ConfigMap"));
-    // The group tells a Volcano Job from a batch/v1 one.
+    // The group distinguishes a Volcano Job from a batch/v1 Job.
     assert!(holds_replicas("batch/v1", "Job"));
     assert!(!holds_replicas("batch.volcano.sh/v1alpha1", "Job"));
 }
 
-/// Any JSON, made of the words that templates are made of, so that it gets past the first look.
+/// Any JSON with the words of templates, so that it passes the first checks.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -166,7 +166,7 @@ fn read_all(template: &Value, other: &Value) {
     let _ = counts(text("apiVersion"), text("kind"), &statuses);
 }
 
-/// What holds for every ask, so that the engine need not check it again.
+/// What must hold for every spec, because the engine does not check it again.
 fn check(spec: &WorkloadSpec) -> Result<(), TestCaseError> {
     let pods: u64 = spec.roles.iter().map(|role| u64::from(role.count)).sum();
     let needed: u64 = spec.roles.iter().map(|role| u64::from(role.min)).sum();
@@ -188,7 +188,7 @@ fn check(spec: &WorkloadSpec) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Templates that are nearly right: valid ones with one value somewhere replaced.
+/// Almost valid templates: valid ones with one value replaced.
 fn nearly_right() -> impl Strategy<Value = Value> {
     let valid: Vec<Value> = VALID.iter().map(|text| yaml(text)).collect();
     (

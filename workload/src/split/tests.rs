@@ -49,7 +49,7 @@ fn what_is_asked_for() {
     }
     let unsaid = "{apiVersion: batch/v1, kind: Job, metadata: {name: a}}";
     assert_eq!(requested(unsaid), "as its queue says");
-    // Its queue's word is not for what cannot be split.
+    // Its queue's default does not apply to a job that cannot be split.
     let unsaid = "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: a}}";
     assert_eq!(requested(unsaid), "Never");
     for wrong in ["allowed", "\"0\"", "\"-1\"", "two"] {
@@ -62,7 +62,7 @@ fn what_is_asked_for() {
 }
 
 #[test]
-fn what_cannot_be_split_says_why_and_runs_in_one_cluster() {
+fn an_unsplittable_job_says_why_and_runs_in_one_cluster() {
     let kind = |api: &str, kind: &str| {
         format!(
             "{{apiVersion: {api}, kind: {kind}, metadata: {{annotations: {{muster.io/split: Allowed}}}}, spec: {{}}}}"
@@ -88,11 +88,11 @@ fn what_cannot_be_split_says_why_and_runs_in_one_cluster() {
         (torch("pytorchReplicaSpecs: {Master: {template: {spec: {containers: [{name: pytorch}]}}}}"), "spec.pytorchReplicaSpecs[Master] container pytorch has no command"),
         (torch("pytorchReplicaSpecs: {Master: {template: {spec: {containers: [{name: pytorch, command: [a], args: [--rank=$(RANK)]}]}}}}"), "$(RANK)"),
         ("{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {annotations: {muster.io/split: Allowed}}, spec: {failurePolicy: {maxRestarts: 1}}}".to_owned(), "spec.failurePolicy.maxRestarts"),
-        (kind("ray.io/v1", "RayCluster").replace("spec: {}", "spec: {enableInTreeAutoscaling: true}"), "spec.enableInTreeAutoscaling has the head"),
-        (kind("ray.io/v1", "RayJob").replace("spec: {}", "spec: {clusterSelector: {a: b}}"), "spec.clusterSelector has it run"),
+        (kind("ray.io/v1", "RayCluster").replace("spec: {}", "spec: {enableInTreeAutoscaling: true}"), "spec.enableInTreeAutoscaling makes the head"),
+        (kind("ray.io/v1", "RayJob").replace("spec: {}", "spec: {clusterSelector: {a: b}}"), "spec.clusterSelector makes it run"),
         (kind("apps/v1", "StatefulSet"), "a StatefulSet find each other by names"),
         (kind("apps/v1", "Deployment"), "replicaSchedulingType Divided"),
-        (kind("v1", "Pod"), "a Pod is one"),
+        (kind("v1", "Pod"), "a Pod cannot be divided"),
         ("{apiVersion: batch/v1, kind: Job, metadata: {annotations: {muster.io/split: Allowed, muster.io/elastic: 'true'}}, spec: {}}".to_owned(), "an elastic Job"),
     ];
     let fine = torch(
@@ -120,7 +120,7 @@ fn what_cannot_be_split_says_why_and_runs_in_one_cluster() {
 }
 
 #[test]
-fn what_can_be_split_is_refused_nothing() {
+fn a_job_that_can_be_split_gets_no_reason() {
     let restarts = "{policies: [{event: PodEvicted, action: RestartJob}], plugins: {svc: [], env: []}, tasks: [{replicas: 4}]}";
     let job = "{apiVersion: batch/v1, kind: Job, metadata: {annotations: {muster.io/split: Preferred}}, spec: {completionMode: Indexed, completions: 4}}";
     let led = "{tasks: [{replicas: 4}, {replicas: 1, policies: [{event: TaskCompleted, action: CompleteJob}]}]}";

@@ -1,9 +1,9 @@
-//! What each write sends, as it goes over the wire.
+//! The body of each write, as it is sent.
 
 use super::*;
 use std::fmt::Write as _;
 
-/// The body of the one patch that `write` makes of `object`; `nothing` where it makes none.
+/// Returns the body of the one patch that `write` makes of `object`, or `nothing`.
 async fn body_of(object: Value, write: Write) -> String {
     let mut bench = bench();
     let binding = bench.put("a", object);
@@ -13,7 +13,7 @@ async fn body_of(object: Value, write: Write) -> String {
         return "nothing".to_owned();
     };
     let mut body = request.body;
-    // Its text is pinned by the test of records; here its state is enough.
+    // Other tests cover its text; here its state is enough.
     let record = body.pointer_mut("/metadata/annotations/muster.io~1admission");
     if let Some(Value::String(text)) = record {
         let record: AdmissionRecord = serde_json::from_str(text).unwrap();
@@ -22,7 +22,7 @@ async fn body_of(object: Value, write: Write) -> String {
     body.to_string()
 }
 
-/// `name: body` for each write of `object`.
+/// Returns `name: body` for each write of `object`.
 async fn bodies(object: Value, writes: Vec<(&str, Write)>) -> String {
     let mut lines = String::new();
     for (name, write) in writes {
@@ -40,7 +40,7 @@ fn untouched() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_binding_that_the_webhook_never_saw() {
+async fn writes_of_a_binding_that_the_webhook_missed() {
     let adopted = record(1, RecordState::Admitted);
     let lines = bodies(
         untouched(),

@@ -1,4 +1,4 @@
-//! Conflicts, lost answers, order, bounds, leadership.
+//! Conflicts, lost answers, order, limits, leadership.
 
 use super::*;
 
@@ -34,7 +34,7 @@ async fn a_placement_is_one_patch_and_its_answer_is_the_version_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_of_something_else_is_no_conflict() {
+async fn a_change_of_an_unrelated_field_is_no_conflict() {
     let mut bench = bench();
     let binding = bench.put("a", gated());
     let meanwhile = json!({
@@ -88,12 +88,12 @@ async fn a_change_of_what_the_decision_depended_on_is_a_conflict() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_answer_is_looked_up_and_not_written_twice() {
+async fn a_lost_answer_is_read_back_and_not_written_twice() {
     for fault in [Fault::LoseAnswer, Fault::DoneButStatus(504, "timeout")] {
         let mut bench = bench();
         let binding = bench.put("a", gated());
         bench.api.fault(1, fault, patches_whole);
-        // Reading back may fail for as long as it likes: unknown is not failed.
+        // Reading back may fail for any time: unknown is not failed.
         bench
             .api
             .fault(30, Fault::Status(503, "away"), |r| r.verb == "GET");
@@ -109,7 +109,7 @@ async fn a_lost_answer_is_looked_up_and_not_written_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_placement_that_karmada_worked_on_at_once_still_counts_as_written() {
+async fn a_placement_that_karmada_changed_at_once_counts_as_written() {
     let mut bench = bench();
     let binding = bench.put("a", gated());
     bench.api.fault(1, Fault::LoseAnswer, patches_whole);
@@ -122,7 +122,7 @@ async fn a_placement_that_karmada_worked_on_at_once_still_counts_as_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_not_written_is_written_again() {
+async fn a_write_that_was_not_done_is_repeated() {
     for fault in [
         Fault::Hang,
         Fault::Status(500, "x"),
@@ -138,7 +138,7 @@ async fn what_was_not_written_is_written_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_the_deadline_it_is_unavailable_only_if_it_is_not_there() {
+async fn a_write_is_unavailable_at_the_deadline_only_if_it_was_not_done() {
     let mut bench = bench();
     let binding = bench.put("a", gated());
     bench
@@ -152,7 +152,7 @@ async fn at_the_deadline_it_is_unavailable_only_if_it_is_not_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn definite_answers_are_not_argued_with() {
+async fn a_definite_refusal_is_not_retried() {
     let mut bench = bench();
     let binding = bench.put("a", gated());
     bench.api.fault(
@@ -196,7 +196,7 @@ async fn writes_to_one_binding_keep_their_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_most_sixteen_are_in_flight_and_none_is_forgotten() {
+async fn at_most_sixteen_writes_are_in_flight_and_none_is_lost() {
     let mut bench = bench();
     bench
         .api
@@ -217,7 +217,7 @@ async fn at_most_sixteen_are_in_flight_and_none_is_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_written_by_one_who_does_not_lead() {
+async fn a_process_that_does_not_lead_writes_nothing() {
     let api = FakeApi::new();
     let cancel = CancellationToken::new();
     let options = runtime::lease::LeaseOptions::new("us");

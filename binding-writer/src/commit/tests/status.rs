@@ -9,7 +9,7 @@ fn fully_applied() -> Value {
     serde_json::from_str(FULLY_APPLIED).unwrap()
 }
 
-/// The status with times of now left out.
+/// The status without times of now.
 fn settled_status(api: &FakeApi) -> Value {
     let mut status = api.get(&path("a")).unwrap()["status"].take();
     assert!(status["lastScheduledTime"].take().is_string());
@@ -22,7 +22,7 @@ fn settled_status(api: &FakeApi) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn follows_without_a_read_where_there_were_no_conditions() {
+async fn a_status_without_earlier_conditions_needs_no_read() {
     let mut bench = bench();
     let binding = bench.put("a", gated());
     let write = Write::Place {
@@ -52,7 +52,7 @@ async fn follows_without_a_read_where_there_were_no_conditions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn loses_no_condition_of_karmadas_whenever_it_comes() {
+async fn a_status_never_loses_a_condition_of_karmada() {
     // Before the placement, or between the placement and its status.
     for before in [true, false] {
         let mut bench = bench();
@@ -77,7 +77,7 @@ async fn loses_no_condition_of_karmadas_whenever_it_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn is_dropped_when_the_job_was_evicted_meanwhile() {
+async fn a_status_is_dropped_if_the_job_was_evicted_meanwhile() {
     let mut bench = bench();
     let binding = bench.put("a", gated());
     bench
@@ -96,7 +96,7 @@ async fn is_dropped_when_the_job_was_evicted_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_acknowledgement_says_what_was_seen_and_never_less() {
+async fn an_acknowledgement_never_goes_back() {
     let mut bench = bench();
     let mut object = placed();
     object["metadata"]["generation"] = json!(5);
@@ -110,7 +110,7 @@ async fn an_acknowledgement_says_what_was_seen_and_never_less() {
         .unwrap();
     let status = bench.api.get(&path("a")).unwrap()["status"].take();
     assert_eq!(status["schedulerObservedGeneration"], 5);
-    // Not before the wish, though our clock is: else it would be granted again and again.
+    // Not before the request, although this clock is: otherwise the request would stay open.
     assert_eq!(status["lastScheduledTime"], "2999-01-01T00:00:00Z");
     assert_eq!(status["conditions"], json!([fully_applied()]));
 

@@ -22,7 +22,7 @@ fn first() -> PodService {
     }
 }
 
-/// What a server notes of who applied it.
+/// Adds the server's record of which manager applied it.
 fn applied(api: &FakeApi) {
     let managed = json!([{"manager": MANAGER, "operation": "Apply"}]);
     for path in [SERVICE, MCS] {
@@ -45,7 +45,7 @@ fn verbs(api: &FakeApi) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_is_written_for_karmada_to_carry_and_goes_with_its_binding() {
+async fn a_service_is_written_for_karmada_and_owned_by_its_binding() {
     let api = FakeApi::new();
     let binding = binding();
     let services = Services::of(api.client(), &binding);
@@ -64,7 +64,7 @@ async fn a_service_is_written_for_karmada_to_carry_and_goes_with_its_binding() {
         assert_eq!(object["metadata"]["labels"]["muster.io/job-uid"], "b-uid");
         assert_eq!(object["metadata"]["labels"]["muster.io/attempt"], "2");
     }
-    // No policy is to claim it before Karmada's controller does.
+    // No policy may claim it before Karmada's controller does.
     assert_eq!(
         service["metadata"]["labels"]["resourcetemplate.karmada.io/claimed-by"],
         "MultiClusterService"
@@ -92,7 +92,7 @@ async fn a_service_is_written_for_karmada_to_carry_and_goes_with_its_binding() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_else_made_stays_as_it_is() {
+async fn objects_of_another_manager_stay_unchanged() {
     let binding = binding();
     for path in [SERVICE, MCS] {
         let api = FakeApi::new();
@@ -107,7 +107,7 @@ async fn what_somebody_else_made_stays_as_it_is() {
         assert_eq!(
             refused.to_string(),
             format!(
-                "{kind} muster-a-0, by which its pods would be found, is there already and is not Muster's"
+                "{kind} muster-a-0, which its pods need to be found, exists already and is not Muster's"
             )
         );
         services.clear(Attempt(9)).await;
@@ -116,7 +116,7 @@ async fn what_somebody_else_made_stays_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_control_plane_without_the_kind_the_feature_gate_is_named() {
+async fn a_control_plane_without_the_kind_gets_an_error_with_the_feature_gate() {
     let api = FakeApi::new();
     let of_mcs = |request: &runtime::testing::Recorded| request.path == MCS;
     let unknown = Fault::Status(404, "the server could not find the requested resource");
@@ -131,7 +131,7 @@ async fn of_a_control_plane_without_the_kind_the_feature_gate_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_of_attempts_that_are_over_go_and_later_ones_stay() {
+async fn services_of_ended_attempts_are_deleted_and_later_ones_stay() {
     let api = FakeApi::new();
     let binding = binding();
     let services = Services::of(api.client(), &binding);
@@ -155,29 +155,29 @@ async fn those_of_attempts_that_are_over_go_and_later_ones_stay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_karmada_does_not_take_up_says_why() {
+async fn services_that_karmada_does_not_propagate_say_why() {
     let api = FakeApi::new();
     let binding = binding();
     let services = Services::of(api.client(), &binding);
-    let trouble = async || services.trouble(&[first()]).await.unwrap();
-    let gone = trouble().await.unwrap();
+    let problem = async || services.problem(&[first()]).await.unwrap();
+    let gone = problem().await.unwrap();
     assert_eq!(gone, "multiclusterservice muster-a-0: it is gone");
     services.apply(Attempt(1), &[first()]).await.unwrap();
-    let off = trouble().await.unwrap();
+    let off = problem().await.unwrap();
     assert!(off.contains("feature gate MultiClusterService"), "{off}");
     let condition = |status: &str, message: &str| {
         let condition = json!({"type": "ServiceApplied", "status": status, "message": message});
         api.merge(MCS, &json!({"status": {"conditions": [condition]}}));
     };
     condition("False", "no such cluster");
-    let failed = trouble().await.unwrap();
+    let failed = problem().await.unwrap();
     assert!(failed.ends_with("no such cluster"), "{failed}");
     condition("True", "");
-    assert_eq!(trouble().await, None);
+    assert_eq!(problem().await, None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_karmada_has_left_of_a_service_that_is_gone_is_removed() {
+async fn leftovers_of_a_deleted_service_are_removed() {
     let api = FakeApi::new();
     let work = |path: &str, namespace: &str, of: &str| {
         let path = format!("/apis/work.karmada.io/v1alpha1/namespaces/{path}");

@@ -1,4 +1,4 @@
-//! What is tried of a policy, and what is reported of one that would be refused.
+//! Which part of a policy is checked, and what is reported of a policy that would be refused.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use super::*;
@@ -26,14 +26,14 @@ fn known(kind: PolicyKind, namespace_of: Option<&str>, spec: Value) -> (StoredPo
 }
 
 #[test]
-fn of_policies_without_a_namespace_only_workloads_in_managed_namespaces_are_tried() {
+fn cluster_policies_are_probed_for_workloads_in_managed_namespaces_only() {
     use PolicyKind::*;
     let job = json!({"apiVersion": "batch/v1", "kind": "Job"});
     let in_namespace =
         |name: &str| json!({"apiVersion": "batch/v1", "kind": "Job", "namespace": name});
     let config = json!({"apiVersion": "v1", "kind": "ConfigMap"});
     let cases = [
-        // Kind, namespace, selectors, what is left of them.
+        // Kind, namespace, selectors, the selectors that remain.
         (
             PropagationPolicy,
             Some("team"),
@@ -67,7 +67,7 @@ fn of_policies_without_a_namespace_only_workloads_in_managed_namespaces_are_trie
     for (kind, of, selectors, left) in cases {
         let spec = json!({"resourceSelectors": selectors, "preserveResourcesOnDeletion": true});
         let (found, key) = known(kind, of, spec);
-        let tried = found.to_try(&key).map(|spec| {
+        let tried = found.spec_to_check(&key).map(|spec| {
             assert_eq!(spec["preserveResourcesOnDeletion"], true);
             spec["resourceSelectors"].clone()
         });
@@ -76,19 +76,19 @@ fn of_policies_without_a_namespace_only_workloads_in_managed_namespaces_are_trie
 }
 
 #[test]
-fn nothing_is_tried_while_no_namespace_is_managed_and_nothing_of_musters_own() {
+fn without_managed_namespaces_and_for_musters_policies_nothing_is_probed() {
     let spec = json!({"resourceSelectors": [], "overrideRules": []});
     let (mut found, key) = known(PolicyKind::ClusterOverridePolicy, None, spec);
     let team = serde_json::from_value(namespace("team", "false")).unwrap();
     found.note(PolicyChange::Namespace(Delta::Upserted(team)));
-    assert_eq!(found.to_try(&key), None);
+    assert_eq!(found.spec_to_check(&key), None);
     assert!(PolicyKind::PropagationPolicy.is_ours("muster"));
     assert!(PolicyKind::OverridePolicy.is_ours("muster-train-job"));
     assert!(!PolicyKind::ClusterOverridePolicy.is_ours("muster-train-job"));
 }
 
 #[test]
-fn a_refusal_names_the_field_and_that_of_another_says_nothing() {
+fn only_a_refusal_of_the_policies_names_a_field() {
     let ours = "propagationpolicies \"probe-x\" is forbidden: ValidatingAdmissionPolicy 'muster-propagation-policies' with \
                 binding 'muster-propagation-policies' denied request: spec.schedulerName is default-scheduler: it has to be muster";
     assert_eq!(
@@ -108,7 +108,7 @@ fn a_refusal_names_the_field_and_that_of_another_says_nothing() {
     }
 }
 
-/// A control plane with one managed namespace, whose dry runs refuse what preserves resources.
+/// A control plane with one managed namespace. Its dry runs refuse policies that preserve resources.
 struct Stage {
     api: FakeApi,
     in_force: watch::Sender<bool>,
@@ -116,7 +116,7 @@ struct Stage {
     cancel: CancellationToken,
 }
 
-/// `first` is what comes of the first dry run.
+/// `first` is the fault of the first dry run.
 fn stage(first: Option<Fault>) -> Stage {
     let api = FakeApi::new();
     let dry = |request: &Recorded| request.query.contains_key("dryRun");
@@ -161,7 +161,7 @@ impl Stage {
     }
 
     async fn counted(&self, kind: PolicyKind) -> i64 {
-        tokio::time::sleep(AGAIN * 3).await;
+        tokio::time::sleep(RETRY_PAUSE * 3).await;
         let label = Label {
             kind: kind.name().to_owned(),
             rule: "spec.preserveResourcesOnDeletion".to_owned(),
@@ -184,7 +184,7 @@ fn preserving(preserve: bool) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_would_be_refused_is_reported_and_counted_until_it_is_mended() {
+async fn an_unsafe_policy_is_reported_and_counted_until_it_is_fixed() {
     let stage = stage(None);
     let kind = PolicyKind::ClusterPropagationPolicy;
     stage.put("clusterpropagationpolicies/all", kind, preserving(true));
@@ -199,7 +199,7 @@ async fn what_would_be_refused_is_reported_and_counted_until_it_is_mended() {
         note.contains("spec.preserveResourcesOnDeletion is true"),
         "{note}"
     );
-    // Every try is a dry run of a tenant's.
+    // Every check is a dry run with the account of a tenant.
     let mut tried = stage.api.requests_of("POST");
     tried.retain(|request| request.path.ends_with("propagationpolicies"));
     assert!(!tried.is_empty());
@@ -219,7 +219,7 @@ async fn what_would_be_refused_is_reported_and_counted_until_it_is_mended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_does_not_come_is_asked_for_again_and_a_term_that_ends_counts_nothing() {
+async fn a_missing_answer_is_retried_and_the_metric_ends_with_the_term() {
     let stage = stage(Some(Fault::Status(503, "away")));
     let kind = PolicyKind::PropagationPolicy;
     let own = "namespaces/team/propagationpolicies/own";

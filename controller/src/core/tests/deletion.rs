@@ -7,7 +7,7 @@ fn deleted() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deleted_while_it_waits_it_goes_at_once() {
+async fn a_pending_job_is_deleted_at_once() {
     let mut stage = stage().await;
     stage.job("big", 5);
     stage.rest(&["big"]).await;
@@ -18,7 +18,7 @@ async fn deleted_while_it_waits_it_goes_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deleted_while_it_is_prepared_it_is_never_placed() {
+async fn a_job_deleted_while_prepared_is_never_placed() {
     let mut stage = stage().await;
     stage.job("a", 2);
     let now = stage.now();
@@ -40,10 +40,10 @@ async fn deleted_while_it_is_prepared_it_is_never_placed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deleted_while_its_placement_is_written_nothing_is_lost() {
+async fn a_job_deleted_during_its_placement_write_loses_nothing() {
     let mut stage = stage().await;
     stage.job("a", 2);
-    // The server has the deletion before the placement gets there.
+    // The server has the deletion before the placement arrives.
     stage.api.merge(&path("a"), &deleted());
     stage.settle().await;
     stage.rest(&["a"]).await;
@@ -52,7 +52,7 @@ async fn deleted_while_its_placement_is_written_nothing_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deleted_while_placed_it_is_charged_until_its_works_are_gone() {
+async fn a_job_deleted_while_placed_is_charged_until_its_works_are_gone() {
     let mut stage = stage().await;
     stage.job("a", 3);
     stage.rest(&["a"]).await;
@@ -70,7 +70,7 @@ async fn deleted_while_placed_it_is_charged_until_its_works_are_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_work_that_the_watch_does_not_show_yet_keeps_the_charge() {
+async fn a_work_not_yet_in_the_watch_keeps_the_charge() {
     let mut stage = stage().await;
     stage.job("a", 3);
     stage.rest(&["a"]).await;
@@ -84,7 +84,7 @@ async fn a_work_that_the_watch_does_not_show_yet_keeps_the_charge() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deleted_while_it_ends_it_goes_with_its_works() {
+async fn a_job_deleted_while_ending_goes_with_its_works() {
     let mut stage = stage().await;
     stage.job("a", 3);
     stage.rest(&["a"]).await;
@@ -101,7 +101,7 @@ async fn deleted_while_it_ends_it_goes_with_its_works() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_made_again_under_the_same_name_starts_from_nothing() {
+async fn a_job_recreated_under_the_same_name_starts_without_state() {
     let mut stage = stage().await;
     stage.job("a", 3);
     stage.rest(&["a"]).await;
@@ -120,13 +120,13 @@ async fn what_is_made_again_under_the_same_name_starts_from_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_kept_of_what_is_gone() {
+async fn no_state_is_kept_of_deleted_jobs() {
     let mut stage = stage().await;
     for name in ["a", "b"] {
         stage.job(name, 2);
         stage.rest(&[name]).await;
         stage.change(name, deleted());
-        // The watch shows the end before the answer to our last write comes in.
+        // The watch shows the end before the answer to the last write comes in.
         let now = stage.now();
         stage.core.pass(now);
         let mut answers = Vec::new();
@@ -156,12 +156,12 @@ async fn nothing_is_kept_of_what_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_made_again_before_the_end_of_the_first_was_looked_at_can_go_too() {
+async fn a_job_recreated_before_the_first_was_checked_can_be_deleted() {
     let mut stage = stage().await;
     stage.job("a", 2);
     stage.rest(&["a"]).await;
-    // A look at what is left of the first is under way when the second takes its place: no pass
-    // ever sees that there was none between.
+    // A check of the first job's Works is under way when the second job takes its place, so that no pass sees
+    // the name unused.
     stage.api.merge(&path("a"), &deleted());
     stage.echo("a");
     let now = stage.now();
@@ -187,7 +187,7 @@ async fn works_that_karmada_has_left_behind_are_removed() {
     stage.job("a", 3);
     stage.rest(&["a"]).await;
     stage.work("a", true);
-    // Karmada did not see the Work when it removed what the binding had, and dropped it.
+    // Karmada did not see the Work when it removed those of the binding, and left it behind.
     stage.change("a", deleted());
     stage.rest_later(&["a"], 2_000).await;
     assert!(stage.api.get(&work_path("a")).is_some(), "not at once");
@@ -200,11 +200,11 @@ async fn works_that_karmada_has_left_behind_are_removed() {
 }
 
 impl Stage {
-    /// Takes what came, shows what was written by it, and makes a pass.
+    /// Takes the pending inputs, echoes what they wrote, and makes a pass.
     async fn step(&mut self) {
         let mut batch = Vec::new();
         let wait = self.inputs.recv_many(&mut batch, 1_024);
-        // Nothing may come before something is looked at again.
+        // No input may come before the next check is due.
         let _ = tokio::time::timeout(Duration::from_millis(100), wait).await;
         for input in batch {
             let written = match &input {
@@ -223,8 +223,8 @@ impl Stage {
     }
 }
 
-/// What a namespace of 10,000 jobs that is deleted costs, in real time: a read for each hundred of
-/// them and a write for each.
+/// The real time of deleting a namespace of 10,000 jobs: one read for each hundred jobs and one write for
+/// each job.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_deleted_jobs_give_their_quota_back_within_half_a_minute() {
     const JOBS: usize = 10_000;

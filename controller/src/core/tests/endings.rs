@@ -1,4 +1,4 @@
-//! How jobs end, and how long they stay then.
+//! How jobs end, and how long a finished job stays.
 
 use super::*;
 
@@ -10,13 +10,12 @@ async fn a_job_whose_pods_have_failed_has_started() {
     stage.change("a", reported(json!({"active": 0, "ready": 0, "failed": 2})));
     stage.rest(&["a"]).await;
     assert_eq!(stage.state("a"), Some(JobState::Running));
-    // Its pods are gone while the next are waited for: that is no start that came to nothing.
+    // Missing pods of a job that has started before are not a failed start.
     stage.rest_later(&["a"], 20 * 60_000).await;
     assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
 }
 
-/// A job that is over since a moment ago, whose parts were stopped for `reason`, and that may stay
-/// for so many seconds.
+/// A finished job whose parts were stopped for `reason`, and which may stay for `seconds`.
 async fn stopped(reason: &str, seconds: u32) -> Stage {
     let mut stage = stage().await;
     let ttl = json!({"spec": {"ttlSecondsAfterFinished": seconds}});
@@ -36,7 +35,7 @@ async fn stopped(reason: &str, seconds: u32) -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_whose_parts_were_stopped_goes_after_its_time() {
+async fn a_job_whose_parts_were_stopped_is_deleted_after_its_ttl() {
     let deletions = |stage: &Stage| {
         let deleted = stage.api.requests_of("DELETE").into_iter();
         deleted
@@ -53,8 +52,7 @@ async fn a_job_whose_parts_were_stopped_goes_after_its_time() {
     }
 }
 
-/// A job of three pods in two clusters, of which the part in `m1` leads, with what the members
-/// report of both.
+/// A job of three pods in two clusters, led by the part in `m1`, with what the members report for both.
 async fn led(first: Value, second: Value) -> Stage {
     let mut stage = stage().await;
     stage.template("a", 3, json!({}));
@@ -98,14 +96,14 @@ fn runs() -> Value {
 const PLACED: &str = r#"Admitted 1 open ["m1", "m2"]"#;
 
 #[tokio::test(start_paused = true)]
-async fn the_good_end_of_the_part_that_leads_stops_the_others() {
+async fn the_success_of_the_leading_part_stops_the_others() {
     let mut stage = led(ended("Complete"), runs()).await;
     assert_eq!(stage.shown("a"), PLACED);
     stage.rest_later(&["a"], 8_000).await;
     assert_eq!(stage.shown("a"), PLACED, "the others may end by themselves");
     stage.rest_later(&["a"], 3_000).await;
     assert_eq!(stage.shown("a"), "Ending 1 gated []");
-    // Karmada forgets what was reported, and the Works go later.
+    // Karmada drops the reported status first and the Works later.
     stage.change("a", json!({"status": {"aggregatedStatus": null}}));
     stage.rest(&["a"]).await;
     assert_eq!(stage.charged(), "3");
@@ -138,13 +136,13 @@ async fn parts_that_end_by_themselves_stay_where_they_ran() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_succeeded_is_not_run_again_whatever_it_is_evicted_for() {
+async fn a_succeeded_job_does_not_run_again_whatever_it_is_evicted_for() {
     let mut stage = led(ended("Complete"), runs()).await;
-    // Its owner suspends it; that comes too late.
+    // Its owner suspends it after it has succeeded.
     stage.template("a", 3, json!({"spec": {"suspend": true}}));
     stage.rest(&["a"]).await;
     assert_eq!(stage.shown("a"), PLACED);
-    // Somebody takes a cluster away.
+    // Another user removes a cluster.
     stage.change("a", json!({"spec": {"clusters": [{"name": "m1"}]}}));
     stage.rest(&["a"]).await;
     assert_eq!(stage.shown("a"), "Ending 1 gated []");
@@ -153,7 +151,7 @@ async fn what_has_succeeded_is_not_run_again_whatever_it_is_evicted_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_part_that_fails_before_the_one_that_leads_has_ended_fails_the_job() {
+async fn a_part_that_fails_before_the_leading_part_ends_fails_the_job() {
     let mut stage = led(runs(), ended("Failed")).await;
     stage.rest_later(&["a"], 4_000).await;
     assert_eq!(stage.shown("a"), "Ending 1 gated []");
@@ -161,8 +159,8 @@ async fn a_part_that_fails_before_the_one_that_leads_has_ended_fails_the_job() {
     assert_eq!(record.reason, Some(engine::Reason::PartFailed));
 }
 
-/// Job `a` of three CPUs is over as `status` says and `b` has what it held, where `b` is there; then
-/// a member runs `a` again.
+/// Job `a` of three CPUs has ended as `status` says, and `b`, if there is one, uses its quota; then a
+/// member runs `a` again.
 async fn run_again(status: Value, between: Option<Value>, beside: bool) -> Stage {
     let mut stage = stage().await;
     stage.job("a", 3);
@@ -178,14 +176,14 @@ async fn run_again(status: Value, between: Option<Value>, beside: bool) -> Stage
     }
     let all = if beside { "6" } else { "3" };
     if let Some(between) = between {
-        // Charged from here on, and not evicted for that: the report may be late.
+        // Charged from here on, but not evicted for it: the report may be late.
         stage.change("a", reported(between));
         stage.rest(&["a"]).await;
         assert_eq!(stage.charged(), all);
         assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     }
     stage.change("a", reported(json!({"active": 3, "ready": 3})));
-    // Charged before anything else is decided.
+    // The charge comes before any other decision.
     let now = stage.now();
     stage.core.pass(now);
     assert_eq!(stage.charged(), all);
@@ -197,12 +195,12 @@ async fn run_again(status: Value, between: Option<Value>, beside: bool) -> Stage
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_runs_again_after_its_end_is_charged_and_evicted_where_that_passes_the_bound() {
+async fn a_finished_job_that_runs_again_is_charged_and_evicted_above_the_quota() {
     let complete =
         || json!({"succeeded": 3, "conditions": [{"type": "Complete", "status": "True"}]});
-    // As a Volcano Job that was aborted in its member.
+    // Like a Volcano Job that was aborted in its member.
     let aborted = || json!({"conditions": [{"type": "Suspended", "status": "True"}]});
-    // A member that came back empty has made the job, and has not said anything of it.
+    // A member that came back empty has created the job again and has reported no status.
     let made_again = || Some(json!({}));
     for (status, between, reason) in [
         (complete(), None, engine::Reason::Succeeded),
@@ -229,7 +227,7 @@ async fn a_job_that_runs_again_after_its_end_is_charged_and_evicted_where_that_p
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_that_is_reported_late_again_is_no_job_that_runs_again() {
+async fn a_late_report_of_an_end_is_no_new_run() {
     let complete =
         || json!({"succeeded": 3, "conditions": [{"type": "Complete", "status": "True"}]});
     let mut stage = stage().await;

@@ -1,12 +1,11 @@
-//! Jobs whose Works ask for more than was admitted.
+//! Jobs whose Works request more than was admitted.
 
 use super::*;
 
 const POLICY: &str = "raise";
 
 impl Stage {
-    /// The Work of job `a`: so many pods of so many CPUs, made with the override `raise` if it is
-    /// overridden.
+    /// Puts a Work of job `a` with `pods` pods of `cpus` CPUs; with the override `raise` if `overridden`.
     fn renders(&mut self, pods: u32, cpus: &str, overridden: bool) {
         let applied = json!([{
             "policyName": POLICY,
@@ -76,7 +75,7 @@ impl Stage {
     }
 }
 
-/// A queue of 4 CPUs, of which job `a` has 2, in two pods that run.
+/// A queue of 4 CPUs; job `a` uses 2 of them, in two running pods.
 async fn two_of_four() -> Stage {
     let mut stage = stage().await;
     stage.policy_is(Some(1));
@@ -91,7 +90,7 @@ async fn two_of_four() -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_override_adds_is_charged_at_once_and_evicted_after_the_grace() {
+async fn an_override_excess_is_charged_at_once_and_evicted_after_the_grace() {
     let mut stage = two_of_four().await;
     stage.renders(4, "1", true);
     stage.rest(&["a"]).await;
@@ -105,7 +104,7 @@ async fn what_an_override_adds_is_charged_at_once_and_evicted_after_the_grace() 
     assert!(stage.is_suspended());
     let since = stage.record("a").unwrap().exceeds_since;
     assert!(since.is_some());
-    // Karmada's detector lifts it.
+    // Karmada's detector removes the suspension.
     stage.change("a", json!({"spec": {"suspension": {"dispatching": null}}}));
     stage.rest(&["a"]).await;
     assert!(stage.is_suspended());
@@ -123,13 +122,14 @@ async fn what_an_override_adds_is_charged_at_once_and_evicted_after_the_grace() 
     assert_eq!(stage.charged(), "1");
     let reason = stage.says();
     assert!(
-        reason
-            .starts_with("OverrideExceeds: ClusterOverridePolicy raise has its Works ask for more"),
+        reason.starts_with(
+            "OverrideExceeds: ClusterOverridePolicy raise makes its Works request more"
+        ),
         "{reason}"
     );
     assert!(reason.contains("cpu 2, pods 2 more in m1"), "{reason}");
 
-    // It waits as long as the policy is what it was, at any time and under any leader.
+    // The job waits until the policy changes, under any leader and for any time.
     stage.rest_later(&["a"], 600_000).await;
     assert_eq!(stage.shown("a"), "Requeued 1 gated []");
     stage.policy_is(Some(2));
@@ -138,7 +138,7 @@ async fn what_an_override_adds_is_charged_at_once_and_evicted_after_the_grace() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_excess_returns_when_the_override_goes_and_its_pods_have_gone() {
+async fn the_excess_is_freed_when_the_override_and_its_pods_are_gone() {
     let mut stage = two_of_four().await;
     stage.shows_pods(2, "1");
     stage.renders(2, "2", true);
@@ -160,7 +160,7 @@ async fn the_excess_returns_when_the_override_goes_and_its_pods_have_gone() {
     stage.rest_later(&["a"], 6_000).await;
     assert_eq!(stage.charged(), "2");
     assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
-    // The next one has a grace of its own.
+    // The next job has a grace period of its own.
     stage.rest_later(&["a"], 100_000).await;
     stage.renders(3, "1", true);
     stage.rest_later(&["a"], 3_000).await;
@@ -169,7 +169,7 @@ async fn the_excess_returns_when_the_override_goes_and_its_pods_have_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_exceeds_without_an_override_is_charged_and_goes_on() {
+async fn an_excess_without_an_override_is_charged_and_runs_on() {
     let mut stage = two_of_four().await;
     stage.renders(3, "1", false);
     stage.rest_later(&["a"], 3_000).await;
@@ -177,7 +177,7 @@ async fn what_exceeds_without_an_override_is_charged_and_goes_on() {
     assert_eq!(stage.charged(), "3");
     assert!(!stage.is_suspended());
     assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
-    // An override of something else is none.
+    // An override that changes other fields does not count.
     stage.renders(2, "1", true);
     stage.rest_later(&["a"], 0).await;
     stage.rest_later(&["a"], 6_000).await;

@@ -1,4 +1,4 @@
-//! Writes that do not get through, watches that are behind, plans that nobody answers.
+//! Writes that fail, watches that lag, plans that no scheduler answers.
 
 use super::*;
 use runtime::testing::Fault;
@@ -12,7 +12,7 @@ async fn a_write_that_conflicts_waits_for_the_watch() {
     let mut stage = stage().await;
     stage.template("a", 2, json!({}));
     stage.binding("a", 2, json!({"spec": {"suspension": null}}));
-    // Somebody places it; the watch is behind.
+    // Another user places it; the watch lags.
     let placed = json!({"spec": {"clusters": [{"name": "m1"}]}});
     stage.api.merge(&path("a"), &placed);
     for _ in 0..3 {
@@ -30,7 +30,7 @@ async fn a_write_that_conflicts_waits_for_the_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_placement_that_is_refused_is_given_back_and_tried_later() {
+async fn a_refused_placement_is_released_and_retried() {
     let mut stage = stage().await;
     stage
         .api
@@ -45,7 +45,7 @@ async fn a_placement_that_is_refused_is_given_back_and_tried_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_placement_whose_answer_is_lost_is_not_made_twice() {
+async fn a_placement_whose_answer_is_lost_is_written_once() {
     let mut stage = stage().await;
     stage.api.fault(1, Fault::LoseAnswer, patches_binding);
     stage.job("a", 2);
@@ -59,7 +59,7 @@ async fn a_placement_whose_answer_is_lost_is_not_made_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resize_that_is_refused_keeps_the_placement_and_its_charge() {
+async fn a_refused_resize_keeps_the_placement_and_its_charge() {
     let mut stage = stage().await;
     stage.job("a", 2);
     stage.rest(&["a"]).await;
@@ -93,7 +93,7 @@ async fn a_plan_that_no_scheduler_answers_is_evicted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_podgroup_is_not_made_again_for_a_job_that_is_going() {
+async fn a_podgroup_is_not_recreated_for_a_deleted_job() {
     let mut stage = stage().await;
     stage.job("a", 3);
     stage.rest(&["a"]).await;
@@ -105,7 +105,7 @@ async fn a_podgroup_is_not_made_again_for_a_job_that_is_going() {
     stage.rest(&["a"]).await;
     let applies = |stage: &Stage| stage.api.requests_of("APPLY").len();
     let before = applies(&stage);
-    // Garbage collection takes it along with the template.
+    // Garbage collection removes it together with the template.
     stage.take(Input::Template(
         job_kind(),
         Delta::Gone(object_key("team", "a")),
@@ -127,9 +127,9 @@ async fn nothing_is_decided_while_the_admission_policies_are_not_in_force() {
     assert_eq!(stage.shown("waits"), "no record, gated []");
     assert_eq!(stage.shown("runs"), r#"Admitted 1 open ["m1"]"#);
     assert_eq!(stage.charged(), "2");
-    // Nothing asks again and again for what is not decided.
+    // A core that may not decide does not poll.
     assert!(stage.core.pause(stage.now()) > Duration::from_secs(1));
-    // What ends gives its quota back all the same.
+    // A finished job still gives its quota back.
     let complete = json!({"succeeded": 2, "conditions": [{"type": "Complete", "status": "True"}]});
     stage.change("runs", reported(complete));
     stage.rest(&["runs", "waits"]).await;

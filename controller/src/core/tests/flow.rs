@@ -1,9 +1,9 @@
-//! A job's way: queued, released, followed, given up, unmanaged.
+//! The life of a job: queued, admitted, followed, evicted, unmanaged.
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_gated_job_is_released_and_placed_in_one_patch() {
+async fn a_gated_job_is_admitted_and_placed_in_one_patch() {
     let mut stage = stage().await;
     stage.job("a", 2);
     stage.settle().await;
@@ -13,7 +13,7 @@ async fn a_gated_job_is_released_and_placed_in_one_patch() {
     let record = &patch["metadata"]["annotations"][names::ADMISSION_ANNOTATION];
     assert!(record.as_str().unwrap().contains(r#""state":"Admitted""#));
     assert!(patch["metadata"]["resourceVersion"].is_string());
-    // Charged before the watch shows it, and not twice after.
+    // Charged before the watch shows it, and only once after.
     assert_eq!(stage.charged(), "2");
     stage.rest(&["a"]).await;
     assert_eq!(stage.state("a"), Some(JobState::Placed));
@@ -43,7 +43,7 @@ async fn nothing_is_written_at_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finished_job_makes_room_for_the_next() {
+async fn a_finished_job_frees_quota_for_the_next() {
     let mut stage = stage().await;
     stage.job("a", 3);
     stage.rest(&["a"]).await;
@@ -59,7 +59,7 @@ async fn a_finished_job_makes_room_for_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_webhook_missed_is_gated_first() {
+async fn a_binding_that_the_webhook_missed_is_gated_first() {
     let mut stage = stage().await;
     stage.template("a", 2, json!({}));
     let open = json!({"metadata": {"finalizers": []}, "spec": {"suspension": null}});
@@ -72,7 +72,7 @@ async fn what_the_webhook_missed_is_gated_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gate_opened_by_hand_is_closed_again() {
+async fn a_binding_opened_by_hand_is_gated_again() {
     let mut stage = stage().await;
     stage.job("big", 5);
     stage.rest(&["big"]).await;
@@ -86,7 +86,7 @@ async fn a_gate_opened_by_hand_is_closed_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_placed_by_hand_is_charged_until_its_works_are_gone() {
+async fn a_job_placed_by_hand_is_charged_until_its_works_are_gone() {
     let mut stage = stage().await;
     stage.job("big", 5);
     stage.rest(&["big"]).await;
@@ -106,7 +106,7 @@ async fn what_was_placed_by_hand_is_charged_until_its_works_are_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_karmada_takes_along_with_another_binding_is_charged_while_it_has_works() {
+async fn a_dependent_binding_is_charged_while_it_has_works() {
     let mut stage = stage().await;
     stage.marked_namespace(true);
     stage.template("dep", 5, json!({}));
@@ -125,7 +125,7 @@ async fn what_karmada_takes_along_with_another_binding_is_charged_while_it_has_w
     stage.rest(&["dep"]).await;
     assert_eq!(stage.shown("dep"), "Ending 1 gated []");
     assert_eq!(stage.charged(), "5");
-    // What it follows has gone.
+    // The binding that it follows is gone.
     stage.change("dep", json!({"spec": {"requiredBy": []}}));
     stage.work("dep", false);
     stage.rest_later(&["dep"], 10_000).await;
@@ -139,7 +139,7 @@ async fn a_binding_whose_namespace_and_policy_go_is_unmanaged() {
     stage.job("big", 5);
     stage.rest(&["big"]).await;
     stage.namespace(false);
-    // The policy names us: it stays ours until nobody claims it any more.
+    // The policy names Muster, so the binding stays managed while a policy claims it.
     stage.rest(&["big"]).await;
     assert_eq!(stage.shown("big"), "no record, gated []");
     stage.change(
@@ -160,7 +160,7 @@ async fn a_binding_whose_namespace_and_policy_go_is_unmanaged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_runs_already_is_charged_before_the_first_decision() {
+async fn running_jobs_are_charged_before_the_first_decision() {
     let mut stage = Stage::bare(&FakeApi::new(), true).await;
     stage.template("runs", 3, json!({}));
     let running = json!({
@@ -177,7 +177,7 @@ async fn what_runs_already_is_charged_before_the_first_decision() {
     assert_eq!(stage.charged(), "3");
 }
 
-/// A job that its own scheduler has placed, in a namespace that becomes managed.
+/// A job that another scheduler has placed, in a namespace that becomes managed.
 async fn adopted(scheduler: &str) -> Stage {
     let mut stage = stage().await;
     stage.template("a", 3, json!({}));
@@ -204,7 +204,7 @@ async fn an_adopted_job_is_never_evicted_for_starting_late() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_adopted_job_that_is_scaled_is_charged_what_it_has_now() {
+async fn a_scaled_adopted_job_is_charged_its_new_size() {
     let mut stage = adopted("default-scheduler").await;
     let scaled = json!({"spec": {"clusters": [{"name": "m1", "replicas": 4}]}});
     stage.change("a", scaled);
@@ -248,7 +248,7 @@ async fn a_kind_first_seen_after_the_start_is_watched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_that_changes_moves_a_waiting_job_only() {
+async fn a_changed_queue_label_moves_only_a_pending_job() {
     let mut stage = stage().await;
     stage.job("a", 2);
     stage.rest(&["a"]).await;
@@ -274,7 +274,7 @@ async fn a_queue_that_changes_moves_a_waiting_job_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_job_shows_what_would_help() {
+async fn the_head_of_a_queue_shows_advice() {
     let mut stage = stage().await;
     for name in ["a", "b", "c"] {
         stage.job(name, 3);
@@ -289,13 +289,13 @@ async fn the_first_job_shows_what_would_help() {
         to: 6_000,
     };
     assert!(helps.contains(&raised), "{helps:?}");
-    // Its PodGroup shows it once it is there.
+    // The PodGroup shows it once the PodGroup exists.
     let podgroup = json!({"metadata": {"name": "b", "namespace": "team"}, "spec": {}});
     stage.take(Input::PodGroup(Delta::Upserted(read(podgroup))));
     stage.rest_later(&["b"], 20_000).await;
     let written = stage.api.requests_of("PATCH").into_iter();
     let mut helps = written.map(|request| request.body["status"]["federation"]["helps"].clone());
-    let words = "spec.capability of queue q raised to cpu 6";
-    let told = helps.any(|helps| helps.to_string().contains(words));
-    assert!(told, "{:#?}", last(&stage.api.requests()));
+    let message = "spec.capability of queue q raised to cpu 6";
+    let shown = helps.any(|helps| helps.to_string().contains(message));
+    assert!(shown, "{:#?}", last(&stage.api.requests()));
 }

@@ -1,10 +1,10 @@
-//! Templates of released jobs that grew although the webhook refuses that: it was away.
+//! Templates of admitted jobs that grew while the webhook, which refuses that, was away.
 
 use super::*;
 
 const PIN: &str = "/apis/policy.karmada.io/v1alpha1/namespaces/team/overridepolicies/muster-a";
 
-/// The pods of a template, with so many CPUs in each, of this image.
+/// A pod template with `cpus` CPUs and this image.
 fn pods(cpus: u32, image: &str) -> Value {
     json!({"containers": [
         {"name": "main", "image": image, "resources": {"requests": {"cpu": cpus.to_string()}}},
@@ -12,7 +12,7 @@ fn pods(cpus: u32, image: &str) -> Value {
 }
 
 impl Stage {
-    /// The template of job `a` is another, on the server and in the watch.
+    /// Changes the template of job `a`, on the server and in the watch.
     fn edit(&mut self, version: &str, pods: &Value) {
         let path = "/apis/batch/v1/namespaces/team/jobs/a";
         let spec = json!({"parallelism": 2, "completions": 2, "template": {"spec": pods}});
@@ -29,7 +29,7 @@ impl Stage {
         self.template("a", 2, change);
     }
 
-    /// What the job's override puts in place of its pods.
+    /// The pods that the job's override sets.
     fn pinned(&self) -> Option<Value> {
         let pin = self.api.get(PIN)?;
         let field = pin.pointer("/spec/overrideRules/0/overriders/plaintext/0")?;
@@ -47,23 +47,23 @@ async fn requests_that_were_raised_are_charged_and_pinned_to_what_was_admitted()
     stage.rest(&["a"]).await;
     assert_eq!(stage.charged(), "6");
     assert_eq!(stage.pinned(), Some(pods(1, "v1")));
-    // What else is edited gets through.
+    // Other edits are applied.
     stage.edit("6", &pods(3, "v2"));
     stage.rest(&["a"]).await;
     assert_eq!(stage.pinned(), Some(pods(1, "v2")));
 
-    // A new process knows what was admitted by the record.
+    // A new process takes the admitted requests from the record.
     let stage = begun_again(&stage, &pods(3, "v2")).await;
     assert_eq!(stage.charged(), "6");
     assert_eq!(stage.pinned(), Some(pods(1, "v2")));
 
-    // It lifts a pin that is not called for any more.
+    // It removes a pin that is no longer needed.
     let stage = begun_again(&stage, &pods(1, "v3")).await;
     assert_eq!(stage.charged(), "6");
     assert_eq!(stage.api.get(PIN), None);
 }
 
-/// A new process, with an override that the one before has left, and a template of these pods.
+/// A new process, with an override that the previous one left, and a template of these pods.
 async fn begun_again(before: &Stage, pods: &Value) -> Stage {
     let left = before.get("a");
     let mut stage = Stage::bare(&FakeApi::new(), true).await;

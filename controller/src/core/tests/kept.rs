@@ -1,4 +1,4 @@
-//! A charge ends only when nothing is left that could run, whatever a tenant takes off a binding.
+//! A charge ends only when nothing is left that could run, whatever a tenant removes from a binding.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn unclaimed() -> Value {
     json!({"metadata": {"labels": {names::POLICY_PERMANENT_ID: null}}})
 }
 
-/// A job of three CPUs that runs in `m1`, another that waits for two, in a queue of four.
+/// A job of three CPUs that runs in `m1`, and a pending job of two, in a queue of four.
 async fn full() -> Stage {
     let mut stage = stage().await;
     stage.job("a", 3);
@@ -18,7 +18,7 @@ async fn full() -> Stage {
     stage
 }
 
-/// The job runs on, charged, and nothing else got in.
+/// The running job stays charged, and no other job started.
 fn holds(stage: &Stage) {
     assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     assert_eq!(stage.charged(), "3");
@@ -44,7 +44,7 @@ async fn a_job_that_loses_its_policy_stays_charged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_loses_its_policy_while_it_waits_is_not_released() {
+async fn a_pending_job_that_loses_its_policy_is_not_admitted() {
     let mut stage = full().await;
     stage.change("b", unclaimed());
     stage.queue("8");
@@ -64,7 +64,7 @@ async fn a_job_that_loses_its_policy_while_it_waits_is_not_released() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_that_is_taken_off_is_put_back() {
+async fn a_removed_finalizer_is_restored() {
     let mut stage = full().await;
     stage.change("a", json!({"metadata": {"finalizers": []}}));
     stage.rest(&["a", "b"]).await;
@@ -73,7 +73,7 @@ async fn a_finalizer_that_is_taken_off_is_put_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_record_that_is_removed_or_forged_is_put_back() {
+async fn a_removed_or_forged_record_is_restored() {
     let cheap = stage_of_record("a", 1);
     for forged in [Value::Null, json!("{}"), cheap] {
         let mut stage = full().await;
@@ -88,9 +88,9 @@ async fn a_record_that_is_removed_or_forged_is_put_back() {
     }
 }
 
-/// What is put back is the record as it was, whatever of it was changed.
+/// The whole record is restored, whatever part of it was changed.
 #[tokio::test(start_paused = true)]
-async fn a_record_is_put_back_with_all_that_it_said() {
+async fn a_record_is_restored_completely() {
     let mut stage = full().await;
     let record = stage.record("a").unwrap();
     assert!(!record.requests.is_empty());
@@ -120,7 +120,7 @@ fn stage_of_record(name: &str, cpus: u32) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_admission_that_nobody_made_is_closed_and_charged() {
+async fn a_forged_admission_is_gated_and_charged() {
     let mut stage = full().await;
     stage.work("a", false);
     let change = json!({
@@ -143,8 +143,8 @@ async fn an_admission_that_nobody_made_is_closed_and_charged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_was_forged_out_of_its_charge_while_nobody_led_is_charged_for_its_works() {
-    // Gated, its record says that nothing of it is left, and its Work is still there.
+async fn a_job_whose_record_was_forged_without_a_leader_is_charged_for_its_works() {
+    // It is gated, its record says that nothing of it is left, and its Work still exists.
     let mut stage = Stage::bare(&FakeApi::new(), true).await;
     stage.template("a", 3, json!({}));
     let annotations = left("a", RecordState::Requeued, 1, 3);
@@ -161,15 +161,15 @@ async fn a_job_that_was_forged_out_of_its_charge_while_nobody_led_is_charged_for
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_outlives_its_binding_is_charged_until_its_works_are_gone() {
+async fn a_job_without_its_binding_is_charged_until_its_works_are_gone() {
     let mut stage = full().await;
-    // A user who deletes it takes the finalizer off in the same moment.
+    // A user deletes it and removes the finalizer at the same moment.
     stage.api.remove(&path("a"));
     stage.echo("a");
     stage.rest_later(&["b"], 30_000).await;
     assert_eq!(stage.charged(), "3");
     assert_eq!(stage.shown("b"), "no record, gated []");
-    // The next of its name waits, too.
+    // The next job of that name also waits.
     stage.template("a", 2, json!({}));
     stage.binding(
         "a",
@@ -204,11 +204,11 @@ fn marks(stage: &Stage) -> Vec<Value> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_is_marked_once_all_that_ran_there_is_recorded() {
+async fn a_namespace_is_marked_once_all_its_earlier_workloads_are_recorded() {
     let mut stage = stage().await;
     stage.binding("a", 3, placed_by_another());
     stage.settle().await;
-    // Its template has not been seen: nobody knows its size, and it is there all the same.
+    // Its template has not been seen, so its size is unknown; it still counts as existing.
     stage.rest_later(&["a"], 4_000).await;
     assert_eq!(stage.shown("a"), r#"no record, open ["m1"]"#);
     stage.rest_later(&["a"], 4_000).await;
@@ -222,8 +222,8 @@ async fn a_namespace_is_marked_once_all_that_ran_there_is_recorded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_adopted_in_a_namespace_that_is_marked() {
-    // After a restart, too: the mark is all that counts.
+async fn a_marked_namespace_adopts_nothing() {
+    // After a restart only the mark counts.
     let mut stage = Stage::bare(&FakeApi::new(), true).await;
     stage.list_all();
     stage.marked_namespace(true);
@@ -238,7 +238,7 @@ async fn nothing_is_adopted_in_a_namespace_that_is_marked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_queued_is_not_adopted_before_the_mark_either() {
+async fn a_queued_job_is_not_adopted_before_the_mark() {
     let mut stage = full().await;
     let change = json!({
         "metadata": {"finalizers": null},
@@ -251,7 +251,7 @@ async fn what_was_queued_is_not_adopted_before_the_mark_either() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_mark_goes_before_what_is_in_the_namespace_is_unmanaged() {
+async fn a_namespace_loses_its_mark_before_its_bindings_are_unmanaged() {
     let mut stage = stage().await;
     stage.marked_namespace(true);
     stage.job("a", 3);
@@ -269,7 +269,7 @@ async fn the_mark_goes_before_what_is_in_the_namespace_is_unmanaged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_adopted_job_that_is_scaled_over_the_bound_is_evicted() {
+async fn an_adopted_job_scaled_above_the_quota_is_evicted() {
     let mut stage = stage().await;
     stage.template("a", 3, json!({}));
     stage.binding("a", 3, placed_by_another());
@@ -292,7 +292,7 @@ fn propagation(change: Value) -> Input {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_policy_of_a_namespace_is_kept() {
+async fn the_policy_of_a_namespace_is_maintained() {
     let mut stage = stage().await;
     let applied = |stage: &Stage| {
         let patches = stage.api.requests_of("APPLY").into_iter();
@@ -300,7 +300,7 @@ async fn the_policy_of_a_namespace_is_kept() {
         patches.filter(|request| request.path == path).count()
     };
     let mut count = applied(&stage);
-    // What Karmada fills in is no difference.
+    // Fields that Karmada fills in are no difference.
     stage.take(propagation(json!({"spec": {"preemption": "Never"}})));
     stage.settle().await;
     assert_eq!(applied(&stage), count);
@@ -313,7 +313,7 @@ async fn the_policy_of_a_namespace_is_kept() {
         stage.settle().await;
         count += 1;
         assert_eq!(applied(&stage), count, "{edit}");
-        // What comes back the same is not tried for ever.
+        // An edit that always comes back is not corrected for ever.
         stage.take(propagation(edit));
         stage.settle().await;
         assert_eq!(applied(&stage), count);
@@ -357,7 +357,7 @@ async fn a_mark_fits_the_label_that_was_seen() {
     stage.api.put(NAMESPACE, labelled("true"));
     show(&mut stage);
     stage.settle().await;
-    // The label goes before the mark arrives, and that shows later.
+    // The label is removed before the mark arrives, and the watch shows that later.
     stage.api.merge(NAMESPACE, &labelled("false"));
     stage.rest_later(&[], 60_000).await;
     let marked = |stage: &Stage| {

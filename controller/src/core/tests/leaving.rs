@@ -3,7 +3,7 @@
 use super::*;
 use engine::matching::LEAVING;
 
-/// A job of three pods that ended in `m1` with `status`, and its quota came free.
+/// A job of three pods that ended in `m1` with `status`; its quota is free again.
 async fn ended(status: Value) -> Stage {
     let mut stage = stage().await;
     stage.job("a", 3);
@@ -21,7 +21,7 @@ fn condition(type_: &str) -> Value {
     json!({"conditions": [{"type": type_, "status": "True"}]})
 }
 
-/// Karmada empties the cluster, and forgets what was reported of it.
+/// Karmada empties the cluster and drops what was reported of it.
 async fn removed(stage: &mut Stage) {
     stage.member(Some(LEAVING), "it is being removed from the federation");
     stage.change("a", json!({"status": {"aggregatedStatus": null}}));
@@ -34,7 +34,7 @@ async fn removed(stage: &mut Stage) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_ended_leaves_a_cluster_that_is_removed_and_is_not_run_again() {
+async fn a_finished_job_leaves_a_removed_cluster_and_does_not_run_again() {
     for (status, want) in [
         (condition("Complete"), engine::Reason::Succeeded),
         (condition("Failed"), engine::Reason::Failed),
@@ -54,7 +54,7 @@ async fn what_has_ended_leaves_a_cluster_that_is_removed_and_is_not_run_again() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_runs_in_a_cluster_that_is_removed_is_queued_again() {
+async fn a_running_job_in_a_removed_cluster_is_requeued() {
     let mut stage = stage().await;
     stage.job("a", 3);
     stage.rest(&["a"]).await;

@@ -1,4 +1,4 @@
-//! Records that this version cannot act on: charged, told, and left as they are.
+//! Records that this version cannot act on: charged, reported, and left unchanged.
 
 use super::*;
 use RecordState::{Admitted, Ending, Requeued};
@@ -39,7 +39,7 @@ async fn after_restart(cpus: u32, placed: bool, annotations: Value) -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_placed_job_is_charged_and_nothing_of_it_is_written() {
+async fn a_placed_job_is_charged_and_not_written() {
     for change in [later, unknown_state, garbage] {
         let mut stage = after_restart(3, true, odd(Admitted, 3, change)).await;
         stage.job("b", 2);
@@ -48,7 +48,7 @@ async fn a_placed_job_is_charged_and_nothing_of_it_is_written() {
         assert_eq!(stage.patches("a"), Vec::<Value>::new());
         assert_eq!(stage.shown("b"), "no record, gated []");
         assert_eq!(stage.core.metrics.records_unreadable.get(), 1);
-        // It ends by what its member reports, and gives its charge back then.
+        // It ends when its member reports so, and then gives its charge back.
         stage.change(
             "a",
             reported(
@@ -62,8 +62,8 @@ async fn a_placed_job_is_charged_and_nothing_of_it_is_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_charged_what_runs_where_its_record_says_less_or_nothing() {
-    // The record is of a pod, the placement of three.
+async fn an_untouched_job_is_charged_what_runs_if_its_record_says_less() {
+    // The record has one pod, the placement three.
     let mut stage = after_restart(3, true, odd(Admitted, 1, later)).await;
     stage.rest(&["a"]).await;
     assert_eq!(stage.charged(), "3");
@@ -74,12 +74,12 @@ async fn it_is_charged_what_runs_where_its_record_says_less_or_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gated_job_is_neither_released_nor_opened() {
+async fn a_gated_job_is_neither_admitted_nor_opened() {
     let mut stage = after_restart(2, false, odd(Requeued, 2, later)).await;
     stage.rest_later(&["a"], 60_000).await;
     assert_eq!(stage.charged(), "0");
     assert_eq!(stage.patches("a"), Vec::<Value>::new());
-    // One that is being evicted is charged, since nobody here knows how far that is.
+    // A job that is being evicted is charged, because this version cannot know how far the eviction is.
     let mut stage = after_restart(2, false, odd(Ending, 2, later)).await;
     stage.rest_later(&["a"], 60_000).await;
     assert_eq!(stage.charged(), "2");
@@ -87,7 +87,7 @@ async fn a_gated_job_is_neither_released_nor_opened() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_job_is_evicted_from_it() {
+async fn an_unreadable_record_causes_no_eviction() {
     let mut stage = after_restart(4, true, odd(Admitted, 4, later)).await;
     stage.rest(&["a"]).await;
     let policy = json!({"metadata": {"name": "q"}, "spec": {"limits": {"runtime": "1m"}, "preemption": {"withinQueue": true}}});
@@ -103,9 +103,9 @@ async fn no_job_is_evicted_from_it() {
     assert_eq!(stage.shown("b"), "no record, gated []");
 }
 
-/// Whatever the record was, a version that can read it goes on as if nothing had been.
+/// Once a version can read the record, it continues as if nothing had happened.
 #[tokio::test(start_paused = true)]
-async fn it_goes_on_when_its_record_is_read_again() {
+async fn a_job_continues_when_its_record_is_readable_again() {
     let mut stage = after_restart(3, true, odd(Admitted, 3, later)).await;
     stage.rest(&["a"]).await;
     stage.change(
@@ -118,9 +118,9 @@ async fn it_goes_on_when_its_record_is_read_again() {
     assert_eq!(stage.charged(), "3");
 }
 
-/// An operator removes a record that nobody can read: the job is closed and queued again.
+/// An operator removes an unreadable record: the job is gated and queued again.
 #[tokio::test(start_paused = true)]
-async fn garbage_is_repaired_by_removing_it() {
+async fn a_corrupt_record_is_repaired_by_removing_it() {
     let mut stage = after_restart(3, true, odd(Admitted, 3, garbage)).await;
     stage.rest(&["a"]).await;
     stage.change(
@@ -136,7 +136,7 @@ async fn garbage_is_repaired_by_removing_it() {
     assert_eq!(stage.charged(), "3");
 }
 
-/// Garbage opens nothing: a job that waits and is opened with a record that is none is closed.
+/// Garbage in the record opens nothing: a pending job that was opened with it is gated again.
 #[tokio::test(start_paused = true)]
 async fn a_waiting_job_is_not_started_by_garbage() {
     let mut stage = stage().await;
@@ -175,9 +175,9 @@ async fn a_deleted_job_is_charged_until_its_works_are_gone() {
     assert_eq!(stage.shown("b"), r#"Admitted 1 open ["m1"]"#);
 }
 
-/// What a later Muster noted of an attempt that this one can act on is still there when it has.
+/// Fields that a later version of Muster recorded survive an eviction by this version.
 #[tokio::test(start_paused = true)]
-async fn unknown_fields_outlive_a_evict() {
+async fn unknown_fields_survive_an_eviction() {
     let noted = |text: String| text.replacen('{', r#"{"lane":{"b":1.50,"a":1},"#, 1);
     let mut stage = after_restart(3, true, odd(Admitted, 3, noted)).await;
     stage.rest(&["a"]).await;
@@ -195,7 +195,7 @@ async fn unknown_fields_outlive_a_evict() {
     assert!(text.contains(r#""lane":{"b":1.50,"a":1}"#), "{text}");
 }
 
-/// After a restart nothing but its Work tells of a closed job whose record says nothing.
+/// After a restart only the Work shows that a gated job with an unreadable record is still charged.
 #[tokio::test(start_paused = true)]
 async fn a_closed_job_with_garbage_is_charged_by_its_works_until_they_are_gone() {
     for (gated, with_template) in [(true, true), (true, false), (false, true)] {

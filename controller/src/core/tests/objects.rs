@@ -1,4 +1,4 @@
-//! Objects as the control plane and members would have them, and paths to them.
+//! Objects as the control plane and members have them, and their paths.
 
 use super::*;
 
@@ -75,7 +75,7 @@ pub(super) fn reported(status: Value) -> Value {
     json!({"status": {"aggregatedStatus": [{"clusterName": "m1", "status": status}]}})
 }
 
-/// What Karmada tells of a job without Works.
+/// What Karmada reports of a job without Works.
 pub(super) fn forgotten() -> Value {
     json!({"status": {"aggregatedStatus": []}})
 }

@@ -4,7 +4,7 @@ use super::*;
 use engine::matching::{Taint, TaintEffect};
 
 impl Stage {
-    /// The member `m1` as it stands; `why` it is not usable.
+    /// The member `m1` with `taint`; `why` says why it is not usable.
     pub(super) fn member(&mut self, taint: Option<&str>, why: &str) {
         let taint = taint.map(|key| Taint {
             key: key.to_owned(),
@@ -38,7 +38,7 @@ impl Stage {
     }
 }
 
-/// A job of three pods that runs in `m1`, and another that waits for what it is charged.
+/// A job of three pods that runs in `m1`, and a pending job that waits for its quota.
 async fn lost() -> Stage {
     let mut stage = stage().await;
     stage.job("a", 3);
@@ -49,7 +49,7 @@ async fn lost() -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_deleted_in_a_cluster_out_of_service_is_waited_for_no_longer() {
+async fn deleted_works_in_a_cluster_out_of_service_no_longer_count() {
     let mut stage = lost().await;
     stage.member(Some(names::OUT_OF_SERVICE_ANNOTATION), "it does not answer");
     stage.rest(&["a"]).await;
@@ -64,7 +64,7 @@ async fn what_is_deleted_in_a_cluster_out_of_service_is_waited_for_no_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_deleted_in_a_cluster_that_is_only_drained_is_waited_for() {
+async fn deleted_works_in_a_drained_cluster_count() {
     let mut stage = lost().await;
     stage.member(Some(names::DRAIN_ANNOTATION), "it does not answer");
     stage.rest(&["a"]).await;
@@ -74,14 +74,14 @@ async fn what_is_deleted_in_a_cluster_that_is_only_drained_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_goes_where_an_earlier_attempt_has_yet_to_be_removed() {
+async fn no_attempt_is_placed_where_an_earlier_one_is_left() {
     let mut stage = lost().await;
     stage.member(Some(names::OUT_OF_SERVICE_ANNOTATION), "it does not answer");
     stage.rest(&["a"]).await;
     stage.work_deleting("a");
     stage.rest_later(&["a"], 2_000).await;
     assert_eq!(stage.charged(), "0");
-    // It is back, with what it had.
+    // The cluster is back, with its workloads.
     stage.member(None, "");
     stage.rest(&["a"]).await;
     assert_eq!(stage.shown("a"), "Requeued 1 gated []");
@@ -91,7 +91,7 @@ async fn nothing_goes_where_an_earlier_attempt_has_yet_to_be_removed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_is_deleted_goes_although_its_cluster_is_out_of_service() {
+async fn a_deleted_job_goes_while_its_cluster_is_out_of_service() {
     let mut stage = lost().await;
     stage.member(Some(names::OUT_OF_SERVICE_ANNOTATION), "it does not answer");
     stage.rest(&["a"]).await;

@@ -1,4 +1,4 @@
-//! Jobs that are placed in parts: held until their Works are what they should be.
+//! Jobs that are placed in parts: suspended until their Works have the right size.
 
 use super::*;
 use binding_writer::overrides;
@@ -11,14 +11,14 @@ fn asks() -> Value {
 }
 
 impl Stage {
-    /// A job of so many pods of one CPU each that asks to be split.
+    /// Creates a job of `cpus` pods of one CPU each that asks to be split.
     fn split_job(&mut self, cpus: u32) {
         self.template("a", cpus, asks());
         self.put_template(cpus);
         self.binding("a", cpus, json!({}));
     }
 
-    /// The template as the API server has it.
+    /// Stores the template on the API server.
     fn put_template(&self, cpus: u32) {
         let template = json!({
             "apiVersion": "batch/v1", "kind": "Job",
@@ -33,7 +33,7 @@ impl Stage {
         self.api.put(TEMPLATE, template);
     }
 
-    /// A Work of the job is there, and is to apply this part.
+    /// Creates a Work of the job that applies `part`.
     fn part(&mut self, part: Option<&str>) {
         let annotations = part.map(|part| json!({ names::PART_ANNOTATION: part }));
         let work = json!({
@@ -64,7 +64,7 @@ impl Stage {
 const PART: &str = "attempt 1, part 1 of 1: main=2";
 
 #[tokio::test(start_paused = true)]
-async fn it_is_dispatched_once_its_work_is_its_part() {
+async fn a_job_is_dispatched_once_its_work_is_its_part() {
     let mut stage = stage().await;
     stage.split_job(2);
     stage.rest(&["a"]).await;
@@ -73,7 +73,7 @@ async fn it_is_dispatched_once_its_work_is_its_part() {
     let rule = &policy["spec"]["overrideRules"][0];
     assert_eq!(rule["targetCluster"]["clusterNames"], json!(["m1"]));
     assert_eq!(stage.dispatching(), true);
-    // What Karmada made before it saw the override.
+    // Karmada rendered this before it saw the override.
     stage.part(None);
     stage.rest(&["a"]).await;
     assert_eq!(stage.dispatching(), true);
@@ -84,7 +84,7 @@ async fn it_is_dispatched_once_its_work_is_its_part() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_override_that_was_lost_is_written_again() {
+async fn a_lost_override_is_written_again() {
     let mut stage = stage().await;
     stage.split_job(2);
     stage.rest(&["a"]).await;
@@ -96,7 +96,7 @@ async fn an_override_that_was_lost_is_written_again() {
     assert!(stage.api.get(POLICY).is_some());
     assert_eq!(stage.core.metrics.parts_repaired.get(), 1);
     assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
-    // A template that is another by now has no such parts any more.
+    // A template that has changed by now no longer has these parts.
     stage.part(Some(PART));
     stage.rest(&["a"]).await;
     stage.put_template(3);
@@ -116,7 +116,7 @@ async fn an_override_goes_with_its_attempt() {
     stage.rest(&["a"]).await;
     stage.part(Some(PART));
     stage.rest(&["a"]).await;
-    // Its owner suspends it, and evicts that it may be split.
+    // Its owner suspends it and no longer allows it to be split.
     stage.template("a", 2, json!({"spec": {"suspend": true}}));
     stage.rest(&["a"]).await;
     assert!(
@@ -125,7 +125,7 @@ async fn an_override_goes_with_its_attempt() {
         stage.shown("a")
     );
     assert!(stage.api.get(POLICY).is_some(), "its Works are there");
-    // What a server notes of who applied it.
+    // The server's record of which manager applied it.
     let applied = json!([{"manager": overrides::MANAGER, "operation": "Apply"}]);
     stage
         .api
@@ -141,7 +141,7 @@ async fn an_override_goes_with_its_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn parts_are_held_while_their_namespace_goes() {
+async fn parts_stay_suspended_while_their_namespace_is_deleted() {
     let mut stage = stage().await;
     stage.split_job(2);
     stage.rest(&["a"]).await;
@@ -155,7 +155,7 @@ async fn parts_are_held_while_their_namespace_goes() {
     stage.take(Input::Namespace(Delta::Upserted(read(namespace))));
     stage.rest(&["a"]).await;
     assert_eq!(stage.dispatching(), true);
-    // Its override goes before its Works: nothing is mended, and nothing is dispatched.
+    // Its override goes before its Works: nothing is repaired, and nothing is dispatched.
     stage.api.remove(POLICY);
     stage.part(None);
     stage.rest(&["a"]).await;

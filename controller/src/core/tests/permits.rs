@@ -1,4 +1,4 @@
-//! Who may be in a queue: by its policy, by the right of the namespace, by what the webhook wrote.
+//! Who may use a queue: by its policy, by the right of the namespace, by what the webhook recorded.
 
 use super::*;
 use crds::capacity_policy::CapacityPolicy;
@@ -16,7 +16,7 @@ impl Stage {
         self.take(Input::Policy(Delta::Upserted(policy)));
     }
 
-    /// The word and the words of why a job waits.
+    /// The reason and message of why a job waits.
     fn why(&self, name: &str) -> String {
         let explained = self
             .core
@@ -28,7 +28,7 @@ impl Stage {
     }
 }
 
-/// Has the API server say whether the service accounts of `team` may use queue `q`.
+/// Makes the API server say whether the service accounts of `team` may use queue `q`.
 fn grants(api: &FakeApi) -> Arc<AtomicBool> {
     let granted = Arc::new(AtomicBool::new(false));
     let answer = granted.clone();
@@ -55,7 +55,7 @@ async fn in_a_closed_tenancy_a_job_waits_until_its_namespace_has_the_right() {
     stage.rest(&["a"]).await;
     assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
 
-    // What runs goes on when the right is withdrawn; what comes then does not start.
+    // A running job continues when the right is withdrawn; a new job does not start.
     granted.store(false, Ordering::SeqCst);
     tokio::time::sleep(Duration::from_secs(61)).await;
     stage.rest(&["a"]).await;
@@ -69,7 +69,7 @@ async fn in_a_closed_tenancy_a_job_waits_until_its_namespace_has_the_right() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_webhook_wrote_of_who_submitted_it_counts_for_that_queue_only() {
+async fn the_recorded_right_of_the_user_counts_for_its_queue_only() {
     let mut stage = stage().await;
     grants(&stage.api);
     stage.policy(
@@ -91,7 +91,7 @@ async fn what_the_webhook_wrote_of_who_submitted_it_counts_for_that_queue_only()
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_right_cannot_be_asked_nothing_starts() {
+async fn no_job_starts_while_its_right_cannot_be_checked() {
     let mut stage = stage().await;
     stage.policy("q", json!({"tenancy": "Closed"}));
     let asks = |request: &Recorded| request.path == REVIEWS;
@@ -101,7 +101,7 @@ async fn while_the_right_cannot_be_asked_nothing_starts() {
     grants(&stage.api).store(true, Ordering::SeqCst);
     stage.job("a", 2);
     stage.rest(&["a"]).await;
-    insta::assert_snapshot!(stage.why("a"), @"NotEvaluated: whether namespace team may use queue q is being asked");
+    insta::assert_snapshot!(stage.why("a"), @"NotEvaluated: whether namespace team may use queue q is being checked");
     tokio::time::sleep(Duration::from_secs(11)).await;
     stage.rest(&["a"]).await;
     assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
@@ -128,14 +128,14 @@ async fn a_podgroup_names_no_queue_that_its_namespace_may_not_use() {
     let hidden = shown(&mut stage, "a").await;
     assert!(stage.why("a").contains("children (gold)"));
     assert!(hidden.contains("children (other queues)"), "{hidden}");
-    // Open to all, it is no secret.
+    // A queue that is open to all may be named.
     stage.policy("gold", json!({"tenancy": "Open"}));
     let open = shown(&mut stage, "b").await;
     assert!(open.contains("children (gold)"), "{open}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_takes_the_classes_that_its_policy_lists() {
+async fn a_queue_allows_only_the_priority_classes_of_its_policy() {
     let mut stage = stage().await;
     let class = |name: &str, default: bool| {
         let class = json!({"metadata": {"name": name}, "value": 5, "globalDefault": default});
@@ -154,10 +154,10 @@ async fn a_queue_takes_the_classes_that_its_policy_lists() {
     );
     stage.policy("q", json!({"priorityClasses": ["low", "high"]}));
     stage.rest(&["a"]).await;
-    // It went on to the member, where the class has to be made: here there is none to make it in.
+    // The job went to the member, where the class has to be created; here no member can do so.
     let why = stage.why("a");
     assert!(why.contains("attempt 1 was evicted (PlanRefused"), "{why}");
-    // Who names none has the default's.
+    // A job that names no class has the default class.
     stage.take(class("usual", true));
     stage.job("b", 1);
     stage.rest(&["a", "b"]).await;
@@ -168,7 +168,7 @@ async fn a_queue_takes_the_classes_that_its_policy_lists() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_queue_is_named_as_a_help_that_the_namespace_may_not_use() {
+async fn advice_names_no_queue_that_the_namespace_may_not_use() {
     let mut stage = stage().await;
     grants(&stage.api);
     for name in ["open", "closed", "selects", "classes"] {

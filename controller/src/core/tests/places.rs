@@ -7,7 +7,7 @@ fn queue_path(name: &str) -> String {
 }
 
 impl Stage {
-    /// A queue, on the server and in the watch.
+    /// Creates a queue, on the server and in the watch.
     fn put_queue(&mut self, name: &str, spec: Value) {
         let queue =
             json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": spec});
@@ -31,7 +31,7 @@ impl Stage {
         self.echo_queue(name);
     }
 
-    /// Lets everything come to rest; the watch shows also what is written of queues.
+    /// Runs until nothing changes; the watch also shows writes of queues.
     async fn rest_with_queues(&mut self, jobs: &[&str], ms: i64) {
         self.ahead_ms += ms;
         for _ in 0..3 {
@@ -43,7 +43,7 @@ impl Stage {
         self.rest(jobs).await;
     }
 
-    /// A job of a queue.
+    /// Creates a job of a queue.
     fn job_in(&mut self, name: &str, queue: &str, cpus: u32) {
         let labels = json!({"metadata": {"labels": {"muster.io/queue": queue}}});
         self.template(name, cpus, labels);
@@ -74,7 +74,7 @@ fn done() -> Value {
     reported(json!({"succeeded": 3, "conditions": [{"type": "Complete", "status": "True"}]}))
 }
 
-/// `x` and `y` below `q`, whose limit is 4 CPUs, and job `a` that holds 3 of them in `x`.
+/// Queues `x` and `y` below `q`, whose capability is 4 CPUs, and job `a` that uses 3 of them in `x`.
 async fn family() -> Stage {
     let mut stage = stage().await;
     stage.put_queue("q", json!({"capability": {"cpu": "4"}}));
@@ -112,7 +112,7 @@ fn deletion() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_whose_finalizer_was_taken_off_keeps_its_place_all_the_same() {
+async fn a_queue_without_its_finalizer_keeps_its_place() {
     let mut stage = family().await;
     stage.api.remove(&queue_path("x"));
     stage.echo_queue("x");
@@ -120,7 +120,7 @@ async fn a_queue_whose_finalizer_was_taken_off_keeps_its_place_all_the_same() {
     stage.rest_with_queues(&["a", "b"], 0).await;
     assert_eq!(stage.charged(), "3");
     assert_eq!(stage.shown("b"), "no record, gated []");
-    // Made again it is where it says.
+    // Created again, the queue is where its object says.
     stage.put_queue("x", json!({"parent": "q", "capability": {"cpu": "3"}}));
     stage.rest_with_queues(&["a", "b"], 0).await;
     assert_eq!(stage.charged(), "3");
@@ -128,7 +128,7 @@ async fn a_queue_whose_finalizer_was_taken_off_keeps_its_place_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_that_was_taken_off_is_put_back() {
+async fn a_removed_queue_finalizer_is_restored() {
     let mut stage = family().await;
     let theirs = json!({"metadata": {"finalizers": ["example.com/theirs"]}});
     stage.change_queue("x", theirs);
@@ -138,7 +138,7 @@ async fn a_finalizer_that_was_taken_off_is_put_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_of_which_nothing_is_charged_for_a_while_has_no_finalizer() {
+async fn an_idle_queue_loses_its_finalizer() {
     let mut stage = family().await;
     stage.change("a", done());
     stage.rest_with_queues(&["a"], 30_000).await;
@@ -181,7 +181,7 @@ async fn a_new_process_charges_the_parent_of_a_queue_that_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_charged_queue_that_names_no_parent_that_can_be_one_stays_where_it_is() {
+async fn a_charged_queue_with_an_invalid_parent_keeps_its_place() {
     for (parent, why) in [
         ("nowhere", "queue nowhere does not exist"),
         ("x", "x is the queue itself"),
@@ -198,7 +198,7 @@ async fn a_charged_queue_that_names_no_parent_that_can_be_one_stays_where_it_is(
             reason.contains(why) && reason.contains("stays below q"),
             "{reason}"
         );
-        // A valid place: the charge moves with the queue.
+        // A valid parent: the charge moves with the queue.
         stage.put_queue("nowhere", json!({}));
         if parent == "nowhere" {
             stage.rest_with_queues(&["a", "b", "c"], 0).await;
@@ -209,7 +209,7 @@ async fn a_charged_queue_that_names_no_parent_that_can_be_one_stays_where_it_is(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_parent_that_goes_keeps_its_bound_while_something_is_charged_below() {
+async fn a_deleted_parent_keeps_its_capability_while_charged_below() {
     let mut stage = family().await;
     stage.change_queue("q", deletion());
     stage.job_in("b", "y", 1);
@@ -227,7 +227,7 @@ fn policy_path(name: &str) -> String {
 }
 
 impl Stage {
-    /// A CapacityPolicy that was applied by `manager`, on the server and in the watch.
+    /// Puts a CapacityPolicy that `manager` applied, on the server and in the watch.
     fn put_policy(&mut self, name: &str, manager: &str, spec: Value) {
         let managed = json!([{"manager": manager, "operation": "Apply"}]);
         let policy = json!({"metadata": {"managedFields": managed}, "spec": spec});
@@ -237,10 +237,10 @@ impl Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_policy_that_was_made_for_a_queue_goes_with_it() {
+async fn a_policy_created_for_a_queue_is_deleted_with_it() {
     let ours = binding_writer::overrides::MANAGER;
     let mut stage = Stage::bare(&FakeApi::new(), true).await;
-    // Its queue went while no Muster was there.
+    // Its queue was deleted while Muster did not run.
     stage.put_policy("before", ours, json!({}));
     stage.list_all();
     for (name, manager, spec) in [

@@ -7,7 +7,7 @@ fn preserved(preserved: bool) -> Value {
 }
 
 impl Stage {
-    /// The Work of job `a`, which leaves in its member what it applied if it is `preserved`.
+    /// Puts the Work of job `a`; if `preserved`, its member keeps the applied objects.
     fn kept_work(&mut self, preserved: bool, deleting: bool) {
         let deleted = deleting.then(|| jiff::Timestamp::now().to_string());
         let work = json!({
@@ -37,7 +37,7 @@ impl Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_waits_is_not_released_before_its_policy_is_another() {
+async fn a_pending_job_is_not_admitted_before_its_policy_changes() {
     let mut stage = stage().await;
     stage.template("a", 2, json!({}));
     stage.binding("a", 2, preserved(true));
@@ -50,7 +50,7 @@ async fn one_that_waits_is_not_released_before_its_policy_is_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_placed_is_removed_with_its_works_whatever_its_policy_says_later() {
+async fn a_placed_job_is_removed_with_its_works_whatever_its_policy_says_later() {
     let mut stage = stage().await;
     stage.job("a", 2);
     stage.rest(&["a"]).await;
@@ -63,7 +63,7 @@ async fn one_that_is_placed_is_removed_with_its_works_whatever_its_policy_says_l
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_work_left_in_its_member_stays_charged() {
+async fn objects_left_in_a_member_stay_charged() {
     for (preserved, charged) in [(false, "0"), (true, "2")] {
         let mut stage = stage().await;
         stage.job("a", 2);
@@ -81,7 +81,7 @@ async fn what_a_work_left_in_its_member_stays_charged() {
             stage.echo("a");
             stage.ahead_ms += 2_000;
         }
-        // The member does not tell whether the object is there: it is not connected.
+        // The member is not connected, so it is unknown whether the object exists.
         assert_eq!(stage.charged(), charged, "preserved: {preserved}");
     }
 }

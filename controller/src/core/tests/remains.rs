@@ -1,8 +1,8 @@
-//! A new leader: Works of bindings that went while none led are charged until they are gone.
+//! A new leader charges Works whose bindings were deleted while no replica led, until the Works are gone.
 
 use super::*;
 
-/// After a restart: a Work asks for three CPUs and its binding is gone; `b` asks for two of four.
+/// After a restart: a Work requests three CPUs and its binding is gone; `b` requests two of four.
 async fn left_behind() -> Stage {
     let mut stage = Stage::bare(&FakeApi::new(), true).await;
     stage.rendered("a", "a-id", 3, 1);
@@ -11,14 +11,14 @@ async fn left_behind() -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn they_are_charged_as_they_were_while_the_process_lived() {
+async fn leftover_works_are_charged_after_a_restart_as_before() {
     let mut stage = left_behind().await;
     stage.list_all();
     stage.rest_later(&["b"], 60_000).await;
     assert_eq!(stage.charged(), "3");
     assert_eq!(stage.state("a"), Some(JobState::Ending));
     assert_eq!(stage.shown("b"), "no record, gated []");
-    // The next of its name waits, too.
+    // The next job of that name also waits.
     stage.template("a", 1, json!({}));
     let next = json!({"metadata": {"labels": {names::BINDING_PERMANENT_ID: "next"}}});
     stage.binding("a", 1, next);
@@ -32,7 +32,7 @@ async fn they_are_charged_as_they_were_while_the_process_lived() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_of_the_name_that_runs_is_charged_beside_them() {
+async fn a_running_job_of_the_same_name_is_charged_besides() {
     let mut stage = left_behind().await;
     stage.template("a", 1, json!({}));
     let next = json!({
@@ -53,7 +53,7 @@ async fn a_job_of_the_name_that_runs_is_charged_beside_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_of_a_namespace_that_is_not_managed_are_charged_to_no_queue() {
+async fn leftover_works_of_an_unmanaged_namespace_are_charged_to_no_queue() {
     let mut stage = left_behind().await;
     stage.list_all();
     stage.core.role = Leading::CatchesUp(binding_writer::term::Lead::new(0));
@@ -63,7 +63,7 @@ async fn those_of_a_namespace_that_is_not_managed_are_charged_to_no_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_binding_that_shows_late_was_not_gone() {
+async fn a_binding_that_the_watch_shows_late_is_not_gone() {
     let mut stage = left_behind().await;
     stage.list_all();
     stage.settle().await;

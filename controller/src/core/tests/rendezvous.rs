@@ -5,8 +5,8 @@ use super::*;
 const SERVICES: &str = "/api/v1/namespaces/team/services";
 const CARRIED: &str = "/apis/networking.karmada.io/v1alpha1/namespaces/team/multiclusterservices";
 
-/// A controller that finds an indexed Job of four pods, two in each of two clusters, whose first
-/// pod is found by a Service.
+/// A controller with an indexed Job of four pods, two in each of two clusters; a Service leads to the first
+/// pod.
 async fn over_two() -> Stage {
     let mut stage = Stage::bare(&FakeApi::new(), true).await;
     let indexed = json!({
@@ -86,19 +86,19 @@ impl Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn services_that_karmada_does_not_carry_are_reported_until_it_does() {
+async fn services_that_karmada_does_not_propagate_are_reported() {
     let mut stage = over_two().await;
     assert_eq!(stage.looks(), 0, "Karmada has its time");
     stage.rest_later(&["a"], 31_000).await;
-    // Somebody had removed them.
+    // Another user had removed them.
     let (services, carried) = (stage.applied_under(SERVICES), stage.applied_under(CARRIED));
     assert_eq!((services.len(), carried.len()), (1, 1));
-    let told = stage.warnings_of_pods_apart();
-    assert_eq!(told.len(), 1, "{told:?}");
+    let warnings = stage.warnings_of_pods_apart();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
     for words in ["feature gate MultiClusterService", "karmada-agent"] {
-        assert!(told[0].contains(words), "{words}: {told:?}");
+        assert!(warnings[0].contains(words), "{words}: {warnings:?}");
     }
-    // It goes on all the same.
+    // The job runs on.
     assert_eq!(stage.shown("a"), r#"Admitted 2 open ["m1", "m2"]"#);
 
     let managed = json!([{"manager": binding_writer::overrides::MANAGER, "operation": "Apply"}]);
@@ -117,16 +117,16 @@ async fn services_that_karmada_does_not_carry_are_reported_until_it_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_of_somebody_else_is_reported_and_kept() {
+async fn a_service_of_another_manager_is_reported_and_kept() {
     let mut stage = over_two().await;
     stage.rest_later(&["a"], 31_000).await;
     let path = stage.applied_under(SERVICES).remove(0);
     stage.api.remove(&path);
     stage.api.put(&path, json!({"spec": {"mine": true}}));
     stage.rest_later(&["a"], 61_000).await;
-    let told = stage.warnings_of_pods_apart();
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[1].contains("is not Muster's"), "{told:?}");
+    let warnings = stage.warnings_of_pods_apart();
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert!(warnings[1].contains("is not Muster's"), "{warnings:?}");
     let kept = stage.api.get(&path).unwrap();
     assert_eq!(kept["spec"], json!({"mine": true}));
     assert_eq!(stage.shown("a"), r#"Admitted 2 open ["m1", "m2"]"#);

@@ -1,4 +1,4 @@
-//! A new process, or a new leader: what earlier ones have left is found by looking.
+//! A new process or a new leader reads what earlier ones left.
 
 use super::*;
 use RecordState::{Admitted, Ending, Planned, Requeued};
@@ -63,19 +63,19 @@ async fn an_ending_job_is_charged_until_its_works_are_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ending_job_is_not_queued_again_while_karmada_tells_of_its_end() {
+async fn an_ending_job_is_not_requeued_while_karmada_reports_its_end() {
     let failed = json!({"failed": 3, "conditions": [{"type": "Failed", "status": "True"}]});
     let mut stage = after_restart(Ending, 3, reported(failed)).await;
     stage.list_all();
     stage.rest(&["a"]).await;
-    // Long after its Works, if there were any, would have been seen to be gone.
+    // Long after a check would have found its Works gone.
     stage.rest_later(&["a"], 60_000).await;
     assert_eq!(stage.shown("a"), "Ending 2 gated []");
     stage.change("a", forgotten());
     stage.rest(&["a"]).await;
     assert_eq!(stage.shown("a"), "Requeued 2 gated []");
     stage.rest_later(&["a"], 60_000).await;
-    // Not taken for one that has failed.
+    // Not mistaken for a failed job.
     assert_eq!(stage.shown("a"), r#"Admitted 3 open ["m1"]"#);
     assert_eq!(stage.charged(), "3");
 }
@@ -85,14 +85,14 @@ async fn the_number_of_attempts_outlives_the_process() {
     let mut stage = after_restart(Requeued, 3, json!({})).await;
     stage.list_all();
     stage.rest(&["a"]).await;
-    // Two attempts came to nothing, so it waits a while.
+    // Two attempts have failed, so it waits for a while.
     assert_eq!(stage.shown("a"), "Requeued 2 gated []");
     stage.rest_later(&["a"], 10_000).await;
     assert_eq!(stage.shown("a"), r#"Admitted 3 open ["m1"]"#);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plan_that_nobody_carries_out_is_decided_again() {
+async fn a_plan_without_a_scheduler_is_decided_again() {
     let mut stage = after_restart(Planned, 3, json!({})).await;
     stage.list_all();
     stage.rest_later(&["a"], 0).await;
@@ -102,7 +102,7 @@ async fn a_plan_that_nobody_carries_out_is_decided_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_suspended_meanwhile_is_evicted_and_resumes() {
+async fn a_job_suspended_during_a_restart_is_evicted_and_resumes() {
     let suspended = reported(json!({"conditions": [{"type": "Suspended", "status": "True"}]}));
     let mut stage = after_restart(Admitted, 3, suspended).await;
     stage.template("a", 3, json!({"spec": {"suspend": true}}));
@@ -171,7 +171,7 @@ fn show_pods(stage: &mut Stage, names: &[&str]) {
     }
 }
 
-/// The member says that it has the new size, for as long as it has to hold.
+/// The member reports the new size for as long as it has to hold.
 async fn shrunk(stage: &mut Stage) {
     for _ in 0..2 {
         stage.take(Input::SizeChecked {
@@ -199,7 +199,7 @@ async fn a_job_that_is_being_shrunk_is_charged_for_what_its_member_still_runs() 
         json!([{"name": "m1", "replicas": 1}])
     );
 
-    // The process dies: the member has yet to be told, and runs three.
+    // The process stops: the member has not received the new size yet and runs three pods.
     let mut stage = Stage::bare(&FakeApi::new(), true).await;
     stage.template("a", 1, json!({}));
     let left = json!({
@@ -226,7 +226,7 @@ async fn a_job_that_is_being_shrunk_is_charged_for_what_its_member_still_runs() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stands_by_follows_and_writes_nothing_until_it_leads_and_has_caught_up() {
+async fn a_standby_writes_nothing_until_it_leads_and_has_caught_up() {
     let mut stage = Stage::bare(&FakeApi::new(), true).await;
     stage.core.role = Leading::Follows;
     stage.list_all();
@@ -277,7 +277,7 @@ async fn a_template_kind_that_cannot_be_listed_stops_only_its_own_jobs() {
     assert_eq!(held.reason, Reason::SizeUnknown, "{held:?}");
 }
 
-/// Job `a` of three CPUs, placed, with a record that charges as `charged`, and job `b` that waits.
+/// Job `a` of three CPUs, placed, with a record that charges `charged`, and pending job `b`.
 async fn with_a_record_of(state: RecordState, charged: u32, generation: i64) -> Stage {
     let mut stage = after_restart(state, charged, json!({})).await;
     if state == Admitted {
@@ -295,7 +295,7 @@ fn cpus(record: &AdmissionRecord) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_record_that_says_less_than_what_runs_is_not_believed() {
+async fn a_record_that_says_less_than_what_runs_is_corrected() {
     for (state, rendered) in [(Admitted, true), (Admitted, false), (Ending, true)] {
         let mut stage = with_a_record_of(state, 1, 1).await;
         if rendered {
@@ -316,7 +316,7 @@ async fn a_record_that_says_less_than_what_runs_is_not_believed() {
             .changed();
         let changed = changed.unwrap().to_owned();
         assert!(changed.contains("cpu 2, pods 2 in m1"), "{changed}");
-        // Once, and not by the next leader either.
+        // Reported once, and not again by the next leader.
         stage.rest_later(&["a", "b"], 10_000).await;
         stage.core.role = Leading::CatchesUp(binding_writer::term::Lead::new(0));
         stage.rest(&["a", "b"]).await;
@@ -325,7 +325,7 @@ async fn a_record_that_says_less_than_what_runs_is_not_believed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_it_was_rewritten_to_comes_free_with_its_works() {
+async fn a_corrected_charge_ends_with_its_works() {
     let mut stage = with_a_record_of(Ending, 1, 1).await;
     stage.rendered("a", "a-id", 3, 1);
     stage.list_all();
@@ -336,9 +336,9 @@ async fn what_it_was_rewritten_to_comes_free_with_its_works() {
     assert_eq!(stage.shown("b"), r#"Admitted 1 open ["m1"]"#);
 }
 
-/// A job that was deleted, or moved, is charged for what runs, too.
+/// A deleted or moved job is also charged for what runs.
 #[tokio::test(start_paused = true)]
-async fn a_record_that_says_less_is_not_believed_of_a_job_that_goes_or_was_moved() {
+async fn a_record_that_says_too_little_is_corrected_for_deleted_and_moved_jobs() {
     let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
     let moved = json!({"spec": {"clusters": [{"name": "m2", "replicas": 3}]}});
     for (change, charged) in [(deleted, "3"), (moved, "6")] {
@@ -352,10 +352,10 @@ async fn a_record_that_says_less_is_not_believed_of_a_job_that_goes_or_was_moved
     }
 }
 
-/// More than the record says, and nobody has changed that.
+/// The Works request more than the record says, and the record has not been changed.
 #[tokio::test(start_paused = true)]
 async fn an_override_or_an_edit_is_no_change_of_the_record() {
-    // The requests of its pods were raised from what the record says.
+    // The requests of its pods were raised above the record.
     let mut stage = with_a_record_of(Admitted, 3, 2).await;
     let mut record = stage.record("a").unwrap();
     let one = Resources::parse([("cpu", "1"), ("pods", "1")]).unwrap();

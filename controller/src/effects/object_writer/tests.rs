@@ -45,7 +45,7 @@ async fn a_while() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_was_applied_here_is_deleted() {
+async fn only_objects_applied_by_the_controller_are_deleted() {
     let bench = bench();
     bench.api.put(&path("ours"), managed_by(MANAGER));
     bench.api.put(&path("theirs"), managed_by("kubectl"));
@@ -64,7 +64,7 @@ async fn only_what_was_applied_here_is_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_again_and_again_holds_up_nothing_else() {
+async fn a_write_that_keeps_failing_delays_no_other() {
     let bench = bench();
     let bad = |request: &Recorded| request.path.contains("/bad-");
     bench.api.fault(usize::MAX, Fault::Status(500, "no"), bad);
@@ -82,7 +82,7 @@ async fn what_fails_again_and_again_holds_up_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_apply_is_tried_again_with_what_is_newest() {
+async fn a_failed_apply_is_retried_with_the_newest_object() {
     let bench = bench();
     bench.api.fault(1, Fault::Status(500, "no"), |_| true);
     bench
@@ -98,7 +98,7 @@ async fn a_failed_apply_is_tried_again_with_what_is_newest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_denied_is_not_tried_again() {
+async fn a_denied_write_is_not_retried() {
     let bench = bench();
     bench
         .api

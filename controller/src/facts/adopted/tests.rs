@@ -49,7 +49,7 @@ fn binding(clusters: serde_json::Value) -> ResourceBinding {
     serde_json::from_value(binding).unwrap()
 }
 
-/// CPUs charged per cluster.
+/// CPUs charged in each cluster.
 fn charged(clusters: serde_json::Value, held: Held) -> String {
     let record = record(&binding(clusters), &job(held), Time(0));
     let parts: Vec<String> = record
@@ -67,7 +67,7 @@ fn charged(clusters: serde_json::Value, held: Held) -> String {
 fn each_cluster_is_charged_what_karmada_starts_there() {
     let divided = || json!([{"name": "m1", "replicas": 1}, {"name": "m2", "replicas": 3}]);
     insta::assert_snapshot!(charged(divided(), Held::ByReplicas), @"m1: 1 pods, cpu 1; m2: 3 pods, cpu 3");
-    // One that Karmada cannot divide runs as a whole wherever it is.
+    // A job that Karmada cannot divide runs as a whole in each cluster.
     insta::assert_snapshot!(charged(divided(), Held::Not), @"m1: 4 pods, cpu 4; m2: 4 pods, cpu 4");
     insta::assert_snapshot!(charged(json!([{"name": "m1"}]), Held::ByReplicas), @"m1: 4 pods, cpu 4");
 }

@@ -47,7 +47,7 @@ fn merge(into: &mut Value, change: Value) {
     }
 }
 
-/// The job, where everybody may use every queue but `closed`.
+/// The job, if all namespaces may use every queue except `closed`.
 fn job_of(
     template: &Template,
     binding: &ResourceBinding,
@@ -86,7 +86,7 @@ fn job_of(
     )
 }
 
-/// What the one ResourceClaimTemplate that there is claims.
+/// The claims of the only ResourceClaimTemplate.
 static TWO_GPUS: LazyLock<ClaimedDevices> = LazyLock::new(|| {
     let requests = json!([{"name": "r", "exactly": {"deviceClassName": "gpu.x", "count": 2}}]);
     workload::claimed_devices(&json!({"spec": {"spec": {"devices": {"requests": requests}}}}))
@@ -110,10 +110,10 @@ fn devices_that_pods_claim_are_part_of_what_they_request() {
     );
     let missing = hold(claiming("four-gpus"), json!({}));
     assert!(
-        missing.starts_with("SizeUnknown: ResourceClaimTemplate four-gpus: it is not to be seen"),
+        missing.starts_with("SizeUnknown: ResourceClaimTemplate four-gpus: it was not found"),
         "{missing}"
     );
-    // Karmada's own count knows nothing of claims, and is not asked.
+    // Karmada's own count does not include claims, and is not used.
     let counted = json!({"spec": {"replicas": 2, "replicaRequirements": {}}});
     assert_eq!(hold(claiming("four-gpus"), counted), missing);
 }
@@ -135,7 +135,7 @@ fn in_queue(queue: &str) -> Value {
 }
 
 #[test]
-fn what_keeps_a_job_from_being_considered() {
+fn every_hold_keeps_a_job_from_being_considered() {
     let none = || json!({});
     assert_eq!(hold(none(), none()), "none");
     insta::assert_snapshot!(
@@ -152,7 +152,7 @@ fn what_keeps_a_job_from_being_considered() {
     );
     insta::assert_snapshot!(
         hold(in_queue("unknown"), none()),
-        @"NotEvaluated: whether namespace team may use queue unknown is being asked"
+        @"NotEvaluated: whether namespace team may use queue unknown is being checked"
     );
     let permitted = |queue: &str| {
         json!({"metadata": {
@@ -184,7 +184,7 @@ fn what_keeps_a_job_from_being_considered() {
 
 #[test]
 fn the_first_reason_is_the_one_to_act_on() {
-    // Of what is wrong with the template itself nothing else helps.
+    // A problem of the template itself comes first.
     let said = hold(
         json!({"spec": {"parallelism": -1, "suspend": true}}),
         json!({"spec": {"schedulerName": "default-scheduler"}}),
@@ -198,7 +198,7 @@ fn the_first_reason_is_the_one_to_act_on() {
 }
 
 #[test]
-fn its_own_queue_goes_before_the_namespaces_and_that_before_the_default() {
+fn the_template_queue_precedes_the_namespace_queue_and_the_default() {
     let queue = |change, default| {
         job_of(&template(change), &binding(json!({})), default)
             .fact
@@ -223,7 +223,7 @@ fn age_counts_from_the_template_else_from_the_binding() {
 }
 
 #[test]
-fn a_kind_that_is_not_known_is_sized_by_its_binding() {
+fn an_unknown_kind_is_sized_by_its_binding() {
     let kind = TemplateKind {
         api_version: "example.com/v1".into(),
         kind: "Sim".into(),
@@ -244,7 +244,7 @@ fn a_kind_that_is_not_known_is_sized_by_its_binding() {
 }
 
 #[test]
-fn a_job_that_does_not_say_is_split_as_its_queue_says() {
+fn a_job_without_a_split_annotation_follows_its_queue() {
     let split = |queue: &str, asks: Value| {
         let mut object = json!({
             "apiVersion": "batch/v1", "kind": "Job",
@@ -258,7 +258,7 @@ fn a_job_that_does_not_say_is_split_as_its_queue_says() {
         };
         let template = Template::read(&kind, serde_json::from_value(object).unwrap());
         let demand = job_of(&template, &binding(json!({})), None).fact.demand;
-        // Each part is held to its size by its override.
+        // The override of each part sets its size.
         let held = match demand.split {
             Split::Never => Held::ByReplicas,
             _ => Held::Not,
@@ -283,7 +283,7 @@ fn a_job_that_does_not_say_is_split_as_its_queue_says() {
 }
 
 #[test]
-fn whether_a_placed_gang_is_resized_was_settled_when_it_was_placed() {
+fn a_placed_gang_stays_resizable_or_not() {
     let kind = TemplateKind {
         api_version: "batch.volcano.sh/v1alpha1".into(),
         kind: "Job".into(),
@@ -314,17 +314,17 @@ fn whether_a_placed_gang_is_resized_was_settled_when_it_was_placed() {
     let resizable = || Some(json!({"parts": "Dispatched", "resizable": true}));
     assert_eq!(held("true", None), (Held::ByOverride, true));
     assert_eq!(held("true", resizable()), (Held::ByOverride, true));
-    // What was placed whole has no override to change.
+    // A job that was placed as a whole has no override to change.
     assert_eq!(held("true", Some(json!({}))), (Held::Not, false));
     assert_eq!(held("false", resizable()), (Held::ByOverride, false));
-    // The next attempt is as its template says.
+    // The next attempt follows its template.
     let back = Some(json!({"state": "Requeued"}));
     assert_eq!(held("true", back), (Held::ByOverride, true));
     assert_eq!(held("false", None), (Held::Not, false));
 }
 
 #[test]
-fn the_filters_of_a_queue_hold_for_its_jobs() {
+fn the_filters_of_a_queue_apply_to_its_jobs() {
     let filters = |queue: &str| {
         let change = json!({"metadata": {"labels": {"muster.io/queue": queue}}});
         let job = job_of(&template(change), &binding(json!({})), None);
@@ -360,6 +360,6 @@ fn a_job_whose_pods_cannot_find_each_other_is_not_split_and_says_why() {
     let why = Some("no address".to_owned());
     assert_eq!(job("narrow", asks()), (Split::Never, why.clone()));
     assert_eq!(job("wide", json!({})), (Split::Never, why));
-    // Who does not ask is not bothered.
+    // A job that does not ask gets no reason.
     assert_eq!(job("narrow", json!({})), (Split::Never, None));
 }

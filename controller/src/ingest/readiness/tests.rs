@@ -35,7 +35,7 @@ fn everything_has_to_list_once_templates_included() {
 }
 
 #[test]
-fn a_kind_that_comes_later_stops_nothing() {
+fn a_kind_that_appears_later_delays_nothing() {
     let mut readiness = Readiness::new();
     readiness.missing.clear();
     assert!(readiness.became_ready(Time(0)));
@@ -53,7 +53,7 @@ fn kinds_of_templates_are_taken_from_the_bindings_once() {
 }
 
 #[test]
-fn a_kind_that_cannot_be_listed_holds_the_others_up_for_a_while_only() {
+fn a_kind_that_cannot_be_listed_delays_others_for_a_limited_time() {
     let mut readiness = Readiness::new();
     readiness.expect_template(kind("Sim"));
     assert!(!readiness.became_ready(Time(0)));

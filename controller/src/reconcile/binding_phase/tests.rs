@@ -193,7 +193,7 @@ fn every_combination_has_one_phase() {
 }
 
 #[test]
-fn what_is_not_managed_is_foreign_or_unmanaged() {
+fn a_binding_outside_management_is_foreign_or_unmanaged() {
     let unmanaged = NamespaceRule::default();
     assert_eq!(
         binding_phase(&binding(&GATED), unmanaged),
@@ -215,14 +215,14 @@ fn what_is_not_managed_is_foreign_or_unmanaged() {
         binding_phase(&own_policy, unmanaged),
         BindingPhase::Waiting(None)
     );
-    // Without a policy, too, that names it.
+    // Even without a policy that names it.
     let mut orphan = own_policy;
     orphan.metadata.labels = None;
     assert_eq!(binding_phase(&orphan, unmanaged), BindingPhase::ToUnmanage);
 }
 
 #[test]
-fn what_loses_its_policy_in_a_managed_namespace_stays_what_it_is() {
+fn losing_its_policy_in_a_managed_namespace_keeps_a_bindings_phase() {
     use RecordState::{Admitted, Ending};
     let at = |case: Case| binding_phase(&binding(&case), MANAGED);
     let lost = Case {
@@ -244,7 +244,7 @@ fn what_loses_its_policy_in_a_managed_namespace_stays_what_it_is() {
     }
     let deleting = BindingPhase::Deleting(Some(record(Admitted)));
     assert_eq!(at(runs(true, true)), deleting);
-    // Without our finalizer it is charged while Karmada keeps it.
+    // Without Muster's finalizer it is charged while Karmada keeps it.
     let mut stripped = binding(&runs(false, true));
     assert_eq!(binding_phase(&stripped, MANAGED), BindingPhase::Foreign);
     stripped.metadata.finalizers = Some(vec!["karmada.io/binding-controller".into()]);
@@ -255,7 +255,7 @@ fn what_loses_its_policy_in_a_managed_namespace_stays_what_it_is() {
         ..GATED
     };
     assert_eq!(at(ending), BindingPhase::Ending(record(Ending)));
-    // One without an owner, that runs nowhere.
+    // A binding without an owner, placed nowhere.
     let foreign = Case {
         claimed: false,
         gated: false,
@@ -266,7 +266,7 @@ fn what_loses_its_policy_in_a_managed_namespace_stays_what_it_is() {
 }
 
 #[test]
-fn a_workload_that_another_binding_takes_along_is_managed_where_its_namespace_is() {
+fn a_dependent_workload_is_managed_if_its_namespace_is() {
     let mut follower = binding(&Case {
         gated: false,
         finalizer: false,
@@ -286,7 +286,7 @@ fn a_workload_that_another_binding_takes_along_is_managed_where_its_namespace_is
         binding_phase(&follower, NamespaceRule::default()),
         BindingPhase::Foreign
     );
-    // What it follows runs nowhere.
+    // The binding that it follows is placed nowhere.
     follower.spec.required_by = required(Value::Null);
     assert_eq!(binding_phase(&follower, MANAGED), BindingPhase::Foreign);
     // A ConfigMap may follow.
@@ -297,7 +297,7 @@ fn a_workload_that_another_binding_takes_along_is_managed_where_its_namespace_is
 }
 
 #[test]
-fn what_is_placed_after_all_was_adopted_was_opened_by_hand() {
+fn a_placement_after_the_adoption_mark_was_opened_by_hand() {
     let placed = Case {
         gated: false,
         finalizer: false,
@@ -322,7 +322,7 @@ fn what_is_placed_after_all_was_adopted_was_opened_by_hand() {
 }
 
 #[test]
-fn what_starts_no_pods_is_spread_if_nobody_else_would() {
+fn a_binding_without_pods_is_spread_if_no_other_scheduler_does() {
     let mut config = binding(&Case {
         gated: false,
         finalizer: false,
@@ -342,7 +342,7 @@ fn what_starts_no_pods_is_spread_if_nobody_else_would() {
 }
 
 #[test]
-fn a_record_that_cannot_be_read_is_never_opened_by_hand() {
+fn an_unreadable_record_never_counts_as_opened_by_hand() {
     let text = |state: RecordState| record(state).to_annotation().unwrap();
     let later = text(RecordState::Admitted).replace(r#""version":1"#, r#""version":2"#);
     let unknown = text(RecordState::Admitted).replace(r#""Admitted""#, r#""Parked""#);

@@ -26,7 +26,7 @@ fn place() -> Write {
 }
 
 #[test]
-fn a_write_is_waited_for_until_the_watch_shows_it() {
+fn a_job_stays_busy_until_the_watch_shows_its_write() {
     let mut in_flight = InFlight::default();
     assert!(!in_flight.is_busy(&at("5"), NOW));
     in_flight.begin_write(&at("5"), &Write::Hold);
@@ -42,7 +42,7 @@ fn a_write_is_waited_for_until_the_watch_shows_it() {
 }
 
 #[test]
-fn after_a_failure_it_is_left_alone_for_a_while() {
+fn after_a_failure_a_job_backs_off() {
     let mut in_flight = InFlight::default();
     in_flight.begin_write(&at("5"), &Write::Hold);
     let until = in_flight.failed(NOW);
@@ -52,7 +52,7 @@ fn after_a_failure_it_is_left_alone_for_a_while() {
 }
 
 #[test]
-fn after_a_conflict_the_next_version_is_waited_for_and_not_for_ever() {
+fn after_a_conflict_a_job_waits_for_the_next_version_for_a_limited_time() {
     let mut in_flight = InFlight::default();
     in_flight.begin_write(&at("5"), &Write::Hold);
     let until = in_flight.conflicted(NOW);
@@ -65,7 +65,7 @@ fn after_a_conflict_the_next_version_is_waited_for_and_not_for_ever() {
 }
 
 #[test]
-fn preparing_is_of_one_attempt() {
+fn preparation_belongs_to_one_attempt() {
     let mut in_flight = InFlight::default();
     in_flight.begin_preparing(Attempt(2));
     assert!(in_flight.is_open() && in_flight.is_preparing(Attempt(2)));
@@ -79,7 +79,7 @@ fn works_that_were_never_seen_get_time_to_appear() {
     let mut in_flight = InFlight::default();
     let settled = NOW.after(SETTLE_MS);
     assert_eq!(in_flight.has_settled(NOW), Err(settled));
-    // Counted from the first look, however often it is asked.
+    // The time counts from the first call, however many follow.
     assert_eq!(in_flight.has_settled(NOW.after(10)), Err(settled));
     assert_eq!(in_flight.has_settled(settled), Ok(()));
     in_flight.ended();
@@ -89,7 +89,7 @@ fn works_that_were_never_seen_get_time_to_appear() {
     );
     in_flight.works_seen = true;
     assert_eq!(in_flight.has_settled(settled), Ok(()));
-    // What was seen of one placement says nothing of the next.
+    // What was seen of one placement says nothing about the next.
     in_flight.begin_write(&at("5"), &place());
     assert!(!in_flight.works_seen);
 }
@@ -104,7 +104,7 @@ fn one_check_runs_at_a_time() {
 }
 
 #[test]
-fn a_pin_is_news_once() {
+fn a_pin_is_new_only_once() {
     let mut in_flight = InFlight::default();
     let (grown, more) = (["a 1 -> 2".to_owned()], ["a 1 -> 3".to_owned()]);
     let mut pin = |growth: &[String], version: &str| in_flight.pin(growth, version.to_owned());

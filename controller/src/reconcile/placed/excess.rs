@@ -1,7 +1,8 @@
-//! Jobs whose Works ask for more than the jobs are charged: something was overridden after the charge.
+//! Jobs whose Works request more than the jobs are charged, because something was overridden after the
+//! charge.
 //!
 //! ```text
-//! Works, as they are applied ─► beyond shares and what leaves? ─► engine: charged at once
+//! Works, as they are applied ─► more than shares and leaving pods? ─► engine: charged at once
 //!                                        │ an override applies, for 2 s
 //!                                        ▼
 //!         dispatching suspended, condition and event ─► after the grace: evicted, waits until the
@@ -10,14 +11,15 @@
 //!                                            pods in the member have become fewer
 //! ```
 //!
-//! What a Work asks for is compared each time that it changes. Parts of a gang are compared too: each
-//! asks for its share. While parts are held nothing of them runs. Where a Work's size cannot be read
-//! (its kind is not known) nothing is compared. What is beyond without any override (a placement or
-//! Work that somebody wrote by hand, Karmada behind an edit) is charged and told, and not evicted. A job
-//! that ran before Muster managed it is charged so too, and never evicted for it.
+//! A Work's requests are compared each time that they change. The parts of a gang are compared too: each
+//! requests its share. While parts are suspended none of them runs. If the size of a Work cannot be read
+//! (its kind is unknown), nothing is compared. An excess without an override (a placement or Work that a
+//! user wrote by hand, or Karmada lagging behind an edit) is charged and reported, and the job is not
+//! evicted. A job that ran before Muster managed it is charged too, and never evicted for it.
 //!
-//! Suspended dispatching does not reclaim what has been dispatched: it keeps the next override from
-//! the members. Karmada's detector lifts it at each change of the template; it is set again then.
+//! Suspended dispatching does not remove what has been dispatched: it keeps further changes from the
+//! members. Karmada's detector removes the suspension at each change of the template, and the controller
+//! sets it again.
 
 use crate::facts::running::{foreign_overrides, sum};
 use crate::mirror::binding::own_record;
@@ -33,51 +35,51 @@ use runtime::watch::{Delta, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet};
 use workload::Rendered;
 
-/// Milliseconds for which Works have to ask for more until that is believed: a record, a template
-/// and the Works made of them are not seen at the same moment.
-const BELIEVED_AFTER_MS: i64 = 2_000;
-/// Milliseconds for which a Work and the pods of its member have to be back within the charge until the
-/// excess is not charged any more: the member may still start pods of before.
+/// Milliseconds for which Works have to show an excess before it counts: a record, a template and the Works
+/// rendered from them do not arrive at the same time.
+const PERSISTS_MS: i64 = 2_000;
+/// Milliseconds for which a Work and the member's pods have to be within the charge before the excess is no
+/// longer charged: the member may still start earlier pods.
 const SETTLE_MS: i64 = 5_000;
-/// Milliseconds between two looks.
-const LOOK_MS: i64 = 1_000;
+/// Milliseconds between two checks.
+const RECHECK_MS: i64 = 1_000;
 
-/// What is remembered of a job whose Works ask for more. Since when they do, its record says.
+/// State of a job whose Works request more than was admitted. The record says since when they do.
 #[derive(Debug, Default)]
 pub(crate) struct ExcessState {
-    /// Since when some Work has asked for more.
+    /// Since when some Work requests more.
     since: Option<Time>,
-    /// What was asked for in each cluster beyond the charge, and since when that is no more.
+    /// The excess in each cluster, and since when it no longer exists.
     beyond: BTreeMap<ClusterName, (Rendered, Option<Time>)>,
     /// The message to its user, while there is one.
-    said: Option<String>,
+    message: Option<String>,
 }
 
 impl ExcessState {
-    /// The message to its user.
-    pub(crate) fn said(&self) -> Option<&str> {
-        self.said.as_deref()
+    /// Returns the message to its user.
+    pub(crate) fn message(&self) -> Option<&str> {
+        self.message.as_deref()
     }
 }
 
-/// What some Works ask for beyond the charge.
+/// What some Works request beyond the charge.
 #[derive(Debug, Default)]
 pub(crate) struct ObservedExcess {
     excess: BTreeMap<ClusterName, Resources>,
-    /// Policies that apply to these Works, other than those that Muster made for the job.
+    /// Policies that apply to these Works and were not written by Muster for the job.
     overrides: BTreeSet<AppliedOverride>,
 }
 
 impl Reconciler {
-    /// Charges what the Works of a placed job ask for beyond its admission, and sees to it that this
-    /// does not last. Whether it wrote.
+    /// Charges what the Works of a placed job request beyond its admission, and ends the excess after the
+    /// grace period. Returns true if it wrote.
     pub(crate) fn keep_within(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
         let found = self.charge_excess(ctx, record);
         if record.adopted {
             return false;
         }
         if found.excess.is_empty() {
-            return self.is_within_again(ctx, record);
+            return self.resume_within_admission(ctx, record);
         }
         let since = self
             .in_flight_of(ctx.key)
@@ -88,17 +90,17 @@ impl Reconciler {
             Some(at) => Time(at.as_millisecond()).min(*since),
             None => *since,
         };
-        let believed = since.after(BELIEVED_AFTER_MS);
-        if ctx.now < believed {
-            self.requeue_at(ctx.key, believed);
+        let persists = since.after(PERSISTS_MS);
+        if ctx.now < persists {
+            self.requeue_at(ctx.key, persists);
             return false;
         }
         let deadline = since.after(self.options.override_grace_ms);
-        self.say_excess(ctx, &found, deadline);
+        self.report_excess(ctx, &found, deadline);
         if found.overrides.is_empty() || self.namespace_of(ctx.key).terminating {
             return false;
         }
-        if ctx.now >= deadline && self.enforcement.lets_decide() {
+        if ctx.now >= deadline && self.enforcement.allows_decisions() {
             self.evict_overridden(ctx, record, &found);
             return true;
         }
@@ -116,16 +118,20 @@ impl Reconciler {
         true
     }
 
-    /// Its Works ask for what was admitted: they are dispatched again.
-    fn is_within_again(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
+    /// Resumes dispatching once the Works request what was admitted. Returns true if it wrote.
+    fn resume_within_admission(
+        &mut self,
+        ctx: &ReconcileCtx<'_>,
+        record: &AdmissionRecord,
+    ) -> bool {
         let still_charged = self.engine.excess(ctx.key).is_some_and(|e| !e.is_empty());
         let watched = &mut self.in_flight_of(ctx.key).excess;
         watched.since = None;
         if !still_charged {
-            watched.said = None;
-        } else if watched.said.is_some() {
-            let message = "its Works ask for what was admitted again; the excess is charged until its pods are gone";
-            watched.said = Some(message.to_owned());
+            watched.message = None;
+        } else if watched.message.is_some() {
+            let message = "its Works request what was admitted again; the excess is charged until its pods are gone";
+            watched.message = Some(message.to_owned());
         }
         if record.exceeds_since.is_none() || record.parts == Some(Parts::Held) {
             return false;
@@ -138,8 +144,8 @@ impl Reconciler {
         true
     }
 
-    /// Has the engine charge what the Works of a job ask for beyond its admission, and what pods of
-    /// such Works still have. Returns what they ask for now.
+    /// Charges in the engine what the Works of a job request beyond its admission, and what pods of such Works
+    /// still use. Returns what they request now.
     pub(crate) fn charge_excess(
         &mut self,
         ctx: &ReconcileCtx<'_>,
@@ -173,7 +179,7 @@ impl Reconciler {
             .excess(ctx.key)
             .is_some_and(|known| *known != excess)
         {
-            tracing::info!(job = %ctx.key, ?excess, "what its Works ask for beyond its admission is charged");
+            tracing::info!(job = %ctx.key, ?excess, "Works request more than was admitted; the excess is charged");
             let (key, attempt) = (ctx.key.clone(), record.attempt);
             self.apply(Event::JobExceeds {
                 key,
@@ -184,7 +190,7 @@ impl Reconciler {
         found
     }
 
-    /// What `asked` is beyond the charge, and what was before where that may still run.
+    /// Adds to `asked` the earlier excess that may still run.
     fn with_remaining_excess(
         &mut self,
         ctx: &ReconcileCtx<'_>,
@@ -216,13 +222,13 @@ impl Reconciler {
             true
         });
         if !remembered.is_empty() {
-            self.requeue_at(ctx.key, ctx.now.after(LOOK_MS));
+            self.requeue_at(ctx.key, ctx.now.after(RECHECK_MS));
         }
         self.in_flight_of(ctx.key).excess.beyond = remembered;
         excess
     }
 
-    /// What the template says that a rolling update starts besides.
+    /// Returns what a rolling update may start in addition, as the template says.
     pub(crate) fn surge_of(&self, binding: &ResourceBinding) -> Resources {
         let ask = self.mirror.ask_of(binding);
         let first = ask.and_then(|ask| Some((ask.roles.first()?, ask.surge)));
@@ -230,7 +236,7 @@ impl Reconciler {
         surge.unwrap_or_default()
     }
 
-    /// What is charged in one cluster: its share, and what leaves.
+    /// Returns what is charged in one cluster: its share and the pods that are leaving.
     fn charged_in(&self, ctx: &ReconcileCtx<'_>, cluster: &ClusterName) -> Resources {
         let job = self.engine.job(ctx.key);
         let shares = job.and_then(|job| job.admission);
@@ -243,31 +249,31 @@ impl Reconciler {
         sum(charges)
     }
 
-    /// Tells the user, once for each thing that there is to tell.
-    fn say_excess(&mut self, ctx: &ReconcileCtx<'_>, found: &ObservedExcess, deadline: Time) {
-        let more = told(&found.excess);
+    /// Reports the excess to the user, once for each message.
+    fn report_excess(&mut self, ctx: &ReconcileCtx<'_>, found: &ObservedExcess, deadline: Time) {
+        let more = format_excess(&found.excess);
         let message = match found.overrides.is_empty() {
             true => format!(
-                "its Works ask for more than was admitted ({more}), and no override applies to them: its placement \
+                "its Works request more than was admitted ({more}), and no override applies to them: its placement \
                  or a Work was changed by hand, or Karmada is behind; the excess is charged"
             ),
             false => format!(
-                "{} its Works ask for more than was admitted ({more}): the excess is charged, nothing more is \
+                "{} its Works request more than was admitted ({more}): the excess is charged, nothing more is \
                  dispatched, and at {:.0} the job is evicted; change or delete the policy",
-                have(&found.overrides),
+                format_subject(&found.overrides),
                 crds::record::timestamp(deadline),
             ),
         };
         let watched = &mut self.in_flight_of(ctx.key).excess;
-        if watched.said.as_ref() != Some(&message) {
-            watched.said = Some(message.clone());
+        if watched.message.as_ref() != Some(&message) {
+            watched.message = Some(message.clone());
             let event = JobEvent::warning(Reason::OverrideExceeds, "Hold", message);
             self.record_event(ctx, event);
         }
     }
 
-    /// Takes a job back that was overridden for longer than the grace. Which versions of which policies
-    /// did so stands in its record: it waits until they have changed.
+    /// Evicts a job that was overridden for longer than the grace period. The record says which versions of
+    /// which policies did so: the job waits until they have changed.
     fn evict_overridden(
         &mut self,
         ctx: &ReconcileCtx<'_>,
@@ -275,9 +281,9 @@ impl Reconciler {
         found: &ObservedExcess,
     ) {
         let message = format!(
-            "{} its Works ask for more than was admitted ({}), for more than {} s",
-            have(&found.overrides),
-            told(&found.excess),
+            "{} its Works request more than was admitted ({}), for more than {} s",
+            format_subject(&found.overrides),
+            format_excess(&found.excess),
             self.options.override_grace_ms / 1_000,
         );
         let of = |policy: &AppliedOverride| RecordedOverride {
@@ -292,7 +298,7 @@ impl Reconciler {
         self.evict(ctx, &record, Reason::OverrideExceeds, &message);
     }
 
-    /// Why a job that was evicted for overrides waits: they are as they were.
+    /// Returns why a job that was evicted because of overrides still waits: they have not changed.
     pub(crate) fn still_overridden(&self, binding: &ResourceBinding) -> Option<Hold> {
         let record = own_record(binding)?;
         let waits = matches!(record.state, RecordState::Ending | RecordState::Requeued);
@@ -308,13 +314,13 @@ impl Reconciler {
         Some(Hold {
             reason: Reason::OverrideExceeds,
             message: format!(
-                "{}; {} is as it was: change or delete it, or submit the job with what the policy makes of it",
+                "{}; {} has not changed: change or delete it, or submit the job with the values that the policy sets",
                 record.message, still.policy
             ),
         })
     }
 
-    /// An override policy came, changed or went: what waits for that is looked at.
+    /// Handles a change of an override policy: reconciles the jobs that wait for it.
     pub(crate) fn override_policy(&mut self, delta: Delta<ObjectMeta>) {
         let (policy, generation) = match delta {
             Delta::Upserted(metadata) => {
@@ -341,7 +347,7 @@ impl Reconciler {
     }
 }
 
-/// Whether Muster made a policy for a job: it is owned by its binding.
+/// Returns true if Muster wrote the policy for a job: the job's binding owns it.
 fn is_ours(metadata: &ObjectMeta) -> bool {
     let mut owners = metadata.owner_references.iter().flatten();
     let named = |binding: &str| {
@@ -353,17 +359,17 @@ fn is_ours(metadata: &ObjectMeta) -> bool {
     owners.any(|owner| owner.kind == "ResourceBinding" && named(&owner.name))
 }
 
-/// `nvidia.com/gpu 16 in m1, nvidia.com/gpu 8 in m2`.
-fn told(excess: &BTreeMap<ClusterName, Resources>) -> String {
+/// Formats an excess: `nvidia.com/gpu 16 in m1, nvidia.com/gpu 8 in m2`.
+fn format_excess(excess: &BTreeMap<ClusterName, Resources>) -> String {
     let parts = excess
         .iter()
         .map(|(cluster, more)| format!("{more} more in {cluster}"));
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// `ClusterOverridePolicy a and OverridePolicy b have`.
-fn have(policies: &BTreeSet<AppliedOverride>) -> String {
+/// Formats the subject of a sentence: `ClusterOverridePolicy a and OverridePolicy b make`.
+fn format_subject(policies: &BTreeSet<AppliedOverride>) -> String {
     let names: Vec<String> = policies.iter().map(ToString::to_string).collect();
-    let verb = if names.len() == 1 { "has" } else { "have" };
+    let verb = if names.len() == 1 { "makes" } else { "make" };
     format!("{} {verb}", names.join(" and "))
 }

@@ -1,9 +1,9 @@
-//! Jobs whose template says how long they stay after their end: they are deleted then, here, and
-//! nowhere else.
+//! Deletes finished jobs whose template says how long they stay after their end. Only the control plane
+//! deletes them.
 //!
-//! A member that deleted its copy would have Karmada make it again, and the job would run again.
-//! An override keeps members whose operator looks after that time from doing so; the scheduler
-//! writes it before the placement, and it is written here for a time that was added later.
+//! If a member deleted its copy, Karmada would create it again, and the job would run again. An override
+//! turns the time off in members whose operator applies it. The scheduler writes this override before the
+//! placement; this module writes it for a time that was added later.
 
 use crate::mirror::binding::own_record;
 use crate::reconcile::action::ReconcileAction;
@@ -16,11 +16,11 @@ use crds::record::AdmissionRecord;
 use engine::{Reason, Time};
 use workload::TimeToLive;
 
-/// Milliseconds after which a deletion that came to nothing is tried again.
+/// Milliseconds after which a failed deletion is tried again.
 const RETRY_MS: i64 = 30_000;
 
 impl Reconciler {
-    /// Deletes a job that has ended, once its time is over.
+    /// Deletes a finished job once its time is over.
     pub(crate) fn expire(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
         let Some((ttl, version)) = self.time_to_live(ctx) else {
             return;
@@ -39,8 +39,8 @@ impl Reconciler {
         }
     }
 
-    /// Deletes a job whose parts were stopped because it was over, once its time is. Its parts are
-    /// gone, and nothing that they reported tells of an end: nobody else would.
+    /// Deletes a job whose parts were stopped because it had ended, once its time is over. Its parts are gone
+    /// and report no end, so no other component would delete it.
     pub(crate) fn expire_stopped(&mut self, ctx: &ReconcileCtx<'_>) {
         let stopped = over_before(&ctx.binding).and_then(|_| own_record(&ctx.binding));
         let ended_at = stopped.and_then(|record| record.evicted_at);
@@ -50,7 +50,7 @@ impl Reconciler {
         }
     }
 
-    /// How long a job stays that nobody is deleting, and the version of its template.
+    /// Returns how long a job stays and the version of its template, unless it is being deleted.
     fn time_to_live(&self, ctx: &ReconcileCtx<'_>) -> Option<(TimeToLive, String)> {
         let template = self.mirror.template_of(&ctx.binding)?;
         let ttl = template.time_to_live.filter(|_| !template.deleting)?;
@@ -61,14 +61,14 @@ impl Reconciler {
         if ctx.now < over {
             return self.requeue_at(ctx.key, over);
         }
-        // Should it come to nothing: what deletes it may be refused, or another be quicker.
+        // The deletion may be refused, or another client may be faster.
         self.requeue_at(ctx.key, ctx.now.after(RETRY_MS));
         self.delete_template(ctx, version);
     }
 
-    /// Deletes the template of a job, in this version: one that was changed is looked at again.
+    /// Deletes the template of a job in this version; if it has changed, it is reconciled again.
     fn delete_template(&mut self, ctx: &ReconcileCtx<'_>, resource_version: String) {
-        let message = "its time after the end is over (ttlSecondsAfterFinished)".to_owned();
+        let message = "ttlSecondsAfterFinished has passed since its end".to_owned();
         self.record_event(ctx, JobEvent::normal(Reason::Finished, "Expire", message));
         let job = ctx.job();
         self.push(ReconcileAction::DeleteTemplate {
@@ -78,7 +78,7 @@ impl Reconciler {
     }
 }
 
-/// When the last part of a job ended; `None` where one has not, or does not tell when.
+/// Returns when the last part of a job ended; `None` if a part has not ended or has no time.
 fn ended_at(binding: &ResourceBinding) -> Option<Time> {
     if !outcome(binding).is_finished() {
         return None;

@@ -1,9 +1,9 @@
-//! Growth after release that was not granted.
+//! Growth of admitted jobs that was not granted.
 //!
-//! Karmada holds the replicas of some kinds; any other edit goes straight to the members. The
-//! webhook refuses edits that raise replicas or requests; what slips through while it is away is
-//! charged at once by the engine, and pinned back here: an override per job that sets replicas
-//! and requests to what was admitted, kept until the attempt is over.
+//! Karmada sets the replicas of some kinds; any other edit goes straight to the members. The webhook
+//! refuses edits that raise replicas or requests. What passes while the webhook is away is charged at once
+//! by the engine, and pinned back here: an override for the job sets replicas and requests to what was
+//! admitted, until the attempt is over.
 
 use crate::facts::job::ResolvedJob;
 use crate::mirror::binding::own_record;
@@ -20,8 +20,8 @@ use std::collections::BTreeMap;
 mod tests;
 
 impl Reconciler {
-    /// Pins a released job that has grown: in pods where Karmada cannot hold these, in requests
-    /// whatever its kind.
+    /// Pins an admitted job that has grown: its pods if Karmada does not set their number, and its requests
+    /// for any kind.
     pub(crate) fn pin_growth(
         &mut self,
         ctx: &ReconcileCtx<'_>,
@@ -42,9 +42,9 @@ impl Reconciler {
         }
         if grown.is_empty() {
             return match record.parts {
-                // Its parts are pinned by the override that made them.
+                // The override that made its parts also pins them.
                 Some(_) => _ = self.in_flight_of(ctx.key).unpin(),
-                // A pin would hold up in the members what is charged no more.
+                // A pin would restrict the members to an excess that is no longer charged.
                 None => self.unpin(ctx.key, record),
             };
         }
@@ -53,7 +53,7 @@ impl Reconciler {
         let (news, edited) = self.in_flight_of(ctx.key).pin(&grown, version);
         if news {
             let message = format!(
-                "its template grew after release ({}): the surplus is charged and its members keep what was admitted; \
+                "its template grew after admission ({}): the surplus is charged and its members keep what was admitted; \
                  to run it larger, delete it and submit it again",
                 grown.join(", ")
             );
@@ -69,8 +69,8 @@ impl Reconciler {
         });
     }
 
-    /// Removes the override of an attempt that is over, also one made before a restart: a pin,
-    /// or what took the job apart, whatever its template or its queue says by now.
+    /// Deletes the override of an attempt that is over, also one from before a restart: a pin, or the override
+    /// that split the job, whatever its template or queue says now.
     pub(crate) fn drop_override(&mut self, key: &JobKey) {
         let pinned = self.in_flight_of(key).unpin();
         let binding = self.mirror.bindings().get(key).cloned();
@@ -80,7 +80,7 @@ impl Reconciler {
             let job = BoundJob { key, binding };
             return self.push(ReconcileAction::ClearOverride { job, attempt });
         }
-        // A pin of an earlier process stays for the next attempt, unless all goes with the binding.
+        // A pin of an earlier process stays for the next attempt, unless the binding goes.
         let held = |fact: &JobFact| fact.demand.held == Held::ByReplicas;
         let goes = self
             .mirror
@@ -92,8 +92,8 @@ impl Reconciler {
         }
     }
 
-    /// Lifts the pin of a job that asks for no more than was admitted, also one that an earlier
-    /// process has made: what the job was raised by stays in its charge.
+    /// Removes the pin of a job that requests no more than was admitted, also one of an earlier process. The
+    /// surplus stays in its charge.
     fn unpin(&mut self, key: &JobKey, record: &AdmissionRecord) {
         let was_raised = is_raised(record) && self.in_flight_of(key).begin_unpinned(record.attempt);
         if self.in_flight_of(key).unpin() || was_raised {
@@ -106,9 +106,9 @@ impl Reconciler {
     }
 }
 
-/// Completes a record that is to be written by what one pod of each role was admitted with: as the
-/// record of the same attempt says, where there is one; else as the job asks now. Roles of which
-/// no pod was admitted have nothing to be held to.
+/// Completes a record, before it is written, with what one pod of each role was admitted with: from the
+/// record of the same attempt if there is one, else from the job's present requests. Roles without admitted
+/// pods need no limit.
 pub(crate) fn keep_requests(
     record: &mut AdmissionRecord,
     binding: &ResourceBinding,
@@ -124,7 +124,7 @@ pub(crate) fn keep_requests(
         let kept = before.requests.into_iter().filter(|(role, _)| placed(role));
         record.requests = kept.collect();
         if known && record.requests.is_empty() && pods.values().any(|count| *count > 0) {
-            return; // written by a version that did not know them
+            return; // written by a version that did not have them
         }
     }
     for role in asked.into_iter().flat_map(|demand| &demand.roles) {
@@ -133,7 +133,7 @@ pub(crate) fn keep_requests(
     }
 }
 
-/// Whether more is charged than was admitted.
+/// Returns true if more is charged than was admitted.
 fn is_raised(record: &AdmissionRecord) -> bool {
     let raised = |share: &RecordedShare| {
         let charged = sum(share.charge.values().cloned());
@@ -147,13 +147,13 @@ fn is_raised(record: &AdmissionRecord) -> bool {
     !record.requests.is_empty() && record.clusters.iter().any(raised)
 }
 
-/// What cannot be counted was refused when the template was read.
+/// Sums charges; an overflow was refused when the template was read.
 fn sum(mut parts: impl Iterator<Item = Resources>) -> Resources {
     let sum = parts.try_fold(Resources::new(), |sum, part| sum.checked_add(&part));
     sum.unwrap_or_default()
 }
 
-/// Pods per role that were admitted, over all clusters.
+/// Returns the admitted pods of each role, over all clusters.
 fn admitted_pods(record: &AdmissionRecord) -> BTreeMap<String, u32> {
     let mut pods = BTreeMap::new();
     for role in record.clusters.iter().flat_map(|share| &share.pods) {

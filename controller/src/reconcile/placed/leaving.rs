@@ -1,9 +1,9 @@
-//! Clusters that are being removed from the federation, and what has ended there.
+//! Finished jobs in clusters that are being removed from the federation.
 //!
-//! Karmada takes all Works out of such a cluster, forgets what was reported of them, and lets the
-//! cluster go once no placement names it. What runs there is evicted as from any cluster that
-//! is emptied (`engine::matching::LEAVING`), and goes on elsewhere. What has ended must not run
-//! again: its placement is taken away too, and its record says for good how it ended.
+//! Karmada removes all Works from such a cluster, drops what was reported of them, and removes the cluster
+//! once no placement names it. A running job is evicted as from any cluster that is emptied
+//! (`engine::matching::LEAVING`) and runs elsewhere. A finished job must not run again: Muster removes its
+//! placement too, and its record keeps how it ended.
 
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::karmada::ResourceBinding;
@@ -14,7 +14,7 @@ use engine::{ClusterName, Reason};
 use workload::Outcome;
 
 impl Reconciler {
-    /// Takes a job that has ended out of a cluster that is being removed, if it is in one.
+    /// Removes the placement of a finished job in a cluster that is being removed.
     pub(crate) fn leaves_its_end(
         &mut self,
         ctx: &ReconcileCtx<'_>,
@@ -32,13 +32,13 @@ impl Reconciler {
         true
     }
 
-    /// How an attempt ended, if it is over. What was reported may be forgotten by now.
+    /// Returns how an attempt ended, if it is over; the report itself may be gone by now.
     fn ended(&self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> Option<&Outcome> {
         let (attempt, ended) = self.in_flight.get(ctx.key)?.ended.as_ref()?;
         (*attempt == record.attempt).then_some(ended)
     }
 
-    /// The same in the words of a record.
+    /// Returns the same as the reason and message of a record.
     pub(crate) fn end_of(
         &self,
         ctx: &ReconcileCtx<'_>,
@@ -48,18 +48,18 @@ impl Reconciler {
             Outcome::Failed { message } => {
                 (Reason::PartFailed, format!("it has failed: {message}"))
             }
-            _ => (Reason::Succeeded, "it has ended well".to_owned()),
+            _ => (Reason::Succeeded, "it has succeeded".to_owned()),
         })
     }
 
-    /// A cluster of a placement that is being removed.
+    /// Returns a cluster of a placement that is being removed.
     fn leaving_cluster(&self, binding: &ResourceBinding) -> Option<ClusterName> {
         let clusters = binding.spec.clusters.iter();
         let mut names = clusters.map(|cluster| ClusterName::new(&cluster.name));
         names.find(|name| self.engine.cluster(name).is_some_and(is_leaving))
     }
 
-    /// Looks at all that is placed in a cluster that is being removed from now on.
+    /// Marks all jobs in a cluster whose removal begins.
     pub(crate) fn note_leaving(&mut self, cluster: &ClusterFact) {
         let known = self.engine.cluster(&cluster.name);
         if !is_leaving(cluster) || known.is_some_and(is_leaving) {

@@ -1,5 +1,5 @@
-//! Jobs that are placed: charged by their record, followed by what their members report, evicted
-//! where what runs is no longer what was admitted.
+//! Placed jobs: charged by their record, followed by what their members report, and evicted if what runs is
+//! not what was admitted.
 
 pub(crate) mod excess;
 pub(crate) mod expiry;
@@ -24,7 +24,7 @@ use engine::{Event, JobState, Progress, Reason, Resources};
 use workload::Outcome;
 
 impl Reconciler {
-    /// Released and placed: charged by its record, followed by what members report.
+    /// Handles an admitted and placed job: charges its record and follows its members' reports.
     pub(crate) fn admitted(
         &mut self,
         ctx: &ReconcileCtx<'_>,
@@ -42,7 +42,7 @@ impl Reconciler {
         if outcome.is_finished() {
             self.in_flight_of(ctx.key).ended = Some((record.attempt, outcome.clone()));
         }
-        // The engine has taken it back and the write did not get through, or not yet.
+        // The engine has evicted it, and the write has failed or is still open.
         if let Some(why) = ending {
             return self.evict(ctx, &record, why.reason, &why.message);
         }
@@ -52,7 +52,7 @@ impl Reconciler {
         let progress = self.progress_of(ctx, &record, job.as_ref());
         let was_over = self.is_over(ctx, &record);
         self.apply_admission(ctx, &record, progress);
-        if self.is_back(ctx, &record, was_over, &outcome) && self.runs_again(ctx, &record) {
+        if self.runs_after_end(ctx, &record, was_over, &outcome) && self.runs_again(ctx, &record) {
             return;
         }
         if let Some(job) = job {
@@ -60,7 +60,7 @@ impl Reconciler {
             self.apply_fact(&job.fact);
             let over = outcome.is_finished() || led(&ctx.binding, &record).is_some();
             if suspended && !over && !record.adopted {
-                let message = "suspended by its owner; its quota goes back when its pods are gone";
+                let message = "suspended by its owner; its quota is free when its pods are gone";
                 self.apply_ending(ctx, Reason::Suspended, message);
                 return self.evict(ctx, &record, Reason::Suspended, message);
             }
@@ -90,8 +90,8 @@ impl Reconciler {
         self.acknowledge(ctx);
     }
 
-    /// How far a placed job has come. Without its template nobody knows whether it keeps its
-    /// pods when it has ended: then what was known of its end stays.
+    /// Returns how far a placed job has come. Without its template it is unknown whether it keeps its pods
+    /// after its end; its last known end then stays.
     pub(crate) fn progress_of(
         &self,
         ctx: &ReconcileCtx<'_>,
@@ -101,19 +101,18 @@ impl Reconciler {
         let minimum = job.map_or(1, |job| job.fact.demand.min_available);
         let keeps_pods = job.map(|job| job.ask.as_ref().is_some_and(|ask| ask.keeps_pods));
         match progress(&ctx.binding, minimum, record.parts.is_some()) {
-            // What stays until it is deleted stays charged.
+            // Pods that stay until the job is deleted stay charged.
             Progress::Finished if keeps_pods == Some(true) => Progress::Running,
             Progress::Finished if keeps_pods.is_none() && !self.is_over(ctx, record) => {
                 Progress::Running
             }
-            // What ran before us is not asked to start in time, and never evicted for it.
+            // A job that ran before Muster managed it has no deadline to start.
             Progress::Placed if record.adopted => Progress::Running,
             progress => progress,
         }
     }
 
-    /// An adopted job goes on under the scheduler that placed it: where that has scaled or moved it, its
-    /// record follows, and with it the charge.
+    /// Updates the record and charge of an adopted job that its own scheduler has scaled or moved.
     fn readopted(
         &mut self,
         ctx: &ReconcileCtx<'_>,
@@ -128,7 +127,7 @@ impl Reconciler {
         if now.clusters == record.clusters {
             return false;
         }
-        // What ran before may have been over the bound of its queue. It does not get further over.
+        // An adopted job may exceed the quota of its queue, but it may not exceed it further.
         let is_known = !record.clusters.is_empty();
         let grows = is_known && !within(&total(&now.clusters), &total(&record.clusters));
         let record = AdmissionRecord {
@@ -154,10 +153,9 @@ impl Reconciler {
         true
     }
 
-    /// Whether a job that was over is seen to run again. It is charged from when its members do not
-    /// say that it is over, which may be a report that is late or lost: what has ended is evicted
-    /// only once something of it runs.
-    fn is_back(
+    /// Returns true if a finished job runs again. It is charged once its members no longer report its end.
+    /// That report may only be late or lost, so the job is evicted only once some of it runs.
+    fn runs_after_end(
         &mut self,
         ctx: &ReconcileCtx<'_>,
         record: &AdmissionRecord,
@@ -171,16 +169,17 @@ impl Reconciler {
         } else if was_over {
             in_flight.reopened = Some(record.attempt);
         }
-        let is_back = *outcome == Outcome::Active && in_flight.reopened == Some(record.attempt);
-        if is_back {
+        let runs_after_end =
+            *outcome == Outcome::Active && in_flight.reopened == Some(record.attempt);
+        if runs_after_end {
             in_flight.reopened = None;
         }
-        is_back
+        runs_after_end
     }
 
-    /// A job that was over runs again: its member came back empty and Karmada made it again, or a
-    /// Volcano Job was aborted and is resumed. It is charged by now; evicted where that passes a
-    /// bound, since what it gave back may be held by others.
+    /// Handles a finished job that runs again: its member came back empty and Karmada created it again, or an
+    /// aborted Volcano Job was resumed. It is charged already; it is evicted if that exceeds a quota, because
+    /// other jobs may use what it gave back.
     fn runs_again(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
         let passed = self.engine.bound_passed_by(ctx.key);
         tracing::warn!(job = %ctx.key, passed, "it runs again after it was over, and is charged again");
@@ -193,7 +192,7 @@ impl Reconciler {
         true
     }
 
-    /// Whether the engine knows the attempt of `record` as ended.
+    /// Returns true if the engine knows the attempt of `record` as ended.
     pub(crate) fn is_over(&self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
         self.engine.job(ctx.key).is_some_and(|job| {
             job.state == JobState::Finished
@@ -201,7 +200,7 @@ impl Reconciler {
         })
     }
 
-    /// Writes shares that the engine has changed since the record was written, if it has.
+    /// Writes shares that the engine has changed since the record was written. Returns true if it wrote.
     fn resized(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
         let admission = self
             .engine
@@ -218,7 +217,7 @@ impl Reconciler {
         true
     }
 
-    /// Says to Karmada's parts what they expect of a scheduler after a placement.
+    /// Writes the status that Karmada's components expect from a scheduler after a placement.
     fn acknowledge(&mut self, ctx: &ReconcileCtx<'_>) {
         if !self.options.places_itself || self.in_flight_of(ctx.key).is_open() {
             return;
@@ -228,10 +227,10 @@ impl Reconciler {
         }
     }
 
-    /// Somebody took clusters away or added some: the gang is no longer what was admitted.
+    /// Handles a placement that another user has changed: the gang is not the admitted one any more.
     pub(crate) fn displaced(&mut self, ctx: &ReconcileCtx<'_>, record: AdmissionRecord) {
         if self.is_over(ctx, &record) {
-            return; // it has ended; where it ran may go
+            return; // it has ended; its clusters may go
         }
         let clusters: Vec<&str> = ctx
             .binding
@@ -241,7 +240,7 @@ impl Reconciler {
             .map(|c| c.name.as_str())
             .collect();
         let message = format!(
-            "its clusters were changed to [{}] by somebody else; it is queued again",
+            "another user changed its clusters to [{}]; it is queued again",
             clusters.join(", ")
         );
         self.apply_admission(ctx, &record, Progress::Placed);
@@ -250,22 +249,22 @@ impl Reconciler {
     }
 }
 
-/// What `shares` are charged together.
+/// Returns the sum of the charges of `shares`.
 pub(crate) fn total(shares: &[RecordedShare]) -> Resources {
     let charges = shares.iter().flat_map(|share| share.charge.values());
-    // What was charged was counted before.
+    // Each charge was checked for overflow before.
     charges.fold(Resources::new(), |sum, charge| {
         sum.checked_add(charge).unwrap_or(sum)
     })
 }
 
-/// Whether there is no more of anything in `some` than in `all`.
+/// Returns true if `some` exceeds `all` in no resource.
 pub(crate) fn within(some: &Resources, all: &Resources) -> bool {
     some.iter()
         .all(|(resource, amount)| amount <= all.amount_of(resource))
 }
 
-/// How a placed job fares, from what its members report.
+/// Returns the outcome of a placed job, as its members report it.
 pub(crate) fn outcome(binding: &ResourceBinding) -> Outcome {
     let resource = &binding.spec.resource;
     let leading = own_record(binding).and_then(|record| record.leading);
@@ -281,8 +280,8 @@ pub(crate) fn outcome(binding: &ResourceBinding) -> Outcome {
     )
 }
 
-/// The status of each part, null where a member has not reported yet: a part that is silent
-/// is not finished.
+/// Returns the status of each part, null if its member has not reported: a part without a report has not
+/// ended.
 pub(crate) fn statuses(binding: &ResourceBinding) -> Vec<serde_json::Value> {
     let clusters = binding.spec.clusters.iter();
     clusters
@@ -290,7 +289,7 @@ pub(crate) fn statuses(binding: &ResourceBinding) -> Vec<serde_json::Value> {
         .collect()
 }
 
-/// The status of the part in one cluster, null where that has not reported.
+/// Returns the status of the part in one cluster, null if there is no report.
 pub(crate) fn status_in(binding: &ResourceBinding, cluster: &str) -> serde_json::Value {
     let reported = &binding.status.aggregated_status;
     let part = reported.iter().find(|item| item.cluster_name == cluster);
@@ -298,10 +297,9 @@ pub(crate) fn status_in(binding: &ResourceBinding, cluster: &str) -> serde_json:
         .unwrap_or_default()
 }
 
-/// How far a placed job has come: it runs once its gang's minimum does, and once each part of it
-/// does something, where it is placed in parts. One that holds no pods by its own means (a
-/// Volcano Job that was aborted) is charged nothing, and is charged again at once should it be
-/// resumed in its member.
+/// Returns how far a placed job has come. It runs once its gang minimum runs and, if it has parts, once
+/// each part has started something. A job that has no pods on its own account (an aborted Volcano Job) is
+/// charged nothing, and is charged again at once if it is resumed in its member.
 fn progress(binding: &ResourceBinding, minimum: u32, in_parts: bool) -> Progress {
     let outcome = outcome(binding);
     if outcome.is_finished() || outcome == Outcome::Suspended {
@@ -311,7 +309,7 @@ fn progress(binding: &ResourceBinding, minimum: u32, in_parts: bool) -> Progress
     let started = |status: &serde_json::Value| {
         let part = std::slice::from_ref(status);
         let counts = workload::counts(&resource.api_version, &resource.kind, part);
-        // What has failed has started: its end is its own operator's to decide.
+        // A failed job has started: its own operator decides how it ends.
         let over = counts.succeeded.saturating_add(counts.failed);
         counts.running.saturating_add(over)
     };

@@ -1,17 +1,16 @@
-//! Jobs that are placed in parts: dispatched once every Work is the part that it should be, and
-//! watched from then on.
+//! Jobs that are placed in parts. They are dispatched once every Work is its part, and checked from then
+//! on.
 //!
-//! Karmada makes the Works from its own caches, and nothing says that these have the override
-//! that takes the job apart. A member that got the whole template would run the whole gang. So
-//! dispatching is suspended in the write that places the job, and lifted when every Work shows
-//! its part. A part that its member refuses, or that fails for good while others go on, ends
-//! all of them: a gang is nothing in part. So does the part that leads when it has ended well,
-//! and then the job has succeeded. A Work that loses its part later (somebody removed the
-//! override) has the override written again; where that cannot be, because the template is
-//! another by now, all parts are evicted.
+//! Karmada renders Works from its own caches, which may lack the override that splits the job. A member
+//! that got the whole template would run the whole gang. So the write that places the job suspends
+//! dispatching, and dispatching resumes when every Work shows its part. If a member refuses its part, or a
+//! part fails for good while others run, all parts end, because a gang runs as a whole or not at all. All
+//! parts also end when the leading part succeeds, and then the job has succeeded. If a Work loses its part
+//! later (a user removed the override), the override is written again; if that is impossible because the
+//! template has changed, all parts are evicted.
 //!
-//! The parts of an elastic gang are resized by the same override: first the record says what is
-//! charged, then the override follows it.
+//! The same override resizes the parts of an elastic gang: the record changes the charge first, and the
+//! override follows.
 
 use crate::mirror::binding::own_record;
 use crate::reconcile::action::{PlacedParts, ReconcileAction};
@@ -29,28 +28,27 @@ use workload::Outcome;
 #[cfg(test)]
 mod tests;
 
-/// Milliseconds after which Works that do not show their parts are helped.
+/// Milliseconds after which the override is written again for Works that do not show their parts.
 const SHOWN_WITHIN_MS: i64 = 5_000;
-/// Milliseconds for which a part has to be in trouble before that is believed: Karmada says of a
-/// call that only timed out, too, that it was refused, and parts that end together are not
-/// reported together.
-const BELIEVED_AFTER_MS: i64 = 3_000;
-/// Milliseconds that the other parts have to end by themselves once the one that leads has ended
-/// well: what ends by itself keeps its pods, and their logs, where it ran.
+/// Milliseconds for which a part has to be in trouble before it counts: Karmada also reports a call that
+/// only timed out as refused, and parts that end together are not reported together.
+const PERSISTS_MS: i64 = 3_000;
+/// Milliseconds that the other parts have to end by themselves once the leading part has succeeded: a part
+/// that ends by itself keeps its pods and their logs.
 const ENDS_WITHIN_MS: i64 = 10_000;
-/// Milliseconds between two looks.
-const LOOK_MS: i64 = 1_000;
+/// Milliseconds between two checks.
+const RECHECK_MS: i64 = 1_000;
 
-/// What is remembered of a job that is placed in parts. All of it may be forgotten.
+/// State of a job that is placed in parts. A restart derives it again.
 #[derive(Debug, Default)]
 pub(crate) struct PartsState {
-    /// Since when some Work has not been the part that it should be.
+    /// Since when some Work is not its part.
     astray: Option<Time>,
-    /// Since when there has been a reason to stop all parts, and which.
+    /// Since when there is a reason to stop all parts, and which.
     stopping: Option<(Reason, Time)>,
-    /// The override is being written, or why it cannot be.
+    /// The repair of the override, if one is under way or impossible.
     repair: OverrideRepair,
-    /// What the override was last resized to, by the marks of its parts.
+    /// The size that the override was last written for, as the marks of its parts.
     resized: Option<Vec<String>>,
 }
 
@@ -65,52 +63,52 @@ enum OverrideRepair {
 /// What the Works of a job show.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct ObservedParts {
-    /// Clusters whose Work is something else than the part that it should be.
+    /// Clusters whose Work is not its part.
     astray: Vec<ClusterName>,
-    /// Whether some cluster has no Work (yet).
+    /// True if a cluster has no Work yet.
     missing: bool,
-    /// The marks that all parts are to have, where those astray have only another size.
+    /// The marks of all parts, if the Works in `astray` differ only in size.
     resizing: Option<Vec<String>>,
 }
 
-/// Why a gang is not to go on, if that lasts.
+/// Why a gang has to stop, if the condition persists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GangStop {
     pub(crate) reason: Reason,
     pub(crate) message: String,
-    /// The cluster that is not to be tried again soon.
+    /// A cluster to avoid in the next attempts.
     avoid: Option<ClusterName>,
 }
 
 impl GangStop {
-    /// Milliseconds that it has to last.
+    /// Milliseconds for which the condition has to persist.
     fn patience(&self) -> i64 {
         match self.reason {
             Reason::Succeeded => ENDS_WITHIN_MS,
-            _ => BELIEVED_AFTER_MS,
+            _ => PERSISTS_MS,
         }
     }
 }
 
-/// What is to be done about a job's parts.
+/// What to do about a job's parts.
 #[derive(Debug, PartialEq, Eq)]
 enum PartsStep {
-    /// All is as it should be.
+    /// Nothing: every Work is its part.
     Nothing,
-    /// Every Work is its part: they may go.
+    /// Resume dispatching: every Work is its part.
     Dispatch,
-    /// To be looked at again then.
+    /// Check again at this time.
     Wait(Time),
-    /// The override is to be written again.
+    /// Write the override again.
     Repair,
-    /// The override is to follow what is charged by now.
+    /// Write the override for the size that is charged now.
     Resize,
-    /// It cannot be held together, or need not be any more.
+    /// Evict the gang: it cannot or need not run on.
     Evict(GangStop),
 }
 
 impl PartsState {
-    /// What to do, `now`, about parts that are as far as `parts`.
+    /// Returns what to do at `now` about parts in the state `parts`.
     fn step(
         &mut self,
         parts: Parts,
@@ -121,18 +119,18 @@ impl PartsState {
         if let Some(stop) = stop {
             let since = self.stopping.filter(|(reason, _)| *reason == stop.reason);
             let (_, since) = *self.stopping.insert(since.unwrap_or((stop.reason, now)));
-            let believed = since.after(stop.patience());
-            return if now >= believed {
+            let persists = since.after(stop.patience());
+            return if now >= persists {
                 PartsStep::Evict(stop)
             } else {
-                PartsStep::Wait(believed)
+                PartsStep::Wait(persists)
             };
         }
         self.stopping = None;
         if shown.astray.is_empty() {
             *self = Self::default();
             return match parts {
-                // Karmada is not through with it: its Works come as inputs.
+                // Karmada has not rendered all Works yet; they come as inputs.
                 Parts::Held if shown.missing => PartsStep::Nothing,
                 Parts::Held => PartsStep::Dispatch,
                 Parts::Dispatched => PartsStep::Nothing,
@@ -153,13 +151,13 @@ impl PartsState {
             return PartsStep::Resize;
         }
         let since = *self.astray.get_or_insert(now);
-        // What is dispatched runs: there is no time to lose.
+        // A dispatched part runs, so the override is repaired at once.
         let patience = match parts {
             Parts::Held => SHOWN_WITHIN_MS,
             Parts::Dispatched => 0,
         };
         if matches!(self.repair, OverrideRepair::Open) || now < since.after(patience) {
-            return PartsStep::Wait(now.after(LOOK_MS));
+            return PartsStep::Wait(now.after(RECHECK_MS));
         }
         self.astray = Some(now.after(SHOWN_WITHIN_MS));
         self.repair = OverrideRepair::Open;
@@ -168,7 +166,7 @@ impl PartsState {
 }
 
 impl Reconciler {
-    /// Brings the parts of a placed job on their way, and keeps them apart. Whether it wrote.
+    /// Dispatches the parts of a placed job and keeps them as planned. Returns true if it wrote.
     pub(crate) fn keep_parts(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
         let Some(parts) = record.parts else {
             return false;
@@ -196,7 +194,7 @@ impl Reconciler {
                 self.write(ctx.key, &ctx.binding, Write::Dispatch { record });
             }
             PartsStep::Resize => {
-                tracing::info!(job = %ctx.key, parts = ?shown.resizing, "its override follows its size");
+                tracing::info!(job = %ctx.key, parts = ?shown.resizing, "writing its override for its new size");
                 self.write_override(ctx, record, shares);
                 return false;
             }
@@ -223,8 +221,8 @@ impl Reconciler {
         true
     }
 
-    /// All of a namespace goes, the override of a job perhaps before its Works: what is rendered from then
-    /// on is the whole job, and is not to be dispatched. Whether it wrote.
+    /// Suspends the parts of a job whose namespace is being deleted. Its override may go before its Works, and
+    /// Karmada would then render the whole job in every cluster. Returns true if it wrote.
     fn hold_parts(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
         if record.parts != Some(Parts::Dispatched) {
             return false;
@@ -237,7 +235,7 @@ impl Reconciler {
         true
     }
 
-    /// A member that has started nothing of the job and refuses its part.
+    /// Returns the stop for a member that refuses its part and has started nothing of the job.
     fn refused_part(&self, ctx: &ReconcileCtx<'_>, shares: &[Share]) -> Option<GangStop> {
         let job = self.engine.job(ctx.key)?;
         if job.state != JobState::Placed {
@@ -286,7 +284,7 @@ impl Reconciler {
         self.metrics.parts_repaired.inc();
         let names: Vec<&str> = astray.iter().map(ClusterName::as_str).collect();
         let message = format!(
-            "what goes to {} is not the part that was planned; its override is written again",
+            "the Work in {} is not the planned part; its override is written again",
             names.join(", ")
         );
         self.record_event(ctx, JobEvent::warning(Reason::PartsLost, "Repair", message));
@@ -310,7 +308,7 @@ impl Reconciler {
         });
     }
 
-    /// The override was written again, or cannot be.
+    /// Handles the result of writing the override again.
     pub(crate) fn parts_written(
         &mut self,
         key: &JobKey,
@@ -324,13 +322,13 @@ impl Reconciler {
         }
         self.in_flight_of(key).parts.repair = match result {
             Ok(()) => OverrideRepair::None,
-            // The override itself comes before the Services of its pods.
+            // The override goes before the Services of its pods.
             Err(
                 error @ (OverrideError::Call { .. }
                 | OverrideError::Foreign { .. }
                 | OverrideError::NotServed(_)),
             ) => {
-                tracing::warn!(job = %key, %error, "its parts were not written again; trying again");
+                tracing::warn!(job = %key, %error, "cannot write the override of its parts; trying again");
                 OverrideRepair::None
             }
             Err(error) => OverrideRepair::Failed(error.to_string()),
@@ -339,7 +337,7 @@ impl Reconciler {
     }
 }
 
-/// A part that is over badly, or was aborted in its member, while another goes on.
+/// Returns the stop for a part that failed, or was aborted in its member, while another part goes on.
 fn failed_part(ctx: &ReconcileCtx<'_>, shares: &[Share]) -> Option<GangStop> {
     let of = |share: &Share| outcome_in(&ctx.binding, &share.cluster);
     let outcomes: Vec<Outcome> = shares.iter().map(of).collect();
@@ -365,30 +363,30 @@ fn failed_part(ctx: &ReconcileCtx<'_>, shares: &[Share]) -> Option<GangStop> {
     })
 }
 
-/// The part that leads has ended well: the job has succeeded, and what others still run is to be
-/// stopped.
+/// Returns the stop for the other parts when the leading part has succeeded, and with it the job.
 pub(crate) fn led(binding: &ResourceBinding, record: &AdmissionRecord) -> Option<GangStop> {
     let leading = record.leading.as_ref()?;
     let ended = outcome_in(binding, leading) == Outcome::Succeeded;
     ended.then(|| GangStop {
         reason: Reason::Succeeded,
         message: format!(
-            "the part on {leading}, which leads, has ended well; what others still ran was stopped"
+            "the part on {leading}, which leads, has succeeded; the other parts were stopped"
         ),
         avoid: None,
     })
 }
 
-/// Where the part in one cluster is.
+/// Returns the outcome of the part in one cluster.
 fn outcome_in(binding: &ResourceBinding, cluster: &ClusterName) -> Outcome {
     let resource = &binding.spec.resource;
     let status = status_in(binding, cluster.as_str());
     workload::outcome(&resource.api_version, &resource.kind, &[status], None)
 }
 
-/// Why a job does not compete again: it was over when it was evicted, as its record tells.
+/// Returns the hold of a job that does not compete again: its record says that it had ended when it was
+/// evicted.
 pub(crate) fn over_before(binding: &ResourceBinding) -> Option<Hold> {
-    // Known before its quota comes free, so that it is not even decided on.
+    // Known before its quota is free, so that the engine never considers it.
     let back = |record: &AdmissionRecord| {
         matches!(record.state, RecordState::Ending | RecordState::Requeued)
     };

@@ -1,12 +1,12 @@
 //! Rendezvous: whether the pods of a job can find each other from different clusters.
 //!
-//! What resolves between clusters is said by capacity policies, for a queue and those below it.
-//! A job that must meet is split only where its queue has an address for every cluster; else it
-//! runs in one, and an event tells its owner why.
+//! Capacity policies say which names resolve between clusters, for a queue and the queues below it. A job
+//! that needs a rendezvous is split only if its queue has an address for every cluster. Otherwise it runs
+//! in one cluster, and an event tells its owner why.
 //!
-//! Where addresses are made of Services, Karmada has to carry these between clusters, by a feature
-//! that is off unless somebody turns it on. A job whose Services it does not take up goes on, since
-//! its pods may be waiting still when that comes; an event tells its owner.
+//! If addresses are Services, Karmada has to propagate these between clusters, with a feature that is off
+//! by default. A job whose Services it does not propagate continues, since its pods may still be waiting
+//! when the feature is turned on; an event tells its owner.
 
 use crate::facts::job::ResolvedJob;
 use crate::mirror::binding::own_record;
@@ -21,27 +21,27 @@ use engine::{Attempt, JobKey, QueueName, Reason, Time};
 use std::collections::BTreeSet;
 use workload::{Addresses, Meeting, Reach};
 
-/// Milliseconds in which Karmada should have taken up the Services of a job.
-const TAKEN_UP_WITHIN_MS: i64 = 30_000;
-/// Milliseconds after which Services that it has not taken up are looked at again.
-const LOOK_AGAIN_MS: i64 = 60_000;
+/// Milliseconds within which Karmada should have propagated the Services of a job.
+const PROPAGATED_WITHIN_MS: i64 = 30_000;
+/// Milliseconds after which Services that it has not propagated are checked again.
+const RECHECK_MS: i64 = 60_000;
 
-/// Whether the pods of a placed job can find each other by its Services. May be forgotten.
+/// Whether the pods of a placed job can find each other by its Services. A restart derives it again.
 #[derive(Debug, Default)]
 pub(crate) enum ServiceDiscovery {
-    /// Nobody has looked.
+    /// Not checked yet.
     #[default]
     Unknown,
-    /// To be looked at then.
+    /// The next check is due then.
     From(Time),
-    /// Somebody is looking.
+    /// A check is under way.
     Open,
-    /// They can, as far as Karmada goes.
+    /// Karmada has propagated the Services.
     Found,
 }
 
 impl Reconciler {
-    /// Why pods of a job of `queue` could not find each other from every cluster, if so.
+    /// Returns why pods of a job of `queue` could not find each other from every cluster, if so.
     pub(crate) fn rendezvous_problem(&self, queue: &QueueName, meeting: Meeting) -> Option<String> {
         let Some((name, addresses)) = self.addresses(queue) else {
             return Some(format!(
@@ -58,7 +58,7 @@ impl Reconciler {
         ))
     }
 
-    /// How pods of the job of `binding` are reached from other clusters, as far as that is known.
+    /// Returns how pods of the job of `binding` are reached from other clusters, if known.
     pub(crate) fn reach(&self, binding: &ResourceBinding, admission: &Admission) -> Reach {
         let ask = self.mirror.ask_of(binding);
         let (Some(ask), Some((_, addresses))) = (ask, self.addresses(&admission.queue)) else {
@@ -68,15 +68,15 @@ impl Reconciler {
         ask.reach(&addresses, namespace, &admission.shares)
     }
 
-    /// Remembers a job whose split hangs on clusters and policies, and tells its owner where
-    /// that keeps it from being split.
+    /// Registers a job whose split depends on clusters and policies. If they prevent the split, an event tells
+    /// its owner.
     pub(crate) fn note_rendezvous(&mut self, ctx: &ReconcileCtx<'_>, job: &ResolvedJob) {
         let meeting = job.ask.as_ref().map(|ask| ask.meeting);
         if meeting.unwrap_or_default() == Meeting::Nobody {
             return;
         }
         self.rendezvous_jobs.insert(ctx.key.clone());
-        // Who leaves it to the queue has not asked for it.
+        // A job that leaves the choice to its queue has not asked to be split.
         let asks = job.ask.as_ref().is_some_and(|ask| ask.asks_to_be_split);
         if let Some(why) = job.unsplit.as_ref().filter(|_| asks) {
             let message = workload::without_rendezvous(why);
@@ -87,14 +87,14 @@ impl Reconciler {
         }
     }
 
-    /// Sees to the Services by which pods of a placed job find each other, where they do so.
+    /// Checks and writes the Services of a placed job whose pods find each other by Services.
     pub(crate) fn check_services(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
         if record.parts.is_none() || !needs_services(record) {
             return;
         }
         let service_discovery = &mut self.in_flight_of(ctx.key).service_discovery;
         let from = match service_discovery {
-            ServiceDiscovery::Unknown => ctx.now.after(TAKEN_UP_WITHIN_MS),
+            ServiceDiscovery::Unknown => ctx.now.after(PROPAGATED_WITHIN_MS),
             ServiceDiscovery::From(from) => *from,
             ServiceDiscovery::Open | ServiceDiscovery::Found => return,
         };
@@ -112,8 +112,8 @@ impl Reconciler {
         self.push(ReconcileAction::CheckServices { job, parts });
     }
 
-    /// Has what Karmada may leave of the Services of a job removed, whose Works are gone. A restart
-    /// meanwhile leaves it to the next such job of the namespace.
+    /// Removes what Karmada may leave of the Services of a job whose Works are gone. After a restart the next
+    /// such job of the namespace does it.
     pub(crate) fn sweep_services(&mut self, binding: &ResourceBinding) {
         let record = own_record(binding);
         if record.as_ref().is_some_and(needs_services) {
@@ -122,7 +122,7 @@ impl Reconciler {
         }
     }
 
-    /// The Services of a job were seen to.
+    /// Handles the result of a check of a job's Services.
     pub(crate) fn services_seen(
         &mut self,
         key: &JobKey,
@@ -137,14 +137,14 @@ impl Reconciler {
             return; // of an attempt that is over
         };
         let why = match result {
-            // What is no more what was placed has no Services to look after.
+            // A placement that has changed has no Services to check.
             Ok(None) | Err(OverrideError::Gone | OverrideError::Parts(_)) => None,
             Ok(Some(why)) => Some(why),
             Err(error) => Some(error.to_string()),
         };
         self.in_flight_of(key).service_discovery = match why {
             None => ServiceDiscovery::Found,
-            Some(_) => ServiceDiscovery::From(now.after(LOOK_AGAIN_MS)),
+            Some(_) => ServiceDiscovery::From(now.after(RECHECK_MS)),
         };
         self.dirty.insert(key.clone());
         if let Some(why) = why {
@@ -155,7 +155,8 @@ impl Reconciler {
         }
     }
 
-    /// The addresses that hold for a queue, its own or of the nearest above it, and whose.
+    /// Returns the addresses that apply to a queue, its own or those of the nearest queue above, and that
+    /// queue.
     fn addresses(&self, queue: &QueueName) -> Option<(QueueName, Addresses)> {
         let mut seen = BTreeSet::new();
         let mut name = Some(queue.clone());
@@ -172,7 +173,7 @@ impl Reconciler {
     }
 }
 
-/// Whether pods of a placed job are found by Services.
+/// Returns true if pods of a placed job find each other by Services.
 fn needs_services(record: &AdmissionRecord) -> bool {
     workload::needs_services(record.clusters.len(), &record.reach())
 }

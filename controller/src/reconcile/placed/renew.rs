@@ -1,21 +1,21 @@
-//! What a placed job needs in its members beside itself: its Queue and its PriorityClasses.
+//! Renews what a placed job needs in its members: its Queue and its PriorityClasses.
 //!
-//! They are made before it is placed. A member that comes back empty has lost them; Karmada makes the
-//! job again there, and it would never start. So they are looked for again, and made, while nothing of
-//! a placed job runs.
+//! They are created before the placement. A member that comes back empty has lost them; Karmada creates the
+//! job there again, and it would never start. So while no pod of a placed job runs, the controller checks
+//! for them and creates them.
 //!
-//! A scheduler process of its own does not look: there they are made with the next job that is placed.
+//! With the scheduler in a process of its own there is no such check: the next placement creates them.
 
 use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::record::AdmissionRecord;
 use engine::{ClusterName, Progress};
 
-/// Milliseconds from one look to the next.
+/// Milliseconds between two checks.
 const EVERY_MS: i64 = 30_000;
 
 impl Reconciler {
-    /// Has the members of a job of which nothing runs looked at, if it is time for that.
+    /// Checks the members of a job of which nothing runs, if a check is due.
     pub(crate) fn renew(
         &mut self,
         ctx: &ReconcileCtx<'_>,
@@ -28,7 +28,7 @@ impl Reconciler {
         }
         let next = ctx.now.after(EVERY_MS);
         let Some(due) = self.in_flight_of(ctx.key).renew_at else {
-            // It was placed just now, or this process has just begun.
+            // The job was just placed, or this process has just started.
             self.in_flight_of(ctx.key).renew_at = Some(next);
             return self.requeue_at(ctx.key, next);
         };

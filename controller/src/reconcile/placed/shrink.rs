@@ -1,9 +1,9 @@
-//! Shrinks, until members confirm them.
+//! Shrinks that members have not confirmed yet.
 //!
-//! A job that was made smaller stays charged for the pods that leave until its member shows the
-//! new size, and shows no more pods than that. The size is read from the member itself, not from
-//! what Karmada reports: a report may be older than the write. That the member's controllers act
-//! on the size takes a moment too, so it has to hold for a while before it is believed.
+//! A job that was shrunk stays charged for the leaving pods until its member shows the new size and no more
+//! pods than that. The size is read from the member itself, because Karmada's report may be older than the
+//! write. The member's controllers need a moment to apply the size, so it counts only after it has been
+//! seen for a while.
 
 use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::{ReconcileCtx, Reconciler};
@@ -13,11 +13,11 @@ use engine::facts::{Admission, Leaving, PodFact, Share};
 use engine::{Attempt, ClusterName, Event, JobKey, Time, Uid};
 use std::collections::{BTreeMap, HashMap};
 
-/// Milliseconds between two looks at a shrink that is not confirmed.
-const LOOK_MS: i64 = 1_000;
+/// Milliseconds between two checks of a shrink that is not confirmed.
+const RECHECK_MS: i64 = 1_000;
 
-/// Milliseconds for which the new size has to be seen before it is believed: the member's
-/// controllers and our own watch of its pods get so long to catch up.
+/// Milliseconds for which the new size has to be seen before it counts, so that the member's controllers
+/// and the watch of its pods can catch up.
 const SETTLE_MS: i64 = 2_000;
 
 /// Pods of jobs that members show and that have not ended.
@@ -28,7 +28,7 @@ pub(crate) struct LivePods {
 }
 
 impl LivePods {
-    /// Takes in what a member tells.
+    /// Applies a fact of a member.
     pub(crate) fn note(&mut self, fact: &Event) {
         match fact {
             Event::PodUpserted(pod) => self.pod(pod),
@@ -77,7 +77,7 @@ pub(crate) struct Shrinks {
 }
 
 impl Shrinks {
-    /// Notes the clusters in which `after` has fewer pods than `before`.
+    /// Records the clusters in which `after` has fewer pods than `before`.
     pub(crate) fn note(&mut self, before: &[Share], after: &Admission) {
         for share in before {
             if pods_in(&after.shares, &share.cluster) < share.replicas() {
@@ -86,14 +86,14 @@ impl Shrinks {
         }
     }
 
-    /// Notes the clusters that pods leave, as a record has them.
+    /// Restores the clusters with leaving pods from a record.
     fn resume(&mut self, leaving: &[Leaving]) {
         for leaving in leaving {
             self.open.entry(leaving.cluster.clone()).or_default();
         }
     }
 
-    /// Notes what a member said of its size. Whether it may be believed by now.
+    /// Records whether a member shows the smaller size. Returns true if that has lasted long enough.
     fn seen(&mut self, cluster: &ClusterName, small: bool, now: Time) -> bool {
         self.checking = false;
         let Some(since) = self.open.get_mut(cluster) else {
@@ -105,8 +105,8 @@ impl Shrinks {
 }
 
 impl Reconciler {
-    /// Completes a record that is to be written by the pods that were told to go, so that a new
-    /// process charges them, too.
+    /// Completes a record, before it is written, with the pods that were asked to end, so that a new process
+    /// charges them too.
     pub(crate) fn keep_leaving(&self, key: &JobKey, record: &mut AdmissionRecord) {
         let admission = self.engine.job(key).and_then(|job| job.admission);
         let same = admission.is_some_and(|admission| admission.attempt == record.attempt);
@@ -119,7 +119,7 @@ impl Reconciler {
         };
     }
 
-    /// Tells of the pods that an earlier process has told to go.
+    /// Gives the engine the pods that an earlier process has asked to end.
     pub(crate) fn apply_leaving(&mut self, key: &JobKey, record: &AdmissionRecord) {
         if record.leaving.is_empty() {
             return;
@@ -132,7 +132,7 @@ impl Reconciler {
         });
     }
 
-    /// Writes the record of a job of which fewer pods leave than it says, if so.
+    /// Writes the record of a job of which fewer pods leave than it says. Returns true if it wrote.
     pub(crate) fn left(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
         let left = record.leaving != self.engine.leaving(ctx.key);
         if left {
@@ -142,7 +142,7 @@ impl Reconciler {
         left
     }
 
-    /// Asks the first member that has not confirmed a shrink of the job, if there is one.
+    /// Asks the first member that has not confirmed a shrink of the job, if any.
     pub(crate) fn confirm_shrinks(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
         let shrinks = &mut self.in_flight_of(ctx.key).shrinks;
         let Some(cluster) = shrinks.open.keys().next().cloned() else {
@@ -162,7 +162,7 @@ impl Reconciler {
         });
     }
 
-    /// What a member said of the size of a job that was made smaller.
+    /// Handles a member's answer about the size of a shrunk job.
     pub(crate) fn size_checked(
         &mut self,
         key: &JobKey,
@@ -173,16 +173,16 @@ impl Reconciler {
     ) {
         let admission = self.engine.job(key).and_then(|job| job.admission);
         let Some(admission) = admission.filter(|admission| admission.attempt == attempt) else {
-            return; // that attempt is over, and with it all that it held
+            return; // that attempt is over, and with it all its shrinks
         };
         let pods = pods_in(&admission.shares, &cluster);
         if let Err(error) = &small {
-            tracing::debug!(job = %key, %cluster, error, "whether it has shrunk is not known yet");
+            tracing::debug!(job = %key, %cluster, error, "cannot read yet whether it has shrunk");
         }
         let gone = self.pods.count(key, &cluster) <= pods;
         let small = gone && small == Ok(true);
         if self.in_flight_of(key).shrinks.seen(&cluster, small, now) {
-            tracing::info!(job = %key, %cluster, pods, "has shrunk; what it gave up is free");
+            tracing::info!(job = %key, %cluster, pods, "it has shrunk; the surplus is free");
             self.in_flight_of(key).shrinks.open.remove(&cluster);
             self.apply(Event::JobResized {
                 key: key.clone(),
@@ -192,7 +192,7 @@ impl Reconciler {
                 at: now,
             });
         }
-        self.requeue_at(key, now.after(LOOK_MS));
+        self.requeue_at(key, now.after(RECHECK_MS));
     }
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_record_is_ours_or_was_changed_by_somebody() {
+fn a_record_not_written_by_muster_counts_as_changed() {
     let mut guard = RecordGuard {
         written: Some(digest(Some("ours"))),
         ..RecordGuard::default()
@@ -17,7 +17,7 @@ fn a_record_is_ours_or_was_changed_by_somebody() {
 }
 
 #[test]
-fn what_was_written_before_is_not_believed_again() {
+fn an_earlier_record_is_not_accepted_again() {
     let mut guard = RecordGuard {
         written: Some(digest(Some("second"))),
         ..RecordGuard::default()
@@ -28,7 +28,7 @@ fn what_was_written_before_is_not_believed_again() {
 }
 
 #[test]
-fn a_record_where_none_was_written_is_forged() {
+fn a_record_that_was_never_written_is_forged() {
     let mut guard = RecordGuard::default();
     guard.shows(None, Some("forged"));
     assert!(guard.is_replaced());

@@ -1,12 +1,12 @@
 use super::*;
 
 #[test]
-fn the_policy_of_a_namespace_claims_known_kinds_for_us_below_every_other() {
+fn the_policy_of_a_namespace_claims_known_kinds_with_lowest_priority() {
     let policy = propagation("team");
     assert_eq!(policy["metadata"]["name"], "muster");
     assert_eq!(policy["metadata"]["namespace"], "team");
     let spec = &policy["spec"];
-    // A user's own policy, of priority 0 if it says nothing, goes before it.
+    // A user's own policy, of priority 0 by default, goes before it.
     assert_eq!(spec["priority"], -1000);
     assert_eq!(spec["schedulerName"], "muster");
     assert_eq!(spec["propagateDeps"], true);

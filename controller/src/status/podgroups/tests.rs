@@ -4,7 +4,7 @@ use super::*;
 use engine::facts::{Admission, ClusterPlacement, Demand, RolePods, Share};
 use engine::{Attempt, ClusterName, QueueName, Uid};
 
-/// What a job shows, from parts that a test changes.
+/// What a job shows, built from parts that a test changes.
 struct Case {
     state: JobState,
     attempt: u32,
@@ -149,7 +149,7 @@ fn refused() -> Vec<SeenWork> {
 }
 
 #[test]
-fn the_reason_is_the_engines_where_nobody_knows_better() {
+fn the_reason_is_the_engines_by_default() {
     insta::assert_snapshot!(Case::default().said(), @"Pending WaitingForQuota 3 (as the engine says)");
     let far = Case {
         position: Some(4711),
@@ -169,7 +169,7 @@ fn a_member_that_refuses_a_part_is_named() {
     insta::assert_snapshot!(placed.said(), @"Inqueue MemberRefused - (m1 refused it: quota exceeded)");
     let part = &placed.status().federation.unwrap().placement[0];
     assert_eq!((part.pods, part.reason.as_str()), (2, "MemberRefused"));
-    // A job that runs is not stopped by an update that its member refuses.
+    // A running job is not stopped when its member refuses an update.
     let runs = Case {
         works: refused(),
         ..released(JobState::Running, Reason::Running)
@@ -178,7 +178,7 @@ fn a_member_that_refuses_a_part_is_named() {
 }
 
 #[test]
-fn an_end_says_how_it_came() {
+fn the_status_of_a_finished_job_says_how_it_ended() {
     let ended = |status: Value| Case {
         reported: reported(status),
         ..released(JobState::Finished, Reason::Finished)
@@ -219,7 +219,7 @@ fn pods_are_counted_as_members_report_them() {
 }
 
 #[test]
-fn the_timeline_keeps_what_was_reached_in_this_attempt() {
+fn the_timeline_keeps_times_of_this_attempt() {
     let placed = released(JobState::Placed, Reason::Placed).status();
     let runs = Case {
         seen: Some(placed),
@@ -249,7 +249,7 @@ fn the_timeline_keeps_what_was_reached_in_this_attempt() {
 }
 
 #[test]
-fn a_status_that_stands_is_computed_the_same_again() {
+fn an_unchanged_status_is_computed_again_identically() {
     let first = released(JobState::Running, Reason::Running).status();
     let second = Case {
         seen: Some(first.clone()),
@@ -279,7 +279,7 @@ fn conditions_follow_the_state() {
 }
 
 #[test]
-fn what_is_there_is_not_applied_again() {
+fn an_existing_podgroup_is_not_applied_again() {
     let object = json!({
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "PodGroup",
@@ -316,7 +316,7 @@ fn a_changed_record_is_shown_until_the_next_attempt() {
     let changed = Some(("False".to_owned(), "RecordChanged".to_owned()));
     let told = case.status();
     assert_eq!(intact(&told), changed);
-    // A new process does not know, and leaves it.
+    // A new process does not know this, and keeps the condition.
     case.record_changed = None;
     case.seen = Some(told);
     let kept = case.status();

@@ -72,7 +72,7 @@ fn condition(status: &CapacityPolicyStatus, type_: &str) -> String {
 }
 
 #[test]
-fn a_queue_shows_what_is_charged_and_its_state_stays_who_sets_it() {
+fn a_queue_status_shows_charges_and_leaves_the_state_alone() {
     let shown = queue(&bounded(), &usage());
     assert_eq!(shown["state"], "Open");
     assert_eq!(shown["allocated"], json!({"cpu": "6"}));
@@ -85,12 +85,12 @@ fn a_queue_shows_what_is_charged_and_its_state_stays_who_sets_it() {
         (&json!(3), &json!(4), &json!(5))
     );
     let closing = queue_of(json!({"metadata": {}, "spec": {}, "status": {"state": "Closing"}}));
-    // A merge patch without it leaves it as it is when the patch arrives.
+    // A merge patch without the field leaves it as it is when the patch arrives.
     assert_eq!(queue(&closing, &usage()).get("state"), None);
 }
 
 #[test]
-fn what_is_charged_no_more_is_said_to_be_zero() {
+fn a_resource_without_charge_is_written_as_zero() {
     let used = queue_of(json!({
         "metadata": {}, "spec": {}, "status": {"allocated": {"cpu": "9", "nvidia.com/gpu": "4"}},
     }));

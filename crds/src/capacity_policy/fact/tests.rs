@@ -50,7 +50,7 @@ fn bounds_and_placement_become_facts() {
 }
 
 #[test]
-fn what_cannot_be_used_is_named() {
+fn invalid_values_are_named() {
     for (spec, want) in [
         (
             json!({"pools": [{"class": "a"}, {"class": "b", "resources": {"cpu": {"capability": "4x"}}}]}),
@@ -204,7 +204,7 @@ fn a_queue_without_a_selector_is_open_or_closed_as_it_or_root_says() {
         (None, Some(&closed), Some("root")),
         (Some(&silent), Some(&closed), Some("root")),
         (Some(&closed), Some(&open), Some("q")),
-        // What cannot be read lets nobody in.
+        // An invalid value admits no namespace.
         (Some(&wrong), Some(&open), Some("q")),
         (Some(&silent), Some(&wrong), Some("root")),
     ] {
@@ -214,7 +214,7 @@ fn a_queue_without_a_selector_is_open_or_closed_as_it_or_root_says() {
         });
         assert_eq!(why, want);
     }
-    // Who is selected needs no right, however closed the rest is.
+    // A selected namespace needs no right, even if the tenancy is Closed.
     let selects = policy(json!({"namespaceSelector": {}, "tenancy": "Closed"}));
     let none = closed_to(
         "q",
@@ -233,7 +233,7 @@ fn priority_classes_are_those_listed() {
         (json!([]), Some("high"), false),
         (json!(["low", "high"]), Some("high"), true),
         (json!(["low"]), Some("high"), false),
-        // The cluster has no default, so that a job without a class has priority 0.
+        // The cluster has no default class, so that a job without a class has priority 0.
         (json!(["low"]), None, true),
     ] {
         let policy = policy(json!({"priorityClasses": listed}));

@@ -41,7 +41,7 @@ fn writes(request: &Recorded) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_asked_while_one_write_is_open_goes_with_the_next() {
+async fn requests_during_a_write_go_with_the_next_write() {
     let api = FakeApi::new();
     let (ledger, found) = taken(&api, "a").await;
     assert_eq!((found.epoch, found.newest), (0, None));
@@ -59,7 +59,7 @@ async fn what_is_asked_while_one_write_is_open_goes_with_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_closed_is_dropped_with_the_next_write_or_soon() {
+async fn closed_entries_are_dropped_with_the_next_write_or_soon() {
     let api = FakeApi::new();
     let (ledger, _) = taken(&api, "a").await;
     open(&ledger, "a").await.unwrap();
@@ -77,7 +77,7 @@ async fn what_was_closed_is_dropped_with_the_next_write_or_soon() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_next_leader_finds_what_is_open_and_the_last_can_open_nothing_more() {
+async fn the_next_leader_finds_open_writes_and_the_last_can_open_none() {
     let api = FakeApi::new();
     let (old, _) = taken(&api, "a").await;
     open(&old, "x").await.unwrap();
@@ -87,12 +87,12 @@ async fn the_next_leader_finds_what_is_open_and_the_last_can_open_nothing_more()
     assert_eq!(open(&old, "y").await, Err(TermOver));
     old.lost().await;
     open(&new, "z").await.unwrap();
-    // Until it is fenced, what was found stays for a leader after this one.
+    // Until it is fenced, what was found stays for the next leader.
     assert_eq!(shown(&api), json!({"x-uid": "team/x", "z-uid": "team/z"}));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_answer_is_no_lost_ledger() {
+async fn a_lost_answer_does_not_lose_the_ledger() {
     let api = FakeApi::new();
     let (ledger, _) = taken(&api, "a").await;
     for fault in [
@@ -110,7 +110,7 @@ async fn a_lost_answer_is_no_lost_ledger() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_that_take_it_at_once_one_goes_on() {
+async fn of_two_concurrent_leaders_one_takes_the_ledger() {
     let api = FakeApi::new();
     let ((a, first), (b, second)) = tokio::join!(taken(&api, "a"), taken(&api, "b"));
     assert_ne!(first.epoch, second.epoch);
@@ -123,7 +123,7 @@ async fn of_two_that_take_it_at_once_one_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leads_no_longer_neither_takes_nor_writes_it() {
+async fn a_process_that_stopped_leading_neither_takes_nor_writes_the_ledger() {
     let api = FakeApi::new();
     let over = CancellationToken::new();
     let term = Leadership::always().term(over.clone());
@@ -139,7 +139,7 @@ async fn who_leads_no_longer_neither_takes_nor_writes_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_somebody_else_wrote_hides_nothing_silently() {
+async fn a_ledger_written_by_others_is_reported() {
     let api = FakeApi::new();
     let (_ledger, _) = taken(&api, "a").await;
     let broken = json!({"metadata": {"annotations": {

@@ -1,5 +1,5 @@
-//! Deployments, StatefulSets and ReplicaSets: services. They start with one pod and are
-//! charged in full; a gang only where the annotation says so.
+//! Deployments, StatefulSets and ReplicaSets: services. They start with one pod and are charged in full;
+//! they are a gang only with the annotation.
 
 use super::batch::{MAIN, POD_SPEC};
 use super::{KnownKind, WorkloadKind, known, only_one_cluster_resolves};
@@ -28,7 +28,7 @@ pub(crate) const REPLICA_SET: AppsKind = AppsKind {
 /// A kind of the group `apps` with replicas.
 pub(crate) struct AppsKind {
     api: KnownKind,
-    /// Whether rolling updates start more pods than its replicas, and Karmada divides it.
+    /// True for Deployments: rolling updates start more pods than the replicas, and Karmada divides them.
     is_deployment: bool,
     in_default_policy: bool,
 }
@@ -50,7 +50,7 @@ impl WorkloadKind for AppsKind {
         self.in_default_policy
     }
 
-    /// What it asks for: its replicas, and what a rolling update starts besides.
+    /// Its replicas, and the pods that a rolling update starts in addition.
     fn size(&self, template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, SpecError> {
         let surge = match self.is_deployment {
             true => surge(&template.get("spec")?)?,
@@ -69,10 +69,10 @@ impl WorkloadKind for AppsKind {
 
     /// A service never finishes.
     fn part_outcome(&self, status: &Value) -> Outcome {
-        outcome::active_if_told(status)
+        outcome::active_if_reported(status)
     }
 
-    /// Those that are ready run.
+    /// Ready pods count as running.
     fn counts(&self, status: &Value) -> PodCounts {
         let running = outcome::number(status, "readyReplicas");
         let pending = outcome::number(status, "replicas").saturating_sub(running);
@@ -83,7 +83,7 @@ impl WorkloadKind for AppsKind {
         }
     }
 
-    /// Those of a StatefulSet's `volumeClaimTemplates`.
+    /// The claims of a StatefulSet's `volumeClaimTemplates`.
     fn own_claims<'a>(&self, template: &'a Value) -> Vec<&'a str> {
         let claims = template.pointer("/spec/volumeClaimTemplates");
         let claims = claims.and_then(Value::as_array).into_iter().flatten();
@@ -96,8 +96,8 @@ impl WorkloadKind for AppsKind {
         true
     }
 
-    /// A Deployment whose update starts more than its replicas cannot be divided exactly,
-    /// because each part rounds its surge up.
+    /// A Deployment whose update starts more pods than its replicas cannot be divided exactly, because each
+    /// part rounds its surge up.
     fn is_divisible(&self, template: &Value) -> bool {
         self.is_deployment && !surges(template)
     }
@@ -140,8 +140,8 @@ fn replicas(spec: &Field<'_>) -> Result<u32, SpecError> {
     Ok(spec.get("replicas")?.count()?.unwrap_or(1))
 }
 
-/// Pods above its replicas during a rolling update: `maxSurge`, 25% where it is absent,
-/// percentages rounded up (k8s.io/kubernetes pkg/controller/deployment/util).
+/// Returns the pods above its replicas during a rolling update: `maxSurge`, by default 25%; percentages are
+/// rounded up (k8s.io/kubernetes pkg/controller/deployment/util).
 fn surge(spec: &Field<'_>) -> Result<u32, SpecError> {
     let replicas = replicas(spec)?;
     if replicas == 0 || spec.get("strategy.type")?.text()? == Some("Recreate") {
@@ -163,7 +163,7 @@ fn surge(spec: &Field<'_>) -> Result<u32, SpecError> {
         .ok_or_else(|| field.invalid(format!("at most {MAX_PODS} pods")))
 }
 
-/// Whether an update of the Deployment `template` may start more pods than its replicas.
+/// Returns true if an update of the Deployment `template` may start more pods than its replicas.
 fn surges(template: &Value) -> bool {
     let spec = Field::root(template).get("spec");
     spec.and_then(|spec| surge(&spec))

@@ -30,7 +30,7 @@ impl WorkloadKind for BatchJobKind {
         known("batch", "v1", "Job", "jobs")
     }
 
-    /// All that run at once, unless its annotation lowers the minimum.
+    /// All pods that run at the same time, unless its annotation lowers the minimum.
     fn size(&self, template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, SpecError> {
         let spec = template.get("spec")?;
         let pods = pods_at_once(&spec)?;
@@ -54,8 +54,7 @@ impl WorkloadKind for BatchJobKind {
         pod_specs::only(spec.pointer_mut("/template/spec"))
     }
 
-    /// `SuccessCriteriaMet` and `FailureTarget` come before the end: its pods are still being
-    /// stopped.
+    /// `SuccessCriteriaMet` and `FailureTarget` come before the end: pods are still being stopped.
     fn part_outcome(&self, status: &Value) -> Outcome {
         if let Some(failed) = outcome::condition(status, "Failed") {
             return outcome::failed_by(failed);
@@ -66,10 +65,10 @@ impl WorkloadKind for BatchJobKind {
         if outcome::condition(status, "Suspended").is_some() {
             return Outcome::Suspended;
         }
-        outcome::active_if_told(status)
+        outcome::active_if_reported(status)
     }
 
-    /// `active` counts pending pods too; `ready`, if reported, tells them apart.
+    /// `active` includes pending pods; `ready`, if reported, gives the running ones.
     fn counts(&self, status: &Value) -> PodCounts {
         let active = outcome::number(status, "active");
         let running = match status.get("ready") {
@@ -84,7 +83,7 @@ impl WorkloadKind for BatchJobKind {
         }
     }
 
-    /// Kubernetes' own controller acts on it, on the control plane.
+    /// Kubernetes' own controller on the control plane acts on it.
     fn ttl_field(&self) -> Option<TtlField> {
         Some(TtlField {
             path: "/spec/ttlSecondsAfterFinished",
@@ -123,7 +122,7 @@ impl WorkloadKind for BatchJobKind {
         unsplittable(template)
     }
 
-    /// Pods of an indexed Job have their index in their hostname; the Service is the user's.
+    /// Pods of an indexed Job have their index in their hostname; the Service belongs to the user.
     fn first_host(&self, template: &Value) -> Option<String> {
         let text = |path| template.pointer(path).and_then(Value::as_str);
         let name = text("/metadata/name")?;
@@ -145,10 +144,10 @@ impl WorkloadKind for BatchJobKind {
     }
 }
 
-/// Pods that a Job runs at the same time: its parallelism, never more than its completions.
+/// Returns how many pods a Job runs at the same time: its parallelism, at most its completions.
 pub(crate) fn pods_at_once(spec: &Field<'_>) -> Result<u32, SpecError> {
     let parallelism = spec.get("parallelism")?.count()?.unwrap_or(1);
-    // Not bounded like a count of pods: millions of completions may run a few at a time.
+    // Not limited like a number of pods: a Job of millions of completions may run a few at a time.
     let field = spec.get("completions")?;
     let completions = match field.value() {
         None => None,
@@ -163,7 +162,7 @@ pub(crate) fn pods_at_once(spec: &Field<'_>) -> Result<u32, SpecError> {
         .map_or(parallelism, |bound| parallelism.min(bound)))
 }
 
-/// Whether its pods have identities of their own.
+/// Returns true if its pods have identities of their own.
 fn is_indexed(template: &Value) -> bool {
     template
         .pointer("/spec/completionMode")
@@ -171,7 +170,7 @@ fn is_indexed(template: &Value) -> bool {
         == Some("Indexed")
 }
 
-/// What of a batch/v1 Job makes sense only where all of it is.
+/// Returns which field of a batch/v1 Job needs the whole job in one cluster.
 pub(crate) fn unsplittable(template: &Value) -> Option<String> {
     let set = |key: &str| {
         let value = template.pointer(&format!("/spec/{key}"));

@@ -2,12 +2,12 @@
 
 use super::MAIN;
 use crate::apportion::apportion;
-use crate::parts::{CONTAINERS, Fields, Gang, tell_each};
+use crate::parts::{CONTAINERS, Fields, Gang, add_environment_to};
 use crate::services;
 use serde_json::{Value, json};
 
-/// What the cluster runs at once, and completes: the indexes of an indexed Job count from 0 in
-/// each cluster.
+/// Returns the parallelism and completions of a cluster. The indexes of an indexed Job start at 0 in each
+/// cluster.
 pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
     let at_once = gang.per_cluster(MAIN);
     let mut fields = vec![("/spec/parallelism".to_owned(), at_once[index].into())];
@@ -26,7 +26,7 @@ pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields 
         let path = format!("/spec/template/spec/{list}");
         if let Some(containers) = template.pointer(&path) {
             let mut containers = containers.clone();
-            tell_each(&mut containers, &environment);
+            add_environment_to(&mut containers, &environment);
             fields.push((path, containers));
         }
     }
@@ -37,8 +37,8 @@ pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields 
     fields
 }
 
-/// The label of a Job's pods with their part, in as small a field as there is: Karmada takes away
-/// what the API server has added beside it.
+/// Returns the label of a Job's pods with their part, in the smallest possible field: Karmada removes what
+/// the API server has added next to it.
 fn own_label(template: &Value, part: &str) -> (String, Value) {
     let (metadata, labels) = ("/spec/template/metadata", "/spec/template/metadata/labels");
     let is_object = |path| template.pointer(path).is_some_and(Value::is_object);

@@ -85,7 +85,7 @@ impl WorkloadKind for JobSetKind {
         unsplittable::unsplittable(template)
     }
 
-    /// Each of its pods knows where the coordinator is.
+    /// Each of its pods knows the address of the coordinator.
     fn meeting(&self, template: &Field<'_>) -> Result<Meeting, SpecError> {
         Ok(match template.get("spec.coordinator")?.is_set() {
             true => Meeting::First,
@@ -93,8 +93,8 @@ impl WorkloadKind for JobSetKind {
         })
     }
 
-    /// The one replicated job that the success policy names, where others have to end otherwise.
-    /// Of one that is all there is every part has to succeed.
+    /// The only replicated job that the success policy names, if other replicated jobs exist. If it is the
+    /// only one, every part has to succeed.
     fn leading_role(&self, template: &Value) -> Option<String> {
         let target = match *targets(template) {
             [target] => target,
@@ -109,7 +109,7 @@ impl WorkloadKind for JobSetKind {
         first_host(template)
     }
 
-    /// Pods of Jobs without names have no indexes either, as far as others can tell.
+    /// Without hostnames of their Jobs, pods have no index that other clusters can use.
     fn pod_labels(
         &self,
         template: &Value,
@@ -125,7 +125,7 @@ impl WorkloadKind for JobSetKind {
     }
 }
 
-/// Every pod of every Job, unless its annotation lowers the minimum.
+/// All pods of all Jobs, unless its annotation lowers the minimum.
 fn size(template: &Field<'_>) -> Result<Size, SpecError> {
     let spec = template.get("spec")?;
     let jobs = spec.get("replicatedJobs")?;
@@ -167,7 +167,7 @@ fn role(job: &Field<'_>) -> Result<(Role, Option<String>), SpecError> {
     Ok((pod.role(name, pods, pods)?, class))
 }
 
-/// Where a part of it is.
+/// Returns the outcome of a part.
 fn part_outcome(status: &Value) -> Outcome {
     if let Some(failed) = outcome::condition(status, "Failed") {
         return outcome::failed_by(failed);
@@ -183,10 +183,10 @@ fn part_outcome(status: &Value) -> Outcome {
     if outcome::condition(status, "Suspended").is_some() {
         return Outcome::Suspended;
     }
-    outcome::active_if_told(status)
+    outcome::active_if_reported(status)
 }
 
-/// Its pods in one member. A JobSet reports Jobs; how many pods each runs at once is `pods`, which
+/// Returns its pods in one member. A JobSet reports Jobs; the number of pods of each is `pods`, which
 /// `deploy/interpreter-jobset.yaml` adds. Active Jobs are pending until all their pods are ready.
 fn counts(status: &Value) -> PodCounts {
     let groups = status.get("replicatedJobsStatus").and_then(Value::as_array);
@@ -206,7 +206,7 @@ fn counts(status: &Value) -> PodCounts {
         })
 }
 
-/// The replicated jobs with as many Jobs as were admitted.
+/// Returns the replicated jobs with the admitted number of Jobs.
 fn cap_to_admitted(template: &Value, admitted: &BTreeMap<String, u32>) -> Option<Fields> {
     let jobs = template.pointer("/spec/replicatedJobs")?.as_array()?.iter();
     let jobs = jobs.filter_map(|job| {
@@ -224,19 +224,19 @@ fn cap_to_admitted(template: &Value, admitted: &BTreeMap<String, u32>) -> Option
     )])
 }
 
-/// How many Jobs a replicated job makes, and what each of them runs.
+/// The number of Jobs of a replicated job, and the pods of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Shape {
-    /// Its Jobs.
+    /// Number of its Jobs.
     jobs: u64,
-    /// Pods of one Job that run at once.
+    /// Pods of one Job that run at the same time.
     at_once: u64,
-    /// Pods of one Job that have to end well, where that is said.
+    /// Pods of one Job that have to succeed, if set.
     completions: Option<u64>,
 }
 
 impl Shape {
-    /// That of a replicated job that [`size()`] has read.
+    /// Returns the shape of a replicated job that [`size()`] has read.
     fn of(replicated: &Value) -> Self {
         let number = |path| replicated.pointer(path).and_then(Value::as_u64);
         let completions = number("/template/spec/completions");
@@ -248,13 +248,13 @@ impl Shape {
         }
     }
 
-    /// Whether there is never more than one pod of it, so that one cluster gets it.
+    /// Returns true if it has only one pod at a time, which goes to one cluster.
     fn is_one_pod(self) -> bool {
         self.jobs == 1 && self.at_once == 1
     }
 }
 
-/// Its replicated jobs.
+/// Returns its replicated jobs.
 fn replicated_jobs(template: &Value) -> &[Value] {
     let jobs = template
         .pointer("/spec/replicatedJobs")
@@ -262,21 +262,21 @@ fn replicated_jobs(template: &Value) -> &[Value] {
     jobs.map_or(&[], Vec::as_slice)
 }
 
-/// The replicated jobs that its success policy names.
+/// Returns the replicated jobs that its success policy names.
 fn targets(template: &Value) -> Vec<&str> {
     let names = template.pointer("/spec/successPolicy/targetReplicatedJobs");
     let names = names.and_then(Value::as_array).into_iter().flatten();
     names.filter_map(Value::as_str).collect()
 }
 
-/// The name of a replicated job.
+/// Returns the name of a replicated job.
 fn name(replicated: &Value) -> &str {
     outcome::text(replicated, "name")
 }
 
-/// The name by which pods of the same cluster reach the first pod of its first replicated job:
-/// `<jobset>-<replicated job>-<job>-<pod>.<subdomain>` (`GenPodName` and `GetSubdomain`, v0.11).
-/// Its webhook has Jobs indexed and their pods named unless the template says otherwise.
+/// Returns the name by which pods of the same cluster reach the first pod of its first replicated job:
+/// `<jobset>-<replicated job>-<job>-<pod>.<subdomain>` (`GenPodName` and `GetSubdomain`, v0.11). JobSet's
+/// webhook makes Jobs indexed and enables hostnames by default.
 fn first_host(template: &Value) -> Option<String> {
     let text = |path| template.pointer(path).and_then(Value::as_str);
     let first = replicated_jobs(template).first()?;
@@ -290,7 +290,7 @@ fn first_host(template: &Value) -> Option<String> {
     Some(format!("{set}-{}-0-0.{subdomain}", name(first)))
 }
 
-/// Whether pods of a Job of a replicated job have indexes: they do unless it says otherwise.
+/// Returns true if pods of a Job of a replicated job have indexes, which is the default.
 fn is_indexed(replicated: &Value) -> bool {
     let mode = replicated.pointer("/template/spec/completionMode");
     mode.and_then(Value::as_str)

@@ -43,7 +43,7 @@ fn jobs_times_their_pods() {
 }
 
 #[test]
-fn what_cannot_be_used_is_named() {
+fn invalid_values_are_named() {
     let set = |jobs: &str| {
         asked(&format!(
             "{{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, spec: {{replicatedJobs: {jobs}}}}}"

@@ -1,5 +1,5 @@
-//! What keeps a JobSet from being split: what one cluster cannot see to for the others, what cannot
-//! be divided, and names that only one cluster resolves.
+//! Fields that keep a JobSet from being split: what one cluster cannot do for the others, what cannot be
+//! divided, and names that only one cluster resolves.
 
 use super::parts::set;
 use super::{Shape, first_host, name, replicated_jobs, targets};
@@ -8,7 +8,7 @@ use crate::parts::CONTAINERS;
 use crate::{leading, outcome};
 use serde_json::Value;
 
-/// What keeps one from being split.
+/// Returns why it cannot be split.
 pub(super) fn unsplittable(template: &Value) -> Option<String> {
     of_the_whole(template)
         .or_else(|| coordinator(template))
@@ -20,7 +20,7 @@ pub(super) fn unsplittable(template: &Value) -> Option<String> {
         .or_else(|| names_a_pod(template))
 }
 
-/// What a cluster cannot see to for the others.
+/// Returns a field that one cluster cannot handle for the others.
 fn of_the_whole(template: &Value) -> Option<String> {
     let text = |path| template.pointer(path).and_then(Value::as_str);
     if text("/spec/startupPolicy/startupPolicyOrder") == Some("InOrder") {
@@ -30,7 +30,7 @@ fn of_the_whole(template: &Value) -> Option<String> {
     }
     if set(template, "/spec/volumeClaimPolicies").is_some() {
         return Some(
-            "spec.volumeClaimPolicies has all pods share claims of one cluster".to_owned(),
+            "spec.volumeClaimPolicies makes all pods share claims of one cluster".to_owned(),
         );
     }
     let restarts = template.pointer("/spec/failurePolicy/maxRestarts");
@@ -74,7 +74,7 @@ fn coordinator(template: &Value) -> Option<String> {
     first_host(template).is_none().then(unnamed)
 }
 
-/// A success policy has to be about all Jobs, or about one that is in one cluster.
+/// A success policy has to include all Jobs, or one that is in one cluster.
 fn success_policy(template: &Value) -> Option<String> {
     let targets = targets(template);
     let operator = template.pointer("/spec/successPolicy/operator");
@@ -88,7 +88,7 @@ fn success_policy(template: &Value) -> Option<String> {
     })
 }
 
-/// Why the pods of a replicated job cannot be divided.
+/// Returns why the pods of a replicated job cannot be divided.
 fn indivisible(index: usize, job: &Value) -> Option<String> {
     let path = format!("spec.replicatedJobs[{index}]");
     if set(job, "/dependsOn").is_some() {
@@ -111,8 +111,8 @@ fn indivisible(index: usize, job: &Value) -> Option<String> {
     Some(format!("{path}.template.{why}"))
 }
 
-/// A pod that a container names by its hostname. It would look for it in its own cluster, where
-/// another has that name, or none.
+/// Returns a pod that a container names by its hostname. The container would look for it in its own
+/// cluster, where another pod has that name, or none.
 fn names_a_pod(template: &Value) -> Option<String> {
     let set_name = template.pointer("/metadata/name")?.as_str()?;
     let jobs = replicated_jobs(template);
@@ -136,7 +136,7 @@ fn names_a_pod(template: &Value) -> Option<String> {
     })
 }
 
-/// What the template gives a container.
+/// Returns the strings that the template passes to a container.
 fn words(container: &Value) -> impl Iterator<Item = &str> {
     let list = |key| {
         container
@@ -150,7 +150,7 @@ fn words(container: &Value) -> impl Iterator<Item = &str> {
     words.filter_map(Value::as_str)
 }
 
-/// Whether `text` has `name` with an index after it, or a variable that is put in as one.
+/// Returns true if `text` has `name` followed by an index, or by a variable that expands to one.
 fn has_index_after(text: &str, name: &str) -> bool {
     let mut found = text.match_indices(name);
     found.any(|(at, _)| {

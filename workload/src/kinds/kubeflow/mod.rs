@@ -1,6 +1,6 @@
-//! Training jobs of Kubeflow: PyTorchJob, TFJob, MPIJob and kin (training-operator v1,
-//! mpi-operator v2beta1). They differ in the name of one field and a few defaults, and those that
-//! can be split over clusters in how their pods find each other: [`TrainingJobKind`] says how.
+//! Training jobs of Kubeflow: PyTorchJob, TFJob, MPIJob and similar kinds (training-operator v1,
+//! mpi-operator v2beta1). They differ in the name of one field and a few defaults. The kinds that can be
+//! split also differ in how their pods find each other: see [`TrainingJobKind`].
 
 pub(crate) mod mpi;
 mod parts;
@@ -35,7 +35,7 @@ pub(crate) struct TrainingJobKind {
     groups: &'static str,
     /// Groups whose end is the end of the job, in lower case.
     leaders: &'static [&'static str],
-    /// Replicas of a group that names none, by apiVersion and group.
+    /// Replicas of a group without a number, by apiVersion and group.
     default_replicas: fn(&str, &str) -> u32,
     /// Annotation that names a Secret which its pods need.
     secret: Option<&'static str>,
@@ -54,7 +54,7 @@ struct SplitTrainingJob {
     stand_in_gate: Option<&'static str>,
 }
 
-/// A kind that runs in one cluster, and that no default policy selects.
+/// Defines a kind that runs in one cluster and that no default policy selects.
 const fn unsplit(
     kind: &'static str,
     plural: &'static str,
@@ -72,7 +72,7 @@ const fn unsplit(
 }
 
 impl TrainingJobKind {
-    /// The groups of pods of `template`.
+    /// Returns the groups of pods of `template`.
     fn groups<'a>(&self, template: &'a Value) -> Option<&'a Map<String, Value>> {
         template.get("spec")?.get(self.groups)?.as_object()
     }
@@ -116,10 +116,10 @@ impl WorkloadKind for TrainingJobKind {
         if outcome::condition(status, "Suspended").is_some() {
             return Outcome::Suspended;
         }
-        outcome::active_if_told(status)
+        outcome::active_if_reported(status)
     }
 
-    /// The sum over all groups; the operators tell nothing of pending pods.
+    /// The sum over all groups; the operators do not report pending pods.
     fn counts(&self, status: &Value) -> PodCounts {
         let groups = status.get("replicaStatuses").and_then(Value::as_object);
         let each = groups.into_iter().flat_map(|groups| groups.values());
@@ -219,7 +219,7 @@ impl WorkloadKind for TrainingJobKind {
     }
 }
 
-/// The labels of training-operator (SetReplicaType and its kin).
+/// Returns the labels of training-operator (SetReplicaType and similar).
 fn replica_labels(role: &str, index: u32) -> BTreeMap<String, String> {
     crate::services::labels(&[
         ("training.kubeflow.org/replica-type", role),

@@ -1,19 +1,19 @@
-//! Parts of an MPIJob: its launcher in one cluster, which starts processes on the workers of all by
-//! ssh. What is said of mpi-operator is of its `mpi_job_controller.go`, v0.6 to v0.8.
+//! Parts of an MPIJob: its launcher is in one cluster and starts processes on the workers of all clusters
+//! by ssh. Statements about mpi-operator refer to its `mpi_job_controller.go`, v0.6 to v0.8.
 //!
-//! mpi-operator wants a launcher in every MPIJob. Where that is elsewhere one takes its place that
-//! is never scheduled and asks for nothing; workers are made all the same, and nothing ends there
-//! before it is evicted.
+//! mpi-operator requires a launcher in every MPIJob. In the other clusters a stand-in replaces it, which is
+//! never scheduled and requests nothing; the workers are created all the same, and nothing ends there
+//! before the eviction.
 //!
-//! Each cluster's operator makes keys of its own, with which nobody could log in elsewhere: it is
-//! made to mount them where they disturb nothing, and the user's are mounted in their place.
+//! Each cluster's operator creates keys of its own, which do not work in other clusters. The parts mount
+//! them where they do no harm, and mount the user's keys in their place.
 //!
-//! It lists the workers of its own cluster, and tells MPI of that list after everything that the
-//! template says. So a shell comes first in the launcher: it writes down those of all clusters, in
-//! the order of ranks, and waits until their names resolve, since ssh gives up on one that does not.
-//! A worker's name in its own cluster is that of another worker in others: so nobody but the launcher
-//! may start processes (MPI would have workers start some for it), and workers may not be told to
-//! look for the launcher by its hostname, as Hydra does.
+//! The operator lists the workers of its own cluster, and passes that list to MPI after everything in the
+//! template. So a shell runs first in the launcher: it writes the list of the workers of all clusters, in
+//! the order of ranks, and waits until their names resolve, because ssh fails on a name that does not. A
+//! worker's name in its own cluster belongs to another worker in other clusters. So only the launcher may
+//! start processes (MPI would let workers start some of them), and workers must not look for the launcher
+//! by its hostname, as Hydra makes them do.
 
 use super::parts::{self, cannot_be_led, containers, own_index, put_first, words};
 use super::{SplitTrainingJob, TrainingJobKind, known};
@@ -24,9 +24,8 @@ use crate::services;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// mpi-operator takes it for done when its launcher is (`updateMPIJobStatus`, v0.8), starts no
-/// worker unless it knows how many, and names pods in a headless Service of the job's name
-/// (newJobService).
+/// The operator considers it finished when its launcher is (`updateMPIJobStatus`, v0.8), starts no worker
+/// without their number, and names pods in a headless Service with the job's name (newJobService).
 pub(crate) const MPI_JOB: TrainingJobKind = TrainingJobKind {
     api: known("kubeflow.org", "v2beta1", "MPIJob", "mpijobs"),
     in_default_policy: true,
@@ -50,8 +49,8 @@ pub(crate) const MPI_JOB: TrainingJobKind = TrainingJobKind {
 /// The apiVersion of MPIJobs that training-operator runs.
 const TRAINING_OPERATOR: &str = "kubeflow.org/v1";
 
-/// Annotation: the Secret with the keys by which the launcher logs in to the workers of all
-/// clusters, of the same entries as the operator's own.
+/// Annotation: the Secret with the keys by which the launcher logs in to the workers of all clusters, with
+/// the same entries as the operator's own.
 const SSH_SECRET: &str = "muster.io/ssh-auth-secret";
 /// The field of the spec with its groups of pods.
 const GROUPS: &str = "mpiReplicaSpecs";
@@ -59,13 +58,13 @@ const GROUPS: &str = "mpiReplicaSpecs";
 const LAUNCHER: &str = "launcher";
 /// The group of the workers.
 const WORKER: &str = "worker";
-/// What keeps the launcher that takes the place of one elsewhere from being scheduled.
+/// The gate that keeps the stand-in of a launcher from being scheduled.
 const GATE: &str = "muster.io/launcher-is-elsewhere";
-/// Where the operator mounts its list of hosts; it updates that while workers come and go.
+/// Where the operator mounts its list of hosts, which it updates as workers come and go.
 const OPERATORS_LIST: &str = "/etc/mpi/";
-/// Where it is made to mount its own keys.
+/// Where the parts mount the operator's own keys.
 const OPERATORS_KEYS: &str = "/etc/muster/ssh-of-this-cluster";
-/// Where keys are mounted unless the template says so; only there they are for their owner alone.
+/// The default mount path of keys; only there they are readable by their owner alone.
 const ROOTS_KEYS: &str = "/root/.ssh";
 /// Name of the volume with the user's keys.
 const KEYS_VOLUME: &str = "muster-ssh-auth";
@@ -79,14 +78,14 @@ const DEADLINE: &str = "/spec/runPolicy/activeDeadlineSeconds";
 
 /// What differs between implementations of MPI.
 struct Implementation {
-    /// What stands between a host and its slots in a list of hosts.
+    /// The separator between a host and its slots in a list of hosts.
     slots: &'static str,
     /// The variable that names the list.
     list: &'static str,
-    /// The variable by which the launcher starts all processes itself, where others may.
+    /// The variable that makes the launcher start all processes itself, if other pods could.
     alone: Option<&'static str>,
-    /// The variable by which others learn the launcher's address at this interface, where they
-    /// would be told its hostname.
+    /// The variable that makes other pods use the launcher's address at this interface instead of its
+    /// hostname.
     interface: Option<&'static str>,
 }
 
@@ -109,7 +108,7 @@ const MPICH: Implementation = Implementation {
     interface: Some("HYDRA_IFACE"),
 };
 
-/// What the shell does first, for ten minutes at most. An image without getent does not wait.
+/// The first commands of the shell, for at most ten minutes. An image without getent does not wait.
 const WAIT: &str = r#"printf '%s' "$MUSTER_MPI_HOSTS" > "$MUSTER_MPI_HOSTFILE" || exit
 seconds=600
 while command -v getent > /dev/null && read -r host _; do
@@ -130,7 +129,7 @@ impl Implementation {
         }
     }
 
-    /// What comes first in the launcher. Its interface is the one with the route to everywhere.
+    /// Returns the script that runs first in the launcher. Its interface is the one with the default route.
     fn shell(&self) -> String {
         let mut lines = vec![WAIT.to_owned()];
         lines.push(format!("export {}=\"$MUSTER_MPI_HOSTFILE\"", self.list));
@@ -147,7 +146,7 @@ done < /proc/net/route"#
     }
 }
 
-/// What the cluster at `index` gets.
+/// Returns the fields of the cluster at `index`.
 fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
     let place =
         |name: &str, pods: &mut Map<String, Value>| place(template, gang, index, name, pods);
@@ -162,7 +161,7 @@ fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
     fields
 }
 
-/// What defaultLabels and newWorker of mpi-operator write; its launcher has no index.
+/// Returns the labels that defaultLabels and newWorker of mpi-operator set; its launcher has no index.
 fn pod_labels(role: &str, index: u32) -> BTreeMap<String, String> {
     let index = index.to_string();
     let labels = [
@@ -177,8 +176,8 @@ fn pod_labels(role: &str, index: u32) -> BTreeMap<String, String> {
     services::labels(told)
 }
 
-/// Has the pods of a group use the user's keys, and the launcher all hosts; returns what they are
-/// receive besides what all do.
+/// Makes the pods of a group use the user's keys, and the launcher all hosts. Returns what these pods
+/// receive in addition to what all do.
 fn place(
     template: &Value,
     gang: &Gang<'_>,
@@ -204,7 +203,7 @@ fn place(
     ]
 }
 
-/// Mounts a volume into the first container, which is the one that the operator looks at.
+/// Mounts a volume into the first container, the one that the operator uses.
 fn mount(pods: &mut Map<String, Value>, name: &str, mut volume: Value, path: &str) {
     volume["name"] = json!(name);
     let spec = pods.entry("spec").or_insert_with(|| json!({}));
@@ -228,14 +227,14 @@ fn secret(template: &Value) -> Option<&str> {
     (!name.is_empty()).then_some(name)
 }
 
-/// Where the pods look for keys.
+/// Returns where the pods look for keys.
 fn keys_path(template: &Value) -> &str {
     let path = template.pointer("/spec/sshAuthMountPath");
     let path = path.and_then(Value::as_str).unwrap_or_default();
     if path.is_empty() { ROOTS_KEYS } else { path }
 }
 
-/// The volume with the user's keys, with the files and modes of the operator's own
+/// Returns the volume with the user's keys, with the files and modes of the operator's own
 /// (`setupSSHOnPod`).
 fn keys(template: &Value) -> Value {
     let mut secret = json!({
@@ -252,8 +251,8 @@ fn keys(template: &Value) -> Value {
     json!({ "secret": secret })
 }
 
-/// All workers in the order of their ranks, as the launcher in the cluster at `index` reaches them;
-/// those beside it by the names that the operator gives them.
+/// Returns all workers in the order of their ranks, as the launcher in the cluster at `index` reaches them;
+/// those in the same cluster by the operator's names.
 fn hosts(template: &Value, gang: &Gang<'_>, index: usize) -> String {
     let text = |path| template.pointer(path).and_then(Value::as_str);
     let job = text("/metadata/name").unwrap_or_default();
@@ -273,8 +272,8 @@ fn hosts(template: &Value, gang: &Gang<'_>, index: usize) -> String {
     list
 }
 
-/// The part of a cluster that has not got the launcher: one that never starts stands in for it, no
-/// gang waits for that, and no time runs out for it.
+/// Returns the part of a cluster without the launcher: a stand-in that never starts replaces it, no gang
+/// waits for it, and it has no deadline.
 fn without_launcher(template: &Value, gang: &Gang<'_>, index: usize, fields: &mut Fields) {
     let groups = template.pointer(&format!("/spec/{GROUPS}"));
     let mut groups = groups.and_then(Value::as_object).into_iter().flatten();
@@ -285,7 +284,7 @@ fn without_launcher(template: &Value, gang: &Gang<'_>, index: usize, fields: &mu
     if template.pointer(DEADLINE).is_some() {
         fields.push((DEADLINE.to_owned(), Value::Null));
     }
-    // The operator's own number counts a launcher (calculateMinAvailable in podgroup.go).
+    // The operator's own number includes a launcher (calculateMinAvailable in podgroup.go).
     let policy = template.pointer(POLICY).filter(|policy| policy.is_object());
     if policy.is_none_or(|policy| policy.get("minAvailable").is_none()) {
         let minimum = gang.replicas()[index];
@@ -296,7 +295,7 @@ fn without_launcher(template: &Value, gang: &Gang<'_>, index: usize, fields: &mu
     }
 }
 
-/// A scheduling policy, in as small a field as there is.
+/// Returns a scheduling policy, in the smallest possible field.
 fn with_policy(template: &Value, policy: Value) -> (String, Value) {
     let path = "/spec/runPolicy";
     match template.pointer(path).is_some_and(Value::is_object) {
@@ -305,7 +304,7 @@ fn with_policy(template: &Value, policy: Value) -> (String, Value) {
     }
 }
 
-/// A launcher that is gated, with nothing of the real one but what it cannot be without.
+/// Returns a gated launcher with only the required fields of the real one.
 fn stand_in(launcher: &Value) -> Value {
     let real = containers(launcher).next();
     let mut container = json!({ "name": LAUNCHER });
@@ -322,11 +321,11 @@ fn stand_in(launcher: &Value) -> Value {
     launcher
 }
 
-/// What keeps one from being split.
+/// Returns why it cannot be split.
 fn unsplittable(template: &Value) -> Option<String> {
     if template["apiVersion"] == TRAINING_OPERATOR {
         return Some(
-            "the launcher of an MPIJob kubeflow.org/v1 reaches its workers by kubectl exec, which goes to one cluster; one of kubeflow.org/v2beta1 does by ssh"
+            "the launcher of an MPIJob kubeflow.org/v1 reaches its workers by kubectl exec, which reaches one cluster; an MPIJob kubeflow.org/v2beta1 uses ssh"
                 .to_owned(),
         );
     }
@@ -340,11 +339,11 @@ fn unsplittable(template: &Value) -> Option<String> {
         })
 }
 
-/// What the operator of one cluster cannot be told of the others.
+/// Returns a field that the operator of one cluster cannot handle for the others.
 fn of_one_operator(template: &Value) -> Option<String> {
     if template.pointer("/spec/runLauncherAsWorker") == Some(&json!(true)) {
         return Some(
-            "spec.runLauncherAsWorker has its workers counted otherwise by each version of the operator"
+            "spec.runLauncherAsWorker: each version of the operator counts the workers differently"
                 .to_owned(),
         );
     }
@@ -354,7 +353,7 @@ fn of_one_operator(template: &Value) -> Option<String> {
     })
 }
 
-/// What keeps the launcher from being told of all hosts.
+/// Returns why the launcher cannot get the list of all hosts.
 fn launcher(template: &Value) -> Option<String> {
     let groups = template.get("spec")?.get(GROUPS)?.as_object()?;
     let launcher = leading::role(template)
@@ -370,8 +369,9 @@ fn launcher(template: &Value) -> Option<String> {
         "spec.{GROUPS}[{key}] container {}",
         name.unwrap_or_default()
     );
-    let retold = [OPEN_MPI, INTEL, MPICH].map(|implementation| implementation.list);
-    cannot_be_led(container, &path, &retold).or_else(|| names_the_operators_list(container, &path))
+    let overridden = [OPEN_MPI, INTEL, MPICH].map(|implementation| implementation.list);
+    cannot_be_led(container, &path, &overridden)
+        .or_else(|| names_the_operators_list(container, &path))
 }
 
 fn names_the_operators_list(container: &Value, path: &str) -> Option<String> {

@@ -1,26 +1,25 @@
 //! What parts of Kubeflow's jobs have in common.
 //!
-//! training-operator tells each pod its place as far as its own cluster goes, after everything
-//! that the template says (v1.9: of two variables with one name the last counts). So what holds
-//! for the whole gang is set where nothing comes after it: a shell sets it and becomes the
-//! container's own command.
+//! training-operator sets each pod's place in its own cluster after everything in the template (v1.9: of
+//! two variables with one name the last one counts). So a shell sets the values for the whole gang, after
+//! which nothing follows, and then executes the container's own command.
 
 use crate::apportion::apportion;
-use crate::parts::{Environment, Fields, Gang, tell};
+use crate::parts::{Environment, Fields, Gang, add_environment};
 use serde_json::{Map, Value, json};
 
 /// What differs between frameworks.
 pub(super) struct Framework {
     /// The field of the spec with its groups of pods.
     pub(super) groups: &'static str,
-    /// The container that the operator looks at.
+    /// The container that the operator uses.
     pub(super) container: &'static str,
-    /// The port that it looks for there, and the one that it adds where there is none.
+    /// The port that it uses there, and the one that it adds if there is none.
     pub(super) port: (&'static str, u64),
-    /// What the shell sets.
+    /// The script of the shell.
     pub(super) script: &'static str,
-    /// Variables that differ from what the operator says of them, or that it does not set at all.
-    pub(super) retold: &'static [&'static str],
+    /// Variables that differ from the operator's values, or that the operator does not set.
+    pub(super) overridden: &'static [&'static str],
 }
 
 const MIN_AVAILABLE: &str = "/spec/runPolicy/schedulingPolicy/minAvailable";
@@ -28,8 +27,8 @@ const MIN_RESOURCES: &str = "/spec/runPolicy/schedulingPolicy/minResources";
 /// The label in which the operator writes a pod's index within its group.
 const INDEX_LABEL: &str = "training.kubeflow.org/replica-index";
 
-/// Its groups of pods, each led by the framework's script. `told` is what that needs in the pods of
-/// a group, beside their index.
+/// Returns its groups of pods, each led by the framework's script. `told` returns what the script needs in
+/// the pods of a group, besides their index.
 pub(super) fn fields(
     framework: &Framework,
     template: &Value,
@@ -45,9 +44,9 @@ pub(super) fn fields(
     })
 }
 
-/// The `field` of its groups of pods, with the replicas that the cluster at `index` gets; a group
-/// with none is left out. Where there are several clusters, `place` changes the pods of a group,
-/// and says what they receive.
+/// Returns the `field` with its groups of pods, with the replicas of the cluster at `index`; a group
+/// without replicas is left out. With several clusters, `place` changes the pods of a group and returns
+/// what they receive.
 pub(super) fn groups(
     field: &str,
     template: &Value,
@@ -74,7 +73,7 @@ pub(super) fn groups(
             if gang.shares.len() > 1 {
                 environment.extend(place(&name, pods));
             }
-            tell(pods, &environment);
+            add_environment(pods, &environment);
             gang.label(index, pods);
         }
         own.insert(key.clone(), Value::Object(group));
@@ -89,13 +88,13 @@ pub(super) fn groups(
     fields
 }
 
-/// Where a pod finds its index within its group.
+/// Returns where a pod finds its index within its group.
 pub(super) fn own_index() -> Value {
     json!({"fieldRef": {"fieldPath": format!("metadata.labels['{INDEX_LABEL}']")}})
 }
 
 impl Framework {
-    /// The port of the pods of a group.
+    /// Returns the port of the pods of a group.
     pub(super) fn port(&self, template: &Value, name: &str) -> u64 {
         let (port_name, default) = self.port;
         let group = self.group(template, name);
@@ -108,7 +107,7 @@ impl Framework {
             .unwrap_or(default)
     }
 
-    /// The group of this name, in whatever case the template has it.
+    /// Returns the group of this name, whatever its case in the template.
     pub(super) fn group<'a>(&self, template: &'a Value, name: &str) -> Option<&'a Value> {
         let groups = template.get("spec")?.get(self.groups)?.as_object()?;
         let mut groups = groups.iter();
@@ -117,7 +116,7 @@ impl Framework {
             .map(|(_, group)| group)
     }
 
-    /// Has the shell come first in the container that trains.
+    /// Makes the shell run first in the container that trains.
     fn lead(&self, pods: &mut Map<String, Value>) {
         let containers = pods
             .get_mut("spec")
@@ -129,7 +128,7 @@ impl Framework {
         }
     }
 
-    /// What keeps a job from being split whatever its framework.
+    /// Returns why a job of any framework cannot be split.
     pub(super) fn unsplittable(&self, template: &Value) -> Option<String> {
         if let Some(why) = of_the_whole(template) {
             return Some(why);
@@ -140,21 +139,21 @@ impl Framework {
             .find_map(|(key, group)| self.cannot_lead(key, group))
     }
 
-    /// Why the shell cannot come first in the pods of a group.
+    /// Returns why the shell cannot run first in the pods of a group.
     fn cannot_lead(&self, key: &str, group: &Value) -> Option<String> {
         let Self {
             groups,
             container: name,
-            retold,
+            overridden,
             ..
         } = self;
         let container = containers(group).find(|container| container["name"] == *name)?;
         let path = format!("spec.{groups}[{key}] container {name}");
-        cannot_be_led(container, &path, retold)
+        cannot_be_led(container, &path, overridden)
     }
 }
 
-/// Has the shell of a `script` come first in a container.
+/// Makes the shell of a `script` run first in a container.
 pub(super) fn put_first(container: &mut Value, script: &str) {
     if let Some(Value::Array(command)) = container.get_mut("command") {
         let shell = ["/bin/sh", "-c", script, "muster"].map(|word| json!(word));
@@ -162,31 +161,31 @@ pub(super) fn put_first(container: &mut Value, script: &str) {
     }
 }
 
-/// Why no shell can come first in the container at `path`, which sets variables that are `retold`.
-pub(super) fn cannot_be_led(container: &Value, path: &str, retold: &[&str]) -> Option<String> {
+/// Returns why no shell can run first in the container at `path`; the shell sets the variables in `retold`.
+pub(super) fn cannot_be_led(container: &Value, path: &str, overridden: &[&str]) -> Option<String> {
     if words(container, "command").next().is_none() {
         return Some(format!(
-            "{path} has no command: what holds for all clusters is set by a shell that starts it, and that of its image is not known"
+            "{path} has no command: a shell that sets the values for all clusters has to start it, and the command of its image is unknown"
         ));
     }
     let mut all = words(container, "command").chain(words(container, "args"));
-    let retold = all.find_map(|word| {
-        let mut named = retold.iter();
+    let overridden = all.find_map(|word| {
+        let mut named = overridden.iter();
         named.find(|name| word.contains(&format!("$({name})")))
     })?;
     Some(format!(
-        "{path} has $({retold}) put in before what holds for all clusters is set; let it read the variable {retold} itself"
+        "{path} uses $({overridden}), which Kubernetes expands before the value for all clusters is set; let it read the variable {overridden} itself"
     ))
 }
 
-/// What no cluster can see to for the others, of what all of its kinds have.
+/// Returns a field, common to all its kinds, that no cluster can handle for the others.
 pub(super) fn of_the_whole(template: &Value) -> Option<String> {
     let set = |path| template.pointer(path).is_some_and(|value| !value.is_null());
     set(MIN_RESOURCES)
         .then(|| "spec.runPolicy.schedulingPolicy.minResources is of the whole job".to_owned())
 }
 
-/// The words of a container's `command` or `args`.
+/// Returns the strings of a container's `command` or `args`.
 pub(super) fn words<'a>(container: &'a Value, field: &str) -> impl Iterator<Item = &'a str> {
     let words = container.get(field).and_then(Value::as_array);
     words.into_iter().flatten().filter_map(Value::as_str)

@@ -1,6 +1,6 @@
-//! Parts of a PyTorchJob: ranks, world size and master of the whole gang (the operator's own are in
-//! its `envvar.go` and `master.go`). A part without the master is no job of workers to the operator
-//! that would wait for one: it succeeds when they all have.
+//! Parts of a PyTorchJob: ranks, world size and master of the whole gang (the operator's own are in its
+//! `envvar.go` and `master.go`). For the operator a part without the master is a job of workers that does
+//! not wait for one: it succeeds when all of them have.
 
 use super::parts::{self, Framework};
 use super::{SplitTrainingJob, TrainingJobKind, known, replica_labels};
@@ -8,8 +8,8 @@ use crate::parts::{Environment, Fields, Gang};
 use crate::rendezvous::Meeting;
 use serde_json::{Value, json};
 
-/// training-operator takes it for done when its master is (`UpdateJobStatus`, v1.9), and makes a
-/// Service for each pod, named like it (replicaName in its envvar.go).
+/// training-operator considers it finished when its master is (`UpdateJobStatus`, v1.9), and creates a
+/// Service with the name of each pod (replicaName in its envvar.go).
 pub(crate) const PYTORCH_JOB: TrainingJobKind = TrainingJobKind {
     api: known("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs"),
     in_default_policy: true,
@@ -27,8 +27,8 @@ pub(crate) const PYTORCH_JOB: TrainingJobKind = TrainingJobKind {
     }),
 };
 
-/// `PyTorchJobDefaultContainerName` and its kin. Kubernetes puts in what it knows for `$(NAME)`, and
-/// leaves the sum as it is: no variable has such a name.
+/// `PyTorchJobDefaultContainerName` and similar. Kubernetes expands the variables that it knows in
+/// `$(NAME)`, and leaves the arithmetic expression unchanged: no variable has such a name.
 const TORCH: Framework = Framework {
     groups: "pytorchReplicaSpecs",
     container: "pytorch",
@@ -41,7 +41,7 @@ PET_MASTER_ADDR="$MASTER_ADDR" PET_MASTER_PORT="$MASTER_PORT"
 PET_NNODES="$MUSTER_GANG_SIZE" PET_NODE_RANK="$RANK"
 export MASTER_ADDR MASTER_PORT WORLD_SIZE RANK PET_MASTER_ADDR PET_MASTER_PORT PET_NNODES PET_NODE_RANK
 exec "$@""#,
-    retold: &[
+    overridden: &[
         "MASTER_ADDR",
         "MASTER_PORT",
         "WORLD_SIZE",
@@ -53,17 +53,17 @@ exec "$@""#,
     ],
 };
 
-/// What the cluster at `index` gets.
+/// Returns the fields of the cluster at `index`.
 fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
     parts::fields(&TORCH, template, gang, index, |_| {
         rendezvous(template, gang)
     })
 }
 
-/// What the script needs besides what every part receives.
+/// Returns what the script needs besides what every part receives.
 fn rendezvous(template: &Value, gang: &Gang<'_>) -> Environment {
     let processes = template.pointer("/spec/nprocPerNode");
-    // "auto" and kin: the operator counts one, and torchrun finds out itself.
+    // "auto" and similar: the operator counts one, and torchrun finds the number itself.
     let processes = processes.and_then(|text| text.as_str()?.parse::<u64>().ok());
     let world = gang.size().saturating_mul(processes.unwrap_or(1));
     let port = TORCH.port(template, "master");
@@ -73,16 +73,16 @@ fn rendezvous(template: &Value, gang: &Gang<'_>) -> Environment {
     ]
 }
 
-/// What keeps one from being split.
+/// Returns why it cannot be split.
 fn unsplittable(template: &Value) -> Option<String> {
     let elastic = template.pointer("/spec/elasticPolicy");
     if elastic.is_some_and(|policy| !policy.is_null()) {
-        return Some("spec.elasticPolicy has its pods meet in one cluster".to_owned());
+        return Some("spec.elasticPolicy makes its pods meet in one cluster".to_owned());
     }
     let no_master = || {
         let missing = TORCH.group(template, "master").is_none();
         missing.then(|| {
-            "spec.pytorchReplicaSpecs has no Master, whom the pods of all clusters could find"
+            "spec.pytorchReplicaSpecs has no Master that the pods of all clusters could find"
                 .to_owned()
         })
     };

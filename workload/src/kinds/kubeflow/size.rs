@@ -9,12 +9,12 @@ use engine::facts::Role;
 
 struct ReplicaGroup {
     role: Role,
-    /// Its replicas as stated; the role counts what an autoscaler may add, too.
+    /// Its replicas as specified; the role also counts what an autoscaler may add.
     replicas: u32,
     priority_class: Option<String>,
 }
 
-/// What a training job of `kind` asks for.
+/// Returns the size of a training job of `kind`.
 pub(super) fn size(kind: &TrainingJobKind, template: &Field<'_>) -> Result<Size, SpecError> {
     let spec = template.get("spec")?;
     let specs = spec.get(kind.groups)?;
@@ -40,8 +40,8 @@ pub(super) fn size(kind: &TrainingJobKind, template: &Field<'_>) -> Result<Size,
     })
 }
 
-/// Its groups of pods, those that lead first (the order in which mpi-operator looks for the
-/// priority of the whole).
+/// Returns its groups of pods, the leading ones first (mpi-operator looks for the priority of the job in
+/// this order).
 fn groups(
     kind: &TrainingJobKind,
     template: &Field<'_>,
@@ -84,8 +84,8 @@ fn order(name: &str) -> (usize, &str) {
     )
 }
 
-/// Workers that the members may start: training-operator makes an autoscaler for an elastic
-/// policy that names metrics, and only then.
+/// Returns the workers that the members may start: training-operator creates an autoscaler for an elastic
+/// policy with metrics, and only then.
 fn elastic_most(spec: &Field<'_>, replicas: u32) -> Result<u32, SpecError> {
     let policy = spec.get("elasticPolicy")?;
     if policy.get("metrics")?.items()?.is_empty() {
@@ -98,19 +98,19 @@ fn elastic_most(spec: &Field<'_>, replicas: u32) -> Result<u32, SpecError> {
         .max(replicas))
 }
 
-/// The gang's minimum: what the policy says, else all replicas as stated.
+/// Returns the gang's minimum: from the policy, or else all replicas as specified.
 fn min_available(field: &Field<'_>, groups: &[ReplicaGroup]) -> Result<u32, SpecError> {
     let stated: u64 = groups.iter().map(|group| u64::from(group.replicas)).sum();
     let most: u64 = groups.iter().map(|group| u64::from(group.role.count)).sum();
     match field.count()? {
         Some(min) if u64::from(min) <= most => Ok(min),
         Some(_) => Err(field.invalid(format!("at most {most}, all its replicas"))),
-        // More than fits a u32 is refused with the total.
+        // More than a u32 holds is refused together with the total.
         None => Ok(u32::try_from(stated).unwrap_or(u32::MAX)),
     }
 }
 
-/// The roles with their minimums: those that lead come first, workers fill the gang.
+/// Returns the roles with their minimums: the leading ones first, then workers fill the gang.
 fn roles(groups: Vec<ReplicaGroup>, min_available: u32) -> Vec<Role> {
     let mut left = min_available;
     let fill = |group: ReplicaGroup| {

@@ -1,9 +1,8 @@
-//! Parts of a TFJob: each pod knows where all the others are, in `TF_CONFIG`.
+//! Parts of a TFJob: each pod has the addresses of all others in `TF_CONFIG`.
 //!
-//! Pods of its own cluster it reaches by the names that the operator gives them there
-//! (`genClusterSpec`, v1.9), the others as the queue's addresses say. A part that has no chief
-//! has succeeded to the operator when its first worker has, so it must wait for all of
-//! them; what leads is the part with the chief.
+//! Pods of its own cluster have the names that the operator gives them there (`genClusterSpec`, v1.9), the
+//! others the addresses of the queue. For the operator a part without a chief has succeeded when its first
+//! worker has, so it must wait for all of them; the part with the chief leads.
 
 use super::parts::{self, Framework};
 use super::{SplitTrainingJob, TrainingJobKind, known, replica_labels};
@@ -12,7 +11,7 @@ use crate::parts::{Environment, Fields, Gang};
 use crate::rendezvous::{Meeting, endpoint};
 use serde_json::{Map, Value, json};
 
-/// training-operator takes it for done when its chief is, which may be called its master
+/// training-operator considers it finished when its chief is, which may be called its master
 /// (`UpdateJobStatus`, v1.9).
 pub(crate) const TF_JOB: TrainingJobKind = TrainingJobKind {
     api: known("kubeflow.org", "v1", "TFJob", "tfjobs"),
@@ -31,7 +30,7 @@ pub(crate) const TF_JOB: TrainingJobKind = TrainingJobKind {
     }),
 };
 
-/// `TFJobDefaultContainerName` and its kin.
+/// `TFJobDefaultContainerName` and similar.
 const TENSORFLOW: Framework = Framework {
     groups: "tfReplicaSpecs",
     container: "tensorflow",
@@ -39,10 +38,10 @@ const TENSORFLOW: Framework = Framework {
     script: r#"TF_CONFIG="{\"cluster\":$MUSTER_TF_CLUSTER,\"task\":{\"type\":\"$MUSTER_TASK_TYPE\",\"index\":$((MUSTER_TASK_OFFSET + MUSTER_REPLICA_INDEX))},\"environment\":\"cloud\"}"
 export TF_CONFIG
 exec "$@""#,
-    retold: &["TF_CONFIG"],
+    overridden: &["TF_CONFIG"],
 };
 
-/// What the cluster at `index` gets.
+/// Returns the fields of the cluster at `index`.
 fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
     let pods = cluster(template, gang, index).to_string();
     let told = |name: &str| task(gang, index, name, &pods);
@@ -54,7 +53,7 @@ fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
     fields
 }
 
-/// What the script needs in the pods of a group.
+/// Returns what the script needs in the pods of a group.
 fn task(gang: &Gang<'_>, index: usize, name: &str, pods: &str) -> Environment {
     let before: u64 = gang.per_cluster(name)[..index].iter().sum();
     vec![
@@ -64,7 +63,7 @@ fn task(gang: &Gang<'_>, index: usize, name: &str, pods: &str) -> Environment {
     ]
 }
 
-/// Where pods of the cluster at `index` reach every pod of the gang, by group.
+/// Returns the addresses of all pods of the gang for pods of the cluster at `index`, by group.
 fn cluster(template: &Value, gang: &Gang<'_>, index: usize) -> Value {
     let text = |path| template.pointer(path).and_then(Value::as_str);
     let job = text("/metadata/name").unwrap_or_default();
@@ -86,10 +85,10 @@ fn cluster(template: &Value, gang: &Gang<'_>, index: usize) -> Value {
     Value::Object(groups)
 }
 
-/// What keeps one from being split.
+/// Returns why it cannot be split.
 fn unsplittable(template: &Value) -> Option<String> {
     if template.pointer("/spec/enableDynamicWorker") == Some(&json!(true)) {
-        return Some("spec.enableDynamicWorker has workers come and go in one cluster".to_owned());
+        return Some("spec.enableDynamicWorker adds and removes workers in one cluster".to_owned());
     }
     let no_chief = || {
         let missing = leading::role(template).is_none();

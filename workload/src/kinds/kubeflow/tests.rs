@@ -83,7 +83,7 @@ fn mpi_jobs_without_replicas_have_a_launcher_only() {
 }
 
 #[test]
-fn tensorflow_and_kin_are_read_alike() {
+fn similar_training_jobs_are_read_alike() {
     let pod = "{spec: {containers: [{resources: {requests: {cpu: 1}}}]}}";
     assert_snapshot!(asked(&format!(
         "{{apiVersion: kubeflow.org/v1, kind: TFJob, spec: {{tfReplicaSpecs: {{Evaluator: {{template: {pod}}}, Worker: {{replicas: 4, template: {pod}}}, PS: {{replicas: 2, template: {pod}}}, Chief: {{template: {pod}}}}}}}}}"
@@ -110,7 +110,7 @@ fn tensorflow_and_kin_are_read_alike() {
 }
 
 #[test]
-fn what_cannot_be_used_is_named() {
+fn invalid_values_are_named() {
     let pods = "spec.pytorchReplicaSpecs";
     let errors = [
         with(pods, serde_json::json!({})),

@@ -30,7 +30,7 @@ impl WorkloadKind for PlainPodKind {
         })
     }
 
-    /// It is its own template.
+    /// The Pod is its own template.
     fn pod_templates<'a>(&self, template: &'a Value) -> Vec<&'a Value> {
         vec![template]
     }
@@ -71,6 +71,6 @@ impl WorkloadKind for PlainPodKind {
     }
 
     fn unsplittable(&self, _: &Value) -> Option<String> {
-        Some("a Pod is one".to_owned())
+        Some("a Pod cannot be divided".to_owned())
     }
 }

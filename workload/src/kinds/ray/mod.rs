@@ -1,7 +1,7 @@
 //! RayCluster and RayJob (ray.io), by KubeRay's rules (ray-operator/controllers/ray, v1.4).
 //!
-//! A RayJob has its RayCluster within, so both are read by the same functions: of size, pods and
-//! status here, and of parts in several clusters in `parts` and `unsplittable`.
+//! A RayJob contains its RayCluster, so the same functions read both: size, pods and status here, and parts
+//! in several clusters in `parts` and `unsplittable`.
 
 mod parts;
 mod pods;
@@ -26,7 +26,7 @@ const HEAD: &str = "ray-head";
 const SUBMITTER: &str = "ray-submitter";
 /// Where the head listens by default (`DefaultGcsServerPort`).
 const DEFAULT_PORT: &str = "6379";
-/// A RayJob whose cluster outlives it holds its pods, and so its quota, until it is deleted.
+/// Warning: a RayJob whose cluster outlives it keeps its pods, and so its quota, until it is deleted.
 const KEEPS_CLUSTER: &str = "spec.shutdownAfterJobFinishes: false keeps the cluster, and its quota, when the job has finished; set it to true to have both freed";
 
 /// RayClusters.
@@ -180,7 +180,7 @@ impl WorkloadKind for RayJobKind {
         Ok(Meeting::First)
     }
 
-    /// What it runs is submitted to its head. A RayCluster goes on until it is deleted.
+    /// A RayJob submits its entrypoint to its head. A RayCluster runs until it is deleted.
     fn leading_role(&self, template: &Value) -> Option<String> {
         template.pointer("/spec/rayClusterSpec")?;
         Some(HEAD.to_owned())
@@ -198,18 +198,18 @@ impl WorkloadKind for RayJobKind {
         Some(parts::GATE)
     }
 
-    /// It is submitted where its head is.
+    /// The submitter runs in the cluster of the head.
     fn role_started_by(&self, role: &str) -> Option<&'static str> {
         (role == SUBMITTER).then_some(HEAD)
     }
 }
 
-/// Each cluster has one head, or what stands for it (labelPod).
+/// Each cluster has one head, or a stand-in for it (labelPod).
 fn head_labels() -> BTreeMap<String, String> {
     services::labels(&[("ray.io/node-type", "head")])
 }
 
-/// The name of a group of workers; Karmada's for one that has none.
+/// Returns the name of a group of workers; Karmada's default name if it has none.
 fn group_name(index: usize, name: Option<&str>) -> String {
     match name {
         Some(name) if !name.is_empty() => name.to_owned(),
@@ -217,8 +217,8 @@ fn group_name(index: usize, name: Option<&str>) -> String {
     }
 }
 
-/// Whether the cluster of the RayJob `template`, or its head, stays up when the job is over:
-/// KubeRay's default.
+/// Returns true if the cluster of the RayJob `template`, or its head, stays after the job's end: KubeRay's
+/// default.
 fn keeps_cluster(template: &Value) -> bool {
     let spec = template.get("spec").unwrap_or(&Value::Null);
     let ends_cluster = spec
@@ -241,20 +241,20 @@ fn keeps_cluster(template: &Value) -> bool {
     !ends.any(deletes)
 }
 
-/// Whether it is a RayJob, which has its RayCluster within.
+/// Returns true for a RayJob, which contains its RayCluster.
 fn is_job(template: &Value) -> bool {
     template.get("kind").and_then(Value::as_str) == Some("RayJob")
 }
 
-/// The port of the head of a RayCluster with this spec at which workers join (`GetHeadPort`).
+/// Returns the port of the head of a RayCluster with this spec at which workers join (`GetHeadPort`).
 fn head_port(cluster: &Value) -> &str {
     let port = cluster.pointer("/headGroupSpec/rayStartParams/port");
     port.and_then(Value::as_str).unwrap_or(DEFAULT_PORT)
 }
 
-/// The name of the Service of its head, which a template may name (`GenerateHeadServiceName`). That
-/// of a RayJob is named after a RayCluster whose name is by chance, so parts of one name it
-/// otherwise; `<job>-head-svc` is one more that KubeRay makes, but only once the job runs.
+/// Returns the name of the Service of its head, which a template may set (`GenerateHeadServiceName`). For a
+/// RayJob it derives from a RayCluster with a random name, so parts of one set another name;
+/// `<job>-head-svc` is a second one that KubeRay creates, but only once the job runs.
 fn head_service(template: &Value) -> Option<String> {
     let text = |path| template.pointer(path).and_then(Value::as_str);
     let (own, ending) = match is_job(template) {

@@ -1,31 +1,31 @@
 //! Parts of a RayCluster and of a RayJob: the head is in one cluster, workers are in all of them.
 //!
-//! KubeRay makes a head and its Service in every RayCluster, and tells workers the name of that
-//! Service (`controllers/ray/common/pod.go`, v1.4 to v1.6). So where the head is elsewhere there is
-//! a stand-in for it, which is never scheduled and asks for nothing, and workers get the real
-//! one's address by all that a template may say: `rayStartParams.address` and `RAY_ADDRESS`.
+//! KubeRay creates a head and its Service in every RayCluster, and passes the name of that Service to
+//! workers (`controllers/ray/common/pod.go`, v1.4 to v1.6). So in the other clusters a stand-in replaces
+//! the head, which is never scheduled and requests nothing, and workers get the real head's address by all
+//! settings that a template has: `rayStartParams.address` and `RAY_ADDRESS`.
 //!
-//! ExternalName would have the Service lead there, but KubeRay writes no status of a RayCluster
-//! whose head Service has no cluster IP (`getHeadServiceIPAndName`), and nobody would know what runs.
+//! An ExternalName Service could lead to the head, but KubeRay writes no status of a RayCluster whose head
+//! Service has no cluster IP (`getHeadServiceIPAndName`), and its pods would be unknown.
 //!
-//! A RayJob submits nothing where its RayCluster is not ready, which it never is without its head:
-//! there it waits, until the end of the part that leads has it evicted.
+//! A RayJob submits nothing if its RayCluster is not ready, which it never is without its head: there it
+//! waits, until the end of the leading part evicts it.
 
 use super::{HEAD, SUBMITTER, group_name, head_port, head_service, is_job};
 use crate::apportion::apportion;
 use crate::parts::metadata::object;
-use crate::parts::{Environment, Fields, Gang, tell};
+use crate::parts::{Environment, Fields, Gang, add_environment};
 use crate::rendezvous::endpoint;
 use serde_json::{Map, Value, json};
 
-/// What keeps the stand-in for a head from being scheduled. The interpreters of RayCluster and
-/// RayJob know a part without the head by it.
+/// The gate that keeps the stand-in of a head from being scheduled. The interpreters of RayCluster and
+/// RayJob recognize a part without the head by it.
 pub(super) const GATE: &str = "muster.io/head-is-elsewhere";
-/// The label in which KubeRay writes a worker's index within its group, from v1.6 on; without it the
-/// variable is empty.
+/// The label in which KubeRay writes a worker's index within its group, from v1.6 on; in earlier versions
+/// the variable is empty.
 const INDEX_LABEL: &str = "ray.io/worker-group-replica-index";
-/// What is not for a part without the head: what the Service of a head says to others, and times that a
-/// RayJob may take to start, or to end, of which one that waits for the others' end keeps none.
+/// Fields that a part without the head does not have: the head's Service, and deadlines of a RayJob to
+/// start or end, which a part that waits for the others cannot meet.
 const OF_THE_HEAD: [&str; 4] = [
     "/spec/headServiceAnnotations",
     "/spec/rayClusterSpec/headServiceAnnotations",
@@ -33,7 +33,7 @@ const OF_THE_HEAD: [&str; 4] = [
     "/spec/preRunningDeadlineSeconds",
 ];
 
-/// What the cluster at `index` gets.
+/// Returns the fields of the cluster at `index`.
 pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
     let path = if is_job(template) {
         "/spec/rayClusterSpec"
@@ -63,7 +63,7 @@ pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields 
     fields
 }
 
-/// Where a head is that is in another cluster.
+/// The address of a head in another cluster.
 struct Elsewhere {
     /// Its address with its port.
     endpoint: String,
@@ -71,7 +71,7 @@ struct Elsewhere {
     port: String,
 }
 
-/// Where the head is, for the cluster at `index`; `None` where that has it.
+/// Returns the address of the head for the cluster at `index`; `None` if the head is there.
 fn elsewhere(cluster: &Value, gang: &Gang<'_>, index: usize) -> Option<Elsewhere> {
     if gang.per_cluster(HEAD)[index] > 0 {
         return None;
@@ -81,13 +81,13 @@ fn elsewhere(cluster: &Value, gang: &Gang<'_>, index: usize) -> Option<Elsewhere
     Some(Elsewhere { endpoint, port })
 }
 
-/// The head, with a Service of a name that is known: that of a RayJob's cluster is by chance.
+/// Returns the head, with a Service of a known name: the name of a RayJob's cluster is random.
 fn own_head(template: &Value, cluster: &Value, gang: &Gang<'_>, index: usize) -> Option<Value> {
     let mut head = cluster.get("headGroupSpec")?.as_object()?.clone();
     let pods = head.get_mut("template")?.as_object_mut()?;
     let mut told = environment(gang, index, HEAD);
     told.push(("MUSTER_REPLICA_INDEX", json!("0")));
-    tell(pods, &told);
+    add_environment(pods, &told);
     gang.label(index, pods);
     if is_job(template) {
         let own = head
@@ -103,8 +103,8 @@ fn own_head(template: &Value, cluster: &Value, gang: &Gang<'_>, index: usize) ->
     Some(Value::Object(head))
 }
 
-/// What KubeRay makes where nothing is said: without an address of its own, unless a type is
-/// asked for (`BuildServiceForHeadPod`).
+/// Returns the Service that KubeRay creates by default: headless, unless a type is set
+/// (`BuildServiceForHeadPod`).
 fn default_service(head: &Map<String, Value>) -> Value {
     let kind = head.get("serviceType").and_then(Value::as_str);
     match kind.unwrap_or_default() {
@@ -115,13 +115,12 @@ fn default_service(head: &Map<String, Value>) -> Value {
     }
 }
 
-/// What stands for a head that is in another cluster. Of its pod only what a namespace may insist
-/// on is left: who it runs as, and that it says what it needs, which is nothing.
+/// Returns the stand-in of a head in another cluster. Of its pod only the fields stay that a namespace may
+/// enforce: the user it runs as, and that it states its requests, which are zero.
 ///
-/// The init container by which KubeRay has workers wait (`wait-gcs-ready`) is not told the address
-/// by anything but the name of the head's Service here. It puts the head's port into its command as
-/// it stands in the template, though: `ray health-check --address <service>:<port>`. Of two
-/// addresses Ray takes the last one.
+/// KubeRay's init container that makes workers wait (`wait-gcs-ready`) takes the address only from the name
+/// of the head's Service here. But it copies the head's port from the template into its command: `ray
+/// health-check --address <service>:<port>`. Of two addresses Ray uses the last one.
 fn stand_in(cluster: &Value, there: &Elsewhere) -> Value {
     let Elsewhere { endpoint, port } = there;
     let template = cluster.pointer("/headGroupSpec/template");
@@ -152,7 +151,7 @@ fn stand_in(cluster: &Value, there: &Elsewhere) -> Value {
     })
 }
 
-/// The fields of an object that have these names.
+/// Returns the fields of an object that have these names.
 fn picked(object: Option<&Value>, names: &[&str]) -> Map<String, Value> {
     let object = object.and_then(Value::as_object).into_iter().flatten();
     let named = object.filter(|(name, _)| names.contains(&name.as_str()));
@@ -161,7 +160,7 @@ fn picked(object: Option<&Value>, names: &[&str]) -> Map<String, Value> {
         .collect()
 }
 
-/// The same resources, and nothing of them.
+/// Returns the same resources with zero amounts.
 fn none_of(resources: &Value) -> Value {
     let mut lists = picked(Some(resources), &["limits", "requests"]);
     let amounts = lists
@@ -172,7 +171,7 @@ fn none_of(resources: &Value) -> Value {
     Value::Object(lists)
 }
 
-/// A group of workers with the replicas that the cluster at `index` gets; `None` where it gets none.
+/// Returns a group of workers with the replicas of the cluster at `index`; `None` if it has none there.
 fn workers(
     position: usize,
     group: &Value,
@@ -204,12 +203,12 @@ fn workers(
         environment.push(("RAY_PORT", json!(there.port)));
     }
     let pods = group.get_mut("template")?.as_object_mut()?;
-    tell(pods, &environment);
+    add_environment(pods, &environment);
     gang.label(index, pods);
     Some(Value::Object(group))
 }
 
-/// What pods of a role receive. The pod that submits a RayJob is no node of it.
+/// Returns what pods of a role receive. The pod that submits a RayJob is no node of its cluster.
 fn environment(gang: &Gang<'_>, index: usize, role: &str) -> Environment {
     let offset = gang.rank_offset(role, &gang.per_cluster(role), index);
     let submitters: u64 = gang.per_cluster(SUBMITTER).iter().sum();

@@ -1,4 +1,4 @@
-//! Where the pods of a RayCluster stand: in its head and its groups of workers.
+//! Finds the pods of a RayCluster: in its head and its groups of workers.
 
 use super::{HEAD, group_name};
 use crate::cap_to_admitted::clip;
@@ -7,7 +7,7 @@ use crate::pod_specs;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The pod templates of the RayCluster with this spec.
+/// Returns the pod templates of the RayCluster with this spec.
 pub(super) fn templates(cluster: &Value) -> Vec<&Value> {
     let groups = cluster.get("workerGroupSpecs").and_then(Value::as_array);
     let workers = groups
@@ -21,7 +21,7 @@ pub(super) fn templates(cluster: &Value) -> Vec<&Value> {
         .collect()
 }
 
-/// The pod specs of the RayCluster with this spec, each with the role of its pods.
+/// Returns the pod specs of the RayCluster with this spec, each with the role of its pods.
 pub(super) fn specs(cluster: &mut Value) -> Vec<(String, &mut Value)> {
     let mut pods = Vec::new();
     for (field, value) in cluster.as_object_mut().into_iter().flatten() {
@@ -45,8 +45,8 @@ pub(super) fn specs(cluster: &mut Value) -> Vec<(String, &mut Value)> {
     pods
 }
 
-/// The groups of workers with their admitted replicas, each of several hosts; a group that was
-/// not admitted keeps none. An autoscaler may go no higher.
+/// Returns the groups of workers with their admitted replicas, each of several hosts; a group that was not
+/// admitted has none. An autoscaler may not exceed them.
 pub(super) fn worker_groups(
     path: &str,
     template: &Value,

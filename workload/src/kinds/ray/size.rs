@@ -10,7 +10,7 @@ use engine::facts::Role;
 use engine::quantity::Amount;
 use engine::resources::ResourceName;
 
-/// Label by which KubeRay takes the PriorityClass of a cluster's gang.
+/// Label with which KubeRay sets the PriorityClass of a cluster's gang.
 const PRIORITY_LABEL: &str = "ray.io/priority-class-name";
 
 /// Head, workers, and the class that the head's pod names.
@@ -20,7 +20,7 @@ struct RayRoles {
     priority_class: Option<String>,
 }
 
-/// What a RayCluster asks for.
+/// Returns the size of a RayCluster.
 pub(super) fn of_cluster(template: &Field<'_>) -> Result<Size, SpecError> {
     let spec = template.get("spec")?;
     let cluster = cluster(&spec, None)?;
@@ -28,7 +28,7 @@ pub(super) fn of_cluster(template: &Field<'_>) -> Result<Size, SpecError> {
     gang(template, &spec, cluster, suspended, None)
 }
 
-/// What a RayJob asks for: its cluster, and the pod that submits to it.
+/// Returns the size of a RayJob: its cluster, and the pod that submits to it.
 pub(super) fn of_job(template: &Field<'_>) -> Result<Size, SpecError> {
     let spec = template.get("spec")?;
     let mode = spec.get("submissionMode")?.name()?.unwrap_or("K8sJobMode");
@@ -37,7 +37,7 @@ pub(super) fn of_job(template: &Field<'_>) -> Result<Size, SpecError> {
     let mut whole = if cluster_spec.is_set() {
         cluster(&cluster_spec, in_head.as_ref())?
     } else if spec.get("clusterSelector")?.is_set() {
-        // It runs in a cluster that is there already and charged by itself.
+        // It runs in an existing cluster, which is charged separately.
         RayRoles {
             roles: Vec::new(),
             min_available: 0,
@@ -88,7 +88,7 @@ fn gang(
     })
 }
 
-/// Head and workers of a cluster; `beside` is one more container in its head.
+/// Returns head and workers of a cluster; `beside` is one more container in its head.
 fn cluster(spec: &Field<'_>, beside: Option<&Resources>) -> Result<RayRoles, SpecError> {
     let autoscaling = spec.get("enableInTreeAutoscaling")?.flag()?;
     let mut head = Pod::read(&spec.get("headGroupSpec.template.spec")?)?;
@@ -113,8 +113,8 @@ fn cluster(spec: &Field<'_>, beside: Option<&Resources>) -> Result<RayRoles, Spe
     })
 }
 
-/// A group of workers: all that its bounds allow where an autoscaler runs, else its replicas
-/// within its bounds; each replica may span several hosts.
+/// Returns a group of workers: its maximum if an autoscaler runs, or else its replicas within its bounds;
+/// each replica may have several hosts.
 fn workers(group: &Field<'_>, index: usize, autoscaling: bool) -> Result<Role, SpecError> {
     let name = group_name(index, group.get("groupName")?.text()?);
     let min = group.get("minReplicas")?.count()?.unwrap_or(0);
@@ -137,8 +137,8 @@ fn workers(group: &Field<'_>, index: usize, autoscaling: bool) -> Result<Role, S
     Pod::read(&group.get("template.spec")?)?.role(name, pods, needed)
 }
 
-/// The upper bound of a group. Its schema's default is 2147483647, which only bounds what is
-/// asked for; an autoscaler may really start that many.
+/// Returns the upper bound of a group. Its schema's default is 2147483647, which only limits the replicas;
+/// an autoscaler may really start that many.
 fn most_replicas(field: &Field<'_>, autoscaling: bool) -> Result<u32, SpecError> {
     let most = match field.value() {
         None => None,
@@ -157,7 +157,7 @@ fn most_replicas(field: &Field<'_>, autoscaling: bool) -> Result<u32, SpecError>
     }
 }
 
-/// The container that KubeRay adds to the head of a cluster that scales itself.
+/// Returns the container that KubeRay adds to the head of a cluster with autoscaling.
 fn autoscaler(spec: &Field<'_>) -> Result<Resources, SpecError> {
     let own = spec.get("autoscalerOptions.resources")?;
     if own.is_set() {
@@ -167,7 +167,7 @@ fn autoscaler(spec: &Field<'_>) -> Result<Resources, SpecError> {
     }
 }
 
-/// The pod that submits, as stated or as KubeRay makes it.
+/// Returns the pod that submits, as specified or as KubeRay creates it.
 fn submitter(spec: &Field<'_>) -> Result<Pod, SpecError> {
     let own = spec.get("submitterPodTemplate.spec")?;
     if own.is_set() {

@@ -1,22 +1,22 @@
-//! What a member reports of its part of a RayCluster or a RayJob.
+//! What a member reports about its part of a RayCluster or a RayJob.
 
 use crate::outcome::{self, Outcome, PodCounts};
 use serde_json::Value;
 
-/// What deploy/interpreter-raycluster.yaml and deploy/interpreter-rayjob.yaml add to the status of a
-/// part whose head is in another cluster: the pod that stands for it here counts as none.
+/// The field that deploy/interpreter-raycluster.yaml and deploy/interpreter-rayjob.yaml add to the status
+/// of a part whose head is in another cluster: its stand-in does not count as a pod.
 const HEAD_ELSEWHERE: &str = "headElsewhere";
 
-/// Where a part of a RayCluster is: it never finishes by itself.
+/// Returns the outcome of a part of a RayCluster: it never finishes by itself.
 pub(super) fn of_cluster(status: &Value) -> Outcome {
     let suspended = outcome::condition(status, "RayClusterSuspended").is_some();
     if suspended || outcome::text(status, "state") == "suspended" {
         return Outcome::Suspended;
     }
-    outcome::active_if_told(status)
+    outcome::active_if_reported(status)
 }
 
-/// Where a part of a RayJob is.
+/// Returns the outcome of a part of a RayJob.
 pub(super) fn of_job(status: &Value) -> Outcome {
     let job = outcome::text(status, "jobStatus");
     let failed = || {
@@ -36,7 +36,7 @@ pub(super) fn of_job(status: &Value) -> Outcome {
     }
 }
 
-/// Workers and head of a RayCluster in one member.
+/// Returns workers and head of a RayCluster in one member.
 pub(super) fn cluster_counts(status: &Value) -> PodCounts {
     counts(status, head_is_elsewhere(status))
 }
@@ -59,7 +59,7 @@ fn counts(status: &Value, head_is_elsewhere: bool) -> PodCounts {
     }
 }
 
-/// The pods of a RayJob's cluster in one member.
+/// Returns the pods of a RayJob's cluster in one member.
 pub(super) fn job_counts(status: &Value) -> PodCounts {
     status
         .get("rayClusterStatus")

@@ -114,7 +114,7 @@ fn a_job_brings_its_submitter() {
 }
 
 #[test]
-fn a_job_that_keeps_its_cluster_is_warned_of() {
+fn a_job_that_keeps_its_cluster_gets_a_warning() {
     let kept = |spec| {
         let template = job(spec);
         (

@@ -1,27 +1,25 @@
-//! What keeps a RayCluster or a RayJob from being split: what the head sees to in its own cluster
-//! only, what each cluster would do for itself, and what cannot be divided.
+//! Fields that keep a RayCluster or a RayJob from being split: what the head does only in its own cluster,
+//! what each cluster would do for itself, and what cannot be divided.
 
 use super::is_job;
 use crate::outcome::text;
 use crate::parts::CONTAINERS;
 use serde_json::Value;
 
-/// KubeRay, in `managedBy`.
+/// The value of `managedBy` for KubeRay.
 const KUBERAY: &str = "ray.io/kuberay-operator";
-/// The variables in which KubeRay tells pods of their own cluster's head Service: `FQ_RAY_IP`,
-/// and its old name. It writes them last, so they cannot be set otherwise.
+/// The variables with the head Service of the pod's own cluster: `FQ_RAY_IP`, and its old name. KubeRay
+/// sets them last, so they cannot be overridden.
 const HEAD_SERVICE: &str = "RAY_IP";
 
-/// What keeps one from being split.
+/// Returns why it cannot be split.
 pub(super) fn unsplittable(template: &Value) -> Option<String> {
     let path = if is_job(template) {
         if template
             .pointer("/spec/clusterSelector")
             .is_some_and(|selector| !selector.is_null())
         {
-            return Some(
-                "spec.clusterSelector has it run in a RayCluster that is there already".to_owned(),
-            );
+            return Some("spec.clusterSelector makes it run in an existing RayCluster".to_owned());
         }
         "spec.rayClusterSpec"
     } else {
@@ -39,7 +37,7 @@ pub(super) fn unsplittable(template: &Value) -> Option<String> {
         })
 }
 
-/// What follows its template is not KubeRay.
+/// Another controller than KubeRay handles the template.
 fn managed(template: &Value) -> Option<String> {
     let manager = template.pointer("/spec/managedBy")?.as_str()?;
     (!matches!(manager, "" | KUBERAY)).then(|| {
@@ -47,29 +45,29 @@ fn managed(template: &Value) -> Option<String> {
     })
 }
 
-/// What its head sees to in its own cluster only, or each cluster for itself.
+/// Returns a field that its head handles only in its own cluster, or each cluster for itself.
 fn of_one_cluster(template: &Value, path: &str, cluster: &Value) -> Option<String> {
     let set = |path| cluster.pointer(path).filter(|value| !value.is_null());
     let is_on = |path| set(path) == Some(&Value::Bool(true));
     if is_on("/enableInTreeAutoscaling") {
         return Some(format!(
-            "{path}.enableInTreeAutoscaling has the head start and stop workers of its own cluster alone"
+            "{path}.enableInTreeAutoscaling makes the head start and stop workers of its own cluster only"
         ));
     }
     let annotation = template.pointer("/metadata/annotations/ray.io~1ft-enabled");
     if set("/gcsFaultToleranceOptions").is_some() || annotation.is_some_and(|on| on == "true") {
         return Some(format!(
-            "{path}.gcsFaultToleranceOptions has every cluster clean up in Redis what the head, which is in one of them, has there"
+            "{path}.gcsFaultToleranceOptions makes every cluster clean up the head's data in Redis, and the head is in only one of them"
         ));
     }
     let auth = text(set("/authOptions").unwrap_or(&Value::Null), "mode") == "token";
     let shared = set("/authOptions/secretName").is_some_and(|name| name != "");
     (auth && !shared).then(|| {
-        format!("{path}.authOptions.mode token has every cluster make a token of its own; give them one by secretName")
+        format!("{path}.authOptions.mode token makes every cluster create a token of its own; set secretName to use one for all")
     })
 }
 
-/// Why a group of workers cannot be divided.
+/// Returns why a group of workers cannot be divided.
 fn indivisible(path: &str, group: &Value) -> Option<String> {
     let hosts = group.get("numOfHosts").and_then(Value::as_u64).unwrap_or(1);
     if hosts > 1 {
@@ -95,7 +93,7 @@ fn indivisible(path: &str, group: &Value) -> Option<String> {
     ))
 }
 
-/// What a container runs, and the values of its variables.
+/// Returns the commands of a container, and the values of its variables.
 fn words(container: &Value) -> impl Iterator<Item = &str> {
     let list = |key| {
         let list = container.get(key).and_then(Value::as_array);

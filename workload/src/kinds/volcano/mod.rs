@@ -1,5 +1,5 @@
-//! Volcano Jobs (batch.volcano.sh), with the defaults of Volcano's webhook, which need not be
-//! there on the control plane (pkg/webhooks/admission/jobs/mutate, v1.14).
+//! Volcano Jobs (batch.volcano.sh), with the defaults of Volcano's webhook, which may be missing on the
+//! control plane (pkg/webhooks/admission/jobs/mutate, v1.14).
 
 mod parts;
 mod resize;
@@ -22,9 +22,9 @@ use std::collections::BTreeMap;
 
 struct VolcanoTask {
     role: Role,
-    /// Its own minimum, as it goes into `minTaskMember`.
+    /// Its own minimum, as in `minTaskMember`.
     min: u32,
-    /// The value of its pods' PriorityClass, 0 where that is not known.
+    /// The value of its pods' PriorityClass; 0 if unknown.
     priority: i32,
 }
 
@@ -58,7 +58,7 @@ impl WorkloadKind for VolcanoJobKind {
                 outcome::text(state, "reason"),
                 outcome::text(state, "message"),
             ]),
-            // By a Command or a policy; it can be resumed, and holds no pods until then.
+            // By a Command or a policy; it can be resumed, and has no pods until then.
             "Aborted" => Outcome::Suspended,
             "" => Outcome::Unknown,
             _ => Outcome::Active,
@@ -85,7 +85,7 @@ impl WorkloadKind for VolcanoJobKind {
         Some("/spec/queue")
     }
 
-    /// Karmada takes the field away from every kind named Job, so no member acts on it.
+    /// Karmada removes the field from every kind named Job, so no member acts on it.
     fn ttl_field(&self) -> Option<TtlField> {
         Some(TtlField {
             path: "/spec/ttlSecondsAfterFinished",
@@ -94,8 +94,8 @@ impl WorkloadKind for VolcanoJobKind {
         })
     }
 
-    /// Claims that it mounts into all its pods; those it brings along are made by the member's
-    /// Volcano.
+    /// Claims that it mounts into all its pods. The member's Volcano creates the claims that the Job defines
+    /// itself.
     fn add_dependencies<'a>(&self, template: &'a Value, named: &mut NamedObjects<'a>) {
         let volumes = template.pointer("/spec/volumes").and_then(Value::as_array);
         for volume in volumes.into_iter().flatten() {
@@ -134,8 +134,8 @@ impl WorkloadKind for VolcanoJobKind {
         unsplittable::leading_role(template)
     }
 
-    /// Its plugin svc makes a headless Service of the job's name, and names each pod
-    /// (MakePodName in pkg/controllers/job/helpers).
+    /// Its plugin svc creates a headless Service with the job's name, and names each pod (MakePodName in
+    /// pkg/controllers/job/helpers).
     fn first_host(&self, template: &Value) -> Option<String> {
         let text = |path| template.pointer(path).and_then(Value::as_str);
         let name = text("/metadata/name")?;
@@ -166,7 +166,7 @@ fn size(template: &Field<'_>, priority_of: PriorityOf<'_>) -> Result<Size, SpecE
         return Err(tasks_field.invalid("at least one task"));
     }
     let min_available = min_available(&spec.get("minAvailable")?, &tasks)?;
-    // Where the job needs fewer pods than its tasks add up to, Volcano looks at no task's own
+    // If the job needs fewer pods than the sum of its tasks' minimums, Volcano ignores each task's own
     // minimum (pkg/scheduler/api/job_info.go, CheckTaskMinAvailable).
     if u64::from(min_available) < task_minimum(&tasks) {
         tasks.iter_mut().for_each(|task| task.role.min = 0);
@@ -207,7 +207,7 @@ fn task(
     })
 }
 
-/// A task's name; what Volcano's webhook gives one that has none.
+/// Returns a task's name; the default of Volcano's webhook if it has none.
 pub(crate) fn task_name(index: usize, name: Option<&str>) -> String {
     match name {
         Some(name) if !name.is_empty() => name.to_owned(),
@@ -215,7 +215,7 @@ pub(crate) fn task_name(index: usize, name: Option<&str>) -> String {
     }
 }
 
-/// Volcano's getMinTaskMember: its own minimum, else that of its partitions, else all.
+/// Volcano's getMinTaskMember: the task's own minimum, or that of its partitions, or all pods.
 fn task_min(task: &Field<'_>, replicas: u32) -> Result<u32, SpecError> {
     let field = task.get("minAvailable")?;
     if let Some(min) = field.count()? {
@@ -240,13 +240,13 @@ fn task_min(task: &Field<'_>, replicas: u32) -> Result<u32, SpecError> {
     Err(policy.invalid(want))
 }
 
-/// The job's minimum; what its tasks add up to where it names none.
+/// Returns the job's minimum; the sum of its tasks if it has none.
 fn min_available(field: &Field<'_>, tasks: &[VolcanoTask]) -> Result<u32, SpecError> {
     let pods: u64 = tasks.iter().map(|task| u64::from(task.role.count)).sum();
     match field.count()?.filter(|min| *min > 0) {
         Some(min) if u64::from(min) <= pods => Ok(min),
         Some(_) => Err(field.invalid(format!("at most {pods}, the replicas of all tasks"))),
-        // More than fits a u32 is refused with the total.
+        // More than a u32 holds is refused together with the total.
         None => Ok(u32::try_from(task_minimum(tasks)).unwrap_or(u32::MAX)),
     }
 }
@@ -255,8 +255,8 @@ fn task_minimum(tasks: &[VolcanoTask]) -> u64 {
     tasks.iter().map(|task| u64::from(task.min)).sum()
 }
 
-/// Volcano's calcPGMinResources (pkg/controllers/job): by priority of the tasks' pods; what the
-/// tasks need first, then filled up to the job's minimum. The tasks add up: they were checked.
+/// Volcano's calcPGMinResources (pkg/controllers/job): in order of priority of the tasks' pods, first the
+/// tasks' minimums, then filled up to the job's minimum. The sum was checked before.
 fn min_resources(
     from: &Field<'_>,
     tasks: &[VolcanoTask],

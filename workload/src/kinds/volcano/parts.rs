@@ -2,12 +2,12 @@
 
 use super::task_name;
 use crate::apportion::apportion;
-use crate::parts::{Fields, Gang, tell};
+use crate::parts::{Fields, Gang, add_environment};
 use serde_json::{Value, json};
 
-/// The tasks with the pods that the cluster gets; a task with none is left out. Minimums are
-/// divided as the pods are, so that the parts' add up to the whole's; a part needs no fewer than
-/// its tasks do, where that held for the whole.
+/// Returns the tasks with the pods of the cluster; a task without pods is left out. Minimums are divided
+/// like pods, so that they add up; a part's minimum is at least the sum of its tasks', if that holds for
+/// the whole job.
 pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
     let list = template.pointer("/spec/tasks").and_then(Value::as_array);
     let mut tasks = Vec::new();
@@ -18,7 +18,7 @@ pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields 
         let (count, Some(task)) = (each[index], task.as_object()) else {
             continue;
         };
-        // No task may be added to a Job that runs.
+        // No task may be added to a running Job.
         if count == 0 && !gang.resizable {
             continue;
         }
@@ -33,7 +33,7 @@ pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields 
         task.insert("replicas".to_owned(), count.into());
         let environment = gang.environment(index, gang.rank_offset(&name, &each, index));
         if let Some(pods) = task.get_mut("template").and_then(Value::as_object_mut) {
-            tell(pods, &environment);
+            add_environment(pods, &environment);
             gang.label(index, pods);
         }
         tasks.push(Value::Object(task));

@@ -1,5 +1,5 @@
-//! Volcano Jobs with fewer pods than their templates state: elastic ones, and those that are held
-//! to what was admitted.
+//! Volcano Jobs with fewer pods than their templates specify: elastic ones, and those that are capped to
+//! what was admitted.
 
 use super::task_name;
 use crate::annotations::{ELASTIC, MIN_REPLICAS};
@@ -11,7 +11,7 @@ use crate::size::Size;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// A member's Volcano lets nothing but these numbers of a Job change
+/// The only fields of a running Job that a member's Volcano lets change
 /// (pkg/webhooks/admission/jobs/validate, `validateJobUpdate`, v1.14).
 pub(super) const RESIZING: PartResizing = PartResizing {
     groups: "/spec/tasks",
@@ -19,11 +19,11 @@ pub(super) const RESIZING: PartResizing = PartResizing {
     is_elastic,
 };
 
-/// Whether it may run with fewer pods than it has: `spec.minAvailable` says with how few.
+/// Returns true if it may run with fewer pods than it has; `spec.minAvailable` is its minimum.
 fn is_elastic(template: &Field<'_>, size: &Size) -> Result<bool, SpecError> {
     let field = template.get("metadata.annotations")?.entry(MIN_REPLICAS)?;
     if field.is_set() {
-        return Err(field.invalid("nothing: spec.minAvailable says it for this kind"));
+        return Err(field.invalid("no value: this kind has its minimum in spec.minAvailable"));
     }
     let minimum = template.get("spec.minAvailable")?;
     let pods: u64 = size.roles.iter().map(|role| u64::from(role.count)).sum();
@@ -43,7 +43,7 @@ fn is_elastic(template: &Field<'_>, size: &Size) -> Result<bool, SpecError> {
     Ok(u64::from(size.min_available) < pods)
 }
 
-/// The tasks with their admitted replicas; minimums never above what is there.
+/// Returns the tasks with their admitted replicas; minimums never exceed these.
 pub(super) fn cap_to_admitted(
     template: &Value,
     admitted: &BTreeMap<String, u32>,

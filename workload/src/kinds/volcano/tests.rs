@@ -112,7 +112,7 @@ fn the_task_of_higher_priority_comes_first_in_min_resources() {
 }
 
 #[test]
-fn below_its_tasks_sum_the_job_s_minimum_binds_no_task() {
+fn a_minimum_below_the_sum_of_its_tasks_ignores_their_minimums() {
     assert_snapshot!(asked(&job("5", &[("a", "4", "4", "1"), ("b", "4", "4", "2")])), @r"
     a 4 × (cpu 1, pods 1) min 0
     b 4 × (cpu 2, pods 1) min 0
@@ -140,7 +140,7 @@ spec:
 }
 
 #[test]
-fn what_cannot_be_used_is_named() {
+fn invalid_values_are_named() {
     for (min, replicas, task_min, cpu) in [
         ("-1", "1", "1", "1"),
         ("1", "-4", "null", "1"),
@@ -192,7 +192,7 @@ fn what_cannot_be_used_is_named() {
 }
 
 #[test]
-fn the_queue_that_the_schema_writes_is_none() {
+fn the_default_queue_of_the_schema_does_not_count() {
     let mut template = yaml(PS_AND_WORKERS);
     assert_eq!(named_queue(&template).as_deref(), Some("vision"));
     template["spec"]["queue"] = "default".into();
@@ -202,7 +202,7 @@ fn the_queue_that_the_schema_writes_is_none() {
 }
 
 #[test]
-fn long_task_names_are_warned_of() {
+fn long_task_names_cause_a_warning() {
     let mut template = yaml(PS_AND_WORKERS);
     assert_eq!(warnings(&template), Vec::<String>::new());
     template["spec"]["tasks"][1]["name"] = "w".repeat(33).into();

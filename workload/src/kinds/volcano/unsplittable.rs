@@ -1,11 +1,11 @@
-//! What of a Volcano Job makes sense only where one cluster has all of it, and the task that
-//! may end it from another.
+//! Fields of a Volcano Job that need the whole job in one cluster, and the task that may complete it from
+//! one cluster.
 
 use super::task_name;
 use crate::leading::is_one;
 use serde_json::Value;
 
-/// Volcano's plugins that give the pods each other's names, for a rendezvous inside one cluster
+/// Volcano's plugins that pass the names of pods to each other, for a rendezvous inside one cluster
 /// (pkg/controllers/job/plugins, v1.14).
 const RENDEZVOUS_PLUGINS: [&str; 5] = ["hcclrank", "mpi", "pytorch", "ray", "tensorflow"];
 
@@ -13,7 +13,7 @@ const RENDEZVOUS_PLUGINS: [&str; 5] = ["hcclrank", "mpi", "pytorch", "ray", "ten
 /// their own, so that pods of one cluster could not log in to those of another.
 const SSH_PLUGIN: &str = "ssh";
 
-/// What of a Volcano Job makes sense only where all of it is.
+/// Returns which field of a Volcano Job needs the whole job in one cluster.
 pub(super) fn unsplittable(template: &Value) -> Option<String> {
     let spec = template.get("spec")?;
     let plugins = spec.get("plugins").and_then(Value::as_object);
@@ -52,7 +52,7 @@ pub(super) fn unsplittable(template: &Value) -> Option<String> {
     })
 }
 
-/// The one task of a Volcano Job that completes it.
+/// Returns the only task of a Volcano Job that completes it.
 pub(super) fn leading_role(template: &Value) -> Option<String> {
     let tasks = template.pointer("/spec/tasks")?.as_array()?;
     let mut completing = tasks.iter().enumerate().filter(|(_, task)| completes(task));
@@ -61,13 +61,13 @@ pub(super) fn leading_role(template: &Value) -> Option<String> {
     leads(task).then(|| task_name(index, name))
 }
 
-/// Whether a policy of `object`, a Volcano Job's spec or a task, completes the whole job.
+/// Returns true if a policy of `object`, a Volcano Job's spec or a task, completes the whole job.
 fn completes(object: &Value) -> bool {
     policies(object).any(|policy| action(policy) == Some("CompleteJob"))
 }
 
-/// Whether a task that completes its job does so by being completed itself, with its one pod.
-/// What else completes it (a pod that fails, an exit code) would say nothing of how it ended.
+/// Returns true if a task completes its job only by the completion of its one pod. Other events that
+/// complete a job (a failed pod, an exit code) do not say how the task ended.
 fn leads(task: &Value) -> bool {
     let mut completing = policies(task).filter(|policy| action(policy) == Some("CompleteJob"));
     let by_its_end = completing.all(|policy| {

@@ -1,4 +1,4 @@
-//! Schemas of many kinds let anything pass in places that nobody reads: taking a job apart may
+//! The schemas of many kinds accept any value in fields that Muster does not read. Splitting a job may
 //! refuse such a template, and never panics.
 
 use super::*;
@@ -11,7 +11,7 @@ const PODS: &str = "
     volumes: [{name: v}]
 ";
 
-/// Kinds that may be in parts; `PODS` stands for a pod template, whose container `C` is.
+/// Kinds that can be in parts; `PODS` stands for a pod template, whose container `C` is.
 const SPLIT: [&str; 8] = [
     "{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, spec: {minAvailable: 4, plugins: {svc: []}, tasks: [{name: m, replicas: 1, minAvailable: 1, policies: [{event: TaskCompleted, action: CompleteJob}], template: PODS}, {name: w, replicas: 4, template: PODS}]}}",
     "{apiVersion: batch/v1, kind: Job, spec: {completionMode: Indexed, parallelism: 4, completions: 9, backoffLimit: 3, template: PODS}}",
@@ -32,7 +32,7 @@ fn template(text: &str) -> Value {
     template
 }
 
-/// Puts pods where they are named.
+/// Inserts the pods in place of their names.
 fn fill(value: &mut Value) {
     match value {
         Value::String(text) if text.starts_with("PODS") => {
@@ -46,7 +46,7 @@ fn fill(value: &mut Value) {
     }
 }
 
-/// The paths of everything below.
+/// Adds the paths of all values below.
 fn places(value: &Value, path: &str, into: &mut Vec<String>) {
     let children: Vec<(String, &Value)> = match value {
         Value::Object(map) => map
@@ -79,7 +79,7 @@ fn halves(template: &Value) -> Vec<Share> {
     shares(&[("a", &of(|all| all.div_ceil(2))), ("b", &of(|all| all / 2))])
 }
 
-/// Whether it can be taken apart, in every way in which that is done.
+/// Returns true if it can be split, in every way.
 fn taken_apart(template: &Value) -> bool {
     let shares = halves(template);
     let mut taken = true;
@@ -103,7 +103,7 @@ fn taken_apart(template: &Value) -> bool {
 }
 
 #[test]
-fn no_value_anywhere_makes_it_panic() {
+fn no_value_makes_a_split_panic() {
     let values = [
         Value::Null,
         json!(-7),
@@ -134,7 +134,7 @@ fn no_value_anywhere_makes_it_panic() {
     }
 }
 
-/// Has every container request a GPU.
+/// Makes every container request a GPU.
 fn with_gpus(value: &mut Value) {
     match value {
         Value::Array(list) => list.iter_mut().for_each(with_gpus),
@@ -153,7 +153,7 @@ fn with_gpus(value: &mut Value) {
     }
 }
 
-/// What Karmada makes of a template for one cluster.
+/// The template as Karmada renders it for one cluster.
 fn applied(template: &Value, part: &Part) -> Value {
     let mut whole = template.clone();
     for (path, value) in &part.fields {
@@ -170,7 +170,7 @@ fn applied(template: &Value, part: &Part) -> Value {
 }
 
 #[test]
-fn a_part_asks_for_its_share_and_no_more() {
+fn a_part_requests_only_its_share() {
     for text in SPLIT {
         let mut template = template(text);
         with_gpus(&mut template);
@@ -200,7 +200,7 @@ fn a_part_asks_for_its_share_and_no_more() {
                 "{} {}: {charged}",
                 template["kind"], share.cluster
             );
-            // The whole of it is more than a half.
+            // The whole job requests more than a half.
             let whole = crate::rendered(template.clone()).unwrap();
             assert_ne!(
                 whole.beyond(&charged, &nothing),

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// What the parts of `TRAIN` say of their tasks, when it may be resized: task, replicas, minimum of
-/// the part, rank of its first pod.
+/// The tasks in the parts of `TRAIN`, if it is resizable: task, replicas, minimum of the part, rank of its
+/// first pod.
 fn resizable(sizes: &[(&str, &[(&str, u32)])]) -> (Vec<Part>, Vec<String>) {
     let template = yaml(&TRAIN.replace("minAvailable: 9", "minAvailable: 3"));
     let parts = parts(
@@ -36,7 +36,7 @@ fn shown_tasks(part: &Part) -> Vec<String> {
 }
 
 #[test]
-fn parts_that_are_resized_have_ranks_for_every_size() {
+fn resizable_parts_reserve_ranks_for_every_size() {
     let (_, whole) = resizable(&[("a", &[("master", 1), ("worker", 8)])]);
     assert_eq!(
         whole,
@@ -49,7 +49,7 @@ fn parts_that_are_resized_have_ranks_for_every_size() {
         ("a", &[("master", 1), ("worker", 2)]),
         ("b", &[("worker", 1)]),
     ]);
-    // The workers of `a` may become eight: ranks 2 to 9. No task may be added to a part later.
+    // The workers of `a` may grow to eight: ranks 2 to 9. No task may be added to a part later.
     assert_eq!(
         small,
         [
@@ -62,7 +62,7 @@ fn parts_that_are_resized_have_ranks_for_every_size() {
 }
 
 #[test]
-fn a_part_that_is_resized_keeps_all_but_its_numbers() {
+fn a_resized_part_changes_only_its_numbers() {
     let (placed, _) = resizable(&[
         ("a", &[("master", 1), ("worker", 2)]),
         ("b", &[("worker", 1)]),

@@ -7,7 +7,7 @@ fn whole() -> ObservedParts {
     ObservedParts::default()
 }
 
-/// The Work in `b` is something else.
+/// The Work in `b` is not its part.
 fn astray() -> ObservedParts {
     ObservedParts {
         astray: vec![ClusterName::new("b")],
@@ -20,13 +20,13 @@ fn seconds(seconds: i64) -> Time {
 }
 
 #[test]
-fn parts_go_once_every_work_shows_its_own() {
+fn parts_are_dispatched_once_every_work_shows_its_part() {
     let mut watched = PartsState::default();
     let missing = ObservedParts {
         missing: true,
         ..whole()
     };
-    // However long Karmada takes to make it.
+    // However long Karmada takes to render it.
     for second in [0, 600] {
         let step = watched.step(Parts::Held, &missing, None, seconds(second));
         assert_eq!(step, PartsStep::Nothing);
@@ -40,12 +40,12 @@ fn parts_go_once_every_work_shows_its_own() {
 }
 
 #[test]
-fn works_that_stay_astray_are_helped_now_and_then() {
+fn works_that_stay_astray_are_repaired_repeatedly() {
     let mut watched = PartsState::default();
     let mut step = |second| watched.step(Parts::Held, &astray(), None, seconds(second));
     assert_eq!(step(0), PartsStep::Wait(seconds(1)));
     assert_eq!(step(5), PartsStep::Repair);
-    // Until it is answered, nothing more is asked.
+    // Nothing more is requested until there is an answer.
     assert_eq!(step(20), PartsStep::Wait(seconds(21)));
     watched.repair = OverrideRepair::None;
     let mut step = |second| watched.step(Parts::Held, &astray(), None, seconds(second));
@@ -54,7 +54,7 @@ fn works_that_stay_astray_are_helped_now_and_then() {
 }
 
 #[test]
-fn a_part_that_is_lost_while_it_runs_is_helped_at_once() {
+fn a_running_work_that_loses_its_part_is_repaired_at_once() {
     let mut watched = PartsState::default();
     let step = watched.step(Parts::Dispatched, &astray(), None, seconds(0));
     assert_eq!(step, PartsStep::Repair);
@@ -68,7 +68,7 @@ fn a_part_that_is_lost_while_it_runs_is_helped_at_once() {
 }
 
 #[test]
-fn the_override_follows_what_is_charged_at_once_and_once() {
+fn the_override_follows_a_resize_at_once_and_once() {
     let mut watched = PartsState::default();
     let sized = |worker: u32| ObservedParts {
         resizing: Some(vec![format!("attempt 1, part 1 of 1: worker={worker}")]),
@@ -80,12 +80,12 @@ fn the_override_follows_what_is_charged_at_once_and_once() {
     assert_eq!(step(&mut watched, 4, 0), PartsStep::Resize);
     assert_eq!(step(&mut watched, 4, 1), PartsStep::Wait(seconds(2)));
     watched.repair = OverrideRepair::None;
-    // It is written; Karmada is not through with it.
+    // It is written; Karmada has not rendered it yet.
     assert_eq!(step(&mut watched, 4, 2), PartsStep::Wait(seconds(3)));
     // The next size does not wait for that.
     assert_eq!(step(&mut watched, 6, 3), PartsStep::Resize);
     watched.repair = OverrideRepair::None;
-    // It does not come: as with any part that was lost.
+    // It does not arrive: handled like a lost part.
     assert_eq!(step(&mut watched, 6, 8), PartsStep::Repair);
     watched.repair = OverrideRepair::None;
     let whole = watched.step(Parts::Dispatched, &whole(), None, seconds(9));
@@ -94,7 +94,7 @@ fn the_override_follows_what_is_charged_at_once_and_once() {
 }
 
 #[test]
-fn trouble_that_lasts_takes_all_parts_back() {
+fn persistent_trouble_evicts_all_parts() {
     let mut watched = PartsState::default();
     let trouble = GangStop {
         reason: Reason::MemberRefused,
@@ -104,14 +104,14 @@ fn trouble_that_lasts_takes_all_parts_back() {
     let mut step =
         |trouble, second| watched.step(Parts::Dispatched, &whole(), trouble, seconds(second));
     assert_eq!(step(Some(trouble.clone()), 0), PartsStep::Wait(seconds(3)));
-    // A call that only timed out has been made again.
+    // A call that only timed out has been repeated.
     assert_eq!(step(None, 1), PartsStep::Nothing);
     assert_eq!(step(Some(trouble.clone()), 2), PartsStep::Wait(seconds(5)));
     assert_eq!(step(Some(trouble.clone()), 5), PartsStep::Evict(trouble));
 }
 
 #[test]
-fn parts_may_end_by_themselves_when_the_one_that_leads_has() {
+fn parts_have_time_to_end_after_the_leading_part() {
     let mut watched = PartsState::default();
     let stop = |reason| GangStop {
         reason,
@@ -122,7 +122,7 @@ fn parts_may_end_by_themselves_when_the_one_that_leads_has() {
         let stop = reason.map(stop);
         watched.step(Parts::Dispatched, &whole(), stop, seconds(second))
     };
-    // A part that failed before has nothing to do with how long the others have.
+    // A part that failed earlier does not shorten the time of the others.
     assert_eq!(
         step(Some(Reason::PartFailed), 0),
         PartsStep::Wait(seconds(3))

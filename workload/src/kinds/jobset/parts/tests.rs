@@ -54,7 +54,7 @@ fn container(job: &Value) -> &Value {
     &job["template"]["spec"]["template"]["spec"]["containers"][0]
 }
 
-/// A replicated job, in a line.
+/// A replicated job, in one line.
 fn line(job: &Value) -> String {
     let spec = &job["template"]["spec"];
     let number = |value: &Value| value.as_u64().map_or("-".to_owned(), |n| n.to_string());
@@ -75,7 +75,7 @@ fn line(job: &Value) -> String {
 }
 
 #[test]
-fn a_jobset_is_taken_apart_by_jobs_or_by_their_pods() {
+fn a_jobset_is_split_by_jobs_or_by_their_pods() {
     let parts = of(SET, &over_two());
     let lines = |part: &Part| jobs(part).iter().map(line).collect::<Vec<_>>().join("\n");
     insta::assert_snapshot!(lines(&parts[0]), @r"
@@ -92,7 +92,7 @@ fn a_jobset_is_taken_apart_by_jobs_or_by_their_pods() {
     let first = variable(container(&jobs(&parts[0])[1]), "MUSTER_LEADER_ADDRESS");
     assert_eq!(first, Some(json!("tune-driver-0-0.tune")));
 
-    // One Job in two clusters: its pods are divided, and what they complete.
+    // One Job in two clusters: its pods and completions are divided.
     let halves = shares(&[
         ("gpu-a", &[("driver", 1), ("workers", 4), ("readers", 3)]),
         ("gpu-b", &[("readers", 1)]),
@@ -103,7 +103,7 @@ fn a_jobset_is_taken_apart_by_jobs_or_by_their_pods() {
 }
 
 #[test]
-fn nothing_names_a_replicated_job_that_a_cluster_has_not_got() {
+fn a_part_names_only_its_own_replicated_jobs() {
     let parts = of(SET, &over_two());
     let rest = |part: &Part| {
         let fields = part.fields[1..].iter();
@@ -115,7 +115,7 @@ fn nothing_names_a_replicated_job_that_a_cluster_has_not_got() {
     /spec/successPolicy {"operator":"All"}
     /spec/failurePolicy/rules null
     "#);
-    // Where nobody leads every part is about all that it has.
+    // Without a leading role every part names all replicated jobs that it has.
     let all = SET.replace(
         "{operator: Any, targetReplicatedJobs: [driver]}",
         "{operator: All, targetReplicatedJobs: [readers, workers, driver]}",
@@ -137,13 +137,13 @@ fn pods_without_indexes_receive_none() {
     assert_eq!(index(&jobs(&parts[0])[0]), Some(json!("0")));
     assert!(index(&jobs(&parts[1])[0]).unwrap().is_object());
     assert_eq!(index(&jobs(&parts[1])[1]), None);
-    // Nor has the first a name.
+    // The first pod has no name either.
     let first = variable(container(&jobs(&parts[0])[1]), "MUSTER_LEADER_ADDRESS");
     assert_eq!(first, None);
 }
 
 #[test]
-fn other_clusters_learn_where_the_coordinator_is() {
+fn other_clusters_get_the_address_of_the_coordinator() {
     let set = SET.replace(
         "spec:\n  successPolicy",
         "spec:\n  coordinator: {replicatedJob: driver}\n  successPolicy",
@@ -186,7 +186,7 @@ fn other_clusters_learn_where_the_coordinator_is() {
 }
 
 #[test]
-fn what_cannot_be_split_names_its_field() {
+fn an_unsplittable_jobset_names_its_field() {
     let why = |spec: &str| {
         let set = "apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: tune}";
         let why = unsplittable(&yaml(&format!("{{{set}, spec: {{{spec}}}}}")));
@@ -219,7 +219,7 @@ fn what_cannot_be_split_names_its_field() {
         of_jobs("failurePolicy: {rules: [{action: FailJobSet}, {action: RestartJobSetAndIgnoreMaxRestarts}]}"),
     ].join("\n"), @r"
     spec.startupPolicy InOrder waits for pods that may be in another cluster
-    spec.volumeClaimPolicies has all pods share claims of one cluster
+    spec.volumeClaimPolicies makes all pods share claims of one cluster
     spec.failurePolicy.maxRestarts would restart the pods of one cluster and not the others
     spec.failurePolicy.restartStrategy InPlaceRestart would restart the pods of one cluster and not the others
     spec.failurePolicy.rules[1] would restart the pods of one cluster and not the others
@@ -255,7 +255,7 @@ fn what_cannot_be_split_names_its_field() {
 }
 
 #[test]
-fn one_whose_containers_name_its_pods_is_not_split() {
+fn a_jobset_whose_containers_name_its_pods_is_not_split() {
     let why = |container: &str| {
         let job = format!(
             "{{name: w, replicas: 3, template: {{spec: {{template: {{spec: {{containers: [{{name: c, {container}}}]}}}}}}}}}}"
@@ -284,8 +284,8 @@ fn one_whose_containers_name_its_pods_is_not_split() {
     }
 }
 
-/// Replicated jobs: pods of each over up to four clusters, whether they are Jobs of their own,
-/// and how many more have to complete than run at once.
+/// Replicated jobs: the pods of each in up to four clusters, whether each pod is a Job, and how many more
+/// have to complete than run at the same time.
 fn sets() -> impl Strategy<Value = Vec<(Vec<u32>, bool, u32)>> {
     (1usize..=3, 1usize..=4).prop_flat_map(|(jobs, clusters)| {
         let job = (

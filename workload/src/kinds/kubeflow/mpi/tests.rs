@@ -38,7 +38,7 @@ spec:
       template: {spec: {containers: [{name: mpi, image: bench:1}]}}
 ";
 
-/// The launcher is where fewer workers are.
+/// The launcher is in the cluster with fewer workers.
 fn over_two() -> Vec<Share> {
     shares(&[
         ("a", &[("launcher", 0), ("worker", 3)]),
@@ -80,7 +80,7 @@ fn the_launcher_is_in_one_cluster_and_workers_are_in_all() {
     let parts = of(JOB, &over_two());
     let workers = |part: &Part| groups(part)["Worker"]["replicas"].clone();
     assert_eq!([&parts[0], &parts[1]].map(workers), [3, 2]);
-    // What stands in for it is gated, and has nothing that it could need.
+    // The stand-in is gated, and has nothing that it could need.
     assert_eq!(
         groups(&parts[0])["Launcher"],
         json!({
@@ -123,7 +123,7 @@ fn the_launcher_is_in_one_cluster_and_workers_are_in_all() {
 }
 
 #[test]
-fn the_users_keys_are_where_the_operators_would_be() {
+fn the_users_keys_are_mounted_in_place_of_the_operators() {
     let parts = of(JOB, &over_two());
     for pods in [
         pods(&parts[0], "Worker"),
@@ -167,7 +167,7 @@ fn the_launcher_has_the_workers_of_all_clusters_in_the_order_of_ranks() {
     let list = told(launcher, "MUSTER_MPI_HOSTFILE");
     let mounts = &launcher["containers"][0]["volumeMounts"];
     assert!(list.starts_with(mounts[2]["mountPath"].as_str().unwrap()));
-    // The launcher has rank 0, the workers follow through the clusters.
+    // The launcher has rank 0, and the workers follow through the clusters.
     let offset = |pods: &Value| told(pods, "MUSTER_RANK_OFFSET");
     assert_eq!(offset(launcher), "0");
     assert_eq!(told(launcher, "MUSTER_REPLICA_INDEX"), "0");
@@ -229,7 +229,7 @@ fn each_implementation_reads_the_list_in_its_own_way() {
 }
 
 #[test]
-fn minimums_count_the_launcher_where_it_is() {
+fn minimums_include_the_launcher_in_its_cluster() {
     let minimums = |policy: &str| {
         let job = JOB.replace("activeDeadlineSeconds: 60", policy);
         let parts = of(&job, &over_two());
@@ -255,7 +255,7 @@ fn minimums_count_the_launcher_where_it_is() {
 }
 
 #[test]
-fn in_one_cluster_it_is_left_to_its_operator() {
+fn an_mpijob_in_one_cluster_is_left_to_its_operator() {
     let parts = of(JOB, &shares(&[("a", &[("launcher", 1), ("worker", 5)])]));
     let launcher = pods(&parts[0], "Launcher");
     assert_eq!(launcher["containers"][0]["command"], json!(["mpirun"]));
@@ -273,7 +273,7 @@ fn in_one_cluster_it_is_left_to_its_operator() {
 }
 
 #[test]
-fn what_keeps_one_from_being_split_says_why() {
+fn an_unsplittable_mpijob_says_why() {
     let why = |from: &str, to: &str| split::refused(&yaml(&JOB.replacen(from, to, 1)));
     assert_eq!(split::refused(&yaml(JOB)), None);
     let command = "command: [mpirun]";

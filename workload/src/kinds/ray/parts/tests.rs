@@ -48,7 +48,7 @@ spec:
       template: {spec: {containers: [{name: w, env: [{name: RAY_ADDRESS, value: mine}]}]}}
 ";
 
-/// The RayJob of that RayCluster, with these fields beside it.
+/// The RayJob of that RayCluster, with these additional fields.
 fn job(beside: Value) -> Value {
     let mut cluster = yaml(CLUSTER);
     let mut spec =
@@ -58,7 +58,7 @@ fn job(beside: Value) -> Value {
     json!({"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": cluster["metadata"], "spec": spec})
 }
 
-/// With the head and its workers in `a`, and most workers in `b`.
+/// The head and its workers are in `a`, and most workers in `b`.
 fn uneven() -> Vec<Share> {
     shares(&[
         ("a", &[("ray-head", 1), ("gpu", 2)]),
@@ -137,7 +137,7 @@ fn the_head_is_in_one_cluster_and_workers_are_divided() {
     assert_eq!(variable(container, "MUSTER_REPLICA_INDEX").unwrap(), "0");
     assert_eq!(told(0, 0, address).unwrap(), "tune-head-svc");
     assert_eq!(told(1, 0, address).unwrap(), "tune.a.example.com");
-    // In its own cluster KubeRay tells of the head.
+    // In the head's own cluster KubeRay sets the address.
     assert_eq!(told(0, 0, "RAY_ADDRESS"), None);
     assert_eq!(groups(0)[0]["rayStartParams"], json!({"num-gpus": "8"}));
     assert_eq!(
@@ -155,7 +155,7 @@ fn the_head_is_in_one_cluster_and_workers_are_divided() {
 }
 
 #[test]
-fn what_stands_for_a_head_elsewhere_is_never_scheduled_and_asks_for_nothing() {
+fn the_stand_in_of_a_head_is_never_scheduled_and_requests_nothing() {
     let parts = taken_apart(&yaml(CLUSTER), &uneven(), "tune.a.example.com");
     assert_eq!(
         *field(&parts[1], "/spec/headGroupSpec"),
@@ -195,7 +195,7 @@ fn an_address_may_be_of_any_kind_and_the_port_is_the_heads() {
     }
 }
 
-/// What the head's Service of the leading part is.
+/// The head's Service in the leading part.
 fn service_of(template: &Value) -> Value {
     let shares = shares(&[
         ("a", &[("ray-head", 1), ("gpu", 2), ("ray-submitter", 1)]),
@@ -238,7 +238,7 @@ fn the_head_of_a_rayjob_has_a_service_whose_name_is_known() {
 }
 
 #[test]
-fn a_part_that_waits_for_the_end_of_a_rayjob_keeps_nothing_of_the_head() {
+fn a_rayjob_part_without_the_head_has_no_fields_of_the_head() {
     let mut template = job(json!({"submissionMode": "HTTPMode", "activeDeadlineSeconds": 60}));
     let annotations = json!({"external-dns": "head.example.com"});
     template["spec"]["rayClusterSpec"]["headServiceAnnotations"] = annotations;
@@ -281,7 +281,7 @@ fn a_raycluster_in_one_cluster_is_left_to_kuberay() {
 }
 
 #[test]
-fn without_an_address_it_is_not_taken_apart() {
+fn a_ray_workload_without_an_address_is_not_split() {
     let error = parts(
         &yaml(CLUSTER),
         Attempt(1),
@@ -297,7 +297,7 @@ fn without_an_address_it_is_not_taken_apart() {
 }
 
 #[test]
-fn what_cannot_be_split_gets_a_reason() {
+fn an_unsplittable_ray_workload_gets_a_reason() {
     let set = |path: &str, value: Value| {
         let mut template = yaml(CLUSTER);
         let (above, name) = path.rsplit_once('/').unwrap();
@@ -310,13 +310,13 @@ fn what_cannot_be_split_gets_a_reason() {
         (
             "/spec/enableInTreeAutoscaling",
             json!(true),
-            Some("spec.enableInTreeAutoscaling has"),
+            Some("spec.enableInTreeAutoscaling makes"),
         ),
         ("/spec/enableInTreeAutoscaling", json!(false), None),
         (
             "/spec/gcsFaultToleranceOptions",
             json!({}),
-            Some("spec.gcsFaultToleranceOptions has"),
+            Some("spec.gcsFaultToleranceOptions makes"),
         ),
         (
             "/metadata/annotations",
