@@ -5,7 +5,7 @@
 //! Spec ─► Testbed::up ─► etcd, API servers, Karmada, and in each member controllers, schedulers,
 //!                        KWOK ─► kubeconfigs, a state folder, processes that are killed, paused
 //!                        and restarted by name
-//! operators: what runs the kinds of others (JobSet, KubeRay, Kubeflow), started in members
+//! operators: controllers of other kinds (JobSet, KubeRay, Kubeflow), started in members
 //! ```
 //!
 //! [`Testbed::up`] starts what a [`Spec`] describes and returns when every member is Ready in

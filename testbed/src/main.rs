@@ -89,7 +89,7 @@ struct UpArgs {
     /// Members that run Volcano: all, none, or names
     #[arg(long, value_delimiter = ',', default_value = "all")]
     volcano: Vec<String>,
-    /// Keep an audit log of what is written to bindings, to works and to what bounds them
+    /// Keep an audit log of writes to bindings, works, queues and their policies
     #[arg(long)]
     audit: bool,
     /// CRDs (files or folders) applied to the control plane before its controllers start

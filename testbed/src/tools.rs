@@ -110,7 +110,7 @@ pub enum ToolsError {
     /// A file or folder could not be read or written.
     #[error("{action} {}: {cause}", path.display())]
     Io {
-        /// What was being done.
+        /// The attempted action.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
