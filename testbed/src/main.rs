@@ -265,7 +265,7 @@ async fn serve(dir: &Path, spec_file: &Path) -> Result<()> {
     tokio::pin!(stop);
     let testbed = tokio::select! {
         testbed = Testbed::up(spec, dir, &tools, &say) => testbed?,
-        () = &mut stop => bail!("told to end before it was ready"),
+        () = &mut stop => bail!("stopped by a signal before it was ready"),
     };
     stop.await;
     testbed.down()?;

@@ -85,7 +85,7 @@ pub async fn cordon(client: &Client, member: &str, name: &str, unschedulable: bo
 }
 
 /// Returns the nodes that are not Ready or still have the taint of a node that is not ready.
-#[expect(clippy::disallowed_methods, reason = "of a testbed, which is small")]
+#[expect(clippy::disallowed_methods, reason = "lists a testbed, which is small")]
 pub(super) async fn unready(client: &Client, names: &[String]) -> Result<Vec<String>, String> {
     let api: Api<Node> = Api::all(client.clone());
     let listed = api

@@ -107,7 +107,7 @@ impl Batch {
     }
 
     /// Returns the running pods in the members, by job.
-    #[expect(clippy::disallowed_methods, reason = "of a testbed, which is small")]
+    #[expect(clippy::disallowed_methods, reason = "lists a testbed, which is small")]
     pub(super) async fn pods(&self, plane: &Plane) -> anyhow::Result<BTreeMap<String, MemberPod>> {
         let mut pods = BTreeMap::new();
         for member in plane.testbed.members() {

@@ -100,7 +100,7 @@ impl Plane {
         let start = Instant::now();
         while self.seen.lock().quiet_for() < quiet {
             if start.elapsed() > DEADLINE {
-                bail!("no {quiet:?} without a change within {DEADLINE:?}");
+                bail!("the plane has no {quiet:?} without a change within {DEADLINE:?}");
             }
             tokio::time::sleep(PERIOD).await;
         }

@@ -242,7 +242,7 @@ impl Standing {
         let (job, pod) = self
             .running
             .pop_front()
-            .context("no job of the queue runs any more")?;
+            .context("no job of the queue runs")?;
         self.batch.finish(plane, &pod).await?;
         Ok((self.batch.name.clone(), binding_name(&job)))
     }

@@ -40,7 +40,7 @@ fn main() -> Result<()> {
         let there = find(address)?;
         ensure!(there == *name, "{there} is at {address}, not {name}");
     }
-    told.join().ok().context("could not tell")??;
+    told.join().ok().context("cannot send the name")??;
     println!("{own} of {size}: all there");
     Ok(())
 }

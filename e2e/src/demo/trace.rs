@@ -51,7 +51,7 @@ fn parse_line(line: &str) -> Result<(DateTime, Recorded)> {
         .collect::<Vec<_>>()
         .try_into()
         .ok()
-        .context("five fields are wanted")?;
+        .context("a line must have five fields")?;
     let job = Recorded {
         submitted_after: Duration::ZERO,
         ran: Duration::try_from_secs_f64(seconds.parse()?)?,

@@ -49,7 +49,7 @@ fn build(program: &Path) -> anyhow::Result<()> {
     // system, so that files can be linked.
     let own = std::env::current_exe().context("cannot tell where this program is")?;
     let debug = own.ancestors().find(|path| path.ends_with("debug"));
-    let debug = debug.with_context(|| format!("{} is in no target/debug", own.display()))?;
+    let debug = debug.with_context(|| format!("{} is not in target/debug", own.display()))?;
     let work = debug.with_file_name("earlier");
     // An interrupted build may have left this folder.
     remove(&work)?;
@@ -63,8 +63,8 @@ fn build(program: &Path) -> anyhow::Result<()> {
     // The final name appears only when the file is complete: another process may look for it
     // meanwhile.
     let partial = program.with_extension("partial");
-    fs::copy(target.join("debug/muster"), &partial).context("keep the program")?;
-    fs::rename(&partial, program).context("keep the program")?;
+    fs::copy(target.join("debug/muster"), &partial).context("save the program")?;
+    fs::rename(&partial, program).context("save the program")?;
     remove(&work)
 }
 

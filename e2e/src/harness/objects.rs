@@ -66,7 +66,7 @@ impl Objects {
     ///
     /// # Errors
     /// Returns an error if the server does not answer.
-    #[expect(clippy::disallowed_methods, reason = "of a testbed, which is small")]
+    #[expect(clippy::disallowed_methods, reason = "lists a testbed, which is small")]
     pub async fn select(
         &self,
         kind: Kind,

@@ -213,10 +213,7 @@ impl Turn<'_> {
             return Ok(());
         }
         let again = std::mem::replace(&mut *self.met.lock(), true);
-        ensure!(
-            !again,
-            "a story has one middle, and this one was there before"
-        );
+        ensure!(!again, "the story has already reached its middle");
         self.line.change(|state| state.met += 1);
         match self.line.until(State::meeting).await {
             Meeting::Over => Ok(()),
@@ -270,7 +267,7 @@ impl<'a> Place<'a> {
         let (line, needs) = (self.line, self.needs);
         if let Some(spare) = needs.spare {
             let known = line.spares.contains(&spare);
-            ensure!(known, "{spare} is no spare member of the plane");
+            ensure!(known, "{spare} is not a spare member of the plane");
         }
         tokio::time::sleep(GATHER).await;
         line.until(|state| state.begin(needs).then_some(())).await;

@@ -67,7 +67,7 @@ pub(crate) async fn short_job_passes(case: &Case) -> anyhow::Result<()> {
     case.end(&short).await?;
     case.end(&holder).await?;
     case.running(&gang).await?;
-    assert_eq!(case.placements(&long)?, 0, "the long one went first");
+    assert_eq!(case.placements(&long)?, 0, "the long job was placed first");
     Ok(())
 }
 

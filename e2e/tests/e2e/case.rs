@@ -210,7 +210,7 @@ impl Case {
         let api_version = template["apiVersion"].as_str().unwrap_or_default();
         let name = template["kind"].as_str().unwrap_or_default();
         let kind = Kind::of_template(api_version, name)
-            .with_context(|| format!("{api_version} {name} is no kind of the tests"))?;
+            .with_context(|| format!("{api_version} {name} is not a kind of the tests"))?;
         let created = objects.create(kind, template).await?;
         let job = Job::of(kind, created);
         self.submitted(&job);

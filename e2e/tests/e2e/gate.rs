@@ -36,7 +36,10 @@ fn gated_before_karmadas_scheduler_can_see_it() {
             finalizers.contains(&json!("muster.io/accounting")),
             "{born}"
         );
-        assert!(history.iter().all(is_gated), "open in between");
+        assert!(
+            history.iter().all(is_gated),
+            "the gate was removed in between"
+        );
         Ok(())
     });
 }

@@ -17,9 +17,9 @@ use crate::story::managed;
 /// Pods with two GPUs each; a member has capacity for four.
 const PODS: u32 = 10;
 
-/// Checks that each rank from 0 to `size` belongs to one pod, and that every pod has the same
-/// number of pods and the same address. Placeholders for pods of another cluster and submitters of
-/// RayJobs do not count.
+/// Checks that each rank from 0 to `size` belongs to one pod, and that the variables of every pod
+/// have its cluster, three clusters and the size of the gang. Placeholders for pods of another
+/// cluster and submitters of RayJobs do not count.
 async fn ranks_are_whole(case: &Case, job: &Job, size: u32) -> anyhow::Result<()> {
     let mut pods: BTreeMap<String, Vec<Value>> = pods_of(case, job).await?;
     for pods in pods.values_mut() {

@@ -89,7 +89,7 @@ pub(crate) async fn deleted_child(case: &Case) -> anyhow::Result<()> {
     case.shows_gpus(&case.name, "allocated", 8).await?;
     ensure!(
         case.karmada().get(QUEUE, None, &left).await?.is_some(),
-        "the queue went although its job runs"
+        "the queue is gone although its job runs"
     );
 
     let without = json!({"metadata": {"finalizers": []}});
@@ -97,7 +97,7 @@ pub(crate) async fn deleted_child(case: &Case) -> anyhow::Result<()> {
     case.midway().await?;
     ensure!(
         case.karmada().get(QUEUE, None, &left).await?.is_none(),
-        "the queue is there without any finalizer"
+        "the queue exists without a finalizer"
     );
     case.stays_unplaced(&waiter, A_WHILE).await?;
     case.shows_gpus(&case.name, "allocated", 8).await?;
@@ -128,7 +128,7 @@ pub(crate) async fn raised_requests(case: &Case) -> anyhow::Result<()> {
     .await?;
     let refusal = edited(case, &serve, &raised(&template, 8)).await;
     let Err(refusal) = refusal else {
-        bail!("the edit was taken")
+        bail!("the edit was accepted")
     };
     let refusal = format!("{refusal:#}");
     ensure!(
@@ -327,7 +327,10 @@ pub(crate) async fn preserved(case: &Case) -> anyhow::Result<()> {
     .await?;
     case.stays_unplaced(&waits, A_WHILE).await?;
     case.never_holds_more(BOUND, A_WHILE).await?;
-    ensure!(case.gpus_in_members().await? == BOUND, "nothing was left");
+    ensure!(
+        case.gpus_in_members().await? == BOUND,
+        "the Work left no pods"
+    );
     let member = case.plane.member("member1").await?;
     member.delete(DEPLOYMENT, namespace, "left").await?;
     case.running(&waits).await?;
@@ -348,7 +351,7 @@ pub(crate) async fn split_namespace(case: &Case) -> anyhow::Result<()> {
         .objects
         .delete_collection(OVERRIDE_POLICY, &case.name);
     match all.await {
-        Ok(()) => bail!("a tenant deleted what takes its job apart"),
+        Ok(()) => bail!("a tenant deleted the override that divides its job"),
         Err(error) => ensure!(error.to_string().contains("muster-train-job"), "{error}"),
     }
     case.karmada().delete(NAMESPACE, None, &case.name).await?;

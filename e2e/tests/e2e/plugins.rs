@@ -39,7 +39,7 @@ fn data_that_may_not_leave_its_region() {
         }
         let waits = submit(case, "waits").await?;
         let why = case.waits(&waits, &["WaitingForRoom", "Reserved"]).await?;
-        assert!(!why.contains("member1"), "speaks of member1: {why}");
+        assert!(!why.contains("member1"), "mentions member1: {why}");
 
         // A job goes where there is capacity once the filter is off.
         case.capacity_policy(choose(&[])).await?;

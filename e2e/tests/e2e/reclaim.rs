@@ -61,7 +61,7 @@ pub(crate) async fn borrowed_across_clusters(case: &Case) -> anyhow::Result<()> 
     assert_eq!(
         (stays.len(), taken.len()),
         (1, 3),
-        "not only what was borrowed"
+        "the victims are not exactly the borrowed jobs"
     );
     for job in &taken {
         case.requeued(job, "Reclaimed").await?;
@@ -121,7 +121,7 @@ pub(crate) async fn two_queues_pulling(case: &Case) -> anyhow::Result<()> {
     assert_eq!(
         times.iter().sum::<u32>(),
         6,
-        "placed how often each: {times:?}"
+        "placements of each job: {times:?}"
     );
     let (_, taken) = split(case, &left).await?;
     for job in taken {
@@ -210,7 +210,7 @@ pub(crate) async fn pulling_for(case: &Case, time: Duration) -> anyhow::Result<(
         time.as_secs()
     );
     // At the start one queue may get ahead by the four jobs that fit.
-    assert!(again <= 4, "{again} were evicted");
+    assert!(again <= 4, "{again} evictions");
     Ok(())
 }
 

@@ -129,7 +129,7 @@ pub(crate) async fn pytorch(case: &Case) -> anyhow::Result<()> {
         .karmada()
         .merge(CAPACITY_POLICY, None, &case.name, &wrong)
         .await;
-    let refused = refused.err().context("a wrong address was taken")?;
+    let refused = refused.err().context("an invalid address was accepted")?;
     let refused = refused.to_string();
     for word in [
         "spec.placement.addresses.*",

@@ -108,7 +108,7 @@ pub(crate) async fn first_is_found(
         for pod in pods.iter().filter(|pod| rank_of(pod) == Some(0)) {
             ensure!(
                 first.replace((cluster, pod)).is_none(),
-                "rank 0 is there twice"
+                "two pods have rank 0"
             );
         }
     }

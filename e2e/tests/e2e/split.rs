@@ -292,8 +292,8 @@ pub(crate) async fn refused(case: &Case) -> anyhow::Result<()> {
     case.node_group("member1", "more", 1).await?;
     case.running(&job).await?;
     let parts = ranks_are_whole(case, &job, 6).await?;
-    assert_eq!(parts, [6], "all of it where nobody refuses it");
-    ensure!(case.placements(&job)? >= 2, "it was not tried before");
+    assert_eq!(parts, [6], "the whole gang runs where it is accepted");
+    ensure!(case.placements(&job)? >= 2, "it was not placed before");
     Ok(())
 }
 
