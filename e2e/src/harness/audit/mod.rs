@@ -186,8 +186,8 @@ impl Subject {
         self.replay(&writes?)
     }
 
-    /// Returns the jobs that ran twice, by the pods in the members. It checks the pods seen so far
-    /// against the attempts in `report`.
+    /// Returns a violation for each job that ran twice, by the pods in the members. It checks the pods
+    /// seen so far against the attempts in `report`.
     pub fn twice(&self, pods: &Pods, report: &Report) -> Vec<String> {
         pods.verify(&self.known(report), jiff::Timestamp::now())
     }

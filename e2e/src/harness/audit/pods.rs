@@ -114,8 +114,8 @@ impl Pods {
         }
     }
 
-    /// Returns the jobs that ran twice so far: with more devices than the job has, or with pods in
-    /// clusters of different attempts.
+    /// Returns a violation for each job that ran twice so far: with more devices than the job has, or
+    /// with pods in clusters of different attempts.
     pub(super) fn verify(&self, jobs: &BTreeMap<String, Known>, now: Timestamp) -> Vec<String> {
         let mut by_job: BTreeMap<&String, Vec<Sighting>> = BTreeMap::new();
         for sighting in self.0.lock().values() {
@@ -145,7 +145,8 @@ impl Sighting {
     }
 }
 
-/// Checks every moment at which a pod of the job started or ended, and the last one.
+/// Returns the violation of a job that ran twice for longer than [`MOMENT`]. It checks every time at
+/// which a pod of the job started or ended, and the last one.
 fn twice(name: &str, known: &Known, sightings: &[Sighting], last: Timestamp) -> Option<String> {
     let starts = sightings.iter().map(|sighting| sighting.from);
     let ends = sightings.iter().filter_map(|sighting| sighting.until);
