@@ -1,4 +1,4 @@
-# What people and CI run. `make` alone lists it.
+# Targets for developers and CI. `make` without a target lists them.
 
 CARGO_FLAGS ?= --locked
 CARGO_DENY_VERSION := 0.20.2
@@ -6,17 +6,17 @@ FRESH := machine::fresh::fresh_streams
 CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/muster
 CARGO_DENY := $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 
-# The crates that decide and size: they may not know a runtime, a client, a clock or chance.
+# The crates that decide and compute sizes. They must not depend on a runtime, client, clock or
+# randomness.
 PURE_CRATES := engine workload
 IMPURE := tokio|futures|async-|kube|k8s-openapi|hyper|tower|axum|mio|socket2|rand|fastrand|getrandom|jiff|chrono|time|rayon|reqwest
 
-# Where cargo puts programs, and what the last run of the end-to-end tests wrote down.
+# The folder of cargo's programs, and the record of the last run of the end-to-end tests.
 DEBUG := $(or $(CARGO_TARGET_DIR),target)/debug
 RECORD := $(if $(E2E_DIR),$(E2E_DIR),$(or $(CARGO_TARGET_DIR),target)/tmp)/e2e-record.jsonl
 
-# Everything is built for the whole workspace, also where one program is wanted: cargo chooses the
-# features of dependencies by what is built together, and another choice builds the whole Kubernetes
-# stack once more.
+# Development builds are of the whole workspace, even for one program: cargo chooses the features of
+# dependencies by what it builds together, and other features would build the Kubernetes libraries again.
 WORKSPACE := $(CARGO_FLAGS) --workspace
 
 .DEFAULT_GOAL := help
@@ -44,27 +44,27 @@ test: ## everything that CI runs
 	@.ci/phase e2e $(MAKE) test-e2e
 	@.ci/phase end
 
-# Random cases are the same in every run, so that a red run is about the change that it tests.
-# `make test-unit PROPTEST_RNG_SEED=$$RANDOM PROPTEST_CASES=1000` looks for new ones.
+# Random cases are the same in every run, so that a failure is due to the tested change.
+# `make test-unit PROPTEST_RNG_SEED=$$RANDOM PROPTEST_CASES=1000` tries new ones.
 test-unit: export PROPTEST_RNG_SEED ?= 20261121
 test-unit: ## the tests that need no control plane (seconds once built)
 	cargo test $(WORKSPACE)
 
-test-fresh: ## half a minute of random streams that no run had before (FRESH_SEED=N gives one again)
+test-fresh: ## half a minute of new random streams (FRESH_SEED=N repeats one)
 	cargo test $(WORKSPACE) --test engine -- --ignored --nocapture --exact $(FRESH)
 
-# How many run at a time is up to the stories (e2e/src/harness/turns.rs); each that waits for its turn
-# holds a thread. The run ends itself after 25 minutes; `timeout` is for a run that cannot.
+# The stories decide how many run at a time (e2e/src/harness/turns.rs); each waiting story holds a
+# thread. The run ends itself after 25 minutes; `timeout` ends a run that hangs.
 test-e2e: tools ## the end-to-end tests on a real local control plane
 	@RUST_TEST_THREADS=256 timeout --kill-after=10s 27m cargo test $(WORKSPACE) --test e2e; status=$$?; \
 	$(DEBUG)/report $(RECORD) || status=1; exit $$status
 
-e2e-idle: ## take over the last run's times of waits, where they are shorter, as those of an idle machine
+e2e-idle: ## update the table of idle times with the shorter waits of the last run
 	$(DEBUG)/report $(RECORD) --learn
 
 lint: words sizes arrows fmt clippy purity deny ## words, sizes, arrows, format, clippy, purity of the core, dependencies
 
-words: ## no word that is not used any more, in names, comments and texts (.ci/words.list)
+words: ## no retired words in names, comments and texts (.ci/words.list)
 	@.ci/words --self-test
 	@.ci/words
 
@@ -77,14 +77,14 @@ fmt:
 
 clippy:
 	cargo clippy $(WORKSPACE) --all-targets -- -D warnings
-	@# --all-targets leaves out tests with `test = false`, also one that is named beside it.
+	@# --all-targets omits tests with `test = false`, even if --test names one.
 	cargo clippy $(WORKSPACE) --test e2e -- -D warnings
 
 arrows: ## the engine's folders import only what the list of arrows allows
 	@.ci/arrows --self-test
 	@.ci/arrows
 
-doc: ## links of the code's documentation (apart from `make test`: it takes minutes and finds words)
+doc: ## check the links of the code's documentation (not part of `make test`: it takes minutes)
 	RUSTDOCFLAGS="-D warnings" cargo doc $(CARGO_FLAGS) --quiet --workspace --no-deps --document-private-items
 
 purity: ## the core depends on no runtime, client, clock or randomness
@@ -101,7 +101,7 @@ deny: $(CARGO_DENY) ## licences, banned crates and sources of dependencies
 advisories: $(CARGO_DENY) ## known vulnerabilities of dependencies (needs the network)
 	$(CARGO_DENY) check advisories
 
-# Unoptimized: it runs for seconds, and building it is what takes long.
+# The build is unoptimized, because it takes longer than the runs.
 $(CARGO_DENY):
 	cargo install --quiet --locked --debug --no-default-features cargo-deny \
 	  --version $(CARGO_DENY_VERSION) --root $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION)
@@ -109,11 +109,11 @@ $(CARGO_DENY):
 demo: programs ## three clusters, the examples, and 150 jobs of a real trace, live (KEEP=1 leaves it up)
 	@$(DEBUG)/demo
 
-bench-e2e: ## the numbers of the path on a real control plane, as JSON in target/bench-e2e.json
+bench-e2e: ## measure the path on a real control plane; writes target/bench-e2e.json
 	@cargo build $(CARGO_FLAGS) --quiet --release -p muster
 	@cargo run $(CARGO_FLAGS) --quiet --release -p e2e --bin bench -- --out target/bench-e2e.json
 
-bench-engine: ## what decisions cost and how good they are, as JSON in target/bench-engine.json (TRACES=DIR for the traces)
+bench-engine: ## measure the cost and quality of decisions; writes target/bench-engine.json (TRACES=DIR for the traces)
 	@cargo bench $(CARGO_FLAGS) --quiet -p sim --bench engine -- --out $(CURDIR)/target/bench-engine.json $(if $(TRACES),--traces $(abspath $(TRACES)))
 
 soak: doc tools ## the long end-to-end tests, and 10,000 seeds of two leaders in virtual time

@@ -1,10 +1,11 @@
-//! Muster on a real local control plane: what the end-to-end tests share, the demo and the benchmarks.
+//! Muster on a real local control plane: the end-to-end tests' shared code, the demo and the
+//! benchmarks.
 //!
-//! The control plane is a [`testbed`], which knows nothing of Muster. What the tests, the demo and the
-//! benchmarks share on top of it is in [`harness`], which knows Muster as its users do: by its binary
-//! and its objects, never by its code.
+//! The control plane is a [`testbed`], which knows nothing of Muster. The shared code on top of it
+//! is in [`harness`], which uses Muster as its users do: by its binary and its objects.
 //!
-//! It must never use code of Muster's, which would check itself, and never leave a process behind.
+//! This crate must never use Muster's code, because a check must be independent of what it checks,
+//! and it must never leave a process behind.
 
 pub mod bench;
 pub mod demo;

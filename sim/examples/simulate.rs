@@ -1,4 +1,4 @@
-//! `muster simulate` without the rest of `muster`: quick to build.
+//! `muster simulate` without the rest of `muster`, which builds faster.
 
 use clap::Parser;
 

@@ -1,4 +1,4 @@
-//! `muster simulate`: flags in, tables, JSON and charts out.
+//! `muster simulate`: reads flags and files, and writes tables, JSON and charts.
 
 use crate::charts::{self, ChartError};
 use crate::error::InputError;
@@ -82,19 +82,19 @@ enum Splits {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
-    /// Tables.
+    /// Plain-text tables.
     Table,
     /// JSON.
     Json,
 }
 
-/// Why a simulation failed.
+/// A reason why a simulation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// An input file cannot be used.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// The engine is wrong.
+    /// The engine's derived state is wrong.
     #[error(transparent)]
     Engine(#[from] Violation),
     /// A chart cannot be drawn.
@@ -113,10 +113,10 @@ fn positive(text: &str) -> Result<f64, String> {
 }
 
 impl Simulate {
-    /// Runs the command: the numbers go to `out`, notes and progress to standard error.
+    /// Runs the command: results go to `out`, notes and progress to standard error.
     ///
     /// # Errors
-    /// What is wrong with the input, the engine or the output.
+    /// Returns an error of the input, the engine or the output.
     pub fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
         let read = read_scenario(&self.fleet, self.queues.as_deref(), &self.jobs)?;
         for note in &read.notes {
@@ -195,7 +195,7 @@ impl Simulate {
     }
 }
 
-/// A bar on the terminal; nothing where standard error is none.
+/// Returns a progress bar, which is invisible if standard error is not a terminal.
 fn progress(jobs: usize) -> ProgressBar {
     let target = if std::io::stderr().is_terminal() {
         ProgressDrawTarget::stderr()
@@ -204,6 +204,6 @@ fn progress(jobs: usize) -> ProgressBar {
     };
     let bar = ProgressBar::with_draw_target(Some(jobs as u64), target);
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} jobs done, {eta} left");
-    // The template is ours; should it ever be wrong, the plain bar does as well.
+    // The template is a constant; if it is invalid, the default bar does.
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

@@ -1,8 +1,8 @@
-//! What is wrong with an input file: the place, the cause and the cure.
+//! Errors of input files: each names the place, the cause and what would be valid.
 
 use std::path::Path;
 
-/// An input file that cannot be used: which, where in it, and what would be right.
+/// An input file that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InputError {
     /// The file cannot be read.
@@ -10,18 +10,18 @@ pub enum InputError {
     Unreadable {
         /// The file.
         file: String,
-        /// What the system says.
+        /// The error of the operating system.
         reason: String,
     },
-    /// The text is no YAML or CSV of the form that is read.
+    /// The text is not YAML or CSV of an accepted form.
     #[error("{file}: {reason}")]
     Malformed {
         /// The file.
         file: String,
-        /// What the parser says, with line and column.
+        /// The error of the parser, with line and column.
         reason: String,
     },
-    /// One value cannot be used.
+    /// A value is invalid.
     #[error("{file}, {place}: {field} is {value}; {needed}")]
     Value {
         /// The file.
@@ -32,12 +32,12 @@ pub enum InputError {
         field: String,
         /// The value, as written.
         value: String,
-        /// What would be right.
+        /// What would be valid.
         needed: String,
     },
 }
 
-/// Reads a file whole.
+/// Reads a whole file.
 pub(crate) fn read(path: &Path) -> Result<String, InputError> {
     std::fs::read_to_string(path).map_err(|error| InputError::Unreadable {
         file: path.display().to_string(),
@@ -45,7 +45,7 @@ pub(crate) fn read(path: &Path) -> Result<String, InputError> {
     })
 }
 
-/// A place in a file, from which values are refused.
+/// A place in a file, which errors of its values name.
 #[derive(Debug, Clone)]
 pub(crate) struct Place<'a> {
     pub(crate) file: &'a str,
@@ -53,7 +53,7 @@ pub(crate) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// The error of one value.
+    /// Returns the error of one value.
     pub(crate) fn refuse(&self, field: &str, value: &str, needed: &str) -> InputError {
         let quoted = if value.is_empty() {
             "empty".to_owned()
@@ -69,7 +69,7 @@ impl Place<'_> {
         }
     }
 
-    /// The whole number in `text`.
+    /// Parses a whole number.
     pub(crate) fn whole<N: std::str::FromStr>(
         &self,
         field: &str,
@@ -79,7 +79,7 @@ impl Place<'_> {
         number.map_err(|_| self.refuse(field, text, "a whole number, 0 or more, is needed"))
     }
 
-    /// The milliseconds in a number of seconds, which may have a fraction.
+    /// Parses a number of seconds, which may have a fraction, and returns milliseconds.
     pub(crate) fn seconds(&self, field: &str, text: &str) -> Result<i64, InputError> {
         let needed = "a number of seconds, 0 or more, is needed";
         let seconds: f64 = text

@@ -1,16 +1,15 @@
-//! What each queue would have if all were shared fairly, at one moment: what the books compare
-//! with what queues have.
+//! The fair share of each queue at one moment, with which the record compares actual use.
 //!
-//! Level by level from the root: each queue first gets what it asks for within its guarantee
-//! and deserved; what is left is poured over those who ask for more, by weight, until all are
-//! full (water filling). Devices are counted as if they were a fluid, so even a perfect
-//! scheduler stays a job's size away from it.
+//! The tree is divided level by level from the root. Each queue first gets what it requests within
+//! its guarantee and deserved; the rest is divided by weight among queues that request more, until
+//! their requests are met (water filling). Devices count as divisible, so even a perfect scheduler
+//! differs from the fair share by up to one job.
 
 use crate::scenario::Queues;
 use engine::Resources;
 use std::collections::BTreeMap;
 
-/// The tree of queues, in the measure that the simulation counts in.
+/// The tree of queues, with amounts in the simulation's measure.
 #[derive(Debug, Clone)]
 pub struct FairTree {
     nodes: Vec<Node>,
@@ -26,8 +25,8 @@ struct Node {
 }
 
 impl FairTree {
-    /// The tree of `queues`; `measure` counts an amount of resources, `None` where it names
-    /// nothing that is counted.
+    /// Builds the tree of `queues`. `measure` returns an amount of resources, or `None` if the list
+    /// has no resource that counts.
     pub fn new(queues: &Queues, measure: impl Fn(&Resources) -> Option<i64>) -> Self {
         let index: BTreeMap<_, _> = queues.queues.iter().map(|q| &q.name).zip(0..).collect();
         let weights: BTreeMap<_, _> = queues
@@ -59,8 +58,8 @@ impl FairTree {
         }
     }
 
-    /// What each queue would have of `total`, given what each asks for itself, in the order of
-    /// the queues.
+    /// Returns the fair share of `total` for each queue, in the order of the queues, given each
+    /// queue's own requests.
     #[must_use]
     pub fn shares(&self, total: i64, asked: &[i64]) -> Vec<f64> {
         let mut wants = vec![0.0; self.nodes.len()];
@@ -72,7 +71,7 @@ impl FairTree {
         shares
     }
 
-    /// What a queue and those below it can use at most.
+    /// Computes the most that a queue and its descendants can use.
     fn want(&self, node: usize, asked: &[i64], wants: &mut [f64]) -> f64 {
         let own = asked.get(node).copied().unwrap_or(0) as f64;
         let below: f64 = self.nodes[node]
@@ -91,7 +90,7 @@ impl FairTree {
             left -= shares[node];
         }
         let mut thirsty: Vec<usize> = siblings.to_vec();
-        // Each round fills somebody up or pours out all, so it ends.
+        // Each round satisfies a queue or divides the whole rest, so the loop ends.
         loop {
             thirsty.retain(|node| wants[*node] - shares[*node] > 1e-9);
             let weights: f64 = thirsty.iter().map(|node| self.nodes[*node].weight).sum();
@@ -117,8 +116,8 @@ impl FairTree {
     }
 }
 
-/// Jain's index of what some have of what is fair: 1 where all have the same part, 1/n where
-/// one has all. `None` below two.
+/// Returns Jain's index of the ratios of actual use to fair share: 1 if all ratios are equal, 1/n
+/// if one queue has everything. Returns `None` for fewer than two queues.
 #[must_use]
 pub fn jain(parts: &[f64]) -> Option<f64> {
     let sum: f64 = parts.iter().sum();
@@ -161,7 +160,7 @@ mod tests {
         };
         let tree = FairTree::new(&queues, measure);
         assert_eq!(tree.shares(100, &[0, 90, 90, 90]), [50.0, 12.5, 37.5, 50.0]);
-        // What nobody asks for goes to who does.
+        // An amount that one queue does not request goes to the others.
         assert_eq!(tree.shares(100, &[0, 90, 10, 20]), [80.0, 70.0, 10.0, 20.0]);
         queues.queues[3].deserved = gpus(70);
         queues.queues[0].capability = gpus(20);

@@ -1,23 +1,23 @@
-//! How much of what is free no job could use: after *Beware of Fragmentation* (Weng et al.,
+//! The share of free devices that no job can use, after *Beware of Fragmentation* (Weng et al.,
 //! USENIX ATC 2023), with the jobs of the scenario as the mix.
 //!
-//! A node's free devices are unusable for a pod that asks for more than the node has free. Of
-//! all that is free, the share that is unusable, averaged over the pods of the mix.
+//! A node's free devices are unusable for a pod that requests more than the node has free. The
+//! result is the unusable share of all free devices, averaged over the pods of the mix.
 
 use std::collections::BTreeMap;
 
-/// The state of all nodes, kept as they change.
+/// The free devices of all nodes, updated with each change.
 #[derive(Debug, Clone, Default)]
 pub struct Fragmentation {
-    /// Sizes of pods that ask for devices, and how often each is asked for.
+    /// The number of pods that request devices, by request.
     mix: BTreeMap<i64, u64>,
     free: Vec<i64>,
-    /// How many nodes have so much free.
+    /// The number of nodes, by free amount.
     nodes: BTreeMap<i64, i64>,
 }
 
 impl Fragmentation {
-    /// Nodes that are wholly free, and pods by size.
+    /// Starts with empty nodes of these sizes, and the number of pods by size.
     pub fn new(
         capacities: impl IntoIterator<Item = i64>,
         pods: impl IntoIterator<Item = (i64, u64)>,
@@ -35,7 +35,7 @@ impl Fragmentation {
         all
     }
 
-    /// Takes from a node what is free on it; a negative amount gives back.
+    /// Subtracts an amount from what is free on a node; a negative amount is added.
     pub fn take(&mut self, node: usize, amount: i64) {
         let Some(free) = self.free.get_mut(node) else {
             return;
@@ -52,7 +52,7 @@ impl Fragmentation {
         }
     }
 
-    /// The share of what is free that is unusable; zero where nothing is free.
+    /// Returns the unusable share of the free devices; zero if nothing is free.
     #[must_use]
     pub fn unusable(&self) -> f64 {
         let pods: u64 = self.mix.values().sum();
@@ -79,14 +79,14 @@ mod tests {
 
     #[test]
     fn counts_what_the_mix_cannot_use() {
-        // Half of the pods want 8 devices, half want 2.
+        // Half of the pods request 8 devices, half request 2.
         let mut nodes = Fragmentation::new([8, 8], [(8, 5), (2, 5)]);
         assert_eq!(nodes.unusable(), 0.0);
         nodes.take(0, 1);
-        // 7 of 15 are no good for the larger half.
+        // The larger half of the pods cannot use 7 of 15 devices.
         assert_eq!(nodes.unusable(), 7.0 / 15.0 / 2.0);
         nodes.take(0, 6);
-        // 1 of 9 is no good for anybody.
+        // No pod can use 1 of 9 devices.
         assert_eq!(nodes.unusable(), 1.0 / 9.0);
         nodes.take(0, -7);
         assert_eq!(nodes.unusable(), 0.0);

@@ -1,4 +1,4 @@
-//! Virtual time around the engine: what the live controller would have decided, in seconds.
+//! Runs the engine in virtual time: seconds show what the live controller would decide over days.
 //!
 //! ```text
 //! fleet ─┐                    arrivals, ends ──► Event ──► Engine
@@ -6,9 +6,9 @@
 //! jobs ──┘                    └─► Record ─► Metrics ─► table, JSON, charts
 //! ```
 //!
-//! The engine is the very one that runs live; this crate plays the members (what is released
-//! runs at once and ends when its time is over) and keeps the books. There are no pods: the
-//! assumed pods of a plan use its capacity until the job ends. It must never decide anything itself.
+//! The engine is the one that runs live. This crate simulates the members (an admitted job runs at
+//! once and ends when its run time is over) and records the results. There are no pods: the assumed
+//! pods of a plan use its capacity until the job ends. This crate makes no decision of its own.
 
 pub mod charts;
 mod command;

@@ -1,8 +1,8 @@
-//! The simulated members: what runs where, how far it is, when it will have ended.
+//! The simulated members: which jobs run where, their progress and their ends.
 //!
-//! What is released runs at once with the pods it was given, and is done when all its pods
-//! would have run their time. Fewer pods take longer in proportion. What is evicted loses
-//! what it did since it last saved its work.
+//! An admitted job runs at once with the pods of its admission, and ends when its work is done.
+//! With fewer pods it takes longer in proportion. An evicted job loses its progress since its last
+//! checkpoint.
 
 use crate::scenario::SimJob;
 use engine::Time;
@@ -10,39 +10,39 @@ use engine::facts::Admission;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// All jobs, by their place in the scenario.
+/// All jobs, by their index in the scenario.
 #[derive(Debug)]
 pub(crate) struct Members {
     jobs: Vec<Work>,
     ends: BinaryHeap<Reverse<(Time, usize, u32)>>,
 }
 
-/// How far a job is.
+/// The progress of a job.
 #[derive(Debug, Clone, Default)]
 struct Work {
-    /// What it takes in all, in milliseconds × pods.
+    /// The total work, in milliseconds × pods.
     total: i128,
-    /// What of it is done and saved, from earlier attempts.
+    /// The work that earlier attempts saved.
     saved: i128,
     running: Option<Running>,
-    /// Told apart by this, an end that was computed before a change does not count.
+    /// The version of the job's end: an end that was computed before a change is obsolete.
     version: u32,
 }
 
 #[derive(Debug, Clone)]
 struct Running {
     since: Time,
-    /// Since when it has the pods it has.
+    /// The time up to which `done` is counted.
     counted_to: Time,
     pods: u32,
-    /// What was done in this attempt, in milliseconds × pods.
+    /// The work of this attempt, in milliseconds × pods.
     done: i128,
 }
 
-/// What a job lost by being evicted.
+/// The work that an evicted job lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lost {
-    /// Milliseconds × pods that must be done again.
+    /// Work to be repeated, in milliseconds × pods.
     pub(crate) pod_ms: i128,
 }
 
@@ -58,7 +58,7 @@ impl Members {
         }
     }
 
-    /// A job starts with the pods of its admission, or goes on with others.
+    /// Starts a job with the pods of its admission, or resizes it to them.
     pub(crate) fn run(&mut self, job: usize, admission: &Admission, now: Time) {
         let pods = admission
             .shares
@@ -84,7 +84,7 @@ impl Members {
         }
     }
 
-    /// A job is stopped before its end.
+    /// Stops a job before its end.
     pub(crate) fn stop(&mut self, job: usize, checkpoint_ms: Option<i64>, now: Time) -> Lost {
         let work = &mut self.jobs[job];
         work.version += 1;
@@ -106,7 +106,7 @@ impl Members {
         }
     }
 
-    /// When the next job ends.
+    /// Returns when the next job ends.
     pub(crate) fn next_end(&mut self) -> Option<Time> {
         loop {
             let Reverse((at, job, version)) = *self.ends.peek()?;
@@ -117,7 +117,7 @@ impl Members {
         }
     }
 
-    /// The next job that has ended by `now`.
+    /// Removes and returns the next job that has ended by `now`.
     pub(crate) fn take_ended(&mut self, now: Time) -> Option<usize> {
         if self.next_end()? > now {
             return None;

@@ -1,8 +1,8 @@
-//! What a run comes to, in numbers.
+//! The metrics of a run.
 //!
-//! Job completion time is from arrival to end; wait is all the time between them that a job was
-//! not released. Use is counted in the arrival window only: after the last arrival a fleet
-//! empties under every scheduler.
+//! Completion time is from arrival to end. Wait is the part of it in which the job was not
+//! admitted. Utilization is counted in the arrival window only, since after the last arrival a
+//! fleet empties under every scheduler.
 
 use crate::record::{Decided, Measure, Record};
 use crate::run::Outcome;
@@ -10,101 +10,102 @@ use crate::scenario::Scenario;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Jobs that ran for less count as if they had run so long, in the bounded slowdown.
+/// The shortest run time that the bounded slowdown divides by.
 const SLOWDOWN_FLOOR_MS: i64 = 10_000;
-/// From so many devices (cores) a job counts as big.
+/// The size, in thousandths of devices (cores), from which a job counts as big.
 const BIG: i64 = 8_000;
 
-/// Averages and quantiles of a number of seconds.
+/// Count, average and quantiles of durations in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Spread {
-    /// How many there are.
+    /// The number of values.
     pub count: usize,
     /// The average.
     pub average: f64,
     /// The median.
     pub p50: f64,
-    /// 99 of 100 are at most this.
+    /// The 99th percentile.
     pub p99: f64,
-    /// The largest.
+    /// The maximum.
     pub max: f64,
 }
 
-/// The numbers of a run. Times are in seconds, amounts in devices (cores without devices).
+/// The metrics of a run. Times are in seconds, amounts in devices (cores if there are no devices).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metrics {
-    /// What amounts are counted in.
+    /// The unit of amounts.
     pub measure: Measure,
     /// Jobs that arrived.
     pub jobs: usize,
-    /// Jobs that were done.
+    /// Jobs that ended.
     pub finished: usize,
     /// Jobs that never started.
     pub never_started: usize,
-    /// From the first arrival to the last end.
+    /// Time from the first arrival to the last end.
     pub makespan: f64,
-    /// From arrival to end.
+    /// Time from arrival to end.
     pub completion: Spread,
-    /// From arrival to end, less what it was released.
+    /// Time from arrival to end in which the job was not admitted.
     pub wait: Spread,
     /// The wait of jobs of at least 8 devices.
     pub wait_big: Spread,
-    /// Completion over run time, where a run counts as at least 10 s.
+    /// Completion time over run time, where a run counts as at least 10 s.
     pub slowdown: Spread,
-    /// In use, of all there is, from the first to the last arrival.
+    /// The used share of the capacity, from the first to the last arrival.
     pub use_in_window: f64,
-    /// Of what is free, what the mix of jobs cannot use; average over the arrival window.
+    /// The share of free devices that the job mix cannot use, averaged over the arrival window.
     pub fragmentation: f64,
-    /// Jain's index of what queues have of their fair shares; average over the arrival window.
+    /// Jain's index of the ratio of use to fair share, averaged over the arrival window.
     pub jain: Option<f64>,
-    /// What queues have apart from their fair shares, of all; average over the arrival window.
+    /// The share of the capacity by which queues differ from their fair shares, averaged over the
+    /// arrival window.
     pub unfairness: f64,
-    /// The largest of that.
+    /// The maximum of `unfairness`.
     pub unfairness_max: f64,
-    /// Device-hours of work that were lost to being evicted.
+    /// Device-hours of work that were lost to evictions.
     pub lost_hours: f64,
-    /// Device-hours of work in all.
+    /// Device-hours of all work.
     pub work_hours: f64,
-    /// Jobs that were over several clusters, and the most clusters of one.
+    /// Jobs that were split over several clusters.
     pub splits: usize,
-    /// The most clusters that one job was on.
+    /// The most clusters that one job used.
     pub most_clusters: u32,
     /// Decisions by kind.
     pub decisions: Decided,
-    /// The wait by size of job.
+    /// Waits by job size.
     pub wait_by_size: Vec<SizeWait>,
-    /// By queue.
+    /// Metrics by queue.
     pub queues: Vec<QueueMetrics>,
 }
 
-/// The wait of jobs of about one size.
+/// The wait of jobs of similar size.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SizeWait {
-    /// The sizes: `1`, `2`, `3-4`, ...
+    /// The range of sizes: `1`, `2`, `3-4`, ...
     pub size: String,
     /// Their wait.
     pub wait: Spread,
 }
 
-/// What one queue's jobs met with.
+/// The metrics of one queue's jobs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueMetrics {
     /// The queue.
     pub name: String,
-    /// Their completion.
+    /// Completion times of its jobs.
     pub completion: Spread,
-    /// Their wait.
+    /// Waits of its jobs.
     pub wait: Spread,
-    /// In use on average over the arrival window.
+    /// The average use over the arrival window.
     pub in_use: f64,
 }
 
 impl Spread {
-    /// Of milliseconds, in seconds.
+    /// Converts milliseconds to a spread in seconds.
     fn of_millis(millis: impl IntoIterator<Item = i64>) -> Self {
         Self::of(millis.into_iter().map(|millis| millis as f64 / 1000.0))
     }
@@ -126,7 +127,7 @@ impl Spread {
     }
 }
 
-/// A job that was done.
+/// A job that ended.
 struct Done<'a> {
     completion_ms: i64,
     waited_ms: i64,
@@ -136,7 +137,7 @@ struct Done<'a> {
 }
 
 impl Metrics {
-    /// The numbers of a run.
+    /// Computes the metrics of a run.
     #[must_use]
     pub fn of(scenario: &Scenario, outcome: &Outcome) -> Self {
         let record = &outcome.record;
@@ -214,7 +215,7 @@ impl Done<'_> {
     }
 }
 
-/// Sizes in powers of two: up to 1, 2, 4, ... devices.
+/// Groups jobs by size in powers of two: up to 1, 2, 4, ... devices.
 fn by_size(done: &[Done<'_>]) -> Vec<SizeWait> {
     let mut groups = BTreeMap::<u64, Vec<i64>>::new();
     for job in done {

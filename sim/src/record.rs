@@ -1,8 +1,8 @@
-//! The books of a run: what each job met with, and what was in use over time.
+//! The record of a run: what happened to each job, and what was in use over time.
 //!
-//! Amounts are counted in thousandths of a device (of a core where the fleet has no devices),
-//! so that parts of GPUs count too. Samples are taken at even distances; when there are too
-//! many, every second one is dropped and the distance doubles.
+//! Amounts are thousandths of a device (of a core if the fleet has no devices), so that fractions
+//! of GPUs count. Samples are taken at a fixed interval; when there are too many, every second one
+//! is dropped and the interval doubles.
 
 use crate::fair::{FairTree, jain};
 use crate::fragmentation::Fragmentation;
@@ -13,87 +13,87 @@ use engine::{ClusterName, PoolClass, Resources, Time};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Samples of the arrival window; the run may be longer.
+/// The number of samples in the arrival window; the run may be longer.
 const SAMPLES: i64 = 400;
-/// Above so many samples every second one is dropped.
+/// The number of samples above which every second one is dropped.
 const MOST_SAMPLES: usize = 1600;
 
-/// In what use is counted.
+/// The unit of amounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Measure {
     /// Thousandths of devices.
     Devices,
-    /// Thousandths of cores: the fleet has no devices.
+    /// Thousandths of cores, if the fleet has no devices.
     Cores,
 }
 
-/// What one job met with.
+/// What happened to one job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobRecord {
-    /// When it was released first.
+    /// When it was first admitted.
     pub started: Option<Time>,
-    /// When it was done.
+    /// When it ended.
     pub finished: Option<Time>,
-    /// Since when it waits, while it does.
+    /// When its current wait began; `None` if it is not pending.
     pub waits_since: Option<Time>,
-    /// Milliseconds that it waited, over all attempts.
+    /// Its wait in milliseconds, over all attempts.
     pub waited_ms: i64,
     /// How often it was evicted.
     pub evicted: u32,
-    /// Thousandths of devices × milliseconds that it lost by that.
+    /// The work that it lost to evictions, in thousandths of devices × milliseconds.
     pub lost: i128,
-    /// The most clusters that it was on at once.
+    /// The most clusters that it used at once.
     pub clusters: u32,
-    /// What all its pods ask for, in the measure.
+    /// The sum of its pods' requests.
     pub size: i64,
 }
 
-/// The state at one moment.
+/// A sample of the state at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sample {
-    /// When.
+    /// The time.
     pub at: Time,
-    /// In use by pool.
+    /// The use of each pool.
     pub pools: Vec<i64>,
-    /// In use by queue.
+    /// The use of each queue.
     pub queues: Vec<i64>,
-    /// Asked for by jobs that wait.
+    /// The sum of the pending jobs' requests.
     pub waiting: i64,
-    /// The share of what is free that the mix of jobs cannot use.
+    /// The share of free devices that the job mix cannot use.
     pub unusable: f64,
-    /// Half the sum over queues of |has − fair|, of all that is fair.
+    /// Half the sum over queues of |use − fair share|, over the sum of fair shares.
     pub unfair: f64,
-    /// Jain's index of has ÷ fair, over the queues that ask for something.
+    /// Jain's index of use ÷ fair share, over the queues with requests.
     pub jain: Option<f64>,
 }
 
-/// A pool: what its nodes have together.
+/// A pool and its capacity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PoolRecord {
     /// Its cluster.
     pub cluster: ClusterName,
     /// Its class.
     pub class: PoolClass,
-    /// What it has, in the measure.
+    /// The sum of its nodes' capacity.
     pub capacity: i64,
 }
 
-/// The books.
+/// The record of a run.
 #[derive(Debug, Clone)]
 pub struct Record {
-    /// In what is counted.
+    /// The unit of amounts.
     pub measure: Measure,
-    /// What the fleet has in all.
+    /// The capacity of the fleet.
     pub capacity: i64,
     /// Its pools, by cluster and class.
     pub pools: Vec<PoolRecord>,
-    /// What each job met with, in the scenario's order.
+    /// What happened to each job, in the scenario's order.
     pub jobs: Vec<JobRecord>,
     /// The samples.
     pub samples: Vec<Sample>,
-    /// In use × milliseconds, up to the last arrival.
+    /// Use × milliseconds, up to the last arrival.
     pub used_in_window: i128,
     /// Decisions by kind.
     pub decisions: Decided,
@@ -112,15 +112,15 @@ pub struct Record {
     next_sample: Time,
 }
 
-/// How many decisions there were of each kind.
+/// The number of decisions of each kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Decided {
-    /// Releases.
+    /// Admissions.
     pub releases: u64,
-    /// Growth granted and shrinks asked for.
+    /// Scale-ups granted and shrinks requested.
     pub resizes: u64,
-    /// Jobs evicted.
+    /// Evictions.
     pub evicted: u64,
 }
 
@@ -138,12 +138,12 @@ impl Measure {
         }
     }
 
-    /// An amount of resources; `None` where nothing of it is counted.
+    /// Sums the resources that count; `None` if there are none.
     #[must_use]
     pub fn of_resources(self, resources: &Resources) -> Option<i64> {
         let counted = resources.iter().filter_map(|(name, amount)| match self {
             Self::Devices if !name.is_device() => None,
-            // A resource in thousandths of a device, as openb's GPUs.
+            // A resource in thousandths of a device, like openb's GPUs.
             Self::Devices if name.as_str().ends_with("-milli") => Some(amount.0),
             Self::Devices => Some(amount.0.saturating_mul(1000)),
             Self::Cores => (name.as_str() == ResourceName::CPU).then_some(amount.0),
@@ -151,7 +151,7 @@ impl Measure {
         counted.reduce(i64::saturating_add)
     }
 
-    /// What one is called.
+    /// Returns the singular noun of the unit.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -162,7 +162,7 @@ impl Measure {
 }
 
 impl Record {
-    /// Empty books of a scenario.
+    /// Returns the empty record of a scenario.
     #[must_use]
     pub fn new(scenario: &Scenario) -> Self {
         let measure = Measure::of(scenario);
@@ -256,7 +256,7 @@ impl Record {
         }
     }
 
-    /// Time goes on to `now`: nothing has changed since the last time.
+    /// Advances the time to `now`; nothing has changed since the previous call.
     pub fn advance(&mut self, now: Time) {
         let until = now.min(self.window_end);
         let used: i64 = self.in_use.iter().sum();
@@ -301,12 +301,12 @@ impl Record {
         });
     }
 
-    /// Queues that ask for something now: those without jobs of their own have nothing to say.
+    /// Returns the queues that may have requests; inner queues have no jobs.
     fn queue_leaves(&self) -> impl Iterator<Item = usize> {
         (0..self.asked.len()).filter(|queue| self.asked[*queue] > 0)
     }
 
-    /// A job arrives.
+    /// Records the arrival of a job.
     pub fn arrives(&mut self, job: usize, now: Time) {
         self.jobs[job].waits_since = Some(now);
         if let Some(asked) = self.asked.get_mut(self.queue_of[job]) {
@@ -314,7 +314,7 @@ impl Record {
         }
     }
 
-    /// A job starts, or goes on with other pods.
+    /// Records that a job starts or is resized.
     pub fn runs(&mut self, job: usize, admission: &Admission, now: Time) {
         let record = &mut self.jobs[job];
         record.started.get_or_insert(now);
@@ -333,8 +333,8 @@ impl Record {
         self.held[job] = held;
     }
 
-    /// Where the pods of a part are, as (node, pool, amount). Pods of a record without slots
-    /// would be nowhere; the engine's own plans always name nodes.
+    /// Returns the nodes of a part's pods as (node, pool, amount). Plans of the engine always name
+    /// nodes; pods without a slot would have no place here.
     fn places(&self, job: usize, share: &Share) -> Vec<(usize, usize, i64)> {
         let place = |slot: &engine::facts::Slot| {
             let key = (share.cluster.clone(), slot.node.clone());
@@ -361,21 +361,21 @@ impl Record {
         self.hold(job, &held, -1);
     }
 
-    /// A job was evicted, and lost so much of its pods' time.
+    /// Records an eviction and the pod time that it lost.
     pub fn evicted(&mut self, job: usize, lost_pod_ms: i128, pods: u64) {
         let record = &mut self.jobs[job];
         record.evicted += 1;
-        // Pods of different roles count as the average one.
+        // A pod counts as the average over roles.
         record.lost += lost_pod_ms * i128::from(record.size) / i128::from(pods.max(1));
     }
 
-    /// Nothing of a job that was evicted is left; it waits again from when it was stopped.
+    /// Records that an evicted job is gone and pending again since it was stopped.
     pub fn waits_again(&mut self, job: usize, since: Time) {
         self.free(job);
         self.jobs[job].waits_since = Some(since);
     }
 
-    /// A job is done.
+    /// Records the end of a job.
     pub fn finishes(&mut self, job: usize, now: Time) {
         self.free(job);
         self.jobs[job].finished = Some(now);

@@ -1,13 +1,13 @@
-//! The numbers of a run, for people: tables of plain text.
+//! Prints the metrics of a run as plain-text tables.
 
 use crate::metrics::{Metrics, Spread};
 use crate::run::Outcome;
 use comfy_table::{CellAlignment, Table, presets};
 
-/// Queues shown at most; the others are summed in a line.
+/// The most queues in the table; the others are summed in one line.
 const QUEUES_SHOWN: usize = 20;
 
-/// The tables of a run.
+/// Formats the tables of a run.
 #[must_use]
 pub fn tables(metrics: &Metrics, outcome: &Outcome) -> String {
     let mut text = format!("{}\n\n{}\n", summary(metrics), by_size(metrics));
@@ -41,7 +41,7 @@ fn spread(name: &str, spread: &Spread, of: fn(f64) -> String) -> Vec<String> {
     cells.chain(values.map(of)).collect()
 }
 
-/// `87 s`, `1 h 12 m`, `3 d 4 h`.
+/// Formats a duration: `87 s`, `1 h 12 m`, `3 d 4 h`.
 fn duration(seconds: f64) -> String {
     let whole = seconds.round() as i64;
     match whole {

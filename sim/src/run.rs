@@ -1,8 +1,8 @@
-//! The loop of virtual time: arrivals, ends and timers go into the engine in order of time;
-//! what it decides is carried out at once.
+//! The loop of virtual time: arrivals, ends and timers go to the engine in order of time, and its
+//! decisions take effect at once.
 //!
 //! Time jumps from one event to the next. The loop ends when nothing can happen any more: no
-//! arrival, nothing that runs, no timer of the engine that would change anything.
+//! arrival is left, nothing runs, and no timer of the engine would change anything.
 
 use crate::members::Members;
 use crate::record::Record;
@@ -12,36 +12,36 @@ use engine::{Attempt, ClusterName, Decision, Engine, EngineConfig, Event, JobKey
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// How a scenario is run.
+/// The options of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     /// Settings of the engine.
     pub config: EngineConfig,
-    /// Whether every derived number is recomputed after each step and compared.
+    /// Whether all derived state is recomputed and compared after each step.
     pub check: bool,
-    /// Milliseconds from when a job is evicted until nothing of it is left.
+    /// Milliseconds from an eviction until all pods are gone.
     pub stop_ms: i64,
 }
 
-/// A timer that comes after so long is one that never comes (a start deadline without pods).
+/// A timer after this time never fires (a start deadline without pods).
 const NEVER_MS: i64 = crate::scenario::NO_DEADLINE_MS / 2;
-/// Timers in a row, with nothing else left, after which nothing is expected of them.
+/// The number of timers in a row, without any other event, after which the run ends.
 const IDLE_TIMERS: u32 = 1_000;
 
-/// A derived number of the engine that does not follow from its facts: an error in Muster.
+/// Derived state of the engine that does not follow from its facts: a defect of Muster.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("at {at} ms the engine's books do not add up: {what}")]
 pub struct Violation {
-    /// When.
+    /// The virtual time.
     pub at: i64,
     /// The first differences.
     pub what: String,
 }
 
-/// Runs a scenario to its end. `watch` receives now and then how many jobs are done.
+/// Runs a scenario to its end, and reports the number of ended jobs to `watch` from time to time.
 ///
 /// # Errors
-/// A [`Violation`], where `check` is on.
+/// Returns a [`Violation`] if `check` is set and finds one.
 pub fn simulate(
     scenario: &Scenario,
     options: &Options,
@@ -68,25 +68,26 @@ pub fn simulate(
     Ok(run.outcome())
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// The books.
+    /// The record of the run.
     pub record: Record,
-    /// When the last thing happened.
+    /// The time of the last event.
     pub end: Time,
-    /// Jobs that never started, with the engine's word on why; the first ten.
+    /// The first ten jobs that never started, with the engine's explanation.
     pub stuck: Vec<(JobKey, String)>,
 }
 
-/// What happens next.
+/// The next event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Next {
     Event,
     Timer,
 }
 
-/// A shrink under way: when its pods are gone, of which job and attempt, where, how many stay.
+/// A shrink in progress: when its pods are gone, the job and attempt, the cluster, and the
+/// remaining pods.
 type Resizing = (Time, usize, Attempt, ClusterName, u32);
 
 struct Run<'a> {
@@ -101,11 +102,11 @@ struct Run<'a> {
     wake_at: Option<Time>,
     index: BTreeMap<&'a JobKey, usize>,
     attempts: Vec<Attempt>,
-    /// Jobs that are being stopped: when nothing of them is left, and since when.
+    /// Jobs that are being stopped: when their pods are gone, and when the stop began.
     stopping: BinaryHeap<Reverse<(Time, usize, Time)>>,
-    /// Jobs that were resized: when a cluster shows no more than so many pods.
+    /// Resized jobs: when a cluster has no more than the new number of pods.
     resizing: BinaryHeap<Reverse<Resizing>>,
-    /// The newest size of jobs that were resized: pods by cluster.
+    /// The newest size of each resized job: pods by cluster.
     sizes: BTreeMap<usize, BTreeMap<ClusterName, u32>>,
 }
 
@@ -150,7 +151,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// When something happens next, and whether it is more than a timer of the engine.
+    /// Returns the next event, and whether it is more than a timer of the engine.
     fn next(&mut self) -> Option<(Time, Next)> {
         let arrival = self.scenario.jobs.get(self.arrived);
         let arrival = arrival.map(|job| job.fact.queued_at);
@@ -170,7 +171,7 @@ impl<'a> Run<'a> {
             .map(|(at, kind)| (at.max(self.now), kind))
     }
 
-    /// Tells the engine all that has come by now.
+    /// Sends the engine all events that are due.
     fn tell_what_came(&mut self) {
         let now = self.now;
         while let Some(job) = self.members.take_ended(now) {
@@ -200,8 +201,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Tells which shrinks the members show by now. One that a newer size has overtaken is not
-    /// told: that one tells more.
+    /// Reports the shrinks that are complete. A shrink that a newer size replaced is not reported;
+    /// the newer one covers it.
     fn tell_resized(&mut self) {
         while let Some(Reverse((at, ..))) = self.resizing.peek() {
             if *at > self.now {
@@ -232,7 +233,7 @@ impl<'a> Run<'a> {
         });
     }
 
-    /// Lets the engine decide until it has no more to say. Whether it decided anything.
+    /// Lets the engine decide until it makes no more decisions. Returns true if it made one.
     fn decide(&mut self) -> bool {
         let mut any = false;
         loop {
@@ -242,13 +243,13 @@ impl<'a> Run<'a> {
                 "a defect: jobs have each other evaluated in a circle"
             );
             self.wake_at = decided.wake_at;
-            // The facts that follow from the decisions may allow more.
+            // The facts that follow from the decisions may allow more decisions.
             let again = decided.more || !decided.decisions.is_empty();
             any |= !decided.decisions.is_empty();
             for decision in decided.decisions {
                 self.carry_out(decision);
             }
-            // Nobody reads what has changed; it must not pile up.
+            // The simulation does not use the list of changes, so it is emptied.
             self.engine.take_changed();
             if !again {
                 return any;
@@ -288,7 +289,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Where a job that may be resized starts.
+    /// Records where a resizable job starts.
     fn starts_in(&mut self, key: &JobKey, admission: &Admission) {
         let job = self.index.get(key).copied();
         let elastic = |job: &usize| self.scenario.jobs[*job].fact.demand.elastic;
@@ -299,13 +300,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The members will show the new size when the pods beyond it have stopped.
+    /// Schedules the report of a job's new size for when its surplus pods have stopped.
     fn resizes(&mut self, key: &JobKey, admission: &Admission) {
         let Some(&job) = self.index.get(key) else {
             return;
         };
         let sizes = self.sizes.entry(job).or_default();
-        // A cluster that has none left is reported too.
+        // A cluster with no pods left is reported too.
         sizes.values_mut().for_each(|pods| *pods = 0);
         for share in &admission.shares {
             sizes.insert(share.cluster.clone(), share.replicas());

@@ -1,4 +1,4 @@
-//! What is simulated: a fleet, its queues, and jobs with their true run times.
+//! The input of a simulation: a fleet, its queues, and jobs with their true run times.
 
 use engine::facts::{
     Backfill, ClusterFact, FairShare, JobFact, Limits, NodeFact, PlacementWeights, PolicyFact,
@@ -6,7 +6,7 @@ use engine::facts::{
 };
 use engine::{QueueName, Resources, Time};
 
-/// A start deadline that never comes: there are no pods that could be bound late.
+/// A start deadline that never passes: there are no pods that could be bound late.
 pub const NO_DEADLINE_MS: i64 = i64::MAX / 4;
 
 /// The fleet: clusters and their nodes.
@@ -18,30 +18,29 @@ pub struct Fleet {
     pub nodes: Vec<NodeFact>,
 }
 
-/// The queues and how they are run.
+/// The queues and their configuration.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Queues {
     /// The queues.
     pub queues: Vec<QueueFact>,
     /// Their policies.
     pub policies: Vec<PolicyFact>,
-    /// The priority classes that jobs may name.
+    /// The priority classes of jobs.
     pub classes: Vec<PriorityClassFact>,
 }
 
-/// A job, with what only the simulation knows of it.
+/// A job, with facts that only the simulation knows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SimJob {
     /// The fact for the engine; the job arrives at `queued_at`.
     pub fact: JobFact,
-    /// How long it runs with all its pods, in milliseconds.
+    /// The run time with all pods, in milliseconds.
     pub run_ms: i64,
-    /// How often it saves its work, in milliseconds of running; `None`: never, and all is lost
-    /// when it is evicted.
+    /// The checkpoint interval, in milliseconds of running; `None` if an eviction loses all work.
     pub checkpoint_ms: Option<i64>,
 }
 
-/// All that is simulated. Jobs are in order of arrival.
+/// The input of a simulation, with jobs in order of arrival.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Scenario {
     /// The fleet.
@@ -52,21 +51,21 @@ pub struct Scenario {
     pub jobs: Vec<SimJob>,
 }
 
-/// Changes to what the files say, from the command line.
+/// Overrides from the command line.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Changes {
-    /// The ordering of every queue, instead of its own.
+    /// The ordering of every queue.
     pub ordering: Option<QueueOrdering>,
-    /// Arrivals come this many times as fast.
+    /// The factor by which arrivals are accelerated.
     pub speedup: Option<f64>,
-    /// Jobs declare their true run times.
+    /// Whether jobs declare their true run times.
     pub oracle: bool,
-    /// Over how many clusters gangs may be placed, instead of what jobs say.
+    /// Over how many clusters gangs may be placed, whatever the jobs say.
     pub split: Option<engine::facts::Split>,
 }
 
 impl Scenario {
-    /// Makes the changes, and puts the jobs in order of arrival.
+    /// Applies the overrides and sorts the jobs by arrival.
     pub fn change(&mut self, changes: &Changes) {
         if let Some(ordering) = changes.ordering {
             for policy in &mut self.queues.policies {
@@ -90,7 +89,7 @@ impl Scenario {
             .sort_by(|a, b| (a.fact.queued_at, &a.fact.key).cmp(&(b.fact.queued_at, &b.fact.key)));
     }
 
-    /// When the first and the last job arrive; `None` without jobs.
+    /// Returns when the first and the last job arrive; `None` without jobs.
     #[must_use]
     pub fn window(&self) -> Option<(Time, Time)> {
         let first = self.jobs.first()?.fact.queued_at;
@@ -99,7 +98,7 @@ impl Scenario {
     }
 }
 
-/// A queue of that name with nothing said about it.
+/// Returns a queue with default values.
 #[must_use]
 pub fn plain_queue(name: &str) -> QueueFact {
     QueueFact {
@@ -116,7 +115,7 @@ pub fn plain_queue(name: &str) -> QueueFact {
     }
 }
 
-/// The policy of a queue with nothing said about it.
+/// Returns a queue's policy with default values.
 #[must_use]
 pub fn plain_policy(queue: &str) -> PolicyFact {
     PolicyFact {

@@ -1,4 +1,4 @@
-//! Small scenarios from files to numbers: what people see, and that bad input says what is wrong.
+//! Runs small scenarios from files to metrics, and checks the errors of invalid input.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +10,7 @@ use sim::run::{Options, Outcome, simulate};
 use sim::scenario::{Changes, NO_DEADLINE_MS, Scenario};
 use std::path::{Path, PathBuf};
 
-/// Files in a folder of their own.
+/// Input files in a temporary folder.
 struct Files(tempfile::TempDir);
 
 impl Files {
@@ -62,7 +62,7 @@ fn waits_are_counted_to_the_second() {
         ..Changes::default()
     });
     let (metrics, _) = run(&scenario);
-    // 100 from 0, 50 from 100, 50 from 150: waits of 0, 90 and 130 s.
+    // The jobs start at 0, 100 and 150 s: waits of 0, 90 and 130 s.
     assert_eq!((metrics.finished, metrics.makespan), (3, 200.0));
     assert_eq!(
         (metrics.wait.average, metrics.wait.max),
@@ -73,7 +73,7 @@ fn waits_are_counted_to_the_second() {
         (2, 45.0)
     );
     assert_eq!(metrics.completion.average, 420.0 / 3.0);
-    // All 8 GPUs over the arrival window of 20 s.
+    // All 8 GPUs are in use over the arrival window of 20 s.
     assert_eq!(metrics.use_in_window, 1.0);
 }
 
@@ -124,7 +124,7 @@ fn a_real_trace_under_load_keeps_the_books_in_order() {
     let (metrics, _) = run(&scenario);
     assert_eq!((metrics.finished, metrics.never_started), (150, 0));
     assert!(metrics.wait.average > 0.0 && metrics.use_in_window > 0.5);
-    // The same again, to the last digit.
+    // A second run has exactly the same result.
     assert_eq!(run_with(&scenario, false).0, metrics);
 }
 
@@ -164,7 +164,7 @@ fn charts_are_drawn_as_svg_and_png() {
     assert!(png.starts_with(b"\x89PNG"));
 }
 
-/// What is said of files that cannot be used.
+/// Returns the error for input files that cannot be used.
 fn refusal(fleet: &str, queues: Option<&str>, jobs: (&str, &str)) -> String {
     let files = Files::new();
     let fleet = files.with("fleet.yaml", fleet);
@@ -258,8 +258,8 @@ fn an_elastic_job_shrinks_for_who_is_entitled_and_grows_again() {
     let scenario = read_scenario(&fleet, Some(&queues), &jobs).unwrap().what;
     let (metrics, outcome) = run(&scenario);
     assert_eq!((metrics.finished, metrics.decisions.evicted), (2, 0));
-    // Half of its pods for ten minutes, and for the 30 s in which the others stopped: it takes
-    // so much longer, as none of its work is lost.
+    // The job has half of its pods for ten minutes and for the 30 s in which the others stop. It
+    // takes longer by as much, since none of its work is lost.
     assert_eq!(outcome.record.jobs[1].waited_ms, 30_000);
     assert_eq!(metrics.makespan, 3600.0 + 315.0);
     assert_eq!((metrics.decisions.resizes, metrics.lost_hours), (2, 0.0));

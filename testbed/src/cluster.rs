@@ -1,4 +1,4 @@
-//! One API server of the testbed as others reach it: its kubeconfig, and clients made from it.
+//! One API server of the testbed: its address, its kubeconfig, and clients for it.
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,10 @@ use serde_json::json;
 use crate::error::{Error, Result};
 use crate::pki::{Pki, write_private};
 
-/// Name of the control plane among the clusters.
+/// The name of the control plane among the clusters.
 pub const KARMADA: &str = "karmada";
 
-/// An API server and how to reach it as administrator.
+/// An API server with its address and administrator credentials.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cluster {
@@ -25,7 +25,7 @@ pub struct Cluster {
     pub server: String,
     /// The port in the URL.
     pub port: u16,
-    /// A kubeconfig with everything inlined.
+    /// A kubeconfig with inlined certificates.
     pub kubeconfig: PathBuf,
 }
 
@@ -41,7 +41,7 @@ impl Cluster {
             let content = std::fs::read(path).map_err(Error::io("read", path))?;
             Ok(BASE64_STANDARD.encode(content))
         };
-        // JSON is YAML.
+        // YAML is a superset of JSON.
         let config = json!({
             "apiVersion": "v1",
             "kind": "Config",
@@ -60,20 +60,20 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// A new client. Not shared: a client lives on the async runtime it was made on, and every
-    /// `#[tokio::test]` has its own.
+    /// Returns a new client. Clients are not shared: a client belongs to the async runtime that
+    /// created it, and each `#[tokio::test]` has its own runtime.
     ///
     /// # Errors
-    /// If the kubeconfig cannot be used.
+    /// Returns an error if the kubeconfig is invalid.
     pub async fn client(&self) -> Result<Client> {
         self.client_of(self.config().await?)
     }
 
-    /// A new client whose requests are those of `user` in `groups`: the administrator impersonates
-    /// that user, so that authorization and admission see it as they see any other.
+    /// Returns a new client that impersonates `user` in `groups`, so that authorization and
+    /// admission treat its requests as those of that user.
     ///
     /// # Errors
-    /// If the kubeconfig cannot be used.
+    /// Returns an error if the kubeconfig is invalid.
     pub async fn client_as(&self, user: &str, groups: &[&str]) -> Result<Client> {
         let mut config = self.config().await?;
         let groups = groups.iter().map(|&group| group.to_owned());

@@ -1,8 +1,8 @@
 //! The command line of every component.
 //!
-//! All of it listens on loopback, on ports of its own; every default port would clash, as all members
-//! share one host. Nobody else can want to lead, so leader election is off. Profiling and metrics are
-//! off where they can be, to leave the machine to the work.
+//! Every component listens on loopback, on a port of its own, because all members share one host
+//! and default ports would clash. Leader election is off, since each component has one instance.
+//! Profiling and metrics are off where possible, to save CPU time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,28 +20,29 @@ use crate::process::{Launch, Supervisor};
 use crate::spec::{KarmadaSpec, MemberSpec};
 use crate::tools::{Tool, Tools, Toolset};
 
-/// Client limits of the members' own controllers: a large cluster's, so that they are no bottleneck.
+/// Client limits of the members' controllers, as in a large cluster, so that they are no
+/// bottleneck.
 const MEMBER_QPS: u32 = 500;
 const MEMBER_BURST: u32 = 1000;
 
-/// Off by default; what carries Services between members.
+/// A feature of Karmada, off by default, that propagates Services between members.
 const MULTI_CLUSTER_SERVICES: &str = "--feature-gates=MultiClusterService=true";
 
-/// What the control plane needs of Kubernetes' controllers. Never those of workloads: a template on
-/// the control plane must not start pods there.
+/// The controllers of Kubernetes that the control plane needs. Controllers of workloads are
+/// excluded: a template on the control plane must not start pods there.
 const CONTROL_PLANE_CONTROLLERS: &str = "namespace-controller,garbage-collector-controller,\
     serviceaccount-token-controller,ttl-after-finished-controller,clusterrole-aggregation-controller";
 
-/// What a member needs; without the node lifecycle its nodes keep the taint `not-ready`, and
-/// karmada-agent waits for the tokens of the accounts that it makes.
+/// The controllers of Kubernetes that a member needs. Without the node lifecycle controller, nodes
+/// keep the taint `not-ready`; karmada-agent waits for the tokens of the accounts that it creates.
 const MEMBER_CONTROLLERS: &str = "namespace-controller,garbage-collector-controller,job-controller,\
     serviceaccount-token-controller,clusterrole-aggregation-controller,\
     deployment-controller,replicaset-controller,statefulset-controller,endpointslice-controller,\
     node-lifecycle-controller,pod-garbage-collector-controller,ttl-after-finished-controller,\
     resourceclaim-controller";
 
-/// KWOK's stages in its module: nodes become and stay ready, pods run at once and go when deleted,
-/// claims are bound to volumes made for them.
+/// The stages of KWOK's module in use: nodes become and stay ready, pods run at once and go when
+/// deleted, claims are bound to new volumes.
 const KWOK_STAGES: [&str; 8] = [
     "node/fast/node-initialize.yaml",
     "node/heartbeat/node-heartbeat.yaml",
@@ -53,7 +54,7 @@ const KWOK_STAGES: [&str; 8] = [
     "volume/fast/pvc-delete.yaml",
 ];
 
-/// Our own stages: pods end after the time in an annotation.
+/// The stages of the testbed: pods end after the time in an annotation.
 const OWN_STAGES: [&str; 2] = [
     include_str!("../stages/pod-run-for.yaml"),
     include_str!("../stages/pod-fail.yaml"),
@@ -66,13 +67,13 @@ tiers:
 - plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}, {name: binpack}]
 "#;
 
-/// Everything that command lines are made from.
+/// The input of all command lines.
 #[derive(Debug)]
 pub(super) struct Components<'a> {
     pub(super) tools: &'a Tools,
     pub(super) pki: &'a Pki,
     pub(super) supervisor: &'a Supervisor,
-    /// Where generated configuration files go.
+    /// The folder of generated configuration files.
     pub(super) conf_dir: PathBuf,
     pub(super) etcd_port: u16,
 }
@@ -85,7 +86,7 @@ impl Components<'_> {
         let mut launch = self.launch(Tool::Etcd, ETCD, &[self.etcd_port, peer_port])?;
         launch.args = vec![
             format!("--data-dir={}", data_dir.display()),
-            // The data need not survive the machine.
+            // The data need not survive a crash of the machine.
             "--unsafe-no-fsync".into(),
             format!("--listen-client-urls={client_url}"),
             format!("--advertise-client-urls={client_url}"),
@@ -98,7 +99,7 @@ impl Components<'_> {
         Ok(launch)
     }
 
-    /// An API server with its `own` flags besides those that all have.
+    /// Returns the launch of an API server with flags of its `own` besides the common ones.
     pub(super) fn apiserver(
         &self,
         cluster: &str,
@@ -131,7 +132,7 @@ impl Components<'_> {
             "--requestheader-extra-headers-prefix=X-Remote-Extra-".into(),
             "--requestheader-group-headers=X-Remote-Group".into(),
             "--requestheader-username-headers=X-Remote-User".into(),
-            // Pods without a service account controller, claims without a protection controller.
+            // Pods need no service account controller, and claims no protection controller.
             "--disable-admission-plugins=StorageObjectInUseProtection,ServiceAccount".into(),
             "--profiling=false".into(),
         ];
@@ -139,12 +140,13 @@ impl Components<'_> {
         Ok(launch)
     }
 
-    /// Flags for an audit log of what is written to bindings and works, and of what bounds them.
+    /// Returns flags for an audit log of writes to bindings and works, and to the objects that
+    /// limit them.
     pub(super) fn audit_flags(&self, log: &Path) -> Result<Vec<String>> {
         let bindings = ["resourcebindings", "resourcebindings/status"];
         let works = ["works", "works/status"];
         let placed = [bindings, works].concat();
-        // Without their status, which is written often and bounds nothing.
+        // The status of these objects is excluded: it is written often and limits nothing.
         let resources = [
             json!({"group": "work.karmada.io", "resources": placed}),
             json!({"group": "scheduling.volcano.sh", "resources": ["queues"]}),
@@ -168,7 +170,7 @@ impl Components<'_> {
         Ok(vec![
             flag("audit-policy-file", &path),
             flag("audit-log-path", log),
-            // One file, however long.
+            // The log is one file of any size.
             "--audit-log-maxsize=100000".into(),
         ])
     }
@@ -197,7 +199,7 @@ impl Components<'_> {
             format!("--kube-api-burst={MEMBER_BURST}"),
         ];
         if cluster.name == KARMADA {
-            // As everywhere: each controller has an account of its own, and no more rights than that.
+            // As in a real cluster, each controller has an account with only the rights it needs.
             launch
                 .args
                 .push("--use-service-account-credentials=true".into());
@@ -259,7 +261,7 @@ impl Components<'_> {
     pub(super) fn volcano_scheduler(&self, cluster: &Cluster) -> Result<Launch> {
         let (health, metrics) = (self.port()?, self.port()?);
         let name = MemberProcess::VolcanoScheduler.of(&cluster.name);
-        // Its own file per member, because it is read again whenever it changes.
+        // Each member has its own file, because Volcano reloads it whenever it changes.
         let policy = self.write_conf(&format!("{name}.yaml"), VOLCANO_POLICY)?;
         let mut launch = self.launch(Tool::VolcanoScheduler, &name, &[health, metrics])?;
         launch.args = vec![
@@ -285,7 +287,8 @@ impl Components<'_> {
         Ok(launch)
     }
 
-    /// `admissions` are the paths that are registered; it would wait for minutes for any other.
+    /// Returns the launch of Volcano's webhook. It waits for minutes for any path that is not
+    /// registered, so `admissions` are only the registered ones.
     pub(super) fn volcano_webhook(&self, cluster: &Cluster, admissions: &[&str]) -> Result<Launch> {
         let port = self.port()?;
         let name = MemberProcess::VolcanoWebhook.of(&cluster.name);
@@ -349,9 +352,9 @@ impl Components<'_> {
             "--metrics-bind-address=0".into(),
             format!("--health-probe-bind-address=127.0.0.1:{health}"),
             "--cluster-status-update-frequency=5s".into(),
-            // As docs/operators.md advises: no policy ever selects a PodGroup, and Karmada reads
-            // each that is there again, one by one, whenever a policy is made. Without a kind,
-            // since kinds are looked up before the CRD is known, and then nothing is skipped.
+            // docs/operators.md advises this: no policy selects a PodGroup, but Karmada reads each
+            // existing one whenever a policy is created. The value has no kind, because kinds are
+            // looked up before the CRD is known, and then nothing would be skipped.
             "--skipped-propagating-apis=scheduling.volcano.sh/v1beta1".into(),
             MULTI_CLUSTER_SERVICES.into(),
         ];
@@ -378,8 +381,8 @@ impl Components<'_> {
         Ok(launch)
     }
 
-    /// The agent of a member in pull mode: it works in the member as administrator, as its own
-    /// ClusterRole has it, and so it does on the control plane.
+    /// Returns the launch of the agent of a member in pull mode. It is administrator in the member,
+    /// as its own ClusterRole provides, and here on the control plane too.
     pub(super) fn karmada_agent(&self, member: &Cluster, karmada: &Cluster) -> Result<Launch> {
         let health = self.port()?;
         let name = MemberProcess::KarmadaAgent.of(&member.name);
@@ -389,7 +392,7 @@ impl Components<'_> {
             flag("karmada-kubeconfig", &karmada.kubeconfig),
             format!("--karmada-context={KARMADA}"),
             format!("--cluster-name={}", member.name),
-            // What Karmada's cluster proxy calls.
+            // Karmada's cluster proxy connects to this endpoint.
             format!("--cluster-api-endpoint={}", member.server),
             MULTI_CLUSTER_SERVICES.into(),
             "--cluster-status-update-frequency=5s".into(),
@@ -400,7 +403,8 @@ impl Components<'_> {
         Ok(launch)
     }
 
-    /// A file of tokens for a member's API server: Karmada reaches members by bearer token only.
+    /// Writes a token file for a member's API server, since Karmada authenticates to members by
+    /// bearer token.
     pub(super) fn token_file(&self, member: &MemberSpec, token: &str) -> Result<PathBuf> {
         let line = format!("{token},karmada,karmada,system:masters\n");
         self.write_conf(&format!("{}.tokens", member.name), &line)
@@ -430,8 +434,8 @@ pub(super) fn flag(name: &str, path: &Path) -> String {
     format!("--{name}={}", path.display())
 }
 
-/// Flags that Volcano's two programs share. The health port tells when they serve; without it there
-/// would be nothing to wait for.
+/// Returns the flags common to Volcano's two programs. The health port shows when they serve;
+/// without it the testbed could not wait for them.
 fn volcano_flags(health: u16, metrics: u16) -> [String; 5] {
     [
         "--leader-elect=false".into(),

@@ -1,6 +1,8 @@
-//! Starts Karmada's control plane, in the one order that works without waiting for its resyncs:
-//! API server, namespaces and every CRD, the aggregated API server, the webhook and its
-//! registrations, and only then the controllers, whose detector looks for new kinds every 30 s.
+//! Starts Karmada's control plane.
+//!
+//! Only one order avoids waiting for its resyncs: API server, namespaces and every CRD, the
+//! aggregated API server, the webhook and its registrations, and last the controllers, whose
+//! detector looks for new kinds every 30 s.
 
 use std::path::Path;
 
@@ -19,14 +21,14 @@ use crate::names::{
 use crate::tools::{Tools, Toolset};
 use crate::wait;
 
-/// Volcano's PodGroup CRD, in whose place Muster puts a superset of it.
+/// Volcano's PodGroup CRD, which Muster replaces by a superset.
 const PODGROUP_CRD: &str = "podgroups.scheduling.volcano.sh";
 
-/// Where Karmada's own manifests expect the webhook.
+/// The address of the webhook in Karmada's manifests.
 const WEBHOOK_URL: &str = "https://karmada-webhook.karmada-system.svc:443";
 
 impl Testbed {
-    /// From a started API server process to a control plane that members can join.
+    /// Turns a started API server process into a control plane that members can join.
     pub(super) async fn start_control_plane(&self) -> Result<()> {
         let karmada = self.karmada();
         let client = karmada.client().await?;
@@ -57,7 +59,7 @@ impl Testbed {
         wait::serving(&self.supervisor, KARMADA_SCHEDULER).await
     }
 
-    /// Applies CRDs (and whatever is among them) and waits until they are served.
+    /// Applies CRDs, and other objects of these files, and waits until the CRDs are served.
     pub(super) async fn install_crds(
         &self,
         apiserver: &str,
@@ -84,7 +86,7 @@ impl Testbed {
             .join("charts/karmada/_crds/bases");
         let volcano = volcano_crds(&self.tools)?;
         let own = Manifests::read(&self.spec.control_plane_crds)?;
-        // Two CRDs of one name cannot be; the option says whose PodGroup it is.
+        // Two CRDs cannot have the same name; the option decides which one is installed.
         let (volcano, own) = match self.spec.karmada.volcano_podgroup_crd_on_control_plane {
             true => (volcano, own.without(&[PODGROUP_CRD])),
             false => (volcano.without(&[PODGROUP_CRD]), own),
@@ -92,8 +94,8 @@ impl Testbed {
         Ok(Manifests::read(&[karmada])?.and(&volcano).and(&own))
     }
 
-    /// What Karmada adds to Kubernetes' ClusterRoles `view`, `edit` and `admin`, and the kinds of
-    /// jobs, which an operator of a federation lets its tenants edit.
+    /// Returns Karmada's additions to the ClusterRoles `view`, `edit` and `admin` of Kubernetes,
+    /// and roles for kinds of jobs, which an operator of a federation lets its tenants edit.
     fn aggregated_roles(&self) -> Result<Manifests> {
         let module = self.tools.module_dir(Toolset::Karmada)?;
         let karmadas = module.join("artifacts/deploy/admin-clusterrole-aggregation.yaml");
@@ -121,8 +123,8 @@ impl Testbed {
         Ok(Manifests::read(&[karmadas])?.and(&Manifests::literal("roles for jobs", vec![jobs])?))
     }
 
-    /// Makes the API server pass `cluster.karmada.io` on to the aggregated one: a Service of type
-    /// ExternalName is dialled as it is.
+    /// Makes the API server forward `cluster.karmada.io` to the aggregated API server. A Service of
+    /// type ExternalName is dialled directly.
     async fn register_aggregated_api(&self, client: &Client) -> Result<()> {
         let name = KARMADA_AGGREGATED_APISERVER;
         let port = self.supervisor.port(name)?;
@@ -171,13 +173,13 @@ impl Testbed {
             .await
     }
 
-    /// The CA as webhooks, API services and members' secrets want it.
+    /// Returns the CA bundle in the encoding that webhooks, API services and members' secrets use.
     pub(super) fn ca_bundle(&self) -> String {
         BASE64_STANDARD.encode(&self.pki.ca_pem)
     }
 }
 
-/// All of Volcano's CRDs; its controllers hang until those of jobflow exist too.
+/// Returns all of Volcano's CRDs; its controllers hang until those of jobflow exist too.
 pub(super) fn volcano_crds(tools: &Tools) -> Result<Manifests> {
     let base = tools.module_dir(Toolset::Volcano)?.join("config/crd");
     Manifests::read(&["volcano/bases", "jobflow/bases"].map(|dir| base.join(Path::new(dir))))

@@ -1,4 +1,4 @@
-//! A member that comes back with nothing in it, as one whose etcd was lost and that was set up again.
+//! Empties a member, as if its etcd was lost and the cluster was set up again.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,16 +16,17 @@ use crate::nodes;
 use crate::spec::MemberSpec;
 use crate::{processes_of, wait};
 
-/// How long etcd may take.
+/// The timeout of a request to etcd.
 const ANSWER: Duration = Duration::from_secs(30);
 
 impl Testbed {
     /// Ends all processes of a member, deletes every key of its API server from etcd, and starts it
-    /// again: with the CRDs and nodes that `member` says, under the address, certificate and token
-    /// that Karmada knows. Returns when its nodes are Ready and its controllers run.
+    /// again with the CRDs and nodes of `member`. It keeps the address, certificate and token that
+    /// Karmada knows. Returns when its nodes are Ready and its controllers run.
     ///
     /// # Errors
-    /// If there is no such member, etcd refuses, or a component does not become ready.
+    /// Returns an error if there is no such member, etcd refuses, or a component does not become
+    /// ready.
     pub async fn empty_member(&self, member: &MemberSpec) -> Result<()> {
         let cluster = self.cluster(&member.name)?;
         let running = self.status().into_iter().map(|process| process.name);
@@ -62,7 +63,7 @@ impl Testbed {
     async fn delete_keys(&self, cluster: &str) -> std::io::Result<()> {
         let body = json!({
             "key": BASE64_STANDARD.encode(format!("/{cluster}/")),
-            // The first key that does not begin so: `0` follows `/`.
+            // This is the first key after the prefix: `0` follows `/`.
             "range_end": BASE64_STANDARD.encode(format!("/{cluster}0")),
         })
         .to_string();
@@ -80,7 +81,7 @@ impl Testbed {
             Ok::<_, std::io::Error>(answer)
         };
         let answer = tokio::time::timeout(ANSWER, conversation).await??;
-        // etcd leaves a number out that is 0.
+        // etcd omits the number if it is 0.
         match answer.starts_with("HTTP/1.1 200") && answer.contains("\"deleted\"") {
             true => Ok(()),
             false => Err(std::io::Error::other(format!(

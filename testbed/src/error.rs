@@ -1,13 +1,13 @@
-//! What can go wrong with a testbed, each error naming the process, file or field that it is about.
+//! The errors of a testbed, each of which names its process, file or field.
 //!
-//! Each message is whole in itself, with its cause; there is no chain of sources to print besides.
+//! Each message is complete and includes its cause; there is no chain of sources to print.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::tools::ToolsError;
 
-/// Why a testbed could not be started, reached or changed.
+/// A reason why a testbed could not be started, reached or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The description of the testbed contradicts itself.
@@ -19,28 +19,28 @@ pub enum Error {
     /// A file or folder could not be read or written.
     #[error("{action} {}: {cause}", path.display())]
     Io {
-        /// What was being done, e.g. `write`.
+        /// The attempted action, e.g. `write`.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         cause: std::io::Error,
     },
-    /// A key or certificate could not be made.
+    /// A key or certificate could not be created.
     #[error("make certificate: {0}")]
     Pki(#[from] rcgen::Error),
-    /// A manifest is no YAML, or lacks what every Kubernetes object has.
+    /// A manifest is not YAML, or lacks a field that every Kubernetes object has.
     #[error("manifest {}: {reason}", path.display())]
     Manifest {
         /// The manifest's file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason why it is invalid.
         reason: String,
     },
     /// An API server refused a request or could not be reached.
     #[error("{action}: {}", describe(cause))]
     Kube {
-        /// What was being done, e.g. `create node n1 in member1`.
+        /// The attempted action, e.g. `create node n1 in member1`.
         action: String,
         /// The client's error.
         cause: Box<kube::Error>,
@@ -53,20 +53,20 @@ pub enum Error {
         /// The client's error.
         cause: Box<kube::config::KubeconfigError>,
     },
-    /// A component could not be started at all.
+    /// A component could not be started.
     #[error("start {name} ({}): {cause}", program.display())]
     Spawn {
-        /// Name of the process.
+        /// The name of the process.
         name: String,
         /// Its program.
         program: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         cause: std::io::Error,
     },
-    /// A component ended by itself.
+    /// A component exited unexpectedly.
     #[error("{name} ended ({status}); the end of {}:\n{tail}", log.display())]
     Exited {
-        /// Name of the process.
+        /// The name of the process.
         name: String,
         /// Its exit status.
         status: String,
@@ -75,35 +75,35 @@ pub enum Error {
         /// The last lines of its log.
         tail: String,
     },
-    /// Something was not ready within its deadline.
+    /// A condition was not met within its deadline.
     #[error("waited {:.0} s for {what}: {last}{}", after.as_secs_f64(), log.as_deref().unwrap_or_default())]
     NotReady {
-        /// What was waited for.
+        /// The condition.
         what: String,
-        /// How long.
+        /// The time waited.
         after: Duration,
-        /// What the last look saw.
+        /// The last observed state.
         last: String,
-        /// The end of the log of the process in question, introduced by its name.
+        /// The end of the log of the process in question, preceded by its name.
         log: Option<String>,
     },
-    /// No process of that name belongs to the testbed.
+    /// The testbed has no process of that name.
     #[error("no process {name:?} in the testbed; there are: {known}")]
     UnknownProcess {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The names that would have been right.
+        /// The valid names.
         known: String,
     },
-    /// No cluster of that name belongs to the testbed.
+    /// The testbed has no cluster of that name.
     #[error("no cluster {name:?} in the testbed; there are: {known}")]
     UnknownCluster {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The names that would have been right.
+        /// The valid names.
         known: String,
     },
-    /// A testbed is up in that folder already.
+    /// A testbed is already up in that folder.
     #[error(
         "a testbed is up in {} (pid {pid}); take it down first or choose another folder",
         dir.display()
@@ -122,11 +122,11 @@ pub enum Error {
     },
 }
 
-/// The result of everything a testbed does.
+/// The result of every operation of a testbed.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// For `map_err`: wraps a file error with what was being done to which path.
+    /// Wraps a file error with the attempted action and its path, for `map_err`.
     pub(crate) fn io(
         action: &'static str,
         path: impl AsRef<Path>,
@@ -139,7 +139,7 @@ impl Error {
         }
     }
 
-    /// For `map_err`: wraps a client error with what was being done.
+    /// Wraps a client error with the attempted action, for `map_err`.
     pub(crate) fn kube(action: impl Into<String>) -> impl FnOnce(kube::Error) -> Error {
         let action = action.into();
         move |cause| Error::Kube {
@@ -149,7 +149,7 @@ impl Error {
     }
 }
 
-/// A client error for people: what the API server said, without the whole status object.
+/// Formats a client error for people: the API server's message without the whole status object.
 pub(super) fn describe(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),

@@ -5,21 +5,22 @@
 //! Spec ─► Testbed::up ─► etcd, API servers, Karmada, and in each member controllers, schedulers,
 //!                        KWOK ─► kubeconfigs, a state folder, processes that are killed, paused
 //!                        and restarted by name
-//! operators: what runs the kinds of others (JobSet, KubeRay, Kubeflow), started in members
+//! operators: controllers of other kinds (JobSet, KubeRay, Kubeflow), started in members
 //! ```
 //!
-//! [`Testbed::up`] starts what a [`Spec`] describes and returns once every member is Ready in
-//! Karmada; the process that called it owns all the others, and they end with it, however it ends.
-//! Tests then kill, pause and restart components by name, and change nodes. Another process finds a
-//! running testbed by its state folder ([`State::load`]). The command `testbed` is a thin layer
-//! over this library.
+//! [`Testbed::up`] starts what a [`Spec`] describes and returns when every member is Ready in
+//! Karmada. The calling process owns all other processes, and they end when it ends, even by a
+//! crash. Tests then kill, pause and restart components by name, and change nodes. Another process
+//! finds a running testbed by its state folder ([`State::load`]). The command `testbed` is a thin
+//! layer over this library.
 //!
-//! API servers keep their data in one etcd, each under a prefix of its own. Kubelets and containers
-//! are simulated by KWOK: pods run at once, and end after the duration in their annotation
-//! `muster.io/run-for`, with failure if `muster.io/fail` is `true`; without either they run for ever.
+//! API servers keep their data in one etcd, each under a prefix of its own. KWOK simulates kubelets
+//! and containers: pods run at once, and end after the duration in their annotation
+//! `muster.io/run-for`, with failure if `muster.io/fail` is `true`. Pods without these annotations
+//! never end.
 //!
-//! It plays the part of the clusters that Muster is installed on, and must know nothing of Muster.
-//! It must never listen on anything but loopback and never leave a process behind.
+//! A testbed provides the clusters on which Muster is installed; it knows nothing of Muster. It
+//! listens only on loopback and leaves no process behind.
 
 mod cluster;
 mod components;
@@ -69,7 +70,7 @@ use ports::Ports;
 use process::{Launch, Supervisor};
 use tools::{Tools, Toolset};
 
-/// What a testbed keeps in its state folder, and clears there before it starts.
+/// Folders of a testbed's state, which it removes before it starts.
 const OWN_FOLDERS: [&str; 5] = ["conf", "etcd", "kubeconfig", "log", "pki"];
 const AUDIT_LOG: &str = "karmada-audit.log";
 
@@ -86,7 +87,7 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// What must be built before one can be started.
+    /// The toolsets that must be built before a testbed can start.
     pub const TOOLSETS: [Toolset; 5] = [
         Toolset::Etcd,
         Toolset::Kwok,
@@ -95,12 +96,12 @@ impl Testbed {
         Toolset::Volcano,
     ];
 
-    /// Starts a testbed with its state in `dir`, and waits until it is ready: half a minute on two
-    /// idle cores. `progress` gets a line for each thing that became ready.
+    /// Starts a testbed with its state in `dir`, and waits until it is ready, which takes half a
+    /// minute on two idle cores. `progress` gets a line for each component that becomes ready.
     ///
     /// # Errors
-    /// If a testbed is up in `dir` already, the spec is wrong, or a component does not become
-    /// ready; then nothing is left running, and the logs are in `dir/log`.
+    /// Returns an error if a testbed is already up in `dir`, the spec is invalid, or a component
+    /// does not become ready. Then no process is left, and the logs are in `dir/log`.
     pub async fn up(
         spec: Spec,
         dir: &Path,
@@ -128,80 +129,80 @@ impl Testbed {
     /// Ends all processes and removes etcd's data; the logs stay. Dropping a testbed does the same.
     ///
     /// # Errors
-    /// If the record of it cannot be written.
+    /// Returns an error if the state file cannot be written.
     pub fn down(self) -> Result<()> {
         self.shut_down()
     }
 
-    /// The control plane's API.
+    /// Returns the control plane's API server.
     pub fn karmada(&self) -> Cluster {
-        // The first cluster is Karmada's from the beginning.
+        // The first cluster is always Karmada's.
         self.state.lock().clusters[0].clone()
     }
 
-    /// The members' APIs, in the spec's order.
+    /// Returns the members' API servers, in the spec's order.
     pub fn members(&self) -> Vec<Cluster> {
         self.state.lock().clusters[1..].to_vec()
     }
 
-    /// `karmada` or a member by its name.
+    /// Returns `karmada` or a member by its name.
     ///
     /// # Errors
-    /// [`Error::UnknownCluster`] if there is none of that name.
+    /// Returns [`Error::UnknownCluster`] if there is no cluster of that name.
     pub fn cluster(&self, name: &str) -> Result<Cluster> {
         self.state.lock().cluster(name).cloned()
     }
 
-    /// What it was started from.
+    /// Returns the spec that it was started from.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// Its state folder.
+    /// Returns its state folder.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The control plane's audit log, if the spec asked for one: a JSON event per line.
+    /// Returns the control plane's audit log, if the spec enables it: one JSON event per line.
     pub fn audit_log(&self) -> Option<PathBuf> {
         self.state.lock().audit_log.clone()
     }
 
-    /// Every process as it is now, by name.
+    /// Returns the current status of every process, by name.
     pub fn status(&self) -> Vec<ProcessStatus> {
         self.supervisor.status()
     }
 
-    /// Ends a component at once, as `kill -9` does. It stays away until [`Testbed::restart`].
+    /// Ends a component at once, as `kill -9` does. It stays down until [`Testbed::restart`].
     ///
     /// # Errors
-    /// [`Error::UnknownProcess`] if there is none of that name.
+    /// Returns [`Error::UnknownProcess`] if there is no process of that name.
     pub fn kill(&self, process: &str) -> Result<()> {
         self.supervisor.kill(process)
     }
 
-    /// Stops a component where it stands, until [`Testbed::resume`].
+    /// Suspends a component until [`Testbed::resume`].
     ///
     /// # Errors
-    /// [`Error::UnknownProcess`] if there is none of that name.
+    /// Returns [`Error::UnknownProcess`] if there is no process of that name.
     pub fn pause(&self, process: &str) -> Result<()> {
         self.supervisor.pause(process)
     }
 
-    /// Lets a paused component go on.
+    /// Resumes a paused component.
     ///
     /// # Errors
-    /// [`Error::UnknownProcess`] if there is none of that name.
+    /// Returns [`Error::UnknownProcess`] if there is no process of that name.
     pub fn resume(&self, process: &str) -> Result<()> {
         self.supervisor.resume(process)
     }
 
-    /// Starts a component again as it was, ending it first if it runs, and waits until it serves.
-    /// An API server is waited for until it is ready; then those components of its cluster are started
-    /// again that gave up without it (a kubelet would have done that), but not those killed by name.
+    /// Restarts a component with the same arguments, ending it first if it runs, and waits until it
+    /// serves. After an API server is ready, this also restarts the components of its cluster that
+    /// exited without it, as a kubelet would, but not those killed by name.
     ///
     /// # Errors
-    /// If there is none of that name, or it does not come up.
+    /// Returns an error if there is no process of that name, or it does not come up.
     pub async fn restart(&self, process: &str) -> Result<()> {
         self.supervisor.restart(process)?;
         self.record(|_| ())?;
@@ -216,12 +217,12 @@ impl Testbed {
         self.record(|_| ())
     }
 
-    /// Starts those components again that ended by themselves, as a kubelet would; those killed by
-    /// name and programs of the caller's stay away. Some give up long after what they lived on was
-    /// back, so that who disturbs a testbed calls this now and then.
+    /// Restarts the components that exited by themselves, as a kubelet would, but not those killed
+    /// by name, nor programs of the caller. Some components exit long after their API server is
+    /// back, so a test that disturbs a testbed calls this repeatedly.
     ///
     /// # Errors
-    /// If one cannot be started.
+    /// Returns an error if one cannot be started.
     pub fn revive(&self) -> Result<()> {
         let clusters = self.state.lock().clusters.clone();
         let names = clusters.iter().map(|cluster| processes_of(&cluster.name));
@@ -232,19 +233,19 @@ impl Testbed {
         }
     }
 
-    /// Takes a member's API server away, as a lost cluster looks from Karmada. Karmada notices after
-    /// about 33 s.
+    /// Kills a member's API server, so that Karmada loses the cluster. Karmada notices after about
+    /// 33 s.
     ///
     /// # Errors
-    /// [`Error::UnknownProcess`] if there is no such member.
+    /// Returns [`Error::UnknownProcess`] if there is no such member.
     pub fn stop_member_apiserver(&self, member: &str) -> Result<()> {
         self.kill(&MemberProcess::Apiserver.of(member))
     }
 
-    /// Brings a member's API server back and waits until it is ready.
+    /// Restarts a member's API server and waits until it is ready.
     ///
     /// # Errors
-    /// If there is no such member, or it does not come up.
+    /// Returns an error if there is no such member, or it does not come up.
     pub async fn start_member_apiserver(&self, member: &str) -> Result<()> {
         self.restart(&MemberProcess::Apiserver.of(member)).await
     }
@@ -252,7 +253,7 @@ impl Testbed {
     /// Adds nodes to a member, waits until they are Ready, and returns their names.
     ///
     /// # Errors
-    /// If there is no such member, or nodes of these names exist already.
+    /// Returns an error if there is no such member, or nodes of these names exist.
     pub async fn add_nodes(&self, member: &str, group: &NodeGroup) -> Result<Vec<String>> {
         let client = self.cluster(member)?.client().await?;
         let names = nodes::create(&client, member, group).await?;
@@ -260,10 +261,10 @@ impl Testbed {
         Ok(names)
     }
 
-    /// Deletes nodes of a member; gone already is fine.
+    /// Deletes nodes of a member; a missing node is no error.
     ///
     /// # Errors
-    /// If there is no such member, or its API server refuses.
+    /// Returns an error if there is no such member, or its API server refuses.
     pub async fn delete_nodes(&self, member: &str, names: &[String]) -> Result<()> {
         let client = self.cluster(member)?.client().await?;
         nodes::delete(&client, member, names).await
@@ -272,18 +273,18 @@ impl Testbed {
     /// Makes a node of a member unschedulable, or schedulable again.
     ///
     /// # Errors
-    /// If there is no such node, or the API server refuses.
+    /// Returns an error if there is no such node, or the API server refuses.
     pub async fn cordon(&self, member: &str, node: &str, unschedulable: bool) -> Result<()> {
         let client = self.cluster(member)?.client().await?;
         nodes::cordon(&client, member, node, unschedulable).await
     }
 
-    /// Starts a program of the caller's as one of the testbed's processes: it is killed, paused
-    /// and restarted by `name` and ends with the testbed. `args` gets `ports` free ports, which are
-    /// returned; nothing waits for it to serve on them.
+    /// Starts a program of the caller as a process of the testbed: it can be killed, paused and
+    /// restarted by `name`, and ends with the testbed. `args` receives `ports` free ports, which
+    /// are returned. This function does not wait until the program serves on them.
     ///
     /// # Errors
-    /// If there is no free port, or the program cannot be started.
+    /// Returns an error if there is no free port, or the program cannot be started.
     pub fn start_process(
         &self,
         name: &str,
@@ -399,13 +400,13 @@ impl Testbed {
         }
     }
 
-    /// Starts a process and writes it down.
+    /// Starts a process and records it.
     fn spawn(&self, launch: Launch) -> Result<()> {
         self.supervisor.spawn(launch)?;
         self.record(|_| ())
     }
 
-    /// Changes the record and writes it, with the processes as they are.
+    /// Changes the state file's record and writes it with the current processes.
     fn record(&self, change: impl FnOnce(&mut State)) -> Result<()> {
         let mut state = self.state.lock();
         change(&mut state);
@@ -443,12 +444,12 @@ impl Testbed {
 
 impl Drop for Testbed {
     fn drop(&mut self) {
-        // Nobody is left to hear of a record that could not be written; the processes are gone.
+        // A failed write of the record has no reader; the processes are gone.
         let _ = self.shut_down();
     }
 }
 
-/// The components that work on a cluster's API server.
+/// Returns the components that depend on a cluster's API server.
 fn processes_of(cluster: &str) -> Vec<String> {
     let member = MemberProcess::ALL.iter().map(|process| process.of(cluster));
     match cluster {
@@ -457,7 +458,7 @@ fn processes_of(cluster: &str) -> Vec<String> {
     }
 }
 
-/// Refuses a folder in use, ends what a killed owner may have left, and removes old state.
+/// Refuses a folder in use, ends processes that a killed owner left, and removes old state.
 fn clear(dir: &Path) -> Result<()> {
     if let Ok(state) = State::load(dir) {
         let up = matches!(state.phase, Phase::Starting | Phase::Ready);

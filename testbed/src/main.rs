@@ -1,8 +1,8 @@
-//! The `testbed` command: a control plane that stays up after the command has returned.
+//! The `testbed` command: a control plane that stays up after the command returns.
 //!
-//! `up` starts itself once more as `serve`, a process of its own session that owns the components,
-//! and waits until that has written down that they are ready; `down` ends it. All other commands
-//! only read its state folder.
+//! `up` starts this program again as `serve`, a process in its own session that owns the
+//! components, and waits until its state file says that they are ready. `down` ends it. All other
+//! commands only read its state folder.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
@@ -89,7 +89,7 @@ struct UpArgs {
     /// Members that run Volcano: all, none, or names
     #[arg(long, value_delimiter = ',', default_value = "all")]
     volcano: Vec<String>,
-    /// Keep an audit log of what is written to bindings, to works and to what bounds them
+    /// Keep an audit log of writes to bindings, works, queues and their policies
     #[arg(long)]
     audit: bool,
     /// CRDs (files or folders) applied to the control plane before its controllers start
@@ -136,7 +136,7 @@ async fn run(cli: Cli) -> Result<ExitCode> {
 
 async fn up(dir: &Path, args: UpArgs) -> Result<()> {
     let spec = args.into_spec()?;
-    // Here rather than in the background, because it may take minutes and prints its progress.
+    // Building may take minutes and prints its progress, so it runs in the foreground.
     tools::ensure(&Testbed::TOOLSETS, &say)?;
     std::fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
     let spec_file = dir.join("spec.json");
@@ -147,7 +147,7 @@ async fn up(dir: &Path, args: UpArgs) -> Result<()> {
     tokio::select! {
         outcome = wait_ready(dir, &log, &mut daemon) => outcome?,
         _ = tokio::signal::ctrl_c() => {
-            // Its end is the end of all components.
+            // All components end with the daemon.
             daemon.kill()?;
             daemon.wait()?;
             bail!("interrupted; nothing is left running");
@@ -222,7 +222,7 @@ fn spawn_daemon(dir: &Path, spec_file: &Path, log: &Path) -> Result<Child> {
     daemon.context("start the testbed's process")
 }
 
-/// Shows the daemon's progress until its record says how it went.
+/// Prints the daemon's progress until its state file says that it is ready or failed.
 async fn wait_ready(dir: &Path, log: &Path, daemon: &mut Child) -> Result<()> {
     let mut lines = BufReader::new(std::fs::File::open(log)?);
     loop {
@@ -238,7 +238,7 @@ async fn wait_ready(dir: &Path, log: &Path, daemon: &mut Child) -> Result<()> {
                 log.display()
             );
         }
-        // An earlier testbed's record has another owner.
+        // The state file of an earlier testbed has another owner.
         let own = |state: &State| state.owner.is_some_and(|owner| owner.pid == daemon.id());
         let state = State::load(dir).ok().filter(own);
         if state.is_some_and(|state| state.phase == Phase::Ready) {
@@ -248,9 +248,10 @@ async fn wait_ready(dir: &Path, log: &Path, daemon: &mut Child) -> Result<()> {
     }
 }
 
-/// Owns a testbed until it has to end.
+/// Owns a testbed until a signal ends it.
 async fn serve(dir: &Path, spec_file: &Path) -> Result<()> {
-    // Away from the terminal's Ctrl-C and hang-up. Fails where it leads a session already: fine.
+    // A new session is safe from the terminal's Ctrl-C and hang-up. It fails if this process
+    // already leads a session, which is harmless.
     let _ = nix::unistd::setsid();
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     let spec = Spec::from_file(spec_file)?;
@@ -264,7 +265,7 @@ async fn serve(dir: &Path, spec_file: &Path) -> Result<()> {
     tokio::pin!(stop);
     let testbed = tokio::select! {
         testbed = Testbed::up(spec, dir, &tools, &say) => testbed?,
-        () = &mut stop => bail!("told to end before it was ready"),
+        () = &mut stop => bail!("stopped by a signal before it was ready"),
     };
     stop.await;
     testbed.down()?;
@@ -289,7 +290,7 @@ fn down(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Shows the processes; fails where the testbed is not up, for scripts.
+/// Prints the processes; fails if the testbed is not up, for scripts.
 fn status(dir: &Path) -> Result<ExitCode> {
     let state = State::load(dir)?;
     let mut table = Table::new();

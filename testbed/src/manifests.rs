@@ -1,4 +1,4 @@
-//! Manifests: read from files, folders and module sources, and applied to an API server.
+//! Manifests, which are read from files, folders and module sources, and applied to an API server.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -17,22 +17,22 @@ use crate::error::{Error, Result, describe};
 
 const FIELD_MANAGER: &str = "testbed";
 
-/// All that a server serves, in one answer.
+/// The media type with which a server lists all its resources in one response.
 const SERVED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// How many requests are in flight at once.
+/// The number of requests in flight at once.
 const CONCURRENCY: usize = 4;
 
-/// Files that were read, with their text: all clusters of a testbed get the same CRDs, which take
-/// seconds to parse.
+/// A cache of the files that were read, with their text: all clusters of a testbed get the same
+/// CRDs, which take seconds to parse.
 static READ: LazyLock<Mutex<HashMap<PathBuf, (String, Manifests)>>> = LazyLock::new(Mutex::default);
 
-/// Objects of one manifest file, or of several.
+/// The objects of one or several manifest files.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Manifests(Vec<DynamicObject>);
 
 impl Manifests {
-    /// Reads files, and folders' `*.yaml` and `*.yml` files with those of their subfolders.
+    /// Reads files, and the `*.yaml` and `*.yml` files of folders and their subfolders.
     pub(super) fn read(paths: &[PathBuf]) -> Result<Self> {
         let mut files = Vec::new();
         for path in paths {
@@ -62,7 +62,7 @@ impl Manifests {
         Ok(parsed)
     }
 
-    /// Parses the documents of one file; `path` is for messages.
+    /// Parses the documents of one file; `path` is used in errors.
     pub(super) fn parse(path: &Path, text: &str) -> Result<Self> {
         let wrong = |reason: String| Error::Manifest {
             path: path.to_owned(),
@@ -92,19 +92,19 @@ impl Manifests {
         Ok(Self(typed.collect::<Result<_>>()?))
     }
 
-    /// Objects written in code; `what` is for messages.
+    /// Wraps objects that code builds; `what` is used in errors.
     pub(super) fn literal(what: &str, objects: Vec<Value>) -> Result<Self> {
         Self::from_values(Path::new(what), objects)
     }
 
-    /// Without the objects of these names.
+    /// Removes the objects of these names.
     pub(super) fn without(mut self, names: &[&str]) -> Self {
         self.0
             .retain(|object| !names.contains(&object.name_any().as_str()));
         self
     }
 
-    /// Webhook registrations that name a URL on this host in place of a Service.
+    /// Makes webhook registrations use a URL on this host instead of a Service.
     pub(super) fn with_webhooks_at(mut self, url: &str, ca_bundle: &str) -> Self {
         let webhooks = self
             .0
@@ -120,7 +120,7 @@ impl Manifests {
         self
     }
 
-    /// Webhook registrations with the webhooks of these names only.
+    /// Keeps only the webhooks of these names in webhook registrations.
     pub(super) fn with_webhooks_only(mut self, names: &[&str]) -> Self {
         let lists = self
             .0
@@ -132,19 +132,19 @@ impl Manifests {
         self
     }
 
-    /// These and those.
+    /// Adds the objects of `others`.
     pub(super) fn and(mut self, others: &Self) -> Self {
         self.0.extend(others.0.iter().cloned());
         self
     }
 
-    /// Names of the CustomResourceDefinitions among them.
+    /// Returns the names of the CustomResourceDefinitions.
     pub(super) fn crd_names(&self) -> Vec<String> {
         let crds = self.0.iter().filter(|object| is_crd(object));
         crds.map(|object| object.name_any()).collect()
     }
 
-    /// Creates what is not there and server-side applies the rest, several at a time.
+    /// Creates missing objects and applies the others by server-side apply, several at a time.
     pub(super) async fn apply(&self, client: &Client, cluster: &str) -> Result<()> {
         let kinds = self.resolve_kinds(client, cluster).await?;
         let writes = stream::iter(&self.0).map(|object| write(client, cluster, &kinds, object));
@@ -155,7 +155,7 @@ impl Manifests {
         Ok(())
     }
 
-    /// Asks the server once per kind how it is served.
+    /// Looks up each kind once in the server's discovery.
     async fn resolve_kinds(&self, client: &Client, cluster: &str) -> Result<Kinds> {
         let mut kinds = Kinds::new();
         for object in &self.0 {
@@ -184,7 +184,8 @@ impl Manifests {
 
 type Kinds = HashMap<TypeMeta, (ApiResource, Scope)>;
 
-/// Creating is cheaper for the server than applying, and nearly always right on a fresh one.
+/// Writes one object. A create costs the server less than an apply, and succeeds nearly always on a
+/// fresh server.
 async fn write(
     client: &Client,
     cluster: &str,
@@ -216,8 +217,8 @@ async fn write(
     )))
 }
 
-/// Which of these CRDs the server does not serve yet. It is asked for what it serves: the CRDs are
-/// megabytes, and this is asked ten times a second.
+/// Returns the CRDs that the server does not serve yet. It reads the discovery document, ten times
+/// a second: the CRDs themselves are megabytes.
 pub(super) async fn unserved(client: &Client, names: &[String]) -> Result<Vec<String>, String> {
     let request = http::Request::get("/apis")
         .header("accept", SERVED)
@@ -244,8 +245,8 @@ pub(super) async fn unserved(client: &Client, names: &[String]) -> Result<Vec<St
     Ok(missing.cloned().collect())
 }
 
-/// Takes what is said to people about a schema's fields out of it, which API servers would keep, and work
-/// on, several times; it is half of what some CRDs are.
+/// Removes the descriptions from a schema. API servers would store and process them several times,
+/// and they are half the size of some CRDs.
 fn without_descriptions(schema: &mut Value) {
     let Some(fields) = schema.as_object_mut() else {
         return;
@@ -321,7 +322,7 @@ mod tests {
         );
     }
 
-    /// A property may be named like what is said of one.
+    /// A property may be named `description`.
     #[test]
     fn schemas_lose_what_is_said_and_nothing_else() {
         let mut schema = json!({
@@ -347,7 +348,7 @@ mod tests {
         assert_eq!(schema, expected);
     }
 
-    /// KWOK refuses to start on a stage it cannot read; this finds our own mistakes before that.
+    /// KWOK refuses to start with an invalid stage; this test finds mistakes earlier.
     #[test]
     fn our_stages_are_manifests() {
         let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("stages");

@@ -1,7 +1,7 @@
-//! Starts a member cluster and joins it to Karmada, and takes it away again.
+//! Starts a member cluster and joins it to Karmada, and removes it again.
 //!
-//! Joining needs no karmadactl: a Secret with a bearer token and the CA, and a Cluster object. A
-//! member in pull mode is joined by its karmada-agent.
+//! Joining needs no karmadactl: a Secret with a bearer token and the CA, and a Cluster object. The
+//! karmada-agent of a member in pull mode joins it.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -21,14 +21,14 @@ use crate::spec::{MemberSpec, SyncMode};
 use crate::tools::Toolset;
 use crate::{Testbed, nodes, processes_of, wait};
 
-/// The queue of jobs that name none; Volcano's scheduler makes it when it starts.
+/// The queue of jobs that name none; Volcano's scheduler creates it when it starts.
 const DEFAULT_QUEUE: &str = "default";
 
 impl Testbed {
-    /// Starts a further member and joins it; returns once it is Ready in Karmada.
+    /// Starts a further member and joins it; returns when it is Ready in Karmada.
     ///
     /// # Errors
-    /// If its name is taken, or a component does not become ready.
+    /// Returns an error if its name is taken, or a component does not become ready.
     pub async fn add_member(&self, member: &MemberSpec) -> Result<Cluster> {
         let mut spec = self.spec.clone();
         spec.members = vec![member.clone()];
@@ -48,11 +48,11 @@ impl Testbed {
         Ok(cluster)
     }
 
-    /// Removes a member from Karmada, waits until that has released it, and ends its processes.
-    /// Its objects stay in etcd while the testbed is up, so its name is not to be used again.
+    /// Removes a member from Karmada, waits until Karmada has removed its finalizer, and ends its
+    /// processes. Its objects stay in etcd while the testbed is up, so its name must not be reused.
     ///
     /// # Errors
-    /// If there is no such member, or Karmada does not release it.
+    /// Returns an error if there is no such member, or Karmada keeps it.
     pub async fn remove_member(&self, member: &str) -> Result<()> {
         self.cluster(member)?;
         let karmada = self.karmada().client().await?;
@@ -84,7 +84,7 @@ impl Testbed {
         self.record(|state| state.clusters.retain(|cluster| cluster.name != member))
     }
 
-    /// Starts the API server process of a member with a token for Karmada, which is returned.
+    /// Starts the API server process of a member and returns Karmada's token for it.
     pub(super) fn spawn_member_apiserver(&self, member: &MemberSpec, port: u16) -> Result<String> {
         let components = self.components();
         let token = random_token()?;
@@ -94,8 +94,9 @@ impl Testbed {
         Ok(token)
     }
 
-    /// From a started API server process to a member that is Ready in Karmada with all its nodes.
-    /// It is joined once `karmada_ready` says so; everything before runs beside Karmada's own start.
+    /// Turns a started API server process into a member that is Ready in Karmada with all its
+    /// nodes. It joins the member after `karmada_ready` is true; all earlier steps run in parallel
+    /// with Karmada's start.
     pub(super) async fn start_member(
         &self,
         member: &MemberSpec,
@@ -119,7 +120,7 @@ impl Testbed {
         for group in &member.nodes {
             node_names.extend(nodes::create(&client, &member.name, group).await?);
         }
-        // Nobody ever drops the sender before it said so, except when the whole start is given up.
+        // The sender is dropped earlier only if the whole start is cancelled.
         let _ = karmada_ready.wait_for(|ready| *ready).await;
         let karmada = self.karmada().client().await?;
         match member.sync {
@@ -163,8 +164,8 @@ impl Testbed {
         self.spawn(components.kwok(cluster)?)
     }
 
-    /// Volcano's CRDs go where it runs and nowhere else: elsewhere its jobs would be accepted, and
-    /// never be run.
+    /// Installs CRDs in a member. Volcano's CRDs are installed only if Volcano runs there:
+    /// elsewhere its jobs would be accepted and never run.
     pub(super) async fn install_member_crds(
         &self,
         apiserver: &str,
@@ -194,12 +195,12 @@ impl Testbed {
             .await
     }
 
-    /// Before the rest of Volcano, whose own first writes it admits.
+    /// Starts Volcano's webhook before the rest of Volcano, whose first writes it admits.
     async fn start_volcano_webhook(&self, client: &Client, cluster: &Cluster) -> Result<()> {
         let module = self.tools.module_dir(Toolset::Volcano)?;
         let path = module.join("installer/volcano-development.yaml");
         let text = std::fs::read_to_string(&path).map_err(Error::io("read", &path))?;
-        // Of everything that a cluster would need; the rest are its Deployments and their accounts.
+        // The other documents are its Deployments and their accounts, which processes do not need.
         let documents = text
             .split("\n---\n")
             .filter(|text| text.contains("WebhookConfiguration\n"));
@@ -281,7 +282,8 @@ impl Testbed {
         Ok(())
     }
 
-    /// The agent makes the Cluster, but knows nothing of its labels.
+    /// Waits until the agent has created the Cluster, and adds the labels that the agent does not
+    /// know.
     async fn have_agent_join(
         &self,
         karmada: &Client,
@@ -302,8 +304,8 @@ impl Testbed {
         .await
     }
 
-    /// Waits until Karmada calls the member Ready and has seen what it serves: Volcano's jobs where
-    /// Volcano runs.
+    /// Waits until Karmada reports the member Ready and knows its APIs, including Volcano's jobs if
+    /// Volcano runs there.
     async fn wait_joined(&self, karmada: &Client, member: &MemberSpec) -> Result<()> {
         let clusters = api(karmada, "cluster.karmada.io", "v1alpha1", "Cluster");
         let what = format!("cluster {} ready in Karmada", member.name);
@@ -350,7 +352,7 @@ fn api(client: &Client, group: &str, version: &str, kind: &str) -> Api<DynamicOb
     Api::all_with(client.clone(), &resource)
 }
 
-/// 128 random bits in hex.
+/// Returns 128 random bits in hex.
 fn random_token() -> Result<String> {
     use std::io::Read as _;
     let source = "/dev/urandom";

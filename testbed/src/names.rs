@@ -1,21 +1,21 @@
 //! The names of the processes, by which they are killed, paused and restarted.
 
-/// Name of etcd among the processes.
+/// The process name of etcd.
 pub const ETCD: &str = "etcd";
-/// Name of Karmada's API server among the processes.
+/// The process name of Karmada's API server.
 pub const KARMADA_APISERVER: &str = "karmada-apiserver";
-/// Name of the control plane's kube-controller-manager among the processes.
+/// The process name of the control plane's kube-controller-manager.
 pub const KARMADA_KUBE_CONTROLLER_MANAGER: &str = "karmada-kube-controller-manager";
-/// Name of karmada-aggregated-apiserver among the processes.
+/// The process name of karmada-aggregated-apiserver.
 pub const KARMADA_AGGREGATED_APISERVER: &str = "karmada-aggregated-apiserver";
-/// Name of karmada-webhook among the processes.
+/// The process name of karmada-webhook.
 pub const KARMADA_WEBHOOK: &str = "karmada-webhook";
-/// Name of karmada-controller-manager among the processes.
+/// The process name of karmada-controller-manager.
 pub const KARMADA_CONTROLLER_MANAGER: &str = "karmada-controller-manager";
-/// Name of karmada-scheduler among the processes.
+/// The process name of karmada-scheduler.
 pub const KARMADA_SCHEDULER: &str = "karmada-scheduler";
 
-/// What works on Karmada's API server besides Kubernetes' own controllers.
+/// The processes that use Karmada's API server besides Kubernetes' own controllers.
 pub(super) const KARMADA_PROCESSES: [&str; 4] = [
     KARMADA_AGGREGATED_APISERVER,
     KARMADA_WEBHOOK,
@@ -23,7 +23,8 @@ pub(super) const KARMADA_PROCESSES: [&str; 4] = [
     KARMADA_SCHEDULER,
 ];
 
-/// A process that every member has, or every one with Volcano or in pull mode; its name is `<member>-<suffix>`.
+/// A process of a member; some exist only with Volcano or in pull mode. Its name is
+/// `<member>-<suffix>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "names of components")]
 pub enum MemberProcess {
@@ -38,7 +39,7 @@ pub enum MemberProcess {
 }
 
 impl MemberProcess {
-    /// All of them, in the order in which they start.
+    /// All processes, in their start order.
     pub const ALL: [Self; 8] = [
         Self::Apiserver,
         Self::KubeControllerManager,
@@ -50,7 +51,7 @@ impl MemberProcess {
         Self::KarmadaAgent,
     ];
 
-    /// The name of this process of `member`.
+    /// Returns the name of this process of `member`.
     pub fn of(self, member: &str) -> String {
         let suffix = match self {
             Self::Apiserver => "apiserver",

@@ -1,6 +1,6 @@
-//! Nodes of a member, which KWOK plays: added, cordoned and deleted at any time.
+//! Nodes of a member, which KWOK simulates; they can be added, cordoned and deleted at any time.
 //!
-//! A node is what an API server and a scheduler see of it; nothing runs on it but KWOK's stages.
+//! A node is what an API server and a scheduler see of it; it runs only KWOK's stages.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,19 @@ use serde_json::json;
 use crate::error::{Error, Result, describe};
 use crate::spec::{NodeGroup, NodeTaint};
 
-/// The extended resource that GPUs are.
+/// The extended resource of GPUs.
 pub const GPU_RESOURCE: &str = "nvidia.com/gpu";
-/// The label that names the GPU's product.
+/// The label with the GPU's product.
 pub const GPU_PRODUCT_LABEL: &str = "nvidia.com/gpu.product";
 
 const CONCURRENCY: usize = 8;
 
-/// Creates the nodes of a group in `member` and returns their names. They are Ready a moment later.
+/// Creates the nodes of a group in `member` and returns their names. They become Ready a moment
+/// later.
 ///
 /// # Errors
-/// If the group is wrong, or the API server refuses a node (one of that name exists, for instance).
+/// Returns an error if the group is invalid, or the API server refuses a node, for instance because
+/// one of that name exists.
 pub async fn create(client: &Client, member: &str, group: &NodeGroup) -> Result<Vec<String>> {
     group.validate()?;
     let names = group.node_names(member);
@@ -48,11 +50,11 @@ pub async fn create(client: &Client, member: &str, group: &NodeGroup) -> Result<
     Ok(names)
 }
 
-/// Deletes nodes; those that are gone already are fine. Their pods go as a real cluster's would: when
-/// the pod garbage collector sees that their node is gone.
+/// Deletes nodes; a missing node is no error. The pod garbage collector deletes their pods, as in a
+/// real cluster.
 ///
 /// # Errors
-/// If the API server refuses.
+/// Returns an error if the API server refuses.
 pub async fn delete(client: &Client, member: &str, names: &[String]) -> Result<()> {
     let api: Api<Node> = Api::all(client.clone());
     for name in names {
@@ -72,7 +74,7 @@ pub async fn delete(client: &Client, member: &str, names: &[String]) -> Result<(
 /// Makes a node unschedulable, or schedulable again.
 ///
 /// # Errors
-/// If there is no such node or the API server refuses.
+/// Returns an error if there is no such node or the API server refuses.
 pub async fn cordon(client: &Client, member: &str, name: &str, unschedulable: bool) -> Result<()> {
     let api: Api<Node> = Api::all(client.clone());
     let patch = Patch::Merge(json!({"spec": {"unschedulable": unschedulable}}));
@@ -82,8 +84,8 @@ pub async fn cordon(client: &Client, member: &str, name: &str, unschedulable: bo
         .map_err(Error::kube(format!("cordon node {name} in {member}")))
 }
 
-/// Which of these nodes are not yet Ready or still carry a taint of a node that is not.
-#[expect(clippy::disallowed_methods, reason = "of a testbed, which is small")]
+/// Returns the nodes that are not Ready or still have the taint of a node that is not ready.
+#[expect(clippy::disallowed_methods, reason = "lists a testbed, which is small")]
 pub(super) async fn unready(client: &Client, names: &[String]) -> Result<Vec<String>, String> {
     let api: Api<Node> = Api::all(client.clone());
     let listed = api

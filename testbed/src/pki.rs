@@ -1,6 +1,7 @@
-//! The keys and certificates of a testbed: one CA for everything, short-lived, private to one folder.
+//! The keys and certificates of a testbed: one CA signs all of them; they are short-lived and
+//! private to one folder.
 //!
-//! All keys are ECDSA P-256: the API server signs service account tokens with ES256 as well.
+//! All keys are ECDSA P-256, since the API server signs service account tokens with ES256.
 
 use std::fs;
 use std::io::Write;
@@ -15,7 +16,7 @@ use time::{Duration, OffsetDateTime};
 
 use crate::error::{Error, Result};
 
-/// Names by which the API servers, the aggregated one and the webhook are reached.
+/// The host names of the API servers, the aggregated API server and the webhook.
 const SERVER_NAMES: [&str; 5] = [
     "localhost",
     "kubernetes",
@@ -27,10 +28,10 @@ const SERVER_NAMES: [&str; 5] = [
 /// Loopback, and the first address of the service range.
 const SERVER_ADDRESSES: [[u8; 4]; 2] = [[127, 0, 0, 1], [10, 96, 0, 1]];
 
-/// Common name of the certificate with which an API server calls an aggregated one.
+/// The common name of the certificate with which an API server calls an aggregated one.
 pub(super) const FRONT_PROXY_NAME: &str = "front-proxy-client";
 
-/// Where the PEM files are; each is readable by its owner alone.
+/// The paths of the PEM files, which only their owner can read.
 #[derive(Debug, Clone)]
 pub(super) struct Pki {
     pub(super) ca: PathBuf,
@@ -39,9 +40,9 @@ pub(super) struct Pki {
     pub(super) front_proxy: KeyFiles,
     pub(super) service_account_key: PathBuf,
     pub(super) service_account_public: PathBuf,
-    /// The server's pair under the names `tls.crt` and `tls.key`.
+    /// The folder of the server's pair under the names `tls.crt` and `tls.key`.
     pub(super) webhook_dir: PathBuf,
-    /// The CA's certificate, as bundles want it.
+    /// The CA's certificate in PEM, for CA bundles.
     pub(super) ca_pem: String,
 }
 
@@ -52,7 +53,7 @@ pub(super) struct KeyFiles {
 }
 
 impl Pki {
-    /// Makes everything new in `dir`.
+    /// Creates new keys and certificates in `dir`.
     pub(super) fn create(dir: &Path) -> Result<Self> {
         let webhook_dir = dir.join("webhook");
         let mut builder = fs::DirBuilder::new();
@@ -162,7 +163,7 @@ fn named(common_name: &str, organization: Option<&str>) -> CertificateParams {
             .push(DnType::OrganizationName, organization);
     }
     params.use_authority_key_identifier_extension = true;
-    // A testbed lives for hours; an hour back forgives a clock that was just set.
+    // A testbed lives for hours; one hour earlier tolerates a clock that was just set.
     params.not_before = OffsetDateTime::now_utc() - Duration::HOUR;
     params.not_after = OffsetDateTime::now_utc() + Duration::days(30);
     params
@@ -190,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    /// Asks OpenSSL, as an implementation that shares nothing with ours.
+    /// Runs OpenSSL, an independent implementation.
     fn openssl(args: &[&str]) -> String {
         let output = Command::new("openssl").args(args).output().unwrap();
         assert!(

@@ -1,10 +1,10 @@
 //! Free ports on loopback.
 //!
-//! They are taken from below the kernel's range for outgoing connections, so that no client's
-//! connection can take the port of a server that is stopped for a while; and each is held open until
-//! just before the server that it is for starts, so that two testbeds do not choose the same one. Until
-//! that server listens the port has no owner: testbeds of one process, which may start side by side, look
-//! on from where the last of them found one.
+//! Ports come from below the kernel's range for outgoing connections, so that no client's
+//! connection can take the port of a server that is stopped for a while. Each port is held open
+//! until just before its server starts, so that two testbeds do not choose the same one. Between
+//! that moment and the server's listen the port has no owner; testbeds of one process, which may
+//! start in parallel, therefore continue the search after the last port found.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 
 const LOWEST: u16 = 15_000;
 
-/// Where testbeds of this process look next, once one of them has.
+/// The port at which testbeds of this process continue the search.
 static NEXT: Mutex<Option<u16>> = Mutex::new(None);
 
 /// The ports of one testbed.
@@ -28,7 +28,7 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// Starts looking at a place that depends on the process, so that testbeds rarely meet.
+    /// Starts the search at a port that depends on the process, so that testbeds rarely collide.
     pub(super) fn new() -> Self {
         let end = first_ephemeral_port().max(LOWEST + 1000);
         let span = u32::from(end - LOWEST);
@@ -62,17 +62,17 @@ impl Ports {
         })
     }
 
-    /// Closes a reserved port for the server that is about to listen there.
+    /// Closes a reserved port, for the server that starts to listen there.
     pub(super) fn release(&mut self, port: u16) {
         self.held.remove(&port);
     }
 }
 
-/// A port for a server outside any testbed that starts soon. It is not held open meanwhile, but no
-/// testbed of this process chooses it, and no client's connection takes it.
+/// Returns a port for a server outside any testbed that starts soon. The port is not held open, but
+/// no testbed of this process chooses it, and no client's connection takes it.
 ///
 /// # Errors
-/// If there is none.
+/// Returns an error if no port is free.
 pub fn free_port() -> Result<u16> {
     Ports::new().reserve()
 }
@@ -104,7 +104,10 @@ mod tests {
         ours.release(port);
         TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
         let (ours, theirs) = (ours.reserve().unwrap(), theirs.reserve().unwrap());
-        assert!(ours != port && theirs != port, "nobody takes it meanwhile");
+        assert!(
+            ours != port && theirs != port,
+            "no testbed chooses the released port"
+        );
         let (one, other) = (free_port().unwrap(), free_port().unwrap());
         assert_ne!(one, other, "neither listens yet");
     }

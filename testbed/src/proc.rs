@@ -1,6 +1,6 @@
-//! What Linux says about a process by its id: whether it is still the same one, and how big it is.
+//! Identity, state and memory of a process on Linux.
 //!
-//! A pid alone proves nothing (it may be another process by now); a pid with its start time does.
+//! A pid alone does not identify a process, since it may be reused; a pid with its start time does.
 
 use std::time::{Duration, Instant};
 
@@ -8,40 +8,40 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-/// A process that cannot be mistaken for a later one with the same pid.
+/// The identity of a process, which differs from a later process with the same pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessId {
     /// The pid.
     pub pid: u32,
-    /// When it was started, in clock ticks since boot (field 22 of `/proc/<pid>/stat`).
+    /// Its start time, in clock ticks since boot (field 22 of `/proc/<pid>/stat`).
     pub start_time: u64,
 }
 
-/// How a process is, in the terms of `ps`.
+/// The state of a process, as `ps` distinguishes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunState {
-    /// Runs, sleeps or waits.
+    /// Running, sleeping or waiting.
     Running,
     /// Stopped by a signal.
     Paused,
-    /// Gone, or only waiting to be reaped.
+    /// Gone, or a zombie.
     Gone,
 }
 
 impl ProcessId {
-    /// The process that has this pid now, if any.
+    /// Returns the process that has this pid now, if any.
     pub fn of(pid: u32) -> Option<Self> {
         let start_time = stat(pid)?.start_time;
         Some(Self { pid, start_time })
     }
 
-    /// This very process.
+    /// Returns the identity of this process.
     pub fn own() -> Option<Self> {
         Self::of(std::process::id())
     }
 
-    /// How the process is.
+    /// Returns the state of the process.
     pub fn run_state(self) -> RunState {
         match stat(self.pid) {
             Some(stat) if stat.start_time != self.start_time => RunState::Gone,
@@ -56,12 +56,12 @@ impl ProcessId {
         }
     }
 
-    /// Whether it still exists.
+    /// Returns true if the process still exists.
     pub fn is_alive(self) -> bool {
         self.run_state() != RunState::Gone
     }
 
-    /// Resident memory in bytes; 0 when gone.
+    /// Returns the resident memory in bytes; 0 if the process is gone.
     pub fn resident_bytes(self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid));
         let kib = status.ok().and_then(|status| {
@@ -73,15 +73,15 @@ impl ProcessId {
         kib.unwrap_or(0) * 1024
     }
 
-    /// Sends a signal, but never to another process that got the pid meanwhile.
+    /// Sends a signal, but never to another process that reuses the pid.
     pub fn signal(self, signal: Signal) {
         if self.is_alive() {
-            // Gone between the check and the signal is what the signal was for.
+            // The process may end between the check and the signal, which is harmless.
             let _ = kill(nix_pid(self.pid), signal);
         }
     }
 
-    /// Waits until it is gone; false if it is still there after `deadline`.
+    /// Waits until the process is gone; returns false if it still exists after `deadline`.
     pub fn wait_gone(self, deadline: Duration) -> bool {
         let end = Instant::now() + deadline;
         while self.is_alive() {
@@ -94,7 +94,7 @@ impl ProcessId {
     }
 }
 
-/// The pid as nix wants it. Linux pids stay below 2^22.
+/// Converts a pid to nix's type. Linux pids stay below 2^22.
 pub(super) fn nix_pid(pid: u32) -> Pid {
     Pid::from_raw(i32::try_from(pid).unwrap_or(i32::MAX))
 }
@@ -106,7 +106,7 @@ struct Stat {
 
 fn stat(pid: u32) -> Option<Stat> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The command's name, in parentheses, may itself hold spaces and parentheses.
+    // The command's name, in parentheses, may contain spaces and parentheses.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     Some(Stat {
         state: fields.first()?.chars().next()?,

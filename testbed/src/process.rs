@@ -1,9 +1,9 @@
-//! The processes of a testbed, owned by the process that started it and never outliving it.
+//! The processes of a testbed, which never outlive the process that started them.
 //!
 //! All of them are in one process group, whose leader is a watchdog: a shell that waits for the end
-//! of a pipe whose other end only the owner holds. However the owner ends (return, panic, Ctrl-C,
-//! SIGKILL), the kernel closes the pipe, and the watchdog kills the whole group, itself included.
-//! A process that is being started at that very moment cannot join the dead group, and fails.
+//! of a pipe whose other end only the owner holds. When the owner ends in any way (return, panic,
+//! Ctrl-C, SIGKILL), the kernel closes the pipe, and the watchdog kills the whole group, including
+//! itself. A process that starts at that moment cannot join the dead group, and fails.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -20,31 +20,31 @@ use crate::error::{Error, Result};
 use crate::ports::Ports;
 use crate::proc::{ProcessId, RunState, nix_pid};
 
-/// How many lines of a log an error shows.
+/// The number of log lines in an error.
 const TAIL_LINES: usize = 20;
 
-/// How a component is started.
+/// The command line and ports of a component.
 #[derive(Debug, Clone)]
 pub(super) struct Launch {
     pub(super) name: String,
     pub(super) program: PathBuf,
     pub(super) args: Vec<String>,
-    /// Where it listens; the first one tells whether it serves.
+    /// The ports on which it listens; the first one shows whether it serves.
     pub(super) ports: Vec<u16>,
 }
 
-/// A process of the testbed as it is now.
+/// The current status of a process.
 #[derive(Debug, Clone)]
 pub struct ProcessStatus {
     /// Its name, e.g. `member1-apiserver`.
     pub name: String,
-    /// Its pid and start time; those of the last run when it is gone.
+    /// Its pid and start time; those of the last run if it is gone.
     pub id: ProcessId,
-    /// How it is.
+    /// Its state.
     pub state: RunState,
-    /// The port it serves on, if any.
+    /// The port on which it serves, if any.
     pub port: Option<u16>,
-    /// Where its output goes.
+    /// The file of its output.
     pub log: PathBuf,
 }
 
@@ -67,12 +67,12 @@ struct Managed {
     launch: Launch,
     child: Child,
     id: ProcessId,
-    /// Ended on purpose, so that nothing brings it back but a restart by name.
+    /// True if it was ended on purpose; then only a restart by name starts it again.
     killed: bool,
 }
 
 impl Supervisor {
-    /// Starts the watchdog, so that a group exists; `ports` are what the processes may be given.
+    /// Starts the watchdog, which creates the group. The processes get their ports from `ports`.
     pub(super) fn new(log_dir: PathBuf, ports: Ports) -> Result<Self> {
         fs::create_dir_all(&log_dir).map_err(Error::io("create", &log_dir))?;
         let watchdog = std::process::Command::new("/bin/sh")
@@ -94,7 +94,7 @@ impl Supervisor {
         })
     }
 
-    /// The watchdog, whose pid is the group's id.
+    /// Returns the watchdog, whose pid is the group's id.
     pub(super) fn group(&self) -> Option<ProcessId> {
         ProcessId::of(self.inner.lock().watchdog.id())
     }
@@ -103,7 +103,7 @@ impl Supervisor {
         self.inner.lock().ports.reserve()
     }
 
-    /// Starts a component; its output is appended to `<name>.log`.
+    /// Starts a component, and appends its output to `<name>.log`.
     pub(super) fn spawn(&self, launch: Launch) -> Result<()> {
         let mut inner = self.inner.lock();
         let managed = self.start(&mut inner, launch)?;
@@ -111,7 +111,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Ends a process at once (SIGKILL) and waits until it is gone. Gone already is fine.
+    /// Ends a process at once (SIGKILL) and waits until it is gone. A missing process is no error.
     pub(super) fn kill(&self, name: &str) -> Result<()> {
         let mut inner = self.inner.lock();
         let managed = inner.find(name)?;
@@ -120,24 +120,24 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Ends a process at once if there is one of that name, and forgets it.
+    /// Ends a process at once, if there is one of that name, and forgets it.
     pub(super) fn remove(&self, name: &str) {
         if let Some(mut managed) = self.inner.lock().processes.remove(name) {
             end(&mut managed.child);
         }
     }
 
-    /// Stops a process where it stands (SIGSTOP).
+    /// Suspends a process (SIGSTOP).
     pub(super) fn pause(&self, name: &str) -> Result<()> {
         self.signal(name, Signal::SIGSTOP)
     }
 
-    /// Lets a stopped process go on (SIGCONT).
+    /// Resumes a suspended process (SIGCONT).
     pub(super) fn resume(&self, name: &str) -> Result<()> {
         self.signal(name, Signal::SIGCONT)
     }
 
-    /// Starts a process again exactly as before, after ending it if it still runs.
+    /// Restarts a process with the same arguments, after ending it if it runs.
     pub(super) fn restart(&self, name: &str) -> Result<()> {
         let mut inner = self.inner.lock();
         let managed = inner.find(name)?;
@@ -148,7 +148,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Starts those of the named processes again that ended by themselves, as a kubelet would; whether
+    /// Restarts the named processes that exited by themselves, as a kubelet would. Returns true if
     /// there were any.
     pub(super) fn revive(&self, names: &[String]) -> Result<bool> {
         let mut any = false;
@@ -165,7 +165,7 @@ impl Supervisor {
         Ok(any)
     }
 
-    /// An error with the end of its log if the process has ended.
+    /// Returns an error with the end of the log if the process has ended.
     pub(super) fn ensure_running(&self, name: &str) -> Result<()> {
         let mut inner = self.inner.lock();
         let managed = inner.find(name)?;
@@ -181,7 +181,7 @@ impl Supervisor {
         })
     }
 
-    /// The end of a process's log, introduced by its name.
+    /// Returns the end of a process's log, preceded by its name.
     pub(super) fn log_tail(&self, name: &str) -> String {
         let log = self.log_path(name);
         format!(
@@ -191,16 +191,16 @@ impl Supervisor {
         )
     }
 
-    /// The first port of a process.
+    /// Returns the first port of a process.
     pub(super) fn port(&self, name: &str) -> Result<Option<u16>> {
         Ok(self.inner.lock().find(name)?.launch.ports.first().copied())
     }
 
-    /// Every process that was ever started, by name.
+    /// Returns the status of every process that was ever started, by name.
     pub(super) fn status(&self) -> Vec<ProcessStatus> {
         let mut inner = self.inner.lock();
         let processes = inner.processes.values_mut().map(|managed| {
-            // Reaps it if it ended, so that it does not show as a zombie.
+            // This reaps the process if it ended, so that it is not shown as a zombie.
             let ended = matches!(managed.child.try_wait(), Ok(Some(_)));
             ProcessStatus {
                 name: managed.launch.name.clone(),
@@ -221,7 +221,7 @@ impl Supervisor {
     pub(super) fn shutdown(&self) {
         let mut inner = self.inner.lock();
         if let Ok(None) = inner.watchdog.try_wait() {
-            // The watchdog is not reaped yet, so the group's id cannot be anybody else's.
+            // The watchdog is not reaped yet, so no other group can have its id.
             let _ = killpg(nix_pid(inner.watchdog.id()), Signal::SIGKILL);
             let _ = inner.watchdog.wait();
         }
@@ -246,10 +246,10 @@ impl Supervisor {
         let child = std::process::Command::new(&launch.program)
             .args(&launch.args)
             .env("GOMAXPROCS", "2")
-            // Memory is plenty and cores are not: API servers are what needs most of them, and collect
-            // garbage a third as often with this.
+            // Memory is plentiful and CPU time is not: with this, API servers, which use most of
+            // it, collect garbage a third as often.
             .env("GOGC", "300")
-            // Some components look for a home or a cluster that they would run in.
+            // Some components look for a kubeconfig of the user, or for the cluster that they run in.
             .env_remove("KUBECONFIG")
             .env_remove("KUBERNETES_SERVICE_HOST")
             .stdin(Stdio::null())
@@ -258,7 +258,7 @@ impl Supervisor {
             .process_group(nix_pid(inner.watchdog.id()).as_raw())
             .spawn()
             .map_err(spawn_error(&launch.name, &launch.program))?;
-        // Without a start time it died at once; then nothing must ever be signalled by this id.
+        // A process without a start time died at once; then no signal must ever be sent to this id.
         let id = ProcessId::of(child.id()).unwrap_or(ProcessId {
             pid: child.id(),
             start_time: 0,
@@ -294,9 +294,9 @@ impl Inner {
     }
 }
 
-/// Kills and reaps.
+/// Kills and reaps a process.
 fn end(child: &mut Child) {
-    // Both fail only when it is gone and reaped already.
+    // Both fail only if the process is already gone and reaped.
     let _ = child.kill();
     let _ = child.wait();
 }
@@ -310,7 +310,7 @@ fn spawn_error(name: &str, program: &Path) -> impl FnOnce(std::io::Error) -> Err
     }
 }
 
-/// The last `lines` lines of a file, reading only its end.
+/// Returns the last `lines` lines of a file, of which it reads only the end.
 fn tail(path: &Path, lines: usize) -> String {
     const WINDOW: u64 = 16 * 1024;
     let read = || -> std::io::Result<String> {
@@ -329,7 +329,7 @@ fn tail(path: &Path, lines: usize) -> String {
     all[all.len().saturating_sub(lines)..].join("\n")
 }
 
-/// How long anything of a testbed may take to be gone after SIGKILL.
+/// The timeout for processes to disappear after SIGKILL.
 pub(super) const GONE_DEADLINE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -442,7 +442,7 @@ mod tests {
         assert!(id.wait_gone(GONE_DEADLINE));
     }
 
-    /// Not a test of its own: the owner that the next test kills, run as a second test process.
+    /// The owner that the next test kills, which runs as a second test process.
     #[test]
     #[ignore = "run by kill_9_of_the_owner_leaves_nothing"]
     fn owner_that_waits_to_be_killed() {

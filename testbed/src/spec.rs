@@ -1,6 +1,6 @@
-//! What a testbed consists of, as data: the members, their nodes, and the options of Karmada.
+//! The description of a testbed: the members, their nodes, and the options of Karmada.
 //!
-//! Read from YAML by the `testbed` command, written by hand in tests. Nothing here starts anything.
+//! The `testbed` command reads it from YAML; tests build it in code. This module starts nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,17 +13,17 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Spec {
-    /// How the control plane is run.
+    /// The options of the control plane.
     #[serde(default)]
     pub karmada: KarmadaSpec,
     /// The member clusters, in the order in which they are listed and joined.
     pub members: Vec<MemberSpec>,
     /// CRDs (files, or folders of `*.yaml`) applied to the control plane before
-    /// karmada-controller-manager starts: its detector looks for new kinds only every 30 s.
+    /// karmada-controller-manager starts, whose detector looks for new kinds only every 30 s.
     #[serde(default)]
     pub control_plane_crds: Vec<PathBuf>,
-    /// CRDs (files, or folders of `*.yaml`) applied to every member before it is joined,
-    /// but those [`MemberSpec::without_crds`].
+    /// CRDs (files, or folders of `*.yaml`) applied to every member before it is joined, except
+    /// members with [`MemberSpec::without_crds`].
     #[serde(default)]
     pub member_crds: Vec<PathBuf>,
 }
@@ -32,16 +32,18 @@ pub struct Spec {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct KarmadaSpec {
-    /// Puts Volcano's own PodGroup CRD on the control plane. Muster brings a superset of it, which
-    /// is then left out of [`Spec::control_plane_crds`]; otherwise Volcano's is.
+    /// Installs Volcano's own PodGroup CRD on the control plane. Then the superset of it that
+    /// Muster brings is left out of [`Spec::control_plane_crds`]; by default, Volcano's is left
+    /// out.
     pub volcano_podgroup_crd_on_control_plane: bool,
-    /// Writes an audit log of all writes to resourcebindings and works, and to queues and
-    /// capacitypolicies but for their status, with their bodies.
+    /// Writes an audit log with the bodies of all writes to resourcebindings and works, and of all
+    /// writes to queues and capacitypolicies except their status.
     pub audit_log: bool,
-    /// Further flags of karmada-controller-manager, e.g. `--kube-api-qps=5000`, or
-    /// `--cluster-failure-threshold=5s` to notice a lost member sooner. The last of a name wins.
+    /// More flags of karmada-controller-manager, e.g. `--kube-api-qps=5000`, or
+    /// `--cluster-failure-threshold=5s` to notice a lost member sooner. The last flag of a name
+    /// wins.
     pub controller_manager_flags: Vec<String>,
-    /// Further flags of karmada-scheduler.
+    /// More flags of karmada-scheduler.
     pub scheduler_flags: Vec<String>,
 }
 
@@ -49,21 +51,21 @@ pub struct KarmadaSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MemberSpec {
-    /// Name of the Cluster object and prefix of its processes; a DNS label.
+    /// The name of the Cluster object and prefix of its processes; a DNS label.
     pub name: String,
-    /// Who carries Works into it.
+    /// Whether Karmada pushes Works to it or its agent pulls them.
     #[serde(default)]
     pub sync: SyncMode,
     /// Runs Volcano's scheduler and controllers beside kube-scheduler.
     #[serde(default)]
     pub volcano: bool,
-    /// Runs Volcano's admission webhook as well, which fills in defaults (a job's scheduler and
-    /// queue) and refuses jobs whose queue is not there. Without it jobs must name `schedulerName:
+    /// Runs Volcano's admission webhook as well, which sets defaults (a job's scheduler and queue)
+    /// and refuses jobs whose queue does not exist. Without it, jobs must set `schedulerName:
     /// volcano` themselves.
     #[serde(default)]
     pub volcano_webhook: bool,
-    /// Has none of [`Spec::member_crds`]: nothing of those kinds runs in it, and its API server starts
-    /// in half the time.
+    /// Installs none of [`Spec::member_crds`]. The member runs no jobs of those kinds, and its API
+    /// server starts in half the time.
     #[serde(default)]
     pub without_crds: bool,
     /// Labels of the Cluster object.
@@ -74,13 +76,13 @@ pub struct MemberSpec {
     pub nodes: Vec<NodeGroup>,
 }
 
-/// Who carries Works into a member, and its status out of it.
+/// The component that applies Works in a member and reports their status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum SyncMode {
     /// karmada-controller-manager.
     #[default]
     Push,
-    /// A karmada-agent of the member's own, which joins it too.
+    /// A karmada-agent of the member, which also joins it.
     Pull,
 }
 
@@ -88,7 +90,7 @@ pub enum SyncMode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NodeGroup {
-    /// How many nodes.
+    /// The number of nodes.
     pub count: u32,
     /// Nodes are named `<member>-<prefix>-<1..count>`; `n` if unset. One group per prefix and member.
     pub prefix: Option<String>,
@@ -100,11 +102,11 @@ pub struct NodeGroup {
     pub pods: u32,
     /// Devices of the resource `nvidia.com/gpu`.
     pub gpus: u32,
-    /// Label `nvidia.com/gpu.product`, as NVIDIA's feature discovery sets it.
+    /// The label `nvidia.com/gpu.product`, as NVIDIA's feature discovery sets it.
     pub product: Option<String>,
-    /// Further labels, e.g. `topology.kubernetes.io/zone`.
+    /// More labels, e.g. `topology.kubernetes.io/zone`.
     pub labels: BTreeMap<String, String>,
-    /// Taints the nodes are born with.
+    /// Taints of the nodes from their creation.
     pub taints: Vec<NodeTaint>,
 }
 
@@ -121,7 +123,7 @@ pub struct NodeTaint {
     pub effect: TaintEffect,
 }
 
-/// What a taint does to pods that do not tolerate it.
+/// The effect of a taint on pods that do not tolerate it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the core API's own terms")]
 pub enum TaintEffect {
@@ -131,7 +133,7 @@ pub enum TaintEffect {
 }
 
 impl TaintEffect {
-    /// As the core API writes it.
+    /// Returns the name in the core API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NoSchedule => "NoSchedule",
@@ -142,7 +144,7 @@ impl TaintEffect {
 }
 
 impl Default for NodeGroup {
-    /// An eight-GPU server without its product's name.
+    /// Returns an eight-GPU server without a product.
     fn default() -> Self {
         Self {
             count: 1,
@@ -162,8 +164,8 @@ impl Default for NodeGroup {
 pub const DEFAULT_PRODUCTS: [&str; 3] = ["NVIDIA-H100-80GB", "NVIDIA-A100-80GB", "NVIDIA-L40S"];
 
 impl Spec {
-    /// `members` clusters named member1, member2, …, each with `nodes` nodes of `gpus` GPUs; the
-    /// products are given out in turn. All run Volcano.
+    /// Returns a spec with `members` clusters named member1, member2, …, each with `nodes` nodes of
+    /// `gpus` GPUs. Each member in turn has the next product. All run Volcano.
     pub fn fleet(members: usize, nodes: u32, gpus: u32, products: &[&str]) -> Self {
         let products = if products.is_empty() {
             &DEFAULT_PRODUCTS[..]
@@ -190,10 +192,10 @@ impl Spec {
         }
     }
 
-    /// Reads a spec from a YAML file; its relative paths are relative to the file.
+    /// Reads a spec from a YAML file; relative paths in it are relative to the file.
     ///
     /// # Errors
-    /// If the file cannot be read, is no spec, or contradicts itself.
+    /// Returns an error if the file cannot be read, is not a spec, or contradicts itself.
     pub fn from_file(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(Error::io("read", path))?;
         let mut spec: Self = serde_saphyr::from_str(&text).map_err(|error| Error::Manifest {
@@ -210,10 +212,10 @@ impl Spec {
         Ok(spec)
     }
 
-    /// Checks what the types cannot say.
+    /// Checks constraints that the types do not express.
     ///
     /// # Errors
-    /// [`Error::Spec`] naming the field, its value, and what would be right.
+    /// Returns [`Error::Spec`] with the field, its value, and what would be valid.
     pub fn validate(&self) -> Result<()> {
         let mut names = BTreeSet::new();
         for member in &self.members {
@@ -253,12 +255,12 @@ impl Spec {
 }
 
 impl NodeGroup {
-    /// The part of the nodes' names that tells this group from others of the member.
+    /// Returns the part of the nodes' names that distinguishes this group within the member.
     pub fn prefix(&self) -> &str {
         self.prefix.as_deref().unwrap_or("n")
     }
 
-    /// The names of the nodes in `member`.
+    /// Returns the names of the nodes in `member`.
     pub fn node_names(&self, member: &str) -> Vec<String> {
         let prefix = self.prefix();
         (1..=self.count)
@@ -266,16 +268,16 @@ impl NodeGroup {
             .collect()
     }
 
-    /// Checks what the types cannot say.
+    /// Checks constraints that the types do not express.
     ///
     /// # Errors
-    /// [`Error::Spec`] if the prefix is no DNS label.
+    /// Returns [`Error::Spec`] if the prefix is not a DNS label.
     pub fn validate(&self) -> Result<()> {
         dns_label("nodes[].prefix", self.prefix())
     }
 }
 
-/// RFC 1123 label, short enough that names built on it are labels too.
+/// Checks for an RFC 1123 label that is short enough for names built on it to be labels too.
 fn dns_label(field: &str, value: &str) -> Result<()> {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let right = !value.is_empty()

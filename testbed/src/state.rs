@@ -1,6 +1,6 @@
-//! The record of a testbed in its state folder, so that another process can see and stop it.
+//! The record of a testbed in its state folder, by which another process can see and stop it.
 //!
-//! Written by the owner alone, whole and atomically, whenever something about it changes.
+//! Only the owner writes it, atomically, on every change.
 
 use std::path::{Path, PathBuf};
 
@@ -15,19 +15,19 @@ use crate::process::GONE_DEADLINE;
 
 const FILE: &str = "state.json";
 
-/// A testbed as its owner last wrote it down.
+/// The state of a testbed as its owner last wrote it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct State {
-    /// How far it is.
+    /// The phase of its start.
     pub phase: Phase,
     /// The process that owns the others.
     pub owner: Option<ProcessId>,
-    /// Leader of the process group.
+    /// The leader of the process group.
     pub group: Option<ProcessId>,
     /// When its start began.
     pub started_at: Timestamp,
-    /// How long the start took, in milliseconds, once it is ready.
+    /// The duration of the start in milliseconds, once it is ready.
     pub ready_after_ms: Option<u64>,
     /// Karmada and the members, in this order.
     pub clusters: Vec<Cluster>,
@@ -37,24 +37,24 @@ pub struct State {
     pub audit_log: Option<PathBuf>,
 }
 
-/// How far a testbed is.
+/// The phase of a testbed's life.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "phase")]
 pub enum Phase {
-    /// On its way up.
+    /// It is starting.
     Starting,
-    /// All that was asked for is there.
+    /// All components are ready.
     Ready,
-    /// It could not be started.
+    /// It failed to start.
     Failed {
-        /// Why.
+        /// The error.
         error: String,
     },
-    /// Taken down.
+    /// It was taken down.
     Down,
 }
 
-/// One process in the record.
+/// A process in the record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessRecord {
@@ -62,13 +62,13 @@ pub struct ProcessRecord {
     pub name: String,
     /// Its last run.
     pub id: ProcessId,
-    /// Where it serves.
+    /// The port on which it serves.
     pub port: Option<u16>,
-    /// Where its output goes.
+    /// The file of its output.
     pub log: PathBuf,
 }
 
-/// The folder used when none is given: `${XDG_STATE_HOME:-~/.local/state}/muster/testbed`.
+/// Returns the default state folder: `${XDG_STATE_HOME:-~/.local/state}/muster/testbed`.
 pub fn default_dir() -> PathBuf {
     let set = |name| {
         std::env::var_os(name)
@@ -86,7 +86,8 @@ impl State {
     /// Reads the record in `dir`.
     ///
     /// # Errors
-    /// [`Error::NoTestbed`] if there is none, or one of another version of the testbed.
+    /// Returns [`Error::NoTestbed`] if there is none, or if another version of the testbed wrote
+    /// it.
     pub fn load(dir: &Path) -> Result<Self> {
         let text = std::fs::read(dir.join(FILE));
         let state = text
@@ -104,15 +105,15 @@ impl State {
         std::fs::rename(&temporary, &path).map_err(Error::io("rename", &temporary))
     }
 
-    /// Whether the process that owns the testbed still exists.
+    /// Returns true if the process that owns the testbed still exists.
     pub fn owner_is_alive(&self) -> bool {
         self.owner.is_some_and(ProcessId::is_alive)
     }
 
-    /// The cluster `karmada` or a member.
+    /// Returns the cluster `karmada` or a member.
     ///
     /// # Errors
-    /// [`Error::UnknownCluster`] if there is none of that name.
+    /// Returns [`Error::UnknownCluster`] if there is no cluster of that name.
     pub fn cluster(&self, name: &str) -> Result<&Cluster> {
         let found = self.clusters.iter().find(|cluster| cluster.name == name);
         found.ok_or_else(|| {
@@ -128,11 +129,11 @@ impl State {
         })
     }
 
-    /// Takes a testbed down from outside: asks its owner to end, then makes sure that nothing of it
-    /// is left. Returns the processes that had to be killed here, which should be none.
+    /// Takes a testbed down from outside: asks its owner to end, then makes sure that no process of
+    /// it is left. Returns the processes that it had to kill itself, normally none.
     ///
     /// # Errors
-    /// If the record cannot be written.
+    /// Returns an error if the record cannot be written.
     pub fn take_down(mut self, dir: &Path) -> Result<Vec<String>> {
         if let Some(owner) = self.owner {
             owner.signal(Signal::SIGTERM);
@@ -148,7 +149,7 @@ impl State {
         Ok(survivors)
     }
 
-    /// Kills what is left of a testbed whose owner is gone.
+    /// Kills the remaining processes of a testbed whose owner is gone.
     pub(super) fn sweep(&self) -> Vec<String> {
         let records = self
             .processes
@@ -210,7 +211,7 @@ mod tests {
         assert!(survivors.is_empty());
         assert!(id.is_alive());
 
-        // Reaps it, as init does for what a killed owner leaves.
+        // This thread reaps the process, as init does for processes of a killed owner.
         let reaper = std::thread::spawn(move || sleeper.wait());
         let survivors = state(Phase::Ready, earlier, id)
             .take_down(dir.path())

@@ -1,10 +1,10 @@
 //! The real components, built from their Go modules into a per-user cache.
 //!
-//! Each set of components has a Go module of its own in `testbed/tools/<set>` (they pin different
-//! Kubernetes libraries) with `tool` lines; [`ensure`] builds what the cache lacks, one set after
-//! another, and finds the folders of the modules whose manifests are needed. The cache's key is a
-//! hash of what determines the binaries, so a second checkout builds nothing, and a set is moved
-//! into its place only when it is whole. A warm start runs no `go` at all.
+//! Each set of components has a Go module in `testbed/tools/<set>` with `tool` lines, since the
+//! sets pin different Kubernetes libraries. [`ensure`] builds the missing sets one after another,
+//! and finds the folders of the modules whose manifests are needed. The key of the cache is a hash
+//! of everything that determines the binaries, so a second checkout builds nothing. A set is moved
+//! into its place only when it is complete. A warm start does not run `go`.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,10 +15,10 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// Where the tool modules are in the source tree.
+/// The folder of the tool modules in the source tree.
 const MODULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tools");
 
-/// File in a built set that says where its modules are.
+/// The file in a built set that has the paths of its modules.
 const MODULE_DIRS: &str = "modules.json";
 
 /// Components that are built together from one Go module.
@@ -61,7 +61,7 @@ pub enum Tool {
     KubeRay,
 }
 
-/// Built sets: where their binaries and the folders of their modules are.
+/// Built sets, with the paths of their binaries and of their modules.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tools {
     sets: BTreeMap<Toolset, BuiltSet>,
@@ -73,18 +73,18 @@ struct BuiltSet {
     module: PathBuf,
 }
 
-/// Why tools could not be had. Each message is whole, with its cause.
+/// A reason why tools are not available. Each message is complete and includes its cause.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolsError {
     /// `go` cannot be run.
     #[error("the components are built with Go {wanted} or newer, but `go` cannot be run: {cause}")]
     NoGo {
-        /// The version that the module asks for.
+        /// The version that the module requires.
         wanted: String,
-        /// What the system said.
+        /// The error of the operating system.
         cause: std::io::Error,
     },
-    /// `go` is too old, and may not fetch a newer toolchain.
+    /// `go` is too old, and must not fetch a newer toolchain.
     #[error(
         "{set} needs Go {wanted} or newer, this is {found} with GOTOOLCHAIN=local; \
          install a newer Go or set GOTOOLCHAIN=auto"
@@ -92,7 +92,7 @@ pub enum ToolsError {
     OldGo {
         /// The set that needs it.
         set: &'static str,
-        /// The version that its module asks for.
+        /// The version that its module requires.
         wanted: String,
         /// The version found.
         found: String,
@@ -102,25 +102,25 @@ pub enum ToolsError {
     Go {
         /// The command line.
         command: String,
-        /// Where it ran.
+        /// The folder in which it ran.
         dir: PathBuf,
-        /// The end of what it printed.
+        /// The end of its output.
         output: String,
     },
     /// A file or folder could not be read or written.
     #[error("{action} {}: {cause}", path.display())]
     Io {
-        /// What was being done.
+        /// The attempted action.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         cause: std::io::Error,
     },
     /// Neither `XDG_CACHE_HOME` nor `HOME` is set.
     #[error("no folder for built tools: set XDG_CACHE_HOME or HOME")]
     NoCacheDir,
-    /// A program of a set that was not asked for.
+    /// A program is requested whose set is not built.
     #[error("{0:?} is not among the tools that were built; ensure its set first")]
     NotBuilt(Toolset),
 }
@@ -128,7 +128,7 @@ pub enum ToolsError {
 type Result<T, E = ToolsError> = std::result::Result<T, E>;
 
 impl Toolset {
-    /// All sets, quickest build first.
+    /// All sets, the quickest build first.
     pub const ALL: [Self; 9] = [
         Self::Etcd,
         Self::Kwok,
@@ -141,7 +141,7 @@ impl Toolset {
         Self::KubeRay,
     ];
 
-    /// The name of its folder.
+    /// Returns the name of the set's folder.
     pub fn name(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
@@ -156,7 +156,7 @@ impl Toolset {
         }
     }
 
-    /// The module whose sources hold the set's manifests.
+    /// Returns the module whose sources include the set's manifests.
     fn module(self) -> &'static str {
         match self {
             Self::Etcd => "go.etcd.io/etcd/server/v3",
@@ -175,7 +175,8 @@ impl Toolset {
         Path::new(MODULES).join(self.name())
     }
 
-    /// Kubernetes' own build sets its version by flags; without them other programs cannot parse it.
+    /// Returns the linker flags. Kubernetes' own build sets its version by flags; other programs
+    /// cannot parse a version without them.
     fn ldflags(self, go_mod: &str) -> String {
         let strip = "-s -w";
         if self != Self::Kubernetes {
@@ -193,7 +194,7 @@ impl Toolset {
 }
 
 impl Tool {
-    /// The set it belongs to, and its name there.
+    /// Returns the set of the tool, and the tool's name in it.
     fn place(self) -> (Toolset, &'static str) {
         match self {
             Self::Etcd => (Toolset::Etcd, "server"),
@@ -219,19 +220,19 @@ impl Tool {
 }
 
 impl Tools {
-    /// The program's path.
+    /// Returns the path of a program.
     ///
     /// # Errors
-    /// [`ToolsError::NotBuilt`] if its set was not asked for.
+    /// Returns [`ToolsError::NotBuilt`] if its set is not built.
     pub fn program(&self, tool: Tool) -> Result<PathBuf> {
         let (set, name) = tool.place();
         Ok(self.set(set)?.bin.join(name))
     }
 
-    /// The folder with the sources of the set's main module, for its manifests.
+    /// Returns the source folder of the set's main module, for its manifests.
     ///
     /// # Errors
-    /// [`ToolsError::NotBuilt`] if the set was not asked for.
+    /// Returns [`ToolsError::NotBuilt`] if the set is not built.
     pub fn module_dir(&self, set: Toolset) -> Result<&Path> {
         Ok(&self.set(set)?.module)
     }
@@ -241,12 +242,12 @@ impl Tools {
     }
 }
 
-/// Makes sure that the sets are built and returns where they are; `progress` gets a line per set
-/// that has to be built. Minutes per set when cold, milliseconds when warm. Processes that want the
-/// same cache at the same time wait for each other.
+/// Builds the sets that are missing and returns the paths of all; `progress` gets a line for each
+/// set that is built. A build takes minutes per set, a warm start milliseconds. Processes that
+/// build into the same cache wait for each other.
 ///
 /// # Errors
-/// If Go is missing or too old, a build fails, or the cache cannot be written.
+/// Returns an error if Go is missing or too old, a build fails, or the cache cannot be written.
 pub fn ensure(sets: &[Toolset], progress: &dyn Fn(&str)) -> Result<Tools> {
     let cache = cache_dir()?;
     fs::create_dir_all(&cache).map_err(io("create", &cache))?;
@@ -261,10 +262,10 @@ pub fn ensure(sets: &[Toolset], progress: &dyn Fn(&str)) -> Result<Tools> {
     Ok(tools)
 }
 
-/// The folder of what is built, in the user's cache: `$XDG_CACHE_HOME` or `~/.cache`.
+/// Returns the folder of built tools in the user's cache, `$XDG_CACHE_HOME` or `~/.cache`.
 ///
 /// # Errors
-/// [`ToolsError::NoCacheDir`] if neither is set.
+/// Returns [`ToolsError::NoCacheDir`] if neither is set.
 pub fn cache_dir() -> Result<PathBuf> {
     let set = |name| {
         std::env::var_os(name)
@@ -275,7 +276,7 @@ pub fn cache_dir() -> Result<PathBuf> {
     Ok(base.ok_or(ToolsError::NoCacheDir)?.join("muster/tools"))
 }
 
-/// The set if it is built and its module's sources are still there.
+/// Returns the set if it is built and its module's sources still exist.
 fn warm(set: Toolset, cache: &Path) -> Result<Option<BuiltSet>> {
     let bin = cache.join(key(set)?);
     let Ok(text) = fs::read(bin.join(MODULE_DIRS)) else {
@@ -291,7 +292,7 @@ fn build(set: Toolset, cache: &Path, progress: &dyn Fn(&str)) -> Result<BuiltSet
     let lock_path = cache.join("lock");
     let lock = File::create(&lock_path).map_err(io("create", &lock_path))?;
     lock.lock().map_err(io("lock", &lock_path))?;
-    // Another process may have built it while this one waited.
+    // Another process may have built the set while this one waited.
     if let Some(built) = warm(set, cache)? {
         return Ok(built);
     }
@@ -317,7 +318,7 @@ fn build(set: Toolset, cache: &Path, progress: &dyn Fn(&str)) -> Result<BuiltSet
     Ok(BuiltSet { bin, module })
 }
 
-/// Builds into a folder beside the final one, which then appears whole or not at all.
+/// Builds into a temporary folder, which is then renamed to the final one.
 fn install(set: Toolset, cache: &Path, bin: &Path) -> Result<()> {
     let temporary = tempfile::Builder::new()
         .prefix(&format!(".{}-", set.name()))
@@ -333,7 +334,7 @@ fn install(set: Toolset, cache: &Path, bin: &Path) -> Result<()> {
     fs::rename(&temporary, bin).map_err(io("rename", &temporary))
 }
 
-/// Asks Go for the module's folder, fetching its sources again if they were cleaned away.
+/// Asks Go for the module's folder; Go fetches the sources again if they were removed.
 fn locate_module(set: Toolset) -> Result<PathBuf> {
     let list = || -> Result<PathBuf> {
         let output = run(go(set, &["list", "-m", "-f", "{{.Dir}}", set.module()]))?;
@@ -356,7 +357,7 @@ fn require_go(set: Toolset) -> Result<()> {
         .find_map(|line| line.strip_prefix("go "))
         .unwrap_or("1.25")
         .trim();
-    // Outside of the module, where a newer toolchain would be fetched before anything is printed.
+    // Within the module, Go would fetch a newer toolchain before it prints anything.
     let output = Command::new("go")
         .args(["env", "GOVERSION", "GOTOOLCHAIN"])
         .current_dir("/")
@@ -379,7 +380,7 @@ fn require_go(set: Toolset) -> Result<()> {
     Ok(())
 }
 
-/// Numbers of a version, for comparison: `1.26.8` is [1, 26, 8], `1.27rc1` is [1, 27].
+/// Returns the numbers of a version, for comparison: `1.26.8` is [1, 26, 8], `1.27rc1` is [1, 27].
 fn version(text: &str) -> Vec<u32> {
     let digits = |part: &str| -> String { part.chars().take_while(char::is_ascii_digit).collect() };
     text.split('.')
@@ -387,7 +388,7 @@ fn version(text: &str) -> Vec<u32> {
         .collect()
 }
 
-/// The version in the `require` line of a module.
+/// Returns the version in a `require` line of a module.
 fn module_version<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
     go_mod.lines().find_map(|line| {
         let line = line.trim().trim_start_matches("require ");
@@ -398,7 +399,7 @@ fn module_version<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
     })
 }
 
-/// `<set>-<hash>` over everything that determines the binaries but Go itself.
+/// Returns `<set>-<hash>`, a hash of everything that determines the binaries except Go itself.
 fn key(set: Toolset) -> Result<String> {
     let module = go_mod(set)?;
     let sum_path = set.source_dir().join("go.sum");
@@ -406,7 +407,7 @@ fn key(set: Toolset) -> Result<String> {
     Ok(hashed_name(set, &module, &sums, &own_source(set)?))
 }
 
-/// The program of a set that has one of its own, in place of its project's command.
+/// Returns the source of the set's own program, which replaces its project's command.
 fn own_source(set: Toolset) -> Result<String> {
     let path = set.source_dir().join("main.go");
     match fs::read_to_string(&path) {

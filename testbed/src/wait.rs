@@ -1,4 +1,4 @@
-//! Waiting with a deadline, which ends early when the process waited for has ended.
+//! Waits with a deadline, and stops early if the process in question has ended.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -8,14 +8,15 @@ use kube::Client;
 use crate::error::{Error, Result, describe};
 use crate::process::Supervisor;
 
-/// How often is looked.
+/// The period of probes.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// How long one step of the start may take on a busy machine; idle, each takes a few seconds.
+/// The timeout of one step of the start on a busy machine; on an idle one, each takes a few
+/// seconds.
 pub(super) const STEP: Duration = Duration::from_secs(120);
 
-/// Waits until `probe` has an answer; its `Err` says what it saw instead. `process` is what is
-/// waited for: if it ends, or the deadline passes, the error shows the end of its log.
+/// Waits until `probe` returns `Ok`; its `Err` describes the state it saw. If `process` ends, or
+/// the deadline passes, the error includes the end of its log.
 pub(super) async fn until<T, F>(
     supervisor: &Supervisor,
     process: &str,
@@ -44,7 +45,7 @@ where
     }
 }
 
-/// Waits until an API server says that it is ready.
+/// Waits until an API server reports that it is ready.
 pub(super) async fn api_ready(
     supervisor: &Supervisor,
     process: &str,
@@ -74,12 +75,12 @@ pub(super) async fn serving(supervisor: &Supervisor, process: &str) -> Result<()
     .await
 }
 
-/// GETs a path; the error is for people.
+/// Sends a GET to a path; the error is for people.
 pub(super) async fn get(client: &Client, path: &str) -> Result<(), String> {
     let request = http::Request::get(path)
         .body(Vec::new())
         .map_err(|error| error.to_string())?;
-    // A server that hangs must not make a deadline hang.
+    // A server that hangs must not exceed the deadline.
     let answer = tokio::time::timeout(Duration::from_secs(5), client.request_text(request)).await;
     match answer {
         Ok(answer) => answer.map(drop).map_err(|error| describe(&error)),

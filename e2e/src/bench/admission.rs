@@ -1,5 +1,6 @@
-//! (a) Admission alone: a queue without quota is opened for jobs that may then all go at once,
-//! while karmada-controller-manager is paused; between two measurements of what the API server takes.
+//! (a) Admission alone: a queue without quota opens for jobs that can then all start at once, while
+//! karmada-controller-manager is paused. Measurements of the API server's capacity before and after
+//! bracket it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,53 +16,53 @@ use super::raw::{self, Raw};
 use super::report::{Milliseconds, middle_rate, per_job, rate, round};
 use crate::harness::muster::Part;
 
-/// Brackets that differ by more make the ratio worthless.
+/// The relative difference of the brackets above which the ratio is worthless.
 const BRACKETS_DIFFER_AT_MOST: f64 = 0.25;
 
-/// From submission to gate.
+/// Numbers from submission to the gate.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Gated {
     pub(super) jobs: usize,
-    /// By the API server, as templates.
+    /// Templates that the API server accepted per second.
     pub(super) submitted_per_second: f64,
-    /// Bindings made by Karmada's detector and gated by Muster's webhook.
+    /// Bindings per second that Karmada's detector created and Muster's webhook gated.
     pub(super) gated_per_second: f64,
-    /// From the first submission until nothing changed any more: PodGroups and statuses too.
+    /// Time from the first submission until the last change, including PodGroups and statuses.
     pub(super) at_rest_after_seconds: f64,
-    /// All writes that the API server took until then.
+    /// All writes of the API server until then.
     pub(super) writes_per_job: BTreeMap<String, f64>,
     pub(super) cost: Cost,
 }
 
-/// See the module.
+/// The numbers of admission; see the module.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Admission {
     pub(super) jobs: usize,
     pub(super) raw_before: Raw,
     pub(super) raw_after: Raw,
-    /// Whether both are close enough for a ratio.
+    /// True if both brackets are close enough for a ratio.
     pub(super) brackets_agree: bool,
-    /// Jobs by the time from the queue's patch to the last binding that shows itself admitted.
+    /// Jobs over the time from the queue's patch to the last binding that shows its admission.
     pub(super) admitted_per_second: f64,
-    /// The same without the first and the last tenth.
+    /// The same rate without the first and the last tenth.
     pub(super) middle_per_second: f64,
-    /// Of admitted to the mean of raw.
+    /// The rate of admissions over the mean rate of raw patches.
     pub(super) ratio: f64,
-    /// The same of rates for each CPU that other processes of the machine left: what remains of the
-    /// ratio when the machine was not as busy with other things in one part as in another.
+    /// The same ratio of rates per CPU that other processes left idle. It corrects for a machine
+    /// whose other load differs between the parts.
     pub(super) ratio_by_free_cpu: f64,
-    /// From the queue's patch to a job's admission.
+    /// Time from the queue's patch to a job's admission.
     pub(super) admitted_after: Milliseconds,
     pub(super) first_after_ms: f64,
-    /// What Muster counted, from the queue's patch until it was at rest.
+    /// Muster's counters from the queue's patch until Muster was at rest.
     pub(super) muster_counted_per_job: BTreeMap<String, f64>,
-    /// What the API server took in that time, from all clients.
+    /// Writes of the API server in that time, from all clients.
     pub(super) writes_per_job: BTreeMap<String, f64>,
-    /// Until the last was admitted.
+    /// The cost until the last admission.
     pub(super) cost: Cost,
-    /// Until Muster was at rest.
+    /// The cost until Muster was at rest.
     pub(super) cost_until_rest: Cost,
     pub(super) muster_memory: Memory,
 }
@@ -87,7 +88,7 @@ pub(super) async fn gate(plane: &Plane, batch: &Batch, jobs: usize) -> anyhow::R
     })
 }
 
-/// Opens the queue of gated jobs and measures. karmada-controller-manager goes on afterwards.
+/// Opens the queue of gated jobs and measures. Afterwards karmada-controller-manager is resumed.
 pub(super) async fn measure(
     plane: &Plane,
     batch: &Batch,
@@ -146,20 +147,20 @@ async fn open(plane: &Plane, batch: &Batch, jobs: usize) -> anyhow::Result<Admis
     })
 }
 
-/// Raw patches with Muster paused; afterwards it is waited for until it is at rest again, also where it
-/// lost its Lease meanwhile.
+/// Measures raw patches with Muster paused, and then waits until Muster is at rest again, even if
+/// it lost its Lease meanwhile.
 async fn raw_alone(plane: &Plane, batch: &Batch, round: &str) -> anyhow::Result<Raw> {
     let muster = Part::All.process();
     plane.testbed.pause(muster)?;
     let raw = raw::patch_all(plane, &batch.name, round).await;
     plane.testbed.resume(muster)?;
-    // Time to see that it no longer leads, before it is asked whether it is ready.
+    // Muster needs time to notice that it lost the Lease before its readiness is checked.
     tokio::time::sleep(QUIET).await;
     plane.rest(QUIET).await?;
     raw
 }
 
-/// From the start to the last.
+/// Returns the time from the start to the last event.
 fn since(start: Instant, times: &[Instant]) -> Duration {
     times.last().map_or(Duration::ZERO, |last| *last - start)
 }

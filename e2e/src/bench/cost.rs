@@ -1,7 +1,7 @@
-//! What a period of time cost: CPU seconds by process, of the testbed's, of the benchmark itself and of
-//! whatever else runs on the machine; and how much memory processes hold.
+//! The cost of a period of time: CPU seconds of the testbed's processes, of the benchmark, and of
+//! all others on the machine; and the memory of processes.
 //!
-//! What others took is part of every answer, since rates mean little without it.
+//! Every result includes the CPU time of others, since rates mean little without it.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -9,41 +9,41 @@ use std::time::Instant;
 use serde::Serialize;
 use testbed::{ProcessId, Testbed};
 
-/// `USER_HZ`, in which `/proc` counts: 100 on every platform that Kubernetes runs on.
+/// The `USER_HZ` of `/proc`: 100 on every platform that Kubernetes supports.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Counters at one moment.
 #[derive(Debug)]
 pub(super) struct Moment {
     at: Instant,
-    /// Ticks in which the machine did something.
+    /// Ticks in which the machine was busy.
     busy: u64,
     own: u64,
     processes: BTreeMap<String, (ProcessId, u64)>,
 }
 
-/// CPU between two moments.
+/// CPU time between two moments.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Cost {
     pub(super) seconds: f64,
-    /// By process; those of all members are one entry.
+    /// CPU seconds by process; all members' processes of one kind are one entry.
     pub(super) cpu_seconds: BTreeMap<String, f64>,
-    /// Of what is neither the testbed's nor the benchmark's.
+    /// CPU seconds of processes of neither the testbed nor the benchmark.
     pub(super) others_cpu_seconds: f64,
 }
 
-/// What one process holds.
+/// The memory of one process.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Memory {
     pub(super) resident_mib: u64,
-    /// The most it ever held.
+    /// The peak resident memory.
     pub(super) peak_mib: u64,
 }
 
 impl Moment {
-    /// Now.
+    /// Reads the counters.
     pub(super) fn now(testbed: &Testbed) -> Self {
         let processes = testbed.status().into_iter();
         Self {
@@ -56,12 +56,12 @@ impl Moment {
         }
     }
 
-    /// What it took from then until now.
+    /// Returns the CPU time from this moment until now.
     pub(super) fn cost(&self, testbed: &Testbed) -> Cost {
         let now = Self::now(testbed);
         let mut cpu: BTreeMap<String, f64> = BTreeMap::new();
         for (name, (id, ticks)) in &now.processes {
-            // One that was started again meanwhile counts from its start.
+            // A process that was restarted meanwhile counts from its start.
             let before = self.processes.get(name).filter(|(before, _)| before == id);
             let spent = ticks.saturating_sub(before.map_or(0, |(_, ticks)| *ticks));
             *cpu.entry(group(name).to_owned()).or_default() += seconds(spent);
@@ -81,19 +81,19 @@ impl Moment {
 }
 
 impl Cost {
-    /// CPU seconds of one process.
+    /// Returns the CPU seconds of one process.
     pub(super) fn of(&self, process: &str) -> f64 {
         self.cpu_seconds.get(process).copied().unwrap_or(0.0)
     }
 
-    /// The part of the machine that others left, between 0 and 1.
+    /// Returns the share of the machine that others left idle, between 0 and 1.
     pub(super) fn left_by_others(&self) -> f64 {
         let all = self.seconds * f64::from(u32::try_from(cores()).unwrap_or(1));
         (1.0 - self.others_cpu_seconds / all.max(f64::EPSILON)).clamp(0.01, 1.0)
     }
 }
 
-/// Memory of a process of the testbed.
+/// Returns the memory of a process of the testbed.
 pub(super) fn memory(testbed: &Testbed, process: &str) -> Memory {
     let status = testbed.status();
     let id = status
@@ -107,7 +107,7 @@ pub(super) fn memory(testbed: &Testbed, process: &str) -> Memory {
     }
 }
 
-/// Memory of all processes of the testbed, in MiB.
+/// Returns the memory of all processes of the testbed, in MiB.
 pub(super) fn total_mib(testbed: &Testbed) -> u64 {
     let bytes: u64 = testbed
         .status()
@@ -117,7 +117,7 @@ pub(super) fn total_mib(testbed: &Testbed) -> u64 {
     bytes / (1024 * 1024)
 }
 
-/// Load average over a minute.
+/// Returns the load average over one minute.
 pub(super) fn load_average() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace()
@@ -126,7 +126,7 @@ pub(super) fn load_average() -> f64 {
         .unwrap_or(0.0)
 }
 
-/// Cores that this process may use.
+/// Returns the number of cores that this process may use.
 pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
@@ -148,7 +148,7 @@ fn seconds(ticks: u64) -> f64 {
 
 fn process_ticks(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The command's name, in parentheses, may itself hold spaces; utime and stime are fields 14 and 15.
+    // The command's name, in parentheses, may contain spaces; utime and stime are fields 14 and 15.
     let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields);
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let field = |index: usize| {
@@ -159,7 +159,8 @@ fn process_ticks(pid: u32) -> u64 {
     field(11).unwrap_or(0) + field(12).unwrap_or(0)
 }
 
-/// All but idle and waiting for disks: user, nice, system, irq, softirq.
+/// Returns the busy ticks: all except idle and iowait, which are user, nice, system, irq and
+/// softirq.
 fn machine_ticks() -> u64 {
     let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = text.lines().next().unwrap_or_default();

@@ -1,12 +1,12 @@
-//! Counters as processes publish them for Prometheus, and how they grew over a period of time.
+//! Counters that processes publish for Prometheus, and their growth over a period of time.
 
 use std::collections::BTreeMap;
 
-/// Counters of an API server's writes, and of Muster.
+/// Counters of an API server's writes, or of Muster.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Counters(BTreeMap<String, f64>);
 
-/// Verbs of requests that write.
+/// Verbs of write requests.
 const WRITES: [&str; 6] = [
     "APPLY",
     "CREATE",
@@ -17,7 +17,7 @@ const WRITES: [&str; 6] = [
 ];
 
 impl Counters {
-    /// Writes that an API server took, by `verb resource[/subresource]`.
+    /// Reads the writes of an API server, by `verb resource[/subresource]`.
     pub(super) fn of_api_server(text: &str) -> Self {
         let mut counters = Self::default();
         for (name, labels, value) in samples(text) {
@@ -43,7 +43,7 @@ impl Counters {
         counters
     }
 
-    /// All counters of a process of Muster's, under their names without the common prefix.
+    /// Reads all counters of a process of Muster, by name without the common prefix.
     pub(super) fn of_muster(text: &str) -> Self {
         let mut counters = Self::default();
         for (name, labels, value) in samples(text) {
@@ -60,11 +60,11 @@ impl Counters {
         counters
     }
 
-    /// What grew since `earlier`, and by how much.
+    /// Returns the counters that grew since `earlier`, and by how much.
     pub(super) fn since(&self, earlier: &Self) -> BTreeMap<String, f64> {
         let grown = self.0.iter().map(|(key, value)| {
             let before = earlier.0.get(key).copied().unwrap_or(0.0);
-            // Smaller than before: the process started over, and so did its counters.
+            // A smaller value means that the process and its counters restarted.
             let growth = if *value < before {
                 *value
             } else {
@@ -78,8 +78,8 @@ impl Counters {
 
 type Sample<'a> = (&'a str, Vec<(&'a str, &'a str)>, f64);
 
-/// The samples of a text in Prometheus' format. Label values with quotes or commas in them are not
-/// read right; none of those that are looked at has any.
+/// Parses the samples of a text in Prometheus' format. It does not support label values with quotes
+/// or commas, which none of these metrics have.
 fn samples(text: &str) -> impl Iterator<Item = Sample<'_>> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| {

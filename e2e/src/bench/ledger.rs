@@ -1,28 +1,28 @@
-//! What the queues held, revision by revision, from the records on bindings: whether a bound was ever
-//! passed, whatever happened in between.
+//! The usage of queues at each revision, from the records on bindings. It shows whether a quota was
+//! ever exceeded.
 //!
-//! Bindings and Works come by two watches that are not in step with each other, but the store's
-//! revisions order them: entries are sorted by revision before they are added up.
+//! Bindings and Works come by two watches that are not synchronized, but the store's revisions
+//! order them: entries are sorted by revision before they are added up.
 
 use std::collections::HashMap;
 
-/// Namespace and name of a binding.
+/// The namespace and name of a binding.
 pub(super) type BindingId = (String, String);
 
-/// What a revision of a binding or of its Work says.
+/// The effect of a revision of a binding or of its Work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Entry {
-    /// Its record charges a queue.
+    /// The binding's record charges a queue.
     Charged {
         queue: String,
         gpus: u64,
         attempt: u64,
-        /// Its status shows an end, which gives the charge back.
+        /// True if its status shows an end, which ends the charge.
         ended: bool,
     },
-    /// Its Work shows an end.
+    /// The binding's Work shows an end.
     Ended,
-    /// Nothing is charged any more.
+    /// The binding charges no queue.
     Free,
 }
 
@@ -39,12 +39,12 @@ struct Charge {
 }
 
 impl Ledger {
-    /// Writes down what `revision` says of a binding.
+    /// Adds what `revision` shows of a binding.
     pub(super) fn note(&mut self, revision: u64, id: BindingId, entry: Entry) {
         self.0.push((revision, id, entry));
     }
 
-    /// The most GPUs that `queue` was charged at any revision.
+    /// Returns the most GPUs that `queue` was charged at any revision.
     pub(super) fn peak(&self, queue: &str) -> u64 {
         let mut entries: Vec<_> = self.0.iter().collect();
         entries.sort_by_key(|(revision, _, _)| *revision);
@@ -79,7 +79,7 @@ fn apply<'a>(
             attempt,
             ended,
         } => {
-            // An end stays one until a later attempt begins: statuses are emptied again.
+            // An end holds until a later attempt begins, because statuses are cleared again.
             let ended = *ended || (charge.ended && charge.attempt == *attempt);
             *charge = Charge {
                 queue: queue.clone(),
@@ -125,7 +125,7 @@ mod tests {
     fn the_store_orders_what_arrives_out_of_step() {
         let mut ledger = Ledger::default();
         ledger.note(1, id("a"), charged(1, false));
-        // The next binding is seen before the end that made room for it.
+        // The watch shows the next binding before the end that freed its quota.
         ledger.note(3, id("b"), charged(1, false));
         ledger.note(2, id("a"), Entry::Ended);
         ledger.note(4, id("a"), charged(1, true));

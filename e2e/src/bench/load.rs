@@ -1,4 +1,4 @@
-//! What is submitted, opened, ended and deleted.
+//! Submits, admits, ends and deletes the benchmark's jobs.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,17 +14,17 @@ use crate::harness::jobs::{self, Gang};
 use crate::harness::kinds::{BATCH_JOB, NAMESPACE, POD, PROPAGATION_POLICY, QUEUE};
 use crate::harness::wait::eventually;
 
-/// Requests under way at once; as many as Muster's.
+/// The number of concurrent requests, the same as Muster's.
 pub(super) const IN_FLIGHT: usize = 16;
 
-/// Jobs of one GPU each in one namespace, and its queue.
+/// Jobs of one GPU each in one namespace, with its queue.
 #[derive(Debug, Clone)]
 pub(super) struct Batch {
-    /// Name of the namespace and of the queue.
+    /// The name of the namespace and of the queue.
     pub(super) name: String,
 }
 
-/// A pod of a job in a member.
+/// The pod of a job in a member.
 #[derive(Debug, Clone)]
 pub(super) struct MemberPod {
     pub(super) member: String,
@@ -32,7 +32,7 @@ pub(super) struct MemberPod {
 }
 
 impl Batch {
-    /// A managed namespace, and a queue without quota yet.
+    /// Creates a managed namespace, and a queue that has no quota yet.
     pub(super) async fn managed(plane: &Plane, name: &str) -> anyhow::Result<Self> {
         plane.karmada.create(QUEUE, &jobs::queue(name, 0)).await?;
         let labels = json!({"muster.io/managed": "true"});
@@ -57,7 +57,8 @@ impl Batch {
         })
     }
 
-    /// A namespace whose policy leaves placement to Karmada's own scheduler: each job to one cluster.
+    /// Creates a namespace whose policy leaves placement to Karmada's scheduler, one cluster for
+    /// each job.
     pub(super) async fn of_karmada(plane: &Plane, name: &str) -> anyhow::Result<Self> {
         plane
             .karmada
@@ -80,7 +81,7 @@ impl Batch {
         })
     }
 
-    /// Submits the jobs with these numbers, and returns how long that took.
+    /// Submits the jobs with these numbers, and returns the time it took.
     pub(super) async fn submit(
         &self,
         plane: &Plane,
@@ -105,8 +106,8 @@ impl Batch {
         Ok(())
     }
 
-    /// The running pods in the members, by job.
-    #[expect(clippy::disallowed_methods, reason = "of a testbed, which is small")]
+    /// Returns the running pods in the members, by job.
+    #[expect(clippy::disallowed_methods, reason = "lists a testbed, which is small")]
     pub(super) async fn pods(&self, plane: &Plane) -> anyhow::Result<BTreeMap<String, MemberPod>> {
         let mut pods = BTreeMap::new();
         for member in plane.testbed.members() {
@@ -139,7 +140,7 @@ impl Batch {
         Ok(pods)
     }
 
-    /// Lets a job end well, as its kubelet would say it.
+    /// Ends a job with success, as its kubelet would report it.
     pub(super) async fn finish(&self, plane: &Plane, pod: &MemberPod) -> anyhow::Result<()> {
         let client = plane.testbed.cluster(&pod.member)?.client().await?;
         let api = Api::<DynamicObject>::namespaced_with(client, &self.name, &POD.resource());
@@ -166,7 +167,7 @@ impl Batch {
     }
 }
 
-/// The name of a job's binding.
+/// Returns the name of a job's binding.
 pub(super) fn binding_name(job: &str) -> String {
     format!("{job}-job")
 }

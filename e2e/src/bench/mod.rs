@@ -1,12 +1,13 @@
-//! `make bench-e2e`: the numbers of the whole path on a real control plane.
+//! `make bench-e2e`: measures the whole path on a real control plane.
 //!
-//! Single rates swing with the machine: what is compared is measured within one run, and the CPU that
-//! other processes took is part of every result. The measured program is Muster's binary as its users have
-//! it; what is seen comes from watches of the benchmark's own and from published metrics, and jobs'
-//! charges are added up here from the records on bindings, by code that shares nothing with Muster.
+//! Single rates vary with the machine: only numbers of one run are compared, and every result
+//! includes the CPU time of other processes. The measured program is Muster's binary, as users run
+//! it. All observations come from watches of the benchmark and from published metrics. The
+//! benchmark adds up the jobs' charges from the records on bindings, by code that shares nothing
+//! with Muster.
 //!
-//! It must never measure the client limits of Karmada's parts for Muster: where they are raised, both
-//! Muster and Karmada's own scheduler are measured with them raised, and both as shipped.
+//! The client limits of Karmada's components must not distort a comparison: Muster and Karmada's
+//! scheduler are both measured with raised limits and with default limits.
 
 mod admission;
 mod cost;
@@ -34,36 +35,38 @@ use plane::{Limits, Plane};
 use report::Report;
 use standing::{End, Standing};
 
-/// Nothing changed for so long: at rest.
+/// The time without changes after which the plane is at rest.
 const QUIET: Duration = Duration::from_secs(4);
 
-/// What can be chosen.
+/// The options of the benchmark.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Folder for the testbeds' state.
+    /// The folder for the testbeds' state.
     pub state: PathBuf,
-    /// Where the JSON goes.
+    /// The path of the JSON file.
     pub out: PathBuf,
-    /// Jobs of admission alone, with raised limits; the other measurements have half of them.
+    /// Jobs of the admission measurement with raised limits; the other measurements use half as
+    /// many.
     pub jobs: usize,
-    /// Jobs of each measurement with limits as shipped; none if 0.
+    /// Jobs of each measurement with default limits; 0 skips them.
     pub shipped_jobs: usize,
-    /// How often a job ends to see how fast the next one follows.
+    /// The number of jobs that end to measure how soon the next one follows.
     pub reactions: usize,
-    /// Gangs of each measurement of gangs over several clusters; none if 0.
+    /// Gangs of each measurement of gangs over several clusters; 0 skips them.
     pub gangs: usize,
-    /// Leaves everything out but those gangs.
+    /// Measures only those gangs.
     pub gangs_only: bool,
-    /// How long rest is looked at.
+    /// The duration of the measurement at rest.
     pub rest: Duration,
-    /// Turns with and without the ledger, of `jobs` each, and nothing else; none if 0.
+    /// Turns with and without the ledger, of `jobs` jobs each, and no other measurement; 0 skips
+    /// them.
     pub ledger_rounds: usize,
 }
 
-/// Runs all measurements; says whether each has its numbers.
+/// Runs all measurements and returns true if each has its numbers.
 ///
 /// # Errors
-/// If a testbed or Muster does not start, or the file cannot be written.
+/// Returns an error if a testbed or Muster does not start, or the file cannot be written.
 pub async fn run(options: &Options) -> anyhow::Result<bool> {
     let start = Instant::now();
     let mut report = Report::create(&options.out)?;
@@ -92,8 +95,8 @@ pub async fn run(options: &Options) -> anyhow::Result<bool> {
     Ok(report.is_complete())
 }
 
-/// Karmada's client limits out of the way. The jobs of the first part stay where they are and run: only
-/// rates are compared, and taking thousands of jobs down takes minutes.
+/// Measures with raised client limits of Karmada. The jobs of the first part keep running: only
+/// rates are compared, and deleting thousands of jobs takes minutes.
 async fn raised(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     let (jobs, half) = (options.jobs, options.jobs / 2);
     let plane = Plane::up(&options.state, Limits::Raised, 2 * jobs).await?;
@@ -143,7 +146,7 @@ async fn standing_queue(
     );
 }
 
-/// Karmada's client limits as they are shipped.
+/// Measures with Karmada's default client limits.
 async fn shipped(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     let jobs = options.shipped_jobs;
     let plane = Plane::up(&options.state, Limits::Shipped, 2 * jobs).await?;
@@ -156,10 +159,10 @@ async fn shipped(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     Ok(plane.testbed.down()?)
 }
 
-/// Gangs over one, two and five clusters, at Karmada's client limits as they are shipped.
+/// Measures gangs over one, two and five clusters, with Karmada's default client limits.
 async fn in_parts(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     let most = plane::MANY_MEMBERS as usize;
-    // What is measured first stays where it is and runs.
+    // The gangs of earlier measurements keep running.
     let gpus = (options.gangs + 1) * 3 * most;
     let plane = Plane::of(&options.state, Limits::Shipped, gpus, plane::MANY_MEMBERS).await?;
     for clusters in [1, 2, most] {
@@ -172,7 +175,7 @@ async fn in_parts(options: &Options, report: &mut Report) -> anyhow::Result<()> 
     Ok(plane.testbed.down()?)
 }
 
-/// Muster is away, so that it costs Karmada nothing.
+/// Measures Karmada's scheduler while Muster is stopped, so that Muster costs Karmada nothing.
 async fn karmada_alone(
     plane: &Plane,
     jobs: usize,
@@ -200,7 +203,7 @@ fn machine(options: &Options) -> serde_json::Value {
     })
 }
 
-/// The default folder for the state: beside the testbed's.
+/// Returns the default folder for the state, beside the testbed's.
 #[must_use]
 pub fn default_state() -> PathBuf {
     testbed::default_dir().with_file_name("bench")

@@ -1,7 +1,8 @@
-//! What the ledger costs: admissions a second with and without it, in turns on one plane, so that both
-//! see the same machine.
+//! The cost of the ledger: admissions per second with and without it, in turns on one plane, so
+//! that both see the same machine.
 //!
-//! The jobs are all gated before. Each turn opens the queue for its share of them, with the one or the
+//! All jobs are gated before. In each turn one of the two processes leads and the queue opens for a
+//! part of the jobs. karmada-controller-manager is paused, as in the admission measurement.
 //! other process leading; karmada-controller-manager is paused, as where admission is measured alone.
 
 use std::time::Instant;
@@ -16,25 +17,26 @@ use super::plane::Plane;
 use super::report::{rate, round};
 use crate::harness::muster::Part;
 
-/// The two in turn.
+/// The two processes that take turns.
 const TURNS: [Part; 2] = [Part::AllUnregistered, Part::WithoutLedger];
 
-/// What came of it.
+/// The results.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Cost {
     jobs_a_turn: usize,
-    /// Admissions a second of each turn.
+    /// Admissions per second of each turn.
     with_ledger: Vec<f64>,
     without_ledger: Vec<f64>,
-    /// Of the middles of both.
+    /// The ratio of both medians.
     ratio: f64,
-    /// Of all turns with it: bindings opened per write of the ledger, and its mean time.
+    /// Bindings opened per write of the ledger, and the mean time of a write, over all turns with
+    /// it.
     opened_per_write: f64,
     write_ms: f64,
 }
 
-/// Measures `rounds` turns of each, of `jobs` jobs.
+/// Measures `rounds` turns of each process, with `jobs` jobs per turn.
 pub(super) async fn compare(plane: &Plane, rounds: usize, jobs: usize) -> anyhow::Result<Cost> {
     let batch = Batch::managed(plane, "bench-ledger").await?;
     gate(plane, &batch, 2 * rounds * jobs).await?;
@@ -50,7 +52,7 @@ async fn turns(plane: &Plane, batch: &Batch, rounds: usize, jobs: usize) -> anyh
     let mut rates = [Vec::new(), Vec::new()];
     let (mut writes, mut opened, mut seconds) = (0.0, 0.0, 0.0);
     for turn in 0..2 * rounds {
-        // Which of the two goes first changes, so that neither has always the fuller plane.
+        // The order of the two changes, so that neither always gets the fuller plane.
         let which = (turn + turn / 2) % 2;
         let part = TURNS[which];
         plane.muster.start(&plane.testbed, part).await?;

@@ -1,5 +1,5 @@
-//! How long gangs over several clusters take from their placement to the dispatch of all parts, one
-//! gang after another, and what the API server has to write for each.
+//! The time that gangs over several clusters take from placement to the dispatch of all parts, and
+//! the API server's writes for each. Gangs run one after another.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,27 +14,27 @@ use super::report::{Milliseconds, per_job};
 use crate::harness::jobs::{Gang, annotated};
 use crate::harness::kinds::{BATCH_JOB, PROPAGATION_POLICY};
 
-/// How long one gang may take.
+/// The timeout of one gang.
 const DEADLINE: Duration = Duration::from_secs(60);
 const PERIOD: Duration = Duration::from_millis(10);
-/// What is written of a gang that is dispatched comes to its end.
+/// The time in which the writes of a dispatched gang come to an end.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// Gangs over so many clusters each, a pod in every one.
+/// The numbers of gangs with one pod in each of several clusters.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Parts {
     pub(super) clusters: usize,
     pub(super) gangs: usize,
-    /// From the first sight of the placement to that of the dispatch.
+    /// Time from the first event with the placement to the first with the dispatch.
     pub(super) placed_to_dispatched: Milliseconds,
-    /// From the submission.
+    /// Time from the submission to the dispatch.
     pub(super) submitted_to_dispatched: Milliseconds,
     /// Writes of the control plane's API server for each gang, by verb and resource.
     pub(super) writes_per_gang: BTreeMap<String, f64>,
 }
 
-/// Submits `gangs`, each once the one before is dispatched.
+/// Submits `gangs` gangs, each after the previous one is dispatched.
 pub(super) async fn measure(plane: &Plane, clusters: usize, gangs: usize) -> anyhow::Result<Parts> {
     let batch = Batch::managed(plane, &format!("bench-parts-{clusters}")).await?;
     batch.capability(plane, clusters * (gangs + 1)).await?;
@@ -49,7 +49,7 @@ pub(super) async fn measure(plane: &Plane, clusters: usize, gangs: usize) -> any
         },
     });
     plane.karmada.create(PROPAGATION_POLICY, &spread).await?;
-    // The first makes what all need in the members.
+    // The first gang creates the objects that all gangs need in the members, so it is not measured.
     one(plane, &batch, clusters, 0).await?;
     tokio::time::sleep(SETTLE).await;
     let before = plane.api_writes().await?;
@@ -71,7 +71,7 @@ pub(super) async fn measure(plane: &Plane, clusters: usize, gangs: usize) -> any
     })
 }
 
-/// One gang: how long it took from its placement, and from its submission.
+/// Measures one gang: the time from its placement, and from its submission.
 async fn one(
     plane: &Plane,
     batch: &Batch,

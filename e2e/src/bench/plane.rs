@@ -1,4 +1,4 @@
-//! The plane that is measured on: a testbed without an audit log, Muster on it, and own watches.
+//! The measured plane: a testbed without an audit log, Muster on it, and the benchmark's watches.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,24 +19,24 @@ use super::watch;
 use crate::harness::muster::{self, Muster, Part};
 use crate::harness::objects::Objects;
 
-/// Karmada's own client limits.
+/// The client limits of Karmada's components.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Limits {
-    /// 40 requests a second, bursts of 60.
+    /// The default: 40 requests per second, bursts of 60.
     Shipped,
-    /// So high that they do not matter.
+    /// Limits that are never reached.
     Raised,
 }
 
-/// GPUs of a node. Few nodes with many: what nodes cost while nothing happens (their heartbeats)
-/// shall not be measured.
+/// GPUs of a node. There are few nodes with many GPUs, so that node heartbeats do not add to the
+/// numbers.
 const GPUS_PER_NODE: u32 = 64;
 const MEMBERS: u32 = 3;
 /// Members of the plane on which gangs are placed over several.
 pub(super) const MANY_MEMBERS: u32 = 5;
-/// How long anything may take.
+/// The timeout of each wait.
 const DEADLINE: Duration = Duration::from_secs(600);
-/// How often is looked; times are taken from events, not from looking.
+/// The polling period; times come from events, not from polling.
 const PERIOD: Duration = Duration::from_millis(50);
 
 /// A control plane with Muster on it.
@@ -51,12 +51,12 @@ pub(super) struct Plane {
 }
 
 impl Plane {
-    /// Starts a testbed with room for `gpus` GPUs, and Muster on it.
+    /// Starts a testbed with capacity for `gpus` GPUs, and Muster on it.
     pub(super) async fn up(dir: &Path, limits: Limits, gpus: usize) -> anyhow::Result<Self> {
         Self::of(dir, limits, gpus, MEMBERS).await
     }
 
-    /// The same, with so many members.
+    /// The same with `members` members.
     pub(super) async fn of(
         dir: &Path,
         limits: Limits,
@@ -82,7 +82,8 @@ impl Plane {
         })
     }
 
-    /// What the testbed alone took; Muster's own process is not part of it.
+    /// Returns the start time, the number of processes and the memory of the testbed, without
+    /// Muster's process.
     pub(super) fn testbed_numbers(&self) -> anyhow::Result<TestbedNumbers> {
         let ready = State::load(self.testbed.dir())?.ready_after_ms;
         let muster = cost::memory(&self.testbed, Part::All.process()).resident_mib;
@@ -99,14 +100,15 @@ impl Plane {
         let start = Instant::now();
         while self.seen.lock().quiet_for() < quiet {
             if start.elapsed() > DEADLINE {
-                bail!("no {quiet:?} without a change within {DEADLINE:?}");
+                bail!("the plane has no {quiet:?} without a change within {DEADLINE:?}");
             }
             tokio::time::sleep(PERIOD).await;
         }
         self.muster.wait_ready(&self.testbed, Part::All).await
     }
 
-    /// Waits until `count` bindings in a namespace show something, and returns when each did, in order.
+    /// Waits until `count` bindings in a namespace have a sighting of a kind, and returns the times
+    /// in order.
     pub(super) async fn all(
         &self,
         namespace: &str,
@@ -136,7 +138,7 @@ impl Plane {
         }
     }
 
-    /// What the control plane's API server has written so far.
+    /// Returns the writes of the control plane's API server so far.
     pub(super) async fn api_writes(&self) -> anyhow::Result<Counters> {
         let request = http::Request::get("/metrics").body(Vec::new())?;
         let text = self
@@ -147,13 +149,13 @@ impl Plane {
         Ok(Counters::of_api_server(&text))
     }
 
-    /// What Muster has counted so far.
+    /// Returns Muster's counters.
     pub(super) async fn muster_counters(&self) -> anyhow::Result<Counters> {
         let text = self.muster.metrics(&self.testbed, Part::All).await?;
         Ok(Counters::of_muster(&text))
     }
 
-    /// Stops Karmada's scheduler, or lets it go on.
+    /// Pauses or resumes Karmada's scheduler.
     pub(super) fn pause_karmada_scheduler(&self, pause: bool) -> anyhow::Result<()> {
         match pause {
             true => self.testbed.pause(KARMADA_SCHEDULER)?,
@@ -164,7 +166,7 @@ impl Plane {
 }
 
 fn spec(limits: Limits, gpus: usize, members: u32) -> anyhow::Result<Spec> {
-    // With its default cluster models Karmada 1.18 finds no GPU in any cluster: without them its own
+    // With its default cluster models Karmada 1.18 finds no GPU in any cluster. Without them its
     // scheduler can place the same jobs.
     let mut flags = vec!["--feature-gates=CustomizedClusterResourceModeling=false".to_owned()];
     if limits == Limits::Raised {

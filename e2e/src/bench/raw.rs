@@ -1,5 +1,5 @@
-//! The ceiling: how many merge patches a second the same API server takes on the same bindings from a
-//! client that does nothing else.
+//! The ceiling: merge patches per second that the same API server accepts on the same bindings from
+//! a client that does nothing else.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,10 @@ use super::load::IN_FLIGHT;
 use super::plane::Plane;
 use super::report::{Milliseconds, rate};
 
-/// As much text as Muster's record has.
+/// The size of Muster's record.
 const RECORD_BYTES: usize = 400;
 
-/// Patches of every binding of a namespace, once each.
+/// The rate of one patch of every binding of a namespace.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Raw {
@@ -25,7 +25,7 @@ pub(super) struct Raw {
     pub(super) cost: Cost,
 }
 
-/// Patches an annotation of every binding of a namespace. Who else writes is paused by the caller.
+/// Patches an annotation of every binding of a namespace. The caller pauses other writers.
 pub(super) async fn patch_all(plane: &Plane, namespace: &str, round: &str) -> anyhow::Result<Raw> {
     let names: Vec<String> = plane
         .seen

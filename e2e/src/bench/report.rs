@@ -1,4 +1,4 @@
-//! The numbers, as they are written to one JSON file and as they are printed.
+//! The results, as one JSON file and as printed text.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use anyhow::Context as _;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// Results by phase. The file is written again after each, so that a run that is broken off leaves what
-/// it had.
+/// Results by phase. The file is written after each phase, so that an interrupted run keeps its
+/// results.
 #[derive(Debug)]
 pub(super) struct Report {
     out: PathBuf,
@@ -17,7 +17,7 @@ pub(super) struct Report {
     failed: bool,
 }
 
-/// What the testbed takes.
+/// The start time, processes and memory of the testbed.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct TestbedNumbers {
@@ -26,7 +26,7 @@ pub(super) struct TestbedNumbers {
     pub(super) resident_mib: u64,
 }
 
-/// A distribution of times, in milliseconds, by nearest rank.
+/// A distribution of times in milliseconds, by nearest rank.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Milliseconds {
     pub(super) p50: f64,
@@ -35,10 +35,10 @@ pub(super) struct Milliseconds {
 }
 
 impl Report {
-    /// An empty report that is written to `out`.
+    /// Creates an empty report and writes it to `out`.
     ///
     /// # Errors
-    /// If it cannot be written there.
+    /// Returns an error if the file cannot be written.
     pub(super) fn create(out: &Path) -> anyhow::Result<Self> {
         let report = Self {
             out: out.to_owned(),
@@ -49,7 +49,8 @@ impl Report {
         Ok(report)
     }
 
-    /// Writes down what a phase came to; one that failed is said, and does not stop the others.
+    /// Adds the result of a phase. The error of a failed phase is printed and does not stop the
+    /// others.
     pub(super) fn add<T: Serialize>(
         &mut self,
         phase: &str,
@@ -75,7 +76,7 @@ impl Report {
         numbers
     }
 
-    /// Whether every phase has its numbers.
+    /// Returns true if every phase has a result.
     pub(super) fn is_complete(&self) -> bool {
         !self.failed
     }
@@ -101,14 +102,14 @@ impl Milliseconds {
     }
 }
 
-/// How often per second.
+/// Returns a rate per second.
 #[expect(clippy::cast_precision_loss, reason = "counts of some thousands")]
 pub(super) fn rate(count: usize, time: Duration) -> f64 {
     round(count as f64 / time.as_secs_f64().max(1e-9))
 }
 
-/// The rate between the tenth and the ninetieth percentile of times in order: without what beginning and
-/// end take.
+/// Returns the rate between the tenth and the ninetieth percentile of ordered times, which excludes
+/// the start and the end.
 pub(super) fn middle_rate(times: &[Instant]) -> f64 {
     let (from, to) = (times.len() / 10, times.len() * 9 / 10);
     match (times.get(from), times.get(to)) {
@@ -117,24 +118,24 @@ pub(super) fn middle_rate(times: &[Instant]) -> f64 {
     }
 }
 
-/// Two decimals are more than these numbers bear.
+/// Rounds to two decimals, more than the precision of these numbers.
 pub(super) fn round(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 
-/// Milliseconds with two decimals.
+/// Returns milliseconds with two decimals.
 pub(super) fn milliseconds(time: Duration) -> f64 {
     round(time.as_secs_f64() * 1000.0)
 }
 
-/// Writes by kind, per job.
+/// Returns writes per job, by kind.
 #[expect(clippy::cast_precision_loss, reason = "counts of some thousands")]
 pub(super) fn per_job(writes: &BTreeMap<String, f64>, jobs: usize) -> BTreeMap<String, f64> {
     let jobs = jobs.max(1) as f64;
     let each = writes
         .iter()
         .map(|(kind, count)| (kind.clone(), (count / jobs * 1000.0).round() / 1000.0));
-    // Less than one in a hundred jobs is what a process does by itself, its Lease for example.
+    // Less than one write per hundred jobs is background work of a process, for example its Lease.
     each.filter(|(_, count)| *count >= 0.01).collect()
 }
 

@@ -1,8 +1,8 @@
-//! What the benchmark saw with watches of its own: when each binding was gated, admitted, placed,
-//! applied and ended, and what the queues held at every revision.
+//! What the watches of the benchmark saw: when each binding was gated, admitted, placed, applied
+//! and ended, and the usage of queues at every revision.
 //!
-//! Times are those at which an event arrived here. Muster's record is read as any user could read it; no
-//! code of Muster's is used.
+//! A time is when the event arrived here. The benchmark reads Muster's record as any user can,
+//! without code of Muster.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -13,17 +13,17 @@ use super::ledger::{BindingId, Entry, Ledger};
 
 const GPU: &str = "nvidia.com/gpu";
 
-/// When something was first seen of a binding.
+/// When each state of a binding was first seen.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sighting {
     pub(super) first: Instant,
-    /// Closed for schedulers.
+    /// Gated for schedulers.
     pub(super) gated: Option<Instant>,
-    /// Open, with clusters and a record that says Admitted.
+    /// Not gated, with clusters and a record that says Admitted.
     pub(super) admitted: Option<Instant>,
     /// Has clusters.
     pub(super) placed: Option<Instant>,
-    /// All of its parts may go to their members.
+    /// All of its parts are dispatched.
     pub(super) dispatched: Option<Instant>,
     /// A Work of it was applied in its member.
     pub(super) applied: Option<Instant>,
@@ -40,7 +40,7 @@ pub(super) struct BindingNow {
     pub(super) revision: u64,
     pub(super) suspended: bool,
     pub(super) clusters: Vec<String>,
-    /// The annotation with Muster's record, as it stands.
+    /// The annotation with Muster's record, unparsed.
     pub(super) record: Option<String>,
     /// Clusters in which the status shows an end.
     pub(super) ended_in: Vec<String>,
@@ -55,7 +55,7 @@ pub(super) struct WorkNow {
     pub(super) ended: bool,
 }
 
-/// How many changes of each kind of object were seen.
+/// The number of changes seen of each kind of object.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Changes {
@@ -64,7 +64,7 @@ pub(super) struct Changes {
     pub(super) works: u64,
 }
 
-/// All that was seen.
+/// All observations.
 #[derive(Debug)]
 pub(super) struct Seen {
     bindings: HashMap<BindingId, Sighting>,
@@ -85,7 +85,7 @@ impl Default for Seen {
 }
 
 impl Seen {
-    /// A binding was created or changed.
+    /// Notes a created or changed binding.
     pub(super) fn binding(&mut self, now: &BindingNow) {
         let at = self.changed();
         self.changes.bindings += 1;
@@ -128,7 +128,7 @@ impl Seen {
         }
     }
 
-    /// A binding is gone.
+    /// Notes a deleted binding.
     pub(super) fn binding_gone(&mut self, id: &BindingId, revision: u64) {
         self.changed();
         self.changes.bindings += 1;
@@ -136,7 +136,7 @@ impl Seen {
         self.ledger.note(revision, id.clone(), Entry::Free);
     }
 
-    /// A Work was created or changed.
+    /// Notes a created or changed Work.
     pub(super) fn work(&mut self, now: &WorkNow) {
         let at = self.changed();
         self.changes.works += 1;
@@ -155,23 +155,23 @@ impl Seen {
         }
     }
 
-    /// A PodGroup was created, changed or deleted.
+    /// Notes a created, changed or deleted PodGroup.
     pub(super) fn pod_group(&mut self) {
         self.changed();
         self.changes.pod_groups += 1;
     }
 
-    /// How many changes there were.
+    /// Returns the number of changes.
     pub(super) fn changes(&self) -> Changes {
         self.changes
     }
 
-    /// How long nothing has changed.
+    /// Returns the time since the last change.
     pub(super) fn quiet_for(&self) -> Duration {
         self.last_change.elapsed()
     }
 
-    /// The bindings in a namespace.
+    /// Returns the bindings in a namespace.
     pub(super) fn of<'a>(
         &'a self,
         namespace: &str,
@@ -182,7 +182,7 @@ impl Seen {
             .filter(move |((in_namespace, _), _)| *in_namespace == namespace)
     }
 
-    /// One binding.
+    /// Returns one binding.
     pub(super) fn get(&self, id: &BindingId) -> Option<&Sighting> {
         self.bindings.get(id)
     }
@@ -208,7 +208,7 @@ impl Sighting {
     }
 }
 
-/// What is read of Muster's record.
+/// The fields of Muster's record that the benchmark reads.
 struct Record {
     state: String,
     queue: String,
@@ -234,7 +234,7 @@ impl Record {
     }
 }
 
-/// Devices are whole numbers, written as text or as a number.
+/// Parses a quantity of devices, a whole number as text or number.
 fn gpus(quantity: &Value) -> Option<u64> {
     quantity
         .as_u64()

@@ -1,5 +1,5 @@
-//! A full queue with half of its jobs running and half waiting: what Muster does while nothing happens,
-//! how fast it fills room that becomes free, and how it comes back after it was killed.
+//! A full queue with half of its jobs running and half pending: what Muster does at rest, how fast
+//! it uses capacity that becomes free, and how it recovers after a kill.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -16,63 +16,64 @@ use super::report::{Milliseconds, milliseconds, round};
 use super::seen::Changes;
 use crate::harness::muster::Part;
 
-/// How long one job may take to end, and the next to be admitted.
+/// The timeout for a job to end, and for the next to be admitted.
 const TURN: Duration = Duration::from_secs(60);
-/// How long is watched that no more than one job follows one that ended.
+/// The time in which no second job may follow a job that ended.
 const A_WHILE: Duration = Duration::from_secs(5);
 
 /// The queue, its jobs, and which of them run.
 pub(super) struct Standing {
     batch: Batch,
-    /// The quota of the queue, and its usage.
+    /// The quota of the queue, which is also its usage.
     capability: usize,
-    /// Running jobs, by name, with their pods.
+    /// Running jobs by name, with their pods.
     running: VecDeque<(String, MemberPod)>,
 }
 
-/// While nothing happens.
+/// The numbers at rest.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct AtRest {
     pub(super) seconds: f64,
     pub(super) running: usize,
     pub(super) waiting: usize,
-    /// Of objects, by whomever.
+    /// Changes of objects by any writer.
     pub(super) changes: Changes,
-    /// All writes that the API server took, by kind.
+    /// All writes of the API server, by kind.
     pub(super) writes: BTreeMap<String, f64>,
     pub(super) muster_cpu_seconds: f64,
     pub(super) muster_memory: Memory,
 }
 
-/// From room to the next job.
+/// The time from free capacity to the next job.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Reaction {
     pub(super) times: usize,
-    /// From the first sign of an end, on a Work or a binding, to the next job's placement.
+    /// Time from the first sign of an end, on a Work or a binding, to the next job's placement.
     pub(super) from_first_sign: Milliseconds,
-    /// From the binding's status; zero where the placement came before it.
+    /// Time from the binding's status; zero if the placement came before it.
     pub(super) from_binding_status: Milliseconds,
-    /// From the end of the pod in its member: Kubernetes' and Karmada's ways included.
+    /// Time from the end of the pod in its member, which includes the delays of Kubernetes and
+    /// Karmada.
     pub(super) from_pod: Milliseconds,
     pub(super) cost: Cost,
 }
 
-/// After a restart with one job's room free.
+/// The numbers of a restart while capacity for one job is free.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Restart {
     pub(super) bindings: usize,
     pub(super) ready_after_ms: f64,
     pub(super) first_decision_after_ms: f64,
-    /// Jobs admitted, of the one that may go.
+    /// Jobs admitted; one of them fits.
     pub(super) admitted: usize,
-    /// GPUs charged at the most since the queue was filled, of its quota.
+    /// The most GPUs charged since the queue was filled.
     pub(super) peak_gpus: u64,
     pub(super) capability: usize,
     pub(super) no_bound_passed: bool,
-    /// All writes that the API server took until Muster was at rest.
+    /// All writes of the API server until Muster was at rest.
     pub(super) writes: BTreeMap<String, f64>,
     pub(super) muster_cpu_seconds: f64,
     pub(super) muster_memory: Memory,
@@ -81,14 +82,15 @@ pub(super) struct Restart {
 /// How Muster's process ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum End {
-    /// `kill -9`: its Lease has to pass.
+    /// `kill -9`: its Lease must expire.
     Killed,
-    /// SIGTERM: it gives its Lease back.
+    /// SIGTERM: it releases its Lease.
     Asked,
 }
 
 impl Standing {
-    /// From a queue that is full of `running` running jobs: submits as many again, which wait.
+    /// Starts with a queue that is full of `running` running jobs, and submits as many again, which
+    /// stay pending.
     pub(super) async fn of(plane: &Plane, batch: Batch, running: usize) -> anyhow::Result<Self> {
         batch.submit(plane, running..2 * running).await?;
         plane
@@ -115,7 +117,7 @@ impl Standing {
         })
     }
 
-    /// What happens while nothing does.
+    /// Measures a period without any change of the load.
     pub(super) async fn rest(&self, plane: &Plane, time: Duration) -> anyhow::Result<AtRest> {
         plane.rest(QUIET).await?;
         let (moment, changes) = (Moment::now(&plane.testbed), plane.seen.lock().changes());
@@ -144,7 +146,7 @@ impl Standing {
         })
     }
 
-    /// Ends jobs one after the other, each time waiting for the next to be admitted.
+    /// Ends jobs one after another, and waits after each for the next admission.
     pub(super) async fn react(&mut self, plane: &Plane, times: usize) -> anyhow::Result<Reaction> {
         let moment = Moment::now(&plane.testbed);
         let (mut first_sign, mut status, mut pod) = (Vec::new(), Vec::new(), Vec::new());
@@ -163,7 +165,7 @@ impl Standing {
         })
     }
 
-    /// Ends Muster, lets a job end meanwhile, and starts Muster again.
+    /// Ends Muster, then a job, and starts Muster again.
     pub(super) async fn restart(&mut self, plane: &Plane, end: End) -> anyhow::Result<Restart> {
         match end {
             End::Killed => plane.testbed.kill(Part::All.process())?,
@@ -218,7 +220,7 @@ impl Standing {
                 this.admitted(plane).get(admitted_before).copied()
             })
             .await?;
-        // The status may come after the placement, where the Work told of the end before.
+        // The status may come after the placement if the Work showed the end earlier.
         let status = self
             .until(plane, "ended", |this| {
                 this.sighting(plane, &ended)
@@ -240,12 +242,12 @@ impl Standing {
         let (job, pod) = self
             .running
             .pop_front()
-            .context("no job of the queue runs any more")?;
+            .context("no job of the queue runs")?;
         self.batch.finish(plane, &pod).await?;
         Ok((self.batch.name.clone(), binding_name(&job)))
     }
 
-    /// When each admitted job was, in order.
+    /// Returns the times of admission, in order.
     fn admitted(&self, plane: &Plane) -> Vec<Instant> {
         let seen = plane.seen.lock();
         let mut times: Vec<Instant> = seen

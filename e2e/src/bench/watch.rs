@@ -1,6 +1,7 @@
-//! The benchmark's own watches of the control plane: bindings, Works, and PodGroups to count.
+//! The benchmark's watches of the control plane: bindings and Works, and PodGroups for their
+//! number.
 //!
-//! Only the fields that matter are decoded, so that looking costs little beside what is measured.
+//! Only the fields in use are decoded, so that the watches cost little beside the measured work.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -61,7 +62,7 @@ struct Reported {
     status: Option<JobStatus>,
 }
 
-/// Of a batch Job; the benchmark submits no others.
+/// The status of a batch Job, the only kind that the benchmark submits.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 struct JobStatus {
@@ -89,7 +90,7 @@ struct ManifestStatus {
     status: Option<JobStatus>,
 }
 
-/// Watches until the set is dropped; returns when all have listed once.
+/// Watches until the set is dropped; returns after each watch has listed once.
 pub(super) async fn spawn(client: &Client, seen: &Arc<Mutex<Seen>>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let (listed, mut lists) = tokio::sync::mpsc::channel::<()>(3);
@@ -139,7 +140,8 @@ where
     watcher::watcher(api, watcher::Config::default()).default_backoff()
 }
 
-/// Tells every change once: what a new list only repeats is left out, what it lacks is gone.
+/// Reports every change once: it skips what a relist repeats, and reports objects missing from the
+/// relist as deleted.
 async fn follow<K: Resource>(
     events: impl Stream<Item = watcher::Result<Event<K>>>,
     listed: tokio::sync::mpsc::Sender<()>,
@@ -161,7 +163,7 @@ async fn follow<K: Resource>(
             }
             Ok(Event::InitDone) => {
                 before.drain().for_each(|gone| tell(Change::Gone(gone)));
-                // Full when it has told already.
+                // The channel is full if this watch has already reported its list.
                 let _ = listed.try_send(());
             }
             Ok(Event::Apply(object)) => {
@@ -174,7 +176,7 @@ async fn follow<K: Resource>(
                 known.remove(&gone.0);
                 tell(Change::Gone(gone));
             }
-            // The watcher begins again by itself.
+            // The watcher restarts by itself.
             Err(_) => {}
         }
     }
@@ -223,7 +225,7 @@ fn binding_now(binding: &Binding) -> BindingNow {
     }
 }
 
-/// None for a Work that belongs to no binding.
+/// Returns `None` for a Work without a binding.
 fn work_now(work: &Work) -> Option<WorkNow> {
     let binding = (
         annotation(&work.metadata, BINDING_NAMESPACE)?.clone(),

@@ -1,5 +1,5 @@
-//! (b) Everything on: from a queue that opens, or a scheduler of Karmada's that goes on, until the Works
-//! of all jobs are applied in their members.
+//! (b) The whole path: from a queue that opens, or a Karmada scheduler that resumes, until the
+//! Works of all jobs are applied in their members.
 
 use std::time::Instant;
 
@@ -13,17 +13,17 @@ use super::plane::Plane;
 use super::report::{middle_rate, rate, round};
 use crate::harness::muster::Part;
 
-/// Jobs on their way from a decision to their members.
+/// The rates of jobs from a decision to their members.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Carried {
     pub(super) jobs: usize,
-    /// By the time until the last binding had clusters, where they had none before.
+    /// Jobs over the time until the last binding had clusters; `None` if they had clusters before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) placed_per_second: Option<f64>,
-    /// By the time until the last Work was applied.
+    /// Jobs over the time until the last Work was applied.
     pub(super) applied_per_second: f64,
-    /// The same without the first and the last tenth.
+    /// The same rate without the first and the last tenth.
     pub(super) applied_middle_per_second: f64,
     pub(super) seconds: f64,
     pub(super) cost: Cost,
@@ -31,7 +31,7 @@ pub(super) struct Carried {
     pub(super) muster_memory: Option<Memory>,
 }
 
-/// Jobs through Muster: gated first, then the queue opens.
+/// The numbers of jobs that Muster admits: first gated, then the queue opens.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ThroughMuster {
@@ -39,7 +39,7 @@ pub(super) struct ThroughMuster {
     pub(super) carried: Carried,
 }
 
-/// Through Muster.
+/// Measures the path through Muster.
 pub(super) async fn muster(
     plane: &Plane,
     batch: &Batch,
@@ -53,7 +53,8 @@ pub(super) async fn muster(
     Ok(ThroughMuster { gated, carried })
 }
 
-/// The Works of jobs that were admitted while karmada-controller-manager was paused: what it does alone.
+/// Measures karmada-controller-manager alone: the Works of jobs that were admitted while it was
+/// paused.
 pub(super) async fn controller_manager_alone(
     plane: &Plane,
     batch: &Batch,
@@ -67,7 +68,7 @@ pub(super) async fn controller_manager_alone(
     })
 }
 
-/// Through Karmada's own scheduler, which goes on once all bindings are there. Muster must not run.
+/// Measures Karmada's scheduler, which resumes after all bindings exist. Muster must not run.
 pub(super) async fn karmada(plane: &Plane, jobs: usize) -> anyhow::Result<Carried> {
     plane.pause_karmada_scheduler(true)?;
     let batch = Batch::of_karmada(plane, "bench-karmada").await?;
@@ -75,7 +76,7 @@ pub(super) async fn karmada(plane: &Plane, jobs: usize) -> anyhow::Result<Carrie
     plane
         .all(&batch.name, jobs, "there", |sighting| Some(sighting.first))
         .await?;
-    // Not `rest`, which would wait for Muster.
+    // `rest` cannot be used here, since it waits for Muster.
     while plane.seen.lock().quiet_for() < QUIET {
         tokio::time::sleep(QUIET / 10).await;
     }

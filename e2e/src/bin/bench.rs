@@ -7,38 +7,38 @@ use std::time::Duration;
 use clap::Parser;
 use e2e::bench::{self, Options};
 
-/// The numbers of Muster's whole path on a real control plane.
+/// Measures Muster's whole path on a real control plane.
 #[derive(Debug, Parser)]
 struct Cli {
     /// Folder for the testbed's state [default: ${XDG_STATE_HOME:-~/.local/state}/muster/bench]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Where the JSON goes
+    /// Path of the JSON file
     #[arg(long, value_name = "FILE", default_value = "target/bench-e2e.json")]
     out: PathBuf,
-    /// A tenth of everything, to see that it works
+    /// Run a tenth of everything, as a smoke test
     #[arg(long)]
     quick: bool,
-    /// Jobs of admission alone; the other measurements have half of them [default: 2000, quick: 200]
+    /// Jobs of the admission measurement; the others use half as many [default: 2000, quick: 200]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
-    /// Jobs of each measurement with Karmada's client limits as shipped; 0 leaves them out
-    /// [default: 500, quick: 40]
+    /// Jobs of each measurement with Karmada's default client limits; 0 skips them [default: 500,
+    /// quick: 40]
     #[arg(long, value_name = "N")]
     shipped_jobs: Option<usize>,
-    /// How often a job ends to see how fast the next follows [default: 120, quick: 20]
+    /// Number of jobs that end to measure how soon the next follows [default: 120, quick: 20]
     #[arg(long, value_name = "N")]
     reactions: Option<usize>,
-    /// Gangs over one, two and five clusters, of each; 0 leaves them out [default: 40, quick: 5]
+    /// Gangs over one, two and five clusters, of each; 0 skips them [default: 40, quick: 5]
     #[arg(long, value_name = "N")]
     gangs: Option<usize>,
-    /// Only those gangs
+    /// Measure only those gangs
     #[arg(long)]
     gangs_only: bool,
-    /// Seconds for which rest is looked at [default: 60, quick: 10]
+    /// Seconds of the measurement at rest [default: 60, quick: 10]
     #[arg(long, value_name = "SECONDS")]
     rest: Option<u64>,
-    /// Only what the ledger costs: so many turns with it and without it, of `--jobs` jobs each
+    /// Measure only the cost of the ledger: turns with it and without it, of `--jobs` jobs each
     #[arg(long, value_name = "N", default_value_t = 0)]
     ledger_rounds: usize,
 }

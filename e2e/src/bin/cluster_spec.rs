@@ -1,7 +1,8 @@
-//! What a TensorFlow program does first, and no more: each process of a gang listens where
-//! `TF_CONFIG` says that it is, and finds every other where that says the others are.
+//! The rendezvous of a TensorFlow program: each process of a gang listens at the address that
+//! `TF_CONFIG` gives it, and connects to every other process at the address given there.
 //!
-//! It says `TYPE INDEX of N: all there`, and fails where somebody is missing or is somebody else.
+//! It prints `TYPE INDEX of N: all there`, and fails if a process is missing or another one
+//! answers.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-/// How long the others are waited for.
+/// The timeout for the other processes.
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn main() -> Result<()> {
@@ -39,12 +40,12 @@ fn main() -> Result<()> {
         let there = find(address)?;
         ensure!(there == *name, "{there} is at {address}, not {name}");
     }
-    told.join().ok().context("could not tell")??;
+    told.join().ok().context("cannot send the name")??;
     println!("{own} of {size}: all there");
     Ok(())
 }
 
-/// Tells so many others who is here.
+/// Sends the name of this process to each of the others.
 fn tell(listener: &TcpListener, name: &str, others: usize) -> Result<()> {
     for _ in 0..others {
         let (mut other, _) = listener.accept()?;
@@ -53,7 +54,7 @@ fn tell(listener: &TcpListener, name: &str, others: usize) -> Result<()> {
     Ok(())
 }
 
-/// Who is at an address.
+/// Returns the name of the process at an address.
 fn find(address: &str) -> Result<String> {
     let start = Instant::now();
     let other = loop {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Parser;
 use e2e::demo::{self, Options};
 
-/// Muster on three clusters, with the examples and 150 jobs of a real trace.
+/// Runs Muster on three clusters, with the examples and 150 jobs of a real trace.
 #[derive(Debug, Parser)]
 struct Cli {
     /// Folder for the testbed's state [default: ${XDG_STATE_HOME:-~/.local/state}/muster/demo]
@@ -16,19 +16,19 @@ struct Cli {
     /// Folder of the examples [default: those of the source tree]
     #[arg(long, value_name = "DIR")]
     examples: Option<PathBuf>,
-    /// Jobs of the trace
+    /// Number of jobs of the trace
     #[arg(long, default_value_t = 150)]
     jobs: usize,
     /// Seconds into which the recorded arrivals are compressed
     #[arg(long, default_value_t = 75, value_parser = clap::value_parser!(u64).range(1..))]
     arrivals: u64,
-    /// Seconds that a job runs at most
+    /// Longest run of a job in seconds
     #[arg(long, default_value_t = 35, value_parser = clap::value_parser!(u64).range(2..))]
     longest: u64,
-    /// Seconds that the replay may take
+    /// Timeout of the replay in seconds
     #[arg(long, default_value_t = 600)]
     deadline: u64,
-    /// Stay up afterwards, until Ctrl-C: anything but 0 in KEEP
+    /// Stay up afterwards, until Ctrl-C: any value except 0 in KEEP
     #[arg(long, env = "KEEP", num_args = 0..=1, default_value = "0", default_missing_value = "1", value_parser = clap::builder::FalseyValueParser::new())]
     keep: bool,
 }

@@ -1,15 +1,15 @@
-//! What of Ray's command the tests run where KubeRay has its pods run `ray`: nodes join a head, and learn
-//! how many there are.
+//! The part of Ray's command that the tests run where the pods of KubeRay run `ray`: nodes join a
+//! head, and learn how many they are.
 //!
 //! ```text
 //! ray start --head --port=P ...        waits for all nodes of its gang
-//! ray start --address=HOST:PORT ...    joins it; says `rank R of N: sum S`
-//! ray health-check --address HOST:PORT whether somebody listens there
+//! ray start --address=HOST:PORT ...    joins it; prints `rank R of N: sum S`
+//! ray health-check --address HOST:PORT checks that a server listens there
 //! ```
 //!
-//! Ranks are as Muster tells them, and S is what every rank from 0 to N-1 together makes. It fails
-//! where somebody is missing, twice there, or told something else of the whole. As with Ray, of an option
-//! that is there twice the last counts.
+//! Ranks come from Muster, and S is the sum of all ranks from 0 to N-1. It fails if a rank is
+//! missing, appears twice, or was given a different size. As in Ray, the last value of a repeated
+//! option counts.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// How long the others are waited for.
+/// The timeout for the other nodes.
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn main() -> Result<()> {
@@ -36,7 +36,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// The last value of an option, be it a word of its own or not.
+/// Returns the last value of an option, in the form `--name=value` or `--name value`.
 fn option(args: &[String], name: &str) -> Result<String> {
     let mut values = args.iter().enumerate().filter_map(|(index, arg)| {
         let joined = arg
@@ -62,7 +62,8 @@ fn node(meet: impl FnOnce(u64, u64) -> Result<u64>) -> Result<()> {
     Ok(())
 }
 
-/// Hears every other rank once, and tells them the sum. Who says nothing only looked.
+/// Receives the rank of every other node, and sends them the sum. A connection without data is a
+/// health check.
 fn lead(port: &str, size: u64) -> Result<u64> {
     let listener = TcpListener::bind(("127.0.0.1", port.parse()?))?;
     let mut ranks = BTreeSet::from([0]);
@@ -88,7 +89,7 @@ fn lead(port: &str, size: u64) -> Result<u64> {
     Ok(sum)
 }
 
-/// Tells the head of itself, and hears the sum.
+/// Sends its rank to the head, and receives the sum.
 fn follow(address: &str, rank: u64, size: u64) -> Result<u64> {
     let mut head = TcpStream::connect(address).with_context(|| address.to_owned())?;
     head.set_read_timeout(Some(LIMIT))?;

@@ -1,8 +1,8 @@
-//! What a training program does first, and no more: all processes of a gang meet at rank 0, by
-//! the variables that PyTorch reads, and reduce a number over all of them.
+//! The rendezvous of a training program: all processes of a gang meet at rank 0, by the variables
+//! that PyTorch reads, and reduce a number over all of them.
 //!
-//! It says `rank R of N: sum S`, where S is what every rank from 0 to N-1 together makes, and
-//! fails where somebody is missing, twice there, or told something else of the whole.
+//! It prints `rank R of N: sum S`, where S is the sum of all ranks from 0 to N-1. It fails if a
+//! rank is missing, appears twice, or was given a different size.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
-/// How long the others are waited for.
+/// The timeout for the other processes.
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn main() -> Result<()> {
@@ -32,7 +32,7 @@ fn variable(name: &str) -> Result<String> {
     std::env::var(name).with_context(|| format!("{name} is not set"))
 }
 
-/// Hears every other rank once, and tells them the sum.
+/// Receives every other rank once, and sends them the sum.
 fn lead(port: u16, size: u64) -> Result<u64> {
     let listener = TcpListener::bind(("127.0.0.1", port))?;
     let mut ranks = BTreeSet::from([0]);
@@ -55,7 +55,7 @@ fn lead(port: u16, size: u64) -> Result<u64> {
     Ok(sum)
 }
 
-/// Tells rank 0 of itself, and hears the sum.
+/// Sends its rank to rank 0, and receives the sum.
 fn follow(address: &str, port: u16, rank: u64, size: u64) -> Result<u64> {
     let start = Instant::now();
     let mut leader = loop {

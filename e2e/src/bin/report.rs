@@ -1,5 +1,5 @@
-//! What the last run of the end-to-end tests says of itself; fails where the run did, or where its
-//! waits took so long together that something must be broken.
+//! Prints the report of the last run of the end-to-end tests. It fails if the run did, or if the
+//! waits together took so long that something must be broken.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,18 +9,18 @@ use clap::Parser;
 use e2e::harness::record;
 use e2e::harness::report::{Idle, Report};
 
-/// Show what the last run of the end-to-end tests says of itself.
+/// Print the report of the last run of the end-to-end tests.
 #[derive(Debug, Parser)]
 struct Args {
     /// The record that the run wrote.
     record: PathBuf,
-    /// How long each wait takes on an idle machine.
+    /// The duration of each wait on an idle machine.
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/idle.json"))]
     idle: PathBuf,
-    /// Take over the waits of this run where they are shorter than those of the table.
+    /// Update the table with the waits of this run that are shorter.
     #[arg(long)]
     learn: bool,
-    /// Report on the stories alone, and not on how long their waits took.
+    /// Report on the stories only, not on the duration of their waits.
     #[arg(long)]
     stories_only: bool,
 }

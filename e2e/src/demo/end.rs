@@ -9,7 +9,7 @@ pub(super) enum End {
     Failed,
 }
 
-/// It has ended when every part has, and failed when one has.
+/// Returns the end of a binding: it has ended if every part has, and failed if one has.
 pub(super) fn of(binding: &Value) -> Option<End> {
     let clusters = binding["spec"]["clusters"]
         .as_array()
@@ -29,7 +29,8 @@ pub(super) fn of(binding: &Value) -> Option<End> {
     })
 }
 
-/// A Volcano Job tells it by its phase, a batch Job and a PyTorchJob by a condition.
+/// Returns the end of a part. A Volcano Job shows it by its phase, a batch Job and a PyTorchJob by
+/// a condition.
 fn end_of_part(status: &Value) -> Option<End> {
     let holds = |wanted: &str| {
         let mut conditions = status["conditions"].as_array().into_iter().flatten();

@@ -1,4 +1,4 @@
-//! The examples, applied with plain kubectl as a user would.
+//! Applies the examples with kubectl, as a user would.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use super::world::Job;
 use crate::harness::kinds::{BATCH_JOB, Kind, POD_GROUP, PYTORCH_JOB, VOLCANO_JOB};
 use crate::harness::wait::eventually;
 
-/// Namespace of the examples, and the queue that it names.
+/// The namespace of the examples, and the queue that it names.
 pub(super) const TEAM: &str = "vision";
-/// Quota of the example's queue, in GPUs.
+/// The quota of the example's queue, in GPUs.
 pub(super) const CAPABILITY: u64 = 32;
-/// How many of them may be H100s.
+/// The quota of H100s within it.
 pub(super) const H100_CAPABILITY: u64 = 16;
-/// What the operator and the queue's admin apply before anybody submits.
+/// The objects that the operator and the queue's admin apply before jobs are submitted.
 const SETTING: [&str; 3] = ["namespace.yaml", "queue.yaml", "priority-class.yaml"];
-/// How long until the last of them must run: each has to wait for others.
+/// The timeout until the last example runs; each waits for others.
 const UNTIL_RUNNING: Duration = Duration::from_secs(180);
-/// How long until a PodGroup must show what the pods do.
+/// The timeout until a PodGroup shows the state of the pods.
 const UNTIL_SHOWN: Duration = Duration::from_secs(60);
 
 /// An example that is a job.
@@ -71,10 +71,10 @@ pub(super) const JOBS: [Example; 5] = [
     },
 ];
 
-/// Applies them all and waits until every job of them has run.
+/// Applies all examples and waits until every job of them has run.
 ///
 /// # Errors
-/// If one is refused, or does not run in time.
+/// Returns an error if one is refused, or does not run in time.
 pub(super) async fn play(dir: &Path, plane: &Plane) -> Result<()> {
     let kubectl = &plane.kubectl;
     for file in SETTING {
@@ -101,7 +101,7 @@ pub(super) async fn play(dir: &Path, plane: &Plane) -> Result<()> {
     kubectl.run(&["get", "podgroups", "-n", TEAM]).await
 }
 
-/// Waits until all pods of every example have been seen running, and its PodGroup tells of it.
+/// Waits until all pods of every example have been seen running, and its PodGroup shows it.
 async fn all_have_run(plane: &Plane) -> Result<()> {
     eventually(UNTIL_RUNNING, "every example runs", async || {
         let world = plane.world.lock();
@@ -109,7 +109,7 @@ async fn all_have_run(plane: &Plane) -> Result<()> {
         none(waiting.map(|((_, name), job)| format!("{name} is {:?}", job.stage())))
     })
     .await?;
-    // Karmada tells of pods that run a moment after their clusters do.
+    // Karmada reports running pods a moment after their clusters do.
     eventually(UNTIL_SHOWN, "every example is shown to run", async || {
         let groups = plane.karmada.list(POD_GROUP, Some(TEAM)).await;
         let groups = groups.map_err(|error| format!("{error:#}"))?;
@@ -124,13 +124,13 @@ async fn all_have_run(plane: &Plane) -> Result<()> {
     .await
 }
 
-/// Whether nothing is left; else what is.
+/// Returns an error with the remaining items if there are any.
 fn none(left: impl Iterator<Item = String>) -> Result<(), String> {
     let left: Vec<String> = left.collect();
     left.is_empty().then_some(()).ok_or_else(|| left.join(", "))
 }
 
-/// As it would be typed where the demo was started.
+/// Returns the path of a file as a user would type it.
 fn path(dir: &Path, file: &str) -> String {
     let path = dir.join(file);
     let here = std::env::current_dir().unwrap_or_default();
@@ -161,7 +161,7 @@ mod tests {
     use crate::harness::audit::Footprint;
     use serde_json::Value;
 
-    /// What is said of an example here is what stands in its file.
+    /// The descriptions of the examples here match their files.
     #[test]
     fn examples_are_as_they_are_described() {
         let dir = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../examples"));

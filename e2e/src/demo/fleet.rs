@@ -1,23 +1,23 @@
-//! The demo's clusters: three fleets that differ as real ones do.
+//! The demo's clusters: three different fleets.
 
 use testbed::operators::training_operator;
 use testbed::tools::{Tools, ToolsError};
 use testbed::{KarmadaSpec, MemberSpec, NodeGroup, Spec};
 
-/// The cluster that has the H100s, and no other does.
+/// The only cluster with H100s.
 pub(super) const H100S: &str = "gpu-a";
 
-/// What is in a cluster: name, whether Volcano runs there, nodes, GPUs of each, product.
+/// The clusters: name, whether Volcano runs there, nodes, GPUs of each, product.
 const MEMBERS: [(&str, bool, u32, u32, &str); 3] = [
     (H100S, true, 4, 8, "NVIDIA-H100-80GB"),
     ("gpu-b", true, 6, 8, "NVIDIA-A100-80GB"),
     ("gpu-c", false, 4, 4, "NVIDIA-L40S"),
 ];
 
-/// The control plane and the clusters, with an audit log of what is written to bindings.
+/// Returns the control plane and the clusters, with an audit log of writes to bindings.
 ///
 /// # Errors
-/// If the training-operator's set is not among the tools.
+/// Returns an error if the training-operator's toolset is not built.
 pub(super) fn spec(tools: &Tools) -> Result<Spec, ToolsError> {
     let crds = training_operator::crds(tools)?;
     Ok(Spec {
@@ -46,7 +46,7 @@ fn member((name, volcano, count, gpus, product): (&str, bool, u32, u32, &str)) -
     }
 }
 
-/// GPUs of all clusters.
+/// Returns the GPUs of all clusters.
 pub(super) fn gpus(spec: &Spec) -> u64 {
     let groups = spec.members.iter().flat_map(|member| &member.nodes);
     groups

@@ -1,21 +1,21 @@
-//! Plain kubectl, as a user would run it, against the demo's control plane.
+//! Runs kubectl against the demo's control plane, as a user would.
 
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use tokio::process::Command;
 
-/// kubectl against the demo's control plane.
+/// kubectl for the demo's control plane.
 pub(super) struct Kubectl {
     pub(super) program: PathBuf,
     pub(super) kubeconfig: PathBuf,
 }
 
 impl Kubectl {
-    /// Runs it and shows what it prints, as in a terminal.
+    /// Runs kubectl and prints its output, as in a terminal.
     ///
     /// # Errors
-    /// If it fails.
+    /// Returns an error if it fails.
     pub(super) async fn run(&self, args: &[&str]) -> Result<()> {
         println!("$ kubectl {}", args.join(" "));
         let mut command = Command::new(&self.program);

@@ -1,11 +1,12 @@
-//! `make demo`: Muster on three clusters of different GPUs, with the examples and then a piece of a real
-//! workload trace.
+//! `make demo`: runs Muster on three clusters of different GPUs, with the examples and then a part
+//! of a real workload trace.
 //!
 //! The trace's jobs are submitted as real objects at the recorded times, compressed; their pods are
-//! simulated and end after the recorded times, compressed alike and cut. All else is real: the control
-//! plane, the members' schedulers, and Muster, with the rights of its own account. What is shown
-//! comes from API objects; the verdict at the end comes from the API server's audit log and from
-//! the members' pods, by code that shares nothing with Muster.
+//! simulated and end after the recorded times, compressed equally and cut to a maximum. All other
+//! components are real: the control plane, the members' schedulers, and Muster, with the rights of
+//! its own account. The table on the screen comes from API objects. The verdict at the end comes
+//! from the API server's audit log and from the members' pods, by code that shares nothing with
+//! Muster.
 
 mod end;
 mod examples;
@@ -30,29 +31,29 @@ use testbed::Testbed;
 use plane::Plane;
 use replay::Replay;
 
-/// What can be chosen.
+/// The options of the demo.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Folder for the testbed's state.
+    /// The folder for the testbed's state.
     pub state: PathBuf,
-    /// Folder of the examples, and of the trace in it.
+    /// The folder of the examples, which includes the trace.
     pub examples: PathBuf,
-    /// How many jobs of the trace.
+    /// The number of jobs of the trace.
     pub jobs: usize,
     /// The time into which the recorded arrivals are compressed.
     pub arrivals: Duration,
-    /// The longest that a job runs.
+    /// The longest run of a job.
     pub longest: Duration,
-    /// How long the replay may take.
+    /// The timeout of the replay.
     pub deadline: Duration,
-    /// Whether it stays up afterwards, until Ctrl-C.
+    /// Whether the clusters stay up afterwards, until Ctrl-C.
     pub keep: bool,
 }
 
-/// Runs it; says whether everything finished and no bound was passed.
+/// Runs the demo and returns true if every job finished and no quota was exceeded.
 ///
 /// # Errors
-/// If something could not be started, or the API server refused a job.
+/// Returns an error if a component could not be started, or the API server refused a job.
 pub async fn run(options: &Options) -> Result<bool> {
     let plane = Plane::start(&options.state).await?;
     examples::play(&options.examples, &plane).await?;
@@ -75,13 +76,13 @@ async fn keep(testbed: &Testbed) -> Result<()> {
     tokio::signal::ctrl_c().await.context("wait for Ctrl-C")
 }
 
-/// The default folder for the state: beside the testbed's.
+/// Returns the default folder for the state, beside the testbed's.
 #[must_use]
 pub fn default_state() -> PathBuf {
     testbed::default_dir().with_file_name("demo")
 }
 
-/// The examples in the source tree that this was built from.
+/// Returns the examples in the source tree of this build.
 #[must_use]
 pub fn default_examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("examples")

@@ -1,4 +1,4 @@
-//! What the demo plays on: the clusters with their operators, and Muster installed as on any control
+//! The demo's plane: the clusters with their operators, and Muster installed as on any control
 //! plane.
 
 use std::path::Path;
@@ -17,12 +17,12 @@ use super::{fleet, watch};
 use crate::harness::muster::{self, Muster, Part};
 use crate::harness::objects::Objects;
 
-/// Everything that runs; it ends with this.
+/// All processes of the demo, which end when this is dropped.
 pub(super) struct Plane {
     pub(super) testbed: Testbed,
     pub(super) kubectl: Kubectl,
     pub(super) karmada: Objects,
-    /// What has been seen so far, by watches that go on.
+    /// All observations so far, which watches update.
     pub(super) world: Arc<Mutex<World>>,
     /// GPUs of all clusters.
     pub(super) gpus: u64,
@@ -30,10 +30,10 @@ pub(super) struct Plane {
 }
 
 impl Plane {
-    /// Starts it all and says what became ready.
+    /// Starts all processes and prints each that becomes ready.
     ///
     /// # Errors
-    /// If something does not become ready.
+    /// Returns an error if something does not become ready.
     pub(super) async fn start(state: &Path) -> Result<Self> {
         let say = |line: &str| println!("  {line}");
         println!(

@@ -1,4 +1,4 @@
-//! The replay: recorded jobs submitted when they are due, and shown until all have ended.
+//! The replay, which submits recorded jobs at their times and shows them until all have ended.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,12 +17,12 @@ use super::world::{Job, Stage, World};
 use crate::harness::kinds::{CAPACITY_POLICY, GPU_POOL, Kind, NAMESPACE, QUEUE};
 use crate::harness::objects::Objects;
 
-/// How often the screen is redrawn.
+/// The period of redrawing the screen.
 const FRAME: Duration = Duration::from_millis(500);
-/// How many jobs may be on their way to the API server at once.
+/// The number of concurrent submissions.
 const SUBMITTED_AT_ONCE: usize = 8;
 
-/// A piece of the trace, ready to be replayed.
+/// A part of the trace, ready to be replayed.
 pub(super) struct Replay {
     jobs: Vec<Recorded>,
     pub(super) pace: Pace,
@@ -30,10 +30,10 @@ pub(super) struct Replay {
 }
 
 impl Replay {
-    /// Reads the trace and shares the fleet out to its tenants.
+    /// Reads the trace and divides the fleet among its tenants.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// Returns an error if it cannot be read.
     pub(super) fn prepare(options: &Options, fleet: u64) -> Result<Self> {
         let jobs = trace::read(
             &options.examples.join("traces/philly-150.csv"),
@@ -48,7 +48,7 @@ impl Replay {
         })
     }
 
-    /// What is about to be seen.
+    /// Returns the text that introduces the replay.
     pub(super) fn announcement(&self, fleet: u64) -> String {
         let gangs = self.jobs.iter().filter(|job| job.gpus > 8).count();
         format!(
@@ -66,10 +66,10 @@ impl Replay {
         )
     }
 
-    /// Plays it until all jobs have ended or the deadline passed; returns how long that took.
+    /// Replays until all jobs have ended or the deadline has passed; returns the time it took.
     ///
     /// # Errors
-    /// If the API server refuses something.
+    /// Returns an error if the API server refuses an object.
     pub(super) async fn run(&self, plane: &Plane, deadline: Duration) -> Result<Duration> {
         for tenant in &self.tenants {
             plane
@@ -131,12 +131,12 @@ async fn submit(
     Ok(())
 }
 
-/// Shows how things are, until all jobs have ended or the deadline passed.
+/// Updates the screen until all jobs have ended or the deadline has passed.
 async fn show(plane: &Plane, total: usize, deadline: Duration) {
     let mut screen = Screen::new();
     let end = Instant::now() + deadline;
     loop {
-        // A moment in which the API server does not answer is a frame that shows less.
+        // If the API server does not answer, this frame shows less.
         let list = async |kind: Kind| plane.karmada.list(kind, None).await.unwrap_or_default();
         let published = Published {
             policies: list(CAPACITY_POLICY).await,

@@ -1,4 +1,4 @@
-//! The live table: queues, pools and jobs. A line now and then where nobody watches a terminal.
+//! The live table of queues, pools and jobs. Without a terminal, it prints a line at intervals.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use super::world::{Stage, World};
 
-/// How often a line is printed where there is no terminal.
+/// The interval of lines without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// What the product itself publishes.
+/// The objects that Muster publishes.
 #[derive(Debug, Default)]
 pub(super) struct Published {
     /// CapacityPolicies.
@@ -21,7 +21,7 @@ pub(super) struct Published {
     pub(super) pools: Vec<Value>,
 }
 
-/// Where progress is shown.
+/// The output of progress.
 pub(super) struct Screen {
     bar: ProgressBar,
     started: Instant,
@@ -41,7 +41,7 @@ impl Screen {
         }
     }
 
-    /// Shows how things are, of `total` jobs to be submitted in all.
+    /// Shows the current state, of `total` jobs to be submitted.
     pub(super) fn show(&mut self, world: &World, published: &Published, total: usize) {
         let line = line(world, self.started.elapsed(), total);
         if !self.bar.is_hidden() {
@@ -60,13 +60,13 @@ impl Screen {
         }
     }
 
-    /// Leaves the last screen where it is.
+    /// Leaves the last screen visible.
     pub(super) fn end(self) {
         self.bar.abandon();
     }
 }
 
-/// Jobs by state, in a line.
+/// Formats the number of jobs by state in one line.
 fn line(world: &World, elapsed: Duration, total: usize) -> String {
     let mut stages: BTreeMap<Stage, usize> = BTreeMap::new();
     for (_, job) in world.jobs() {
@@ -88,8 +88,8 @@ fn line(world: &World, elapsed: Duration, total: usize) -> String {
     )
 }
 
-/// What queues use of what they may, as the pods in the members show it, and what their next job waits
-/// for, as `kubectl get cap` has it.
+/// Formats the usage of each queue and its quota, by the pods in the members, and the reason why
+/// its next job is pending, as `kubectl get cap` has it.
 fn queues(world: &World, published: &Published) -> String {
     let held = world.held(|_, queue| queue.to_owned());
     let mut jobs: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
@@ -142,7 +142,7 @@ fn pools(world: &World, published: &Published) -> String {
     table.to_string()
 }
 
-/// A bar of twenty cells and the number.
+/// Formats a bar of twenty cells and the number.
 fn gauge(used: u64, total: u64) -> String {
     let cells = 20;
     let full = (used * cells).checked_div(total).unwrap_or(0).min(cells);

@@ -1,4 +1,5 @@
-//! What the demo ends with: jobs, waits, and whether every queue stayed within its bound.
+//! The summary at the end of the demo: jobs, waits, and whether every queue stayed within its
+//! quota.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use super::trace::Pace;
 use super::world::{Job, JobId, Stage, World};
 use crate::harness::audit::Report;
 
-/// The quota of a queue in GPUs, in one cluster or in all together.
+/// The quota of a queue in GPUs, in one cluster or in all clusters together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Bound {
     pub(super) queue: String,
@@ -22,12 +23,12 @@ pub(super) struct Summary<'a> {
     pub(super) report: &'a Report,
     pub(super) bounds: &'a [Bound],
     pub(super) pace: Pace,
-    /// How long the replay took.
+    /// The duration of the replay.
     pub(super) took: Duration,
 }
 
 impl Summary<'_> {
-    /// Everything that did not go as it should, in words; nothing means a clean run.
+    /// Returns every deviation, in words; a clean run has none.
     pub(super) fn faults(&self) -> Vec<String> {
         let unfinished = self
             .world
@@ -62,7 +63,7 @@ impl Summary<'_> {
         self.world.jobs().filter(done).count()
     }
 
-    /// The whole of it.
+    /// Formats the whole summary.
     pub(super) fn render(&self) -> String {
         let jobs: Vec<&Job> = self.world.jobs().map(|(_, job)| job).collect();
         let done = self.done();
@@ -92,7 +93,7 @@ impl Summary<'_> {
         text
     }
 
-    /// Peaks by two witnesses: the audit log of bindings, and the pods in the members.
+    /// Formats the peaks by two sources: the audit log of bindings, and the pods in the members.
     fn queues(&self) -> String {
         let mut table = plain(&[
             "QUEUE",
@@ -152,7 +153,7 @@ fn until_running(job: &Job) -> Option<Duration> {
     Duration::try_from(job.ran?.duration_since(job.submitted)).ok()
 }
 
-/// By nearest rank; zero of nothing.
+/// Returns a percentile by nearest rank; zero for an empty list.
 fn percentile(times: &mut [Duration], percent: usize) -> Duration {
     times.sort_unstable();
     let rank = (times.len() * percent).div_ceil(100).saturating_sub(1);

@@ -1,5 +1,5 @@
-//! From recorded jobs to what is applied: a namespace and a queue for each virtual cluster, and for
-//! each job a real one of a kind that people use.
+//! Turns recorded jobs into objects: a namespace and a queue for each virtual cluster, and a real
+//! job of a common kind for each recorded one.
 
 use std::collections::BTreeMap;
 
@@ -18,9 +18,9 @@ pub(super) struct Tenant {
     pub(super) capability: u32,
 }
 
-/// The tenants of the jobs. The quota of each is its share of the fleet by the GPU time that it asks for, and
-/// a quarter more: so queues fill up, and the fleet does too. None is so small that its largest job
-/// could never run.
+/// Returns the tenants of the jobs. A tenant's quota is its share of the fleet by requested GPU
+/// time plus a quarter, so that both the queues and the fleet fill up. It is at least the size of
+/// the tenant's largest job.
 pub(super) fn tenants(jobs: &[Recorded], pace: Pace, fleet: u64) -> Vec<Tenant> {
     let mut asked: BTreeMap<&str, (f64, u32)> = BTreeMap::new();
     for job in jobs {
@@ -30,7 +30,7 @@ pub(super) fn tenants(jobs: &[Recorded], pace: Pace, fleet: u64) -> Vec<Tenant> 
     }
     let all: f64 = asked.values().map(|(work, _)| work).sum();
     let tenant = |(name, (work, largest)): (&str, (f64, u32))| {
-        // At most the fleet, which is far below what would not fit.
+        // The result is at most about the size of the fleet, which fits.
         let share = (fleet as f64 * 1.25 * work / all).ceil() as u32;
         Tenant {
             name: name_of(name),
@@ -45,7 +45,7 @@ fn name_of(tenant: &str) -> String {
 }
 
 impl Tenant {
-    /// Its namespace, managed by Muster.
+    /// Returns its namespace, managed by Muster.
     pub(super) fn namespace(&self) -> Value {
         json!({
             "apiVersion": "v1",
@@ -54,13 +54,13 @@ impl Tenant {
         })
     }
 
-    /// Its queue.
+    /// Returns its queue.
     pub(super) fn queue(&self) -> Value {
         queue(&self.name, self.capability)
     }
 }
 
-/// The kinds that jobs are submitted as.
+/// The kinds of submitted jobs.
 pub(super) const KINDS: [Kind; 2] = [VOLCANO_JOB, BATCH_JOB];
 
 /// A job to submit.
@@ -72,16 +72,16 @@ pub(super) struct Submission {
     pub(super) object: Value,
     /// `t001`, …
     pub(super) name: String,
-    /// Namespace and queue.
+    /// The namespace and the queue.
     pub(super) tenant: String,
-    /// Pods and GPUs in all.
+    /// Pods of the job.
     pub(super) pods: u32,
-    /// See `pods`.
+    /// GPUs of all pods.
     pub(super) gpus: u32,
 }
 
-/// The `index`th recorded job as a Volcano Job or, every second one, as a batch Job: pods of up to
-/// eight GPUs, all of them or none.
+/// Returns the `index`th recorded job as a Volcano Job or, every second one, as a batch Job: a gang
+/// of pods of up to eight GPUs.
 pub(super) fn submission(index: usize, job: &Recorded, pace: Pace) -> Submission {
     let per_pod = job.gpus.clamp(1, 8);
     let pods = job.gpus.div_ceil(per_pod).max(1);

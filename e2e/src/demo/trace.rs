@@ -1,4 +1,4 @@
-//! The recorded jobs that are replayed, and how recorded time becomes the demo's.
+//! The recorded jobs of the replay, and the conversion of recorded time to the demo's time.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use jiff::civil::DateTime;
 
-/// A job as the trace has it.
+/// A job of the trace.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Recorded {
-    /// Since the first job.
+    /// Time since the first job.
     pub(super) submitted_after: Duration,
-    /// How long it ran.
+    /// Its run time.
     pub(super) ran: Duration,
-    /// GPUs in all.
+    /// GPUs of the whole job.
     pub(super) gpus: u32,
     /// Its virtual cluster.
     pub(super) tenant: String,
@@ -22,7 +22,7 @@ pub(super) struct Recorded {
 /// Reads the first `count` jobs of a file sorted by time.
 ///
 /// # Errors
-/// If it cannot be read; naming the line that is no job.
+/// Returns an error if the file cannot be read, or with the line that is not a job.
 pub(super) fn read(path: &Path, count: usize) -> Result<Vec<Recorded>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
     parse(&text, count).with_context(|| format!("trace {}", path.display()))
@@ -51,7 +51,7 @@ fn parse_line(line: &str) -> Result<(DateTime, Recorded)> {
         .collect::<Vec<_>>()
         .try_into()
         .ok()
-        .context("five fields are wanted")?;
+        .context("a line must have five fields")?;
     let job = Recorded {
         submitted_after: Duration::ZERO,
         ran: Duration::try_from_secs_f64(seconds.parse()?)?,
@@ -61,20 +61,20 @@ fn parse_line(line: &str) -> Result<(DateTime, Recorded)> {
     Ok((submitted.parse()?, job))
 }
 
-/// How fast time goes.
+/// The conversion of recorded time to the demo's time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Pace {
-    /// Recorded seconds in one of the demo's.
+    /// Recorded seconds per second of the demo.
     pub(super) factor: f64,
-    /// The longest that a job runs here: the trace has jobs of days among jobs of minutes.
+    /// The longest run of a job in the demo: the trace has jobs of days among jobs of minutes.
     pub(super) longest: Duration,
 }
 
-/// The shortest that a job runs here, so that it can be seen.
+/// The shortest run of a job in the demo, so that it is visible.
 const SHORTEST: Duration = Duration::from_secs(2);
 
 impl Pace {
-    /// The pace at which all of `jobs` arrive within `arrivals`.
+    /// Returns the pace at which all of `jobs` arrive within `arrivals`.
     pub(super) fn new(jobs: &[Recorded], arrivals: Duration, longest: Duration) -> Self {
         let span = jobs
             .last()
@@ -85,17 +85,17 @@ impl Pace {
         }
     }
 
-    /// When a job is submitted, since the replay's start.
+    /// Returns when a job is submitted, since the replay's start.
     pub(super) fn submit_after(self, job: &Recorded) -> Duration {
         job.submitted_after.div_f64(self.factor)
     }
 
-    /// How long its pods run.
+    /// Returns how long its pods run.
     pub(super) fn run(self, job: &Recorded) -> Duration {
         job.ran.div_f64(self.factor).clamp(SHORTEST, self.longest)
     }
 
-    /// A time of the demo in the trace's.
+    /// Converts a time of the demo to the trace's time.
     pub(super) fn recorded(self, real: Duration) -> Duration {
         real.mul_f64(self.factor)
     }

@@ -1,4 +1,4 @@
-//! Whether it went as it should, from the audit log and from what was seen of pods.
+//! Checks the replay by the audit log and by the observed pods.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use super::world::JobId;
 use super::{examples, fleet};
 use crate::harness::audit::{Log, Subject};
 
-/// Prints the summary and says whether every job finished and no bound was passed.
+/// Prints the summary and returns true if every job finished and no quota was exceeded.
 ///
 /// # Errors
-/// If the audit log or a job cannot be read.
+/// Returns an error if the audit log or a job cannot be read.
 pub(super) async fn reach(plane: &Plane, replay: &Replay, took: Duration) -> Result<bool> {
     let bounds = bounds(&replay.tenants);
     let log = plane
@@ -34,8 +34,8 @@ pub(super) async fn reach(plane: &Plane, replay: &Replay, took: Duration) -> Res
     }))
 }
 
-/// The bounds to verify: every queue's capability, and the example's bound on one class of GPUs, which are in
-/// one cluster here.
+/// Returns the quotas to verify: every queue's capability, and the example's quota of one class of
+/// GPUs, which is in one cluster here.
 fn bounds(tenants: &[Tenant]) -> Vec<Bound> {
     let bound = |queue: &str, cluster, gpus| Bound {
         queue: queue.to_owned(),
@@ -56,8 +56,8 @@ fn bounds(tenants: &[Tenant]) -> Vec<Bound> {
     tenants.chain(team).collect()
 }
 
-/// What the audit is about: every job as the API server has it, under the queue that its namespace or it
-/// itself names.
+/// Returns the subject of the audit: every job as the API server has it, with the queue that it or
+/// its namespace names.
 async fn subject(plane: &Plane, bounds: &[Bound]) -> Result<Subject> {
     let jobs: Vec<(JobId, String)> = plane
         .world

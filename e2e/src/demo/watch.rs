@@ -1,4 +1,4 @@
-//! Watches that feed the world: bindings of the control plane, pods of the members.
+//! The watches that update the world: bindings of the control plane, pods of the members.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::harness::kinds::{BINDING, Kind, POD};
 /// Watches until the set is dropped.
 ///
 /// # Errors
-/// If a cluster's kubeconfig cannot be used.
+/// Returns an error if a cluster's kubeconfig is invalid.
 pub(super) async fn spawn(
     testbed: &Testbed,
     world: &Arc<Mutex<World>>,
@@ -48,13 +48,13 @@ pub(super) async fn spawn(
 }
 
 enum Change {
-    /// Everything will be told again.
+    /// A relist begins, which repeats all objects.
     Restart,
     Seen(Value),
     Gone(Value),
 }
 
-/// A watch that breaks is begun again, for ever.
+/// Watches a kind for ever, and restarts the watch when it breaks.
 async fn follow(client: Client, kind: Kind, mut tell: impl FnMut(Change)) {
     let api = Api::<DynamicObject>::all_with(client, &kind.resource());
     let events = watcher::watcher(api, watcher::Config::default()).default_backoff();
@@ -71,6 +71,6 @@ async fn follow(client: Client, kind: Kind, mut tell: impl FnMut(Change)) {
 }
 
 fn json(object: &DynamicObject) -> Value {
-    // Made from JSON a moment ago: only an object with non-text keys could fail.
+    // The object was parsed from JSON, so only an object with non-text keys could fail.
     serde_json::to_value(object).unwrap_or_default()
 }

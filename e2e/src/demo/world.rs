@@ -1,8 +1,8 @@
-//! What has been seen so far: of jobs, by their bindings and by the pods in the members; of queues, by
-//! what their pods hold. Changed by events, read by screen and summary.
+//! The observations so far: of jobs, by their bindings and by the pods in the members; of queues,
+//! by the use of their pods. Watches update them; screen and summary read them.
 //!
-//! It knows only what an API server shows. Muster's admission record is read for one thing, the time at
-//! which a job was admitted; whether pods run, what they hold and how jobs end is the members' word.
+//! They come only from API servers. Muster's admission record is read only for the time of
+//! admission; the members report whether pods run, what they use and how jobs end.
 
 use std::collections::BTreeMap;
 
@@ -14,25 +14,25 @@ use super::end::{self, End};
 const GPU: &str = "nvidia.com/gpu";
 const RECORD: &str = "muster.io/admission";
 
-/// Namespace and name. Names have no dash, so that a pod's name tells its job.
+/// A namespace and name. Names have no dash, so that a pod's name determines its job.
 pub(super) type JobId = (String, String);
 
 /// A job that is followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Job {
-    /// The queue that it names, or its namespace's.
+    /// The queue that it or its namespace names.
     pub(super) queue: String,
     pub(super) pods: u32,
     pub(super) gpus: u32,
     pub(super) submitted: Timestamp,
-    /// When it was admitted, by its record; the last time, if it was evicted in between.
+    /// The time of the last admission, by its record.
     pub(super) admitted: Option<Timestamp>,
     /// When all its pods had been seen running.
     pub(super) ran: Option<Timestamp>,
     pub(super) ended: Option<(Timestamp, End)>,
 }
 
-/// How far a job is.
+/// The stage of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
     Queued,
@@ -42,13 +42,13 @@ pub(super) enum Stage {
     Failed,
 }
 
-/// All that was seen.
+/// All observations.
 #[derive(Debug, Default)]
 pub(super) struct World {
     jobs: BTreeMap<JobId, Job>,
-    /// By cluster, then by `namespace/name`.
+    /// Pods by cluster, then by `namespace/name`.
     pods: BTreeMap<String, BTreeMap<String, Pod>>,
-    /// The most GPUs that bound pods held at once: of a queue, and of a queue in one cluster.
+    /// The most GPUs that bound pods used at once: of a queue, and of a queue in one cluster.
     peaks: BTreeMap<(String, Option<String>), u64>,
 }
 
@@ -56,9 +56,9 @@ pub(super) struct World {
 struct Pod {
     job: JobId,
     gpus: u64,
-    /// On a node and not ended.
+    /// True if the pod is on a node and has not ended.
     holds: bool,
-    /// Runs, or ran.
+    /// True if the pod runs or has run.
     started: bool,
 }
 
@@ -72,7 +72,8 @@ impl World {
         self.jobs.iter()
     }
 
-    /// GPUs that bound pods hold now, by what `group` says of the cluster and the queue.
+    /// Returns the GPUs that bound pods use now, grouped by `group`, which receives the cluster and
+    /// the queue.
     pub(super) fn held<K: Ord>(&self, group: impl Fn(&str, &str) -> K) -> BTreeMap<K, u64> {
         let mut held = BTreeMap::new();
         for (cluster, pods) in &self.pods {
@@ -85,13 +86,13 @@ impl World {
         held
     }
 
-    /// The most GPUs that a queue's bound pods ever held at once, in one cluster or in all.
+    /// Returns the most GPUs that a queue's bound pods used at once, in one cluster or in all.
     pub(super) fn peak(&self, queue: &str, cluster: Option<&str>) -> u64 {
         let of = (queue.to_owned(), cluster.map(str::to_owned));
         self.peaks.get(&of).copied().unwrap_or(0)
     }
 
-    /// A binding as it is now.
+    /// Notes the current state of a binding.
     pub(super) fn binding(&mut self, binding: &Value, now: Timestamp) {
         let resource = &binding["spec"]["resource"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -107,7 +108,7 @@ impl World {
         }
     }
 
-    /// A pod of a member as it is now.
+    /// Notes the current state of a pod of a member.
     pub(super) fn pod(&mut self, cluster: &str, pod: &Value, now: Timestamp) {
         let Some((key, seen)) = Pod::read(pod).filter(|(_, pod)| self.jobs.contains_key(&pod.job))
         else {
@@ -127,14 +128,14 @@ impl World {
         }
     }
 
-    /// A pod that is no more.
+    /// Notes a deleted pod.
     pub(super) fn pod_gone(&mut self, cluster: &str, pod: &Value) {
         if let (Some(pods), Some((key, _))) = (self.pods.get_mut(cluster), Pod::read(pod)) {
             pods.remove(&key);
         }
     }
 
-    /// All pods of a member are about to be listed again.
+    /// Forgets all pods of a member before a relist.
     pub(super) fn forget_pods(&mut self, cluster: &str) {
         self.pods.remove(cluster);
     }
@@ -164,14 +165,14 @@ impl Job {
     }
 }
 
-/// Bindings of ConfigMaps and the like bear the names of what they follow.
+/// Returns true for jobs; ConfigMaps and other dependencies have bindings with the names of jobs.
 fn is_job(resource: &Value) -> bool {
     resource["kind"]
         .as_str()
         .is_some_and(|kind| kind.ends_with("Job"))
 }
 
-/// When the current attempt was admitted.
+/// Returns when the current attempt was admitted.
 fn admitted(binding: &Value) -> Option<Timestamp> {
     let record = binding["metadata"]["annotations"][RECORD].as_str()?;
     let record: Value = serde_json::from_str(record).ok()?;
@@ -201,7 +202,7 @@ impl Pod {
     }
 }
 
-/// Devices are whole, and a container's request is its limit.
+/// Returns the GPUs of a container. Devices are whole, and a container's request is its limit.
 fn gpus(container: &Value) -> u64 {
     let limit = &container["resources"]["limits"][GPU];
     limit
@@ -267,7 +268,7 @@ pub(super) mod tests {
             (stage(&world), world.jobs[&id("x")].admitted),
             (Stage::Admitted, Some(at(5)))
         );
-        // Evicted.
+        // The job was evicted.
         world.binding(&binding("Ending"), at(7));
         assert_eq!(stage(&world), Stage::Queued);
         world.binding(&binding("Admitted"), at(8));

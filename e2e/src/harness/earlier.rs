@@ -1,8 +1,8 @@
 //! Muster as it was at an earlier commit, for stories of upgrades and roll-backs.
 //!
-//! It is built once, from the repository's history, into the cache of tools. Crates of others that
-//! the workspace has compiled already are taken from its target folder: a minute on two cores
-//! instead of ten, and 300 MB until the build ends instead of gigabytes. The workspace's own target
+//! It is built once, from the repository's history, into the cache of tools. Dependencies that the
+//! workspace has already compiled come from its target folder. This takes one minute on two cores
+//! instead of ten, and 300 MB until the build ends instead of gigabytes. The workspace's target
 //! folder is only read.
 
 use std::fs::{self, File};
@@ -12,18 +12,19 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, ensure};
 use testbed::tools::cache_dir;
 
-/// The commit whose records later ones have to read: the first whose binary is kept for that. It
-/// knows neither versions of records nor unknown fields in them.
+/// The commit whose records later ones must be able to read: the first whose binary is kept for
+/// that. It knows neither versions of records nor unknown fields in them.
 pub const FIRST: &str = "c2f12396d19800064e98a8d0c4fe022136affd5d";
 
-/// Flags that a binary of [`FIRST`] knows, for the same back-off as in all stories.
+/// Flags that a binary of [`FIRST`] knows, which set the same back-off as in all stories.
 pub const FIRST_FLAGS: [&str; 1] = ["--backoff-seconds=1"];
 
-/// The binary `muster` of [`FIRST`]: `MUSTER_EARLIER_BIN`, else the one in the cache of tools, which
-/// is built if it is not there. Processes that build it at the same time wait for each other.
+/// Returns the binary `muster` of [`FIRST`]: `MUSTER_EARLIER_BIN`, or the one in the cache of
+/// tools, which is built if it is missing. Processes that build it at the same time wait for each
+/// other.
 ///
 /// # Errors
-/// If the history does not reach that far back, or it does not build.
+/// Returns an error if the history does not reach that far back, or the build fails.
 pub fn first() -> anyhow::Result<PathBuf> {
     if let Some(path) = std::env::var_os("MUSTER_EARLIER_BIN") {
         return Ok(path.into());
@@ -44,32 +45,34 @@ pub fn first() -> anyhow::Result<PathBuf> {
 
 fn build(program: &Path) -> anyhow::Result<()> {
     eprintln!("building muster at {FIRST}");
-    // target/debug/deps/e2e-… of the running program, and target/earlier beside it: on one file
+    // This program is target/debug/deps/e2e-…, and target/earlier is beside debug: on one file
     // system, so that files can be linked.
     let own = std::env::current_exe().context("cannot tell where this program is")?;
     let debug = own.ancestors().find(|path| path.ends_with("debug"));
-    let debug = debug.with_context(|| format!("{} is in no target/debug", own.display()))?;
+    let debug = debug.with_context(|| format!("{} is not in target/debug", own.display()))?;
     let work = debug.with_file_name("earlier");
-    // Of a build that was ended in its middle.
+    // An interrupted build may have left this folder.
     remove(&work)?;
     let (source, target) = (work.join("source"), work.join("target"));
     fs::create_dir_all(&source).with_context(|| format!("create {}", source.display()))?;
     let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
-    // Whole, wherever in the repository it is run.
+    // The archive is complete wherever in the repository this runs.
     unpack(repository.parent().unwrap_or(repository), &source)?;
     lend(debug, &target.join("debug"))?;
     compile(&source, &target)?;
-    // Under its last name only when it is whole: another process may look for it meanwhile.
+    // The final name appears only when the file is complete: another process may look for it
+    // meanwhile.
     let partial = program.with_extension("partial");
-    fs::copy(target.join("debug/muster"), &partial).context("keep the program")?;
-    fs::rename(&partial, program).context("keep the program")?;
+    fs::copy(target.join("debug/muster"), &partial).context("save the program")?;
+    fs::rename(&partial, program).context("save the program")?;
     remove(&work)
 }
 
 fn compile(source: &Path, target: &Path) -> anyhow::Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
-        // For the whole workspace, so that crates of others have the features that they have here.
+        // The build is for the whole workspace, so that dependencies have the same features as
+        // here.
         .args([
             "build",
             "--locked",
@@ -86,7 +89,7 @@ fn compile(source: &Path, target: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Puts the sources of [`FIRST`] into `source`.
+/// Extracts the sources of [`FIRST`] into `source`.
 fn unpack(repository: &Path, source: &Path) -> anyhow::Result<()> {
     let git = || {
         let mut command = Command::new("git");
@@ -123,8 +126,8 @@ fn unpack(repository: &Path, source: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Gives the target folder `to` what was compiled into `from` of crates of others. Libraries, which
-/// compilers replace and never change, are linked; what cargo writes in place is copied.
+/// Gives the target folder `to` the compiled dependencies in `from`. Libraries are linked, since
+/// compilers replace and never change them; files that cargo changes in place are copied.
 fn lend(from: &Path, to: &Path) -> anyhow::Result<()> {
     let deps = to.join("deps");
     fs::create_dir_all(&deps).with_context(|| format!("create {}", deps.display()))?;
@@ -137,7 +140,7 @@ fn lend(from: &Path, to: &Path) -> anyhow::Result<()> {
             linked.with_context(|| format!("link {}", entry.path().display()))?;
         }
     }
-    // With their times, by which cargo knows what is fresh.
+    // The copies keep their times, by which cargo determines what is fresh.
     let copied = Command::new("cp")
         .arg("--archive")
         .args([from.join(".fingerprint"), from.join("build")])

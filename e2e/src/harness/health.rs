@@ -1,5 +1,5 @@
-//! Whether Muster's processes say of themselves that something is wrong: a violated invariant, a cut
-//! round of decisions, a panic. A test can pass beside all three, so the harness looks after each.
+//! Checks whether Muster's processes report a defect: a violated invariant, a truncated round of
+//! decisions, a panic. A test can pass despite all three, so the harness checks after each.
 
 use std::fs;
 use std::path::Path;
@@ -8,13 +8,13 @@ use testbed::{RunState, Testbed};
 
 use super::muster::{Muster, Part, metric};
 
-/// Counters that stay at zero while Muster is right.
+/// Counters that are zero unless Muster has a defect.
 const ZERO: [&str; 2] = [
     "muster_invariant_violations_total",
     "muster_decisions_cut_total",
 ];
 
-/// What a panic of any thread prints.
+/// The text that a panic of any thread prints.
 const PANIC: &str = "panicked at";
 
 /// The parts of Muster that may run in a testbed.
@@ -27,8 +27,8 @@ const PARTS: [Part; 6] = [
     Part::Scheduler,
 ];
 
-/// Everything that is wrong, in words; empty if nothing is. Counters of processes that run are read,
-/// and the logs of all that ever ran.
+/// Returns every defect, in words; empty if there is none. It reads the counters of running
+/// processes, and the logs of all that ever ran.
 pub async fn faults(muster: &Muster, testbed: &Testbed) -> Vec<String> {
     let status = testbed.status();
     let mut faults = Vec::new();
@@ -46,7 +46,8 @@ pub async fn faults(muster: &Muster, testbed: &Testbed) -> Vec<String> {
     faults
 }
 
-/// What queues whose names begin with `name` are charged beyond their real capability, as Muster tells.
+/// Returns by how much queues whose names begin with `name` are charged beyond their real
+/// capability, according to Muster.
 pub async fn over_capability(muster: &Muster, testbed: &Testbed, name: &str) -> Vec<String> {
     let status = testbed.status();
     let mut over = Vec::new();

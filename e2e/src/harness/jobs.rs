@@ -1,7 +1,7 @@
-//! Jobs to submit, as JSON: pods of one shape in the kinds that people train with.
+//! Jobs to submit, as JSON: pods of one shape in the common kinds of training jobs.
 //!
-//! The testbed's pods are simulated: each ends after its annotation `muster.io/run-for`, with failure if
-//! `muster.io/fail` says so, and runs for ever without.
+//! The testbed's pods are simulated: each ends after its annotation `muster.io/run-for`, with
+//! failure if `muster.io/fail` is set, and never ends without it.
 
 use serde_json::{Value, json};
 
@@ -17,15 +17,15 @@ pub struct Gang {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// The queue that it names; none: the namespace's default.
+    /// The queue that it names; `None` for the namespace's default.
     pub queue: Option<String>,
-    /// How many pods.
+    /// The number of pods.
     pub pods: u32,
     /// GPUs of each pod.
     pub gpus: u32,
     /// The GPU product that its pods select.
     pub product: Option<String>,
-    /// How long each pod runs, e.g. `5s`; for ever if unset.
+    /// How long each pod runs, e.g. `5s`; `None` for ever.
     pub run_for: Option<String>,
     /// Whether its pods fail when they end.
     pub fail: bool,
@@ -34,7 +34,7 @@ pub struct Gang {
 }
 
 impl Gang {
-    /// A Volcano Job with one task; all its pods are its minimum.
+    /// Returns a Volcano Job with one task, whose minimum is all its pods.
     pub fn volcano(&self) -> Value {
         let mut spec = json!({
             "schedulerName": "volcano",
@@ -50,7 +50,7 @@ impl Gang {
         self.object(VOLCANO_JOB, spec, false)
     }
 
-    /// A batch Job whose pods all run at once.
+    /// Returns a batch Job whose pods all run at once.
     pub fn batch(&self) -> Value {
         let spec = json!({
             "completions": self.pods,
@@ -61,7 +61,7 @@ impl Gang {
         self.object(BATCH_JOB, spec, true)
     }
 
-    /// A PyTorchJob: a master and the rest workers.
+    /// Returns a PyTorchJob: a master and workers.
     pub fn pytorch(&self) -> Value {
         let role = |replicas: u32| {
             json!({
@@ -80,10 +80,10 @@ impl Gang {
         self.object(PYTORCH_JOB, spec, true)
     }
 
-    /// An MPIJob: a launcher without GPUs, which is not tried again, and workers.
+    /// Returns an MPIJob: a launcher without GPUs, which is not retried, and workers.
     pub fn mpi(&self) -> Value {
         let role = |replicas: u32, mut template: Value| {
-            // The operator has its own word for it beside the template.
+            // The operator sets the restart policy beside the template.
             let pods = template["spec"].as_object_mut();
             let policy = pods.and_then(|pods| pods.remove("restartPolicy"));
             json!({"replicas": replicas, "restartPolicy": policy, "template": template})
@@ -102,7 +102,7 @@ impl Gang {
         self.object(MPI_JOB, spec, true)
     }
 
-    /// A JobSet: a driver and the rest workers, each a Job of one pod that is not tried again.
+    /// Returns a JobSet: a driver and workers, each a Job of one pod that is not retried.
     pub fn job_set(&self) -> Value {
         let job = |name: &str, replicas: u32| {
             let spec = json!({
@@ -120,12 +120,12 @@ impl Gang {
         self.object(JOB_SET, json!({"replicatedJobs": jobs}), true)
     }
 
-    /// A RayCluster: a head and the rest workers.
+    /// Returns a RayCluster: a head and workers.
     pub fn ray_cluster(&self) -> Value {
         self.object(RAY_CLUSTER, self.ray_nodes(), true)
     }
 
-    /// A RayJob that is submitted by a pod of its own, which asks for no GPU.
+    /// Returns a RayJob with a submitter pod, which requests no GPU.
     pub fn ray_job(&self) -> Value {
         let spec = json!({
             "entrypoint": "python train.py",
@@ -150,7 +150,7 @@ impl Gang {
         })
     }
 
-    /// A Deployment, which never ends.
+    /// Returns a Deployment, which never ends.
     pub fn deployment(&self) -> Value {
         let mut template = self.template("Always");
         template["metadata"]["labels"] = json!({"app": self.name});
@@ -163,7 +163,7 @@ impl Gang {
         self.object(DEPLOYMENT, spec, true)
     }
 
-    /// A bare Pod.
+    /// Returns a bare Pod.
     pub fn pod(&self) -> Value {
         let mut template = self.template("Never");
         let mut object = self.object(POD, template["spec"].take(), true);
@@ -184,7 +184,7 @@ impl Gang {
         })
     }
 
-    /// The pod template, with the annotations by which the testbed plays it.
+    /// Returns the pod template, with the annotations by which the testbed simulates it.
     fn template(&self, restart_policy: &str) -> Value {
         let mut annotations = json!({});
         if let Some(time) = &self.run_for {
@@ -214,7 +214,7 @@ impl Gang {
     }
 }
 
-/// Queue of `scheduling.volcano.sh` with a quota of `gpus` GPUs in the whole federation.
+/// Returns a Queue of `scheduling.volcano.sh` with a quota of `gpus` GPUs in the whole federation.
 pub fn queue(name: &str, gpus: u32) -> Value {
     json!({
         "apiVersion": "scheduling.volcano.sh/v1beta1",
@@ -224,14 +224,14 @@ pub fn queue(name: &str, gpus: u32) -> Value {
     })
 }
 
-/// The same job with one more annotation.
+/// Returns the same job with one more annotation.
 #[must_use]
 pub fn annotated(mut template: Value, key: &str, value: &str) -> Value {
     template["metadata"]["annotations"][key] = json!(value);
     template
 }
 
-/// A PriorityClass that preempts nobody.
+/// Returns a PriorityClass that does not preempt.
 pub fn priority_class(name: &str, value: i32) -> Value {
     json!({
         "apiVersion": "scheduling.k8s.io/v1",

@@ -1,17 +1,17 @@
-//! The kinds of objects that are read and written, as discovery would name them.
+//! The kinds of objects that are read and written, with their names in discovery.
 
 use kube::discovery::ApiResource;
 
-/// A kind with all that a request for it needs.
+/// A kind, with everything that a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
     /// The API group; empty for the core.
     pub group: &'static str,
     /// Its version.
     pub version: &'static str,
-    /// CamelCase name.
+    /// The CamelCase name.
     pub name: &'static str,
-    /// Name in URLs.
+    /// The name in URLs.
     pub plural: &'static str,
 }
 
@@ -29,117 +29,117 @@ const fn kind(
     }
 }
 
-/// Kubernetes' own.
+/// A ConfigMap of Kubernetes.
 pub const CONFIG_MAP: Kind = kind("", "v1", "ConfigMap", "configmaps");
-/// Kubernetes' own.
+/// An Event of Kubernetes.
 pub const EVENT: Kind = kind("", "v1", "Event", "events");
-/// Kubernetes' own.
+/// A Namespace of Kubernetes.
 pub const NAMESPACE: Kind = kind("", "v1", "Namespace", "namespaces");
-/// Kubernetes' own.
+/// A Node of Kubernetes.
 pub const NODE: Kind = kind("", "v1", "Node", "nodes");
-/// Kubernetes' own.
+/// A Pod of Kubernetes.
 pub const POD: Kind = kind("", "v1", "Pod", "pods");
-/// Kubernetes' own.
+/// A Secret of Kubernetes.
 pub const SECRET: Kind = kind("", "v1", "Secret", "secrets");
-/// Kubernetes' own.
+/// A Service of Kubernetes.
 pub const SERVICE: Kind = kind("", "v1", "Service", "services");
-/// What a Service leads to.
+/// The endpoints of a Service.
 pub const ENDPOINT_SLICE: Kind = kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices");
-/// Karmada's way of a Service to other members.
+/// Karmada's propagation of a Service to other members.
 pub const MULTI_CLUSTER_SERVICE: Kind = kind(
     "networking.karmada.io",
     "v1alpha1",
     "MultiClusterService",
     "multiclusterservices",
 );
-/// Kubernetes' own.
+/// A PersistentVolumeClaim of Kubernetes.
 pub const PVC: Kind = kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
-/// Kubernetes' own.
+/// A ResourceQuota of Kubernetes.
 pub const RESOURCE_QUOTA: Kind = kind("", "v1", "ResourceQuota", "resourcequotas");
-/// Kubernetes' own.
+/// A Deployment of Kubernetes.
 pub const DEPLOYMENT: Kind = kind("apps", "v1", "Deployment", "deployments");
-/// Kubernetes' StatefulSet.
+/// A StatefulSet of Kubernetes.
 pub const STATEFUL_SET: Kind = kind("apps", "v1", "StatefulSet", "statefulsets");
-/// Kubernetes' CronJob.
+/// A CronJob of Kubernetes.
 pub const CRON_JOB: Kind = kind("batch", "v1", "CronJob", "cronjobs");
-/// Karmada's autoscaler by the clock.
+/// An autoscaler of Karmada with a schedule.
 pub const CRON_FEDERATED_HPA: Kind = kind(
     "autoscaling.karmada.io",
     "v1alpha1",
     "CronFederatedHPA",
     "cronfederatedhpas",
 );
-/// Kubernetes' own.
+/// A batch Job of Kubernetes.
 pub const BATCH_JOB: Kind = kind("batch", "v1", "Job", "jobs");
-/// Kubernetes' own.
+/// A PriorityClass of Kubernetes.
 pub const PRIORITY_CLASS: Kind = kind(
     "scheduling.k8s.io",
     "v1",
     "PriorityClass",
     "priorityclasses",
 );
-/// What a role allows, for the whole control plane or where a RoleBinding names it.
+/// The rights of a role, for the whole control plane or for the namespace of a RoleBinding.
 pub const CLUSTER_ROLE: Kind = kind(
     "rbac.authorization.k8s.io",
     "v1",
     "ClusterRole",
     "clusterroles",
 );
-/// Binds a role to users in a namespace.
+/// The binding of a role to users in a namespace.
 pub const ROLE_BINDING: Kind = kind(
     "rbac.authorization.k8s.io",
     "v1",
     "RoleBinding",
     "rolebindings",
 );
-/// Binds a role to users on the whole cluster.
+/// The binding of a role to users in the whole cluster.
 pub const CLUSTER_ROLE_BINDING: Kind = kind(
     "rbac.authorization.k8s.io",
     "v1",
     "ClusterRoleBinding",
     "clusterrolebindings",
 );
-/// Kubernetes' own rules of what may be written.
+/// A ValidatingAdmissionPolicy of Kubernetes.
 pub const ADMISSION_POLICY: Kind = kind(
     "admissionregistration.k8s.io",
     "v1",
     "ValidatingAdmissionPolicy",
     "validatingadmissionpolicies",
 );
-/// What puts such rules into force.
+/// The binding that puts an admission policy into force.
 pub const ADMISSION_POLICY_BINDING: Kind = kind(
     "admissionregistration.k8s.io",
     "v1",
     "ValidatingAdmissionPolicyBinding",
     "validatingadmissionpolicybindings",
 );
-/// Asks what the caller may do.
+/// A request for the caller's own rights.
 pub const SELF_ACCESS_REVIEW: Kind = kind(
     "authorization.k8s.io",
     "v1",
     "SelfSubjectAccessReview",
     "selfsubjectaccessreviews",
 );
-/// What one of several replicas holds to lead.
+/// The lease by which one of several replicas leads.
 pub const LEASE: Kind = kind("coordination.k8s.io", "v1", "Lease", "leases");
-/// What makes a class of devices.
+/// A class of devices.
 pub const DEVICE_CLASS: Kind = kind("resource.k8s.io", "v1", "DeviceClass", "deviceclasses");
 /// Devices of a node.
 pub const RESOURCE_SLICE: Kind = kind("resource.k8s.io", "v1", "ResourceSlice", "resourceslices");
 /// A claim of devices.
 pub const RESOURCE_CLAIM: Kind = kind("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims");
-/// What claims of pods are made from.
+/// A template of claims, for pods.
 pub const RESOURCE_CLAIM_TEMPLATE: Kind = kind(
     "resource.k8s.io",
     "v1",
     "ResourceClaimTemplate",
     "resourceclaimtemplates",
 );
-/// Volcano's job.
+/// A Job of Volcano.
 pub const VOLCANO_JOB: Kind = kind("batch.volcano.sh", "v1alpha1", "Job", "jobs");
-/// Volcano's queue.
+/// A Queue of Volcano.
 pub const QUEUE: Kind = kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues");
-/// One per job on the control plane, Muster's; in members Volcano's.
+/// A PodGroup: on the control plane one of Muster's per job, in members one of Volcano's.
 pub const POD_GROUP: Kind = kind("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups");
 /// Kubeflow's job for PyTorch.
 pub const PYTORCH_JOB: Kind = kind("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs");
@@ -149,11 +149,11 @@ pub const TF_JOB: Kind = kind("kubeflow.org", "v1", "TFJob", "tfjobs");
 pub const MPI_JOB: Kind = kind("kubeflow.org", "v2beta1", "MPIJob", "mpijobs");
 /// A set of batch Jobs.
 pub const JOB_SET: Kind = kind("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets");
-/// Ray's nodes.
+/// A cluster of Ray nodes.
 pub const RAY_CLUSTER: Kind = kind("ray.io", "v1", "RayCluster", "rayclusters");
-/// Ray's nodes, and what they run.
+/// A RayJob, which runs a program on a RayCluster.
 pub const RAY_JOB: Kind = kind("ray.io", "v1", "RayJob", "rayjobs");
-/// What a queue may use where.
+/// Muster's policy of a queue, with its quotas by pool.
 pub const CAPACITY_POLICY: Kind = kind(
     "muster.io",
     "v1alpha1",
@@ -162,53 +162,53 @@ pub const CAPACITY_POLICY: Kind = kind(
 );
 /// Nodes of one GPU class in a member.
 pub const GPU_POOL: Kind = kind("muster.io", "v1alpha1", "GpuPool", "gpupools");
-/// Karmada's member cluster.
+/// A member cluster of Karmada.
 pub const CLUSTER: Kind = kind("cluster.karmada.io", "v1alpha1", "Cluster", "clusters");
-/// Karmada's policy.
+/// A PropagationPolicy of Karmada.
 pub const PROPAGATION_POLICY: Kind = kind(
     "policy.karmada.io",
     "v1alpha1",
     "PropagationPolicy",
     "propagationpolicies",
 );
-/// Karmada's policy for all namespaces.
+/// A PropagationPolicy of Karmada for all namespaces.
 pub const CLUSTER_PROPAGATION_POLICY: Kind = kind(
     "policy.karmada.io",
     "v1alpha1",
     "ClusterPropagationPolicy",
     "clusterpropagationpolicies",
 );
-/// Karmada's override.
+/// An OverridePolicy of Karmada.
 pub const OVERRIDE_POLICY: Kind = kind(
     "policy.karmada.io",
     "v1alpha1",
     "OverridePolicy",
     "overridepolicies",
 );
-/// Karmada's override for all namespaces.
+/// An OverridePolicy of Karmada for all namespaces.
 pub const CLUSTER_OVERRIDE_POLICY: Kind = kind(
     "policy.karmada.io",
     "v1alpha1",
     "ClusterOverridePolicy",
     "clusteroverridepolicies",
 );
-/// Karmada's binding.
+/// A ResourceBinding of Karmada.
 pub const BINDING: Kind = kind(
     "work.karmada.io",
     "v1alpha2",
     "ResourceBinding",
     "resourcebindings",
 );
-/// Karmada's work.
+/// A Work of Karmada.
 pub const WORK: Kind = kind("work.karmada.io", "v1alpha1", "Work", "works");
-/// Kubernetes' registration of webhooks that change.
+/// The registration of mutating webhooks.
 pub const MUTATING_WEBHOOKS: Kind = kind(
     "admissionregistration.k8s.io",
     "v1",
     "MutatingWebhookConfiguration",
     "mutatingwebhookconfigurations",
 );
-/// Kubernetes' registration of webhooks that validate.
+/// The registration of validating webhooks.
 pub const VALIDATING_WEBHOOKS: Kind = kind(
     "admissionregistration.k8s.io",
     "v1",
@@ -216,7 +216,7 @@ pub const VALIDATING_WEBHOOKS: Kind = kind(
     "validatingwebhookconfigurations",
 );
 
-/// Kinds of templates that can be found again from an object's apiVersion and kind.
+/// Kinds of templates, which are looked up by an object's apiVersion and kind.
 const TEMPLATES: [Kind; 11] = [
     BATCH_JOB,
     VOLCANO_JOB,
@@ -232,7 +232,7 @@ const TEMPLATES: [Kind; 11] = [
 ];
 
 impl Kind {
-    /// `group/version`, or the version alone in the core.
+    /// Returns `group/version`, or only the version in the core group.
     pub fn api_version(self) -> String {
         match self.group {
             "" => self.version.to_owned(),
@@ -240,7 +240,7 @@ impl Kind {
         }
     }
 
-    /// The kind of a template, by its apiVersion and kind.
+    /// Returns the kind of a template, by its apiVersion and kind.
     pub fn of_template(api_version: &str, kind: &str) -> Option<Self> {
         TEMPLATES
             .into_iter()

@@ -1,8 +1,8 @@
-//! What the end-to-end tests, the demo and the benchmarks share: Muster's process in a testbed,
-//! objects as JSON, jobs to submit, waiting, and an auditor of what happened.
+//! Code that the end-to-end tests, the demo and the benchmarks share: Muster's process in a
+//! testbed, objects as JSON, jobs to submit, waiting, and an auditor.
 //!
-//! Muster is known here as its users know it, by its binary and by what it writes to the API. No
-//! code of Muster's may be used here: what is checked must not check itself.
+//! The harness uses Muster as its users do, by its binary and by what it writes to the API. It must
+//! not use Muster's code, because a check must be independent of what it checks.
 
 pub mod audit;
 pub mod earlier;

@@ -1,5 +1,5 @@
-//! Muster's server processes in a testbed: installed and run as on a real control plane, each with the
-//! rights of its own service account and no more.
+//! Muster's server processes in a testbed, installed and run as on a real control plane, each with
+//! only the rights of its own service account.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,23 +15,23 @@ use super::kinds::{Kind, LEASE, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
 use super::objects::Objects;
 use super::wait::eventually;
 
-/// How long a process may take until it is ready, and as long again until it leads: the Lease of a
-/// process that was killed lasts 15 s.
+/// The timeout until a process is ready, and again until it leads: the Lease of a killed process
+/// lasts 15 s.
 const READY: Duration = Duration::from_secs(60);
-/// How long a process may drain.
+/// The timeout of a drain.
 const DRAIN: Duration = Duration::from_secs(20);
 const SYSTEM_NAMESPACE: &str = "muster-system";
 
-/// What runs in a process.
+/// The part of Muster that a process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// Everything, the webhook registered.
+    /// Everything, with the webhook registered.
     All,
-    /// Everything, but no webhook is registered.
+    /// Everything, without a registered webhook.
     AllUnregistered,
-    /// Another replica of the same.
+    /// Another replica of `AllUnregistered`.
     Second,
-    /// The same, without the ledger: to measure what that costs.
+    /// Everything, without the ledger, to measure the ledger's cost.
     WithoutLedger,
     /// Everything, of an earlier commit ([`Muster::earlier`]).
     Earlier,
@@ -44,7 +44,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// The process's name in the testbed.
+    /// Returns the process's name in the testbed.
     pub fn process(self) -> &'static str {
         match self {
             Self::All => "muster",
@@ -67,7 +67,7 @@ impl Part {
         }
     }
 
-    /// The Lease for which its replicas compete, if it has one.
+    /// Returns the Lease for which its replicas compete, if it has one.
     fn lease(self) -> Option<&'static str> {
         match self {
             Self::All
@@ -96,20 +96,21 @@ impl Part {
 #[derive(Debug)]
 pub struct Muster {
     program: PathBuf,
-    /// Further flags of every process.
+    /// More flags of every process.
     flags: Vec<String>,
 }
 
-/// The binary that belongs to the running program: `MUSTER_BIN`, else the one cargo built beside it.
+/// Returns the binary of the same build as the running program: `MUSTER_BIN`, or the one that cargo
+/// built beside it.
 ///
 /// # Errors
-/// If there is none.
+/// Returns an error if there is none.
 pub fn program() -> anyhow::Result<PathBuf> {
     if let Some(path) = std::env::var_os("MUSTER_BIN") {
         return Ok(path.into());
     }
     let own = std::env::current_exe().context("cannot tell where this program is")?;
-    // target/debug/deps/e2e-… or target/debug/demo.
+    // The program is target/debug/deps/e2e-… or target/debug/demo.
     let candidates = own.ancestors().skip(1).take(2);
     let mut found = candidates
         .map(|dir| dir.join("muster"))
@@ -126,7 +127,7 @@ impl Muster {
     /// Runs `muster install` against the testbed's control plane.
     ///
     /// # Errors
-    /// If it fails; with what it printed.
+    /// Returns its output if it fails.
     pub async fn install(
         testbed: &Testbed,
         program: PathBuf,
@@ -137,7 +138,7 @@ impl Muster {
         Ok(Self { program, flags })
     }
 
-    /// The same installation with the program of an earlier commit, which is started as
+    /// Returns the same installation with the program of an earlier commit, which is started as
     /// [`Part::Earlier`], and the flags that it knows.
     pub fn earlier(&self, program: PathBuf, flags: &[&str]) -> Self {
         let flags = flags.iter().map(|&flag| flag.to_owned()).collect();
@@ -147,35 +148,35 @@ impl Muster {
     /// Runs `muster install` again, with these flags.
     ///
     /// # Errors
-    /// If it fails; with what it printed.
+    /// Returns its output if it fails.
     pub async fn install_again(&self, testbed: &Testbed, flags: &[&str]) -> anyhow::Result<()> {
         run_install(&self.program, &testbed.karmada(), flags).await
     }
 
-    /// Runs `muster install --member` against a member: it may be reached through the proxy then.
+    /// Runs `muster install --member` against a member, which allows access through the proxy.
     ///
     /// # Errors
-    /// If there is no such member, or it fails; with what it printed.
+    /// Returns an error if there is no such member, or the output if it fails.
     pub async fn install_in_member(&self, testbed: &Testbed, member: &str) -> anyhow::Result<()> {
         run_install(&self.program, &testbed.cluster(member)?, &["--member"]).await
     }
 
-    /// Starts a process, or starts it again, and waits until it is ready and leads.
+    /// Starts or restarts a process, and waits until it is ready and leads.
     ///
     /// # Errors
-    /// If it does not become ready or does not lead; its log is `log/<process>.log` in the testbed's
-    /// folder.
+    /// Returns an error if it does not become ready or does not lead. Its log is
+    /// `log/<process>.log` in the testbed's folder.
     pub async fn start(&self, testbed: &Testbed, part: Part) -> anyhow::Result<()> {
         self.launch(testbed, part).await?;
         self.wait_ready(testbed, part).await?;
         self.wait_leading(testbed, part).await
     }
 
-    /// Ends a process with SIGKILL and takes the Lease from it, so that the next process leads at
-    /// once instead of after the 15 s for which the Lease lasts.
+    /// Ends a process with SIGKILL and removes its Lease, so that the next process leads at once
+    /// instead of after 15 s.
     ///
     /// # Errors
-    /// If it was never started, or the API server refuses.
+    /// Returns an error if it was never started, or the API server refuses.
     pub async fn kill(&self, testbed: &Testbed, part: Part) -> anyhow::Result<()> {
         self.crash(testbed, part)?;
         let Some(lease) = part.lease() else {
@@ -193,15 +194,15 @@ impl Muster {
     /// Ends a process with SIGKILL. Its Lease stays, as after a real crash.
     ///
     /// # Errors
-    /// If it was never started.
+    /// Returns an error if it was never started.
     pub fn crash(&self, testbed: &Testbed, part: Part) -> anyhow::Result<()> {
         Ok(testbed.kill(part.process())?)
     }
 
-    /// Starts a process, or starts it again, without waiting until it is ready.
+    /// Starts or restarts a process without waiting until it is ready.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// Returns an error if it cannot be started.
     pub async fn launch(&self, testbed: &Testbed, part: Part) -> anyhow::Result<()> {
         let name = part.process();
         if testbed.status().iter().any(|process| process.name == name) {
@@ -229,10 +230,10 @@ impl Muster {
         Ok(())
     }
 
-    /// Waits until `/readyz` says yes.
+    /// Waits until `/readyz` succeeds.
     ///
     /// # Errors
-    /// If it does not in time, or the process ended.
+    /// Returns an error if it does not succeed in time, or the process ended.
     pub async fn wait_ready(&self, testbed: &Testbed, part: Part) -> anyhow::Result<()> {
         let port = metrics_port(testbed, part)?;
         let what = format!("{} ready", part.process());
@@ -246,11 +247,11 @@ impl Muster {
         .await
     }
 
-    /// Waits until the process leads: a process is ready before it holds the Lease, and decides and
-    /// writes only after. A process without a Lease is not waited for.
+    /// Waits until the process leads. A process is ready before it has the Lease, and decides and
+    /// writes only with it. For a process without a Lease this returns at once.
     ///
     /// # Errors
-    /// If it does not lead in time, or the process ended.
+    /// Returns an error if it does not lead in time, or the process ended.
     pub async fn wait_leading(&self, testbed: &Testbed, part: Part) -> anyhow::Result<()> {
         if part.lease().is_none() {
             return Ok(());
@@ -267,19 +268,19 @@ impl Muster {
         .await
     }
 
-    /// The process's metrics, as Prometheus would read them.
+    /// Returns the process's metrics, as Prometheus would read them.
     ///
     /// # Errors
-    /// If it does not answer.
+    /// Returns an error if it does not answer.
     pub async fn metrics(&self, testbed: &Testbed, part: Part) -> anyhow::Result<String> {
         let port = metrics_port(testbed, part)?;
         http_get(port, "/metrics").await.map_err(anyhow::Error::msg)
     }
 
-    /// Asks a process to end, as Kubernetes would, and waits until it is gone.
+    /// Sends a process SIGTERM, as Kubernetes would, and waits until it is gone.
     ///
     /// # Errors
-    /// If it does not drain in time.
+    /// Returns an error if it does not drain in time.
     pub async fn stop(&self, testbed: &Testbed, part: Part) -> anyhow::Result<()> {
         let name = part.process();
         let status = testbed.status();
@@ -297,14 +298,14 @@ impl Muster {
             }
         })
         .await?;
-        // Reaps it, and marks it as one that nothing brings back.
+        // This reaps the process, and marks it so that it is not restarted.
         Ok(testbed.kill(name)?)
     }
 
-    /// Takes Muster's webhooks out of the API server.
+    /// Removes Muster's webhooks from the API server.
     ///
     /// # Errors
-    /// If the API server refuses.
+    /// Returns an error if the API server refuses.
     pub async fn unregister(&self, karmada: &Objects) -> anyhow::Result<()> {
         for kind in [MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS] {
             for name in registrations(karmada, kind).await? {
@@ -336,10 +337,10 @@ async fn run_install(program: &Path, cluster: &Cluster, flags: &[&str]) -> anyho
     Ok(())
 }
 
-/// Names of Muster's webhook registrations of a kind.
+/// Returns the names of Muster's webhook registrations of a kind.
 ///
 /// # Errors
-/// If the API server does not answer.
+/// Returns an error if the API server does not answer.
 pub async fn registrations(karmada: &Objects, kind: Kind) -> anyhow::Result<Vec<String>> {
     let all = karmada.list(kind, None).await?;
     let names = all
@@ -359,7 +360,7 @@ fn metrics_port(testbed: &Testbed, part: Part) -> anyhow::Result<u16> {
         .with_context(|| format!("{} was never started", part.process()))
 }
 
-/// A kubeconfig of the control plane with a token of one of Muster's service accounts.
+/// Writes a kubeconfig of the control plane with a token of one of Muster's service accounts.
 async fn account_kubeconfig(testbed: &Testbed, account: &str) -> anyhow::Result<PathBuf> {
     let karmada = testbed.karmada();
     let client = karmada.client().await?;
@@ -402,7 +403,7 @@ fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
     Ok(file.write_all(text.as_bytes())?)
 }
 
-/// The sum of a metric over its labels, of what `/metrics` answered; none if it is not there.
+/// Returns the sum of a metric over its labels in the text of `/metrics`; `None` if it is missing.
 pub fn metric(metrics: &str, name: &str) -> Option<f64> {
     let samples = metrics.lines().filter_map(|line| {
         let rest = line.strip_prefix(name)?;
@@ -412,7 +413,7 @@ pub fn metric(metrics: &str, name: &str) -> Option<f64> {
     samples.reduce(|sum, sample| sum + sample)
 }
 
-/// A plain GET on loopback; the whole answer, headers included.
+/// Sends a GET on loopback, and returns the whole response with its headers.
 async fn http_get(port: u16, path: &str) -> Result<String, String> {
     let request = async {
         let mut stream =

@@ -1,4 +1,4 @@
-//! Objects of one API server as plain JSON: what a test says of an object is what stands in its YAML.
+//! Objects of one API server as plain JSON, so that a test names fields as in YAML.
 
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::kinds::Kind;
 
-/// What happened instead of a request's success.
+/// The result of a request.
 pub type Result<T, E = kube::Error> = std::result::Result<T, E>;
 
 /// An API server's objects.
@@ -22,15 +22,15 @@ impl std::fmt::Debug for Objects {
 }
 
 impl Objects {
-    /// The objects that `client` reaches.
+    /// Returns the objects that `client` reaches.
     pub fn new(client: Client) -> Self {
         Self { client }
     }
 
-    /// Creates an object of a namespaced kind in the namespace that it names, of others as it is.
+    /// Creates an object: in the namespace that it names if its kind is namespaced.
     ///
     /// # Errors
-    /// If the server refuses.
+    /// Returns an error if the server refuses.
     pub async fn create(&self, kind: Kind, object: &Value) -> Result<Value> {
         let namespace = object["metadata"]["namespace"].as_str();
         let object = serde_json::from_value(of_kind(kind, object.clone()));
@@ -40,10 +40,10 @@ impl Objects {
         Ok(json(kind, created?))
     }
 
-    /// The object, or none if there is none of that name.
+    /// Returns the object, or `None` if there is none of that name.
     ///
     /// # Errors
-    /// If the server does not answer.
+    /// Returns an error if the server does not answer.
     pub async fn get(
         &self,
         kind: Kind,
@@ -54,19 +54,19 @@ impl Objects {
         Ok(found.map(|object| json(kind, object)))
     }
 
-    /// All objects of a kind, in one namespace or in all.
+    /// Returns all objects of a kind, in one namespace or in all.
     ///
     /// # Errors
-    /// If the server does not answer.
+    /// Returns an error if the server does not answer.
     pub async fn list(&self, kind: Kind, namespace: Option<&str>) -> Result<Vec<Value>> {
         self.select(kind, namespace, "").await
     }
 
-    /// The objects of a kind with these labels.
+    /// Returns the objects of a kind with these labels.
     ///
     /// # Errors
-    /// If the server does not answer.
-    #[expect(clippy::disallowed_methods, reason = "of a testbed, which is small")]
+    /// Returns an error if the server does not answer.
+    #[expect(clippy::disallowed_methods, reason = "lists a testbed, which is small")]
     pub async fn select(
         &self,
         kind: Kind,
@@ -82,7 +82,7 @@ impl Objects {
     /// Merges `patch` into an object.
     ///
     /// # Errors
-    /// If the server refuses.
+    /// Returns an error if the server refuses.
     pub async fn merge(
         &self,
         kind: Kind,
@@ -99,7 +99,7 @@ impl Objects {
     /// Merges `patch` into the status of an object, as its controller would.
     ///
     /// # Errors
-    /// If the server refuses.
+    /// Returns an error if the server refuses.
     pub async fn merge_status(
         &self,
         kind: Kind,
@@ -113,10 +113,11 @@ impl Objects {
         Ok(json(kind, patched?))
     }
 
-    /// Sets the replicas of an object by its subresource `scale`, as `kubectl scale` and autoscalers do.
+    /// Sets the replicas of an object by its subresource `scale`, as `kubectl scale` and
+    /// autoscalers do.
     ///
     /// # Errors
-    /// If the server refuses.
+    /// Returns an error if the server refuses.
     pub async fn scale(
         &self,
         kind: Kind,
@@ -131,10 +132,10 @@ impl Objects {
         scaled.map(drop)
     }
 
-    /// Deletes an object, as kubectl does: in the background. Gone already is fine.
+    /// Deletes an object in the background, as kubectl does. A missing object is no error.
     ///
     /// # Errors
-    /// If the server refuses.
+    /// Returns an error if the server refuses.
     pub async fn delete(&self, kind: Kind, namespace: Option<&str>, name: &str) -> Result<()> {
         let params = DeleteParams::background();
         match self.api(kind, namespace).delete(name, &params).await {
@@ -143,10 +144,10 @@ impl Objects {
         }
     }
 
-    /// Deletes all objects of a namespace in one request, which names none of them.
+    /// Deletes all objects of a kind in a namespace in one request, which names none of them.
     ///
     /// # Errors
-    /// If the server refuses.
+    /// Returns an error if the server refuses.
     pub async fn delete_collection(&self, kind: Kind, namespace: &str) -> Result<()> {
         let (how, all) = (DeleteParams::background(), ListParams::default());
         let objects = self.api(kind, Some(namespace));
@@ -163,11 +164,11 @@ impl Objects {
 }
 
 fn json(kind: Kind, object: DynamicObject) -> Value {
-    // Made from JSON by the client a moment ago: only an object with non-text keys could fail.
+    // The client parsed the object from JSON, so only an object with non-text keys could fail.
     of_kind(kind, serde_json::to_value(object).unwrap_or_default())
 }
 
-/// The object with its kind, which servers leave out in lists, and callers may.
+/// Adds the object's apiVersion and kind, which servers omit in lists, and callers may omit.
 fn of_kind(kind: Kind, mut object: Value) -> Value {
     object["apiVersion"] = kind.api_version().into();
     object["kind"] = kind.name.into();

@@ -1,5 +1,5 @@
-//! What a run of the end-to-end tests writes down as it goes, a JSON object per line: how long each
-//! story and each wait took. [`super::report`] reads it; a run that is cut off leaves what it had.
+//! The record of a run of the end-to-end tests, one JSON object per line: the duration of each
+//! story and each wait. [`super::report`] reads it; an interrupted run leaves the lines so far.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -19,9 +19,9 @@ pub enum Line {
     Story {
         /// The test's name.
         story: String,
-        /// How long it waited for its turn.
+        /// The time until its turn.
         turn_ms: u64,
-        /// How long it took then.
+        /// The time that it took after that.
         took_ms: u64,
         /// How it ended.
         end: End,
@@ -31,11 +31,11 @@ pub enum Line {
     Wait {
         /// The test's name.
         story: String,
-        /// What was waited for.
+        /// What the story waited for.
         what: String,
-        /// How long.
+        /// The time it took.
         took_ms: u64,
-        /// Whether it happened.
+        /// True if it happened.
         met: bool,
     },
 }
@@ -44,11 +44,11 @@ pub enum Line {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum End {
-    /// As it should.
+    /// It passed.
     Passed,
-    /// With this failure.
+    /// It failed with this message.
     Failed(String),
-    /// The time of the run was over while it ran.
+    /// The run's time was over while it ran.
     Cut,
 }
 
@@ -59,10 +59,10 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Begins a record, in place of an older one.
+    /// Starts a record and replaces an older one.
     ///
     /// # Errors
-    /// If the file cannot be made.
+    /// Returns an error if the file cannot be created.
     pub fn create(path: &Path) -> anyhow::Result<Self> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
@@ -72,7 +72,7 @@ impl Recorder {
         Ok(Self { file })
     }
 
-    /// Appends a line. A disk that is full loses lines, and never fails a story.
+    /// Appends a line. A full disk loses lines, and never fails a story.
     pub fn note(&self, line: &Line) {
         let Ok(mut text) = serde_json::to_string(line) else {
             return;
@@ -82,10 +82,10 @@ impl Recorder {
     }
 }
 
-/// All lines of a record; one that was cut off is left out.
+/// Returns all complete lines of a record.
 ///
 /// # Errors
-/// If the file cannot be read.
+/// Returns an error if the file cannot be read.
 pub fn read(path: &Path) -> anyhow::Result<Vec<Line>> {
     let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
     let lines = text
@@ -94,7 +94,7 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Line>> {
     Ok(lines.collect())
 }
 
-/// Whole milliseconds.
+/// Returns whole milliseconds.
 pub fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

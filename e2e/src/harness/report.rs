@@ -1,10 +1,10 @@
-//! What a run of the end-to-end tests says of itself at its end: the slowest stories, what failed, and
-//! every wait that took much longer than on an idle machine.
+//! The report of a run of the end-to-end tests: the slowest stories, the failures, and every wait
+//! that took much longer than on an idle machine.
 //!
-//! A wait ends when it has what it waits for, within a hard bound of minutes. So a test alone cannot
-//! tell a release that takes 1 s from one that takes 100 s. The record of the whole run can: each
-//! wait is compared with what it takes on a machine with nothing else to do ([`Idle`]), and if what
-//! they took beyond that is too much together, the run fails although each story passed.
+//! A wait ends when its condition is met, within a timeout of minutes. So a single test cannot
+//! distinguish an admission that takes 1 s from one that takes 100 s. The record of the whole run
+//! can: each wait is compared with its duration on an idle machine ([`Idle`]), and if the total
+//! excess is too large, the run fails although each story passed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,44 +15,44 @@ use anyhow::Context as _;
 
 use super::record::{End, Line, milliseconds};
 
-/// How many times as long as on an idle machine a wait may take before it is shown.
+/// The factor over its idle time from which a wait is reported.
 const FACTOR: u32 = 5;
 
-/// Waits shorter than this are alike: what is waited for is looked at five times a second, and six
-/// stories share two cores.
+/// The resolution of waits: shorter waits are equal, since conditions are checked five times a
+/// second, and six stories share two cores.
 const GRAIN: Duration = Duration::from_secs(1);
 
-/// What a wait that the table does not have is expected to take.
+/// The expected duration of a wait that is not in the table.
 const UNKNOWN: Duration = Duration::from_secs(3);
 
-/// How much all shown waits together may take beyond [`FACTOR`] times their idle time. One wait that
-/// needs most of its hard bound of three minutes is more.
+/// The total time that all reported waits may take beyond [`FACTOR`] times their idle time. A
+/// single wait that needs most of its timeout of three minutes exceeds it.
 const ALLOWED: Duration = Duration::from_secs(120);
 
-/// How many characters of a failure are shown; the story itself printed all of it.
+/// The number of characters shown of a failure; the story itself printed all of it.
 const FAILURE: usize = 500;
 
-/// How many of the slowest stories are shown.
+/// The number of slowest stories shown.
 const SLOWEST: usize = 10;
 
-/// How long each wait takes on an idle machine, in milliseconds, by story and by what is waited for.
+/// The duration of each wait on an idle machine, in milliseconds, by story and by condition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Idle(BTreeMap<String, BTreeMap<String, u64>>);
 
 impl Idle {
-    /// Reads the table.
+    /// Parses the table.
     ///
     /// # Errors
-    /// If it is no table of this form.
+    /// Returns an error if the text is not a table of this form.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let table = serde_json::from_str(text).context("the table of idle times")?;
         Ok(Self(table))
     }
 
-    /// Reads the table from a file; an empty one if there is none.
+    /// Reads the table from a file; a missing file is an empty table.
     ///
     /// # Errors
-    /// If it is no table of this form.
+    /// Returns an error if the file is not a table of this form.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         match std::fs::read_to_string(path) {
             Ok(text) => Self::parse(&text),
@@ -61,7 +61,8 @@ impl Idle {
         }
     }
 
-    /// Takes over the waits of a run: of two times the shorter one, which the machine disturbed less.
+    /// Updates the table with the waits of a run. Of two durations it keeps the shorter one, which
+    /// the machine disturbed less.
     pub fn learn(&mut self, lines: &[Line]) {
         for (key, took) in longest(lines) {
             let story = self.0.entry(key.0.to_owned()).or_default();
@@ -70,7 +71,7 @@ impl Idle {
         }
     }
 
-    /// The table as JSON, in a stable order.
+    /// Returns the table as JSON, in a stable order.
     ///
     /// # Errors
     /// Never for a table that was read or learnt.
@@ -84,7 +85,7 @@ impl Idle {
     }
 }
 
-/// The longest of the waits that were met, by story and by what was waited for.
+/// Returns the longest successful wait, by story and by condition.
 fn longest(lines: &[Line]) -> BTreeMap<(&str, &str), u64> {
     let mut longest = BTreeMap::new();
     for line in lines {
@@ -110,7 +111,7 @@ struct Slow {
     what: String,
     took: Duration,
     idle: Duration,
-    /// What it took beyond its allowance.
+    /// The time beyond its allowance.
     excess: Duration,
 }
 
@@ -123,7 +124,7 @@ struct Story {
     end: End,
 }
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     stories: Vec<Story>,
@@ -199,7 +200,7 @@ impl Report {
         cut.map(|story| story.name.as_str())
     }
 
-    /// Why the run fails by its stories alone, in words; none if none of them failed.
+    /// Returns why the run fails by its stories alone; `None` if no story failed.
     pub fn stories_verdict(&self) -> Option<String> {
         if self.stories.is_empty() {
             return Some("no story was run".to_owned());
@@ -208,7 +209,7 @@ impl Report {
         (failed > 0).then(|| format!("{failed} stories failed"))
     }
 
-    /// Why the run fails, in words; none if it is as it should be.
+    /// Returns why the run fails; `None` if it passes.
     pub fn verdict(&self) -> Option<String> {
         if let Some(verdict) = self.stories_verdict() {
             return Some(verdict);
@@ -264,7 +265,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// A story's line in the record.
+/// Returns a story's line for the record.
 pub fn story(name: &str, turn: Duration, took: Duration, end: End) -> Line {
     Line::Story {
         story: name.to_owned(),

@@ -1,8 +1,8 @@
-//! An ordinary tenant: a user who edits one namespace of the control plane and nothing else.
+//! An ordinary tenant: a user with the right to edit one namespace of the control plane.
 //!
-//! Its requests pass authentication, authorization and admission like those of any user: the
-//! testbed's administrator impersonates it. Its rights are Kubernetes' ClusterRole `edit` with what
-//! Karmada adds to it (`karmada-edit`), and the kinds of jobs that the testbed serves
+//! The testbed's administrator impersonates the tenant, so its requests pass authentication,
+//! authorization and admission like those of any user. Its rights are Kubernetes' ClusterRole
+//! `edit` with Karmada's additions (`karmada-edit`), and the kinds of jobs that the testbed serves
 //! (`testbed-jobs-edit`). It has no rights in members.
 
 use std::time::Duration;
@@ -15,19 +15,19 @@ use super::kinds::{ROLE_BINDING, SELF_ACCESS_REVIEW};
 use super::objects::Objects;
 use super::wait::eventually;
 
-/// How long the API server may take to know a new RoleBinding, and to aggregate ClusterRoles.
+/// The timeout until the API server knows a new RoleBinding, and has aggregated ClusterRoles.
 const KNOWN: Duration = Duration::from_secs(60);
-/// What the tenant gets in its namespace.
+/// The role of the tenant in its namespace.
 const CLUSTER_ROLE: &str = "edit";
 
-/// A user who edits one namespace.
+/// A user with the right to edit one namespace.
 #[derive(Clone)]
 pub struct Tenant {
     /// The user's name: `tenant-<namespace>`.
     pub user: String,
-    /// The one namespace that it edits.
+    /// The namespace that it edits.
     pub namespace: String,
-    /// The control plane's objects, as this user reaches them.
+    /// The control plane's objects, with the rights of this user.
     pub objects: Objects,
     /// The client behind `objects`.
     pub client: Client,
@@ -44,11 +44,11 @@ impl std::fmt::Debug for Tenant {
 }
 
 impl Tenant {
-    /// Makes the tenant of a namespace that exists, and returns when its rights are in force. It may
-    /// be called again for the same namespace.
+    /// Creates the tenant of an existing namespace, and returns when its rights are in force. A
+    /// repeated call for the same namespace is allowed.
     ///
     /// # Errors
-    /// If the API server refuses, or does not know the rights in time.
+    /// Returns an error if the API server refuses, or does not know the rights in time.
     pub async fn of(testbed: &Testbed, namespace: &str) -> anyhow::Result<Self> {
         let karmada = testbed.karmada();
         let user = format!("tenant-{namespace}");
@@ -64,7 +64,7 @@ impl Tenant {
         Ok(tenant)
     }
 
-    /// Flags by which the testbed administrator's kubectl acts as this tenant.
+    /// Returns the flags with which the administrator's kubectl impersonates this tenant.
     pub fn kubectl_flags(&self) -> Vec<String> {
         vec![
             format!("--as={}", self.user),
@@ -73,10 +73,10 @@ impl Tenant {
         ]
     }
 
-    /// Whether it may do this in its namespace, by RBAC.
+    /// Returns true if RBAC allows the tenant this in its namespace.
     ///
     /// # Errors
-    /// If the API server does not answer.
+    /// Returns an error if the API server does not answer.
     pub async fn may(&self, verb: &str, group: &str, resource: &str) -> anyhow::Result<bool> {
         let review = json!({
             "metadata": {"name": ""},
@@ -91,7 +91,7 @@ impl Tenant {
         Ok(answer["status"]["allowed"] == true)
     }
 
-    /// Waits for one right of each role that `edit` is made of.
+    /// Waits for one right of each role that is aggregated into `edit`.
     async fn has_its_rights(&self) -> anyhow::Result<()> {
         let rights = [
             ("create", "batch", "jobs"),

@@ -1,15 +1,16 @@
 //! Turns of the stories on one plane: what they share, and what each needs of it.
 //!
-//! Beside their own namespaces, queues and nodes stories share Muster itself and the spare members,
-//! which a story may take away or drain.
+//! Stories have their own namespaces, queues and nodes. They share Muster itself and the spare
+//! members, which a story may remove or drain.
 //!
-//! - A spare member is one story's at a time. It gets it together with its turn, and not before: a
-//!   story that holds a member and waits for its mode would hold up the modes before it.
-//! - Muster is in one [`Mode`] at a time, in which stories that need it so run side by side. The mode
-//!   changes when no story runs in it any more. The first mode in the order of [`Mode`] that a story
-//!   waits for is next: so most stories run together, and those that need Muster for themselves last.
-//! - Killed stories come in batches: each runs up to its [`Turn::meet`], and when all of the batch are
-//!   there Muster is killed once for all of them.
+//! - A spare member belongs to one story at a time. The story gets it together with its turn, and
+//!   not before: a story that has a member and waits for its mode would block the modes before it.
+//! - Muster is in one [`Mode`] at a time, in which the stories that need that mode run in parallel.
+//!   The mode changes when no story runs in it any more. The next mode is the first, in the order
+//!   of [`Mode`], for which a story waits. So most stories run together, and those that need Muster
+//!   alone run last.
+//! - Stories of a kill form batches: each runs up to its [`Turn::meet`], and when the whole batch
+//!   has reached it, Muster is killed once for all of them.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -18,34 +19,34 @@ use anyhow::{bail, ensure};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// How long a story stands in line at least, so that all are there before one is chosen.
+/// The shortest time that a story stands in line, so that all have arrived before one is chosen.
 const GATHER: Duration = Duration::from_millis(500);
 
-/// How Muster is while a story runs, in the order in which the modes have their turns.
+/// The state of Muster while a story runs, in the order in which the modes have their turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
-    /// One process, which is not touched.
+    /// One process, which runs undisturbed.
     Running,
-    /// One process, which is killed once, when all stories of the batch are in their middle.
+    /// One process, which is killed once, when all stories of the batch have reached their middle.
     Killed,
-    /// Webhook, controller and scheduler in processes of their own.
+    /// Webhook, controller and scheduler in separate processes.
     Separate,
-    /// The story's alone, as everything else on the plane is.
+    /// Muster and everything else on the plane belong to this story alone.
     Exclusive,
 }
 
-/// What a story needs.
+/// The needs of a story.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Needs {
-    /// How Muster is while it runs.
+    /// The mode of Muster while the story runs.
     pub mode: Mode,
-    /// The spare member that is its own meanwhile.
+    /// The spare member that belongs to it meanwhile.
     pub spare: Option<&'static str>,
-    /// It takes long: it begins before others, so that a run does not end with it alone.
+    /// True for a long story: it starts before others, so that a run does not end with it alone.
     pub long: bool,
 }
 
-/// The line in front of a plane.
+/// The line of stories for a plane.
 #[derive(Debug)]
 pub struct Line {
     state: Mutex<State>,
@@ -55,19 +56,19 @@ pub struct Line {
 
 #[derive(Debug)]
 struct State {
-    /// How many run side by side at most.
+    /// The most stories that run in parallel.
     side_by_side: usize,
-    /// The mode of those that run, or that ran last.
+    /// The mode of the running stories, or of the last ones.
     mode: Mode,
     running: Vec<Needs>,
-    /// What those need that stand in line.
+    /// The needs of the stories in line.
     waiting: Vec<Needs>,
-    /// How many of those that run are in their middle.
+    /// The number of running stories that have reached their middle.
     met: usize,
     kill: Kill,
 }
 
-/// What became of the kill of a batch.
+/// The result of the kill of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kill {
     Ahead,
@@ -76,7 +77,7 @@ enum Kill {
     Failed(String),
 }
 
-/// A story's turn; it ends when this is dropped.
+/// A story's turn, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Turn<'a> {
     line: &'a Line,
@@ -85,7 +86,7 @@ pub struct Turn<'a> {
 }
 
 impl Line {
-    /// A line for a plane with these spare members.
+    /// Returns the line for a plane with these spare members.
     pub fn new(side_by_side: usize, spares: &[&'static str]) -> Self {
         Self {
             state: Mutex::new(State::new(side_by_side)),
@@ -94,19 +95,19 @@ impl Line {
         }
     }
 
-    /// Puts a story in line. While it stands there no mode after its own has a turn.
+    /// Puts a story in line. While it stands there no later mode has a turn.
     pub fn stand(&self, needs: Needs) -> Place<'_> {
         self.change(|state| state.waiting.push(needs));
         Place { line: self, needs }
     }
 
-    /// Waits until no story runs or waits whose mode is [`Mode::Running`].
+    /// Waits until no story with [`Mode::Running`] runs or waits.
     pub async fn until_few_are_left(&self) {
         tokio::time::sleep(GATHER).await;
         self.until(|state| state.few_are_left().then_some(())).await;
     }
 
-    /// Waits until `probe` has an answer; it may change the state when it has one, and only then.
+    /// Waits until `probe` returns `Some`; it may change the state only when it does.
     async fn until<T>(&self, mut probe: impl FnMut(&mut State) -> Option<T>) -> T {
         loop {
             let mut changed = pin!(self.changed.notified());
@@ -138,7 +139,7 @@ impl State {
         }
     }
 
-    /// Begins a story if it may begin now.
+    /// Starts a story if it may start now.
     fn begin(&mut self, needs: Needs) -> bool {
         if self.running.is_empty() {
             let first = self.waiting.iter().map(|waiting| waiting.mode).min();
@@ -162,7 +163,7 @@ impl State {
         may
     }
 
-    /// Whether its spare member is free, if it needs one.
+    /// Returns true if its spare member is free, or if it needs none.
     fn has_spare(&self, needs: Needs) -> bool {
         let taken = |running: &Needs| running.spare == needs.spare;
         needs.spare.is_none() || !self.running.iter().any(taken)
@@ -179,7 +180,7 @@ impl State {
         !all.any(|needs| needs.mode == Mode::Running)
     }
 
-    /// Whether it is this story that has to kill for the batch, or what became of the kill.
+    /// Returns whether this story must kill Muster for the batch, or the result of the kill.
     fn meeting(&mut self) -> Option<Meeting> {
         match &self.kill {
             Kill::Done => Some(Meeting::Over),
@@ -193,7 +194,7 @@ impl State {
     }
 }
 
-/// What a story in its middle receives.
+/// The result for a story that reached its middle.
 enum Meeting {
     Kills,
     Over,
@@ -201,20 +202,18 @@ enum Meeting {
 }
 
 impl Turn<'_> {
-    /// The middle of a story: waits until all of its batch are here, and returns once one of them has
-    /// called its `kill`. Where Muster is not to be killed it returns at once.
+    /// Marks the middle of a story: waits until its whole batch has reached it, and returns after
+    /// one of the stories has called its `kill`. It returns at once in modes without a kill.
     ///
     /// # Errors
-    /// If the kill failed, or the story was here before: there is one kill for each batch.
+    /// Returns an error if the kill failed, or if the story called this before: there is one kill
+    /// for each batch.
     pub async fn meet(&self, kill: impl AsyncFnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
         if self.needs.mode != Mode::Killed {
             return Ok(());
         }
         let again = std::mem::replace(&mut *self.met.lock(), true);
-        ensure!(
-            !again,
-            "a story has one middle, and this one was there before"
-        );
+        ensure!(!again, "the story has already reached its middle");
         self.line.change(|state| state.met += 1);
         match self.line.until(State::meeting).await {
             Meeting::Over => Ok(()),
@@ -231,12 +230,12 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether the story was in its middle, where it has one.
+    /// Returns true if the story has reached its middle, or has none.
     pub fn has_met(&self) -> bool {
         self.needs.mode != Mode::Killed || *self.met.lock()
     }
 
-    /// What the story needs, and has while this lasts.
+    /// Returns the needs of the story, which are met while the turn lasts.
     pub fn needs(&self) -> Needs {
         self.needs
     }
@@ -252,7 +251,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// A story's place in line, which it also leaves when it is given up.
+/// A story's place in line, which it leaves when this is dropped.
 #[derive(Debug)]
 pub struct Place<'a> {
     line: &'a Line,
@@ -263,12 +262,12 @@ impl<'a> Place<'a> {
     /// Waits until the story may run.
     ///
     /// # Errors
-    /// If there is no spare member of that name.
+    /// Returns an error if there is no spare member of that name.
     pub async fn turn(self) -> anyhow::Result<Turn<'a>> {
         let (line, needs) = (self.line, self.needs);
         if let Some(spare) = needs.spare {
             let known = line.spares.contains(&spare);
-            ensure!(known, "{spare} is no spare member of the plane");
+            ensure!(known, "{spare} is not a spare member of the plane");
         }
         tokio::time::sleep(GATHER).await;
         line.until(|state| state.begin(needs).then_some(())).await;
@@ -288,7 +287,7 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Removes one that needs this.
+/// Removes one entry with these needs.
 fn remove(from: &mut Vec<Needs>, needs: Needs) {
     if let Some(at) = from.iter().position(|other| *other == needs) {
         from.swap_remove(at);
@@ -312,7 +311,7 @@ mod tests {
         }
     }
 
-    /// Runs a story of each mode, and returns the order in which they began and ended.
+    /// Runs a story of each mode, and returns the order in which they started and ended.
     async fn order(line: &Line, modes: &[Mode]) -> Vec<String> {
         let log = Mutex::new(Vec::new());
         let stories = modes.iter().enumerate().map(async |(index, &mode)| {
@@ -435,7 +434,7 @@ mod tests {
         let second =
             tokio::time::timeout(Duration::from_secs(60), line.stand(spare("spare1")).turn());
         assert!(second.await.is_err());
-        // One that stands in line for a later mode has not taken it.
+        // A story in line for a later mode does not have the member yet.
         let later = Needs {
             mode: Mode::Killed,
             ..spare("spare1")

@@ -1,29 +1,30 @@
-//! Waiting for what should happen, and watching that something does not.
+//! Waits for conditions, and watches that an event does not happen.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
-/// How often is looked: a look is one or more requests, and API servers need most of the cores of a run.
+/// The polling period: a probe sends one or more requests, and API servers use most of the cores of
+/// a run.
 const PERIOD: Duration = Duration::from_millis(200);
 
 /// A wait that is over.
 #[derive(Debug, Clone, Copy)]
 pub struct Wait<'a> {
-    /// What was waited for.
+    /// The condition.
     pub what: &'a str,
-    /// How long.
+    /// The time it took.
     pub took: Duration,
-    /// Whether it happened.
+    /// True if the condition was met.
     pub met: bool,
 }
 
-/// Receives every wait of this process that is over.
+/// The observer of every wait of this process.
 static OBSERVER: OnceLock<fn(Wait<'_>)> = OnceLock::new();
 
-/// Has `observer` called with every wait of this process that is over, on the thread that waited.
-/// The first observer stays.
+/// Registers `observer`, which is called after every wait of this process, on the thread that
+/// waited. The first observer stays.
 pub fn observe(observer: fn(Wait<'_>)) {
     OBSERVER.get_or_init(|| observer);
 }
@@ -35,11 +36,11 @@ fn tell(what: &str, start: Instant, met: bool) {
     }
 }
 
-/// Waits until `probe` has an answer; its `Err` says what it saw instead, and the last one is what the
-/// error shows. Never waits longer than `deadline` and one probe.
+/// Waits until `probe` returns `Ok`; its `Err` describes the state it saw, and the error of a
+/// timeout shows the last one. It waits at most for `deadline` and one probe.
 ///
 /// # Errors
-/// If the deadline passed.
+/// Returns an error if the deadline passed.
 pub async fn eventually<T>(
     deadline: Duration,
     what: &str,
@@ -62,11 +63,10 @@ pub async fn eventually<T>(
     }
 }
 
-/// Watches for the whole of `time` that something does not happen; `probe` fails with what it saw when
-/// it did.
+/// Watches for all of `time` that something does not happen; `probe` returns what it saw if it did.
 ///
 /// # Errors
-/// If it happened.
+/// Returns an error if it happened.
 pub async fn never_within(
     time: Duration,
     what: &str,

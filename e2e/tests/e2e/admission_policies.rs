@@ -1,4 +1,5 @@
-//! The admission policies by which tenants are refused: they are restored, and nothing is released without them.
+//! The admission policies that refuse tenants' writes: Muster restores them, and admits nothing
+//! without them.
 
 use e2e::harness::kinds::{
     ADMISSION_POLICY, ADMISSION_POLICY_BINDING, CLUSTER_ROLE_BINDING, EVENT, Kind, WORK,
@@ -11,7 +12,8 @@ use serde_json::json;
 use crate::case::{A_WHILE, Case, SOON};
 use crate::story::managed_alone;
 
-/// The policies are weakened and deleted, and a probe that is not refused stops all releases.
+/// Weakens and deletes policies, then lets the probe pass. Muster restores the policies, and stops
+/// admissions while the probe is not refused.
 async fn weakened(case: &Case) -> anyhow::Result<()> {
     case.queue(8).await?;
     case.nodes("member1", 1).await?;
@@ -51,14 +53,14 @@ async fn weakened(case: &Case) -> anyhow::Result<()> {
     .await?;
     said(case, "AdmissionPoliciesRestored").await?;
 
-    // Whom a policy is to refuse passes: as if all were open, for as long as that lasts.
+    // The probe's account bypasses the policies, as if they refused nobody.
     let binding = json!({
         "metadata": {"name": "tenants-open"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "muster-admission-bypass"},
         "subjects": [{"kind": "ServiceAccount", "name": "muster-probe", "namespace": "muster-system"}],
     });
     case.cluster_object(CLUSTER_ROLE_BINDING, &binding).await?;
-    // A policy that is restored is tried at once.
+    // Muster probes a policy as soon as it has restored it.
     karmada
         .delete(ADMISSION_POLICY_BINDING, None, "muster-works")
         .await?;
@@ -77,7 +79,8 @@ async fn weakened(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Accounts of Karmada's that are not in system:masters pass by what RBAC gives them and their names.
+/// Checks that accounts of Karmada outside system:masters pass by their RBAC rights and their
+/// names.
 async fn accounts(case: &Case) -> anyhow::Result<()> {
     let plane = case.plane;
     let told = plane
@@ -127,7 +130,7 @@ async fn enforced(case: &Case) -> anyhow::Result<Option<f64>> {
     ))
 }
 
-/// Waits for an event of that reason on what Muster's replicas compete for.
+/// Waits for an event with that reason on the Lease of Muster's replicas.
 async fn said(case: &Case, reason: &str) -> anyhow::Result<()> {
     eventually(SOON, &format!("an event {reason}"), async || {
         let events = case.karmada().list(EVENT, Some("muster-system")).await;

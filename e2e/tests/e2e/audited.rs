@@ -1,5 +1,5 @@
-//! What every test ends with: an audit of all jobs that it submitted, against the bounds of their queues
-//! as the API server was told of them.
+//! The end of every test: an audit of all jobs that it submitted, against the quotas of their
+//! queues in the API server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,45 +15,45 @@ use crate::case::Case;
 use crate::job::Job;
 use crate::plane::Plane;
 
-/// How long what is charged may take to be told.
+/// The timeout until Muster reports what is charged.
 const SETTLED: Duration = Duration::from_secs(15);
 
-/// What a test says of its audit.
+/// A test's declarations for its audit.
 #[derive(Debug, Default)]
 pub(crate) struct Audited {
     pub(crate) jobs: Vec<Job>,
-    /// The test does on purpose what the audit finds: how each such finding goes on after the name of the
-    /// job, and why.
+    /// Findings that the test causes on purpose: the text of each after the job's name, and the
+    /// reason.
     expected: Vec<Finding>,
-    /// Why nothing of the test ever holds a device.
+    /// The reason why no job of the test ever holds a device.
     nothing_held: Option<&'static str>,
     /// A cluster that the test takes out of service.
     given_up: Option<&'static str>,
-    /// Why queues of the test are charged more than they may have when it ends.
+    /// The reason why queues of the test exceed their quota at its end.
     over: Option<&'static str>,
 }
 
-/// What an audit may find.
+/// A finding that the audit may have.
 #[derive(Debug)]
 struct Finding {
     words: &'static str,
     why: &'static str,
-    /// Whether it is wrong if it does not.
+    /// True if the test fails without this finding.
     surely: bool,
 }
 
 impl Case {
-    /// The test submitted a job in another way than by [`Case::submit`].
+    /// Adds a job that was submitted in another way than by [`Case::submit`].
     pub(crate) fn submitted(&self, job: &Job) {
         self.audited.lock().unwrap().jobs.push(job.clone());
     }
 
-    /// The test does what the audit is to find, once or more: the finding has these words.
+    /// Declares a finding that the test causes on purpose, once or more often: it contains `words`.
     pub(crate) fn audit_finds(&self, words: &'static str, why: &'static str) {
         self.audit_expects(words, why, true);
     }
 
-    /// The same, where it depends on how fast others are whether there is anything to find.
+    /// Declares a finding that depends on timing, so that the audit may or may not have it.
     pub(crate) fn audit_may_find(&self, words: &'static str, why: &'static str) {
         self.audit_expects(words, why, false);
     }
@@ -63,18 +63,19 @@ impl Case {
         expected.push(Finding { words, why, surely });
     }
 
-    /// The test takes this cluster out of service: Works that are being deleted there count as gone.
+    /// Declares that the test takes this cluster out of service: Works that are being deleted there
+    /// count as gone.
     pub(crate) fn gives_up(&self, cluster: &'static str) {
         self.audited.lock().unwrap().given_up = Some(cluster);
     }
 
-    /// Queues of the test are charged more than they may have when it ends: it lowers a bound below
-    /// what runs, raises what is kept for others, or starts with what runs beyond a bound.
+    /// Declares that queues of the test exceed their quota at its end: the test lowers a quota
+    /// below the usage, raises a guarantee of other queues, or starts with usage beyond a quota.
     pub(crate) fn ends_over(&self, why: &'static str) {
         self.audited.lock().unwrap().over = Some(why);
     }
 
-    /// Waits until Muster tells that this test's queue is charged so much more than it may have.
+    /// Waits until Muster reports that this test's queue exceeds its quota by `more`.
     pub(crate) async fn tells_over(&self, resource: &str, more: f64) -> anyhow::Result<()> {
         let Plane {
             muster, testbed, ..
@@ -92,7 +93,7 @@ impl Case {
         .await
     }
 
-    /// No queue of the test is charged more than it may have.
+    /// Ensures that no queue of the test exceeds its quota, unless the test declared it.
     pub(crate) async fn ensure_within(&self) -> anyhow::Result<()> {
         let why = self.audited.lock().unwrap().over;
         if let Some(why) = why {
@@ -112,18 +113,18 @@ impl Case {
         .await
     }
 
-    /// Nothing of the test ever holds a device.
+    /// Declares that no job of the test ever holds a device.
     pub(crate) fn holds_nothing(&self, why: &'static str) {
         self.audited.lock().unwrap().nothing_held = Some(why);
     }
 
-    /// What a job takes cannot be read: it is not audited, and must never be placed.
+    /// Declares that a job's requests cannot be read: it is not audited, and must never be placed.
     pub(crate) fn cannot_be_read(&self, job: &Job) {
         let jobs = &mut self.audited.lock().unwrap().jobs;
         jobs.retain(|other| other.uid() != job.uid());
     }
 
-    /// Audits all that the test did.
+    /// Audits all jobs of the test.
     pub(crate) async fn audit_all(&self) -> anyhow::Result<()> {
         let audited = std::mem::take(&mut *self.audited.lock().unwrap());
         let mut subject = subject(self.plane, &self.name, &audited.jobs).await?;
@@ -152,7 +153,7 @@ pub(crate) async fn audit(plane: &Plane, namespace: &str, jobs: &[Job]) -> anyho
     verify(plane, namespace, &subject, &report, &[])
 }
 
-/// Says what was audited; fails at what must not be.
+/// Prints the report, and fails on a finding that is not declared.
 fn verify(
     plane: &Plane,
     name: &str,
@@ -179,7 +180,8 @@ fn verify(
     Ok(())
 }
 
-/// All jobs, each in the queue that it names now: it may have been moved while it waited.
+/// Returns all jobs, each in the queue that it names now, which may have changed while it was
+/// pending.
 async fn subject(plane: &Plane, namespace: &str, jobs: &[Job]) -> anyhow::Result<Subject> {
     let mut subject = Subject::default();
     let own = plane.karmada.get(NAMESPACE, None, namespace).await?;
@@ -211,7 +213,7 @@ fn kind_of(kind: Kind) -> String {
     format!("{} {}", kind.api_version(), kind.name)
 }
 
-/// The template as it was submitted, in the queue of the one that is there now.
+/// Returns the template as it was submitted, with the queue of the current one.
 fn with_queue_of(template: &Value, now: Option<&Value>) -> Value {
     let mut template = template.clone();
     let Some(now) = now else { return template };

@@ -1,4 +1,4 @@
-//! Who waits for room gets it: what frees is kept for it, and used meanwhile only by what is gone
+//! Backfill: freed capacity is reserved for a pending job, and other jobs use it only if they end
 //! in time.
 
 use e2e::harness::jobs::{self, Gang};
@@ -10,7 +10,7 @@ use crate::story::{managed, managed_long};
 
 const EXPECTED: &str = "muster.io/expected-duration";
 
-/// Room frees in pieces for a gang of high priority while small jobs keep coming.
+/// A gang of high priority gets capacity that frees in pieces, while small jobs keep arriving.
 pub(crate) async fn delayed_scheduling(case: &Case) -> anyhow::Result<()> {
     case.queue(64).await?;
     case.nodes("member1", 2).await?;
@@ -48,8 +48,8 @@ pub(crate) async fn delayed_scheduling(case: &Case) -> anyhow::Result<()> {
     case.settles(&small, 4, A_WHILE).await
 }
 
-/// A gang waits for a node that is busy for two more minutes; the other node serves who is gone
-/// by then, and nobody else.
+/// A gang waits for a node that is busy for two more minutes. The other node runs only jobs that
+/// end by then.
 pub(crate) async fn short_job_passes(case: &Case) -> anyhow::Result<()> {
     case.queue(64).await?;
     case.nodes("member1", 2).await?;
@@ -67,11 +67,11 @@ pub(crate) async fn short_job_passes(case: &Case) -> anyhow::Result<()> {
     case.end(&short).await?;
     case.end(&holder).await?;
     case.running(&gang).await?;
-    assert_eq!(case.placements(&long)?, 0, "the long one went first");
+    assert_eq!(case.placements(&long)?, 0, "the long job was placed first");
     Ok(())
 }
 
-/// Submits a job that says how long it runs: the run time of others would be predicted by those of similar jobs.
+/// Submits a job with a declared run time, since otherwise similar jobs would predict it.
 async fn submit(case: &Case, gang: Gang, lasts: &str) -> anyhow::Result<Job> {
     case.submit(&jobs::annotated(gang.volcano(), EXPECTED, lasts))
         .await

@@ -1,5 +1,5 @@
-//! Input that cannot work: refused at once, or shown in a condition, with the field and the value; and
-//! nobody else is held up by it.
+//! Invalid input is refused at once, or shown in a condition, with the field and the value; it does
+//! not delay other jobs.
 
 use e2e::harness::kinds::Kind;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ const CUSTOMIZATION: Kind = Kind {
     plural: "resourceinterpretercustomizations",
 };
 
-/// An ordinary job in the same queue runs as if nothing were wrong.
+/// Ensures that an ordinary job in the same queue still runs.
 async fn others_go_on(case: &Case) -> anyhow::Result<()> {
     let job = case
         .submit(&case.short_gang("ordinary", 1, 1, 1).volcano())
@@ -35,7 +35,7 @@ async fn others_go_on(case: &Case) -> anyhow::Result<()> {
     case.finished(&job, "Succeeded").await
 }
 
-/// What the API server says to a template that it refuses.
+/// Returns the API server's message for a template that it refuses.
 async fn refusal(case: &Case, template: &Value) -> String {
     match case.submit(template).await {
         Ok(job) => panic!("{} was taken: {}", job.name, job.template["spec"]),
@@ -192,7 +192,7 @@ fn a_binding_without_requirements_waits_and_says_that_its_size_is_unknown() {
     managed("norequirements", async |case| {
         case.queue(8).await?;
         case.nodes("member1", 1).await?;
-        // Karmada knows how many pods there are, but not what each needs.
+        // This script gives Karmada the number of pods, but not their requests.
         let script = "function GetReplicas(obj) return obj.spec.replicas, nil end";
         let customization = json!({
             "metadata": {"name": "norequirements"},

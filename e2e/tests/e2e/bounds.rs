@@ -1,4 +1,4 @@
-//! Bounds of a queue on a class of GPUs, in all clusters and in some.
+//! Quotas of a queue for a class of GPUs, in all clusters and in some.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,8 @@ use crate::contest::SHORT;
 use crate::job::Job;
 use crate::story::managed;
 
-/// Eight GPUs of this test's class in all, and four of them in the first member.
+/// The queue has a quota of eight GPUs of this test's class in all clusters, and of four in the
+/// first member.
 pub(crate) async fn of_class_and_cluster(case: &Case) -> anyhow::Result<()> {
     case.queue(64).await?;
     bound(case, 8).await?;
@@ -39,7 +40,8 @@ pub(crate) async fn of_class_and_cluster(case: &Case) -> anyhow::Result<()> {
         "does not name the class: {message}"
     );
 
-    // More of the class, no more of it in the first member: all that member2 has, and one there.
+    // A higher quota of the class, with that of the first member unchanged, admits all that member2
+    // has and one job in the first.
     bound(case, 64).await?;
     for index in 3..5 {
         let gang = case.gang(&format!("job-{index}"), 1, 4);
@@ -47,7 +49,7 @@ pub(crate) async fn of_class_and_cluster(case: &Case) -> anyhow::Result<()> {
     }
     case.settles(&jobs, 3, A_WHILE).await?;
     assert_eq!(in_first(case, &jobs).await?, 1);
-    // What is too large for the bound of one cluster goes where there is none.
+    // A job that exceeds the quota of one cluster goes to a cluster without a quota.
     let large = case.submit(&case.gang("large", 1, 8).volcano()).await?;
     case.waits(&large, &SHORT).await?;
     for job in &jobs {
@@ -76,7 +78,7 @@ async fn bound(case: &Case, gpus: u32) -> anyhow::Result<()> {
         .await
 }
 
-/// How many of `jobs` are in the first member.
+/// Returns the number of `jobs` in the first member.
 async fn in_first(case: &Case, jobs: &[Job]) -> anyhow::Result<usize> {
     let mut count = 0;
     for job in jobs {

@@ -1,4 +1,4 @@
-//! What one test works with: a namespace, a queue and a GPU class of its own on the shared plane.
+//! A test's part of the shared plane: a namespace, a queue and a GPU class of its own.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -21,33 +21,33 @@ use crate::job::{Job, clusters, condition, is_gated, is_placed};
 use crate::plane::{MEMBERS, Plane};
 use crate::story::Namespace;
 
-/// The hard bound on anything that happens within seconds on an idle machine; a machine with much else
-/// to do took more than a minute. A story goes on at once when it has happened, and how long it took
-/// is compared at the end of the run with what it takes on an idle machine (`harness::report`).
+/// The timeout of conditions that an idle machine meets within seconds; a busy machine took more
+/// than a minute. A story continues as soon as the condition is met. At the end of the run the time
+/// is compared with that on an idle machine (`harness::report`).
 pub(crate) const SOON: Duration = Duration::from_secs(180);
-/// The hard bound on the first job of a plane to run; nothing else is there yet.
+/// The timeout until the first job of a plane runs; the plane has no other load then.
 pub(crate) const FIRST: Duration = Duration::from_secs(90);
-/// For how long is watched that something does not happen.
+/// The time for which a test watches that something does not happen.
 pub(crate) const A_WHILE: Duration = Duration::from_secs(4);
 
 /// One test's part of the plane.
 pub(crate) struct Case {
     pub(crate) plane: &'static Plane,
-    /// Name of its namespace and its queue.
+    /// The name of its namespace and its queue.
     pub(crate) name: String,
     /// The GPU product of its nodes.
     pub(crate) product: String,
     namespace: Namespace,
-    /// Its turn on the plane; none for the story that proves it before all others.
+    /// Its turn on the plane; `None` for the story that proves the plane before all others.
     pub(crate) turn: Option<Turn<'static>>,
     made: Mutex<Made>,
     pub(crate) audited: Mutex<Audited>,
 }
 
-/// Names of nodes that were made.
+/// The names of new nodes.
 type Names = anyhow::Result<Vec<String>>;
 
-/// What has to be cleaned up besides the namespace.
+/// The objects to clean up besides the namespace.
 #[derive(Default)]
 struct Made {
     nodes: Vec<(String, Vec<String>)>,
@@ -55,7 +55,7 @@ struct Made {
 }
 
 impl Case {
-    /// A story's part of the plane; `turn` is its turn on it, if others are there too.
+    /// Returns a story's part of the plane; `turn` is its turn, if other stories use the plane too.
     pub(crate) fn new(
         plane: &'static Plane,
         name: &str,
@@ -73,7 +73,7 @@ impl Case {
         }
     }
 
-    /// The members that this story uses: those that all share, and its spare one.
+    /// Returns the members that this story uses: the shared ones and its spare one.
     pub(crate) fn members(&self) -> Vec<&'static str> {
         let spare = self.turn.as_ref().and_then(|turn| turn.needs().spare);
         MEMBERS.into_iter().chain(spare).collect()
@@ -83,7 +83,7 @@ impl Case {
         &self.plane.karmada
     }
 
-    /// The middle of a story. If this run of it is to show that a kill of Muster makes no difference,
+    /// Marks the middle of a story. In a run that proves that a kill of Muster makes no difference,
     /// Muster is killed here, once for all stories of the batch, and leads again when this returns.
     pub(crate) async fn midway(&self) -> anyhow::Result<()> {
         match &self.turn {
@@ -101,13 +101,13 @@ impl Case {
         Ok(())
     }
 
-    /// Makes the queue of this test, with a quota of `gpus` GPUs.
+    /// Creates the queue of this test, with a quota of `gpus` GPUs.
     pub(crate) async fn queue(&self, gpus: u32) -> anyhow::Result<()> {
         self.cluster_object(QUEUE, &jobs::queue(&self.name, gpus))
             .await
     }
 
-    /// Makes an object without a namespace, which goes when the test ends.
+    /// Creates a cluster-scoped object, which is deleted when the test ends.
     pub(crate) async fn cluster_object(&self, kind: Kind, object: &Value) -> anyhow::Result<()> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let made = (kind, name.to_owned());
@@ -119,7 +119,7 @@ impl Case {
         Ok(())
     }
 
-    /// Makes a PriorityClass named `<test>-<word>`, and returns its name.
+    /// Creates a PriorityClass named `<test>-<word>`, and returns its name.
     pub(crate) async fn priority_class(&self, word: &str, value: i32) -> anyhow::Result<String> {
         let name = format!("{}-{word}", self.name);
         self.cluster_object(PRIORITY_CLASS, &jobs::priority_class(&name, value))
@@ -132,7 +132,8 @@ impl Case {
         self.node_group(member, "n", count).await
     }
 
-    /// The same, with a word in the names that tells them from others of this test.
+    /// Adds `count` such nodes with a word in their names that distinguishes them from others of
+    /// this test.
     pub(crate) async fn node_group(&self, member: &str, word: &str, count: u32) -> Names {
         let group = NodeGroup {
             count,
@@ -143,7 +144,7 @@ impl Case {
         self.nodes_like(member, &group).await
     }
 
-    /// Adds nodes to a member, which go when the test ends.
+    /// Adds nodes to a member, which are deleted when the test ends.
     pub(crate) async fn nodes_like(&self, member: &str, like: &NodeGroup) -> Names {
         let names = self.plane.testbed.add_nodes(member, like).await?;
         let made = (member.to_owned(), names.clone());
@@ -151,7 +152,7 @@ impl Case {
         Ok(names)
     }
 
-    /// A member of this test's own with one node of its class, to be joined and removed by it.
+    /// Returns a member with one node of the test's class, for a test that joins and removes it.
     pub(crate) fn own_member(&self, name: &str, sync: SyncMode) -> MemberSpec {
         MemberSpec {
             name: name.to_owned(),
@@ -167,7 +168,7 @@ impl Case {
         }
     }
 
-    /// A job of this test: `pods` pods with `gpus` GPUs each that run for ever.
+    /// Returns a job of this test: `pods` pods with `gpus` GPUs each that never end.
     pub(crate) fn gang(&self, name: &str, pods: u32, gpus: u32) -> Gang {
         Gang {
             namespace: self.name.clone(),
@@ -182,7 +183,7 @@ impl Case {
         }
     }
 
-    /// The same, whose pods end well after some seconds.
+    /// Returns a job of this test whose pods succeed after some seconds.
     pub(crate) fn short_gang(&self, name: &str, pods: u32, gpus: u32, seconds: u32) -> Gang {
         Gang {
             run_for: Some(format!("{seconds}s")),
@@ -190,7 +191,7 @@ impl Case {
         }
     }
 
-    /// The user who edits this test's namespace and nothing else.
+    /// Returns a user with the right to edit this test's namespace.
     pub(crate) async fn tenant(&self) -> anyhow::Result<Tenant> {
         self.plane.tenant(&self.name).await
     }
@@ -200,7 +201,7 @@ impl Case {
         self.submit_by(self.karmada(), template).await
     }
 
-    /// Submits a template as the user behind `objects`, such as [`Tenant::objects`].
+    /// Submits a template with the rights of `objects`, such as [`Tenant::objects`].
     pub(crate) async fn submit_by(
         &self,
         objects: &Objects,
@@ -209,14 +210,14 @@ impl Case {
         let api_version = template["apiVersion"].as_str().unwrap_or_default();
         let name = template["kind"].as_str().unwrap_or_default();
         let kind = Kind::of_template(api_version, name)
-            .with_context(|| format!("{api_version} {name} is no kind of the tests"))?;
+            .with_context(|| format!("{api_version} {name} is not a kind of the tests"))?;
         let created = objects.create(kind, template).await?;
         let job = Job::of(kind, created);
         self.submitted(&job);
         Ok(job)
     }
 
-    /// A PropagationPolicy of the user's own for all objects of a kind.
+    /// Creates a PropagationPolicy of the user for all objects of a kind.
     pub(crate) async fn policy(
         &self,
         name: &str,
@@ -246,17 +247,17 @@ impl Case {
         Ok(())
     }
 
-    /// The job's binding as it is now.
+    /// Returns the job's binding.
     pub(crate) async fn binding(&self, job: &Job) -> Result<Option<Value>, String> {
         self.get(BINDING, job, &job.binding()).await
     }
 
-    /// The job's PodGroup on the control plane as it is now.
+    /// Returns the job's PodGroup on the control plane.
     pub(crate) async fn pod_group(&self, job: &Job) -> Result<Option<Value>, String> {
         self.get(POD_GROUP, job, &job.binding()).await
     }
 
-    /// The job's template as it is now.
+    /// Returns the job's template.
     pub(crate) async fn template(&self, job: &Job) -> Result<Option<Value>, String> {
         self.get(job.kind, job, &job.name).await
     }
@@ -266,7 +267,7 @@ impl Case {
         found.map_err(|error| error.to_string())
     }
 
-    /// Waits until the job's binding is there and passes `check`.
+    /// Waits until the job's binding exists and passes `check`.
     pub(crate) async fn binding_when(
         &self,
         job: &Job,
@@ -297,7 +298,7 @@ impl Case {
         Ok(clusters(&binding))
     }
 
-    /// Waits until the job's PodGroup is there and passes `check`.
+    /// Waits until the job's PodGroup exists and passes `check`.
     pub(crate) async fn pod_group_when(
         &self,
         job: &Job,
@@ -324,7 +325,7 @@ impl Case {
         .await
     }
 
-    /// Waits until the job says that it waits for one of these reasons, and returns its message.
+    /// Waits until the job reports one of these reasons for waiting, and returns its message.
     pub(crate) async fn waits(&self, job: &Job, reasons: &[&str]) -> anyhow::Result<String> {
         let says = |group: &Value| {
             let reason = group["status"]["federation"]["reason"].as_str();
@@ -337,18 +338,18 @@ impl Case {
         Ok(message.unwrap_or_default().to_owned())
     }
 
-    /// Waits until the job says that its minimum runs.
+    /// Waits until the job reports that its minimum runs.
     pub(crate) async fn running(&self, job: &Job) -> anyhow::Result<Value> {
         self.running_within(job, SOON).await
     }
 
-    /// The same, with another bound.
+    /// Waits until the job reports that its minimum runs, with another timeout.
     pub(crate) async fn running_within(&self, job: &Job, time: Duration) -> anyhow::Result<Value> {
         let ready = |group: &Value| condition(group, "Ready")["status"] == "True";
         self.pod_group_within(time, job, "running", ready).await
     }
 
-    /// Waits until the job says that it ended, with this reason.
+    /// Waits until the job reports that it ended, with this reason.
     pub(crate) async fn finished(&self, job: &Job, reason: &str) -> anyhow::Result<()> {
         let ended = |group: &Value| {
             let finished = condition(group, "Finished");
@@ -359,7 +360,7 @@ impl Case {
             .map(drop)
     }
 
-    /// Waits until nothing of the job is left on the control plane.
+    /// Waits until the job's binding and PodGroup are gone from the control plane.
     pub(crate) async fn gone(&self, job: &Job) -> anyhow::Result<()> {
         eventually(
             SOON,
@@ -373,7 +374,7 @@ impl Case {
         .await
     }
 
-    /// Watches for a while that the job is not placed.
+    /// Watches for `time` that the job is not placed.
     pub(crate) async fn stays_unplaced(&self, job: &Job, time: Duration) -> anyhow::Result<()> {
         never_within(
             time,
@@ -386,13 +387,13 @@ impl Case {
         .await
     }
 
-    /// This test's pods in a member.
+    /// Returns this test's pods in a member.
     pub(crate) async fn pods(&self, member: &str) -> anyhow::Result<Vec<Value>> {
         let member = self.plane.member(member).await?;
         Ok(member.list(POD, Some(&self.name)).await?)
     }
 
-    /// Makes the running pods of a job end well now, as if their work were done.
+    /// Makes the running pods of a job succeed now.
     pub(crate) async fn end(&self, job: &Job) -> anyhow::Result<()> {
         self.play(job, &json!({"muster.io/run-for": "1ms"})).await
     }
@@ -402,7 +403,7 @@ impl Case {
         self.play(job, &json!({"muster.io/fail": "true"})).await
     }
 
-    /// Tells the members' pods of a job how they go on: what plays them reads their annotations.
+    /// Annotates the job's pods in the members, which makes the testbed end or fail them.
     async fn play(&self, job: &Job, annotations: &Value) -> anyhow::Result<()> {
         let binding = self.binding(job).await.map_err(anyhow::Error::msg)?;
         let patch = json!({"metadata": {"annotations": annotations}});
@@ -418,11 +419,11 @@ impl Case {
                 }
             }
         }
-        anyhow::ensure!(simulated > 0, "{} has no pods to play", job.name);
+        anyhow::ensure!(simulated > 0, "{} has no pods to annotate", job.name);
         Ok(())
     }
 
-    /// Changes this test's CapacityPolicy, which Muster makes for the queue.
+    /// Patches this test's CapacityPolicy, which Muster creates for the queue.
     pub(crate) async fn capacity_policy(&self, patch: Value) -> anyhow::Result<()> {
         let what = format!("CapacityPolicy {}", self.name);
         eventually(SOON, &what, async || {
@@ -445,7 +446,7 @@ impl Case {
         subject.audit(self.plane.audit_log()?)
     }
 
-    /// Jobs to audit.
+    /// Returns the jobs to audit.
     pub(crate) fn subject<'a>(
         &self,
         jobs: impl IntoIterator<Item = &'a Job>,
@@ -457,7 +458,7 @@ impl Case {
         Ok(subject)
     }
 
-    /// Takes away what would burden the tests that follow; nothing waits for it.
+    /// Deletes the objects that would burden later tests, and does not wait for it.
     pub(crate) async fn clean_up(&self) {
         let made = std::mem::take(&mut *self.made.lock().unwrap());
         let mut failures = Vec::new();
@@ -477,7 +478,7 @@ impl Case {
     }
 }
 
-/// The beginning of an object as JSON.
+/// Returns the first characters of an object as JSON.
 pub(crate) fn brief(value: &Value) -> String {
     value.to_string().chars().take(700).collect()
 }

@@ -1,4 +1,4 @@
-//! TFJobs over clusters: each pod knows where all the others are, and they are there.
+//! TFJobs over clusters: each pod receives the addresses of all others, and reaches them.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ use crate::rendezvous::{said_by, start};
 use crate::split::{no_pods, pods_of};
 use crate::story::managed;
 
-/// A TFJob of a chief, a parameter server and five workers, two GPUs each, that asks to be split.
+/// Returns a TFJob of a chief, a parameter server and five workers with two GPUs each, which may be
+/// split.
 pub(crate) fn training(case: &Case) -> Value {
     let mut job = case.gang("tune", 2, 2).pytorch();
     let mut group = job["spec"]["pytorchReplicaSpecs"]["Master"].take();
@@ -34,9 +35,9 @@ pub(crate) fn training(case: &Case) -> Value {
     annotated(job, "muster.io/split", "Allowed")
 }
 
-/// Runs the whole gang as plain processes, each at a port of its own, to which its names lead: the
-/// one that its own cluster resolves there, and what `elsewhere` says of a cluster and a pod of
-/// another in that.
+/// Runs the whole gang as local processes, each at a port of its own. The pod's names resolve to
+/// that port: its name in its own cluster, and the name that `elsewhere` returns for its cluster
+/// and pod in others.
 pub(crate) async fn all_meet(
     case: &Case,
     job: &Job,
@@ -77,7 +78,7 @@ pub(crate) async fn all_meet(
     Ok(())
 }
 
-/// They all meet, and the job is over when its chief has ended well, though parameter server and
+/// All processes meet, and the job ends when its chief succeeds, although the parameter server and
 /// workers would run for ever.
 pub(crate) async fn tensorflow(case: &Case) -> anyhow::Result<()> {
     room_for_seven(case).await?;

@@ -1,5 +1,5 @@
-//! Queues of one test that contend for its nodes, what becomes of jobs that are evicted, and how a
-//! test holds such a moment open: nothing is paused, so that others beside it go on.
+//! Queues of one test that contend for its nodes, the fate of evicted jobs, and ways to hold such a
+//! moment open without pausing a component, so that other stories continue.
 
 use anyhow::ensure;
 use e2e::harness::jobs::{self, Gang};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::case::{Case, SOON};
 use crate::job::{Job, clusters, condition, is_gated, record};
 
-/// What a job says that may not start yet because quota or room is short.
+/// Reasons of a pending job that is short of quota or capacity.
 pub(crate) const SHORT: [&str; 5] = [
     "WaitingForQuota",
     "WaitingForRoom",
@@ -20,16 +20,18 @@ pub(crate) const SHORT: [&str; 5] = [
     "BehindHead",
 ];
 
-/// The finalizer by which a test keeps what is being deleted.
+/// The finalizer by which a test keeps an object that is being deleted.
 const HELD: &str = "e2e.muster.io/held";
-/// For how long is watched that nothing moves while a moment is held open.
+/// The time for which a test watches that nothing changes while a moment is held open.
 pub(crate) const HELD_FOR: Duration = Duration::from_secs(3);
 
-/// Works that stay, being deleted, until the test lets them go: as those of a slow member do.
+/// Works that remain after their deletion, as in a slow member, until the test removes its
+/// finalizer.
 pub(crate) struct HeldWorks(Vec<(String, String)>);
 
 impl Case {
-    /// Keeps what Works there are of these jobs. They go on as they are until they are deleted.
+    /// Adds a finalizer to the existing Works of these jobs. They are unchanged until they are
+    /// deleted.
     pub(crate) async fn hold_works<'a>(
         &self,
         jobs: impl IntoIterator<Item = &'a Job>,
@@ -53,7 +55,7 @@ impl Case {
         Ok(HeldWorks(held))
     }
 
-    /// Lifts the hold on the Works.
+    /// Removes the finalizer from the Works.
     pub(crate) async fn lift(&self, held: &HeldWorks) -> anyhow::Result<()> {
         for work in &held.0 {
             self.keep_work(work, false).await?;
@@ -61,7 +63,8 @@ impl Case {
         Ok(())
     }
 
-    /// Puts the finalizer on a Work, or takes it away; Karmada writes there, too.
+    /// Adds the finalizer to a Work, or removes it. Karmada writes Works too, so it retries on
+    /// conflicts.
     async fn keep_work(
         &self,
         (namespace, name): &(String, String),
@@ -87,9 +90,9 @@ impl Case {
         .await
     }
 
-    /// Waits until `victims`, whose Works are held, are being evicted while `preemptor` waits. There
-    /// it goes through [`Case::midway`], and sees to it that all is still so afterwards: what has
-    /// Works left is charged, and its place is not given away.
+    /// Waits until `victims`, whose Works are held, are being evicted while `preemptor` waits. Then
+    /// it calls [`Case::midway`], and checks that nothing changed: a job with Works is charged, and
+    /// no other job gets its quota or nodes.
     pub(crate) async fn amid_evict(
         &self,
         preemptor: Option<&Job>,
@@ -124,8 +127,8 @@ impl Case {
         .await
     }
 
-    /// Deletes a job. While its Works are held it goes through [`Case::midway`], and sees to it that
-    /// the binding, and with it the charge, stays until they are gone.
+    /// Deletes a job. While its Works are held this calls [`Case::midway`], and checks that the
+    /// binding, and with it the charge, remains until they are gone.
     pub(crate) async fn amid_deletion(&self, job: &Job) -> anyhow::Result<()> {
         let held = self.hold_works([job]).await?;
         self.delete(job).await?;
@@ -143,8 +146,8 @@ impl Case {
         self.gone(job).await
     }
 
-    /// Keeps Karmada from telling members anything new of a job, by a policy of the test's that
-    /// it is under; or has it go on. What runs goes on as it is.
+    /// Suspends or resumes the dispatch of a job by the test's policy that selects it. Members keep
+    /// what they have, and running pods continue.
     pub(crate) async fn hold_dispatch(
         &self,
         policy: &str,
@@ -169,7 +172,7 @@ impl Case {
             .map(drop)
     }
 
-    /// Makes a queue `<test>-<word>`, and returns its name.
+    /// Creates a queue `<test>-<word>`, and returns its name.
     pub(crate) async fn queue_of(&self, word: &str, spec: Value) -> anyhow::Result<String> {
         let name = format!("{}-{word}", self.name);
         let queue = json!({"metadata": {"name": name}, "spec": spec});
@@ -177,20 +180,20 @@ impl Case {
         Ok(name)
     }
 
-    /// Makes this test's own queue, which others can be below.
+    /// Creates this test's own queue, which can have children.
     pub(crate) async fn parent_queue(&self, spec: Value) -> anyhow::Result<()> {
         let queue = json!({"metadata": {"name": self.name}, "spec": spec});
         self.cluster_object(QUEUE, &queue).await
     }
 
-    /// Changes a queue.
+    /// Patches a queue.
     pub(crate) async fn change_queue(&self, name: &str, spec: Value) -> anyhow::Result<()> {
         let patch = json!({"spec": spec});
         self.karmada().merge(QUEUE, None, name, &patch).await?;
         Ok(())
     }
 
-    /// Makes a PriorityClass `<test>-<word>` whose jobs may take the place of lower ones.
+    /// Creates a PriorityClass `<test>-<word>` whose jobs may preempt those of lower priority.
     pub(crate) async fn preempting_class(&self, word: &str, value: i32) -> anyhow::Result<String> {
         let name = format!("{}-{word}", self.name);
         let mut class = jobs::priority_class(&name, value);
@@ -199,7 +202,8 @@ impl Case {
         Ok(name)
     }
 
-    /// A job in one of this test's queues: `pods` pods with `gpus` GPUs each that run for ever.
+    /// Returns a job in one of this test's queues: `pods` pods with `gpus` GPUs each that never
+    /// end.
     pub(crate) fn gang_in(&self, queue: &str, name: &str, pods: u32, gpus: u32) -> Gang {
         Gang {
             queue: Some(queue.to_owned()),
@@ -222,7 +226,7 @@ impl Case {
         Ok(job)
     }
 
-    /// Waits until a job that ran was evicted for `reason`, nothing of it is left and it is
+    /// Waits until a job that ran was evicted for `reason`, all of its pods are gone and it is
     /// queued again.
     pub(crate) async fn requeued(&self, job: &Job, reason: &str) -> anyhow::Result<()> {
         let again = |binding: &Value| {
@@ -242,12 +246,12 @@ impl Case {
         Ok(())
     }
 
-    /// How often the job was placed.
+    /// Returns the number of the job's placements.
     pub(crate) fn placements(&self, job: &Job) -> anyhow::Result<u32> {
         Ok(self.placements_of([job])?[0])
     }
 
-    /// How often each job was placed, by one reading of the audit log.
+    /// Returns the number of placements of each job, from one reading of the audit log.
     pub(crate) fn placements_of<'a>(
         &self,
         jobs: impl IntoIterator<Item = &'a Job> + Clone,
@@ -260,7 +264,7 @@ impl Case {
         Ok(times.collect())
     }
 
-    /// Of `jobs`, those that are released.
+    /// Returns those of `jobs` that are admitted.
     pub(crate) async fn released<'a>(&self, jobs: &'a [Job]) -> Result<Vec<&'a Job>, String> {
         let mut released = Vec::new();
         for job in jobs {
@@ -274,7 +278,7 @@ impl Case {
         Ok(released)
     }
 
-    /// Waits until exactly `count` of `jobs` are released, and they stay so for `time`.
+    /// Waits until exactly `count` of `jobs` are admitted, and checks that it stays so for `time`.
     pub(crate) async fn settles(
         &self,
         jobs: &[Job],
@@ -293,7 +297,7 @@ impl Case {
         never_within(time, "a change of what is released", right).await
     }
 
-    /// Waits until a queue shows this many GPUs in a field of its status.
+    /// Waits until a field of a queue's status shows this many GPUs.
     pub(crate) async fn shows_gpus(
         &self,
         queue: &str,
@@ -303,7 +307,7 @@ impl Case {
         self.shows(queue, field, "nvidia.com/gpu", gpus).await
     }
 
-    /// The same of any resource that is counted in units.
+    /// Waits until a field of a queue's status shows this many units of a resource.
     pub(crate) async fn shows(
         &self,
         queue: &str,
@@ -319,7 +323,7 @@ impl Case {
             let resources = status["resources"].as_array().into_iter().flatten();
             let mut shown = resources.filter(|resource| resource["name"] == name);
             let shown = shown.next().map(|resource| resource[field].clone());
-            // What is not stated is none of it.
+            // A missing amount is zero.
             let text = shown.as_ref().and_then(Value::as_str).unwrap_or("0");
             match text == units.to_string() {
                 true => Ok(()),
@@ -330,12 +334,12 @@ impl Case {
     }
 }
 
-/// Whether a job is being evicted: closed, and charged until its Works are gone.
+/// Returns true if a job is being evicted: gated, and charged until its Works are gone.
 pub(crate) fn is_ending(binding: &Value) -> bool {
     is_gated(binding) && clusters(binding).is_empty() && record(binding)["state"] == "Ending"
 }
 
-/// How many pods a job is charged for, by its record.
+/// Returns the number of pods that a job is charged for, by its record.
 pub(crate) fn granted(binding: &Value) -> u64 {
     let record = record(binding);
     let parts = record["clusters"].as_array().into_iter().flatten();

@@ -1,4 +1,5 @@
-//! Muster killed at any moment: same end, nothing lost, nothing doubled, no bound passed.
+//! Kills of Muster at any moment: the outcome is the same, nothing is lost or doubled, and no quota
+//! is exceeded.
 
 use std::time::Duration;
 
@@ -15,14 +16,14 @@ use crate::plane::{Change, SPARES};
 use crate::race::{CAPABILITY, all_done, check, crowd_nodes, member_of_crowd};
 use crate::story::{killed_with_spare, managed_alone, managed_and_killed};
 
-/// The member that is away.
+/// The member that is unreachable.
 const AWAY: &str = SPARES[1];
 
-/// How long a member that was away may keep what was deleted meanwhile: Karmada tries again with
-/// growing pauses.
+/// The timeout until a member that was unreachable has deleted objects: Karmada retries with
+/// growing intervals.
 pub(crate) const CLEANED: Duration = Duration::from_secs(180);
 
-/// Submits a crowd and kills Muster with `pauses` between, each time starting it again.
+/// Submits many jobs and kills Muster after each of `pauses`, restarting it each time.
 pub(crate) async fn crowd_with_kills(
     case: &Case,
     crowd: u32,
@@ -46,7 +47,7 @@ pub(crate) async fn crowd_with_kills(
     Ok(())
 }
 
-/// While Muster is away its webhook refuses what it should look at; a user tries again.
+/// Submits a job with retries, since the webhook is unavailable while Muster is down.
 async fn submit_somehow(case: &Case, index: u32) -> anyhow::Result<Job> {
     let template = member_of_crowd(case, index);
     let minute = Duration::from_secs(60);
@@ -58,8 +59,8 @@ async fn submit_somehow(case: &Case, index: u32) -> anyhow::Result<Job> {
     .await
 }
 
-/// Kills Muster after each pause, always one that leads. The first takes over as in production, once
-/// the Lease of the killed process has passed; the others at once.
+/// Kills the leading Muster after each pause. The first successor takes over as in production, when
+/// the Lease of the killed process has expired; the others take over at once.
 async fn kill_again_and_again(case: &Case, pauses: &[Duration]) -> anyhow::Result<()> {
     let plane = case.plane;
     for (index, &pause) in pauses.iter().enumerate() {
@@ -119,10 +120,10 @@ fn a_charge_stays_until_the_works_are_gone_though_the_member_is_away() {
     });
 }
 
-/// Brings a member's API server back, and its Volcano with it. The informers of Volcano's processes
-/// come back one by one, pausing for up to half a minute, and what changes meanwhile they may never
-/// act on: a job that is applied then can stay Pending in the member for ever. Muster would evict it
-/// after its start deadline; tests that follow here need not wait for that.
+/// Restarts a member's API server and its Volcano. The informers of Volcano's processes reconnect
+/// one by one, with pauses of up to half a minute, and may miss changes meanwhile: a job that is
+/// applied then can stay Pending in the member for ever. Muster would evict it after its start
+/// deadline; later tests need not wait for that.
 pub(crate) async fn bring_back(case: &Case, member: &str) -> anyhow::Result<()> {
     let testbed = &case.plane.testbed;
     testbed.start_member_apiserver(member).await?;
@@ -135,8 +136,8 @@ pub(crate) async fn bring_back(case: &Case, member: &str) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// The job is deleted and Muster killed while its member cannot be reached. What the dead process
-/// said of the waiter is removed, so that what is read afterwards is the new one's word.
+/// Deletes the job and kills Muster while the member is unreachable. It removes the waiting job's
+/// status, so that a later status comes from the new process.
 async fn while_away(case: &Case, job: &Job) -> anyhow::Result<Job> {
     case.delete(job).await?;
     let waiter = case
@@ -145,7 +146,7 @@ async fn while_away(case: &Case, job: &Job) -> anyhow::Result<Job> {
     let reasons = ["WaitingForQuota", "Reserved"];
     case.waits(&waiter, &reasons).await?;
     case.midway().await?;
-    // The new process leads: a charge that it forgot would let the waiter start at once.
+    // The new process leads: if it forgot the charge, the waiting job would start at once.
     let (namespace, name) = (Some(case.name.as_str()), waiter.binding());
     case.karmada().delete(POD_GROUP, namespace, &name).await?;
     case.waits(&waiter, &reasons).await?;
@@ -157,8 +158,9 @@ async fn while_away(case: &Case, job: &Job) -> anyhow::Result<Job> {
     Ok(waiter)
 }
 
-/// While no replica leads, an administrator lowers the record of one job, overwrites that of another
-/// that is being evicted, and has the binding of a third go before its Works.
+/// While no replica leads, an administrator lowers the record of one job, overwrites the record of
+/// another that is being evicted, and removes the binding of a third before its Works. No charge
+/// becomes smaller.
 #[test]
 fn what_changes_while_none_leads_lowers_no_charge() {
     managed_and_killed("meanwhile", async |case| {
@@ -218,7 +220,8 @@ fn what_changes_while_none_leads_lowers_no_charge() {
         case.plane.change_while_away(changes).await;
         case.midway().await?;
 
-        // What the dead process said of the waiter is removed: what is read is the new one's word.
+        // The status of the waiting job from the old process is removed, so that a later one comes
+        // from the new process.
         case.karmada()
             .delete(POD_GROUP, namespace, &waits.binding())
             .await?;

@@ -5,7 +5,7 @@ use futures::StreamExt as _;
 use crate::case::Case;
 use crate::job::Job;
 
-/// Requests under way at once.
+/// The number of concurrent requests.
 const AT_A_TIME: usize = 8;
 
 impl Case {

@@ -1,4 +1,4 @@
-//! What a job names beside itself is there when it runs.
+//! Objects that a job references are in the member when it runs.
 
 use e2e::harness::kinds::{CONFIG_MAP, PRIORITY_CLASS, PVC, QUEUE};
 use serde_json::json;

@@ -1,5 +1,5 @@
 //! Devices of Dynamic Resource Allocation, from a driver's ResourceSlices to a job's pods. The test
-//! simulates the driver; kube-scheduler allocates, and the claims are those that it writes.
+//! simulates the driver; kube-scheduler allocates the devices and writes the claims.
 
 use e2e::harness::kinds::{
     DEVICE_CLASS, GPU_POOL, NAMESPACE, POD, QUEUE, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE,
@@ -16,17 +16,17 @@ use crate::story::managed;
 
 const MEMBER: &str = "member1";
 
-/// The class of this test's devices.
+/// Returns the DeviceClass of this test.
 fn class(case: &Case) -> String {
     format!("gpu.{}.example.com", case.name)
 }
 
-/// The resource of which they are units.
+/// Returns the resource name of its devices.
 fn resource(case: &Case) -> String {
     format!("deviceclass.resource.kubernetes.io/{}", class(case))
 }
 
-/// A queue with a quota of `devices` of them.
+/// Returns a queue with a quota of `devices` of them.
 fn queue(case: &Case, devices: u32) -> Value {
     json!({
         "metadata": {"name": case.name},
@@ -34,14 +34,13 @@ fn queue(case: &Case, devices: u32) -> Value {
     })
 }
 
-/// What requests `count` devices of this test's class.
+/// Returns a claim's spec that requests `count` devices of this test's class.
 fn requests(case: &Case, count: u32) -> Value {
     let exactly = json!({"deviceClassName": class(case), "count": count});
     json!({"devices": {"requests": [{"name": "gpus", "exactly": exactly}]}})
 }
 
-/// A node without GPUs of a device plugin, of which a driver says that it has eight devices; one
-/// more is a NIC.
+/// Adds a node without GPUs of a device plugin, with a ResourceSlice of eight devices and a NIC.
 async fn node_with_devices(case: &Case, member: &Objects) -> anyhow::Result<()> {
     let group = NodeGroup {
         prefix: Some(format!("{}-n", case.name)),
@@ -75,14 +74,14 @@ async fn node_with_devices(case: &Case, member: &Objects) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// What the driver made, which no namespace takes along.
+/// Deletes the objects of the driver, which are not in the namespace.
 async fn remove_devices(case: &Case, member: &Objects) -> anyhow::Result<()> {
     member.delete(RESOURCE_SLICE, None, &class(case)).await?;
     member.delete(DEVICE_CLASS, None, &class(case)).await?;
     Ok(())
 }
 
-/// Waits until the class's GpuPool shows so many of eight devices free.
+/// Waits until the class's GpuPool shows `free` of eight devices free.
 async fn shows_free(case: &Case, free: u64) -> anyhow::Result<()> {
     let name = format!("{MEMBER}.gpu-{}-example-com", case.name);
     let what = format!("GpuPool {name} with {free} free");
@@ -100,7 +99,7 @@ async fn shows_free(case: &Case, free: u64) -> anyhow::Result<()> {
     .await
 }
 
-/// A batch Job of `pods` pods that each claim devices by the template `two`.
+/// Returns a batch Job of `pods` pods, each with a claim by the template `two`.
 fn claiming(case: &Case, name: &str, pods: u32) -> Value {
     let mut job = case.gang(name, pods, 0).batch();
     let pod = &mut job["spec"]["template"]["spec"];
@@ -116,7 +115,7 @@ fn claiming(case: &Case, name: &str, pods: u32) -> Value {
     job
 }
 
-/// A pod of somebody else in the member, with a claim of three devices that it made by hand.
+/// Creates a pod in the member that Muster does not manage, with its own claim of three devices.
 async fn used_by_another(case: &Case, member: &Objects) -> anyhow::Result<()> {
     let another = format!("{}-other", case.name);
     let namespace = json!({"metadata": {"name": another}});
@@ -137,7 +136,7 @@ async fn used_by_another(case: &Case, member: &Objects) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until the job says with these words why it is not placed.
+/// Waits until the job's message contains these words.
 async fn waits_since(case: &Case, job: &Job, words: &str) -> anyhow::Result<()> {
     let says = |group: &Value| {
         let message = group["status"]["federation"]["message"].as_str();
@@ -147,7 +146,7 @@ async fn waits_since(case: &Case, job: &Job, words: &str) -> anyhow::Result<()> 
     case.pod_group_when(job, &what, says).await.map(drop)
 }
 
-/// The devices that the claims of this test's job hold in the member.
+/// Returns the devices that the claims of this test's job hold in the member.
 async fn held(case: &Case, member: &Objects) -> anyhow::Result<Vec<String>> {
     let claims = member.list(RESOURCE_CLAIM, Some(&case.name)).await?;
     let results = claims.iter().flat_map(|claim| {
@@ -175,7 +174,7 @@ fn a_job_that_claims_devices_is_counted_placed_and_followed_by_its_template() {
         node_with_devices(case, member).await?;
         shows_free(case, 8).await?;
 
-        // Its size is not known before its template is there.
+        // The job's size is unknown until its claim template exists.
         let first = case.submit(&claiming(case, "first", 2)).await?;
         let message = case.waits(&first, &["SizeUnknown"]).await?;
         assert!(message.contains("ResourceClaimTemplate two"), "{message}");
@@ -203,11 +202,11 @@ fn a_job_that_claims_devices_is_counted_placed_and_followed_by_its_template() {
         case.shows(&case.name, "allocated", &resource(case), 4)
             .await?;
 
-        // What others hold in the member is used.
+        // Devices of pods that Muster does not manage count as used.
         used_by_another(case, member).await?;
         shows_free(case, 1).await?;
 
-        // First the queue keeps the second job out, then the room that is left.
+        // The second job is first short of quota, then of capacity.
         let second = case.submit(&claiming(case, "second", 1)).await?;
         case.waits(&second, &["WaitingForQuota", "Reserved"])
             .await?;
@@ -252,7 +251,7 @@ fn what_claims_are_made_from_follows_jobs_of_all_kinds() {
             (case.gang("pod", 1, 1).pod(), "/spec"),
         ];
         for (job, pod) in &mut jobs {
-            // It claims nothing: no class, and no driver, is needed for it to run.
+            // The template requests no device, so the job runs without a class or a driver.
             let name = format!(
                 "of-{}",
                 job["metadata"]["name"].as_str().unwrap_or_default()

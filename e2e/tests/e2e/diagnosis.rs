@@ -1,7 +1,7 @@
-//! What is shown when a test fails: what failed and which jobs are not done, all that is known of
-//! those, then the queue, what else there is by name, and the end of Muster's log.
+//! The output of a failed test: the failure and the unfinished jobs, the details of those jobs,
+//! then the queue, the names of other objects, and the end of Muster's log.
 //!
-//! A long output is read from its ends, so what matters is in the first lines, and short.
+//! Readers look at the ends of a long output, so the first lines have what matters, and are short.
 
 use e2e::harness::kinds::{BINDING, CAPACITY_POLICY, EVENT, Kind, POD, POD_GROUP, QUEUE, WORK};
 use e2e::harness::muster::Part;
@@ -10,13 +10,13 @@ use serde_json::Value;
 use crate::case::{Case, brief};
 use crate::job::{clusters, condition, is_gated, record};
 
-/// Jobs that are shown whole; of the rest only the names.
+/// The number of jobs shown in full; of the others only the names are shown.
 const MOST: usize = 6;
-/// Events shown of one job, the last ones.
+/// The number of the last events shown of one job.
 const EVENTS: usize = 12;
 const LOG_LINES: usize = 40;
 
-/// Prints it to the test's output.
+/// Prints the diagnosis to the test's output.
 pub(crate) async fn print(case: &Case, failure: &str) {
     let groups = list(case, POD_GROUP).await;
     let (done, left): (Vec<Value>, Vec<Value>) = groups.into_iter().partition(is_done);
@@ -36,7 +36,7 @@ pub(crate) async fn print(case: &Case, failure: &str) {
     print_log(case, &left);
 }
 
-/// Whether a job is over, or runs as it should.
+/// Returns true if a job has ended or runs as expected.
 fn is_done(group: &Value) -> bool {
     let is = |type_| condition(group, type_)["status"] == "True";
     is("Finished") || (is("Admitted") && is("Ready"))
@@ -69,7 +69,7 @@ async fn print_queues(case: &Case) {
     }
 }
 
-/// One job from its queue to its pods.
+/// Prints one job from its queue to its pods.
 async fn print_job(
     case: &Case,
     group: &Value,
@@ -128,7 +128,7 @@ fn print_binding(binding: &Value) {
     );
 }
 
-/// What a member has of a job: the object itself and its pods.
+/// Prints the objects of a job in a member: the job itself and its pods.
 async fn print_in_member(case: &Case, cluster: &str, resource: &Value) {
     let text = |field: &str| resource[field].as_str().unwrap_or_default();
     let Ok(member) = case.plane.member(cluster).await else {
@@ -159,7 +159,7 @@ async fn print_in_member(case: &Case, cluster: &str, resource: &Value) {
     }
 }
 
-/// What the member's scheduler says of a pod that has no node.
+/// Returns the scheduler's message about a pod without a node.
 fn unscheduled(pod: &Value) -> String {
     let scheduled = condition(pod, "PodScheduled");
     match scheduled["status"].as_str() {
@@ -168,7 +168,7 @@ fn unscheduled(pod: &Value) -> String {
     }
 }
 
-/// The lines about what is not done, and the last ones.
+/// Prints the log lines about unfinished jobs, and the last lines.
 fn print_log(case: &Case, left: &[Value]) {
     let left: Vec<&str> = left.iter().map(name).collect();
     for part in [

@@ -1,4 +1,5 @@
-//! Elastic jobs: more pods while there is room, fewer when another deserves it, never gone for it.
+//! Elastic jobs, which get more pods while capacity is free, and fewer, without an eviction, when
+//! another queue is entitled to it.
 
 use e2e::harness::jobs;
 use e2e::harness::kinds::DEPLOYMENT;
@@ -10,11 +11,12 @@ use crate::contest::{HELD_FOR, granted};
 use crate::job::{Job, clusters, is_placed};
 use crate::story::{managed, managed_and_killed};
 
-/// The policy that the Deployment is under: with it the test delays what its member receives.
+/// The policy of the Deployment, by which the test delays what its member receives.
 const POLICY: &str = "deployments";
 
-/// A Deployment of one to four pods fills two nodes of a cluster; a queue that deserves half of them
-/// gets it, and gives it back. Which pods leave is the member's choice: the preemptor fits either way.
+/// A Deployment of one to four pods fills two nodes of a cluster. A queue that deserves half of
+/// them gets it, and later gives it back. The member chooses which pods end; the preemptor fits
+/// either way.
 pub(crate) async fn shrinks_and_grows(case: &Case) -> anyhow::Result<()> {
     let deserving = case
         .queue_of("deserving", json!({"deserved": {"nvidia.com/gpu": 8}}))
@@ -49,8 +51,8 @@ pub(crate) async fn shrinks_and_grows(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Karmada knows that the job is to have two pods, and its member has not been told: there the four
-/// go on, and what they hold is not given away, before [`Case::midway`] and after it.
+/// Checks a shrink that has not reached its member: there the four pods run on, and no other job
+/// gets their resources, before [`Case::midway`] and after it.
 async fn amid_shrink(case: &Case, preemptor: &Job, elastic: &Job) -> anyhow::Result<()> {
     let shrinks = |binding: &Value| granted(binding) == 2;
     case.binding_when(elastic, "is being shrunk", shrinks)
@@ -74,7 +76,7 @@ async fn amid_shrink(case: &Case, preemptor: &Job, elastic: &Job) -> anyhow::Res
     .await
 }
 
-/// Waits until the job has this many pods in its binding and running in the member, and no more.
+/// Waits until the job has exactly this many pods in its binding and running in the member.
 async fn runs_with(case: &Case, job: &Job, pods: usize) -> anyhow::Result<()> {
     let what = format!("{} runs with {pods} pods", job.name);
     eventually(SOON, &what, async || {
@@ -100,7 +102,7 @@ async fn runs_with(case: &Case, job: &Job, pods: usize) -> anyhow::Result<()> {
     .await
 }
 
-/// One that starts while there is room for part of it starts with that part.
+/// A job that starts while there is capacity for a part of it starts with that part.
 pub(crate) async fn starts_small(case: &Case) -> anyhow::Result<()> {
     case.queue(64).await?;
     case.nodes("member1", 2).await?;

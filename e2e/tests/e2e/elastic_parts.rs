@@ -1,5 +1,5 @@
-//! Elastic gangs that overrides hold to their size: Volcano Jobs that start with what fits, grow
-//! in place in each of their clusters, and are shrunk before anybody is evicted.
+//! Elastic gangs whose size overrides enforce: Volcano Jobs start with the pods that fit, grow in
+//! place in each of their clusters, and shrink before a job is evicted.
 
 use std::collections::BTreeSet;
 
@@ -15,17 +15,18 @@ use crate::job::{Job, is_placed, record};
 use crate::split::{environment, pods_of, rank, training};
 use crate::story::{managed, managed_and_killed};
 
-/// The policy that the test's Volcano Jobs are under.
+/// The policy of the test's Volcano Jobs.
 const POLICY: &str = "volcano-jobs";
 
-/// A master and `workers` workers of two GPUs, that may run with `least` of them.
+/// Returns a job of a master and `workers` workers with two GPUs each, which can run with `least`
+/// of them.
 fn elastic(case: &Case, name: &str, workers: u32, least: u32) -> Value {
     let mut job = annotated(training(case, name, workers), "muster.io/elastic", "true");
     job["spec"]["minAvailable"] = json!(least);
     job
 }
 
-/// Waits until the gang is so large in each cluster, and all of it runs. Its pods.
+/// Waits until the gang has and runs this many pods in each cluster, and returns them.
 async fn runs_with(case: &Case, job: &Job, parts: &[(&str, usize)]) -> anyhow::Result<Vec<Value>> {
     let wanted: Vec<String> = parts
         .iter()
@@ -60,7 +61,8 @@ fn uids(pods: &[Value]) -> BTreeSet<String> {
     pods.iter().map(uid).collect()
 }
 
-/// No two pods have the same rank, and all know the same about the whole.
+/// Ensures that no two pods have the same rank, and that all have the same values of the whole
+/// gang.
 fn ranks_are_apart(pods: &[Value], most: u64) -> anyhow::Result<()> {
     let ranks: Vec<u64> = pods.iter().map(rank).collect::<anyhow::Result<_>>()?;
     let apart: BTreeSet<&u64> = ranks.iter().collect();
@@ -74,15 +76,15 @@ fn ranks_are_apart(pods: &[Value], most: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Has all Volcano Jobs of the test under a policy of its own: with it the test delays what members
-/// receive.
+/// Puts all Volcano Jobs of the test under a policy of its own, by which the test delays what
+/// members receive.
 async fn under_policy(case: &Case) -> anyhow::Result<()> {
     let everywhere = json!({"placement": {}});
     case.policy(POLICY, VOLCANO_JOB, "muster", everywhere).await
 }
 
-/// The gang is granted another size, and its members have not been told: there it runs on as it
-/// `was`, and nothing is given to the one for which it shrinks, before [`Case::midway`] and after it.
+/// Checks a resize that has not reached the members: there the gang runs on as it `was`, and the
+/// preemptor gets nothing, before [`Case::midway`] and after it.
 async fn amid_resize(
     case: &Case,
     job: &Job,
@@ -113,7 +115,7 @@ async fn amid_resize(
     .await
 }
 
-/// Fills two nodes with what another queue deserves half of: gives it up, and takes it again.
+/// A gang fills two nodes of which another queue deserves half: it shrinks, and grows again.
 pub(crate) async fn shrinks_and_grows(case: &Case) -> anyhow::Result<()> {
     let half = json!({"deserved": {"nvidia.com/gpu": 8}});
     let deserving = case.queue_of("deserving", half.clone()).await?;
@@ -147,7 +149,7 @@ pub(crate) async fn shrinks_and_grows(case: &Case) -> anyhow::Result<()> {
     case.shows_gpus(&borrower, "allocated", 16).await?;
     assert_eq!(case.placements(&job)?, 1, "it was evicted");
 
-    // Its own words: the control plane has the minimum as it was written, and counts all pods.
+    // The template has its own counts: its minimum stays as written, and it counts all pods.
     let told = async || {
         let template = case.template(&job).await?.unwrap_or_default();
         let (spec, status) = (&template["spec"], &template["status"]);
@@ -161,7 +163,7 @@ pub(crate) async fn shrinks_and_grows(case: &Case) -> anyhow::Result<()> {
     case.finished(&job, "Succeeded").await
 }
 
-/// Starts with three pods in two clusters, and grows in both when they have room.
+/// A gang starts with three pods in two clusters, and grows in both when they have capacity.
 pub(crate) async fn grows_in_both(case: &Case) -> anyhow::Result<()> {
     case.queue(64).await?;
     case.nodes("member1", 1).await?;

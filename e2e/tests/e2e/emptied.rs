@@ -1,6 +1,6 @@
-//! A member that comes back with nothing in it: Karmada makes what ran there and what had ended there
-//! again. What ran goes on under its charge; what had ended is charged again, as far as its queue's
-//! bound allows, and is evicted beyond that.
+//! A member that returns empty: Karmada recreates the jobs that ran there, and those that had ended
+//! there. A job that ran continues with its charge. A job that had ended is charged again, as far
+//! as the quota of its queue allows; beyond that it is evicted.
 
 use anyhow::ensure;
 use e2e::harness::jobs::{self, Gang};
@@ -15,11 +15,11 @@ use crate::split::pods_in;
 /// The member that is emptied.
 pub(crate) const EMPTIED: &str = SPARES[1];
 
-/// Quota of the first queue in GPUs: those of three jobs of this story.
+/// The quota of the first queue in GPUs: those of three jobs of this story.
 const BOUND: u32 = 3 * EACH;
 const EACH: u32 = 4;
 
-/// UIDs of a job's pods that run in the member.
+/// Returns the UIDs of a job's pods that run in the member.
 async fn pods(case: &Case, job: &Job) -> Result<Vec<String>, String> {
     let pods = pods_in(case, job, &[EMPTIED]).await;
     let pods = pods.map_err(|error| error.to_string())?;
@@ -32,7 +32,7 @@ async fn pods(case: &Case, job: &Job) -> Result<Vec<String>, String> {
         .collect())
 }
 
-/// A running job that Karmada recreates runs with other pods, in the same attempt.
+/// Waits until a running job has been recreated with other pods, in the same attempt.
 async fn goes_on(case: &Case, job: &Job, before: &[String]) -> anyhow::Result<()> {
     eventually(SOON, &format!("{} runs again", job.name), async || {
         let now = pods(case, job).await?;
@@ -48,7 +48,7 @@ async fn goes_on(case: &Case, job: &Job, before: &[String]) -> anyhow::Result<()
     Ok(())
 }
 
-/// A job that has ended, in this queue.
+/// Returns a job that has ended, in this queue.
 async fn ended(case: &Case, name: &str, queue: &str) -> anyhow::Result<Job> {
     let gang = Gang {
         queue: Some(queue.to_owned()),
@@ -61,7 +61,7 @@ async fn ended(case: &Case, name: &str, queue: &str) -> anyhow::Result<Job> {
     Ok(job)
 }
 
-/// Waits until a job that had ended is taken out of the member, and watches that it stays ended.
+/// Waits until a job that had ended is removed from the member, and watches that it stays ended.
 async fn is_evicted(case: &Case, job: &Job) -> anyhow::Result<()> {
     case.binding_when(job, "evicted", |binding| {
         record(binding)["state"] == "Requeued"
@@ -85,7 +85,7 @@ async fn is_evicted(case: &Case, job: &Job) -> anyhow::Result<()> {
 
 pub(crate) async fn emptied(case: &Case) -> anyhow::Result<()> {
     let words = "of its 12 devices run";
-    case.audit_may_find(words, "a member runs a job again, and Muster sees it after");
+    case.audit_may_find(words, "a member runs a job again, and Muster sees it later");
     let roomy = format!("{}-roomy", case.name);
     case.queue(BOUND).await?;
     case.cluster_object(QUEUE, &jobs::queue(&roomy, EACH))
@@ -118,7 +118,7 @@ pub(crate) async fn emptied(case: &Case) -> anyhow::Result<()> {
 
     is_evicted(case, &over).await?;
     case.shows_gpus(&case.name, "allocated", BOUND).await?;
-    // Where there is quota for it, it is charged again, and ends once more.
+    // A job whose queue has quota for it is charged again, and ends once more.
     case.shows_gpus(&roomy, "allocated", EACH).await?;
     for (job, before) in running.iter().zip(&before) {
         goes_on(case, job, before).await?;

@@ -1,4 +1,4 @@
-//! Every example, applied with kubectl as its reader would.
+//! Applies every example with kubectl, as its reader would.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::job::{Job, condition};
 use crate::story::managed_alone;
 use e2e::harness::wait::eventually;
 
-/// In the order in which examples/README.md names them.
+/// The examples in the order in which examples/README.md names them.
 const FILES: [&str; 12] = [
     "namespace.yaml",
     "queue.yaml",
@@ -33,14 +33,14 @@ const FILES: [&str; 12] = [
     "elastic-gang.yaml",
 ];
 
-/// What goes on for ever, or is for more teams: applied last, and taken away again.
+/// Examples that never end, or are for several teams: applied last, and deleted again.
 const LASTING: [&str; 2] = ["sharing.yaml", "elastic-deployment.yaml"];
 
-/// Its queues, and its job.
+/// The queues of these examples, and their job.
 const SHARING: [&str; 3] = ["lab", "speech", "robotics"];
 const SERVICE: &str = "serve";
 
-/// The jobs in them, all in the namespace `vision`.
+/// The jobs of all examples, in the namespace `vision`.
 const JOBS: [(Kind, &str); 9] = [
     (VOLCANO_JOB, "resnet"),
     (BATCH_JOB, "render"),
@@ -53,7 +53,7 @@ const JOBS: [(Kind, &str); 9] = [
     (VOLCANO_JOB, "tune"),
 ];
 
-/// They run up to half a minute each, and not all at once.
+/// The timeout for all jobs: they run up to half a minute each, and not all at once.
 const DONE: Duration = Duration::from_secs(200);
 
 fn folder() -> PathBuf {
@@ -104,7 +104,7 @@ fn every_example_runs_as_it_is() {
     });
 }
 
-/// Every queue of theirs is fine, and the service runs.
+/// Checks that every queue of these examples is valid, and that the service runs.
 async fn lasting(case: &Case) -> anyhow::Result<()> {
     for file in LASTING {
         kubectl(case, "apply", file).await?;

@@ -1,5 +1,5 @@
-//! Kinds that nobody knows by name: queued by what Karmada's interpreter says of them, once Muster may
-//! read them; and nobody else is held up while it may not.
+//! Kinds that Muster does not know: it queues them by the result of Karmada's interpreter when it
+//! may read them. Before that, they do not delay other jobs.
 
 use e2e::harness::kinds::Kind;
 use serde_json::json;
@@ -26,7 +26,7 @@ const CLUSTER_ROLE: Kind = Kind {
     name: "ClusterRole",
     plural: "clusterroles",
 };
-/// The label by which a ClusterRole adds to what Muster may read.
+/// The label by which a ClusterRole is aggregated into Muster's right to read templates.
 const AGGREGATE: &str = "rbac.muster.io/aggregate-to-workloads";
 
 const SCRIPT: &str = r#"
@@ -66,7 +66,7 @@ fn a_kind_that_may_not_be_read_says_so_holds_nobody_up_and_is_queued_once_it_may
     });
 }
 
-/// Two pods of two GPUs, as Karmada sees them.
+/// Submits a job of two pods with two GPUs each, as Karmada's interpreter sees it.
 async fn submit_thing(case: &Case) -> anyhow::Result<Job> {
     let customization = json!({
         "metadata": {"name": case.name},
@@ -91,7 +91,7 @@ async fn submit_thing(case: &Case) -> anyhow::Result<Job> {
     Ok(job)
 }
 
-/// Lets Muster read the kind, as the message says.
+/// Grants Muster the right to read the kind, as the message says.
 async fn grant(case: &Case) -> anyhow::Result<()> {
     let role = json!({
         "metadata": {

@@ -1,4 +1,4 @@
-//! The gate: who is held back, from when on, and what else of a binding stays as it was.
+//! The gate: which bindings have it, from when on, and that their other fields are unchanged.
 
 use e2e::harness::audit;
 use e2e::harness::kinds::{
@@ -13,7 +13,7 @@ use crate::job::{Job, clusters, is_gated, is_placed, record};
 use crate::past_quota::raised;
 use crate::story::{managed, managed_alone, unmanaged};
 
-/// All that the API server was made to store of a job's binding.
+/// Returns every version of a job's binding that the API server stored.
 fn history(case: &Case, job: &Job) -> anyhow::Result<Vec<Value>> {
     audit::history(case.plane.audit_log()?, job.uid())
 }
@@ -36,7 +36,10 @@ fn gated_before_karmadas_scheduler_can_see_it() {
             finalizers.contains(&json!("muster.io/accounting")),
             "{born}"
         );
-        assert!(history.iter().all(is_gated), "open in between");
+        assert!(
+            history.iter().all(is_gated),
+            "the gate was removed in between"
+        );
         Ok(())
     });
 }
@@ -69,7 +72,7 @@ fn what_is_not_managed_is_left_alone() {
             .submit(&case.short_gang("train", 1, 8, 2).batch())
             .await?;
         case.placed(&job).await?;
-        // To its end: the audit is to see that it held devices for a while.
+        // The job runs to its end, so that the audit sees devices in use for a while.
         eventually(SOON, "runs to its end", async || {
             match case.template(&job).await?.unwrap_or_default()["status"]["succeeded"].as_u64() {
                 Some(1) => Ok(()),
@@ -146,7 +149,8 @@ async fn without_webhook(case: &Case) -> anyhow::Result<()> {
     raised_past_webhook(case).await
 }
 
-/// Requests that are raised while no webhook refuses that are charged, and reach no member for long.
+/// Requests that are raised while the webhook is unavailable are charged, and do not stay in any
+/// member.
 async fn raised_past_webhook(case: &Case) -> anyhow::Result<()> {
     let template = case.gang("serve", 1, 4).deployment();
     let serve = case.submit(&template).await?;
@@ -178,7 +182,7 @@ async fn raised_past_webhook(case: &Case) -> anyhow::Result<()> {
 #[test]
 fn a_binding_opened_by_hand_is_closed_again_and_never_runs() {
     managed("byhand", async |case| {
-        let why = "somebody opens a job by hand";
+        let why = "the test removes a binding's gate";
         case.audit_finds("placed without a record of its own", why);
         case.audit_finds("holds 8 of 0 nvidia.com/gpu", why);
         case.queue(0).await?;

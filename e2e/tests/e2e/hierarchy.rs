@@ -1,4 +1,4 @@
-//! Queues below queues: they share what their parent may have by what each deserves.
+//! Child queues, which share the capability of their parent by what each deserves.
 
 use serde_json::json;
 
@@ -8,10 +8,10 @@ use crate::job::Job;
 use crate::plane::MEMBERS;
 use crate::story::managed;
 
-/// GPUs of each job; six of them fill the three nodes.
+/// GPUs of each job; six jobs fill the three nodes.
 const GPUS: u32 = 4;
 
-/// Two queues below one that may have 20 of the 24 GPUs of three members.
+/// Two queues share a parent whose capability is 20 of the 24 GPUs of three members.
 pub(crate) async fn sharing_by_what_is_deserved(case: &Case) -> anyhow::Result<()> {
     case.parent_queue(json!({"capability": {"nvidia.com/gpu": 20}}))
         .await?;
@@ -22,8 +22,8 @@ pub(crate) async fn sharing_by_what_is_deserved(case: &Case) -> anyhow::Result<(
     let lost = case.submit(&lost).await?;
     case.waits(&lost, &["QueueNotLeaf"]).await?;
 
-    // All wait while there are no nodes; then each queue gets what it deserves, and their parent
-    // no more than its capability, though four GPUs stay free.
+    // All jobs wait while there are no nodes. Then each queue gets what it deserves, and the parent
+    // stays within its capability, although four GPUs stay free.
     let (of_large, of_small) = (five(case, &large).await?, five(case, &small).await?);
     for member in MEMBERS {
         case.nodes(member, 1).await?;
@@ -36,7 +36,7 @@ pub(crate) async fn sharing_by_what_is_deserved(case: &Case) -> anyhow::Result<(
     case.shows_gpus(&small, "allocated", 8).await?;
     case.shows_gpus(&case.name, "allocated", 20).await?;
 
-    // What one leaves, the other borrows.
+    // One queue borrows what the other does not use.
     let released = case.released(&of_large).await.map_err(anyhow::Error::msg)?;
     let stays = released[0];
     for job in of_large.iter().filter(|job| job.name != stays.name) {
@@ -56,7 +56,7 @@ pub(crate) async fn sharing_by_what_is_deserved(case: &Case) -> anyhow::Result<(
     Ok(())
 }
 
-/// Five jobs of a queue, each held back at first.
+/// Submits five jobs to a queue, each of which waits at first.
 async fn five(case: &Case, queue: &str) -> anyhow::Result<Vec<Job>> {
     let mut jobs = Vec::new();
     for index in 0..5 {

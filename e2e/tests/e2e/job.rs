@@ -1,4 +1,4 @@
-//! A submitted job: its template, and what others make of it.
+//! A submitted job: its template, and the objects that controllers derive from it.
 
 use e2e::harness::kinds::{JOB_SET, Kind, MPI_JOB, RAY_JOB};
 use serde_json::Value;
@@ -9,7 +9,7 @@ pub(crate) struct Job {
     pub(crate) kind: Kind,
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// The template as the API server answered.
+    /// The template in the API server's response.
     pub(crate) template: Value,
 }
 
@@ -27,13 +27,13 @@ impl Job {
         }
     }
 
-    /// The name that Karmada gives its binding; its PodGroup has the same.
+    /// Returns the name that Karmada gives its binding; its PodGroup has the same.
     pub(crate) fn binding(&self) -> String {
         format!("{}-{}", self.name, self.kind.name).to_lowercase()
     }
 
-    /// Whether a pod in a member is one of this job's, made by the job itself, by a Job of this
-    /// JobSet or MPIJob, or by the RayCluster of this RayJob.
+    /// Returns true if a pod in a member belongs to this job: created by the job itself, by a Job
+    /// of this JobSet or MPIJob, or by the RayCluster of this RayJob.
     pub(crate) fn owns(&self, pod: &Value) -> bool {
         let labels = &pod["metadata"]["labels"];
         if self.kind == JOB_SET {
@@ -60,7 +60,7 @@ impl Job {
     }
 }
 
-/// Names of the clusters that a binding was given.
+/// Returns the names of a binding's clusters.
 pub(crate) fn clusters(binding: &Value) -> Vec<String> {
     let clusters = binding["spec"]["clusters"].as_array().into_iter().flatten();
     clusters
@@ -68,24 +68,24 @@ pub(crate) fn clusters(binding: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Whether a binding is closed for schedulers.
+/// Returns true if a binding is gated.
 pub(crate) fn is_gated(binding: &Value) -> bool {
     binding["spec"]["suspension"]["scheduling"] == true
 }
 
-/// Whether a binding is open and has clusters.
+/// Returns true if a binding is not gated and has clusters.
 pub(crate) fn is_placed(binding: &Value) -> bool {
     !is_gated(binding) && !clusters(binding).is_empty()
 }
 
-/// The admission record on a binding; null without.
+/// Returns the admission record on a binding; null if there is none.
 pub(crate) fn record(binding: &Value) -> Value {
     let text = binding["metadata"]["annotations"]["muster.io/admission"].as_str();
     text.and_then(|text| serde_json::from_str(text).ok())
         .unwrap_or_default()
 }
 
-/// A condition of a PodGroup by its type; null without.
+/// Returns a condition of a PodGroup by its type; null if there is none.
 pub(crate) fn condition<'a>(pod_group: &'a Value, type_: &str) -> &'a Value {
     let conditions = pod_group["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();

@@ -1,4 +1,4 @@
-//! JobSets over several clusters, run by JobSet's own controller behind its own webhook.
+//! JobSets over several clusters, which JobSet's own controller and webhook run.
 
 use std::collections::BTreeSet;
 
@@ -16,13 +16,14 @@ use crate::split::{environment, no_pods, of_metadata, play, pods_of, ranks_are_w
 use crate::story::{managed, managed_and_killed};
 use crate::ttl::SECONDS;
 
-/// A driver and `workers` workers, two GPUs each, that ask to be split.
+/// Returns a JobSet of a driver and `workers` workers with two GPUs each, which may be split.
 fn training(case: &Case, name: &str, workers: u32) -> Value {
     let set = case.gang(name, workers + 1, 2).job_set();
     annotated(set, "muster.io/split", "Allowed")
 }
 
-/// The same, whose workers are pods of one Job, and whose driver all of them know and follow.
+/// Returns the same JobSet, with workers as pods of one Job, and the driver as coordinator and
+/// success policy.
 pub(crate) fn led(case: &Case, name: &str, workers: u32) -> Value {
     let mut set = training(case, name, workers);
     let spec = &mut set["spec"];
@@ -35,7 +36,8 @@ pub(crate) fn led(case: &Case, name: &str, workers: u32) -> Value {
     set
 }
 
-/// What the template says of a replicated job, for each that it has: how many Jobs of it are so.
+/// Waits until the template's status shows, for each replicated job, this number of Jobs in a
+/// state.
 async fn template_counts(case: &Case, job: &Job, state: &str, want: &Value) -> anyhow::Result<()> {
     let what = format!("the template counts {want} {state}");
     eventually(SOON, &what, async || {
@@ -51,7 +53,8 @@ async fn template_counts(case: &Case, job: &Job, state: &str, want: &Value) -> a
     .await
 }
 
-/// What is said of a JobSet while it runs comes to its members, whose webhook takes it.
+/// Checks that an annotation added to a running JobSet reaches its members, whose webhook accepts
+/// it.
 async fn is_updated_in_its_members(case: &Case, job: &Job) -> anyhow::Result<()> {
     let (key, at) = ("muster.io/checkpointed-at", "2026-11-21T14:00:00Z");
     let patch = json!({"metadata": {"annotations": {(key): at}}});
@@ -75,7 +78,7 @@ async fn is_updated_in_its_members(case: &Case, job: &Job) -> anyhow::Result<()>
     Ok(())
 }
 
-/// A driver and five workers over two clusters that take four each.
+/// A driver and five workers run over two clusters with capacity for four each.
 pub(crate) async fn by_jobs(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
     case.nodes("member1", 1).await?;
@@ -116,7 +119,7 @@ pub(crate) async fn by_jobs(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A driver and a Job of six pods: all know where the driver is, and end with it.
+/// A driver and a Job of six pods: all pods have the driver's address, and end with it.
 pub(crate) async fn by_pods(case: &Case) -> anyhow::Result<()> {
     room_for_seven(case).await?;
     let first = case.submit(&led(case, "first", 6)).await?;
@@ -142,7 +145,7 @@ pub(crate) async fn by_pods(case: &Case) -> anyhow::Result<()> {
     succeeds_with_its_master(case, training, "Completed", Middle::Ended).await
 }
 
-/// A worker fails for good: the gang has failed, says where, and nothing of it stays.
+/// A worker fails for good: the gang has failed, reports where, and all of its pods go.
 pub(crate) async fn fails(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
     case.nodes("member1", 1).await?;
@@ -160,7 +163,7 @@ pub(crate) async fn fails(case: &Case) -> anyhow::Result<()> {
     case.shows_gpus(&case.name, "allocated", 0).await
 }
 
-/// One that would restart a part alone stays in one cluster, and says why.
+/// A JobSet that would restart a part alone stays in one cluster, and reports why.
 pub(crate) async fn refused(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
     case.nodes("member1", 1).await?;

@@ -1,5 +1,4 @@
-//! Gangs over clusters that are over when the part that leads has ended well, whatever the others
-//! still do.
+//! Gangs over clusters that end when their leader succeeds, whatever their other pods do.
 
 use anyhow::ensure;
 use e2e::harness::wait::eventually;
@@ -12,8 +11,8 @@ use crate::split::{no_pods, play, pods_of};
 use crate::story::{managed, managed_and_killed};
 use crate::ttl::SECONDS;
 
-/// Whether a pod is the master of a PyTorchJob or of a Volcano Job, the chief of a TFJob, the
-/// driver of a JobSet, or the launcher of an MPIJob (not one that stands in for it).
+/// Returns true if a pod is the master of a PyTorchJob or of a Volcano Job, the chief of a TFJob,
+/// the driver of a JobSet, or the launcher of an MPIJob (but not a placeholder for it).
 pub(crate) fn leads(pod: &Value) -> bool {
     let labels = &pod["metadata"]["labels"];
     let group = &labels["training.kubeflow.org/replica-type"];
@@ -26,7 +25,7 @@ pub(crate) fn leads(pod: &Value) -> bool {
         || (launcher && pod["spec"]["schedulingGates"].is_null())
 }
 
-/// The cluster with the master.
+/// Returns the cluster with the master.
 async fn leading(case: &Case, job: &Job) -> anyhow::Result<String> {
     let pods = pods_of(case, job).await?;
     ensure!(pods.len() == 2, "{} is in {:?}", job.name, pods.keys());
@@ -36,13 +35,13 @@ async fn leading(case: &Case, job: &Job) -> anyhow::Result<String> {
         .unwrap_or_default())
 }
 
-/// Makes the pod that leads end well.
+/// Makes the leader's pod succeed.
 pub(crate) async fn end_leader(case: &Case, job: &Job) -> anyhow::Result<()> {
     let well = json!({"muster.io/run-for": "1ms"});
     play(case, job, |_, pod| leads(pod), well).await
 }
 
-/// The last of the conditions of a job's template, which is what kubectl shows.
+/// Waits until the last condition of a job's template, which kubectl shows, has this type.
 pub(crate) async fn shows(case: &Case, job: &Job, state: &str) -> anyhow::Result<()> {
     let what = format!("the template says {state}");
     eventually(SOON, &what, async || {
@@ -60,7 +59,7 @@ pub(crate) async fn shows(case: &Case, job: &Job, state: &str) -> anyhow::Result
     .await
 }
 
-/// A queue with just enough for a gang of seven over two clusters.
+/// Creates a queue and nodes for exactly one gang of seven over two clusters.
 pub(crate) async fn room_for_seven(case: &Case) -> anyhow::Result<()> {
     case.queue(14).await?;
     case.nodes("member1", 1).await?;
@@ -69,17 +68,17 @@ pub(crate) async fn room_for_seven(case: &Case) -> anyhow::Result<()> {
     case.capacity_policy(addresses).await
 }
 
-/// Where [`succeeds_with_its_master`] is in the middle.
+/// The point in [`succeeds_with_its_master`] at which the story has its middle.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Middle {
     /// Its master has ended, and the others still run.
     Ended,
-    /// It has succeeded, and is to go after its time.
+    /// It has succeeded, and its time to live has started.
     Succeeded,
 }
 
-/// Its master ends well while workers in both clusters would run for ever: the job has succeeded,
-/// its pods go, the next has its room, and it goes itself after its time.
+/// The master succeeds while workers in both clusters would run for ever: the job has succeeded,
+/// its pods go, the next job gets its quota, and it is deleted after its time to live.
 pub(crate) async fn succeeds_with_its_master(
     case: &Case,
     training: Value,
@@ -125,8 +124,8 @@ pub(crate) async fn volcano(case: &Case) -> anyhow::Result<()> {
     succeeds_with_its_master(case, training, "Completed", Middle::Succeeded).await
 }
 
-/// A worker that fails after the master has ended well changes nothing; one that fails while it
-/// runs fails the job.
+/// A worker that fails after the master has succeeded changes nothing; one that fails while the
+/// master runs fails the job.
 pub(crate) async fn workers_fail(case: &Case) -> anyhow::Result<()> {
     room_for_seven(case).await?;
     let badly = || json!({"muster.io/fail": "true"});

@@ -1,4 +1,5 @@
-//! A job's life: deleted at any point, made again, in the way of another, moved, and mirrored.
+//! The life of a job: deleted at any point, recreated under the same name, on a full cluster, moved
+//! to another queue, and with its status mirrored.
 
 use std::time::Duration;
 
@@ -47,7 +48,7 @@ fn a_job_deleted_while_pending_released_or_running_can_be_made_again() {
     });
 }
 
-/// Submits a template whose name may still be taken by one that is being deleted.
+/// Submits a template whose name may still belong to an object that is being deleted.
 async fn resubmit(case: &Case, template: &Value) -> anyhow::Result<Job> {
     eventually(SOON, "submitted under the same name", async || {
         case.submit(template)
@@ -98,7 +99,7 @@ pub(crate) async fn event(case: &Case, job: &Job, reason: &str) -> anyhow::Resul
     .await
 }
 
-/// The member whose schedulers stand still while others take its nodes.
+/// The member whose schedulers are paused while other pods take its nodes.
 const FULL: &str = crate::plane::SPARES[0];
 
 #[test]
@@ -142,7 +143,7 @@ fn a_placed_job_whose_cluster_turns_out_full_runs_elsewhere() {
     });
 }
 
-/// Takes all GPUs of nodes with pods that no scheduler was asked about.
+/// Fills nodes with pods that bypass the schedulers.
 async fn fill(case: &Case, nodes: &[String]) -> anyhow::Result<()> {
     let member = case.plane.member(FULL).await?;
     for node in nodes {
@@ -153,7 +154,7 @@ async fn fill(case: &Case, nodes: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a Volcano Job's status shows its user.
+/// Returns the fields of a Volcano Job's status that its user sees.
 fn shown(status: &Value) -> Value {
     let fields = [
         "running",
@@ -195,7 +196,7 @@ fn a_volcano_jobs_phases_and_counts_are_the_same_as_in_its_member() {
     });
 }
 
-/// Waits until the job is in this phase in its member and on the control plane, with the same counts.
+/// Waits until the job has this phase and the same counts in its member and on the control plane.
 async fn same(case: &Case, job: &Job, phase: &str) -> anyhow::Result<()> {
     let member = case.plane.member("member1").await?;
     let namespace = Some(case.name.as_str());

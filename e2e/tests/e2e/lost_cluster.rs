@@ -1,5 +1,6 @@
-//! A cluster that stops answering with a gang on it: nothing happens while it may come back;
-//! once it is out of service the gang goes on elsewhere; and what it brings back is removed.
+//! A cluster that stops answering with a part of a gang: the gang is unchanged while the cluster
+//! may return. Once it is out of service, the gang continues elsewhere, and the pods that return
+//! with it are removed.
 
 use e2e::harness::jobs::annotated;
 use e2e::harness::kinds::{BINDING, CLUSTER, GPU_POOL};
@@ -13,10 +14,10 @@ use crate::plane::SPARES;
 use crate::split::{environment, pods_of, ranks_are_whole};
 use crate::story::managed_with_spare;
 
-/// The cluster that is lost, by Karmada's account after some 33 s.
+/// The cluster that is lost; Karmada reports it after some 33 s.
 pub(crate) const LOST: &str = SPARES[0];
 
-/// An indexed Job of six pods with two GPUs each, over two clusters.
+/// Submits an indexed Job of six pods with two GPUs each, over two clusters.
 async fn gang(case: &Case) -> anyhow::Result<Job> {
     case.queue(12).await?;
     case.nodes("member1", 1).await?;
@@ -45,8 +46,8 @@ async fn attempt(case: &Case, job: &Job) -> anyhow::Result<(u64, Vec<String>)> {
     Ok((attempt, clusters(&binding)))
 }
 
-/// What happens while the cluster does not answer: the whole gang is evicted, and waits for what
-/// goes slowly where it can be reached, not for the lost part.
+/// While the cluster does not answer, the whole gang is evicted. The eviction waits for the slow
+/// part in the reachable cluster, not for the lost part.
 async fn while_lost(case: &Case, job: &Job) -> anyhow::Result<()> {
     let held = case.hold_works([job]).await?;
     out_of_service(case, json!("true")).await?;
@@ -58,7 +59,7 @@ async fn while_lost(case: &Case, job: &Job) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// It is away until all have seen that, and comes back: the gang stays where it is.
+/// The cluster stays away until Karmada and Muster report it, and returns: the gang is unchanged.
 async fn back_in_time(case: &Case, job: &Job) -> anyhow::Result<()> {
     let before = uids(case, job).await?;
     let testbed = &case.plane.testbed;
@@ -80,7 +81,7 @@ async fn back_in_time(case: &Case, job: &Job) -> anyhow::Result<()> {
     case.running(job).await.map(drop)
 }
 
-/// Waits until Karmada says whether the cluster is Ready, and Muster whether it sees its nodes.
+/// Waits until Karmada reports whether the cluster is Ready, and Muster whether it sees its nodes.
 async fn answers(case: &Case, does: bool) -> anyhow::Result<()> {
     let pool = format!("{LOST}.{}", case.product.to_lowercase());
     eventually(SOON, &format!("{LOST} answers: {does}"), async || {
@@ -124,7 +125,7 @@ pub(crate) async fn lost(case: &Case) -> anyhow::Result<()> {
     let back = out_of_service(case, Value::Null).await;
     outcome?;
     back?;
-    // What the cluster had comes back with it, and is removed; the gang is not touched.
+    // The pods of the cluster return with it and are removed; the gang is unchanged.
     eventually(CLEANED, "its old pods are gone", async || {
         let pods = pods_of(case, &job)
             .await

@@ -1,12 +1,12 @@
-//! The whole way on the real thing: Muster's binary on a real Karmada control plane with real members.
+//! The end-to-end tests: Muster's binary on a real Karmada control plane with real members.
 //!
-//! Each story has a namespace, queues and a GPU class of its own, so that stories run side by side on
-//! one plane. What a story disturbs beyond that it says, and it runs when no other minds
+//! Each story has a namespace, queues and a GPU class of its own, so that stories run in parallel
+//! on one plane. A story declares what else it disturbs, and runs when that affects no other story
 //! (`e2e::harness::turns`). The run has one deadline and ends after three failures (`run.rs`). Soak
 //! stories are `#[ignore]`d and run by `make soak`.
 //!
-//! `MUSTER_BIN` names another binary than the one cargo built; `E2E_DIR` another state folder than
-//! `target/tmp`, where the logs stay after a run, in `e2e/log`.
+//! `MUSTER_BIN` names another binary than the one that cargo built, and `E2E_DIR` another state
+//! folder than `target/tmp`. The logs stay there after a run, in `e2e/log`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

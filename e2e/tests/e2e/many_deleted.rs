@@ -1,5 +1,5 @@
-//! Many jobs that are charged are deleted at once: their quota is back as soon as Karmada has removed
-//! their Works, which takes it some time for each.
+//! Many charged jobs are deleted at once: their quota is free as soon as Karmada has removed their
+//! Works, which takes it some time for each.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use crate::case::Case;
 
-/// Jobs of one GPU each.
+/// The number of jobs, of one GPU each.
 const JOBS: u32 = 300;
-/// Until all are admitted, and until all are gone: Karmada takes a few each second.
+/// The timeout until all are admitted, and until all are gone: Karmada handles a few each second.
 const ALL: Duration = Duration::from_secs(300);
-/// From when the last Work is gone until the quota is back.
+/// The timeout from the removal of the last Work until the quota is free.
 const FREE_WITHIN: Duration = Duration::from_secs(30);
 
-/// GPUs that the queue is charged.
+/// Returns the GPUs that the queue is charged.
 async fn charged(case: &Case) -> Result<u32, String> {
     let policy = case.karmada().get(CAPACITY_POLICY, None, &case.name).await;
     let policy = policy.map_err(|error| error.to_string())?;
@@ -25,12 +25,12 @@ async fn charged(case: &Case) -> Result<u32, String> {
     let resources = status["resources"].as_array().into_iter().flatten();
     let mut gpus = resources.filter(|resource| resource["name"] == "nvidia.com/gpu");
     let charged = gpus.next().and_then(|gpu| gpu["allocated"].as_str());
-    // What is not stated is none of it.
+    // A missing amount is zero.
     let charged = charged.unwrap_or("0");
     charged.parse().map_err(|_| charged.to_owned())
 }
 
-/// Works of the story's jobs that are left.
+/// Returns the number of Works of the story's jobs.
 async fn works(case: &Case) -> Result<usize, String> {
     let works = case.karmada().list(WORK, None).await;
     let works = works.map_err(|error| error.to_string())?;

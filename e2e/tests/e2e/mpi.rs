@@ -1,4 +1,5 @@
-//! MPIJobs over clusters: one launcher, which knows the workers of all, and can log in to them.
+//! MPIJobs over clusters: one launcher, which has the addresses of all workers, and can log in to
+//! them.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
@@ -19,11 +20,11 @@ use crate::story::managed;
 
 const ASKS: &str = "muster.io/split";
 const KEYS: &str = "muster.io/ssh-auth-secret";
-/// Where the launcher's list of hosts is.
+/// The path of the launcher's hostfile.
 const LIST: &str = "/etc/muster/mpi/hostfile";
 
-/// What a launcher runs here: mpirun shows the list that it was given; the first look-up of a host
-/// finds nothing, as where a worker is not up yet.
+/// The programs that a launcher runs here. mpirun prints its hostfile. The first lookup of a host
+/// finds nothing, as if the worker were not up yet.
 const PROGRAMS: [(&str, &str); 2] = [
     ("mpirun", "cat \"$OMPI_MCA_orte_default_hostfile\""),
     (
@@ -41,8 +42,8 @@ fn write_programs(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An MPIJob of a launcher and seven workers with two GPUs each, that asks to be split; its launcher
-/// finds programs in `folder`.
+/// Returns an MPIJob of a launcher and seven workers with two GPUs each, which may be split; its
+/// launcher runs the programs in `folder`.
 fn bench(case: &Case, folder: &Path) -> Value {
     let mut job = annotated(case.gang("bench", 7, 2).mpi(), ASKS, "Allowed");
     let container = "/spec/mpiReplicaSpecs/Launcher/template/spec/containers/0";
@@ -52,7 +53,7 @@ fn bench(case: &Case, folder: &Path) -> Value {
     job
 }
 
-/// The Secret by which the launcher logs in.
+/// Creates the Secret by which the launcher logs in.
 async fn keys(case: &Case) -> anyhow::Result<Value> {
     let keys = json!({
         "metadata": {"name": "bench-keys", "namespace": case.name},
@@ -62,12 +63,12 @@ async fn keys(case: &Case) -> anyhow::Result<Value> {
     Ok(case.karmada().create(SECRET, &keys).await?)
 }
 
-/// Whether a pod only stands in for the launcher.
+/// Returns true if a pod is a placeholder for the launcher.
 fn stands_in(pod: &Value) -> bool {
     pod["spec"]["schedulingGates"][0]["name"] == "muster.io/launcher-is-elsewhere"
 }
 
-/// The cluster with the launcher, and the launcher.
+/// Returns the cluster with the launcher, and the launcher.
 fn launcher(pods: &BTreeMap<String, Vec<Value>>) -> anyhow::Result<(&str, &Value)> {
     let all = pods
         .iter()
@@ -84,8 +85,8 @@ fn workers(pods: &[Value]) -> impl Iterator<Item = &Value> {
     pods.iter().filter(is_worker)
 }
 
-/// One launcher, seven workers in two clusters, unevenly, and in the other cluster one that stands
-/// in for it and is never scheduled.
+/// Checks that there are one launcher, seven workers in two clusters, unevenly divided, and in the
+/// other cluster a placeholder for the launcher, which is never scheduled.
 async fn is_divided(case: &Case, job: &Job) -> anyhow::Result<BTreeMap<String, Vec<Value>>> {
     let pods = pods_of(case, job).await?;
     assert_eq!(pods.len(), 2, "{:?}", pods.keys());
@@ -108,8 +109,8 @@ async fn is_divided(case: &Case, job: &Job) -> anyhow::Result<BTreeMap<String, V
     Ok(pods)
 }
 
-/// The user's keys are in both clusters, and mounted where MPI looks for them; the operator's own
-/// are elsewhere.
+/// Checks that the user's keys are in both clusters, and mounted where MPI looks for them; the
+/// operator's own keys are elsewhere.
 async fn has_keys(
     case: &Case,
     keys: &Value,
@@ -138,7 +139,8 @@ async fn has_keys(
     Ok(())
 }
 
-/// What its launcher's mpirun is given, by a process like that of its container.
+/// Returns the hostfile of its launcher's mpirun, which runs in a process like that of its
+/// container.
 fn list_of_hosts(launcher: &Value, folder: &Path) -> anyhow::Result<Vec<String>> {
     let list = folder.join("hostfile").display().to_string();
     let resolve = |value: &str| match value {
@@ -154,7 +156,7 @@ fn list_of_hosts(launcher: &Value, folder: &Path) -> anyhow::Result<Vec<String>>
     Ok(hosts)
 }
 
-/// Whether the member's own Service of the job leads to a pod by its name.
+/// Checks that the job's Service in the member resolves to a pod by the pod's name.
 async fn is_named(case: &Case, cluster: &str, pod: &Value) -> anyhow::Result<()> {
     let member = case.plane.member(cluster).await?;
     let name = &pod["metadata"]["name"];
@@ -181,7 +183,8 @@ async fn is_named(case: &Case, cluster: &str, pod: &Value) -> anyhow::Result<()>
     .await
 }
 
-/// The launcher has each worker once, in the order of ranks, by a name that leads to it.
+/// Checks that the launcher's hostfile has each worker once, in the order of ranks, by a name that
+/// resolves to it.
 async fn all_are_listed(
     case: &Case,
     pods: &BTreeMap<String, Vec<Value>>,
@@ -201,7 +204,7 @@ async fn all_are_listed(
             let host = format!("{host} slots=1");
             let place = hosts.iter().position(|listed| *listed == host);
             let place = place.with_context(|| format!("no {host} in {hosts:?}"))?;
-            // The launcher has rank 0.
+            // The launcher has rank 0, so workers start at 1.
             assert_eq!(crate::split::rank(worker)?, place as u64 + 1, "{host}");
             is_named(case, cluster, worker).await?;
         }
@@ -209,8 +212,8 @@ async fn all_are_listed(
     Ok(())
 }
 
-/// The template tells of the whole gang, though the operator calls no part running that has no
-/// launcher: it counts the workers there all the same.
+/// Checks that the template's status shows the whole gang. The operator reports a part without a
+/// launcher as not running, but counts its workers.
 async fn tells_of_all(
     case: &Case,
     job: &Job,
@@ -241,8 +244,8 @@ async fn tells_of_all(
     .await
 }
 
-/// Without keys it is not split, and told why; with them it runs over two clusters, its launcher
-/// reaches all workers, and it is over with its launcher, well or badly.
+/// Without keys the job is not split, and an event says why. With keys it runs over two clusters,
+/// its launcher reaches all workers, and it ends with its launcher, in success or failure.
 pub(crate) async fn mpi(case: &Case) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     write_programs(folder.path())?;

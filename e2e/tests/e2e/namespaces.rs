@@ -1,4 +1,4 @@
-//! What the label `muster.io/managed=true` on a namespace does, and what its removal does.
+//! The effects of the label `muster.io/managed=true` on a namespace, and of its removal.
 
 use e2e::harness::jobs::Gang;
 use e2e::harness::kinds::{BATCH_JOB, CAPACITY_POLICY, NAMESPACE, PROPAGATION_POLICY};
@@ -107,7 +107,7 @@ fn a_job_whose_own_policy_names_another_scheduler_says_so_and_waits() {
         let message = case.waits(&job, &["WrongScheduler"]).await?;
         assert!(message.contains("default-scheduler"), "{message}");
         case.stays_unplaced(&job, A_WHILE).await?;
-        // The way out; Karmada lets nobody change a policy's scheduler.
+        // The user must delete the policy, since Karmada does not let a policy's scheduler change.
         let namespace = Some(case.name.as_str());
         case.karmada()
             .delete(PROPAGATION_POLICY, namespace, "own")
@@ -184,7 +184,7 @@ async fn allocated(case: &Case, gpus: &str) -> anyhow::Result<()> {
 #[test]
 fn what_waits_when_the_label_goes_becomes_unmanaged() {
     managed("letgo", async |case| {
-        let why = "nobody manages the namespace any more";
+        let why = "Muster no longer manages the namespace";
         case.audit_finds("opened without a placement", why);
         case.audit_finds("placed without a record of its own", why);
         case.audit_finds("holds 8 of 0 nvidia.com/gpu", why);
@@ -206,7 +206,7 @@ fn what_waits_when_the_label_goes_becomes_unmanaged() {
             };
             case.binding_when(job, "unmanaged", free).await?;
         }
-        // Karmada's own scheduler takes what names it.
+        // Karmada's scheduler places the bindings that name it.
         assert_eq!(case.placed(&own).await?, ["member1"]);
         eventually(SOON, "the policy `muster` gone", async || {
             let policy = case

@@ -1,4 +1,4 @@
-//! Who goes first, who waits, and what those who wait say.
+//! The order of jobs, and the messages of pending jobs.
 
 use e2e::harness::jobs::{self, Gang};
 use e2e::harness::kinds::QUEUE;
@@ -51,7 +51,7 @@ fn a_gang_that_fits_nowhere_waits_while_a_smaller_one_runs() {
         case.queue(64).await?;
         case.nodes("member1", 2).await?;
         case.nodes("member2", 1).await?;
-        // Three whole nodes in one cluster; the fleet has three, in two.
+        // The job needs three whole nodes in one cluster; the fleet has three, in two clusters.
         let large = case
             .submit(&case.short_gang("large", 3, 8, 2).volcano())
             .await?;

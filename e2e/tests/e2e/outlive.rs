@@ -1,5 +1,5 @@
-//! Charges outlive what a tenant takes off a job: its policy, its claim, its record, its finalizer. What
-//! counts is what runs: GPUs of pods in members are compared with the bound of the queue at every look.
+//! A charge remains when a tenant removes the job's policy, claim, record or finalizer. The tests
+//! compare the GPUs of running pods in members with the quota of the queue.
 
 use std::time::{Duration, Instant};
 
@@ -16,12 +16,12 @@ use crate::job::{Job, record};
 use crate::plane::MEMBERS;
 use crate::story::managed;
 
-/// The quota of the queue of each story; there is room for twice as much.
+/// The quota of each story's queue; the nodes have twice as much.
 const BOUND: u64 = 8;
-/// For how long is looked at the members' pods after each attempt.
+/// The time for which the members' pods are watched after each attempt.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// GPUs that pods of this test have in members and that have not ended.
+/// Returns the GPUs of this test's pods in members that have not ended.
 async fn gpus(case: &Case) -> Result<u64, String> {
     let mut sum = 0;
     for member in MEMBERS {
@@ -49,7 +49,7 @@ fn requested(pod: &Value) -> u64 {
     containers.filter_map(of).sum()
 }
 
-/// Looks for a while that no more runs than the quota of the queue.
+/// Watches for a while that pods stay within the quota of the queue.
 async fn stays_within(case: &Case, what: &str) -> anyhow::Result<()> {
     let what = format!("more than {BOUND} GPUs after {what}");
     never_within(LOOK, &what, async || match gpus(case).await? {
@@ -59,7 +59,7 @@ async fn stays_within(case: &Case, what: &str) -> anyhow::Result<()> {
     .await
 }
 
-/// The job runs on in its first attempt, and it was charged once.
+/// Checks that the job is still admitted, in its first attempt, and was not adopted.
 async fn runs_on(case: &Case, job: &Job) -> anyhow::Result<()> {
     let binding = case.binding(job).await.map_err(anyhow::Error::msg)?;
     let record = record(&binding.context("its binding is gone")?);
@@ -71,7 +71,7 @@ async fn runs_on(case: &Case, job: &Job) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A job that has all of the queue, and one that waits for it.
+/// Submits a job that uses the whole quota, and one that waits for it.
 async fn full(case: &Case, tenant: &Objects) -> anyhow::Result<(Job, Job)> {
     case.queue(8).await?;
     case.nodes("member1", 2).await?;
@@ -84,7 +84,7 @@ async fn full(case: &Case, tenant: &Objects) -> anyhow::Result<(Job, Job)> {
     Ok((runs, waits))
 }
 
-/// Deletes a policy and waits until another of the name is there; how long that took.
+/// Deletes a policy, waits until it is recreated, and returns how long it was missing.
 async fn comes_back(case: &Case, by: &Objects, kind: Kind, name: &str) -> anyhow::Result<Duration> {
     let namespace = Some(case.name.as_str());
     let before = case.karmada().get(kind, namespace, name).await?;
@@ -94,7 +94,7 @@ async fn comes_back(case: &Case, by: &Objects, kind: Kind, name: &str) -> anyhow
     loop {
         match case.karmada().get(kind, namespace, name).await? {
             Some(policy) if policy["metadata"]["uid"] != before => return Ok(gone.elapsed()),
-            // Karmada keeps it until it has taken its claims off.
+            // Karmada keeps the policy until it has removed its claims from the bindings.
             Some(_) => gone = Instant::now(),
             None => {}
         }
@@ -127,7 +127,7 @@ fn a_job_whose_policy_goes_stays_charged() {
         stays_within(case, "policy muster was deleted").await?;
         runs_on(case, &runs).await?;
 
-        // One for all namespaces takes what policy muster loses.
+        // A ClusterPropagationPolicy claims what policy muster loses.
         let other = json!({
             "metadata": {"name": case.name},
             "spec": {
@@ -150,7 +150,7 @@ fn a_job_whose_policy_goes_stays_charged() {
     });
 }
 
-/// Refused by admission, or done.
+/// Returns true if a patch succeeded, false if admission refused it.
 fn tried(patched: Result<Value, kube::Error>) -> anyhow::Result<bool> {
     match patched {
         Err(kube::Error::Api(status)) if matches!(status.code, 403 | 422) => Ok(false),
@@ -181,7 +181,7 @@ fn a_job_that_loses_its_marks_stays_charged() {
             stays_within(case, &format!("{patch} (done: {done})")).await?;
             runs_on(case, &runs).await?;
         }
-        // The admission of one that waits, by hand.
+        // The test forges an admission of the pending job.
         let binding = case.binding(&runs).await.map_err(anyhow::Error::msg)?;
         let mut forged = record(&binding.context("its binding is gone")?);
         forged["templateUID"] = json!(waits.uid());

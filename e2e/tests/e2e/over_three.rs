@@ -1,5 +1,5 @@
-//! Every kind that may be split, over three clusters, whose shares do not divide evenly: each pod of
-//! the gang has a rank of its own. For Volcano Jobs a third member with Volcano joins.
+//! Every kind that may be split, over three clusters, with parts of different size: each pod of the
+//! gang has a unique rank. For Volcano Jobs a third member with Volcano joins.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,12 @@ use crate::plane::MEMBERS;
 use crate::split::{environment, pods_in, pods_of, rank, training};
 use crate::story::managed;
 
-/// Pods with two GPUs each, of which a member takes four.
+/// Pods with two GPUs each; a member has capacity for four.
 const PODS: u32 = 10;
 
-/// Each rank from 0 to `size` is one pod's, and every pod knows how many there are and where. What
-/// only stands in for a pod of another cluster is none of them, nor is what submits a RayJob.
+/// Checks that each rank from 0 to `size` belongs to one pod, and that the variables of every pod
+/// have its cluster, three clusters and the size of the gang. Placeholders for pods of another
+/// cluster and submitters of RayJobs do not count.
 async fn ranks_are_whole(case: &Case, job: &Job, size: u32) -> anyhow::Result<()> {
     let mut pods: BTreeMap<String, Vec<Value>> = pods_of(case, job).await?;
     for pods in pods.values_mut() {
@@ -81,7 +82,7 @@ async fn each_kind(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A Volcano Job of a master and nine workers over these members.
+/// Returns a Volcano Job of a master and nine workers over these members.
 async fn volcano(case: &Case, members: [&str; 3]) -> anyhow::Result<()> {
     for member in &members[..2] {
         case.nodes(member, 1).await?;

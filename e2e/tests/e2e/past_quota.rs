@@ -1,4 +1,4 @@
-//! Ways past a quota that are none: what pods in members really hold, against the bound.
+//! Attempts to exceed a quota: compares what pods in members request with the quota.
 
 use std::time::{Duration, Instant};
 
@@ -18,13 +18,13 @@ use crate::story::{managed, managed_and_killed};
 
 /// The quota of a queue or its parent.
 const BOUND: u64 = 8;
-/// For how long is looked at what goes.
+/// The time for which the members are watched.
 const LOOK: Duration = Duration::from_secs(12);
-/// Where Works of member1 are.
+/// The namespace of member1's Works.
 const MEMBER1_WORKS: &str = "karmada-es-member1";
 
 impl Case {
-    /// GPUs that pods of this test request which have not ended, in all members.
+    /// Returns the GPUs of this test's pods that have not ended, in all members.
     pub(crate) async fn gpus_in_members(&self) -> anyhow::Result<u64> {
         let mut gpus = 0;
         for member in self.members() {
@@ -38,7 +38,7 @@ impl Case {
         Ok(gpus)
     }
 
-    /// Watches that members never hold more than `bound` GPUs for this test.
+    /// Watches that pods in members never request more than `bound` GPUs.
     pub(crate) async fn never_holds_more(&self, bound: u64, time: Duration) -> anyhow::Result<()> {
         never_within(time, "more GPUs than the bound", async || {
             let gpus = self.gpus_in_members().await;
@@ -62,9 +62,9 @@ fn gpus_of(pod: &Value) -> u64 {
     gpus.filter_map(|text| text.parse::<u64>().ok()).sum()
 }
 
-/// A queue below one with a quota of 8 GPUs is deleted while its job runs with all of them; then
-/// somebody takes off the finalizer that keeps it, and Muster is killed. Its sibling gets nothing
-/// before the job has ended.
+/// A queue below one with a quota of 8 GPUs is deleted while its job uses all of them. Then an
+/// administrator removes the finalizer that keeps it, and Muster is killed. Its sibling gets
+/// nothing before the job has ended.
 pub(crate) async fn deleted_child(case: &Case) -> anyhow::Result<()> {
     case.parent_queue(json!({"capability": {"nvidia.com/gpu": BOUND}}))
         .await?;
@@ -89,7 +89,7 @@ pub(crate) async fn deleted_child(case: &Case) -> anyhow::Result<()> {
     case.shows_gpus(&case.name, "allocated", 8).await?;
     ensure!(
         case.karmada().get(QUEUE, None, &left).await?.is_some(),
-        "the queue went although its job runs"
+        "the queue is gone although its job runs"
     );
 
     let without = json!({"metadata": {"finalizers": []}});
@@ -97,7 +97,7 @@ pub(crate) async fn deleted_child(case: &Case) -> anyhow::Result<()> {
     case.midway().await?;
     ensure!(
         case.karmada().get(QUEUE, None, &left).await?.is_none(),
-        "the queue is there without any finalizer"
+        "the queue exists without a finalizer"
     );
     case.stays_unplaced(&waiter, A_WHILE).await?;
     case.shows_gpus(&case.name, "allocated", 8).await?;
@@ -110,7 +110,7 @@ pub(crate) async fn deleted_child(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A Deployment that holds all of its queue asks for more in each pod.
+/// A Deployment that uses the whole quota of its queue requests more in each pod.
 pub(crate) async fn raised_requests(case: &Case) -> anyhow::Result<()> {
     case.queue(8).await?;
     case.nodes("member1", 4).await?;
@@ -128,7 +128,7 @@ pub(crate) async fn raised_requests(case: &Case) -> anyhow::Result<()> {
     .await?;
     let refusal = edited(case, &serve, &raised(&template, 8)).await;
     let Err(refusal) = refusal else {
-        bail!("the edit was taken")
+        bail!("the edit was accepted")
     };
     let refusal = format!("{refusal:#}");
     ensure!(
@@ -140,7 +140,7 @@ pub(crate) async fn raised_requests(case: &Case) -> anyhow::Result<()> {
     case.never_holds_more(BOUND, A_WHILE).await
 }
 
-/// What makes a Deployment ask for so many GPUs in each pod.
+/// Returns a patch that makes a Deployment request this many GPUs in each pod.
 pub(crate) fn raised(template: &Value, gpus: u32) -> Value {
     let mut pods = template["spec"]["template"].clone();
     pods["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = json!(gpus);
@@ -154,7 +154,7 @@ async fn edited(case: &Case, job: &Job, patch: &Value) -> anyhow::Result<()> {
     edited.await.map(drop).context("edit the template")
 }
 
-/// A ClusterOverridePolicy that has a Deployment of this test run so many replicas.
+/// Returns a ClusterOverridePolicy that sets the replicas of a Deployment of this test.
 fn more_replicas(case: &Case, of: &Job, replicas: u32) -> Value {
     let value = json!({"path": "/spec/replicas", "operator": "replace", "value": replicas});
     json!({
@@ -170,7 +170,7 @@ fn more_replicas(case: &Case, of: &Job, replicas: u32) -> Value {
     })
 }
 
-/// What members hold of this test is this many GPUs.
+/// Waits until pods of this test in members request this many GPUs.
 async fn members_hold(case: &Case, gpus: u64) -> anyhow::Result<()> {
     let what = format!("{gpus} GPUs in members");
     eventually(SOON, &what, async || match case.gpus_in_members().await {
@@ -180,13 +180,15 @@ async fn members_hold(case: &Case, gpus: u64) -> anyhow::Result<()> {
     .await
 }
 
-/// An administrator's override triples the replicas of a Deployment that runs: what its members get is
-/// charged at once, also beyond the bound, and nothing is released into it. It goes on when the override
-/// goes soon; else it is evicted, and waits for the override to be another.
+/// An administrator's override triples the replicas of a running Deployment. Muster charges what
+/// its members get at once, also beyond the quota, and admits nothing into it. The Deployment
+/// continues if the override is removed soon; otherwise it is evicted, and waits until the override
+/// changes.
 pub(crate) async fn overridden(case: &Case) -> anyhow::Result<()> {
     let why = "an administrator's override has members run more than was admitted, for the grace";
     case.audit_finds("queue overridden holds", why);
-    // Its member starts the pods one by one: the audit says 6, 8, 10 or 12, by when it counted them.
+    // The member starts the pods one by one: the audit finds 6, 8, 10 or 12 devices, depending on
+    // when it counts.
     case.audit_may_find("/serve: pods with ", why);
     case.queue(8).await?;
     case.nodes("member1", 4).await?;
@@ -223,7 +225,7 @@ pub(crate) async fn overridden(case: &Case) -> anyhow::Result<()> {
         .await?;
     case.pod_group_when(&serve, "is within its admission again", says("True"))
         .await?;
-    // What was to wait for the excess fits beside what was admitted.
+    // The job that waited because of the excess fits beside what was admitted.
     case.running(&next).await?;
     members_hold(case, BOUND).await?;
     case.end(&next).await?;
@@ -247,7 +249,7 @@ pub(crate) async fn overridden(case: &Case) -> anyhow::Result<()> {
     members_hold(case, 4).await
 }
 
-/// The Work of a job in member1.
+/// Returns the Work of a job in member1.
 async fn work_of(case: &Case, job: &Job) -> Result<Value, String> {
     let works = case.karmada().list(WORK, Some(MEMBER1_WORKS)).await;
     let works = works.map_err(|error| error.to_string())?;
@@ -259,9 +261,9 @@ async fn work_of(case: &Case, job: &Job) -> Result<Value, String> {
     work.ok_or_else(|| format!("no Work of {}", job.name))
 }
 
-/// A policy that has members keep what it started, from before or of an administrator: a job is not
-/// released under it; one that runs goes with its Works all the same; and what a Work leaves in its member
-/// holds its quota until it is deleted there.
+/// A policy makes members keep what they started; it is older than Muster or an administrator's. A
+/// job under it is not admitted. A running job under it still ends with its Works. What a Work
+/// leaves in its member holds its quota until it is deleted there.
 pub(crate) async fn preserved(case: &Case) -> anyhow::Result<()> {
     case.queue(8).await?;
     case.nodes("member1", 2).await?;
@@ -325,15 +327,18 @@ pub(crate) async fn preserved(case: &Case) -> anyhow::Result<()> {
     .await?;
     case.stays_unplaced(&waits, A_WHILE).await?;
     case.never_holds_more(BOUND, A_WHILE).await?;
-    ensure!(case.gpus_in_members().await? == BOUND, "nothing was left");
+    ensure!(
+        case.gpus_in_members().await? == BOUND,
+        "the Work left no pods"
+    );
     let member = case.plane.member("member1").await?;
     member.delete(DEPLOYMENT, namespace, "left").await?;
     case.running(&waits).await?;
     case.never_holds_more(BOUND, A_WHILE).await
 }
 
-/// The namespace of a gang that runs in two clusters is deleted: what takes the gang apart may go before
-/// its Works do, and no member gets the whole of it meanwhile.
+/// The namespace of a gang that runs in two clusters is deleted. The override that divides the gang
+/// may be removed before its Works are, but no member gets the whole gang meanwhile.
 pub(crate) async fn split_namespace(case: &Case) -> anyhow::Result<()> {
     case.queue(12).await?;
     case.nodes("member1", 1).await?;
@@ -346,14 +351,14 @@ pub(crate) async fn split_namespace(case: &Case) -> anyhow::Result<()> {
         .objects
         .delete_collection(OVERRIDE_POLICY, &case.name);
     match all.await {
-        Ok(()) => bail!("a tenant deleted what takes its job apart"),
+        Ok(()) => bail!("a tenant deleted the override that divides its job"),
         Err(error) => ensure!(error.to_string().contains("muster-train-job"), "{error}"),
     }
     case.karmada().delete(NAMESPACE, None, &case.name).await?;
     never_within(LOOK, "more GPUs than were admitted", async || {
         match case.gpus_in_members().await {
             Ok(gpus) if gpus > 12 => Err(format!("{gpus} GPUs")),
-            // Members remove the namespace, too.
+            // Members remove the namespace too.
             _ => Ok(()),
         }
     })

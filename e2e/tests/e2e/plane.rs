@@ -1,8 +1,8 @@
 //! The plane that the stories of a run share, and how Muster runs on it.
 //!
-//! It is started by the first story that needs it, proved with one job that runs, and ends with the
-//! process, whatever ends that: the testbed's watchdog sees to it. Who may use it when is settled in
-//! [`e2e::harness::turns`].
+//! The first story that needs the plane starts it and proves it with one job. It ends with the
+//! process, even if that crashes, because the testbed's watchdog ends it. [`e2e::harness::turns`]
+//! decides which story may use it when.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -30,20 +30,20 @@ use crate::story::first_job;
 /// The members that all stories share: two with Volcano, one without.
 pub(crate) const MEMBERS: [&str; 3] = ["member1", "member2", "member3"];
 
-/// Members with Volcano and without any node, each for one story at a time that takes it away,
-/// drains it or stops what runs in it.
+/// Members with Volcano and without nodes. Each belongs to one story at a time, which removes it,
+/// drains it or stops its components.
 pub(crate) const SPARES: [&str; 2] = ["spare1", "spare2"];
 
-/// A evicted job may soon be tried again, one whose Works ask for too much is evicted soon, and Lease and
-/// view are as in production.
+/// Flags of Muster: it retries evicted jobs soon, and soon evicts a job whose Works request too
+/// much. The times of Lease and view are as in production.
 pub(crate) const FLAGS: [&str; 2] = ["--backoff-seconds=1", "--override-grace-seconds=10"];
 
-/// Five times what karmada-controller-manager may ask by default: many tests share it, and one of
-/// them leaves it a thousand deleted jobs to look after.
+/// Five times the default client limits of karmada-controller-manager, since many tests share it,
+/// and one of them deletes a thousand jobs.
 const LIMITS: [&str; 2] = ["--kube-api-qps=200", "--kube-api-burst=300"];
 
-/// How many stories live side by side. With more of them two cores have no time left, and all take
-/// longer.
+/// The number of stories that run in parallel. With more of them, two cores are overloaded and
+/// every story takes longer.
 const SIDE_BY_SIDE: usize = 6;
 
 /// The processes of [`Mode::Separate`].
@@ -56,14 +56,15 @@ pub(crate) struct Plane {
     pub(crate) tools: tools::Tools,
     /// The control plane's objects.
     pub(crate) karmada: Objects,
-    /// Of the members that were asked for: a client is dear to make, and stories ask five times a second.
+    /// Objects of the members in use. They are cached, because a client is expensive to create and
+    /// stories send requests five times a second.
     members: Mutex<HashMap<String, Objects>>,
     audit: Option<Log>,
-    /// What its members' pods did.
+    /// The pods of its members.
     pub(crate) pods: Pods,
     /// Whether Muster runs as separate processes now.
     separate: Mutex<bool>,
-    /// What stories change while Muster is away when it is killed next.
+    /// Changes that stories make while Muster is down at its next kill.
     while_away: Mutex<Vec<Change>>,
 }
 
@@ -82,10 +83,10 @@ static PLANE: OnceCell<Result<Plane, String>> = OnceCell::const_new();
 static PROVED: OnceCell<Result<(), String>> = OnceCell::const_new();
 static KUBELET: OnceLock<()> = OnceLock::new();
 
-/// Held by a story that starts a plane of its own, and by one that measures.
+/// A lock held by a story that starts a plane of its own, and by one that measures.
 static CORES: Mutex<()> = Mutex::const_new(());
 
-/// Runs a story on the shared plane when it has what it needs.
+/// Runs a story on the shared plane when its needs are met.
 pub(crate) fn story(
     needs: Needs,
     test: impl AsyncFnOnce(&'static Plane, Turn<'static>) -> anyhow::Result<()>,
@@ -101,7 +102,7 @@ pub(crate) fn story(
     }));
 }
 
-/// Runs a story on the shared plane while nothing else runs at all: it measures.
+/// Runs a story on the shared plane while no other story runs, because it measures.
 pub(crate) fn quiet(test: impl AsyncFnOnce(&'static Plane, Turn<'static>) -> anyhow::Result<()>) {
     let exclusive = Needs {
         mode: Mode::Exclusive,
@@ -114,8 +115,8 @@ pub(crate) fn quiet(test: impl AsyncFnOnce(&'static Plane, Turn<'static>) -> any
     });
 }
 
-/// Runs a story that brings its own plane, once most others are through: two cores have no time for
-/// a start besides those.
+/// Runs a story with a plane of its own, when most other stories are over: two cores have no time
+/// to start a plane besides those.
 pub(crate) fn without_plane(test: impl AsyncFnOnce() -> anyhow::Result<()>) {
     RUNTIME.block_on(run::story(async |begun| {
         LINE.until_few_are_left().await;
@@ -126,7 +127,7 @@ pub(crate) fn without_plane(test: impl AsyncFnOnce() -> anyhow::Result<()>) {
     }));
 }
 
-/// The shared plane, which the first caller starts.
+/// Returns the shared plane, which the first caller starts.
 async fn shared() -> anyhow::Result<&'static Plane> {
     let started = PLANE.get_or_init(async || {
         let started = start().await;
@@ -152,7 +153,7 @@ async fn start() -> anyhow::Result<Plane> {
     Ok(plane)
 }
 
-/// What a kubelet does for a real control plane: components that gave up are started again.
+/// Restarts components that exited, for ever, as a kubelet does in a real control plane.
 async fn revive_for_ever(plane: &'static Plane) {
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -163,7 +164,7 @@ async fn revive_for_ever(plane: &'static Plane) {
 }
 
 impl Plane {
-    /// Starts a testbed and installs Muster on it; no process of Muster's is started.
+    /// Starts a testbed and installs Muster on it; no process of Muster is started.
     pub(crate) async fn up(spec: Spec, dir: &Path) -> anyhow::Result<Self> {
         let program = muster::program()?;
         let tools = tools::ensure(&Toolset::ALL, &|line| eprintln!("{line}"))?;
@@ -198,7 +199,8 @@ impl Plane {
         })
     }
 
-    /// Has Muster run as stories of this mode need it. The mode does not change while any run.
+    /// Starts Muster as the stories of this mode need it. The mode does not change while any of
+    /// them runs.
     async fn set_up(&self, mode: Mode) -> anyhow::Result<()> {
         let mut separate = self.separate.lock().await;
         let wanted = mode == Mode::Separate;
@@ -224,14 +226,14 @@ impl Plane {
         Ok(())
     }
 
-    /// Has these changes made while Muster is away when it is killed next.
+    /// Registers changes to make while Muster is down at its next kill.
     pub(crate) async fn change_while_away(&self, changes: impl IntoIterator<Item = Change>) {
         self.while_away.lock().await.extend(changes);
     }
 
     /// Kills Muster and starts it again; it leads when this returns.
     pub(crate) async fn kill_muster(&self) -> anyhow::Result<()> {
-        // What the process counted goes with it.
+        // The process's counters are lost with it, so they are checked first.
         self.ensure_healthy().await?;
         self.muster.kill(&self.testbed, Part::All).await?;
         for change in std::mem::take(&mut *self.while_away.lock().await) {
@@ -245,7 +247,7 @@ impl Plane {
         self.muster.start(&self.testbed, Part::All).await
     }
 
-    /// Fails if Muster says of itself that something is wrong, in metrics or logs.
+    /// Fails if Muster reports a defect in its metrics or logs.
     pub(crate) async fn ensure_healthy(&self) -> anyhow::Result<()> {
         let faults = health::faults(&self.muster, &self.testbed).await;
         ensure!(
@@ -256,7 +258,7 @@ impl Plane {
         Ok(())
     }
 
-    /// A member's objects.
+    /// Returns a member's objects.
     pub(crate) async fn member(&self, name: &str) -> anyhow::Result<Objects> {
         let mut members = self.members.lock().await;
         if let Some(objects) = members.get(name) {
@@ -267,17 +269,17 @@ impl Plane {
         Ok(objects)
     }
 
-    /// The user who edits a namespace of the control plane and nothing else.
+    /// Returns the user with the right to edit a namespace of the control plane.
     pub(crate) async fn tenant(&self, namespace: &str) -> anyhow::Result<Tenant> {
         Tenant::of(&self.testbed, namespace).await
     }
 
-    /// The audit log of the control plane's API server.
+    /// Returns the audit log of the control plane's API server.
     pub(crate) fn audit_log(&self) -> anyhow::Result<&Log> {
         self.audit.as_ref().context("the plane has no audit log")
     }
 
-    /// The last lines of a process's log.
+    /// Returns the last lines of a process's log.
     pub(crate) fn log_end(&self, part: Part, lines: usize) -> String {
         let log = format!("log/{}.log", part.process());
         let path = self.testbed.dir().join(log);
@@ -288,7 +290,7 @@ impl Plane {
     }
 }
 
-/// Where a plane keeps its state and logs.
+/// Returns the folder of a plane's state and logs.
 pub(crate) fn state_dir(name: &str) -> PathBuf {
     match std::env::var_os("E2E_DIR") {
         Some(dir) => PathBuf::from(dir).join(name),
@@ -296,7 +298,7 @@ pub(crate) fn state_dir(name: &str) -> PathBuf {
     }
 }
 
-/// Members without GPUs: each story adds nodes of a class of its own.
+/// Returns the spec: members without GPUs, to which each story adds nodes of its own class.
 fn spec() -> anyhow::Result<Spec> {
     let sets = [
         Toolset::TrainingOperator,
@@ -339,7 +341,7 @@ fn member(name: &str) -> MemberSpec {
     }
 }
 
-/// A member to which no pod of another story can go.
+/// Returns a member that no pod of another story can use.
 fn spare(name: &str) -> MemberSpec {
     MemberSpec {
         name: name.into(),

@@ -1,4 +1,4 @@
-//! Filters that a queue's policy chooses.
+//! Filters that a queue's policy enables.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::case::Case;
 use crate::job::Job;
 use crate::story::managed;
 
-/// A job whose data are in member2, and which would rather go to member1.
+/// Submits a job whose data are in member2, and which prefers member1.
 async fn submit(case: &Case, name: &str) -> anyhow::Result<Job> {
     let mut job = case.gang(name, 1, 4).volcano();
     job["metadata"]["annotations"] = json!({"muster.io/data-clusters": "member2"});
@@ -27,7 +27,7 @@ fn data_that_may_not_leave_its_region() {
         let first = submit(case, "anywhere").await?;
         assert_eq!(case.placed(&first).await?, ["member1"]);
 
-        // The next ones are kept where the data are, although there is room elsewhere.
+        // The next jobs are kept where the data are, although another member has capacity.
         let both = ["APIEnablement", "DataRegion"];
         case.capacity_policy(choose(&both)).await?;
         let mut kept = Vec::new();
@@ -39,9 +39,9 @@ fn data_that_may_not_leave_its_region() {
         }
         let waits = submit(case, "waits").await?;
         let why = case.waits(&waits, &["WaitingForRoom", "Reserved"]).await?;
-        assert!(!why.contains("member1"), "speaks of member1: {why}");
+        assert!(!why.contains("member1"), "mentions member1: {why}");
 
-        // And goes where there is room once it may.
+        // A job goes where there is capacity once the filter is off.
         case.capacity_policy(choose(&[])).await?;
         assert_eq!(case.placed(&waits).await?, ["member1"]);
         Ok(())

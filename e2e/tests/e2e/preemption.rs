@@ -1,4 +1,5 @@
-//! Inside a queue the higher priority takes the place of the lower, where queue and class say so.
+//! Preemption within a queue: a job of higher priority evicts one of lower priority if queue and
+//! class allow it.
 
 use e2e::harness::jobs::{self, Gang};
 use serde_json::json;
@@ -7,7 +8,7 @@ use crate::case::{A_WHILE, Case};
 use crate::contest::SHORT;
 use crate::story::{managed, managed_and_killed};
 
-/// Two low jobs hold a queue of two nodes.
+/// Two jobs of low priority use a queue of two nodes.
 pub(crate) async fn by_priority(case: &Case) -> anyhow::Result<()> {
     case.queue(16).await?;
     case.capacity_policy(json!({"spec": {"preemption": {"withinQueue": true}}}))
@@ -43,7 +44,7 @@ pub(crate) async fn by_priority(case: &Case) -> anyhow::Result<()> {
     case.running(&preemptor).await?;
     case.requeued(&soft, "Preempted").await?;
     case.running(&firm).await?;
-    // Equals take nothing from each other.
+    // Jobs of equal priority do not preempt each other.
     let equal = case.submit(&of(&urgent, "equal").volcano()).await?;
     case.waits(&equal, &SHORT).await?;
     case.stays_unplaced(&equal, A_WHILE).await?;

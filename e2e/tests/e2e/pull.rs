@@ -1,10 +1,11 @@
-//! Members that are reached through Karmada's cluster proxy: one in pull mode, which its own
-//! karmada-agent joins and works on, and one in push mode whose Cluster asks for it.
+//! Members that are reached through Karmada's cluster proxy: one in pull mode, which its
+//! karmada-agent joins and serves, and one in push mode whose Cluster asks for the proxy.
 //!
-//! A gang over both meets by a Service that Karmada carries, which it does by karmada-agent in one.
+//! The pods of a gang over both meet by a Service that Karmada propagates, in one of them through
+//! karmada-agent.
 //!
-//! Neither lets Muster see anything before it is given rights there, with which it could be told
-//! that the way is the proxy: by the credentials in `secretRef` it may do everything.
+//! In both, Muster sees nothing before it is granted rights. This proves that it uses the proxy,
+//! since the credentials in `secretRef` would give it all rights.
 
 use e2e::harness::jobs::annotated;
 use e2e::harness::kinds::{
@@ -23,20 +24,20 @@ use crate::story::managed_with_spare;
 const PULLED: &str = "pulled";
 const PUSHED: &str = SPARES[1];
 
-/// Says how Muster is to reach the member in push mode.
+/// Sets how Muster reaches the member in push mode.
 async fn access(case: &Case, way: Value) -> anyhow::Result<()> {
     let patch = json!({"metadata": {"annotations": {"muster.io/access": way}}});
     case.karmada().merge(CLUSTER, None, PUSHED, &patch).await?;
     Ok(())
 }
 
-/// Has all jobs of a kind go to one member.
+/// Restricts all jobs of a kind to one member.
 async fn only_to(case: &Case, kind: Kind, member: &str) -> anyhow::Result<()> {
     let spec = json!({"placement": {"clusterAffinity": {"clusterNames": [member]}}});
     case.policy(member, kind, "muster", spec).await
 }
 
-/// Waits until the job says why it is not placed, with these words.
+/// Waits until the job's message contains these words.
 async fn waits_since(case: &Case, job: &Job, words: &[&str]) -> anyhow::Result<()> {
     let says = |group: &Value| {
         let message = group["status"]["federation"]["message"].as_str();
@@ -46,7 +47,7 @@ async fn waits_since(case: &Case, job: &Job, words: &[&str]) -> anyhow::Result<(
     case.pod_group_when(job, &what, says).await.map(drop)
 }
 
-/// Waits until the member's GpuPool shows so many devices free of eight.
+/// Waits until the member's GpuPool shows `free` of eight devices free.
 async fn shows_free(case: &Case, member: &str, free: u64) -> anyhow::Result<()> {
     let name = format!("{member}.{}", case.product.to_lowercase());
     let what = format!("GpuPool {name} with {free} free");
@@ -60,7 +61,7 @@ async fn shows_free(case: &Case, member: &str, free: u64) -> anyhow::Result<()> 
     .await
 }
 
-/// From a member that shows nothing to one whose devices are used, and free again.
+/// Follows a member from a pool without nodes to one whose devices are used, and free again.
 async fn is_used(case: &Case, member: &str, job: &Job) -> anyhow::Result<()> {
     let rights = ["through Karmada's cluster proxy", "muster install --member"];
     waits_since(case, job, &rights).await?;
@@ -85,7 +86,7 @@ async fn through_the_proxy(case: &Case) -> anyhow::Result<()> {
     only_to(case, VOLCANO_JOB, PULLED).await?;
     let job = case.submit(&case.gang("pulled", 2, 4).volcano()).await?;
     is_used(case, PULLED, &job).await?;
-    // A cluster cannot leave Karmada while a binding names it.
+    // Karmada keeps a cluster while a binding names it.
     case.delete(&job).await?;
     case.gone(&job).await?;
 
@@ -100,7 +101,7 @@ async fn through_the_proxy(case: &Case) -> anyhow::Result<()> {
     case.gone(&job).await?;
     found_by_services(case).await?;
 
-    // Directly again, without anybody's help.
+    // Muster reaches the member directly again, without a restart.
     access(case, Value::Null).await?;
     let job = case.submit(&case.gang("direct", 2, 4).batch()).await?;
     case.running(&job).await?;
@@ -108,7 +109,8 @@ async fn through_the_proxy(case: &Case) -> anyhow::Result<()> {
     case.finished(&job, "Succeeded").await
 }
 
-/// An indexed Job over both, whose pods find the one of rank 0 by a Service that Karmada carries.
+/// An indexed Job over both members, whose pods find the pod of rank 0 by a Service that Karmada
+/// propagates.
 async fn found_by_services(case: &Case) -> anyhow::Result<()> {
     let members = [PULLED, PUSHED];
     let namespace = Some(case.name.as_str());

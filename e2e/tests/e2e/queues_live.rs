@@ -1,4 +1,4 @@
-//! Queues that change while jobs run and wait in them, and a queue with many that wait.
+//! Queues that change while jobs run and wait in them, and a queue with many pending jobs.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::case::{A_WHILE, Case, SOON};
 use crate::job::Job;
 use crate::story::{managed, managed_quiet};
 
-/// Quota is lowered below what is used, and raised again.
+/// A quota is lowered below the usage, and raised again.
 pub(crate) async fn lowered_and_raised(case: &Case) -> anyhow::Result<()> {
     case.queue(16).await?;
     case.nodes("member1", 3).await?;
@@ -33,7 +33,7 @@ pub(crate) async fn lowered_and_raised(case: &Case) -> anyhow::Result<()> {
     case.waits(&waiter, &["WaitingForQuota", "Reserved"])
         .await?;
     case.midway().await?;
-    // Nothing is evicted for it, and what ends leaves the queue no more than full.
+    // No job is evicted for it, and when a job ends the queue admits no more than its quota.
     case.settles(&running, 2, A_WHILE).await?;
     case.end(&running[0]).await?;
     case.finished(&running[0], "Succeeded").await?;
@@ -48,7 +48,7 @@ pub(crate) async fn lowered_and_raised(case: &Case) -> anyhow::Result<()> {
     case.tells_over("nvidia.com/gpu", 8.0).await
 }
 
-/// A queue is closed and opened, deleted and made again.
+/// A queue is closed and opened, deleted and recreated.
 pub(crate) async fn closed_deleted_recreated(case: &Case) -> anyhow::Result<()> {
     case.queue(16).await?;
     case.nodes("member1", 2).await?;
@@ -61,7 +61,7 @@ pub(crate) async fn closed_deleted_recreated(case: &Case) -> anyhow::Result<()> 
     state(case, "Open").await?;
     case.running(&waiter).await?;
 
-    // It stays while something is charged to it, and takes nothing.
+    // The queue remains while it has a charge, and admits nothing.
     case.karmada().delete(QUEUE, None, &case.name).await?;
     let orphan = case.submit(&case.gang("orphan", 1, 8).volcano()).await?;
     case.waits(&orphan, &["QueueClosed"]).await?;
@@ -97,14 +97,14 @@ async fn state(case: &Case, state: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How many wait.
+/// The number of pending jobs.
 const CROWD: usize = 1_000;
-/// Until the last of them says what it waits for, and until the last of them is gone.
+/// The timeout until the last job has its message, and until the last job is gone.
 const ALL_SAID: Duration = Duration::from_secs(240);
-/// The longest that `kubectl get` of all of them may take, on a machine that does other things too.
+/// The longest time that `kubectl get` of all jobs may take, on a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
-/// A thousand jobs wait, each says so, and queries are answered at once.
+/// A thousand jobs are pending, each has its message, and queries are answered quickly.
 pub(crate) async fn crowd_waits(case: &Case) -> anyhow::Result<()> {
     case.queue(0).await?;
     case.holds_nothing("its queue has no quota");
@@ -145,8 +145,8 @@ pub(crate) async fn crowd_waits(case: &Case) -> anyhow::Result<()> {
     clear(case, &jobs).await
 }
 
-/// Removes the crowd, and waits until Karmada is through with it: its detector asks the API server
-/// about each job that is gone, some 15 a second, and works on what others submit behind that.
+/// Deletes the jobs, and waits until Karmada has processed them: its detector sends a request for
+/// each deleted job, some 15 a second, and handles later submissions after that.
 async fn clear(case: &Case, jobs: &[Job]) -> anyhow::Result<()> {
     case.delete_crowd(jobs).await?;
     eventually(ALL_SAID, "the crowd is gone", async || {
@@ -181,7 +181,7 @@ async fn pending(case: &Case, jobs: usize) -> anyhow::Result<()> {
     .await
 }
 
-/// What kubectl prints, measured.
+/// Returns kubectl's output and prints its duration.
 async fn kubectl(case: &Case, args: &[&str]) -> anyhow::Result<String> {
     let start = Instant::now();
     let mut command = Command::new(case.plane.tools.program(Tool::Kubectl)?);

@@ -1,4 +1,4 @@
-//! How quota comes back: after a job finished though its object stays, failed, or was deleted.
+//! The release of quota: after a job finished although its object remains, failed, or was deleted.
 
 use std::time::{Duration, Instant};
 
@@ -9,13 +9,13 @@ use crate::case::{Case, SOON};
 use crate::job::Job;
 use crate::story::managed;
 
-/// Far more than is expected (about 2 s), far less than any resync.
+/// The timeout for freed quota: far more than expected (about 2 s), far less than any resync.
 const FREE_WITHIN: Duration = Duration::from_secs(20);
 
-/// A job that holds the whole queue until it is made to end, and one that waits for it.
+/// Submits a job that uses the whole quota until it is made to end, and one that waits for it.
 async fn holder_and_waiter(case: &Case) -> anyhow::Result<(Job, Job)> {
     case.queue(8).await?;
-    // Room for both: only quota keeps the second one back.
+    // There are nodes for both: only the quota holds the second job.
     case.nodes("member1", 2).await?;
     let holder = case.submit(&case.gang("holder", 1, 8).volcano()).await?;
     case.running(&holder).await?;
@@ -33,7 +33,7 @@ async fn holder_and_waiter(case: &Case) -> anyhow::Result<(Job, Job)> {
     Ok((holder, waiter))
 }
 
-/// Waits until the pods of the member ended, then measures until the waiter is placed.
+/// Waits until the pods in the member ended, then measures until the waiting job is placed.
 async fn measure_from_end(
     case: &Case,
     waiter: &Job,

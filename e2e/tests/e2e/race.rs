@@ -1,4 +1,4 @@
-//! Many jobs at once: no bound is passed, and all are done.
+//! Many jobs at once: no quota is exceeded, and all jobs succeed.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::job::{Job, condition};
 use crate::plane::MEMBERS;
 use crate::story::managed_long;
 
-/// How long a crowd of jobs may take.
+/// The timeout of a crowd of jobs.
 pub(crate) const CROWD: Duration = Duration::from_secs(240);
 
-/// The quota of the queue of a crowd; the nodes have more.
+/// The quota of a crowd's queue; the nodes have more.
 pub(crate) const CAPABILITY: u32 = 36;
 
-/// Nodes for a crowd: 48 GPUs over the three members.
+/// Adds nodes for a crowd: 48 GPUs over the three members.
 pub(crate) async fn crowd_nodes(case: &Case) -> anyhow::Result<()> {
     case.queue(CAPABILITY).await?;
     for member in MEMBERS {
@@ -25,7 +25,7 @@ pub(crate) async fn crowd_nodes(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The n-th job of a crowd: kinds and sizes in turn, each of 1 to 3 s.
+/// Returns the n-th job of a crowd: kinds and sizes alternate, each runs 1 to 3 s.
 pub(crate) fn member_of_crowd(case: &Case, index: u32) -> serde_json::Value {
     let sizes = [(1, 1), (2, 2), (1, 8), (3, 4), (4, 1)];
     let (pods, gpus) = sizes[index as usize % sizes.len()];
@@ -36,7 +36,7 @@ pub(crate) fn member_of_crowd(case: &Case, index: u32) -> serde_json::Value {
     }
 }
 
-/// Waits until all jobs ended well.
+/// Waits until all jobs have succeeded.
 pub(crate) async fn all_done(case: &Case, jobs: &[Job]) -> anyhow::Result<()> {
     let groups = e2e::harness::kinds::POD_GROUP;
     eventually(CROWD, "all jobs done", async || {
@@ -65,7 +65,7 @@ pub(crate) async fn all_done(case: &Case, jobs: &[Job]) -> anyhow::Result<()> {
     .await
 }
 
-/// No bound was passed, and every job was placed, once per attempt.
+/// Checks that no quota was exceeded, and that every job was placed once per attempt.
 pub(crate) fn check(case: &Case, jobs: &[Job], report: &Report) {
     assert_eq!(report.violations, Vec::<String>::new());
     assert_eq!(report.placements.len(), jobs.len(), "not all were placed");

@@ -1,5 +1,5 @@
-//! RayClusters and RayJobs over several clusters, run by KubeRay: one head, whom the workers of all
-//! clusters find.
+//! RayClusters and RayJobs over several clusters, run by KubeRay: one head, which the workers of
+//! all clusters find.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpStream;
@@ -22,9 +22,9 @@ use crate::services::{MEMBERS, fleet, leads_to, service_of};
 use crate::split::{environment, no_pods, pods_of};
 use crate::story::managed;
 
-/// What keeps a pod that stands for a head from being scheduled.
+/// The scheduling gate of a placeholder for the head.
 const GATE: &str = "muster.io/head-is-elsewhere";
-/// How long a head has to listen, and a worker to find it.
+/// The timeout until a head listens, and until a worker finds it.
 const STARTS_WITHIN: Duration = Duration::from_secs(20);
 
 fn is_stand_in(pod: &Value) -> bool {
@@ -35,8 +35,8 @@ fn is_head(pod: &Value) -> bool {
     pod["metadata"]["labels"]["ray.io/node-type"] == "head"
 }
 
-/// The nodes of Ray by cluster, those that count, and the cluster with the head. The other one has a
-/// pod that stands for it, and never runs.
+/// Returns the Ray nodes by cluster, without placeholders, and the cluster with the head. The other
+/// cluster has a placeholder for the head, which never runs.
 async fn nodes_of(
     case: &Case,
     job: &Job,
@@ -63,7 +63,7 @@ async fn nodes_of(
     Ok((pods, leading.context("no head")?))
 }
 
-/// Waits until the template says so of itself.
+/// Waits until the template's status shows these values.
 async fn shows(case: &Case, job: &Job, want: &[(&str, Value)]) -> anyhow::Result<()> {
     let what = format!("the template says {want:?}");
     eventually(SOON, &what, async || {
@@ -78,8 +78,8 @@ async fn shows(case: &Case, job: &Job, want: &[(&str, Value)]) -> anyhow::Result
     .await
 }
 
-/// Starts what a container would run, with the environment that its kubelet would give it, where
-/// these names lead to this machine.
+/// Starts the command of a container as a local process, with the environment that its kubelet
+/// would set, where these names resolve to this machine.
 fn start(pod: &Value, container: &Value, names: &[String]) -> anyhow::Result<Child> {
     let resolved = |text: &str| {
         let local = |text: String, name: &String| text.replace(name.as_str(), "127.0.0.1");
@@ -89,7 +89,7 @@ fn start(pod: &Value, container: &Value, names: &[String]) -> anyhow::Result<Chi
         let words = container[field].as_array().into_iter().flatten();
         words.filter_map(Value::as_str).map(resolved)
     };
-    // One that finds nobody would look for ever.
+    // Without a head the command would search for ever.
     let mut command = Command::new("timeout");
     command
         .arg(STARTS_WITHIN.as_secs().to_string())
@@ -119,7 +119,7 @@ fn start(pod: &Value, container: &Value, names: &[String]) -> anyhow::Result<Chi
     Ok(command.spawn()?)
 }
 
-/// Runs all nodes as plain processes, by the very commands that KubeRay gave them: workers wait for the
+/// Runs all nodes as local processes, by the commands that KubeRay gave them: workers wait for the
 /// head, and join it.
 fn all_join(
     nodes: &BTreeMap<String, Vec<Value>>,
@@ -155,7 +155,7 @@ fn all_join(
     Ok(())
 }
 
-/// A head and six workers over two clusters that take four pods each.
+/// A head and six workers run over two clusters with capacity for four pods each.
 pub(crate) async fn cluster(case: &Case) -> anyhow::Result<()> {
     room_for_seven(case).await?;
     let port = free_port()?;
@@ -209,7 +209,7 @@ pub(crate) async fn cluster(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The pods that submit a RayJob, by cluster.
+/// Returns the submitter pods of a RayJob, by cluster.
 async fn submitters(case: &Case, job: &Job) -> anyhow::Result<Vec<(String, Value)>> {
     let mut found = Vec::new();
     for cluster in pods_of(case, job).await?.into_keys() {
@@ -222,12 +222,12 @@ async fn submitters(case: &Case, job: &Job) -> anyhow::Result<Vec<(String, Value
     Ok(found)
 }
 
-/// What a head runs ends while the workers in both clusters would run for ever: the RayJob has
-/// succeeded, and its pods go. Those of the other cluster find its head by a Service.
+/// The head's program ends while the workers in both clusters would run for ever: the RayJob has
+/// succeeded, and its pods go. The workers of the other cluster find the head by a Service.
 pub(crate) async fn job(case: &Case) -> anyhow::Result<()> {
     fleet(case).await?;
     let mut template = case.gang("train", 7, 2).ray_job();
-    // A part that waits for the end would not be done in time.
+    // A part that waited for the end would not be done in time.
     template["spec"]["preRunningDeadlineSeconds"] = json!(600);
     let job = case
         .submit(&annotated(template, "muster.io/split", "Allowed"))
@@ -293,7 +293,7 @@ pub(crate) async fn job(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One that scales itself would do so in one cluster: it stays there, and says why.
+/// A RayCluster with an autoscaler would scale in one cluster: it stays there, and reports why.
 pub(crate) async fn refused(case: &Case) -> anyhow::Result<()> {
     case.holds_nothing("no one cluster has room for it");
     room_for_seven(case).await?;

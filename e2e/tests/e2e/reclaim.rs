@@ -1,4 +1,4 @@
-//! What one queue borrowed goes back to the queue that deserves it, and no further.
+//! Reclaim: borrowed quota returns to the queue that deserves it, and no more than was borrowed.
 
 use std::time::{Duration, Instant};
 
@@ -10,11 +10,11 @@ use crate::job::{Job, record};
 use crate::plane::MEMBERS;
 use crate::story::{managed, managed_alone, managed_and_killed};
 
-/// A queue lends three nodes in three clusters, then needs them: a gang that only one cluster can
-/// take, and a single job.
+/// A queue lends three nodes in three clusters, then needs them for a gang that fits in only one
+/// cluster, and for a single job.
 pub(crate) async fn borrowed_across_clusters(case: &Case) -> anyhow::Result<()> {
-    // As much as there is: what is evicted is charged until its Works are gone, and keeps the
-    // preemptor away by that, when its pods are gone before.
+    // The capability equals the capacity, so that the charge of a victim, which remains until its
+    // Works are gone, delays the preemptor even if its pods are gone earlier.
     case.parent_queue(json!({"capability": {"nvidia.com/gpu": 32}}))
         .await?;
     let child = |gpus: u32| json!({"parent": case.name, "deserved": {"nvidia.com/gpu": gpus}});
@@ -36,7 +36,7 @@ pub(crate) async fn borrowed_across_clusters(case: &Case) -> anyhow::Result<()> 
     case.waits(&late, &SHORT).await?;
     case.shows_gpus(&borrower, "borrowed", 24).await?;
 
-    // Only there is room for the gang, once both that are there have gone.
+    // The gang fits only in member1, after both jobs there are gone.
     let mut victims = Vec::new();
     for job in &borrowed {
         if case.placed(job).await? == ["member1"] {
@@ -61,7 +61,7 @@ pub(crate) async fn borrowed_across_clusters(case: &Case) -> anyhow::Result<()> 
     assert_eq!(
         (stays.len(), taken.len()),
         (1, 3),
-        "not only what was borrowed"
+        "the victims are not exactly the borrowed jobs"
     );
     for job in &taken {
         case.requeued(job, "Reclaimed").await?;
@@ -71,7 +71,7 @@ pub(crate) async fn borrowed_across_clusters(case: &Case) -> anyhow::Result<()> 
     case.shows_gpus(&lender, "allocated", 24).await?;
     case.shows_gpus(&borrower, "allocated", 8).await?;
 
-    // They stand where they stood: before what came after them.
+    // Evicted jobs keep their place in the order, before jobs that were queued later.
     case.end(&gang).await?;
     case.settles(&borrowed, 3, Duration::ZERO).await?;
     case.stays_unplaced(&late, A_WHILE).await?;
@@ -84,14 +84,15 @@ pub(crate) async fn borrowed_across_clusters(case: &Case) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Those that are released, and those that are not.
+/// Returns the jobs that are admitted, and those that are not.
 async fn split<'a>(case: &Case, jobs: &'a [Job]) -> anyhow::Result<(Vec<&'a Job>, Vec<&'a Job>)> {
     let released = case.released(jobs).await.map_err(anyhow::Error::msg)?;
     let is_released = |job: &&Job| released.iter().any(|other| other.name == job.name);
     Ok(jobs.iter().partition(is_released))
 }
 
-/// Each of two queues wants all and deserves half: as many are evicted as were borrowed, once.
+/// Each of two queues requests everything and deserves half: exactly the borrowed jobs are evicted,
+/// once.
 pub(crate) async fn two_queues_pulling(case: &Case) -> anyhow::Result<()> {
     let half = json!({"deserved": {"nvidia.com/gpu": 8}});
     let queues = [
@@ -120,7 +121,7 @@ pub(crate) async fn two_queues_pulling(case: &Case) -> anyhow::Result<()> {
     assert_eq!(
         times.iter().sum::<u32>(),
         6,
-        "placed how often each: {times:?}"
+        "placements of each job: {times:?}"
     );
     let (_, taken) = split(case, &left).await?;
     for job in taken {
@@ -167,7 +168,7 @@ pub(crate) async fn guarantee(case: &Case) -> anyhow::Result<()> {
     for job in &borrowed {
         case.requeued(job, "Reclaimed").await?;
     }
-    // It has what it deserves; for more nobody is evicted, least of all what is guaranteed.
+    // The queue has what it deserves; no job is evicted for more, least of all a guaranteed one.
     let more = case
         .submit(&case.gang_in(&entitled, "more", 1, 8).batch())
         .await?;
@@ -178,8 +179,8 @@ pub(crate) async fn guarantee(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// For ten minutes each queue always has more to run than there is room for: what is evicted
-/// stays what it was at the beginning.
+/// For ten minutes each queue has more jobs than fit: the number of evictions stays as it was at
+/// the start.
 pub(crate) async fn pulling_for(case: &Case, time: Duration) -> anyhow::Result<()> {
     let half = json!({"deserved": {"nvidia.com/gpu": 8}});
     let queues = [
@@ -208,12 +209,12 @@ pub(crate) async fn pulling_for(case: &Case, time: Duration) -> anyhow::Result<(
         "MEASURED evicted_in_{}_s {again} of {runs} jobs",
         time.as_secs()
     );
-    // At the beginning one queue may get ahead by the four jobs that fit.
-    assert!(again <= 4, "{again} were evicted");
+    // At the start one queue may get ahead by the four jobs that fit.
+    assert!(again <= 4, "{again} evictions");
     Ok(())
 }
 
-/// Sees to it that four jobs of the queue wait; each runs for some seconds.
+/// Submits jobs until four jobs of the queue are pending; each runs for some seconds.
 async fn top_up(case: &Case, queue: &str, jobs: &mut Vec<Job>) -> anyhow::Result<()> {
     let mut waiting = 0;
     for job in jobs.iter() {
@@ -246,8 +247,8 @@ fn two_queues_that_pull_at_each_other_settle() {
     managed("pull", two_queues_pulling);
 }
 
-/// Where anything is guaranteed all queues together may use no more than the fleet has, which shrinks
-/// with every test that ends: others would have theirs evicted.
+/// A guarantee limits all queues together to the capacity of the fleet, which shrinks with every
+/// test that ends. Jobs of other stories would be evicted, so this story runs alone.
 #[test]
 fn what_is_guaranteed_is_never_touched() {
     managed_alone("guarantee", guarantee);

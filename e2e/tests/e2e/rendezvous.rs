@@ -1,5 +1,5 @@
-//! Gangs over clusters whose pods have to find each other: told how their fleet's names resolve,
-//! they do.
+//! Gangs over clusters whose pods find each other by the addresses that the queue's policy
+//! configures.
 
 use std::process::{Child, Command, Output, Stdio};
 
@@ -15,10 +15,10 @@ use crate::job::{Job, record};
 use crate::split::{environment, pods_of};
 use crate::story::managed;
 
-/// How the names of each cluster resolve in the others, in this fleet.
+/// The address of a cluster's names in other clusters, in this fleet.
 pub(crate) const ADDRESSES: &str = "{host}.{namespace}.svc.{cluster}.fleet.example";
 
-/// A PyTorchJob of a master and `workers` workers, two GPUs each, that asks to be split.
+/// Returns a PyTorchJob of a master and `workers` workers with two GPUs each, which may be split.
 pub(crate) fn training(case: &Case, name: &str, workers: u32, port: u16) -> Value {
     let job = case.gang(name, workers + 1, 2).pytorch();
     let mut job = annotated(job, "muster.io/split", "Allowed");
@@ -34,8 +34,8 @@ pub(crate) fn training(case: &Case, name: &str, workers: u32, port: u16) -> Valu
     job
 }
 
-/// Starts what a pod's container would run, with the environment that its kubelet would give
-/// it, where `resolve` has names lead to this machine.
+/// Starts the command of a pod's container as a local process, with the environment that its
+/// kubelet would set, where names resolve to this machine as `resolve` says.
 pub(crate) fn start(
     pod: &Value,
     resolve: &dyn Fn(&str) -> String,
@@ -67,7 +67,7 @@ pub(crate) fn start(
     Ok(process.spawn()?)
 }
 
-/// What each of the processes says by its end, which has to be a good one; in order.
+/// Returns the output of the processes, in order; each must succeed.
 pub(crate) fn said_by(processes: Vec<Child>) -> anyhow::Result<Vec<String>> {
     let mut said = Vec::new();
     for process in processes {
@@ -80,8 +80,8 @@ pub(crate) fn said_by(processes: Vec<Child>) -> anyhow::Result<Vec<String>> {
     Ok(said)
 }
 
-/// Runs the whole gang as plain processes, where `names` are those that lead to its master in a
-/// cluster: all of them meet.
+/// Runs the whole gang as local processes, where `names` are the names of its master in a cluster,
+/// and checks that all of them meet.
 pub(crate) async fn all_meet(
     case: &Case,
     job: &Job,
@@ -108,8 +108,8 @@ pub(crate) async fn all_meet(
     Ok(())
 }
 
-/// A master and six workers: in one cluster as long as nobody says how its pods would find each
-/// other, over two from then on.
+/// A master and six workers run in one cluster while the policy has no addresses, and over two
+/// clusters when it has.
 pub(crate) async fn pytorch(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
     case.nodes("member1", 1).await?;
@@ -129,7 +129,7 @@ pub(crate) async fn pytorch(case: &Case) -> anyhow::Result<()> {
         .karmada()
         .merge(CAPACITY_POLICY, None, &case.name, &wrong)
         .await;
-    let refused = refused.err().context("a wrong address was taken")?;
+    let refused = refused.err().context("an invalid address was accepted")?;
     let refused = refused.to_string();
     for word in [
         "spec.placement.addresses.*",
@@ -191,7 +191,7 @@ pub(crate) async fn pytorch(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until an event of this test says `words`.
+/// Waits until an event of this test contains `words`.
 pub(crate) async fn told(case: &Case, words: &str) -> anyhow::Result<()> {
     eventually(SOON, &format!("an event says {words:?}"), async || {
         let events = case.karmada().list(EVENT, Some(&case.name)).await;

@@ -1,4 +1,4 @@
-//! At rest: what runs is written by nobody.
+//! At rest no component writes the objects of a running job.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::job::{Job, clusters};
 use crate::split::training;
 use crate::story::managed_long;
 
-/// Versions of all that there is of a job on the control plane and in its members.
+/// Returns the versions of all objects of a job on the control plane and in its members.
 async fn versions(case: &Case, job: &Job) -> Result<BTreeMap<String, String>, String> {
     let mut all = BTreeMap::new();
     let mut note = |what: String, object: &Value| {
@@ -57,14 +57,15 @@ async fn versions(case: &Case, job: &Job) -> Result<BTreeMap<String, String>, St
     Ok(all)
 }
 
-/// Nobody fights over a gang in parts: once it runs, nothing of it is written for this time.
+/// Checks that no controllers compete over a gang in parts: when it runs, its objects are not
+/// written for this time.
 pub(crate) async fn at_rest_for(case: &Case, time: Duration) -> anyhow::Result<()> {
     case.queue(24).await?;
     case.nodes("member1", 1).await?;
     case.nodes("member2", 1).await?;
     let job = case.submit(&training(case, "train", 5)).await?;
     case.running(&job).await?;
-    // What is said of its start comes to its end.
+    // Writes about the start end within this time.
     tokio::time::sleep(Duration::from_secs(15)).await;
     let before = versions(case, &job).await.map_err(anyhow::Error::msg)?;
     assert_eq!(before.len(), 10, "{before:?}");

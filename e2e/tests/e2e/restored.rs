@@ -1,5 +1,5 @@
-//! A control plane whose etcd is restored from an earlier snapshot while Muster runs: what Muster knows
-//! is ahead of it, is dropped and listed again.
+//! A control plane whose etcd is restored from an earlier snapshot while Muster runs: Muster's
+//! state is newer, so Muster drops it and lists everything again.
 
 use std::path::Path;
 
@@ -100,7 +100,7 @@ async fn back_in_time(plane: &Plane) -> anyhow::Result<()> {
     placed(plane, "before").await?;
     gone(plane, "after").await?;
     shows(plane, 2).await?;
-    // The rest of the bound is given away, and no more.
+    // The rest of the quota is admitted, and no more.
     karmada.create(BATCH_JOB, &job("next", 2)).await?;
     placed(plane, "next").await?;
     karmada.create(BATCH_JOB, &job("waits", 1)).await?;
@@ -110,7 +110,7 @@ async fn back_in_time(plane: &Plane) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ends etcd, as `kill -9` does, has `act` work on its data, and starts it again.
+/// Kills etcd, calls `act` on its data, and restarts it.
 async fn with_etcd_stopped(
     plane: &Plane,
     act: impl FnOnce(&Path) -> std::io::Result<()>,
@@ -118,7 +118,7 @@ async fn with_etcd_stopped(
     plane.testbed.kill(ETCD)?;
     act(&plane.testbed.dir().join("etcd"))?;
     plane.testbed.restart(ETCD).await?;
-    // API servers serve again when they have found it.
+    // API servers serve again when they have reconnected.
     eventually(SOON, "the API server answers", async || {
         let read = plane.karmada.list(NAMESPACE, None).await;
         read.map(drop).map_err(|error| error.to_string())
@@ -127,7 +127,7 @@ async fn with_etcd_stopped(
     Ok(plane.testbed.revive()?)
 }
 
-/// What Kubernetes asks for after a restore: every process but etcd is restarted. Muster is not.
+/// Restarts every process except etcd and Muster, as Kubernetes recommends after a restore.
 async fn restart_the_rest(plane: &Plane) -> anyhow::Result<()> {
     let testbed = &plane.testbed;
     let member = MemberProcess::Apiserver.of(MEMBER);
@@ -187,7 +187,7 @@ async fn gone(plane: &Plane, job: &str) -> anyhow::Result<()> {
     .await
 }
 
-/// Waits until the queue says that it holds so many GPUs.
+/// Waits until the queue's status shows this many GPUs.
 async fn shows(plane: &Plane, gpus: u32) -> anyhow::Result<()> {
     eventually(SOON, &format!("{gpus} GPUs are charged"), async || {
         let queue = plane.karmada.get(QUEUE, None, NAME).await;

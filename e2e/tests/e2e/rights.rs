@@ -1,4 +1,4 @@
-//! Who may submit to a queue, by Kubernetes' own rights.
+//! The right to submit to a queue, by Kubernetes RBAC.
 
 use anyhow::{Context as _, ensure};
 use e2e::harness::kinds::{CAPACITY_POLICY, CLUSTER_ROLE, CONFIG_MAP, ROLE_BINDING};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::case::{Case, SOON};
 use crate::story::managed;
 
-/// What the API server says to who may not.
+/// Returns the message with which the API server forbids a request.
 fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> anyhow::Result<String> {
     match result {
         Err(kube::Error::Api(status)) if status.code == 403 => Ok(status.message),
@@ -16,7 +16,7 @@ fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> anyhow::Result<String
     }
 }
 
-/// Lets these subjects use the story's queue for jobs of its namespace.
+/// Grants these subjects the use of the story's queue for jobs of its namespace.
 async fn grant(case: &Case, name: &str, kind: &str, subject: &str) -> anyhow::Result<()> {
     let group = "rbac.authorization.k8s.io";
     let binding = json!({
@@ -29,7 +29,7 @@ async fn grant(case: &Case, name: &str, kind: &str, subject: &str) -> anyhow::Re
     Ok(())
 }
 
-/// A queue that is closed, and the role by which it may be used.
+/// Creates a closed queue, and the role that grants its use.
 async fn closed_queue(case: &Case) -> anyhow::Result<()> {
     let policy = json!({"metadata": {"name": case.name}, "spec": {"tenancy": "Closed"}});
     case.cluster_object(CAPACITY_POLICY, &policy).await?;
@@ -55,7 +55,7 @@ async fn a_closed_queue(case: &Case) -> anyhow::Result<()> {
     let message = refusal(error.downcast::<kube::Error>().map(Err::<Value, _>)?)?;
     let words = format!("{} may not submit to queue {}", tenant.user, case.name);
     ensure!(message.contains(&words), "{message}");
-    // Nor may it write that it may, where no webhook looks.
+    // The tenant cannot set the annotation of the right itself, even on a kind without a webhook.
     let forged = json!({
         "metadata": {
             "name": "forged", "namespace": case.name,
@@ -78,7 +78,7 @@ async fn a_closed_queue(case: &Case) -> anyhow::Result<()> {
         .delete(ROLE_BINDING, Some(&case.name), "use-queue")
         .await?;
 
-    // The right of the namespace does as well, and nothing has to be written.
+    // The right of the namespace suffices too, and then no annotation is set.
     let group = format!("system:serviceaccounts:{}", case.name);
     grant(case, "namespace", "Group", &group).await?;
     let job = eventually(SOON, "its namespace may submit", async || {
@@ -87,7 +87,7 @@ async fn a_closed_queue(case: &Case) -> anyhow::Result<()> {
         let annotations = &job.template["metadata"]["annotations"];
         match annotations.get("muster.io/permitted-queue") {
             None => Ok(job),
-            // What was granted before is believed for some seconds.
+            // The webhook caches the removed right for some seconds.
             Some(_) => {
                 let deleted = case.delete(&job).await;
                 deleted.map_err(|error| error.to_string())?;

@@ -1,7 +1,8 @@
-//! The run as a whole: it has one deadline, ends after three failures, and writes down how long each
-//! story and each wait took.
+//! The run as a whole: it has one deadline, ends after three failures, and records the duration of
+//! each story and each wait.
 //!
-//! A story that is not begun any more fails too: what did not run has not passed. It says only that.
+//! A story that no longer starts fails too, since a story that did not run has not passed. Its
+//! failure says only that.
 
 use std::cell::Cell;
 use std::panic::AssertUnwindSafe;
@@ -16,18 +17,19 @@ use parking_lot::Mutex;
 
 use crate::plane::state_dir;
 
-/// After how many failures no further story begins: what fails then has most likely one cause.
+/// The number of failures after which no further story starts, since they most likely have one
+/// cause.
 const MOST_FAILURES: usize = 3;
 
-/// How long the stories of a run may take together, if `E2E_DEADLINE_SECONDS` says nothing else.
+/// The default deadline of all stories of a run; `E2E_DEADLINE_SECONDS` overrides it.
 const DEADLINE: Duration = Duration::from_secs(25 * 60);
 
-/// Waits shorter than this are not written down.
+/// Shorter waits are not recorded.
 const SHORT: Duration = Duration::from_millis(200);
 
 static RUN: LazyLock<Run> = LazyLock::new(Run::begin);
 
-/// What all stories of this process come to.
+/// The state of all stories of this process.
 struct Run {
     until: Instant,
     recorder: Option<Recorder>,
@@ -37,15 +39,15 @@ struct Run {
 #[derive(Default)]
 struct State {
     failures: usize,
-    /// Why no further story begins.
+    /// The reason why no further story starts.
     stopped: Option<String>,
 }
 
-/// When a story had its turn.
+/// The time at which a story got its turn.
 pub(crate) struct Begun(Cell<Option<Instant>>);
 
 impl Begun {
-    /// The story has its turn now.
+    /// Sets the time: the story has its turn now.
     pub(crate) fn now(&self) {
         self.0.set(Some(Instant::now()));
     }
@@ -84,12 +86,12 @@ impl Run {
     }
 }
 
-/// Where the run is written down: `make test-e2e` has it read by the program `report`.
+/// Returns the path of the run's record, which `make test-e2e` passes to the program `report`.
 fn record() -> PathBuf {
     state_dir("e2e-record.jsonl")
 }
 
-/// The running story; libtest names the thread after the test.
+/// Returns the running story's name; libtest names the thread after the test.
 fn name() -> String {
     let thread = std::thread::current();
     thread.name().unwrap_or("a story").to_owned()
@@ -106,8 +108,8 @@ fn note_wait(wait: wait::Wait<'_>) {
     }
 }
 
-/// Stops the run: no further story begins. Returns the error of the story that found the reason; it
-/// is one failure, and all others are stories that were not begun.
+/// Stops the run: no further story starts. Returns the error of the story that found the reason. It
+/// is one failure; all other stories are reported as not started.
 pub(crate) fn stop(why: &str) -> anyhow::Error {
     let mut state = RUN.state.lock();
     match &state.stopped {
@@ -119,7 +121,7 @@ pub(crate) fn stop(why: &str) -> anyhow::Error {
     }
 }
 
-/// Fails if no further story may begin.
+/// Fails if no further story may start.
 pub(crate) fn ensure_goes_on() -> anyhow::Result<()> {
     match &RUN.state.lock().stopped {
         None => Ok(()),
@@ -127,12 +129,12 @@ pub(crate) fn ensure_goes_on() -> anyhow::Result<()> {
     }
 }
 
-/// A story that was not begun.
+/// A story that did not start.
 #[derive(Debug, thiserror::Error)]
 #[error("not run: {0}")]
 struct NotRun(String);
 
-/// Runs a story within what is left of the run's time, and writes down how it ended.
+/// Runs a story within the rest of the run's time, and records how it ended.
 pub(crate) async fn story(story: impl AsyncFnOnce(&Begun) -> anyhow::Result<()>) {
     let run = &*RUN;
     let name = name();
@@ -164,7 +166,7 @@ pub(crate) async fn story(story: impl AsyncFnOnce(&Begun) -> anyhow::Result<()>)
     }
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 pub(crate) fn words(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());

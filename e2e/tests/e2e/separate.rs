@@ -1,4 +1,4 @@
-//! Webhook, controller and scheduler as processes of their own: the same promises.
+//! Webhook, controller and scheduler as separate processes, with the same guarantees.
 
 use crate::case::Case;
 use crate::elastic_parts::grows_in_both;
@@ -34,7 +34,7 @@ async fn crowd(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A gang that no one cluster takes whole.
+/// Runs a gang that does not fit in a single cluster.
 async fn in_parts(case: &Case) -> anyhow::Result<()> {
     let job = case.submit(&training(case, "train", 8)).await?;
     case.running(&job).await?;

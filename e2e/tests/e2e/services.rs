@@ -1,5 +1,6 @@
-//! Gangs over clusters whose pods find each other by Services that Muster makes and Karmada's
-//! MultiClusterService carries, resolved as the DNS of each member would from what is there.
+//! Gangs over clusters whose pods find each other by Services that Muster creates and Karmada's
+//! MultiClusterService propagates. The tests resolve names as each member's DNS would, from the
+//! objects in the member.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +19,13 @@ use crate::rendezvous::{all_meet, training};
 use crate::split::{environment, pods_in, pods_of, rank};
 use crate::story::managed;
 
-/// How pods are found in this fleet.
+/// The address of pods in this fleet.
 pub(crate) const ADDRESSES: &str = "{service}.{namespace}.svc";
 /// The members that these tests use.
 pub(crate) const MEMBERS: [&str; 2] = ["member1", "member2"];
 
-/// Nodes for a gang of seven or eight over two clusters, whose pods find each other by Services.
+/// Creates nodes for a gang of seven or eight over two clusters, whose pods find each other by
+/// Services.
 pub(crate) async fn fleet(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
     for member in MEMBERS {
@@ -33,7 +35,8 @@ pub(crate) async fn fleet(case: &Case) -> anyhow::Result<()> {
     case.capacity_policy(addresses).await
 }
 
-/// UIDs and addresses of the pods to which a name of this namespace leads in a member.
+/// Returns the UIDs and addresses of the pods to which a name of this namespace resolves in a
+/// member.
 async fn resolved(
     case: &Case,
     member: &str,
@@ -59,7 +62,7 @@ async fn resolved(
     Ok(all)
 }
 
-/// Waits until `service` leads to `pod` in these members, and to nobody else in any.
+/// Waits until `service` resolves to `pod` in these members, and to no other pod in any member.
 pub(crate) async fn leads_to(
     case: &Case,
     members: [&str; 2],
@@ -83,7 +86,7 @@ pub(crate) async fn leads_to(
     Ok(())
 }
 
-/// The Service that `address` is of.
+/// Returns the Service of `address`.
 pub(crate) fn service_of<'a>(case: &Case, address: &'a str) -> anyhow::Result<&'a str> {
     let service = address.strip_suffix(&format!(".{}.svc", case.name));
     let service = service.with_context(|| format!("{address} is no Service's"))?;
@@ -91,8 +94,8 @@ pub(crate) fn service_of<'a>(case: &Case, address: &'a str) -> anyhow::Result<&'
     Ok(service)
 }
 
-/// Ensures that the pods of a job over two members know a Service that leads to the one
-/// of rank 0, where that is in another; returns its address.
+/// Ensures that the pods of a job over two members have the address of a Service that resolves to
+/// the pod of rank 0, even if it is in the other member; returns the address.
 pub(crate) async fn first_is_found(
     case: &Case,
     job: &Job,
@@ -105,7 +108,7 @@ pub(crate) async fn first_is_found(
         for pod in pods.iter().filter(|pod| rank_of(pod) == Some(0)) {
             ensure!(
                 first.replace((cluster, pod)).is_none(),
-                "rank 0 is there twice"
+                "two pods have rank 0"
             );
         }
     }
@@ -124,7 +127,7 @@ pub(crate) async fn first_is_found(
     Ok(address.to_owned())
 }
 
-/// The rank of a pod, whatever its kind.
+/// Returns the rank of a pod of any kind.
 fn rank_of(pod: &Value) -> Option<u64> {
     let index = &pod["metadata"]["labels"]["training.kubeflow.org/replica-index"];
     match index.as_str() {
@@ -136,7 +139,8 @@ fn rank_of(pod: &Value) -> Option<u64> {
     }
 }
 
-/// What there is of Services of this test, and of what goes with them, everywhere.
+/// Returns the Services of this test, and the objects that belong to them, on the control plane and
+/// in the members.
 async fn left(case: &Case, members: [&str; 2]) -> anyhow::Result<Vec<String>> {
     let mut left = Vec::new();
     let namespace = Some(case.name.as_str());
@@ -179,7 +183,7 @@ async fn left(case: &Case, members: [&str; 2]) -> anyhow::Result<Vec<String>> {
     Ok(left)
 }
 
-/// Waits until nothing of any Service is left, or of `of` only.
+/// Waits until no Service, or none of `of`, is left.
 pub(crate) async fn nothing_left(
     case: &Case,
     members: [&str; 2],
@@ -201,7 +205,7 @@ pub(crate) async fn nothing_left(
     .await
 }
 
-/// Has its owner suspend a PyTorchJob, or go on with it.
+/// Suspends or resumes a PyTorchJob, as its owner would.
 async fn suspend(case: &Case, job: &Job, suspend: bool) -> anyhow::Result<()> {
     let patch = json!({"spec": {"runPolicy": {"suspend": suspend}}});
     let namespace = Some(case.name.as_str());
@@ -211,9 +215,9 @@ async fn suspend(case: &Case, job: &Job, suspend: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The gang meets at the Service of its master, in this attempt.
+/// Checks that the gang meets at the Service of its master, in this attempt.
 async fn meets(case: &Case, job: &Job, attempt: u64) -> anyhow::Result<String> {
-    // What is shown is a second old at most: it may be of the attempt before.
+    // The status is up to one second old, so it may be that of the previous attempt.
     case.pod_group_when(job, &format!("runs in attempt {attempt}"), |group| {
         let ready = condition(group, "Ready")["status"] == "True";
         ready && group["status"]["federation"]["attempt"] == attempt
@@ -228,8 +232,8 @@ async fn meets(case: &Case, job: &Job, attempt: u64) -> anyhow::Result<String> {
     Ok(address)
 }
 
-/// A master and six workers: all find the master by its Service, though a policy of the user's
-/// selects Services; a new attempt has a Service of its own.
+/// A master and six workers: all find the master by its Service, although a policy of the user
+/// selects Services. A new attempt has a new Service.
 pub(crate) async fn pytorch(case: &Case) -> anyhow::Result<()> {
     fleet(case).await?;
     case.policy("all-services", SERVICE, "default-scheduler", json!({}))
@@ -285,7 +289,7 @@ pub(crate) async fn tensorflow(case: &Case) -> anyhow::Result<()> {
             let name = pod["metadata"]["name"].as_str().unwrap_or_default();
             service.starts_with(&format!("muster-{name}-"))
         };
-        // Both clusters have a worker 0: the provider tells whose this is.
+        // Both clusters have a worker 0: the provider cluster shows whose Service this is.
         let mcs = case
             .karmada()
             .get(MULTI_CLUSTER_SERVICE, Some(&case.name), service)
@@ -309,7 +313,7 @@ pub(crate) async fn tensorflow(case: &Case) -> anyhow::Result<()> {
     nothing_left(case, MEMBERS, None).await
 }
 
-/// The first pod of a job is found by a Service, and nothing of that is left when the job has gone.
+/// Checks that a Service resolves to the first pod of a job, and that it is gone when the job is.
 async fn found_and_gone(case: &Case, template: &Value) -> anyhow::Result<()> {
     let job = case.submit(template).await?;
     case.running(&job).await?;
@@ -319,24 +323,24 @@ async fn found_and_gone(case: &Case, template: &Value) -> anyhow::Result<()> {
     nothing_left(case, MEMBERS, None).await
 }
 
-/// A Volcano Job without its plugin svc.
+/// Returns a Volcano Job without its plugin svc.
 fn volcano_job(case: &Case) -> Value {
     crate::split::training(case, "volcano", 6)
 }
 
-/// An indexed Job without a Service of the user's.
+/// Returns an indexed Job without a Service of the user.
 fn indexed_job(case: &Case) -> Value {
     let mut indexed = case.gang("indexed", 7, 2).batch();
     indexed["spec"]["completionMode"] = json!("Indexed");
     annotated(indexed, "muster.io/split", "Allowed")
 }
 
-/// A JobSet with a coordinator.
+/// Returns a JobSet with a coordinator.
 fn job_set(case: &Case) -> Value {
     crate::job_set::led(case, "set", 6)
 }
 
-/// The first pod is found, too, of each of the other kinds.
+/// Checks the first pod of each of the other kinds.
 async fn other_kinds(case: &Case) -> anyhow::Result<()> {
     fleet(case).await?;
     for template in [volcano_job(case), indexed_job(case), job_set(case)] {
@@ -345,19 +349,19 @@ async fn other_kinds(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One of them alone, as a story with one middle.
+/// Checks a Volcano Job alone, as a story with one middle.
 pub(crate) async fn volcano(case: &Case) -> anyhow::Result<()> {
     fleet(case).await?;
     found_and_gone(case, &volcano_job(case)).await
 }
 
-/// The same.
+/// Checks an indexed Job alone.
 pub(crate) async fn indexed(case: &Case) -> anyhow::Result<()> {
     fleet(case).await?;
     found_and_gone(case, &indexed_job(case)).await
 }
 
-/// The same.
+/// Checks a JobSet alone.
 pub(crate) async fn set(case: &Case) -> anyhow::Result<()> {
     fleet(case).await?;
     found_and_gone(case, &job_set(case)).await

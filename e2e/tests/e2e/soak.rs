@@ -1,5 +1,5 @@
-//! The long variants, run by `make soak`: kills at changing moments, every story of the engine with
-//! Muster killed in its middle, and two queues that pull at each other for ten minutes.
+//! The long stories, run by `make soak`: kills at changing moments, every story of the engine with
+//! a kill of Muster in its middle, and two queues that reclaim from each other for ten minutes.
 
 use std::time::Duration;
 
@@ -18,7 +18,8 @@ use crate::{
 fn soak_of_kills_at_changing_moments() {
     for round in 0..20_u64 {
         managed_alone(&format!("soakkill{round}"), async |case| {
-            // Moments that differ from round to round, over all that happens to a crowd.
+            // The moments differ from round to round, so that they cover everything that happens to
+            // a crowd.
             let pauses = [300 + 370 * round, 200 + 530 * (round % 7), 4_000];
             crowd_with_kills(case, 60, &pauses.map(Duration::from_millis)).await
         });
@@ -80,7 +81,7 @@ fn soak_of_many_jobs_that_are_deleted() {
 #[test]
 #[ignore = "soak"]
 fn soak_of_upgrade_and_roll_back() {
-    // Built before there is a plane, which needs the memory.
+    // The binary is built before the plane starts, because both together need too much memory.
     let first = e2e::harness::earlier::first().expect("the earlier Muster");
     managed_alone("soakupgrade", async |case| {
         upgrade::back_and_forth(case, &first, Leads::First).await
@@ -105,7 +106,7 @@ fn soak_of_an_hour_at_rest() {
     });
 }
 
-/// Stories whose variant with a kill in the middle is not part of every run.
+/// Defines stories whose variant with a kill in the middle is not part of every run.
 macro_rules! with_a_kill_in_the_middle {
     ($($name:ident: $namespace:literal, $story:path;)+) => {$(
         #[test]

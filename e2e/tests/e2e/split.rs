@@ -1,4 +1,5 @@
-//! Gangs over several clusters: each gets its part, every pod its rank, and all of it or nothing.
+//! Gangs over several clusters: each cluster gets its part, every pod its rank, and the gang is all
+//! or nothing.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use crate::case::{Case, SOON};
 use crate::job::{Job, clusters, record};
 use crate::story::{managed, managed_long};
 
-/// A Volcano Job of a master and `workers` workers, two GPUs each, that asks to be split.
+/// Returns a Volcano Job of a master and `workers` workers with two GPUs each, which may be split.
 pub(crate) fn training(case: &Case, name: &str, workers: u32) -> Value {
     let mut job = annotated(
         case.gang(name, workers, 2).volcano(),
@@ -31,7 +32,7 @@ pub(crate) fn training(case: &Case, name: &str, workers: u32) -> Value {
     job
 }
 
-/// Pods of a job by cluster.
+/// Returns the pods of a job by cluster.
 pub(crate) async fn pods_of(
     case: &Case,
     job: &Job,
@@ -39,7 +40,7 @@ pub(crate) async fn pods_of(
     pods_in(case, job, &case.members()).await
 }
 
-/// Pods of a job in these clusters.
+/// Returns the pods of a job in these clusters.
 pub(crate) async fn pods_in(
     case: &Case,
     job: &Job,
@@ -69,7 +70,8 @@ pub(crate) async fn no_pods(case: &Case, job: &Job) -> anyhow::Result<()> {
     .await
 }
 
-/// Plays the pods of a job that `are` meant: their annotations say how they go on.
+/// Annotates those pods of a job for which `are` is true; the annotations make the testbed end or
+/// fail them.
 pub(crate) async fn play(
     case: &Case,
     job: &Job,
@@ -99,7 +101,7 @@ pub(crate) fn environment<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {
     variable["value"].as_str()
 }
 
-/// A variable that a kubelet would take from a label or an annotation.
+/// Returns a variable that a kubelet would set from a label or an annotation.
 pub(crate) fn of_metadata<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {
     let environment = pod["spec"]["containers"][0]["env"].as_array()?;
     let variable = environment
@@ -110,7 +112,7 @@ pub(crate) fn of_metadata<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {
     pod["metadata"][map][key.trim_end_matches("']")].as_str()
 }
 
-/// The rank of a pod in the whole gang, as its program reckons it.
+/// Returns the rank of a pod in the whole gang, as its program computes it.
 pub(crate) fn rank(pod: &Value) -> anyhow::Result<u64> {
     let offset = environment(pod, "MUSTER_RANK_OFFSET").context("no offset")?;
     let completion = "batch.kubernetes.io/job-completion-index";
@@ -121,8 +123,8 @@ pub(crate) fn rank(pod: &Value) -> anyhow::Result<u64> {
     Ok(offset.parse::<u64>()? + index.context("no index")?.parse::<u64>()?)
 }
 
-/// Ensures that the pods of a gang of `size` know who they are: every rank once, and the
-/// same of the whole.
+/// Ensures that the pods of a gang of `size` have every rank once, and the same values of the whole
+/// gang.
 pub(crate) async fn ranks_are_whole(
     case: &Case,
     job: &Job,
@@ -162,7 +164,7 @@ async fn override_gone(case: &Case, job: &Job) -> anyhow::Result<()> {
     .await
 }
 
-/// A master and nine workers over two clusters that take eight and four.
+/// A master and nine workers run over two clusters with capacity for eight and four.
 pub(crate) async fn volcano(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
     case.nodes("member1", 2).await?;
@@ -177,7 +179,7 @@ pub(crate) async fn volcano(case: &Case) -> anyhow::Result<()> {
     let binding = binding.context("no binding")?;
     assert_eq!(record(&binding)["parts"], "Dispatched");
     case.midway().await?;
-    // The whole gang in the template's own words.
+    // The template's status shows the whole gang in the kind's own fields.
     eventually(SOON, "the template says that it runs", async || {
         let template = case.template(&job).await?.unwrap_or_default();
         let status = &template["status"];
@@ -211,13 +213,13 @@ pub(crate) async fn volcano(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ten pods with indexes over three clusters that take four each.
+/// Ten indexed pods run over three clusters with capacity for four each.
 pub(crate) async fn indexed(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
     for member in crate::plane::MEMBERS {
         case.nodes(member, 1).await?;
     }
-    // The job says nothing: its queue does.
+    // The job does not say whether it may be split; its queue does.
     let split = json!({"spec": {"placement": {"split": "Allowed"}}});
     case.capacity_policy(split).await?;
     let mut template = case.gang("array", 10, 2).batch();
@@ -241,7 +243,7 @@ pub(crate) async fn indexed(case: &Case) -> anyhow::Result<()> {
     .await
 }
 
-/// A member refuses its part: nothing of the gang stays, and it goes elsewhere.
+/// A member refuses its part: the whole gang is evicted, and runs elsewhere.
 pub(crate) async fn refused(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
     case.nodes("member1", 1).await?;
@@ -258,7 +260,7 @@ pub(crate) async fn refused(case: &Case) -> anyhow::Result<()> {
         "spec": {"hard": {"count/jobs.batch.volcano.sh": "0"}},
     });
     member.create(RESOURCE_QUOTA, &quota).await?;
-    // What the member's quota controller would do, which does not run in the testbed.
+    // The test writes what the member's quota controller would, which does not run in the testbed.
     let status = json!({"status": {
         "hard": {"count/jobs.batch.volcano.sh": "0"},
         "used": {"count/jobs.batch.volcano.sh": "0"},
@@ -267,8 +269,8 @@ pub(crate) async fn refused(case: &Case) -> anyhow::Result<()> {
         .merge_status(RESOURCE_QUOTA, Some(&case.name), "none", &status)
         .await?;
     let job = case.submit(&training(case, "train", 5)).await?;
-    // It was placed in both, and evicted because of the one: a job that was never tried says
-    // that it waits for room, too.
+    // The gang was placed in both clusters, and evicted because one refused. The reason matters: a
+    // job that was never placed also waits for capacity.
     let refused = |binding: &Value| {
         let record = record(binding);
         let message = record["message"].as_str().unwrap_or_default();
@@ -290,12 +292,12 @@ pub(crate) async fn refused(case: &Case) -> anyhow::Result<()> {
     case.node_group("member1", "more", 1).await?;
     case.running(&job).await?;
     let parts = ranks_are_whole(case, &job, 6).await?;
-    assert_eq!(parts, [6], "all of it where nobody refuses it");
-    ensure!(case.placements(&job)? >= 2, "it was not tried before");
+    assert_eq!(parts, [6], "the whole gang runs where it is accepted");
+    ensure!(case.placements(&job)? >= 2, "it was not placed before");
     Ok(())
 }
 
-/// A part fails for good: the others are stopped, the gang has failed, and is not tried again.
+/// A part fails for good: the other parts are stopped, the gang has failed, and is not retried.
 pub(crate) async fn failed(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
     case.nodes("member1", 1).await?;
@@ -315,7 +317,7 @@ pub(crate) async fn failed(case: &Case) -> anyhow::Result<()> {
     case.stays_unplaced(&job, crate::case::A_WHILE).await
 }
 
-/// A part that never starts: all parts are evicted at the deadline.
+/// A part never starts: all parts are evicted at the deadline.
 pub(crate) async fn stuck(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
     case.capacity_policy(json!({"spec": {"placement": {"startDeadline": "20s"}}}))
@@ -346,7 +348,8 @@ pub(crate) async fn stuck(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Two gangs, and room for one, so many times: one of them runs whole, the other not at all.
+/// In each round two gangs contend for capacity for one: one of them runs whole, the other not at
+/// all.
 pub(crate) async fn contended_for(case: &Case, rounds: u32) -> anyhow::Result<()> {
     case.queue(100).await?;
     case.nodes("member1", 1).await?;
@@ -385,8 +388,8 @@ pub(crate) async fn contended_for(case: &Case, rounds: u32) -> anyhow::Result<()
     Ok(())
 }
 
-/// A hundred gangs at once, each over as many clusters as its policy asks for: all of them run,
-/// with every rank once.
+/// A hundred gangs at once, each over as many clusters as its policy allows: all of them run, with
+/// every rank once.
 pub(crate) async fn hundred(case: &Case) -> anyhow::Result<()> {
     const GANGS: usize = 100;
     case.queue(1_000).await?;

@@ -1,5 +1,5 @@
-//! Gangs over several clusters when something changes under them: clusters that are drained, nodes
-//! that are cordoned, a template that is made larger.
+//! Changes under gangs over several clusters: drained clusters, cordoned nodes, a template that
+//! grows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use crate::story::{managed, managed_with_spare};
 
 const DRAINED: &str = SPARES[0];
 
-/// A cluster is drained: the gang leaves it whole, and goes on where nobody is drained.
+/// A cluster is drained: the whole gang leaves it, and runs where no cluster is drained.
 async fn drained(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
     for member in [MEMBERS[0], DRAINED, MEMBERS[2]] {
@@ -63,14 +63,14 @@ async fn drained(case: &Case) -> anyhow::Result<()> {
 }
 
 /// The nodes of a part are cordoned between the decision and the dispatch: at the deadline all
-/// is evicted, and goes where there still is room.
+/// parts are evicted, and the gang goes where capacity is left.
 async fn cordoned(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
     let deadline = json!({"spec": {"placement": {"startDeadline": "20s"}}});
     case.capacity_policy(deadline).await?;
     case.nodes("member1", 1).await?;
     let cordoned = case.nodes("member2", 1).await?;
-    // What is placed waits until the policy lets it go.
+    // The policy suspends the dispatch of what is placed.
     let held = json!({"suspension": {"dispatching": true}, "placement": {}});
     case.policy("held", BATCH_JOB, "muster", held).await?;
     let gang = case.gang("array", 6, 2).batch();
@@ -94,7 +94,7 @@ async fn cordoned(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A job in parts is not made larger once it is released, whatever its kind.
+/// A job in parts cannot grow after its admission, whatever its kind.
 async fn grown(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
     case.nodes("member1", 1).await?;
@@ -133,7 +133,7 @@ async fn grown(case: &Case) -> anyhow::Result<()> {
     .await
 }
 
-/// The UIDs of a job's pods in each cluster, of those too that are being deleted.
+/// Returns the UIDs of a job's pods in each cluster, including those that are being deleted.
 async fn pods_by_cluster(
     case: &Case,
     job: &Job,

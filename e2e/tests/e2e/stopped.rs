@@ -1,6 +1,6 @@
-//! Two replicas, and the one that leads is stopped (SIGSTOP) while jobs are being released, for longer
-//! than its Lease lasts. The other leads; the first goes on later, and what it was about to write
-//! arrives then. No bound is passed, and every job is done.
+//! Two replicas, of which the leader is stopped (SIGSTOP) during admissions, for longer than its
+//! Lease lasts. The other replica leads. Then the first continues, and its pending writes arrive.
+//! No quota is exceeded, and every job succeeds.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use crate::case::Case;
 use crate::plane::Plane;
 use crate::race::{CAPABILITY, all_done, crowd_nodes, member_of_crowd};
 
-/// The two that compete for the Lease.
+/// The replicas that compete for the Lease.
 const REPLICAS: [Part; 2] = [Part::AllUnregistered, Part::Second];
-/// Jobs that are being released in each round.
+/// Jobs that are submitted in each round.
 const JOBS_A_ROUND: u32 = 80;
-/// How long another may take to lead: the Lease lasts 15 s.
+/// The timeout until another replica leads: the Lease lasts 15 s.
 const LEADS: Duration = Duration::from_secs(20);
 
-/// splitmix64: the same moments in every run of one seed.
+/// A pseudo-random sequence (splitmix64), which gives the same moments in every run.
 struct Random(u64);
 
 impl Random {
@@ -35,7 +35,7 @@ impl Random {
     }
 }
 
-/// Stops the leader `rounds` times, each time while jobs are being released.
+/// Stops the leader `rounds` times, each time during admissions.
 pub(crate) async fn leaders_stopped(case: &Case, rounds: u64) -> anyhow::Result<()> {
     let plane = case.plane;
     crowd_nodes(case).await?;
@@ -46,7 +46,7 @@ pub(crate) async fn leaders_stopped(case: &Case, rounds: u64) -> anyhow::Result<
     plane.muster.wait_ready(&plane.testbed, REPLICAS[1]).await?;
     let simulated = play(case, rounds).await;
     for part in REPLICAS {
-        // Also one that a failure left stopped.
+        // A failure may have left a replica stopped.
         plane.testbed.resume(part.process())?;
         plane.muster.stop(&plane.testbed, part).await?;
     }
@@ -60,7 +60,7 @@ async fn play(case: &Case, rounds: u64) -> anyhow::Result<()> {
     let mut random = Random(17);
     let mut jobs = Vec::new();
     for round in 0..rounds {
-        // Many enough that some are being released all the time.
+        // There are enough jobs for admissions to happen all the time.
         let from = u32::try_from(jobs.len())?;
         let until = (u32::try_from(round)? + 1) * JOBS_A_ROUND / 5;
         for index in from..until {

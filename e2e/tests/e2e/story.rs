@@ -1,5 +1,5 @@
-//! How a story is run: in a namespace of its own, beside others or not, and what is looked after for
-//! all of them when it ends.
+//! Runs a story in a namespace of its own, alone or with others, and makes the checks at the end of
+//! every story.
 
 use std::panic::AssertUnwindSafe;
 
@@ -11,12 +11,12 @@ use crate::case::Case;
 use crate::plane::{self, Plane};
 use crate::{diagnosis, run};
 
-/// Whose the story's namespace is.
+/// Whether Muster manages the story's namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Namespace {
-    /// Its jobs are Muster's.
+    /// Muster queues its jobs.
     Managed,
-    /// Its jobs are not.
+    /// Muster ignores its jobs.
     Unmanaged,
 }
 
@@ -26,17 +26,17 @@ const BESIDE_OTHERS: Needs = Needs {
     long: false,
 };
 
-/// Runs a story in a managed namespace, beside others.
+/// Runs a story in a managed namespace, in parallel with others.
 pub(crate) fn managed(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>) {
     on(BESIDE_OTHERS, Namespace::Managed, name, test);
 }
 
-/// Runs a story in a namespace that Muster does not manage, beside others.
+/// Runs a story in a namespace that Muster does not manage, in parallel with others.
 pub(crate) fn unmanaged(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>) {
     on(BESIDE_OTHERS, Namespace::Unmanaged, name, test);
 }
 
-/// Runs a story of more than a minute beside others; it begins before shorter ones.
+/// Runs a story of more than a minute in parallel with others; it starts before shorter ones.
 pub(crate) fn managed_long(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>) {
     let needs = Needs {
         long: true,
@@ -45,7 +45,7 @@ pub(crate) fn managed_long(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::
     on(needs, Namespace::Managed, name, test);
 }
 
-/// Runs a story beside others, with a spare member of its own.
+/// Runs a story in parallel with others, with a spare member of its own.
 pub(crate) fn managed_with_spare(
     spare: &'static str,
     name: &str,
@@ -59,12 +59,12 @@ pub(crate) fn managed_with_spare(
     on(needs, Namespace::Managed, name, test);
 }
 
-/// Runs a story beside others in whose middle ([`Case::midway`]) Muster is killed.
+/// Runs a story in parallel with others, and kills Muster in its middle ([`Case::midway`]).
 pub(crate) fn managed_and_killed(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>) {
     on(in_mode(Mode::Killed), Namespace::Managed, name, test);
 }
 
-/// The same, with a spare member of its own.
+/// Runs such a story with a spare member of its own.
 pub(crate) fn killed_with_spare(
     spare: &'static str,
     name: &str,
@@ -77,7 +77,7 @@ pub(crate) fn killed_with_spare(
     on(needs, Namespace::Managed, name, test);
 }
 
-/// Runs a story beside others while each part of Muster is a process of its own.
+/// Runs a story in parallel with others while each part of Muster is a separate process.
 pub(crate) fn managed_separately(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>) {
     on(in_mode(Mode::Separate), Namespace::Managed, name, test);
 }
@@ -94,7 +94,7 @@ fn in_mode(mode: Mode) -> Needs {
     }
 }
 
-/// Runs a story while no other runs at all: it says how long something may take.
+/// Runs a story while no other story runs at all, because it measures times.
 pub(crate) fn managed_quiet(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>) {
     plane::quiet(async |plane, turn| {
         let case = Case::new(plane, name, Namespace::Managed, Some(turn));
@@ -114,8 +114,9 @@ fn on(
     });
 }
 
-/// Proves a plane that was just started: one job is gated, released, placed and runs. A build that
-/// places nothing ends here, with what is known of that job, and not after minutes in each story.
+/// Proves a plane that was just started: one job is gated, admitted, placed and runs. With a build
+/// that places nothing the run ends here, with the diagnosis of that job, and not after minutes in
+/// each story.
 pub(crate) async fn first_job(plane: &'static Plane) -> anyhow::Result<()> {
     let case = Case::new(plane, "first", Namespace::Managed, None);
     whole(case, async |case| {
@@ -128,7 +129,8 @@ pub(crate) async fn first_job(plane: &'static Plane) -> anyhow::Result<()> {
     .await
 }
 
-/// Runs a story to its end: what it made goes if it passed, and is shown if it failed.
+/// Runs a story to its end: cleans up its objects if it passed, and prints a diagnosis if it
+/// failed.
 async fn whole(
     case: Case,
     test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>,
@@ -154,7 +156,7 @@ async fn whole(
     }
 }
 
-/// What has to be true at the end of every story.
+/// Checks what must hold at the end of every story.
 async fn look_after(case: &Case) -> anyhow::Result<()> {
     case.ensure_within().await?;
     case.audit_all().await?;

@@ -1,5 +1,6 @@
-//! What a tenant may scale, generate or relabel once it runs: the members never hold more than the queue
-//! may, by whatever way the number is written. Part of the catalogue in [`crate::tenants`].
+//! A tenant scales, generates or relabels objects of a running job: the members never run more than
+//! the queue's quota, in whatever form the number is written. Part of the catalogue in
+//! [`crate::tenants`].
 
 use anyhow::{Context as _, ensure};
 use e2e::harness::kinds::{CAPACITY_POLICY, CRON_FEDERATED_HPA, CRON_JOB, PROPAGATION_POLICY};
@@ -11,12 +12,12 @@ use crate::case::{A_WHILE, Case, SOON};
 use crate::job::{Job, record};
 use crate::story::managed;
 
-/// Quota of the queue in GPUs; there is room for four times as many.
+/// The quota of the queue in GPUs; the nodes have four times as many.
 const BOUND: u64 = 8;
-/// What everything is scaled to.
+/// The number of replicas to which every job is scaled.
 const MANY: u32 = 16;
 
-/// The StatefulSet of a Deployment.
+/// Returns the StatefulSet of a Deployment.
 fn stateful_set(mut deployment: Value) -> Value {
     deployment["kind"] = json!("StatefulSet");
     let spec = deployment["spec"].as_object_mut().unwrap();
@@ -26,7 +27,7 @@ fn stateful_set(mut deployment: Value) -> Value {
     deployment
 }
 
-/// Karmada scales the job each minute, as a FederatedHPA does by metrics.
+/// Makes Karmada scale the job each minute, as a FederatedHPA does by metrics.
 async fn by_the_clock(tenant: &Tenant, job: &Job) -> anyhow::Result<()> {
     let scaler = json!({
         "metadata": {"name": "each-minute", "namespace": tenant.namespace},
@@ -39,7 +40,7 @@ async fn by_the_clock(tenant: &Tenant, job: &Job) -> anyhow::Result<()> {
     made.map(drop).context("a CronFederatedHPA")
 }
 
-/// Runs one job of each kind that scales, then has all of them scaled far beyond the queue.
+/// Runs one job of each kind that scales, then scales all of them far beyond the quota.
 async fn scaled(case: &Case) -> anyhow::Result<()> {
     case.queue(8).await?;
     case.nodes("member1", 4).await?;
@@ -62,7 +63,7 @@ async fn scaled(case: &Case) -> anyhow::Result<()> {
             .await
             .with_context(|| format!("scale {}", job.name))?;
     }
-    // A finished or a refused edit: neither runs more.
+    // The edit may succeed or be refused: in neither case do more pods run.
     let wider = json!({"spec": {"parallelism": MANY}});
     let wider = tenant
         .objects
@@ -86,7 +87,7 @@ async fn scaled(case: &Case) -> anyhow::Result<()> {
     })
     .await?;
     never_holds_more(case).await?;
-    // What is scaled down again makes room for who waits.
+    // A deletion frees quota for pending jobs.
     tenant
         .objects
         .delete(scaled.kind, namespace, &scaled.name)
@@ -102,7 +103,7 @@ async fn never_holds_more(case: &Case) -> anyhow::Result<()> {
     case.never_holds_more(BOUND, A_WHILE).await
 }
 
-/// Moves what runs to another queue, and asks for a class that the queue does not take.
+/// Moves a running job to another queue, and requests a class that the queue does not allow.
 async fn relabelled(case: &Case) -> anyhow::Result<()> {
     let low = case.priority_class("low", 1).await?;
     let high = case.priority_class("high", 1_000).await?;
@@ -123,7 +124,7 @@ async fn relabelled(case: &Case) -> anyhow::Result<()> {
     let holder = case.submit_by(&tenant.objects, &holder).await?;
     case.running(&holder).await?;
 
-    // The charge stays where it was admitted.
+    // The charge stays at the queue that admitted the job.
     let moved =
         json!({"metadata": {"labels": {"muster.io/queue": other}}, "spec": {"queue": other}});
     let namespace = Some(case.name.as_str());
@@ -159,7 +160,7 @@ async fn relabelled(case: &Case) -> anyhow::Result<()> {
     case.never_holds_more(BOUND, A_WHILE).await
 }
 
-/// What makes jobs or pods in a member by itself is not let there.
+/// Checks that objects which create jobs or pods in a member by themselves do not get there.
 async fn generated(case: &Case) -> anyhow::Result<()> {
     case.queue(8).await?;
     case.nodes("member1", 4).await?;
@@ -195,7 +196,7 @@ async fn generated(case: &Case) -> anyhow::Result<()> {
     })
     .await?;
 
-    // Kinds whose pods neither Muster nor Karmada can count.
+    // Neither Muster nor Karmada can count the pods of these kinds.
     for (what, api_version, kind) in [
         (
             "a release that starts what it likes",

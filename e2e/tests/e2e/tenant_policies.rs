@@ -1,5 +1,5 @@
-//! What a tenant may not say in PropagationPolicies and OverridePolicies, nor on templates instead of
-//! them: part of the story in `tenants.rs`.
+//! The fields that a tenant may not set in PropagationPolicies and OverridePolicies, nor the
+//! equivalents on templates: part of the story in `tenants.rs`.
 
 use e2e::harness::kinds::{CLUSTER_OVERRIDE_POLICY, OVERRIDE_POLICY, PROPAGATION_POLICY};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::tenants::{DOOR, RBAC, Tries, Try};
 
 impl Tries<'_> {
-    /// Policies by which pods would run that no queue is charged for.
+    /// Tries policies that would run pods which no queue is charged for.
     pub(crate) async fn policies(&self) -> anyhow::Result<()> {
         let jobs = json!([{"apiVersion": "batch/v1", "kind": "Job"}]);
         let specs = [
@@ -71,7 +71,7 @@ impl Tries<'_> {
         .ensure_refused()
     }
 
-    /// What Karmada reads on the objects themselves.
+    /// Tries annotations and labels that Karmada reads on the objects themselves.
     pub(crate) async fn templates(&self) -> anyhow::Result<()> {
         let annotation =
             json!({"annotations": {"work.karmada.io/conflict-resolution": "overwrite"}});
@@ -93,7 +93,7 @@ impl Tries<'_> {
         Ok(())
     }
 
-    /// Overrides, which Karmada applies after the charge.
+    /// Tries overrides, which Karmada applies after the charge.
     pub(crate) async fn overrides(&self) -> anyhow::Result<()> {
         let plaintext = |path: &str, value: Value| json!({"plaintext": [{"path": path, "operator": "replace", "value": value}]});
         let container = "/spec/template/spec/containers/0";

@@ -1,26 +1,26 @@
-//! What an ordinary tenant may do, with Kubernetes' and Karmada's own roles, and what is refused
-//! (`muster-system`'s admission policies, `deploy/admission-policies.yaml`).
+//! The actions that an ordinary tenant may take, with the roles of Kubernetes and Karmada, and those
+//! that are refused (`muster-system`'s admission policies, `deploy/admission-policies.yaml`).
 //!
-//! Every way past a quota that is known, and the story that tries it:
+//! Every known attempt to exceed a quota, and the story that tries it:
 //!
-//! | way | story |
+//! | attempt | story |
 //! |---|---|
-//! | a ResourceBinding written, made or deleted; its status, finalizers, owners, record or claim forged | here |
-//! | a Work or PodGroup written, in the own namespace or a member's | here |
-//! | a PropagationPolicy with another scheduler, `preserveResourcesOnDeletion`, `Overwrite`, `purgeMode: Never`; the policy `muster` changed; the same said on the template | here |
-//! | a policy that goes, or is flipped, so that the binding loses its claim | `outlive::a_job_whose_policy_goes_stays_charged` |
-//! | marks taken off the binding where nothing refuses it | `outlive::a_job_that_loses_its_marks_stays_charged` |
-//! | an OverridePolicy or ClusterOverridePolicy of pods' number, requests or nodes | here |
-//! | policies that were there before, or that an administrator wrote | `unsafe_policies::policies_that_nothing_refused_are_reported` |
-//! | scaled up after the release: a Deployment or StatefulSet by `scale`, a Job's parallelism, a CronFederatedHPA (a FederatedHPA writes the same subresource) | `tenant_growth::what_a_tenant_scales_stays_within_the_quota_of_its_queue` |
-//! | requests raised after the release | `past_quota::what_runs_cannot_ask_for_more_in_each_pod` |
+//! | write, create or delete a ResourceBinding; forge its status, finalizers, owners, record or claim | here |
+//! | write a Work or PodGroup, in the tenant's namespace or a member's | here |
+//! | a PropagationPolicy with another scheduler, `preserveResourcesOnDeletion`, `Overwrite` or `purgeMode: Never`; a change of the policy `muster`; the same fields on the template | here |
+//! | delete or change a policy, so that the binding loses its claim | `outlive::a_job_whose_policy_goes_stays_charged` |
+//! | remove the marks from the binding while nothing refuses it | `outlive::a_job_that_loses_its_marks_stays_charged` |
+//! | an OverridePolicy or ClusterOverridePolicy of the number, requests or nodes of pods | here |
+//! | policies that are older than Muster, or that an administrator wrote | `unsafe_policies::policies_that_nothing_refused_are_reported` |
+//! | scale up after the admission: a Deployment or StatefulSet by `scale`, a Job's parallelism, a CronFederatedHPA (a FederatedHPA writes the same subresource) | `tenant_growth::what_a_tenant_scales_stays_within_the_quota_of_its_queue` |
+//! | raise requests after the admission | `past_quota::what_runs_cannot_ask_for_more_in_each_pod` |
 //! | a bare Pod | `tenant_growth::what_a_tenant_scales_...` (queued as any job) |
-//! | what makes pods in a member: a CronJob, a HorizontalPodAutoscaler, kinds that nobody can size | `tenant_growth::a_tenant_has_nothing_in_members_that_makes_pods_by_itself`, here |
-//! | a queue that is not the tenant's, or the word that it is | `rights::a_closed_queue_takes_jobs_of_who_has_the_right_to_use_it` |
-//! | the queue changed after the release; a PriorityClass that the queue does not take | `tenant_growth::a_tenant_moves_no_charge_and_takes_no_priority_that_its_queue_does_not_allow` |
-//! | a child queue that goes | `past_quota::a_deleted_queue_holds_its_parents_quota_while_its_job_runs` (an operator's to do) |
-//! | the queue, the namespace's label | here |
-//! | a member reached directly | none: its pods count as used room, and no queue is charged (docs/operators.md) |
+//! | objects that create pods in a member: a CronJob, a HorizontalPodAutoscaler, kinds of unknown size | `tenant_growth::a_tenant_has_nothing_in_members_that_makes_pods_by_itself`, here |
+//! | use another tenant's queue, or forge the annotation that permits it | `rights::a_closed_queue_takes_jobs_of_who_has_the_right_to_use_it` |
+//! | change the queue after the admission; a PriorityClass that the queue does not allow | `tenant_growth::a_tenant_moves_no_charge_and_takes_no_priority_that_its_queue_does_not_allow` |
+//! | delete a child queue | `past_quota::a_deleted_queue_holds_its_parents_quota_while_its_job_runs` (an operator's right) |
+//! | change the queue, or the namespace's label | here |
+//! | use a member directly | none: its pods count as used capacity, and no queue is charged (docs/operators.md) |
 
 use anyhow::ensure;
 use e2e::harness::kinds::{
@@ -34,7 +34,7 @@ use crate::case::{Case, SOON, brief};
 use crate::job::Job;
 use crate::story::managed;
 
-/// One try of a tenant's: what it is, what came of it, and words of the refusal.
+/// One attempt of a tenant: its description, its result, and words of the refusal.
 pub(crate) struct Try<'a> {
     pub(crate) what: &'a str,
     pub(crate) outcome: Result<(), kube::Error>,
@@ -56,12 +56,12 @@ impl Try<'_> {
     }
 }
 
-/// A policy's refusal says who refuses.
+/// The words of a policy's refusal.
 pub(crate) const DOOR: &str = "ValidatingAdmissionPolicy 'muster-";
-/// RBAC's does.
+/// The word of RBAC's refusal.
 pub(crate) const RBAC: &str = "cannot";
 
-/// Tries of one tenant.
+/// The attempts of one tenant.
 pub(crate) struct Tries<'a> {
     pub(crate) tenant: &'a Tenant,
     pub(crate) job: &'a Job,
@@ -92,7 +92,7 @@ impl Tries<'_> {
         json!({"metadata": {"name": name, "namespace": self.tenant.namespace}, "spec": spec})
     }
 
-    /// The binding of a job that runs, forged.
+    /// Tries to forge the binding of a running job.
     async fn bindings(&self) -> anyhow::Result<()> {
         let name = self.job.binding();
         let fields = [
@@ -246,7 +246,7 @@ impl Tries<'_> {
         .ensure_refused()
     }
 
-    /// Works and PodGroups, which are made of bindings.
+    /// Tries to write Works and PodGroups, which Karmada and Muster derive from bindings.
     async fn outputs(&self) -> anyhow::Result<()> {
         let work = json!({"workload": {"manifests": []}});
         Try {
@@ -283,7 +283,7 @@ impl Tries<'_> {
         .ensure_refused()
     }
 
-    /// What RBAC alone keeps.
+    /// Tries what only RBAC prevents.
     async fn of_operators(&self) -> anyhow::Result<()> {
         let more = json!({"spec": {"capability": {"nvidia.com/gpu": "64"}}});
         let name = &self.tenant.namespace;
@@ -305,8 +305,8 @@ impl Tries<'_> {
     }
 }
 
-/// Every forgery is refused, with what to do instead; what is a tenant's to do works, and so does what
-/// Kubernetes' own controllers do for it.
+/// Every forgery is refused, with the correct way in the message. The actions that a tenant may
+/// take still work, and so do those of Kubernetes' controllers for it.
 async fn forgeries(case: &Case) -> anyhow::Result<()> {
     case.queue(8).await?;
     case.nodes("member1", 1).await?;
@@ -330,7 +330,7 @@ async fn forgeries(case: &Case) -> anyhow::Result<()> {
     case.running(&job).await?;
 
     rightful(case, &tenant, &job).await?;
-    // The garbage collector takes binding and PodGroup, with rights of its own.
+    // The garbage collector deletes binding and PodGroup, with rights of its own.
     tenant
         .objects
         .delete(job.kind, Some(&case.name), &job.name)
@@ -345,7 +345,7 @@ async fn forgeries(case: &Case) -> anyhow::Result<()> {
         },
     )
     .await?;
-    // So does the namespace controller, with a job that waits.
+    // So does the namespace controller, with a pending job.
     let last = case.gang("last", 2, 8).batch();
     let last = case.submit_by(&tenant.objects, &last).await?;
     case.waits(&last, &["ExceedsCapability", "WaitingForQuota"])
@@ -361,7 +361,7 @@ async fn forgeries(case: &Case) -> anyhow::Result<()> {
     .await
 }
 
-/// What a tenant needs goes on as before.
+/// Checks the actions that a tenant needs.
 async fn rightful(case: &Case, tenant: &Tenant, job: &Job) -> anyhow::Result<()> {
     let namespace = Some(case.name.as_str());
     let note = json!({"metadata": {"annotations": {"example.com/note": "mine"}}});

@@ -1,4 +1,4 @@
-//! Jobs that go by themselves some time after they have ended: once, and not sooner.
+//! Jobs with a time to live after their end: each is deleted once, and not earlier.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,18 +14,18 @@ use crate::case::{Case, SOON, brief};
 use crate::job::Job;
 use crate::story::managed;
 
-/// How long after its end a job of these tests goes. Its end has to be seen before: on a busy
-/// machine it takes seconds to come from a member.
+/// The time to live of these tests' jobs after their end. A test must see the end first, which
+/// takes seconds to arrive from a member on a busy machine.
 pub(crate) const SECONDS: i64 = 30;
 
-/// UIDs of the job's pods, in whatever member.
+/// Returns the UIDs of the job's pods in all members.
 async fn pods(case: &Case, job: &Job) -> anyhow::Result<BTreeSet<String>> {
     let pods = crate::split::pods_of(case, job).await?;
     let uid = |pod: &Value| pod["metadata"]["uid"].to_string();
     Ok(pods.values().flatten().map(uid).collect())
 }
 
-/// When the last part of a job ended, as its members say, in whole seconds.
+/// Returns when the last part of a job ended, by its members, in whole seconds.
 fn end(binding: &Value) -> Option<Timestamp> {
     let parts = binding["status"]["aggregatedStatus"].as_array()?;
     let ends = parts.iter().map(|part| {
@@ -37,14 +37,15 @@ fn end(binding: &Value) -> Option<Timestamp> {
     ends.collect::<Option<Vec<Timestamp>>>()?.into_iter().max()
 }
 
-/// A job that runs.
+/// A running job.
 struct Running {
     name: &'static str,
     job: Job,
     pods: BTreeSet<String>,
 }
 
-/// It shows its end, stays for as long as it says without running again, and then is gone.
+/// Checks that the job shows its end, stays for its time to live without running again, and then is
+/// gone.
 async fn goes_once(case: &Case, Running { name, job, pods }: &Running) -> anyhow::Result<()> {
     let end = eventually(SOON, &format!("{name} shows its end"), async || {
         let binding = case.binding(job).await?.unwrap_or_default();

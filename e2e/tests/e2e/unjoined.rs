@@ -1,5 +1,5 @@
-//! A member that is removed from the federation: what runs there goes on elsewhere, what has
-//! ended there stays ended, and Karmada drops the member.
+//! A member that is removed from the federation: jobs that ran there continue elsewhere, jobs that
+//! had ended there stay ended, and Karmada removes the member.
 
 use serde_json::{Value, json};
 use testbed::SyncMode;
@@ -10,7 +10,7 @@ use crate::story::managed_long;
 
 const LEAVES: &str = "leaves";
 
-/// A member with one node of the test's class, to which its jobs go first.
+/// Joins a member with one node of the test's class, to which its jobs go first.
 async fn joined(case: &Case) -> anyhow::Result<()> {
     let member = case.own_member(LEAVES, SyncMode::default());
     case.plane.testbed.add_member(&member).await?;
@@ -50,7 +50,8 @@ fn a_member_that_is_removed_leaves_nothing_behind_and_nothing_runs_twice() {
         let goes_on = runs_there(case, &case.gang("goes-on", 1, 4).volcano()).await?;
         case.nodes("member1", 1).await?;
 
-        // Returns once Karmada has let it go, which it does when no placement names it.
+        // This returns when Karmada has removed its finalizer, which it does when no placement
+        // names the member.
         case.plane.testbed.remove_member(LEAVES).await?;
         let elsewhere = |binding: &Value| clusters(binding) == ["member1"];
         case.binding_when(&goes_on, "elsewhere", elsewhere).await?;

@@ -1,5 +1,5 @@
-//! Policies of Karmada's that nothing refused, since an administrator wrote them or they were there before:
-//! events and a metric say which of them break a rule.
+//! Policies of Karmada that nothing refused, because an administrator wrote them or they are older:
+//! events and a metric report the policies that break a rule.
 
 use e2e::harness::kinds::{
     CLUSTER_OVERRIDE_POLICY, CLUSTER_PROPAGATION_POLICY, EVENT, Kind, PROPAGATION_POLICY,
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::case::{A_WHILE, Case, SOON};
 use crate::story::managed;
 
-/// Jobs of this story that are not there.
+/// Selectors of this story's jobs, which do not exist.
 fn selectors(case: &Case) -> Value {
     json!([{"apiVersion": "batch/v1", "kind": "Job", "namespace": case.name, "name": "none"}])
 }
@@ -40,7 +40,7 @@ async fn reported(case: &Case) -> anyhow::Result<()> {
     });
     case.cluster_object(CLUSTER_OVERRIDE_POLICY, &overrides)
         .await?;
-    // It selects nothing in a managed namespace.
+    // This policy selects nothing in a managed namespace.
     let elsewhere = json!({
         "metadata": {"name": format!("{}-elsewhere", case.name)},
         "spec": {
@@ -93,7 +93,7 @@ async fn reported(case: &Case) -> anyhow::Result<()> {
     .await
 }
 
-/// What events say of a policy.
+/// Returns the events about a policy.
 async fn events(case: &Case, kind: Kind, name: &str) -> Result<Vec<String>, String> {
     let namespace = match kind {
         PROPAGATION_POLICY => case.name.as_str(),
@@ -110,7 +110,7 @@ async fn events(case: &Case, kind: Kind, name: &str) -> Result<Vec<String>, Stri
     Ok(notes.map(ToString::to_string).collect())
 }
 
-/// Whether the metric counts one of that kind and rule: other stories may have more.
+/// Returns true if the metric counts a policy of that kind and rule; other stories may add more.
 async fn counted(case: &Case, kind: Kind, rule: &str) -> Result<bool, String> {
     let metrics = case.plane.muster.metrics(&case.plane.testbed, Part::All);
     let metrics = metrics.await.map_err(|error| error.to_string())?;

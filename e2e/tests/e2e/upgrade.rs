@@ -1,5 +1,5 @@
-//! Upgrade and roll-back: the binary of an earlier commit and this one take turns, over jobs that
-//! run, run in parts, wait and are being evicted. Nothing of them moves but what would anyway.
+//! Upgrade and roll-back: the binary of an earlier commit and the current one alternate, over jobs
+//! that run, run in parts, wait and are being evicted. A change of version moves none of them.
 
 use std::path::Path;
 
@@ -14,18 +14,18 @@ use crate::contest::{HeldWorks, SHORT};
 use crate::job::{Job, clusters, record};
 use crate::split::{no_pods, pods_of, training};
 
-/// Quota of the queue in GPUs: all of the jobs but the one that waits.
+/// The quota of the queue in GPUs: the sum of all jobs except the one that waits.
 const BOUND: u32 = 26;
 
-/// How often the other version leads.
+/// The number of changes of version.
 const TURNS: u32 = 4;
 
-/// Which version leads.
+/// The version that leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leads {
-    /// The earlier one.
+    /// The earlier version.
     First,
-    /// This one.
+    /// The current version.
     Now,
 }
 
@@ -52,7 +52,7 @@ impl Versions<'_> {
         }
     }
 
-    /// Ends one version and starts the other, which then leads.
+    /// Stops one version and starts the other, which then leads.
     async fn replace(&self, by: Leads) -> anyhow::Result<()> {
         let testbed = &self.case.plane.testbed;
         let (old, old_part) = self.of(by.other());
@@ -68,12 +68,13 @@ struct Jobs {
     in_parts: Job,
     ends: Job,
     waits: Job,
-    /// Works of the one that ends, which stay as a slow member's do.
+    /// Works of the job that is being evicted, which remain as in a slow member.
     held: HeldWorks,
 }
 
 impl Jobs {
-    /// Submits them all to the version that leads, and waits until each stands as its name says.
+    /// Submits all jobs to the version that leads, and waits until each has the state that its name
+    /// says.
     async fn submit(case: &Case) -> anyhow::Result<Self> {
         case.queue(BOUND).await?;
         case.nodes("member1", 2).await?;
@@ -82,7 +83,8 @@ impl Jobs {
         case.running(&runs).await?;
         let ends = case.submit(&case.gang("ends", 2, 2).batch()).await?;
         case.running(&ends).await?;
-        // Nine pods of two GPUs, on what either member has left of sixteen.
+        // The gang is nine pods of two GPUs, over the capacity that each member has left of
+        // sixteen.
         let in_parts = case.submit(&training(case, "parts", 8)).await?;
         case.running(&in_parts).await?;
         let waits = case.submit(&case.gang("waits", 4, 2).volcano()).await?;
@@ -111,7 +113,7 @@ impl Jobs {
         [&self.runs, &self.in_parts, &self.ends, &self.waits]
     }
 
-    /// How all of them stand: attempts, states, gates, placements, and the pods that run.
+    /// Returns the state of all jobs: attempts, states, gates, placements, and the pods that run.
     async fn stand(&self, case: &Case) -> Result<Vec<String>, String> {
         let mut lines = Vec::new();
         for job in self.all() {
@@ -137,7 +139,7 @@ impl Jobs {
     }
 }
 
-/// The jobs are submitted to one version, and both take turns until the other one leads last.
+/// Submits the jobs to one version, and changes versions until the other one leads last.
 pub(crate) async fn back_and_forth(case: &Case, first: &Path, begins: Leads) -> anyhow::Result<()> {
     let plane = case.plane;
     let first = plane
@@ -145,13 +147,13 @@ pub(crate) async fn back_and_forth(case: &Case, first: &Path, begins: Leads) -> 
         .earlier(first.to_owned(), &earlier::FIRST_FLAGS);
     let versions = Versions { case, first };
     let result = turns(&versions, begins).await;
-    // Stories that follow have the plane's own.
+    // Later stories need the plane's own installation.
     plane.muster.install_again(&plane.testbed, &[]).await?;
     versions.replace(Leads::Now).await?;
     result
 }
 
-/// Has the earlier version be what is installed, as on a control plane that never saw another.
+/// Installs only the earlier version, as on a control plane that never had another.
 async fn install_first(versions: &Versions<'_>) -> anyhow::Result<()> {
     let (plane, testbed) = (versions.case.plane, &versions.case.plane.testbed);
     plane.muster.stop(testbed, Part::All).await?;
@@ -171,7 +173,8 @@ async fn turns(versions: &Versions<'_>, begins: Leads) -> anyhow::Result<()> {
     versions.replace(begins).await?;
     let jobs = Jobs::submit(case).await?;
     if begins == Leads::First {
-        // As operators upgrade: first what is installed, while the earlier version still leads.
+        // This is the order of an upgrade: first the installation, while the earlier version still
+        // leads.
         let testbed = &case.plane.testbed;
         case.plane.muster.install_again(testbed, &[]).await?;
     }
@@ -190,7 +193,7 @@ async fn turns(versions: &Versions<'_>, begins: Leads) -> anyhow::Result<()> {
         .await?;
         case.shows_gpus(&case.name, "allocated", BOUND).await?;
     }
-    // What moves again is handed over in its middle.
+    // The eviction that continues now is handed over in its middle.
     case.lift(&jobs.held).await?;
     versions.replace(begins.other()).await?;
     case.delete(&jobs.runs).await?;

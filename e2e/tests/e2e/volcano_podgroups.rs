@@ -1,6 +1,7 @@
-//! A control plane set up otherwise: it has Volcano's own PodGroup CRD, which is left as it is while jobs
-//! still show; Karmada's gate MultiplePodTemplatesScheduling, with which it refuses the bindings of
-//! jobs whose tasks have long names; and not its gate MultiClusterService, as without any flag.
+//! A control plane with another setup. It has Volcano's own PodGroup CRD, which Muster leaves
+//! unchanged while jobs still show their status. It enables Karmada's feature gate
+//! MultiplePodTemplatesScheduling, with which Karmada refuses the bindings of jobs whose tasks have
+//! long names. It does not enable the gate MultiClusterService, which is off by default.
 
 use e2e::harness::jobs::{self, Gang};
 use e2e::harness::kinds::{
@@ -116,7 +117,7 @@ async fn shows(
     .await
 }
 
-/// There is no binding and so no PodGroup: only the template's events can tell its user.
+/// Without a binding there is no PodGroup: only the template's events inform its user.
 async fn a_long_task_name_gets_an_event(plane: &Plane) -> anyhow::Result<()> {
     let task = "a-task-with-a-name-of-more-than-32-characters";
     let mut template = gang("longname").volcano();
@@ -125,7 +126,7 @@ async fn a_long_task_name_gets_an_event(plane: &Plane) -> anyhow::Result<()> {
     told(plane, "longname", &[task, "32"]).await
 }
 
-/// Waits until an event on the job says all of `words`.
+/// Waits until an event on the job contains all of `words`.
 async fn told(plane: &Plane, name: &str, words: &[&str]) -> anyhow::Result<()> {
     eventually(SOON, &format!("an event says {words:?}"), async || {
         let events = plane.karmada.list(EVENT, Some(NAME)).await;
@@ -145,8 +146,8 @@ async fn told(plane: &Plane, name: &str, words: &[&str]) -> anyhow::Result<()> {
     .await
 }
 
-/// A gang whose pods would find each other by Services runs all the same, and nothing of them is
-/// left when it goes.
+/// A gang whose pods would find each other by Services still runs, and none of its objects is left
+/// when it goes.
 async fn services_that_karmada_does_not_carry_get_an_event(plane: &Plane) -> anyhow::Result<Job> {
     let raise = json!({"spec": {"capability": {"nvidia.com/gpu": 16}}});
     plane.karmada.merge(QUEUE, None, NAME, &raise).await?;

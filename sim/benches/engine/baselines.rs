@@ -1,9 +1,9 @@
-//! Four rules for choosing a node, as simple programs: what the engine is compared with.
+//! Four simple rules for choosing a node, with which the engine is compared.
 //!
-//! - best fit: the node with the least left of all it has;
-//! - dot product: where what is asked for points the way of what is free (Tetris);
-//! - clustering: where tasks that ask for the same GPUs are already, then best fit;
-//! - FGD: where the expected number of GPUs that the mix of tasks cannot use grows least.
+//! - best fit: the node with the least free amount over all its resources;
+//! - dot product: the node whose free resources point in the direction of the request (Tetris);
+//! - clustering: a node that already runs tasks with the same GPU request, then best fit;
+//! - FGD: the node where the expected number of GPUs that the task mix cannot use grows least.
 
 use crate::openb::{Left, asks};
 use engine::Resources;
@@ -14,7 +14,7 @@ use sim::input::OPENB_GPU;
 use sim::scenario::Scenario;
 use std::collections::BTreeMap;
 
-/// How a node is chosen.
+/// A rule for choosing a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
     BestFit,
@@ -23,7 +23,7 @@ pub(crate) enum Rule {
     Fgd,
 }
 
-/// CPU, memory in MiB, GPUs in thousandths.
+/// CPU in millicores, memory in MiB, GPUs in thousandths.
 type Vector = [i64; 3];
 
 struct Task {
@@ -31,17 +31,17 @@ struct Task {
     terms: Vec<NodeTerm>,
 }
 
-/// A cluster that is being filled.
+/// A cluster that is filled with tasks by one rule.
 pub(crate) struct Fill<'a> {
     scenario: &'a Scenario,
     rule: Rule,
     nodes: Vec<&'a NodeFact>,
     free: Vec<Vector>,
     largest: Vector,
-    /// GPU requests of the tasks on a node, and how many.
+    /// For each node, the number of its tasks by GPU request.
     holds: Vec<BTreeMap<i64, u32>>,
     tasks: Vec<Task>,
-    /// The kinds of tasks, and how often each is asked for.
+    /// The kinds of tasks with the share of each in the mix.
     mix: Vec<(Vector, f64)>,
 }
 
@@ -97,7 +97,7 @@ impl<'a> Fill<'a> {
         }
     }
 
-    /// Places one task after the other; what does not fit is dropped.
+    /// Places the tasks in order and drops those that do not fit.
     pub(crate) fn fill(mut self, sequence: &[usize], capacity: i64) -> Left {
         let mut left = Left {
             at_full: capacity,
@@ -120,7 +120,7 @@ impl<'a> Fill<'a> {
         left
     }
 
-    /// The node with the lowest score, the first of equals.
+    /// Returns the node with the lowest score, the first of equals.
     fn choose(&self, place: usize) -> Option<usize> {
         let task = &self.tasks[place];
         let mut known = BTreeMap::<(Vector, u32), f64>::new();
@@ -161,7 +161,7 @@ impl<'a> Fill<'a> {
         }
     }
 
-    /// GPUs of a node that the mix is expected to be unable to use.
+    /// Returns the expected number of free GPUs, in thousandths, that tasks of the mix cannot use.
     fn unusable(&self, free: &Vector) -> f64 {
         let lost = self
             .mix

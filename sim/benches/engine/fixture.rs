@@ -1,4 +1,4 @@
-//! Fleets, queue trees and jobs of any size, the same in every run.
+//! Fleets, queue trees and jobs of any size, equal in every run.
 
 use engine::facts::{Admission, Demand, FairShare, NodeFact, PolicyFact, QueueFact, QueueOrdering};
 use engine::resources::ResourceName;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// GPUs of a node.
 pub(crate) const NODE_GPUS: i64 = 8;
 
-/// A sequence of numbers that looks like chance and is the same each time (SplitMix64).
+/// A deterministic pseudo-random sequence (SplitMix64).
 pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
@@ -27,7 +27,7 @@ impl Chance {
     }
 }
 
-/// An engine and what it released.
+/// An engine and the jobs that it admitted.
 pub(crate) struct World {
     pub(crate) engine: Engine,
     pub(crate) now: Time,
@@ -48,13 +48,13 @@ pub(crate) fn res(gpus: i64, cpu_milli: i64) -> Resources {
         .collect()
 }
 
-/// So many pods of so many GPUs in one cluster.
+/// Returns a demand of `count` equal pods that go to one cluster.
 pub(crate) fn pods(count: u32, gpus: i64, cpu_milli: i64) -> Demand {
     plain::gang(vec![plain::role("worker", count, res(gpus, cpu_milli))])
 }
 
 impl World {
-    /// A fleet of equal clusters with nodes of eight GPUs in racks of eight.
+    /// Builds a fleet of equal clusters, whose nodes have eight GPUs and stand in racks of eight.
     pub(crate) fn new(clusters: usize, nodes: usize) -> Self {
         let config = EngineConfig {
             start_deadline_ms: NO_DEADLINE_MS,
@@ -77,7 +77,8 @@ impl World {
         }
     }
 
-    /// A tree of three levels with so many leaves, all features in use; the leaves' names.
+    /// Adds a tree of three levels that uses every feature of queues, and returns the leaves'
+    /// names.
     pub(crate) fn tree(
         &mut self,
         leaves: usize,
@@ -133,7 +134,7 @@ impl World {
         names
     }
 
-    /// One queue without bounds.
+    /// Adds one queue without limits.
     pub(crate) fn queue(&mut self, name: &str, ordering: QueueOrdering) -> QueueName {
         self.engine.apply(Event::QueueUpserted(plain_queue(name)));
         self.engine.apply(Event::PolicyUpserted(PolicyFact {
@@ -143,7 +144,7 @@ impl World {
         QueueName::from(name)
     }
 
-    /// Submits a job, named as on a real control plane.
+    /// Submits a job with a name of the form that a control plane gives.
     pub(crate) fn submit(&mut self, queue: &QueueName, demand: Demand) -> JobKey {
         self.submit_as(queue, demand, None)
     }
@@ -172,8 +173,8 @@ impl World {
         key
     }
 
-    /// Decides until there is no more to decide; releases run. How many decisions, and the time
-    /// that the engine itself took.
+    /// Decides until no decision is left; admitted jobs run. Returns the number of decisions and
+    /// the time spent in the engine.
     pub(crate) fn settle(&mut self) -> (usize, Duration) {
         let (mut count, mut took) = (0, Duration::ZERO);
         loop {
@@ -224,7 +225,7 @@ impl World {
         Some(admission)
     }
 
-    /// A job ends and is gone; the time that the engine took.
+    /// Ends and removes a job, and returns the time spent in the engine.
     pub(crate) fn complete(&mut self, place: usize) -> Duration {
         let Some((key, _)) = self.running.get(place) else {
             return Duration::ZERO;
@@ -246,7 +247,7 @@ impl World {
     }
 }
 
-/// A node of the fleet.
+/// Returns a GPU node of the fleet.
 pub(crate) fn node_of(cluster: &str, node: usize) -> NodeFact {
     let mut fact = plain::node(cluster, &format!("node-{node:04}"), "gpu");
     fact.domains = vec![format!("zone-{}", node / 16), format!("rack-{}", node / 8)];
@@ -256,7 +257,7 @@ pub(crate) fn node_of(cluster: &str, node: usize) -> NodeFact {
     fact
 }
 
-/// A node that has nothing but CPUs.
+/// Returns a node that has only CPUs.
 pub(crate) fn cpu_node(cluster: &str, node: usize, cores: i64) -> NodeFact {
     NodeFact {
         class: PoolClass::from("cpu"),
@@ -273,7 +274,7 @@ pub(crate) fn cpu_node(cluster: &str, node: usize, cores: i64) -> NodeFact {
     }
 }
 
-/// Nanoseconds in order, for quantiles.
+/// Durations in nanoseconds, from which quantiles are read.
 pub(crate) struct Times(Vec<u64>);
 
 impl Times {
@@ -294,7 +295,7 @@ impl Times {
         self.0.iter().sum::<u64>() as f64 / 1e9
     }
 
-    /// Microseconds: median, 99th percentile, largest.
+    /// Returns the median, the 99th percentile and the maximum in microseconds.
     pub(crate) fn micros(&mut self) -> [f64; 3] {
         self.0.sort_unstable();
         [500, 990, 1000].map(|permille| {

@@ -1,5 +1,5 @@
-//! The cases that make schedulers slow, each beside the steady one: none may cost more than ten
-//! times as much.
+//! Cases that are known to make schedulers slow, compared with the steady case: each may cost at
+//! most ten times as much.
 
 use crate::fixture::{Chance, NODE_GPUS, Times, World, cpu_node, pods};
 use crate::sheet::{Goal, Sheet};
@@ -9,10 +9,10 @@ use sim::input::plain;
 use sim::scenario::{plain_policy, plain_queue};
 use std::time::{Duration, Instant};
 
-/// How often each case is repeated, and the longest that it may take.
+/// Repetitions of each case, and the time limit of a case.
 const ROUNDS: usize = 2_000;
 const LONGEST: Duration = Duration::from_secs(15);
-/// None may cost more than so many times the steady case.
+/// The largest ratio to the steady case that a case may reach.
 const MOST: f64 = 10.0;
 
 pub(crate) fn run(sheet: &mut Sheet, quick: bool) {
@@ -76,7 +76,7 @@ pub(crate) fn run(sheet: &mut Sheet, quick: bool) {
     small_jobs(sheet, quick);
 }
 
-/// Who of those that wait cannot go.
+/// Which of the pending jobs cannot start.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Blocked {
     Nobody,
@@ -84,7 +84,7 @@ enum Blocked {
     AllButLast,
 }
 
-/// A full fleet of 4,000 GPUs and one queue: what an end costs.
+/// Measures one job's end in a full fleet of 4,000 GPUs with one queue.
 fn one_queue(jobs: usize, blocked: Blocked) -> Times {
     let mut world = World::new(16, 32);
     let queue = world.queue("deep", QueueOrdering::BestEffort);
@@ -125,7 +125,7 @@ fn repeat(mut round: impl FnMut() -> Duration) -> Times {
     times
 }
 
-/// Applies `event` and what follows from it.
+/// Applies `event`, decides, and returns the time spent in the engine.
 fn told(world: &mut World, event: Event) -> Duration {
     world.now = world.now.after(1);
     let begin = Instant::now();
@@ -140,7 +140,7 @@ fn all_blocked(jobs: usize) -> World {
         let name = format!("q-{index}");
         let queue = world.queue(&name, QueueOrdering::Backfill);
         for job in 0..jobs / 10 {
-            // More nodes than the fleet has empty, less than it has.
+            // These jobs need more empty nodes than there are, and fewer nodes than the fleet has.
             world.submit(&queue, pods(20 + (job % 5) as u32, 8, 1_000));
         }
     }
@@ -173,7 +173,7 @@ fn flapping_quota(jobs: usize) -> Times {
     })
 }
 
-/// A fleet full of low priority; each arrival of high priority evicts one job.
+/// Measures arrivals of high priority in a fleet full of low priority: each evicts one job.
 fn storm(quick: bool) -> Times {
     let nodes = if quick { 4 } else { 32 };
     let mut world = World::new(16, nodes);
@@ -202,12 +202,12 @@ fn storm(quick: bool) -> Times {
     repeat(|| {
         world.submit_as(&queue, pods(1, 2, 1_000), Some("high"));
         world.now = world.now.after(1);
-        // The first decides who goes, the second admits the preemptor.
+        // The first round chooses the victim, the second admits the preemptor.
         world.settle().1 + world.settle().1
     })
 }
 
-/// One gang that takes all of eight clusters, again and again.
+/// Measures a gang that takes all eight clusters, repeatedly.
 fn gang_over_clusters() -> Times {
     let mut world = World::new(8, 16);
     let queue = world.queue("gangs", QueueOrdering::Backfill);
@@ -229,7 +229,7 @@ fn gang_over_clusters() -> Times {
     times
 }
 
-/// Armada's case: 32,000 jobs on 1,000 nodes, node by node.
+/// Runs Armada's case: 32,000 jobs on 1,000 nodes, placed node by node.
 fn small_jobs(sheet: &mut Sheet, quick: bool) {
     let (jobs, nodes) = if quick { (320, 10) } else { (32_000, 1_000) };
     let mut world = World::new(0, 0);

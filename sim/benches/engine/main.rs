@@ -1,8 +1,8 @@
-//! `make bench-engine`: what a decision costs, and how good decisions are, as one JSON file.
+//! `make bench-engine`: measures the cost and the quality of decisions and writes one JSON file.
 //!
-//! No I/O, no control plane: the engine alone, told events and asked for decisions. Each number
-//! is printed beside the goal of the project; rows that need a trace which is not there say so.
-//! Times are of this machine and this moment: compare ratios within one run.
+//! It runs the engine alone, without I/O or a control plane: events go in, decisions come out. Each
+//! number is printed beside the goal of the project; rows whose trace is missing say so. Times
+//! depend on the machine and its load: compare ratios within one run.
 
 mod baselines;
 mod fixture;
@@ -17,21 +17,21 @@ use sheet::Sheet;
 use std::alloc::System;
 use std::path::PathBuf;
 
-/// Counts what is allocated, for bytes per job.
+/// Counts allocated bytes, from which the bytes per job follow.
 #[global_allocator]
 static ALLOCATED: Cap<System> = Cap::new(System, usize::MAX);
 
-/// What is run.
+/// The command line.
 struct Arguments {
     out: Option<PathBuf>,
     traces: Option<PathBuf>,
-    /// Only groups whose name begins so.
+    /// Runs only groups whose name begins with this.
     only: Option<String>,
-    /// A hundredth of the jobs: to see that it works.
+    /// Runs a hundredth of the jobs, as a smoke test.
     quick: bool,
-    /// One cell of the steady case alone: jobs, queues, clusters.
+    /// Runs one cell of the steady case alone: jobs, queues, clusters.
     cell: Option<[usize; 3]>,
-    /// Whether queues of that cell are guaranteed something.
+    /// Gives queues of that cell guarantees.
     guarantees: bool,
 }
 
@@ -63,7 +63,7 @@ fn arguments(mut given: impl Iterator<Item = String>) -> Result<Arguments, Strin
             "--quick" => arguments.quick = true,
             "--cell" => arguments.cell = Some(cell(&value()?)?),
             "--guarantees" => arguments.guarantees = true,
-            // Cargo says so to whatever it runs as a benchmark.
+            // Cargo passes this flag to every benchmark.
             "--bench" => {}
             _ => {
                 return Err(format!(

@@ -1,9 +1,8 @@
-//! A cluster filled with tasks of the openb trace until nothing fits: what is left unallocated,
-//! under the engine and under four rules from the literature.
+//! Fills a cluster with tasks of the openb trace until nothing fits, and measures the GPUs that
+//! remain unallocated under the engine and under four rules from the literature.
 //!
-//! Tasks are drawn at random with replacement, the same for each rule; one that does not fit is
-//! dropped. A GPU counts in thousandths; which GPU of a node a part is cut from is not told
-//! apart, for any of the rules.
+//! Tasks are drawn at random with replacement, in the same sequence for each rule; a task that does
+//! not fit is dropped. GPUs count in thousandths. No rule distinguishes the GPUs of one node.
 
 use crate::baselines::{Fill, Rule};
 use crate::fixture::Chance;
@@ -14,9 +13,9 @@ use sim::input::{OPENB_GPU, read_scenario};
 use sim::scenario::{NO_DEADLINE_MS, Scenario};
 use std::path::Path;
 
-/// Sequences of tasks that are tried.
+/// The number of task sequences.
 const SEEDS: u64 = 3;
-/// Tasks are drawn until they ask for so many percent of the cluster's GPUs.
+/// Tasks are drawn until they request this percentage of the cluster's GPUs.
 const UNTIL_PERCENT: i64 = 130;
 
 pub(crate) fn run(sheet: &mut Sheet, traces: Option<&Path>, quick: bool) -> Result<(), String> {
@@ -41,8 +40,7 @@ pub(crate) fn run(sheet: &mut Sheet, traces: Option<&Path>, quick: bool) -> Resu
     Ok(())
 }
 
-/// GPUs that are unallocated, in thousandths, when as much was asked for as there is, and at
-/// the end.
+/// Unallocated GPUs in thousandths: when the requests reach the capacity, and at the end.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Left {
     pub(crate) at_full: i64,
@@ -100,7 +98,7 @@ fn gpus<'a>(all: impl Iterator<Item = &'a engine::Resources>) -> i64 {
     all.map(|resources| resources.amount_of(&name).0).sum()
 }
 
-/// Places in the trace, drawn until enough is asked for.
+/// Returns indices of tasks in the trace, drawn until they request enough.
 fn sequence(scenario: &Scenario, capacity: i64, seed: u64) -> Vec<usize> {
     let mut chance = Chance(seed * 1_000_003 + 11);
     let mut asked = 0;
@@ -113,7 +111,7 @@ fn sequence(scenario: &Scenario, capacity: i64, seed: u64) -> Vec<usize> {
     drawn
 }
 
-/// GPUs that a task asks for, in thousandths.
+/// Returns the GPUs that a task requests, in thousandths.
 pub(crate) fn asks(scenario: &Scenario, place: usize) -> i64 {
     let roles = &scenario.jobs[place].fact.demand.roles;
     gpus(roles.iter().map(|role| &role.request))

@@ -1,7 +1,7 @@
-//! A federation under load: a day of Philly six times as dense, under each ordering.
+//! A federation under load: one day of the Philly trace, six times as dense, under each ordering.
 //!
-//! The goals are what simple programs reached on the same jobs (best fit, no reservations); the
-//! oracle knows every run time.
+//! The goals are the results of simple programs on the same jobs (best fit, no reservations). The
+//! oracle run knows every run time.
 
 use crate::sheet::{Goal, Sheet};
 use engine::EngineConfig;

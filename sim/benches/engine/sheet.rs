@@ -1,20 +1,20 @@
-//! The rows of the benchmark: what was reached, beside the goal.
+//! The rows of the benchmark: each result beside its goal.
 
 use comfy_table::{Table, presets};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What a number should be.
+/// The goal of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Goal {
     AtLeast(f64),
     AtMost(f64),
-    /// There is none: it is measured for comparison.
+    /// No goal: the number is measured for comparison.
     None,
 }
 
-/// One number.
+/// One result.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Row {
     name: String,
@@ -22,7 +22,7 @@ pub(crate) struct Row {
     unit: String,
     goal: Goal,
     met: Option<bool>,
-    /// Why it was left out, or what else there is to know.
+    /// The reason why the row was skipped, or a remark.
     note: String,
     details: BTreeMap<String, f64>,
 }
@@ -129,7 +129,7 @@ impl Row {
     }
 }
 
-/// Three significant digits for what is small, whole numbers otherwise.
+/// Formats a number: three significant digits if it is small, a whole number otherwise.
 fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

@@ -1,4 +1,4 @@
-//! The steady case: a full fleet, so many jobs waiting, one ends, others start.
+//! The steady case: in a full fleet with many pending jobs, one job ends and others start.
 
 use crate::ALLOCATED;
 use crate::fixture::{Chance, NODE_GPUS, Times, World, pods};
@@ -8,11 +8,11 @@ use engine::facts::Demand;
 use std::time::{Duration, Instant};
 
 const NODES_PER_CLUSTER: usize = 32;
-/// Completions that are timed in each cell, and the longest that a cell may take.
+/// Timed completions in each cell, and the time limit of a cell.
 const COMPLETIONS: usize = 20_000;
 const LONGEST: Duration = Duration::from_secs(20);
 
-/// What one cell of the grid came to.
+/// The results of one cell of the grid.
 struct Cell {
     per_second: f64,
     micros: [f64; 3],
@@ -49,8 +49,8 @@ pub(crate) fn run(sheet: &mut Sheet, quick: bool) {
     );
 }
 
-/// Runs a cell and adds its row; decisions a second. With guarantees a third of the queues are
-/// guaranteed half of what they deserve.
+/// Runs a cell, adds its row and returns decisions per second. With `guaranteed`, a third of the
+/// queues have a guarantee of half their deserved amount.
 pub(crate) fn add_cell(
     sheet: &mut Sheet,
     [jobs, queues, clusters]: [usize; 3],
@@ -88,7 +88,7 @@ pub(crate) fn add_cell(
     cell.per_second
 }
 
-/// One cell: fills the fleet, queues so many jobs more, then lets jobs end one by one.
+/// Runs one cell: fills the fleet, queues `jobs` more jobs, then ends jobs one by one.
 fn cell(jobs: usize, queues: usize, clusters: usize, guaranteed: bool) -> Cell {
     let mut world = World::new(clusters, NODES_PER_CLUSTER);
     let gpus = (clusters * NODES_PER_CLUSTER) as i64 * NODE_GPUS;
@@ -106,7 +106,7 @@ fn cell(jobs: usize, queues: usize, clusters: usize, guaranteed: bool) -> Cell {
     }
     let load = begin.elapsed();
     let bytes = ALLOCATED.allocated().saturating_sub(before);
-    // What still fits goes first, and reservations are made: not part of the steady state.
+    // Jobs that still fit start, and reservations are made, before the steady state begins.
     world.settle();
     let mut times = Times::new();
     let mut admitted = 0;
@@ -126,7 +126,8 @@ fn cell(jobs: usize, queues: usize, clusters: usize, guaranteed: bool) -> Cell {
     }
 }
 
-/// A job of a mix as clusters see it: most are small, few are gangs of nodes. Its GPUs.
+/// Submits a job of a typical mix, mostly small jobs and a few gangs of nodes, and returns its
+/// GPUs.
 fn submit(world: &mut World, leaves: &[QueueName], chance: &mut Chance) -> i64 {
     let (count, gpus): (u32, i64) = match chance.below(100) {
         0..60 => (1, 1),
@@ -143,7 +144,7 @@ fn submit(world: &mut World, leaves: &[QueueName], chance: &mut Chance) -> i64 {
     i64::from(count) * gpus
 }
 
-/// The slope of log(time) over log(jobs), by least squares.
+/// Returns the slope of log(time) over log(jobs), by least squares.
 fn exponent(points: &[(f64, f64)]) -> f64 {
     let logs: Vec<(f64, f64)> = points.iter().map(|(x, y)| (x.ln(), y.ln())).collect();
     let count = logs.len().max(1) as f64;

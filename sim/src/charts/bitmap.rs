@@ -1,4 +1,4 @@
-//! A backend that draws pixels, with letters from a bitmap font.
+//! A plotting backend that draws pixels and a bitmap font.
 
 use font8x8::legacy::BASIC_LEGACY;
 use plotters::backend::BitMapBackend;
@@ -8,10 +8,10 @@ use plotters_backend::{
     BackendColor, BackendCoord, BackendStyle, BackendTextStyle, DrawingErrorKind, FontTransform,
 };
 
-/// Pixels of a letter: those of the font, drawn twice as high.
+/// Width and height of a letter in pixels: the font's rows are drawn twice.
 const LETTER: (i32, i32) = (8, 16);
 
-/// Pixels, three bytes each.
+/// An image with three bytes per pixel.
 pub(super) struct Bitmap<'a> {
     pixels: BitMapBackend<'a>,
 }
@@ -24,7 +24,7 @@ impl<'a> Bitmap<'a> {
     }
 }
 
-/// The pixels as a PNG file.
+/// Encodes the pixels as a PNG file.
 pub(super) fn encode(pixels: &[u8], size: (u32, u32)) -> Result<Vec<u8>, String> {
     let mut file = Vec::new();
     let mut encoder = png::Encoder::new(&mut file, size.0, size.1);
@@ -115,7 +115,7 @@ impl DrawingBackend for Bitmap<'_> {
 }
 
 impl Bitmap<'_> {
-    /// Draws one letter at `offset` within a text that stands at `at` and may be turned there.
+    /// Draws one letter at `offset` within a text that starts at `at` and may be rotated around it.
     fn draw_letter<S: BackendTextStyle>(
         &mut self,
         letter: char,

@@ -1,4 +1,4 @@
-//! How a chart looks, on any backend.
+//! Draws a chart on any plotting backend.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -7,11 +7,11 @@ use plotters::prelude::*;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Series {
     pub(super) name: String,
-    /// Hours since the start, and the value then.
+    /// Points of hours since the start and the value at that time.
     pub(super) points: Vec<(f64, f64)>,
 }
 
-/// What is drawn.
+/// A chart.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Chart {
     /// Lines over the hours of the run.
@@ -27,7 +27,7 @@ pub(super) enum Chart {
     },
 }
 
-/// Colours that can be told apart, also by those who see few.
+/// Colours that remain distinct with impaired colour vision.
 const COLOURS: [RGBColor; 12] = [
     RGBColor(0x1f, 0x77, 0xb4),
     RGBColor(0xff, 0x7f, 0x0e),
@@ -60,7 +60,7 @@ impl Chart {
         Self::Bars { title, groups }
     }
 
-    /// Draws the chart; in words why not.
+    /// Draws the chart.
     pub(super) fn draw<B: DrawingBackend>(&self, backend: B) -> Result<(), String> {
         let root = backend.into_drawing_area();
         let drawn = match self {
@@ -140,7 +140,7 @@ fn bars<B: DrawingBackend>(
         .build_cartesian_2d(0.0..end, 0.0..top)?;
     let name = |at: f64| {
         let group = groups.get(at.floor() as usize);
-        // Only the middle of a group is named.
+        // The label stands at the middle of its group only.
         let middle = (at.fract() - 0.5).abs() < 1e-6;
         group
             .filter(|_| middle)
@@ -184,7 +184,7 @@ fn bars<B: DrawingBackend>(
     Ok(())
 }
 
-/// `0`, `0.25`, `12`, `3400`: as few digits as tell labels apart.
+/// Formats a label with as few digits as keep labels distinct: `0`, `0.25`, `12`, `3400`.
 fn short(value: f64) -> String {
     let text = if value.abs() < 10.0 {
         format!("{value:.2}")

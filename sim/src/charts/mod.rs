@@ -1,8 +1,7 @@
-//! Charts of a run, each as SVG and as PNG: use of pools and of queues over time, waiting by
-//! size, fragmentation.
+//! Charts of a run, each as SVG and PNG: use of pools and queues over time, waits by job size, and
+//! fragmentation.
 //!
-//! Drawn once on whatever backend; in PNG the letters are those of a bitmap font, so that no
-//! font is looked for on the machine.
+//! PNG files use a bitmap font, so that drawing needs no font of the machine.
 
 mod bitmap;
 mod draw;
@@ -14,12 +13,12 @@ use draw::{Chart, Series};
 use plotters::backend::SVGBackend;
 use std::path::{Path, PathBuf};
 
-/// Pixels of a chart.
+/// Width and height of a chart in pixels.
 const SIZE: (u32, u32) = (1000, 560);
-/// Lines in a chart at most; the smallest are summed into one.
+/// The most lines in a chart; the smallest series are merged into one.
 const MOST_SERIES: usize = 11;
 
-/// Why a chart could not be drawn.
+/// A reason why a chart could not be drawn.
 #[derive(Debug, thiserror::Error)]
 pub enum ChartError {
     /// The folder or file cannot be written.
@@ -27,7 +26,7 @@ pub enum ChartError {
     Write {
         /// The file.
         path: String,
-        /// What the system says.
+        /// The error of the operating system.
         reason: String,
     },
     /// The drawing failed.
@@ -35,15 +34,15 @@ pub enum ChartError {
     Draw {
         /// The file.
         path: String,
-        /// What the plotter says.
+        /// The error of the plotter.
         reason: String,
     },
 }
 
-/// Draws all charts of a run into a folder, which is made where it is not there. The files.
+/// Draws all charts of a run into a folder, which it creates if needed, and returns the files.
 ///
 /// # Errors
-/// Where something cannot be written or drawn.
+/// Returns the first file that cannot be written or drawn.
 pub fn draw_all(
     folder: &Path,
     record: &Record,
@@ -80,7 +79,7 @@ pub fn draw_all(
             )
         }),
     });
-    // A queue that has no jobs of its own says nothing.
+    // Queues without jobs of their own have no line.
     let used = |index: &usize| {
         record
             .samples
@@ -157,14 +156,14 @@ pub fn draw_all(
     Ok(files)
 }
 
-/// How the series that are too many become one.
+/// How the surplus series are merged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Few {
     Sum,
     Average,
 }
 
-/// The largest series, and one for all others.
+/// Returns the largest series, and one that merges all others.
 fn few(mut series: Vec<Series>, how: Few) -> Vec<Series> {
     if series.len() <= MOST_SERIES {
         return series;

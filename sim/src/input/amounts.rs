@@ -1,5 +1,5 @@
-//! Resources as people write them in the simple forms: `gpus`, `cpu`, `memory`, and any other
-//! by its Kubernetes name.
+//! Quantities of resources in the short forms: `gpus`, `cpu`, `memory`, and any other resource by
+//! its Kubernetes name.
 
 use crate::error::{InputError, Place};
 use engine::resources::ResourceName;
@@ -7,10 +7,10 @@ use engine::{Amount, Resources};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 
-/// The resource that `gpus` stands for.
+/// The resource for which `gpus` is short.
 pub(crate) const GPU: &str = "nvidia.com/gpu";
 
-/// A quantity: `8`, `500m`, `1.5Gi`, quoted or not.
+/// A quantity, quoted or not: `8`, `500m`, `1.5Gi`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Text(pub(crate) String);
 
@@ -31,10 +31,10 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// A list of quantities by resource; `gpus` or `gpu` stands for `nvidia.com/gpu`.
+/// Quantities by resource; `gpus` and `gpu` are short for `nvidia.com/gpu`.
 pub(crate) type List = BTreeMap<String, Text>;
 
-/// Reads a list of quantities.
+/// Parses a list of quantities.
 pub(crate) fn resources(
     place: &Place<'_>,
     field: &str,
@@ -55,7 +55,7 @@ pub(crate) fn resources(
     Ok(all)
 }
 
-/// The shorthand of a node or pod: `gpus`, `cpu`, `memory`, and `resources` for the rest.
+/// The short form of a node or pod: `gpus`, `cpu`, `memory`, and `resources` for all others.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Shape<'a> {
     pub(crate) gpus: Option<u32>,
@@ -65,7 +65,7 @@ pub(crate) struct Shape<'a> {
 }
 
 impl Shape<'_> {
-    /// All that the shape names, and so many slots for pods.
+    /// Returns the resources of the shape and `pods` pod slots.
     pub(crate) fn read(&self, place: &Place<'_>, pods: i64) -> Result<Resources, InputError> {
         let none = List::new();
         let mut all = resources(place, "resources", self.resources.unwrap_or(&none))?;
@@ -89,7 +89,8 @@ impl Shape<'_> {
     }
 }
 
-/// Milliseconds in `90s`, `10m`, `1h30m`; a bare number is seconds.
+/// Parses a duration such as `90s`, `10m`, `1h30m` to milliseconds; a number without unit is in
+/// seconds.
 pub(crate) fn millis(place: &Place<'_>, field: &str, text: &str) -> Result<i64, InputError> {
     if text.parse::<f64>().is_ok() {
         return place.seconds(field, text);

@@ -1,5 +1,5 @@
-//! Fleets: clusters with their nodes, as YAML, or as the node lists of the Philly and openb
-//! traces.
+//! Fleets, which are clusters with their nodes: from YAML, or from the node lists of the Philly and
+//! openb traces.
 
 use super::amounts::GPU;
 use super::fleet_yaml::read_yaml;
@@ -13,20 +13,20 @@ use engine::{Amount, Resources};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The resource of openb's GPUs, in thousandths of one: its tasks ask for parts of a GPU. Which
-/// GPU of a node a part is cut from is not told apart.
+/// The resource of openb's GPUs, in thousandths, since its tasks request fractions of a GPU. The
+/// GPUs of one node are not distinguished.
 pub const OPENB_GPU: &str = "alibabacloud.com/gpu-milli";
-/// GPUs of a Philly node, as its list counts them.
+/// GPUs of a Philly node, the unit of its node list.
 const PHILLY_GPUS: i64 = 8;
-/// Pods that a node takes, as the kubelet sets it.
+/// Pod slots of a node, the kubelet's default.
 pub(crate) const PODS_PER_NODE: i64 = 110;
-/// The node label that openb tasks select GPU models by.
+/// The node label by which openb tasks select GPU models.
 pub(crate) const MODEL_LABEL: &str = "model";
 
 /// Reads a fleet.
 ///
 /// # Errors
-/// The first value that cannot be used.
+/// Returns the first invalid value.
 pub fn read_fleet(path: &Path) -> Result<Fleet, InputError> {
     if !is_csv(path) {
         return read_yaml(path);
@@ -41,7 +41,7 @@ pub fn read_fleet(path: &Path) -> Result<Fleet, InputError> {
     }
 }
 
-/// One cluster for each virtual cluster, of nodes with 8 GPUs.
+/// Builds one cluster for each virtual cluster, with nodes of 8 GPUs.
 fn philly(table: &Table) -> Result<Fleet, InputError> {
     let mut fleet = Fleet::default();
     for row in table.rows() {
@@ -60,7 +60,7 @@ fn philly(table: &Table) -> Result<Fleet, InputError> {
     Ok(fleet)
 }
 
-/// One cluster; a pool for each GPU model.
+/// Builds one cluster with a pool for each GPU model.
 fn openb(table: &Table) -> Result<Fleet, InputError> {
     let mut fleet = Fleet {
         clusters: vec![plain::cluster("openb")],

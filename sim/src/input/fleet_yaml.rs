@@ -1,4 +1,4 @@
-//! A fleet in YAML: clusters, each with groups of equal nodes.
+//! A fleet in YAML: clusters with groups of equal nodes.
 
 use super::amounts::{List, Shape, Text};
 use super::fleet::PODS_PER_NODE;
@@ -17,7 +17,7 @@ struct File {
     clusters: Vec<Cluster>,
 }
 
-/// One member cluster.
+/// A member cluster.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Cluster {
@@ -30,9 +30,9 @@ struct Cluster {
     zones: Vec<String>,
     #[serde(default)]
     labels: BTreeMap<String, String>,
-    /// Price of one device for one hour.
+    /// The price of a device per hour.
     price: Option<f64>,
-    /// Milliseconds to other clusters and back.
+    /// The round-trip time to other clusters in milliseconds.
     #[serde(default)]
     network: BTreeMap<String, f64>,
     nodes: Vec<Nodes>,
@@ -44,7 +44,7 @@ struct Cluster {
 struct Nodes {
     #[serde(default = "one")]
     count: u32,
-    /// The class of their pool; unset: `gpu` with GPUs, else `cpu`.
+    /// The class of the nodes' pool. Default: `gpu` if they have GPUs, else `cpu`.
     class: Option<String>,
     gpus: Option<u32>,
     cpu: Option<Text>,
@@ -53,7 +53,7 @@ struct Nodes {
     #[serde(default)]
     labels: BTreeMap<String, String>,
     zone: Option<String>,
-    /// The nodes are dealt over so many racks, in order.
+    /// The number of racks over which the nodes are spread, in order.
     racks: Option<u32>,
 }
 
@@ -157,7 +157,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// Zone, then rack: nodes that follow each other are in the same rack.
+    /// Returns the zone and the rack of a node; consecutive nodes share a rack.
     fn domains(&self, index: u32) -> Vec<String> {
         let rack = self.racks.map(|racks| {
             let per_rack = self.count.div_ceil(racks).max(1);

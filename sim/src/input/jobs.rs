@@ -1,4 +1,4 @@
-//! Jobs: as YAML, as a simple table, or as the public traces of Philly, openb and Tiresias.
+//! Jobs, from YAML, from a simple table, or from the public traces of Philly, openb and Tiresias.
 
 use super::amounts::{GPU, Shape, Text, millis};
 use super::fleet::{MODEL_LABEL, OPENB_GPU};
@@ -14,13 +14,15 @@ use engine::{Amount, Resources, Time};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// GPUs of the nodes that Philly and Tiresias ran on: larger jobs are gangs of whole nodes.
+/// GPUs of the nodes in the Philly and Tiresias traces; larger jobs are gangs of whole nodes.
 const NODE_GPUS: u32 = 8;
-/// Reads jobs. The fleet tells which virtual clusters of the Philly trace have nodes: the jobs
-/// of others are left out, as in the published numbers.
+/// Reads jobs.
+///
+/// Jobs of the Philly trace whose virtual cluster has no nodes in `fleet` are left out, as in the
+/// published results.
 ///
 /// # Errors
-/// The first value that cannot be used.
+/// Returns the first invalid value.
 pub fn read_jobs(path: &Path, fleet: &Fleet) -> Result<Read<Vec<SimJob>>, InputError> {
     if !is_csv(path) {
         let what = read_yaml(path)?;
@@ -48,7 +50,7 @@ pub fn read_jobs(path: &Path, fleet: &Fleet) -> Result<Read<Vec<SimJob>>, InputE
     }
 }
 
-/// Each virtual cluster is a queue.
+/// Reads the Philly trace; each virtual cluster is a queue.
 fn philly(table: &Table, fleet: &Fleet) -> Result<Read<Vec<SimJob>>, InputError> {
     let known: BTreeSet<&str> = fleet.clusters.iter().map(|c| c.name.as_str()).collect();
     let is_philly = table.rows().any(|row| known.contains(row.text("cluster")));
@@ -91,7 +93,7 @@ fn note(notes: &mut Vec<String>, count: u32, why: &str) {
     }
 }
 
-/// Pods of up to eight GPUs: whole nodes, and one for the rest.
+/// Splits GPUs into pods of whole nodes, and one pod for the remainder.
 fn whole_nodes(gpus: u32) -> Vec<Role> {
     let of = |gpus: u32| Resources::from_iter([(ResourceName::new(GPU), Amount(i64::from(gpus)))]);
     let (nodes, left) = (gpus / NODE_GPUS, gpus % NODE_GPUS);
@@ -100,7 +102,7 @@ fn whole_nodes(gpus: u32) -> Vec<Role> {
     whole.into_iter().chain(rest).collect()
 }
 
-/// All in one queue; a task is one pod.
+/// Reads the openb trace: all jobs in one queue, one pod per task.
 fn openb(table: &Table) -> Result<Read<Vec<SimJob>>, InputError> {
     let mut read = Read::<Vec<SimJob>>::default();
     for row in table.rows() {
@@ -162,7 +164,7 @@ fn tiresias(table: &Table) -> Result<Read<Vec<SimJob>>, InputError> {
     Ok(read)
 }
 
-/// The simple table: `at` and `run`, and whatever else is named.
+/// Reads the simple table, with columns `at` and `run` and any of the optional ones.
 fn simple(table: &Table) -> Result<Read<Vec<SimJob>>, InputError> {
     let mut read = Read::<Vec<SimJob>>::default();
     for (index, row) in table.rows().enumerate() {

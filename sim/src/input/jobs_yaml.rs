@@ -1,4 +1,4 @@
-//! Jobs in YAML: each entry is one job, or so many alike at even distances.
+//! Jobs in YAML: each entry is one job, or several equal ones at a fixed interval.
 
 use super::ONE_QUEUE;
 use super::amounts::{List, Shape, Text, millis};
@@ -29,39 +29,39 @@ struct Job {
     queue: String,
     #[serde(default)]
     user: String,
-    /// When it arrives, from the start of the simulation: 90s, 10m, 1h30m.
+    /// Time of arrival from the start of the simulation: 90s, 10m, 1h30m.
     #[serde(default = "now")]
     at: Text,
-    /// How many of it arrive.
+    /// The number of jobs.
     #[serde(default = "one")]
     count: u32,
-    /// How long after each other; unset: all at once.
+    /// The interval between their arrivals. Default: all arrive at once.
     every: Option<Text>,
-    /// How long it really runs, with all its pods.
+    /// The true run time with all pods.
     run: Text,
-    /// How long it says that it runs.
+    /// The declared run time.
     declared: Option<Text>,
-    /// How often it saves its work.
+    /// The interval of checkpoints.
     checkpoint: Option<Text>,
-    /// The PriorityClass that it names.
+    /// The job's PriorityClass.
     priority: Option<String>,
     #[serde(default = "yes")]
     preemptible: bool,
-    /// Whether it may run with fewer pods, down to `minimum`.
+    /// Whether the job may run with fewer pods, down to `minimum`.
     #[serde(default)]
     elastic: bool,
     #[serde(default)]
     split: Splits,
     topology: Option<Domains>,
-    /// Clusters that it may go to; unset: all.
+    /// The clusters that the job may use. Default: all.
     clusters: Option<BTreeSet<String>>,
-    /// Clusters that hold its data.
+    /// The clusters that have the job's data.
     #[serde(default)]
     data_clusters: Vec<String>,
-    /// Its pods, where all are alike.
+    /// The pods, if all are equal.
     #[serde(flatten)]
     pods: Pods,
-    /// Its pods, where they are not.
+    /// The pods by role, if they differ.
     #[serde(default)]
     roles: Vec<NamedPods>,
 }
@@ -70,13 +70,13 @@ struct Job {
 #[serde(rename_all = "camelCase")]
 struct Pods {
     pods: Option<u32>,
-    /// Without how many it cannot start; unset: all.
+    /// The number of pods that the job needs to start. Default: all.
     minimum: Option<u32>,
     gpus: Option<u32>,
     cpu: Option<Text>,
     memory: Option<Text>,
     resources: Option<List>,
-    /// Labels that its nodes must have.
+    /// The labels that the job's nodes must have.
     node_selector: Option<BTreeMap<String, String>>,
 }
 
@@ -190,7 +190,7 @@ impl Job {
         };
         let mut demand = plain::gang(roles);
         demand.elastic = self.elastic;
-        // Only what Karmada holds replica by replica can be grown and shrunk.
+        // Muster resizes a job only if Karmada controls its replica count.
         demand.held = if self.elastic {
             Held::ByReplicas
         } else {

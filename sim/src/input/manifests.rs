@@ -1,5 +1,5 @@
-//! The Kubernetes objects that say how queues are run, as their manifests are written. Fields
-//! of `spec` that are not known are refused, so that a slip of the pen does not pass in silence.
+//! The Kubernetes objects that configure queues, read from their manifests. Unknown fields of
+//! `spec` are errors, so that a misspelt field is noticed.
 
 use super::amounts::{List, Text, millis, resources};
 use crate::error::{InputError, Place};
@@ -13,20 +13,20 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 
-/// What a document is.
+/// The kind and name of a document.
 #[derive(Debug, Deserialize)]
 pub(super) struct Head {
     pub(super) kind: Option<String>,
 }
 
-/// `metadata`: only the name counts.
+/// `metadata`, of which only the name counts.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Metadata {
     #[serde(default)]
     pub(super) name: String,
 }
 
-/// Volcano's Queue.
+/// The Queue of Volcano.
 #[derive(Debug, Deserialize)]
 pub(super) struct Queue {
     #[serde(default)]
@@ -72,7 +72,7 @@ struct QueueStatus {
 }
 
 impl Queue {
-    /// Whether the queue is strictly ordered, unless its policy says otherwise.
+    /// Returns true if the queue is strictly ordered by default; its policy can override this.
     pub(super) fn is_fifo(&self) -> bool {
         self.spec.dequeue_strategy.as_deref() == Some("fifo")
     }
@@ -103,7 +103,7 @@ impl Queue {
     }
 }
 
-/// Kubernetes' PriorityClass.
+/// The PriorityClass of Kubernetes.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PriorityClass {
@@ -126,7 +126,7 @@ impl PriorityClass {
     }
 }
 
-/// Muster's CapacityPolicy.
+/// The CapacityPolicy of Muster.
 #[derive(Debug, Deserialize)]
 pub(super) struct CapacityPolicy {
     #[serde(default)]
@@ -200,7 +200,7 @@ struct FairShareSpec {
     usage_half_life: Option<Text>,
 }
 
-/// Who may be evicted for whom.
+/// The scopes of preemption.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(super) struct Preemption {
@@ -229,7 +229,7 @@ struct Placement {
     _start_deadline: Option<IgnoredAny>,
     weights: BTreeMap<String, u32>,
     filters: Option<Vec<String>>,
-    // Jobs say themselves whether they are split, and there are no pods that meet.
+    // Each job says whether it may be split, and the simulation has no pods that need a rendezvous.
     #[serde(rename = "split")]
     _split: Option<IgnoredAny>,
     #[serde(rename = "addresses")]
@@ -248,7 +248,7 @@ impl Placement {
         Ok(all)
     }
 
-    /// Of what filters look at jobs say nothing here; their names are checked all the same.
+    /// Checks the names of filters. Jobs of the simulation have nothing that these filters look at.
     fn check_filters(&self, place: &Place<'_>) -> Result<(), InputError> {
         for name in self.filters.iter().flatten() {
             Filters::named([name.as_str()]).map_err(|error| {
@@ -260,7 +260,7 @@ impl Placement {
 }
 
 impl PolicySpec {
-    /// What the shorter form can say.
+    /// Builds the part of a policy that the short form can express.
     pub(super) fn brief(ordering: Option<Ordering>, preemption: Option<Preemption>) -> Self {
         Self {
             ordering,
@@ -269,7 +269,7 @@ impl PolicySpec {
         }
     }
 
-    /// The policy of `queue`. There are no pods to start, so its start deadline never comes.
+    /// Returns the policy of `queue`. The simulation starts no pods, so no start deadline applies.
     pub(super) fn fact(self, place: &Place<'_>, queue: &str) -> Result<PolicyFact, InputError> {
         let pools = self.pools.into_iter().enumerate();
         let pools = pools.map(|(index, pool)| pool.fact(place, index));

@@ -1,7 +1,8 @@
-//! Files in, facts out: fleets, queues and jobs, in YAML or as the CSV of public traces.
+//! Reads fleets, queues and jobs, in YAML or as the CSV of public traces, into facts.
 //!
-//! The header of a CSV file tells its form. A value that cannot be used is refused with file, line or
-//! object, field, value, and what would be right. Nothing is skipped in silence.
+//! The header of a CSV file determines its form. An invalid value is an error that names the file,
+//! the line or object, the field, the value, and what would be valid. Nothing is skipped without a
+//! note.
 
 mod amounts;
 mod fleet;
@@ -22,22 +23,22 @@ use crate::scenario::{Queues, Scenario, plain_policy, plain_queue};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The queue of all jobs where no queues are given.
+/// The queue of all jobs if no queues are given.
 pub const ONE_QUEUE: &str = "default";
 
-/// What was read, and what should be said of it.
+/// The result of reading a file, with notes for the user.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Read<T> {
-    /// What was read.
+    /// The result.
     pub what: T,
-    /// What was left out and why, a sentence each.
+    /// What was left out and why, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// Reads all that is simulated. Without a file of queues all jobs stand in one.
+/// Reads the scenario. Without a file of queues, all jobs are in one queue.
 ///
 /// # Errors
-/// The first thing in any of the files that cannot be used.
+/// Returns the first invalid value in any of the files.
 pub fn read_scenario(
     fleet: &Path,
     queues: Option<&Path>,
@@ -56,7 +57,7 @@ pub fn read_scenario(
             queues
         }
         None => {
-            // The virtual cluster that a trace names then tells jobs apart as a user would.
+            // The virtual cluster of a trace then distinguishes jobs as a user would.
             for job in &mut jobs {
                 if job.fact.user.is_empty() {
                     job.fact.user = job.fact.queue.to_string();
@@ -93,7 +94,7 @@ fn unknown_queue(path: &Path, queue: &str, job: &engine::JobKey) -> InputError {
     }
 }
 
-/// Whether a file is read as CSV: by its name.
+/// Returns true if the file's name has the suffix of CSV.
 fn is_csv(path: &Path) -> bool {
     path.extension()
         .is_some_and(|extension| extension.eq_ignore_ascii_case("csv"))

@@ -1,4 +1,4 @@
-//! Clusters, nodes and jobs of which little is said: what files, tests and benchmarks build on.
+//! Clusters, nodes and jobs with default values, which files, tests and benchmarks change.
 
 use crate::scenario::SimJob;
 use engine::facts::{ClusterFact, ClusterPlacement, Demand, JobFact, NodeFact, Role, Split};
@@ -6,10 +6,10 @@ use engine::resources::ResourceName;
 use engine::{Amount, ClusterName, JobKey, NodeName, PoolClass, QueueName, Resources, Time, Uid};
 use std::collections::BTreeMap;
 
-/// The namespace of jobs that name none.
+/// The namespace of jobs without one.
 pub const NAMESPACE: &str = "default";
 
-/// A usable cluster of that name with nothing said about it.
+/// Returns a usable cluster with default values.
 #[must_use]
 pub fn cluster(name: &str) -> ClusterFact {
     ClusterFact {
@@ -27,7 +27,7 @@ pub fn cluster(name: &str) -> ClusterFact {
     }
 }
 
-/// A usable node with nothing on it and nothing to give.
+/// Returns a usable, empty node without resources.
 #[must_use]
 pub fn node(cluster: &str, name: &str, class: &str) -> NodeFact {
     NodeFact {
@@ -42,7 +42,7 @@ pub fn node(cluster: &str, name: &str, class: &str) -> NodeFact {
     }
 }
 
-/// So many equal pods, all of which must run together.
+/// Returns a role of `count` equal pods that must all run together.
 #[must_use]
 pub fn role(name: &str, count: u32, request: Resources) -> Role {
     let mut request = request;
@@ -57,7 +57,7 @@ pub fn role(name: &str, count: u32, request: Resources) -> Role {
     }
 }
 
-/// A gang that goes to one cluster and starts whole.
+/// Returns a demand for one cluster that starts only with all pods.
 #[must_use]
 pub fn gang(roles: Vec<Role>) -> Demand {
     Demand {
@@ -72,7 +72,7 @@ pub fn gang(roles: Vec<Role>) -> Demand {
     }
 }
 
-/// A job of which only this is known.
+/// Returns a job with default values.
 #[must_use]
 pub fn job(name: &str, queue: &str, at: Time, demand: Demand) -> SimJob {
     SimJob {

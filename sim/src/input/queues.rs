@@ -1,5 +1,5 @@
-//! Queues: the manifests that users have (Volcano Queue, CapacityPolicy, PriorityClass, in one
-//! file of many documents), or a shorter form for trying things out. Both may be mixed.
+//! Queues, as manifests (Volcano Queue, CapacityPolicy, PriorityClass in one file of several
+//! documents), or in a short form. A file may have both.
 
 use super::amounts::{List, resources};
 use super::manifests::{self, PolicySpec, Preemption};
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The shorter form: one document of it.
+/// A document in the short form.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Short {
@@ -42,7 +42,7 @@ struct ShortQueue {
 /// Reads queues, their policies and priority classes.
 ///
 /// # Errors
-/// The first value that cannot be used.
+/// Returns the first invalid value.
 pub fn read_queues(path: &Path) -> Result<Queues, InputError> {
     let name = path.display().to_string();
     let text = read(path)?;
@@ -101,7 +101,7 @@ pub fn read_queues(path: &Path) -> Result<Queues, InputError> {
     finish(&name, queues, policies)
 }
 
-/// A policy for each queue, each name once, every parent there.
+/// Gives each queue a policy, and checks that names are unique and parents exist.
 fn finish(
     file: &str,
     mut queues: Queues,
@@ -188,8 +188,8 @@ impl ShortQueue {
     }
 }
 
-/// The documents of a file, those with nothing but comments left out. Lines keep their numbers
-/// within the file, so that a parser's message points at the right one.
+/// Splits a file into its documents and omits those with only comments. Each document keeps its
+/// line numbers, so that a parser's message points at the right line.
 fn documents(text: &str) -> Vec<String> {
     let mut documents = Vec::new();
     let mut current = String::new();

@@ -1,4 +1,4 @@
-//! CSV with a header: columns by name, lines by number.
+//! CSV with a header: columns by name, rows by line number.
 
 use crate::error::{InputError, Place, read};
 use std::path::Path;
@@ -10,7 +10,7 @@ pub(crate) struct Table {
     rows: Vec<(u64, csv::StringRecord)>,
 }
 
-/// One line of it.
+/// A line of the file.
 pub(crate) struct Row<'a> {
     pub(crate) place: Place<'a>,
     columns: &'a [String],
@@ -44,13 +44,13 @@ impl Table {
         })
     }
 
-    /// Whether it has all of these columns.
+    /// Returns true if all of these columns exist.
     pub(crate) fn has(&self, columns: &[&str]) -> bool {
         let known = |column: &&str| self.columns.iter().any(|known| known == column);
         columns.iter().all(known)
     }
 
-    /// The error of a header that tells no known form.
+    /// Returns the error of a header that matches no known form.
     pub(crate) fn unknown_form(&self, forms: &str) -> InputError {
         InputError::Value {
             file: self.file.clone(),
@@ -61,7 +61,7 @@ impl Table {
         }
     }
 
-    /// Its lines.
+    /// Iterates over the rows.
     pub(crate) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         self.rows.iter().map(|(line, record)| Row {
             place: Place {
@@ -75,7 +75,7 @@ impl Table {
 }
 
 impl<'a> Row<'a> {
-    /// The text of a column; empty where there is none.
+    /// Returns the text of a column; empty if the column is absent.
     pub(crate) fn text(&self, column: &str) -> &'a str {
         let index = self.columns.iter().position(|known| known == column);
         index
@@ -83,12 +83,12 @@ impl<'a> Row<'a> {
             .unwrap_or_default()
     }
 
-    /// A whole number.
+    /// Parses the whole number of a column.
     pub(crate) fn whole<N: std::str::FromStr>(&self, column: &str) -> Result<N, InputError> {
         self.place.whole(column, self.text(column))
     }
 
-    /// A number of seconds, in milliseconds.
+    /// Parses the seconds of a column, and returns milliseconds.
     pub(crate) fn seconds(&self, column: &str) -> Result<i64, InputError> {
         self.place.seconds(column, self.text(column))
     }

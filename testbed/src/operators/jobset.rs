@@ -1,8 +1,8 @@
-//! JobSet's controller in members, so that JobSets run.
+//! JobSet's controller in members, which runs JobSets.
 //!
-//! It runs with its webhook, without which it cannot read a JobSet: what the template leaves out,
-//! its network above all, is filled in there. The control plane needs only the kind, before
-//! karmada-controller-manager starts; a member needs the kind before it is joined.
+//! It runs with its webhook, which sets the defaults of a JobSet, above all its network; the
+//! controller cannot read a JobSet without them. The control plane needs only the CRD, before
+//! karmada-controller-manager starts; a member needs the CRD before it is joined.
 
 use std::path::PathBuf;
 
@@ -16,24 +16,25 @@ use crate::process::Launch;
 use crate::tools::{Tool, Tools, ToolsError, Toolset};
 use crate::{Testbed, wait};
 
-/// Of its webhooks those for JobSets; those for pods see to exclusive placement only.
+/// The webhooks for JobSets. Those for pods only serve exclusive placement and are left out.
 const WEBHOOKS: [&str; 2] = ["mjobset.kb.io", "vjobset.kb.io"];
 
-/// The CRD of JobSets, for [`crate::Spec`]'s lists of CRDs.
+/// Returns the CRD of JobSets, for the CRD lists of [`crate::Spec`].
 ///
 /// # Errors
-/// [`ToolsError::NotBuilt`] if its set was not asked for.
+/// Returns [`ToolsError::NotBuilt`] if its toolset is not built.
 pub fn crd(tools: &Tools) -> Result<PathBuf, ToolsError> {
     let module = tools.module_dir(Toolset::JobSet)?;
     Ok(module.join("config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml"))
 }
 
 impl Testbed {
-    /// Starts it in a member; returns once its webhook serves. Its pods go to the member's
-    /// kube-scheduler one by one: that they all fit was seen to before the JobSet came.
+    /// Starts the controller in a member and returns when its webhook serves. Its pods go to the
+    /// member's kube-scheduler one by one: a JobSet is placed there only if all of them fit.
     ///
     /// # Errors
-    /// If there is no such member, its set was not asked for, or it does not become ready.
+    /// Returns an error if there is no such member, its toolset is not built, or it does not become
+    /// ready.
     pub async fn start_jobset(&self, member: &str) -> Result<()> {
         let cluster = self.cluster(member)?;
         let launch = self.jobset(&cluster)?;

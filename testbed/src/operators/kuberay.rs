@@ -1,12 +1,12 @@
-//! KubeRay in members, so that RayClusters and RayJobs run.
+//! KubeRay in members, which runs RayClusters and RayJobs.
 //!
-//! It is upstream's own command, whose webhook is off unless it is asked for. The control plane needs
-//! only the kinds, before karmada-controller-manager starts; a member needs the kinds before it is
-//! joined, and the operator.
+//! It is upstream's own command, whose webhook is off by default. The control plane needs only the
+//! CRDs, before karmada-controller-manager starts; a member needs the CRDs before it is joined, and
+//! the operator.
 //!
-//! Its pods are simulated, so nothing of Ray runs in them. What KubeRay asks the dashboard of a head it asks
-//! [`dashboard`] instead, which it takes for its HTTP proxy: programs that were submitted have ended well,
-//! and a RayJob that has a pod to submit it ends when that pod does.
+//! Pods are simulated, so no Ray runs in them. [`dashboard`] answers the requests of KubeRay to the
+//! dashboard of a head: KubeRay uses it as its HTTP proxy. It reports that submitted programs have
+//! succeeded; a RayJob with a submitter pod ends when that pod does.
 
 use std::path::{Path, PathBuf};
 
@@ -16,26 +16,26 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::Testbed;
 use crate::tools::{Tool, Tools, ToolsError, Toolset};
 
-/// The CRDs that KubeRay needs, for [`crate::Spec`]'s lists of CRDs.
+/// Returns the CRDs of KubeRay, for the CRD lists of [`crate::Spec`].
 ///
 /// # Errors
-/// [`ToolsError::NotBuilt`] if its set was not asked for.
+/// Returns [`ToolsError::NotBuilt`] if its toolset is not built.
 pub fn crds(tools: &Tools) -> Result<[PathBuf; 3], ToolsError> {
     let module = tools.module_dir(Toolset::KubeRay)?;
     let crd = |kind| module.join(format!("config/crd/bases/ray.io_{kind}.yaml"));
     Ok(["rayclusters", "rayjobs", "rayservices"].map(crd))
 }
 
-/// Starts it in a member, with the port of a [`dashboard`]. Its pods go to the member's kube-scheduler
-/// one by one: that they all fit was seen to before the job came.
+/// Starts KubeRay in a member, with the port of a [`dashboard`]. Its pods go to the member's
+/// kube-scheduler one by one: a job is placed there only if all of them fit.
 ///
 /// # Errors
-/// If there is no such member, its set was not asked for, or it cannot be started.
+/// Returns an error if there is no such member, its toolset is not built, or it cannot be started.
 pub fn start(testbed: &Testbed, tools: &Tools, member: &str, dashboard: u16) -> anyhow::Result<()> {
     let program = tools.program(Tool::KubeRay)?;
     let kubeconfig = testbed.cluster(member)?.kubeconfig;
     let name = format!("{member}-kuberay");
-    // Go asks no proxy for what is on loopback, as the member's API server is.
+    // Go uses no proxy for loopback addresses, such as the member's API server.
     testbed.start_process(&name, Path::new("/usr/bin/env"), 0, |_| {
         vec![
             format!("HTTP_PROXY=http://127.0.0.1:{dashboard}"),
@@ -49,10 +49,10 @@ pub fn start(testbed: &Testbed, tools: &Tools, member: &str, dashboard: u16) -> 
     Ok(())
 }
 
-/// Answers on a port of loopback, as long as its runtime is there, as the dashboards of all heads would.
+/// Serves on a port of loopback, while its runtime exists, as the dashboard of every head.
 ///
 /// # Errors
-/// If there is no port.
+/// Returns an error if no port is free.
 pub async fn dashboard() -> std::io::Result<u16> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let port = listener.local_addr()?.port();
@@ -64,10 +64,10 @@ pub async fn dashboard() -> std::io::Result<u16> {
     Ok(port)
 }
 
-/// Says of any program that it has ended well.
+/// Reports any program as succeeded.
 async fn answer(mut client: TcpStream) -> std::io::Result<()> {
     const BODY: &str = r#"{"status": "SUCCEEDED", "message": "simulated"}"#;
-    // Requests are short, and have come when their first bytes have.
+    // A request is short and arrives in one read.
     let _ = client.read(&mut [0; 4096]).await?;
     let length = BODY.len();
     let answer = format!(

@@ -1,7 +1,8 @@
-//! What runs the kinds of other projects in members: their CRDs, and their real controllers.
+//! The operators of other projects' kinds in members: their CRDs and their real controllers.
 //!
-//! The control plane needs the CRDs before karmada-controller-manager starts, a member before it is
-//! joined: they go into the [`crate::Spec`]. The controllers are started in members that are up.
+//! The control plane needs the CRDs before karmada-controller-manager starts, and a member before
+//! it is joined, so they are part of the [`crate::Spec`]. The controllers start in members that are
+//! up.
 
 pub mod jobset;
 pub mod kuberay;

@@ -1,28 +1,28 @@
-//! Kubeflow's mpi-operator in members, so that MPIJobs run.
+//! Kubeflow's mpi-operator in members, which runs MPIJobs.
 //!
-//! It is the real controller in a program of the testbed's own (`testbed/tools/mpi-operator`). The control
-//! plane needs only the kind, before karmada-controller-manager starts; a member needs the kind
-//! before it is joined, and the operator.
+//! It is the real controller in a program of the testbed (`testbed/tools/mpi-operator`). The
+//! control plane needs only the CRD, before karmada-controller-manager starts; a member needs the
+//! CRD before it is joined, and the operator.
 
 use std::path::PathBuf;
 
 use crate::Testbed;
 use crate::tools::{Tool, Tools, ToolsError, Toolset};
 
-/// The CRD of MPIJobs, for [`crate::Spec`]'s lists of CRDs.
+/// Returns the CRD of MPIJobs, for the CRD lists of [`crate::Spec`].
 ///
 /// # Errors
-/// [`ToolsError::NotBuilt`] if the operator's set was not asked for.
+/// Returns [`ToolsError::NotBuilt`] if its toolset is not built.
 pub fn crd(tools: &Tools) -> Result<PathBuf, ToolsError> {
     let module = tools.module_dir(Toolset::MpiOperator)?;
     Ok(module.join("manifests/base/kubeflow.org_mpijobs.yaml"))
 }
 
-/// Starts it in a member. Its pods go to the member's kube-scheduler one by one: that they all fit
-/// was seen to before the job came.
+/// Starts the operator in a member. Its pods go to the member's kube-scheduler one by one: a job is
+/// placed there only if all of them fit.
 ///
 /// # Errors
-/// If there is no such member, its set was not asked for, or it cannot be started.
+/// Returns an error if there is no such member, its toolset is not built, or it cannot be started.
 pub fn start(testbed: &Testbed, tools: &Tools, member: &str) -> anyhow::Result<()> {
     let program = tools.program(Tool::MpiOperator)?;
     let kubeconfig = testbed.cluster(member)?.kubeconfig;

@@ -1,29 +1,30 @@
-//! Kubeflow's training-operator in members, so that PyTorchJobs and TFJobs run.
+//! Kubeflow's training-operator in members, which runs PyTorchJobs and TFJobs.
 //!
-//! It is the real controllers in a program without their webhook (`testbed/tools/training-operator`).
-//! The control plane needs only the kinds, before karmada-controller-manager starts; a member needs
-//! the kinds before it is joined, and the operator.
+//! It is the real controllers without their webhook, in a program of the testbed
+//! (`testbed/tools/training-operator`). The control plane needs only the CRDs, before
+//! karmada-controller-manager starts; a member needs the CRDs before it is joined, and the
+//! operator.
 
 use std::path::PathBuf;
 
 use crate::Testbed;
 use crate::tools::{Tool, Tools, ToolsError, Toolset};
 
-/// The CRDs of PyTorchJobs and TFJobs, for [`crate::Spec`]'s lists of CRDs.
+/// Returns the CRDs of PyTorchJobs and TFJobs, for the CRD lists of [`crate::Spec`].
 ///
 /// # Errors
-/// [`ToolsError::NotBuilt`] if the operator's set was not asked for.
+/// Returns [`ToolsError::NotBuilt`] if its toolset is not built.
 pub fn crds(tools: &Tools) -> Result<[PathBuf; 2], ToolsError> {
     let module = tools.module_dir(Toolset::TrainingOperator)?;
     let crd = |kind| module.join(format!("manifests/base/crds/kubeflow.org_{kind}.yaml"));
     Ok(["pytorchjobs", "tfjobs"].map(crd))
 }
 
-/// Starts it in a member. Its pods go to the member's kube-scheduler one by one: that they all fit
-/// was seen to before the job came.
+/// Starts the operator in a member. Its pods go to the member's kube-scheduler one by one: a job is
+/// placed there only if all of them fit.
 ///
 /// # Errors
-/// If there is no such member, its set was not asked for, or it cannot be started.
+/// Returns an error if there is no such member, its toolset is not built, or it cannot be started.
 pub fn start(testbed: &Testbed, tools: &Tools, member: &str) -> anyhow::Result<()> {
     let program = tools.program(Tool::TrainingOperator)?;
     let kubeconfig = testbed.cluster(member)?.kubeconfig;

@@ -1,5 +1,5 @@
-//! The quotas of queues over time, as the API server has them: capabilities of Queues, their parents,
-//! and capabilities of CapacityPolicies' pools.
+//! The quotas of queues over time, as the API server has them: capabilities of Queues, their
+//! parents, and capabilities of CapacityPolicies' pools.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,49 +11,51 @@ use super::held::Held;
 use super::log::{Resource, Write};
 use super::quantity;
 
-/// For so long after a bound was lowered or added, what is released may still go by the older one: who
-/// releases has to hear of the new one first.
+/// The time after a lowered or new quota in which an admission may still follow the previous one,
+/// because Muster has to see the change first.
 const HEARD_WITHIN: SignedDuration = SignedDuration::from_secs(2);
 
-/// What a bound is about.
+/// What a quota limits.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Scope {
-    /// The queue, and all below it.
+    /// The queue and its descendants.
     pub(super) queue: String,
     pub(super) resource: String,
-    /// A class of GPUs; all without.
+    /// The class of GPUs; `None` for all.
     pub(super) class: Option<String>,
-    /// Clusters that count together; all without.
+    /// The clusters that are limited together; `None` for all.
     pub(super) clusters: Option<BTreeSet<String>>,
 }
 
-/// The values of a bound, each with the time from which it was in force; `None` where there was none.
+/// The values of a quota, each with the time from which it was in force; `None` if there was no
+/// quota.
 type Values = Vec<(Timestamp, Option<u128>)>;
 
-/// All bounds so far.
+/// All quotas so far.
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
     parents: BTreeMap<String, String>,
     values: BTreeMap<Scope, Values>,
-    /// What has been told of at all: a bound of an object that was there without it is a change.
+    /// The objects seen so far: a quota that is new on one of them is a change.
     seen: BTreeSet<(&'static str, String)>,
 }
 
 impl Bounds {
-    /// A bound that holds all the time, beside those that are read.
+    /// Adds a quota that holds all the time, besides those in the log.
     pub(super) fn fixed(&mut self, queue: &str, resource: &str, amount: u128) {
         let scope = Scope {
             queue: queue.to_owned(),
             resource: resource.to_owned(),
             class: None,
-            // Apart from the bound of the Queue, which has no list of clusters.
+            // An empty list distinguishes it from the quota of the Queue, which has no list of
+            // clusters.
             clusters: Some(BTreeSet::new()),
         };
         let values = self.values.entry(scope).or_default();
         values.push((Timestamp::MIN, Some(amount)));
     }
 
-    /// A Queue or a CapacityPolicy was written.
+    /// Reads a write of a Queue or a CapacityPolicy.
     pub(super) fn write(&mut self, write: &Write) {
         let name = write.object["metadata"]["name"].as_str();
         let name = name.unwrap_or_default();
@@ -94,7 +96,7 @@ impl Bounds {
         }
     }
 
-    /// A queue and those above it.
+    /// Returns a queue and its ancestors.
     pub(super) fn path(&self, queue: &str) -> Vec<String> {
         let mut path = vec![queue.to_owned()];
         while let Some(parent) = path.last().and_then(|last| self.parents.get(last)) {
@@ -106,7 +108,7 @@ impl Bounds {
         path
     }
 
-    /// The bounds of a queue of itself, with the most that each allowed lately.
+    /// Returns the quotas of the queue itself, with the highest recent value of each.
     pub(super) fn of(&self, queue: &str, now: Timestamp) -> Vec<(&Scope, u128)> {
         let own = self.values.iter().filter(|(scope, _)| scope.queue == queue);
         own.filter_map(|(scope, values)| Some((scope, lately(values, now)?)))
@@ -114,7 +116,8 @@ impl Bounds {
     }
 }
 
-/// The highest value in force between a moment ago and now; none if there was no bound at some time.
+/// Returns the highest value in force between a moment ago and now; `None` if there was no quota at
+/// some time.
 fn lately(values: &Values, now: Timestamp) -> Option<u128> {
     let since = now.saturating_sub(HEARD_WITHIN).unwrap_or(now);
     let first = values.iter().rposition(|(from, _)| *from <= since);
@@ -123,7 +126,7 @@ fn lately(values: &Values, now: Timestamp) -> Option<u128> {
     highest?.into_iter().max()
 }
 
-/// What kind of object says a bound; none for one that was not read.
+/// Returns the kind of object that has a quota; `None` for one that was not read from the log.
 fn kind_of(scope: &Scope) -> Option<&'static str> {
     match (&scope.class, &scope.clusters) {
         (Some(_), _) => Some("Policy"),
@@ -168,13 +171,13 @@ fn of_policy(name: &str, spec: &Value) -> BTreeMap<Scope, u128> {
     bounds.collect()
 }
 
-/// A bound that cannot be read lets nothing go: its queue takes no jobs.
+/// A quota that cannot be read counts as zero: its queue admits no jobs.
 fn amount_of(value: &Value) -> u128 {
     quantity::read(value).unwrap_or(0)
 }
 
 impl Scope {
-    /// How much of what is held counts here.
+    /// Returns the part of `held` that this scope limits.
     pub(super) fn of(&self, held: &Held) -> u128 {
         match (&self.class, &self.clusters) {
             (Some(class), Some(clusters)) => held.in_clusters(clusters, class, &self.resource),

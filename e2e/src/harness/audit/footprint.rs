@@ -1,8 +1,8 @@
-//! What the pods of a template ask for, and of which queue: added up by hand, kind by kind.
+//! The requests of a template's pods, and their queue, computed for each kind.
 //!
-//! This is on purpose a second, much simpler reading of templates than Muster's own. A kind that it does
-//! not know and a number that it cannot read are errors: what is left out is not audited. Left out
-//! are the pod by which KubeRay submits a RayJob, which asks for no device, and a Deployment's surge.
+//! This is on purpose a second reading of templates, much simpler than Muster's. An unknown kind or
+//! an unreadable number is an error, because a job that is left out is not audited. The pod by
+//! which KubeRay submits a RayJob, which requests no device, and a Deployment's surge are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,13 +14,13 @@ use super::quantity::{self, Amounts, UNIT};
 /// The node label by which a template selects a class of GPUs.
 const PRODUCT: &str = "nvidia.com/gpu.product";
 const GPU: &str = "nvidia.com/gpu";
-/// Stands before the name of a ResourceClaimTemplate, of which a pod claims one.
+/// The prefix of a ResourceClaimTemplate's name, where a pod has a claim by it.
 pub(super) const CLAIM: &str = "claim:";
 
-/// Amounts by the class of GPUs that pods select, in lower case as GpuPools name it; `""` for none.
+/// Amounts by the class of GPUs that pods select, in the lower case of GpuPools; `""` for none.
 pub(super) type Classes = BTreeMap<String, Amounts>;
 
-/// What a template takes of a queue while it runs.
+/// The amounts that a template charges to a queue while it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Footprint {
     /// The queue that it names, if any.
@@ -40,7 +40,7 @@ impl Footprint {
     /// Reads a template.
     ///
     /// # Errors
-    /// If its kind is not known here, or a number in it cannot be read.
+    /// Returns an error if its kind is unknown here, or a number in it cannot be read.
     pub fn of(template: &Value) -> anyhow::Result<Self> {
         let kind = template["kind"].as_str().unwrap_or_default();
         let api_version = template["apiVersion"].as_str().unwrap_or_default();
@@ -52,7 +52,7 @@ impl Footprint {
         })
     }
 
-    /// GPUs of all its pods.
+    /// Returns the GPUs of all its pods.
     pub fn gpus(&self) -> u64 {
         let gpus = |pods: &Pods| pods.each.get(GPU).copied().unwrap_or(0) / UNIT;
         let gpus = self
@@ -62,7 +62,7 @@ impl Footprint {
         u64::try_from(gpus.sum::<u128>()).unwrap_or(u64::MAX)
     }
 
-    /// What all its pods ask for.
+    /// Returns the requests of all its pods.
     pub(super) fn whole(&self) -> Classes {
         let mut whole = Classes::new();
         for pods in &self.pods {
@@ -72,7 +72,7 @@ impl Footprint {
         whole
     }
 
-    /// What so many of its pods ask for; `None` where that depends on which.
+    /// Returns the requests of `count` of its pods; `None` if that depends on which ones.
     pub(super) fn part(&self, count: u64) -> Option<Classes> {
         let first = self.pods.first()?;
         let alike = |pods: &Pods| pods.class == first.class && pods.each == first.each;
@@ -84,15 +84,15 @@ impl Footprint {
         Some([(first.class.clone(), amounts)].into())
     }
 
-    /// How many pods it has.
+    /// Returns the number of its pods.
     pub(super) fn count(&self) -> u64 {
         self.pods.iter().map(|pods| pods.count).sum()
     }
 
-    /// Puts what a claim stands for in the place of its name.
+    /// Replaces each claim by the amounts it stands for.
     ///
     /// # Errors
-    /// If a pod claims by a template that is not among `claims`.
+    /// Returns an error if a pod has a claim by a template that is not among `claims`.
     pub(super) fn resolve(&mut self, claims: &BTreeMap<String, Amounts>) -> anyhow::Result<()> {
         for pods in &mut self.pods {
             let named = pods.each.keys().filter(|name| name.starts_with(CLAIM));
@@ -107,7 +107,8 @@ impl Footprint {
     }
 }
 
-/// The queue that a template names, in the order of docs/reference/jobs.md; its namespace may name one for it.
+/// Returns the queue that a template names, in the order of docs/reference/jobs.md. If it names
+/// none, its namespace may name one.
 fn queue(template: &Value) -> Option<String> {
     let [labels, annotations] = ["labels", "annotations"].map(|of| &template["metadata"][of]);
     let named = [
@@ -140,14 +141,14 @@ fn pods_of(api_version: &str, kind: &str, spec: &Value) -> anyhow::Result<Vec<Po
         ("ray.io", "RayJob") => ray(&spec["rayClusterSpec"]),
         ("batch", "Job") => batch(spec),
         ("apps", "Deployment" | "ReplicaSet" | "StatefulSet") => replicas(spec),
-        // The tests' own kind.
+        // This kind exists only in the tests.
         ("example.com", "Thing") => replicas(spec),
         ("v1", "Pod") => Ok(vec![pod(1, spec)?]),
         _ => bail!("its kind is not known to the auditor"),
     }
 }
 
-/// Of each entry of a list, or each field of an object.
+/// Returns the pods of each entry of a list, or of each field of an object.
 fn each(
     of: &Value,
     read: impl Fn(&Value) -> anyhow::Result<Vec<Pods>>,
@@ -164,7 +165,7 @@ fn each(
     Ok(all)
 }
 
-/// A Job runs no more pods at once than are left to complete.
+/// Returns the pods of a Job, which runs at most as many at once as it has completions left.
 fn batch(spec: &Value) -> anyhow::Result<Vec<Pods>> {
     let parallelism = count(&spec["parallelism"])?;
     let completions = match &spec["completions"] {
@@ -187,7 +188,7 @@ fn ray(cluster: &Value) -> anyhow::Result<Vec<Pods>> {
     Ok(all)
 }
 
-/// A replica count, 1 where it is left out.
+/// Returns a replica count; the default is 1.
 fn count(value: &Value) -> anyhow::Result<u64> {
     match value {
         Value::Null => Ok(1),
@@ -201,8 +202,8 @@ fn pods(count: u64, template: &Value) -> anyhow::Result<Pods> {
     pod(count, &template["spec"])
 }
 
-/// What Kubernetes counts of a pod: its containers together, or more where an init container asks for
-/// more, and its overhead. One that is gated never runs.
+/// Returns the requests of a pod as Kubernetes counts them: the sum of its containers, or the
+/// larger request of an init container, plus its overhead. A gated pod never runs.
 fn pod(count: u64, spec: &Value) -> anyhow::Result<Pods> {
     let gates = spec["schedulingGates"].as_array();
     let gated = gates.is_some_and(|gates| !gates.is_empty());
@@ -225,7 +226,7 @@ fn pod(count: u64, spec: &Value) -> anyhow::Result<Pods> {
     }
     quantity::add(&mut each, &sidecars, 1);
     quantity::raise(&mut each, &most);
-    // What is asked for the pod as a whole counts instead.
+    // Requests of the pod as a whole replace those of its containers.
     each.extend(requests(spec)?);
     quantity::add(&mut each, &amounts(&spec["overhead"])?, 1);
     for claim in list("resourceClaims") {
@@ -242,7 +243,7 @@ fn pod(count: u64, spec: &Value) -> anyhow::Result<Pods> {
     })
 }
 
-/// What a container requests; a limit is a request where there is none.
+/// Returns the requests of a container; a limit without a request counts as a request.
 fn requests(container: &Value) -> anyhow::Result<Amounts> {
     let mut all = amounts(&container["resources"]["limits"])?;
     all.extend(amounts(&container["resources"]["requests"])?);
@@ -260,7 +261,7 @@ pub(super) fn amounts(of: &Value) -> anyhow::Result<Amounts> {
     read.collect()
 }
 
-/// What one claim by a ResourceClaimTemplate holds: devices, as units of their classes.
+/// Returns the devices of one claim by a ResourceClaimTemplate, as units of their classes.
 pub(super) fn claim(template: &Value) -> anyhow::Result<Amounts> {
     let requests = &template["spec"]["spec"]["devices"]["requests"];
     let mut all = Amounts::new();
@@ -274,7 +275,7 @@ pub(super) fn claim(template: &Value) -> anyhow::Result<Amounts> {
     Ok(all)
 }
 
-/// All resources of some classes.
+/// Returns all resources of some classes.
 pub(super) fn resources(of: &Classes) -> BTreeSet<&String> {
     of.values().flat_map(Amounts::keys).collect()
 }

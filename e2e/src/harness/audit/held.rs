@@ -1,11 +1,11 @@
-//! What a job holds at a moment: in all, and of that what is known to be in which cluster.
+//! The amounts that a job holds at a moment: in total, and the part whose cluster is known.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::footprint::{Classes, resources};
 use super::quantity::{self, UNIT};
 
-/// Amounts in all, by class of GPUs, and by cluster.
+/// Amounts in total, by class of GPUs, and by cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Held {
     total: Classes,
@@ -13,7 +13,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// So much, wherever it is.
+    /// Returns amounts whose clusters are unknown.
     pub(super) fn somewhere(total: Classes) -> Self {
         Self {
             total,
@@ -21,7 +21,7 @@ impl Held {
         }
     }
 
-    /// So much in each of these clusters.
+    /// Returns these amounts in each of these clusters.
     pub(super) fn in_each(clusters: impl IntoIterator<Item = (String, Classes)>) -> Self {
         let mut held = Self::default();
         for (cluster, classes) in clusters {
@@ -31,7 +31,7 @@ impl Held {
         held
     }
 
-    /// The more of both, cluster by cluster.
+    /// Raises each amount, cluster by cluster, to that of `other` if it is larger.
     pub(super) fn raise(&mut self, other: &Self) {
         for (cluster, classes) in &other.clusters {
             raise(self.clusters.entry(cluster.clone()).or_default(), classes);
@@ -44,18 +44,18 @@ impl Held {
         raise(&mut self.total, &known);
     }
 
-    /// Of a resource, whatever the class.
+    /// Returns the amount of a resource in all classes.
     pub(super) fn all(&self, resource: &str) -> u128 {
         let amounts = self.total.values();
         amounts.filter_map(|amounts| amounts.get(resource)).sum()
     }
 
-    /// Of a resource in a class.
+    /// Returns the amount of a resource in a class.
     pub(super) fn of_class(&self, class: &str, resource: &str) -> u128 {
         of(&self.total, class, resource)
     }
 
-    /// Of a resource in a class in some clusters.
+    /// Returns the amount of a resource in a class in some clusters.
     pub(super) fn in_clusters(
         &self,
         clusters: &BTreeSet<String>,
@@ -66,12 +66,12 @@ impl Held {
         inside.map(|classes| of(classes, class, resource)).sum()
     }
 
-    /// The resources of which it holds anything.
+    /// Returns the resources with an amount.
     pub(super) fn resources(&self) -> BTreeSet<&String> {
         resources(&self.total)
     }
 
-    /// Devices of all kinds, in thousandths.
+    /// Returns the devices of all kinds, in thousandths.
     pub(super) fn devices(&self) -> u128 {
         let of = |name: &&String| quantity::is_device(name);
         self.resources()
@@ -82,7 +82,7 @@ impl Held {
     }
 }
 
-/// Seconds of devices from thousandths of devices and milliseconds.
+/// Converts thousandths of devices × milliseconds to device-seconds.
 pub(super) fn device_seconds(thousandths: u128, milliseconds: u128) -> u128 {
     thousandths * milliseconds / (UNIT * 1_000)
 }

@@ -1,8 +1,9 @@
-//! Reads a Kubernetes audit log: the writes to bindings, to Works and to what bounds them that
-//! succeeded, in the order in which the store took them.
+//! Reads the successful writes to bindings, Works and quotas from a Kubernetes audit log, in the
+//! order of the store.
 //!
-//! A log of many tests has hundreds of megabytes and is asked often, about few jobs each time: so what
-//! each line is about is noted when it is first met, and only the lines about those are taken apart.
+//! The log of many tests has hundreds of megabytes and is read often, each time for a few jobs. So
+//! an index says which objects each line is about, and only the lines of the wanted objects are
+//! parsed.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -18,21 +19,22 @@ use serde_json::{Map, Value};
 
 use super::PERMANENT_ID;
 
-/// What was written.
+/// The kind of a written object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Resource {
     /// A ResourceBinding or its status.
     Binding,
     /// A Work or its status.
     Work,
-    /// A queue: its quota, and the queue above it.
+    /// A queue: its quota and its parent.
     Queue,
     /// A CapacityPolicy: the quota of a queue by pool.
     Policy,
 }
 
 impl Resource {
-    /// Of bindings and Works the status counts, too.
+    /// Returns the kind of a written object. For bindings and Works, writes of the status count
+    /// too.
     fn of(written: &ObjectRef) -> Option<Self> {
         let name = (&*written.resource, &*written.subresource);
         Some(match name {
@@ -44,7 +46,7 @@ impl Resource {
         })
     }
 
-    /// Whether it matters to all jobs.
+    /// Returns true if the kind concerns all jobs.
     fn bounds(self) -> bool {
         matches!(self, Self::Queue | Self::Policy)
     }
@@ -53,30 +55,31 @@ impl Resource {
 /// One successful write.
 #[derive(Debug, Clone)]
 pub(super) struct Write {
-    /// The store's revision of the object after it: of all objects of an API server the order in which
-    /// they changed. A write that ended an object has none; it gets the highest that surely was before.
+    /// The store's revision of the object after the write, which orders all objects of an API
+    /// server. A write that removed an object has none; it gets the highest revision that certainly
+    /// was before it.
     pub(super) revision: u64,
-    /// When it was answered.
+    /// The time of the response.
     pub(super) time: Timestamp,
-    /// What it wrote to.
+    /// The kind of the written object.
     pub(super) resource: Resource,
     /// The verb: create, update, patch, delete.
     pub(super) verb: String,
-    /// Who wrote.
+    /// The user who wrote.
     pub(super) user: String,
-    /// The object as it was afterwards.
+    /// The object after the write.
     pub(super) object: Value,
 }
 
-/// What a binding is of.
+/// The job that a binding is for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Named<'a> {
-    /// UID of its template.
+    /// The UID of its template.
     pub(super) template: &'a str,
     pub(super) namespace: &'a str,
 }
 
-/// An audit log, which may still be written.
+/// An audit log, which may still grow.
 #[derive(Debug)]
 pub struct Log {
     path: PathBuf,
@@ -85,12 +88,12 @@ pub struct Log {
 
 #[derive(Debug, Default)]
 struct Index {
-    /// How much of the file has been looked at.
+    /// The size of the part of the file that is indexed.
     end: u64,
     lines: Vec<Line>,
 }
 
-/// A line about a write that succeeded and was no dry run.
+/// A line about a successful write that was no dry run.
 #[derive(Debug)]
 struct Line {
     start: u64,
@@ -100,16 +103,16 @@ struct Line {
     revision: u64,
     resource: Resource,
     gone: bool,
-    /// Of the object that was written.
+    /// The UID of the written object.
     uid: String,
     permanent_id: Option<String>,
-    /// UID of a binding's template.
+    /// The UID of a binding's template.
     template: Option<String>,
     namespace: String,
 }
 
 impl Log {
-    /// The log at `path`, of which nothing is read yet.
+    /// Opens the log at `path` without reading it.
     pub fn new(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
@@ -117,12 +120,12 @@ impl Log {
         }
     }
 
-    /// All writes so far to the bindings of these templates, or in these namespaces, and to their Works,
-    /// oldest first; with `bounds`, also to all queues and policies.
+    /// Returns all writes so far to the bindings of these templates, or in these namespaces, and to
+    /// their Works, oldest first; with `bounds`, also to all queues and policies.
     ///
     /// # Errors
-    /// If the log cannot be read or a line is no audit event; a last line without its end is still
-    /// being written and left out.
+    /// Returns an error if the log cannot be read or a line is not an audit event. An incomplete
+    /// last line is still being written and is ignored.
     pub(super) fn writes(
         &self,
         bounds: bool,
@@ -146,7 +149,7 @@ impl Log {
 }
 
 impl Index {
-    /// Notes what has been written since.
+    /// Indexes the lines that were appended since the last call.
     fn read_on(&mut self, reader: &mut BufReader<File>) -> anyhow::Result<()> {
         reader.seek(SeekFrom::Start(self.end))?;
         let mut text = String::new();
@@ -156,14 +159,15 @@ impl Index {
             self.end += text.len() as u64;
             text.clear();
         }
-        // In the order in which requests ended, which is nearly that of the lines.
+        // The order is by the end of the request, which is nearly the order of the lines.
         self.lines.sort_by(|a, b| a.completed.cmp(&b.completed));
         Ok(())
     }
 
-    /// The lines about the bindings that are wanted, about Works of these bindings, and about bounds.
+    /// Returns the lines about the wanted bindings, about Works of these bindings, and about
+    /// quotas.
     fn about(&self, bounds: bool, wanted: impl Fn(Named<'_>) -> bool) -> Vec<usize> {
-        // Not every answer shows the template or has labels, but all have the UID of their object.
+        // Not every response has the template or labels, but all have the UID of their object.
         let named = |line: &&Line| {
             let template = line.template.as_deref();
             let namespace = &*line.namespace;
@@ -195,10 +199,12 @@ impl Index {
             .collect()
     }
 
-    /// These lines in the store's order, with the revision by which each stands there. Lines stand in
-    /// the order in which requests ended, which is another. The write that ends an object is answered
-    /// with its last version, however old; what is sure is that it came after all that had been answered
-    /// when it was received, and after all else that was written to that object.
+    /// Returns these lines in the store's order, with their revisions.
+    ///
+    /// Lines are in the order in which requests ended, which differs. The response to a write that
+    /// removes an object is the object's last version, however old. That write certainly came after
+    /// all responses that were sent before its request arrived, and after all other writes of that
+    /// object.
     fn in_order(&self, lines: &[usize]) -> Vec<(u64, &Line)> {
         let mut highest = 0;
         let answered = self.lines.iter().map(|line| {
@@ -222,13 +228,13 @@ impl Index {
             (sure.max(latest[&*line.uid]), line)
         });
         let mut in_order: Vec<(u64, &Line)> = in_order.collect();
-        // Stable: of two ends with one revision, the one that was answered later is the later one.
+        // The sort is stable: of two removals with one revision, the later response comes later.
         in_order.sort_by_key(|(revision, line)| (*revision, line.gone));
         in_order
     }
 }
 
-/// What has to be known of a line to find it again, and no more of its objects.
+/// The fields of a line that are needed to find it again.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Head {
@@ -335,7 +341,7 @@ struct User {
 }
 
 impl Event {
-    /// The write, and what was sent for it.
+    /// Returns the write, and the body of its request.
     fn write(self, revision: u64, line: &Line) -> anyhow::Result<(Write, Value)> {
         let time = line.completed.parse();
         let write = Write {
@@ -350,7 +356,8 @@ impl Event {
     }
 }
 
-/// Some clients ask to be answered with metadata alone; what they wrote stands in their request.
+/// Completes responses that have only metadata, which some clients request; the request has what
+/// they wrote.
 fn whole(answered: Vec<(Write, Value)>) -> anyhow::Result<Vec<Write>> {
     let mut latest: HashMap<String, Value> = HashMap::new();
     let mut writes = Vec::new();
@@ -379,7 +386,7 @@ fn whole(answered: Vec<(Write, Value)>) -> anyhow::Result<Vec<Write>> {
     Ok(writes)
 }
 
-/// RFC 7386.
+/// Applies a JSON merge patch (RFC 7386).
 fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
@@ -396,7 +403,8 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// Whether this write ended the object: the last finalizer of a deleted one went, or it had none.
+/// Returns true if this write removed the object: it removed the last finalizer of a deleted
+/// object, or deleted one without finalizers.
 pub(super) fn is_gone(write: &Write) -> bool {
     let metadata = &write.object["metadata"];
     let no_finalizers = metadata["finalizers"].as_array().is_none_or(Vec::is_empty);

@@ -1,23 +1,24 @@
-//! The independent auditor: reads from the API server's audit log what became of bindings, and computes
-//! by itself what each queue held at every moment.
+//! The independent auditor: reads the history of bindings from the API server's audit log, and
+//! computes the usage of each queue at every moment.
 //!
-//! It shares no code with what it checks. Every write is looked at in the store's own order, so
-//! no bound can be passed for a moment without being seen.
+//! It shares no code with Muster. It reads every write in the store's order, so it finds a quota
+//! that was exceeded even for a moment.
 //!
 //! What a job holds, and since when:
-//! - From the write that opens its binding with clusters in it: what its template asks for. What its
-//!   Works tell their clusters to run counts where that is more; how much is where is known from them alone
-//!   for a job in parts. Of an elastic job that may be less than its template, its record says how much
-//!   until its Works show it.
-//! - Until a write shows that it ended in all of its clusters; or, if it was evicted or deleted, until
-//!   the last of its Works is gone, all of it until then. A Work that is born after the job was evicted
-//!   and before it is placed again is late, and the job held what it did in between. Where none was ever
-//!   seen, nobody could know for `LATE` that none comes: that long it holds, too.
-//! - A Work that is being deleted in a cluster that an operator took out of service is gone: that is what
-//!   the operator vouched for.
+//! - A job holds its template's requests from the write that removes its binding's gate with
+//!   clusters set. If its Works request more, that counts. For a job in parts, only the Works show
+//!   how much is in which cluster. An elastic job can hold less than its template: its record says
+//!   how much until its Works show it.
+//! - It holds them until a write shows that it ended in all of its clusters. If it was evicted or
+//!   deleted, it holds everything until the last of its Works is gone. A Work that is created after
+//!   the eviction and before the next placement is late, and the job held its amounts in between.
+//!   If no Work was ever seen, it holds its amounts for `LATE` longer, because a Work could still
+//!   come.
+//! - A Work that is being deleted in a cluster that an operator took out of service counts as gone:
+//!   the operator vouched for it.
 //!
-//! The quota of a queue is read from the same log. A bound is checked whenever a job of its queue, or of
-//! one below that, begins to hold more: what ran before a bound was lowered may stay.
+//! The quota of a queue comes from the same log. It is checked whenever a job of the queue, or of a
+//! descendant, starts to hold more: what ran before a quota was lowered may stay.
 
 mod bounds;
 mod footprint;
@@ -45,27 +46,27 @@ use quantity::{Amounts, UNIT};
 use replay::Replay;
 pub use report::Report;
 
-/// Annotation by which Muster says what it admitted.
+/// The annotation in which Muster records an admission.
 const RECORD: &str = "muster.io/admission";
 /// Karmada's label that ties Works to their binding.
 const PERMANENT_ID: &str = "resourcebinding.karmada.io/permanent-id";
 const GPU: &str = "nvidia.com/gpu";
-/// How long a Work may still come of a placement that was undone before any was seen: Karmada's binding
-/// controller may be in the middle of a pass.
+/// The time in which a Work may still come of a placement that was undone before any Work was seen:
+/// Karmada's binding controller may be in the middle of a pass.
 const LATE: SignedDuration = SignedDuration::from_secs(4);
 
-/// What is audited.
+/// The subject of an audit.
 #[derive(Debug, Clone, Default)]
 pub struct Subject {
     /// The jobs, by the UID of their template.
     jobs: HashMap<String, Job>,
-    /// Namespaces of which no job may be left out.
+    /// Namespaces of which every job must be audited.
     namespaces: BTreeSet<String>,
     /// The queues of jobs that name none, by namespace.
     defaults: BTreeMap<String, String>,
-    /// What a claim by a ResourceClaimTemplate holds.
+    /// The amounts of a claim by a ResourceClaimTemplate.
     claims: BTreeMap<String, Amounts>,
-    /// Quota of a queue in GPUs, besides what the log says.
+    /// Quotas of queues in GPUs, besides those in the log.
     capability: BTreeMap<String, u64>,
     nothing_held: bool,
     /// Clusters that an operator takes out of service.
@@ -81,10 +82,10 @@ struct Job {
     elastic: bool,
 }
 
-/// Every version of the bindings of a template that the store took, oldest first.
+/// Returns every stored version of the bindings of a template, oldest first.
 ///
 /// # Errors
-/// If the log cannot be read.
+/// Returns an error if the log cannot be read.
 pub fn history(log: &Log, template_uid: &str) -> anyhow::Result<Vec<Value>> {
     let writes = log.writes(false, |of| of.template == template_uid)?;
     let versions = writes.into_iter().filter(|write| {
@@ -98,7 +99,8 @@ impl Subject {
     /// Adds a job by its template as the API server has it.
     ///
     /// # Errors
-    /// If it cannot be read: what is left out is not audited.
+    /// Returns an error if the template cannot be read, because a job that is left out is not
+    /// audited.
     pub fn job(&mut self, template: &Value) -> anyhow::Result<&mut Self> {
         let metadata = &template["metadata"];
         let mut takes = Footprint::of(template)?;
@@ -119,10 +121,10 @@ impl Subject {
         Ok(self)
     }
 
-    /// Adds a ResourceClaimTemplate by which jobs that are added later claim devices.
+    /// Adds a ResourceClaimTemplate, for claims of jobs that are added later.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// Returns an error if it cannot be read.
     pub fn claim_template(&mut self, template: &Value) -> anyhow::Result<&mut Self> {
         let name = template["metadata"]["name"].as_str().unwrap_or_default();
         let name = format!("{}{name}", footprint::CLAIM);
@@ -130,13 +132,13 @@ impl Subject {
         Ok(self)
     }
 
-    /// Says to which queue jobs of a namespace go that are added later and name none.
+    /// Sets the queue of a namespace's jobs that are added later and name none.
     pub fn default_queue(&mut self, namespace: &str, queue: &str) -> &mut Self {
         self.defaults.insert(namespace.to_owned(), queue.to_owned());
         self
     }
 
-    /// Says that all jobs of a namespace are among those that are audited.
+    /// Requires that all jobs of a namespace are audited.
     pub fn whole_namespace(&mut self, namespace: &str) -> &mut Self {
         self.namespaces.insert(namespace.to_owned());
         self
@@ -148,15 +150,15 @@ impl Subject {
         self
     }
 
-    /// Says that an operator takes this cluster out of service: a Work that is being deleted there counts
-    /// as gone. The log cannot tell: Clusters are served by Karmada's aggregated API server, of whose
-    /// objects it has no bodies.
+    /// Declares that an operator takes this cluster out of service: a Work that is being deleted
+    /// there counts as gone. The log cannot show this, because Karmada's aggregated API server
+    /// serves Clusters, and the log has no bodies of its objects.
     pub fn out_of_service(&mut self, cluster: &str) -> &mut Self {
         self.out_of_service.insert(cluster.to_owned());
         self
     }
 
-    /// Says that none of the jobs ever holds a device.
+    /// Declares that none of the jobs ever holds a device.
     pub fn nothing_held(&mut self) -> &mut Self {
         self.nothing_held = true;
         self
@@ -165,17 +167,18 @@ impl Subject {
     /// Replays the log.
     ///
     /// # Errors
-    /// If it cannot be read, or shows nothing to verify though there should be, or the other way round.
+    /// Returns an error if the log cannot be read, shows nothing to verify although it should, or
+    /// shows usage although none is expected.
     pub fn audit(&self, log: &Log) -> anyhow::Result<Report> {
         let report = self.read(log)?;
         self.is_enough(&report)?;
         Ok(report)
     }
 
-    /// The same, also where nothing was held yet.
+    /// Replays the log, which may show no usage yet.
     ///
     /// # Errors
-    /// If the log cannot be read.
+    /// Returns an error if the log cannot be read.
     pub fn read(&self, log: &Log) -> anyhow::Result<Report> {
         let writes = log.writes(true, |of| {
             self.jobs.contains_key(of.template) || self.namespaces.contains(of.namespace)
@@ -183,8 +186,8 @@ impl Subject {
         self.replay(&writes?)
     }
 
-    /// What the pods in the members show besides: nothing runs twice. Pods are checked that were seen so
-    /// far, by the attempts that are in `report`.
+    /// Returns a violation for each job that ran twice, by the pods in the members. It checks the pods
+    /// seen so far against the attempts in `report`.
     pub fn twice(&self, pods: &Pods, report: &Report) -> Vec<String> {
         pods.verify(&self.known(report), jiff::Timestamp::now())
     }
@@ -223,7 +226,7 @@ impl Subject {
         Ok(replay.report)
     }
 
-    /// Quota of a queue in thousandths of GPUs, if it was set.
+    /// Returns the quotas of queues that were set here, in thousandths of GPUs.
     fn fixed(&self) -> impl Iterator<Item = (&String, u128)> {
         let bounds = self.capability.iter();
         bounds.map(|(queue, &gpus)| (queue, u128::from(gpus) * UNIT))

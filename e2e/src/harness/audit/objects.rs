@@ -1,4 +1,4 @@
-//! What bindings and Works say, one by one.
+//! Reads single bindings and Works.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use super::footprint::{self, Classes, Footprint};
 use super::held::Held;
 use super::{Job, PERMANENT_ID, RECORD, Subject, quantity};
 
-/// What a placement says that a job takes. How an elastic job that is not alike in all its pods is divided
-/// is taken from its record; of another in parts only the sum is known.
+/// Returns what a placement grants a job. The division of an elastic job whose pods differ comes
+/// from its record; of any other job in parts only the sum is known.
 pub(super) fn promised(job: &Job, binding: &Value) -> anyhow::Result<Held> {
     let targets = binding["spec"]["clusters"].as_array();
     let targets: Vec<(String, Option<u64>)> = targets
@@ -36,7 +36,7 @@ pub(super) fn promised(job: &Job, binding: &Value) -> anyhow::Result<Held> {
     }
 }
 
-/// What the record on a binding says.
+/// Returns the amounts in the record on a binding.
 fn recorded(binding: &Value) -> anyhow::Result<Held> {
     let record = record(binding);
     let mut all = Vec::new();
@@ -54,7 +54,7 @@ fn recorded(binding: &Value) -> anyhow::Result<Held> {
     Ok(Held::in_each(all))
 }
 
-/// What the manifests of a Work tell its cluster to run.
+/// Returns the requests in the manifests of a Work.
 pub(super) fn runs(job: &Job, subject: &Subject, work: &Value) -> anyhow::Result<Classes> {
     let manifests = work["spec"]["workload"]["manifests"].as_array();
     let mut runs = Classes::new();
@@ -65,7 +65,7 @@ pub(super) fn runs(job: &Job, subject: &Subject, work: &Value) -> anyhow::Result
             quantity::add(runs.entry(class).or_default(), &amounts, 1);
         }
     }
-    // A Work whose manifests are not shown says nothing.
+    // A Work without visible manifests gives no information.
     Ok(match manifests.is_none_or(Vec::is_empty) {
         true => job.takes.part(0).unwrap_or_default(),
         false => runs,
@@ -98,7 +98,7 @@ pub(super) fn cluster_names(spec: &Value) -> impl Iterator<Item = String> {
     clusters.filter_map(|cluster| cluster["name"].as_str().map(str::to_owned))
 }
 
-/// Whether a binding's status shows an end in every cluster that it was given.
+/// Returns true if a binding's status shows an end in every cluster of its placement.
 pub(super) fn all_ended(binding: &Value, clusters: &BTreeSet<String>) -> bool {
     let items = binding["status"]["aggregatedStatus"].as_array();
     let ended: BTreeSet<&str> = items
@@ -112,7 +112,7 @@ pub(super) fn all_ended(binding: &Value, clusters: &BTreeSet<String>) -> bool {
         .all(|cluster| ended.contains(cluster.as_str()))
 }
 
-/// Whether the status of a template, as its member reports it, is final.
+/// Returns true if the status of a template, as its member reports it, is final.
 pub(super) fn ended(status: &Value) -> bool {
     let volcano = status["state"]["phase"].as_str();
     let pod = status["phase"].as_str();

@@ -1,8 +1,8 @@
-//! The second witness: pods in the members, as a watch of each member tells of them.
+//! The second source: pods in the members, by a watch of each member.
 //!
-//! An audit log of each member's pods would hold the bodies of every write to every pod, several
-//! kilobytes each; a watch sends the same bodies once and keeps a line of each. What it misses is what a
-//! member does while its API server does not answer.
+//! An audit log of each member's pods would have the bodies of every write to every pod, several
+//! kilobytes each. A watch sends the same bodies once, and this module keeps a line of each. It
+//! misses changes while a member's API server does not answer.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use super::footprint::Footprint;
 use super::quantity::{self, UNIT};
 use crate::harness::kinds::POD;
 
-/// For how long more may be seen to run than there should be: members tell of ends and starts at
-/// different speeds, and what a deletion leaves behind is collected a moment later.
+/// The time for which more pods than expected may be seen: members report ends and starts at
+/// different speeds, and the remains of a deletion are collected a moment later.
 const MOMENT: SignedDuration = SignedDuration::from_secs(10);
 
-/// What was seen of pods so far, in all members that are watched.
+/// The pods seen so far in all watched members.
 #[derive(Debug, Clone, Default)]
 pub struct Pods(Arc<Mutex<HashMap<String, Sighting>>>);
 
@@ -33,24 +33,24 @@ pub struct Pods(Arc<Mutex<HashMap<String, Sighting>>>);
 struct Sighting {
     cluster: String,
     namespace: String,
-    /// The name of what made it, maybe with a suffix.
+    /// The name of the pod's owner, possibly with a suffix.
     owner: String,
     devices: u128,
     from: Timestamp,
     until: Option<Timestamp>,
 }
 
-/// What is known of the jobs of one name.
+/// The facts about the jobs of one name.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// Devices of all pods together, in thousandths.
     pub(super) devices: u128,
-    /// Where each attempt was placed.
+    /// The clusters of each attempt.
     pub(super) attempts: Vec<BTreeSet<String>>,
 }
 
 impl Pods {
-    /// Watches the pods of a member for as long as the process lives.
+    /// Watches the pods of a member until the process ends.
     pub fn watch(&self, cluster: &str, client: Client) {
         let (pods, cluster) = (self.clone(), cluster.to_owned());
         drop(tokio::spawn(async move {
@@ -71,14 +71,14 @@ impl Pods {
                     Ok(Event::Delete(pod)) => {
                         pods.ended(&pod.metadata.uid.unwrap_or_default(), now)
                     }
-                    // The watcher begins again by itself.
+                    // The watcher restarts by itself.
                     Err(_) => {}
                 }
             }
         }));
     }
 
-    /// A pod as it is now.
+    /// Notes the current state of a pod.
     pub(super) fn seen(&self, cluster: &str, pod: &Value, now: Timestamp) {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let uid = text(&pod["metadata"]["uid"]);
@@ -98,14 +98,14 @@ impl Pods {
         });
     }
 
-    /// A pod is gone, or runs no more.
+    /// Notes that a pod was deleted or ended.
     pub(super) fn ended(&self, uid: &str, now: Timestamp) {
         if let Some(sighting) = self.0.lock().get_mut(uid) {
             sighting.until.get_or_insert(now);
         }
     }
 
-    /// Of the pods in a cluster, none but these are there.
+    /// Ends all pods of a cluster except these.
     fn only(&self, cluster: &str, uids: &BTreeSet<String>, now: Timestamp) {
         for (uid, sighting) in self.0.lock().iter_mut() {
             if sighting.cluster == cluster && !uids.contains(uid) {
@@ -114,8 +114,8 @@ impl Pods {
         }
     }
 
-    /// What has run twice until now: more devices than a job has, or pods in clusters of different
-    /// attempts.
+    /// Returns a violation for each job that ran twice so far: with more devices than the job has, or
+    /// with pods in clusters of different attempts.
     pub(super) fn verify(&self, jobs: &BTreeMap<String, Known>, now: Timestamp) -> Vec<String> {
         let mut by_job: BTreeMap<&String, Vec<Sighting>> = BTreeMap::new();
         for sighting in self.0.lock().values() {
@@ -131,7 +131,7 @@ impl Pods {
 }
 
 impl Sighting {
-    /// The job whose pod it is: generated names end with a dash and more.
+    /// Returns the job of the pod; generated names add a dash and a suffix.
     fn job<'a>(&self, jobs: &'a BTreeMap<String, Known>) -> Option<&'a String> {
         let name = format!("{}/{}", self.namespace, self.owner);
         let shorter = name.rsplit_once('-').map(|(name, _)| name);
@@ -145,7 +145,8 @@ impl Sighting {
     }
 }
 
-/// Looks at every moment at which a pod of the job started or ended, and at the last.
+/// Returns the violation of a job that ran twice for longer than [`MOMENT`]. It checks every time at
+/// which a pod of the job started or ended, and the last one.
 fn twice(name: &str, known: &Known, sightings: &[Sighting], last: Timestamp) -> Option<String> {
     let starts = sightings.iter().map(|sighting| sighting.from);
     let ends = sightings.iter().filter_map(|sighting| sighting.until);
@@ -183,7 +184,7 @@ fn wrong(known: &Known, run: &[&Sighting]) -> Option<String> {
     })
 }
 
-/// The name of the job that a pod is of, maybe with a suffix.
+/// Returns the name of the pod's job, possibly with a suffix.
 fn owner(pod: &Value) -> String {
     let metadata = &pod["metadata"];
     let labels = [
@@ -203,7 +204,7 @@ fn owner(pod: &Value) -> String {
 fn devices(pod: &Value) -> u128 {
     let mut pod = pod.clone();
     (pod["apiVersion"], pod["kind"]) = ("v1".into(), "Pod".into());
-    // What claims hold does not stand in the pod.
+    // The devices of claims are not in the pod.
     let whole = Footprint::of(&pod).map(|takes| takes.whole());
     let amounts = whole.unwrap_or_default().into_values().flatten();
     let devices = amounts.filter(|(resource, _)| resource.contains('/'));
@@ -211,6 +212,6 @@ fn devices(pod: &Value) -> u128 {
 }
 
 fn json(pod: &DynamicObject) -> Value {
-    // Made from JSON a moment ago: only an object with non-text keys could fail.
+    // The object was parsed from JSON, so only an object with non-text keys could fail.
     serde_json::to_value(pod).unwrap_or_default()
 }

@@ -1,5 +1,4 @@
-//! Amounts of resources as Kubernetes writes them, read exactly: in thousandths, rounded up, as its
-//! scheduler counts.
+//! Exact quantities of resources in thousandths, rounded up as the Kubernetes scheduler does.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +10,11 @@ pub(super) type Amounts = BTreeMap<String, u128>;
 /// Thousandths in one unit.
 pub(super) const UNIT: u128 = 1_000;
 
-/// No amount is read as more, so that no sum of amounts overflows.
+/// The largest amount, to which larger ones are cut, so that sums do not overflow.
 const LARGEST: u128 = 1 << 96;
 
-/// Reads a quantity: a number, or text such as `100m`, `1.5Gi`, `2e3`. `None` if it is none, or
-/// negative.
+/// Parses a quantity: a number, or text such as `100m`, `1.5Gi`, `2e3`. Returns `None` if it is
+/// invalid or negative.
 pub(super) fn read(value: &Value) -> Option<u128> {
     match value {
         Value::String(text) => parse(text),
@@ -44,7 +43,7 @@ fn parse(text: &str) -> Option<u128> {
     Some(thousandths.min(LARGEST))
 }
 
-/// Powers of two and of ten that a suffix stands for.
+/// Returns the powers of two and of ten of a suffix.
 fn scale(suffix: &str) -> Option<(u32, i32)> {
     let decimal = match suffix {
         "" => 0,
@@ -68,14 +67,14 @@ fn scale(suffix: &str) -> Option<(u32, i32)> {
     Some((0, decimal))
 }
 
-/// Adds `more`, so many times.
+/// Adds `times` × `more`.
 pub(super) fn add(to: &mut Amounts, more: &Amounts, times: u128) {
     for (resource, amount) in more {
         *to.entry(resource.clone()).or_default() += amount * times;
     }
 }
 
-/// Raises every amount to that of `other` where that is more.
+/// Raises every amount to that of `other` if it is larger.
 pub(super) fn raise(to: &mut Amounts, other: &Amounts) {
     for (resource, &amount) in other {
         let own = to.entry(resource.clone()).or_default();
@@ -83,13 +82,13 @@ pub(super) fn raise(to: &mut Amounts, other: &Amounts) {
     }
 }
 
-/// Whether a resource is one of devices, which are counted in seconds of use.
+/// Returns true if a resource is a kind of devices, whose use is counted in device-seconds.
 pub(super) fn is_device(resource: &str) -> bool {
     let plain = ["cpu", "memory", "ephemeral-storage", "pods"];
     !plain.contains(&resource) && !resource.starts_with("hugepages-")
 }
 
-/// An amount for people: `16`, `0.1`.
+/// Formats an amount: `16`, `0.1`.
 pub(super) fn show(thousandths: u128) -> String {
     match thousandths % UNIT {
         0 => (thousandths / UNIT).to_string(),

@@ -1,4 +1,4 @@
-//! Goes through the writes of a log, one by one, and keeps what every job holds.
+//! Replays the writes of a log and tracks what every job holds.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -17,7 +17,7 @@ use super::quantity;
 use super::report::Report;
 use super::{GPU, LATE, Subject};
 
-/// Kinds without pods, which go where jobs go.
+/// Kinds without pods, which Karmada propagates together with jobs.
 const WITHOUT_PODS: [&str; 8] = [
     "ConfigMap",
     "Secret",
@@ -28,21 +28,21 @@ const WITHOUT_PODS: [&str; 8] = [
     "MultiClusterService",
     "EndpointSlice",
 ];
-/// How Karmada names the namespace of a cluster's Works.
+/// The prefix of the namespace of a cluster's Works.
 const WORKS_OF: &str = "karmada-es-";
 
 pub(super) struct Replay<'a> {
     subject: &'a Subject,
     bounds: Bounds,
-    /// By permanent id.
+    /// Bindings by permanent id.
     bindings: BTreeMap<String, Binding>,
-    /// Works that exist, by permanent id and then by `namespace/name`.
+    /// Existing Works, by permanent id and then by `namespace/name`.
     works: HashMap<String, BTreeMap<String, Work>>,
-    /// When Works were born and bindings placed, by permanent id, as places in the log.
+    /// When Works are created and bindings placed, by permanent id, as positions in the log.
     future: HashMap<String, Future>,
-    /// UIDs of Works that are gone: what is written of them later, in a cluster that is back, is nothing.
+    /// UIDs of removed Works: a later write to one, in a cluster that is back, is ignored.
     gone: HashSet<String>,
-    /// The place in the log, and the time there.
+    /// The position in the log, and the time there.
     at: usize,
     now: Timestamp,
     seen: HashSet<String>,
@@ -51,7 +51,7 @@ pub(super) struct Replay<'a> {
 
 #[derive(Debug, Default)]
 struct Binding {
-    /// `namespace/name`, of itself and of its template.
+    /// The `namespace/name` of the binding and of its template.
     name: String,
     of: String,
     template: String,
@@ -64,10 +64,10 @@ struct Binding {
     /// When it was evicted, if no Work of the placement had been seen.
     without_works: Option<Timestamp>,
     works_seen: bool,
-    /// Holds something.
+    /// True if it holds something.
     holding: bool,
     held: Held,
-    /// What its placement says, its Works aside.
+    /// The amounts of its placement, without its Works.
     promised: Held,
 }
 
@@ -75,7 +75,7 @@ struct Binding {
 struct Work {
     cluster: String,
     uid: String,
-    /// What its cluster has to run, once that is known.
+    /// The requests in its cluster, if known.
     runs: Option<Classes>,
     ended: bool,
     deleting: bool,
@@ -88,7 +88,7 @@ struct Future {
 }
 
 impl Future {
-    /// Whether a Work is born after `now` that belongs to the placement before.
+    /// Returns true if a Work of the previous placement is created after `now`.
     fn has_late_work(&self, now: usize) -> bool {
         let after = |place: &&usize| **place > now;
         let placed = self.placements.iter().find(after).copied();
@@ -97,7 +97,7 @@ impl Future {
     }
 }
 
-/// Where in the log Works are born and bindings are placed.
+/// Returns the positions in the log at which Works are created and bindings are placed.
 fn futures(writes: &[Write]) -> HashMap<String, Future> {
     let mut futures: HashMap<String, Future> = HashMap::new();
     let mut placed: HashMap<String, bool> = HashMap::new();
@@ -157,7 +157,8 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Time passes: what is held meanwhile is added up, and what nobody can come late for any more is free.
+    /// Advances the time: adds up the amounts held meanwhile, and ends the holds for which no late
+    /// Work can come.
     fn pass(&mut self, time: Timestamp) {
         if self.now != Timestamp::MIN && time > self.now {
             let passed = self.now.duration_until(time).as_millis();
@@ -240,7 +241,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// A job of a namespace of which none may be left out, and that is none of those that are audited.
+    /// Reports a job that is not audited in a namespace of which every job must be.
     fn left_out(&mut self, write: &Write, template: &str) {
         let (metadata, spec) = (&write.object["metadata"], &write.object["spec"]);
         let namespace = metadata["namespace"].as_str().unwrap_or_default();
@@ -290,7 +291,7 @@ impl<'a> Replay<'a> {
         }
         if let Some(binding) = self.bindings.get_mut(&id) {
             let works = works.values();
-            // What is on its way out may be an older placement's.
+            // A Work that is being deleted may belong to an older placement.
             if !deleting {
                 binding.works_seen = true;
                 binding.without_works = None;
@@ -304,7 +305,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// A job gives back what it holds once it ended, or once nothing of it is left, nor comes.
+    /// Ends the hold of a job that has ended, or of which nothing is left or can come.
     fn settle(&mut self, id: &str) {
         let Some(binding) = self.bindings.get_mut(id) else {
             return;
@@ -320,7 +321,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Computes again what a job holds; if it is more than before, its queues are checked.
+    /// Recomputes what a job holds; if it is more than before, its queues are checked.
     fn hold(&mut self, write: &Write, id: &str) {
         let Some(binding) = self.bindings.get_mut(id) else {
             return;
@@ -331,7 +332,7 @@ impl<'a> Replay<'a> {
         }
         let mut now = match binding.placed {
             true => binding.promised.clone(),
-            // Until the last of it is gone.
+            // A terminating job holds everything until the last of it is gone.
             false => binding.held.clone(),
         };
         let works = self.works.get(id).into_iter().flat_map(BTreeMap::values);
@@ -344,7 +345,8 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// What a queue and those below it hold, now that one of its jobs went from one amount to another.
+    /// Checks the usage of a queue and its descendants after the amounts of one of its jobs
+    /// changed.
     fn verify(&mut self, write: &Write, queue: &str, before: &Held, now: &Held) {
         let below = |binding: &&Binding| {
             let own = &self.subject.jobs[&binding.template].queue;
@@ -393,7 +395,8 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Every placement needs a record of this very template, and a new attempt where it is a new one.
+/// Checks that a placement has a record of this template, with a new attempt if the placement is
+/// new.
 fn check_placement(
     binding: &mut Binding,
     object: &Value,

@@ -1,4 +1,4 @@
-//! What an audit found.
+//! The findings of an audit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,36 +10,35 @@ use super::quantity::{self, UNIT};
 /// What the log shows of the subject.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// Jobs of which the log shows a binding.
+    /// Jobs with a binding in the log.
     pub jobs: usize,
-    /// How often each job was placed, by `namespace/binding`.
+    /// The number of placements of each job, by `namespace/binding`.
     pub placements: BTreeMap<String, u32>,
-    /// Where each job was placed, one cluster or set of clusters after another, by
-    /// `namespace/template`.
+    /// The clusters of each placement in order, by `namespace/template`.
     pub attempts: BTreeMap<String, Vec<BTreeSet<String>>>,
-    /// Everything that must not be, in the order in which it happened.
+    /// Every violation, in the order of the log.
     pub violations: Vec<String>,
-    /// The most that each queue, with those below it, held at once of each resource; in thousandths.
+    /// The peak usage of each queue with its descendants, by resource; in thousandths.
     pub(super) peaks: BTreeMap<(String, String), u128>,
-    /// The highest bound that a queue's own peak was checked against.
+    /// The highest quota against which a queue's own peak was checked.
     pub(super) bounds: BTreeMap<(String, String), u128>,
-    /// Thousandths of devices times milliseconds.
+    /// Thousandths of devices × milliseconds.
     pub(super) used: u128,
 }
 
 impl Report {
-    /// The most GPUs that a queue, with those below it, held at once.
+    /// Returns the most GPUs that a queue and its descendants held at once.
     pub fn peak(&self, queue: &str) -> u64 {
         self.peak_of(queue, GPU)
     }
 
-    /// The most whole units of a resource that a queue, with those below it, held at once.
+    /// Returns the most whole units of a resource that a queue and its descendants held at once.
     pub fn peak_of(&self, queue: &str, resource: &str) -> u64 {
         let peak = self.peaks.get(&(queue.to_owned(), resource.to_owned()));
         u64::try_from(peak.copied().unwrap_or(0) / UNIT).unwrap_or(u64::MAX)
     }
 
-    /// Devices times the seconds for which they were held.
+    /// Returns the device-seconds held.
     pub fn device_seconds(&self) -> u128 {
         device_seconds(self.used, 1)
     }
@@ -54,7 +53,7 @@ impl fmt::Display for Report {
             self.device_seconds()
         )?;
         let devices = |(_, resource): &&(String, String)| quantity::is_device(resource);
-        // A resource with a bound of its own is listed, device or not.
+        // A resource with a quota is listed, device or not.
         let told = |of: &&(String, String)| devices(of) || self.bounds.contains_key(of);
         let peaks = self.peaks.iter().filter(|(of, _)| told(of));
         for (at, (of, &peak)) in peaks.enumerate() {

@@ -1,4 +1,4 @@
-//! The auditor sees what it is there to see, and nothing else.
+//! The auditor finds every violation, and nothing else.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,10 +12,10 @@ mod bounds;
 mod charges;
 mod pods;
 
-/// The class of GPUs that all jobs here select.
+/// The class of GPUs that all jobs of these tests select.
 const CLASS: &str = "h100";
 
-/// Writes about jobs of 8 GPUs and one CPU each in a queue with a quota of 8 GPUs, a second apart.
+/// Writes, a second apart, about jobs of 8 GPUs and one CPU each in a queue with a quota of 8 GPUs.
 struct Story {
     writes: Vec<Write>,
     subject: Subject,
@@ -37,7 +37,7 @@ impl Default for Story {
     }
 }
 
-/// A Pod that asks for 8 GPUs.
+/// Returns a Pod that requests 8 GPUs.
 fn template(job: &str) -> Value {
     let resources = json!({"limits": {"nvidia.com/gpu": 8, "cpu": 1}});
     json!({
@@ -54,7 +54,7 @@ fn template(job: &str) -> Value {
     })
 }
 
-/// A batch Job of pods with 2 GPUs each in a queue of its own.
+/// Returns a batch Job of pods with 2 GPUs each in a queue of its own.
 fn gang(job: &str, queue: &str, pods: u64) -> Value {
     let mut pod = template(job);
     let mut spec = pod["spec"].take();
@@ -80,7 +80,7 @@ impl Story {
         self
     }
 
-    /// Seconds pass.
+    /// Advances the time.
     fn after(&mut self, seconds: i64) -> &mut Self {
         self.now += SignedDuration::from_secs(seconds);
         self
@@ -151,12 +151,12 @@ impl Story {
         self.subject.replay(&self.writes).unwrap()
     }
 
-    /// Tells that nothing went wrong.
+    /// Asserts that there is no violation.
     fn is_fine(&mut self) {
         assert_eq!(self.report().violations, Vec::<String>::new());
     }
 
-    /// Tells that this went wrong, and nothing else.
+    /// Asserts that this is the only violation.
     fn is_wrong(&mut self, expected: &str) {
         let violations = self.report().violations;
         let one = violations.len() == 1 && violations[0].starts_with(expected);
@@ -186,7 +186,7 @@ fn one_after_the_other_is_fine() {
     assert_eq!(report.peak("q"), 8);
     assert_eq!(report.peak_of("q", "cpu"), 1);
     assert_eq!(report.placements["n/a"], 1);
-    // 11 s of the first, 5 s of the second.
+    // The first job held its devices for 11 s, the second for 5 s.
     let told = "2 jobs, 128 device-seconds, peak 8 of 8 nvidia.com/gpu in q";
     assert_eq!(report.to_string(), told);
 }
@@ -204,7 +204,7 @@ fn what_must_not_be_is_named() {
         (
             "queue q holds 16 of 8 nvidia.com/gpu at revision 4",
             |story| {
-                // Evicted, but its Work is still there.
+                // The job is evicted, but its Work still exists.
                 story
                     .placed("a", 1)
                     .work("a", false)

@@ -1,4 +1,4 @@
-//! Templates of all kinds, and what they ask for.
+//! Templates of all kinds, and their requests.
 
 #![allow(clippy::unwrap_used)]
 
@@ -41,7 +41,7 @@ fn every_kind_asks_for_pods_times_what_each_asks_for() {
         (gang.batch(), 24, 300),
         (gang.pytorch(), 24, 300),
         (tensorflow(), 24, 300),
-        // And a launcher without GPUs.
+        // The job also has a launcher without GPUs.
         (gang.mpi(), 24, 400),
         (gang.job_set(), 24, 300),
         (gang.ray_cluster(), 24, 300),

@@ -1,4 +1,4 @@
-//! What of a log is read, in which order and as what.
+//! Which lines of a log are read, in which order and as what.
 
 #![allow(clippy::unwrap_used)]
 use std::io::Write as _;
@@ -50,7 +50,7 @@ fn writes_are_whole_and_in_the_stores_order() {
         line(3, 8, "patch", patch, partial),
         line(1, 2, "create", Value::Null, born),
         line(1, 3, "create", Value::Null, other),
-        // Its last version is old, but 6 was written before it was asked for, and 7 maybe not.
+        // Its last version is old, but 6 was written before the request, and 7 perhaps not.
         line(4, 9, "delete", Value::Null, gone),
     ];
     let lines = lines.concat();
@@ -60,7 +60,8 @@ fn writes_are_whole_and_in_the_stores_order() {
         let revisions = writes.iter().map(|write| write.revision);
         (revisions.collect::<Vec<u64>>(), writes)
     };
-    // It is asked while the second line is being written, and again when all is.
+    // The log is read while the second line is being written, and again when all lines are
+    // complete.
     let (first, rest) = lines.split_at(lines.find('\n').unwrap() + 10);
     file.write_all(first.as_bytes()).unwrap();
     assert!(
@@ -83,7 +84,7 @@ fn nothing_is_written_to_what_is_gone() {
     gone["metadata"]["finalizers"].take();
     gone["metadata"]["resourceVersion"] = json!("4");
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    // Both were under way at once, and the one that ended it was asked for first.
+    // Both requests were in flight at once, and the one that removed the object was sent first.
     let lines = [
         line(2, 3, "update", Value::Null, last),
         line(1, 4, "update", Value::Null, gone),

@@ -1,4 +1,4 @@
-//! The quotas of queues: of every resource, with parents, by pools, and over time.
+//! Quotas of queues: of every resource, with parents, by pools, and over time.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ fn capability(resource: &str, amount: impl Into<Value>) -> Value {
 }
 
 /// Two jobs of two pods with 2 GPUs each in the queues `left` and `right`, below `top`, and a third
-/// in `right`.
+/// job in `right`.
 fn tree() -> Story {
     let mut story = Story::default();
     for (job, queue) in [("l", "left"), ("r", "right"), ("s", "right")] {
@@ -32,7 +32,7 @@ fn every_resource_is_bounded() {
     tell("nvidia.com/gpu", "16").is_fine();
     tell("nvidia.com/gpu", "15").is_wrong("queue q holds 16 of 15 nvidia.com/gpu at revision 3");
     tell("memory", "0").is_fine();
-    // A bound that makes no sense lets nothing go.
+    // An invalid quota admits nothing.
     let violations = tell("cpu", "-1").report().violations;
     assert_eq!(violations.len(), 2, "{violations:?}");
 }
@@ -52,7 +52,7 @@ fn what_is_below_a_queue_counts_in_it() {
     assert_eq!(tell(8, "top").report().peak("all"), 8);
     tell(7, "top").is_wrong("queue all holds 8 of 7 nvidia.com/gpu at revision 6");
     tell(7, "elsewhere").is_fine();
-    // Queues in a circle hold each other.
+    // Queues in a cycle count against each other.
     let mut story = tree();
     story.queue("left", json!({"parent": "right"}));
     story.queue("right", json!({"parent": "left"}));
@@ -93,24 +93,25 @@ fn a_lowered_bound_holds_for_what_is_released_after_it() {
         story.queue("right", gpus(4)).after(seconds);
         story
     };
-    // What runs may stay, also when something is written to it.
+    // A running job may stay, also when its binding is written.
     let mut story = tell(9);
     story.queue("right", gpus(3)).after(9).placed("r", 1);
     story.is_fine();
     tell(9)
         .placed("s", 1)
         .is_wrong("queue right holds 8 of 4 nvidia.com/gpu at revision 4");
-    // It was under way when the bound was lowered.
+    // This admission was in progress when the quota was lowered.
     tell(0).placed("s", 1).is_fine();
     tell(2)
         .placed("s", 1)
         .is_wrong("queue right holds 8 of 4 nvidia.com/gpu at revision 4");
-    // Raised again it holds at once, and one that is taken away does not.
+    // A raised quota holds at once; a removed quota no longer does.
     let mut story = tell(9);
     story.queue("right", gpus(8)).placed("s", 1).is_fine();
     let mut story = tell(9);
     story.queue("right", json!({})).placed("s", 1).is_fine();
-    // A queue that is new is bounded from the beginning, a bound that is new once it was heard of.
+    // The quota of a new queue holds from the beginning, a quota that is new on a queue after a
+    // moment.
     let mut story = tree();
     story.queue("right", gpus(3)).placed("r", 1);
     story.is_wrong("queue right holds 4 of 3 nvidia.com/gpu at revision 2");

@@ -1,4 +1,4 @@
-//! From when to when a job holds what, and where.
+//! From when to when a job holds its amounts, and where.
 
 use serde_json::{Value, json};
 
@@ -13,18 +13,18 @@ fn quota_is_free_once_the_works_of_a_job_evicted_are_gone() {
 
 #[test]
 fn a_late_work_keeps_the_charge() {
-    // Evicted before a Work was seen; one comes after the quota was given away.
+    // The job is evicted before a Work was seen; one comes after its quota went to another job.
     let mut story = Story::default();
     story.placed("a", 1).gated("a").after(20).placed("b", 1);
     story.is_fine();
     story.work("a", false);
     story.is_wrong("queue q holds 16 of 8 nvidia.com/gpu at revision 3");
-    // The same Work, of the next placement.
+    // The same Work belongs to the next placement.
     let mut story = Story::default();
     story.placed("a", 1).gated("a").after(20).placed("b", 1);
     story.ended("b", 1).placed("a", 2).work("a", false);
     story.is_fine();
-    // Deleted, and its last Work comes and goes after it.
+    // The job is deleted, and its last Work comes and goes after that.
     let mut story = Story::default();
     story.placed("a", 1).binding("a", |object| {
         object["metadata"]["deletionTimestamp"] = json!("now");
@@ -46,7 +46,7 @@ fn while_a_work_may_still_come_nothing_is_free() {
         .after(4)
         .placed("b", 1)
         .is_fine();
-    // A Work of an older placement, on its way out, says nothing of this one's.
+    // A Work of an older placement that is being deleted says nothing about this one.
     let mut story = Story::default();
     story.placed("a", 1).work("a", false).gated("a");
     story.work_in("m1", "a", |work| {
@@ -78,7 +78,7 @@ fn what_an_operator_gave_up_is_gone() {
     };
     tell(true).is_fine();
     tell(false).is_wrong("queue q holds 16 of 8 nvidia.com/gpu at revision 5");
-    // It is deleted only then.
+    // The Work of the next attempt is deleted only after that attempt's eviction.
     let mut story = tell(true);
     story
         .ended("b", 1)
@@ -93,7 +93,7 @@ fn what_an_operator_gave_up_is_gone() {
         work["metadata"]["finalizers"] = json!(["f"]);
     });
     story.placed("b", 2).is_fine();
-    // It comes back with the cluster, and does not count again.
+    // The Work returns with the cluster, and does not count again.
     let mut story = tell(true);
     story
         .ended("b", 1)
@@ -108,7 +108,7 @@ fn what_an_operator_gave_up_is_gone() {
     story.after(9).placed("b", 2).is_fine();
 }
 
-/// A gang of five pods of 2 GPUs in a queue, and what a Work of it tells its cluster to run.
+/// A gang of five pods of 2 GPUs in a queue, and the requests of one of its Works.
 fn parts() -> Story {
     let mut story = Story::default();
     story.subject.job(&gang("g", "p", 5)).unwrap();
@@ -137,7 +137,7 @@ fn the_works_say_how_much_is_where() {
     story.work_in("m2", "g", part(3));
     story.is_wrong(r#"queue p in h100 of {"m2"} holds 6 of 4 nvidia.com/gpu at revision 5"#);
     assert_eq!(story.report().peak("p"), 12, "more than its template");
-    // The cluster knows nothing yet.
+    // The cluster has no requests yet.
     let mut story = parts();
     story.policy("p", in_m2(4)).placed_on("g", 1, both);
     story.work_in("m2", "g", |work| {
@@ -176,11 +176,11 @@ fn an_elastic_job_holds_what_it_has() {
     assert_eq!(story.report().peak("p"), 4);
     story.placed_on("g", 1, json!([{"name": "m1", "replicas": 3}]));
     story.is_wrong("queue p holds 6 of 4 nvidia.com/gpu at revision 2");
-    // Its Work runs ahead of its placement.
+    // Its Work grows before its placement.
     let mut story = elastic(4);
     story.work_in("m1", "g", part(4));
     story.is_wrong("queue p holds 8 of 4 nvidia.com/gpu at revision 2");
-    // A share that grows in one cluster adds to what is promised in the other.
+    // A part that grows in one cluster adds to the amount promised in the other.
     let mut story = elastic(7);
     let shares = json!([{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 1}]);
     story.placed_on("g", 1, shares).work_in("m2", "g", part(2));
@@ -191,7 +191,7 @@ fn an_elastic_job_holds_what_it_has() {
             .any(|what| what.contains("p holds 8 of 7")),
         "{violations:?}"
     );
-    // It gives up nothing before its Work does.
+    // It frees nothing before its Work does.
     let mut story = elastic(9);
     story.subject.job(&gang("h", "p", 2)).unwrap();
     story.work_in("m1", "g", part(3));

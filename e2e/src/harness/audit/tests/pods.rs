@@ -1,4 +1,4 @@
-//! What pods show: nothing runs twice.
+//! Pods show whether a job runs twice.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -71,7 +71,7 @@ fn one_attempt_after_the_other_is_fine() {
         .pod("m3", "z", "Running", 4)
         .after(60);
     seen.pod("m2", "y", "Succeeded", 4).is_fine();
-    // A moment in which both are seen is nothing.
+    // A moment in which both are seen is allowed.
     let mut seen = self::seen();
     seen.pod("m1", "x", "Running", 4)
         .after(60)
@@ -91,7 +91,7 @@ fn two_attempts_at_a_time_are_not() {
         .after(11);
     seen.pods.ended("x", seen.now);
     seen.is_wrong(both);
-    // The first is never gone.
+    // The first pod never goes.
     let mut seen = self::seen();
     seen.pod("m1", "x", "Running", 4).after(60);
     seen.pod("m2", "y", "Running", 4).after(9).is_fine();
