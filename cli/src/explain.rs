@@ -1,6 +1,6 @@
 //! `explain`: why a job is where it is, from the status of its PodGroup alone.
 
-use crate::args::{Format, Output};
+use crate::args::{Format, OutputArgs};
 use crate::connect::{LIMIT, plain};
 use crate::output;
 use anyhow::{Result, bail};
@@ -13,7 +13,7 @@ use std::fmt::Write;
 
 /// Runs the command; returns what it prints. `job` is the name of the workload, `KIND/NAME`
 /// where two kinds have one name, or the name of its PodGroup.
-pub(crate) async fn run(job: &str, output: &Output, client: &Client) -> Result<String> {
+pub(crate) async fn run(job: &str, output: &OutputArgs, client: &Client) -> Result<String> {
     let namespace = client.default_namespace();
     let kind = ApiResource::erase::<PodGroup>(&());
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &kind);

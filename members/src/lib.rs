@@ -100,7 +100,7 @@ pub enum MemberEvent {
 
 /// What others need of a member besides its facts.
 #[derive(Clone)]
-pub(crate) struct Reach {
+pub(crate) struct MemberAccess {
     /// The present connection, while there is one.
     pub(crate) client: Option<Client>,
     /// How fresh what is known of it is.
@@ -110,7 +110,7 @@ pub(crate) struct Reach {
 /// The watched members. Clones share them.
 #[derive(Clone, Default)]
 pub struct Members {
-    reach: Arc<RwLock<BTreeMap<ClusterName, Reach>>>,
+    reach: Arc<RwLock<BTreeMap<ClusterName, MemberAccess>>>,
 }
 
 impl fmt::Debug for Members {
@@ -143,7 +143,7 @@ impl Members {
     pub fn reached_by(clients: &[(&str, Client)]) -> Self {
         let members = Self::default();
         for (name, client) in clients {
-            let reach = Reach {
+            let reach = MemberAccess {
                 client: Some(client.clone()),
                 health: ViewHealth::Ready,
             };
@@ -201,7 +201,7 @@ struct FailedProbe {
 }
 
 /// What reaches the coordinator.
-enum Message {
+enum CoordinatorMessage {
     Cluster(Box<Delta<Cluster>>),
     /// A connection begins: its client, and where to ask for climbs.
     Connected(Origin, Client, mpsc::UnboundedSender<Owner>),

@@ -10,7 +10,7 @@
 mod stopped;
 mod store;
 
-pub use stopped::Process;
+pub use stopped::StoppableProcess;
 
 use axum::body::{Body, Bytes};
 use axum::http::{Method, Request, Response, StatusCode, Uri};
@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Change, Store};
+use store::{Store, StoreChange};
 use tokio::sync::broadcast;
 
 /// A request as it came in.
@@ -57,23 +57,23 @@ pub enum Fault {
 
 /// What a server had, see [`FakeApi::snapshot`].
 #[derive(Debug, Clone)]
-pub struct Snapshot(store::Snapshot);
+pub struct ApiSnapshot(store::StoreSnapshot);
 
 /// What a call answers that stores nothing.
-type Answer = Arc<dyn Fn(&Value) -> Value + Send + Sync>;
+type FakeAnswer = Arc<dyn Fn(&Value) -> Value + Send + Sync>;
 type Matcher = Box<dyn Fn(&Recorded) -> bool + Send>;
 
-struct Rule {
+struct FaultRule {
     matches: Matcher,
     fault: Fault,
     times: usize,
 }
 
-struct State {
+struct FakeApiState {
     store: Store,
     documents: HashMap<String, Value>,
-    answers: HashMap<String, Answer>,
-    rules: Vec<Rule>,
+    answers: HashMap<String, FakeAnswer>,
+    rules: Vec<FaultRule>,
     requests: Vec<Recorded>,
     /// Prefixes of paths that other servers answer.
     passed_on: Vec<(String, FakeApi)>,
@@ -85,7 +85,7 @@ struct State {
 
 /// The server. Clones are the same one.
 #[derive(Clone)]
-pub struct FakeApi(Arc<Mutex<State>>);
+pub struct FakeApi(Arc<Mutex<FakeApiState>>);
 
 impl Default for FakeApi {
     fn default() -> Self {
@@ -97,7 +97,7 @@ impl FakeApi {
     /// An empty server.
     #[must_use]
     pub fn new() -> Self {
-        Self(Arc::new(Mutex::new(State {
+        Self(Arc::new(Mutex::new(FakeApiState {
             store: Store::new(),
             documents: HashMap::new(),
             answers: HashMap::new(),
@@ -173,7 +173,7 @@ impl FakeApi {
         fault: Fault,
         matches: impl Fn(&Recorded) -> bool + Send + 'static,
     ) {
-        self.0.lock().rules.push(Rule {
+        self.0.lock().rules.push(FaultRule {
             matches: Box::new(matches),
             fault,
             times,
@@ -187,13 +187,13 @@ impl FakeApi {
 
     /// All objects as they are now, and the version.
     #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot(self.0.lock().store.snapshot())
+    pub fn snapshot(&self) -> ApiSnapshot {
+        ApiSnapshot(self.0.lock().store.snapshot())
     }
 
     /// Goes back to `snapshot`, as a server does whose etcd was restored from it: watches end, and
     /// versions are used a second time.
-    pub fn restore(&self, snapshot: &Snapshot) {
+    pub fn restore(&self, snapshot: &ApiSnapshot) {
         self.0.lock().store.restore(&snapshot.0);
         self.cut_watches();
     }
@@ -310,7 +310,7 @@ impl FakeApi {
     }
 }
 
-impl State {
+impl FakeApiState {
     fn fault_for(&mut self, request: &Recorded) -> Option<Fault> {
         let rules = self.rules.iter_mut();
         let rule = rules
@@ -386,10 +386,10 @@ fn query(uri: &Uri) -> HashMap<String, String> {
 
 /// What happens under `path` after the version `from`, which the server may have yet to reach.
 fn live(
-    changes: broadcast::Receiver<Change>,
+    changes: broadcast::Receiver<StoreChange>,
     path: String,
     from: u64,
-) -> impl Stream<Item = Change> + Send {
+) -> impl Stream<Item = StoreChange> + Send {
     futures::stream::unfold((changes, path), move |(mut changes, path)| async move {
         loop {
             // A receiver that is too slow ends, as a slow watch does.
@@ -408,7 +408,7 @@ async fn ends(after: Duration, mut cut: broadcast::Receiver<()>) {
     }
 }
 
-fn line(change: &Change) -> Bytes {
+fn line(change: &StoreChange) -> Bytes {
     let event = json!({"type": change.kind, "object": change.object});
     Bytes::from(format!("{event}\n"))
 }

@@ -153,7 +153,7 @@ pub fn watch_dynamic<M: Send + 'static>(
 struct Closed;
 
 /// Why a watch ended.
-enum End {
+enum WatchEnd {
     /// The server ended it, or it fell silent: go on from where it was.
     Resume,
     /// The version is too old: list again.
@@ -171,7 +171,7 @@ struct Watching<K, M, W: Fn(Delta<K>) -> M> {
     wrap: W,
     sink: mpsc::Sender<M>,
     /// What was told as existing.
-    known: HashMap<ObjectKey, Known>,
+    known: HashMap<ObjectKey, KnownObject>,
     /// Number of the list being taken, or taken last.
     list_number: u64,
     /// The highest version that the server was seen at.
@@ -179,7 +179,7 @@ struct Watching<K, M, W: Fn(Delta<K>) -> M> {
 }
 
 /// An object that was told as existing.
-struct Known {
+struct KnownObject {
     /// Fingerprint of its UID.
     uid: u64,
     /// The list that it was last seen in or after: the mark of mark and sweep.
@@ -295,13 +295,13 @@ where
             };
             self.reached = self.reached.max(back::number(&version).unwrap_or(0));
             match end {
-                End::Relist => return Ok(did_well),
-                End::WentBack(now) => {
+                WatchEnd::Relist => return Ok(did_well),
+                WatchEnd::WentBack(now) => {
                     self.went_back(now);
                     self.reached = 0;
                     return Ok(did_well);
                 }
-                End::Resume => {
+                WatchEnd::Resume => {
                     did_well = true;
                     in_a_row = 0;
                     failures = backoff();
@@ -311,7 +311,7 @@ where
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
                 }
-                End::Failed(error) => {
+                WatchEnd::Failed(error) => {
                     self.report.failed("watch", &error);
                     in_a_row = if version == before { in_a_row + 1 } else { 1 };
                     if in_a_row >= RELIST_AFTER_FAILURES {
@@ -324,10 +324,10 @@ where
     }
 
     /// Watches from `version` on, if the server still is where it was.
-    async fn resume(&mut self, version: &mut String) -> Result<End, Closed> {
+    async fn resume(&mut self, version: &mut String) -> Result<WatchEnd, Closed> {
         match list::version(&self.api, &self.options).await {
             Ok(now) => match back::earlier(&now, self.reached) {
-                Some(now) => Ok(End::WentBack(now)),
+                Some(now) => Ok(WatchEnd::WentBack(now)),
                 None => self.watch_once(version).await,
             },
             Err(error) => Ok(ended_by(error)),
@@ -342,7 +342,7 @@ where
         }
     }
 
-    async fn watch_once(&mut self, version: &mut String) -> Result<End, Closed> {
+    async fn watch_once(&mut self, version: &mut String) -> Result<WatchEnd, Closed> {
         let params = WatchParams {
             label_selector: self.options.labels.clone(),
             field_selector: self.options.fields.clone(),
@@ -359,7 +359,7 @@ where
         let limit = self.options.timeout + IDLE_MARGIN;
         loop {
             let Ok(Some(event)) = tokio::time::timeout(limit, events.next()).await else {
-                return Ok(End::Resume);
+                return Ok(WatchEnd::Resume);
             };
             match event {
                 Ok(event) => {
@@ -379,7 +379,7 @@ where
         &mut self,
         event: WatchEvent<K>,
         version: &mut String,
-    ) -> Result<Option<End>, Closed> {
+    ) -> Result<Option<WatchEnd>, Closed> {
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 advance(version, &object);
@@ -396,7 +396,7 @@ where
             WatchEvent::Bookmark(bookmark) => {
                 let now = &bookmark.metadata.resource_version;
                 if let Some(now) = back::earlier(now, back::number(version).unwrap_or(0)) {
-                    return Ok(Some(End::WentBack(now)));
+                    return Ok(Some(WatchEnd::WentBack(now)));
                 }
                 version.clone_from(now);
             }
@@ -411,7 +411,7 @@ where
     /// that was another object.
     async fn upserted(&mut self, object: K) -> Result<(), Closed> {
         let key = ObjectKey::of(&object);
-        let known = Known {
+        let known = KnownObject {
             uid: fingerprint(&object),
             list_number: self.list_number,
         };
@@ -432,11 +432,11 @@ where
 use metrics::Reporter;
 use pause::{absent_backoff, backoff, pause, wait};
 
-fn ended_by(error: CallError) -> End {
+fn ended_by(error: CallError) -> WatchEnd {
     match error.code() {
-        Some(410) => End::Relist,
-        _ if back::is_too_large(&error) => End::WentBack(0),
-        _ => End::Failed(error),
+        Some(410) => WatchEnd::Relist,
+        _ if back::is_too_large(&error) => WatchEnd::WentBack(0),
+        _ => WatchEnd::Failed(error),
     }
 }
 

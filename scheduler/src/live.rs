@@ -40,7 +40,7 @@ struct LiveView {
 
 /// What GpuPools are made from.
 #[derive(Debug, Clone)]
-pub(crate) struct Pools {
+pub(crate) struct LivePools {
     /// Changes whenever anything else may have.
     pub(crate) version: u64,
     /// Whether every member there was at start is in it.
@@ -125,7 +125,7 @@ impl Live {
     }
 
     /// What GpuPools are made from, if anything is new since `version`.
-    pub(crate) fn pools_since(&self, version: Option<u64>) -> Option<Pools> {
+    pub(crate) fn pools_since(&self, version: Option<u64>) -> Option<LivePools> {
         let mut view = self.inner.lock();
         view.drop_expired();
         let view = &*view;
@@ -133,7 +133,7 @@ impl Live {
             return None;
         }
         let listed = |name: &ClusterName| (name.clone(), view.listed.contains(name));
-        Some(Pools {
+        Some(LivePools {
             version: view.version,
             ready: view.ready,
             pools: view.room.pools(),

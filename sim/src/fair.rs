@@ -6,19 +6,19 @@
 //! full (water filling). Devices are counted as if they were a fluid, so even a perfect
 //! scheduler stays a job's size away from it.
 
-use crate::scenario::Queues;
+use crate::scenario::ScenarioQueues;
 use engine::Resources;
 use std::collections::BTreeMap;
 
 /// The tree of queues, in the measure that the simulation counts in.
 #[derive(Debug, Clone)]
 pub struct FairTree {
-    nodes: Vec<Node>,
+    nodes: Vec<FairShareNode>,
     roots: Vec<usize>,
 }
 
 #[derive(Debug, Clone)]
-struct Node {
+struct FairShareNode {
     weight: f64,
     deserved: f64,
     capability: f64,
@@ -28,7 +28,7 @@ struct Node {
 impl FairTree {
     /// The tree of `queues`; `measure` counts an amount of resources, `None` where it names
     /// nothing that is counted.
-    pub fn new(queues: &Queues, measure: impl Fn(&Resources) -> Option<i64>) -> Self {
+    pub fn new(queues: &ScenarioQueues, measure: impl Fn(&Resources) -> Option<i64>) -> Self {
         let index: BTreeMap<_, _> = queues.queues.iter().map(|q| &q.name).zip(0..).collect();
         let weights: BTreeMap<_, _> = queues
             .policies
@@ -46,7 +46,7 @@ impl FairTree {
         }
         let nodes = queues.queues.iter().zip(children).map(|(queue, children)| {
             let deserved = measure(&queue.deserved).unwrap_or(0);
-            Node {
+            FairShareNode {
                 weight: f64::from(*weights.get(&queue.name).unwrap_or(&queue.weight)),
                 deserved: deserved.max(measure(&queue.guarantee).unwrap_or(0)) as f64,
                 capability: measure(&queue.capability).map_or(f64::INFINITY, |cap| cap as f64),
@@ -150,14 +150,14 @@ mod tests {
             weight,
             ..plain_queue(name)
         };
-        let mut queues = Queues {
+        let mut queues = ScenarioQueues {
             queues: vec![
                 queue("a", None, 1),
                 queue("a1", Some("a"), 1),
                 queue("a2", Some("a"), 3),
                 queue("b", None, 1),
             ],
-            ..Queues::default()
+            ..ScenarioQueues::default()
         };
         let tree = FairTree::new(&queues, measure);
         assert_eq!(tree.shares(100, &[0, 90, 90, 90]), [50.0, 12.5, 37.5, 50.0]);

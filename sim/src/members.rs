@@ -12,14 +12,14 @@ use std::collections::BinaryHeap;
 
 /// All jobs, by their place in the scenario.
 #[derive(Debug)]
-pub(crate) struct Members {
-    jobs: Vec<Work>,
+pub(crate) struct SimulatedMembers {
+    jobs: Vec<JobProgress>,
     ends: BinaryHeap<Reverse<(Time, usize, u32)>>,
 }
 
 /// How far a job is.
 #[derive(Debug, Clone, Default)]
-struct Work {
+struct JobProgress {
     /// What it takes in all, in milliseconds × pods.
     total: i128,
     /// What of it is done and saved, from earlier attempts.
@@ -46,11 +46,11 @@ pub(crate) struct Lost {
     pub(crate) pod_ms: i128,
 }
 
-impl Members {
+impl SimulatedMembers {
     pub(crate) fn new(jobs: &[SimJob]) -> Self {
-        let work = jobs.iter().map(|job| Work {
+        let work = jobs.iter().map(|job| JobProgress {
             total: i128::from(job.run_ms) * i128::from(job.fact.demand.pods().max(1)),
-            ..Work::default()
+            ..JobProgress::default()
         });
         Self {
             jobs: work.collect(),

@@ -4,8 +4,8 @@
 //! Time jumps from one event to the next. The loop ends when nothing can happen any more: no
 //! arrival, nothing that runs, no timer of the engine that would change anything.
 
-use crate::members::Members;
-use crate::record::Record;
+use crate::members::SimulatedMembers;
+use crate::record::RunRecord;
 use crate::scenario::Scenario;
 use engine::facts::Admission;
 use engine::{Attempt, ClusterName, Decision, Engine, EngineConfig, Event, JobKey, Progress, Time};
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 /// How a scenario is run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Options {
+pub struct RunOptions {
     /// Settings of the engine.
     pub config: EngineConfig,
     /// Whether every derived number is recomputed after each step and compared.
@@ -44,9 +44,9 @@ pub struct Violation {
 /// A [`Violation`], where `check` is on.
 pub fn simulate(
     scenario: &Scenario,
-    options: &Options,
+    options: &RunOptions,
     watch: &mut dyn FnMut(usize),
-) -> Result<Outcome, Violation> {
+) -> Result<RunOutcome, Violation> {
     let mut run = Run::new(scenario, options);
     let mut idle = 0;
     while let Some((now, kind)) = run.next() {
@@ -70,9 +70,9 @@ pub fn simulate(
 
 /// What came of a run.
 #[derive(Debug, Clone)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// The books.
-    pub record: Record,
+    pub record: RunRecord,
     /// When the last thing happened.
     pub end: Time,
     /// Jobs that never started, with the engine's word on why; the first ten.
@@ -91,10 +91,10 @@ type Resizing = (Time, usize, Attempt, ClusterName, u32);
 
 struct Run<'a> {
     scenario: &'a Scenario,
-    options: &'a Options,
+    options: &'a RunOptions,
     engine: Engine,
-    members: Members,
-    record: Record,
+    members: SimulatedMembers,
+    record: RunRecord,
     now: Time,
     arrived: usize,
     done: usize,
@@ -110,7 +110,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(scenario: &'a Scenario, options: &'a Options) -> Self {
+    fn new(scenario: &'a Scenario, options: &'a RunOptions) -> Self {
         let mut engine = Engine::new(options.config.clone());
         for fact in &scenario.fleet.clusters {
             engine.apply(Event::ClusterUpserted(fact.clone()));
@@ -131,8 +131,8 @@ impl<'a> Run<'a> {
             scenario,
             options,
             engine,
-            members: Members::new(&scenario.jobs),
-            record: Record::new(scenario),
+            members: SimulatedMembers::new(&scenario.jobs),
+            record: RunRecord::new(scenario),
             now: Time::default(),
             arrived: 0,
             done: 0,
@@ -337,7 +337,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn outcome(self) -> Outcome {
+    fn outcome(self) -> RunOutcome {
         let waiting = self.record.jobs.iter().zip(&self.scenario.jobs);
         let stuck = waiting
             .filter(|(record, _)| record.started.is_none())
@@ -349,7 +349,7 @@ impl<'a> Run<'a> {
                 });
                 (job.fact.key.clone(), why)
             });
-        Outcome {
+        RunOutcome {
             stuck: stuck.collect(),
             end: self.now,
             record: self.record,

@@ -20,7 +20,7 @@ pub struct Fleet {
 
 /// The queues and how they are run.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Queues {
+pub struct ScenarioQueues {
     /// The queues.
     pub queues: Vec<QueueFact>,
     /// Their policies.
@@ -47,14 +47,14 @@ pub struct Scenario {
     /// The fleet.
     pub fleet: Fleet,
     /// The queues.
-    pub queues: Queues,
+    pub queues: ScenarioQueues,
     /// The jobs.
     pub jobs: Vec<SimJob>,
 }
 
 /// Changes to what the files say, from the command line.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Changes {
+pub struct ScenarioOverrides {
     /// The ordering of every queue, instead of its own.
     pub ordering: Option<QueueOrdering>,
     /// Arrivals come this many times as fast.
@@ -67,7 +67,7 @@ pub struct Changes {
 
 impl Scenario {
     /// Makes the changes, and puts the jobs in order of arrival.
-    pub fn change(&mut self, changes: &Changes) {
+    pub fn change(&mut self, changes: &ScenarioOverrides) {
         if let Some(ordering) = changes.ordering {
             for policy in &mut self.queues.policies {
                 policy.ordering = ordering;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::cluster::{Cluster, KARMADA};
+use crate::cluster::{KARMADA, TestbedCluster};
 use crate::error::{Error, Result};
 use crate::names::{
     ETCD, KARMADA_AGGREGATED_APISERVER, KARMADA_CONTROLLER_MANAGER, KARMADA_SCHEDULER,
@@ -173,7 +173,7 @@ impl Components<'_> {
         ])
     }
 
-    pub(super) fn kube_controller_manager(&self, cluster: &Cluster) -> Result<Launch> {
+    pub(super) fn kube_controller_manager(&self, cluster: &TestbedCluster) -> Result<Launch> {
         let port = self.port()?;
         let name = MemberProcess::KubeControllerManager.of(&cluster.name);
         let controllers = match cluster.name.as_str() {
@@ -205,7 +205,7 @@ impl Components<'_> {
         Ok(launch)
     }
 
-    pub(super) fn kube_scheduler(&self, cluster: &Cluster) -> Result<Launch> {
+    pub(super) fn kube_scheduler(&self, cluster: &TestbedCluster) -> Result<Launch> {
         let port = self.port()?;
         let name = MemberProcess::KubeScheduler.of(&cluster.name);
         let config = json!({
@@ -230,7 +230,7 @@ impl Components<'_> {
         Ok(launch)
     }
 
-    pub(super) fn kwok(&self, cluster: &Cluster) -> Result<Launch> {
+    pub(super) fn kwok(&self, cluster: &TestbedCluster) -> Result<Launch> {
         let port = self.port()?;
         let name = MemberProcess::Kwok.of(&cluster.name);
         let stage_dir = self
@@ -256,7 +256,7 @@ impl Components<'_> {
         Ok(launch)
     }
 
-    pub(super) fn volcano_scheduler(&self, cluster: &Cluster) -> Result<Launch> {
+    pub(super) fn volcano_scheduler(&self, cluster: &TestbedCluster) -> Result<Launch> {
         let (health, metrics) = (self.port()?, self.port()?);
         let name = MemberProcess::VolcanoScheduler.of(&cluster.name);
         // Its own file per member, because it is read again whenever it changes.
@@ -271,7 +271,7 @@ impl Components<'_> {
         Ok(launch)
     }
 
-    pub(super) fn volcano_controllers(&self, cluster: &Cluster) -> Result<Launch> {
+    pub(super) fn volcano_controllers(&self, cluster: &TestbedCluster) -> Result<Launch> {
         let (health, metrics) = (self.port()?, self.port()?);
         let name = MemberProcess::VolcanoControllers.of(&cluster.name);
         let tool = Tool::VolcanoControllerManager;
@@ -286,7 +286,11 @@ impl Components<'_> {
     }
 
     /// `admissions` are the paths that are registered; it would wait for minutes for any other.
-    pub(super) fn volcano_webhook(&self, cluster: &Cluster, admissions: &[&str]) -> Result<Launch> {
+    pub(super) fn volcano_webhook(
+        &self,
+        cluster: &TestbedCluster,
+        admissions: &[&str],
+    ) -> Result<Launch> {
         let port = self.port()?;
         let name = MemberProcess::VolcanoWebhook.of(&cluster.name);
         let mut launch = self.launch(Tool::VolcanoWebhookManager, &name, &[port])?;
@@ -303,7 +307,7 @@ impl Components<'_> {
         Ok(launch)
     }
 
-    pub(super) fn karmada_aggregated_apiserver(&self, karmada: &Cluster) -> Result<Launch> {
+    pub(super) fn karmada_aggregated_apiserver(&self, karmada: &TestbedCluster) -> Result<Launch> {
         let port = self.port()?;
         let tool = Tool::KarmadaAggregatedApiserver;
         let mut launch = self.launch(tool, KARMADA_AGGREGATED_APISERVER, &[port])?;
@@ -321,7 +325,7 @@ impl Components<'_> {
         Ok(launch)
     }
 
-    pub(super) fn karmada_webhook(&self, karmada: &Cluster) -> Result<Launch> {
+    pub(super) fn karmada_webhook(&self, karmada: &TestbedCluster) -> Result<Launch> {
         let (port, health) = (self.port()?, self.port()?);
         let mut launch = self.launch(Tool::KarmadaWebhook, KARMADA_WEBHOOK, &[port, health])?;
         launch.args = vec![
@@ -337,7 +341,7 @@ impl Components<'_> {
 
     pub(super) fn karmada_controller_manager(
         &self,
-        karmada: &Cluster,
+        karmada: &TestbedCluster,
         spec: &KarmadaSpec,
     ) -> Result<Launch> {
         let health = self.port()?;
@@ -363,7 +367,7 @@ impl Components<'_> {
 
     pub(super) fn karmada_scheduler(
         &self,
-        karmada: &Cluster,
+        karmada: &TestbedCluster,
         spec: &KarmadaSpec,
     ) -> Result<Launch> {
         let health = self.port()?;
@@ -380,7 +384,11 @@ impl Components<'_> {
 
     /// The agent of a member in pull mode: it works in the member as administrator, as its own
     /// ClusterRole has it, and so it does on the control plane.
-    pub(super) fn karmada_agent(&self, member: &Cluster, karmada: &Cluster) -> Result<Launch> {
+    pub(super) fn karmada_agent(
+        &self,
+        member: &TestbedCluster,
+        karmada: &TestbedCluster,
+    ) -> Result<Launch> {
         let health = self.port()?;
         let name = MemberProcess::KarmadaAgent.of(&member.name);
         let mut launch = self.launch(Tool::KarmadaAgent, &name, &[health])?;

@@ -156,8 +156,8 @@ impl Manifests {
     }
 
     /// Asks the server once per kind how it is served.
-    async fn resolve_kinds(&self, client: &Client, cluster: &str) -> Result<Kinds> {
-        let mut kinds = Kinds::new();
+    async fn resolve_kinds(&self, client: &Client, cluster: &str) -> Result<DiscoveredKinds> {
+        let mut kinds = DiscoveredKinds::new();
         for object in &self.0 {
             let Some(types) = object.types.clone() else {
                 continue;
@@ -182,13 +182,13 @@ impl Manifests {
     }
 }
 
-type Kinds = HashMap<TypeMeta, (ApiResource, Scope)>;
+type DiscoveredKinds = HashMap<TypeMeta, (ApiResource, Scope)>;
 
 /// Creating is cheaper for the server than applying, and nearly always right on a fresh one.
 async fn write(
     client: &Client,
     cluster: &str,
-    kinds: &Kinds,
+    kinds: &DiscoveredKinds,
     object: &DynamicObject,
 ) -> Result<()> {
     let name = object.name_any();

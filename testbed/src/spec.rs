@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 /// A control plane with its members.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Spec {
+pub struct TestbedSpec {
     /// How the control plane is run.
     #[serde(default)]
     pub karmada: KarmadaSpec,
@@ -33,7 +33,7 @@ pub struct Spec {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct KarmadaSpec {
     /// Puts Volcano's own PodGroup CRD on the control plane. Muster brings a superset of it, which
-    /// is then left out of [`Spec::control_plane_crds`]; otherwise Volcano's is.
+    /// is then left out of [`TestbedSpec::control_plane_crds`]; otherwise Volcano's is.
     pub volcano_podgroup_crd_on_control_plane: bool,
     /// Writes an audit log of all writes to resourcebindings and works, and to queues and
     /// capacitypolicies but for their status, with their bodies.
@@ -62,7 +62,7 @@ pub struct MemberSpec {
     /// volcano` themselves.
     #[serde(default)]
     pub volcano_webhook: bool,
-    /// Has none of [`Spec::member_crds`]: nothing of those kinds runs in it, and its API server starts
+    /// Has none of [`TestbedSpec::member_crds`]: nothing of those kinds runs in it, and its API server starts
     /// in half the time.
     #[serde(default)]
     pub without_crds: bool,
@@ -118,19 +118,19 @@ pub struct NodeTaint {
     #[serde(default)]
     pub value: String,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
-    pub effect: TaintEffect,
+    pub effect: NodeTaintEffect,
 }
 
 /// What a taint does to pods that do not tolerate it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the core API's own terms")]
-pub enum TaintEffect {
+pub enum NodeTaintEffect {
     NoSchedule,
     PreferNoSchedule,
     NoExecute,
 }
 
-impl TaintEffect {
+impl NodeTaintEffect {
     /// As the core API writes it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -161,7 +161,7 @@ impl Default for NodeGroup {
 /// The products of the default fleet, one per member in turn.
 pub const DEFAULT_PRODUCTS: [&str; 3] = ["NVIDIA-H100-80GB", "NVIDIA-A100-80GB", "NVIDIA-L40S"];
 
-impl Spec {
+impl TestbedSpec {
     /// `members` clusters named member1, member2, …, each with `nodes` nodes of `gpus` GPUs; the
     /// products are given out in turn. All run Volcano.
     pub fn fleet(members: usize, nodes: u32, gpus: u32, products: &[&str]) -> Self {
@@ -296,16 +296,16 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn parse(yaml: &str) -> Result<Spec> {
+    fn parse(yaml: &str) -> Result<TestbedSpec> {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("spec.yaml");
         std::fs::write(&file, yaml).unwrap();
-        Spec::from_file(&file)
+        TestbedSpec::from_file(&file)
     }
 
     #[test]
     fn the_default_fleet_gives_each_member_its_product() {
-        let spec = Spec::fleet(4, 2, 8, &[]);
+        let spec = TestbedSpec::fleet(4, 2, 8, &[]);
         let shapes: Vec<_> = spec
             .members
             .iter()
@@ -351,9 +351,10 @@ members:
             unreachable!("two groups were given");
         };
         assert_eq!((gpu.cpu.as_str(), gpu.gpus), ("96", 8));
-        assert_eq!(cpu.taints[0].effect, TaintEffect::NoSchedule);
+        assert_eq!(cpu.taints[0].effect, NodeTaintEffect::NoSchedule);
         assert_eq!(cpu.node_names("east"), ["east-cpu-1"]);
-        let again: Spec = serde_json::from_value(serde_json::to_value(&spec).unwrap()).unwrap();
+        let again: TestbedSpec =
+            serde_json::from_value(serde_json::to_value(&spec).unwrap()).unwrap();
         assert_eq!(again, spec);
     }
 

@@ -75,7 +75,7 @@ pub struct Authority {
 /// A serving certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Serving {
+pub struct ServingCertificate {
     /// PEM.
     pub certificate: String,
     /// Its key.
@@ -96,7 +96,7 @@ pub struct Keyring {
     /// The CAs that are trusted, oldest first. The last may be one that does not sign yet.
     pub authorities: Vec<Authority>,
     /// What the server shows.
-    pub serving: Serving,
+    pub serving: ServingCertificate,
 }
 
 impl Keyring {

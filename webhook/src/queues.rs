@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 /// The index. Cloning shares it.
 #[derive(Debug, Clone, Default)]
-pub struct Queues(Arc<RwLock<Index>>);
+pub struct QueueIndex(Arc<RwLock<QueueIndexState>>);
 
 #[derive(Debug, Default)]
-struct Index {
+struct QueueIndexState {
     policies: HashMap<String, CapacityPolicy>,
     policies_listed: bool,
     namespaces: HashMap<String, NamespaceSays>,
@@ -42,7 +42,7 @@ pub struct QueueSays {
     pub preemptible_all_the_same: bool,
 }
 
-impl Queues {
+impl QueueIndex {
     /// Takes in what the watch of capacity policies tells.
     pub fn policy(&self, delta: Delta<CapacityPolicy>) {
         let mut index = self.0.write();

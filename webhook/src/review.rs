@@ -13,22 +13,22 @@ use std::collections::BTreeMap;
 #[derive(Debug, Deserialize)]
 pub struct Review<T> {
     /// The request; a review without one is malformed.
-    pub request: Option<Request<T>>,
+    pub request: Option<ReviewRequest<T>>,
 }
 
 /// A request for admission of a `T`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Request<T> {
+pub struct ReviewRequest<T> {
     /// Ties the answer to the request.
     pub uid: String,
     /// `CREATE`, `UPDATE`, ...
     pub operation: String,
     /// Kind of the object.
-    pub kind: Kind,
+    pub kind: ReviewKind,
     /// Where it is served.
     #[serde(default)]
-    pub resource: Resource,
+    pub resource: ReviewResource,
     /// Set for requests on `status`, `scale`, ...
     #[serde(default)]
     pub sub_resource: Option<String>,
@@ -67,7 +67,7 @@ pub struct UserInfo {
 /// Group and resource, as URLs have them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct Resource {
+pub struct ReviewResource {
     /// Empty for the core group.
     pub group: String,
     /// `pytorchjobs`.
@@ -76,7 +76,7 @@ pub struct Resource {
 
 /// Group, version and kind.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Kind {
+pub struct ReviewKind {
     /// Empty for the core group.
     pub group: String,
     /// `v1`, ...
@@ -87,7 +87,7 @@ pub struct Kind {
 
 /// What the webhook says.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
+pub enum ReviewAnswer {
     /// Admitted, changed by the patch if it has operations.
     Allow {
         /// The change.
@@ -113,7 +113,7 @@ pub enum Denial {
     Forbidden,
 }
 
-impl Answer {
+impl ReviewAnswer {
     /// Admitted as it is.
     #[must_use]
     pub fn allow() -> Self {
@@ -160,7 +160,7 @@ impl ReviewResponse {
     ///
     /// # Errors
     /// Never for patches built here; serialization is fallible by type only.
-    pub fn new(uid: &str, answer: Answer) -> Result<Self, serde_json::Error> {
+    pub fn new(uid: &str, answer: ReviewAnswer) -> Result<Self, serde_json::Error> {
         let mut response = Response {
             uid: uid.to_owned(),
             allowed: true,
@@ -170,14 +170,14 @@ impl ReviewResponse {
             warnings: Vec::new(),
         };
         match answer {
-            Answer::Allow { patch, warnings } => {
+            ReviewAnswer::Allow { patch, warnings } => {
                 response.warnings = warnings;
                 if !patch.is_empty() {
                     response.patch_type = Some("JSONPatch");
                     response.patch = Some(STANDARD.encode(serde_json::to_vec(&patch)?));
                 }
             }
-            Answer::Deny { denial, message } => {
+            ReviewAnswer::Deny { denial, message } => {
                 response.allowed = false;
                 response.status = Some(denial.status(message));
             }

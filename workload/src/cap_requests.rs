@@ -6,7 +6,7 @@
 //! and stay as they are.
 
 use crate::field::Field;
-use crate::pod::{self, Pod};
+use crate::pod::{self, PodRequirements};
 use crate::pod_specs;
 use crate::spec::read_spec;
 use engine::Resources;
@@ -55,7 +55,7 @@ pub fn cap_requests(template: &Value, admitted: &AdmittedRequests) -> Value {
         let (Some(most), Some(asked)) = (admitted.get(&role), asked) else {
             continue;
         };
-        let Ok(own) = Pod::read(&Field::root(spec)) else {
+        let Ok(own) = PodRequirements::read(&Field::root(spec)) else {
             continue;
         };
         for (name, amount) in own.request.iter() {

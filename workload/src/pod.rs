@@ -14,7 +14,7 @@ use engine::resources::ResourceName;
 
 /// What a pod asks for.
 #[derive(Debug, Clone)]
-pub(crate) struct Pod {
+pub(crate) struct PodRequirements {
     /// Where its spec stands in the template, for errors.
     path: String,
     pub(crate) request: Resources,
@@ -23,7 +23,7 @@ pub(crate) struct Pod {
     pub(crate) priority_class: Option<String>,
 }
 
-impl Pod {
+impl PodRequirements {
     /// Reads a pod spec.
     pub(crate) fn read(spec: &Field<'_>) -> Result<Self, SpecError> {
         Ok(Self {

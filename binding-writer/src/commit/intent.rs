@@ -11,7 +11,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct Intent {
     /// The binding as it was when the write was decided. If what the decision depended on has
-    /// changed since, nothing is written and the answer is [`Failure::Conflict`].
+    /// changed since, nothing is written and the answer is [`WriteFailure::Conflict`].
     pub binding: Arc<ResourceBinding>,
     /// What to write.
     pub write: Write,
@@ -215,7 +215,7 @@ impl fmt::Display for WriteKind {
 
 /// What became of an [`Intent`]: exactly one for each, once it is certain.
 #[derive(Debug, Clone)]
-pub struct Outcome {
+pub struct CommitOutcome {
     /// The job.
     pub key: JobKey,
     /// UID of the binding that the intent was about.
@@ -225,12 +225,12 @@ pub struct Outcome {
     /// The attempt in the record to be written, if there was one.
     pub attempt: Option<Attempt>,
     /// What became of it.
-    pub result: Result<Written, Failure>,
+    pub result: Result<WrittenBinding, WriteFailure>,
 }
 
 /// The binding as it was right after the write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenBinding {
     /// Its resourceVersion: what the watch shows from this version on has the write in it.
     pub resource_version: String,
     /// Its generation.
@@ -239,7 +239,7 @@ pub struct Written {
 
 /// Why nothing was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
+pub enum WriteFailure {
     /// The binding changed in what the decision depended on: decide again.
     #[error("the binding changed since this was decided")]
     Conflict,

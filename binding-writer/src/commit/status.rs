@@ -8,8 +8,8 @@
 //! The first try goes at the version that the placement itself produced, whose status is that
 //! of the binding decided on; usually that saves the read.
 
-use super::Context;
-use super::intent::{Intent, Write, Written};
+use super::CommitContext;
+use super::intent::{Intent, Write, WrittenBinding};
 use super::metrics::BehindWord;
 use super::patch::{annotation, is_gated, seconds};
 use super::write::{pauses, read_binding};
@@ -46,7 +46,7 @@ pub(super) struct Behind {
     uid: Option<String>,
     /// The record that the placement wrote: while the binding has it, the status is true.
     record: String,
-    written: Written,
+    written: WrittenBinding,
     placed_at: Timestamp,
     affinity_name: Option<String>,
     /// Whether the binding had no conditions when it was placed, so that none can be lost.
@@ -55,7 +55,7 @@ pub(super) struct Behind {
 
 impl Behind {
     /// The status that follows `intent`, if it is a placement.
-    pub(super) fn of(intent: &Intent, written: &Written) -> Option<Self> {
+    pub(super) fn of(intent: &Intent, written: &WrittenBinding) -> Option<Self> {
         let Write::Place {
             record,
             affinity_name,
@@ -78,7 +78,7 @@ impl Behind {
 
 /// Writes each status that comes, some at a time, the newest per binding, until `cancel`.
 pub(super) async fn follow(
-    context: Arc<Context>,
+    context: Arc<CommitContext>,
     mut followers: mpsc::UnboundedReceiver<Behind>,
     cancel: CancellationToken,
 ) {
@@ -107,13 +107,13 @@ pub(super) async fn follow(
     }
 }
 
-fn limit(context: &Context) -> usize {
+fn limit(context: &CommitContext) -> usize {
     let all = context.options.in_flight;
     let free = all.saturating_sub(context.writing.load(Ordering::Relaxed));
     free.max(all / SHARE_OF_WRITES).max(1)
 }
 
-async fn write(context: Arc<Context>, behind: Behind) {
+async fn write(context: Arc<CommitContext>, behind: Behind) {
     let word = match try_write(&context, &behind).await {
         Ok(word) => word,
         Err(error) => {
@@ -125,7 +125,7 @@ async fn write(context: Arc<Context>, behind: Behind) {
     context.metrics.behind(word);
 }
 
-async fn try_write(context: &Context, behind: &Behind) -> Result<BehindWord, CallError> {
+async fn try_write(context: &CommitContext, behind: &Behind) -> Result<BehindWord, CallError> {
     let mut pauses = pauses();
     let mut patch = behind.had_no_conditions.then(|| first_patch(behind));
     let mut tries = 0;
@@ -155,7 +155,7 @@ async fn try_write(context: &Context, behind: &Behind) -> Result<BehindWord, Cal
 
 /// Sends `patch`, or one made from the binding as it is now.
 async fn step(
-    context: &Context,
+    context: &CommitContext,
     behind: &Behind,
     patch: Option<Value>,
 ) -> Result<BehindWord, CallError> {

@@ -90,13 +90,13 @@ impl Enforcement {
 
 /// What is counted of it.
 #[derive(Debug, Clone)]
-pub(crate) struct Metrics {
+pub(crate) struct AdmissionPolicyMetrics {
     enforced: Gauge,
     restored: Counter,
     unsafe_policies: existing::Count,
 }
 
-impl Metrics {
+impl AdmissionPolicyMetrics {
     /// Registers them.
     pub(crate) fn new(registry: &Registry) -> Self {
         Self {
@@ -147,7 +147,7 @@ pub(crate) fn spawn(
     client: Client,
     term: &Term,
     inputs: mpsc::Sender<Input>,
-    metrics: Metrics,
+    metrics: AdmissionPolicyMetrics,
     cancel: CancellationToken,
 ) {
     let (in_force, seen_in_force) = watch::channel(false);
@@ -188,7 +188,7 @@ struct PolicyKeeper {
     /// Restores and posts events, during the term only.
     writes: Client,
     leadership: Leadership,
-    metrics: Metrics,
+    metrics: AdmissionPolicyMetrics,
     told: Enforcement,
     /// When it was last seen that they refuse.
     probed: Option<Instant>,

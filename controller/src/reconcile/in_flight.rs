@@ -26,7 +26,7 @@ const SWEEP_MS: i64 = 15_000;
 
 /// What is open for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Open {
+enum InFlightStage {
     /// The scheduler prepares its members for this attempt.
     Preparing(Attempt),
     /// A patch of its binding is under way.
@@ -36,7 +36,7 @@ enum Open {
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
-    open: Option<Open>,
+    open: Option<InFlightStage>,
     /// Own writes are assumed until the watch has caught up with them.
     expected_version: Option<u64>,
     /// The version that the last write was decided on.
@@ -108,12 +108,12 @@ impl InFlight {
     }
 
     pub(crate) fn begin_preparing(&mut self, attempt: Attempt) {
-        self.open = Some(Open::Preparing(attempt));
+        self.open = Some(InFlightStage::Preparing(attempt));
     }
 
     /// Whether `attempt` is being prepared.
     pub(crate) fn is_preparing(&self, attempt: Attempt) -> bool {
-        self.open == Some(Open::Preparing(attempt))
+        self.open == Some(InFlightStage::Preparing(attempt))
     }
 
     /// Whether anything is open.
@@ -122,7 +122,7 @@ impl InFlight {
     }
 
     pub(crate) fn begin_write(&mut self, binding: &ResourceBinding, write: &Write) {
-        self.open = Some(Open::Writing);
+        self.open = Some(InFlightStage::Writing);
         self.decided_on = version(binding);
         self.guard.writes(write);
         if matches!(write, Write::Place { .. }) {

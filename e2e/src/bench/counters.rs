@@ -76,11 +76,11 @@ impl Counters {
     }
 }
 
-type Sample<'a> = (&'a str, Vec<(&'a str, &'a str)>, f64);
+type MetricSample<'a> = (&'a str, Vec<(&'a str, &'a str)>, f64);
 
 /// The samples of a text in Prometheus' format. Label values with quotes or commas in them are not
 /// read right; none of those that are looked at has any.
-fn samples(text: &str) -> impl Iterator<Item = Sample<'_>> {
+fn samples(text: &str) -> impl Iterator<Item = MetricSample<'_>> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| {
         let (series, value) = line.trim().rsplit_once(' ')?;

@@ -2,7 +2,7 @@
 
 use testbed::operators::training_operator;
 use testbed::tools::{Tools, ToolsError};
-use testbed::{KarmadaSpec, MemberSpec, NodeGroup, Spec};
+use testbed::{KarmadaSpec, MemberSpec, NodeGroup, TestbedSpec};
 
 /// The cluster that has the H100s, and no other does.
 pub(super) const H100S: &str = "gpu-a";
@@ -18,9 +18,9 @@ const MEMBERS: [(&str, bool, u32, u32, &str); 3] = [
 ///
 /// # Errors
 /// If the training-operator's set is not among the tools.
-pub(super) fn spec(tools: &Tools) -> Result<Spec, ToolsError> {
+pub(super) fn spec(tools: &Tools) -> Result<TestbedSpec, ToolsError> {
     let crds = training_operator::crds(tools)?;
-    Ok(Spec {
+    Ok(TestbedSpec {
         karmada: KarmadaSpec {
             audit_log: true,
             ..KarmadaSpec::default()
@@ -47,7 +47,7 @@ fn member((name, volcano, count, gpus, product): (&str, bool, u32, u32, &str)) -
 }
 
 /// GPUs of all clusters.
-pub(super) fn gpus(spec: &Spec) -> u64 {
+pub(super) fn gpus(spec: &TestbedSpec) -> u64 {
     let groups = spec.members.iter().flat_map(|member| &member.nodes);
     groups
         .map(|group| u64::from(group.count) * u64::from(group.gpus))

@@ -27,12 +27,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use testbed::Testbed;
 
-use plane::Plane;
-use replay::Replay;
+use plane::DemoPlane;
+use replay::TraceReplay;
 
 /// What can be chosen.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct DemoOptions {
     /// Folder for the testbed's state.
     pub state: PathBuf,
     /// Folder of the examples, and of the trace in it.
@@ -53,10 +53,10 @@ pub struct Options {
 ///
 /// # Errors
 /// If something could not be started, or the API server refused a job.
-pub async fn run(options: &Options) -> Result<bool> {
-    let plane = Plane::start(&options.state).await?;
+pub async fn run(options: &DemoOptions) -> Result<bool> {
+    let plane = DemoPlane::start(&options.state).await?;
     examples::play(&options.examples, &plane).await?;
-    let replay = Replay::prepare(options, plane.gpus)?;
+    let replay = TraceReplay::prepare(options, plane.gpus)?;
     println!("\n{}", replay.announcement(plane.gpus));
     let took = replay.run(&plane, options.deadline).await?;
     let clean = verdict::reach(&plane, &replay, took).await?;

@@ -8,7 +8,7 @@ use jiff::civil::DateTime;
 
 /// A job as the trace has it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Recorded {
+pub(super) struct TraceJob {
     /// Since the first job.
     pub(super) submitted_after: Duration,
     /// How long it ran.
@@ -23,12 +23,12 @@ pub(super) struct Recorded {
 ///
 /// # Errors
 /// If it cannot be read; naming the line that is no job.
-pub(super) fn read(path: &Path, count: usize) -> Result<Vec<Recorded>> {
+pub(super) fn read(path: &Path, count: usize) -> Result<Vec<TraceJob>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
     parse(&text, count).with_context(|| format!("trace {}", path.display()))
 }
 
-fn parse(text: &str, count: usize) -> Result<Vec<Recorded>> {
+fn parse(text: &str, count: usize) -> Result<Vec<TraceJob>> {
     let mut first = None;
     let lines = text.lines().enumerate().skip(1).take(count);
     let jobs = lines.map(|(index, line)| {
@@ -37,7 +37,7 @@ fn parse(text: &str, count: usize) -> Result<Vec<Recorded>> {
         let first = *first.get_or_insert(submitted);
         let submitted_after = Duration::try_from(submitted.duration_since(first))
             .with_context(|| format!("line {}: earlier than the first job", index + 1))?;
-        Ok(Recorded {
+        Ok(TraceJob {
             submitted_after,
             ..job
         })
@@ -45,14 +45,14 @@ fn parse(text: &str, count: usize) -> Result<Vec<Recorded>> {
     jobs.collect()
 }
 
-fn parse_line(line: &str) -> Result<(DateTime, Recorded)> {
+fn parse_line(line: &str) -> Result<(DateTime, TraceJob)> {
     let [submitted, seconds, gpus, _gpu_time, tenant] = line
         .split(',')
         .collect::<Vec<_>>()
         .try_into()
         .ok()
         .context("five fields are wanted")?;
-    let job = Recorded {
+    let job = TraceJob {
         submitted_after: Duration::ZERO,
         ran: Duration::try_from_secs_f64(seconds.parse()?)?,
         gpus: gpus.parse()?,
@@ -75,7 +75,7 @@ const SHORTEST: Duration = Duration::from_secs(2);
 
 impl Pace {
     /// The pace at which all of `jobs` arrive within `arrivals`.
-    pub(super) fn new(jobs: &[Recorded], arrivals: Duration, longest: Duration) -> Self {
+    pub(super) fn new(jobs: &[TraceJob], arrivals: Duration, longest: Duration) -> Self {
         let span = jobs
             .last()
             .map_or(Duration::ZERO, |job| job.submitted_after);
@@ -86,12 +86,12 @@ impl Pace {
     }
 
     /// When a job is submitted, since the replay's start.
-    pub(super) fn submit_after(self, job: &Recorded) -> Duration {
+    pub(super) fn submit_after(self, job: &TraceJob) -> Duration {
         job.submitted_after.div_f64(self.factor)
     }
 
     /// How long its pods run.
-    pub(super) fn run(self, job: &Recorded) -> Duration {
+    pub(super) fn run(self, job: &TraceJob) -> Duration {
         job.ran.div_f64(self.factor).clamp(SHORTEST, self.longest)
     }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::record::{End, Line, milliseconds};
+use super::record::{RecordLine, StoryEnd, milliseconds};
 
 /// How many times as long as on an idle machine a wait may take before it is shown.
 const FACTOR: u32 = 5;
@@ -62,7 +62,7 @@ impl Idle {
     }
 
     /// Takes over the waits of a run: of two times the shorter one, which the machine disturbed less.
-    pub fn learn(&mut self, lines: &[Line]) {
+    pub fn learn(&mut self, lines: &[RecordLine]) {
         for (key, took) in longest(lines) {
             let story = self.0.entry(key.0.to_owned()).or_default();
             let idle = story.entry(key.1.to_owned()).or_insert(took);
@@ -85,10 +85,10 @@ impl Idle {
 }
 
 /// The longest of the waits that were met, by story and by what was waited for.
-fn longest(lines: &[Line]) -> BTreeMap<(&str, &str), u64> {
+fn longest(lines: &[RecordLine]) -> BTreeMap<(&str, &str), u64> {
     let mut longest = BTreeMap::new();
     for line in lines {
-        if let Line::Wait {
+        if let RecordLine::Wait {
             story,
             what,
             took_ms,
@@ -120,20 +120,20 @@ struct Story {
     name: String,
     turn: Duration,
     took: Duration,
-    end: End,
+    end: StoryEnd,
 }
 
 /// What a run came to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct RunReport {
     stories: Vec<Story>,
     waits: usize,
     slow: Vec<Slow>,
 }
 
-impl Report {
+impl RunReport {
     /// Reads the record of a run.
-    pub fn of(lines: &[Line], idle: &Idle) -> Self {
+    pub fn of(lines: &[RecordLine], idle: &Idle) -> Self {
         let mut report = Self::default();
         for line in lines {
             report.take(line, idle);
@@ -147,9 +147,9 @@ impl Report {
         report
     }
 
-    fn take(&mut self, line: &Line, idle: &Idle) {
+    fn take(&mut self, line: &RecordLine, idle: &Idle) {
         match line {
-            Line::Story {
+            RecordLine::Story {
                 story,
                 turn_ms,
                 took_ms,
@@ -160,7 +160,7 @@ impl Report {
                 took: Duration::from_millis(*took_ms),
                 end: end.clone(),
             }),
-            Line::Wait {
+            RecordLine::Wait {
                 story,
                 what,
                 took_ms,
@@ -189,13 +189,16 @@ impl Report {
 
     fn failures(&self) -> impl Iterator<Item = (&str, &str)> {
         self.stories.iter().filter_map(|story| match &story.end {
-            End::Failed(why) => Some((story.name.as_str(), why.as_str())),
-            End::Passed | End::Cut => None,
+            StoryEnd::Failed(why) => Some((story.name.as_str(), why.as_str())),
+            StoryEnd::Passed | StoryEnd::Cut => None,
         })
     }
 
     fn cut(&self) -> impl Iterator<Item = &str> {
-        let cut = self.stories.iter().filter(|story| story.end == End::Cut);
+        let cut = self
+            .stories
+            .iter()
+            .filter(|story| story.end == StoryEnd::Cut);
         cut.map(|story| story.name.as_str())
     }
 
@@ -227,7 +230,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for RunReport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.stories.len();
         writeln!(out, "{count} stories, of which these took longest:")?;
@@ -265,8 +268,8 @@ impl fmt::Display for Report {
 }
 
 /// A story's line in the record.
-pub fn story(name: &str, turn: Duration, took: Duration, end: End) -> Line {
-    Line::Story {
+pub fn story(name: &str, turn: Duration, took: Duration, end: StoryEnd) -> RecordLine {
+    RecordLine::Story {
         story: name.to_owned(),
         turn_ms: milliseconds(turn),
         took_ms: milliseconds(took),
@@ -279,8 +282,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn wait(what: &str, took_ms: u64) -> Line {
-        Line::Wait {
+    fn wait(what: &str, took_ms: u64) -> RecordLine {
+        RecordLine::Wait {
             story: "a".into(),
             what: what.into(),
             took_ms,
@@ -295,10 +298,15 @@ mod tests {
     #[test]
     fn a_wait_of_one_second_that_takes_170_fails_a_run_in_which_all_stories_passed() {
         let lines = [
-            story("a", Duration::ZERO, Duration::from_secs(171), End::Passed),
+            story(
+                "a",
+                Duration::ZERO,
+                Duration::from_secs(171),
+                StoryEnd::Passed,
+            ),
             wait("placed", 170_000),
         ];
-        let report = Report::of(&lines, &idle());
+        let report = RunReport::of(&lines, &idle());
         assert!(report.verdict().unwrap().contains("165 s longer"));
         assert!(report.to_string().contains("a: placed"));
     }
@@ -306,41 +314,51 @@ mod tests {
     #[test]
     fn waits_as_long_as_usual_and_some_slow_ones_are_no_failure() {
         let lines = [
-            story("a", Duration::ZERO, Duration::from_secs(171), End::Passed),
+            story(
+                "a",
+                Duration::ZERO,
+                Duration::from_secs(171),
+                StoryEnd::Passed,
+            ),
             wait("placed", 900),
             wait("ended", 100_000),
             wait("placed", 60_000),
         ];
-        let report = Report::of(&lines, &idle());
+        let report = RunReport::of(&lines, &idle());
         assert_eq!(report.slow.len(), 1, "{report}");
         assert_eq!(report.verdict(), None);
     }
 
     #[test]
     fn many_waits_that_are_slow_by_half_a_minute_each_fail_the_run() {
-        let lines: Vec<Line> = (0..5).map(|_| wait("placed", 30_000)).collect();
-        assert!(Report::of(&lines, &idle()).verdict().is_some());
+        let lines: Vec<RecordLine> = (0..5).map(|_| wait("placed", 30_000)).collect();
+        assert!(RunReport::of(&lines, &idle()).verdict().is_some());
     }
 
     #[test]
     fn a_run_without_a_story_has_not_passed() {
-        let verdict = Report::of(&[], &idle()).stories_verdict();
+        let verdict = RunReport::of(&[], &idle()).stories_verdict();
         assert_eq!(verdict.unwrap(), "no story was run");
     }
 
     #[test]
     fn a_story_that_failed_is_shown_with_its_reason() {
-        let failed = End::Failed("job placed: not within 180s".to_owned());
+        let failed = StoryEnd::Failed("job placed: not within 180s".to_owned());
         let lines = [story("a", Duration::ZERO, Duration::from_secs(1), failed)];
-        let report = Report::of(&lines, &idle());
+        let report = RunReport::of(&lines, &idle());
         assert_eq!(report.verdict().unwrap(), "1 stories failed");
         assert!(report.to_string().contains("FAILED a: job placed"));
     }
 
     #[test]
     fn a_story_that_was_cut_off_fails_a_run_but_is_no_failure_of_the_story() {
-        let lines = [story("a", Duration::ZERO, Duration::from_secs(1), End::Cut)];
-        let report = Report::of(&lines, &idle());
+        let lines = [story(
+            "a",
+            Duration::ZERO,
+            Duration::from_secs(1),
+            StoryEnd::Cut,
+        )];
+        let report = RunReport::of(&lines, &idle());
         assert_eq!(report.stories_verdict(), None);
         assert!(report.verdict().unwrap().contains("time of the run"));
         assert!(report.to_string().contains("CUT a"));

@@ -36,7 +36,7 @@ pub enum Mode {
 
 /// What a story needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Needs {
+pub struct StoryNeeds {
     /// How Muster is while it runs.
     pub mode: Mode,
     /// The spare member that is its own meanwhile.
@@ -48,20 +48,20 @@ pub struct Needs {
 /// The line in front of a plane.
 #[derive(Debug)]
 pub struct Line {
-    state: Mutex<State>,
+    state: Mutex<LineState>,
     changed: Notify,
     spares: Vec<&'static str>,
 }
 
 #[derive(Debug)]
-struct State {
+struct LineState {
     /// How many run side by side at most.
     side_by_side: usize,
     /// The mode of those that run, or that ran last.
     mode: Mode,
-    running: Vec<Needs>,
+    running: Vec<StoryNeeds>,
     /// What those need that stand in line.
-    waiting: Vec<Needs>,
+    waiting: Vec<StoryNeeds>,
     /// How many of those that run are in their middle.
     met: usize,
     kill: Kill,
@@ -80,7 +80,7 @@ enum Kill {
 #[derive(Debug)]
 pub struct Turn<'a> {
     line: &'a Line,
-    needs: Needs,
+    needs: StoryNeeds,
     met: Mutex<bool>,
 }
 
@@ -88,16 +88,16 @@ impl Line {
     /// A line for a plane with these spare members.
     pub fn new(side_by_side: usize, spares: &[&'static str]) -> Self {
         Self {
-            state: Mutex::new(State::new(side_by_side)),
+            state: Mutex::new(LineState::new(side_by_side)),
             changed: Notify::new(),
             spares: spares.to_vec(),
         }
     }
 
     /// Puts a story in line. While it stands there no mode after its own has a turn.
-    pub fn stand(&self, needs: Needs) -> Place<'_> {
+    pub fn stand(&self, needs: StoryNeeds) -> PlaceInLine<'_> {
         self.change(|state| state.waiting.push(needs));
-        Place { line: self, needs }
+        PlaceInLine { line: self, needs }
     }
 
     /// Waits until no story runs or waits whose mode is [`Mode::Running`].
@@ -107,7 +107,7 @@ impl Line {
     }
 
     /// Waits until `probe` has an answer; it may change the state when it has one, and only then.
-    async fn until<T>(&self, mut probe: impl FnMut(&mut State) -> Option<T>) -> T {
+    async fn until<T>(&self, mut probe: impl FnMut(&mut LineState) -> Option<T>) -> T {
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
@@ -120,13 +120,13 @@ impl Line {
         }
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut LineState)) {
         change(&mut self.state.lock());
         self.changed.notify_waiters();
     }
 }
 
-impl State {
+impl LineState {
     fn new(side_by_side: usize) -> Self {
         Self {
             side_by_side,
@@ -139,7 +139,7 @@ impl State {
     }
 
     /// Begins a story if it may begin now.
-    fn begin(&mut self, needs: Needs) -> bool {
+    fn begin(&mut self, needs: StoryNeeds) -> bool {
         if self.running.is_empty() {
             let first = self.waiting.iter().map(|waiting| waiting.mode).min();
             if first != Some(needs.mode) {
@@ -163,12 +163,12 @@ impl State {
     }
 
     /// Whether its spare member is free, if it needs one.
-    fn has_spare(&self, needs: Needs) -> bool {
-        let taken = |running: &Needs| running.spare == needs.spare;
+    fn has_spare(&self, needs: StoryNeeds) -> bool {
+        let taken = |running: &StoryNeeds| running.spare == needs.spare;
         needs.spare.is_none() || !self.running.iter().any(taken)
     }
 
-    fn lets_a_long_one_go_first(&self, needs: Needs) -> bool {
+    fn lets_a_long_one_go_first(&self, needs: StoryNeeds) -> bool {
         let mut waiting = self.waiting.iter();
         !needs.long
             && waiting.any(|other| other.long && other.mode == needs.mode && self.has_spare(*other))
@@ -180,13 +180,13 @@ impl State {
     }
 
     /// Whether it is this story that has to kill for the batch, or what became of the kill.
-    fn meeting(&mut self) -> Option<Meeting> {
+    fn meeting(&mut self) -> Option<MidwayOutcome> {
         match &self.kill {
-            Kill::Done => Some(Meeting::Over),
-            Kill::Failed(why) => Some(Meeting::Failed(why.clone())),
+            Kill::Done => Some(MidwayOutcome::Over),
+            Kill::Failed(why) => Some(MidwayOutcome::Failed(why.clone())),
             Kill::Ahead if self.met == self.running.len() => {
                 self.kill = Kill::UnderWay;
-                Some(Meeting::Kills)
+                Some(MidwayOutcome::Kills)
             }
             Kill::Ahead | Kill::UnderWay => None,
         }
@@ -194,7 +194,7 @@ impl State {
 }
 
 /// What a story in its middle receives.
-enum Meeting {
+enum MidwayOutcome {
     Kills,
     Over,
     Failed(String),
@@ -216,10 +216,12 @@ impl Turn<'_> {
             "a story has one middle, and this one was there before"
         );
         self.line.change(|state| state.met += 1);
-        match self.line.until(State::meeting).await {
-            Meeting::Over => Ok(()),
-            Meeting::Failed(why) => bail!("the kill for all stories of the batch failed: {why}"),
-            Meeting::Kills => {
+        match self.line.until(LineState::meeting).await {
+            MidwayOutcome::Over => Ok(()),
+            MidwayOutcome::Failed(why) => {
+                bail!("the kill for all stories of the batch failed: {why}")
+            }
+            MidwayOutcome::Kills => {
                 let outcome = kill().await;
                 let result = match &outcome {
                     Ok(()) => Kill::Done,
@@ -237,7 +239,7 @@ impl Turn<'_> {
     }
 
     /// What the story needs, and has while this lasts.
-    pub fn needs(&self) -> Needs {
+    pub fn needs(&self) -> StoryNeeds {
         self.needs
     }
 }
@@ -254,12 +256,12 @@ impl Drop for Turn<'_> {
 
 /// A story's place in line, which it also leaves when it is given up.
 #[derive(Debug)]
-pub struct Place<'a> {
+pub struct PlaceInLine<'a> {
     line: &'a Line,
-    needs: Needs,
+    needs: StoryNeeds,
 }
 
-impl<'a> Place<'a> {
+impl<'a> PlaceInLine<'a> {
     /// Waits until the story may run.
     ///
     /// # Errors
@@ -281,7 +283,7 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for PlaceInLine<'_> {
     fn drop(&mut self) {
         self.line
             .change(|state| remove(&mut state.waiting, self.needs));
@@ -289,7 +291,7 @@ impl Drop for Place<'_> {
 }
 
 /// Removes one that needs this.
-fn remove(from: &mut Vec<Needs>, needs: Needs) {
+fn remove(from: &mut Vec<StoryNeeds>, needs: StoryNeeds) {
     if let Some(at) = from.iter().position(|other| *other == needs) {
         from.swap_remove(at);
     }
@@ -304,8 +306,8 @@ mod tests {
 
     use super::*;
 
-    fn needs(mode: Mode) -> Needs {
-        Needs {
+    fn needs(mode: Mode) -> StoryNeeds {
+        StoryNeeds {
             mode,
             spare: None,
             long: false,
@@ -348,7 +350,7 @@ mod tests {
         let line = Line::new(1, &[]);
         let log = Mutex::new(Vec::new());
         let stories = [false, false, true].map(async |long| {
-            let needs = Needs {
+            let needs = StoryNeeds {
                 long,
                 ..needs(Mode::Running)
             };
@@ -427,7 +429,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_spare_member_is_one_storys_at_a_time() {
         let line = Line::new(8, &["spare1"]);
-        let spare = |name| Needs {
+        let spare = |name| StoryNeeds {
             spare: Some(name),
             ..needs(Mode::Running)
         };
@@ -436,7 +438,7 @@ mod tests {
             tokio::time::timeout(Duration::from_secs(60), line.stand(spare("spare1")).turn());
         assert!(second.await.is_err());
         // One that stands in line for a later mode has not taken it.
-        let later = Needs {
+        let later = StoryNeeds {
             mode: Mode::Killed,
             ..spare("spare1")
         };

@@ -2,7 +2,7 @@
 //! test holds such a moment open: nothing is paused, so that others beside it go on.
 
 use anyhow::ensure;
-use e2e::harness::jobs::{self, Gang};
+use e2e::harness::jobs::{self, TestGang};
 use e2e::harness::kinds::{CAPACITY_POLICY, PRIORITY_CLASS, PROPAGATION_POLICY, QUEUE, WORK};
 use e2e::harness::wait::{eventually, never_within};
 use serde_json::{Value, json};
@@ -200,8 +200,8 @@ impl Case {
     }
 
     /// A job in one of this test's queues: `pods` pods with `gpus` GPUs each that run for ever.
-    pub(crate) fn gang_in(&self, queue: &str, name: &str, pods: u32, gpus: u32) -> Gang {
-        Gang {
+    pub(crate) fn gang_in(&self, queue: &str, name: &str, pods: u32, gpus: u32) -> TestGang {
+        TestGang {
             queue: Some(queue.to_owned()),
             ..self.gang(name, pods, gpus)
         }

@@ -1,14 +1,14 @@
 //! Claims of devices in the view of a member: part of what their pods request, or, where no pod
 //! that is known has them, used by others.
 
-use super::{SeenPod, View};
+use super::{MemberView, SeenPod};
 use crate::devices::{DeviceDelta, SeenClaim, Touched};
 use engine::facts::PodFact;
 use engine::{Event, NodeName, Resources, Uid};
 use runtime::watch::ObjectKey;
 use std::collections::BTreeSet;
 
-impl View {
+impl MemberView {
     /// Takes in a delta of devices, of their classes, or of claims.
     pub(crate) fn device(&mut self, delta: DeviceDelta) {
         let had = self.nodes_with_devices();

@@ -1,6 +1,6 @@
 //! What is asked, what is due, and what was sent last, per object. No I/O.
 
-use super::Target;
+use super::StatusTarget;
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,14 +15,14 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 
 /// One patch on its way.
 #[derive(Debug)]
-pub(super) struct Job {
-    pub(super) target: Arc<Target>,
+pub(super) struct StatusPatch {
+    pub(super) target: Arc<StatusTarget>,
     pub(super) patch: Value,
     fingerprint: u64,
 }
 
 #[derive(Debug, Default)]
-struct Entry {
+struct StatusEntry {
     asked: Option<(Value, u64)>,
     /// Fingerprint of what arrived last: a patch of a million objects would not fit in memory.
     sent: Option<u64>,
@@ -37,41 +37,41 @@ struct Entry {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct StatusTable {
     interval: Duration,
     settle: Duration,
-    entries: HashMap<Arc<Target>, Entry>,
+    entries: HashMap<Arc<StatusTarget>, StatusEntry>,
     /// By time, then in the order asked.
-    due: BTreeSet<Due>,
+    due: BTreeSet<DueStatus>,
     asked: u64,
     in_flight: usize,
 }
 
 #[derive(Debug, Clone)]
-struct Due {
+struct DueStatus {
     at: Instant,
     number: u64,
-    target: Arc<Target>,
+    target: Arc<StatusTarget>,
 }
 
-impl PartialEq for Due {
+impl PartialEq for DueStatus {
     fn eq(&self, other: &Self) -> bool {
         self.number == other.number
     }
 }
-impl Eq for Due {}
-impl PartialOrd for Due {
+impl Eq for DueStatus {}
+impl PartialOrd for DueStatus {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
-impl Ord for Due {
+impl Ord for DueStatus {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (self.at, self.number).cmp(&(other.at, other.number))
     }
 }
 
-impl Table {
+impl StatusTable {
     pub(super) fn new(interval: Duration, settle: Duration) -> Self {
         Self {
             interval,
@@ -84,7 +84,7 @@ impl Table {
     }
 
     /// Whether that makes something due that was not.
-    pub(super) fn ask(&mut self, target: Target, patch: Value, now: Instant) -> bool {
+    pub(super) fn ask(&mut self, target: StatusTarget, patch: Value, now: Instant) -> bool {
         let print = fingerprint(&patch);
         let target = match self.entries.get_key_value(&target) {
             Some((known, _)) => known.clone(),
@@ -107,7 +107,7 @@ impl Table {
         }
     }
 
-    pub(super) fn forget(&mut self, target: &Target) {
+    pub(super) fn forget(&mut self, target: &StatusTarget) {
         let Some((known, _)) = self.entries.get_key_value(target) else {
             return;
         };
@@ -133,7 +133,7 @@ impl Table {
     }
 
     /// The next patch whose time has come.
-    pub(super) fn take_due(&mut self, now: Instant) -> Option<Job> {
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<StatusPatch> {
         loop {
             if self.next_due()? > now {
                 return None;
@@ -148,7 +148,7 @@ impl Table {
             };
             entry.in_flight = true;
             self.in_flight += 1;
-            return Some(Job {
+            return Some(StatusPatch {
                 target: due.target,
                 patch,
                 fingerprint,
@@ -156,24 +156,24 @@ impl Table {
         }
     }
 
-    pub(super) fn written(&mut self, job: &Job, now: Instant) {
+    pub(super) fn written(&mut self, job: &StatusPatch, now: Instant) {
         self.landed(job, now);
     }
 
     /// The server will not have it: not again until something else is asked.
-    pub(super) fn refused(&mut self, job: &Job, now: Instant) {
+    pub(super) fn refused(&mut self, job: &StatusPatch, now: Instant) {
         self.landed(job, now);
     }
 
     /// The object is gone: nothing more is known of it.
-    pub(super) fn dropped(&mut self, job: &Job) {
+    pub(super) fn dropped(&mut self, job: &StatusPatch) {
         self.in_flight -= 1;
         self.unschedule(&job.target);
         self.entries.remove(&job.target);
     }
 
     /// Tries again later, with what is newest by then.
-    pub(super) fn retry(&mut self, job: Job, asked: Option<Duration>, now: Instant) {
+    pub(super) fn retry(&mut self, job: StatusPatch, asked: Option<Duration>, now: Instant) {
         self.in_flight -= 1;
         let Some(entry) = self.entries.get_mut(&job.target) else {
             return;
@@ -195,7 +195,7 @@ impl Table {
         }
     }
 
-    fn landed(&mut self, job: &Job, now: Instant) {
+    fn landed(&mut self, job: &StatusPatch, now: Instant) {
         self.in_flight -= 1;
         let Some(entry) = self.entries.get_mut(&job.target) else {
             return;
@@ -213,26 +213,26 @@ impl Table {
         }
     }
 
-    fn schedule(&mut self, target: &Arc<Target>, now: Instant) {
+    fn schedule(&mut self, target: &Arc<StatusTarget>, now: Instant) {
         let Some(entry) = self.entries.get_mut(target) else {
             return;
         };
         self.asked += 1;
         let at = entry.not_before.map_or(now, |earliest| earliest.max(now));
         entry.due = Some((at, self.asked));
-        self.due.insert(Due {
+        self.due.insert(DueStatus {
             at,
             number: self.asked,
             target: target.clone(),
         });
     }
 
-    fn unschedule(&mut self, target: &Arc<Target>) {
+    fn unschedule(&mut self, target: &Arc<StatusTarget>) {
         let Some(entry) = self.entries.get_mut(target) else {
             return;
         };
         if let Some((at, number)) = entry.due.take() {
-            self.due.remove(&Due {
+            self.due.remove(&DueStatus {
                 at,
                 number,
                 target: target.clone(),

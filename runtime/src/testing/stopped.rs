@@ -15,14 +15,14 @@ use tokio::sync::watch;
 
 /// See the module's documentation. Clones are the same process.
 #[derive(Clone)]
-pub struct Process {
+pub struct StoppableProcess {
     api: FakeApi,
     /// Writes after which it is stopped.
     left: Arc<Mutex<Option<usize>>>,
     stopped: watch::Sender<bool>,
 }
 
-impl Process {
+impl StoppableProcess {
     /// One that runs.
     #[must_use]
     pub fn new(api: &FakeApi) -> Self {

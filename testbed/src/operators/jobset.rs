@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use crate::cluster::Cluster;
+use crate::cluster::TestbedCluster;
 use crate::components::flag;
 use crate::error::Result;
 use crate::manifests::Manifests;
@@ -19,7 +19,7 @@ use crate::{Testbed, wait};
 /// Of its webhooks those for JobSets; those for pods see to exclusive placement only.
 const WEBHOOKS: [&str; 2] = ["mjobset.kb.io", "vjobset.kb.io"];
 
-/// The CRD of JobSets, for [`crate::Spec`]'s lists of CRDs.
+/// The CRD of JobSets, for [`crate::TestbedSpec`]'s lists of CRDs.
 ///
 /// # Errors
 /// [`ToolsError::NotBuilt`] if its set was not asked for.
@@ -50,7 +50,7 @@ impl Testbed {
             .await
     }
 
-    fn jobset(&self, cluster: &Cluster) -> Result<Launch> {
+    fn jobset(&self, cluster: &TestbedCluster) -> Result<Launch> {
         let components = self.components();
         let (webhook, health) = (components.port()?, components.port()?);
         let name = format!("{}-jobset", cluster.name);

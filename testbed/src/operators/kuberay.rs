@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::Testbed;
 use crate::tools::{Tool, Tools, ToolsError, Toolset};
 
-/// The CRDs that KubeRay needs, for [`crate::Spec`]'s lists of CRDs.
+/// The CRDs that KubeRay needs, for [`crate::TestbedSpec`]'s lists of CRDs.
 ///
 /// # Errors
 /// [`ToolsError::NotBuilt`] if its set was not asked for.

@@ -1,7 +1,7 @@
 //! What runs the kinds of other projects in members: their CRDs, and their real controllers.
 //!
 //! The control plane needs the CRDs before karmada-controller-manager starts, a member before it is
-//! joined: they go into the [`crate::Spec`]. The controllers are started in members that are up.
+//! joined: they go into the [`crate::TestbedSpec`]. The controllers are started in members that are up.
 
 pub mod jobset;
 pub mod kuberay;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use crate::Testbed;
 use crate::tools::{Tool, Tools, ToolsError, Toolset};
 
-/// The CRD of MPIJobs, for [`crate::Spec`]'s lists of CRDs.
+/// The CRD of MPIJobs, for [`crate::TestbedSpec`]'s lists of CRDs.
 ///
 /// # Errors
 /// [`ToolsError::NotBuilt`] if the operator's set was not asked for.

@@ -5,12 +5,12 @@ use serde_json::{Map, Value, json};
 
 /// Which of a pod's metadata.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Written {
+pub(crate) enum MetadataField {
     Labels,
     Annotations,
 }
 
-impl Written {
+impl MetadataField {
     fn field(self) -> &'static str {
         match self {
             Self::Labels => "labels",
@@ -21,7 +21,7 @@ impl Written {
 
 /// Writes `key` on the pods of a template. What is no object there stays as it is: schemas of many
 /// kinds let it pass, and it is the member's operator that says so.
-pub(crate) fn write(pods: &mut Map<String, Value>, on: Written, key: &str, value: &str) {
+pub(crate) fn write(pods: &mut Map<String, Value>, on: MetadataField, key: &str, value: &str) {
     let written = object(pods, "metadata").and_then(|metadata| object(metadata, on.field()));
     if let Some(written) = written {
         written.insert(key.to_owned(), json!(value));
@@ -67,7 +67,7 @@ mod tests {
             ),
         ] {
             let mut written = pods.as_object().cloned().unwrap_or_default();
-            write(&mut written, Written::Labels, "a/b", "c");
+            write(&mut written, MetadataField::Labels, "a/b", "c");
             assert_eq!(Value::Object(written), want, "{pods}");
         }
     }

@@ -5,7 +5,7 @@
 //! So what a new rendering says of replicas and minimums goes into the old one, and a template
 //! that was edited meanwhile does not show through.
 
-use super::Part;
+use super::RenderedPart;
 use crate::error::SpecError;
 use crate::field::Field;
 use crate::kinds::{self, WorkloadKind};
@@ -32,7 +32,7 @@ pub(crate) fn resizing(template: &Value) -> Option<PartResizing> {
 /// `fresh`, with all that may not change as `placed` has it: the fields of the same cluster's
 /// part as it was placed.
 #[must_use]
-pub fn resized(fresh: Part, placed: &[(String, Value)]) -> Part {
+pub fn resized(fresh: RenderedPart, placed: &[(String, Value)]) -> RenderedPart {
     let fields = fresh.fields.into_iter().map(|(path, value)| {
         let before = placed.iter().find(|(known, _)| *known == path);
         let mut resizings = kinds::all().filter_map(WorkloadKind::part_resizing);
@@ -45,7 +45,7 @@ pub fn resized(fresh: Part, placed: &[(String, Value)]) -> Part {
             None => (path, value),
         }
     });
-    Part {
+    RenderedPart {
         fields: fields.collect(),
         ..fresh
     }

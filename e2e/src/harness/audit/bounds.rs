@@ -7,8 +7,8 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::held::Held;
-use super::log::{Resource, Write};
+use super::held::HeldAmounts;
+use super::log::{AuditedResource, AuditedWrite};
 use super::quantity;
 
 /// For so long after a bound was lowered or added, what is released may still go by the older one: who
@@ -17,7 +17,7 @@ const HEARD_WITHIN: SignedDuration = SignedDuration::from_secs(2);
 
 /// What a bound is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Scope {
+pub(super) struct BoundScope {
     /// The queue, and all below it.
     pub(super) queue: String,
     pub(super) resource: String,
@@ -32,17 +32,17 @@ type Values = Vec<(Timestamp, Option<u128>)>;
 
 /// All bounds so far.
 #[derive(Debug, Default)]
-pub(super) struct Bounds {
+pub(super) struct AuditedBounds {
     parents: BTreeMap<String, String>,
-    values: BTreeMap<Scope, Values>,
+    values: BTreeMap<BoundScope, Values>,
     /// What has been told of at all: a bound of an object that was there without it is a change.
     seen: BTreeSet<(&'static str, String)>,
 }
 
-impl Bounds {
+impl AuditedBounds {
     /// A bound that holds all the time, beside those that are read.
     pub(super) fn fixed(&mut self, queue: &str, resource: &str, amount: u128) {
-        let scope = Scope {
+        let scope = BoundScope {
             queue: queue.to_owned(),
             resource: resource.to_owned(),
             class: None,
@@ -54,19 +54,21 @@ impl Bounds {
     }
 
     /// A Queue or a CapacityPolicy was written.
-    pub(super) fn write(&mut self, write: &Write) {
+    pub(super) fn write(&mut self, write: &AuditedWrite) {
         let name = write.object["metadata"]["name"].as_str();
         let name = name.unwrap_or_default();
         let spec = &write.object["spec"];
         match write.resource {
-            Resource::Queue => {
+            AuditedResource::Queue => {
                 match spec["parent"].as_str() {
                     Some(parent) => self.parents.insert(name.to_owned(), parent.to_owned()),
                     None => self.parents.remove(name),
                 };
                 self.change("Queue", name, write.time, of_queue(name, spec));
             }
-            Resource::Policy => self.change("Policy", name, write.time, of_policy(name, spec)),
+            AuditedResource::Policy => {
+                self.change("Policy", name, write.time, of_policy(name, spec))
+            }
             _ => {}
         }
     }
@@ -76,10 +78,10 @@ impl Bounds {
         kind: &'static str,
         name: &str,
         time: Timestamp,
-        new: BTreeMap<Scope, u128>,
+        new: BTreeMap<BoundScope, u128>,
     ) {
         let known = !self.seen.insert((kind, name.to_owned()));
-        let own = |scope: &Scope| scope.queue == name && kind_of(scope) == Some(kind);
+        let own = |scope: &BoundScope| scope.queue == name && kind_of(scope) == Some(kind);
         for (scope, values) in &mut self.values {
             if own(scope) && !new.contains_key(scope) {
                 values.push((time, None));
@@ -107,7 +109,7 @@ impl Bounds {
     }
 
     /// The bounds of a queue of itself, with the most that each allowed lately.
-    pub(super) fn of(&self, queue: &str, now: Timestamp) -> Vec<(&Scope, u128)> {
+    pub(super) fn of(&self, queue: &str, now: Timestamp) -> Vec<(&BoundScope, u128)> {
         let own = self.values.iter().filter(|(scope, _)| scope.queue == queue);
         own.filter_map(|(scope, values)| Some((scope, lately(values, now)?)))
             .collect()
@@ -124,7 +126,7 @@ fn lately(values: &Values, now: Timestamp) -> Option<u128> {
 }
 
 /// What kind of object says a bound; none for one that was not read.
-fn kind_of(scope: &Scope) -> Option<&'static str> {
+fn kind_of(scope: &BoundScope) -> Option<&'static str> {
     match (&scope.class, &scope.clusters) {
         (Some(_), _) => Some("Policy"),
         (None, None) => Some("Queue"),
@@ -132,10 +134,10 @@ fn kind_of(scope: &Scope) -> Option<&'static str> {
     }
 }
 
-fn of_queue(name: &str, spec: &Value) -> BTreeMap<Scope, u128> {
+fn of_queue(name: &str, spec: &Value) -> BTreeMap<BoundScope, u128> {
     let capability = spec["capability"].as_object().into_iter().flatten();
     let bound = |(resource, amount): (&String, &Value)| {
-        let scope = Scope {
+        let scope = BoundScope {
             queue: name.to_owned(),
             resource: resource.clone(),
             class: None,
@@ -146,7 +148,7 @@ fn of_queue(name: &str, spec: &Value) -> BTreeMap<Scope, u128> {
     capability.map(bound).collect()
 }
 
-fn of_policy(name: &str, spec: &Value) -> BTreeMap<Scope, u128> {
+fn of_policy(name: &str, spec: &Value) -> BTreeMap<BoundScope, u128> {
     let pools = spec["pools"].as_array().into_iter().flatten();
     let bounds = pools.flat_map(|pool| {
         let clusters = pool["clusters"].as_array().map(|clusters| {
@@ -155,7 +157,7 @@ fn of_policy(name: &str, spec: &Value) -> BTreeMap<Scope, u128> {
         });
         let resources = pool["resources"].as_object().into_iter().flatten();
         resources.filter_map(move |(resource, bounds)| {
-            let scope = Scope {
+            let scope = BoundScope {
                 queue: name.to_owned(),
                 resource: resource.clone(),
                 class: pool["class"].as_str().map(str::to_owned),
@@ -173,9 +175,9 @@ fn amount_of(value: &Value) -> u128 {
     quantity::read(value).unwrap_or(0)
 }
 
-impl Scope {
+impl BoundScope {
     /// How much of what is held counts here.
-    pub(super) fn of(&self, held: &Held) -> u128 {
+    pub(super) fn of(&self, held: &HeldAmounts) -> u128 {
         match (&self.class, &self.clusters) {
             (Some(class), Some(clusters)) => held.in_clusters(clusters, class, &self.resource),
             (Some(class), None) => held.of_class(class, &self.resource),
@@ -184,7 +186,7 @@ impl Scope {
     }
 }
 
-impl fmt::Display for Scope {
+impl fmt::Display for BoundScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "queue {}", self.queue)?;
         match (&self.class, &self.clusters) {

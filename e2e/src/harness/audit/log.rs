@@ -20,7 +20,7 @@ use super::PERMANENT_ID;
 
 /// What was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Resource {
+pub(super) enum AuditedResource {
     /// A ResourceBinding or its status.
     Binding,
     /// A Work or its status.
@@ -31,7 +31,7 @@ pub(super) enum Resource {
     Policy,
 }
 
-impl Resource {
+impl AuditedResource {
     /// Of bindings and Works the status counts, too.
     fn of(written: &ObjectRef) -> Option<Self> {
         let name = (&*written.resource, &*written.subresource);
@@ -52,14 +52,14 @@ impl Resource {
 
 /// One successful write.
 #[derive(Debug, Clone)]
-pub(super) struct Write {
+pub(super) struct AuditedWrite {
     /// The store's revision of the object after it: of all objects of an API server the order in which
     /// they changed. A write that ended an object has none; it gets the highest that surely was before.
     pub(super) revision: u64,
     /// When it was answered.
     pub(super) time: Timestamp,
     /// What it wrote to.
-    pub(super) resource: Resource,
+    pub(super) resource: AuditedResource,
     /// The verb: create, update, patch, delete.
     pub(super) verb: String,
     /// Who wrote.
@@ -80,25 +80,25 @@ pub(super) struct Named<'a> {
 #[derive(Debug)]
 pub struct Log {
     path: PathBuf,
-    index: Mutex<Index>,
+    index: Mutex<AuditIndex>,
 }
 
 #[derive(Debug, Default)]
-struct Index {
+struct AuditIndex {
     /// How much of the file has been looked at.
     end: u64,
-    lines: Vec<Line>,
+    lines: Vec<AuditLine>,
 }
 
 /// A line about a write that succeeded and was no dry run.
 #[derive(Debug)]
-struct Line {
+struct AuditLine {
     start: u64,
     length: usize,
     received: String,
     completed: String,
     revision: u64,
-    resource: Resource,
+    resource: AuditedResource,
     gone: bool,
     /// Of the object that was written.
     uid: String,
@@ -127,7 +127,7 @@ impl Log {
         &self,
         bounds: bool,
         wanted: impl Fn(Named<'_>) -> bool,
-    ) -> anyhow::Result<Vec<Write>> {
+    ) -> anyhow::Result<Vec<AuditedWrite>> {
         let path = &self.path;
         let open = File::open(path).with_context(|| format!("open audit log {}", path.display()));
         let mut reader = BufReader::new(open?);
@@ -138,20 +138,22 @@ impl Log {
             reader.seek(SeekFrom::Start(line.start))?;
             let mut text = vec![0; line.length];
             reader.read_exact(&mut text)?;
-            let event: Event = serde_json::from_slice(&text).context("a line of the audit log")?;
+            let event: AuditEvent =
+                serde_json::from_slice(&text).context("a line of the audit log")?;
             writes.push(event.write(revision, line)?);
         }
         whole(writes)
     }
 }
 
-impl Index {
+impl AuditIndex {
     /// Notes what has been written since.
     fn read_on(&mut self, reader: &mut BufReader<File>) -> anyhow::Result<()> {
         reader.seek(SeekFrom::Start(self.end))?;
         let mut text = String::new();
         while reader.read_line(&mut text)? > 0 && text.ends_with('\n') {
-            let head: Head = serde_json::from_str(&text).context("a line of the audit log")?;
+            let head: AuditEventHead =
+                serde_json::from_str(&text).context("a line of the audit log")?;
             self.lines.extend(head.line(self.end, text.len()));
             self.end += text.len() as u64;
             text.clear();
@@ -164,7 +166,7 @@ impl Index {
     /// The lines about the bindings that are wanted, about Works of these bindings, and about bounds.
     fn about(&self, bounds: bool, wanted: impl Fn(Named<'_>) -> bool) -> Vec<usize> {
         // Not every answer shows the template or has labels, but all have the UID of their object.
-        let named = |line: &&Line| {
+        let named = |line: &&AuditLine| {
             let template = line.template.as_deref();
             let namespace = &*line.namespace;
             template.is_some_and(|template| {
@@ -181,7 +183,7 @@ impl Index {
         let ids: HashSet<&str> = own
             .filter_map(|line| line.permanent_id.as_deref())
             .collect();
-        let works = |line: &&Line| {
+        let works = |line: &&AuditLine| {
             line.permanent_id
                 .as_deref()
                 .is_some_and(|id| ids.contains(id))
@@ -199,7 +201,7 @@ impl Index {
     /// the order in which requests ended, which is another. The write that ends an object is answered
     /// with its last version, however old; what is sure is that it came after all that had been answered
     /// when it was received, and after all else that was written to that object.
-    fn in_order(&self, lines: &[usize]) -> Vec<(u64, &Line)> {
+    fn in_order(&self, lines: &[usize]) -> Vec<(u64, &AuditLine)> {
         let mut highest = 0;
         let answered = self.lines.iter().map(|line| {
             highest = line.revision.max(highest);
@@ -216,12 +218,12 @@ impl Index {
             if !line.gone {
                 return (line.revision, line);
             }
-            let before = |other: &Line| other.completed < line.received;
+            let before = |other: &AuditLine| other.completed < line.received;
             let sure = self.lines.partition_point(before).checked_sub(1);
             let sure = sure.map_or(0, |last| answered[last]);
             (sure.max(latest[&*line.uid]), line)
         });
-        let mut in_order: Vec<(u64, &Line)> = in_order.collect();
+        let mut in_order: Vec<(u64, &AuditLine)> = in_order.collect();
         // Stable: of two ends with one revision, the one that was answered later is the later one.
         in_order.sort_by_key(|(revision, line)| (*revision, line.gone));
         in_order
@@ -231,12 +233,12 @@ impl Index {
 /// What has to be known of a line to find it again, and no more of its objects.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Head {
+struct AuditEventHead {
     stage: String,
     verb: String,
     object_ref: Option<ObjectRef>,
     response_status: Option<ResponseStatus>,
-    response_object: Option<Answer>,
+    response_object: Option<AuditedObject>,
     request_received_timestamp: String,
     stage_timestamp: String,
     #[serde(rename = "requestURI", default)]
@@ -260,15 +262,15 @@ struct ResponseStatus {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct AuditedObject {
     #[serde(default)]
-    metadata: Metadata,
-    spec: Option<Spec>,
+    metadata: AuditedMetadata,
+    spec: Option<AuditedSpec>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Metadata {
+struct AuditedMetadata {
     uid: String,
     resource_version: Option<String>,
     deletion_timestamp: Option<IgnoredAny>,
@@ -277,29 +279,29 @@ struct Metadata {
 }
 
 #[derive(Deserialize)]
-struct Spec {
+struct AuditedSpec {
     /// A binding's template; a Work has none.
-    resource: Option<Template>,
+    resource: Option<AuditedTemplate>,
 }
 
 #[derive(Deserialize)]
-struct Template {
+struct AuditedTemplate {
     uid: Option<String>,
 }
 
-impl Head {
-    fn line(self, start: u64, length: usize) -> Option<Line> {
+impl AuditEventHead {
+    fn line(self, start: u64, length: usize) -> Option<AuditLine> {
         let object_ref = self.object_ref?;
-        let resource = Resource::of(&object_ref)?;
+        let resource = AuditedResource::of(&object_ref)?;
         let succeeded = self.response_status.is_some_and(|status| status.code < 300);
         if self.stage != "ResponseComplete" || !succeeded || self.uri.contains("dryRun=") {
             return None;
         }
-        let Answer { metadata, spec } = self.response_object?;
+        let AuditedObject { metadata, spec } = self.response_object?;
         let no_finalizers = metadata.finalizers.is_none_or(|names| names.is_empty());
         let deleting = metadata.deletion_timestamp.is_some();
         let template = spec.and_then(|spec| spec.resource);
-        Some(Line {
+        Some(AuditLine {
             start,
             length,
             received: self.request_received_timestamp,
@@ -320,7 +322,7 @@ impl Head {
 /// A line about a write.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Event {
+struct AuditEvent {
     verb: String,
     #[serde(default)]
     user: User,
@@ -334,11 +336,11 @@ struct User {
     username: String,
 }
 
-impl Event {
+impl AuditEvent {
     /// The write, and what was sent for it.
-    fn write(self, revision: u64, line: &Line) -> anyhow::Result<(Write, Value)> {
+    fn write(self, revision: u64, line: &AuditLine) -> anyhow::Result<(AuditedWrite, Value)> {
         let time = line.completed.parse();
-        let write = Write {
+        let write = AuditedWrite {
             revision,
             time: time.with_context(|| format!("time {:?} in the audit log", line.completed))?,
             resource: line.resource,
@@ -351,7 +353,7 @@ impl Event {
 }
 
 /// Some clients ask to be answered with metadata alone; what they wrote stands in their request.
-fn whole(answered: Vec<(Write, Value)>) -> anyhow::Result<Vec<Write>> {
+fn whole(answered: Vec<(AuditedWrite, Value)>) -> anyhow::Result<Vec<AuditedWrite>> {
     let mut latest: HashMap<String, Value> = HashMap::new();
     let mut writes = Vec::new();
     for (mut write, body) in answered {
@@ -397,7 +399,7 @@ fn merge(target: &mut Value, patch: &Value) {
 }
 
 /// Whether this write ended the object: the last finalizer of a deleted one went, or it had none.
-pub(super) fn is_gone(write: &Write) -> bool {
+pub(super) fn is_gone(write: &AuditedWrite) -> bool {
     let metadata = &write.object["metadata"];
     let no_finalizers = metadata["finalizers"].as_array().is_none_or(Vec::is_empty);
     let deleting = !metadata["deletionTimestamp"].is_null();

@@ -36,14 +36,14 @@ use jiff::SignedDuration;
 use serde_json::Value;
 
 pub use footprint::Footprint;
-use held::Held;
+use held::HeldAmounts;
 pub use log::Log;
-use log::{Resource, Write};
-use pods::Known;
-pub use pods::Pods;
-use quantity::{Amounts, UNIT};
-use replay::Replay;
-pub use report::Report;
+use log::{AuditedResource, AuditedWrite};
+use pods::KnownJob;
+pub use pods::PodSightings;
+use quantity::{AuditedAmounts, UNIT};
+use replay::LogReplay;
+pub use report::AuditReport;
 
 /// Annotation by which Muster says what it admitted.
 const RECORD: &str = "muster.io/admission";
@@ -56,15 +56,15 @@ const LATE: SignedDuration = SignedDuration::from_secs(4);
 
 /// What is audited.
 #[derive(Debug, Clone, Default)]
-pub struct Subject {
+pub struct AuditSubject {
     /// The jobs, by the UID of their template.
-    jobs: HashMap<String, Job>,
+    jobs: HashMap<String, AuditedJob>,
     /// Namespaces of which no job may be left out.
     namespaces: BTreeSet<String>,
     /// The queues of jobs that name none, by namespace.
     defaults: BTreeMap<String, String>,
     /// What a claim by a ResourceClaimTemplate holds.
-    claims: BTreeMap<String, Amounts>,
+    claims: BTreeMap<String, AuditedAmounts>,
     /// Quota of a queue in GPUs, besides what the log says.
     capability: BTreeMap<String, u64>,
     nothing_held: bool,
@@ -73,7 +73,7 @@ pub struct Subject {
 }
 
 #[derive(Debug, Clone)]
-struct Job {
+struct AuditedJob {
     /// `namespace/name`.
     name: String,
     queue: String,
@@ -88,13 +88,13 @@ struct Job {
 pub fn history(log: &Log, template_uid: &str) -> anyhow::Result<Vec<Value>> {
     let writes = log.writes(false, |of| of.template == template_uid)?;
     let versions = writes.into_iter().filter(|write| {
-        write.resource == Resource::Binding
+        write.resource == AuditedResource::Binding
             && write.object["spec"]["resource"]["uid"] == template_uid
     });
     Ok(versions.map(|write| write.object).collect())
 }
 
-impl Subject {
+impl AuditSubject {
     /// Adds a job by its template as the API server has it.
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl Subject {
         let uid = metadata["uid"].as_str().unwrap_or_default();
         ensure!(!uid.is_empty(), "{} has no UID", metadata["name"]);
         let name = metadata["name"].as_str().unwrap_or_default();
-        let job = Job {
+        let job = AuditedJob {
             name: format!("{namespace}/{name}"),
             queue: queue.unwrap_or_else(|| "default".to_owned()),
             takes,
@@ -166,7 +166,7 @@ impl Subject {
     ///
     /// # Errors
     /// If it cannot be read, or shows nothing to verify though there should be, or the other way round.
-    pub fn audit(&self, log: &Log) -> anyhow::Result<Report> {
+    pub fn audit(&self, log: &Log) -> anyhow::Result<AuditReport> {
         let report = self.read(log)?;
         self.is_enough(&report)?;
         Ok(report)
@@ -176,7 +176,7 @@ impl Subject {
     ///
     /// # Errors
     /// If the log cannot be read.
-    pub fn read(&self, log: &Log) -> anyhow::Result<Report> {
+    pub fn read(&self, log: &Log) -> anyhow::Result<AuditReport> {
         let writes = log.writes(true, |of| {
             self.jobs.contains_key(of.template) || self.namespaces.contains(of.namespace)
         });
@@ -185,15 +185,15 @@ impl Subject {
 
     /// What the pods in the members show besides: nothing runs twice. Pods are checked that were seen so
     /// far, by the attempts that are in `report`.
-    pub fn twice(&self, pods: &Pods, report: &Report) -> Vec<String> {
+    pub fn twice(&self, pods: &PodSightings, report: &AuditReport) -> Vec<String> {
         pods.verify(&self.known(report), jiff::Timestamp::now())
     }
 
-    fn known(&self, report: &Report) -> BTreeMap<String, Known> {
-        let mut jobs: BTreeMap<String, Known> = BTreeMap::new();
+    fn known(&self, report: &AuditReport) -> BTreeMap<String, KnownJob> {
+        let mut jobs: BTreeMap<String, KnownJob> = BTreeMap::new();
         for job in self.jobs.values() {
             let known = jobs.entry(job.name.clone()).or_default();
-            let held = Held::somewhere(job.takes.whole());
+            let held = HeldAmounts::somewhere(job.takes.whole());
             known.devices += held.devices();
             let attempts = report.attempts.get(&job.name);
             known.attempts = attempts.cloned().unwrap_or_default();
@@ -201,7 +201,7 @@ impl Subject {
         jobs
     }
 
-    fn is_enough(&self, report: &Report) -> anyhow::Result<()> {
+    fn is_enough(&self, report: &AuditReport) -> anyhow::Result<()> {
         let seconds = report.device_seconds();
         if self.nothing_held {
             ensure!(
@@ -215,8 +215,8 @@ impl Subject {
         Ok(())
     }
 
-    fn replay(&self, writes: &[Write]) -> anyhow::Result<Report> {
-        let mut replay = Replay::new(self, writes);
+    fn replay(&self, writes: &[AuditedWrite]) -> anyhow::Result<AuditReport> {
+        let mut replay = LogReplay::new(self, writes);
         for write in writes {
             replay.write(write)?;
         }

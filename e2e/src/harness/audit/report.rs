@@ -9,7 +9,7 @@ use super::quantity::{self, UNIT};
 
 /// What the log shows of the subject.
 #[derive(Debug, Clone, Default)]
-pub struct Report {
+pub struct AuditReport {
     /// Jobs of which the log shows a binding.
     pub jobs: usize,
     /// How often each job was placed, by `namespace/binding`.
@@ -27,7 +27,7 @@ pub struct Report {
     pub(super) used: u128,
 }
 
-impl Report {
+impl AuditReport {
     /// The most GPUs that a queue, with those below it, held at once.
     pub fn peak(&self, queue: &str) -> u64 {
         self.peak_of(queue, GPU)
@@ -45,7 +45,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for AuditReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

@@ -6,10 +6,10 @@
 //! would drop the number, and the default is 1 (v0.11). So nothing may name it there either: not
 //! the success policy, not a rule of the failure policy, not the coordinator.
 
-use super::{Shape, is_indexed, name, replicated_jobs, targets};
+use super::{ReplicatedJobSize, is_indexed, name, replicated_jobs, targets};
 use crate::apportion::apportion;
 use crate::leading;
-use crate::parts::metadata::{self, Written};
+use crate::parts::metadata::{self, MetadataField};
 use crate::parts::{Fields, Gang, tell};
 use serde_json::{Map, Value, json};
 
@@ -67,7 +67,7 @@ fn of_cluster(
     ranks: u64,
     tell_pods: impl FnOnce(&mut Map<String, Value>),
 ) -> Option<Value> {
-    let shape = Shape::of(job);
+    let shape = ReplicatedJobSize::of(job);
     let mut job = job.clone();
     if shape.jobs > 1 {
         job.as_object_mut()?
@@ -88,7 +88,7 @@ fn of_cluster(
 /// Ranks of a replicated job in each cluster, of which each gets so many pods: those that run one
 /// after another have one each.
 fn ranks(job: &Value, each: &[u64]) -> Vec<u64> {
-    let shape = Shape::of(job);
+    let shape = ReplicatedJobSize::of(job);
     match shape.completions {
         Some(completions) if shape.jobs == 1 => apportion(completions, each),
         _ => each.to_vec(),
@@ -97,7 +97,7 @@ fn ranks(job: &Value, each: &[u64]) -> Vec<u64> {
 
 /// Where a pod finds its index within its replicated job, as far as it has one.
 fn own_index(job: &Value) -> Option<Value> {
-    let shape = Shape::of(job);
+    let shape = ReplicatedJobSize::of(job);
     let field = match shape.jobs {
         1 if is_indexed(job) => POD_INDEX,
         1 if shape.at_once == 1 && shape.completions.is_none_or(|completions| completions == 1) => {
@@ -128,9 +128,9 @@ fn tell_coordinator(pods: &mut Map<String, Value>, address: &str) {
         && !address.contains(':')
         && ends(address.chars().next())
         && ends(address.chars().last());
-    metadata::write(pods, Written::Annotations, COORDINATOR, address);
+    metadata::write(pods, MetadataField::Annotations, COORDINATOR, address);
     if is_label {
-        metadata::write(pods, Written::Labels, COORDINATOR, address);
+        metadata::write(pods, MetadataField::Labels, COORDINATOR, address);
     }
 }
 
