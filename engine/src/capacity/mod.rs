@@ -15,7 +15,7 @@ use crate::api::facts::{NodeFact, PodFact, Share};
 use crate::api::ids::{ClusterName, JobKey, NodeName, Uid};
 pub(crate) use assumed_pods::AssumedPod;
 use assumed_pods::Assumption;
-use cluster::Change;
+use cluster::NodeChange;
 pub(crate) use cluster::{ClusterRoom, NodeRoom};
 pub(crate) use holdings::Holdings;
 use index::Index;
@@ -415,7 +415,7 @@ impl Room {
     }
 
     /// Brings what is known of a cluster as a whole up to date with a node of it.
-    fn changed(&mut self, cluster: &ClusterName, change: Change) {
+    fn changed(&mut self, cluster: &ClusterName, change: NodeChange) {
         self.know(cluster);
         let Some(room) = self.clusters.get(cluster) else {
             return;

@@ -37,7 +37,7 @@ pub(crate) const FEW_OPEN: usize = 8;
 
 /// The job that is evaluated next.
 #[derive(Debug, Clone)]
-pub(crate) struct Candidate {
+pub(crate) struct HeadCandidate {
     pub(crate) queue: QueueName,
     pub(crate) shape: ShapeId,
     pub(crate) rank: QueueOrder,
@@ -59,7 +59,7 @@ pub(crate) enum AskedQueues {
 }
 
 /// The next job to evaluate: the first one of the queue that goes first.
-pub(crate) fn next_candidate(engine: &mut Engine) -> Option<Candidate> {
+pub(crate) fn next_candidate(engine: &mut Engine) -> Option<HeadCandidate> {
     rank_queues(engine);
     let feasible = feasible::feasible(engine.inputs());
     debug_assert_eq!(
@@ -116,7 +116,7 @@ pub(crate) fn ask_in_order(
     inputs: Inputs<'_>,
     feasible: &FeasibleShapes<'_>,
     reopened: (u64, u64),
-) -> (Option<Candidate>, Vec<QueueId>) {
+) -> (Option<HeadCandidate>, Vec<QueueId>) {
     let asked = to_be_asked(inputs, feasible, reopened);
     let settled = feasible::is_settled(inputs, feasible);
     let behind = Cell::new(false);
@@ -159,7 +159,7 @@ pub(crate) fn ask_in_order(
             || window::may_reserve(inputs, &window::front(inputs, queue), rank, shape)
             || pending_queue
                 .is_some_and(|pending_queue| is_due(inputs, queue, pending_queue, shape));
-        Some(Candidate {
+        Some(HeadCandidate {
             queue: queue.clone(),
             shape,
             rank: rank.clone(),

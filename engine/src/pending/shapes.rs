@@ -58,7 +58,7 @@ impl RequestShape {
 pub(crate) struct ShapeId(usize);
 
 #[derive(Debug, Clone)]
-struct Slot {
+struct ShapeSlot {
     shape: Arc<RequestShape>,
     /// Jobs that shape it.
     users: usize,
@@ -80,7 +80,7 @@ struct Slot {
 /// The shapes in use, with how many jobs want each.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Shapes {
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Option<ShapeSlot>>,
     free: Vec<usize>,
     ids: BTreeMap<Arc<RequestShape>, ShapeId>,
     /// How often room was said to be there for what found none, or was not asked for before.
@@ -115,7 +115,7 @@ impl Shapes {
         }
         self.reopened += 1;
         let shape = Arc::new(shape);
-        let entry = Some(Slot {
+        let entry = Some(ShapeSlot {
             shape: Arc::clone(&shape),
             users: 1,
             fits_empty_fleet: None,
@@ -190,7 +190,7 @@ impl Shapes {
     }
 
     /// Opens those that `which` says, without counting it.
-    fn unshut(&mut self, which: impl Fn(&Slot) -> bool) {
+    fn unshut(&mut self, which: impl Fn(&ShapeSlot) -> bool) {
         for (id, slot) in self.slots.iter_mut().enumerate() {
             let Some(slot) = slot.as_mut().filter(|slot| which(slot)) else {
                 continue;
