@@ -20,7 +20,7 @@ RECORD := $(if $(E2E_DIR),$(E2E_DIR),$(or $(CARGO_TARGET_DIR),target)/tmp)/e2e-r
 WORKSPACE := $(CARGO_FLAGS) --workspace
 
 .DEFAULT_GOAL := help
-.PHONY: help tools programs build test test-unit test-fresh test-e2e lint words sizes arrows fmt clippy doc purity deny advisories demo bench-e2e bench-engine soak crds e2e-idle
+.PHONY: help tools programs build test test-unit test-fresh test-e2e lint words sizes types arrows fmt clippy doc purity deny advisories demo bench-e2e bench-engine soak crds e2e-idle
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,7 +62,7 @@ test-e2e: tools ## the end-to-end tests on a real local control plane
 e2e-idle: ## update the table of idle times with the shorter waits of the last run
 	$(DEBUG)/report $(RECORD) --learn
 
-lint: words sizes arrows fmt clippy purity deny ## words, sizes, arrows, format, clippy, purity of the core, dependencies
+lint: words sizes types arrows fmt clippy purity deny ## words, sizes, types, arrows, format, clippy, purity of the core, dependencies
 
 words: ## no retired words in names, comments and texts (.ci/words.list)
 	@.ci/words --self-test
@@ -71,6 +71,10 @@ words: ## no retired words in names, comments and texts (.ci/words.list)
 sizes: ## no line over 120 characters, no source over 500 lines
 	@.ci/sizes --self-test
 	@.ci/sizes
+
+types: ## no two types of the workspace with one name
+	@.ci/types --self-test
+	@.ci/types
 
 fmt:
 	cargo fmt --all --check

@@ -25,4 +25,6 @@ pub mod term;
 pub mod uninstall;
 
 pub use ack::ack;
-pub use commit::{CommitOptions, Committer, Failure, Intent, Outcome, Write, WriteKind, Written};
+pub use commit::{
+    CommitOptions, CommitOutcome, Committer, Intent, Write, WriteFailure, WriteKind, WrittenBinding,
+};

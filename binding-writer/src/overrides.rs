@@ -22,7 +22,7 @@ use crds::names;
 use crds::record::AdmissionRecord;
 use engine::facts::Share;
 use engine::{Attempt, ClusterName, JobKey};
-use guarded::Writer;
+use guarded::OverrideWriter;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::{GroupVersionKind, ObjectMeta};
 use kube::{Client, ResourceExt};
@@ -32,7 +32,7 @@ use serde_json::{Value, json};
 use services::Services;
 use std::fmt;
 use std::time::Duration;
-use workload::{Part, PartsError, Reach};
+use workload::{PartsError, Reach, RenderedPart};
 
 /// Field manager of the policies. It is the same for all components that apply one, so that each apply
 /// replaces the one before, and a deletion recognizes the policy as Muster's.
@@ -51,8 +51,8 @@ pub struct Rule {
     pub fields: Vec<(String, Value)>,
 }
 
-impl From<Part> for Rule {
-    fn from(part: Part) -> Self {
+impl From<RenderedPart> for Rule {
+    fn from(part: RenderedPart) -> Self {
         Self {
             cluster: Some(part.cluster),
             mark: Some(part.mark),
@@ -97,7 +97,7 @@ pub enum OverrideError {
 #[derive(Clone)]
 pub struct Overrides {
     client: Client,
-    writer: Writer,
+    writer: OverrideWriter,
 }
 
 impl fmt::Debug for Overrides {
@@ -110,7 +110,7 @@ impl Overrides {
     /// Writes to the control plane of `client`, only during `term`.
     #[must_use]
     pub fn new(client: Client, term: &Term) -> Self {
-        let writer = Writer::new(client.clone(), term.clone());
+        let writer = OverrideWriter::new(client.clone(), term.clone());
         Self { client, writer }
     }
 
@@ -205,7 +205,7 @@ impl Overrides {
     async fn apply_parts(
         &self,
         binding: &ResourceBinding,
-        parts: Vec<Part>,
+        parts: Vec<RenderedPart>,
     ) -> Result<(), OverrideError> {
         let rules: Vec<Rule> = parts.into_iter().map(Rule::from).collect();
         let key = binding.job_key();

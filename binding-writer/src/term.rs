@@ -26,7 +26,7 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use runtime::client::{CallError, CallFault, with_deadline};
 use runtime::lease::TermOver;
-use runtime::lease::ledger::{Ledger, Subject};
+use runtime::lease::ledger::{Ledger, LedgerSubject};
 use runtime::{Leadership, Term};
 use serde_json::json;
 use std::sync::Arc;
@@ -172,7 +172,7 @@ async fn fence(
     client: Client,
     leadership: Leadership,
     ledger: Ledger,
-    (uid, subject): (String, Subject),
+    (uid, subject): (String, LedgerSubject),
     epoch: u64,
 ) -> Result<u64, TermOver> {
     let began = Instant::now();
@@ -210,7 +210,7 @@ async fn fence(
 /// Writes the binding `subject` and returns its new version.
 async fn fence_binding(
     client: &Client,
-    subject: &Subject,
+    subject: &LedgerSubject,
     epoch: u64,
 ) -> Result<Option<u64>, CallError> {
     let api: Api<ResourceBinding> = Api::namespaced(client.clone(), &subject.namespace);

@@ -3,7 +3,7 @@
 //!
 //! Use it only when no Muster process runs, which would gate the bindings again.
 
-use crate::commit::{CommitOptions, Committer, Failure, Intent, Write};
+use crate::commit::{CommitOptions, Committer, Intent, Write, WriteFailure};
 use crate::overrides::LIMIT;
 use crds::karmada::ResourceBinding;
 use crds::kubernetes::Namespace;
@@ -77,7 +77,7 @@ pub async fn unmanage_all(client: &Client) -> anyhow::Result<usize> {
             break;
         };
         match outcome.result {
-            Ok(_) | Err(Failure::Gone) => {}
+            Ok(_) | Err(WriteFailure::Gone) => {}
             Err(failure) => anyhow::bail!(
                 "binding {} is still managed: {failure}; run it again",
                 outcome.key

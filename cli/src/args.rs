@@ -12,14 +12,14 @@ pub(crate) const PROGRAM: &str = "kubectl-muster";
 #[command(name = PROGRAM, bin_name = "kubectl muster", version, propagate_version = false)]
 pub(crate) struct Cli {
     #[command(flatten)]
-    pub(crate) connection: Connection,
+    pub(crate) connection: KubectlConnection,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 /// The connection to the server, with kubectl's flags.
 #[derive(Debug, Args)]
-pub(crate) struct Connection {
+pub(crate) struct KubectlConnection {
     /// Path of the kubeconfig; else KUBECONFIG, else ~/.kube/config
     #[arg(long, global = true, value_name = "PATH")]
     pub(crate) kubeconfig: Option<PathBuf>,
@@ -44,7 +44,7 @@ pub(crate) struct Connection {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Show queues: usage, quota, and what the next job waits for
     #[command(subcommand, visible_alias = "queues")]
     Queue(QueueCommand),
@@ -53,7 +53,7 @@ pub(crate) enum Command {
         /// Name of the workload, KIND/NAME, or name of its PodGroup
         job: String,
         #[command(flatten)]
-        output: Output,
+        output: OutputArgs,
     },
     /// Show the versions of this program and of the server
     Version(VersionCommand),
@@ -69,7 +69,7 @@ pub(crate) enum QueueCommand {
     /// List all queues
     List {
         #[command(flatten)]
-        output: Output,
+        output: OutputArgs,
         /// Only queues whose CapacityPolicy has these labels
         #[arg(long, short = 'l', value_name = "SELECTOR")]
         selector: Option<String>,
@@ -82,12 +82,12 @@ pub(crate) enum QueueCommand {
         /// Name of the queue
         name: String,
         #[command(flatten)]
-        output: Output,
+        output: OutputArgs,
     },
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Output {
+pub(crate) struct OutputArgs {
     /// Output format
     #[arg(long = "output", short = 'o', value_enum, default_value_t = Format::Table, hide_default_value = true)]
     pub(crate) format: Format,
@@ -99,7 +99,7 @@ pub(crate) struct VersionCommand {
     #[arg(long)]
     pub(crate) client: bool,
     #[command(flatten)]
-    pub(crate) output: Output,
+    pub(crate) output: OutputArgs,
 }
 
 /// An output format.

@@ -1,6 +1,6 @@
 //! Creates a client from kubectl's flags, and a message from a server's refusal.
 
-use crate::args::Connection;
+use crate::args::KubectlConnection;
 use anyhow::{Context, Result, anyhow};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -11,14 +11,14 @@ use std::time::Duration;
 pub(crate) const LIMIT: Duration = Duration::MAX;
 
 /// Returns a client of the server that the flags name.
-pub(crate) async fn connect(flags: &Connection) -> Result<Client> {
+pub(crate) async fn connect(flags: &KubectlConnection) -> Result<Client> {
     // It fails only if a provider is installed already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let config = config(flags).await.context("kubeconfig")?;
     Client::try_from(config).context("kubeconfig")
 }
 
-async fn config(flags: &Connection) -> Result<Config> {
+async fn config(flags: &KubectlConnection) -> Result<Config> {
     let options = KubeConfigOptions {
         context: flags.context.clone(),
         cluster: flags.cluster.clone(),

@@ -1,6 +1,6 @@
 //! `explain`: shows why a job waits or what it does, from the status of its PodGroup alone.
 
-use crate::args::{Format, Output};
+use crate::args::{Format, OutputArgs};
 use crate::connect::{LIMIT, plain};
 use crate::output;
 use anyhow::{Result, bail};
@@ -13,7 +13,7 @@ use std::fmt::Write;
 
 /// Runs the command and returns its output. `job` is the name of the workload, `KIND/NAME` if two kinds
 /// have the same name, or the name of its PodGroup.
-pub(crate) async fn run(job: &str, output: &Output, client: &Client) -> Result<String> {
+pub(crate) async fn run(job: &str, output: &OutputArgs, client: &Client) -> Result<String> {
     let namespace = client.default_namespace();
     let kind = ApiResource::erase::<PodGroup>(&());
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &kind);

@@ -16,7 +16,7 @@ mod queue;
 mod version;
 
 use anyhow::Result;
-use args::{Cli, Command};
+use args::{Cli, CliCommand};
 use clap::{CommandFactory, Parser};
 use std::process::ExitCode;
 
@@ -33,14 +33,14 @@ async fn main() -> ExitCode {
 
 async fn run(cli: Cli) -> Result<()> {
     let text = match &cli.command {
-        Command::Queue(command) => {
+        CliCommand::Queue(command) => {
             queue::run(command, &connect::connect(&cli.connection).await?).await?
         }
-        Command::Explain { job, output } => {
+        CliCommand::Explain { job, output } => {
             explain::run(job, output, &connect::connect(&cli.connection).await?).await?
         }
-        Command::Version(command) => version::run(command, &cli.connection).await?,
-        Command::Completion { shell } => {
+        CliCommand::Version(command) => version::run(command, &cli.connection).await?,
+        CliCommand::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), args::PROGRAM, &mut script);
             String::from_utf8(script)?

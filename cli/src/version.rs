@@ -1,7 +1,7 @@
 //! `version`: the versions of this program and of the server.
 
 use crate::age::human;
-use crate::args::{Connection, Format, VersionCommand};
+use crate::args::{Format, KubectlConnection, VersionCommand};
 use crate::connect::connect;
 use crate::output;
 use anyhow::{Context, Result};
@@ -47,7 +47,10 @@ struct Leader {
 }
 
 /// Runs the command and returns its output.
-pub(crate) async fn run(command: &VersionCommand, connection: &Connection) -> Result<String> {
+pub(crate) async fn run(
+    command: &VersionCommand,
+    connection: &KubectlConnection,
+) -> Result<String> {
     let server = match command.client {
         true => None,
         false => Some(server(&connect(connection).await?).await?),

@@ -17,7 +17,7 @@ use crate::ingest::input::Input;
 use crate::ingest::readiness::Readiness;
 use crate::ingest::template_watches::TemplateWatches;
 use crate::invariants::Timer;
-use crate::metrics::Metrics;
+use crate::metrics::ControllerMetrics;
 use crate::mirror::binding::is_workload;
 use crate::mirror::template::{TemplateKey, TemplateKind};
 use crate::mirror::template_key;
@@ -66,7 +66,7 @@ pub(crate) struct Core {
     pub(crate) policies_seen: BTreeMap<String, u64>,
     pub(crate) readiness: Readiness,
     pub(crate) template_watches: TemplateWatches,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: ControllerMetrics,
     pub(crate) invariants: Timer,
     pub(crate) ready_flag: ReadyFlag,
     /// When the engine is due to decide again without a new input.

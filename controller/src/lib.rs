@@ -37,7 +37,7 @@ use crate::ingest::input::Input;
 use crate::ingest::readiness::Readiness;
 use crate::ingest::template_watches::TemplateWatches;
 use crate::ingest::watches;
-use crate::metrics::Metrics;
+use crate::metrics::ControllerMetrics;
 use crate::reconcile::Reconciler;
 use crate::reconcile::reconciler::ReconcileOptions;
 use crate::status::Publisher;
@@ -71,7 +71,7 @@ const STAND_BY_AFTER: Duration = Duration::from_secs(5);
 
 /// What the controller shares with its process.
 #[derive(Clone)]
-pub struct Context {
+pub struct ControllerContext {
     /// Client of the Karmada control plane.
     pub client: kube::Client,
     /// Readiness of the process.
@@ -86,7 +86,7 @@ pub struct Context {
 
 /// Options of the controller.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ControllerOptions {
     /// Options of the engine.
     pub engine: EngineConfig,
     /// Options of the views of the members.
@@ -101,7 +101,7 @@ pub struct Options {
     pub without_admission_policies: bool,
 }
 
-impl Default for Options {
+impl Default for ControllerOptions {
     fn default() -> Self {
         Self {
             engine: EngineConfig::default(),
@@ -119,12 +119,12 @@ impl Default for Options {
 ///
 /// After each term everything is built again from the API server, so that no assumption outlives a term.
 pub async fn run(
-    context: Context,
-    options: Options,
+    context: ControllerContext,
+    options: ControllerOptions,
     with_scheduler: bool,
     cancel: CancellationToken,
 ) {
-    let metrics = Metrics::new(&context.registry);
+    let metrics = ControllerMetrics::new(&context.registry);
     let ready = readiness_check(&context);
     while !cancel.is_cancelled() {
         let over = cancel.child_token();
@@ -172,7 +172,7 @@ pub async fn run(
 
 /// Returns the readiness flag. A leader is ready once every kind has listed; a standby, which serves the
 /// webhook, is ready once it had time to become the leader.
-fn readiness_check(context: &Context) -> ReadyFlag {
+fn readiness_check(context: &ControllerContext) -> ReadyFlag {
     let ready = context.health.ready_check("controller");
     let (flag, leadership, start) = (ready.clone(), context.leadership.clone(), Instant::now());
     context.health.ready_when("controller", move || {
@@ -187,8 +187,8 @@ fn readiness_check(context: &Context) -> ReadyFlag {
 
 /// State of one life, from the first list to the end of the term.
 struct Life<'a> {
-    context: &'a Context,
-    options: &'a Options,
+    context: &'a ControllerContext,
+    options: &'a ControllerOptions,
     term: &'a Term,
     /// Client that writes only during the term.
     client: kube::Client,
@@ -200,7 +200,7 @@ struct Life<'a> {
 async fn live(
     life: Life<'_>,
     with_scheduler: bool,
-    metrics: Metrics,
+    metrics: ControllerMetrics,
     ready_flag: ReadyFlag,
     receiver: mpsc::Receiver<Input>,
 ) {
@@ -264,7 +264,7 @@ impl Life<'_> {
         &self,
         places_itself: bool,
         enforcement: Enforcement,
-        metrics: Metrics,
+        metrics: ControllerMetrics,
     ) -> Reconciler {
         let grace = self.options.override_grace.as_millis();
         let options = ReconcileOptions {
@@ -276,7 +276,7 @@ impl Life<'_> {
     }
 
     /// Returns whether decisions need the admission policies, and starts the keeper that reports changes.
-    fn enforcement(&self, metrics: &Metrics) -> Enforcement {
+    fn enforcement(&self, metrics: &ControllerMetrics) -> Enforcement {
         let enforcement = Enforcement::at_start(!self.options.without_admission_policies);
         if enforcement == Enforcement::Unknown {
             admission_policies::spawn(

@@ -68,8 +68,8 @@ struct ReservationLabel {
 
 /// The controller's metrics.
 #[derive(Debug, Clone)]
-pub(crate) struct Metrics {
-    pub(crate) admission_policies: admission_policies::Metrics,
+pub(crate) struct ControllerMetrics {
+    pub(crate) admission_policies: admission_policies::AdmissionPolicyMetrics,
     pub(crate) released: Counter,
     pub(crate) opened_by_hand: Counter,
     pub(crate) records_unreadable: Gauge,
@@ -91,11 +91,11 @@ pub(crate) struct Metrics {
     decide_seconds: Histogram,
 }
 
-impl Metrics {
+impl ControllerMetrics {
     /// Registers the metrics.
     pub(crate) fn new(registry: &Registry) -> Self {
         Self {
-            admission_policies: admission_policies::Metrics::new(registry),
+            admission_policies: admission_policies::AdmissionPolicyMetrics::new(registry),
             released: registry.register(
                 "jobs_released",
                 "Jobs that were admitted",

@@ -8,7 +8,10 @@ mod fact;
 mod status;
 
 pub use fact::{DEFAULT_START_DEADLINE_MS, closed_to};
-pub use status::{CapacityPolicyStatus, ClusterUse, Counts, Head, PoolUse, ResourceUse, Summary};
+pub use status::{
+    CapacityPolicyStatus, CapacityPolicySummary, ClusterUse, JobCounts, PoolUse, QueueHead,
+    ResourceUse,
+};
 
 use crate::duration;
 use crate::loose::{Loose, QuantityText, lenient, nullable};
@@ -112,11 +115,11 @@ pub struct CapacityPolicySpec {
     /// Quota for each class of pools, in addition to the Queue's own quota.
     #[schemars(length(max = 64))]
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
-    pub pools: Vec<Pool>,
+    pub pools: Vec<CapacityPolicyPool>,
     /// The order of jobs, and whether a job may pass one ahead of it. Unset: StrictFIFO if the Queue's
     /// dequeueStrategy is fifo, else Backfill.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ordering: Option<Loose<Ordering>>,
+    pub ordering: Option<Loose<CapacityPolicyOrdering>>,
     /// Namespaces that may submit. Others, and their users, need the verb `use` on the Queue. Unset:
     /// tenancy decides.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
@@ -133,19 +136,19 @@ pub struct CapacityPolicySpec {
     pub priority_classes: Option<Vec<String>>,
     /// How jobs may pass jobs that wait for quota or capacity.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
-    pub backfill: Option<Backfill>,
+    pub backfill: Option<CapacityPolicyBackfill>,
     /// How its share compares with those of its siblings.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
-    pub fair_share: Option<FairShare>,
+    pub fair_share: Option<CapacityPolicyFairShare>,
     /// Which jobs may be evicted for which.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
-    pub preemption: Option<Preemption>,
+    pub preemption: Option<CapacityPolicyPreemption>,
     /// Limits on the number of jobs and on their run time.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
-    pub limits: Option<Limits>,
+    pub limits: Option<CapacityPolicyLimits>,
     /// Where its jobs are placed.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
-    pub placement: Option<Placement>,
+    pub placement: Option<CapacityPolicyPlacement>,
 }
 
 /// Who may submit to a queue without a namespaceSelector.
@@ -161,7 +164,7 @@ pub enum Tenancy {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("required" = ["class"]))]
-pub struct Pool {
+pub struct CapacityPolicyPool {
     /// The class, as GpuPools show it: nvidia-h100-80gb-hbm3, cpu, ...
     #[schemars(
         length(min = 1, max = 63),
@@ -176,7 +179,7 @@ pub struct Pool {
     /// The quota by resource: nvidia.com/gpu, cpu, ...
     #[schemars(extend("maxProperties" = 16))]
     #[serde(default, deserialize_with = "lenient")]
-    pub resources: BTreeMap<String, Bounds>,
+    pub resources: BTreeMap<String, CapacityPolicyBounds>,
 }
 
 /// The quota of one resource: guarantee ≤ deserved ≤ capability.
@@ -199,7 +202,7 @@ pub struct Pool {
         "messageExpression": "'guarantee ' + string(self.guarantee) + ' must not be more than capability ' + string(self.capability)"
     },
 ]))]
-pub struct Bounds {
+pub struct CapacityPolicyBounds {
     /// Reserved for the queue, even while the queue does not use it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guarantee: Option<QuantityText>,
@@ -213,7 +216,7 @@ pub struct Bounds {
 
 /// The order of jobs within a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Ordering {
+pub enum CapacityPolicyOrdering {
     /// No job passes the head of the queue.
     #[serde(rename = "StrictFIFO")]
     StrictFifo,
@@ -229,7 +232,7 @@ pub enum Ordering {
 /// How jobs pass jobs that wait for quota or capacity, if the ordering allows that.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Backfill {
+pub struct CapacityPolicyBackfill {
     /// Whether a job may pass only if it delays none of the jobs ahead of it. If false, it may not delay
     /// those that have a reservation. Unset: false.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -244,7 +247,7 @@ pub struct Backfill {
 /// The fair share of a queue.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub struct FairShare {
+pub struct CapacityPolicyFairShare {
     /// The weight relative to its siblings. Unset: the weight of the Queue.
     #[schemars(range(min = 1, max = 65535))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -261,7 +264,7 @@ pub struct FairShare {
 /// Which jobs may be evicted for which.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Preemption {
+pub struct CapacityPolicyPreemption {
     /// Whether a job may preempt jobs of lower priority in its own queue. Unset: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within_queue: Option<bool>,
@@ -286,7 +289,7 @@ pub struct Preemption {
 /// Limits on the number of jobs and on their run time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Limits {
+pub struct CapacityPolicyLimits {
     /// How many jobs of the queue, and of the queues below it, may be admitted at the same time.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -312,7 +315,7 @@ pub struct Limits {
 /// Where a queue's jobs are placed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Placement {
+pub struct CapacityPolicyPlacement {
     /// How many clusters one job may be split over. Unset: its PropagationPolicy decides.
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -321,7 +324,7 @@ pub struct Placement {
     /// (muster.io/split). Volcano Jobs, batch/v1 Jobs and JobSets can be split; PyTorchJobs, TFJobs,
     /// MPIJobs, RayClusters and RayJobs only if addresses are set. Unset: Never.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub split: Option<Loose<Split>>,
+    pub split: Option<Loose<CapacityPolicySplit>>,
     /// The address of a pod for pods of other clusters, by the name of its cluster, or "*" for all
     /// others: {host}.{namespace}.svc.{cluster}.example.com, ... Queues below that set none inherit it.
     /// {host} is the name that resolves inside that cluster's namespace. {service} is a Service that
@@ -363,7 +366,7 @@ pub struct Placement {
 
 /// Over how many clusters a job may be placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Split {
+pub enum CapacityPolicySplit {
     /// Not split.
     Never,
     /// Split if no single cluster has capacity.

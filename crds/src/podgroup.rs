@@ -289,10 +289,10 @@ pub struct FederationStatus {
     pub helps: Vec<String>,
     /// The jobs ahead of it in its queue.
     #[serde(deserialize_with = "lenient")]
-    pub ahead: Option<Ahead>,
+    pub ahead: Option<JobsAhead>,
     /// When it is expected to start, if that is known.
     #[serde(deserialize_with = "lenient")]
-    pub start: Option<Start>,
+    pub start: Option<ExpectedStart>,
     /// Its last eviction, if any.
     #[serde(deserialize_with = "lenient")]
     pub eviction: Option<Eviction>,
@@ -314,7 +314,7 @@ pub struct FederationStatus {
 /// writes little.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Ahead {
+pub struct JobsAhead {
     /// Jobs.
     pub jobs: String,
     /// Devices that they request together.
@@ -326,7 +326,7 @@ pub struct Ahead {
 /// When a job is expected to start. Times are rounded by how far away they are.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Start {
+pub struct ExpectedStart {
     /// The earliest start.
     pub earliest: Option<Time>,
     /// The likely start. Absent if it depends on an end that is not known.

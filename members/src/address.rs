@@ -40,7 +40,7 @@ pub(crate) struct Proxied {
 
 /// Why a member has no address.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum AddressError {
+pub(crate) enum MemberAddressError {
     #[error(
         "annotation {ACCESS_ANNOTATION} is {0:?}; Direct (with the credentials in spec.secretRef) or Proxy (through Karmada's cluster proxy) is needed"
     )]
@@ -68,21 +68,21 @@ enum Access {
 }
 
 impl Access {
-    fn of(cluster: &Cluster) -> Result<Self, AddressError> {
+    fn of(cluster: &Cluster) -> Result<Self, MemberAddressError> {
         let annotations = cluster.metadata.annotations.as_ref();
         let stated = annotations.and_then(|all| all.get(ACCESS_ANNOTATION));
         match (stated.map(String::as_str), &*cluster.spec.sync_mode) {
             (Some("Direct"), _) | (None, "Push") => Ok(Self::Direct),
             (Some("Proxy"), _) | (None, "Pull") => Ok(Self::Proxy),
-            (Some(other), _) => Err(AddressError::Access(other.to_owned())),
-            (None, other) => Err(AddressError::SyncMode(other.to_owned())),
+            (Some(other), _) => Err(MemberAddressError::Access(other.to_owned())),
+            (None, other) => Err(MemberAddressError::SyncMode(other.to_owned())),
         }
     }
 }
 
 impl Address {
     /// Returns the address in `cluster`.
-    pub(crate) fn of(cluster: &Cluster) -> Result<Self, AddressError> {
+    pub(crate) fn of(cluster: &Cluster) -> Result<Self, MemberAddressError> {
         match Access::of(cluster)? {
             Access::Direct => Direct::of(cluster).map(Self::Direct),
             Access::Proxy => Proxied::of(cluster).map(Self::Proxy),
@@ -99,29 +99,32 @@ impl Address {
 }
 
 impl Direct {
-    fn of(cluster: &Cluster) -> Result<Self, AddressError> {
+    fn of(cluster: &Cluster) -> Result<Self, MemberAddressError> {
         let spec = &cluster.spec;
         if spec.api_endpoint.is_empty() {
-            return Err(AddressError::NoEndpoint);
+            return Err(MemberAddressError::NoEndpoint);
         }
         Ok(Self {
             name: name(cluster),
             endpoint: spec.api_endpoint.clone(),
             proxy: Some(spec.proxy_url.clone()).filter(|url| !url.is_empty()),
             skip_verification: spec.insecure_skip_tls_verification,
-            secret: spec.secret_ref.clone().ok_or(AddressError::NoSecretRef)?,
+            secret: spec
+                .secret_ref
+                .clone()
+                .ok_or(MemberAddressError::NoSecretRef)?,
         })
     }
 }
 
 impl Proxied {
-    fn of(cluster: &Cluster) -> Result<Self, AddressError> {
+    fn of(cluster: &Cluster) -> Result<Self, MemberAddressError> {
         let spec = &cluster.spec;
         if spec.api_endpoint.is_empty() {
-            return Err(AddressError::NoEndpointForProxy);
+            return Err(MemberAddressError::NoEndpointForProxy);
         }
         if spec.impersonator_secret_ref.is_none() {
-            return Err(AddressError::NoImpersonator);
+            return Err(MemberAddressError::NoImpersonator);
         }
         Ok(Self {
             name: name(cluster),

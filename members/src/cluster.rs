@@ -1,6 +1,6 @@
 //! Converts a Cluster object into a fact. Pure.
 
-use super::verdict::Verdict;
+use super::verdict::MemberVerdict;
 use crds::karmada::{Cluster, LooseTaint};
 use crds::names::{
     DRAIN_ANNOTATION, NETWORK_ANNOTATION, OUT_OF_SERVICE_ANNOTATION, PRICE_ANNOTATION,
@@ -11,7 +11,7 @@ use engine::{ClusterName, Quantity};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the fact of `cluster` for the engine, with the `verdict` on it.
-pub(super) fn fact(name: &ClusterName, cluster: &Cluster, verdict: &Verdict) -> ClusterFact {
+pub(super) fn fact(name: &ClusterName, cluster: &Cluster, verdict: &MemberVerdict) -> ClusterFact {
     ClusterFact {
         name: name.clone(),
         labels: cluster.metadata.labels.clone().unwrap_or_default(),

@@ -4,9 +4,11 @@ use super::address::Address;
 use super::cluster::{fact, unread};
 use super::connect::Connector;
 use super::session::{Session, device_watch_names, watch_names};
-use super::verdict::{Verdict, ViewHealth, ViewState, verdict};
-use super::view::View;
-use super::{FailedProbe, MemberEvent, Members, MembersOptions, Message, Origin, Reach};
+use super::verdict::{MemberVerdict, ViewHealth, ViewState, verdict};
+use super::view::MemberView;
+use super::{
+    CoordinatorMessage, FailedProbe, MemberAccess, MemberEvent, Members, MembersOptions, Origin,
+};
 use crate::matching::Owner;
 use crate::metrics::MemberMetrics;
 use crds::karmada::Cluster;
@@ -34,14 +36,14 @@ pub(super) struct Coordinator {
     metrics: MemberMetrics,
     shared: Members,
     cancel: CancellationToken,
-    sink: mpsc::Sender<Message>,
-    messages: mpsc::Receiver<Message>,
+    sink: mpsc::Sender<CoordinatorMessage>,
+    messages: mpsc::Receiver<CoordinatorMessage>,
     members: BTreeMap<ClusterName, Member>,
-    start: Start,
+    start: StartProgress,
 }
 
 /// Progress of the start.
-enum Start {
+enum StartProgress {
     /// The Cluster objects have not listed.
     NotListed,
     /// These members have yet to list.
@@ -51,7 +53,7 @@ enum Start {
 
 struct Member {
     cluster: Cluster,
-    view: View,
+    view: MemberView,
     state: ViewState,
     since: Instant,
     /// True if `Listed` was sent.
@@ -95,7 +97,7 @@ impl Coordinator {
             sink,
             messages,
             members: BTreeMap::new(),
-            start: Start::NotListed,
+            start: StartProgress::NotListed,
         }
     }
 
@@ -109,7 +111,7 @@ impl Coordinator {
             clusters,
             watched,
             "clusters",
-            |delta| Message::Cluster(Box::new(delta)),
+            |delta| CoordinatorMessage::Cluster(Box::new(delta)),
             self.sink.clone(),
             self.cancel.clone(),
         );
@@ -129,15 +131,17 @@ impl Coordinator {
         }
     }
 
-    async fn message(&mut self, message: Message) {
+    async fn message(&mut self, message: CoordinatorMessage) {
         match message {
-            Message::Cluster(delta) => match *delta {
+            CoordinatorMessage::Cluster(delta) => match *delta {
                 Delta::Upserted(cluster) => self.cluster(cluster).await,
                 Delta::Gone(key) => self.cluster_gone(&ClusterName::new(key.name)).await,
                 Delta::Listed => self.clusters_listed().await,
             },
-            Message::Connected(origin, client, asks) => self.connected(origin, client, asks).await,
-            Message::NotConnected(name, why) => {
+            CoordinatorMessage::Connected(origin, client, asks) => {
+                self.connected(origin, client, asks).await
+            }
+            CoordinatorMessage::NotConnected(name, why) => {
                 if let Some(member) = self.members.get_mut(&name) {
                     tracing::warn!(cluster = %name, error = why, "member cannot be connected to");
                     member.disconnected();
@@ -145,27 +149,27 @@ impl Coordinator {
                     self.assess(&name).await;
                 }
             }
-            Message::Probed(origin, result) => {
+            CoordinatorMessage::Probed(origin, result) => {
                 let name = origin.cluster.clone();
                 if let Some(member) = self.current(&origin) {
                     member.probed(result);
                     self.assess(&name).await;
                 }
             }
-            Message::Node(origin, delta) => {
+            CoordinatorMessage::Node(origin, delta) => {
                 let listed = matches!(delta, Delta::Listed);
                 self.viewed(&origin, listed, |view| view.node(delta)).await;
             }
-            Message::Pod(origin, delta) => {
+            CoordinatorMessage::Pod(origin, delta) => {
                 let listed = matches!(delta, Delta::Listed);
                 self.viewed(&origin, listed, |view| view.pod(delta)).await;
             }
-            Message::Device(origin, delta) => {
+            CoordinatorMessage::Device(origin, delta) => {
                 let listed = delta.is_listed();
                 self.viewed(&origin, listed, |view| view.device(delta))
                     .await;
             }
-            Message::Owner(origin, uid, job) => {
+            CoordinatorMessage::Owner(origin, uid, job) => {
                 self.viewed(&origin, false, |view| view.owner_known(&uid, job))
                     .await;
             }
@@ -246,9 +250,9 @@ impl Coordinator {
     }
 
     async fn clusters_listed(&mut self) {
-        if matches!(self.start, Start::NotListed) {
+        if matches!(self.start, StartProgress::NotListed) {
             let open = self.members.iter().filter(|(_, member)| !member.settled);
-            self.start = Start::Awaiting(open.map(|(name, _)| name.clone()).collect());
+            self.start = StartProgress::Awaiting(open.map(|(name, _)| name.clone()).collect());
             self.ready_if_all_listed().await;
         }
     }
@@ -267,7 +271,12 @@ impl Coordinator {
     }
 
     /// Applies a change from a connection.
-    async fn viewed(&mut self, origin: &Origin, assess: bool, change: impl FnOnce(&mut View)) {
+    async fn viewed(
+        &mut self,
+        origin: &Origin,
+        assess: bool,
+        change: impl FnOnce(&mut MemberView),
+    ) {
         let Some(member) = self.current(origin) else {
             return;
         };
@@ -305,7 +314,7 @@ impl Coordinator {
             .map(|connection| connection.client.clone());
         self.shared.reach.write().insert(
             name.clone(),
-            Reach {
+            MemberAccess {
                 client,
                 health: verdict.health,
             },
@@ -328,15 +337,15 @@ impl Coordinator {
             })
             .await;
         }
-        if let Start::Awaiting(open) = &mut self.start {
+        if let StartProgress::Awaiting(open) = &mut self.start {
             open.remove(name);
         }
         self.ready_if_all_listed().await;
     }
 
     async fn ready_if_all_listed(&mut self) {
-        if matches!(&self.start, Start::Awaiting(open) if open.is_empty()) {
-            self.start = Start::Done;
+        if matches!(&self.start, StartProgress::Awaiting(open) if open.is_empty()) {
+            self.start = StartProgress::Done;
             tracing::info!(members = self.members.len(), "all members listed");
             self.send_event(MemberEvent::Ready).await;
         }
@@ -365,7 +374,7 @@ impl Member {
     fn new(name: &ClusterName) -> Self {
         Self {
             cluster: Cluster::default(),
-            view: View::new(name.clone()),
+            view: MemberView::new(name.clone()),
             state: ViewState::default(),
             since: Instant::now(),
             settled: false,
@@ -426,7 +435,7 @@ impl Member {
 
     /// Returns true if decisions need not wait for it: it has listed, is known to be unreachable, or its time
     /// is over.
-    fn has_settled(&self, verdict: &Verdict, limit: Duration) -> bool {
+    fn has_settled(&self, verdict: &MemberVerdict, limit: Duration) -> bool {
         let known_out_of_reach = verdict.health == ViewHealth::Unreachable
             && (self.state.unreachable_by_design.is_some() || !self.state.last_error.is_empty());
         let listed = self.view.has_listed() && self.view.devices_have_listed();
@@ -435,7 +444,7 @@ impl Member {
     }
 
     /// Returns its fact if it differs from the one last sent, and records it as sent.
-    fn changed_fact(&mut self, name: &ClusterName, verdict: &Verdict) -> Option<ClusterFact> {
+    fn changed_fact(&mut self, name: &ClusterName, verdict: &MemberVerdict) -> Option<ClusterFact> {
         let renewed = std::mem::take(&mut self.renewed);
         let was_silent = std::mem::replace(&mut self.sent_silent, verdict.silent);
         let assessed_alike = |sent: &ClusterFact| {
@@ -453,7 +462,7 @@ impl Member {
         Some(fact)
     }
 
-    fn note_change(&self, name: &ClusterName, verdict: &Verdict) {
+    fn note_change(&self, name: &ClusterName, verdict: &MemberVerdict) {
         let was = self
             .sent
             .as_ref()

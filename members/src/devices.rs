@@ -97,7 +97,7 @@ type Class = Result<Selectors, String>;
 
 /// A device that counts.
 #[derive(Debug)]
-struct Counted {
+struct CountedDevice {
     node: Arc<str>,
     classes: Vec<ResourceName>,
 }
@@ -121,7 +121,7 @@ pub(crate) struct Devices {
     of_pods: HashMap<Uid, BTreeSet<ObjectKey>>,
     /// True if slices or classes have changed since devices were counted.
     stale: bool,
-    counted: HashMap<DeviceId, Counted>,
+    counted: HashMap<DeviceId, CountedDevice>,
     /// The devices of each node; zero for classes whose devices there do not count.
     offered: BTreeMap<Arc<str>, Resources>,
     /// The last message about each class that cannot be evaluated.
@@ -289,7 +289,7 @@ impl Devices {
                     add(offered, class, i64::from(counts));
                 }
                 if counts {
-                    let counted = Counted {
+                    let counted = CountedDevice {
                         node,
                         classes: classed.of.clone(),
                     };
@@ -373,20 +373,22 @@ fn classes_of(
 }
 
 /// The slices of one pool in its newest generation.
-struct Pool<'a> {
+struct DevicePool<'a> {
     driver: &'a str,
     name: &'a str,
     generation: i64,
     slices: Vec<(&'a ResourceSlice, &'a [Classed])>,
 }
 
-fn pools<'a>(slices: impl Iterator<Item = &'a Slice>) -> BTreeMap<(&'a str, &'a str), Pool<'a>> {
-    let mut pools: BTreeMap<(&str, &str), Pool<'_>> = BTreeMap::new();
+fn pools<'a>(
+    slices: impl Iterator<Item = &'a Slice>,
+) -> BTreeMap<(&'a str, &'a str), DevicePool<'a>> {
+    let mut pools: BTreeMap<(&str, &str), DevicePool<'_>> = BTreeMap::new();
     for Slice { slice, classed } in slices {
         let spec = &slice.spec;
         let (driver, name) = (spec.driver.as_str(), spec.pool.name.as_str());
         let generation = spec.pool.generation;
-        let pool = pools.entry((driver, name)).or_insert_with(|| Pool {
+        let pool = pools.entry((driver, name)).or_insert_with(|| DevicePool {
             driver,
             name,
             generation,
@@ -404,7 +406,7 @@ fn pools<'a>(slices: impl Iterator<Item = &'a Slice>) -> BTreeMap<(&'a str, &'a 
     pools
 }
 
-impl Pool<'_> {
+impl DevicePool<'_> {
     /// Returns true if all its slices exist and no two of its devices share a name: kube-scheduler allocates
     /// nothing from other pools.
     fn is_whole(&self) -> bool {

@@ -98,7 +98,7 @@ pub enum MemberEvent {
 
 /// What other crates need of a member besides its facts.
 #[derive(Clone)]
-pub(crate) struct Reach {
+pub(crate) struct MemberAccess {
     /// The present connection, if there is one.
     pub(crate) client: Option<Client>,
     /// The freshness of its view.
@@ -108,7 +108,7 @@ pub(crate) struct Reach {
 /// The watched members. Clones share them.
 #[derive(Clone, Default)]
 pub struct Members {
-    reach: Arc<RwLock<BTreeMap<ClusterName, Reach>>>,
+    reach: Arc<RwLock<BTreeMap<ClusterName, MemberAccess>>>,
 }
 
 impl fmt::Debug for Members {
@@ -140,7 +140,7 @@ impl Members {
     pub fn reached_by(clients: &[(&str, Client)]) -> Self {
         let members = Self::default();
         for (name, client) in clients {
-            let reach = Reach {
+            let reach = MemberAccess {
                 client: Some(client.clone()),
                 health: ViewHealth::Ready,
             };
@@ -198,7 +198,7 @@ struct FailedProbe {
 }
 
 /// Messages to the coordinator.
-enum Message {
+enum CoordinatorMessage {
     Cluster(Box<Delta<Cluster>>),
     /// A connection begins: its client, and the channel for owners to look up.
     Connected(Origin, Client, mpsc::UnboundedSender<Owner>),

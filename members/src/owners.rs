@@ -4,14 +4,14 @@
 //! requests for metadata only. If a climb fails (not permitted, gone, no answer), the answer by names
 //! stays; an answer is never guessed here.
 
-use super::{Message, Origin};
+use super::{CoordinatorMessage, Origin};
 use crate::matching::{Owner, applied_by, controller};
 use backon::{ExponentialBuilder, Retryable};
 use engine::JobKey;
 use futures::StreamExt;
 use kube::{Client, ResourceExt};
 use runtime::client::{CallError, CallFault, with_deadline};
-use runtime::kinds::{KindError, Kinds};
+use runtime::kinds::{KindCache, KindError};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -40,9 +40,9 @@ pub(super) async fn run(
     client: Client,
     origin: Origin,
     asks: mpsc::UnboundedReceiver<Owner>,
-    answers: mpsc::Sender<Message>,
+    answers: mpsc::Sender<CoordinatorMessage>,
 ) {
-    let kinds = &Kinds::new(client);
+    let kinds = &KindCache::new(client);
     let asks = futures::stream::unfold(asks, async |mut asks| Some((asks.recv().await?, asks)));
     asks.for_each_concurrent(CONCURRENT, |owner| {
         let (origin, answers) = (origin.clone(), answers.clone());
@@ -57,7 +57,9 @@ pub(super) async fn run(
             match climbed {
                 Ok(job) => {
                     // The coordinator ends only with the process.
-                    let _ = answers.send(Message::Owner(origin, owner.uid, job)).await;
+                    let _ = answers
+                        .send(CoordinatorMessage::Owner(origin, owner.uid, job))
+                        .await;
                 }
                 Err(error) => {
                     let (kind, namespace, name) = (&owner.kind, &owner.namespace, &owner.name);
@@ -81,7 +83,7 @@ fn is_passing(error: &ClimbError) -> bool {
 }
 
 /// Returns the job that `owner` belongs to; `None` if its topmost owner belongs to none.
-async fn climb(kinds: &Kinds, owner: &Owner) -> Result<Option<JobKey>, ClimbError> {
+async fn climb(kinds: &KindCache, owner: &Owner) -> Result<Option<JobKey>, ClimbError> {
     let mut at = owner.clone();
     for _ in 0..MAX_HEIGHT {
         let objects = kinds.api(&at.api_version, &at.kind, &at.namespace).await?;

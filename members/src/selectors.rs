@@ -228,11 +228,11 @@ impl Evaluator {
 }
 
 /// Values by domain, then by name.
-type Domains = HashMap<String, HashMap<String, Value>>;
+type ValuesByDomain = HashMap<String, HashMap<String, Value>>;
 
 /// Returns the device as `selector` sees it.
 fn read(selector: &Selector, driver: &str, device: &Device) -> Result<Value, String> {
-    let empty = || -> Domains {
+    let empty = || -> ValuesByDomain {
         let domains = selector.domains.iter();
         domains.map(|name| (name.clone(), HashMap::new())).collect()
     };
@@ -271,7 +271,7 @@ fn read(selector: &Selector, driver: &str, device: &Device) -> Result<Value, Str
     Ok(Value::Map(Map::from(fields)))
 }
 
-fn map(domains: Domains) -> Value {
+fn map(domains: ValuesByDomain) -> Value {
     let domains = domains
         .into_iter()
         .map(|(name, values)| (Key::from(name), Value::Map(Map::from(values))));

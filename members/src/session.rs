@@ -7,7 +7,7 @@ use super::connect::{self, ConnectError, Connector};
 use super::devices::{DeviceDelta, claim_delta};
 use super::owners;
 use super::view::{node_delta, pod_delta};
-use super::{FailedProbe, MembersOptions, Message, Origin};
+use super::{CoordinatorMessage, FailedProbe, MembersOptions, Origin};
 use crds::kubernetes::{Node, Pod};
 use engine::ClusterName;
 use kube::{Api, Client, Resource};
@@ -38,7 +38,7 @@ pub(super) struct Session {
     pub(super) address: Address,
     pub(super) options: MembersOptions,
     pub(super) connector: Connector,
-    pub(super) sink: mpsc::Sender<Message>,
+    pub(super) sink: mpsc::Sender<CoordinatorMessage>,
 }
 
 /// Returns the names under which the watches of `cluster` report their state.
@@ -70,7 +70,7 @@ impl Session {
             // The watches of this connection end with it, however it ends.
             let _guard = connection.clone().drop_guard();
             if let Err(error) = self.connected(connection).await {
-                self.report(Message::NotConnected(
+                self.report(CoordinatorMessage::NotConnected(
                     self.cluster.clone(),
                     error.to_string(),
                 ))
@@ -91,8 +91,12 @@ impl Session {
             epoch,
         };
         let (ask, asks) = mpsc::unbounded_channel();
-        self.report(Message::Connected(origin.clone(), client.clone(), ask))
-            .await;
+        self.report(CoordinatorMessage::Connected(
+            origin.clone(),
+            client.clone(),
+            ask,
+        ))
+        .await;
         let climbing = owners::run(client.clone(), origin.clone(), asks, self.sink.clone());
         runtime::task::spawn(cancel.clone().run_until_cancelled_owned(climbing));
         self.watch(&client, &origin, &cancel);
@@ -107,7 +111,8 @@ impl Session {
             } else {
                 0
             };
-            self.report(Message::Probed(origin.clone(), probed)).await;
+            self.report(CoordinatorMessage::Probed(origin.clone(), probed))
+                .await;
             if until_secret == 0 {
                 until_secret = PROBES_PER_SECRET;
                 if connect::is_outdated(&self.control_plane, &self.address, &connected).await {
@@ -132,7 +137,7 @@ impl Session {
             nodes,
             move |delta| {
                 let delta = node_delta(&node_origin.cluster, delta);
-                Message::Node(node_origin.clone(), delta)
+                CoordinatorMessage::Node(node_origin.clone(), delta)
             },
             self.sink.clone(),
             cancel.clone(),
@@ -143,7 +148,7 @@ impl Session {
             pods,
             move |delta| {
                 let delta = pod_delta(&pod_origin.cluster, delta);
-                Message::Pod(pod_origin.clone(), delta)
+                CoordinatorMessage::Pod(pod_origin.clone(), delta)
             },
             self.sink.clone(),
             cancel.clone(),
@@ -179,7 +184,7 @@ impl Session {
             Api::<K>::all(client.clone()),
             options,
             name,
-            move |delta| Message::Device(origin.clone(), read(delta)),
+            move |delta| CoordinatorMessage::Device(origin.clone(), read(delta)),
             self.sink.clone(),
             cancel.clone(),
         );
@@ -194,7 +199,7 @@ impl Session {
         }
     }
 
-    async fn report(&self, message: Message) {
+    async fn report(&self, message: CoordinatorMessage) {
         // The coordinator ends only with the process, and this task with it.
         let _ = self.sink.send(message).await;
     }

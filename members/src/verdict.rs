@@ -35,7 +35,7 @@ pub enum ViewHealth {
 
 /// The verdict on a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Verdict {
+pub(crate) struct MemberVerdict {
     pub(crate) health: ViewHealth,
     /// True if the member was asked and does not answer; false if it is only not connected yet, or never can
     /// be.
@@ -48,7 +48,7 @@ pub(crate) struct Verdict {
 /// the API server, is not enough.
 const FAILED_PROBES: u32 = 2;
 
-impl Verdict {
+impl MemberVerdict {
     pub(crate) fn usable(&self) -> bool {
         self.because.is_empty()
     }
@@ -63,26 +63,26 @@ impl Verdict {
 }
 
 /// Assesses `cluster`, whose view may be at most `bound` old.
-pub(crate) fn verdict(cluster: &Cluster, view: &ViewState, bound: Duration) -> Verdict {
+pub(crate) fn verdict(cluster: &Cluster, view: &ViewState, bound: Duration) -> MemberVerdict {
     let never_answered = view.age.is_none() && !view.last_error.is_empty();
     let silent = view.failed_probes >= FAILED_PROBES || never_answered;
-    Verdict {
+    MemberVerdict {
         silent: silent && !view.refuses && view.unreachable_by_design.is_none(),
         ..assessed(cluster, view, bound)
     }
 }
 
-fn assessed(cluster: &Cluster, view: &ViewState, bound: Duration) -> Verdict {
+fn assessed(cluster: &Cluster, view: &ViewState, bound: Duration) -> MemberVerdict {
     use ViewHealth::{Ready, Stale, Unreachable};
     if let Some(why) = &view.unreachable_by_design {
-        return Verdict::no(Unreachable, why.clone());
+        return MemberVerdict::no(Unreachable, why.clone());
     }
     if view.failed_probes >= FAILED_PROBES {
         let how = match view.refuses {
             true => "its API server refuses what Muster asks",
             false => "its API server does not answer",
         };
-        return Verdict::no(Unreachable, format!("{how}: {}", view.last_error));
+        return MemberVerdict::no(Unreachable, format!("{how}: {}", view.last_error));
     }
     let health = match view.age {
         Some(age) if view.listed && view.devices_listed && age <= bound => Ready,
@@ -90,16 +90,16 @@ fn assessed(cluster: &Cluster, view: &ViewState, bound: Duration) -> Verdict {
         None => Unreachable,
     };
     if let Some(why) = not_ready(cluster) {
-        return Verdict::no(health, why);
+        return MemberVerdict::no(health, why);
     }
     match (health, view.age) {
-        (Ready, _) => Verdict::no(Ready, String::new()),
+        (Ready, _) => MemberVerdict::no(Ready, String::new()),
         (_, Some(_)) if !view.listed => {
-            Verdict::no(Stale, "its nodes and pods are not listed yet".into())
+            MemberVerdict::no(Stale, "its nodes and pods are not listed yet".into())
         }
         (_, Some(_)) if !view.devices_listed => {
             let why = "its devices are not listed yet; get, list and watch on resourceslices, deviceclasses and resourceclaims (resource.k8s.io) are needed there";
-            Verdict::no(Stale, why.into())
+            MemberVerdict::no(Stale, why.into())
         }
         // The text has no ages: each would be sent as a change.
         (_, Some(_)) => {
@@ -107,9 +107,9 @@ fn assessed(cluster: &Cluster, view: &ViewState, bound: Duration) -> Verdict {
                 "its watches have been silent for more than {} s",
                 bound.as_secs()
             );
-            Verdict::no(Stale, why)
+            MemberVerdict::no(Stale, why)
         }
-        (_, None) => Verdict::no(Unreachable, not_reached(&view.last_error)),
+        (_, None) => MemberVerdict::no(Unreachable, not_reached(&view.last_error)),
     }
 }
 

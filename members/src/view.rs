@@ -105,7 +105,7 @@ struct KnownPod {
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub(crate) struct View {
+pub(crate) struct MemberView {
     cluster: ClusterName,
     nodes: BTreeMap<String, KnownNode>,
     pods: HashMap<Uid, KnownPod>,
@@ -125,7 +125,7 @@ pub(crate) struct View {
     asks: Vec<Owner>,
 }
 
-impl View {
+impl MemberView {
     /// Creates the empty view of a member.
     pub(crate) fn new(cluster: ClusterName) -> Self {
         Self {

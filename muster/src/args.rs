@@ -1,6 +1,6 @@
 //! The flags of `muster`.
 
-use crate::install::accounts::Account;
+use crate::install::accounts::RbacAccount;
 use clap::{Args as Group, Parser, Subcommand};
 use runtime::telemetry::LogFormat;
 use std::net::SocketAddr;
@@ -9,16 +9,16 @@ use std::path::PathBuf;
 /// Muster queues AI and batch jobs across the member clusters of a Karmada control plane.
 #[derive(Debug, Parser)]
 #[command(name = "muster", version, about)]
-pub(crate) struct Args {
+pub(crate) struct MusterArgs {
     #[command(flatten)]
-    pub(crate) connection: Connection,
+    pub(crate) connection: ConnectionArgs,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: MusterCommand,
 }
 
 /// How to reach the Karmada control plane.
 #[derive(Debug, Clone, Group)]
-pub(crate) struct Connection {
+pub(crate) struct ConnectionArgs {
     /// Kubeconfig of the Karmada control plane; else KUBECONFIG, ~/.kube/config, in-cluster.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
@@ -28,15 +28,15 @@ pub(crate) struct Connection {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum MusterCommand {
     /// Webhook, controller and scheduler in one process; replicas elect a leader.
-    All(Process),
+    All(ProcessArgs),
     /// The admission webhook alone.
-    Webhook(Process),
+    Webhook(ProcessArgs),
     /// The queue controller alone; plans are handed to `muster scheduler` by admission records.
-    Controller(Process),
+    Controller(ProcessArgs),
     /// The scheduler alone: places what the controller planned.
-    Scheduler(Process),
+    Scheduler(ProcessArgs),
     /// Installs CRDs, RBAC, interpreter customizations and the default queue; safe to repeat.
     Install(Install),
     /// Makes every job unmanaged and removes the webhook registrations; CRDs and queues stay.
@@ -47,7 +47,7 @@ pub(crate) enum Command {
 
 /// Flags of a long-running process.
 #[derive(Debug, Clone, Group)]
-pub(crate) struct Process {
+pub(crate) struct ProcessArgs {
     /// How log lines are written.
     #[arg(long, default_value = "text", value_name = "json|text")]
     pub(crate) log_format: LogFormat,
@@ -123,7 +123,7 @@ pub(crate) struct Install {
     /// Who may use a queue whose CapacityPolicy does not say so: every managed namespace (open), or only
     /// namespaces and users with the verb `use` on it (closed). Unset: no change; initially open.
     #[arg(long, value_name = "open|closed", conflicts_with = "member")]
-    pub(crate) tenancy: Option<Tenancy>,
+    pub(crate) tenancy: Option<TenancyArg>,
     /// An account of Karmada that is exempt from the admission policies: the name of a user,
     /// `system:serviceaccount:NAMESPACE:NAME` or `group:NAME`. May be repeated. Not needed for
     /// members of the group system:masters and for accounts that are found by their names.
@@ -132,7 +132,7 @@ pub(crate) struct Install {
         value_name = "USER",
         conflicts_with = "member"
     )]
-    pub(crate) karmada_accounts: Vec<Account>,
+    pub(crate) karmada_accounts: Vec<RbacAccount>,
     /// Installs no admission policies: editors of a namespace can then exceed its quota.
     #[arg(long, conflicts_with = "member")]
     pub(crate) without_admission_policies: bool,
@@ -140,7 +140,7 @@ pub(crate) struct Install {
 
 /// Who may use a queue whose CapacityPolicy does not say so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Tenancy {
+pub(crate) enum TenancyArg {
     /// Every managed namespace.
     Open,
     /// Only namespaces and users with the right.

@@ -7,7 +7,7 @@
 pub(crate) mod accounts;
 mod admission;
 
-use crate::args::{Connection, Install, Tenancy};
+use crate::args::{ConnectionArgs, Install, TenancyArg};
 use anyhow::{Context as _, bail};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client};
@@ -56,7 +56,7 @@ const IN_MEMBERS: &[&str] = &[
 const DEFAULT_QUEUE: &str = include_str!("../../deploy/queue-default.yaml");
 
 /// Installs or updates Muster.
-pub(crate) async fn install(connection: &Connection, options: &Install) -> anyhow::Result<()> {
+pub(crate) async fn install(connection: &ConnectionArgs, options: &Install) -> anyhow::Result<()> {
     if options.dry_run {
         print_manifests(options);
         return Ok(());
@@ -88,12 +88,12 @@ pub(crate) async fn install(connection: &Connection, options: &Install) -> anyho
 
 /// Writes the default tenancy. It is an object on the control plane, not a flag, so that it applies to all
 /// processes and after every restart.
-async fn choose_tenancy(client: &Client, tenancy: Tenancy) -> anyhow::Result<()> {
+async fn choose_tenancy(client: &Client, tenancy: TenancyArg) -> anyhow::Result<()> {
     show(&apply::apply_yaml(client, &root_policy(tenancy), MANAGER).await?);
     Ok(())
 }
 
-fn root_policy(tenancy: Tenancy) -> String {
+fn root_policy(tenancy: TenancyArg) -> String {
     let name = crds::names::ROOT_POLICY;
     format!(
         "apiVersion: muster.io/v1alpha1\nkind: CapacityPolicy\nmetadata:\n  name: {name}\nspec:\n  tenancy: {tenancy:?}\n"
@@ -108,7 +108,7 @@ async fn apply_all(client: &Client, manifests: &[&str]) -> anyhow::Result<()> {
 }
 
 /// Makes every job unmanaged, and unregisters the webhook.
-pub(crate) async fn uninstall(connection: &Connection) -> anyhow::Result<()> {
+pub(crate) async fn uninstall(connection: &ConnectionArgs) -> anyhow::Result<()> {
     let client = connect(connection).await?;
     webhook::register::unregister(&client)
         .await
@@ -122,7 +122,7 @@ pub(crate) async fn uninstall(connection: &Connection) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn connect(connection: &Connection) -> anyhow::Result<Client> {
+async fn connect(connection: &ConnectionArgs) -> anyhow::Result<Client> {
     let agent = concat!("muster-install/", env!("CARGO_PKG_VERSION"));
     runtime::connect(
         connection.kubeconfig.as_deref(),
@@ -212,9 +212,9 @@ mod tests {
 
     #[test]
     fn the_tenancies_of_the_flag_and_the_policy_agree() {
-        use crate::args::Tenancy;
+        use crate::args::TenancyArg;
         use crds::capacity_policy::closed_to;
-        for (tenancy, open) in [(Tenancy::Open, true), (Tenancy::Closed, false)] {
+        for (tenancy, open) in [(TenancyArg::Open, true), (TenancyArg::Closed, false)] {
             let mut object = runtime::apply::parse(&super::root_policy(tenancy)).unwrap();
             let root = serde_json::from_value(object.remove(0)).unwrap();
             let labels = std::collections::BTreeMap::new();

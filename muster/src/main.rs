@@ -8,11 +8,11 @@ mod args;
 mod install;
 mod serve;
 
-use args::{Args, Command};
+use args::{MusterArgs, MusterCommand};
 use clap::Parser;
 
 fn main() -> anyhow::Result<()> {
-    let args = Args::parse();
+    let args = MusterArgs::parse();
     runtime::install_crypto();
     let tokio = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -20,20 +20,22 @@ fn main() -> anyhow::Result<()> {
     tokio.block_on(run(args))
 }
 
-async fn run(args: Args) -> anyhow::Result<()> {
+async fn run(args: MusterArgs) -> anyhow::Result<()> {
     match args.command {
-        Command::Install(install) => install::install(&args.connection, &install).await,
-        Command::Uninstall => install::uninstall(&args.connection).await,
-        Command::Simulate(simulate) => Ok(simulate.run(&mut std::io::stdout())?),
-        Command::All(process) => serve::serve(&args.connection, serve::Parts::ALL, process).await,
-        Command::Webhook(process) => {
-            serve::serve(&args.connection, serve::Parts::WEBHOOK, process).await
+        MusterCommand::Install(install) => install::install(&args.connection, &install).await,
+        MusterCommand::Uninstall => install::uninstall(&args.connection).await,
+        MusterCommand::Simulate(simulate) => Ok(simulate.run(&mut std::io::stdout())?),
+        MusterCommand::All(process) => {
+            serve::serve(&args.connection, serve::ProcessParts::ALL, process).await
         }
-        Command::Controller(process) => {
-            serve::serve(&args.connection, serve::Parts::CONTROLLER, process).await
+        MusterCommand::Webhook(process) => {
+            serve::serve(&args.connection, serve::ProcessParts::WEBHOOK, process).await
         }
-        Command::Scheduler(process) => {
-            serve::serve(&args.connection, serve::Parts::SCHEDULER, process).await
+        MusterCommand::Controller(process) => {
+            serve::serve(&args.connection, serve::ProcessParts::CONTROLLER, process).await
+        }
+        MusterCommand::Scheduler(process) => {
+            serve::serve(&args.connection, serve::ProcessParts::SCHEDULER, process).await
         }
     }
 }

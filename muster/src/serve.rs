@@ -1,9 +1,9 @@
 //! Long-running processes: which parts run, and what they share.
 
-use crate::args::{Connection, Process};
+use crate::args::{ConnectionArgs, ProcessArgs};
 use anyhow::{Context as _, bail};
 use binding_writer::CommitOptions;
-use controller::{Context, Options};
+use controller::{ControllerContext, ControllerOptions};
 use engine::EngineConfig;
 use runtime::lease::ledger::LedgerOptions;
 use runtime::lease::{self, LeaseOptions};
@@ -17,7 +17,7 @@ const AFTER_A_PANIC: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// The parts of a process.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Parts {
+pub(crate) struct ProcessParts {
     webhook: bool,
     controller: bool,
     scheduler: bool,
@@ -27,7 +27,7 @@ pub(crate) struct Parts {
     lease: &'static str,
 }
 
-impl Parts {
+impl ProcessParts {
     pub(crate) const ALL: Self = Self {
         webhook: true,
         controller: true,
@@ -60,9 +60,9 @@ impl Parts {
 
 /// Runs `parts` until a signal, then drains.
 pub(crate) async fn serve(
-    connection: &Connection,
-    parts: Parts,
-    process: Process,
+    connection: &ConnectionArgs,
+    parts: ProcessParts,
+    process: ProcessArgs,
 ) -> anyhow::Result<()> {
     let _telemetry = runtime::telemetry::init(
         process.log_format,
@@ -107,8 +107,8 @@ pub(crate) async fn serve(
     drain(tasks, &cancel).await
 }
 
-async fn connect(connection: &Connection, agent: &str) -> anyhow::Result<kube::Client> {
-    let Connection {
+async fn connect(connection: &ConnectionArgs, agent: &str) -> anyhow::Result<kube::Client> {
+    let ConnectionArgs {
         kubeconfig,
         context,
     } = connection;
@@ -118,8 +118,8 @@ async fn connect(connection: &Connection, agent: &str) -> anyhow::Result<kube::C
 /// Starts the parts that only one replica may run.
 fn spawn_leader(
     tasks: &mut JoinSet<anyhow::Result<&'static str>>,
-    parts: Parts,
-    process: &Process,
+    parts: ProcessParts,
+    process: &ProcessArgs,
     client: kube::Client,
     registry: Registry,
     health: Health,
@@ -137,14 +137,14 @@ fn spawn_leader(
         lease.await?;
         Ok("lease")
     });
-    let context = Context {
+    let context = ControllerContext {
         client,
         health,
         watches: WatchMetrics::new(&registry),
         registry,
         leadership,
     };
-    let options = Options {
+    let options = ControllerOptions {
         ledger: (!process.tuning.without_ledger).then_some(ledger),
         ..options(process)
     };
@@ -162,14 +162,18 @@ fn spawn_leader(
     }
 }
 
-async fn run_scheduler(context: Context, options: Options, cancel: CancellationToken) {
+async fn run_scheduler(
+    context: ControllerContext,
+    options: ControllerOptions,
+    cancel: CancellationToken,
+) {
     let leadership: Leadership = context.leadership;
     let members = members::MembersOptions {
         registry: context.registry.clone(),
         watch_metrics: context.watches.clone(),
         ..options.members
     };
-    let process = scheduler::process::Options {
+    let process = scheduler::process::SchedulerProcessOptions {
         members,
         commit: options.commit,
         ledger: options.ledger,
@@ -222,8 +226,8 @@ async fn drain(
     first_error.map_or(Ok(()), Err)
 }
 
-fn options(process: &Process) -> Options {
-    Options {
+fn options(process: &ProcessArgs) -> ControllerOptions {
+    ControllerOptions {
         engine: EngineConfig {
             backoff_base_ms: i64::from(process.tuning.backoff_seconds) * 1_000,
             ..EngineConfig::default()
@@ -236,17 +240,17 @@ fn options(process: &Process) -> Options {
             process.tuning.override_grace_seconds.into(),
         ),
         without_admission_policies: process.without_admission_policies,
-        ..Options::default()
+        ..ControllerOptions::default()
     }
 }
 
-fn webhook_options(process: &Process) -> anyhow::Result<webhook::Options> {
+fn webhook_options(process: &ProcessArgs) -> anyhow::Result<webhook::WebhookOptions> {
     let flags = &process.webhook;
     let target = match &flags.webhook_url {
-        Some(url) => webhook::Target::Url(url.clone()),
+        Some(url) => webhook::WebhookTarget::Url(url.clone()),
         None => match flags.webhook_service.split_once('/') {
             Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
-                webhook::Target::Service {
+                webhook::WebhookTarget::Service {
                     namespace: namespace.to_owned(),
                     name: name.to_owned(),
                     port: 443,
@@ -258,16 +262,16 @@ fn webhook_options(process: &Process) -> anyhow::Result<webhook::Options> {
             ),
         },
     };
-    Ok(webhook::Options {
+    Ok(webhook::WebhookOptions {
         bind: flags.webhook_bind,
         target,
         register: flags.register,
-        limits: webhook::load::Limits::default(),
+        limits: webhook::load::RequestLimits::default(),
     })
 }
 
 /// Unique for every process, also on one pod or host: two processes with the same identity would both lead.
-fn identity(process: &Process) -> String {
+fn identity(process: &ProcessArgs) -> String {
     let name = process.identity.clone();
     let host = || std::env::var("HOSTNAME").unwrap_or_else(|_| "localhost".to_owned());
     runtime::lease::identity(&name.unwrap_or_else(host))

@@ -47,10 +47,10 @@ type Source = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 #[derive(Clone)]
 pub struct Clock {
     wall: Source,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ClockState>>,
 }
 
-struct State {
+struct ClockState {
     /// The time last shown.
     shown: Timestamp,
     at: Instant,
@@ -78,7 +78,7 @@ impl Clock {
 
     /// Creates a clock that starts at the time of `wall` and follows it.
     pub fn following(wall: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
-        let state = State {
+        let state = ClockState {
             shown: wall(),
             at: Instant::now(),
             slept: slept(),
@@ -104,7 +104,7 @@ impl Clock {
             .unwrap_or(reached);
         // An excess from two readings of one moment is not counted twice.
         let slept = slept.max(state.slept);
-        *state = State { shown, at, slept };
+        *state = ClockState { shown, at, slept };
         shown
     }
 }

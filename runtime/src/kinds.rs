@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// The kinds of one API server.
-pub struct Kinds {
+pub struct KindCache {
     client: Client,
     known: Mutex<HashMap<(String, String), (ApiResource, Scope)>>,
 }
@@ -29,7 +29,7 @@ pub enum KindError {
     Call(#[from] CallError),
 }
 
-impl Kinds {
+impl KindCache {
     /// Creates it for the API server of `client`, without any kind.
     #[must_use]
     pub fn new(client: Client) -> Self {

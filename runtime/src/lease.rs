@@ -101,7 +101,7 @@ pub fn spawn(
     let write_limit = options.duration.saturating_sub(options.renew_deadline);
     let leadership = Leadership::new(receiver, write_limit, None);
     let gauge = registry.register("leading", "1 while this process leads", Gauge::default());
-    let candidate = Candidate {
+    let candidate = LeaseCandidate {
         api: Api::namespaced(client, &options.namespace),
         options,
         claim,
@@ -114,7 +114,7 @@ pub fn spawn(
     (leadership, task::spawn(candidate.run(cancel)))
 }
 
-struct Candidate {
+struct LeaseCandidate {
     api: Api<Lease>,
     options: LeaseOptions,
     claim: watch::Sender<Option<Claim>>,
@@ -126,7 +126,7 @@ struct Candidate {
     failing: bool,
 }
 
-impl Candidate {
+impl LeaseCandidate {
     async fn run(mut self, cancel: CancellationToken) {
         while !cancel.is_cancelled() {
             let turn = async {

@@ -36,6 +36,6 @@ pub use client::{connect, install_crypto, with_deadline};
 pub use health::{Health, ReadyFlag};
 pub use lease::{Leadership, Term};
 pub use metrics::Registry;
-pub use rights::{Principal, Rights};
-pub use status_writer::{StatusWriter, Target};
+pub use rights::{Principal, RightsCache};
+pub use status_writer::{StatusTarget, StatusWriter};
 pub use watch::{Delta, ObjectKey, WatchOptions, watch};

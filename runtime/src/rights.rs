@@ -1,7 +1,7 @@
 //! Asks the API server by SubjectAccessReview who may use a queue.
 //!
 //! The right is the verb `use` on the Queue, in the namespace of the job: a ClusterRoleBinding grants it
-//! everywhere, a RoleBinding in its namespace. Answers are cached for seconds ([`Rights`]), so that a
+//! everywhere, a RoleBinding in its namespace. Answers are cached for seconds ([`RightsCache`]), so that a
 //! namespace with many submissions sends few requests, and changes take effect soon.
 
 use crate::client::{CallError, with_deadline};
@@ -93,7 +93,7 @@ pub async fn may_use(
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Question {
+struct RightsQuestion {
     who: Principal,
     namespace: String,
     queue: String,
@@ -101,13 +101,13 @@ struct Question {
 
 /// [`may_use`] with a bounded cache of answers. Clones share it.
 #[derive(Clone)]
-pub struct Rights {
+pub struct RightsCache {
     client: Client,
-    answers: Arc<Mutex<HashMap<Question, (Instant, bool)>>>,
+    answers: Arc<Mutex<HashMap<RightsQuestion, (Instant, bool)>>>,
     turns: Arc<Semaphore>,
 }
 
-impl Rights {
+impl RightsCache {
     /// Creates an empty cache.
     #[must_use]
     pub fn new(client: Client) -> Self {
@@ -128,7 +128,7 @@ impl Rights {
         namespace: &str,
         queue: &str,
     ) -> Result<bool, CallError> {
-        let question = Question {
+        let question = RightsQuestion {
             who: who.clone(),
             namespace: namespace.to_owned(),
             queue: queue.to_owned(),
@@ -151,13 +151,13 @@ impl Rights {
         Ok(allowed)
     }
 
-    fn known(&self, question: &Question) -> Option<bool> {
+    fn known(&self, question: &RightsQuestion) -> Option<bool> {
         let answers = self.answers.lock();
         let (until, allowed) = answers.get(question)?;
         (*until > Instant::now()).then_some(*allowed)
     }
 
-    fn keep(&self, question: Question, allowed: bool) {
+    fn keep(&self, question: RightsQuestion, allowed: bool) {
         let now = Instant::now();
         let mut answers = self.answers.lock();
         if answers.len() >= KEPT {
@@ -237,7 +237,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn answers_are_cached_for_seconds_and_errors_are_not() {
         let api = server();
-        let rights = Rights::new(api.client());
+        let rights = RightsCache::new(api.client());
         let ask = async |queue: &str| rights.may_use(&alice(), "team-a", queue).await.unwrap();
         let asked = || api.requests().len();
         for _ in 0..3 {
@@ -262,7 +262,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn questions_are_limited_at_a_time_and_in_the_cache() {
         let api = server();
-        let rights = Rights::new(api.client());
+        let rights = RightsCache::new(api.client());
         let who = alice();
         let same = (0..100).map(|_| rights.may_use(&who, "team-a", "gold"));
         for answer in futures::future::join_all(same).await {

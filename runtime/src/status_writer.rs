@@ -28,7 +28,7 @@ use prometheus_client::metrics::family::Family;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
-use table::{Job, Table};
+use table::{StatusPatch, StatusTable};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -38,7 +38,7 @@ const WRITE_LIMIT: Duration = Duration::from_secs(10);
 
 /// The object, or the part of it, that is written.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Target {
+pub struct StatusTarget {
     /// Its kind.
     pub api_resource: ApiResource,
     /// Its namespace; `None` for cluster scope.
@@ -100,7 +100,7 @@ enum WriteResult {
 /// Takes status patches and sends them. Clones share it.
 #[derive(Clone, Debug)]
 pub struct StatusWriter {
-    table: Arc<Mutex<Table>>,
+    table: Arc<Mutex<StatusTable>>,
     wake: Arc<Notify>,
 }
 
@@ -124,7 +124,10 @@ impl StatusWriter {
         cancel: CancellationToken,
     ) -> Self {
         let writer = Self {
-            table: Arc::new(Mutex::new(Table::new(options.interval, options.settle))),
+            table: Arc::new(Mutex::new(StatusTable::new(
+                options.interval,
+                options.settle,
+            ))),
             wake: Arc::new(Notify::new()),
         };
         let mut counts = Family::<WriteLabel, Counter>::default();
@@ -144,7 +147,7 @@ impl StatusWriter {
 
     /// Submits `patch` (a JSON merge patch of the whole object) for `target`. It replaces an earlier patch
     /// that was not sent yet.
-    pub fn write(&self, target: Target, patch: Value) {
+    pub fn write(&self, target: StatusTarget, patch: Value) {
         if self.table.lock().submit(target, patch, Instant::now()) {
             self.wake.notify_one();
         }
@@ -152,7 +155,7 @@ impl StatusWriter {
 
     /// Drops what was submitted and sent: the object is gone, or another client wrote it and the next patch
     /// must be sent even if it is the same.
-    pub fn forget(&self, target: &Target) {
+    pub fn forget(&self, target: &StatusTarget) {
         self.table.lock().forget(target);
     }
 
@@ -168,7 +171,7 @@ struct Sending {
     options: StatusWriterOptions,
     writer: StatusWriter,
     counts: Family<WriteLabel, Counter>,
-    in_flight: FuturesUnordered<BoxFuture<'static, (Job, Result<(), CallError>)>>,
+    in_flight: FuturesUnordered<BoxFuture<'static, (StatusPatch, Result<(), CallError>)>>,
 }
 
 impl Sending {
@@ -202,7 +205,7 @@ impl Sending {
         None
     }
 
-    fn ended(&self, job: Job, outcome: Result<(), CallError>) {
+    fn ended(&self, job: StatusPatch, outcome: Result<(), CallError>) {
         let now = Instant::now();
         let kind = job.target.api_resource.kind.clone();
         let mut table = self.writer.table.lock();
@@ -253,7 +256,11 @@ async fn until(due: Option<Instant>) {
     }
 }
 
-async fn send(client: Client, field_manager: String, job: Job) -> (Job, Result<(), CallError>) {
+async fn send(
+    client: Client,
+    field_manager: String,
+    job: StatusPatch,
+) -> (StatusPatch, Result<(), CallError>) {
     let target = &job.target;
     let api: Api<DynamicObject> = match &target.namespace {
         Some(namespace) => Api::namespaced_with(client, namespace, &target.api_resource),

@@ -9,7 +9,7 @@
 mod stopped;
 mod store;
 
-pub use stopped::Process;
+pub use stopped::StoppableProcess;
 
 use axum::body::{Body, Bytes};
 use axum::http::{Method, Request, Response, StatusCode, Uri};
@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Change, Store};
+use store::{Store, StoreChange};
 use tokio::sync::broadcast;
 
 /// A request as it was received.
@@ -56,23 +56,23 @@ pub enum Fault {
 
 /// The content of a server, see [`FakeApi::snapshot`].
 #[derive(Debug, Clone)]
-pub struct Snapshot(store::Snapshot);
+pub struct ApiSnapshot(store::StoreSnapshot);
 
 /// The answer of a call that stores nothing.
-type Answer = Arc<dyn Fn(&Value) -> Value + Send + Sync>;
+type FakeAnswer = Arc<dyn Fn(&Value) -> Value + Send + Sync>;
 type Matcher = Box<dyn Fn(&Recorded) -> bool + Send>;
 
-struct Rule {
+struct FaultRule {
     matches: Matcher,
     fault: Fault,
     times: usize,
 }
 
-struct State {
+struct FakeApiState {
     store: Store,
     documents: HashMap<String, Value>,
-    answers: HashMap<String, Answer>,
-    rules: Vec<Rule>,
+    answers: HashMap<String, FakeAnswer>,
+    rules: Vec<FaultRule>,
     requests: Vec<Recorded>,
     /// Prefixes of paths that other servers answer.
     passed_on: Vec<(String, FakeApi)>,
@@ -84,7 +84,7 @@ struct State {
 
 /// The server. Clones share it.
 #[derive(Clone)]
-pub struct FakeApi(Arc<Mutex<State>>);
+pub struct FakeApi(Arc<Mutex<FakeApiState>>);
 
 impl Default for FakeApi {
     fn default() -> Self {
@@ -96,7 +96,7 @@ impl FakeApi {
     /// Creates an empty server.
     #[must_use]
     pub fn new() -> Self {
-        Self(Arc::new(Mutex::new(State {
+        Self(Arc::new(Mutex::new(FakeApiState {
             store: Store::new(),
             documents: HashMap::new(),
             answers: HashMap::new(),
@@ -171,7 +171,7 @@ impl FakeApi {
         fault: Fault,
         matches: impl Fn(&Recorded) -> bool + Send + 'static,
     ) {
-        self.0.lock().rules.push(Rule {
+        self.0.lock().rules.push(FaultRule {
             matches: Box::new(matches),
             fault,
             times,
@@ -185,13 +185,13 @@ impl FakeApi {
 
     /// Returns all objects as they are now, and the version.
     #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot(self.0.lock().store.snapshot())
+    pub fn snapshot(&self) -> ApiSnapshot {
+        ApiSnapshot(self.0.lock().store.snapshot())
     }
 
     /// Restores `snapshot`, like a server whose etcd is restored from it: watches end, and versions are used a
     /// second time.
-    pub fn restore(&self, snapshot: &Snapshot) {
+    pub fn restore(&self, snapshot: &ApiSnapshot) {
         self.0.lock().store.restore(&snapshot.0);
         self.cut_watches();
     }
@@ -308,7 +308,7 @@ impl FakeApi {
     }
 }
 
-impl State {
+impl FakeApiState {
     fn fault_for(&mut self, request: &Recorded) -> Option<Fault> {
         let rules = self.rules.iter_mut();
         let rule = rules
@@ -384,10 +384,10 @@ fn query(uri: &Uri) -> HashMap<String, String> {
 
 /// Returns the changes under `path` after the version `from`, which may be in the future.
 fn live(
-    changes: broadcast::Receiver<Change>,
+    changes: broadcast::Receiver<StoreChange>,
     path: String,
     from: u64,
-) -> impl Stream<Item = Change> + Send {
+) -> impl Stream<Item = StoreChange> + Send {
     futures::stream::unfold((changes, path), move |(mut changes, path)| async move {
         loop {
             // A receiver that is too slow ends, like a slow watch.
@@ -406,7 +406,7 @@ async fn ends(after: Duration, mut cut: broadcast::Receiver<()>) {
     }
 }
 
-fn line(change: &Change) -> Bytes {
+fn line(change: &StoreChange) -> Bytes {
     let event = json!({"type": change.kind, "object": change.object});
     Bytes::from(format!("{event}\n"))
 }

@@ -151,7 +151,7 @@ pub fn watch_dynamic<M: Send + 'static>(
 struct Closed;
 
 /// Why a watch ended.
-enum End {
+enum WatchEnd {
     /// The server ended it, or it was silent: resume at the last version.
     Resume,
     /// The version is too old: list again.
@@ -169,7 +169,7 @@ struct Watching<K, M, W: Fn(Delta<K>) -> M> {
     wrap: W,
     sink: mpsc::Sender<M>,
     /// The objects that were sent as existing.
-    known: HashMap<ObjectKey, Known>,
+    known: HashMap<ObjectKey, KnownObject>,
     /// Number of the present list, or of the last one.
     list_number: u64,
     /// The highest version at which the server was seen.
@@ -177,7 +177,7 @@ struct Watching<K, M, W: Fn(Delta<K>) -> M> {
 }
 
 /// An object that was sent as existing.
-struct Known {
+struct KnownObject {
     /// Fingerprint of its UID.
     uid: u64,
     /// The list that it was last seen in or after: the mark of mark and sweep.
@@ -293,13 +293,13 @@ where
             };
             self.reached = self.reached.max(back::number(&version).unwrap_or(0));
             match end {
-                End::Relist => return Ok(did_well),
-                End::WentBack(now) => {
+                WatchEnd::Relist => return Ok(did_well),
+                WatchEnd::WentBack(now) => {
                     self.went_back(now);
                     self.reached = 0;
                     return Ok(did_well);
                 }
-                End::Resume => {
+                WatchEnd::Resume => {
                     did_well = true;
                     in_a_row = 0;
                     failures = backoff();
@@ -308,7 +308,7 @@ where
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
                 }
-                End::Failed(error) => {
+                WatchEnd::Failed(error) => {
                     self.report.failed("watch", &error);
                     in_a_row = if version == before { in_a_row + 1 } else { 1 };
                     if in_a_row >= RELIST_AFTER_FAILURES {
@@ -321,10 +321,10 @@ where
     }
 
     /// Watches from `version` on, if the server has not gone back.
-    async fn resume(&mut self, version: &mut String) -> Result<End, Closed> {
+    async fn resume(&mut self, version: &mut String) -> Result<WatchEnd, Closed> {
         match list::version(&self.api, &self.options).await {
             Ok(now) => match back::earlier(&now, self.reached) {
-                Some(now) => Ok(End::WentBack(now)),
+                Some(now) => Ok(WatchEnd::WentBack(now)),
                 None => self.watch_once(version).await,
             },
             Err(error) => Ok(ended_by(error)),
@@ -339,7 +339,7 @@ where
         }
     }
 
-    async fn watch_once(&mut self, version: &mut String) -> Result<End, Closed> {
+    async fn watch_once(&mut self, version: &mut String) -> Result<WatchEnd, Closed> {
         let params = WatchParams {
             label_selector: self.options.labels.clone(),
             field_selector: self.options.fields.clone(),
@@ -356,7 +356,7 @@ where
         let limit = self.options.timeout + IDLE_MARGIN;
         loop {
             let Ok(Some(event)) = tokio::time::timeout(limit, events.next()).await else {
-                return Ok(End::Resume);
+                return Ok(WatchEnd::Resume);
             };
             match event {
                 Ok(event) => {
@@ -376,7 +376,7 @@ where
         &mut self,
         event: WatchEvent<K>,
         version: &mut String,
-    ) -> Result<Option<End>, Closed> {
+    ) -> Result<Option<WatchEnd>, Closed> {
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 advance(version, &object);
@@ -393,7 +393,7 @@ where
             WatchEvent::Bookmark(bookmark) => {
                 let now = &bookmark.metadata.resource_version;
                 if let Some(now) = back::earlier(now, back::number(version).unwrap_or(0)) {
-                    return Ok(Some(End::WentBack(now)));
+                    return Ok(Some(WatchEnd::WentBack(now)));
                 }
                 version.clone_from(now);
             }
@@ -407,7 +407,7 @@ where
     /// Sends that `object` exists; first sends another known object of its name as gone.
     async fn upserted(&mut self, object: K) -> Result<(), Closed> {
         let key = ObjectKey::of(&object);
-        let known = Known {
+        let known = KnownObject {
             uid: fingerprint(&object),
             list_number: self.list_number,
         };
@@ -428,11 +428,11 @@ where
 use metrics::Reporter;
 use pause::{absent_backoff, backoff, pause, wait};
 
-fn ended_by(error: CallError) -> End {
+fn ended_by(error: CallError) -> WatchEnd {
     match error.code() {
-        Some(410) => End::Relist,
-        _ if back::is_too_large(&error) => End::WentBack(0),
-        _ => End::Failed(error),
+        Some(410) => WatchEnd::Relist,
+        _ if back::is_too_large(&error) => WatchEnd::WentBack(0),
+        _ => WatchEnd::Failed(error),
     }
 }
 

@@ -39,7 +39,7 @@ struct LiveView {
 
 /// Input of GpuPools.
 #[derive(Debug, Clone)]
-pub(crate) struct Pools {
+pub(crate) struct LivePools {
     /// Changes whenever other data may have.
     pub(crate) version: u64,
     /// True if it has every member that existed at the start.
@@ -124,7 +124,7 @@ impl Live {
     }
 
     /// Returns the input of GpuPools, if it has changed since `version`.
-    pub(crate) fn pools_since(&self, version: Option<u64>) -> Option<Pools> {
+    pub(crate) fn pools_since(&self, version: Option<u64>) -> Option<LivePools> {
         let mut view = self.inner.lock();
         view.drop_expired();
         let view = &*view;
@@ -132,7 +132,7 @@ impl Live {
             return None;
         }
         let listed = |name: &ClusterName| (name.clone(), view.listed.contains(name));
-        Some(Pools {
+        Some(LivePools {
             version: view.version,
             ready: view.ready,
             pools: view.room.pools(),

@@ -12,7 +12,7 @@
 //! view; while a member is away its pools stay, with that health.
 
 use crate::carry_out::SchedulerOptions;
-use crate::live::{Live, Pools};
+use crate::live::{Live, LivePools};
 use crds::gpu_pool::{self, FreeNodes, GpuPool, GpuPoolSpec, GpuPoolStatus, health};
 use engine::capacity::PoolSummary;
 use engine::{ClusterName, ResourceName, Resources};
@@ -23,7 +23,7 @@ use kube::{Api, Client, ResourceExt};
 use members::{Members, ViewHealth};
 use runtime::client::{CallError, CallFault, with_deadline};
 use runtime::lease::Leadership;
-use runtime::status_writer::{StatusWriter, StatusWriterOptions, Target};
+use runtime::status_writer::{StatusTarget, StatusWriter, StatusWriterOptions};
 use runtime::watch::{Delta, WatchOptions, watch};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -189,8 +189,8 @@ fn report(name: &str, error: &CallError) {
     }
 }
 
-fn target(name: &str, subresource: Option<&'static str>) -> Target {
-    Target {
+fn target(name: &str, subresource: Option<&'static str>) -> StatusTarget {
+    StatusTarget {
         api_resource: ApiResource::erase::<GpuPool>(&()),
         namespace: None,
         name: name.to_owned(),
@@ -210,7 +210,7 @@ enum PoolWrite {
 
 /// Returns what GpuPools should contain, except for `lastSeen`.
 fn desired(
-    pools: &Pools,
+    pools: &LivePools,
     health_of: &dyn Fn(&ClusterName) -> Option<ViewHealth>,
 ) -> BTreeMap<String, (GpuPoolSpec, GpuPoolStatus)> {
     let known = pools
@@ -365,9 +365,9 @@ mod tests {
         }
     }
 
-    fn pools(summaries: Vec<PoolSummary>, listed: bool) -> Pools {
+    fn pools(summaries: Vec<PoolSummary>, listed: bool) -> LivePools {
         let clusters = BTreeMap::from([(ClusterName::new("m1"), listed)]);
-        Pools {
+        LivePools {
             version: 1,
             ready: true,
             pools: summaries,
@@ -376,7 +376,7 @@ mod tests {
     }
 
     fn look(
-        pools: &Pools,
+        pools: &LivePools,
         view: ViewHealth,
         observed: &mut BTreeMap<String, GpuPool>,
         now: i64,
@@ -467,7 +467,7 @@ mod tests {
             ["delete m1.a100"]
         );
         look(&there, ViewHealth::Ready, &mut observed, 4);
-        let left = Pools {
+        let left = LivePools {
             clusters: BTreeMap::new(),
             ..there
         };

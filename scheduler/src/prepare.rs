@@ -30,12 +30,12 @@ const VOLCANO_JOBS: &str = "batch.volcano.sh/";
 
 /// An object that a job needs in a member.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Need {
+pub(crate) enum MemberNeed {
     Queue(String),
     PriorityClass(String),
 }
 
-impl fmt::Display for Need {
+impl fmt::Display for MemberNeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Queue(name) => write!(f, "queue {name}"),
@@ -48,14 +48,14 @@ impl fmt::Display for Need {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PrepareError {
     #[error("{need} does not exist on the control plane, from which it would be copied")]
-    NoSource { need: Need },
+    NoSource { need: MemberNeed },
     #[error("{need} cannot be read on the control plane: {error}")]
-    Source { need: Need, error: String },
+    Source { need: MemberNeed, error: String },
     #[error("member {cluster} is not connected")]
     NotConnected { cluster: ClusterName },
     #[error("{need} cannot be created in member {cluster}: {error}")]
     Member {
-        need: Need,
+        need: MemberNeed,
         cluster: ClusterName,
         error: String,
         refused: bool,
@@ -67,10 +67,10 @@ impl PrepareError {
     pub(crate) fn reason(&self) -> Reason {
         match self {
             Self::NoSource {
-                need: Need::PriorityClass(_),
+                need: MemberNeed::PriorityClass(_),
             } => Reason::PriorityClassNotFound,
             Self::NoSource {
-                need: Need::Queue(_),
+                need: MemberNeed::Queue(_),
             } => Reason::QueueNotFound,
             Self::Member { refused: true, .. } => Reason::MemberRefused,
             Self::Source { .. } | Self::NotConnected { .. } | Self::Member { .. } => {
@@ -95,7 +95,7 @@ pub(crate) struct Preparer {
     members: Members,
     leadership: Option<Arc<Leadership>>,
     metrics: PlanMetrics,
-    seen: Arc<Mutex<HashMap<(ClusterName, Need), Instant>>>,
+    seen: Arc<Mutex<HashMap<(ClusterName, MemberNeed), Instant>>>,
     /// One preparation at a time for each member, so that a hundred jobs of one queue ask once.
     turns: Arc<Mutex<HashMap<ClusterName, Arc<tokio::sync::Mutex<()>>>>>,
 }
@@ -138,10 +138,12 @@ impl Preparer {
             .iter()
             .filter(|name| !is_system_class(name))
         {
-            self.ensure(cluster, Need::PriorityClass(name.clone()))
+            self.ensure(cluster, MemberNeed::PriorityClass(name.clone()))
                 .await?;
         }
-        let queue = self.ensure(cluster, Need::Queue(queue.to_string())).await;
+        let queue = self
+            .ensure(cluster, MemberNeed::Queue(queue.to_string()))
+            .await;
         match queue {
             // Pods that Volcano does not start need no queue there.
             Err(error) if !api.starts_with(VOLCANO_JOBS) => {
@@ -152,7 +154,7 @@ impl Preparer {
         }
     }
 
-    async fn ensure(&self, cluster: &ClusterName, need: Need) -> Result<(), PrepareError> {
+    async fn ensure(&self, cluster: &ClusterName, need: MemberNeed) -> Result<(), PrepareError> {
         if self.is_cached(cluster, &need) {
             return Ok(());
         }
@@ -178,7 +180,7 @@ impl Preparer {
         Ok(())
     }
 
-    fn is_cached(&self, cluster: &ClusterName, need: &Need) -> bool {
+    fn is_cached(&self, cluster: &ClusterName, need: &MemberNeed) -> bool {
         let seen = self.seen.lock();
         seen.get(&(cluster.clone(), need.clone()))
             .is_some_and(|at| at.elapsed() < CACHED_FOR)
@@ -188,7 +190,7 @@ impl Preparer {
         &self,
         member: &Client,
         cluster: &ClusterName,
-        need: &Need,
+        need: &MemberNeed,
     ) -> Result<(), PrepareError> {
         let failed = |error: CallError| PrepareError::Member {
             need: need.clone(),
@@ -201,7 +203,8 @@ impl Preparer {
             Ok(_) => return Ok(()),
             // The member does not serve the kind, and so does not need the object.
             Err(error)
-                if error.fault() == CallFault::NoSuchKind && matches!(need, Need::Queue(_)) =>
+                if error.fault() == CallFault::NoSuchKind
+                    && matches!(need, MemberNeed::Queue(_)) =>
             {
                 return Ok(());
             }
@@ -222,7 +225,7 @@ impl Preparer {
     }
 
     /// Returns a copy of the control plane's object for a member.
-    async fn copy(&self, need: &Need) -> Result<DynamicObject, PrepareError> {
+    async fn copy(&self, need: &MemberNeed) -> Result<DynamicObject, PrepareError> {
         let source = with_deadline(
             need.api(self.control_plane.clone()).get_opt(need.name()),
             LIMIT,
@@ -245,7 +248,7 @@ fn is_system_class(name: &str) -> bool {
     name.starts_with("system-")
 }
 
-impl Need {
+impl MemberNeed {
     fn name(&self) -> &str {
         match self {
             Self::Queue(name) | Self::PriorityClass(name) => name,
@@ -310,7 +313,7 @@ mod tests {
             "weight": 4, "reclaimable": false, "parent": "org", "capability": {"cpu": "8"},
             "guarantee": {"resource": {"cpu": "2"}}, "deserved": {"cpu": "4"},
         }});
-        insta::assert_json_snapshot!(Need::Queue("vision".into()).body(&source), @r#"
+        insta::assert_json_snapshot!(MemberNeed::Queue("vision".into()).body(&source), @r#"
         {
           "apiVersion": "scheduling.volcano.sh/v1beta1",
           "kind": "Queue",
@@ -327,7 +330,7 @@ mod tests {
         }
         "#);
         assert_eq!(
-            Need::Queue("q".into()).body(&json!({}))["spec"],
+            MemberNeed::Queue("q".into()).body(&json!({}))["spec"],
             json!({"weight": 1, "reclaimable": true})
         );
     }
@@ -337,7 +340,7 @@ mod tests {
         let source = json!({
             "value": 1000, "globalDefault": true, "preemptionPolicy": "Never", "description": "x",
         });
-        insta::assert_json_snapshot!(Need::PriorityClass("high".into()).body(&source), @r#"
+        insta::assert_json_snapshot!(MemberNeed::PriorityClass("high".into()).body(&source), @r#"
         {
           "apiVersion": "scheduling.k8s.io/v1",
           "globalDefault": false,

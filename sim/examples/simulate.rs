@@ -8,6 +8,6 @@ struct Arguments {
     simulate: sim::Simulate,
 }
 
-fn main() -> Result<(), sim::Failure> {
+fn main() -> Result<(), sim::SimulationError> {
     Arguments::parse().simulate.run(&mut std::io::stdout())
 }

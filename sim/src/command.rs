@@ -3,10 +3,10 @@
 use crate::charts::{self, ChartError};
 use crate::error::InputError;
 use crate::input::read_scenario;
-use crate::metrics::Metrics;
+use crate::metrics::RunMetrics;
 use crate::report;
-use crate::run::{Options, Outcome, Violation, simulate};
-use crate::scenario::{Changes, Scenario};
+use crate::run::{RunOptions, RunOutcome, Violation, simulate};
+use crate::scenario::{Scenario, ScenarioOverrides};
 use clap::{Args, ValueEnum};
 use engine::EngineConfig;
 use engine::facts::{QueueOrdering, Split};
@@ -29,7 +29,7 @@ pub struct Simulate {
     jobs: PathBuf,
     /// The order within every queue. Unset: the ordering of each queue.
     #[arg(long, value_name = "ORDERING")]
-    policy: Option<Ordering>,
+    policy: Option<OrderingArg>,
     /// How many times as fast jobs arrive.
     #[arg(long, value_name = "TIMES", value_parser = positive)]
     speedup: Option<f64>,
@@ -38,7 +38,7 @@ pub struct Simulate {
     oracle: bool,
     /// Whether gangs are split over several clusters. Unset: as each job says.
     #[arg(long, value_name = "SPLIT")]
-    split: Option<Splits>,
+    split: Option<SplitArg>,
     /// Seconds from an eviction until the pods are gone.
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     stop_seconds: u32,
@@ -47,7 +47,7 @@ pub struct Simulate {
     check: bool,
     /// Output format.
     #[arg(long, default_value = "table", value_name = "table|json")]
-    output: Output,
+    output: OutputFormat,
     /// Draws charts, SVG and PNG, into this folder.
     #[arg(long, value_name = "FOLDER")]
     charts: Option<PathBuf>,
@@ -55,7 +55,7 @@ pub struct Simulate {
 
 /// The order of jobs within a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Ordering {
+enum OrderingArg {
     /// No job passes the head of the queue.
     #[value(name = "StrictFIFO")]
     StrictFifo,
@@ -71,7 +71,7 @@ enum Ordering {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Splits {
+enum SplitArg {
     /// Not split.
     Never,
     /// Split if no single cluster has capacity.
@@ -81,7 +81,7 @@ enum Splits {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
+enum OutputFormat {
     /// Plain-text tables.
     Table,
     /// JSON.
@@ -90,7 +90,7 @@ enum Output {
 
 /// A reason why a simulation failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum SimulationError {
     /// An input file cannot be used.
     #[error(transparent)]
     Input(#[from] InputError),
@@ -117,7 +117,7 @@ impl Simulate {
     ///
     /// # Errors
     /// Returns an error of the input, the engine or the output.
-    pub fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
+    pub fn run(&self, out: &mut dyn Write) -> Result<(), SimulationError> {
         let read = read_scenario(&self.fleet, self.queues.as_deref(), &self.jobs)?;
         for note in &read.notes {
             eprintln!("note: {note}");
@@ -125,7 +125,7 @@ impl Simulate {
         let mut scenario = read.what;
         scenario.change(&self.changes());
         let bar = progress(scenario.jobs.len());
-        let options = Options {
+        let options = RunOptions {
             config: EngineConfig {
                 start_deadline_ms: crate::scenario::NO_DEADLINE_MS,
                 ..EngineConfig::default()
@@ -137,25 +137,25 @@ impl Simulate {
             bar.set_position(done as u64)
         })?;
         bar.finish_and_clear();
-        let metrics = Metrics::of(&scenario, &outcome);
+        let metrics = RunMetrics::of(&scenario, &outcome);
         self.write(out, &metrics, &outcome)?;
         self.draw(&scenario, &outcome, &metrics)
     }
 
-    fn changes(&self) -> Changes {
-        Changes {
+    fn changes(&self) -> ScenarioOverrides {
+        ScenarioOverrides {
             ordering: self.policy.map(|policy| match policy {
-                Ordering::StrictFifo => QueueOrdering::StrictFifo,
-                Ordering::BestEffort => QueueOrdering::BestEffort,
-                Ordering::Backfill => QueueOrdering::Backfill,
-                Ordering::ShortestPredicted => QueueOrdering::ShortestPredicted,
+                OrderingArg::StrictFifo => QueueOrdering::StrictFifo,
+                OrderingArg::BestEffort => QueueOrdering::BestEffort,
+                OrderingArg::Backfill => QueueOrdering::Backfill,
+                OrderingArg::ShortestPredicted => QueueOrdering::ShortestPredicted,
             }),
             speedup: self.speedup,
             oracle: self.oracle,
             split: self.split.map(|split| match split {
-                Splits::Never => Split::Never,
-                Splits::Allowed => Split::Allowed,
-                Splits::Preferred => Split::Preferred,
+                SplitArg::Never => Split::Never,
+                SplitArg::Allowed => Split::Allowed,
+                SplitArg::Preferred => Split::Preferred,
             }),
         }
     }
@@ -163,26 +163,26 @@ impl Simulate {
     fn write(
         &self,
         out: &mut dyn Write,
-        metrics: &Metrics,
-        outcome: &Outcome,
-    ) -> Result<(), Failure> {
+        metrics: &RunMetrics,
+        outcome: &RunOutcome,
+    ) -> Result<(), SimulationError> {
         let text = match self.output {
-            Output::Table => report::tables(metrics, outcome),
-            Output::Json => {
+            OutputFormat::Table => report::tables(metrics, outcome),
+            OutputFormat::Json => {
                 let json = serde_json::to_string_pretty(metrics);
-                json.map_err(|error| Failure::Output(error.to_string()))? + "\n"
+                json.map_err(|error| SimulationError::Output(error.to_string()))? + "\n"
             }
         };
         out.write_all(text.as_bytes())
-            .map_err(|error| Failure::Output(error.to_string()))
+            .map_err(|error| SimulationError::Output(error.to_string()))
     }
 
     fn draw(
         &self,
         scenario: &Scenario,
-        outcome: &Outcome,
-        metrics: &Metrics,
-    ) -> Result<(), Failure> {
+        outcome: &RunOutcome,
+        metrics: &RunMetrics,
+    ) -> Result<(), SimulationError> {
         let Some(folder) = &self.charts else {
             return Ok(());
         };

@@ -47,12 +47,12 @@ pub(crate) fn read(path: &Path) -> Result<String, InputError> {
 
 /// A place in a file, which errors of its values name.
 #[derive(Debug, Clone)]
-pub(crate) struct Place<'a> {
+pub(crate) struct InputLocation<'a> {
     pub(crate) file: &'a str,
     pub(crate) place: String,
 }
 
-impl Place<'_> {
+impl InputLocation<'_> {
     /// Returns the error of one value.
     pub(crate) fn refuse(&self, field: &str, value: &str, needed: &str) -> InputError {
         let quoted = if value.is_empty() {

@@ -5,19 +5,19 @@
 //! their requests are met (water filling). Devices count as divisible, so even a perfect scheduler
 //! differs from the fair share by up to one job.
 
-use crate::scenario::Queues;
+use crate::scenario::ScenarioQueues;
 use engine::Resources;
 use std::collections::BTreeMap;
 
 /// The tree of queues, with amounts in the simulation's measure.
 #[derive(Debug, Clone)]
 pub struct FairTree {
-    nodes: Vec<Node>,
+    nodes: Vec<FairShareNode>,
     roots: Vec<usize>,
 }
 
 #[derive(Debug, Clone)]
-struct Node {
+struct FairShareNode {
     weight: f64,
     deserved: f64,
     capability: f64,
@@ -27,7 +27,7 @@ struct Node {
 impl FairTree {
     /// Builds the tree of `queues`. `measure` returns an amount of resources, or `None` if the list
     /// has no resource that counts.
-    pub fn new(queues: &Queues, measure: impl Fn(&Resources) -> Option<i64>) -> Self {
+    pub fn new(queues: &ScenarioQueues, measure: impl Fn(&Resources) -> Option<i64>) -> Self {
         let index: BTreeMap<_, _> = queues.queues.iter().map(|q| &q.name).zip(0..).collect();
         let weights: BTreeMap<_, _> = queues
             .policies
@@ -45,7 +45,7 @@ impl FairTree {
         }
         let nodes = queues.queues.iter().zip(children).map(|(queue, children)| {
             let deserved = measure(&queue.deserved).unwrap_or(0);
-            Node {
+            FairShareNode {
                 weight: f64::from(*weights.get(&queue.name).unwrap_or(&queue.weight)),
                 deserved: deserved.max(measure(&queue.guarantee).unwrap_or(0)) as f64,
                 capability: measure(&queue.capability).map_or(f64::INFINITY, |cap| cap as f64),
@@ -149,14 +149,14 @@ mod tests {
             weight,
             ..plain_queue(name)
         };
-        let mut queues = Queues {
+        let mut queues = ScenarioQueues {
             queues: vec![
                 queue("a", None, 1),
                 queue("a1", Some("a"), 1),
                 queue("a2", Some("a"), 3),
                 queue("b", None, 1),
             ],
-            ..Queues::default()
+            ..ScenarioQueues::default()
         };
         let tree = FairTree::new(&queues, measure);
         assert_eq!(tree.shares(100, &[0, 90, 90, 90]), [50.0, 12.5, 37.5, 50.0]);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// The free devices of all nodes, updated with each change.
 #[derive(Debug, Clone, Default)]
-pub struct Fragmentation {
+pub struct FragmentationTracker {
     /// The number of pods that request devices, by request.
     mix: BTreeMap<i64, u64>,
     free: Vec<i64>,
@@ -16,7 +16,7 @@ pub struct Fragmentation {
     nodes: BTreeMap<i64, i64>,
 }
 
-impl Fragmentation {
+impl FragmentationTracker {
     /// Starts with empty nodes of these sizes, and the number of pods by size.
     pub fn new(
         capacities: impl IntoIterator<Item = i64>,
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn counts_what_the_mix_cannot_use() {
         // Half of the pods request 8 devices, half request 2.
-        let mut nodes = Fragmentation::new([8, 8], [(8, 5), (2, 5)]);
+        let mut nodes = FragmentationTracker::new([8, 8], [(8, 5), (2, 5)]);
         assert_eq!(nodes.unusable(), 0.0);
         nodes.take(0, 1);
         // The larger half of the pods cannot use 7 of 15 devices.

@@ -23,5 +23,5 @@ pub mod report;
 pub mod run;
 pub mod scenario;
 
-pub use command::{Failure, Simulate};
+pub use command::{Simulate, SimulationError};
 pub use error::InputError;

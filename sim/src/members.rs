@@ -12,14 +12,14 @@ use std::collections::BinaryHeap;
 
 /// All jobs, by their index in the scenario.
 #[derive(Debug)]
-pub(crate) struct Members {
-    jobs: Vec<Work>,
+pub(crate) struct SimulatedMembers {
+    jobs: Vec<JobProgress>,
     ends: BinaryHeap<Reverse<(Time, usize, u32)>>,
 }
 
 /// The progress of a job.
 #[derive(Debug, Clone, Default)]
-struct Work {
+struct JobProgress {
     /// The total work, in milliseconds × pods.
     total: i128,
     /// The work that earlier attempts saved.
@@ -46,11 +46,11 @@ pub(crate) struct Lost {
     pub(crate) pod_ms: i128,
 }
 
-impl Members {
+impl SimulatedMembers {
     pub(crate) fn new(jobs: &[SimJob]) -> Self {
-        let work = jobs.iter().map(|job| Work {
+        let work = jobs.iter().map(|job| JobProgress {
             total: i128::from(job.run_ms) * i128::from(job.fact.demand.pods().max(1)),
-            ..Work::default()
+            ..JobProgress::default()
         });
         Self {
             jobs: work.collect(),

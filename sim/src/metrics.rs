@@ -4,8 +4,8 @@
 //! admitted. Utilization is counted in the arrival window only, since after the last arrival a
 //! fleet empties under every scheduler.
 
-use crate::record::{Decided, Measure, Record};
-use crate::run::Outcome;
+use crate::record::{Decided, Measure, RunRecord};
+use crate::run::RunOutcome;
 use crate::scenario::Scenario;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ const BIG: i64 = 8_000;
 /// Count, average and quantiles of durations in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Spread {
+pub struct Distribution {
     /// The number of values.
     pub count: usize,
     /// The average.
@@ -34,7 +34,7 @@ pub struct Spread {
 /// The metrics of a run. Times are in seconds, amounts in devices (cores if there are no devices).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Metrics {
+pub struct RunMetrics {
     /// The unit of amounts.
     pub measure: Measure,
     /// Jobs that arrived.
@@ -46,13 +46,13 @@ pub struct Metrics {
     /// Time from the first arrival to the last end.
     pub makespan: f64,
     /// Time from arrival to end.
-    pub completion: Spread,
+    pub completion: Distribution,
     /// Time from arrival to end in which the job was not admitted.
-    pub wait: Spread,
+    pub wait: Distribution,
     /// The wait of jobs of at least 8 devices.
-    pub wait_big: Spread,
+    pub wait_big: Distribution,
     /// Completion time over run time, where a run counts as at least 10 s.
-    pub slowdown: Spread,
+    pub slowdown: Distribution,
     /// The used share of the capacity, from the first to the last arrival.
     pub use_in_window: f64,
     /// The share of free devices that the job mix cannot use, averaged over the arrival window.
@@ -87,7 +87,7 @@ pub struct SizeWait {
     /// The range of sizes: `1`, `2`, `3-4`, ...
     pub size: String,
     /// Their wait.
-    pub wait: Spread,
+    pub wait: Distribution,
 }
 
 /// The metrics of one queue's jobs.
@@ -97,14 +97,14 @@ pub struct QueueMetrics {
     /// The queue.
     pub name: String,
     /// Completion times of its jobs.
-    pub completion: Spread,
+    pub completion: Distribution,
     /// Waits of its jobs.
-    pub wait: Spread,
+    pub wait: Distribution,
     /// The average use over the arrival window.
     pub in_use: f64,
 }
 
-impl Spread {
+impl Distribution {
     /// Converts milliseconds to a spread in seconds.
     fn of_millis(millis: impl IntoIterator<Item = i64>) -> Self {
         Self::of(millis.into_iter().map(|millis| millis as f64 / 1000.0))
@@ -136,10 +136,10 @@ struct Done<'a> {
     queue: &'a str,
 }
 
-impl Metrics {
+impl RunMetrics {
     /// Computes the metrics of a run.
     #[must_use]
-    pub fn of(scenario: &Scenario, outcome: &Outcome) -> Self {
+    pub fn of(scenario: &Scenario, outcome: &RunOutcome) -> Self {
         let record = &outcome.record;
         let done = done(scenario, record);
         let (first, last) = scenario.window().unwrap_or_default();
@@ -165,14 +165,14 @@ impl Metrics {
                 .filter(|job| job.started.is_none())
                 .count(),
             makespan: end.millis_since(first) as f64 / 1000.0,
-            completion: Spread::of_millis(done.iter().map(|job| job.completion_ms)),
-            wait: Spread::of_millis(done.iter().map(|job| job.waited_ms)),
-            wait_big: Spread::of_millis(
+            completion: Distribution::of_millis(done.iter().map(|job| job.completion_ms)),
+            wait: Distribution::of_millis(done.iter().map(|job| job.waited_ms)),
+            wait_big: Distribution::of_millis(
                 done.iter()
                     .filter(|job| job.size >= BIG)
                     .map(|job| job.waited_ms),
             ),
-            slowdown: Spread::of(done.iter().map(Done::slowdown)),
+            slowdown: Distribution::of(done.iter().map(Done::slowdown)),
             use_in_window: record.used_in_window as f64 / capacity / window as f64,
             fragmentation: mean(&|sample| Some(sample.unusable)).unwrap_or_default(),
             jain: mean(&|sample| sample.jain),
@@ -194,7 +194,7 @@ impl Metrics {
     }
 }
 
-fn done<'a>(scenario: &'a Scenario, record: &Record) -> Vec<Done<'a>> {
+fn done<'a>(scenario: &'a Scenario, record: &RunRecord) -> Vec<Done<'a>> {
     let jobs = scenario.jobs.iter().zip(&record.jobs);
     jobs.filter_map(|(job, record)| {
         Some(Done {
@@ -231,7 +231,7 @@ fn by_size(done: &[Done<'_>]) -> Vec<SizeWait> {
         .into_iter()
         .map(|(bucket, waits)| SizeWait {
             size: size(bucket),
-            wait: Spread::of_millis(waits),
+            wait: Distribution::of_millis(waits),
         })
         .collect()
 }
@@ -252,8 +252,8 @@ fn by_queue(
             let used: i64 = samples.iter().map(|sample| sample.queues[index]).sum();
             Some(QueueMetrics {
                 name: queue.name.to_string(),
-                completion: Spread::of_millis(jobs.iter().map(|job| job.completion_ms)),
-                wait: Spread::of_millis(jobs.iter().map(|job| job.waited_ms)),
+                completion: Distribution::of_millis(jobs.iter().map(|job| job.completion_ms)),
+                wait: Distribution::of_millis(jobs.iter().map(|job| job.waited_ms)),
                 in_use: used as f64 / 1000.0 / samples.len().max(1) as f64,
             })
         })

@@ -5,7 +5,7 @@
 //! is dropped and the interval doubles.
 
 use crate::fair::{FairTree, jain};
-use crate::fragmentation::Fragmentation;
+use crate::fragmentation::FragmentationTracker;
 use crate::scenario::Scenario;
 use engine::facts::{Admission, Share};
 use engine::resources::ResourceName;
@@ -82,7 +82,7 @@ pub struct PoolRecord {
 
 /// The record of a run.
 #[derive(Debug, Clone)]
-pub struct Record {
+pub struct RunRecord {
     /// The unit of amounts.
     pub measure: Measure,
     /// The capacity of the fleet.
@@ -105,7 +105,7 @@ pub struct Record {
     by_queue: Vec<i64>,
     asked: Vec<i64>,
     fair: FairTree,
-    fragmentation: Fragmentation,
+    fragmentation: FragmentationTracker,
     counted_to: Time,
     window_end: Time,
     step: i64,
@@ -161,7 +161,7 @@ impl Measure {
     }
 }
 
-impl Record {
+impl RunRecord {
     /// Returns the empty record of a scenario.
     #[must_use]
     pub fn new(scenario: &Scenario) -> Self {
@@ -244,7 +244,7 @@ impl Record {
             fair: FairTree::new(&scenario.queues, |resources| {
                 measure.of_resources(resources)
             }),
-            fragmentation: Fragmentation::new(capacities, mix),
+            fragmentation: FragmentationTracker::new(capacities, mix),
             counted_to: first,
             window_end: last,
             step: (last.millis_since(first) / SAMPLES).max(1),

@@ -1,7 +1,7 @@
 //! Prints the metrics of a run as plain-text tables.
 
-use crate::metrics::{Metrics, Spread};
-use crate::run::Outcome;
+use crate::metrics::{Distribution, RunMetrics};
+use crate::run::RunOutcome;
 use comfy_table::{CellAlignment, Table, presets};
 
 /// The most queues in the table; the others are summed in one line.
@@ -9,7 +9,7 @@ const QUEUES_SHOWN: usize = 20;
 
 /// Formats the tables of a run.
 #[must_use]
-pub fn tables(metrics: &Metrics, outcome: &Outcome) -> String {
+pub fn tables(metrics: &RunMetrics, outcome: &RunOutcome) -> String {
     let mut text = format!("{}\n\n{}\n", summary(metrics), by_size(metrics));
     if metrics.queues.len() > 1 {
         text.push_str(&format!("\n{}\n", by_queue(metrics)));
@@ -35,7 +35,7 @@ fn table(columns: &[&str]) -> Table {
     table
 }
 
-fn spread(name: &str, spread: &Spread, of: fn(f64) -> String) -> Vec<String> {
+fn spread(name: &str, spread: &Distribution, of: fn(f64) -> String) -> Vec<String> {
     let values = [spread.average, spread.p50, spread.p99, spread.max];
     let cells = std::iter::once(name.to_owned()).chain(std::iter::once(spread.count.to_string()));
     cells.chain(values.map(of)).collect()
@@ -60,7 +60,7 @@ fn percent(value: f64) -> String {
     format!("{:.1} %", value * 100.0)
 }
 
-fn summary(metrics: &Metrics) -> String {
+fn summary(metrics: &RunMetrics) -> String {
     let unit = metrics.measure.word();
     let mut times_table = table(&["", "jobs", "average", "p50", "p99", "longest"]);
     times_table.add_row(spread("completion", &metrics.completion, duration));
@@ -105,7 +105,7 @@ fn summary(metrics: &Metrics) -> String {
     format!("{times_table}\n\n{rows}")
 }
 
-fn by_size(metrics: &Metrics) -> String {
+fn by_size(metrics: &RunMetrics) -> String {
     let size = format!("wait by {}s", metrics.measure.word());
     let mut rows = table(&[&size, "jobs", "average", "p50", "p99", "longest"]);
     for group in &metrics.wait_by_size {
@@ -114,7 +114,7 @@ fn by_size(metrics: &Metrics) -> String {
     rows.to_string()
 }
 
-fn by_queue(metrics: &Metrics) -> String {
+fn by_queue(metrics: &RunMetrics) -> String {
     let in_use = format!("{}s in use", metrics.measure.word());
     let mut rows = table(&["queue", "jobs", "completion", "wait", "wait p99", &in_use]);
     for queue in metrics.queues.iter().take(QUEUES_SHOWN) {

@@ -4,8 +4,8 @@
 //! Time jumps from one event to the next. The loop ends when nothing can happen any more: no
 //! arrival is left, nothing runs, and no timer of the engine would change anything.
 
-use crate::members::Members;
-use crate::record::Record;
+use crate::members::SimulatedMembers;
+use crate::record::RunRecord;
 use crate::scenario::Scenario;
 use engine::facts::Admission;
 use engine::{Attempt, ClusterName, Decision, Engine, EngineConfig, Event, JobKey, Progress, Time};
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 /// The options of a run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Options {
+pub struct RunOptions {
     /// Settings of the engine.
     pub config: EngineConfig,
     /// Whether all derived state is recomputed and compared after each step.
@@ -44,9 +44,9 @@ pub struct Violation {
 /// Returns a [`Violation`] if `check` is set and finds one.
 pub fn simulate(
     scenario: &Scenario,
-    options: &Options,
+    options: &RunOptions,
     watch: &mut dyn FnMut(usize),
-) -> Result<Outcome, Violation> {
+) -> Result<RunOutcome, Violation> {
     let mut run = Run::new(scenario, options);
     let mut idle = 0;
     while let Some((now, kind)) = run.next() {
@@ -70,9 +70,9 @@ pub fn simulate(
 
 /// The outcome of a run.
 #[derive(Debug, Clone)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// The record of the run.
-    pub record: Record,
+    pub record: RunRecord,
     /// The time of the last event.
     pub end: Time,
     /// The first ten jobs that never started, with the engine's explanation.
@@ -92,10 +92,10 @@ type Resizing = (Time, usize, Attempt, ClusterName, u32);
 
 struct Run<'a> {
     scenario: &'a Scenario,
-    options: &'a Options,
+    options: &'a RunOptions,
     engine: Engine,
-    members: Members,
-    record: Record,
+    members: SimulatedMembers,
+    record: RunRecord,
     now: Time,
     arrived: usize,
     done: usize,
@@ -111,7 +111,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(scenario: &'a Scenario, options: &'a Options) -> Self {
+    fn new(scenario: &'a Scenario, options: &'a RunOptions) -> Self {
         let mut engine = Engine::new(options.config.clone());
         for fact in &scenario.fleet.clusters {
             engine.apply(Event::ClusterUpserted(fact.clone()));
@@ -132,8 +132,8 @@ impl<'a> Run<'a> {
             scenario,
             options,
             engine,
-            members: Members::new(&scenario.jobs),
-            record: Record::new(scenario),
+            members: SimulatedMembers::new(&scenario.jobs),
+            record: RunRecord::new(scenario),
             now: Time::default(),
             arrived: 0,
             done: 0,
@@ -342,7 +342,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn outcome(self) -> Outcome {
+    fn outcome(self) -> RunOutcome {
         let waiting = self.record.jobs.iter().zip(&self.scenario.jobs);
         let stuck = waiting
             .filter(|(record, _)| record.started.is_none())
@@ -354,7 +354,7 @@ impl<'a> Run<'a> {
                 });
                 (job.fact.key.clone(), why)
             });
-        Outcome {
+        RunOutcome {
             stuck: stuck.collect(),
             end: self.now,
             record: self.record,

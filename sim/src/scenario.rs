@@ -20,7 +20,7 @@ pub struct Fleet {
 
 /// The queues and their configuration.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Queues {
+pub struct ScenarioQueues {
     /// The queues.
     pub queues: Vec<QueueFact>,
     /// Their policies.
@@ -46,14 +46,14 @@ pub struct Scenario {
     /// The fleet.
     pub fleet: Fleet,
     /// The queues.
-    pub queues: Queues,
+    pub queues: ScenarioQueues,
     /// The jobs.
     pub jobs: Vec<SimJob>,
 }
 
 /// Overrides from the command line.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Changes {
+pub struct ScenarioOverrides {
     /// The ordering of every queue.
     pub ordering: Option<QueueOrdering>,
     /// The factor by which arrivals are accelerated.
@@ -66,7 +66,7 @@ pub struct Changes {
 
 impl Scenario {
     /// Applies the overrides and sorts the jobs by arrival.
-    pub fn change(&mut self, changes: &Changes) {
+    pub fn change(&mut self, changes: &ScenarioOverrides) {
         if let Some(ordering) = changes.ordering {
             for policy in &mut self.queues.policies {
                 policy.ordering = ordering;

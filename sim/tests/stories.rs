@@ -5,9 +5,9 @@
 use engine::EngineConfig;
 use engine::facts::QueueOrdering;
 use sim::input::read_scenario;
-use sim::metrics::Metrics;
-use sim::run::{Options, Outcome, simulate};
-use sim::scenario::{Changes, NO_DEADLINE_MS, Scenario};
+use sim::metrics::RunMetrics;
+use sim::run::{RunOptions, RunOutcome, simulate};
+use sim::scenario::{NO_DEADLINE_MS, Scenario, ScenarioOverrides};
 use std::path::{Path, PathBuf};
 
 /// Input files in a temporary folder.
@@ -29,12 +29,12 @@ fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
-fn run(scenario: &Scenario) -> (Metrics, Outcome) {
+fn run(scenario: &Scenario) -> (RunMetrics, RunOutcome) {
     run_with(scenario, true)
 }
 
-fn run_with(scenario: &Scenario, check: bool) -> (Metrics, Outcome) {
-    let options = Options {
+fn run_with(scenario: &Scenario, check: bool) -> (RunMetrics, RunOutcome) {
+    let options = RunOptions {
         config: EngineConfig {
             start_deadline_ms: NO_DEADLINE_MS,
             ..EngineConfig::default()
@@ -43,7 +43,7 @@ fn run_with(scenario: &Scenario, check: bool) -> (Metrics, Outcome) {
         stop_ms: 30_000,
     };
     let outcome = simulate(scenario, &options, &mut |_| {}).unwrap();
-    (Metrics::of(scenario, &outcome), outcome)
+    (RunMetrics::of(scenario, &outcome), outcome)
 }
 
 const ONE_NODE: &str = "clusters: [{name: a, nodes: [{gpus: 8}]}]";
@@ -57,9 +57,9 @@ fn waits_are_counted_to_the_second() {
         "name,at,run,gpus\nfirst,0,100,8\nsecond,10,50,8\nthird,20,50,1\n",
     );
     let mut scenario = read_scenario(&fleet, None, &jobs).unwrap().what;
-    scenario.change(&Changes {
+    scenario.change(&ScenarioOverrides {
         ordering: Some(QueueOrdering::StrictFifo),
-        ..Changes::default()
+        ..ScenarioOverrides::default()
     });
     let (metrics, _) = run(&scenario);
     // The jobs start at 0, 100 and 150 s: waits of 0, 90 and 130 s.
@@ -86,9 +86,9 @@ fn arrivals_are_compressed_and_run_times_are_not() {
         "jobs: [{count: 3, every: 60s, run: 5m, gpus: 1}]",
     );
     let mut scenario = read_scenario(&fleet, None, &jobs).unwrap().what;
-    scenario.change(&Changes {
+    scenario.change(&ScenarioOverrides {
         speedup: Some(6.0),
-        ..Changes::default()
+        ..ScenarioOverrides::default()
     });
     let (metrics, _) = run(&scenario);
     assert_eq!(metrics.makespan, 320.0);
@@ -117,9 +117,9 @@ fn a_real_trace_under_load_keeps_the_books_in_order() {
     let trace = repository("examples/traces/philly-150.csv");
     let mut scenario = read_scenario(&fleet, None, &trace).unwrap().what;
     assert_eq!(scenario.jobs.len(), 150);
-    scenario.change(&Changes {
+    scenario.change(&ScenarioOverrides {
         ordering: Some(QueueOrdering::Backfill),
-        ..Changes::default()
+        ..ScenarioOverrides::default()
     });
     let (metrics, _) = run(&scenario);
     assert_eq!((metrics.finished, metrics.never_started), (150, 0));
@@ -137,7 +137,7 @@ fn the_examples_run() {
         &folder.join("jobs.yaml"),
     );
     let mut scenario = read.unwrap().what;
-    scenario.change(&Changes::default());
+    scenario.change(&ScenarioOverrides::default());
     let (metrics, outcome) = run_with(&scenario, false);
     assert_eq!(metrics.finished, scenario.jobs.len(), "{:?}", outcome.stuck);
     assert_eq!(metrics.queues.len(), 3);
@@ -152,7 +152,7 @@ fn charts_are_drawn_as_svg_and_png() {
         "jobs: [{count: 20, every: 30s, run: 5m, gpus: 2}]",
     );
     let mut scenario = read_scenario(&fleet, None, &jobs).unwrap().what;
-    scenario.change(&Changes::default());
+    scenario.change(&ScenarioOverrides::default());
     let (metrics, outcome) = run(&scenario);
     let folder = files.0.path().join("charts");
     let queues = ["default".to_owned()];

@@ -18,7 +18,7 @@ pub const KARMADA: &str = "karmada";
 /// An API server with its address and administrator credentials.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Cluster {
+pub struct TestbedCluster {
     /// `karmada`, or the member's name.
     pub name: String,
     /// Its URL, `https://127.0.0.1:<port>`.
@@ -29,7 +29,7 @@ pub struct Cluster {
     pub kubeconfig: PathBuf,
 }
 
-impl Cluster {
+impl TestbedCluster {
     pub(super) fn create(name: &str, port: u16, pki: &Pki, dir: &Path) -> Result<Self> {
         let cluster = Self {
             name: name.to_owned(),

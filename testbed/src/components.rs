@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::cluster::{Cluster, KARMADA};
+use crate::cluster::{KARMADA, TestbedCluster};
 use crate::error::{Error, Result};
 use crate::names::{
     ETCD, KARMADA_AGGREGATED_APISERVER, KARMADA_CONTROLLER_MANAGER, KARMADA_SCHEDULER,
@@ -175,7 +175,7 @@ impl Components<'_> {
         ])
     }
 
-    pub(super) fn kube_controller_manager(&self, cluster: &Cluster) -> Result<Launch> {
+    pub(super) fn kube_controller_manager(&self, cluster: &TestbedCluster) -> Result<Launch> {
         let port = self.port()?;
         let name = MemberProcess::KubeControllerManager.of(&cluster.name);
         let controllers = match cluster.name.as_str() {
@@ -207,7 +207,7 @@ impl Components<'_> {
         Ok(launch)
     }
 
-    pub(super) fn kube_scheduler(&self, cluster: &Cluster) -> Result<Launch> {
+    pub(super) fn kube_scheduler(&self, cluster: &TestbedCluster) -> Result<Launch> {
         let port = self.port()?;
         let name = MemberProcess::KubeScheduler.of(&cluster.name);
         let config = json!({
@@ -232,7 +232,7 @@ impl Components<'_> {
         Ok(launch)
     }
 
-    pub(super) fn kwok(&self, cluster: &Cluster) -> Result<Launch> {
+    pub(super) fn kwok(&self, cluster: &TestbedCluster) -> Result<Launch> {
         let port = self.port()?;
         let name = MemberProcess::Kwok.of(&cluster.name);
         let stage_dir = self
@@ -258,7 +258,7 @@ impl Components<'_> {
         Ok(launch)
     }
 
-    pub(super) fn volcano_scheduler(&self, cluster: &Cluster) -> Result<Launch> {
+    pub(super) fn volcano_scheduler(&self, cluster: &TestbedCluster) -> Result<Launch> {
         let (health, metrics) = (self.port()?, self.port()?);
         let name = MemberProcess::VolcanoScheduler.of(&cluster.name);
         // Each member has its own file, because Volcano reloads it whenever it changes.
@@ -273,7 +273,7 @@ impl Components<'_> {
         Ok(launch)
     }
 
-    pub(super) fn volcano_controllers(&self, cluster: &Cluster) -> Result<Launch> {
+    pub(super) fn volcano_controllers(&self, cluster: &TestbedCluster) -> Result<Launch> {
         let (health, metrics) = (self.port()?, self.port()?);
         let name = MemberProcess::VolcanoControllers.of(&cluster.name);
         let tool = Tool::VolcanoControllerManager;
@@ -289,7 +289,11 @@ impl Components<'_> {
 
     /// Returns the launch of Volcano's webhook. It waits for minutes for any path that is not
     /// registered, so `admissions` are only the registered ones.
-    pub(super) fn volcano_webhook(&self, cluster: &Cluster, admissions: &[&str]) -> Result<Launch> {
+    pub(super) fn volcano_webhook(
+        &self,
+        cluster: &TestbedCluster,
+        admissions: &[&str],
+    ) -> Result<Launch> {
         let port = self.port()?;
         let name = MemberProcess::VolcanoWebhook.of(&cluster.name);
         let mut launch = self.launch(Tool::VolcanoWebhookManager, &name, &[port])?;
@@ -306,7 +310,7 @@ impl Components<'_> {
         Ok(launch)
     }
 
-    pub(super) fn karmada_aggregated_apiserver(&self, karmada: &Cluster) -> Result<Launch> {
+    pub(super) fn karmada_aggregated_apiserver(&self, karmada: &TestbedCluster) -> Result<Launch> {
         let port = self.port()?;
         let tool = Tool::KarmadaAggregatedApiserver;
         let mut launch = self.launch(tool, KARMADA_AGGREGATED_APISERVER, &[port])?;
@@ -324,7 +328,7 @@ impl Components<'_> {
         Ok(launch)
     }
 
-    pub(super) fn karmada_webhook(&self, karmada: &Cluster) -> Result<Launch> {
+    pub(super) fn karmada_webhook(&self, karmada: &TestbedCluster) -> Result<Launch> {
         let (port, health) = (self.port()?, self.port()?);
         let mut launch = self.launch(Tool::KarmadaWebhook, KARMADA_WEBHOOK, &[port, health])?;
         launch.args = vec![
@@ -340,7 +344,7 @@ impl Components<'_> {
 
     pub(super) fn karmada_controller_manager(
         &self,
-        karmada: &Cluster,
+        karmada: &TestbedCluster,
         spec: &KarmadaSpec,
     ) -> Result<Launch> {
         let health = self.port()?;
@@ -366,7 +370,7 @@ impl Components<'_> {
 
     pub(super) fn karmada_scheduler(
         &self,
-        karmada: &Cluster,
+        karmada: &TestbedCluster,
         spec: &KarmadaSpec,
     ) -> Result<Launch> {
         let health = self.port()?;
@@ -383,7 +387,11 @@ impl Components<'_> {
 
     /// Returns the launch of the agent of a member in pull mode. It is administrator in the member,
     /// as its own ClusterRole provides, and here on the control plane too.
-    pub(super) fn karmada_agent(&self, member: &Cluster, karmada: &Cluster) -> Result<Launch> {
+    pub(super) fn karmada_agent(
+        &self,
+        member: &TestbedCluster,
+        karmada: &TestbedCluster,
+    ) -> Result<Launch> {
         let health = self.port()?;
         let name = MemberProcess::KarmadaAgent.of(&member.name);
         let mut launch = self.launch(Tool::KarmadaAgent, &name, &[health])?;

@@ -8,10 +8,10 @@
 //! operators: controllers of other kinds (JobSet, KubeRay, Kubeflow), started in members
 //! ```
 //!
-//! [`Testbed::up`] starts what a [`Spec`] describes and returns when every member is Ready in
+//! [`Testbed::up`] starts what a [`TestbedSpec`] describes and returns when every member is Ready in
 //! Karmada. The calling process owns all other processes, and they end when it ends, even by a
 //! crash. Tests then kill, pause and restart components by name, and change nodes. Another process
-//! finds a running testbed by its state folder ([`State::load`]). The command `testbed` is a thin
+//! finds a running testbed by its state folder ([`TestbedState::load`]). The command `testbed` is a thin
 //! layer over this library.
 //!
 //! API servers keep their data in one etcd, each under a prefix of its own. KWOK simulates kubelets
@@ -49,7 +49,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-pub use cluster::{Cluster, KARMADA};
+pub use cluster::{KARMADA, TestbedCluster};
 pub use error::{Error, Result};
 pub use names::{
     ETCD, KARMADA_AGGREGATED_APISERVER, KARMADA_APISERVER, KARMADA_CONTROLLER_MANAGER,
@@ -59,9 +59,10 @@ pub use ports::free_port;
 pub use proc::{ProcessId, RunState};
 pub use process::ProcessStatus;
 pub use spec::{
-    DEFAULT_PRODUCTS, KarmadaSpec, MemberSpec, NodeGroup, NodeTaint, Spec, SyncMode, TaintEffect,
+    DEFAULT_PRODUCTS, KarmadaSpec, MemberSpec, NodeGroup, NodeTaint, NodeTaintEffect, SyncMode,
+    TestbedSpec,
 };
-pub use state::{Phase, ProcessRecord, State, default_dir};
+pub use state::{Phase, ProcessRecord, TestbedState, default_dir};
 
 use components::Components;
 use names::KARMADA_PROCESSES;
@@ -78,12 +79,12 @@ const AUDIT_LOG: &str = "karmada-audit.log";
 #[derive(Debug)]
 pub struct Testbed {
     dir: PathBuf,
-    spec: Spec,
+    spec: TestbedSpec,
     tools: Tools,
     pki: Pki,
     etcd_port: u16,
     supervisor: Supervisor,
-    state: Mutex<State>,
+    state: Mutex<TestbedState>,
 }
 
 impl Testbed {
@@ -103,7 +104,7 @@ impl Testbed {
     /// Returns an error if a testbed is already up in `dir`, the spec is invalid, or a component
     /// does not become ready. Then no process is left, and the logs are in `dir/log`.
     pub async fn up(
-        spec: Spec,
+        spec: TestbedSpec,
         dir: &Path,
         tools: &Tools,
         progress: &(dyn Fn(&str) + Send + Sync),
@@ -135,13 +136,13 @@ impl Testbed {
     }
 
     /// Returns the control plane's API server.
-    pub fn karmada(&self) -> Cluster {
+    pub fn karmada(&self) -> TestbedCluster {
         // The first cluster is always Karmada's.
         self.state.lock().clusters[0].clone()
     }
 
     /// Returns the members' API servers, in the spec's order.
-    pub fn members(&self) -> Vec<Cluster> {
+    pub fn members(&self) -> Vec<TestbedCluster> {
         self.state.lock().clusters[1..].to_vec()
     }
 
@@ -149,12 +150,12 @@ impl Testbed {
     ///
     /// # Errors
     /// Returns [`Error::UnknownCluster`] if there is no cluster of that name.
-    pub fn cluster(&self, name: &str) -> Result<Cluster> {
+    pub fn cluster(&self, name: &str) -> Result<TestbedCluster> {
         self.state.lock().cluster(name).cloned()
     }
 
     /// Returns the spec that it was started from.
-    pub fn spec(&self) -> &Spec {
+    pub fn spec(&self) -> &TestbedSpec {
         &self.spec
     }
 
@@ -207,7 +208,8 @@ impl Testbed {
         self.supervisor.restart(process)?;
         self.record(|_| ())?;
         let clusters = self.state.lock().clusters.clone();
-        let serves = |cluster: &&Cluster| MemberProcess::Apiserver.of(&cluster.name) == process;
+        let serves =
+            |cluster: &&TestbedCluster| MemberProcess::Apiserver.of(&cluster.name) == process;
         let Some(cluster) = clusters.iter().find(serves) else {
             return wait::serving(&self.supervisor, process).await;
         };
@@ -303,7 +305,7 @@ impl Testbed {
         Ok(ports)
     }
 
-    fn prepare(spec: Spec, dir: &Path, tools: &Tools) -> Result<Self> {
+    fn prepare(spec: TestbedSpec, dir: &Path, tools: &Tools) -> Result<Self> {
         std::fs::create_dir_all(dir).map_err(Error::io("create", dir))?;
         let dir = dir.canonicalize().map_err(Error::io("resolve", dir))?;
         clear(&dir)?;
@@ -318,11 +320,16 @@ impl Testbed {
         let names = spec.members.iter().map(|member| member.name.as_str());
         for name in std::iter::once(KARMADA).chain(names) {
             let port = ports.reserve()?;
-            clusters.push(Cluster::create(name, port, &pki, &dir.join("kubeconfig"))?);
+            clusters.push(TestbedCluster::create(
+                name,
+                port,
+                &pki,
+                &dir.join("kubeconfig"),
+            )?);
         }
         let supervisor = Supervisor::new(dir.join("log"), ports)?;
         let audit_log = spec.karmada.audit_log.then(|| dir.join(AUDIT_LOG));
-        let state = State {
+        let state = TestbedState {
             phase: Phase::Starting,
             owner: ProcessId::own(),
             group: supervisor.group(),
@@ -407,7 +414,7 @@ impl Testbed {
     }
 
     /// Changes the state file's record and writes it with the current processes.
-    fn record(&self, change: impl FnOnce(&mut State)) -> Result<()> {
+    fn record(&self, change: impl FnOnce(&mut TestbedState)) -> Result<()> {
         let mut state = self.state.lock();
         change(&mut state);
         let processes = self
@@ -460,7 +467,7 @@ fn processes_of(cluster: &str) -> Vec<String> {
 
 /// Refuses a folder in use, ends processes that a killed owner left, and removes old state.
 fn clear(dir: &Path) -> Result<()> {
-    if let Ok(state) = State::load(dir) {
+    if let Ok(state) = TestbedState::load(dir) {
         let up = matches!(state.phase, Phase::Starting | Phase::Ready);
         if let Some(owner) = state.owner.filter(|owner| up && owner.is_alive()) {
             return Err(Error::AlreadyUp {

@@ -14,12 +14,12 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Parser, Subcommand};
 use comfy_table::Table;
 use testbed::tools::{self, Tool, Toolset};
-use testbed::{Phase, RunState, Spec, State, Testbed, default_dir};
+use testbed::{Phase, RunState, Testbed, TestbedSpec, TestbedState, default_dir};
 
 /// A real Karmada control plane with member clusters, as plain processes on 127.0.0.1.
 #[derive(Debug, Parser)]
 #[command(version)]
-struct Cli {
+struct TestbedArgs {
     /// Folder with the testbed's state [default: ${XDG_STATE_HOME:-~/.local/state}/muster/testbed]
     #[arg(long, global = true, value_name = "DIR", env = "MUSTER_TESTBED")]
     state: Option<PathBuf>,
@@ -102,7 +102,7 @@ struct UpArgs {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(Cli::parse()).await {
+    match run(TestbedArgs::parse()).await {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -111,7 +111,7 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run(cli: Cli) -> Result<ExitCode> {
+async fn run(cli: TestbedArgs) -> Result<ExitCode> {
     let dir = std::path::absolute(cli.state.unwrap_or_else(default_dir))?;
     match cli.command {
         Verb::Tools => tools::ensure(&Toolset::ALL, &say)
@@ -124,7 +124,10 @@ async fn run(cli: Cli) -> Result<ExitCode> {
         Verb::Kubeconfig { cluster } => {
             println!(
                 "{}",
-                State::load(&dir)?.cluster(&cluster)?.kubeconfig.display()
+                TestbedState::load(&dir)?
+                    .cluster(&cluster)?
+                    .kubeconfig
+                    .display()
             );
             Ok(())
         }
@@ -153,7 +156,7 @@ async fn up(dir: &Path, args: UpArgs) -> Result<()> {
             bail!("interrupted; nothing is left running");
         }
     }
-    let state = State::load(dir)?;
+    let state = TestbedState::load(dir)?;
     say(&format!(
         "export KUBECONFIG={}",
         state.cluster("karmada")?.kubeconfig.display()
@@ -162,9 +165,9 @@ async fn up(dir: &Path, args: UpArgs) -> Result<()> {
 }
 
 impl UpArgs {
-    fn into_spec(self) -> Result<Spec> {
+    fn into_spec(self) -> Result<TestbedSpec> {
         let mut spec = match &self.spec {
-            Some(file) => Spec::from_file(file)?,
+            Some(file) => TestbedSpec::from_file(file)?,
             None => self.fleet()?,
         };
         spec.karmada.audit_log |= self.audit;
@@ -179,9 +182,9 @@ impl UpArgs {
         Ok(spec)
     }
 
-    fn fleet(&self) -> Result<Spec> {
+    fn fleet(&self) -> Result<TestbedSpec> {
         let products: Vec<&str> = self.products.iter().map(String::as_str).collect();
-        let mut spec = Spec::fleet(self.members, self.nodes, self.gpus, &products);
+        let mut spec = TestbedSpec::fleet(self.members, self.nodes, self.gpus, &products);
         let names: Vec<&str> = self.volcano.iter().map(String::as_str).collect();
         if !matches!(names[..], ["all"] | ["none"]) {
             let known = |name: &&&str| spec.members.iter().any(|member| member.name == **name);
@@ -200,7 +203,7 @@ impl UpArgs {
 }
 
 fn spawn_daemon(dir: &Path, spec_file: &Path, log: &Path) -> Result<Child> {
-    if let Ok(state) = State::load(dir)
+    if let Ok(state) = TestbedState::load(dir)
         && state.owner_is_alive()
     {
         bail!(
@@ -239,8 +242,8 @@ async fn wait_ready(dir: &Path, log: &Path, daemon: &mut Child) -> Result<()> {
             );
         }
         // The state file of an earlier testbed has another owner.
-        let own = |state: &State| state.owner.is_some_and(|owner| owner.pid == daemon.id());
-        let state = State::load(dir).ok().filter(own);
+        let own = |state: &TestbedState| state.owner.is_some_and(|owner| owner.pid == daemon.id());
+        let state = TestbedState::load(dir).ok().filter(own);
         if state.is_some_and(|state| state.phase == Phase::Ready) {
             return Ok(());
         }
@@ -254,7 +257,7 @@ async fn serve(dir: &Path, spec_file: &Path) -> Result<()> {
     // already leads a session, which is harmless.
     let _ = nix::unistd::setsid();
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    let spec = Spec::from_file(spec_file)?;
+    let spec = TestbedSpec::from_file(spec_file)?;
     let tools = tools::ensure(&Testbed::TOOLSETS, &say)?;
     let stop = async {
         tokio::select! {
@@ -273,7 +276,7 @@ async fn serve(dir: &Path, spec_file: &Path) -> Result<()> {
 }
 
 fn down(dir: &Path) -> Result<()> {
-    let state = State::load(dir)?;
+    let state = TestbedState::load(dir)?;
     let was_up = state.owner_is_alive();
     let survivors = state.take_down(dir)?;
     if !survivors.is_empty() {
@@ -292,7 +295,7 @@ fn down(dir: &Path) -> Result<()> {
 
 /// Prints the processes; fails if the testbed is not up, for scripts.
 fn status(dir: &Path) -> Result<ExitCode> {
-    let state = State::load(dir)?;
+    let state = TestbedState::load(dir)?;
     let mut table = Table::new();
     table.load_style(comfy_table::presets::NOTHING);
     table.set_header(["NAME", "PID", "STATE", "RSS", "PORT"]);
@@ -334,7 +337,7 @@ fn status(dir: &Path) -> Result<ExitCode> {
     })
 }
 
-fn describe(state: &State, up: bool) -> String {
+fn describe(state: &TestbedState, up: bool) -> String {
     match (&state.phase, state.ready_after_ms) {
         (Phase::Ready, Some(ms)) if up => {
             format!(
@@ -351,7 +354,7 @@ fn describe(state: &State, up: bool) -> String {
 }
 
 fn logs(dir: &Path, name: &str, follow: bool) -> Result<()> {
-    let state = State::load(dir)?;
+    let state = TestbedState::load(dir)?;
     let found = state.processes.iter().find(|process| process.name == name);
     let process = found.ok_or_else(|| {
         let known: Vec<_> = state
@@ -369,7 +372,7 @@ fn logs(dir: &Path, name: &str, follow: bool) -> Result<()> {
 }
 
 fn kubectl(dir: &Path, cluster: &str, args: &[String]) -> Result<()> {
-    let state = State::load(dir)?;
+    let state = TestbedState::load(dir)?;
     let kubeconfig = &state.cluster(cluster)?.kubeconfig;
     let program = tools::ensure(&[Toolset::Kubernetes], &say)?.program(Tool::Kubectl)?;
     let mut kubectl = Command::new(program);
@@ -390,9 +393,9 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
 
-    fn spec_of(args: &[&str]) -> Result<Spec> {
+    fn spec_of(args: &[&str]) -> Result<TestbedSpec> {
         let args = ["testbed", "up"].iter().chain(args);
-        match Cli::try_parse_from(args)?.command {
+        match TestbedArgs::try_parse_from(args)?.command {
             Verb::Up(args) => args.into_spec(),
             other => panic!("{other:?}"),
         }

@@ -156,8 +156,8 @@ impl Manifests {
     }
 
     /// Looks up each kind once in the server's discovery.
-    async fn resolve_kinds(&self, client: &Client, cluster: &str) -> Result<Kinds> {
-        let mut kinds = Kinds::new();
+    async fn resolve_kinds(&self, client: &Client, cluster: &str) -> Result<DiscoveredKinds> {
+        let mut kinds = DiscoveredKinds::new();
         for object in &self.0 {
             let Some(types) = object.types.clone() else {
                 continue;
@@ -182,14 +182,14 @@ impl Manifests {
     }
 }
 
-type Kinds = HashMap<TypeMeta, (ApiResource, Scope)>;
+type DiscoveredKinds = HashMap<TypeMeta, (ApiResource, Scope)>;
 
 /// Writes one object. A create costs the server less than an apply, and succeeds nearly always on a
 /// fresh server.
 async fn write(
     client: &Client,
     cluster: &str,
-    kinds: &Kinds,
+    kinds: &DiscoveredKinds,
     object: &DynamicObject,
 ) -> Result<()> {
     let name = object.name_any();

@@ -12,7 +12,7 @@ use kube::discovery::ApiResource;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::cluster::Cluster;
+use crate::cluster::TestbedCluster;
 use crate::control_plane::{namespace, volcano_crds};
 use crate::error::{Error, Result, describe};
 use crate::manifests::Manifests;
@@ -29,7 +29,7 @@ impl Testbed {
     ///
     /// # Errors
     /// Returns an error if its name is taken, or a component does not become ready.
-    pub async fn add_member(&self, member: &MemberSpec) -> Result<Cluster> {
+    pub async fn add_member(&self, member: &MemberSpec) -> Result<TestbedCluster> {
         let mut spec = self.spec.clone();
         spec.members = vec![member.clone()];
         spec.validate()?;
@@ -40,7 +40,8 @@ impl Testbed {
             )));
         }
         let port = self.supervisor.reserve_port()?;
-        let cluster = Cluster::create(&member.name, port, &self.pki, &self.dir.join("kubeconfig"))?;
+        let cluster =
+            TestbedCluster::create(&member.name, port, &self.pki, &self.dir.join("kubeconfig"))?;
         self.record(|state| state.clusters.push(cluster.clone()))?;
         let token = self.spawn_member_apiserver(member, port)?;
         let (_karmada, ready) = watch::channel(true);
@@ -157,7 +158,7 @@ impl Testbed {
         .await
     }
 
-    fn spawn_member_controllers(&self, cluster: &Cluster) -> Result<()> {
+    fn spawn_member_controllers(&self, cluster: &TestbedCluster) -> Result<()> {
         let components = self.components();
         self.spawn(components.kube_controller_manager(cluster)?)?;
         self.spawn(components.kube_scheduler(cluster)?)?;
@@ -170,7 +171,7 @@ impl Testbed {
         &self,
         apiserver: &str,
         client: &Client,
-        cluster: &Cluster,
+        cluster: &TestbedCluster,
         member: &MemberSpec,
     ) -> Result<()> {
         let stages = self
@@ -196,7 +197,7 @@ impl Testbed {
     }
 
     /// Starts Volcano's webhook before the rest of Volcano, whose first writes it admits.
-    async fn start_volcano_webhook(&self, client: &Client, cluster: &Cluster) -> Result<()> {
+    async fn start_volcano_webhook(&self, client: &Client, cluster: &TestbedCluster) -> Result<()> {
         let module = self.tools.module_dir(Toolset::Volcano)?;
         let path = module.join("installer/volcano-development.yaml");
         let text = std::fs::read_to_string(&path).map_err(Error::io("read", &path))?;
@@ -223,7 +224,7 @@ impl Testbed {
         .await
     }
 
-    fn spawn_volcano(&self, cluster: &Cluster) -> Result<()> {
+    fn spawn_volcano(&self, cluster: &TestbedCluster) -> Result<()> {
         let components = self.components();
         self.spawn(components.volcano_controllers(cluster)?)?;
         self.spawn(components.volcano_scheduler(cluster)?)
@@ -251,7 +252,7 @@ impl Testbed {
     async fn join(
         &self,
         karmada: &Client,
-        cluster: &Cluster,
+        cluster: &TestbedCluster,
         member: &MemberSpec,
         token: &str,
     ) -> Result<()> {
@@ -287,7 +288,7 @@ impl Testbed {
     async fn have_agent_join(
         &self,
         karmada: &Client,
-        cluster: &Cluster,
+        cluster: &TestbedCluster,
         member: &MemberSpec,
     ) -> Result<()> {
         let launch = self.components().karmada_agent(cluster, &self.karmada())?;

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 /// A control plane with its members.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Spec {
+pub struct TestbedSpec {
     /// The options of the control plane.
     #[serde(default)]
     pub karmada: KarmadaSpec,
@@ -33,7 +33,7 @@ pub struct Spec {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct KarmadaSpec {
     /// Installs Volcano's own PodGroup CRD on the control plane. Then the superset of it that
-    /// Muster brings is left out of [`Spec::control_plane_crds`]; by default, Volcano's is left
+    /// Muster brings is left out of [`TestbedSpec::control_plane_crds`]; by default, Volcano's is left
     /// out.
     pub volcano_podgroup_crd_on_control_plane: bool,
     /// Writes an audit log with the bodies of all writes to resourcebindings and works, and of all
@@ -64,7 +64,7 @@ pub struct MemberSpec {
     /// volcano` themselves.
     #[serde(default)]
     pub volcano_webhook: bool,
-    /// Installs none of [`Spec::member_crds`]. The member runs no jobs of those kinds, and its API
+    /// Installs none of [`TestbedSpec::member_crds`]. The member runs no jobs of those kinds, and its API
     /// server starts in half the time.
     #[serde(default)]
     pub without_crds: bool,
@@ -120,19 +120,19 @@ pub struct NodeTaint {
     #[serde(default)]
     pub value: String,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
-    pub effect: TaintEffect,
+    pub effect: NodeTaintEffect,
 }
 
 /// The effect of a taint on pods that do not tolerate it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the core API's own terms")]
-pub enum TaintEffect {
+pub enum NodeTaintEffect {
     NoSchedule,
     PreferNoSchedule,
     NoExecute,
 }
 
-impl TaintEffect {
+impl NodeTaintEffect {
     /// Returns the name in the core API.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -163,7 +163,7 @@ impl Default for NodeGroup {
 /// The products of the default fleet, one per member in turn.
 pub const DEFAULT_PRODUCTS: [&str; 3] = ["NVIDIA-H100-80GB", "NVIDIA-A100-80GB", "NVIDIA-L40S"];
 
-impl Spec {
+impl TestbedSpec {
     /// Returns a spec with `members` clusters named member1, member2, …, each with `nodes` nodes of
     /// `gpus` GPUs. Each member in turn has the next product. All run Volcano.
     pub fn fleet(members: usize, nodes: u32, gpus: u32, products: &[&str]) -> Self {
@@ -298,16 +298,16 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn parse(yaml: &str) -> Result<Spec> {
+    fn parse(yaml: &str) -> Result<TestbedSpec> {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("spec.yaml");
         std::fs::write(&file, yaml).unwrap();
-        Spec::from_file(&file)
+        TestbedSpec::from_file(&file)
     }
 
     #[test]
     fn the_default_fleet_gives_each_member_its_product() {
-        let spec = Spec::fleet(4, 2, 8, &[]);
+        let spec = TestbedSpec::fleet(4, 2, 8, &[]);
         let shapes: Vec<_> = spec
             .members
             .iter()
@@ -353,9 +353,10 @@ members:
             unreachable!("two groups were given");
         };
         assert_eq!((gpu.cpu.as_str(), gpu.gpus), ("96", 8));
-        assert_eq!(cpu.taints[0].effect, TaintEffect::NoSchedule);
+        assert_eq!(cpu.taints[0].effect, NodeTaintEffect::NoSchedule);
         assert_eq!(cpu.node_names("east"), ["east-cpu-1"]);
-        let again: Spec = serde_json::from_value(serde_json::to_value(&spec).unwrap()).unwrap();
+        let again: TestbedSpec =
+            serde_json::from_value(serde_json::to_value(&spec).unwrap()).unwrap();
         assert_eq!(again, spec);
     }
 

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
-use crate::cluster::Cluster;
+use crate::cluster::TestbedCluster;
 use crate::error::{Error, Result};
 use crate::proc::ProcessId;
 use crate::process::GONE_DEADLINE;
@@ -18,7 +18,7 @@ const FILE: &str = "state.json";
 /// The state of a testbed as its owner last wrote it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct State {
+pub struct TestbedState {
     /// The phase of its start.
     pub phase: Phase,
     /// The process that owns the others.
@@ -30,7 +30,7 @@ pub struct State {
     /// The duration of the start in milliseconds, once it is ready.
     pub ready_after_ms: Option<u64>,
     /// Karmada and the members, in this order.
-    pub clusters: Vec<Cluster>,
+    pub clusters: Vec<TestbedCluster>,
     /// Every process that was started.
     pub processes: Vec<ProcessRecord>,
     /// Karmada's audit log, if there is one.
@@ -82,7 +82,7 @@ pub fn default_dir() -> PathBuf {
     base.join("muster/testbed")
 }
 
-impl State {
+impl TestbedState {
     /// Reads the record in `dir`.
     ///
     /// # Errors
@@ -114,7 +114,7 @@ impl State {
     ///
     /// # Errors
     /// Returns [`Error::UnknownCluster`] if there is no cluster of that name.
-    pub fn cluster(&self, name: &str) -> Result<&Cluster> {
+    pub fn cluster(&self, name: &str) -> Result<&TestbedCluster> {
         let found = self.clusters.iter().find(|cluster| cluster.name == name);
         found.ok_or_else(|| {
             let known: Vec<_> = self
@@ -177,8 +177,8 @@ mod tests {
 
     use super::*;
 
-    fn state(phase: Phase, owner: ProcessId, process: ProcessId) -> State {
-        State {
+    fn state(phase: Phase, owner: ProcessId, process: ProcessId) -> TestbedState {
+        TestbedState {
             phase,
             owner: Some(owner),
             group: None,
@@ -218,6 +218,6 @@ mod tests {
             .unwrap();
         assert_eq!(survivors, ["left"]);
         reaper.join().unwrap().unwrap();
-        assert_eq!(State::load(dir.path()).unwrap().phase, Phase::Down);
+        assert_eq!(TestbedState::load(dir.path()).unwrap().phase, Phase::Down);
     }
 }

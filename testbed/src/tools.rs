@@ -125,7 +125,7 @@ pub enum ToolsError {
     NotBuilt(Toolset),
 }
 
-type Result<T, E = ToolsError> = std::result::Result<T, E>;
+type ToolsResult<T, E = ToolsError> = std::result::Result<T, E>;
 
 impl Toolset {
     /// All sets, the quickest build first.
@@ -224,7 +224,7 @@ impl Tools {
     ///
     /// # Errors
     /// Returns [`ToolsError::NotBuilt`] if its set is not built.
-    pub fn program(&self, tool: Tool) -> Result<PathBuf> {
+    pub fn program(&self, tool: Tool) -> ToolsResult<PathBuf> {
         let (set, name) = tool.place();
         Ok(self.set(set)?.bin.join(name))
     }
@@ -233,11 +233,11 @@ impl Tools {
     ///
     /// # Errors
     /// Returns [`ToolsError::NotBuilt`] if the set is not built.
-    pub fn module_dir(&self, set: Toolset) -> Result<&Path> {
+    pub fn module_dir(&self, set: Toolset) -> ToolsResult<&Path> {
         Ok(&self.set(set)?.module)
     }
 
-    fn set(&self, set: Toolset) -> Result<&BuiltSet> {
+    fn set(&self, set: Toolset) -> ToolsResult<&BuiltSet> {
         self.sets.get(&set).ok_or(ToolsError::NotBuilt(set))
     }
 }
@@ -248,7 +248,7 @@ impl Tools {
 ///
 /// # Errors
 /// Returns an error if Go is missing or too old, a build fails, or the cache cannot be written.
-pub fn ensure(sets: &[Toolset], progress: &dyn Fn(&str)) -> Result<Tools> {
+pub fn ensure(sets: &[Toolset], progress: &dyn Fn(&str)) -> ToolsResult<Tools> {
     let cache = cache_dir()?;
     fs::create_dir_all(&cache).map_err(io("create", &cache))?;
     let mut tools = Tools::default();
@@ -266,7 +266,7 @@ pub fn ensure(sets: &[Toolset], progress: &dyn Fn(&str)) -> Result<Tools> {
 ///
 /// # Errors
 /// Returns [`ToolsError::NoCacheDir`] if neither is set.
-pub fn cache_dir() -> Result<PathBuf> {
+pub fn cache_dir() -> ToolsResult<PathBuf> {
     let set = |name| {
         std::env::var_os(name)
             .filter(|value| !value.is_empty())
@@ -277,7 +277,7 @@ pub fn cache_dir() -> Result<PathBuf> {
 }
 
 /// Returns the set if it is built and its module's sources still exist.
-fn warm(set: Toolset, cache: &Path) -> Result<Option<BuiltSet>> {
+fn warm(set: Toolset, cache: &Path) -> ToolsResult<Option<BuiltSet>> {
     let bin = cache.join(key(set)?);
     let Ok(text) = fs::read(bin.join(MODULE_DIRS)) else {
         return Ok(None);
@@ -288,7 +288,7 @@ fn warm(set: Toolset, cache: &Path) -> Result<Option<BuiltSet>> {
     Ok(module.map(|module| BuiltSet { bin, module }))
 }
 
-fn build(set: Toolset, cache: &Path, progress: &dyn Fn(&str)) -> Result<BuiltSet> {
+fn build(set: Toolset, cache: &Path, progress: &dyn Fn(&str)) -> ToolsResult<BuiltSet> {
     let lock_path = cache.join("lock");
     let lock = File::create(&lock_path).map_err(io("create", &lock_path))?;
     lock.lock().map_err(io("lock", &lock_path))?;
@@ -319,7 +319,7 @@ fn build(set: Toolset, cache: &Path, progress: &dyn Fn(&str)) -> Result<BuiltSet
 }
 
 /// Builds into a temporary folder, which is then renamed to the final one.
-fn install(set: Toolset, cache: &Path, bin: &Path) -> Result<()> {
+fn install(set: Toolset, cache: &Path, bin: &Path) -> ToolsResult<()> {
     let temporary = tempfile::Builder::new()
         .prefix(&format!(".{}-", set.name()))
         .tempdir_in(cache)
@@ -335,8 +335,8 @@ fn install(set: Toolset, cache: &Path, bin: &Path) -> Result<()> {
 }
 
 /// Asks Go for the module's folder; Go fetches the sources again if they were removed.
-fn locate_module(set: Toolset) -> Result<PathBuf> {
-    let list = || -> Result<PathBuf> {
+fn locate_module(set: Toolset) -> ToolsResult<PathBuf> {
+    let list = || -> ToolsResult<PathBuf> {
         let output = run(go(set, &["list", "-m", "-f", "{{.Dir}}", set.module()]))?;
         Ok(PathBuf::from(
             String::from_utf8_lossy(&output.stdout).trim(),
@@ -350,7 +350,7 @@ fn locate_module(set: Toolset) -> Result<PathBuf> {
     list()
 }
 
-fn require_go(set: Toolset) -> Result<()> {
+fn require_go(set: Toolset) -> ToolsResult<()> {
     let text = go_mod(set)?;
     let wanted = text
         .lines()
@@ -400,7 +400,7 @@ fn module_version<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
 }
 
 /// Returns `<set>-<hash>`, a hash of everything that determines the binaries except Go itself.
-fn key(set: Toolset) -> Result<String> {
+fn key(set: Toolset) -> ToolsResult<String> {
     let module = go_mod(set)?;
     let sum_path = set.source_dir().join("go.sum");
     let sums = fs::read_to_string(&sum_path).map_err(io("read", &sum_path))?;
@@ -408,7 +408,7 @@ fn key(set: Toolset) -> Result<String> {
 }
 
 /// Returns the source of the set's own program, which replaces its project's command.
-fn own_source(set: Toolset) -> Result<String> {
+fn own_source(set: Toolset) -> ToolsResult<String> {
     let path = set.source_dir().join("main.go");
     match fs::read_to_string(&path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
@@ -430,7 +430,7 @@ fn hashed_name(set: Toolset, go_mod: &str, go_sum: &str, own_source: &str) -> St
     format!("{}-{hex}", set.name())
 }
 
-fn go_mod(set: Toolset) -> Result<String> {
+fn go_mod(set: Toolset) -> ToolsResult<String> {
     let path = set.source_dir().join("go.mod");
     fs::read_to_string(&path).map_err(io("read", &path))
 }
@@ -441,7 +441,7 @@ fn go(set: Toolset, args: &[&str]) -> Command {
     command
 }
 
-fn run(mut command: Command) -> Result<Output> {
+fn run(mut command: Command) -> ToolsResult<Output> {
     let describe = |command: &Command| {
         let args = command
             .get_args()

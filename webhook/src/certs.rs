@@ -75,7 +75,7 @@ pub struct Authority {
 /// A serving certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Serving {
+pub struct ServingCertificate {
     /// In PEM.
     pub certificate: String,
     /// Its key.
@@ -96,7 +96,7 @@ pub struct Keyring {
     /// The trusted CAs, oldest first. The last one may not sign yet.
     pub authorities: Vec<Authority>,
     /// The certificate that the server uses.
-    pub serving: Serving,
+    pub serving: ServingCertificate,
 }
 
 impl Keyring {

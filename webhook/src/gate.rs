@@ -7,7 +7,7 @@
 //! [`decide`] is the one place that decides about a binding at its creation. A decision to admit at
 //! creation (asking the engine in the same process) would belong there.
 
-use crate::review::Request;
+use crate::review::ReviewRequest;
 use crds::names::{
     ACCOUNTING_FINALIZER, CLUSTER_POLICY_PERMANENT_ID, POLICY_PERMANENT_ID, SCHEDULER_NAME,
     is_system_namespace,
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 
 /// The registration that sent the request; they differ in which bindings are managed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Entry {
+pub enum GateRegistration {
     /// The namespace has the label `muster.io/managed=true`, which the registration's selector requires.
     Namespace,
     /// The binding's policy names Muster as the scheduler.
@@ -30,7 +30,7 @@ pub enum Entry {
 
 /// The decision on a binding.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Verdict {
+pub enum GateVerdict {
     /// It is not managed, or needs no change; says why.
     LeftAlone(&'static str),
     /// It is gated; the patch that does so.
@@ -40,22 +40,22 @@ pub enum Verdict {
 /// The fields of a binding that the gate reads.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub struct Binding {
-    metadata: Metadata,
-    spec: Spec,
+pub struct ReviewedBinding {
+    metadata: ReviewedMetadata,
+    spec: ReviewedSpec,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-struct Metadata {
+struct ReviewedMetadata {
     labels: Option<BTreeMap<String, String>>,
     finalizers: Option<Vec<String>>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Spec {
-    resource: Template,
+struct ReviewedSpec {
+    resource: ReviewedTemplate,
     scheduler_name: Option<String>,
     suspension: Option<Map<String, Value>>,
     replicas: Option<i64>,
@@ -68,45 +68,45 @@ struct Spec {
 /// The template of a binding.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Template {
+struct ReviewedTemplate {
     api_version: String,
     kind: String,
 }
 
-impl Binding {
+impl ReviewedBinding {
     /// Returns `apiVersion/Kind` of its template, for logs.
     #[must_use]
     pub fn template(&self) -> String {
-        let Template { api_version, kind } = &self.spec.resource;
+        let ReviewedTemplate { api_version, kind } = &self.spec.resource;
         format!("{api_version}/{kind}")
     }
 }
 
 /// Decides about the binding that `request` creates.
 #[must_use]
-pub fn decide(entry: Entry, request: &Request<Binding>) -> Verdict {
+pub fn decide(entry: GateRegistration, request: &ReviewRequest<ReviewedBinding>) -> GateVerdict {
     let Some(binding) = request.object.as_ref().filter(|_| creates_binding(request)) else {
-        return Verdict::LeftAlone("not the creation of a ResourceBinding");
+        return GateVerdict::LeftAlone("not the creation of a ResourceBinding");
     };
     if is_system_namespace(&request.namespace) {
-        return Verdict::LeftAlone("system namespace");
+        return GateVerdict::LeftAlone("system namespace");
     }
-    if entry == Entry::Scheduler && !binding.names_our_scheduler() {
-        return Verdict::LeftAlone("another scheduler");
+    if entry == GateRegistration::Scheduler && !binding.names_our_scheduler() {
+        return GateVerdict::LeftAlone("another scheduler");
     }
     if binding.follows_another() {
-        return Verdict::LeftAlone("follows another binding");
+        return GateVerdict::LeftAlone("follows another binding");
     }
     if !binding.is_workload() {
-        return Verdict::LeftAlone("not a workload");
+        return GateVerdict::LeftAlone("not a workload");
     }
     match binding.missing() {
-        patch if patch.is_empty() => Verdict::LeftAlone("gated already"),
-        patch => Verdict::Gated(patch),
+        patch if patch.is_empty() => GateVerdict::LeftAlone("gated already"),
+        patch => GateVerdict::Gated(patch),
     }
 }
 
-fn creates_binding(request: &Request<Binding>) -> bool {
+fn creates_binding(request: &ReviewRequest<ReviewedBinding>) -> bool {
     request.operation == "CREATE"
         && request
             .sub_resource
@@ -117,7 +117,7 @@ fn creates_binding(request: &Request<Binding>) -> bool {
         && request.kind.kind == "ResourceBinding"
 }
 
-impl Binding {
+impl ReviewedBinding {
     fn names_our_scheduler(&self) -> bool {
         self.spec.scheduler_name.as_deref() == Some(SCHEDULER_NAME)
     }
@@ -135,7 +135,7 @@ impl Binding {
 
     /// Returns true if its template starts pods, as far as its kind or Karmada's interpreter says.
     fn is_workload(&self) -> bool {
-        let Template { api_version, kind } = &self.spec.resource;
+        let ReviewedTemplate { api_version, kind } = &self.spec.resource;
         workload::may_start_pods(api_version, kind)
             || self.spec.replicas.is_some_and(|replicas| replicas > 0)
             || self.spec.replica_requirements.is_some()
@@ -182,7 +182,7 @@ mod tests {
     use insta::assert_json_snapshot;
 
     /// A binding as Karmada's detector creates it for a Volcano Job, changed by `edit`.
-    fn create(edit: impl FnOnce(&mut Value)) -> Request<Binding> {
+    fn create(edit: impl FnOnce(&mut Value)) -> ReviewRequest<ReviewedBinding> {
         let mut object = json!({
             "metadata": {
                 "labels": {POLICY_PERMANENT_ID: "p-1"},
@@ -199,7 +199,7 @@ mod tests {
         request(&object, "CREATE", "team-a")
     }
 
-    fn request(object: &Value, operation: &str, namespace: &str) -> Request<Binding> {
+    fn request(object: &Value, operation: &str, namespace: &str) -> ReviewRequest<ReviewedBinding> {
         serde_json::from_value(json!({
             "uid": "u", "operation": operation, "namespace": namespace, "name": "train-job",
             "kind": {"group": "work.karmada.io", "version": "v1alpha2", "kind": "ResourceBinding"},
@@ -208,17 +208,20 @@ mod tests {
         .unwrap()
     }
 
-    fn patch(entry: Entry, request: &Request<Binding>) -> Vec<PatchOperation> {
+    fn patch(
+        entry: GateRegistration,
+        request: &ReviewRequest<ReviewedBinding>,
+    ) -> Vec<PatchOperation> {
         match decide(entry, request) {
-            Verdict::Gated(patch) => patch,
-            Verdict::LeftAlone(why) => panic!("left alone: {why}"),
+            GateVerdict::Gated(patch) => patch,
+            GateVerdict::LeftAlone(why) => panic!("left alone: {why}"),
         }
     }
 
     #[test]
     fn a_new_binding_is_gated() {
         let request = create(|_| {});
-        assert_json_snapshot!(patch(Entry::Scheduler, &request), @r#"
+        assert_json_snapshot!(patch(GateRegistration::Scheduler, &request), @r#"
         [
           {
             "op": "add",
@@ -245,7 +248,10 @@ mod tests {
                 "suspension": {"dispatching": true, "scheduling": false, "dispatchingOnClusters": {"clusterNames": ["m1"]}},
             },
         });
-        let operations = patch(Entry::Namespace, &request(&object, "CREATE", "team-a"));
+        let operations = patch(
+            GateRegistration::Namespace,
+            &request(&object, "CREATE", "team-a"),
+        );
         json_patch::patch(&mut object, &operations).unwrap();
         assert_json_snapshot!(object["spec"]["suspension"], @r#"
         {
@@ -262,40 +268,43 @@ mod tests {
             object["metadata"]["finalizers"],
             json!([ACCOUNTING_FINALIZER])
         );
-        let again = decide(Entry::Namespace, &request(&object, "CREATE", "team-a"));
-        assert_eq!(again, Verdict::LeftAlone("gated already"));
+        let again = decide(
+            GateRegistration::Namespace,
+            &request(&object, "CREATE", "team-a"),
+        );
+        assert_eq!(again, GateVerdict::LeftAlone("gated already"));
     }
 
     #[test]
     fn only_what_is_missing_is_added() {
         let half = create(|object| object["spec"]["suspension"] = json!({"scheduling": true}));
-        assert_eq!(patch(Entry::Scheduler, &half).len(), 1);
+        assert_eq!(patch(GateRegistration::Scheduler, &half).len(), 1);
         let null = create(|object| object["spec"]["suspension"] = Value::Null);
-        assert_eq!(patch(Entry::Scheduler, &null).len(), 2);
+        assert_eq!(patch(GateRegistration::Scheduler, &null).len(), 2);
     }
 
     #[test]
     fn the_same_request_gets_the_same_answer() {
         let request = create(|_| {});
-        let dry = Request {
+        let dry = ReviewRequest {
             dry_run: Some(true),
             ..request.clone()
         };
-        let answer = decide(Entry::Scheduler, &request);
-        assert_eq!(decide(Entry::Scheduler, &request), answer);
-        assert_eq!(decide(Entry::Scheduler, &dry), answer);
+        let answer = decide(GateRegistration::Scheduler, &request);
+        assert_eq!(decide(GateRegistration::Scheduler, &request), answer);
+        assert_eq!(decide(GateRegistration::Scheduler, &dry), answer);
     }
 
     #[test]
     fn a_wrong_scheduler_is_gated_only_in_a_managed_namespace() {
         let other = create(|object| object["spec"]["schedulerName"] = json!("default-scheduler"));
         assert_eq!(
-            decide(Entry::Scheduler, &other),
-            Verdict::LeftAlone("another scheduler")
+            decide(GateRegistration::Scheduler, &other),
+            GateVerdict::LeftAlone("another scheduler")
         );
         assert!(matches!(
-            decide(Entry::Namespace, &other),
-            Verdict::Gated(_)
+            decide(GateRegistration::Namespace, &other),
+            GateVerdict::Gated(_)
         ));
     }
 
@@ -309,11 +318,11 @@ mod tests {
         let config = create(|object| {
             object["spec"]["resource"] = json!({"apiVersion": "v1", "kind": "ConfigMap"});
         });
-        let system = Request {
+        let system = ReviewRequest {
             namespace: "karmada-system".to_owned(),
             ..create(|_| {})
         };
-        let update = Request {
+        let update = ReviewRequest {
             operation: "UPDATE".to_owned(),
             ..create(|_| {})
         };
@@ -324,8 +333,8 @@ mod tests {
             (system, "system namespace"),
             (update, "not the creation of a ResourceBinding"),
         ] {
-            for entry in [Entry::Namespace, Entry::Scheduler] {
-                assert_eq!(decide(entry, &request), Verdict::LeftAlone(why));
+            for entry in [GateRegistration::Namespace, GateRegistration::Scheduler] {
+                assert_eq!(decide(entry, &request), GateVerdict::LeftAlone(why));
             }
         }
     }
@@ -346,7 +355,10 @@ mod tests {
                 object["spec"][field] = value;
             });
             assert!(
-                matches!(decide(Entry::Scheduler, &request), Verdict::Gated(_)),
+                matches!(
+                    decide(GateRegistration::Scheduler, &request),
+                    GateVerdict::Gated(_)
+                ),
                 "{field}"
             );
         }

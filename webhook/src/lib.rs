@@ -32,11 +32,11 @@ pub use apart::run_apart;
 pub use register::unregister;
 
 use crate::certs::{CertKeeper, Keyring, Lifetimes};
-use crate::load::{Limits, Load};
-use crate::metrics::Metrics;
+use crate::load::{RequestBudget, RequestLimits};
+use crate::metrics::WebhookMetrics;
 use crate::permits::Permits;
-use crate::queues::Queues;
-use crate::released::Released;
+use crate::queues::QueueIndex;
+use crate::released::ReleasedIndex;
 use crate::server::Handlers;
 use anyhow::Context as _;
 use axum_server::Handle;
@@ -44,7 +44,7 @@ use axum_server::tls_rustls::RustlsConfig;
 use crds::capacity_policy::CapacityPolicy;
 use crds::kubernetes::Namespace;
 use kube::{Api, Client};
-use runtime::{Health, ReadyFlag, Registry, Rights, WatchOptions};
+use runtime::{Health, ReadyFlag, Registry, RightsCache, WatchOptions};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -55,7 +55,7 @@ use tokio_util::sync::CancellationToken;
 
 /// How API servers reach the webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
+pub enum WebhookTarget {
     /// By a base URL like `https://127.0.0.1:9443`: for control planes outside the network of any cluster, as
     /// Karmada's often are.
     Url(String),
@@ -70,7 +70,7 @@ pub enum Target {
     },
 }
 
-impl Target {
+impl WebhookTarget {
     /// Returns the names that its certificate has to be valid for.
     ///
     /// # Errors
@@ -101,15 +101,15 @@ impl Target {
 
 /// Options of the webhook.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct WebhookOptions {
     /// The address it listens on.
     pub bind: SocketAddr,
     /// How API servers reach it.
-    pub target: Target,
+    pub target: WebhookTarget,
     /// True if it maintains its registrations; otherwise another component has to.
     pub register: bool,
     /// Limits of what it serves at a time.
-    pub limits: Limits,
+    pub limits: RequestLimits,
 }
 
 /// How often registrations are applied without a change, to undo changes by other clients.
@@ -129,7 +129,7 @@ const DELTAS: usize = 256;
 /// written), or the server fails.
 pub async fn run(
     client: Client,
-    options: Options,
+    options: WebhookOptions,
     registry: &Registry,
     health: &Health,
     cancel: CancellationToken,
@@ -155,7 +155,7 @@ pub async fn run(
 pub async fn run_on(
     socket: TcpSocket,
     client: Client,
-    options: Options,
+    options: WebhookOptions,
     lifetimes: Lifetimes,
     registry: &Registry,
     health: &Health,
@@ -169,22 +169,22 @@ pub async fn run_on(
     let (sender, mut keyrings) = watch::channel(None);
     let keeping = tokio::spawn(keeper.run(sender, cancel.clone()));
 
-    let released = Released::default();
+    let released = ReleasedIndex::default();
     let watching = watch_released(client.clone(), released.clone(), cancel.clone());
     let permits = Permits {
         queues: watch_queues(&client, &cancel),
-        rights: Rights::new(client.clone()),
+        rights: RightsCache::new(client.clone()),
     };
 
     let Some(first) = first_keyring(&mut keyrings, &cancel).await else {
         return Ok(());
     };
     let tls = serving_config(&first).await?;
-    let metrics = Metrics::new(registry);
+    let metrics = WebhookMetrics::new(registry);
     let handlers = Handlers {
         released,
         metrics: metrics.clone(),
-        load: Load::new(options.limits),
+        load: RequestBudget::new(options.limits),
         permits,
     };
     let listener = server::listen(socket)?;
@@ -237,11 +237,11 @@ async fn serving_config(keyring: &Keyring) -> anyhow::Result<RustlsConfig> {
 /// Updates the server and the registrations when certificates change.
 struct Current {
     client: Client,
-    target: Target,
+    target: WebhookTarget,
     register: bool,
     tls: RustlsConfig,
     ready: ReadyFlag,
-    metrics: Metrics,
+    metrics: WebhookMetrics,
 }
 
 impl Current {
@@ -305,8 +305,8 @@ async fn drain(handle: Handle<SocketAddr>, ready: ReadyFlag, cancel: Cancellatio
 
 /// Watches capacity policies and namespaces until `cancel`. If Muster may not watch them, no queue is
 /// closed here; the controller still checks.
-fn watch_queues(client: &Client, cancel: &CancellationToken) -> Queues {
-    let queues = Queues::default();
+fn watch_queues(client: &Client, cancel: &CancellationToken) -> QueueIndex {
+    let queues = QueueIndex::default();
     let options = WatchOptions {
         denied_is_listed: true,
         ..WatchOptions::default()
@@ -343,7 +343,11 @@ fn watch_queues(client: &Client, cancel: &CancellationToken) -> Queues {
 }
 
 /// Feeds `released` from a watch of bindings.
-fn watch_released(client: Client, released: Released, cancel: CancellationToken) -> JoinHandle<()> {
+fn watch_released(
+    client: Client,
+    released: ReleasedIndex,
+    cancel: CancellationToken,
+) -> JoinHandle<()> {
     let (sender, mut deltas) = mpsc::channel(DELTAS);
     let kind = "resourcebindings (webhook)";
     runtime::watch(

@@ -13,14 +13,14 @@ const UNIT: usize = 1024;
 
 /// Limits on what is served at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct RequestLimits {
     /// Requests, from their first byte until they are answered.
     pub requests: usize,
     /// Total bytes of their bodies.
     pub bytes: usize,
 }
 
-impl Default for Limits {
+impl Default for RequestLimits {
     /// More requests than an API server has in flight by default (`--max-mutating-requests-inflight`, 200),
     /// and sixteen of the largest bodies.
     fn default() -> Self {
@@ -33,22 +33,22 @@ impl Default for Limits {
 
 /// The free part of the limits. Clones share it.
 #[derive(Debug, Clone)]
-pub struct Load {
+pub struct RequestBudget {
     requests: Arc<Semaphore>,
     units: Arc<Semaphore>,
 }
 
 /// The slot of a request; dropping it releases the slot.
 #[derive(Debug)]
-pub struct Place {
+pub struct RequestSlot {
     _request: OwnedSemaphorePermit,
     _units: OwnedSemaphorePermit,
 }
 
-impl Load {
+impl RequestBudget {
     /// Creates the limits with everything free.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: RequestLimits) -> Self {
         Self {
             requests: Arc::new(Semaphore::new(limits.requests)),
             units: Arc::new(Semaphore::new(limits.bytes / UNIT)),
@@ -57,9 +57,9 @@ impl Load {
 
     /// Returns a slot for a request whose body has at most `bytes`, or `None` if none is free.
     #[must_use]
-    pub fn place(&self, bytes: usize) -> Option<Place> {
+    pub fn place(&self, bytes: usize) -> Option<RequestSlot> {
         let units = u32::try_from(bytes.div_ceil(UNIT)).ok()?;
-        Some(Place {
+        Some(RequestSlot {
             _request: Arc::clone(&self.requests).try_acquire_owned().ok()?,
             _units: Arc::clone(&self.units).try_acquire_many_owned(units).ok()?,
         })
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn requests_and_bytes_are_limited_and_released() {
-        let load = Load::new(Limits {
+        let load = RequestBudget::new(RequestLimits {
             requests: 2,
             bytes: 8 * UNIT,
         });

@@ -1,6 +1,6 @@
 //! Metrics of the webhook.
 
-use crate::review::Answer;
+use crate::review::ReviewAnswer;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub enum Outcome {
+pub enum RequestOutcome {
     /// Allowed without a change.
     Allowed,
     /// Allowed with a patch.
@@ -24,14 +24,14 @@ pub enum Outcome {
     Busy,
 }
 
-impl Outcome {
+impl RequestOutcome {
     /// Returns the outcome of `answer`.
     #[must_use]
-    pub fn of(answer: &Answer) -> Self {
+    pub fn of(answer: &ReviewAnswer) -> Self {
         match answer {
-            Answer::Allow { patch, .. } if patch.is_empty() => Self::Allowed,
-            Answer::Allow { .. } => Self::Patched,
-            Answer::Deny { .. } => Self::Denied,
+            ReviewAnswer::Allow { patch, .. } if patch.is_empty() => Self::Allowed,
+            ReviewAnswer::Allow { .. } => Self::Patched,
+            ReviewAnswer::Deny { .. } => Self::Denied,
         }
     }
 }
@@ -39,18 +39,18 @@ impl Outcome {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
     path: &'static str,
-    outcome: Outcome,
+    outcome: RequestOutcome,
 }
 
 /// Numbers and times of requests. Clones share them.
 #[derive(Debug, Clone)]
-pub struct Metrics {
+pub struct WebhookMetrics {
     requests: Family<Labels, Counter>,
     seconds: Histogram,
     certificate_until: Gauge,
 }
 
-impl Metrics {
+impl WebhookMetrics {
     /// Registers the metrics.
     #[must_use]
     pub fn new(registry: &Registry) -> Self {
@@ -81,7 +81,7 @@ impl Metrics {
     }
 
     /// Counts one request.
-    pub fn observe(&self, path: &'static str, outcome: Outcome, took: Duration) {
+    pub fn observe(&self, path: &'static str, outcome: RequestOutcome, took: Duration) {
         self.requests.get_or_create(&Labels { path, outcome }).inc();
         self.seconds.observe(took.as_secs_f64());
     }

@@ -7,28 +7,28 @@
 //!
 //! It is checked when a template is created and when its queue changes, never at other updates: Karmada's
 //! own accounts, which have all rights, update templates too. The API server gives the answer
-//! ([`runtime::Rights`]). The controller checks again what passes here, and an admission policy
+//! ([`runtime::RightsCache`]). The controller checks again what passes here, and an admission policy
 //! (`deploy/admission-permitted-queue.yaml`) keeps users from writing a false stamp, so that no guarantee
 //! depends on this webhook alone.
 
-use crate::queues::{QueueSays, Queues};
-use crate::review::{Denial, Request, UserInfo};
+use crate::queues::{QueueIndex, QueueSays};
+use crate::review::{Denial, ReviewRequest, UserInfo};
 use crds::names::PERMITTED_QUEUE_ANNOTATION;
-use runtime::{Principal, Rights};
+use runtime::{Principal, RightsCache};
 use serde_json::Value;
 
 /// Checks permissions. Clones share the known answers.
 #[derive(Clone)]
 pub struct Permits {
     /// What policies and namespaces say.
-    pub queues: Queues,
+    pub queues: QueueIndex,
     /// Who may use which queue.
-    pub rights: Rights,
+    pub rights: RightsCache,
 }
 
 /// Whose right lets a job be in its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Permit {
+enum QueuePermit {
     /// The namespace's, by the policy or by a right.
     Namespace,
     /// The right of the user who submits it.
@@ -61,7 +61,7 @@ impl Permits {
     ///
     /// # Errors
     /// Returns an error if that is unknown at present.
-    pub async fn stamp(&self, request: &Request<Value>) -> Result<Option<String>, Unknown> {
+    pub async fn stamp(&self, request: &ReviewRequest<Value>) -> Result<Option<String>, Unknown> {
         let Some(new) = &request.object else {
             return Ok(None);
         };
@@ -71,12 +71,12 @@ impl Permits {
         }
         let says = self.say(request, new)?;
         let permit = self.permit(request, &says).await?;
-        Ok((permit == Permit::Submitter).then_some(says.queue))
+        Ok((permit == QueuePermit::Submitter).then_some(says.queue))
     }
 
     /// Checks a template that is created or changed. An unknown answer refuses nothing: the controller then
     /// holds the job.
-    pub async fn check(&self, request: &Request<Value>) -> Checked {
+    pub async fn check(&self, request: &ReviewRequest<Value>) -> Checked {
         let mut checked = Checked::default();
         let going = |object: &Value| !object["metadata"]["deletionTimestamp"].is_null();
         let Some(new) = request.object.as_ref().filter(|new| !going(new)) else {
@@ -89,15 +89,15 @@ impl Permits {
         let before = before.and_then(|old| self.say(request, old).ok());
         if self.is_moved(request, new) {
             match self.permit(request, &says).await {
-                Ok(Permit::Submitter) if stamp_of(new) != Some(says.queue.as_str()) => {
+                Ok(QueuePermit::Submitter) if stamp_of(new) != Some(says.queue.as_str()) => {
                     // The right was granted after the template was checked for its stamp. Without the stamp the
                     // controller would hold the job.
                     let why = "the right was granted a moment ago".to_owned();
                     let message = unknown(request, &says.queue, why).to_string();
                     checked.denial = Some((Denial::Forbidden, message));
                 }
-                Ok(Permit::Namespace | Permit::Submitter) => {}
-                Ok(Permit::Nobody) => checked.denial = Some(refusal(request, &says)),
+                Ok(QueuePermit::Namespace | QueuePermit::Submitter) => {}
+                Ok(QueuePermit::Nobody) => checked.denial = Some(refusal(request, &says)),
                 Err(unknown) => checked.warnings.push(unknown.to_string()),
             }
         }
@@ -120,7 +120,7 @@ impl Permits {
     }
 
     /// Returns true if the template is new in its queue.
-    fn is_moved(&self, request: &Request<Value>, new: &Value) -> bool {
+    fn is_moved(&self, request: &ReviewRequest<Value>, new: &Value) -> bool {
         let queue = |object| self.queues.queue_of(object, &request.namespace);
         match (request.operation.as_str(), &request.old_object) {
             ("CREATE", _) => true,
@@ -129,7 +129,7 @@ impl Permits {
         }
     }
 
-    fn say(&self, request: &Request<Value>, template: &Value) -> Result<QueueSays, Unknown> {
+    fn say(&self, request: &ReviewRequest<Value>, template: &Value) -> Result<QueueSays, Unknown> {
         let says = self.queues.say(template, &request.namespace);
         says.ok_or_else(|| {
             let queue = workload::named_queue(template).unwrap_or_default();
@@ -137,14 +137,18 @@ impl Permits {
         })
     }
 
-    async fn permit(&self, request: &Request<Value>, says: &QueueSays) -> Result<Permit, Unknown> {
+    async fn permit(
+        &self,
+        request: &ReviewRequest<Value>,
+        says: &QueueSays,
+    ) -> Result<QueuePermit, Unknown> {
         if says.closed.is_none() {
-            return Ok(Permit::Namespace);
+            return Ok(QueuePermit::Namespace);
         }
         let namespace = &request.namespace;
         let asked = [
-            (Permit::Namespace, Principal::of_namespace(namespace)),
-            (Permit::Submitter, principal(&request.user_info)),
+            (QueuePermit::Namespace, Principal::of_namespace(namespace)),
+            (QueuePermit::Submitter, principal(&request.user_info)),
         ];
         for (permit, who) in asked {
             let answer = self.rights.may_use(&who, namespace, &says.queue).await;
@@ -153,11 +157,11 @@ impl Permits {
                 return Ok(permit);
             }
         }
-        Ok(Permit::Nobody)
+        Ok(QueuePermit::Nobody)
     }
 }
 
-fn unknown(request: &Request<Value>, queue: &str, why: String) -> Unknown {
+fn unknown(request: &ReviewRequest<Value>, queue: &str, why: String) -> Unknown {
     Unknown {
         user: request.user_info.username.clone(),
         queue: queue.to_owned(),
@@ -165,7 +169,7 @@ fn unknown(request: &Request<Value>, queue: &str, why: String) -> Unknown {
     }
 }
 
-fn refusal(request: &Request<Value>, says: &QueueSays) -> (Denial, String) {
+fn refusal(request: &ReviewRequest<Value>, says: &QueueSays) -> (Denial, String) {
     let (user, namespace) = (&request.user_info.username, &request.namespace);
     let QueueSays { queue, closed, .. } = says;
     let why = closed.as_deref().unwrap_or_default();

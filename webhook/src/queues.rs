@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 /// The index. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct Queues(Arc<RwLock<Index>>);
+pub struct QueueIndex(Arc<RwLock<QueueIndexState>>);
 
 #[derive(Debug, Default)]
-struct Index {
+struct QueueIndexState {
     policies: HashMap<String, CapacityPolicy>,
     policies_listed: bool,
     namespaces: HashMap<String, NamespaceSays>,
@@ -43,7 +43,7 @@ pub struct QueueSays {
     pub preemptible_all_the_same: bool,
 }
 
-impl Queues {
+impl QueueIndex {
     /// Applies a change of a capacity policy.
     pub fn policy(&self, delta: Delta<CapacityPolicy>) {
         let mut index = self.0.write();

@@ -2,7 +2,7 @@
 //!
 //! They are applied server-side as a whole, so that applying them again undoes any change.
 
-use crate::Target;
+use crate::WebhookTarget;
 use crate::server::{GATE_NAMESPACE, GATE_SCHEDULER, TEMPLATES, TEMPLATES_MANAGED, USERS};
 use crate::templates::SCALE;
 use base64::Engine as _;
@@ -35,7 +35,11 @@ const TIMEOUT_SECONDS: u32 = 3;
 ///
 /// # Errors
 /// Returns an error if the API server refuses, or cannot be reached.
-pub async fn register(client: &Client, target: &Target, bundle: &str) -> Result<(), CallError> {
+pub async fn register(
+    client: &Client,
+    target: &WebhookTarget,
+    bundle: &str,
+) -> Result<(), CallError> {
     apply::<MutatingWebhookConfiguration>(client, &mutating(target, bundle)).await?;
     apply::<ValidatingWebhookConfiguration>(client, &validating(target, bundle)).await
 }
@@ -75,7 +79,7 @@ where
 }
 
 /// The gate, which gets each binding through at most one entry, and the stamps of templates.
-fn mutating(target: &Target, bundle: &str) -> Value {
+fn mutating(target: &WebhookTarget, bundle: &str) -> Value {
     let rules = json!([{
         "apiGroups": ["work.karmada.io"],
         "apiVersions": ["*"],
@@ -114,7 +118,7 @@ fn mutating(target: &Target, bundle: &str) -> Value {
 
 /// The validation of templates. It is ignored while the webhook is away: it gives early answers, and the
 /// controller enforces everything.
-fn validating(target: &Target, bundle: &str) -> Value {
+fn validating(target: &WebhookTarget, bundle: &str) -> Value {
     let mut managed = entry(
         "namespace.templates.muster.io",
         target,
@@ -196,7 +200,7 @@ impl WebhookEntry {
     }
 }
 
-fn entry(name: &str, target: &Target, path: &str, bundle: &str) -> WebhookEntry {
+fn entry(name: &str, target: &WebhookTarget, path: &str, bundle: &str) -> WebhookEntry {
     let mut entry = WebhookEntry(serde_json::Map::new());
     entry.set("name", json!(name));
     entry.set("clientConfig", client_config(target, path, bundle));
@@ -207,14 +211,14 @@ fn entry(name: &str, target: &Target, path: &str, bundle: &str) -> WebhookEntry 
     entry
 }
 
-fn client_config(target: &Target, path: &str, bundle: &str) -> Value {
+fn client_config(target: &WebhookTarget, path: &str, bundle: &str) -> Value {
     let trusted = STANDARD.encode(bundle);
     match target {
-        Target::Url(base) => json!({
+        WebhookTarget::Url(base) => json!({
             "url": format!("{}{path}", base.trim_end_matches('/')),
             "caBundle": trusted,
         }),
-        Target::Service {
+        WebhookTarget::Service {
             namespace,
             name,
             port,

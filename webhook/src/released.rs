@@ -47,15 +47,15 @@ pub struct ReleasedJob {
 
 /// The index. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct Released(Arc<RwLock<Index>>);
+pub struct ReleasedIndex(Arc<RwLock<ReleasedIndexState>>);
 
 #[derive(Debug, Default)]
-struct Index {
+struct ReleasedIndexState {
     listed: bool,
     jobs: HashMap<ObjectKey, ReleasedJob>,
 }
 
-impl Released {
+impl ReleasedIndex {
     /// Applies a change of a binding.
     pub fn apply(&self, delta: Delta<RecordedBinding>) {
         let mut index = self.0.write();

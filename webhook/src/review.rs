@@ -12,22 +12,22 @@ use std::collections::BTreeMap;
 #[derive(Debug, Deserialize)]
 pub struct Review<T> {
     /// The request; a review without one is malformed.
-    pub request: Option<Request<T>>,
+    pub request: Option<ReviewRequest<T>>,
 }
 
 /// A request for admission of a `T`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Request<T> {
+pub struct ReviewRequest<T> {
     /// Identifies the request in the answer.
     pub uid: String,
     /// `CREATE`, `UPDATE`, ...
     pub operation: String,
     /// Kind of the object.
-    pub kind: Kind,
+    pub kind: ReviewKind,
     /// The resource in the URL.
     #[serde(default)]
-    pub resource: Resource,
+    pub resource: ReviewResource,
     /// Set for requests on `status`, `scale`, ...
     #[serde(default)]
     pub sub_resource: Option<String>,
@@ -66,7 +66,7 @@ pub struct UserInfo {
 /// Group and resource, as in URLs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct Resource {
+pub struct ReviewResource {
     /// Empty for the core group.
     pub group: String,
     /// `pytorchjobs`.
@@ -75,7 +75,7 @@ pub struct Resource {
 
 /// Group, version and kind.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Kind {
+pub struct ReviewKind {
     /// Empty for the core group.
     pub group: String,
     /// `v1`, ...
@@ -86,7 +86,7 @@ pub struct Kind {
 
 /// The webhook's answer.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
+pub enum ReviewAnswer {
     /// Allowed, with the patch if it has operations.
     Allow {
         /// The patch.
@@ -112,7 +112,7 @@ pub enum Denial {
     Forbidden,
 }
 
-impl Answer {
+impl ReviewAnswer {
     /// Allows the request unchanged.
     #[must_use]
     pub fn allow() -> Self {
@@ -159,7 +159,7 @@ impl ReviewResponse {
     ///
     /// # Errors
     /// Never for patches built here; serialization can fail by type only.
-    pub fn new(uid: &str, answer: Answer) -> Result<Self, serde_json::Error> {
+    pub fn new(uid: &str, answer: ReviewAnswer) -> Result<Self, serde_json::Error> {
         let mut response = Response {
             uid: uid.to_owned(),
             allowed: true,
@@ -169,14 +169,14 @@ impl ReviewResponse {
             warnings: Vec::new(),
         };
         match answer {
-            Answer::Allow { patch, warnings } => {
+            ReviewAnswer::Allow { patch, warnings } => {
                 response.warnings = warnings;
                 if !patch.is_empty() {
                     response.patch_type = Some("JSONPatch");
                     response.patch = Some(STANDARD.encode(serde_json::to_vec(&patch)?));
                 }
             }
-            Answer::Deny { denial, message } => {
+            ReviewAnswer::Deny { denial, message } => {
                 response.allowed = false;
                 response.status = Some(denial.status(message));
             }

@@ -4,13 +4,13 @@
 //! applies. The number and size of requests that are read at a time are limited ([`crate::load`]);
 //! serde_json rejects nesting beyond 128 levels.
 
-use crate::gate::{self, Entry, Verdict};
-use crate::load::{Load, Place};
-use crate::metrics::{Metrics, Outcome};
+use crate::gate::{self, GateRegistration, GateVerdict};
+use crate::load::{RequestBudget, RequestSlot};
+use crate::metrics::{RequestOutcome, WebhookMetrics};
 use crate::permits::{Checked, Permits};
-use crate::released::Released;
-use crate::review::{Answer, Request, Review, ReviewResponse};
-use crate::templates::{self, Scope};
+use crate::released::ReleasedIndex;
+use crate::review::{Review, ReviewAnswer, ReviewRequest, ReviewResponse};
+use crate::templates::{self, TemplateRegistration};
 use crate::users;
 use anyhow::Context as _;
 use axum::Router;
@@ -58,11 +58,11 @@ const TIME_LIMIT: Duration = Duration::from_millis(2500);
 #[derive(Clone)]
 pub struct Handlers {
     /// The admitted jobs.
-    pub released: Released,
+    pub released: ReleasedIndex,
     /// Numbers and times of requests.
-    pub metrics: Metrics,
+    pub metrics: WebhookMetrics,
     /// Limits of what is served at a time.
-    pub load: Load,
+    pub load: RequestBudget,
     /// Who may use which queue.
     pub permits: Permits,
 }
@@ -117,12 +117,12 @@ pub fn router(handlers: Handlers) -> Router {
 }
 
 /// Why a request is not answered with a review.
-type Refusal = (StatusCode, String);
+type RequestRefusal = (StatusCode, String);
 
 /// The body of a request with its slot, which is held until the answer is ready, or why it is refused.
-struct Body(Result<(Bytes, Place), Refusal>);
+struct RequestBody(Result<(Bytes, RequestSlot), RequestRefusal>);
 
-impl FromRequest<Handlers> for Body {
+impl FromRequest<Handlers> for RequestBody {
     type Rejection = Infallible;
 
     async fn from_request(
@@ -144,7 +144,7 @@ fn expected_length(headers: &HeaderMap) -> usize {
     stated.unwrap_or(BODY_LIMIT).min(BODY_LIMIT)
 }
 
-async fn whole(body: axum::body::Body) -> Result<Bytes, Refusal> {
+async fn whole(body: axum::body::Body) -> Result<Bytes, RequestRefusal> {
     let mut chunks = body.into_data_stream();
     let (mut bytes, mut length) = (Vec::new(), 0);
     while let Some(chunk) = chunks.next().await {
@@ -168,36 +168,40 @@ async fn whole(body: axum::body::Body) -> Result<Bytes, Refusal> {
     }
 }
 
-async fn gate_namespace(State(handlers): State<Handlers>, body: Body) -> Response {
+async fn gate_namespace(State(handlers): State<Handlers>, body: RequestBody) -> Response {
     let received = Received::read(GATE_NAMESPACE, body);
-    received.answer(&handlers, |request| gate_answer(Entry::Namespace, request))
+    received.answer(&handlers, |request| {
+        gate_answer(GateRegistration::Namespace, request)
+    })
 }
 
-async fn gate_scheduler(State(handlers): State<Handlers>, body: Body) -> Response {
+async fn gate_scheduler(State(handlers): State<Handlers>, body: RequestBody) -> Response {
     let received = Received::read(GATE_SCHEDULER, body);
-    received.answer(&handlers, |request| gate_answer(Entry::Scheduler, request))
+    received.answer(&handlers, |request| {
+        gate_answer(GateRegistration::Scheduler, request)
+    })
 }
 
-async fn templates_managed(State(handlers): State<Handlers>, body: Body) -> Response {
+async fn templates_managed(State(handlers): State<Handlers>, body: RequestBody) -> Response {
     let received = Received::read(TEMPLATES_MANAGED, body);
     let checked = match &received.request {
         Ok((request, _)) if users::concerns(request) => handlers.permits.check(request).await,
         _ => Checked::default(),
     };
     received.answer(&handlers, |request| {
-        let answer = template_answer(Scope::Managed, request, &handlers.released);
+        let answer = template_answer(TemplateRegistration::Managed, request, &handlers.released);
         with_checked(answer, checked, request)
     })
 }
 
-async fn templates_elsewhere(State(handlers): State<Handlers>, body: Body) -> Response {
+async fn templates_elsewhere(State(handlers): State<Handlers>, body: RequestBody) -> Response {
     let received = Received::read(TEMPLATES, body);
     received.answer(&handlers, |request| {
-        template_answer(Scope::Elsewhere, request, &handlers.released)
+        template_answer(TemplateRegistration::Elsewhere, request, &handlers.released)
     })
 }
 
-async fn template_users(State(handlers): State<Handlers>, body: Body) -> Response {
+async fn template_users(State(handlers): State<Handlers>, body: RequestBody) -> Response {
     let mut received = Received::read(USERS, body);
     let permitted = match &received.request {
         Ok((request, _)) if users::concerns(request) => handlers.permits.stamp(request).await,
@@ -208,30 +212,34 @@ async fn template_users(State(handlers): State<Handlers>, body: Body) -> Respons
         received.request = Err((StatusCode::SERVICE_UNAVAILABLE, unknown.to_string()));
         None
     });
-    received.answer(&handlers, |request| Answer::Allow {
+    received.answer(&handlers, |request| ReviewAnswer::Allow {
         patch: users::stamp(request, permitted.as_deref()),
         warnings: Vec::new(),
     })
 }
 
 /// Adds the result of the permission check to an answer that allows the request.
-fn with_checked(answer: Answer, checked: Checked, request: &Request<Value>) -> Answer {
+fn with_checked(
+    answer: ReviewAnswer,
+    checked: Checked,
+    request: &ReviewRequest<Value>,
+) -> ReviewAnswer {
     let Checked { denial, warnings } = checked;
     match (answer, denial) {
-        (Answer::Allow { .. }, Some((denial, message))) => {
-            let Request {
+        (ReviewAnswer::Allow { .. }, Some((denial, message))) => {
+            let ReviewRequest {
                 namespace, name, ..
             } = request;
             tracing::info!(namespace, name, ?denial, message, "template refused");
-            Answer::Deny { denial, message }
+            ReviewAnswer::Deny { denial, message }
         }
         (
-            Answer::Allow {
+            ReviewAnswer::Allow {
                 patch,
                 warnings: said,
             },
             None,
-        ) => Answer::Allow {
+        ) => ReviewAnswer::Allow {
             patch,
             warnings: said.into_iter().chain(warnings).collect(),
         },
@@ -239,18 +247,21 @@ fn with_checked(answer: Answer, checked: Checked, request: &Request<Value>) -> A
     }
 }
 
-fn gate_answer(entry: Entry, request: &Request<gate::Binding>) -> Answer {
-    let Request {
+fn gate_answer(
+    entry: GateRegistration,
+    request: &ReviewRequest<gate::ReviewedBinding>,
+) -> ReviewAnswer {
+    let ReviewRequest {
         namespace, name, ..
     } = request;
     let template = request
         .object
         .as_ref()
-        .map(gate::Binding::template)
+        .map(gate::ReviewedBinding::template)
         .unwrap_or_default();
     let dry_run = request.dry_run.unwrap_or(false);
     match gate::decide(entry, request) {
-        Verdict::LeftAlone(why) => {
+        GateVerdict::LeftAlone(why) => {
             tracing::debug!(
                 namespace,
                 binding = name,
@@ -259,9 +270,9 @@ fn gate_answer(entry: Entry, request: &Request<gate::Binding>) -> Answer {
                 dry_run,
                 "binding left alone"
             );
-            Answer::allow()
+            ReviewAnswer::allow()
         }
-        Verdict::Gated(patch) => {
+        GateVerdict::Gated(patch) => {
             tracing::info!(
                 namespace,
                 binding = name,
@@ -270,7 +281,7 @@ fn gate_answer(entry: Entry, request: &Request<gate::Binding>) -> Answer {
                 dry_run,
                 "binding gated"
             );
-            Answer::Allow {
+            ReviewAnswer::Allow {
                 patch,
                 warnings: Vec::new(),
             }
@@ -278,10 +289,14 @@ fn gate_answer(entry: Entry, request: &Request<gate::Binding>) -> Answer {
     }
 }
 
-fn template_answer(scope: Scope, request: &Request<Value>, released: &Released) -> Answer {
+fn template_answer(
+    scope: TemplateRegistration,
+    request: &ReviewRequest<Value>,
+    released: &ReleasedIndex,
+) -> ReviewAnswer {
     let answer = templates::review(scope, request, released);
-    if let Answer::Deny { denial, message } = &answer {
-        let Request {
+    if let ReviewAnswer::Deny { denial, message } = &answer {
+        let ReviewRequest {
             namespace,
             name,
             kind,
@@ -303,11 +318,11 @@ fn template_answer(scope: Scope, request: &Request<Value>, released: &Released) 
 struct Received<T> {
     path: &'static str,
     start: Instant,
-    request: Result<(Request<T>, Place), Refusal>,
+    request: Result<(ReviewRequest<T>, RequestSlot), RequestRefusal>,
 }
 
 impl<T: DeserializeOwned> Received<T> {
-    fn read(path: &'static str, body: Body) -> Self {
+    fn read(path: &'static str, body: RequestBody) -> Self {
         let start = Instant::now();
         let request = body.0.and_then(|(body, place)| Ok((read(&body)?, place)));
         Self {
@@ -318,11 +333,15 @@ impl<T: DeserializeOwned> Received<T> {
     }
 
     /// Answers the request and counts it.
-    fn answer(self, handlers: &Handlers, answer: impl FnOnce(&Request<T>) -> Answer) -> Response {
+    fn answer(
+        self,
+        handlers: &Handlers,
+        answer: impl FnOnce(&ReviewRequest<T>) -> ReviewAnswer,
+    ) -> Response {
         let path = self.path;
         let result = self.request.and_then(|(request, _place)| {
             let answer = answer(&request);
-            let outcome = Outcome::of(&answer);
+            let outcome = RequestOutcome::of(&answer);
             let response = ReviewResponse::new(&request.uid, answer)
                 .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
             Ok((outcome, response))
@@ -332,7 +351,7 @@ impl<T: DeserializeOwned> Received<T> {
             Ok((outcome, response)) => (outcome, axum::Json(response).into_response()),
             // Not logged: a flood of requests must not become a flood of log lines. The metric counts them.
             Err((code @ StatusCode::TOO_MANY_REQUESTS, message)) => {
-                (Outcome::Busy, (code, later, message).into_response())
+                (RequestOutcome::Busy, (code, later, message).into_response())
             }
             Err((code, message)) => {
                 tracing::warn!(path, %code, message, "admission review not answered");
@@ -340,7 +359,7 @@ impl<T: DeserializeOwned> Received<T> {
                     StatusCode::SERVICE_UNAVAILABLE => (code, later, message).into_response(),
                     _ => (code, message).into_response(),
                 };
-                (Outcome::Error, response)
+                (RequestOutcome::Error, response)
             }
         };
         handlers
@@ -350,7 +369,7 @@ impl<T: DeserializeOwned> Received<T> {
     }
 }
 
-fn read<T: DeserializeOwned>(body: &[u8]) -> Result<Request<T>, Refusal> {
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<ReviewRequest<T>, RequestRefusal> {
     let review: Review<T> = serde_json::from_slice(body).map_err(|error| {
         let message = format!("muster webhook: not an AdmissionReview: {error}");
         (StatusCode::BAD_REQUEST, message)

@@ -10,8 +10,8 @@
 //! It never calls the API server. The controller charges and pins what passes (a missed update, the webhook
 //! being away).
 
-use crate::released::{Released, ReleasedJob};
-use crate::review::{Answer, Denial, Request, Resource};
+use crate::released::{ReleasedIndex, ReleasedJob};
+use crate::review::{Denial, ReviewAnswer, ReviewRequest, ReviewResource};
 use crds::names::{binding_name, is_system_namespace};
 use runtime::ObjectKey;
 use serde_json::Value;
@@ -22,7 +22,7 @@ pub(crate) const SCALE: &str = "scale";
 
 /// The registration that sent the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum TemplateRegistration {
     /// For namespaces labelled `muster.io/managed=true`: checks values and growth.
     Managed,
     /// For all others: checks growth only.
@@ -31,46 +31,54 @@ pub enum Scope {
 
 /// Decides whether `request` may create or change a template.
 #[must_use]
-pub fn review(scope: Scope, request: &Request<Value>, released: &Released) -> Answer {
+pub fn review(
+    scope: TemplateRegistration,
+    request: &ReviewRequest<Value>,
+    released: &ReleasedIndex,
+) -> ReviewAnswer {
     let Some(new) = request.object.as_ref().filter(|_| concerns(request)) else {
-        return Answer::allow();
+        return ReviewAnswer::allow();
     };
     if request.sub_resource.as_deref() == Some(SCALE) {
         let raised = scale_of_released(request, new, released);
-        return raised.map_or_else(Answer::allow, forbidden);
+        return raised.map_or_else(ReviewAnswer::allow, forbidden);
     }
     // The end of a template must not depend on its values.
     if new
         .pointer("/metadata/deletionTimestamp")
         .is_some_and(|time| !time.is_null())
     {
-        return Answer::allow();
+        return ReviewAnswer::allow();
     }
     if let Some(message) = growth_of_released(request, new, released) {
         return forbidden(message);
     }
     match scope {
-        Scope::Managed => check_values(request, new),
-        Scope::Elsewhere => Answer::allow(),
+        TemplateRegistration::Managed => check_values(request, new),
+        TemplateRegistration::Elsewhere => ReviewAnswer::allow(),
     }
 }
 
-fn forbidden(message: String) -> Answer {
-    Answer::Deny {
+fn forbidden(message: String) -> ReviewAnswer {
+    ReviewAnswer::Deny {
         denial: Denial::Forbidden,
         message,
     }
 }
 
-fn concerns<T>(request: &Request<T>) -> bool {
+fn concerns<T>(request: &ReviewRequest<T>) -> bool {
     matches!(request.operation.as_str(), "CREATE" | "UPDATE")
         && matches!(request.sub_resource.as_deref(), None | Some("" | SCALE))
         && !is_system_namespace(&request.namespace)
 }
 
 /// Returns why a `scale` request makes an admitted job larger than what was admitted, if it does.
-fn scale_of_released(request: &Request<Value>, new: &Value, released: &Released) -> Option<String> {
-    let Resource { group, resource } = &request.resource;
+fn scale_of_released(
+    request: &ReviewRequest<Value>,
+    new: &Value,
+    released: &ReleasedIndex,
+) -> Option<String> {
+    let ReviewResource { group, resource } = &request.resource;
     let mut kinds = known_kinds();
     let kind = kinds.find(|kind| kind.group == group && kind.plural == resource)?;
     let job = released.get(&key_of(request, kind.kind), text(new, "/metadata/uid"))?;
@@ -84,7 +92,7 @@ fn scale_of_released(request: &Request<Value>, new: &Value, released: &Released)
     (to > from).then(|| refusal(kind.kind, &request.name, &job, &growth))
 }
 
-fn key_of<T>(request: &Request<T>, kind: &str) -> ObjectKey {
+fn key_of<T>(request: &ReviewRequest<T>, kind: &str) -> ObjectKey {
     ObjectKey {
         namespace: Some(request.namespace.clone()),
         name: binding_name(kind, &request.name),
@@ -93,9 +101,9 @@ fn key_of<T>(request: &Request<T>, kind: &str) -> ObjectKey {
 
 /// Returns why an edit makes an admitted job larger than what was admitted, if it does.
 fn growth_of_released(
-    request: &Request<Value>,
+    request: &ReviewRequest<Value>,
     new: &Value,
-    released: &Released,
+    released: &ReleasedIndex,
 ) -> Option<String> {
     let old = request.old_object.as_ref()?;
     let kind = request.kind.kind.as_str();
@@ -127,7 +135,7 @@ fn refusal(kind: &str, name: &str, job: &ReleasedJob, growth: &str) -> String {
 
 /// Refuses values that are certain to fail later. An update is refused only for what it breaks itself: it
 /// must stay possible to label, repair or finish an object that was wrong before.
-fn check_values(request: &Request<Value>, new: &Value) -> Answer {
+fn check_values(request: &ReviewRequest<Value>, new: &Value) -> ReviewAnswer {
     let was_wrong = |problem: fn(&Value) -> Option<String>| {
         request
             .old_object
@@ -136,13 +144,13 @@ fn check_values(request: &Request<Value>, new: &Value) -> Answer {
     };
     for problem in [invalid_value as fn(&Value) -> Option<String>, invalid_queue] {
         if let Some(message) = problem(new).filter(|_| !was_wrong(problem)) {
-            return Answer::Deny {
+            return ReviewAnswer::Deny {
                 denial: Denial::Invalid,
                 message,
             };
         }
     }
-    Answer::Allow {
+    ReviewAnswer::Allow {
         patch: Vec::new(),
         warnings: workload::warnings(new),
     }

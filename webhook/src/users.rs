@@ -6,7 +6,7 @@
 //! without the first annotation counts as its namespace's, and one without the second needs a namespace
 //! that may use its queue.
 
-use crate::review::Request;
+use crate::review::ReviewRequest;
 use crds::names::{PERMITTED_QUEUE_ANNOTATION, USER_ANNOTATION, is_system_namespace};
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, RemoveOperation};
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 /// Returns true if `request` submits or changes a template.
 #[must_use]
-pub fn concerns(request: &Request<Value>) -> bool {
+pub fn concerns(request: &ReviewRequest<Value>) -> bool {
     let part = request.sub_resource.as_deref().unwrap_or_default();
     let changes = matches!(request.operation.as_str(), "CREATE" | "UPDATE");
     changes && part.is_empty() && !is_system_namespace(&request.namespace)
@@ -22,7 +22,7 @@ pub fn concerns(request: &Request<Value>) -> bool {
 
 /// Returns the patch for the template in `request`; `permitted` is the queue that its user may use.
 #[must_use]
-pub fn stamp(request: &Request<Value>, permitted: Option<&str>) -> Vec<PatchOperation> {
+pub fn stamp(request: &ReviewRequest<Value>, permitted: Option<&str>) -> Vec<PatchOperation> {
     let Some(new) = request.object.as_ref().filter(|_| concerns(request)) else {
         return Vec::new();
     };
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn other_requests_are_left_alone() {
-        let request = |change: Value| -> Request<Value> {
+        let request = |change: Value| -> ReviewRequest<Value> {
             let mut request = json!({
                 "uid": "u", "operation": "CREATE", "namespace": "team-a", "name": "train",
                 "kind": {"group": "batch", "version": "v1", "kind": "Job"},
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn only_the_queue_that_the_user_may_use_is_recorded() {
-        let request = |annotations: Value| -> Request<Value> {
+        let request = |annotations: Value| -> ReviewRequest<Value> {
             serde_json::from_value(json!({
                 "uid": "u", "operation": "CREATE", "namespace": "team-a", "name": "train",
                 "kind": {"group": "batch", "version": "v1", "kind": "Job"},

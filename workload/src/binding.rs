@@ -4,7 +4,7 @@ use crate::error::SpecError;
 use crate::field::Field;
 use crate::kinds::batch::MAIN;
 use crate::nodes;
-use crate::pod::Pod;
+use crate::pod::PodRequirements;
 use crate::size::Size;
 use engine::facts::Role;
 
@@ -60,7 +60,8 @@ fn role(name: &str, replicas: u32, requirements: &Field<'_>) -> Result<Role, Spe
         None,
     )?;
     let tolerations = nodes::tolerations(&claim.get("tolerations")?)?;
-    Pod::with(requirements.path(), request, terms, tolerations).role(name, replicas, replicas)
+    PodRequirements::with(requirements.path(), request, terms, tolerations)
+        .role(name, replicas, replicas)
 }
 
 fn priority_class(requirements: &Field<'_>) -> Result<Option<String>, SpecError> {

@@ -5,7 +5,7 @@
 //! of the template changes. Devices that pods claim are in other objects and do not change.
 
 use crate::field::Field;
-use crate::pod::{self, Pod};
+use crate::pod::{self, PodRequirements};
 use crate::pod_specs;
 use crate::spec::read_spec;
 use engine::Resources;
@@ -53,7 +53,7 @@ pub fn cap_requests(template: &Value, admitted: &AdmittedRequests) -> Value {
         let (Some(most), Some(asked)) = (admitted.get(&role), asked) else {
             continue;
         };
-        let Ok(own) = Pod::read(&Field::root(spec)) else {
+        let Ok(own) = PodRequirements::read(&Field::root(spec)) else {
             continue;
         };
         for (name, amount) in own.request.iter() {

@@ -61,7 +61,7 @@ pub use kinds::{
     may_start_pods,
 };
 pub use outcome::{Outcome, PodCounts, counts, outcome};
-pub use parts::{Part, PartsError, attempt_of, mark, may_be_in_parts, parts, resized};
+pub use parts::{PartsError, RenderedPart, attempt_of, mark, may_be_in_parts, parts, resized};
 pub use placement::{cluster_placement, divided, natively_divisible};
 pub use queue::{DEFAULT_QUEUE, named_queue, queue_of};
 pub use rendered::{Rendered, rendered};

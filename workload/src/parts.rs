@@ -26,14 +26,14 @@ use crate::spec::read_spec;
 use crate::{rendezvous, services};
 use engine::facts::{RolePods, Share};
 use engine::{Attempt, ClusterName};
-use metadata::Written;
+use metadata::MetadataField;
 pub use resize::resized;
 pub(crate) use resize::{PartResizing, resizing};
 use serde_json::{Map, Value, json};
 
 /// The part of one cluster.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Part {
+pub struct RenderedPart {
     /// The cluster.
     pub cluster: ClusterName,
     /// Identifies the attempt and the shares of the part ([`mark`]).
@@ -111,14 +111,14 @@ pub fn parts(
     shares: &[Share],
     reach: &Reach,
     resizable: bool,
-) -> Result<Vec<Part>, PartsError> {
+) -> Result<Vec<RenderedPart>, PartsError> {
     let kind = template.get("kind").and_then(Value::as_str);
     let fields = kinds::of_template(template)
         .and_then(WorkloadKind::part_fields)
         .ok_or_else(|| PartsError::Kind(kind.unwrap_or_default().to_owned()))?;
     let gang = Gang::read(template, attempt, shares, reach, resizable)?;
     gang.can_meet()?;
-    let part = |(index, share): (usize, &Share)| Part {
+    let part = |(index, share): (usize, &Share)| RenderedPart {
         cluster: share.cluster.clone(),
         mark: mark(attempt, shares, index),
         fields: fields(template, &gang, index),
@@ -311,7 +311,7 @@ impl<'a> Gang<'a> {
     /// Labels the pods of the cluster at `index` with their part, if Services select by it.
     pub(crate) fn label(&self, index: usize, pods: &mut Map<String, Value>) {
         if let Some(part) = self.part_label(index) {
-            metadata::write(pods, Written::Labels, services::PART_LABEL, &part);
+            metadata::write(pods, MetadataField::Labels, services::PART_LABEL, &part);
         }
     }
 

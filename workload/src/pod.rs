@@ -13,7 +13,7 @@ use engine::resources::ResourceName;
 
 /// What a pod requests.
 #[derive(Debug, Clone)]
-pub(crate) struct Pod {
+pub(crate) struct PodRequirements {
     /// The path of its spec in the template, for errors.
     path: String,
     pub(crate) request: Resources,
@@ -22,7 +22,7 @@ pub(crate) struct Pod {
     pub(crate) priority_class: Option<String>,
 }
 
-impl Pod {
+impl PodRequirements {
     /// Reads a pod spec.
     pub(crate) fn read(spec: &Field<'_>) -> Result<Self, SpecError> {
         Ok(Self {

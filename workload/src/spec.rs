@@ -348,7 +348,7 @@ fn shorter(declared: Option<i64>, deadline: Option<i64>) -> Option<i64> {
 /// # Errors
 /// [`SpecError::Invalid`] for a field with an invalid value.
 pub fn pod_request(spec: &Value) -> Result<Resources, SpecError> {
-    crate::pod::Pod::read(&Field::root(spec)).map(|pod| pod.request)
+    crate::pod::PodRequirements::read(&Field::root(spec)).map(|pod| pod.request)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct Intent {
     /// The binding when the write was decided. If what the decision depends on has changed since, nothing is
-    /// written and the answer is [`Failure::Conflict`].
+    /// written and the answer is [`WriteFailure::Conflict`].
     pub binding: Arc<ResourceBinding>,
     /// What to write.
     pub write: Write,
@@ -214,7 +214,7 @@ impl fmt::Display for WriteKind {
 
 /// The result of an [`Intent`]: exactly one for each, once it is certain.
 #[derive(Debug, Clone)]
-pub struct Outcome {
+pub struct CommitOutcome {
     /// The job.
     pub key: JobKey,
     /// UID of the binding of the intent.
@@ -224,12 +224,12 @@ pub struct Outcome {
     /// The attempt in its record, if it has one.
     pub attempt: Option<Attempt>,
     /// The result.
-    pub result: Result<Written, Failure>,
+    pub result: Result<WrittenBinding, WriteFailure>,
 }
 
 /// The binding right after the write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenBinding {
     /// Its resourceVersion: from this version on, the watch shows the write.
     pub resource_version: String,
     /// Its generation.
@@ -238,7 +238,7 @@ pub struct Written {
 
 /// Why nothing was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
+pub enum WriteFailure {
     /// What the decision depends on has changed: decide again.
     #[error("the binding changed since this was decided")]
     Conflict,

@@ -1,6 +1,6 @@
 //! Metrics of the committer.
 
-use super::intent::{Failure, WriteKind, Written};
+use super::intent::{WriteFailure, WriteKind, WrittenBinding};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -10,7 +10,7 @@ use runtime::metrics::latency_buckets;
 use std::time::Duration;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct KindLabel {
+struct WriteKindLabel {
     kind: WriteKind,
 }
 
@@ -46,14 +46,14 @@ pub(super) enum BehindWord {
 }
 
 /// See the module's documentation.
-pub(super) struct Metrics {
+pub(super) struct CommitMetrics {
     writes: Family<ResultLabel, Counter>,
-    seconds: Family<KindLabel, Histogram>,
-    conflicts: Family<KindLabel, Counter>,
+    seconds: Family<WriteKindLabel, Histogram>,
+    conflicts: Family<WriteKindLabel, Counter>,
     behind: Family<BehindLabel, Counter>,
 }
 
-impl Metrics {
+impl CommitMetrics {
     pub(super) fn new(registry: &Registry) -> Self {
         let histogram: fn() -> Histogram = || Histogram::new(latency_buckets());
         Self {
@@ -80,25 +80,30 @@ impl Metrics {
         }
     }
 
-    pub(super) fn ended(&self, kind: WriteKind, result: &Result<Written, Failure>, took: Duration) {
+    pub(super) fn ended(
+        &self,
+        kind: WriteKind,
+        result: &Result<WrittenBinding, WriteFailure>,
+        took: Duration,
+    ) {
         let word = match result {
             Ok(_) => ResultWord::Written,
-            Err(Failure::Conflict) => ResultWord::Conflict,
-            Err(Failure::Gone) => ResultWord::Gone,
-            Err(Failure::Refused { .. }) => ResultWord::Refused,
-            Err(Failure::NotLeading) => ResultWord::NotLeading,
-            Err(Failure::Unavailable { .. }) => ResultWord::Unavailable,
+            Err(WriteFailure::Conflict) => ResultWord::Conflict,
+            Err(WriteFailure::Gone) => ResultWord::Gone,
+            Err(WriteFailure::Refused { .. }) => ResultWord::Refused,
+            Err(WriteFailure::NotLeading) => ResultWord::NotLeading,
+            Err(WriteFailure::Unavailable { .. }) => ResultWord::Unavailable,
         };
         let label = ResultLabel { kind, result: word };
         self.writes.get_or_create(&label).inc();
         let seconds = took.as_secs_f64();
         self.seconds
-            .get_or_create(&KindLabel { kind })
+            .get_or_create(&WriteKindLabel { kind })
             .observe(seconds);
     }
 
     pub(super) fn conflict(&self, kind: WriteKind) {
-        self.conflicts.get_or_create(&KindLabel { kind }).inc();
+        self.conflicts.get_or_create(&WriteKindLabel { kind }).inc();
     }
 
     pub(super) fn behind(&self, result: BehindWord) {

@@ -26,14 +26,14 @@ mod status;
 mod tests;
 mod write;
 
-pub use intent::{Failure, Intent, Outcome, Write, WriteKind, Written};
+pub use intent::{CommitOutcome, Intent, Write, WriteFailure, WriteKind, WrittenBinding};
 
 use engine::JobKey;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use kube::Client;
-use metrics::Metrics;
+use metrics::CommitMetrics;
 use runtime::lease::ledger::Ledger;
 use runtime::{Leadership, Registry, Term, task};
 use status::Behind;
@@ -82,7 +82,7 @@ pub struct Committer {
 }
 
 impl Committer {
-    /// Starts the committer. It sends one [`Outcome`] for each [`Intent`] to `outcomes`, and waits for space
+    /// Starts the committer. It sends one [`CommitOutcome`] for each [`Intent`] to `outcomes`, and waits for space
     /// there. With `term` it writes only during the term. At `cancel` it finishes the writes in flight and
     /// drops the rest: the next leader decides again.
     #[must_use]
@@ -90,18 +90,18 @@ impl Committer {
         client: Client,
         options: CommitOptions,
         term: Option<Term>,
-        outcomes: mpsc::Sender<Outcome>,
+        outcomes: mpsc::Sender<CommitOutcome>,
         registry: &Registry,
         cancel: CancellationToken,
     ) -> Self {
         let (inbox, batches) = mpsc::unbounded_channel();
         let (behind, followers) = mpsc::unbounded_channel();
         let Term { leadership, ledger } = term.unwrap_or_else(Term::always);
-        let context = Arc::new(Context {
+        let context = Arc::new(CommitContext {
             client,
             leadership,
             ledger,
-            metrics: Metrics::new(registry),
+            metrics: CommitMetrics::new(registry),
             slots: Semaphore::new(options.in_flight.max(1)),
             options,
             writing: AtomicUsize::new(0),
@@ -129,11 +129,11 @@ impl Committer {
 }
 
 /// What every write needs.
-struct Context {
+struct CommitContext {
     client: Client,
     leadership: Leadership,
     ledger: Option<Ledger>,
-    metrics: Metrics,
+    metrics: CommitMetrics,
     options: CommitOptions,
     /// One permit for each write in flight.
     slots: Semaphore,
@@ -143,8 +143,8 @@ struct Context {
 
 /// One queue of intents for each binding, and the writes in flight.
 struct Lines {
-    context: Arc<Context>,
-    outcomes: mpsc::Sender<Outcome>,
+    context: Arc<CommitContext>,
+    outcomes: mpsc::Sender<CommitOutcome>,
     behind: mpsc::UnboundedSender<Behind>,
     /// For every binding with a write that is ready or in flight, the intents after it.
     waiting: HashMap<JobKey, VecDeque<Intent>>,
@@ -230,9 +230,9 @@ impl Lines {
 }
 
 async fn carry_out(
-    context: Arc<Context>,
+    context: Arc<CommitContext>,
     intent: Intent,
-    outcomes: mpsc::Sender<Outcome>,
+    outcomes: mpsc::Sender<CommitOutcome>,
     behind: mpsc::UnboundedSender<Behind>,
 ) -> JobKey {
     let key = intent.key();

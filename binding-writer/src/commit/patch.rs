@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 /// The part of the object that a patch changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum PatchTarget {
     /// The object itself.
     Whole,
     /// Its status subresource.
@@ -24,12 +24,12 @@ pub(super) enum Part {
 
 /// A patch without its resourceVersion.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Body {
-    pub(super) part: Part,
+pub(super) struct PatchBody {
+    pub(super) part: PatchTarget,
     pub(super) value: Value,
 }
 
-impl Body {
+impl PatchBody {
     /// Returns the patch guarded by `resource_version`.
     pub(super) fn guarded(&self, resource_version: Option<&str>) -> Value {
         let mut value = self.value.clone();
@@ -47,7 +47,7 @@ pub(super) fn body(
     intent: &Intent,
     current: &ResourceBinding,
     now: Timestamp,
-) -> Result<Option<Body>, serde_json::Error> {
+) -> Result<Option<PatchBody>, serde_json::Error> {
     let mut patch = Patch::default();
     match &intent.write {
         Write::Gate { record } => {
@@ -178,7 +178,7 @@ fn ack(
     current: &ResourceBinding,
     reschedule: bool,
     now: Timestamp,
-) -> Option<Body> {
+) -> Option<PatchBody> {
     let generation = decided.metadata.generation.unwrap_or_default();
     let observed = current.status.scheduler_observed_generation;
     if !reschedule && observed.unwrap_or_default() >= generation {
@@ -192,8 +192,8 @@ fn ack(
         let asked = decided.spec.reschedule_triggered_at.unwrap_or(now);
         status["lastScheduledTime"] = json!(seconds(now.max(asked)));
     }
-    Some(Body {
-        part: Part::Status,
+    Some(PatchBody {
+        part: PatchTarget::Status,
         value: json!({ "status": status }),
     })
 }
@@ -311,7 +311,7 @@ impl Patch {
         self.spec.insert("clusters".to_owned(), clusters);
     }
 
-    fn into_body(mut self) -> Option<Body> {
+    fn into_body(mut self) -> Option<PatchBody> {
         if !self.annotations.is_empty() {
             let annotations = Value::Object(self.annotations);
             self.metadata.insert("annotations".to_owned(), annotations);
@@ -322,8 +322,8 @@ impl Patch {
                 value.insert(name.to_owned(), Value::Object(part));
             }
         }
-        (!value.is_empty()).then_some(Body {
-            part: Part::Whole,
+        (!value.is_empty()).then_some(PatchBody {
+            part: PatchTarget::Whole,
             value: Value::Object(value),
         })
     }

@@ -8,8 +8,8 @@
 //! version of the placement write, whose status is that of the binding in the decision; this usually saves
 //! the read.
 
-use super::Context;
-use super::intent::{Intent, Write, Written};
+use super::CommitContext;
+use super::intent::{Intent, Write, WrittenBinding};
 use super::metrics::BehindWord;
 use super::patch::{annotation, is_gated, seconds};
 use super::write::{pauses, read_binding};
@@ -46,7 +46,7 @@ pub(super) struct Behind {
     uid: Option<String>,
     /// The record of the placement: the status is valid while the binding has it.
     record: String,
-    written: Written,
+    written: WrittenBinding,
     placed_at: Timestamp,
     affinity_name: Option<String>,
     /// True if the binding had no conditions when it was placed, so that none can be lost.
@@ -55,7 +55,7 @@ pub(super) struct Behind {
 
 impl Behind {
     /// Returns the status that follows `intent`, if it is a placement.
-    pub(super) fn of(intent: &Intent, written: &Written) -> Option<Self> {
+    pub(super) fn of(intent: &Intent, written: &WrittenBinding) -> Option<Self> {
         let Write::Place {
             record,
             affinity_name,
@@ -78,7 +78,7 @@ impl Behind {
 
 /// Writes statuses until `cancel`, a limited number at a time, the newest for each binding.
 pub(super) async fn follow(
-    context: Arc<Context>,
+    context: Arc<CommitContext>,
     mut followers: mpsc::UnboundedReceiver<Behind>,
     cancel: CancellationToken,
 ) {
@@ -107,13 +107,13 @@ pub(super) async fn follow(
     }
 }
 
-fn limit(context: &Context) -> usize {
+fn limit(context: &CommitContext) -> usize {
     let all = context.options.in_flight;
     let free = all.saturating_sub(context.writing.load(Ordering::Relaxed));
     free.max(all / SHARE_OF_WRITES).max(1)
 }
 
-async fn write(context: Arc<Context>, behind: Behind) {
+async fn write(context: Arc<CommitContext>, behind: Behind) {
     let word = match try_write(&context, &behind).await {
         Ok(word) => word,
         Err(error) => {
@@ -125,7 +125,7 @@ async fn write(context: Arc<Context>, behind: Behind) {
     context.metrics.behind(word);
 }
 
-async fn try_write(context: &Context, behind: &Behind) -> Result<BehindWord, CallError> {
+async fn try_write(context: &CommitContext, behind: &Behind) -> Result<BehindWord, CallError> {
     let mut pauses = pauses();
     let mut patch = behind.had_no_conditions.then(|| first_patch(behind));
     let mut tries = 0;
@@ -155,7 +155,7 @@ async fn try_write(context: &Context, behind: &Behind) -> Result<BehindWord, Cal
 
 /// Sends `patch`, or a patch built from the present binding.
 async fn step(
-    context: &Context,
+    context: &CommitContext,
     behind: &Behind,
     patch: Option<Value>,
 ) -> Result<BehindWord, CallError> {

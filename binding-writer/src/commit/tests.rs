@@ -91,7 +91,7 @@ fn place(attempt: u32) -> Write {
 struct Bench {
     api: FakeApi,
     committer: Committer,
-    outcomes: mpsc::Receiver<Outcome>,
+    outcomes: mpsc::Receiver<CommitOutcome>,
     _cancel: DropGuard,
 }
 
@@ -123,7 +123,7 @@ impl Bench {
         slim(self.api.put(&path(name), object))
     }
 
-    async fn write(&mut self, binding: &Arc<ResourceBinding>, write: Write) -> Outcome {
+    async fn write(&mut self, binding: &Arc<ResourceBinding>, write: Write) -> CommitOutcome {
         self.committer.submit(vec![Intent {
             binding: binding.clone(),
             write,

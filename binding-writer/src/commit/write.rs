@@ -1,8 +1,8 @@
 //! One write: it is sent, and read back if necessary, until its outcome is certain.
 
-use super::Context;
-use super::intent::{Failure, Intent, Outcome, Write, Written};
-use super::patch::{self, Body, Part};
+use super::CommitContext;
+use super::intent::{CommitOutcome, Intent, Write, WriteFailure, WrittenBinding};
+use super::patch::{self, PatchBody, PatchTarget};
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use crds::karmada::ResourceBinding;
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, PartialObjectMeta};
 use runtime::client::{CallError, CallFault, with_deadline};
 use runtime::lease::TermOver;
-use runtime::lease::ledger::Subject;
+use runtime::lease::ledger::LedgerSubject;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(super) struct Opened(Option<String>);
 
 impl Opened {
     /// Opens `intent` at the version of its decision, before there is a slot to send it.
-    pub(super) async fn ahead(context: &Context, intent: &Intent) -> Self {
+    pub(super) async fn ahead(context: &CommitContext, intent: &Intent) -> Self {
         let mut opened = Self(None);
         // If the term is over, sending finds that out.
         let _ = opened.at(context, intent, &intent.binding).await;
@@ -39,7 +39,7 @@ impl Opened {
     /// Makes sure that it is open at the version of `current`, which was read before.
     async fn at(
         &mut self,
-        context: &Context,
+        context: &CommitContext,
         intent: &Intent,
         current: &ResourceBinding,
     ) -> Result<(), TermOver> {
@@ -52,7 +52,7 @@ impl Opened {
             return Ok(());
         }
         let key = intent.key();
-        let subject = Subject {
+        let subject = LedgerSubject {
             namespace: key.namespace.to_string(),
             name: key.name.to_string(),
         };
@@ -62,9 +62,14 @@ impl Opened {
     }
 
     /// Closes the write once its outcome is certain.
-    fn close(self, context: &Context, intent: &Intent, result: &Result<Written, Failure>) {
+    fn close(
+        self,
+        context: &CommitContext,
+        intent: &Intent,
+        result: &Result<WrittenBinding, WriteFailure>,
+    ) {
         // It may have been sent before the term ended, and may still arrive.
-        let certain = !matches!(result, Err(Failure::NotLeading));
+        let certain = !matches!(result, Err(WriteFailure::NotLeading));
         if let (Some(ledger), Some(_), true) = (&context.ledger, self.0, certain) {
             let version = result
                 .as_ref()
@@ -83,7 +88,11 @@ fn uid(intent: &Intent) -> &str {
 }
 
 /// Carries `intent` out.
-pub(super) async fn carry_out(context: &Context, intent: &Intent, opened: Opened) -> Outcome {
+pub(super) async fn carry_out(
+    context: &CommitContext,
+    intent: &Intent,
+    opened: Opened,
+) -> CommitOutcome {
     let started = Instant::now();
     let mut writing = Writing::new(context, intent, opened);
     let result = writing.run().await;
@@ -93,7 +102,7 @@ pub(super) async fn carry_out(context: &Context, intent: &Intent, opened: Opened
     let attempt = intent.write.record().map(|record| record.attempt);
     context.metrics.ended(kind, &result, started.elapsed());
     log(intent, &result, started.elapsed());
-    Outcome {
+    CommitOutcome {
         key,
         uid: intent.binding.metadata.uid.clone().unwrap_or_default(),
         write: kind,
@@ -103,7 +112,7 @@ pub(super) async fn carry_out(context: &Context, intent: &Intent, opened: Opened
 }
 
 /// Logs one line for each write. A new leader or a deleted object is no problem.
-fn log(intent: &Intent, result: &Result<Written, Failure>, took: Duration) {
+fn log(intent: &Intent, result: &Result<WrittenBinding, WriteFailure>, took: Duration) {
     let job = intent.key();
     let write = intent.write.kind();
     let attempt = intent.write.record().map(|record| record.attempt.0);
@@ -113,7 +122,7 @@ fn log(intent: &Intent, result: &Result<Written, Failure>, took: Duration) {
             let version = &written.resource_version;
             tracing::debug!(%job, %write, attempt, version, millis, "written");
         }
-        Err(failure @ (Failure::Gone | Failure::NotLeading)) => {
+        Err(failure @ (WriteFailure::Gone | WriteFailure::NotLeading)) => {
             tracing::debug!(%job, %write, attempt, %failure, millis, "not written");
         }
         Err(failure) => {
@@ -125,7 +134,7 @@ fn log(intent: &Intent, result: &Result<Written, Failure>, took: Duration) {
 /// What a read of the binding shows.
 enum ReadBack {
     /// The write was done.
-    Done(Written),
+    Done(WrittenBinding),
     /// It was not done, and the decision is still valid.
     NotDone,
     /// It was not done, and the decision is no longer valid.
@@ -134,7 +143,7 @@ enum ReadBack {
 }
 
 struct Writing<'a> {
-    context: &'a Context,
+    context: &'a CommitContext,
     intent: &'a Intent,
     /// The newest known state of the binding.
     current: Cow<'a, ResourceBinding>,
@@ -144,7 +153,7 @@ struct Writing<'a> {
 }
 
 impl<'a> Writing<'a> {
-    fn new(context: &'a Context, intent: &'a Intent, opened: Opened) -> Self {
+    fn new(context: &'a CommitContext, intent: &'a Intent, opened: Opened) -> Self {
         Self {
             context,
             intent,
@@ -155,7 +164,7 @@ impl<'a> Writing<'a> {
         }
     }
 
-    async fn run(&mut self) -> Result<Written, Failure> {
+    async fn run(&mut self) -> Result<WrittenBinding, WriteFailure> {
         loop {
             let body = self.body()?;
             let Some(body) = body else {
@@ -166,9 +175,9 @@ impl<'a> Writing<'a> {
                 Err(error) => error,
             };
             match error.fault() {
-                CallFault::NotFound => return Err(Failure::Gone),
+                CallFault::NotFound => return Err(WriteFailure::Gone),
                 CallFault::Refused => {
-                    return Err(Failure::Refused {
+                    return Err(WriteFailure::Refused {
                         code: error.code().unwrap_or_default(),
                         message: error.message(),
                     });
@@ -196,9 +205,9 @@ impl<'a> Writing<'a> {
         }
     }
 
-    fn body(&self) -> Result<Option<Body>, Failure> {
+    fn body(&self) -> Result<Option<PatchBody>, WriteFailure> {
         patch::body(self.intent, &self.current, Timestamp::now()).map_err(|error| {
-            Failure::Refused {
+            WriteFailure::Refused {
                 code: 0,
                 message: format!("the record cannot be written: {error}"),
             }
@@ -206,11 +215,14 @@ impl<'a> Writing<'a> {
     }
 
     /// Sends the patch once, if this process leads.
-    async fn send(&mut self, body: &Body) -> Result<Result<Written, CallError>, Failure> {
+    async fn send(
+        &mut self,
+        body: &PatchBody,
+    ) -> Result<Result<WrittenBinding, CallError>, WriteFailure> {
         let opened = self.opened.at(self.context, self.intent, &self.current);
-        opened.await.map_err(|TermOver| Failure::NotLeading)?;
+        opened.await.map_err(|TermOver| WriteFailure::NotLeading)?;
         let Some(permit) = self.context.leadership.permit() else {
-            return Err(Failure::NotLeading);
+            return Err(WriteFailure::NotLeading);
         };
         let limit = self.context.options.call_limit.min(permit.limit());
         let meta = &self.current.metadata;
@@ -224,11 +236,11 @@ impl<'a> Writing<'a> {
         let client = self.context.client.clone();
         // The answer contains only the metadata: aggregated statuses may be large.
         let answer = match body.part {
-            Part::Whole => {
+            PatchTarget::Whole => {
                 let api: Api<ResourceBinding> = Api::namespaced(client, namespace);
                 with_deadline(api.patch_metadata(name, &params, &patch), limit).await
             }
-            Part::Status => {
+            PatchTarget::Status => {
                 let api: Api<PartialObjectMeta<ResourceBinding>> =
                     Api::namespaced(client, namespace);
                 with_deadline(api.patch_status(name, &params, &patch), limit).await
@@ -238,12 +250,12 @@ impl<'a> Writing<'a> {
     }
 
     /// Reads back and returns the outcome if it is certain; otherwise the write may be sent again.
-    async fn settled(&mut self) -> Option<Result<Written, Failure>> {
+    async fn settled(&mut self) -> Option<Result<WrittenBinding, WriteFailure>> {
         match self.read_back().await {
             ReadBack::Done(written) => Some(Ok(written)),
             ReadBack::NotDone => None,
-            ReadBack::Changed => Some(Err(Failure::Conflict)),
-            ReadBack::Gone => Some(Err(Failure::Gone)),
+            ReadBack::Changed => Some(Err(WriteFailure::Conflict)),
+            ReadBack::Gone => Some(Err(WriteFailure::Gone)),
         }
     }
 
@@ -274,14 +286,14 @@ impl<'a> Writing<'a> {
         ReadBack::NotDone
     }
 
-    async fn give_up(&mut self, error: &CallError) -> Result<Written, Failure> {
+    async fn give_up(&mut self, error: &CallError) -> Result<WrittenBinding, WriteFailure> {
         if error.fault() == CallFault::Unknown {
             tokio::time::sleep(SETTLE).await;
             if let Some(result) = self.settled().await {
                 return result;
             }
         }
-        Err(Failure::Unavailable {
+        Err(WriteFailure::Unavailable {
             message: error.message(),
         })
     }
@@ -294,7 +306,7 @@ impl<'a> Writing<'a> {
 
 /// Reads the present binding of the intent: the whole object, and its parsed form.
 pub(super) async fn read(
-    context: &Context,
+    context: &CommitContext,
     intent: &Intent,
 ) -> Result<Option<(Value, ResourceBinding)>, CallError> {
     let key = intent.key();
@@ -303,7 +315,7 @@ pub(super) async fn read(
 
 /// See [`read`].
 pub(super) async fn read_binding(
-    context: &Context,
+    context: &CommitContext,
     namespace: &str,
     name: &str,
 ) -> Result<Option<(Value, ResourceBinding)>, CallError> {
@@ -321,8 +333,8 @@ pub(super) async fn read_binding(
     Ok(Some((raw, slim)))
 }
 
-fn written(meta: &kube::core::ObjectMeta) -> Written {
-    Written {
+fn written(meta: &kube::core::ObjectMeta) -> WrittenBinding {
+    WrittenBinding {
         resource_version: meta.resource_version.clone().unwrap_or_default(),
         generation: meta.generation.unwrap_or_default(),
     }

@@ -24,7 +24,7 @@ use kube::{Client, ResourceExt};
 use runtime::Term;
 use runtime::client::{CallError, CallFault, with_deadline};
 use runtime::lease::TermOver;
-use runtime::lease::ledger::Subject;
+use runtime::lease::ledger::LedgerSubject;
 use serde_json::{Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -44,13 +44,13 @@ static WRITES: AtomicU64 = AtomicU64::new(0);
 
 /// Writes policies in one term. Clones share it.
 #[derive(Clone)]
-pub(super) struct Writer {
+pub(super) struct OverrideWriter {
     client: Client,
     term: Term,
     turns: Arc<[Mutex<()>]>,
 }
 
-impl Writer {
+impl OverrideWriter {
     pub(super) fn new(client: Client, term: Term) -> Self {
         let turns = (0..TURNS).map(|_| Mutex::default()).collect();
         Self {
@@ -61,11 +61,11 @@ impl Writer {
     }
 
     /// Waits until no other write of the policy `name` is under way.
-    pub(super) async fn turn<'a>(&'a self, namespace: &'a str, name: &'a str) -> Turn<'a> {
+    pub(super) async fn turn<'a>(&'a self, namespace: &'a str, name: &'a str) -> OverrideTurn<'a> {
         let mut hasher = DefaultHasher::new();
         (namespace, name).hash(&mut hasher);
         let index = usize::try_from(hasher.finish() % TURNS as u64).unwrap_or_default();
-        Turn {
+        OverrideTurn {
             writer: self,
             namespace,
             name,
@@ -76,15 +76,15 @@ impl Writer {
 }
 
 /// The exclusive right to write a policy.
-pub(super) struct Turn<'a> {
-    writer: &'a Writer,
+pub(super) struct OverrideTurn<'a> {
+    writer: &'a OverrideWriter,
     namespace: &'a str,
     name: &'a str,
     policies: Api<DynamicObject>,
     _alone: MutexGuard<'a, ()>,
 }
 
-impl Turn<'_> {
+impl OverrideTurn<'_> {
     /// Reads the present policy.
     pub(super) async fn read(&self) -> Result<Option<DynamicObject>, CallError> {
         with_deadline(self.policies.get_opt(self.name), super::LIMIT).await
@@ -178,7 +178,7 @@ impl Turn<'_> {
     ) -> Result<T, CallError> {
         let key = format!("{KEY}{}", meta.uid.as_deref().unwrap_or_default());
         if let Some(ledger) = &self.writer.term.ledger {
-            let subject = Subject {
+            let subject = LedgerSubject {
                 namespace: self.namespace.to_owned(),
                 name: self.name.to_owned(),
             };
@@ -203,7 +203,11 @@ pub(crate) fn is_key(key: &str) -> bool {
 }
 
 /// Writes the policy `subject`, if it exists, so that its version changes.
-pub(crate) async fn fence(client: &Client, subject: &Subject, epoch: u64) -> Result<(), CallError> {
+pub(crate) async fn fence(
+    client: &Client,
+    subject: &LedgerSubject,
+    epoch: u64,
+) -> Result<(), CallError> {
     let policies: Api<DynamicObject> =
         Api::namespaced_with(client.clone(), &subject.namespace, &resource());
     let patch = Patch::Merge(json!({

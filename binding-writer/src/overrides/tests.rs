@@ -236,7 +236,7 @@ async fn continues_late(
     with_ledger: bool,
 ) -> [Value; 2] {
     use runtime::lease::ledger::{Ledger, LedgerOptions};
-    use runtime::testing::{FakeApi, Process};
+    use runtime::testing::{FakeApi, StoppableProcess};
     let (api, registry) = (FakeApi::new(), runtime::Registry::new());
     let always = runtime::Leadership::always();
     let term = |client: Client, name: &str| {
@@ -247,7 +247,7 @@ async fn continues_late(
             ledger: with_ledger.then(|| Ledger::new(client, options, &registry)),
         }
     };
-    let process = Process::new(&api);
+    let process = StoppableProcess::new(&api);
     let old = term(process.client(), "old");
     let begun = crate::term::begin(&process.client(), &mut always.clone(), &old).await;
     begun.unwrap();

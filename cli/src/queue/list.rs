@@ -3,7 +3,7 @@
 use super::Shown;
 use crate::age::age;
 use crate::output::columns;
-use crds::capacity_policy::{CapacityPolicyStatus, Ordering};
+use crds::capacity_policy::{CapacityPolicyOrdering, CapacityPolicyStatus};
 use crds::loose::Loose;
 use crds::queue::FIFO;
 use jiff::Timestamp;
@@ -80,8 +80,8 @@ fn ordering(queue: &Shown) -> String {
         .queue
         .as_ref()
         .map(|queue| match queue.spec.dequeue_strategy.as_deref() {
-            Some(FIFO) => Loose::Known(Ordering::StrictFifo),
-            _ => Loose::Known(Ordering::Backfill),
+            Some(FIFO) => Loose::Known(CapacityPolicyOrdering::StrictFifo),
+            _ => Loose::Known(CapacityPolicyOrdering::Backfill),
         });
     let word = queue.policy.spec.ordering.clone().or(unset);
     let word = serde_json::to_value(word).unwrap_or_default();

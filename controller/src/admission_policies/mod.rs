@@ -90,13 +90,13 @@ impl Enforcement {
 
 /// Metrics of the admission policies.
 #[derive(Debug, Clone)]
-pub(crate) struct Metrics {
+pub(crate) struct AdmissionPolicyMetrics {
     enforced: Gauge,
     restored: Counter,
     unsafe_policies: existing::Count,
 }
 
-impl Metrics {
+impl AdmissionPolicyMetrics {
     /// Registers the metrics.
     pub(crate) fn new(registry: &Registry) -> Self {
         Self {
@@ -147,7 +147,7 @@ pub(crate) fn spawn(
     client: Client,
     term: &Term,
     inputs: mpsc::Sender<Input>,
-    metrics: Metrics,
+    metrics: AdmissionPolicyMetrics,
     cancel: CancellationToken,
 ) {
     let (in_force, seen_in_force) = watch::channel(false);
@@ -192,7 +192,7 @@ struct PolicyKeeper {
     /// Restores policies and posts events, only during the term.
     writes: Client,
     leadership: Leadership,
-    metrics: Metrics,
+    metrics: AdmissionPolicyMetrics,
     reported: Enforcement,
     /// When a probe last saw the policies refuse a tenant.
     probed: Option<Instant>,

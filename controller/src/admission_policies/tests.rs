@@ -15,14 +15,14 @@ const BINDING: &str =
 struct Stage {
     api: FakeApi,
     inputs: mpsc::Receiver<Input>,
-    metrics: Metrics,
+    metrics: AdmissionPolicyMetrics,
     _cancel: DropGuard,
 }
 
 fn stage(api: FakeApi) -> Stage {
     let (sender, inputs) = mpsc::channel(8);
     let cancel = CancellationToken::new();
-    let metrics = Metrics::new(&Registry::new());
+    let metrics = AdmissionPolicyMetrics::new(&Registry::new());
     let (term, own) = (Term::always(), metrics.clone());
     spawn(api.client(), &term, sender, own, cancel.clone());
     Stage {

@@ -114,7 +114,7 @@ impl Stage {
             override_grace_ms: 60_000,
             places_itself: with_scheduler,
         };
-        let metrics = Metrics::new(&registry);
+        let metrics = ControllerMetrics::new(&registry);
         let core = Core {
             role: Leading::CatchesUp(binding_writer::term::Lead::new(0)),
             seen: 0,

@@ -26,7 +26,7 @@ const DELETE_DEADLINE: Duration = Duration::from_secs(10);
 const SWEPT_AFTER: Duration = Duration::from_secs(20);
 
 /// The needs of placed jobs in members: clusters, kind, queue and PriorityClasses.
-type Needs = (Vec<ClusterName>, String, QueueName, BTreeSet<String>);
+type MemberNeeds = (Vec<ClusterName>, String, QueueName, BTreeSet<String>);
 
 impl Effects {
     /// Lets the scheduler of this process check a placement and prepare its members.
@@ -49,7 +49,7 @@ impl Effects {
     }
 
     /// Checks what a placed job needs in its members, and creates what is missing.
-    pub(super) fn renew_members(&self, key: JobKey, (clusters, api, queue, classes): Needs) {
+    pub(super) fn renew_members(&self, key: JobKey, (clusters, api, queue, classes): MemberNeeds) {
         let Some(scheduler) = self.scheduler.clone() else {
             return;
         };

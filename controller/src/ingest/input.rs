@@ -5,7 +5,7 @@ use crate::mirror::seen_work::ReadWork;
 use crate::mirror::template::{Template, TemplateKind};
 use binding_writer::overrides::OverrideError;
 use binding_writer::term::Lead;
-use binding_writer::{Outcome, Write};
+use binding_writer::{CommitOutcome, Write};
 use crds::capacity_policy::CapacityPolicy;
 use crds::devices::ResourceClaimTemplate;
 use crds::karmada::{ClusterOverridePolicy, OverridePolicy, PropagationPolicy, ResourceBinding};
@@ -39,7 +39,7 @@ pub(crate) enum Input {
     /// The state of the admission policies has changed.
     Enforcement(Enforcement),
     /// A write of a binding has ended.
-    Outcome(Outcome),
+    Outcome(CommitOutcome),
     /// The scheduler checked a plan and prepared its members.
     Prepared {
         key: JobKey,

@@ -25,7 +25,7 @@ const SWEEP_MS: i64 = 15_000;
 
 /// The open operation of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Open {
+enum InFlightStage {
     /// The scheduler prepares the members for this attempt.
     Preparing(Attempt),
     /// A patch of the binding is under way.
@@ -35,7 +35,7 @@ enum Open {
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
-    open: Option<Open>,
+    open: Option<InFlightStage>,
     /// The version of the last own write, until the watch has caught up with it.
     expected_version: Option<u64>,
     /// The version that the last write was decided on.
@@ -107,12 +107,12 @@ impl InFlight {
     }
 
     pub(crate) fn begin_preparing(&mut self, attempt: Attempt) {
-        self.open = Some(Open::Preparing(attempt));
+        self.open = Some(InFlightStage::Preparing(attempt));
     }
 
     /// Returns true if `attempt` is being prepared.
     pub(crate) fn is_preparing(&self, attempt: Attempt) -> bool {
-        self.open == Some(Open::Preparing(attempt))
+        self.open == Some(InFlightStage::Preparing(attempt))
     }
 
     /// Returns true if any operation is open.
@@ -121,7 +121,7 @@ impl InFlight {
     }
 
     pub(crate) fn begin_write(&mut self, binding: &ResourceBinding, write: &Write) {
-        self.open = Some(Open::Writing);
+        self.open = Some(InFlightStage::Writing);
         self.decided_on = version(binding);
         self.guard.writes(write);
         if matches!(write, Write::Place { .. }) {

@@ -5,7 +5,7 @@ use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::binding_phase::{BindingPhase, binding_phase};
 use crate::reconcile::in_flight::InFlight;
 use crate::reconcile::{ReconcileCtx, Reconciler};
-use binding_writer::{Failure, Outcome, Write, WriteKind};
+use binding_writer::{CommitOutcome, Write, WriteFailure, WriteKind};
 use crds::record::RecordState;
 use engine::{Event, JobKey, Reason, Time};
 use scheduler::Refusal;
@@ -16,7 +16,7 @@ const ACK_CHECK_MS: i64 = 61_000;
 
 impl Reconciler {
     /// Handles the end of a write.
-    pub(crate) fn outcome(&mut self, outcome: Outcome, now: Time) {
+    pub(crate) fn outcome(&mut self, outcome: CommitOutcome, now: Time) {
         let key = outcome.key;
         let bound = self
             .mirror
@@ -42,7 +42,7 @@ impl Reconciler {
                         self.in_flight_of(&key).closed();
                         self.refuse(&key, attempt, &refusal(&failure), now);
                     }
-                    (Failure::Conflict | Failure::Gone, _) => {
+                    (WriteFailure::Conflict | WriteFailure::Gone, _) => {
                         let until = self.in_flight_of(&key).conflicted(now);
                         self.requeue_at(&key, until);
                     }
@@ -155,17 +155,17 @@ impl Reconciler {
     }
 }
 
-fn refusal(failure: &Failure) -> Refusal {
+fn refusal(failure: &WriteFailure) -> Refusal {
     let message = match failure {
-        Failure::Conflict => {
+        WriteFailure::Conflict => {
             "the binding changed while it was being placed; it is decided again".to_owned()
         }
-        Failure::Gone => "the binding is gone".to_owned(),
-        Failure::NotLeading => "another replica leads now".to_owned(),
-        Failure::Refused { code, message } => {
+        WriteFailure::Gone => "the binding is gone".to_owned(),
+        WriteFailure::NotLeading => "another replica leads now".to_owned(),
+        WriteFailure::Refused { code, message } => {
             format!("the API server refused the placement ({code}): {message}")
         }
-        Failure::Unavailable { message } => {
+        WriteFailure::Unavailable { message } => {
             format!("the API server did not take the placement: {message}")
         }
     };

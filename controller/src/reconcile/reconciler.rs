@@ -12,7 +12,7 @@
 use crate::admission_policies::Enforcement;
 use crate::facts::queue_places::Places;
 use crate::facts::queue_rights::QueueRights;
-use crate::metrics::Metrics;
+use crate::metrics::ControllerMetrics;
 use crate::mirror::Mirror;
 use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::adoption::Marking;
@@ -65,7 +65,7 @@ pub(crate) struct Reconciler {
     pub(crate) remains: BTreeMap<JobKey, String>,
     /// Pods of jobs that members show.
     pub(crate) pods: LivePods,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: ControllerMetrics,
     actions: Vec<ReconcileAction>,
 }
 
@@ -75,7 +75,7 @@ impl Reconciler {
         options: ReconcileOptions,
         engine: Engine,
         enforcement: Enforcement,
-        metrics: Metrics,
+        metrics: ControllerMetrics,
     ) -> Self {
         Self {
             options,

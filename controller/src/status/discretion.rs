@@ -34,7 +34,7 @@ pub(crate) fn discreet(text: &str, reader: &Reader<'_>) -> String {
     while let Some((word, between)) = rest.next() {
         let list = match word {
             "queues" => rest.clone().list(),
-            "children" => rest.clone().list().filter(List::is_in_brackets),
+            "children" => rest.clone().list().filter(NameList::is_in_brackets),
             "queue" | "capacitypolicy" => rest.clone().one(),
             _ => None,
         };
@@ -85,7 +85,7 @@ impl<'a> Iterator for Words<'a> {
 }
 
 /// Names of queues as a text lists them.
-struct List<'a> {
+struct NameList<'a> {
     names: Vec<&'a str>,
     /// True if the text counts more queues than it names.
     more: bool,
@@ -96,10 +96,10 @@ struct List<'a> {
 
 impl<'a> Words<'a> {
     /// Reads `NAME` and the text after it.
-    fn one(self) -> Option<List<'a>> {
+    fn one(self) -> Option<NameList<'a>> {
         let mut rest = self;
         let (name, behind) = rest.next()?;
-        Some(List {
+        Some(NameList {
             names: vec![name],
             more: false,
             behind,
@@ -108,7 +108,7 @@ impl<'a> Words<'a> {
     }
 
     /// Reads `A, B and 3 more`, as far as the list goes.
-    fn list(self) -> Option<List<'a>> {
+    fn list(self) -> Option<NameList<'a>> {
         let mut list = self.one()?;
         while list.behind == ", " {
             let (name, behind) = list.rest.next()?;
@@ -126,7 +126,7 @@ impl<'a> Words<'a> {
     }
 }
 
-impl List<'_> {
+impl NameList<'_> {
     fn is_in_brackets(&self) -> bool {
         self.behind.starts_with(')')
     }

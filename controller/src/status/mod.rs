@@ -21,7 +21,7 @@ use crds::queue::Queue;
 use engine::{JobKey, QueueName, Time};
 use kube::Resource;
 use kube::api::ApiResource;
-use runtime::status_writer::{StatusWriter, Target};
+use runtime::status_writer::{StatusTarget, StatusWriter};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
@@ -344,8 +344,8 @@ impl Core {
     }
 }
 
-fn target<K: Resource<DynamicType = ()>>(name: &QueueName) -> Target {
-    Target {
+fn target<K: Resource<DynamicType = ()>>(name: &QueueName) -> StatusTarget {
+    StatusTarget {
         api_resource: ApiResource::erase::<K>(&()),
         namespace: None,
         name: name.to_string(),
@@ -353,8 +353,8 @@ fn target<K: Resource<DynamicType = ()>>(name: &QueueName) -> Target {
     }
 }
 
-fn podgroup_target(key: &JobKey, status_subresource: bool) -> Target {
-    Target {
+fn podgroup_target(key: &JobKey, status_subresource: bool) -> StatusTarget {
+    StatusTarget {
         api_resource: ApiResource::erase::<PodGroup>(&()),
         namespace: Some(key.namespace.to_string()),
         name: key.name.to_string(),

@@ -4,7 +4,7 @@
 //! These values move with the queue, so they are rounded: a status is written when its text changes, not
 //! with every change of a number.
 
-use crds::podgroup::{Ahead, Eviction, Start, shown_count, shown_position};
+use crds::podgroup::{Eviction, ExpectedStart, JobsAhead, shown_count, shown_position};
 use crds::record::{self, AdmissionRecord};
 use engine::decision::{self, Help, StartRange};
 use engine::{Amount, ResourceName};
@@ -50,9 +50,9 @@ fn help(help: &Help) -> String {
 }
 
 /// Returns what is ahead, in coarse numbers.
-pub(crate) fn ahead(ahead: decision::Ahead) -> Ahead {
+pub(crate) fn ahead(ahead: decision::Ahead) -> JobsAhead {
     let count = |number: i64| shown_count(u64::try_from(number).unwrap_or_default());
-    Ahead {
+    JobsAhead {
         jobs: match ahead.jobs {
             0 => "0".to_owned(),
             jobs => shown_position(u64::from(jobs)),
@@ -63,10 +63,10 @@ pub(crate) fn ahead(ahead: decision::Ahead) -> Ahead {
 }
 
 /// Returns when it may start, as shown at `now`.
-pub(crate) fn start(range: &StartRange, now: Timestamp) -> Start {
+pub(crate) fn start(range: &StartRange, now: Timestamp) -> ExpectedStart {
     let earliest = record::timestamp(range.earliest);
     let latest = range.latest.map(record::timestamp);
-    Start {
+    ExpectedStart {
         earliest: Some(Time(rounded(earliest, now, Rounding::Down))),
         latest: latest.map(|latest| Time(rounded(latest, now, Rounding::Up))),
         basis: range.basis.clone(),

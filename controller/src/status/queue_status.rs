@@ -1,8 +1,8 @@
 //! Statuses of queues and capacity policies, from what the engine has charged. Pure.
 
 use crds::capacity_policy::{
-    self, CapacityPolicy, CapacityPolicyStatus, ClusterUse, Counts, Head, PoolUse, ResourceUse,
-    Summary,
+    self, CapacityPolicy, CapacityPolicyStatus, CapacityPolicySummary, ClusterUse, JobCounts,
+    PoolUse, QueueHead, ResourceUse,
 };
 use crds::conditions::{self, Statement};
 use crds::loose::{QuantityList, QuantityText};
@@ -47,7 +47,7 @@ pub(crate) fn policy(
     usage: &QueueUsage,
     now: jiff::Timestamp,
 ) -> CapacityPolicyStatus {
-    let counts = Counts {
+    let counts = JobCounts {
         pending: usage.pending_jobs.into(),
         admitted: usage.admitted_jobs.into(),
         running: usage.running_jobs.into(),
@@ -74,12 +74,12 @@ pub(crate) fn policy(
         conditions,
         clusters: clusters(usage),
         pools: pools(policy, usage),
-        head: usage.head.as_ref().map(|(job, explanation)| Head {
+        head: usage.head.as_ref().map(|(job, explanation)| QueueHead {
             job: job.to_string(),
             reason: explanation.reason.to_string(),
             message: explanation.message.clone(),
         }),
-        summary: Some(Summary::of(&resources, &counts)),
+        summary: Some(CapacityPolicySummary::of(&resources, &counts)),
         resources,
         counts,
     }

@@ -1,12 +1,12 @@
 //! A control plane and a member in the process, and controllers beside it.
 
-use controller::{Context, Options};
+use controller::{ControllerContext, ControllerOptions};
 use crds::names;
 use runtime::health::Health;
 use runtime::lease::ledger::LedgerOptions;
 use runtime::lease::{self, LeaseOptions};
 use runtime::metrics::Registry;
-use runtime::testing::{FakeApi, Process};
+use runtime::testing::{FakeApi, StoppableProcess};
 use runtime::watch::WatchMetrics;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -107,8 +107,12 @@ impl Plane {
     }
 
     /// Starts a controller beside `process`.
-    pub(crate) fn controller(&self, identity: &str, with_ledger: bool) -> (Process, DropGuard) {
-        let process = Process::new(&self.api);
+    pub(crate) fn controller(
+        &self,
+        identity: &str,
+        with_ledger: bool,
+    ) -> (StoppableProcess, DropGuard) {
+        let process = StoppableProcess::new(&self.api);
         let cancel = CancellationToken::new();
         let registry = Registry::new();
         let identity = lease::identity(identity);
@@ -119,18 +123,18 @@ impl Plane {
             &registry,
             cancel.clone(),
         );
-        let context = Context {
+        let context = ControllerContext {
             client: process.client(),
             health: Health::new(),
             watches: WatchMetrics::new(&registry),
             registry,
             leadership,
         };
-        let options = Options {
+        let options = ControllerOptions {
             ledger: with_ledger.then_some(ledger),
             // The fake API server has no admission, so the probe would never see a refusal.
             without_admission_policies: true,
-            ..Options::default()
+            ..ControllerOptions::default()
         };
         tokio::spawn(controller::run(context, options, true, cancel.clone()));
         (process, cancel.drop_guard())

@@ -2,8 +2,9 @@
 //! invalid, which stops the queue and says why.
 
 use super::{
-    Backfill, Bounds, CapacityPolicy, FairShare, Limits, Ordering, Placement, Pool, Preemption,
-    Split, Tenancy,
+    CapacityPolicy, CapacityPolicyBackfill, CapacityPolicyBounds, CapacityPolicyFairShare,
+    CapacityPolicyLimits, CapacityPolicyOrdering, CapacityPolicyPlacement, CapacityPolicyPool,
+    CapacityPolicyPreemption, CapacityPolicySplit, Tenancy,
 };
 use crate::duration;
 use crate::loose::{Loose, QuantityList, QuantityText, resources};
@@ -20,7 +21,7 @@ use workload::Addresses;
 /// Default of startDeadline in milliseconds.
 pub const DEFAULT_START_DEADLINE_MS: i64 = 600_000;
 
-impl Ordering {
+impl CapacityPolicyOrdering {
     fn to_fact(self) -> QueueOrdering {
         match self {
             Self::StrictFifo => QueueOrdering::StrictFifo,
@@ -127,9 +128,9 @@ impl CapacityPolicy {
     pub fn split(&self) -> facts::Split {
         let placement = self.spec.placement.as_ref();
         match placement.and_then(|placement| placement.split.as_ref()?.known()) {
-            None | Some(Split::Never) => facts::Split::Never,
-            Some(Split::Allowed) => facts::Split::Allowed,
-            Some(Split::Preferred) => facts::Split::Preferred,
+            None | Some(CapacityPolicySplit::Never) => facts::Split::Never,
+            Some(CapacityPolicySplit::Allowed) => facts::Split::Allowed,
+            Some(CapacityPolicySplit::Preferred) => facts::Split::Preferred,
         }
     }
 
@@ -245,12 +246,12 @@ impl Checks {
     }
 }
 
-impl Pool {
+impl CapacityPolicyPool {
     fn bound(&self, index: usize, checks: &mut Checks) -> PoolBound {
         if self.class.is_empty() {
             checks.fail(format!("spec.pools[{index}].class is missing"));
         }
-        let mut amounts = |field: &str, of: fn(&Bounds) -> &Option<QuantityText>| {
+        let mut amounts = |field: &str, of: fn(&CapacityPolicyBounds) -> &Option<QuantityText>| {
             let named = self.resources.iter();
             let list: QuantityList = named
                 .filter_map(|(name, bounds)| Some((name.clone(), of(bounds).clone()?)))
@@ -273,7 +274,7 @@ impl Pool {
     }
 }
 
-impl Backfill {
+impl CapacityPolicyBackfill {
     fn to_fact(&self, checks: &mut Checks) -> facts::Backfill {
         facts::Backfill {
             conservative: self.conservative.unwrap_or(false),
@@ -286,7 +287,7 @@ impl Backfill {
     }
 }
 
-impl FairShare {
+impl CapacityPolicyFairShare {
     fn to_fact(&self, checks: &mut Checks) -> facts::FairShare {
         facts::FairShare {
             weight: checks.at_least("spec.fairShare.weight", self.weight.map(i64::from), 1),
@@ -299,7 +300,7 @@ impl FairShare {
     }
 }
 
-impl Preemption {
+impl CapacityPolicyPreemption {
     fn to_fact(&self, checks: &mut Checks) -> facts::Preemption {
         let unset = facts::Preemption::default();
         let field = "spec.preemption.minRuntime";
@@ -317,7 +318,7 @@ impl Preemption {
     }
 }
 
-impl Limits {
+impl CapacityPolicyLimits {
     fn to_fact(&self, checks: &mut Checks) -> facts::Limits {
         facts::Limits {
             jobs: checks.at_least("spec.limits.jobs", self.jobs, 0),
@@ -328,7 +329,7 @@ impl Limits {
     }
 }
 
-fn chosen(placement: &Placement) -> Result<Filters, UnknownPlugin> {
+fn chosen(placement: &CapacityPolicyPlacement) -> Result<Filters, UnknownPlugin> {
     placement.filters.as_ref().map_or_else(
         || Ok(Filters::default()),
         |names| Filters::named(names.iter().map(String::as_str)),

@@ -29,13 +29,13 @@ pub struct CapacityPolicyStatus {
     pub pools: Vec<PoolUse>,
     /// The number of jobs by state.
     #[serde(deserialize_with = "lenient")]
-    pub counts: Counts,
+    pub counts: JobCounts,
     /// The pending job that is next, if any.
     #[serde(deserialize_with = "lenient")]
-    pub head: Option<Head>,
+    pub head: Option<QueueHead>,
     /// The columns of `kubectl get cap`.
     #[serde(deserialize_with = "lenient")]
-    pub summary: Option<Summary>,
+    pub summary: Option<CapacityPolicySummary>,
 }
 
 /// One resource.
@@ -104,7 +104,7 @@ pub struct PoolUse {
 /// The number of jobs by state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Counts {
+pub struct JobCounts {
     /// Queued or held.
     pub pending: i64,
     /// Admitted, but their minimum does not run yet.
@@ -120,7 +120,7 @@ pub struct Counts {
 /// The pending job that is next.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Head {
+pub struct QueueHead {
     /// `namespace/name` of its PodGroup.
     pub job: String,
     /// Why it waits: one word of a closed list.
@@ -132,7 +132,7 @@ pub struct Head {
 /// The columns of `kubectl get cap`, which take scalars only.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Summary {
+pub struct CapacityPolicySummary {
     /// Devices allocated and capability: `48/64`, or `48` without a capability.
     pub gpus: String,
     /// Devices that it deserves at present, if any.
@@ -145,11 +145,11 @@ pub struct Summary {
     pub jobs: String,
 }
 
-impl Summary {
+impl CapacityPolicySummary {
     /// The summary of `resources` and `counts`. Several kinds of device are listed side by
     /// side: a sum over them means nothing.
     #[must_use]
-    pub fn of(resources: &[ResourceUse], counts: &Counts) -> Self {
+    pub fn of(resources: &[ResourceUse], counts: &JobCounts) -> Self {
         let is_device = |used: &&ResourceUse| engine::ResourceName::new(&used.name).is_device();
         let is_cpu = |used: &&ResourceUse| used.name == engine::ResourceName::CPU;
         let devices = || resources.iter().filter(is_device);
@@ -193,14 +193,14 @@ mod tests {
             capability: capability.map(Into::into),
             ..ResourceUse::default()
         };
-        let counts = Counts {
+        let counts = JobCounts {
             pending: 2,
             admitted: 1,
             running: 7,
             ending: 1,
             finished: 30,
         };
-        let summary = Summary::of(
+        let summary = CapacityPolicySummary::of(
             &[
                 used("cpu", None),
                 used("memory", None),

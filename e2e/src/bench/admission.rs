@@ -9,12 +9,12 @@ use serde::Serialize;
 use testbed::KARMADA_CONTROLLER_MANAGER;
 
 use super::QUIET;
-use super::cost::{self, Cost, Memory, Moment};
+use super::cost::{self, CpuCost, Memory, Moment};
 use super::load::Batch;
-use super::plane::Plane;
+use super::plane::BenchPlane;
 use super::raw::{self, Raw};
 use super::report::{Milliseconds, middle_rate, per_job, rate, round};
-use crate::harness::muster::Part;
+use crate::harness::muster::ProcessRole;
 
 /// The relative difference of the brackets above which the ratio is worthless.
 const BRACKETS_DIFFER_AT_MOST: f64 = 0.25;
@@ -32,13 +32,13 @@ pub(super) struct Gated {
     pub(super) at_rest_after_seconds: f64,
     /// All writes of the API server until then.
     pub(super) writes_per_job: BTreeMap<String, f64>,
-    pub(super) cost: Cost,
+    pub(super) cost: CpuCost,
 }
 
 /// The numbers of admission; see the module.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Admission {
+pub(super) struct AdmissionResults {
     pub(super) jobs: usize,
     pub(super) raw_before: Raw,
     pub(super) raw_after: Raw,
@@ -61,14 +61,14 @@ pub(super) struct Admission {
     /// Writes of the API server in that time, from all clients.
     pub(super) writes_per_job: BTreeMap<String, f64>,
     /// The cost until the last admission.
-    pub(super) cost: Cost,
+    pub(super) cost: CpuCost,
     /// The cost until Muster was at rest.
-    pub(super) cost_until_rest: Cost,
+    pub(super) cost_until_rest: CpuCost,
     pub(super) muster_memory: Memory,
 }
 
 /// Submits jobs to a closed queue and waits until all are gated and Muster is at rest.
-pub(super) async fn gate(plane: &Plane, batch: &Batch, jobs: usize) -> anyhow::Result<Gated> {
+pub(super) async fn gate(plane: &BenchPlane, batch: &Batch, jobs: usize) -> anyhow::Result<Gated> {
     let moment = Moment::now(&plane.testbed);
     let before = plane.api_writes().await?;
     let start = Instant::now();
@@ -90,17 +90,17 @@ pub(super) async fn gate(plane: &Plane, batch: &Batch, jobs: usize) -> anyhow::R
 
 /// Opens the queue of gated jobs and measures. Afterwards karmada-controller-manager is resumed.
 pub(super) async fn measure(
-    plane: &Plane,
+    plane: &BenchPlane,
     batch: &Batch,
     jobs: usize,
-) -> anyhow::Result<Admission> {
+) -> anyhow::Result<AdmissionResults> {
     plane.testbed.pause(KARMADA_CONTROLLER_MANAGER)?;
     let measured = open(plane, batch, jobs).await;
     plane.testbed.resume(KARMADA_CONTROLLER_MANAGER)?;
     measured
 }
 
-async fn open(plane: &Plane, batch: &Batch, jobs: usize) -> anyhow::Result<Admission> {
+async fn open(plane: &BenchPlane, batch: &Batch, jobs: usize) -> anyhow::Result<AdmissionResults> {
     let raw_before = raw_alone(plane, batch, "before").await?;
     let (counted, written) = (plane.muster_counters().await?, plane.api_writes().await?);
     let moment = Moment::now(&plane.testbed);
@@ -114,19 +114,19 @@ async fn open(plane: &Plane, batch: &Batch, jobs: usize) -> anyhow::Result<Admis
     let cost_until_rest = moment.cost(&plane.testbed);
     let muster_counted_per_job = per_job(&plane.muster_counters().await?.since(&counted), jobs);
     let writes_per_job = per_job(&plane.api_writes().await?.since(&written), jobs);
-    let muster_memory = cost::memory(&plane.testbed, Part::All.process());
+    let muster_memory = cost::memory(&plane.testbed, ProcessRole::All.process());
     let raw_after = raw_alone(plane, batch, "after").await?;
 
     let admitted_per_second = rate(jobs, since(start, &admitted));
     let raw = f64::midpoint(raw_before.per_second, raw_after.per_second);
-    let free = |rate: f64, cost: &Cost| rate / cost.left_by_others();
+    let free = |rate: f64, cost: &CpuCost| rate / cost.left_by_others();
     let raw_free = f64::midpoint(
         free(raw_before.per_second, &raw_before.cost),
         free(raw_after.per_second, &raw_after.cost),
     );
     let differ = (raw_before.per_second - raw_after.per_second).abs() / raw;
     let after: Vec<Duration> = admitted.iter().map(|at| *at - start).collect();
-    Ok(Admission {
+    Ok(AdmissionResults {
         jobs,
         brackets_agree: differ <= BRACKETS_DIFFER_AT_MOST,
         admitted_per_second,
@@ -149,8 +149,8 @@ async fn open(plane: &Plane, batch: &Batch, jobs: usize) -> anyhow::Result<Admis
 
 /// Measures raw patches with Muster paused, and then waits until Muster is at rest again, even if
 /// it lost its Lease meanwhile.
-async fn raw_alone(plane: &Plane, batch: &Batch, round: &str) -> anyhow::Result<Raw> {
-    let muster = Part::All.process();
+async fn raw_alone(plane: &BenchPlane, batch: &Batch, round: &str) -> anyhow::Result<Raw> {
+    let muster = ProcessRole::All.process();
     plane.testbed.pause(muster)?;
     let raw = raw::patch_all(plane, &batch.name, round).await;
     plane.testbed.resume(muster)?;

@@ -25,7 +25,7 @@ pub(super) struct Moment {
 /// CPU time between two moments.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Cost {
+pub(super) struct CpuCost {
     pub(super) seconds: f64,
     /// CPU seconds by process; all members' processes of one kind are one entry.
     pub(super) cpu_seconds: BTreeMap<String, f64>,
@@ -57,7 +57,7 @@ impl Moment {
     }
 
     /// Returns the CPU time from this moment until now.
-    pub(super) fn cost(&self, testbed: &Testbed) -> Cost {
+    pub(super) fn cost(&self, testbed: &Testbed) -> CpuCost {
         let now = Self::now(testbed);
         let mut cpu: BTreeMap<String, f64> = BTreeMap::new();
         for (name, (id, ticks)) in &now.processes {
@@ -72,7 +72,7 @@ impl Moment {
         );
         cpu.retain(|_, spent| *spent > 0.0);
         let busy = seconds(now.busy.saturating_sub(self.busy));
-        Cost {
+        CpuCost {
             seconds: (now.at - self.at).as_secs_f64(),
             others_cpu_seconds: (busy - cpu.values().sum::<f64>()).max(0.0),
             cpu_seconds: cpu,
@@ -80,7 +80,7 @@ impl Moment {
     }
 }
 
-impl Cost {
+impl CpuCost {
     /// Returns the CPU seconds of one process.
     pub(super) fn of(&self, process: &str) -> f64 {
         self.cpu_seconds.get(process).copied().unwrap_or(0.0)

@@ -76,11 +76,11 @@ impl Counters {
     }
 }
 
-type Sample<'a> = (&'a str, Vec<(&'a str, &'a str)>, f64);
+type MetricSample<'a> = (&'a str, Vec<(&'a str, &'a str)>, f64);
 
 /// Parses the samples of a text in Prometheus' format. It does not support label values with quotes
 /// or commas, which none of these metrics have.
-fn samples(text: &str) -> impl Iterator<Item = Sample<'_>> {
+fn samples(text: &str) -> impl Iterator<Item = MetricSample<'_>> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| {
         let (series, value) = line.trim().rsplit_once(' ')?;

@@ -11,7 +11,7 @@ pub(super) type BindingId = (String, String);
 
 /// The effect of a revision of a binding or of its Work.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Entry {
+pub(super) enum ChargeEntry {
     /// The binding's record charges a queue.
     Charged {
         queue: String,
@@ -28,7 +28,7 @@ pub(super) enum Entry {
 
 /// Entries in the order in which they arrived.
 #[derive(Debug, Default)]
-pub(super) struct Ledger(Vec<(u64, BindingId, Entry)>);
+pub(super) struct ChargeHistory(Vec<(u64, BindingId, ChargeEntry)>);
 
 #[derive(Debug, Clone)]
 struct Charge {
@@ -38,9 +38,9 @@ struct Charge {
     ended: bool,
 }
 
-impl Ledger {
+impl ChargeHistory {
     /// Adds what `revision` shows of a binding.
-    pub(super) fn note(&mut self, revision: u64, id: BindingId, entry: Entry) {
+    pub(super) fn note(&mut self, revision: u64, id: BindingId, entry: ChargeEntry) {
         self.0.push((revision, id, entry));
     }
 
@@ -63,7 +63,7 @@ impl Ledger {
 fn apply<'a>(
     charges: &mut HashMap<&'a BindingId, Charge>,
     id: &'a BindingId,
-    entry: &Entry,
+    entry: &ChargeEntry,
 ) -> Charge {
     let nothing = || Charge {
         queue: String::new(),
@@ -73,7 +73,7 @@ fn apply<'a>(
     };
     let charge = charges.entry(id).or_insert_with(nothing);
     match entry {
-        Entry::Charged {
+        ChargeEntry::Charged {
             queue,
             gpus,
             attempt,
@@ -88,8 +88,8 @@ fn apply<'a>(
                 ended,
             };
         }
-        Entry::Ended => charge.ended = true,
-        Entry::Free => *charge = nothing(),
+        ChargeEntry::Ended => charge.ended = true,
+        ChargeEntry::Free => *charge = nothing(),
     }
     charge.clone()
 }
@@ -112,8 +112,8 @@ mod tests {
         ("n".into(), name.into())
     }
 
-    fn charged(attempt: u64, ended: bool) -> Entry {
-        Entry::Charged {
+    fn charged(attempt: u64, ended: bool) -> ChargeEntry {
+        ChargeEntry::Charged {
             queue: "q".into(),
             gpus: 1,
             attempt,
@@ -123,27 +123,27 @@ mod tests {
 
     #[test]
     fn the_store_orders_what_arrives_out_of_step() {
-        let mut ledger = Ledger::default();
+        let mut ledger = ChargeHistory::default();
         ledger.note(1, id("a"), charged(1, false));
         // The watch shows the next binding before the end that freed its quota.
         ledger.note(3, id("b"), charged(1, false));
-        ledger.note(2, id("a"), Entry::Ended);
+        ledger.note(2, id("a"), ChargeEntry::Ended);
         ledger.note(4, id("a"), charged(1, true));
         assert_eq!(ledger.peak("q"), 1);
     }
 
     #[test]
     fn too_much_for_a_moment_is_seen() {
-        let mut ledger = Ledger::default();
+        let mut ledger = ChargeHistory::default();
         ledger.note(1, id("a"), charged(1, false));
         ledger.note(2, id("b"), charged(1, false));
-        ledger.note(3, id("b"), Entry::Free);
+        ledger.note(3, id("b"), ChargeEntry::Free);
         assert_eq!((ledger.peak("q"), ledger.peak("other")), (2, 0));
     }
 
     #[test]
     fn a_later_attempt_is_charged_again() {
-        let mut ledger = Ledger::default();
+        let mut ledger = ChargeHistory::default();
         ledger.note(1, id("a"), charged(1, true));
         ledger.note(2, id("a"), charged(1, false));
         assert_eq!(ledger.peak("q"), 0);

@@ -9,8 +9,8 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::json;
 
-use super::plane::Plane;
-use crate::harness::jobs::{self, Gang};
+use super::plane::BenchPlane;
+use crate::harness::jobs::{self, TestGang};
 use crate::harness::kinds::{BATCH_JOB, NAMESPACE, POD, PROPAGATION_POLICY, QUEUE};
 use crate::harness::wait::eventually;
 
@@ -33,7 +33,7 @@ pub(super) struct MemberPod {
 
 impl Batch {
     /// Creates a managed namespace, and a queue that has no quota yet.
-    pub(super) async fn managed(plane: &Plane, name: &str) -> anyhow::Result<Self> {
+    pub(super) async fn managed(plane: &BenchPlane, name: &str) -> anyhow::Result<Self> {
         plane.karmada.create(QUEUE, &jobs::queue(name, 0)).await?;
         let labels = json!({"muster.io/managed": "true"});
         let object = json!({"metadata": {"name": name, "labels": labels}});
@@ -59,7 +59,7 @@ impl Batch {
 
     /// Creates a namespace whose policy leaves placement to Karmada's scheduler, one cluster for
     /// each job.
-    pub(super) async fn of_karmada(plane: &Plane, name: &str) -> anyhow::Result<Self> {
+    pub(super) async fn of_karmada(plane: &BenchPlane, name: &str) -> anyhow::Result<Self> {
         plane
             .karmada
             .create(NAMESPACE, &json!({"metadata": {"name": name}}))
@@ -84,7 +84,7 @@ impl Batch {
     /// Submits the jobs with these numbers, and returns the time it took.
     pub(super) async fn submit(
         &self,
-        plane: &Plane,
+        plane: &BenchPlane,
         numbers: Range<usize>,
     ) -> anyhow::Result<Duration> {
         let start = Instant::now();
@@ -100,7 +100,7 @@ impl Batch {
     }
 
     /// Sets the quota of the queue, in GPUs.
-    pub(super) async fn capability(&self, plane: &Plane, gpus: usize) -> anyhow::Result<()> {
+    pub(super) async fn capability(&self, plane: &BenchPlane, gpus: usize) -> anyhow::Result<()> {
         let patch = json!({"spec": {"capability": {"nvidia.com/gpu": gpus}}});
         plane.karmada.merge(QUEUE, None, &self.name, &patch).await?;
         Ok(())
@@ -108,7 +108,10 @@ impl Batch {
 
     /// Returns the running pods in the members, by job.
     #[expect(clippy::disallowed_methods, reason = "lists a testbed, which is small")]
-    pub(super) async fn pods(&self, plane: &Plane) -> anyhow::Result<BTreeMap<String, MemberPod>> {
+    pub(super) async fn pods(
+        &self,
+        plane: &BenchPlane,
+    ) -> anyhow::Result<BTreeMap<String, MemberPod>> {
         let mut pods = BTreeMap::new();
         for member in plane.testbed.members() {
             let api = Api::<DynamicObject>::namespaced_with(
@@ -141,7 +144,7 @@ impl Batch {
     }
 
     /// Ends a job with success, as its kubelet would report it.
-    pub(super) async fn finish(&self, plane: &Plane, pod: &MemberPod) -> anyhow::Result<()> {
+    pub(super) async fn finish(&self, plane: &BenchPlane, pod: &MemberPod) -> anyhow::Result<()> {
         let client = plane.testbed.cluster(&pod.member)?.client().await?;
         let api = Api::<DynamicObject>::namespaced_with(client, &self.name, &POD.resource());
         let patch = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
@@ -152,7 +155,7 @@ impl Batch {
     }
 
     fn job(&self, number: usize) -> serde_json::Value {
-        let gang = Gang {
+        let gang = TestGang {
             namespace: self.name.clone(),
             name: format!("j{number:05}"),
             queue: Some(self.name.clone()),

@@ -29,18 +29,18 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::harness::muster::Part;
+use crate::harness::muster::ProcessRole;
 use load::Batch;
-use plane::{Limits, Plane};
-use report::Report;
-use standing::{End, Standing};
+use plane::{BenchPlane, ClientLimits};
+use report::BenchReport;
+use standing::{ProcessEnd, StandingBatch};
 
 /// The time without changes after which the plane is at rest.
 const QUIET: Duration = Duration::from_secs(4);
 
 /// The options of the benchmark.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct BenchOptions {
     /// The folder for the testbeds' state.
     pub state: PathBuf,
     /// The path of the JSON file.
@@ -67,13 +67,13 @@ pub struct Options {
 ///
 /// # Errors
 /// Returns an error if a testbed or Muster does not start, or the file cannot be written.
-pub async fn run(options: &Options) -> anyhow::Result<bool> {
+pub async fn run(options: &BenchOptions) -> anyhow::Result<bool> {
     let start = Instant::now();
-    let mut report = Report::create(&options.out)?;
+    let mut report = BenchReport::create(&options.out)?;
     report.add("machine", Ok(machine(options)));
     if options.ledger_rounds > 0 {
         let (rounds, jobs) = (options.ledger_rounds, options.jobs);
-        let plane = Plane::up(&options.state, Limits::Raised, 2 * rounds * jobs).await?;
+        let plane = BenchPlane::up(&options.state, ClientLimits::Raised, 2 * rounds * jobs).await?;
         report.add("ledger", opened::compare(&plane, rounds, jobs).await);
         plane.testbed.down()?;
         return Ok(report.is_complete());
@@ -97,9 +97,9 @@ pub async fn run(options: &Options) -> anyhow::Result<bool> {
 
 /// Measures with raised client limits of Karmada. The jobs of the first part keep running: only
 /// rates are compared, and deleting thousands of jobs takes minutes.
-async fn raised(options: &Options, report: &mut Report) -> anyhow::Result<()> {
+async fn raised(options: &BenchOptions, report: &mut BenchReport) -> anyhow::Result<()> {
     let (jobs, half) = (options.jobs, options.jobs / 2);
-    let plane = Plane::up(&options.state, Limits::Raised, 2 * jobs).await?;
+    let plane = BenchPlane::up(&options.state, ClientLimits::Raised, 2 * jobs).await?;
     report.add("testbed", plane.testbed_numbers());
     admission_alone(&plane, jobs, report).await?;
 
@@ -108,7 +108,7 @@ async fn raised(options: &Options, report: &mut Report) -> anyhow::Result<()> {
         "works: muster, limits raised",
         works::muster(&plane, &batch, half).await,
     );
-    match Standing::of(&plane, batch, half).await {
+    match StandingBatch::of(&plane, batch, half).await {
         Ok(mut standing) => standing_queue(&plane, &mut standing, options, report).await,
         Err(error) => drop(report.add::<()>("standing", Err(error))),
     }
@@ -117,7 +117,11 @@ async fn raised(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     Ok(plane.testbed.down()?)
 }
 
-async fn admission_alone(plane: &Plane, jobs: usize, report: &mut Report) -> anyhow::Result<()> {
+async fn admission_alone(
+    plane: &BenchPlane,
+    jobs: usize,
+    report: &mut BenchReport,
+) -> anyhow::Result<()> {
     let batch = Batch::managed(plane, "bench-admission").await?;
     report.add("gate", admission::gate(plane, &batch, jobs).await);
     report.add("admission", admission::measure(plane, &batch, jobs).await);
@@ -129,27 +133,27 @@ async fn admission_alone(plane: &Plane, jobs: usize, report: &mut Report) -> any
 }
 
 async fn standing_queue(
-    plane: &Plane,
-    standing: &mut Standing,
-    options: &Options,
-    report: &mut Report,
+    plane: &BenchPlane,
+    standing: &mut StandingBatch,
+    options: &BenchOptions,
+    report: &mut BenchReport,
 ) {
     report.add("at rest", standing.rest(plane, options.rest).await);
     report.add("reaction", standing.react(plane, options.reactions).await);
     report.add(
         "restart after kill -9",
-        standing.restart(plane, End::Killed).await,
+        standing.restart(plane, ProcessEnd::Killed).await,
     );
     report.add(
         "restart after SIGTERM",
-        standing.restart(plane, End::Asked).await,
+        standing.restart(plane, ProcessEnd::Asked).await,
     );
 }
 
 /// Measures with Karmada's default client limits.
-async fn shipped(options: &Options, report: &mut Report) -> anyhow::Result<()> {
+async fn shipped(options: &BenchOptions, report: &mut BenchReport) -> anyhow::Result<()> {
     let jobs = options.shipped_jobs;
-    let plane = Plane::up(&options.state, Limits::Shipped, 2 * jobs).await?;
+    let plane = BenchPlane::up(&options.state, ClientLimits::Shipped, 2 * jobs).await?;
     let batch = Batch::managed(&plane, "bench-works").await?;
     report.add(
         "works: muster, as shipped",
@@ -160,11 +164,17 @@ async fn shipped(options: &Options, report: &mut Report) -> anyhow::Result<()> {
 }
 
 /// Measures gangs over one, two and five clusters, with Karmada's default client limits.
-async fn in_parts(options: &Options, report: &mut Report) -> anyhow::Result<()> {
+async fn in_parts(options: &BenchOptions, report: &mut BenchReport) -> anyhow::Result<()> {
     let most = plane::MANY_MEMBERS as usize;
     // The gangs of earlier measurements keep running.
     let gpus = (options.gangs + 1) * 3 * most;
-    let plane = Plane::of(&options.state, Limits::Shipped, gpus, plane::MANY_MEMBERS).await?;
+    let plane = BenchPlane::of(
+        &options.state,
+        ClientLimits::Shipped,
+        gpus,
+        plane::MANY_MEMBERS,
+    )
+    .await?;
     for clusters in [1, 2, most] {
         let phase = format!("gangs over {clusters} clusters, as shipped");
         report.add(
@@ -177,18 +187,18 @@ async fn in_parts(options: &Options, report: &mut Report) -> anyhow::Result<()> 
 
 /// Measures Karmada's scheduler while Muster is stopped, so that Muster costs Karmada nothing.
 async fn karmada_alone(
-    plane: &Plane,
+    plane: &BenchPlane,
     jobs: usize,
     phase: &str,
-    report: &mut Report,
+    report: &mut BenchReport,
 ) -> anyhow::Result<()> {
-    plane.muster.stop(&plane.testbed, Part::All).await?;
+    plane.muster.stop(&plane.testbed, ProcessRole::All).await?;
     plane.muster.unregister(&plane.karmada).await?;
     report.add(phase, works::karmada(plane, jobs).await);
     Ok(())
 }
 
-fn machine(options: &Options) -> serde_json::Value {
+fn machine(options: &BenchOptions) -> serde_json::Value {
     let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = info.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     json!({

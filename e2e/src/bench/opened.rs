@@ -13,17 +13,17 @@ use testbed::KARMADA_CONTROLLER_MANAGER;
 use super::QUIET;
 use super::admission::gate;
 use super::load::Batch;
-use super::plane::Plane;
+use super::plane::BenchPlane;
 use super::report::{rate, round};
-use crate::harness::muster::Part;
+use crate::harness::muster::ProcessRole;
 
 /// The two processes that take turns.
-const TURNS: [Part; 2] = [Part::AllUnregistered, Part::WithoutLedger];
+const TURNS: [ProcessRole; 2] = [ProcessRole::AllUnregistered, ProcessRole::WithoutLedger];
 
 /// The results.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Cost {
+pub(super) struct LedgerCost {
     jobs_a_turn: usize,
     /// Admissions per second of each turn.
     with_ledger: Vec<f64>,
@@ -37,18 +37,27 @@ pub(super) struct Cost {
 }
 
 /// Measures `rounds` turns of each process, with `jobs` jobs per turn.
-pub(super) async fn compare(plane: &Plane, rounds: usize, jobs: usize) -> anyhow::Result<Cost> {
+pub(super) async fn compare(
+    plane: &BenchPlane,
+    rounds: usize,
+    jobs: usize,
+) -> anyhow::Result<LedgerCost> {
     let batch = Batch::managed(plane, "bench-ledger").await?;
     gate(plane, &batch, 2 * rounds * jobs).await?;
-    plane.muster.stop(&plane.testbed, Part::All).await?;
+    plane.muster.stop(&plane.testbed, ProcessRole::All).await?;
     plane.testbed.pause(KARMADA_CONTROLLER_MANAGER)?;
     let measured = turns(plane, &batch, rounds, jobs).await;
     plane.testbed.resume(KARMADA_CONTROLLER_MANAGER)?;
-    plane.muster.start(&plane.testbed, Part::All).await?;
+    plane.muster.start(&plane.testbed, ProcessRole::All).await?;
     measured
 }
 
-async fn turns(plane: &Plane, batch: &Batch, rounds: usize, jobs: usize) -> anyhow::Result<Cost> {
+async fn turns(
+    plane: &BenchPlane,
+    batch: &Batch,
+    rounds: usize,
+    jobs: usize,
+) -> anyhow::Result<LedgerCost> {
     let mut rates = [Vec::new(), Vec::new()];
     let (mut writes, mut opened, mut seconds) = (0.0, 0.0, 0.0);
     for turn in 0..2 * rounds {
@@ -75,7 +84,7 @@ async fn turns(plane: &Plane, batch: &Batch, rounds: usize, jobs: usize) -> anyh
         plane.muster.stop(&plane.testbed, part).await?;
     }
     let [with_ledger, without_ledger] = rates;
-    Ok(Cost {
+    Ok(LedgerCost {
         jobs_a_turn: jobs,
         ratio: round(middle(&with_ledger) / middle(&without_ledger)),
         with_ledger,

@@ -9,9 +9,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::load::{Batch, binding_name};
-use super::plane::Plane;
+use super::plane::BenchPlane;
 use super::report::{Milliseconds, per_job};
-use crate::harness::jobs::{Gang, annotated};
+use crate::harness::jobs::{TestGang, annotated};
 use crate::harness::kinds::{BATCH_JOB, PROPAGATION_POLICY};
 
 /// The timeout of one gang.
@@ -23,7 +23,7 @@ const SETTLE: Duration = Duration::from_secs(3);
 /// The numbers of gangs with one pod in each of several clusters.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Parts {
+pub(super) struct PartsResults {
     pub(super) clusters: usize,
     pub(super) gangs: usize,
     /// Time from the first event with the placement to the first with the dispatch.
@@ -35,7 +35,11 @@ pub(super) struct Parts {
 }
 
 /// Submits `gangs` gangs, each after the previous one is dispatched.
-pub(super) async fn measure(plane: &Plane, clusters: usize, gangs: usize) -> anyhow::Result<Parts> {
+pub(super) async fn measure(
+    plane: &BenchPlane,
+    clusters: usize,
+    gangs: usize,
+) -> anyhow::Result<PartsResults> {
     let batch = Batch::managed(plane, &format!("bench-parts-{clusters}")).await?;
     batch.capability(plane, clusters * (gangs + 1)).await?;
     let spread = json!({
@@ -62,7 +66,7 @@ pub(super) async fn measure(plane: &Plane, clusters: usize, gangs: usize) -> any
     }
     tokio::time::sleep(SETTLE).await;
     let writes = plane.api_writes().await?.since(&before);
-    Ok(Parts {
+    Ok(PartsResults {
         clusters,
         gangs,
         placed_to_dispatched: Milliseconds::of(placed_to_dispatched),
@@ -73,7 +77,7 @@ pub(super) async fn measure(plane: &Plane, clusters: usize, gangs: usize) -> any
 
 /// Measures one gang: the time from its placement, and from its submission.
 async fn one(
-    plane: &Plane,
+    plane: &BenchPlane,
     batch: &Batch,
     clusters: usize,
     number: usize,
@@ -97,7 +101,7 @@ async fn one(
 }
 
 fn gang(batch: &Batch, clusters: usize, number: usize) -> anyhow::Result<Value> {
-    let gang = Gang {
+    let gang = TestGang {
         namespace: batch.name.clone(),
         name: format!("g{number:03}"),
         queue: Some(batch.name.clone()),

@@ -8,20 +8,22 @@ use anyhow::{Context as _, bail};
 use kube::Client;
 use parking_lot::Mutex;
 use testbed::tools;
-use testbed::{KARMADA_SCHEDULER, KarmadaSpec, MemberSpec, NodeGroup, Spec, State, Testbed};
+use testbed::{
+    KARMADA_SCHEDULER, KarmadaSpec, MemberSpec, NodeGroup, Testbed, TestbedSpec, TestbedState,
+};
 use tokio::task::JoinSet;
 
 use super::cost;
 use super::counters::Counters;
 use super::report::TestbedNumbers;
-use super::seen::{Seen, Sighting};
+use super::seen::{BindingSighting, Seen};
 use super::watch;
-use crate::harness::muster::{self, Muster, Part};
+use crate::harness::muster::{self, Muster, ProcessRole};
 use crate::harness::objects::Objects;
 
 /// The client limits of Karmada's components.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Limits {
+pub(super) enum ClientLimits {
     /// The default: 40 requests per second, bursts of 60.
     Shipped,
     /// Limits that are never reached.
@@ -40,7 +42,7 @@ const DEADLINE: Duration = Duration::from_secs(600);
 const PERIOD: Duration = Duration::from_millis(50);
 
 /// A control plane with Muster on it.
-pub(super) struct Plane {
+pub(super) struct BenchPlane {
     pub(super) testbed: Testbed,
     pub(super) muster: Muster,
     pub(super) client: Client,
@@ -50,16 +52,16 @@ pub(super) struct Plane {
     _watches: JoinSet<()>,
 }
 
-impl Plane {
+impl BenchPlane {
     /// Starts a testbed with capacity for `gpus` GPUs, and Muster on it.
-    pub(super) async fn up(dir: &Path, limits: Limits, gpus: usize) -> anyhow::Result<Self> {
+    pub(super) async fn up(dir: &Path, limits: ClientLimits, gpus: usize) -> anyhow::Result<Self> {
         Self::of(dir, limits, gpus, MEMBERS).await
     }
 
     /// The same with `members` members.
     pub(super) async fn of(
         dir: &Path,
-        limits: Limits,
+        limits: ClientLimits,
         gpus: usize,
         members: u32,
     ) -> anyhow::Result<Self> {
@@ -67,7 +69,7 @@ impl Plane {
         let tools = tools::ensure(&Testbed::TOOLSETS, &say)?;
         let testbed = Testbed::up(spec(limits, gpus, members)?, dir, &tools, &say).await?;
         let muster = Muster::install(&testbed, muster::program()?, &["--log-format=json"]).await?;
-        muster.start(&testbed, Part::All).await?;
+        muster.start(&testbed, ProcessRole::All).await?;
         let client = testbed.karmada().client().await?;
         let seen = Arc::default();
         let watches = watch::spawn(&client, &seen).await;
@@ -85,8 +87,8 @@ impl Plane {
     /// Returns the start time, the number of processes and the memory of the testbed, without
     /// Muster's process.
     pub(super) fn testbed_numbers(&self) -> anyhow::Result<TestbedNumbers> {
-        let ready = State::load(self.testbed.dir())?.ready_after_ms;
-        let muster = cost::memory(&self.testbed, Part::All.process()).resident_mib;
+        let ready = TestbedState::load(self.testbed.dir())?.ready_after_ms;
+        let muster = cost::memory(&self.testbed, ProcessRole::All.process()).resident_mib;
         Ok(TestbedNumbers {
             ready_after_ms: ready.context("the testbed does not say how long it took")?,
             processes: self.testbed.status().len() - 1,
@@ -96,7 +98,9 @@ impl Plane {
 
     /// Waits until Muster is ready and nothing has changed for `quiet`.
     pub(super) async fn rest(&self, quiet: Duration) -> anyhow::Result<()> {
-        self.muster.wait_ready(&self.testbed, Part::All).await?;
+        self.muster
+            .wait_ready(&self.testbed, ProcessRole::All)
+            .await?;
         let start = Instant::now();
         while self.seen.lock().quiet_for() < quiet {
             if start.elapsed() > DEADLINE {
@@ -104,7 +108,9 @@ impl Plane {
             }
             tokio::time::sleep(PERIOD).await;
         }
-        self.muster.wait_ready(&self.testbed, Part::All).await
+        self.muster
+            .wait_ready(&self.testbed, ProcessRole::All)
+            .await
     }
 
     /// Waits until `count` bindings in a namespace have a sighting of a kind, and returns the times
@@ -114,7 +120,7 @@ impl Plane {
         namespace: &str,
         count: usize,
         what: &str,
-        when: impl Fn(&Sighting) -> Option<Instant>,
+        when: impl Fn(&BindingSighting) -> Option<Instant>,
     ) -> anyhow::Result<Vec<Instant>> {
         let start = Instant::now();
         loop {
@@ -151,7 +157,7 @@ impl Plane {
 
     /// Returns Muster's counters.
     pub(super) async fn muster_counters(&self) -> anyhow::Result<Counters> {
-        let text = self.muster.metrics(&self.testbed, Part::All).await?;
+        let text = self.muster.metrics(&self.testbed, ProcessRole::All).await?;
         Ok(Counters::of_muster(&text))
     }
 
@@ -165,11 +171,11 @@ impl Plane {
     }
 }
 
-fn spec(limits: Limits, gpus: usize, members: u32) -> anyhow::Result<Spec> {
+fn spec(limits: ClientLimits, gpus: usize, members: u32) -> anyhow::Result<TestbedSpec> {
     // With its default cluster models Karmada 1.18 finds no GPU in any cluster. Without them its
     // scheduler can place the same jobs.
     let mut flags = vec!["--feature-gates=CustomizedClusterResourceModeling=false".to_owned()];
-    if limits == Limits::Raised {
+    if limits == ClientLimits::Raised {
         flags.extend([
             "--kube-api-qps=5000".to_owned(),
             "--kube-api-burst=5000".to_owned(),
@@ -187,13 +193,13 @@ fn spec(limits: Limits, gpus: usize, members: u32) -> anyhow::Result<Spec> {
         }],
         ..MemberSpec::default()
     };
-    Ok(Spec {
+    Ok(TestbedSpec {
         karmada: KarmadaSpec {
             controller_manager_flags: flags.clone(),
             scheduler_flags: flags,
             ..KarmadaSpec::default()
         },
         members: (1..=members).map(member).collect(),
-        ..Spec::default()
+        ..TestbedSpec::default()
     })
 }

@@ -7,9 +7,9 @@ use anyhow::Context as _;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde::Serialize;
 
-use super::cost::{Cost, Moment};
+use super::cost::{CpuCost, Moment};
 use super::load::IN_FLIGHT;
-use super::plane::Plane;
+use super::plane::BenchPlane;
 use super::report::{Milliseconds, rate};
 
 /// The size of Muster's record.
@@ -22,11 +22,15 @@ pub(super) struct Raw {
     pub(super) patches: usize,
     pub(super) per_second: f64,
     pub(super) latency: Milliseconds,
-    pub(super) cost: Cost,
+    pub(super) cost: CpuCost,
 }
 
 /// Patches an annotation of every binding of a namespace. The caller pauses other writers.
-pub(super) async fn patch_all(plane: &Plane, namespace: &str, round: &str) -> anyhow::Result<Raw> {
+pub(super) async fn patch_all(
+    plane: &BenchPlane,
+    namespace: &str,
+    round: &str,
+) -> anyhow::Result<Raw> {
     let names: Vec<String> = plane
         .seen
         .lock()
@@ -54,7 +58,7 @@ pub(super) async fn patch_all(plane: &Plane, namespace: &str, round: &str) -> an
 }
 
 async fn patch(
-    plane: &Plane,
+    plane: &BenchPlane,
     namespace: &str,
     name: &str,
     body: String,

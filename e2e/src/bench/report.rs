@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 /// Results by phase. The file is written after each phase, so that an interrupted run keeps its
 /// results.
 #[derive(Debug)]
-pub(super) struct Report {
+pub(super) struct BenchReport {
     out: PathBuf,
     phases: Map<String, Value>,
     failed: bool,
@@ -34,7 +34,7 @@ pub(super) struct Milliseconds {
     pub(super) max: f64,
 }
 
-impl Report {
+impl BenchReport {
     /// Creates an empty report and writes it to `out`.
     ///
     /// # Errors
@@ -197,7 +197,7 @@ mod tests {
     fn a_phase_that_failed_does_not_stop_the_others() {
         let dir = tempfile::tempdir().unwrap();
         let out = dir.path().join("out.json");
-        let mut report = Report::create(&out).unwrap();
+        let mut report = BenchReport::create(&out).unwrap();
         assert!(
             report
                 .add::<Value>("a", Err(anyhow::anyhow!("no")))

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::ledger::{BindingId, Entry, Ledger};
+use super::ledger::{BindingId, ChargeEntry, ChargeHistory};
 
 const GPU: &str = "nvidia.com/gpu";
 
 /// When each state of a binding was first seen.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sighting {
+pub(super) struct BindingSighting {
     pub(super) first: Instant,
     /// Gated for schedulers.
     pub(super) gated: Option<Instant>,
@@ -58,7 +58,7 @@ pub(super) struct WorkNow {
 /// The number of changes seen of each kind of object.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Changes {
+pub(super) struct ChangeCounts {
     pub(super) bindings: u64,
     pub(super) pod_groups: u64,
     pub(super) works: u64,
@@ -67,9 +67,9 @@ pub(super) struct Changes {
 /// All observations.
 #[derive(Debug)]
 pub(super) struct Seen {
-    bindings: HashMap<BindingId, Sighting>,
-    pub(super) ledger: Ledger,
-    changes: Changes,
+    bindings: HashMap<BindingId, BindingSighting>,
+    pub(super) ledger: ChargeHistory,
+    changes: ChangeCounts,
     last_change: Instant,
 }
 
@@ -77,8 +77,8 @@ impl Default for Seen {
     fn default() -> Self {
         Self {
             bindings: HashMap::new(),
-            ledger: Ledger::default(),
-            changes: Changes::default(),
+            ledger: ChargeHistory::default(),
+            changes: ChangeCounts::default(),
             last_change: Instant::now(),
         }
     }
@@ -89,7 +89,7 @@ impl Seen {
     pub(super) fn binding(&mut self, now: &BindingNow) {
         let at = self.changed();
         self.changes.bindings += 1;
-        let record = now.record.as_deref().and_then(Record::read);
+        let record = now.record.as_deref().and_then(SeenRecord::read);
         let open = !now.suspended && !now.clusters.is_empty();
         let ended = !now.clusters.is_empty()
             && now
@@ -99,7 +99,7 @@ impl Seen {
         let sighting = self
             .bindings
             .entry(now.id.clone())
-            .or_insert_with(|| Sighting::new(at));
+            .or_insert_with(|| BindingSighting::new(at));
         let mark = |slot: &mut Option<Instant>, holds: bool| {
             if holds {
                 slot.get_or_insert(at);
@@ -116,14 +116,14 @@ impl Seen {
         let dispatched = record.as_ref().is_some_and(|record| record.dispatched);
         mark(&mut sighting.dispatched, admitted && dispatched);
         if let Some(record) = record {
-            let entry = Entry::Charged {
+            let entry = ChargeEntry::Charged {
                 queue: record.queue,
                 gpus: record.gpus,
                 attempt: record.attempt,
                 ended,
             };
             let holds = record.state != "Requeued" && record.state != "Refused";
-            let entry = if holds { entry } else { Entry::Free };
+            let entry = if holds { entry } else { ChargeEntry::Free };
             self.ledger.note(now.revision, now.id.clone(), entry);
         }
     }
@@ -133,7 +133,7 @@ impl Seen {
         self.changed();
         self.changes.bindings += 1;
         self.bindings.remove(id);
-        self.ledger.note(revision, id.clone(), Entry::Free);
+        self.ledger.note(revision, id.clone(), ChargeEntry::Free);
     }
 
     /// Notes a created or changed Work.
@@ -142,7 +142,7 @@ impl Seen {
         self.changes.works += 1;
         if now.ended {
             self.ledger
-                .note(now.revision, now.binding.clone(), Entry::Ended);
+                .note(now.revision, now.binding.clone(), ChargeEntry::Ended);
         }
         let Some(sighting) = self.bindings.get_mut(&now.binding) else {
             return;
@@ -162,7 +162,7 @@ impl Seen {
     }
 
     /// Returns the number of changes.
-    pub(super) fn changes(&self) -> Changes {
+    pub(super) fn changes(&self) -> ChangeCounts {
         self.changes
     }
 
@@ -175,7 +175,7 @@ impl Seen {
     pub(super) fn of<'a>(
         &'a self,
         namespace: &str,
-    ) -> impl Iterator<Item = (&'a BindingId, &'a Sighting)> {
+    ) -> impl Iterator<Item = (&'a BindingId, &'a BindingSighting)> {
         let namespace = namespace.to_owned();
         self.bindings
             .iter()
@@ -183,7 +183,7 @@ impl Seen {
     }
 
     /// Returns one binding.
-    pub(super) fn get(&self, id: &BindingId) -> Option<&Sighting> {
+    pub(super) fn get(&self, id: &BindingId) -> Option<&BindingSighting> {
         self.bindings.get(id)
     }
 
@@ -193,7 +193,7 @@ impl Seen {
     }
 }
 
-impl Sighting {
+impl BindingSighting {
     fn new(first: Instant) -> Self {
         Self {
             first,
@@ -209,7 +209,7 @@ impl Sighting {
 }
 
 /// The fields of Muster's record that the benchmark reads.
-struct Record {
+struct SeenRecord {
     state: String,
     queue: String,
     attempt: u64,
@@ -217,7 +217,7 @@ struct Record {
     dispatched: bool,
 }
 
-impl Record {
+impl SeenRecord {
     fn read(text: &str) -> Option<Self> {
         let record: Value = serde_json::from_str(text).ok()?;
         let clusters = record["clusters"].as_array().into_iter().flatten();
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_record_charges_all_its_classes() {
-        let read = Record::read(&record("Admitted")).unwrap();
+        let read = SeenRecord::read(&record("Admitted")).unwrap();
         assert_eq!((read.gpus, read.attempt), (4, 1));
     }
 }

@@ -8,13 +8,13 @@ use anyhow::{Context as _, bail, ensure};
 use serde::Serialize;
 
 use super::QUIET;
-use super::cost::{self, Cost, Memory, Moment};
+use super::cost::{self, CpuCost, Memory, Moment};
 use super::ledger::BindingId;
 use super::load::{Batch, MemberPod, binding_name};
-use super::plane::Plane;
+use super::plane::BenchPlane;
 use super::report::{Milliseconds, milliseconds, round};
-use super::seen::Changes;
-use crate::harness::muster::Part;
+use super::seen::ChangeCounts;
+use crate::harness::muster::ProcessRole;
 
 /// The timeout for a job to end, and for the next to be admitted.
 const TURN: Duration = Duration::from_secs(60);
@@ -22,7 +22,7 @@ const TURN: Duration = Duration::from_secs(60);
 const A_WHILE: Duration = Duration::from_secs(5);
 
 /// The queue, its jobs, and which of them run.
-pub(super) struct Standing {
+pub(super) struct StandingBatch {
     batch: Batch,
     /// The quota of the queue, which is also its usage.
     capability: usize,
@@ -38,7 +38,7 @@ pub(super) struct AtRest {
     pub(super) running: usize,
     pub(super) waiting: usize,
     /// Changes of objects by any writer.
-    pub(super) changes: Changes,
+    pub(super) changes: ChangeCounts,
     /// All writes of the API server, by kind.
     pub(super) writes: BTreeMap<String, f64>,
     pub(super) muster_cpu_seconds: f64,
@@ -57,7 +57,7 @@ pub(super) struct Reaction {
     /// Time from the end of the pod in its member, which includes the delays of Kubernetes and
     /// Karmada.
     pub(super) from_pod: Milliseconds,
-    pub(super) cost: Cost,
+    pub(super) cost: CpuCost,
 }
 
 /// The numbers of a restart while capacity for one job is free.
@@ -81,17 +81,21 @@ pub(super) struct Restart {
 
 /// How Muster's process ends.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum End {
+pub(super) enum ProcessEnd {
     /// `kill -9`: its Lease must expire.
     Killed,
     /// SIGTERM: it releases its Lease.
     Asked,
 }
 
-impl Standing {
+impl StandingBatch {
     /// Starts with a queue that is full of `running` running jobs, and submits as many again, which
     /// stay pending.
-    pub(super) async fn of(plane: &Plane, batch: Batch, running: usize) -> anyhow::Result<Self> {
+    pub(super) async fn of(
+        plane: &BenchPlane,
+        batch: Batch,
+        running: usize,
+    ) -> anyhow::Result<Self> {
         batch.submit(plane, running..2 * running).await?;
         plane
             .all(&batch.name, 2 * running, "gated", |sighting| sighting.gated)
@@ -118,7 +122,7 @@ impl Standing {
     }
 
     /// Measures a period without any change of the load.
-    pub(super) async fn rest(&self, plane: &Plane, time: Duration) -> anyhow::Result<AtRest> {
+    pub(super) async fn rest(&self, plane: &BenchPlane, time: Duration) -> anyhow::Result<AtRest> {
         plane.rest(QUIET).await?;
         let (moment, changes) = (Moment::now(&plane.testbed), plane.seen.lock().changes());
         let written = plane.api_writes().await?;
@@ -135,19 +139,23 @@ impl Standing {
             seconds: round(time.as_secs_f64()),
             running: self.running.len(),
             waiting,
-            changes: Changes {
+            changes: ChangeCounts {
                 bindings: now.bindings - changes.bindings,
                 pod_groups: now.pod_groups - changes.pod_groups,
                 works: now.works - changes.works,
             },
             writes: plane.api_writes().await?.since(&written),
-            muster_cpu_seconds: round(cost.of(Part::All.process())),
-            muster_memory: cost::memory(&plane.testbed, Part::All.process()),
+            muster_cpu_seconds: round(cost.of(ProcessRole::All.process())),
+            muster_memory: cost::memory(&plane.testbed, ProcessRole::All.process()),
         })
     }
 
     /// Ends jobs one after another, and waits after each for the next admission.
-    pub(super) async fn react(&mut self, plane: &Plane, times: usize) -> anyhow::Result<Reaction> {
+    pub(super) async fn react(
+        &mut self,
+        plane: &BenchPlane,
+        times: usize,
+    ) -> anyhow::Result<Reaction> {
         let moment = Moment::now(&plane.testbed);
         let (mut first_sign, mut status, mut pod) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..times {
@@ -166,10 +174,14 @@ impl Standing {
     }
 
     /// Ends Muster, then a job, and starts Muster again.
-    pub(super) async fn restart(&mut self, plane: &Plane, end: End) -> anyhow::Result<Restart> {
+    pub(super) async fn restart(
+        &mut self,
+        plane: &BenchPlane,
+        end: ProcessEnd,
+    ) -> anyhow::Result<Restart> {
         match end {
-            End::Killed => plane.testbed.kill(Part::All.process())?,
-            End::Asked => plane.muster.stop(&plane.testbed, Part::All).await?,
+            ProcessEnd::Killed => plane.testbed.kill(ProcessRole::All.process())?,
+            ProcessEnd::Asked => plane.muster.stop(&plane.testbed, ProcessRole::All).await?,
         }
         let ended = self.finish_one(plane).await?;
         self.until(plane, "ended", |this| {
@@ -180,8 +192,14 @@ impl Standing {
         let admitted_before = self.admitted(plane).len();
         let written = plane.api_writes().await?;
         let (moment, start) = (Moment::now(&plane.testbed), Instant::now());
-        plane.muster.launch(&plane.testbed, Part::All).await?;
-        plane.muster.wait_ready(&plane.testbed, Part::All).await?;
+        plane
+            .muster
+            .launch(&plane.testbed, ProcessRole::All)
+            .await?;
+        plane
+            .muster
+            .wait_ready(&plane.testbed, ProcessRole::All)
+            .await?;
         let ready = start.elapsed();
         let next = self
             .until(plane, "admitted after a restart", |this| {
@@ -206,12 +224,12 @@ impl Standing {
             capability: self.capability,
             no_bound_passed: usize::try_from(peak)? <= self.capability,
             writes: plane.api_writes().await?.since(&written),
-            muster_cpu_seconds: round(moment.cost(&plane.testbed).of(Part::All.process())),
-            muster_memory: cost::memory(&plane.testbed, Part::All.process()),
+            muster_cpu_seconds: round(moment.cost(&plane.testbed).of(ProcessRole::All.process())),
+            muster_memory: cost::memory(&plane.testbed, ProcessRole::All.process()),
         })
     }
 
-    async fn turn(&mut self, plane: &Plane) -> anyhow::Result<Turn> {
+    async fn turn(&mut self, plane: &BenchPlane) -> anyhow::Result<Turnover> {
         let admitted_before = self.admitted(plane).len();
         let pod = Instant::now();
         let ended = self.finish_one(plane).await?;
@@ -230,7 +248,7 @@ impl Standing {
         let work = self
             .sighting(plane, &ended)
             .and_then(|sighting| sighting.ended_in_work);
-        Ok(Turn {
+        Ok(Turnover {
             pod,
             first_sign: work.map_or(status, |work| work.min(status)),
             status,
@@ -238,7 +256,7 @@ impl Standing {
         })
     }
 
-    async fn finish_one(&mut self, plane: &Plane) -> anyhow::Result<BindingId> {
+    async fn finish_one(&mut self, plane: &BenchPlane) -> anyhow::Result<BindingId> {
         let (job, pod) = self
             .running
             .pop_front()
@@ -248,7 +266,7 @@ impl Standing {
     }
 
     /// Returns the times of admission, in order.
-    fn admitted(&self, plane: &Plane) -> Vec<Instant> {
+    fn admitted(&self, plane: &BenchPlane) -> Vec<Instant> {
         let seen = plane.seen.lock();
         let mut times: Vec<Instant> = seen
             .of(&self.batch.name)
@@ -258,13 +276,13 @@ impl Standing {
         times
     }
 
-    fn sighting(&self, plane: &Plane, id: &BindingId) -> Option<super::seen::Sighting> {
+    fn sighting(&self, plane: &BenchPlane, id: &BindingId) -> Option<super::seen::BindingSighting> {
         plane.seen.lock().get(id).copied()
     }
 
     async fn until(
         &self,
-        plane: &Plane,
+        plane: &BenchPlane,
         what: &str,
         look: impl Fn(&Self) -> Option<Instant>,
     ) -> anyhow::Result<Instant> {
@@ -285,7 +303,7 @@ impl Standing {
     }
 }
 
-struct Turn {
+struct Turnover {
     pod: Instant,
     first_sign: Instant,
     status: Instant,

@@ -26,32 +26,32 @@ const BINDING_NAME: &str = "resourcebinding.karmada.io/name";
 const BINDING_NAMESPACE: &str = "resourcebinding.karmada.io/namespace";
 const RECORD: &str = "muster.io/admission";
 
-type Binding = Object<BindingSpec, BindingStatus>;
-type Work = Object<IgnoredAny, WorkStatus>;
-type PodGroup = Object<IgnoredAny, IgnoredAny>;
+type WatchedBinding = Object<WatchedBindingSpec, WatchedBindingStatus>;
+type WatchedWork = Object<IgnoredAny, WatchedWorkStatus>;
+type WatchedPodGroup = Object<IgnoredAny, IgnoredAny>;
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-struct BindingSpec {
-    suspension: Option<Suspension>,
-    clusters: Option<Vec<Target>>,
+struct WatchedBindingSpec {
+    suspension: Option<WatchedSuspension>,
+    clusters: Option<Vec<WatchedTarget>>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-struct Suspension {
+struct WatchedSuspension {
     scheduling: bool,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-struct Target {
+struct WatchedTarget {
     name: String,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct BindingStatus {
+struct WatchedBindingStatus {
     aggregated_status: Option<Vec<Reported>>,
 }
 
@@ -79,7 +79,7 @@ struct Condition {
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct WorkStatus {
+struct WatchedWorkStatus {
     conditions: Option<Vec<Condition>>,
     manifest_statuses: Option<Vec<ManifestStatus>>,
 }
@@ -94,26 +94,26 @@ struct ManifestStatus {
 pub(super) async fn spawn(client: &Client, seen: &Arc<Mutex<Seen>>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let (listed, mut lists) = tokio::sync::mpsc::channel::<()>(3);
-    let api = Api::<Binding>::all_with(client.clone(), &BINDING.resource());
+    let api = Api::<WatchedBinding>::all_with(client.clone(), &BINDING.resource());
     let shared = Arc::clone(seen);
     tasks.spawn(follow(
         events(api),
         listed.clone(),
         move |change| match change {
-            Change::Seen(binding) => shared.lock().binding(&binding_now(&binding)),
-            Change::Gone((id, revision)) => shared.lock().binding_gone(&id, revision),
+            WatchedChange::Seen(binding) => shared.lock().binding(&binding_now(&binding)),
+            WatchedChange::Gone((id, revision)) => shared.lock().binding_gone(&id, revision),
         },
     ));
-    let api = Api::<Work>::all_with(client.clone(), &WORK.resource());
+    let api = Api::<WatchedWork>::all_with(client.clone(), &WORK.resource());
     let shared = Arc::clone(seen);
     tasks.spawn(follow(events(api), listed.clone(), move |change| {
-        if let Change::Seen(work) = change
+        if let WatchedChange::Seen(work) = change
             && let Some(now) = work_now(&work)
         {
             shared.lock().work(&now);
         }
     }));
-    let api = Api::<PodGroup>::all_with(client.clone(), &POD_GROUP.resource());
+    let api = Api::<WatchedPodGroup>::all_with(client.clone(), &POD_GROUP.resource());
     let shared = Arc::clone(seen);
     tasks.spawn(follow(events(api), listed, move |_| {
         shared.lock().pod_group()
@@ -128,7 +128,7 @@ pub(super) async fn spawn(client: &Client, seen: &Arc<Mutex<Seen>>) -> JoinSet<(
 /// An object, and the revision in which it was last seen.
 type Version = (BindingId, u64);
 
-enum Change<K> {
+enum WatchedChange<K> {
     Seen(K),
     Gone(Version),
 }
@@ -145,7 +145,7 @@ where
 async fn follow<K: Resource>(
     events: impl Stream<Item = watcher::Result<Event<K>>>,
     listed: tokio::sync::mpsc::Sender<()>,
-    mut tell: impl FnMut(Change<K>),
+    mut tell: impl FnMut(WatchedChange<K>),
 ) {
     let mut known: HashMap<BindingId, u64> = HashMap::new();
     let mut before: HashMap<BindingId, u64> = HashMap::new();
@@ -158,23 +158,25 @@ async fn follow<K: Resource>(
                 let old = before.remove(&id);
                 known.insert(id, revision);
                 if old != Some(revision) {
-                    tell(Change::Seen(object));
+                    tell(WatchedChange::Seen(object));
                 }
             }
             Ok(Event::InitDone) => {
-                before.drain().for_each(|gone| tell(Change::Gone(gone)));
+                before
+                    .drain()
+                    .for_each(|gone| tell(WatchedChange::Gone(gone)));
                 // The channel is full if this watch has already reported its list.
                 let _ = listed.try_send(());
             }
             Ok(Event::Apply(object)) => {
                 let (id, revision) = version(object.meta());
                 known.insert(id, revision);
-                tell(Change::Seen(object));
+                tell(WatchedChange::Seen(object));
             }
             Ok(Event::Delete(object)) => {
                 let gone = version(object.meta());
                 known.remove(&gone.0);
-                tell(Change::Gone(gone));
+                tell(WatchedChange::Gone(gone));
             }
             // The watcher restarts by itself.
             Err(_) => {}
@@ -204,7 +206,7 @@ fn annotation<'a>(meta: &'a ObjectMeta, name: &str) -> Option<&'a String> {
     meta.annotations.as_ref()?.get(name)
 }
 
-fn binding_now(binding: &Binding) -> BindingNow {
+fn binding_now(binding: &WatchedBinding) -> BindingNow {
     let reported = binding
         .status
         .iter()
@@ -226,7 +228,7 @@ fn binding_now(binding: &Binding) -> BindingNow {
 }
 
 /// Returns `None` for a Work without a binding.
-fn work_now(work: &Work) -> Option<WorkNow> {
+fn work_now(work: &WatchedWork) -> Option<WorkNow> {
     let binding = (
         annotation(&work.metadata, BINDING_NAMESPACE)?.clone(),
         annotation(&work.metadata, BINDING_NAME)?.clone(),

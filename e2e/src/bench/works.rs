@@ -7,11 +7,11 @@ use serde::Serialize;
 
 use super::QUIET;
 use super::admission::{self, Gated};
-use super::cost::{self, Cost, Memory, Moment};
+use super::cost::{self, CpuCost, Memory, Moment};
 use super::load::Batch;
-use super::plane::Plane;
+use super::plane::BenchPlane;
 use super::report::{middle_rate, rate, round};
-use crate::harness::muster::Part;
+use crate::harness::muster::ProcessRole;
 
 /// The rates of jobs from a decision to their members.
 #[derive(Debug, Clone, Serialize)]
@@ -26,7 +26,7 @@ pub(super) struct Carried {
     /// The same rate without the first and the last tenth.
     pub(super) applied_middle_per_second: f64,
     pub(super) seconds: f64,
-    pub(super) cost: Cost,
+    pub(super) cost: CpuCost,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) muster_memory: Option<Memory>,
 }
@@ -41,7 +41,7 @@ pub(super) struct ThroughMuster {
 
 /// Measures the path through Muster.
 pub(super) async fn muster(
-    plane: &Plane,
+    plane: &BenchPlane,
     batch: &Batch,
     jobs: usize,
 ) -> anyhow::Result<ThroughMuster> {
@@ -49,14 +49,14 @@ pub(super) async fn muster(
     let (moment, start) = (Moment::now(&plane.testbed), Instant::now());
     batch.capability(plane, jobs).await?;
     let mut carried = carried(plane, batch, jobs, start, &moment).await?;
-    carried.muster_memory = Some(cost::memory(&plane.testbed, Part::All.process()));
+    carried.muster_memory = Some(cost::memory(&plane.testbed, ProcessRole::All.process()));
     Ok(ThroughMuster { gated, carried })
 }
 
 /// Measures karmada-controller-manager alone: the Works of jobs that were admitted while it was
 /// paused.
 pub(super) async fn controller_manager_alone(
-    plane: &Plane,
+    plane: &BenchPlane,
     batch: &Batch,
     jobs: usize,
 ) -> anyhow::Result<Carried> {
@@ -69,7 +69,7 @@ pub(super) async fn controller_manager_alone(
 }
 
 /// Measures Karmada's scheduler, which resumes after all bindings exist. Muster must not run.
-pub(super) async fn karmada(plane: &Plane, jobs: usize) -> anyhow::Result<Carried> {
+pub(super) async fn karmada(plane: &BenchPlane, jobs: usize) -> anyhow::Result<Carried> {
     plane.pause_karmada_scheduler(true)?;
     let batch = Batch::of_karmada(plane, "bench-karmada").await?;
     batch.submit(plane, 0..jobs).await?;
@@ -86,7 +86,7 @@ pub(super) async fn karmada(plane: &Plane, jobs: usize) -> anyhow::Result<Carrie
 }
 
 async fn carried(
-    plane: &Plane,
+    plane: &BenchPlane,
     batch: &Batch,
     jobs: usize,
     start: Instant,

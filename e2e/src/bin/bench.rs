@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use e2e::bench::{self, Options};
+use e2e::bench::{self, BenchOptions};
 
 /// Measures Muster's whole path on a real control plane.
 #[derive(Debug, Parser)]
-struct Cli {
+struct BenchArgs {
     /// Folder for the testbed's state [default: ${XDG_STATE_HOME:-~/.local/state}/muster/bench]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
@@ -45,11 +45,11 @@ struct Cli {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = BenchArgs::parse();
     let or = |given: Option<usize>, full: usize, quick: usize| {
         given.unwrap_or(if cli.quick { quick } else { full })
     };
-    let options = Options {
+    let options = BenchOptions {
         jobs: or(cli.jobs, 2000, 200),
         shipped_jobs: or(cli.shipped_jobs, 500, 40),
         reactions: or(cli.reactions, 120, 20),

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use e2e::demo::{self, Options};
+use e2e::demo::{self, DemoOptions};
 
 /// Runs Muster on three clusters, with the examples and 150 jobs of a real trace.
 #[derive(Debug, Parser)]
-struct Cli {
+struct DemoArgs {
     /// Folder for the testbed's state [default: ${XDG_STATE_HOME:-~/.local/state}/muster/demo]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
@@ -35,8 +35,8 @@ struct Cli {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let options = Options {
+    let cli = DemoArgs::parse();
+    let options = DemoOptions {
         state: cli.state.unwrap_or_else(demo::default_state),
         examples: cli.examples.unwrap_or_else(demo::default_examples),
         jobs: cli.jobs,

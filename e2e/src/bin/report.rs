@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Parser;
 use e2e::harness::record;
-use e2e::harness::report::{Idle, Report};
+use e2e::harness::report::{Idle, RunReport};
 
 /// Print the report of the last run of the end-to-end tests.
 #[derive(Debug, Parser)]
-struct Args {
+struct ReportArgs {
     /// The record that the run wrote.
     record: PathBuf,
     /// The duration of each wait on an idle machine.
@@ -26,10 +26,10 @@ struct Args {
 }
 
 fn main() -> anyhow::Result<ExitCode> {
-    let args = Args::parse();
+    let args = ReportArgs::parse();
     let lines = record::read(&args.record)?;
     let mut idle = Idle::read(&args.idle)?;
-    let report = Report::of(&lines, &idle);
+    let report = RunReport::of(&lines, &idle);
     print!("{report}");
     if args.learn {
         idle.learn(&lines);

@@ -4,13 +4,13 @@ use serde_json::Value;
 
 /// How a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum JobEnd {
     Succeeded,
     Failed,
 }
 
 /// Returns the end of a binding: it has ended if every part has, and failed if one has.
-pub(super) fn of(binding: &Value) -> Option<End> {
+pub(super) fn of(binding: &Value) -> Option<JobEnd> {
     let clusters = binding["spec"]["clusters"]
         .as_array()
         .filter(|clusters| !clusters.is_empty())?;
@@ -22,26 +22,26 @@ pub(super) fn of(binding: &Value) -> Option<End> {
         end_of_part(&item["status"])
     };
     let ends = clusters.iter().map(part).collect::<Option<Vec<_>>>()?;
-    Some(if ends.contains(&End::Failed) {
-        End::Failed
+    Some(if ends.contains(&JobEnd::Failed) {
+        JobEnd::Failed
     } else {
-        End::Succeeded
+        JobEnd::Succeeded
     })
 }
 
 /// Returns the end of a part. A Volcano Job shows it by its phase, a batch Job and a PyTorchJob by
 /// a condition.
-fn end_of_part(status: &Value) -> Option<End> {
+fn end_of_part(status: &Value) -> Option<JobEnd> {
     let holds = |wanted: &str| {
         let mut conditions = status["conditions"].as_array().into_iter().flatten();
         conditions.any(|condition| condition["type"] == wanted && condition["status"] == "True")
     };
     match status["state"]["phase"].as_str() {
-        Some("Completed") => Some(End::Succeeded),
-        Some("Failed" | "Aborted" | "Terminated") => Some(End::Failed),
+        Some("Completed") => Some(JobEnd::Succeeded),
+        Some("Failed" | "Aborted" | "Terminated") => Some(JobEnd::Failed),
         Some(_) => None,
-        None if holds("Failed") => Some(End::Failed),
-        None if holds("Complete") || holds("Succeeded") => Some(End::Succeeded),
+        None if holds("Failed") => Some(JobEnd::Failed),
+        None if holds("Complete") || holds("Succeeded") => Some(JobEnd::Succeeded),
         None => None,
     }
 }
@@ -68,8 +68,8 @@ mod tests {
                 json!([{"clusterName": "a", "status": a}, {"clusterName": "b", "status": b}]),
             ))
         };
-        assert_eq!(of_both(&done, &done), Some(End::Succeeded));
-        assert_eq!(of_both(&done, &failed), Some(End::Failed));
+        assert_eq!(of_both(&done, &done), Some(JobEnd::Succeeded));
+        assert_eq!(of_both(&done, &failed), Some(JobEnd::Failed));
         assert_eq!(of_both(&done, &running), None);
         assert_eq!(
             of(&binding(json!([{"clusterName": "a", "status": done}]))),

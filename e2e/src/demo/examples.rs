@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::Result;
 use jiff::Timestamp;
 
-use super::plane::Plane;
-use super::world::Job;
-use crate::harness::kinds::{BATCH_JOB, Kind, POD_GROUP, PYTORCH_JOB, VOLCANO_JOB};
+use super::plane::DemoPlane;
+use super::world::DemoJob;
+use crate::harness::kinds::{BATCH_JOB, ObjectKind, POD_GROUP, PYTORCH_JOB, VOLCANO_JOB};
 use crate::harness::wait::eventually;
 
 /// The namespace of the examples, and the queue that it names.
@@ -27,7 +27,7 @@ const UNTIL_SHOWN: Duration = Duration::from_secs(60);
 /// An example that is a job.
 pub(super) struct Example {
     file: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: ObjectKind,
     pub(super) name: &'static str,
     pods: u32,
     gpus: u32,
@@ -75,7 +75,7 @@ pub(super) const JOBS: [Example; 5] = [
 ///
 /// # Errors
 /// Returns an error if one is refused, or does not run in time.
-pub(super) async fn play(dir: &Path, plane: &Plane) -> Result<()> {
+pub(super) async fn play(dir: &Path, plane: &DemoPlane) -> Result<()> {
     let kubectl = &plane.kubectl;
     for file in SETTING {
         kubectl.run(&["apply", "-f", &path(dir, file)]).await?;
@@ -102,7 +102,7 @@ pub(super) async fn play(dir: &Path, plane: &Plane) -> Result<()> {
 }
 
 /// Waits until all pods of every example have been seen running, and its PodGroup shows it.
-async fn all_have_run(plane: &Plane) -> Result<()> {
+async fn all_have_run(plane: &DemoPlane) -> Result<()> {
     eventually(UNTIL_RUNNING, "every example runs", async || {
         let world = plane.world.lock();
         let waiting = world.jobs().filter(|(_, job)| job.ran.is_none());
@@ -141,8 +141,8 @@ fn path(dir: &Path, file: &str) -> String {
 }
 
 impl Example {
-    fn job(&self) -> Job {
-        Job {
+    fn job(&self) -> DemoJob {
+        DemoJob {
             queue: TEAM.into(),
             pods: self.pods,
             gpus: self.gpus,

@@ -2,7 +2,7 @@
 
 use testbed::operators::training_operator;
 use testbed::tools::{Tools, ToolsError};
-use testbed::{KarmadaSpec, MemberSpec, NodeGroup, Spec};
+use testbed::{KarmadaSpec, MemberSpec, NodeGroup, TestbedSpec};
 
 /// The only cluster with H100s.
 pub(super) const H100S: &str = "gpu-a";
@@ -18,9 +18,9 @@ const MEMBERS: [(&str, bool, u32, u32, &str); 3] = [
 ///
 /// # Errors
 /// Returns an error if the training-operator's toolset is not built.
-pub(super) fn spec(tools: &Tools) -> Result<Spec, ToolsError> {
+pub(super) fn spec(tools: &Tools) -> Result<TestbedSpec, ToolsError> {
     let crds = training_operator::crds(tools)?;
-    Ok(Spec {
+    Ok(TestbedSpec {
         karmada: KarmadaSpec {
             audit_log: true,
             ..KarmadaSpec::default()
@@ -47,7 +47,7 @@ fn member((name, volcano, count, gpus, product): (&str, bool, u32, u32, &str)) -
 }
 
 /// Returns the GPUs of all clusters.
-pub(super) fn gpus(spec: &Spec) -> u64 {
+pub(super) fn gpus(spec: &TestbedSpec) -> u64 {
     let groups = spec.members.iter().flat_map(|member| &member.nodes);
     groups
         .map(|group| u64::from(group.count) * u64::from(group.gpus))

@@ -28,12 +28,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use testbed::Testbed;
 
-use plane::Plane;
-use replay::Replay;
+use plane::DemoPlane;
+use replay::TraceReplay;
 
 /// The options of the demo.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct DemoOptions {
     /// The folder for the testbed's state.
     pub state: PathBuf,
     /// The folder of the examples, which includes the trace.
@@ -54,10 +54,10 @@ pub struct Options {
 ///
 /// # Errors
 /// Returns an error if a component could not be started, or the API server refused a job.
-pub async fn run(options: &Options) -> Result<bool> {
-    let plane = Plane::start(&options.state).await?;
+pub async fn run(options: &DemoOptions) -> Result<bool> {
+    let plane = DemoPlane::start(&options.state).await?;
     examples::play(&options.examples, &plane).await?;
-    let replay = Replay::prepare(options, plane.gpus)?;
+    let replay = TraceReplay::prepare(options, plane.gpus)?;
     println!("\n{}", replay.announcement(plane.gpus));
     let took = replay.run(&plane, options.deadline).await?;
     let clean = verdict::reach(&plane, &replay, took).await?;

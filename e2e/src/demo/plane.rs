@@ -14,11 +14,11 @@ use tokio::task::JoinSet;
 use super::kubectl::Kubectl;
 use super::world::World;
 use super::{fleet, watch};
-use crate::harness::muster::{self, Muster, Part};
+use crate::harness::muster::{self, Muster, ProcessRole};
 use crate::harness::objects::Objects;
 
 /// All processes of the demo, which end when this is dropped.
-pub(super) struct Plane {
+pub(super) struct DemoPlane {
     pub(super) testbed: Testbed,
     pub(super) kubectl: Kubectl,
     pub(super) karmada: Objects,
@@ -29,7 +29,7 @@ pub(super) struct Plane {
     _watches: JoinSet<()>,
 }
 
-impl Plane {
+impl DemoPlane {
     /// Starts all processes and prints each that becomes ready.
     ///
     /// # Errors
@@ -48,7 +48,7 @@ impl Plane {
             training_operator::start(&testbed, &tools, &member.name)?;
         }
         let muster = Muster::install(&testbed, muster::program()?, &["--log-format=json"]).await?;
-        muster.start(&testbed, Part::All).await?;
+        muster.start(&testbed, ProcessRole::All).await?;
         let karmada = testbed.karmada();
         say(&format!(
             "muster ready; export KUBECONFIG={}\n",

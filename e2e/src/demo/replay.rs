@@ -8,13 +8,13 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use super::Options;
-use super::plane::Plane;
+use super::DemoOptions;
+use super::plane::DemoPlane;
 use super::screen::{Published, Screen};
-use super::tenants::{self, Submission, Tenant};
-use super::trace::{self, Pace, Recorded};
-use super::world::{Job, Stage, World};
-use crate::harness::kinds::{CAPACITY_POLICY, GPU_POOL, Kind, NAMESPACE, QUEUE};
+use super::tenants::{self, DemoTenant, Submission};
+use super::trace::{self, Pace, TraceJob};
+use super::world::{DemoJob, Stage, World};
+use crate::harness::kinds::{CAPACITY_POLICY, GPU_POOL, NAMESPACE, ObjectKind, QUEUE};
 use crate::harness::objects::Objects;
 
 /// The period of redrawing the screen.
@@ -23,18 +23,18 @@ const FRAME: Duration = Duration::from_millis(500);
 const SUBMITTED_AT_ONCE: usize = 8;
 
 /// A part of the trace, ready to be replayed.
-pub(super) struct Replay {
-    jobs: Vec<Recorded>,
+pub(super) struct TraceReplay {
+    jobs: Vec<TraceJob>,
     pub(super) pace: Pace,
-    pub(super) tenants: Vec<Tenant>,
+    pub(super) tenants: Vec<DemoTenant>,
 }
 
-impl Replay {
+impl TraceReplay {
     /// Reads the trace and divides the fleet among its tenants.
     ///
     /// # Errors
     /// Returns an error if it cannot be read.
-    pub(super) fn prepare(options: &Options, fleet: u64) -> Result<Self> {
+    pub(super) fn prepare(options: &DemoOptions, fleet: u64) -> Result<Self> {
         let jobs = trace::read(
             &options.examples.join("traces/philly-150.csv"),
             options.jobs,
@@ -70,7 +70,7 @@ impl Replay {
     ///
     /// # Errors
     /// Returns an error if the API server refuses an object.
-    pub(super) async fn run(&self, plane: &Plane, deadline: Duration) -> Result<Duration> {
+    pub(super) async fn run(&self, plane: &DemoPlane, deadline: Duration) -> Result<Duration> {
         for tenant in &self.tenants {
             plane
                 .karmada
@@ -93,7 +93,7 @@ impl Replay {
         Ok(started.elapsed())
     }
 
-    async fn submit_all(&self, plane: &Plane) -> Result<()> {
+    async fn submit_all(&self, plane: &DemoPlane) -> Result<()> {
         let start = tokio::time::Instant::now();
         let submissions = self.jobs.iter().enumerate().map(|(index, job)| {
             let submission = tenants::submission(index, job, self.pace);
@@ -114,7 +114,7 @@ async fn submit(
     submission: Submission,
     world: &Arc<Mutex<World>>,
 ) -> Result<()> {
-    let job = Job {
+    let job = DemoJob {
         queue: submission.tenant.clone(),
         pods: submission.pods,
         gpus: submission.gpus,
@@ -132,12 +132,13 @@ async fn submit(
 }
 
 /// Updates the screen until all jobs have ended or the deadline has passed.
-async fn show(plane: &Plane, total: usize, deadline: Duration) {
+async fn show(plane: &DemoPlane, total: usize, deadline: Duration) {
     let mut screen = Screen::new();
     let end = Instant::now() + deadline;
     loop {
         // If the API server does not answer, this frame shows less.
-        let list = async |kind: Kind| plane.karmada.list(kind, None).await.unwrap_or_default();
+        let list =
+            async |kind: ObjectKind| plane.karmada.list(kind, None).await.unwrap_or_default();
         let published = Published {
             policies: list(CAPACITY_POLICY).await,
             pools: list(GPU_POOL).await,

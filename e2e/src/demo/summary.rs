@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::screen::plain;
 use super::trace::Pace;
-use super::world::{Job, JobId, Stage, World};
-use crate::harness::audit::Report;
+use super::world::{DemoJob, JobId, Stage, World};
+use crate::harness::audit::AuditReport;
 
 /// The quota of a queue in GPUs, in one cluster or in all clusters together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,16 +18,16 @@ pub(super) struct Bound {
 }
 
 /// The findings of a run.
-pub(super) struct Summary<'a> {
+pub(super) struct DemoSummary<'a> {
     pub(super) world: &'a World,
-    pub(super) report: &'a Report,
+    pub(super) report: &'a AuditReport,
     pub(super) bounds: &'a [Bound],
     pub(super) pace: Pace,
     /// The duration of the replay.
     pub(super) took: Duration,
 }
 
-impl Summary<'_> {
+impl DemoSummary<'_> {
     /// Returns every deviation, in words; a clean run has none.
     pub(super) fn faults(&self) -> Vec<String> {
         let unfinished = self
@@ -59,13 +59,13 @@ impl Summary<'_> {
     }
 
     fn done(&self) -> usize {
-        let done = |(_, job): &(&JobId, &Job)| job.stage() == Stage::Succeeded;
+        let done = |(_, job): &(&JobId, &DemoJob)| job.stage() == Stage::Succeeded;
         self.world.jobs().filter(done).count()
     }
 
     /// Formats the whole summary.
     pub(super) fn render(&self) -> String {
-        let jobs: Vec<&Job> = self.world.jobs().map(|(_, job)| job).collect();
+        let jobs: Vec<&DemoJob> = self.world.jobs().map(|(_, job)| job).collect();
         let done = self.done();
         let recorded = self.pace.recorded(self.took).as_secs_f64() / 3600.0;
         let mut text = format!(
@@ -76,7 +76,7 @@ impl Summary<'_> {
         );
         let mut waits = plain(&["WAIT", "P50", "P99", "P50 IN THE TRACE'S TIME", "P99"]);
         for (what, waited) in [
-            ("until admitted", until_admitted as fn(&Job) -> _),
+            ("until admitted", until_admitted as fn(&DemoJob) -> _),
             ("until all pods run", until_running),
         ] {
             let mut times: Vec<Duration> = jobs.iter().copied().filter_map(waited).collect();
@@ -105,8 +105,8 @@ impl Summary<'_> {
             "P99",
         ]);
         for bound in self.bounds {
-            let inside = |job: &&Job| job.queue == bound.queue && bound.cluster.is_none();
-            let jobs: Vec<&Job> = self
+            let inside = |job: &&DemoJob| job.queue == bound.queue && bound.cluster.is_none();
+            let jobs: Vec<&DemoJob> = self
                 .world
                 .jobs()
                 .map(|(_, job)| job)
@@ -145,11 +145,11 @@ impl fmt::Display for Bound {
     }
 }
 
-fn until_admitted(job: &Job) -> Option<Duration> {
+fn until_admitted(job: &DemoJob) -> Option<Duration> {
     Duration::try_from(job.admitted?.duration_since(job.submitted)).ok()
 }
 
-fn until_running(job: &Job) -> Option<Duration> {
+fn until_running(job: &DemoJob) -> Option<Duration> {
     Duration::try_from(job.ran?.duration_since(job.submitted)).ok()
 }
 
@@ -185,9 +185,9 @@ mod tests {
     fn what_did_not_finish_or_passed_a_bound_is_a_fault() {
         let mut world = World::default();
         world.submit(("vc-a".into(), "x".into()), job("vc-a", 1, 8));
-        let mut report = Report::default();
+        let mut report = AuditReport::default();
         report.violations.push("too much".into());
-        let summary = Summary {
+        let summary = DemoSummary {
             world: &world,
             report: &report,
             bounds: &[Bound {

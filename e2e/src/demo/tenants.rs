@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::trace::{Pace, Recorded};
-use crate::harness::jobs::{Gang, queue};
-use crate::harness::kinds::{BATCH_JOB, Kind, VOLCANO_JOB};
+use super::trace::{Pace, TraceJob};
+use crate::harness::jobs::{TestGang, queue};
+use crate::harness::kinds::{BATCH_JOB, ObjectKind, VOLCANO_JOB};
 
 /// A virtual cluster of the trace: its namespace, and the queue of the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Tenant {
+pub(super) struct DemoTenant {
     /// `vc-<hash>`.
     pub(super) name: String,
     /// Its quota in GPUs, over all clusters together.
@@ -21,7 +21,7 @@ pub(super) struct Tenant {
 /// Returns the tenants of the jobs. A tenant's quota is its share of the fleet by requested GPU
 /// time plus a quarter, so that both the queues and the fleet fill up. It is at least the size of
 /// the tenant's largest job.
-pub(super) fn tenants(jobs: &[Recorded], pace: Pace, fleet: u64) -> Vec<Tenant> {
+pub(super) fn tenants(jobs: &[TraceJob], pace: Pace, fleet: u64) -> Vec<DemoTenant> {
     let mut asked: BTreeMap<&str, (f64, u32)> = BTreeMap::new();
     for job in jobs {
         let (work, largest) = asked.entry(&job.tenant).or_default();
@@ -32,7 +32,7 @@ pub(super) fn tenants(jobs: &[Recorded], pace: Pace, fleet: u64) -> Vec<Tenant> 
     let tenant = |(name, (work, largest)): (&str, (f64, u32))| {
         // The result is at most about the size of the fleet, which fits.
         let share = (fleet as f64 * 1.25 * work / all).ceil() as u32;
-        Tenant {
+        DemoTenant {
             name: name_of(name),
             capability: share.max(largest),
         }
@@ -44,7 +44,7 @@ fn name_of(tenant: &str) -> String {
     format!("vc-{tenant}")
 }
 
-impl Tenant {
+impl DemoTenant {
     /// Returns its namespace, managed by Muster.
     pub(super) fn namespace(&self) -> Value {
         json!({
@@ -61,13 +61,13 @@ impl Tenant {
 }
 
 /// The kinds of submitted jobs.
-pub(super) const KINDS: [Kind; 2] = [VOLCANO_JOB, BATCH_JOB];
+pub(super) const KINDS: [ObjectKind; 2] = [VOLCANO_JOB, BATCH_JOB];
 
 /// A job to submit.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Submission {
     /// Its kind.
-    pub(super) kind: Kind,
+    pub(super) kind: ObjectKind,
     /// The object.
     pub(super) object: Value,
     /// `t001`, …
@@ -82,11 +82,11 @@ pub(super) struct Submission {
 
 /// Returns the `index`th recorded job as a Volcano Job or, every second one, as a batch Job: a gang
 /// of pods of up to eight GPUs.
-pub(super) fn submission(index: usize, job: &Recorded, pace: Pace) -> Submission {
+pub(super) fn submission(index: usize, job: &TraceJob, pace: Pace) -> Submission {
     let per_pod = job.gpus.clamp(1, 8);
     let pods = job.gpus.div_ceil(per_pod).max(1);
     let name = format!("t{:03}", index + 1);
-    let gang = Gang {
+    let gang = TestGang {
         namespace: name_of(&job.tenant),
         name: name.clone(),
         queue: Some(name_of(&job.tenant)),
@@ -116,8 +116,8 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn job(tenant: &str, gpus: u32, seconds: u64) -> Recorded {
-        Recorded {
+    fn job(tenant: &str, gpus: u32, seconds: u64) -> TraceJob {
+        TraceJob {
             submitted_after: Duration::ZERO,
             ran: Duration::from_secs(seconds),
             gpus,

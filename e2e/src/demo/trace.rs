@@ -8,7 +8,7 @@ use jiff::civil::DateTime;
 
 /// A job of the trace.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Recorded {
+pub(super) struct TraceJob {
     /// Time since the first job.
     pub(super) submitted_after: Duration,
     /// Its run time.
@@ -23,12 +23,12 @@ pub(super) struct Recorded {
 ///
 /// # Errors
 /// Returns an error if the file cannot be read, or with the line that is not a job.
-pub(super) fn read(path: &Path, count: usize) -> Result<Vec<Recorded>> {
+pub(super) fn read(path: &Path, count: usize) -> Result<Vec<TraceJob>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
     parse(&text, count).with_context(|| format!("trace {}", path.display()))
 }
 
-fn parse(text: &str, count: usize) -> Result<Vec<Recorded>> {
+fn parse(text: &str, count: usize) -> Result<Vec<TraceJob>> {
     let mut first = None;
     let lines = text.lines().enumerate().skip(1).take(count);
     let jobs = lines.map(|(index, line)| {
@@ -37,7 +37,7 @@ fn parse(text: &str, count: usize) -> Result<Vec<Recorded>> {
         let first = *first.get_or_insert(submitted);
         let submitted_after = Duration::try_from(submitted.duration_since(first))
             .with_context(|| format!("line {}: earlier than the first job", index + 1))?;
-        Ok(Recorded {
+        Ok(TraceJob {
             submitted_after,
             ..job
         })
@@ -45,14 +45,14 @@ fn parse(text: &str, count: usize) -> Result<Vec<Recorded>> {
     jobs.collect()
 }
 
-fn parse_line(line: &str) -> Result<(DateTime, Recorded)> {
+fn parse_line(line: &str) -> Result<(DateTime, TraceJob)> {
     let [submitted, seconds, gpus, _gpu_time, tenant] = line
         .split(',')
         .collect::<Vec<_>>()
         .try_into()
         .ok()
         .context("a line must have five fields")?;
-    let job = Recorded {
+    let job = TraceJob {
         submitted_after: Duration::ZERO,
         ran: Duration::try_from_secs_f64(seconds.parse()?)?,
         gpus: gpus.parse()?,
@@ -75,7 +75,7 @@ const SHORTEST: Duration = Duration::from_secs(2);
 
 impl Pace {
     /// Returns the pace at which all of `jobs` arrive within `arrivals`.
-    pub(super) fn new(jobs: &[Recorded], arrivals: Duration, longest: Duration) -> Self {
+    pub(super) fn new(jobs: &[TraceJob], arrivals: Duration, longest: Duration) -> Self {
         let span = jobs
             .last()
             .map_or(Duration::ZERO, |job| job.submitted_after);
@@ -86,12 +86,12 @@ impl Pace {
     }
 
     /// Returns when a job is submitted, since the replay's start.
-    pub(super) fn submit_after(self, job: &Recorded) -> Duration {
+    pub(super) fn submit_after(self, job: &TraceJob) -> Duration {
         job.submitted_after.div_f64(self.factor)
     }
 
     /// Returns how long its pods run.
-    pub(super) fn run(self, job: &Recorded) -> Duration {
+    pub(super) fn run(self, job: &TraceJob) -> Duration {
         job.ran.div_f64(self.factor).clamp(SHORTEST, self.longest)
     }
 

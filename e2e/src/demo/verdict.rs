@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use super::plane::Plane;
-use super::replay::Replay;
-use super::summary::{Bound, Summary};
-use super::tenants::{self, Tenant};
+use super::plane::DemoPlane;
+use super::replay::TraceReplay;
+use super::summary::{Bound, DemoSummary};
+use super::tenants::{self, DemoTenant};
 use super::world::JobId;
 use super::{examples, fleet};
-use crate::harness::audit::{Log, Subject};
+use crate::harness::audit::{AuditSubject, Log};
 
 /// Prints the summary and returns true if every job finished and no quota was exceeded.
 ///
 /// # Errors
 /// Returns an error if the audit log or a job cannot be read.
-pub(super) async fn reach(plane: &Plane, replay: &Replay, took: Duration) -> Result<bool> {
+pub(super) async fn reach(plane: &DemoPlane, replay: &TraceReplay, took: Duration) -> Result<bool> {
     let bounds = bounds(&replay.tenants);
     let log = plane
         .testbed
@@ -25,7 +25,7 @@ pub(super) async fn reach(plane: &Plane, replay: &Replay, took: Duration) -> Res
     let report = subject(plane, &bounds).await?.audit(&Log::new(&log))?;
     println!("AUDIT demo: {report}");
     let world = plane.world.lock();
-    Ok(verify(&Summary {
+    Ok(verify(&DemoSummary {
         world: &world,
         report: &report,
         bounds: &bounds,
@@ -36,7 +36,7 @@ pub(super) async fn reach(plane: &Plane, replay: &Replay, took: Duration) -> Res
 
 /// Returns the quotas to verify: every queue's capability, and the example's quota of one class of
 /// GPUs, which is in one cluster here.
-fn bounds(tenants: &[Tenant]) -> Vec<Bound> {
+fn bounds(tenants: &[DemoTenant]) -> Vec<Bound> {
     let bound = |queue: &str, cluster, gpus| Bound {
         queue: queue.to_owned(),
         cluster,
@@ -58,14 +58,14 @@ fn bounds(tenants: &[Tenant]) -> Vec<Bound> {
 
 /// Returns the subject of the audit: every job as the API server has it, with the queue that it or
 /// its namespace names.
-async fn subject(plane: &Plane, bounds: &[Bound]) -> Result<Subject> {
+async fn subject(plane: &DemoPlane, bounds: &[Bound]) -> Result<AuditSubject> {
     let jobs: Vec<(JobId, String)> = plane
         .world
         .lock()
         .jobs()
         .map(|(id, job)| (id.clone(), job.queue.clone()))
         .collect();
-    let mut subject = Subject::default();
+    let mut subject = AuditSubject::default();
     for ((namespace, name), queue) in jobs {
         let example = examples::JOBS
             .iter()
@@ -86,7 +86,7 @@ async fn subject(plane: &Plane, bounds: &[Bound]) -> Result<Subject> {
     Ok(subject)
 }
 
-fn verify(summary: &Summary<'_>) -> bool {
+fn verify(summary: &DemoSummary<'_>) -> bool {
     println!("\n{}", summary.render());
     let faults = summary.faults();
     match faults.as_slice() {

@@ -14,7 +14,7 @@ use testbed::Testbed;
 use tokio::task::JoinSet;
 
 use super::world::World;
-use crate::harness::kinds::{BINDING, Kind, POD};
+use crate::harness::kinds::{BINDING, ObjectKind, POD};
 
 /// Watches until the set is dropped.
 ///
@@ -28,7 +28,7 @@ pub(super) async fn spawn(
     let shared = world.clone();
     let client = testbed.karmada().client().await?;
     tasks.spawn(follow(client, BINDING, move |change| {
-        if let Change::Seen(binding) = change {
+        if let DemoChange::Seen(binding) = change {
             shared.lock().binding(&binding, Timestamp::now());
         }
     }));
@@ -38,16 +38,16 @@ pub(super) async fn spawn(
         tasks.spawn(follow(client, POD, move |change| {
             let mut world = shared.lock();
             match change {
-                Change::Restart => world.forget_pods(&member.name),
-                Change::Seen(pod) => world.pod(&member.name, &pod, Timestamp::now()),
-                Change::Gone(pod) => world.pod_gone(&member.name, &pod),
+                DemoChange::Restart => world.forget_pods(&member.name),
+                DemoChange::Seen(pod) => world.pod(&member.name, &pod, Timestamp::now()),
+                DemoChange::Gone(pod) => world.pod_gone(&member.name, &pod),
             }
         }));
     }
     Ok(tasks)
 }
 
-enum Change {
+enum DemoChange {
     /// A relist begins, which repeats all objects.
     Restart,
     Seen(Value),
@@ -55,15 +55,15 @@ enum Change {
 }
 
 /// Watches a kind for ever, and restarts the watch when it breaks.
-async fn follow(client: Client, kind: Kind, mut tell: impl FnMut(Change)) {
+async fn follow(client: Client, kind: ObjectKind, mut tell: impl FnMut(DemoChange)) {
     let api = Api::<DynamicObject>::all_with(client, &kind.resource());
     let events = watcher::watcher(api, watcher::Config::default()).default_backoff();
     let mut events = std::pin::pin!(events);
     while let Some(event) = events.next().await {
         let change = match event {
-            Ok(Event::Init) => Change::Restart,
-            Ok(Event::Apply(object) | Event::InitApply(object)) => Change::Seen(json(&object)),
-            Ok(Event::Delete(object)) => Change::Gone(json(&object)),
+            Ok(Event::Init) => DemoChange::Restart,
+            Ok(Event::Apply(object) | Event::InitApply(object)) => DemoChange::Seen(json(&object)),
+            Ok(Event::Delete(object)) => DemoChange::Gone(json(&object)),
             Ok(Event::InitDone) | Err(_) => continue,
         };
         tell(change);

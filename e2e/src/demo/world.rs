@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::end::{self, End};
+use super::end::{self, JobEnd};
 
 const GPU: &str = "nvidia.com/gpu";
 const RECORD: &str = "muster.io/admission";
@@ -19,7 +19,7 @@ pub(super) type JobId = (String, String);
 
 /// A job that is followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Job {
+pub(super) struct DemoJob {
     /// The queue that it or its namespace names.
     pub(super) queue: String,
     pub(super) pods: u32,
@@ -29,7 +29,7 @@ pub(super) struct Job {
     pub(super) admitted: Option<Timestamp>,
     /// When all its pods had been seen running.
     pub(super) ran: Option<Timestamp>,
-    pub(super) ended: Option<(Timestamp, End)>,
+    pub(super) ended: Option<(Timestamp, JobEnd)>,
 }
 
 /// The stage of a job.
@@ -45,15 +45,15 @@ pub(super) enum Stage {
 /// All observations.
 #[derive(Debug, Default)]
 pub(super) struct World {
-    jobs: BTreeMap<JobId, Job>,
+    jobs: BTreeMap<JobId, DemoJob>,
     /// Pods by cluster, then by `namespace/name`.
-    pods: BTreeMap<String, BTreeMap<String, Pod>>,
+    pods: BTreeMap<String, BTreeMap<String, DemoPod>>,
     /// The most GPUs that bound pods used at once: of a queue, and of a queue in one cluster.
     peaks: BTreeMap<(String, Option<String>), u64>,
 }
 
 #[derive(Debug, Clone)]
-struct Pod {
+struct DemoPod {
     job: JobId,
     gpus: u64,
     /// True if the pod is on a node and has not ended.
@@ -64,11 +64,11 @@ struct Pod {
 
 impl World {
     /// Follows a job from now on.
-    pub(super) fn submit(&mut self, id: JobId, job: Job) {
+    pub(super) fn submit(&mut self, id: JobId, job: DemoJob) {
         self.jobs.insert(id, job);
     }
 
-    pub(super) fn jobs(&self) -> impl Iterator<Item = (&JobId, &Job)> {
+    pub(super) fn jobs(&self) -> impl Iterator<Item = (&JobId, &DemoJob)> {
         self.jobs.iter()
     }
 
@@ -110,7 +110,8 @@ impl World {
 
     /// Notes the current state of a pod of a member.
     pub(super) fn pod(&mut self, cluster: &str, pod: &Value, now: Timestamp) {
-        let Some((key, seen)) = Pod::read(pod).filter(|(_, pod)| self.jobs.contains_key(&pod.job))
+        let Some((key, seen)) =
+            DemoPod::read(pod).filter(|(_, pod)| self.jobs.contains_key(&pod.job))
         else {
             return;
         };
@@ -130,7 +131,7 @@ impl World {
 
     /// Notes a deleted pod.
     pub(super) fn pod_gone(&mut self, cluster: &str, pod: &Value) {
-        if let (Some(pods), Some((key, _))) = (self.pods.get_mut(cluster), Pod::read(pod)) {
+        if let (Some(pods), Some((key, _))) = (self.pods.get_mut(cluster), DemoPod::read(pod)) {
             pods.remove(&key);
         }
     }
@@ -153,11 +154,11 @@ impl World {
     }
 }
 
-impl Job {
+impl DemoJob {
     pub(super) fn stage(&self) -> Stage {
         match (self.ended, self.ran, self.admitted) {
-            (Some((_, End::Failed)), ..) => Stage::Failed,
-            (Some((_, End::Succeeded)), ..) => Stage::Succeeded,
+            (Some((_, JobEnd::Failed)), ..) => Stage::Failed,
+            (Some((_, JobEnd::Succeeded)), ..) => Stage::Succeeded,
             (None, Some(_), _) => Stage::Running,
             (None, None, Some(_)) => Stage::Admitted,
             (None, None, None) => Stage::Queued,
@@ -180,7 +181,7 @@ fn admitted(binding: &Value) -> Option<Timestamp> {
     record["time"].as_str()?.parse().ok().filter(|_| under_way)
 }
 
-impl Pod {
+impl DemoPod {
     fn read(pod: &Value) -> Option<(String, Self)> {
         let namespace = pod["metadata"]["namespace"].as_str()?;
         let name = pod["metadata"]["name"].as_str()?;
@@ -226,8 +227,8 @@ pub(super) mod tests {
         ("vc-a".into(), name.into())
     }
 
-    pub(in super::super) fn job(queue: &str, pods: u32, gpus: u32) -> Job {
-        Job {
+    pub(in super::super) fn job(queue: &str, pods: u32, gpus: u32) -> DemoJob {
+        DemoJob {
             queue: queue.into(),
             pods,
             gpus,

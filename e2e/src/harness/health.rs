@@ -6,7 +6,7 @@ use std::path::Path;
 
 use testbed::{RunState, Testbed};
 
-use super::muster::{Muster, Part, metric};
+use super::muster::{Muster, ProcessRole, metric};
 
 /// Counters that are zero unless Muster has a defect.
 const ZERO: [&str; 2] = [
@@ -18,13 +18,13 @@ const ZERO: [&str; 2] = [
 const PANIC: &str = "panicked at";
 
 /// The parts of Muster that may run in a testbed.
-const PARTS: [Part; 6] = [
-    Part::All,
-    Part::AllUnregistered,
-    Part::Second,
-    Part::Webhook,
-    Part::Controller,
-    Part::Scheduler,
+const PARTS: [ProcessRole; 6] = [
+    ProcessRole::All,
+    ProcessRole::AllUnregistered,
+    ProcessRole::Second,
+    ProcessRole::Webhook,
+    ProcessRole::Controller,
+    ProcessRole::Scheduler,
 ];
 
 /// Returns every defect, in words; empty if there is none. It reads the counters of running
@@ -75,14 +75,14 @@ fn over_by(metrics: &str, name: &str) -> Vec<String> {
     samples.map(str::to_owned).collect()
 }
 
-fn counted(part: Part, metrics: &str) -> impl Iterator<Item = String> {
+fn counted(part: ProcessRole, metrics: &str) -> impl Iterator<Item = String> {
     ZERO.into_iter().filter_map(move |name| {
         let value = metric(metrics, name).unwrap_or(0.0);
         (value != 0.0).then(|| format!("{}: {name} is {value}", part.process()))
     })
 }
 
-fn panics(part: Part, log: &Path) -> Option<String> {
+fn panics(part: ProcessRole, log: &Path) -> Option<String> {
     let bytes = fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let mut lines = text.lines();
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_counter_that_is_not_zero_is_a_fault_and_one_that_is_not_there_is_none() {
-        let count = |metrics| counted(Part::All, metrics).count();
+        let count = |metrics| counted(ProcessRole::All, metrics).count();
         assert_eq!(count("muster_leading 1\n"), 0);
         assert_eq!(count("muster_invariant_violations_total 0\n"), 0);
         assert_eq!(count("muster_invariant_violations_total 2\n"), 1);
@@ -124,10 +124,10 @@ mod tests {
     #[test]
     fn a_panic_in_a_log_is_a_fault_with_its_words() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        assert_eq!(panics(Part::All, file.path()), None);
+        assert_eq!(panics(ProcessRole::All, file.path()), None);
         let log = "INFO all well\nthread 'a' (1) panicked at x.rs:1:2:\nno room\nmore\n";
         fs::write(file.path(), log).unwrap();
-        let fault = panics(Part::All, file.path()).unwrap();
+        let fault = panics(ProcessRole::All, file.path()).unwrap();
         assert_eq!(
             fault,
             "muster: thread 'a' (1) panicked at x.rs:1:2: no room"

@@ -6,13 +6,13 @@
 use serde_json::{Value, json};
 
 use super::kinds::{
-    BATCH_JOB, DEPLOYMENT, JOB_SET, Kind, MPI_JOB, POD, PYTORCH_JOB, RAY_CLUSTER, RAY_JOB,
+    BATCH_JOB, DEPLOYMENT, JOB_SET, MPI_JOB, ObjectKind, POD, PYTORCH_JOB, RAY_CLUSTER, RAY_JOB,
     VOLCANO_JOB,
 };
 
 /// A job of `pods` pods with `gpus` GPUs each.
 #[derive(Debug, Clone)]
-pub struct Gang {
+pub struct TestGang {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
@@ -33,7 +33,7 @@ pub struct Gang {
     pub priority_class: Option<String>,
 }
 
-impl Gang {
+impl TestGang {
     /// Returns a Volcano Job with one task, whose minimum is all its pods.
     pub fn volcano(&self) -> Value {
         let mut spec = json!({
@@ -171,7 +171,7 @@ impl Gang {
         object
     }
 
-    fn object(&self, kind: Kind, spec: Value, label_queue: bool) -> Value {
+    fn object(&self, kind: ObjectKind, spec: Value, label_queue: bool) -> Value {
         let mut metadata = json!({"name": self.name, "namespace": self.namespace});
         if let Some(queue) = self.queue.as_ref().filter(|_| label_queue) {
             metadata["labels"] = json!({"muster.io/queue": queue});

@@ -4,7 +4,7 @@ use kube::discovery::ApiResource;
 
 /// A kind, with everything that a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kind {
+pub struct ObjectKind {
     /// The API group; empty for the core.
     pub group: &'static str,
     /// Its version.
@@ -20,8 +20,8 @@ const fn kind(
     version: &'static str,
     name: &'static str,
     plural: &'static str,
-) -> Kind {
-    Kind {
+) -> ObjectKind {
+    ObjectKind {
         group,
         version,
         name,
@@ -30,186 +30,189 @@ const fn kind(
 }
 
 /// A ConfigMap of Kubernetes.
-pub const CONFIG_MAP: Kind = kind("", "v1", "ConfigMap", "configmaps");
+pub const CONFIG_MAP: ObjectKind = kind("", "v1", "ConfigMap", "configmaps");
 /// An Event of Kubernetes.
-pub const EVENT: Kind = kind("", "v1", "Event", "events");
+pub const EVENT: ObjectKind = kind("", "v1", "Event", "events");
 /// A Namespace of Kubernetes.
-pub const NAMESPACE: Kind = kind("", "v1", "Namespace", "namespaces");
+pub const NAMESPACE: ObjectKind = kind("", "v1", "Namespace", "namespaces");
 /// A Node of Kubernetes.
-pub const NODE: Kind = kind("", "v1", "Node", "nodes");
+pub const NODE: ObjectKind = kind("", "v1", "Node", "nodes");
 /// A Pod of Kubernetes.
-pub const POD: Kind = kind("", "v1", "Pod", "pods");
+pub const POD: ObjectKind = kind("", "v1", "Pod", "pods");
 /// A Secret of Kubernetes.
-pub const SECRET: Kind = kind("", "v1", "Secret", "secrets");
+pub const SECRET: ObjectKind = kind("", "v1", "Secret", "secrets");
 /// A Service of Kubernetes.
-pub const SERVICE: Kind = kind("", "v1", "Service", "services");
+pub const SERVICE: ObjectKind = kind("", "v1", "Service", "services");
 /// The endpoints of a Service.
-pub const ENDPOINT_SLICE: Kind = kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices");
+pub const ENDPOINT_SLICE: ObjectKind =
+    kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices");
 /// Karmada's propagation of a Service to other members.
-pub const MULTI_CLUSTER_SERVICE: Kind = kind(
+pub const MULTI_CLUSTER_SERVICE: ObjectKind = kind(
     "networking.karmada.io",
     "v1alpha1",
     "MultiClusterService",
     "multiclusterservices",
 );
 /// A PersistentVolumeClaim of Kubernetes.
-pub const PVC: Kind = kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+pub const PVC: ObjectKind = kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
 /// A ResourceQuota of Kubernetes.
-pub const RESOURCE_QUOTA: Kind = kind("", "v1", "ResourceQuota", "resourcequotas");
+pub const RESOURCE_QUOTA: ObjectKind = kind("", "v1", "ResourceQuota", "resourcequotas");
 /// A Deployment of Kubernetes.
-pub const DEPLOYMENT: Kind = kind("apps", "v1", "Deployment", "deployments");
+pub const DEPLOYMENT: ObjectKind = kind("apps", "v1", "Deployment", "deployments");
 /// A StatefulSet of Kubernetes.
-pub const STATEFUL_SET: Kind = kind("apps", "v1", "StatefulSet", "statefulsets");
+pub const STATEFUL_SET: ObjectKind = kind("apps", "v1", "StatefulSet", "statefulsets");
 /// A CronJob of Kubernetes.
-pub const CRON_JOB: Kind = kind("batch", "v1", "CronJob", "cronjobs");
+pub const CRON_JOB: ObjectKind = kind("batch", "v1", "CronJob", "cronjobs");
 /// An autoscaler of Karmada with a schedule.
-pub const CRON_FEDERATED_HPA: Kind = kind(
+pub const CRON_FEDERATED_HPA: ObjectKind = kind(
     "autoscaling.karmada.io",
     "v1alpha1",
     "CronFederatedHPA",
     "cronfederatedhpas",
 );
 /// A batch Job of Kubernetes.
-pub const BATCH_JOB: Kind = kind("batch", "v1", "Job", "jobs");
+pub const BATCH_JOB: ObjectKind = kind("batch", "v1", "Job", "jobs");
 /// A PriorityClass of Kubernetes.
-pub const PRIORITY_CLASS: Kind = kind(
+pub const PRIORITY_CLASS: ObjectKind = kind(
     "scheduling.k8s.io",
     "v1",
     "PriorityClass",
     "priorityclasses",
 );
 /// The rights of a role, for the whole control plane or for the namespace of a RoleBinding.
-pub const CLUSTER_ROLE: Kind = kind(
+pub const CLUSTER_ROLE: ObjectKind = kind(
     "rbac.authorization.k8s.io",
     "v1",
     "ClusterRole",
     "clusterroles",
 );
 /// The binding of a role to users in a namespace.
-pub const ROLE_BINDING: Kind = kind(
+pub const ROLE_BINDING: ObjectKind = kind(
     "rbac.authorization.k8s.io",
     "v1",
     "RoleBinding",
     "rolebindings",
 );
 /// The binding of a role to users in the whole cluster.
-pub const CLUSTER_ROLE_BINDING: Kind = kind(
+pub const CLUSTER_ROLE_BINDING: ObjectKind = kind(
     "rbac.authorization.k8s.io",
     "v1",
     "ClusterRoleBinding",
     "clusterrolebindings",
 );
 /// A ValidatingAdmissionPolicy of Kubernetes.
-pub const ADMISSION_POLICY: Kind = kind(
+pub const ADMISSION_POLICY: ObjectKind = kind(
     "admissionregistration.k8s.io",
     "v1",
     "ValidatingAdmissionPolicy",
     "validatingadmissionpolicies",
 );
 /// The binding that puts an admission policy into force.
-pub const ADMISSION_POLICY_BINDING: Kind = kind(
+pub const ADMISSION_POLICY_BINDING: ObjectKind = kind(
     "admissionregistration.k8s.io",
     "v1",
     "ValidatingAdmissionPolicyBinding",
     "validatingadmissionpolicybindings",
 );
 /// A request for the caller's own rights.
-pub const SELF_ACCESS_REVIEW: Kind = kind(
+pub const SELF_ACCESS_REVIEW: ObjectKind = kind(
     "authorization.k8s.io",
     "v1",
     "SelfSubjectAccessReview",
     "selfsubjectaccessreviews",
 );
 /// The lease by which one of several replicas leads.
-pub const LEASE: Kind = kind("coordination.k8s.io", "v1", "Lease", "leases");
+pub const LEASE: ObjectKind = kind("coordination.k8s.io", "v1", "Lease", "leases");
 /// A class of devices.
-pub const DEVICE_CLASS: Kind = kind("resource.k8s.io", "v1", "DeviceClass", "deviceclasses");
+pub const DEVICE_CLASS: ObjectKind = kind("resource.k8s.io", "v1", "DeviceClass", "deviceclasses");
 /// Devices of a node.
-pub const RESOURCE_SLICE: Kind = kind("resource.k8s.io", "v1", "ResourceSlice", "resourceslices");
+pub const RESOURCE_SLICE: ObjectKind =
+    kind("resource.k8s.io", "v1", "ResourceSlice", "resourceslices");
 /// A claim of devices.
-pub const RESOURCE_CLAIM: Kind = kind("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims");
+pub const RESOURCE_CLAIM: ObjectKind =
+    kind("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims");
 /// A template of claims, for pods.
-pub const RESOURCE_CLAIM_TEMPLATE: Kind = kind(
+pub const RESOURCE_CLAIM_TEMPLATE: ObjectKind = kind(
     "resource.k8s.io",
     "v1",
     "ResourceClaimTemplate",
     "resourceclaimtemplates",
 );
 /// A Job of Volcano.
-pub const VOLCANO_JOB: Kind = kind("batch.volcano.sh", "v1alpha1", "Job", "jobs");
+pub const VOLCANO_JOB: ObjectKind = kind("batch.volcano.sh", "v1alpha1", "Job", "jobs");
 /// A Queue of Volcano.
-pub const QUEUE: Kind = kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues");
+pub const QUEUE: ObjectKind = kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues");
 /// A PodGroup: on the control plane one of Muster's per job, in members one of Volcano's.
-pub const POD_GROUP: Kind = kind("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups");
+pub const POD_GROUP: ObjectKind = kind("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups");
 /// Kubeflow's job for PyTorch.
-pub const PYTORCH_JOB: Kind = kind("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs");
+pub const PYTORCH_JOB: ObjectKind = kind("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs");
 /// Kubeflow's job for TensorFlow.
-pub const TF_JOB: Kind = kind("kubeflow.org", "v1", "TFJob", "tfjobs");
+pub const TF_JOB: ObjectKind = kind("kubeflow.org", "v1", "TFJob", "tfjobs");
 /// Kubeflow's job for MPI.
-pub const MPI_JOB: Kind = kind("kubeflow.org", "v2beta1", "MPIJob", "mpijobs");
+pub const MPI_JOB: ObjectKind = kind("kubeflow.org", "v2beta1", "MPIJob", "mpijobs");
 /// A set of batch Jobs.
-pub const JOB_SET: Kind = kind("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets");
+pub const JOB_SET: ObjectKind = kind("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets");
 /// A cluster of Ray nodes.
-pub const RAY_CLUSTER: Kind = kind("ray.io", "v1", "RayCluster", "rayclusters");
+pub const RAY_CLUSTER: ObjectKind = kind("ray.io", "v1", "RayCluster", "rayclusters");
 /// A RayJob, which runs a program on a RayCluster.
-pub const RAY_JOB: Kind = kind("ray.io", "v1", "RayJob", "rayjobs");
+pub const RAY_JOB: ObjectKind = kind("ray.io", "v1", "RayJob", "rayjobs");
 /// Muster's policy of a queue, with its quotas by pool.
-pub const CAPACITY_POLICY: Kind = kind(
+pub const CAPACITY_POLICY: ObjectKind = kind(
     "muster.io",
     "v1alpha1",
     "CapacityPolicy",
     "capacitypolicies",
 );
 /// Nodes of one GPU class in a member.
-pub const GPU_POOL: Kind = kind("muster.io", "v1alpha1", "GpuPool", "gpupools");
+pub const GPU_POOL: ObjectKind = kind("muster.io", "v1alpha1", "GpuPool", "gpupools");
 /// A member cluster of Karmada.
-pub const CLUSTER: Kind = kind("cluster.karmada.io", "v1alpha1", "Cluster", "clusters");
+pub const CLUSTER: ObjectKind = kind("cluster.karmada.io", "v1alpha1", "Cluster", "clusters");
 /// A PropagationPolicy of Karmada.
-pub const PROPAGATION_POLICY: Kind = kind(
+pub const PROPAGATION_POLICY: ObjectKind = kind(
     "policy.karmada.io",
     "v1alpha1",
     "PropagationPolicy",
     "propagationpolicies",
 );
 /// A PropagationPolicy of Karmada for all namespaces.
-pub const CLUSTER_PROPAGATION_POLICY: Kind = kind(
+pub const CLUSTER_PROPAGATION_POLICY: ObjectKind = kind(
     "policy.karmada.io",
     "v1alpha1",
     "ClusterPropagationPolicy",
     "clusterpropagationpolicies",
 );
 /// An OverridePolicy of Karmada.
-pub const OVERRIDE_POLICY: Kind = kind(
+pub const OVERRIDE_POLICY: ObjectKind = kind(
     "policy.karmada.io",
     "v1alpha1",
     "OverridePolicy",
     "overridepolicies",
 );
 /// An OverridePolicy of Karmada for all namespaces.
-pub const CLUSTER_OVERRIDE_POLICY: Kind = kind(
+pub const CLUSTER_OVERRIDE_POLICY: ObjectKind = kind(
     "policy.karmada.io",
     "v1alpha1",
     "ClusterOverridePolicy",
     "clusteroverridepolicies",
 );
 /// A ResourceBinding of Karmada.
-pub const BINDING: Kind = kind(
+pub const BINDING: ObjectKind = kind(
     "work.karmada.io",
     "v1alpha2",
     "ResourceBinding",
     "resourcebindings",
 );
 /// A Work of Karmada.
-pub const WORK: Kind = kind("work.karmada.io", "v1alpha1", "Work", "works");
+pub const WORK: ObjectKind = kind("work.karmada.io", "v1alpha1", "Work", "works");
 /// The registration of mutating webhooks.
-pub const MUTATING_WEBHOOKS: Kind = kind(
+pub const MUTATING_WEBHOOKS: ObjectKind = kind(
     "admissionregistration.k8s.io",
     "v1",
     "MutatingWebhookConfiguration",
     "mutatingwebhookconfigurations",
 );
 /// The registration of validating webhooks.
-pub const VALIDATING_WEBHOOKS: Kind = kind(
+pub const VALIDATING_WEBHOOKS: ObjectKind = kind(
     "admissionregistration.k8s.io",
     "v1",
     "ValidatingWebhookConfiguration",
@@ -217,7 +220,7 @@ pub const VALIDATING_WEBHOOKS: Kind = kind(
 );
 
 /// Kinds of templates, which are looked up by an object's apiVersion and kind.
-const TEMPLATES: [Kind; 11] = [
+const TEMPLATES: [ObjectKind; 11] = [
     BATCH_JOB,
     VOLCANO_JOB,
     PYTORCH_JOB,
@@ -231,7 +234,7 @@ const TEMPLATES: [Kind; 11] = [
     POD,
 ];
 
-impl Kind {
+impl ObjectKind {
     /// Returns `group/version`, or only the version in the core group.
     pub fn api_version(self) -> String {
         match self.group {

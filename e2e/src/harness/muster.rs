@@ -7,11 +7,11 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use testbed::{Cluster, Testbed};
+use testbed::{Testbed, TestbedCluster};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
-use super::kinds::{Kind, LEASE, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
+use super::kinds::{LEASE, MUTATING_WEBHOOKS, ObjectKind, VALIDATING_WEBHOOKS};
 use super::objects::Objects;
 use super::wait::eventually;
 
@@ -24,7 +24,7 @@ const SYSTEM_NAMESPACE: &str = "muster-system";
 
 /// The part of Muster that a process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum ProcessRole {
     /// Everything, with the webhook registered.
     All,
     /// Everything, without a registered webhook.
@@ -43,7 +43,7 @@ pub enum Part {
     Scheduler,
 }
 
-impl Part {
+impl ProcessRole {
     /// Returns the process's name in the testbed.
     pub fn process(self) -> &'static str {
         match self {
@@ -139,7 +139,7 @@ impl Muster {
     }
 
     /// Returns the same installation with the program of an earlier commit, which is started as
-    /// [`Part::Earlier`], and the flags that it knows.
+    /// [`ProcessRole::Earlier`], and the flags that it knows.
     pub fn earlier(&self, program: PathBuf, flags: &[&str]) -> Self {
         let flags = flags.iter().map(|&flag| flag.to_owned()).collect();
         Self { program, flags }
@@ -166,7 +166,7 @@ impl Muster {
     /// # Errors
     /// Returns an error if it does not become ready or does not lead. Its log is
     /// `log/<process>.log` in the testbed's folder.
-    pub async fn start(&self, testbed: &Testbed, part: Part) -> anyhow::Result<()> {
+    pub async fn start(&self, testbed: &Testbed, part: ProcessRole) -> anyhow::Result<()> {
         self.launch(testbed, part).await?;
         self.wait_ready(testbed, part).await?;
         self.wait_leading(testbed, part).await
@@ -177,7 +177,7 @@ impl Muster {
     ///
     /// # Errors
     /// Returns an error if it was never started, or the API server refuses.
-    pub async fn kill(&self, testbed: &Testbed, part: Part) -> anyhow::Result<()> {
+    pub async fn kill(&self, testbed: &Testbed, part: ProcessRole) -> anyhow::Result<()> {
         self.crash(testbed, part)?;
         let Some(lease) = part.lease() else {
             return Ok(());
@@ -195,7 +195,7 @@ impl Muster {
     ///
     /// # Errors
     /// Returns an error if it was never started.
-    pub fn crash(&self, testbed: &Testbed, part: Part) -> anyhow::Result<()> {
+    pub fn crash(&self, testbed: &Testbed, part: ProcessRole) -> anyhow::Result<()> {
         Ok(testbed.kill(part.process())?)
     }
 
@@ -203,7 +203,7 @@ impl Muster {
     ///
     /// # Errors
     /// Returns an error if it cannot be started.
-    pub async fn launch(&self, testbed: &Testbed, part: Part) -> anyhow::Result<()> {
+    pub async fn launch(&self, testbed: &Testbed, part: ProcessRole) -> anyhow::Result<()> {
         let name = part.process();
         if testbed.status().iter().any(|process| process.name == name) {
             return Ok(testbed.restart(name).await?);
@@ -221,7 +221,7 @@ impl Muster {
                 args.push("--register".to_owned());
                 args.push(format!("--webhook-url=https://127.0.0.1:{}", ports[1]));
             }
-            if part == Part::WithoutLedger {
+            if part == ProcessRole::WithoutLedger {
                 args.push("--without-ledger".to_owned());
             }
             args.extend(self.flags.iter().cloned());
@@ -234,7 +234,7 @@ impl Muster {
     ///
     /// # Errors
     /// Returns an error if it does not succeed in time, or the process ended.
-    pub async fn wait_ready(&self, testbed: &Testbed, part: Part) -> anyhow::Result<()> {
+    pub async fn wait_ready(&self, testbed: &Testbed, part: ProcessRole) -> anyhow::Result<()> {
         let port = metrics_port(testbed, part)?;
         let what = format!("{} ready", part.process());
         eventually(READY, &what, async || {
@@ -252,7 +252,7 @@ impl Muster {
     ///
     /// # Errors
     /// Returns an error if it does not lead in time, or the process ended.
-    pub async fn wait_leading(&self, testbed: &Testbed, part: Part) -> anyhow::Result<()> {
+    pub async fn wait_leading(&self, testbed: &Testbed, part: ProcessRole) -> anyhow::Result<()> {
         if part.lease().is_none() {
             return Ok(());
         }
@@ -272,7 +272,7 @@ impl Muster {
     ///
     /// # Errors
     /// Returns an error if it does not answer.
-    pub async fn metrics(&self, testbed: &Testbed, part: Part) -> anyhow::Result<String> {
+    pub async fn metrics(&self, testbed: &Testbed, part: ProcessRole) -> anyhow::Result<String> {
         let port = metrics_port(testbed, part)?;
         http_get(port, "/metrics").await.map_err(anyhow::Error::msg)
     }
@@ -281,7 +281,7 @@ impl Muster {
     ///
     /// # Errors
     /// Returns an error if it does not drain in time.
-    pub async fn stop(&self, testbed: &Testbed, part: Part) -> anyhow::Result<()> {
+    pub async fn stop(&self, testbed: &Testbed, part: ProcessRole) -> anyhow::Result<()> {
         let name = part.process();
         let status = testbed.status();
         let Some(process) = status.iter().find(|process| process.name == name) else {
@@ -316,7 +316,11 @@ impl Muster {
     }
 }
 
-async fn run_install(program: &Path, cluster: &Cluster, flags: &[&str]) -> anyhow::Result<()> {
+async fn run_install(
+    program: &Path,
+    cluster: &TestbedCluster,
+    flags: &[&str],
+) -> anyhow::Result<()> {
     let mut command = Command::new(program);
     command
         .arg("--kubeconfig")
@@ -341,7 +345,7 @@ async fn run_install(program: &Path, cluster: &Cluster, flags: &[&str]) -> anyho
 ///
 /// # Errors
 /// Returns an error if the API server does not answer.
-pub async fn registrations(karmada: &Objects, kind: Kind) -> anyhow::Result<Vec<String>> {
+pub async fn registrations(karmada: &Objects, kind: ObjectKind) -> anyhow::Result<Vec<String>> {
     let all = karmada.list(kind, None).await?;
     let names = all
         .iter()
@@ -352,7 +356,7 @@ pub async fn registrations(karmada: &Objects, kind: Kind) -> anyhow::Result<Vec<
         .collect())
 }
 
-fn metrics_port(testbed: &Testbed, part: Part) -> anyhow::Result<u16> {
+fn metrics_port(testbed: &Testbed, part: ProcessRole) -> anyhow::Result<u16> {
     let status = testbed.status();
     let process = status.iter().find(|process| process.name == part.process());
     process

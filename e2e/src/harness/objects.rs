@@ -4,10 +4,10 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::Value;
 
-use super::kinds::Kind;
+use super::kinds::ObjectKind;
 
 /// The result of a request.
-pub type Result<T, E = kube::Error> = std::result::Result<T, E>;
+pub type KubeResult<T, E = kube::Error> = std::result::Result<T, E>;
 
 /// An API server's objects.
 #[derive(Clone)]
@@ -31,7 +31,7 @@ impl Objects {
     ///
     /// # Errors
     /// Returns an error if the server refuses.
-    pub async fn create(&self, kind: Kind, object: &Value) -> Result<Value> {
+    pub async fn create(&self, kind: ObjectKind, object: &Value) -> KubeResult<Value> {
         let namespace = object["metadata"]["namespace"].as_str();
         let object = serde_json::from_value(of_kind(kind, object.clone()));
         let object = object.map_err(kube::Error::SerdeError)?;
@@ -46,10 +46,10 @@ impl Objects {
     /// Returns an error if the server does not answer.
     pub async fn get(
         &self,
-        kind: Kind,
+        kind: ObjectKind,
         namespace: Option<&str>,
         name: &str,
-    ) -> Result<Option<Value>> {
+    ) -> KubeResult<Option<Value>> {
         let found = self.api(kind, namespace).get_opt(name).await?;
         Ok(found.map(|object| json(kind, object)))
     }
@@ -58,7 +58,7 @@ impl Objects {
     ///
     /// # Errors
     /// Returns an error if the server does not answer.
-    pub async fn list(&self, kind: Kind, namespace: Option<&str>) -> Result<Vec<Value>> {
+    pub async fn list(&self, kind: ObjectKind, namespace: Option<&str>) -> KubeResult<Vec<Value>> {
         self.select(kind, namespace, "").await
     }
 
@@ -69,10 +69,10 @@ impl Objects {
     #[expect(clippy::disallowed_methods, reason = "lists a testbed, which is small")]
     pub async fn select(
         &self,
-        kind: Kind,
+        kind: ObjectKind,
         namespace: Option<&str>,
         labels: &str,
-    ) -> Result<Vec<Value>> {
+    ) -> KubeResult<Vec<Value>> {
         let params = ListParams::default().labels(labels);
         let listed = self.api(kind, namespace).list(&params).await?;
         let items = listed.items.into_iter();
@@ -85,11 +85,11 @@ impl Objects {
     /// Returns an error if the server refuses.
     pub async fn merge(
         &self,
-        kind: Kind,
+        kind: ObjectKind,
         namespace: Option<&str>,
         name: &str,
         patch: &Value,
-    ) -> Result<Value> {
+    ) -> KubeResult<Value> {
         let api = self.api(kind, namespace);
         let params = PatchParams::default();
         let patched = api.patch(name, &params, &Patch::Merge(patch)).await;
@@ -102,11 +102,11 @@ impl Objects {
     /// Returns an error if the server refuses.
     pub async fn merge_status(
         &self,
-        kind: Kind,
+        kind: ObjectKind,
         namespace: Option<&str>,
         name: &str,
         patch: &Value,
-    ) -> Result<Value> {
+    ) -> KubeResult<Value> {
         let api = self.api(kind, namespace);
         let params = PatchParams::default();
         let patched = api.patch_status(name, &params, &Patch::Merge(patch)).await;
@@ -120,11 +120,11 @@ impl Objects {
     /// Returns an error if the server refuses.
     pub async fn scale(
         &self,
-        kind: Kind,
+        kind: ObjectKind,
         namespace: Option<&str>,
         name: &str,
         replicas: u32,
-    ) -> Result<()> {
+    ) -> KubeResult<()> {
         let api = self.api(kind, namespace);
         let patch = serde_json::json!({"spec": {"replicas": replicas}});
         let params = PatchParams::default();
@@ -136,7 +136,12 @@ impl Objects {
     ///
     /// # Errors
     /// Returns an error if the server refuses.
-    pub async fn delete(&self, kind: Kind, namespace: Option<&str>, name: &str) -> Result<()> {
+    pub async fn delete(
+        &self,
+        kind: ObjectKind,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> KubeResult<()> {
         let params = DeleteParams::background();
         match self.api(kind, namespace).delete(name, &params).await {
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
@@ -148,13 +153,13 @@ impl Objects {
     ///
     /// # Errors
     /// Returns an error if the server refuses.
-    pub async fn delete_collection(&self, kind: Kind, namespace: &str) -> Result<()> {
+    pub async fn delete_collection(&self, kind: ObjectKind, namespace: &str) -> KubeResult<()> {
         let (how, all) = (DeleteParams::background(), ListParams::default());
         let objects = self.api(kind, Some(namespace));
         objects.delete_collection(&how, &all).await.map(drop)
     }
 
-    fn api(&self, kind: Kind, namespace: Option<&str>) -> Api<DynamicObject> {
+    fn api(&self, kind: ObjectKind, namespace: Option<&str>) -> Api<DynamicObject> {
         let resource = kind.resource();
         match namespace {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
@@ -163,13 +168,13 @@ impl Objects {
     }
 }
 
-fn json(kind: Kind, object: DynamicObject) -> Value {
+fn json(kind: ObjectKind, object: DynamicObject) -> Value {
     // The client parsed the object from JSON, so only an object with non-text keys could fail.
     of_kind(kind, serde_json::to_value(object).unwrap_or_default())
 }
 
 /// Adds the object's apiVersion and kind, which servers omit in lists, and callers may omit.
-fn of_kind(kind: Kind, mut object: Value) -> Value {
+fn of_kind(kind: ObjectKind, mut object: Value) -> Value {
     object["apiVersion"] = kind.api_version().into();
     object["kind"] = kind.name.into();
     object

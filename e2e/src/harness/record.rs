@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// One line of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
-pub enum Line {
+pub enum RecordLine {
     /// A story that is over.
     #[serde(rename_all = "camelCase")]
     Story {
@@ -24,7 +24,7 @@ pub enum Line {
         /// The time that it took after that.
         took_ms: u64,
         /// How it ended.
-        end: End,
+        end: StoryEnd,
     },
     /// A wait that is over.
     #[serde(rename_all = "camelCase")]
@@ -43,7 +43,7 @@ pub enum Line {
 /// How a story ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum End {
+pub enum StoryEnd {
     /// It passed.
     Passed,
     /// It failed with this message.
@@ -73,7 +73,7 @@ impl Recorder {
     }
 
     /// Appends a line. A full disk loses lines, and never fails a story.
-    pub fn note(&self, line: &Line) {
+    pub fn note(&self, line: &RecordLine) {
         let Ok(mut text) = serde_json::to_string(line) else {
             return;
         };
@@ -86,7 +86,7 @@ impl Recorder {
 ///
 /// # Errors
 /// Returns an error if the file cannot be read.
-pub fn read(path: &Path) -> anyhow::Result<Vec<Line>> {
+pub fn read(path: &Path) -> anyhow::Result<Vec<RecordLine>> {
     let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
     let lines = text
         .lines()
@@ -109,7 +109,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run/record.jsonl");
         let recorder = Recorder::create(&path).unwrap();
-        let wait = Line::Wait {
+        let wait = RecordLine::Wait {
             story: "a".into(),
             what: "b placed".into(),
             took_ms: 7,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::record::{End, Line, milliseconds};
+use super::record::{RecordLine, StoryEnd, milliseconds};
 
 /// The factor over its idle time from which a wait is reported.
 const FACTOR: u32 = 5;
@@ -63,7 +63,7 @@ impl Idle {
 
     /// Updates the table with the waits of a run. Of two durations it keeps the shorter one, which
     /// the machine disturbed less.
-    pub fn learn(&mut self, lines: &[Line]) {
+    pub fn learn(&mut self, lines: &[RecordLine]) {
         for (key, took) in longest(lines) {
             let story = self.0.entry(key.0.to_owned()).or_default();
             let idle = story.entry(key.1.to_owned()).or_insert(took);
@@ -86,10 +86,10 @@ impl Idle {
 }
 
 /// Returns the longest successful wait, by story and by condition.
-fn longest(lines: &[Line]) -> BTreeMap<(&str, &str), u64> {
+fn longest(lines: &[RecordLine]) -> BTreeMap<(&str, &str), u64> {
     let mut longest = BTreeMap::new();
     for line in lines {
-        if let Line::Wait {
+        if let RecordLine::Wait {
             story,
             what,
             took_ms,
@@ -121,20 +121,20 @@ struct Story {
     name: String,
     turn: Duration,
     took: Duration,
-    end: End,
+    end: StoryEnd,
 }
 
 /// The results of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct RunReport {
     stories: Vec<Story>,
     waits: usize,
     slow: Vec<Slow>,
 }
 
-impl Report {
+impl RunReport {
     /// Reads the record of a run.
-    pub fn of(lines: &[Line], idle: &Idle) -> Self {
+    pub fn of(lines: &[RecordLine], idle: &Idle) -> Self {
         let mut report = Self::default();
         for line in lines {
             report.take(line, idle);
@@ -148,9 +148,9 @@ impl Report {
         report
     }
 
-    fn take(&mut self, line: &Line, idle: &Idle) {
+    fn take(&mut self, line: &RecordLine, idle: &Idle) {
         match line {
-            Line::Story {
+            RecordLine::Story {
                 story,
                 turn_ms,
                 took_ms,
@@ -161,7 +161,7 @@ impl Report {
                 took: Duration::from_millis(*took_ms),
                 end: end.clone(),
             }),
-            Line::Wait {
+            RecordLine::Wait {
                 story,
                 what,
                 took_ms,
@@ -190,13 +190,16 @@ impl Report {
 
     fn failures(&self) -> impl Iterator<Item = (&str, &str)> {
         self.stories.iter().filter_map(|story| match &story.end {
-            End::Failed(why) => Some((story.name.as_str(), why.as_str())),
-            End::Passed | End::Cut => None,
+            StoryEnd::Failed(why) => Some((story.name.as_str(), why.as_str())),
+            StoryEnd::Passed | StoryEnd::Cut => None,
         })
     }
 
     fn cut(&self) -> impl Iterator<Item = &str> {
-        let cut = self.stories.iter().filter(|story| story.end == End::Cut);
+        let cut = self
+            .stories
+            .iter()
+            .filter(|story| story.end == StoryEnd::Cut);
         cut.map(|story| story.name.as_str())
     }
 
@@ -228,7 +231,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for RunReport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.stories.len();
         writeln!(out, "{count} stories, of which these took longest:")?;
@@ -266,8 +269,8 @@ impl fmt::Display for Report {
 }
 
 /// Returns a story's line for the record.
-pub fn story(name: &str, turn: Duration, took: Duration, end: End) -> Line {
-    Line::Story {
+pub fn story(name: &str, turn: Duration, took: Duration, end: StoryEnd) -> RecordLine {
+    RecordLine::Story {
         story: name.to_owned(),
         turn_ms: milliseconds(turn),
         took_ms: milliseconds(took),
@@ -280,8 +283,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn wait(what: &str, took_ms: u64) -> Line {
-        Line::Wait {
+    fn wait(what: &str, took_ms: u64) -> RecordLine {
+        RecordLine::Wait {
             story: "a".into(),
             what: what.into(),
             took_ms,
@@ -296,10 +299,15 @@ mod tests {
     #[test]
     fn a_wait_of_one_second_that_takes_170_fails_a_run_in_which_all_stories_passed() {
         let lines = [
-            story("a", Duration::ZERO, Duration::from_secs(171), End::Passed),
+            story(
+                "a",
+                Duration::ZERO,
+                Duration::from_secs(171),
+                StoryEnd::Passed,
+            ),
             wait("placed", 170_000),
         ];
-        let report = Report::of(&lines, &idle());
+        let report = RunReport::of(&lines, &idle());
         assert!(report.verdict().unwrap().contains("165 s longer"));
         assert!(report.to_string().contains("a: placed"));
     }
@@ -307,41 +315,51 @@ mod tests {
     #[test]
     fn waits_as_long_as_usual_and_some_slow_ones_are_no_failure() {
         let lines = [
-            story("a", Duration::ZERO, Duration::from_secs(171), End::Passed),
+            story(
+                "a",
+                Duration::ZERO,
+                Duration::from_secs(171),
+                StoryEnd::Passed,
+            ),
             wait("placed", 900),
             wait("ended", 100_000),
             wait("placed", 60_000),
         ];
-        let report = Report::of(&lines, &idle());
+        let report = RunReport::of(&lines, &idle());
         assert_eq!(report.slow.len(), 1, "{report}");
         assert_eq!(report.verdict(), None);
     }
 
     #[test]
     fn many_waits_that_are_slow_by_half_a_minute_each_fail_the_run() {
-        let lines: Vec<Line> = (0..5).map(|_| wait("placed", 30_000)).collect();
-        assert!(Report::of(&lines, &idle()).verdict().is_some());
+        let lines: Vec<RecordLine> = (0..5).map(|_| wait("placed", 30_000)).collect();
+        assert!(RunReport::of(&lines, &idle()).verdict().is_some());
     }
 
     #[test]
     fn a_run_without_a_story_has_not_passed() {
-        let verdict = Report::of(&[], &idle()).stories_verdict();
+        let verdict = RunReport::of(&[], &idle()).stories_verdict();
         assert_eq!(verdict.unwrap(), "no story was run");
     }
 
     #[test]
     fn a_story_that_failed_is_shown_with_its_reason() {
-        let failed = End::Failed("job placed: not within 180s".to_owned());
+        let failed = StoryEnd::Failed("job placed: not within 180s".to_owned());
         let lines = [story("a", Duration::ZERO, Duration::from_secs(1), failed)];
-        let report = Report::of(&lines, &idle());
+        let report = RunReport::of(&lines, &idle());
         assert_eq!(report.verdict().unwrap(), "1 stories failed");
         assert!(report.to_string().contains("FAILED a: job placed"));
     }
 
     #[test]
     fn a_story_that_was_cut_off_fails_a_run_but_is_no_failure_of_the_story() {
-        let lines = [story("a", Duration::ZERO, Duration::from_secs(1), End::Cut)];
-        let report = Report::of(&lines, &idle());
+        let lines = [story(
+            "a",
+            Duration::ZERO,
+            Duration::from_secs(1),
+            StoryEnd::Cut,
+        )];
+        let report = RunReport::of(&lines, &idle());
         assert_eq!(report.stories_verdict(), None);
         assert!(report.verdict().unwrap().contains("time of the run"));
         assert!(report.to_string().contains("CUT a"));

@@ -37,7 +37,7 @@ pub enum Mode {
 
 /// The needs of a story.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Needs {
+pub struct StoryNeeds {
     /// The mode of Muster while the story runs.
     pub mode: Mode,
     /// The spare member that belongs to it meanwhile.
@@ -49,20 +49,20 @@ pub struct Needs {
 /// The line of stories for a plane.
 #[derive(Debug)]
 pub struct Line {
-    state: Mutex<State>,
+    state: Mutex<LineState>,
     changed: Notify,
     spares: Vec<&'static str>,
 }
 
 #[derive(Debug)]
-struct State {
+struct LineState {
     /// The most stories that run in parallel.
     side_by_side: usize,
     /// The mode of the running stories, or of the last ones.
     mode: Mode,
-    running: Vec<Needs>,
+    running: Vec<StoryNeeds>,
     /// The needs of the stories in line.
-    waiting: Vec<Needs>,
+    waiting: Vec<StoryNeeds>,
     /// The number of running stories that have reached their middle.
     met: usize,
     kill: Kill,
@@ -81,7 +81,7 @@ enum Kill {
 #[derive(Debug)]
 pub struct Turn<'a> {
     line: &'a Line,
-    needs: Needs,
+    needs: StoryNeeds,
     met: Mutex<bool>,
 }
 
@@ -89,16 +89,16 @@ impl Line {
     /// Returns the line for a plane with these spare members.
     pub fn new(side_by_side: usize, spares: &[&'static str]) -> Self {
         Self {
-            state: Mutex::new(State::new(side_by_side)),
+            state: Mutex::new(LineState::new(side_by_side)),
             changed: Notify::new(),
             spares: spares.to_vec(),
         }
     }
 
     /// Puts a story in line. While it stands there no later mode has a turn.
-    pub fn stand(&self, needs: Needs) -> Place<'_> {
+    pub fn stand(&self, needs: StoryNeeds) -> PlaceInLine<'_> {
         self.change(|state| state.waiting.push(needs));
-        Place { line: self, needs }
+        PlaceInLine { line: self, needs }
     }
 
     /// Waits until no story with [`Mode::Running`] runs or waits.
@@ -108,7 +108,7 @@ impl Line {
     }
 
     /// Waits until `probe` returns `Some`; it may change the state only when it does.
-    async fn until<T>(&self, mut probe: impl FnMut(&mut State) -> Option<T>) -> T {
+    async fn until<T>(&self, mut probe: impl FnMut(&mut LineState) -> Option<T>) -> T {
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
@@ -121,13 +121,13 @@ impl Line {
         }
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut LineState)) {
         change(&mut self.state.lock());
         self.changed.notify_waiters();
     }
 }
 
-impl State {
+impl LineState {
     fn new(side_by_side: usize) -> Self {
         Self {
             side_by_side,
@@ -140,7 +140,7 @@ impl State {
     }
 
     /// Starts a story if it may start now.
-    fn begin(&mut self, needs: Needs) -> bool {
+    fn begin(&mut self, needs: StoryNeeds) -> bool {
         if self.running.is_empty() {
             let first = self.waiting.iter().map(|waiting| waiting.mode).min();
             if first != Some(needs.mode) {
@@ -164,12 +164,12 @@ impl State {
     }
 
     /// Returns true if its spare member is free, or if it needs none.
-    fn has_spare(&self, needs: Needs) -> bool {
-        let taken = |running: &Needs| running.spare == needs.spare;
+    fn has_spare(&self, needs: StoryNeeds) -> bool {
+        let taken = |running: &StoryNeeds| running.spare == needs.spare;
         needs.spare.is_none() || !self.running.iter().any(taken)
     }
 
-    fn lets_a_long_one_go_first(&self, needs: Needs) -> bool {
+    fn lets_a_long_one_go_first(&self, needs: StoryNeeds) -> bool {
         let mut waiting = self.waiting.iter();
         !needs.long
             && waiting.any(|other| other.long && other.mode == needs.mode && self.has_spare(*other))
@@ -181,13 +181,13 @@ impl State {
     }
 
     /// Returns whether this story must kill Muster for the batch, or the result of the kill.
-    fn meeting(&mut self) -> Option<Meeting> {
+    fn meeting(&mut self) -> Option<MidwayOutcome> {
         match &self.kill {
-            Kill::Done => Some(Meeting::Over),
-            Kill::Failed(why) => Some(Meeting::Failed(why.clone())),
+            Kill::Done => Some(MidwayOutcome::Over),
+            Kill::Failed(why) => Some(MidwayOutcome::Failed(why.clone())),
             Kill::Ahead if self.met == self.running.len() => {
                 self.kill = Kill::UnderWay;
-                Some(Meeting::Kills)
+                Some(MidwayOutcome::Kills)
             }
             Kill::Ahead | Kill::UnderWay => None,
         }
@@ -195,7 +195,7 @@ impl State {
 }
 
 /// The result for a story that reached its middle.
-enum Meeting {
+enum MidwayOutcome {
     Kills,
     Over,
     Failed(String),
@@ -215,10 +215,12 @@ impl Turn<'_> {
         let again = std::mem::replace(&mut *self.met.lock(), true);
         ensure!(!again, "the story has already reached its middle");
         self.line.change(|state| state.met += 1);
-        match self.line.until(State::meeting).await {
-            Meeting::Over => Ok(()),
-            Meeting::Failed(why) => bail!("the kill for all stories of the batch failed: {why}"),
-            Meeting::Kills => {
+        match self.line.until(LineState::meeting).await {
+            MidwayOutcome::Over => Ok(()),
+            MidwayOutcome::Failed(why) => {
+                bail!("the kill for all stories of the batch failed: {why}")
+            }
+            MidwayOutcome::Kills => {
                 let outcome = kill().await;
                 let result = match &outcome {
                     Ok(()) => Kill::Done,
@@ -236,7 +238,7 @@ impl Turn<'_> {
     }
 
     /// Returns the needs of the story, which are met while the turn lasts.
-    pub fn needs(&self) -> Needs {
+    pub fn needs(&self) -> StoryNeeds {
         self.needs
     }
 }
@@ -253,12 +255,12 @@ impl Drop for Turn<'_> {
 
 /// A story's place in line, which it leaves when this is dropped.
 #[derive(Debug)]
-pub struct Place<'a> {
+pub struct PlaceInLine<'a> {
     line: &'a Line,
-    needs: Needs,
+    needs: StoryNeeds,
 }
 
-impl<'a> Place<'a> {
+impl<'a> PlaceInLine<'a> {
     /// Waits until the story may run.
     ///
     /// # Errors
@@ -280,7 +282,7 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for PlaceInLine<'_> {
     fn drop(&mut self) {
         self.line
             .change(|state| remove(&mut state.waiting, self.needs));
@@ -288,7 +290,7 @@ impl Drop for Place<'_> {
 }
 
 /// Removes one entry with these needs.
-fn remove(from: &mut Vec<Needs>, needs: Needs) {
+fn remove(from: &mut Vec<StoryNeeds>, needs: StoryNeeds) {
     if let Some(at) = from.iter().position(|other| *other == needs) {
         from.swap_remove(at);
     }
@@ -303,8 +305,8 @@ mod tests {
 
     use super::*;
 
-    fn needs(mode: Mode) -> Needs {
-        Needs {
+    fn needs(mode: Mode) -> StoryNeeds {
+        StoryNeeds {
             mode,
             spare: None,
             long: false,
@@ -347,7 +349,7 @@ mod tests {
         let line = Line::new(1, &[]);
         let log = Mutex::new(Vec::new());
         let stories = [false, false, true].map(async |long| {
-            let needs = Needs {
+            let needs = StoryNeeds {
                 long,
                 ..needs(Mode::Running)
             };
@@ -426,7 +428,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_spare_member_is_one_storys_at_a_time() {
         let line = Line::new(8, &["spare1"]);
-        let spare = |name| Needs {
+        let spare = |name| StoryNeeds {
             spare: Some(name),
             ..needs(Mode::Running)
         };
@@ -435,7 +437,7 @@ mod tests {
             tokio::time::timeout(Duration::from_secs(60), line.stand(spare("spare1")).turn());
         assert!(second.await.is_err());
         // A story in line for a later mode does not have the member yet.
-        let later = Needs {
+        let later = StoryNeeds {
             mode: Mode::Killed,
             ..spare("spare1")
         };

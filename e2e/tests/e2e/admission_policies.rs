@@ -2,9 +2,9 @@
 //! without them.
 
 use e2e::harness::kinds::{
-    ADMISSION_POLICY, ADMISSION_POLICY_BINDING, CLUSTER_ROLE_BINDING, EVENT, Kind, WORK,
+    ADMISSION_POLICY, ADMISSION_POLICY_BINDING, CLUSTER_ROLE_BINDING, EVENT, ObjectKind, WORK,
 };
-use e2e::harness::muster::{Part, metric};
+use e2e::harness::muster::{ProcessRole, metric};
 use e2e::harness::objects::Objects;
 use e2e::harness::wait::eventually;
 use serde_json::json;
@@ -20,7 +20,7 @@ async fn weakened(case: &Case) -> anyhow::Result<()> {
     let tenant = case.tenant().await?;
     let karmada = case.karmada();
     let before = restored(case).await?;
-    let spec = async |kind: Kind, name: &str| {
+    let spec = async |kind: ObjectKind, name: &str| {
         let found = karmada.get(kind, None, name).await;
         let found = found.map_err(|error| error.to_string())?;
         Ok::<_, String>(found.map(|object| object["spec"].clone()))
@@ -117,13 +117,19 @@ async fn accounts(case: &Case) -> anyhow::Result<()> {
 }
 
 async fn restored(case: &Case) -> anyhow::Result<f64> {
-    let metrics = case.plane.muster.metrics(&case.plane.testbed, Part::All);
+    let metrics = case
+        .plane
+        .muster
+        .metrics(&case.plane.testbed, ProcessRole::All);
     let metrics = metrics.await?;
     Ok(metric(&metrics, "muster_admission_policies_restored_total").unwrap_or_default())
 }
 
 async fn enforced(case: &Case) -> anyhow::Result<Option<f64>> {
-    let metrics = case.plane.muster.metrics(&case.plane.testbed, Part::All);
+    let metrics = case
+        .plane
+        .muster
+        .metrics(&case.plane.testbed, ProcessRole::All);
     Ok(metric(
         &metrics.await?,
         "muster_admission_policies_enforced",

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use e2e::harness::audit::{Report, Subject};
+use e2e::harness::audit::{AuditReport, AuditSubject};
 use e2e::harness::health;
-use e2e::harness::kinds::{Kind, NAMESPACE, RESOURCE_CLAIM_TEMPLATE};
+use e2e::harness::kinds::{NAMESPACE, ObjectKind, RESOURCE_CLAIM_TEMPLATE};
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 
@@ -157,8 +157,8 @@ pub(crate) async fn audit(plane: &Plane, namespace: &str, jobs: &[Job]) -> anyho
 fn verify(
     plane: &Plane,
     name: &str,
-    subject: &Subject,
-    report: &Report,
+    subject: &AuditSubject,
+    report: &AuditReport,
     expected: &[Finding],
 ) -> anyhow::Result<()> {
     println!("AUDIT {name}: {report}");
@@ -182,8 +182,8 @@ fn verify(
 
 /// Returns all jobs, each in the queue that it names now, which may have changed while it was
 /// pending.
-async fn subject(plane: &Plane, namespace: &str, jobs: &[Job]) -> anyhow::Result<Subject> {
-    let mut subject = Subject::default();
+async fn subject(plane: &Plane, namespace: &str, jobs: &[Job]) -> anyhow::Result<AuditSubject> {
+    let mut subject = AuditSubject::default();
     let own = plane.karmada.get(NAMESPACE, None, namespace).await?;
     let metadata = &own.unwrap_or_default()["metadata"];
     for of in ["annotations", "labels"] {
@@ -209,7 +209,7 @@ async fn subject(plane: &Plane, namespace: &str, jobs: &[Job]) -> anyhow::Result
     Ok(subject)
 }
 
-fn kind_of(kind: Kind) -> String {
+fn kind_of(kind: ObjectKind) -> String {
     format!("{} {}", kind.api_version(), kind.name)
 }
 

@@ -1,7 +1,7 @@
 //! Backfill: freed capacity is reserved for a pending job, and other jobs use it only if they end
 //! in time.
 
-use e2e::harness::jobs::{self, Gang};
+use e2e::harness::jobs::{self, TestGang};
 
 use crate::case::{A_WHILE, Case};
 use crate::contest::SHORT;
@@ -20,7 +20,7 @@ pub(crate) async fn delayed_scheduling(case: &Case) -> anyhow::Result<()> {
         case.running(&job).await?;
         running.push(job);
     }
-    let gang = Gang {
+    let gang = TestGang {
         priority_class: Some(case.priority_class("high", 100).await?),
         ..case.gang("gang", 2, 8)
     };
@@ -72,7 +72,7 @@ pub(crate) async fn short_job_passes(case: &Case) -> anyhow::Result<()> {
 }
 
 /// Submits a job with a declared run time, since otherwise similar jobs would predict it.
-async fn submit(case: &Case, gang: Gang, lasts: &str) -> anyhow::Result<Job> {
+async fn submit(case: &Case, gang: TestGang, lasts: &str) -> anyhow::Result<Job> {
     case.submit(&jobs::annotated(gang.volcano(), EXPECTED, lasts))
         .await
 }

@@ -1,26 +1,26 @@
 //! Invalid input is refused at once, or shown in a condition, with the field and the value; it does
 //! not delay other jobs.
 
-use e2e::harness::kinds::Kind;
+use e2e::harness::kinds::ObjectKind;
 use serde_json::{Value, json};
 
 use crate::case::Case;
 use crate::job::Job;
 use crate::story::{managed, unmanaged};
 
-const TRAIN_JOB: Kind = Kind {
+const TRAIN_JOB: ObjectKind = ObjectKind {
     group: "trainer.kubeflow.org",
     version: "v1alpha1",
     name: "TrainJob",
     plural: "trainjobs",
 };
-const NOTEBOOK: Kind = Kind {
+const NOTEBOOK: ObjectKind = ObjectKind {
     group: "kubeflow.org",
     version: "v1",
     name: "Notebook",
     plural: "notebooks",
 };
-const CUSTOMIZATION: Kind = Kind {
+const CUSTOMIZATION: ObjectKind = ObjectKind {
     group: "config.karmada.io",
     version: "v1alpha1",
     name: "ResourceInterpreterCustomization",
@@ -145,7 +145,7 @@ fn a_queue_with_a_capability_that_cannot_be_says_so() {
             .await?;
         case.queue(8).await?;
         case.nodes("member1", 1).await?;
-        let gang = e2e::harness::jobs::Gang {
+        let gang = e2e::harness::jobs::TestGang {
             queue: Some("badqueue-negative".into()),
             ..case.gang("odd", 1, 1)
         };
@@ -159,7 +159,7 @@ fn a_queue_with_a_capability_that_cannot_be_says_so() {
     });
 }
 
-async fn submit_opaque(case: &Case, kind: Kind, spec: Value) -> anyhow::Result<Job> {
+async fn submit_opaque(case: &Case, kind: ObjectKind, spec: Value) -> anyhow::Result<Job> {
     let template = json!({
         "apiVersion": kind.api_version(),
         "kind": kind.name,

@@ -4,10 +4,10 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use e2e::harness::audit::{Report, Subject};
-use e2e::harness::jobs::{self, Gang};
+use e2e::harness::audit::{AuditReport, AuditSubject};
+use e2e::harness::jobs::{self, TestGang};
 use e2e::harness::kinds::{
-    BINDING, CAPACITY_POLICY, Kind, NAMESPACE, POD, POD_GROUP, PRIORITY_CLASS, QUEUE,
+    BINDING, CAPACITY_POLICY, NAMESPACE, ObjectKind, POD, POD_GROUP, PRIORITY_CLASS, QUEUE,
 };
 use e2e::harness::objects::Objects;
 use e2e::harness::tenant::Tenant;
@@ -51,7 +51,7 @@ type Names = anyhow::Result<Vec<String>>;
 #[derive(Default)]
 struct Made {
     nodes: Vec<(String, Vec<String>)>,
-    cluster_objects: Vec<(Kind, String)>,
+    cluster_objects: Vec<(ObjectKind, String)>,
 }
 
 impl Case {
@@ -108,7 +108,11 @@ impl Case {
     }
 
     /// Creates a cluster-scoped object, which is deleted when the test ends.
-    pub(crate) async fn cluster_object(&self, kind: Kind, object: &Value) -> anyhow::Result<()> {
+    pub(crate) async fn cluster_object(
+        &self,
+        kind: ObjectKind,
+        object: &Value,
+    ) -> anyhow::Result<()> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let made = (kind, name.to_owned());
         self.made.lock().unwrap().cluster_objects.push(made);
@@ -169,8 +173,8 @@ impl Case {
     }
 
     /// Returns a job of this test: `pods` pods with `gpus` GPUs each that never end.
-    pub(crate) fn gang(&self, name: &str, pods: u32, gpus: u32) -> Gang {
-        Gang {
+    pub(crate) fn gang(&self, name: &str, pods: u32, gpus: u32) -> TestGang {
+        TestGang {
             namespace: self.name.clone(),
             name: name.to_owned(),
             queue: Some(self.name.clone()),
@@ -184,8 +188,8 @@ impl Case {
     }
 
     /// Returns a job of this test whose pods succeed after some seconds.
-    pub(crate) fn short_gang(&self, name: &str, pods: u32, gpus: u32, seconds: u32) -> Gang {
-        Gang {
+    pub(crate) fn short_gang(&self, name: &str, pods: u32, gpus: u32, seconds: u32) -> TestGang {
+        TestGang {
             run_for: Some(format!("{seconds}s")),
             ..self.gang(name, pods, gpus)
         }
@@ -209,7 +213,7 @@ impl Case {
     ) -> anyhow::Result<Job> {
         let api_version = template["apiVersion"].as_str().unwrap_or_default();
         let name = template["kind"].as_str().unwrap_or_default();
-        let kind = Kind::of_template(api_version, name)
+        let kind = ObjectKind::of_template(api_version, name)
             .with_context(|| format!("{api_version} {name} is not a kind of the tests"))?;
         let created = objects.create(kind, template).await?;
         let job = Job::of(kind, created);
@@ -221,7 +225,7 @@ impl Case {
     pub(crate) async fn policy(
         &self,
         name: &str,
-        kind: Kind,
+        kind: ObjectKind,
         scheduler: &str,
         spec: Value,
     ) -> anyhow::Result<()> {
@@ -262,7 +266,7 @@ impl Case {
         self.get(job.kind, job, &job.name).await
     }
 
-    async fn get(&self, kind: Kind, job: &Job, name: &str) -> Result<Option<Value>, String> {
+    async fn get(&self, kind: ObjectKind, job: &Job, name: &str) -> Result<Option<Value>, String> {
         let found = self.karmada().get(kind, Some(&job.namespace), name).await;
         found.map_err(|error| error.to_string())
     }
@@ -440,7 +444,7 @@ impl Case {
         &self,
         capability: u64,
         jobs: impl IntoIterator<Item = &'a Job>,
-    ) -> anyhow::Result<Report> {
+    ) -> anyhow::Result<AuditReport> {
         let mut subject = self.subject(jobs)?;
         subject.capability(&self.name, capability);
         subject.audit(self.plane.audit_log()?)
@@ -450,8 +454,8 @@ impl Case {
     pub(crate) fn subject<'a>(
         &self,
         jobs: impl IntoIterator<Item = &'a Job>,
-    ) -> anyhow::Result<Subject> {
-        let mut subject = Subject::default();
+    ) -> anyhow::Result<AuditSubject> {
+        let mut subject = AuditSubject::default();
         for job in jobs {
             subject.job(&job.template)?;
         }

@@ -2,7 +2,7 @@
 //! moment open without pausing a component, so that other stories continue.
 
 use anyhow::ensure;
-use e2e::harness::jobs::{self, Gang};
+use e2e::harness::jobs::{self, TestGang};
 use e2e::harness::kinds::{CAPACITY_POLICY, PRIORITY_CLASS, PROPAGATION_POLICY, QUEUE, WORK};
 use e2e::harness::wait::{eventually, never_within};
 use serde_json::{Value, json};
@@ -204,8 +204,8 @@ impl Case {
 
     /// Returns a job in one of this test's queues: `pods` pods with `gpus` GPUs each that never
     /// end.
-    pub(crate) fn gang_in(&self, queue: &str, name: &str, pods: u32, gpus: u32) -> Gang {
-        Gang {
+    pub(crate) fn gang_in(&self, queue: &str, name: &str, pods: u32, gpus: u32) -> TestGang {
+        TestGang {
             queue: Some(queue.to_owned()),
             ..self.gang(name, pods, gpus)
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use e2e::harness::kinds::{BINDING, POD_GROUP};
-use e2e::harness::muster::Part;
+use e2e::harness::muster::ProcessRole;
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 use testbed::MemberProcess;
@@ -66,13 +66,16 @@ async fn kill_again_and_again(case: &Case, pauses: &[Duration]) -> anyhow::Resul
     for (index, &pause) in pauses.iter().enumerate() {
         tokio::time::sleep(pause).await;
         plane.ensure_healthy().await?;
-        plane.muster.wait_leading(&plane.testbed, Part::All).await?;
+        plane
+            .muster
+            .wait_leading(&plane.testbed, ProcessRole::All)
+            .await?;
         match index {
-            0 => plane.muster.crash(&plane.testbed, Part::All)?,
-            _ => plane.muster.kill(&plane.testbed, Part::All).await?,
+            0 => plane.muster.crash(&plane.testbed, ProcessRole::All)?,
+            _ => plane.muster.kill(&plane.testbed, ProcessRole::All).await?,
         }
         let start = std::time::Instant::now();
-        plane.muster.start(&plane.testbed, Part::All).await?;
+        plane.muster.start(&plane.testbed, ProcessRole::All).await?;
         let took = start.elapsed();
         println!("MEASURED leads_after_kill {} ms", took.as_millis());
     }

@@ -69,7 +69,7 @@ fn a_jobs_queue_and_priority_class_are_made_in_its_member() {
         case.queue(8).await?;
         case.nodes("member1", 1).await?;
         let class = case.priority_class("urgent", 77).await?;
-        let gang = e2e::harness::jobs::Gang {
+        let gang = e2e::harness::jobs::TestGang {
             priority_class: Some(class.clone()),
             ..case.short_gang("train", 1, 8, 2)
         };

@@ -3,8 +3,10 @@
 //!
 //! Readers look at the ends of a long output, so the first lines have what matters, and are short.
 
-use e2e::harness::kinds::{BINDING, CAPACITY_POLICY, EVENT, Kind, POD, POD_GROUP, QUEUE, WORK};
-use e2e::harness::muster::Part;
+use e2e::harness::kinds::{
+    BINDING, CAPACITY_POLICY, EVENT, ObjectKind, POD, POD_GROUP, QUEUE, WORK,
+};
+use e2e::harness::muster::ProcessRole;
 use serde_json::Value;
 
 use crate::case::{Case, brief};
@@ -135,7 +137,7 @@ async fn print_in_member(case: &Case, cluster: &str, resource: &Value) {
         return println!("{cluster} is not known");
     };
     let namespace = Some(text("namespace"));
-    if let Some(kind) = Kind::of_template(text("apiVersion"), text("kind")) {
+    if let Some(kind) = ObjectKind::of_template(text("apiVersion"), text("kind")) {
         match member.get(kind, namespace, text("name")).await {
             Ok(Some(object)) => println!("in {cluster}: {}", brief(&object["status"])),
             other => println!("in {cluster}: {other:?}"),
@@ -172,11 +174,11 @@ fn unscheduled(pod: &Value) -> String {
 fn print_log(case: &Case, left: &[Value]) {
     let left: Vec<&str> = left.iter().map(name).collect();
     for part in [
-        Part::All,
-        Part::AllUnregistered,
-        Part::Second,
-        Part::Controller,
-        Part::Scheduler,
+        ProcessRole::All,
+        ProcessRole::AllUnregistered,
+        ProcessRole::Second,
+        ProcessRole::Controller,
+        ProcessRole::Scheduler,
     ] {
         let log = case.plane.log_end(part, 50_000);
         let of_test: Vec<&str> = log
@@ -202,15 +204,15 @@ fn last(lines: Vec<&str>, count: usize) -> String {
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
-async fn list(case: &Case, kind: Kind) -> Vec<Value> {
+async fn list(case: &Case, kind: ObjectKind) -> Vec<Value> {
     listed(kind, case.karmada().list(kind, Some(&case.name)).await)
 }
 
-async fn list_all(case: &Case, kind: Kind) -> Vec<Value> {
+async fn list_all(case: &Case, kind: ObjectKind) -> Vec<Value> {
     listed(kind, case.karmada().list(kind, None).await)
 }
 
-fn listed(kind: Kind, objects: e2e::harness::objects::Result<Vec<Value>>) -> Vec<Value> {
+fn listed(kind: ObjectKind, objects: e2e::harness::objects::KubeResult<Vec<Value>>) -> Vec<Value> {
     objects.unwrap_or_else(|error| {
         println!("{}: {error}", kind.plural);
         Vec::new()

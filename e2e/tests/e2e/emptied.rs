@@ -3,7 +3,7 @@
 //! as the quota of its queue allows; beyond that it is evicted.
 
 use anyhow::ensure;
-use e2e::harness::jobs::{self, Gang};
+use e2e::harness::jobs::{self, TestGang};
 use e2e::harness::kinds::QUEUE;
 use e2e::harness::wait::{eventually, never_within};
 
@@ -50,7 +50,7 @@ async fn goes_on(case: &Case, job: &Job, before: &[String]) -> anyhow::Result<()
 
 /// Returns a job that has ended, in this queue.
 async fn ended(case: &Case, name: &str, queue: &str) -> anyhow::Result<Job> {
-    let gang = Gang {
+    let gang = TestGang {
         queue: Some(queue.to_owned()),
         ..case.gang(name, 1, EACH)
     };

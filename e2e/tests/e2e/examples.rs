@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use e2e::harness::kinds::{
-    BATCH_JOB, CAPACITY_POLICY, DEPLOYMENT, JOB_SET, Kind, MPI_JOB, PYTORCH_JOB, RAY_JOB,
+    BATCH_JOB, CAPACITY_POLICY, DEPLOYMENT, JOB_SET, MPI_JOB, ObjectKind, PYTORCH_JOB, RAY_JOB,
     VOLCANO_JOB,
 };
 use testbed::tools::Tool;
@@ -41,7 +41,7 @@ const SHARING: [&str; 3] = ["lab", "speech", "robotics"];
 const SERVICE: &str = "serve";
 
 /// The jobs of all examples, in the namespace `vision`.
-const JOBS: [(Kind, &str); 9] = [
+const JOBS: [(ObjectKind, &str); 9] = [
     (VOLCANO_JOB, "resnet"),
     (BATCH_JOB, "render"),
     (PYTORCH_JOB, "finetune"),

@@ -1,26 +1,26 @@
 //! Kinds that Muster does not know: it queues them by the result of Karmada's interpreter when it
 //! may read them. Before that, they do not delay other jobs.
 
-use e2e::harness::kinds::Kind;
+use e2e::harness::kinds::ObjectKind;
 use serde_json::json;
 
 use crate::case::Case;
 use crate::job::Job;
 use crate::story::managed_and_killed;
 
-const THING: Kind = Kind {
+const THING: ObjectKind = ObjectKind {
     group: "example.com",
     version: "v1",
     name: "Thing",
     plural: "things",
 };
-const CUSTOMIZATION: Kind = Kind {
+const CUSTOMIZATION: ObjectKind = ObjectKind {
     group: "config.karmada.io",
     version: "v1alpha1",
     name: "ResourceInterpreterCustomization",
     plural: "resourceinterpretercustomizations",
 };
-const CLUSTER_ROLE: Kind = Kind {
+const CLUSTER_ROLE: ObjectKind = ObjectKind {
     group: "rbac.authorization.k8s.io",
     version: "v1",
     name: "ClusterRole",

@@ -4,7 +4,7 @@ use e2e::harness::audit;
 use e2e::harness::kinds::{
     BATCH_JOB, DEPLOYMENT, OVERRIDE_POLICY, PROPAGATION_POLICY, VOLCANO_JOB,
 };
-use e2e::harness::muster::{Part, registrations};
+use e2e::harness::muster::{ProcessRole, registrations};
 use e2e::harness::wait::{eventually, never_within};
 use serde_json::{Value, json};
 
@@ -99,18 +99,18 @@ fn nothing_is_placed_without_an_admission_record() {
         let plane = case.plane;
         case.queue(0).await?;
         case.nodes("member1", 1).await?;
-        plane.muster.stop(&plane.testbed, Part::All).await?;
+        plane.muster.stop(&plane.testbed, ProcessRole::All).await?;
         plane.muster.unregister(case.karmada()).await?;
         plane
             .muster
-            .start(&plane.testbed, Part::AllUnregistered)
+            .start(&plane.testbed, ProcessRole::AllUnregistered)
             .await?;
         let outcome = without_webhook(case).await;
         plane
             .muster
-            .stop(&plane.testbed, Part::AllUnregistered)
+            .stop(&plane.testbed, ProcessRole::AllUnregistered)
             .await?;
-        plane.muster.start(&plane.testbed, Part::All).await?;
+        plane.muster.start(&plane.testbed, ProcessRole::All).await?;
         outcome?;
         let kind = e2e::harness::kinds::MUTATING_WEBHOOKS;
         eventually(

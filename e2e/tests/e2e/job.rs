@@ -1,12 +1,12 @@
 //! A submitted job: its template, and the objects that controllers derive from it.
 
-use e2e::harness::kinds::{JOB_SET, Kind, MPI_JOB, RAY_JOB};
+use e2e::harness::kinds::{JOB_SET, MPI_JOB, ObjectKind, RAY_JOB};
 use serde_json::Value;
 
 /// A job as it was submitted.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ObjectKind,
     pub(crate) namespace: String,
     pub(crate) name: String,
     /// The template in the API server's response.
@@ -14,7 +14,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub(crate) fn of(kind: Kind, template: Value) -> Self {
+    pub(crate) fn of(kind: ObjectKind, template: Value) -> Self {
         let text = |field: &str| {
             let value = template["metadata"][field].as_str();
             value.unwrap_or_default().to_owned()

@@ -1,6 +1,6 @@
 //! The effects of the label `muster.io/managed=true` on a namespace, and of its removal.
 
-use e2e::harness::jobs::Gang;
+use e2e::harness::jobs::TestGang;
 use e2e::harness::kinds::{BATCH_JOB, CAPACITY_POLICY, NAMESPACE, PROPAGATION_POLICY};
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
@@ -82,7 +82,7 @@ fn a_job_without_a_queue_goes_to_its_namespaces() {
         case.karmada()
             .merge(NAMESPACE, None, &case.name, &annotate)
             .await?;
-        let gang = Gang {
+        let gang = TestGang {
             queue: None,
             ..case.short_gang("train", 1, 8, 2)
         };

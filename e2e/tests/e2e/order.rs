@@ -1,6 +1,6 @@
 //! The order of jobs, and the messages of pending jobs.
 
-use e2e::harness::jobs::{self, Gang};
+use e2e::harness::jobs::{self, TestGang};
 use e2e::harness::kinds::QUEUE;
 use serde_json::json;
 
@@ -18,7 +18,7 @@ fn the_higher_priority_starts_first_when_capacity_frees() {
         let mut jobs = Vec::new();
         for (word, value) in [("low", 1), ("mid", 10), ("high", 100), ("middle", 10)] {
             let class = case.priority_class(word, value).await?;
-            let gang = Gang {
+            let gang = TestGang {
                 priority_class: Some(class),
                 ..case.short_gang(word, 2, 4, 1)
             };
@@ -115,7 +115,7 @@ fn a_job_of_an_unknown_priority_class_says_so_and_goes_on_when_it_appears() {
     managed("noclass", async |case| {
         case.queue(8).await?;
         case.nodes("member1", 1).await?;
-        let gang = Gang {
+        let gang = TestGang {
             priority_class: Some("noclass-late".into()),
             ..case.short_gang("train", 1, 8, 2)
         };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use e2e::harness::kinds::{
-    BATCH_JOB, BINDING, CLUSTER_PROPAGATION_POLICY, Kind, PROPAGATION_POLICY,
+    BATCH_JOB, BINDING, CLUSTER_PROPAGATION_POLICY, ObjectKind, PROPAGATION_POLICY,
 };
 use e2e::harness::objects::Objects;
 use e2e::harness::wait::never_within;
@@ -85,7 +85,12 @@ async fn full(case: &Case, tenant: &Objects) -> anyhow::Result<(Job, Job)> {
 }
 
 /// Deletes a policy, waits until it is recreated, and returns how long it was missing.
-async fn comes_back(case: &Case, by: &Objects, kind: Kind, name: &str) -> anyhow::Result<Duration> {
+async fn comes_back(
+    case: &Case,
+    by: &Objects,
+    kind: ObjectKind,
+    name: &str,
+) -> anyhow::Result<Duration> {
     let namespace = Some(case.name.as_str());
     let before = case.karmada().get(kind, namespace, name).await?;
     let before = before.context("it is not there")?["metadata"]["uid"].clone();

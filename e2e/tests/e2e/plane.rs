@@ -10,17 +10,17 @@ use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use e2e::harness::audit::{Log, Pods};
+use e2e::harness::audit::{Log, PodSightings};
 use e2e::harness::health;
-use e2e::harness::kinds::Kind;
-use e2e::harness::muster::{self, Muster, Part};
+use e2e::harness::kinds::ObjectKind;
+use e2e::harness::muster::{self, Muster, ProcessRole};
 use e2e::harness::objects::Objects;
 use e2e::harness::tenant::Tenant;
-use e2e::harness::turns::{Line, Mode, Needs, Turn};
+use e2e::harness::turns::{Line, Mode, StoryNeeds, Turn};
 use serde_json::Value;
 use testbed::operators::{jobset, kuberay, mpi_operator, training_operator};
 use testbed::tools::{self, Toolset};
-use testbed::{KarmadaSpec, MemberSpec, NodeGroup, Spec, Testbed};
+use testbed::{KarmadaSpec, MemberSpec, NodeGroup, Testbed, TestbedSpec};
 use tokio::runtime::Runtime;
 use tokio::sync::{Mutex, OnceCell};
 
@@ -47,7 +47,11 @@ const LIMITS: [&str; 2] = ["--kube-api-qps=200", "--kube-api-burst=300"];
 const SIDE_BY_SIDE: usize = 6;
 
 /// The processes of [`Mode::Separate`].
-const SEPARATE: [Part; 3] = [Part::Webhook, Part::Controller, Part::Scheduler];
+const SEPARATE: [ProcessRole; 3] = [
+    ProcessRole::Webhook,
+    ProcessRole::Controller,
+    ProcessRole::Scheduler,
+];
 
 /// A control plane with Muster on it.
 pub(crate) struct Plane {
@@ -61,7 +65,7 @@ pub(crate) struct Plane {
     members: Mutex<HashMap<String, Objects>>,
     audit: Option<Log>,
     /// The pods of its members.
-    pub(crate) pods: Pods,
+    pub(crate) pods: PodSightings,
     /// Whether Muster runs as separate processes now.
     separate: Mutex<bool>,
     /// Changes that stories make while Muster is down at its next kill.
@@ -70,7 +74,7 @@ pub(crate) struct Plane {
 
 /// A merge patch of an object in a namespace.
 pub(crate) struct Change {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ObjectKind,
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) patch: Value,
@@ -88,7 +92,7 @@ static CORES: Mutex<()> = Mutex::const_new(());
 
 /// Runs a story on the shared plane when its needs are met.
 pub(crate) fn story(
-    needs: Needs,
+    needs: StoryNeeds,
     test: impl AsyncFnOnce(&'static Plane, Turn<'static>) -> anyhow::Result<()>,
 ) {
     RUNTIME.block_on(run::story(async |begun| {
@@ -104,7 +108,7 @@ pub(crate) fn story(
 
 /// Runs a story on the shared plane while no other story runs, because it measures.
 pub(crate) fn quiet(test: impl AsyncFnOnce(&'static Plane, Turn<'static>) -> anyhow::Result<()>) {
-    let exclusive = Needs {
+    let exclusive = StoryNeeds {
         mode: Mode::Exclusive,
         spare: None,
         long: false,
@@ -148,8 +152,8 @@ async fn shared() -> anyhow::Result<&'static Plane> {
 
 async fn start() -> anyhow::Result<Plane> {
     let plane = Plane::up(spec()?, &state_dir("e2e")).await?;
-    let started = plane.muster.start(&plane.testbed, Part::All).await;
-    started.with_context(|| plane.log_end(Part::All, 40))?;
+    let started = plane.muster.start(&plane.testbed, ProcessRole::All).await;
+    started.with_context(|| plane.log_end(ProcessRole::All, 40))?;
     Ok(plane)
 }
 
@@ -165,7 +169,7 @@ async fn revive_for_ever(plane: &'static Plane) {
 
 impl Plane {
     /// Starts a testbed and installs Muster on it; no process of Muster is started.
-    pub(crate) async fn up(spec: Spec, dir: &Path) -> anyhow::Result<Self> {
+    pub(crate) async fn up(spec: TestbedSpec, dir: &Path) -> anyhow::Result<Self> {
         let program = muster::program()?;
         let tools = tools::ensure(&Toolset::ALL, &|line| eprintln!("{line}"))?;
         let testbed = Testbed::up(spec, dir, &tools, &|line| eprintln!("{line}")).await?;
@@ -182,7 +186,7 @@ impl Plane {
                 kuberay::start(&testbed, &tools, &member.name, dashboard)?;
             }
         }
-        let pods = Pods::default();
+        let pods = PodSightings::default();
         for member in testbed.members() {
             pods.watch(&member.name, member.client().await?);
         }
@@ -207,9 +211,9 @@ impl Plane {
         if *separate == wanted {
             return Ok(());
         }
-        let (old, new): (&[Part], &[Part]) = match wanted {
-            true => (&[Part::All], &SEPARATE),
-            false => (&SEPARATE, &[Part::All]),
+        let (old, new): (&[ProcessRole], &[ProcessRole]) = match wanted {
+            true => (&[ProcessRole::All], &SEPARATE),
+            false => (&SEPARATE, &[ProcessRole::All]),
         };
         self.ensure_healthy().await?;
         for &part in old {
@@ -235,7 +239,7 @@ impl Plane {
     pub(crate) async fn kill_muster(&self) -> anyhow::Result<()> {
         // The process's counters are lost with it, so they are checked first.
         self.ensure_healthy().await?;
-        self.muster.kill(&self.testbed, Part::All).await?;
+        self.muster.kill(&self.testbed, ProcessRole::All).await?;
         for change in std::mem::take(&mut *self.while_away.lock().await) {
             let namespace = Some(change.namespace.as_str());
             let patched = self
@@ -244,7 +248,7 @@ impl Plane {
             let named = || format!("change {} while Muster is away", change.name);
             patched.await.with_context(named)?;
         }
-        self.muster.start(&self.testbed, Part::All).await
+        self.muster.start(&self.testbed, ProcessRole::All).await
     }
 
     /// Fails if Muster reports a defect in its metrics or logs.
@@ -280,7 +284,7 @@ impl Plane {
     }
 
     /// Returns the last lines of a process's log.
-    pub(crate) fn log_end(&self, part: Part, lines: usize) -> String {
+    pub(crate) fn log_end(&self, part: ProcessRole, lines: usize) -> String {
         let log = format!("log/{}.log", part.process());
         let path = self.testbed.dir().join(log);
         let bytes = std::fs::read(path).unwrap_or_default();
@@ -299,7 +303,7 @@ pub(crate) fn state_dir(name: &str) -> PathBuf {
 }
 
 /// Returns the spec: members without GPUs, to which each story adds nodes of its own class.
-fn spec() -> anyhow::Result<Spec> {
+fn spec() -> anyhow::Result<TestbedSpec> {
     let sets = [
         Toolset::TrainingOperator,
         Toolset::JobSet,
@@ -312,7 +316,7 @@ fn spec() -> anyhow::Result<Spec> {
     crds.push(mpi_operator::crd(&tools)?);
     crds.extend(kuberay::crds(&tools)?);
     crds.push(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/fixtures"));
-    Ok(Spec {
+    Ok(TestbedSpec {
         karmada: KarmadaSpec {
             audit_log: true,
             controller_manager_flags: LIMITS.map(str::to_owned).into(),

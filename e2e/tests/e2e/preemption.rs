@@ -1,7 +1,7 @@
 //! Preemption within a queue: a job of higher priority evicts one of lower priority if queue and
 //! class allow it.
 
-use e2e::harness::jobs::{self, Gang};
+use e2e::harness::jobs::{self, TestGang};
 use serde_json::json;
 
 use crate::case::{A_WHILE, Case};
@@ -18,7 +18,7 @@ pub(crate) async fn by_priority(case: &Case) -> anyhow::Result<()> {
     let low = case.priority_class("low", 1).await?;
     let patient = case.priority_class("patient", 100).await?;
     let urgent = case.preempting_class("urgent", 100).await?;
-    let of = |class: &str, name: &str| Gang {
+    let of = |class: &str, name: &str| TestGang {
         priority_class: Some(class.to_owned()),
         ..case.gang(name, 1, 8)
     };
@@ -77,7 +77,7 @@ fn without_leave_of_the_queue_nobody_is_preempted() {
         case.nodes("member1", 1).await?;
         let runs = case.submit(&case.gang("runs", 1, 8).volcano()).await?;
         case.running(&runs).await?;
-        let urgent = Gang {
+        let urgent = TestGang {
             priority_class: Some(case.preempting_class("urgent", 100).await?),
             ..case.gang("urgent", 1, 8)
         };

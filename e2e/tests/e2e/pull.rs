@@ -9,7 +9,7 @@
 
 use e2e::harness::jobs::annotated;
 use e2e::harness::kinds::{
-    BATCH_JOB, CLUSTER, GPU_POOL, Kind, PROPAGATION_POLICY, QUEUE, VOLCANO_JOB,
+    BATCH_JOB, CLUSTER, GPU_POOL, ObjectKind, PROPAGATION_POLICY, QUEUE, VOLCANO_JOB,
 };
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ async fn access(case: &Case, way: Value) -> anyhow::Result<()> {
 }
 
 /// Restricts all jobs of a kind to one member.
-async fn only_to(case: &Case, kind: Kind, member: &str) -> anyhow::Result<()> {
+async fn only_to(case: &Case, kind: ObjectKind, member: &str) -> anyhow::Result<()> {
     let spec = json!({"placement": {"clusterAffinity": {"clusterNames": [member]}}});
     case.policy(member, kind, "muster", spec).await
 }

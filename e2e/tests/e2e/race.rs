@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use e2e::harness::audit::Report;
+use e2e::harness::audit::AuditReport;
 use e2e::harness::wait::eventually;
 
 use crate::case::Case;
@@ -66,7 +66,7 @@ pub(crate) async fn all_done(case: &Case, jobs: &[Job]) -> anyhow::Result<()> {
 }
 
 /// Checks that no quota was exceeded, and that every job was placed once per attempt.
-pub(crate) fn check(case: &Case, jobs: &[Job], report: &Report) {
+pub(crate) fn check(case: &Case, jobs: &[Job], report: &AuditReport) {
     assert_eq!(report.violations, Vec::<String>::new());
     assert_eq!(report.placements.len(), jobs.len(), "not all were placed");
     let peak = report.peak(&case.name);

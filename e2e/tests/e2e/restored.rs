@@ -3,12 +3,14 @@
 
 use std::path::Path;
 
-use e2e::harness::jobs::{self, Gang};
+use e2e::harness::jobs::{self, TestGang};
 use e2e::harness::kinds::{BATCH_JOB, BINDING, NAMESPACE, QUEUE};
-use e2e::harness::muster::{Part, metric};
+use e2e::harness::muster::{ProcessRole, metric};
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
-use testbed::{ETCD, KARMADA_APISERVER, KarmadaSpec, MemberProcess, MemberSpec, NodeGroup, Spec};
+use testbed::{
+    ETCD, KARMADA_APISERVER, KarmadaSpec, MemberProcess, MemberSpec, NodeGroup, TestbedSpec,
+};
 
 use crate::case::SOON;
 use crate::crash::CLEANED;
@@ -23,27 +25,27 @@ pub(crate) fn restored() {
         let plane = Plane::up(spec(), &state_dir("e2e-restored")).await?;
         let outcome = back_in_time(&plane).await;
         if outcome.is_err() {
-            println!("{}", plane.log_end(Part::All, 60));
+            println!("{}", plane.log_end(ProcessRole::All, 60));
         }
         plane.testbed.down()?;
         outcome
     });
 }
 
-fn spec() -> Spec {
-    Spec {
+fn spec() -> TestbedSpec {
+    TestbedSpec {
         karmada: KarmadaSpec::default(),
         members: vec![MemberSpec {
             name: MEMBER.into(),
             nodes: vec![NodeGroup::default()],
             ..MemberSpec::default()
         }],
-        ..Spec::default()
+        ..TestbedSpec::default()
     }
 }
 
 fn job(name: &str, gpus: u32) -> Value {
-    let gang = Gang {
+    let gang = TestGang {
         namespace: NAME.into(),
         name: name.into(),
         queue: Some(NAME.into()),
@@ -59,7 +61,7 @@ fn job(name: &str, gpus: u32) -> Value {
 
 async fn back_in_time(plane: &Plane) -> anyhow::Result<()> {
     let karmada = &plane.karmada;
-    plane.muster.start(&plane.testbed, Part::All).await?;
+    plane.muster.start(&plane.testbed, ProcessRole::All).await?;
     let labels = json!({"muster.io/managed": "true"});
     let namespace = json!({"metadata": {"name": NAME, "labels": labels}});
     karmada.create(NAMESPACE, &namespace).await?;
@@ -86,7 +88,7 @@ async fn back_in_time(plane: &Plane) -> anyhow::Result<()> {
         CLEANED,
         "Muster sees that the API server went back",
         async || {
-            let metrics = plane.muster.metrics(&plane.testbed, Part::All).await;
+            let metrics = plane.muster.metrics(&plane.testbed, ProcessRole::All).await;
             let metrics = metrics.map_err(|error| error.to_string())?;
             match metric(&metrics, "muster_watch_went_back_total") {
                 Some(times) if times > 0.0 => Ok(()),
@@ -96,7 +98,10 @@ async fn back_in_time(plane: &Plane) -> anyhow::Result<()> {
     )
     .await?;
     // The process is the same, and leads again.
-    plane.muster.wait_leading(&plane.testbed, Part::All).await?;
+    plane
+        .muster
+        .wait_leading(&plane.testbed, ProcessRole::All)
+        .await?;
     placed(plane, "before").await?;
     gone(plane, "after").await?;
     shows(plane, 2).await?;
@@ -136,7 +141,7 @@ async fn restart_the_rest(plane: &Plane) -> anyhow::Result<()> {
         testbed.restart(apiserver).await?;
     }
     let others = testbed.status().into_iter().map(|process| process.name);
-    let keep = [ETCD, KARMADA_APISERVER, &member, Part::All.process()];
+    let keep = [ETCD, KARMADA_APISERVER, &member, ProcessRole::All.process()];
     for process in others.filter(|name| !keep.contains(&name.as_str())) {
         testbed.restart(&process).await?;
     }

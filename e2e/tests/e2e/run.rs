@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use e2e::harness::record::{End, Line, Recorder, milliseconds};
+use e2e::harness::record::{RecordLine, Recorder, StoryEnd, milliseconds};
 use e2e::harness::{report, wait};
 use futures::FutureExt as _;
 use parking_lot::Mutex;
@@ -69,7 +69,7 @@ impl Run {
         }
     }
 
-    fn note(&self, line: &Line) {
+    fn note(&self, line: &RecordLine) {
         if let Some(recorder) = &self.recorder {
             recorder.note(line);
         }
@@ -99,7 +99,7 @@ fn name() -> String {
 
 fn note_wait(wait: wait::Wait<'_>) {
     if wait.took > SHORT {
-        RUN.note(&Line::Wait {
+        RUN.note(&RecordLine::Wait {
             story: name(),
             what: wait.what.to_owned(),
             took_ms: milliseconds(wait.took),
@@ -142,12 +142,12 @@ pub(crate) async fn story(story: impl AsyncFnOnce(&Begun) -> anyhow::Result<()>)
     let whole = AssertUnwindSafe(story(&begun)).catch_unwind();
     let outcome = tokio::time::timeout_at(run.until.into(), whole).await;
     let end = match &outcome {
-        Ok(Ok(Ok(()))) => End::Passed,
+        Ok(Ok(Ok(()))) => StoryEnd::Passed,
         Ok(Ok(Err(error))) if error.is::<NotRun>() => panic!("{error}"),
-        Ok(Ok(Err(error))) => End::Failed(format!("{error:#}")),
-        Ok(Err(panic)) => End::Failed(words(panic.as_ref())),
+        Ok(Ok(Err(error))) => StoryEnd::Failed(format!("{error:#}")),
+        Ok(Err(panic)) => StoryEnd::Failed(words(panic.as_ref())),
         Err(_) if begun.0.get().is_none() => panic!("not run: the time of the run was over"),
-        Err(_) => End::Cut,
+        Err(_) => StoryEnd::Cut,
     };
     let turn = begun.0.get().unwrap_or_else(Instant::now);
     run.note(&report::story(
@@ -157,9 +157,9 @@ pub(crate) async fn story(story: impl AsyncFnOnce(&Begun) -> anyhow::Result<()>)
         end.clone(),
     ));
     match end {
-        End::Passed => {}
-        End::Cut => panic!("the time of the run was over while it ran"),
-        End::Failed(why) => {
+        StoryEnd::Passed => {}
+        StoryEnd::Cut => panic!("the time of the run was over while it ran"),
+        StoryEnd::Failed(why) => {
             run.failed(&name, &why);
             panic!("{why}");
         }

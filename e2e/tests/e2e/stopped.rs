@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use e2e::harness::muster::{Part, metric};
+use e2e::harness::muster::{ProcessRole, metric};
 use e2e::harness::wait::eventually;
 
 use crate::case::Case;
@@ -12,7 +12,7 @@ use crate::plane::Plane;
 use crate::race::{CAPABILITY, all_done, crowd_nodes, member_of_crowd};
 
 /// The replicas that compete for the Lease.
-const REPLICAS: [Part; 2] = [Part::AllUnregistered, Part::Second];
+const REPLICAS: [ProcessRole; 2] = [ProcessRole::AllUnregistered, ProcessRole::Second];
 /// Jobs that are submitted in each round.
 const JOBS_A_ROUND: u32 = 80;
 /// The timeout until another replica leads: the Lease lasts 15 s.
@@ -39,8 +39,11 @@ impl Random {
 pub(crate) async fn leaders_stopped(case: &Case, rounds: u64) -> anyhow::Result<()> {
     let plane = case.plane;
     crowd_nodes(case).await?;
-    plane.muster.stop(&plane.testbed, Part::All).await?;
-    plane.muster.start(&plane.testbed, Part::Webhook).await?;
+    plane.muster.stop(&plane.testbed, ProcessRole::All).await?;
+    plane
+        .muster
+        .start(&plane.testbed, ProcessRole::Webhook)
+        .await?;
     plane.muster.start(&plane.testbed, REPLICAS[0]).await?;
     plane.muster.launch(&plane.testbed, REPLICAS[1]).await?;
     plane.muster.wait_ready(&plane.testbed, REPLICAS[1]).await?;
@@ -50,8 +53,11 @@ pub(crate) async fn leaders_stopped(case: &Case, rounds: u64) -> anyhow::Result<
         plane.testbed.resume(part.process())?;
         plane.muster.stop(&plane.testbed, part).await?;
     }
-    plane.muster.stop(&plane.testbed, Part::Webhook).await?;
-    plane.muster.start(&plane.testbed, Part::All).await?;
+    plane
+        .muster
+        .stop(&plane.testbed, ProcessRole::Webhook)
+        .await?;
+    plane.muster.start(&plane.testbed, ProcessRole::All).await?;
     simulated
 }
 
@@ -100,12 +106,12 @@ async fn play(case: &Case, rounds: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn leads(plane: &Plane, part: Part) -> bool {
+async fn leads(plane: &Plane, part: ProcessRole) -> bool {
     let metrics = plane.muster.metrics(&plane.testbed, part).await;
     metrics.is_ok_and(|metrics| metric(&metrics, "muster_leading") == Some(1.0))
 }
 
-async fn leader(plane: &Plane) -> anyhow::Result<Part> {
+async fn leader(plane: &Plane) -> anyhow::Result<ProcessRole> {
     eventually(LEADS, "one of two leads", async || {
         for part in REPLICAS {
             if leads(plane, part).await {

@@ -4,7 +4,7 @@
 use std::panic::AssertUnwindSafe;
 
 use anyhow::ensure;
-use e2e::harness::turns::{Mode, Needs, Turn};
+use e2e::harness::turns::{Mode, StoryNeeds, Turn};
 use futures::FutureExt as _;
 
 use crate::case::Case;
@@ -20,7 +20,7 @@ pub(crate) enum Namespace {
     Unmanaged,
 }
 
-const BESIDE_OTHERS: Needs = Needs {
+const BESIDE_OTHERS: StoryNeeds = StoryNeeds {
     mode: Mode::Running,
     spare: None,
     long: false,
@@ -38,7 +38,7 @@ pub(crate) fn unmanaged(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Res
 
 /// Runs a story of more than a minute in parallel with others; it starts before shorter ones.
 pub(crate) fn managed_long(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>) {
-    let needs = Needs {
+    let needs = StoryNeeds {
         long: true,
         ..BESIDE_OTHERS
     };
@@ -51,7 +51,7 @@ pub(crate) fn managed_with_spare(
     name: &str,
     test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>,
 ) {
-    let needs = Needs {
+    let needs = StoryNeeds {
         spare: Some(spare),
         long: true,
         ..BESIDE_OTHERS
@@ -70,7 +70,7 @@ pub(crate) fn killed_with_spare(
     name: &str,
     test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>,
 ) {
-    let needs = Needs {
+    let needs = StoryNeeds {
         spare: Some(spare),
         ..in_mode(Mode::Killed)
     };
@@ -87,8 +87,8 @@ pub(crate) fn managed_alone(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow:
     on(in_mode(Mode::Exclusive), Namespace::Managed, name, test);
 }
 
-fn in_mode(mode: Mode) -> Needs {
-    Needs {
+fn in_mode(mode: Mode) -> StoryNeeds {
+    StoryNeeds {
         mode,
         ..BESIDE_OTHERS
     }
@@ -103,7 +103,7 @@ pub(crate) fn managed_quiet(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow:
 }
 
 fn on(
-    needs: Needs,
+    needs: StoryNeeds,
     namespace: Namespace,
     name: &str,
     test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>,

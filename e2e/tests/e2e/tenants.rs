@@ -24,7 +24,7 @@
 
 use anyhow::ensure;
 use e2e::harness::kinds::{
-    BINDING, Kind, NAMESPACE, OVERRIDE_POLICY, POD_GROUP, PROPAGATION_POLICY, QUEUE, WORK,
+    BINDING, NAMESPACE, OVERRIDE_POLICY, ObjectKind, POD_GROUP, PROPAGATION_POLICY, QUEUE, WORK,
 };
 use e2e::harness::tenant::Tenant;
 use e2e::harness::wait::eventually;
@@ -68,13 +68,13 @@ pub(crate) struct Tries<'a> {
 }
 
 impl Tries<'_> {
-    pub(crate) async fn create(&self, kind: Kind, object: Value) -> Result<(), kube::Error> {
+    pub(crate) async fn create(&self, kind: ObjectKind, object: Value) -> Result<(), kube::Error> {
         self.tenant.objects.create(kind, &object).await.map(drop)
     }
 
     pub(crate) async fn merge(
         &self,
-        kind: Kind,
+        kind: ObjectKind,
         name: &str,
         patch: Value,
     ) -> Result<(), kube::Error> {
@@ -83,7 +83,7 @@ impl Tries<'_> {
         merged.await.map(drop)
     }
 
-    pub(crate) async fn delete(&self, kind: Kind, name: &str) -> Result<(), kube::Error> {
+    pub(crate) async fn delete(&self, kind: ObjectKind, name: &str) -> Result<(), kube::Error> {
         let namespace = Some(self.tenant.namespace.as_str());
         self.tenant.objects.delete(kind, namespace, name).await
     }

@@ -2,9 +2,9 @@
 //! events and a metric report the policies that break a rule.
 
 use e2e::harness::kinds::{
-    CLUSTER_OVERRIDE_POLICY, CLUSTER_PROPAGATION_POLICY, EVENT, Kind, PROPAGATION_POLICY,
+    CLUSTER_OVERRIDE_POLICY, CLUSTER_PROPAGATION_POLICY, EVENT, ObjectKind, PROPAGATION_POLICY,
 };
-use e2e::harness::muster::Part;
+use e2e::harness::muster::ProcessRole;
 use e2e::harness::wait::{eventually, never_within};
 use serde_json::{Value, json};
 
@@ -94,7 +94,7 @@ async fn reported(case: &Case) -> anyhow::Result<()> {
 }
 
 /// Returns the events about a policy.
-async fn events(case: &Case, kind: Kind, name: &str) -> Result<Vec<String>, String> {
+async fn events(case: &Case, kind: ObjectKind, name: &str) -> Result<Vec<String>, String> {
     let namespace = match kind {
         PROPAGATION_POLICY => case.name.as_str(),
         _ => "default",
@@ -111,8 +111,11 @@ async fn events(case: &Case, kind: Kind, name: &str) -> Result<Vec<String>, Stri
 }
 
 /// Returns true if the metric counts a policy of that kind and rule; other stories may add more.
-async fn counted(case: &Case, kind: Kind, rule: &str) -> Result<bool, String> {
-    let metrics = case.plane.muster.metrics(&case.plane.testbed, Part::All);
+async fn counted(case: &Case, kind: ObjectKind, rule: &str) -> Result<bool, String> {
+    let metrics = case
+        .plane
+        .muster
+        .metrics(&case.plane.testbed, ProcessRole::All);
     let metrics = metrics.await.map_err(|error| error.to_string())?;
     let line = metrics.lines().find(|line| {
         let label = |name: &str, value: &str| line.contains(&format!("{name}=\"{value}\""));

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::ensure;
 use e2e::harness::earlier;
-use e2e::harness::muster::{Muster, Part};
+use e2e::harness::muster::{Muster, ProcessRole};
 use e2e::harness::wait::never_within;
 use serde_json::json;
 
@@ -45,10 +45,10 @@ struct Versions<'a> {
 }
 
 impl Versions<'_> {
-    fn of(&self, which: Leads) -> (&Muster, Part) {
+    fn of(&self, which: Leads) -> (&Muster, ProcessRole) {
         match which {
-            Leads::First => (&self.first, Part::Earlier),
-            Leads::Now => (&self.case.plane.muster, Part::All),
+            Leads::First => (&self.first, ProcessRole::Earlier),
+            Leads::Now => (&self.case.plane.muster, ProcessRole::All),
         }
     }
 
@@ -156,7 +156,7 @@ pub(crate) async fn back_and_forth(case: &Case, first: &Path, begins: Leads) -> 
 /// Installs only the earlier version, as on a control plane that never had another.
 async fn install_first(versions: &Versions<'_>) -> anyhow::Result<()> {
     let (plane, testbed) = (versions.case.plane, &versions.case.plane.testbed);
-    plane.muster.stop(testbed, Part::All).await?;
+    plane.muster.stop(testbed, ProcessRole::All).await?;
     let without_policies = ["--without-admission-policies"];
     plane
         .muster

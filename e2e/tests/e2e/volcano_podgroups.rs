@@ -3,15 +3,15 @@
 //! MultiplePodTemplatesScheduling, with which Karmada refuses the bindings of jobs whose tasks have
 //! long names. It does not enable the gate MultiClusterService, which is off by default.
 
-use e2e::harness::jobs::{self, Gang};
+use e2e::harness::jobs::{self, TestGang};
 use e2e::harness::kinds::{
     BATCH_JOB, BINDING, CAPACITY_POLICY, EVENT, MULTI_CLUSTER_SERVICE, NAMESPACE, POD_GROUP, QUEUE,
     SERVICE, VOLCANO_JOB,
 };
-use e2e::harness::muster::Part;
+use e2e::harness::muster::ProcessRole;
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
-use testbed::{KarmadaSpec, MemberSpec, NodeGroup, Spec};
+use testbed::{KarmadaSpec, MemberSpec, NodeGroup, TestbedSpec};
 
 use crate::audited;
 use crate::case::SOON;
@@ -25,7 +25,7 @@ fn jobs_show_their_state_in_volcanos_own_podgroups_and_what_karmada_does_not_do_
     without_plane(async || {
         let plane = Plane::up(spec(), &state_dir("e2e-volcano-podgroups")).await?;
         let outcome = async {
-            plane.muster.start(&plane.testbed, Part::All).await?;
+            plane.muster.start(&plane.testbed, ProcessRole::All).await?;
             let namespace =
                 json!({"metadata": {"name": NAME, "labels": {"muster.io/managed": "true"}}});
             plane.karmada.create(NAMESPACE, &namespace).await?;
@@ -38,14 +38,14 @@ fn jobs_show_their_state_in_volcanos_own_podgroups_and_what_karmada_does_not_do_
         };
         let outcome = outcome.await;
         if outcome.is_err() {
-            println!("{}", plane.log_end(Part::All, 60));
+            println!("{}", plane.log_end(ProcessRole::All, 60));
         }
         plane.testbed.down()?;
         outcome
     });
 }
 
-fn spec() -> Spec {
+fn spec() -> TestbedSpec {
     let gates =
         "--feature-gates=MultiplePodTemplatesScheduling=true,MultiClusterService=false".into();
     let member = |name: &str, volcano| MemberSpec {
@@ -54,7 +54,7 @@ fn spec() -> Spec {
         nodes: vec![NodeGroup::default()],
         ..MemberSpec::default()
     };
-    Spec {
+    TestbedSpec {
         karmada: KarmadaSpec {
             audit_log: true,
             volcano_podgroup_crd_on_control_plane: true,
@@ -62,12 +62,12 @@ fn spec() -> Spec {
             ..KarmadaSpec::default()
         },
         members: vec![member("member1", true), member("member2", false)],
-        ..Spec::default()
+        ..TestbedSpec::default()
     }
 }
 
-fn gang(name: &str) -> Gang {
-    Gang {
+fn gang(name: &str) -> TestGang {
+    TestGang {
         namespace: NAME.into(),
         name: name.into(),
         queue: Some(NAME.into()),
@@ -155,7 +155,7 @@ async fn services_that_karmada_does_not_carry_get_an_event(plane: &Plane) -> any
     let addresses = json!({"spec": {"placement": {"addresses": addresses}}});
     let policies = plane.karmada.merge(CAPACITY_POLICY, None, NAME, &addresses);
     policies.await?;
-    let gang = Gang {
+    let gang = TestGang {
         pods: 8,
         gpus: 2,
         run_for: None,

@@ -40,7 +40,7 @@ pub(crate) struct AssumedPod {
 }
 
 /// Nodes whose load changed, by cluster.
-type Changed = BTreeMap<ClusterName, BTreeSet<NodeName>>;
+type ChangedNodes = BTreeMap<ClusterName, BTreeSet<NodeName>>;
 
 impl Assumption {
     fn request(&self, assumed_pod: &AssumedPod) -> &Resources {
@@ -71,7 +71,7 @@ impl Capacity {
         demand: Arc<Demand>,
         assumed: Vec<AssumedPod>,
     ) {
-        let mut changed = Changed::new();
+        let mut changed = ChangedNodes::new();
         if let Some(old) = self.assumed.remove(key) {
             self.hold(key, &old, false, &mut changed);
         }
@@ -145,7 +145,7 @@ impl Capacity {
     pub(super) fn drop_assumed(&mut self, key: &JobKey) {
         self.unplaced.remove(key);
         if let Some(assumption) = self.assumed.remove(key) {
-            let mut changed = Changed::new();
+            let mut changed = ChangedNodes::new();
             self.hold(key, &assumption, false, &mut changed);
             self.refresh_all(changed);
         }
@@ -399,7 +399,13 @@ impl Capacity {
     }
 
     /// Puts assumed pods on the nodes, or takes them off, whose free amounts are stale until refreshed.
-    fn hold(&mut self, key: &JobKey, assumption: &Assumption, come: bool, changed: &mut Changed) {
+    fn hold(
+        &mut self,
+        key: &JobKey,
+        assumption: &Assumption,
+        come: bool,
+        changed: &mut ChangedNodes,
+    ) {
         let roles = assumption.demand.roles.iter();
         let requests: Vec<Row> = roles
             .map(|role| self.resource_ids.row(&role.request))
@@ -429,7 +435,7 @@ impl Capacity {
         }
     }
 
-    fn refresh_all(&mut self, changed: Changed) {
+    fn refresh_all(&mut self, changed: ChangedNodes) {
         for (cluster, nodes) in changed {
             self.refresh(&cluster, &nodes);
         }

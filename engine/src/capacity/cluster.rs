@@ -61,7 +61,7 @@ pub(crate) struct ClusterCapacity {
 
 /// What a change of a node did.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Change {
+pub(crate) struct NodeChange {
     /// It has more free of something. Of a node that is new, or another, that is not told.
     pub(crate) grew: bool,
     /// It came, went, or changed what it is (capacity, labels, taints, health).
@@ -138,10 +138,14 @@ impl ClusterCapacity {
         self.loads.get(node).map(read).unwrap_or_default()
     }
 
-    pub(super) fn upsert_node(&mut self, fact: NodeFact, resource_ids: &mut ResourceIds) -> Change {
+    pub(super) fn upsert_node(
+        &mut self,
+        fact: NodeFact,
+        resource_ids: &mut ResourceIds,
+    ) -> NodeChange {
         let name = fact.name.clone();
         if self.nodes.get(&name).is_some_and(|node| node.fact == fact) {
-            return Change::default();
+            return NodeChange::default();
         }
         let from = Counted::of(self.nodes.get(&name));
         self.stand_down(&name);
@@ -164,14 +168,14 @@ impl ClusterCapacity {
         }
         self.stand_up(&name);
         self.note_overcommitted(&name);
-        Change {
+        NodeChange {
             grew: false,
             fleet: true,
             counted: Some((from, Counted::of(self.nodes.get(&name)))),
         }
     }
 
-    pub(super) fn remove_node(&mut self, name: &NodeName) -> Change {
+    pub(super) fn remove_node(&mut self, name: &NodeName) -> NodeChange {
         let from = Counted::of(self.nodes.get(name));
         self.stand_down(name);
         let before = self.nodes.remove(name);
@@ -179,7 +183,7 @@ impl ClusterCapacity {
             self.uncount(&before.fact.class);
         }
         self.note_overcommitted(name);
-        Change {
+        NodeChange {
             grew: false,
             fleet: before.is_some(),
             counted: Some((from, Counted::default())),
@@ -279,8 +283,8 @@ impl ClusterCapacity {
     }
 
     /// Recomputes what a node has free.
-    pub(super) fn refresh(&mut self, name: &NodeName, resource_ids: &ResourceIds) -> Change {
-        let mut done = Change::default();
+    pub(super) fn refresh(&mut self, name: &NodeName, resource_ids: &ResourceIds) -> NodeChange {
+        let mut done = NodeChange::default();
         if self.names.len() < resource_ids.names().len() {
             self.names = Arc::clone(resource_ids.names());
         }
@@ -294,14 +298,14 @@ impl ClusterCapacity {
         done
     }
 
-    fn set_free(&mut self, name: &NodeName, free: Row) -> Change {
+    fn set_free(&mut self, name: &NodeName, free: Row) -> NodeChange {
         let Some(node) = self.nodes.get_mut(name) else {
-            return Change::default();
+            return NodeChange::default();
         };
         node.names = Arc::clone(&self.names);
         let before = std::mem::replace(&mut node.free, free);
         if !node.fact.usable {
-            return Change::default();
+            return NodeChange::default();
         }
         if let Some(pool) = self.pools.get_mut(&node.pool()) {
             pool.move_node(name, &before, &node.free);
@@ -313,7 +317,7 @@ impl ClusterCapacity {
             free: before,
             has: node.has.clone(),
         };
-        Change {
+        NodeChange {
             grew: node.free.exceeds_somewhere(&from.free),
             fleet: false,
             counted: Some((from, Counted::of(Some(node)))),

@@ -39,13 +39,13 @@ pub(super) struct Wanted<'a> {
 }
 
 /// Nodes that look alike, and what taking them would do.
-struct Candidate<'a> {
+struct NodeCandidate<'a> {
     key: Key<'a>,
     units: Dim,
     free: Cow<'a, Row>,
     /// Pods that one of them takes.
     fits: u32,
-    nodes: Nodes<'a>,
+    nodes: CandidateNodes<'a>,
 }
 
 /// The order in which nodes are taken.
@@ -62,12 +62,12 @@ struct Key<'a> {
     first: &'a NodeName,
 }
 
-enum Nodes<'a> {
+enum CandidateNodes<'a> {
     All(btree_set::Iter<'a, NodeName>),
     Some(std::vec::IntoIter<&'a NodeName>),
 }
 
-impl<'a> Iterator for Nodes<'a> {
+impl<'a> Iterator for CandidateNodes<'a> {
     type Item = &'a NodeName;
 
     fn next(&mut self) -> Option<&'a NodeName> {
@@ -174,8 +174,8 @@ impl<'a> Packer<'a> {
         wanted.count - left
     }
 
-    fn next_node(&self, from: &mut Candidate<'a>, wanted: &Wanted<'_>) -> Option<&'a NodeName> {
-        let single = matches!(from.nodes, Nodes::Some(_));
+    fn next_node(&self, from: &mut NodeCandidate<'a>, wanted: &Wanted<'_>) -> Option<&'a NodeName> {
+        let single = matches!(from.nodes, CandidateNodes::Some(_));
         let picky = !wanted.role.node_terms.is_empty() || self.room.has_taints();
         let room = self.room;
         let touched = &self.touched;
@@ -190,7 +190,7 @@ impl<'a> Packer<'a> {
     }
 
     /// Nodes that take at least one pod, those that look alike together.
-    fn candidates(&self, wanted: &Wanted<'_>, left: u32) -> Vec<Candidate<'a>> {
+    fn candidates(&self, wanted: &Wanted<'_>, left: u32) -> Vec<NodeCandidate<'a>> {
         let mut open = Vec::new();
         if self.within.is_some() {
             self.candidates_within(wanted, left, &mut open);
@@ -209,7 +209,7 @@ impl<'a> Packer<'a> {
             for (state, nodes) in alike.with_at_least(least) {
                 let first = nodes.first();
                 let free = Cow::Borrowed(&state.free);
-                let all = Nodes::All(nodes.iter());
+                let all = CandidateNodes::All(nodes.iter());
                 open.extend(first.and_then(|first| {
                     self.candidate(wanted, left, other_pool, pool.units, free, first, all)
                 }));
@@ -221,14 +221,14 @@ impl<'a> Packer<'a> {
             {
                 let other_pool = node.device.as_ref() != wanted.device;
                 let free = Cow::Owned(free.clone());
-                let one = Nodes::Some(vec![name].into_iter());
+                let one = CandidateNodes::Some(vec![name].into_iter());
                 open.extend(self.candidate(wanted, left, other_pool, node.units, free, name, one));
             }
         }
         open
     }
 
-    fn candidates_within(&self, wanted: &Wanted<'_>, left: u32, open: &mut Vec<Candidate<'a>>) {
+    fn candidates_within(&self, wanted: &Wanted<'_>, left: u32, open: &mut Vec<NodeCandidate<'a>>) {
         let mut alike: BTreeMap<(bool, Dim, &Row), Vec<&'a NodeName>> = BTreeMap::new();
         for node in self.nodes() {
             if self.in_class(wanted, &node.fact.class) {
@@ -242,7 +242,7 @@ impl<'a> Packer<'a> {
                 continue;
             };
             let free = Cow::Owned(free.clone());
-            let some = Nodes::Some(names.into_iter());
+            let some = CandidateNodes::Some(names.into_iter());
             open.extend(self.candidate(wanted, left, other_pool, units, free, first, some));
         }
     }
@@ -256,13 +256,13 @@ impl<'a> Packer<'a> {
         units: Dim,
         free: Cow<'a, Row>,
         first: &'a NodeName,
-        nodes: Nodes<'a>,
-    ) -> Option<Candidate<'a>> {
+        nodes: CandidateNodes<'a>,
+    ) -> Option<NodeCandidate<'a>> {
         let fits = wanted.ask.count_in(&free, left);
         if fits == 0 {
             return None;
         }
-        let mut candidate = Candidate {
+        let mut candidate = NodeCandidate {
             key: Key {
                 other_pool,
                 growth: 0,
@@ -282,7 +282,7 @@ impl<'a> Packer<'a> {
     }
 
     /// What is unusable grows by, were one of the nodes to take its pods.
-    fn weigh(&self, candidate: &mut Candidate<'_>, wanted: &Wanted<'_>, left: u32) {
+    fn weigh(&self, candidate: &mut NodeCandidate<'_>, wanted: &Wanted<'_>, left: u32) {
         let pods = candidate.fits.min(left);
         let mut after = candidate.free.as_ref().clone();
         after.take(&wanted.ask, pods);
@@ -294,13 +294,13 @@ impl<'a> Packer<'a> {
 
 /// Candidates, the best of which is taken next.
 struct Open<'a> {
-    all: Vec<Candidate<'a>>,
+    all: Vec<NodeCandidate<'a>>,
     /// Whether the best stands last.
     ordered: bool,
 }
 
 impl<'a> Open<'a> {
-    fn pop(&mut self) -> Option<Candidate<'a>> {
+    fn pop(&mut self) -> Option<NodeCandidate<'a>> {
         if !self.ordered {
             self.all.sort_by(|a, b| b.key.compare(&a.key));
             self.ordered = true;
@@ -309,7 +309,7 @@ impl<'a> Open<'a> {
     }
 
     /// The best, the others left as they stand.
-    fn first(&mut self) -> Option<Candidate<'a>> {
+    fn first(&mut self) -> Option<NodeCandidate<'a>> {
         let best = (0..self.all.len()).min_by(|a, b| {
             let (a, b) = (&self.all[*a], &self.all[*b]);
             a.key.compare(&b.key)

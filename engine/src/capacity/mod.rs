@@ -15,7 +15,7 @@ use crate::api::facts::{ClusterFact, NodeFact, PodFact, Share};
 use crate::api::ids::{ClusterName, JobKey, NodeName, Uid};
 pub(crate) use assumed_pods::AssumedPod;
 use assumed_pods::Assumption;
-use cluster::Change;
+use cluster::NodeChange;
 pub(crate) use cluster::{ClusterCapacity, NodeInfo};
 use completion_grace::CompletionGrace;
 pub(crate) use completion_grace::Ended;
@@ -421,7 +421,7 @@ impl Capacity {
     }
 
     /// Brings what is known of a cluster as a whole up to date with a node of it.
-    fn changed(&mut self, cluster: &ClusterName, change: Change) {
+    fn changed(&mut self, cluster: &ClusterName, change: NodeChange) {
         self.know(cluster);
         let Some(room) = self.clusters.get(cluster) else {
             return;

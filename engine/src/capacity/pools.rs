@@ -39,7 +39,7 @@ pub struct PoolSummary {
 }
 
 #[derive(Default)]
-struct Sums {
+struct PoolSums {
     device: Option<ResourceName>,
     nodes: u32,
     usable_nodes: u32,
@@ -55,7 +55,7 @@ struct Sums {
 
 /// Every pool, in order of cluster and class.
 pub(super) fn summarize(room: &Capacity) -> Vec<PoolSummary> {
-    let mut pools: BTreeMap<(&ClusterName, &PoolClass), Sums> = BTreeMap::new();
+    let mut pools: BTreeMap<(&ClusterName, &PoolClass), PoolSums> = BTreeMap::new();
     for (name, cluster) in room.clusters() {
         for node in cluster.nodes().values() {
             let sums = pools.entry((name, &node.fact.class)).or_default();
@@ -68,7 +68,7 @@ pub(super) fn summarize(room: &Capacity) -> Vec<PoolSummary> {
         .collect()
 }
 
-impl Sums {
+impl PoolSums {
     fn add(&mut self, cluster: &ClusterCapacity, node: &NodeInfo) {
         self.nodes += 1;
         self.total.add(&node.fact.allocatable, 1);

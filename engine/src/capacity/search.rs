@@ -16,7 +16,7 @@ const STEPS: u32 = 4_096;
 /// Most nodes that are looked at, those with the least free first.
 const SITES: usize = 64;
 
-struct Site<'a> {
+struct SearchNode<'a> {
     name: &'a NodeName,
     free: Row,
     /// Which roles may run there.
@@ -25,16 +25,16 @@ struct Site<'a> {
     kind: usize,
 }
 
-struct Search<'a, 'b> {
+struct PackingSearch<'a, 'b> {
     wanted: &'b [Wanted<'b>],
-    sites: Vec<Site<'a>>,
+    sites: Vec<SearchNode<'a>>,
     fitting: Vec<(usize, usize, u32)>,
     steps: u32,
 }
 
 /// A packing of all of `wanted`, if one is found.
 pub(super) fn other_ways(field: &Packer<'_>, wanted: &[Wanted<'_>]) -> Option<Vec<PlacedPods>> {
-    let mut search = Search {
+    let mut search = PackingSearch {
         wanted,
         sites: sites(field, wanted),
         fitting: Vec::new(),
@@ -54,8 +54,8 @@ pub(super) fn other_ways(field: &Packer<'_>, wanted: &[Wanted<'_>]) -> Option<Ve
 
 /// Nodes that can take a pod of some role; those that look alike stand together, fewest units
 /// first.
-fn sites<'a>(field: &Packer<'a>, wanted: &[Wanted<'_>]) -> Vec<Site<'a>> {
-    let mut sites: Vec<(i128, Site<'a>)> = field
+fn sites<'a>(field: &Packer<'a>, wanted: &[Wanted<'_>]) -> Vec<SearchNode<'a>> {
+    let mut sites: Vec<(i128, SearchNode<'a>)> = field
         .nodes()
         .filter_map(|node| {
             let free = field.free(node);
@@ -66,7 +66,7 @@ fn sites<'a>(field: &Packer<'a>, wanted: &[Wanted<'_>]) -> Vec<Site<'a>> {
             };
             let roles: Vec<bool> = wanted.iter().map(may).collect();
             roles.contains(&true).then(|| {
-                let site = Site {
+                let site = SearchNode {
                     name: &node.fact.name,
                     free: free.clone(),
                     roles,
@@ -97,7 +97,7 @@ fn sites<'a>(field: &Packer<'a>, wanted: &[Wanted<'_>]) -> Vec<Site<'a>> {
     sites.take(SITES).collect()
 }
 
-impl Search<'_, '_> {
+impl PackingSearch<'_, '_> {
     /// Places `left` pods of a role on the sites from `from` on, then the roles after it.
     /// `before` is what the site before it was given, where it looks like this one.
     fn place(&mut self, role: usize, from: usize, left: u32, before: Option<u32>) -> bool {
@@ -157,7 +157,7 @@ impl Search<'_, '_> {
     /// The most pods of a role on the sites from `from` on.
     fn most(&self, role: usize, from: usize) -> u64 {
         let wanted = &self.wanted[role];
-        let fits = |site: &Site<'_>| u64::from(wanted.ask.count_in(&site.free, wanted.count));
+        let fits = |site: &SearchNode<'_>| u64::from(wanted.ask.count_in(&site.free, wanted.count));
         let sites = self.sites.iter().skip(from);
         sites.filter(|site| site.roles[role]).map(fits).sum()
     }

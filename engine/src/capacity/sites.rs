@@ -21,11 +21,11 @@ pub(crate) type ReservedNodes = BTreeMap<ClusterName, BTreeMap<NodeName, Resourc
 pub(crate) struct Sites<'a> {
     resource_ids: &'a ResourceIds,
     /// In order of name, then of cluster.
-    nodes: Vec<Site<'a>>,
+    nodes: Vec<FilledNode<'a>>,
 }
 
 /// A node while pods are put on it one by one.
-struct Site<'a> {
+struct FilledNode<'a> {
     cluster: &'a ClusterName,
     node: &'a NodeInfo,
     /// Free now, less what others ahead keep and what was put on it; may go below zero.
@@ -54,12 +54,12 @@ impl Capacity {
             let room = self.cluster(cluster)?;
             Some((cluster, room, kept.get(cluster)))
         });
-        let mut nodes: Vec<Site<'a>> = known
+        let mut nodes: Vec<FilledNode<'a>> = known
             .flat_map(|(cluster, room, kept)| {
                 let usable = room.nodes().values().filter(|node| node.fact.usable);
                 usable.map(move |node| {
                     let kept = kept.and_then(|kept| kept.get(&node.fact.name));
-                    Site::new(&self.resource_ids, (cluster, room), node, kept)
+                    FilledNode::new(&self.resource_ids, (cluster, room), node, kept)
                 })
             })
             .collect();
@@ -97,7 +97,7 @@ impl<'a> Sites<'a> {
     /// Puts the pods of a role one by one where the least has to become free. What has to, and
     /// how many pods do not fit.
     pub(crate) fn put(&mut self, role: &Role, count: u32) -> (i128, u32) {
-        let pod = Pod {
+        let pod = PodToPlace {
             ask: self.resource_ids.ask(&role.request),
             leading: leading(&role.request).and_then(|name| self.resource_ids.get(name)),
         };
@@ -136,7 +136,7 @@ impl<'a> Sites<'a> {
 }
 
 /// What a pod asks for, and the dimension that it is best known by.
-struct Pod {
+struct PodToPlace {
     ask: Ask,
     leading: Option<Dim>,
 }
@@ -145,7 +145,7 @@ struct Pod {
 /// fewest free devices, then the name.
 type Entry = (i128, i128, usize);
 
-impl<'a> Site<'a> {
+impl<'a> FilledNode<'a> {
     fn new(
         resource_ids: &ResourceIds,
         (cluster, room): (&'a ClusterName, &ClusterCapacity),
@@ -173,7 +173,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    fn entry(&self, at: usize, pod: &Pod) -> Option<Entry> {
+    fn entry(&self, at: usize, pod: &PodToPlace) -> Option<Entry> {
         let devices = match &self.node.device {
             Some(_) => self.now.get(self.node.units),
             None => 0,
@@ -182,7 +182,7 @@ impl<'a> Site<'a> {
     }
 
     /// How much has to become free for one pod more; `None` where none can ever fit.
-    fn cost(&self, pod: &Pod) -> Option<i128> {
+    fn cost(&self, pod: &PodToPlace) -> Option<i128> {
         if !pod.ask.fits(&self.cleared) {
             return None;
         }

@@ -7,7 +7,7 @@
 use crate::api::decision::{Decision, Decisions};
 use crate::api::ids::{JobKey, QueueName, Time};
 use crate::api::reason::Reason;
-use crate::cycle::next_head::Candidate;
+use crate::cycle::next_head::HeadCandidate;
 use crate::cycle::react::{Change, react};
 use crate::cycle::wake;
 use crate::cycle::{elastic, lifecycle, next_head, preempt, reserve, resize, timers};
@@ -66,7 +66,7 @@ pub(crate) fn advance(engine: &mut Engine, now: Time) {
 fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
     let mut fruitless = 0;
     while decisions.len() < engine.config.decision_budget {
-        let Some(Candidate {
+        let Some(HeadCandidate {
             queue,
             shape,
             rank,

@@ -34,7 +34,7 @@ const MANY: usize = 64;
 
 /// The job that is evaluated next.
 #[derive(Debug, Clone)]
-pub(crate) struct Candidate {
+pub(crate) struct HeadCandidate {
     pub(crate) queue: QueueName,
     pub(crate) shape: ShapeId,
     pub(crate) rank: QueueOrder,
@@ -47,7 +47,7 @@ pub(crate) struct Candidate {
 pub(crate) type Answer<'a> = Option<(&'a QueueOrder, ShapeId)>;
 
 /// The next job to evaluate: the first one of the queue that goes first.
-pub(crate) fn next_candidate(engine: &mut Engine) -> Option<Candidate> {
+pub(crate) fn next_candidate(engine: &mut Engine) -> Option<HeadCandidate> {
     rank_queues(engine);
     let feasible = feasible::feasible(engine.inputs());
     debug_assert_eq!(
@@ -94,7 +94,7 @@ pub(crate) fn rank_queues(engine: &mut Engine) {
 pub(crate) fn ask_in_order(
     inputs: Inputs<'_>,
     feasible: &FeasibleShapes<'_>,
-) -> (Option<Candidate>, Vec<QueueId>) {
+) -> (Option<HeadCandidate>, Vec<QueueId>) {
     let few = with_feasible(inputs, feasible);
     let settled = feasible::is_settled(inputs, feasible);
     let behind = Cell::new(false);
@@ -138,7 +138,7 @@ pub(crate) fn ask_in_order(
             || pending_queue.is_some_and(|pending_queue| {
                 pending_queue.is_due(shape, strict) || moves(inputs, queue, pending_queue, shape)
             });
-        Some(Candidate {
+        Some(HeadCandidate {
             queue: queue.clone(),
             shape,
             rank: rank.clone(),

@@ -57,7 +57,7 @@ impl RequestShape {
 pub(crate) struct ShapeId(usize);
 
 #[derive(Debug, Clone)]
-struct Slot {
+struct ShapeSlot {
     shape: Arc<RequestShape>,
     /// How many jobs have it.
     jobs: usize,
@@ -76,7 +76,7 @@ struct Slot {
 /// The shapes in use.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Shapes {
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Option<ShapeSlot>>,
     free: Vec<usize>,
     ids: BTreeMap<Arc<RequestShape>, ShapeId>,
     demands: BTreeSet<Arc<Demand>>,
@@ -110,7 +110,7 @@ impl Shapes {
             return *id;
         }
         let shape = Arc::new(shape);
-        let entry = Some(Slot {
+        let entry = Some(ShapeSlot {
             shape: Arc::clone(&shape),
             jobs: 1,
             fits_empty_fleet: None,
@@ -199,7 +199,7 @@ impl Shapes {
     }
 
     /// Makes the shapes feasible that `which` says.
-    fn make_feasible(&mut self, which: impl Fn(&Slot) -> bool) {
+    fn make_feasible(&mut self, which: impl Fn(&ShapeSlot) -> bool) {
         for (id, slot) in self.slots.iter_mut().enumerate() {
             let Some(slot) = slot.as_mut().filter(|slot| which(slot)) else {
                 continue;

@@ -12,7 +12,7 @@ use crate::api::ids::{NodeName, QueueName};
 use crate::capacity::{Basis, FittingPods, NodeInfo, Packing, Place};
 use crate::pending::shapes::RequestShape;
 use crate::placement::plan;
-use crate::placement::plan::{Candidate, ClusterLack, NoPlan, View, all_needs, node_view};
+use crate::placement::plan::{ClusterLack, NoPlan, PlacementCandidate, View, all_needs, node_view};
 use crate::placement::score::Weights;
 use crate::quota::Shortfall;
 use crate::state::Inputs;
@@ -28,7 +28,7 @@ pub(crate) fn first_within_bounds(
     queue: &QueueName,
     shape: &RequestShape,
     view: &View,
-    mut options: Vec<Candidate>,
+    mut options: Vec<PlacementCandidate>,
 ) -> Result<(Vec<Share>, i128), Option<NoPlan>> {
     options.sort_by(|a, b| a.score.cmp(&b.score));
     let mut why = None;

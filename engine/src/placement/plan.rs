@@ -2,7 +2,7 @@
 //!
 //! One cluster that takes the whole gang on its nodes, in one topology domain where that is
 //! possible; else, where it may be split, the fewest clusters that take it together. Among those
-//! that would do: see [`Score`]. Clusters that cannot hold it are left out by look-up, the
+//! that would do: see [`PlacementScore`]. Clusters that cannot hold it are left out by look-up, the
 //! likeliest of the others are weighed node by node, and only if none of them takes it those
 //! after them (see [`crate::placement::lookup`]): a placement in one cluster is found whenever there is
 //! one. Nothing here changes anything.
@@ -19,7 +19,7 @@ use crate::pending::shapes::RequestShape;
 use crate::placement::eligible::Ineligible;
 use crate::placement::lookup::{EXACT, Estimate, largest_role};
 pub(crate) use crate::placement::no_plan::{ClusterLack, NoPlan};
-use crate::placement::score::{Score, Weights};
+use crate::placement::score::{PlacementScore, Weights};
 use crate::placement::{eligible, empty, lookup, mixed, score, split};
 use crate::plugins::Site;
 use crate::quota::Withheld;
@@ -61,8 +61,8 @@ impl View {
 
 /// One way to place the whole job.
 #[derive(Debug, Clone)]
-pub(crate) struct Candidate {
-    pub(crate) score: Score,
+pub(crate) struct PlacementCandidate {
+    pub(crate) score: PlacementScore,
     pub(crate) parts: Vec<(Place, Packing)>,
 }
 
@@ -221,7 +221,7 @@ fn options_on(
     place: Place,
     fitting: FittingPods,
     aims: &Weights<'_>,
-) -> Result<Vec<Candidate>, ClusterLack> {
+) -> Result<Vec<PlacementCandidate>, ClusterLack> {
     let cluster = &inputs.capacity.places()[place];
     let needs = all_needs(&shape.demand);
     let mut options = Vec::new();
@@ -257,9 +257,9 @@ pub(crate) fn scored(
     fitting: &[FittingPods],
     spare: u64,
     aims: &Weights<'_>,
-) -> Candidate {
+) -> PlacementCandidate {
     let needs = all_needs(&shape.demand);
-    let mut score = Score {
+    let mut score = PlacementScore {
         tier: 0,
         preference: 0,
         weighted: 0,
@@ -290,7 +290,7 @@ pub(crate) fn scored(
         facts.extend(fact);
     }
     score.weighted += aims.of_clusters(&facts);
-    Candidate { score, parts }
+    PlacementCandidate { score, parts }
 }
 
 /// What clusters lack that were not looked at: of the likeliest exactly, of the others only

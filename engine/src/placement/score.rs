@@ -8,12 +8,12 @@ use crate::api::ids::{ClusterName, QueueName};
 use crate::capacity::{PackEffect, Place};
 use crate::pending::shapes::RequestShape;
 use crate::placement::lookup::leading_ask;
-use crate::plugins::{FRAGMENTATION, Job, Site};
+use crate::plugins::{FRAGMENTATION, ScoredJob, Site};
 use crate::state::Inputs;
 
 /// The order among placements over equally many clusters: the policy is the order of the fields.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Score {
+pub(crate) struct PlacementScore {
     /// Innermost domain first.
     pub(crate) tier: u32,
     /// The queue's preferred clusters in their order, then the others: its pods times how far
@@ -34,7 +34,7 @@ pub(crate) struct Score {
 pub(crate) struct Weights<'a> {
     weights: PlacementWeights,
     preferred: &'a [ClusterName],
-    job: Job<'a>,
+    job: ScoredJob<'a>,
 }
 
 /// What counts for a job of this queue.
@@ -48,7 +48,7 @@ pub(crate) fn aims<'a>(
     Weights {
         weights: policy.map_or_else(PlacementWeights::default, |policy| policy.weights),
         preferred: policy.map_or(&[], |policy| policy.preferred_clusters.as_slice()),
-        job: Job {
+        job: ScoredJob {
             data: data
                 .filter_map(|name| inputs.capacity.cluster_fact(name))
                 .collect(),

@@ -18,7 +18,7 @@ use crate::capacity::{Basis, FittingPods, Need, Packing, Place};
 use crate::eligibility::store::Eligible;
 use crate::pending::shapes::RequestShape;
 use crate::placement::lookup::largest_role;
-use crate::placement::plan::{Candidate, ClusterLack, NoPlan, View, node_view};
+use crate::placement::plan::{ClusterLack, NoPlan, PlacementCandidate, View, node_view};
 use crate::placement::score::Weights;
 use crate::placement::{mixed, plan};
 use crate::state::Inputs;
@@ -43,7 +43,7 @@ struct Part {
 }
 
 /// What is asked, once for all choices.
-struct Question<'a> {
+struct SplitQuestion<'a> {
     queue: &'a QueueName,
     shape: &'a RequestShape,
     view: &'a View,
@@ -65,7 +65,7 @@ pub(crate) fn split(
     let role = largest_role(&shape.demand).ok_or_else(none)?;
     let roles = shape.demand.roles.iter();
     let main = roles.clone().position(|known| known.name == role.name);
-    let question = Question {
+    let question = SplitQuestion {
         queue,
         shape,
         view,
@@ -87,7 +87,7 @@ pub(crate) fn split(
 /// Clusters by how many pods of the role they take, most first.
 fn rooms(
     inputs: Inputs<'_>,
-    question: &Question<'_>,
+    question: &SplitQuestion<'_>,
     role: &Role,
     eligible: &Eligible,
 ) -> Vec<Part> {
@@ -133,7 +133,7 @@ fn rooms(
 /// What a cluster takes of so many pods of these roles, one after another.
 fn pack_part(
     inputs: Inputs<'_>,
-    question: &Question<'_>,
+    question: &SplitQuestion<'_>,
     place: Place,
     pods: &[(usize, u32)],
 ) -> Packing {
@@ -153,7 +153,7 @@ fn pack_part(
 }
 
 /// How many of the pods that a cluster has room for its bounds allow.
-fn within_bounds(inputs: Inputs<'_>, question: &Question<'_>, part: Part) -> u32 {
+fn within_bounds(inputs: Inputs<'_>, question: &SplitQuestion<'_>, part: Part) -> u32 {
     let cluster = &inputs.capacity.places()[part.place];
     let (mut least, mut most) = (0, part.pods);
     while least < most {
@@ -178,7 +178,7 @@ fn within_bounds(inputs: Inputs<'_>, question: &Question<'_>, part: Part) -> u32
 /// The best over the fewest clusters that do.
 fn fewest(
     inputs: Inputs<'_>,
-    question: &Question<'_>,
+    question: &SplitQuestion<'_>,
     rooms: &[Part],
 ) -> Result<(Vec<Share>, i128), NoPlan> {
     let demand = &question.shape.demand;
@@ -226,10 +226,10 @@ fn fewest(
 /// are `leaders` to be tried.
 fn divide_led(
     inputs: Inputs<'_>,
-    question: &Question<'_>,
+    question: &SplitQuestion<'_>,
     mut choice: Vec<Part>,
     leaders: &mut usize,
-) -> Option<Candidate> {
+) -> Option<PlacementCandidate> {
     let roles = &question.shape.demand.roles;
     let led = (0..roles.len()).any(|role| exists_once(roles, question.main, role));
     let first = divide(inputs, question, &choice);
@@ -246,7 +246,11 @@ fn divide_led(
 }
 
 /// All roles over these clusters, if they take them.
-fn divide(inputs: Inputs<'_>, question: &Question<'_>, choice: &[Part]) -> Option<Candidate> {
+fn divide(
+    inputs: Inputs<'_>,
+    question: &SplitQuestion<'_>,
+    choice: &[Part],
+) -> Option<PlacementCandidate> {
     let demand = &question.shape.demand;
     let mut left: Vec<u32> = demand.roles.iter().map(|role| role.count).collect();
     let mut parts = Vec::new();
@@ -291,7 +295,7 @@ fn divide(inputs: Inputs<'_>, question: &Question<'_>, choice: &[Part]) -> Optio
     ))
 }
 
-fn lacks_of(inputs: Inputs<'_>, question: &Question<'_>, rooms: &[Part]) -> Vec<ClusterLack> {
+fn lacks_of(inputs: Inputs<'_>, question: &SplitQuestion<'_>, rooms: &[Part]) -> Vec<ClusterLack> {
     let demand = &question.shape.demand;
     let count = demand.roles[question.main].count;
     let lacks = rooms.iter().filter(|part| part.pods < count);

@@ -5,7 +5,7 @@ use crate::api::facts::ClusterFact;
 use crate::api::ids::ClusterName;
 use crate::api::matching::ClusterRule;
 use crate::plugins::filters::{
-    ApiEnablement, ClusterAffinity, ClusterReady, DataRegion, TaintToleration,
+    ApiEnablementFilter, ClusterAffinity, ClusterReady, DataRegion, TaintToleration,
 };
 use crate::plugins::{Plugin, UnknownPlugin};
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ const FILTERS: &[&dyn Filter] = &[
     &ClusterAffinity,
     &ClusterReady,
     &TaintToleration,
-    &ApiEnablement,
+    &ApiEnablementFilter,
     &DataRegion,
 ];
 

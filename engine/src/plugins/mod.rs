@@ -21,7 +21,7 @@ pub use filter::{Filters, Holds, filters};
 pub use score::{PlacementWeights, scores};
 
 pub(crate) use filter::{Question, refusal, selects};
-pub(crate) use score::{FRAGMENTATION, Job, Site};
+pub(crate) use score::{FRAGMENTATION, ScoredJob, Site};
 
 /// What people read of a plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

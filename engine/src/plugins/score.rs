@@ -20,7 +20,7 @@ pub(crate) const FRAGMENTATION: usize = 0;
 const COUNT: usize = SCORES.len();
 
 /// What is the same for all placements of a job.
-pub(crate) struct Job<'a> {
+pub(crate) struct ScoredJob<'a> {
     /// The clusters that hold its data.
     pub(crate) data: Vec<&'a ClusterFact>,
     /// The longest time between clusters that any tells, in microseconds.
@@ -44,7 +44,7 @@ pub(crate) trait Score: Sync {
     fn plugin(&self) -> Plugin<u32>;
 
     /// Of a cluster, whatever nodes of it are used.
-    fn of_cluster(&self, _job: &Job<'_>, _site: &Site<'_>) -> i64 {
+    fn of_cluster(&self, _job: &ScoredJob<'_>, _site: &Site<'_>) -> i64 {
         0
     }
 
@@ -54,18 +54,18 @@ pub(crate) trait Score: Sync {
     }
 
     /// Of the clusters of one job.
-    fn of_clusters(&self, _job: &Job<'_>, _clusters: &[&ClusterFact]) -> i64 {
+    fn of_clusters(&self, _job: &ScoredJob<'_>, _clusters: &[&ClusterFact]) -> i64 {
         0
     }
 
     /// Likely what it says of a cluster and its nodes together: only to look at likely clusters
     /// first.
-    fn guess(&self, job: &Job<'_>, site: &Site<'_>) -> i64 {
+    fn guess(&self, job: &ScoredJob<'_>, site: &Site<'_>) -> i64 {
         self.of_cluster(job, site)
     }
 
     /// Whether it reads [`Site::fact`] for this job.
-    fn reads_cluster(&self, _job: &Job<'_>) -> bool {
+    fn reads_cluster(&self, _job: &ScoredJob<'_>) -> bool {
         false
     }
 }

@@ -54,10 +54,10 @@ pub(crate) struct Search<'a> {
 }
 
 /// What a choice costs: what is lost, whole jobs, items.
-type Price = (i128, usize, usize);
+type VictimCost = (i128, usize, usize);
 
 /// A choice with what it costs, and where the job goes then.
-type Found = (Price, VictimSet, Vec<Share>);
+type Found = (VictimCost, VictimSet, Vec<Share>);
 
 impl Search<'_> {
     /// The cheapest choice that was found, with where the job goes then.
@@ -207,13 +207,13 @@ impl Search<'_> {
         Some(by_size)
     }
 
-    fn price(&self, chosen: &VictimSet) -> Price {
+    fn price(&self, chosen: &VictimSet) -> VictimCost {
         let items = || chosen.iter().map(|index| &self.items[*index]);
         let whole = items().filter(|item| item.cut().is_none()).count();
         (items().map(|item| item.cost()).sum(), whole, chosen.len())
     }
 
-    fn price_alone(&self, index: usize) -> Price {
+    fn price_alone(&self, index: usize) -> VictimCost {
         let item = &self.items[index];
         (item.cost(), usize::from(item.cut().is_none()), 1)
     }

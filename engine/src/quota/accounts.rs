@@ -24,7 +24,7 @@
 use crate::amounts::totals::ResourceTotals;
 use crate::api::facts::{PoolBound, QueueFact};
 use crate::api::ids::{ClusterName, PoolClass};
-use crate::quota::measure::{Bounds, ResourceId, ResourceIds, Sums};
+use crate::quota::measure::{Bounds, QuotaResourceIds, ResourceId, Sums};
 use crate::quota::queue::QueueId;
 use crate::quota::scopes::{OVERALL, ScopeId};
 use crate::quota::store::Quota;
@@ -469,7 +469,7 @@ fn real_below(above: &Account, account: &Account, quota: &SubtreeQuota) -> Bound
     real
 }
 
-fn named_by_fact(ids: &mut ResourceIds, fact: &QueueFact) -> NamedQuota {
+fn named_by_fact(ids: &mut QuotaResourceIds, fact: &QueueFact) -> NamedQuota {
     NamedQuota {
         bound: true,
         guarantee: ids.bounds(&fact.guarantee),
@@ -478,7 +478,7 @@ fn named_by_fact(ids: &mut ResourceIds, fact: &QueueFact) -> NamedQuota {
     }
 }
 
-fn named_by_bound(ids: &mut ResourceIds, bound: &PoolBound) -> NamedQuota {
+fn named_by_bound(ids: &mut QuotaResourceIds, bound: &PoolBound) -> NamedQuota {
     NamedQuota {
         bound: true,
         guarantee: ids.bounds(&bound.guarantee),

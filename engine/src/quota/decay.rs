@@ -306,7 +306,7 @@ mod tests {
     use crate::api::charge::Pools;
     use crate::api::facts::FairShare;
     use crate::api::ids::{ClusterName, PoolClass};
-    use crate::quota::measure::ResourceIds;
+    use crate::quota::measure::QuotaResourceIds;
     use crate::quota::testing::policy;
 
     #[test]
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn usage_that_is_as_the_average_does_not_decay() {
         const HALF: i64 = 3_600_000;
-        let gpu = ResourceIds::default().intern(&ResourceName::new("nvidia.com/gpu"));
+        let gpu = QuotaResourceIds::default().intern(&ResourceName::new("nvidia.com/gpu"));
         let mut held = Sums::default();
         held.set(gpu, 4);
         let mut past = DecayedUsage::default();

@@ -14,13 +14,13 @@ pub(crate) struct ResourceId(u16);
 
 /// The resources that were met.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ResourceIds {
+pub(super) struct QuotaResourceIds {
     ids: BTreeMap<ResourceName, ResourceId>,
     names: Vec<ResourceName>,
     pods: Option<ResourceId>,
 }
 
-impl ResourceIds {
+impl QuotaResourceIds {
     pub(super) fn find(&self, name: &ResourceName) -> Option<ResourceId> {
         self.ids.get(name).copied()
     }

@@ -34,7 +34,7 @@ pub(super) struct Scope {
 }
 
 #[derive(Debug, Clone)]
-struct Pool {
+struct ScopedPool {
     at: (ClusterName, PoolClass),
     /// In order; [`OVERALL`] is the first.
     scopes: Vec<ScopeId>,
@@ -46,7 +46,7 @@ struct Pool {
 pub(super) struct Scopes {
     scopes: Vec<Scope>,
     ids: BTreeMap<(PoolClass, Option<BTreeSet<ClusterName>>), ScopeId>,
-    pools: Vec<Pool>,
+    pools: Vec<ScopedPool>,
     pool_ids: BTreeMap<(ClusterName, PoolClass), PoolId>,
 }
 
@@ -138,7 +138,7 @@ impl Scopes {
         }
         let id = PoolId(u32::try_from(self.pools.len()).unwrap_or(u32::MAX));
         let ids = self.scopes.iter().zip(0_u32..);
-        self.pools.push(Pool {
+        self.pools.push(ScopedPool {
             at: at.clone(),
             scopes: ids
                 .filter(|(scope, _)| scope.counts(at))

@@ -12,7 +12,7 @@ use crate::api::charge::Pools;
 use crate::api::facts::{PolicyFact, QueueFact, QueueOrdering};
 use crate::api::ids::{QueueName, Time};
 use crate::api::job::JobState;
-use crate::quota::measure::{ResourceIds, Sums};
+use crate::quota::measure::{QuotaResourceIds, Sums};
 use crate::quota::queue::{Counts, OwnJobs, QueueId, QueueNode, StateCounts, count_user};
 use crate::quota::scopes::{PoolId, Scopes};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +32,7 @@ pub(crate) struct Quota {
     free: Vec<QueueId>,
     /// The queues that name a queue as their parent.
     pub(super) named_by: BTreeMap<QueueName, BTreeSet<QueueId>>,
-    pub(super) resource_ids: ResourceIds,
+    pub(super) resource_ids: QuotaResourceIds,
     pub(super) scopes: Scopes,
     /// Queues whose bounds have changed since this was last taken.
     pub(super) bounds_changed: BTreeSet<QueueId>,
@@ -52,7 +52,7 @@ impl Default for Quota {
             slots: vec![Some(QueueNode::new(root))],
             free: Vec::new(),
             named_by: BTreeMap::new(),
-            resource_ids: ResourceIds::default(),
+            resource_ids: QuotaResourceIds::default(),
             scopes: Scopes::default(),
             bounds_changed: BTreeSet::new(),
             unranked: BTreeSet::new(),

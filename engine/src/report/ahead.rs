@@ -16,14 +16,14 @@ const SUMMED: usize = 1_000;
 
 /// Sums over the first jobs of a line.
 #[derive(Default)]
-struct Work {
+struct WorkAhead {
     devices: i128,
     device_seconds: i128,
     /// Jobs whose run time is not known.
     unknown: usize,
 }
 
-impl Work {
+impl WorkAhead {
     fn add(&mut self, job: &Job, total: &Resources) {
         let devices = devices(total);
         let seconds = job.forecast.and_then(|forecast| forecast.mean);
@@ -66,8 +66,8 @@ pub(crate) fn outlook_of(
     (ahead, start)
 }
 
-fn work_ahead(inputs: Inputs<'_>, queue: &QueueName, most: usize) -> Work {
-    let mut work = Work::default();
+fn work_ahead(inputs: Inputs<'_>, queue: &QueueName, most: usize) -> WorkAhead {
+    let mut work = WorkAhead::default();
     let ranks = inputs
         .pending
         .queues
@@ -105,7 +105,7 @@ fn start_by_work(
     inputs: Inputs<'_>,
     queue: &QueueName,
     ahead: Ahead,
-    work: &Work,
+    work: &WorkAhead,
 ) -> Option<StartRange> {
     let may_use = devices_of(inputs, queue);
     if ahead.jobs == 0 || may_use <= 0 {

@@ -1,14 +1,14 @@
 //! Claims of devices in the view of a member. They are part of the requests of their pods; without a known
 //! pod they count as used by other pods.
 
-use super::{SeenPod, View};
+use super::{MemberView, SeenPod};
 use crate::devices::{DeviceDelta, SeenClaim, Touched};
 use engine::facts::PodFact;
 use engine::{Event, NodeName, Resources, Uid};
 use runtime::watch::ObjectKey;
 use std::collections::BTreeSet;
 
-impl View {
+impl MemberView {
     /// Applies a delta of slices, classes or claims.
     pub(crate) fn device(&mut self, delta: DeviceDelta) {
         let had = self.nodes_with_devices();

@@ -38,7 +38,7 @@ fn gone<K>(namespace: Option<&str>, name: &str) -> Delta<K> {
 }
 
 /// Events in short, and the owners asked for.
-fn sent(view: &mut View) -> String {
+fn sent(view: &mut MemberView) -> String {
     let (events, asks) = view.take();
     let events = events.iter().map(|event| match event {
         Event::NodeUpserted(fact) => format!("+{} {}", fact.name, fact.allocatable),
@@ -59,7 +59,7 @@ fn sent(view: &mut View) -> String {
 
 #[test]
 fn only_changes_come_out() {
-    let mut view = View::new(cluster());
+    let mut view = MemberView::new(cluster());
     view.node(node("n1", "8"));
     assert_eq!(sent(&mut view), "+n1 cpu 8");
     view.node(node("n1", "8"));
@@ -76,7 +76,7 @@ fn only_changes_come_out() {
 
 #[test]
 fn the_climb_corrects_the_likely_job_once_for_each_owner() {
-    let mut view = View::new(cluster());
+    let mut view = MemberView::new(cluster());
     view.pod(pod("a", "u1", Some("set-0")));
     view.pod(pod("b", "u2", Some("set-0")));
     assert_eq!(
@@ -101,7 +101,7 @@ fn the_climb_corrects_the_likely_job_once_for_each_owner() {
 
 #[test]
 fn objects_deleted_between_two_connections_are_gone_once_both_have_listed() {
-    let mut view = View::new(cluster());
+    let mut view = MemberView::new(cluster());
     view.begin();
     view.node(node("n1", "8"));
     view.node(node("n2", "8"));
@@ -180,7 +180,7 @@ fn claiming(name: &str, uid: &str, made: Option<&str>) -> Delta<SeenPod> {
 }
 
 /// Requests of pods and resources of nodes, in short.
-fn amounts(view: &mut View) -> String {
+fn amounts(view: &mut MemberView) -> String {
     let (events, _) = view.take();
     let events = events.iter().map(|event| match event {
         Event::NodeUpserted(fact) => format!("{} {} {}", fact.name, fact.class, fact.allocatable),
@@ -196,8 +196,8 @@ fn amounts(view: &mut View) -> String {
 }
 
 /// A view of a node `n1` with eight devices of class `gpu.x`.
-fn with_devices() -> View {
-    let mut view = View::new(cluster());
+fn with_devices() -> MemberView {
+    let mut view = MemberView::new(cluster());
     let class = serde_json::from_value(json!({"metadata": {"name": "gpu.x"}})).unwrap();
     view.device(DeviceDelta::Class(Delta::Upserted(class)));
     view.device(DeviceDelta::Class(Delta::Listed));

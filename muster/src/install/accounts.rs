@@ -37,7 +37,7 @@ const KNOWN_NAMESPACES: [&str; 2] = ["kube-system", crds::names::SYSTEM_NAMESPAC
 
 /// An account as RBAC names it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Account {
+pub(crate) enum RbacAccount {
     User(String),
     Group(String),
     Service { namespace: String, name: String },
@@ -55,7 +55,7 @@ impl fmt::Display for NoAccount {
 
 impl std::error::Error for NoAccount {}
 
-impl FromStr for Account {
+impl FromStr for RbacAccount {
     type Err = NoAccount;
 
     fn from_str(text: &str) -> Result<Self, NoAccount> {
@@ -92,7 +92,7 @@ impl FromStr for Account {
     }
 }
 
-impl fmt::Display for Account {
+impl fmt::Display for RbacAccount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::User(name) => f.write_str(name),
@@ -104,7 +104,7 @@ impl fmt::Display for Account {
     }
 }
 
-impl Account {
+impl RbacAccount {
     /// Returns the account of a ClusterRoleBinding's subject; `None` for an unknown kind.
     pub(crate) fn of(subject: &Subject) -> Option<Self> {
         let name = subject.name.clone();
@@ -143,22 +143,26 @@ impl Account {
         }
     }
 
-    fn standing(&self) -> Standing {
+    fn standing(&self) -> AccountOwner {
         match self {
-            Self::User(name) if name.starts_with(KARMADA_PREFIX) => Standing::Karmada,
-            Self::Group(name) if name.starts_with(KARMADA_PREFIX) => Standing::Karmada,
-            Self::Service { namespace, .. } if namespace == KARMADA_NAMESPACE => Standing::Karmada,
-            Self::Service { namespace, .. } if KNOWN_NAMESPACES.contains(&namespace.as_str()) => {
-                Standing::Kubernetes
+            Self::User(name) if name.starts_with(KARMADA_PREFIX) => AccountOwner::Karmada,
+            Self::Group(name) if name.starts_with(KARMADA_PREFIX) => AccountOwner::Karmada,
+            Self::Service { namespace, .. } if namespace == KARMADA_NAMESPACE => {
+                AccountOwner::Karmada
             }
-            Self::User(name) if name == "system:kube-controller-manager" => Standing::Kubernetes,
-            _ => Standing::Unknown,
+            Self::Service { namespace, .. } if KNOWN_NAMESPACES.contains(&namespace.as_str()) => {
+                AccountOwner::Kubernetes
+            }
+            Self::User(name) if name == "system:kube-controller-manager" => {
+                AccountOwner::Kubernetes
+            }
+            _ => AccountOwner::Unknown,
         }
     }
 }
 
 /// Owner of an account, by its name.
-enum Standing {
+enum AccountOwner {
     Karmada,
     Kubernetes,
     Unknown,
@@ -166,15 +170,15 @@ enum Standing {
 
 /// Accounts that may write ResourceBindings or Works on the whole control plane, by RBAC.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct WritingAccounts {
     /// Karmada's accounts, by their names.
-    pub(crate) karmadas: BTreeSet<Account>,
+    pub(crate) karmadas: BTreeSet<RbacAccount>,
     /// Other accounts, which do not count as Karmada's.
-    pub(crate) others: BTreeSet<Account>,
+    pub(crate) others: BTreeSet<RbacAccount>,
 }
 
 /// Searches the control plane's ClusterRoleBindings.
-pub(crate) async fn find(client: &Client) -> anyhow::Result<Found> {
+pub(crate) async fn find(client: &Client) -> anyhow::Result<WritingAccounts> {
     let all = ListParams::default();
     let roles: Api<ClusterRole> = Api::all(client.clone());
     let roles = pages::list(&roles, &all, LIMIT)
@@ -187,7 +191,7 @@ pub(crate) async fn find(client: &Client) -> anyhow::Result<Found> {
     Ok(sort(&roles.items, &bindings.items))
 }
 
-fn sort(roles: &[ClusterRole], bindings: &[ClusterRoleBinding]) -> Found {
+fn sort(roles: &[ClusterRole], bindings: &[ClusterRoleBinding]) -> WritingAccounts {
     let rules: BTreeMap<&str, &[PolicyRule]> = roles
         .iter()
         .filter_map(|role| {
@@ -195,7 +199,7 @@ fn sort(roles: &[ClusterRole], bindings: &[ClusterRoleBinding]) -> Found {
             Some((role.metadata.name.as_deref()?, rules))
         })
         .collect();
-    let mut found = Found::default();
+    let mut found = WritingAccounts::default();
     for binding in bindings {
         let rules = rules.get(binding.role_ref.name.as_str());
         // An account that may do everything is exempt because of that.
@@ -204,11 +208,11 @@ fn sort(roles: &[ClusterRole], bindings: &[ClusterRoleBinding]) -> Found {
             continue;
         }
         let subjects = binding.subjects.as_deref().unwrap_or_default();
-        for account in subjects.iter().filter_map(Account::of) {
+        for account in subjects.iter().filter_map(RbacAccount::of) {
             match account.standing() {
-                Standing::Karmada => drop(found.karmadas.insert(account)),
-                Standing::Unknown => drop(found.others.insert(account)),
-                Standing::Kubernetes => {}
+                AccountOwner::Karmada => drop(found.karmadas.insert(account)),
+                AccountOwner::Unknown => drop(found.others.insert(account)),
+                AccountOwner::Kubernetes => {}
             }
         }
     }
@@ -235,7 +239,7 @@ fn is_everything(rule: &PolicyRule) -> bool {
 
 /// Returns an error for a given account without rights to ResourceBindings: a wrong name would leave
 /// Karmada refused without an explanation.
-pub(crate) fn ensure_write(account: &Account, may: bool) -> anyhow::Result<()> {
+pub(crate) fn ensure_write(account: &RbacAccount, may: bool) -> anyhow::Result<()> {
     ensure!(
         may,
         "--karmada-account {account}: by RBAC it may not patch resourcebindings.work.karmada.io in all namespaces, so it is \
@@ -260,10 +264,10 @@ mod tests {
                 "ServiceAccount",
             ),
         ] {
-            let account: Account = text.parse().unwrap();
+            let account: RbacAccount = text.parse().unwrap();
             assert_eq!(account.to_string(), text);
             assert_eq!(account.subject().kind, kind);
-            assert_eq!(Account::of(&account.subject()), Some(account));
+            assert_eq!(RbacAccount::of(&account.subject()), Some(account));
         }
         for (text, says) in [
             ("", "is empty"),
@@ -277,7 +281,7 @@ mod tests {
             ("system:authenticated", "tenants are in"),
             ("group:system:serviceaccounts:team", "tenants are in"),
         ] {
-            let error = text.parse::<Account>().unwrap_err().to_string();
+            let error = text.parse::<RbacAccount>().unwrap_err().to_string();
             assert!(
                 error.contains(says) && error.contains(text),
                 "{text}: {error}"
@@ -325,7 +329,7 @@ mod tests {
             binding("gone", json!([user("system:karmada:x")])),
         ];
         let found = sort(&roles, &bindings);
-        let names = |accounts: &BTreeSet<Account>| -> Vec<String> {
+        let names = |accounts: &BTreeSet<RbacAccount>| -> Vec<String> {
             accounts.iter().map(ToString::to_string).collect()
         };
         assert_eq!(

@@ -2,7 +2,7 @@
 //! whether they refuse a tenant and not Muster.
 
 use super::MANAGER;
-use super::accounts::{self, Account};
+use super::accounts::{self, RbacAccount};
 use anyhow::{Context as _, bail};
 use controller::admission_policies::probe::ProbeVerdict;
 use controller::admission_policies::{enforced_soon, manifests};
@@ -30,7 +30,7 @@ const OWN: [&str; 3] = ["muster", "muster-controller", "muster-scheduler"];
 const KUBERNETES: [&str; 2] = ["namespace-controller", "generic-garbage-collector"];
 
 /// Installs the policies, and fails if they are not in force then. `told` are accounts of Karmada.
-pub(crate) async fn install(client: &Client, told: &[Account]) -> anyhow::Result<()> {
+pub(crate) async fn install(client: &Client, told: &[RbacAccount]) -> anyhow::Result<()> {
     // The exemptions come first; otherwise Karmada would be refused for a moment.
     let passing = bind(client, told).await?;
     for account in passing.iter().chain(&kubernetes_and_own()) {
@@ -69,7 +69,7 @@ pub(crate) async fn remove(client: &Client) -> anyhow::Result<()> {
 }
 
 /// Binds Karmada's accounts, and returns them: found ones, given ones, and those bound before.
-async fn bind(client: &Client, told: &[Account]) -> anyhow::Result<BTreeSet<Account>> {
+async fn bind(client: &Client, told: &[RbacAccount]) -> anyhow::Result<BTreeSet<RbacAccount>> {
     for account in told {
         let may = may(
             client,
@@ -92,14 +92,14 @@ async fn bind(client: &Client, told: &[Account]) -> anyhow::Result<BTreeSet<Acco
     let before = before
         .and_then(|binding| binding.subjects)
         .unwrap_or_default();
-    passing.extend(before.iter().filter_map(Account::of));
+    passing.extend(before.iter().filter_map(RbacAccount::of));
     for account in found.others.difference(&passing) {
         println!(
             "{account} may write ResourceBindings or Works by RBAC and is refused from now on: if it is Karmada's own, \
              repeat with --karmada-account {account}"
         );
     }
-    let subjects: Vec<_> = passing.iter().map(Account::subject).collect();
+    let subjects: Vec<_> = passing.iter().map(RbacAccount::subject).collect();
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
@@ -111,8 +111,8 @@ async fn bind(client: &Client, told: &[Account]) -> anyhow::Result<BTreeSet<Acco
     Ok(passing)
 }
 
-fn kubernetes_and_own() -> Vec<Account> {
-    let account = |namespace: &str, name: &str| Account::Service {
+fn kubernetes_and_own() -> Vec<RbacAccount> {
+    let account = |namespace: &str, name: &str| RbacAccount::Service {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
     };
@@ -121,7 +121,7 @@ fn kubernetes_and_own() -> Vec<Account> {
     own.into_iter().chain(kubernetes).collect()
 }
 
-async fn wait_until_passes(client: &Client, account: &Account) -> anyhow::Result<()> {
+async fn wait_until_passes(client: &Client, account: &RbacAccount) -> anyhow::Result<()> {
     let (times, pause) = KNOWN;
     for _ in 0..times {
         if may(client, account, "muster.io", "admissionpolicies", "bypass").await? {
@@ -138,16 +138,16 @@ async fn wait_until_passes(client: &Client, account: &Account) -> anyhow::Result
 /// Returns true if an account may do this on the whole control plane.
 async fn may(
     client: &Client,
-    account: &Account,
+    account: &RbacAccount,
     group: &str,
     resource: &str,
     verb: &str,
 ) -> anyhow::Result<bool> {
     let (user, groups) = match account {
         // Any user in the group: a name that no user has.
-        Account::Group(group) => ("muster-install".to_owned(), vec![group.clone()]),
-        Account::User(name) => (name.clone(), Vec::new()),
-        Account::Service { namespace, .. } => {
+        RbacAccount::Group(group) => ("muster-install".to_owned(), vec![group.clone()]),
+        RbacAccount::User(name) => (name.clone(), Vec::new()),
+        RbacAccount::Service { namespace, .. } => {
             let groups = [
                 "system:serviceaccounts".to_owned(),
                 format!("system:serviceaccounts:{namespace}"),

@@ -79,7 +79,7 @@ impl LedgerOptions {
 
 /// Namespace and name of an open binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Subject {
+pub struct LedgerSubject {
     /// The namespace.
     pub namespace: String,
     /// The name.
@@ -88,19 +88,19 @@ pub struct Subject {
 
 /// What a new leader found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundLedger {
     /// The epoch of the ledger from now on: it grows with each taking.
     pub epoch: u64,
     /// The open writes of the last leader, by UID.
-    pub open: BTreeMap<String, Subject>,
+    pub open: BTreeMap<String, LedgerSubject>,
     /// The newest version of a closed write; `None` if there was no ledger, or it could not be read.
     pub newest: Option<u64>,
 }
 
-enum Message {
+enum LedgerMessage {
     Open {
         uid: String,
-        subject: Subject,
+        subject: LedgerSubject,
         written: oneshot::Sender<()>,
     },
     Close {
@@ -114,10 +114,10 @@ enum Message {
 pub struct Ledger {
     api: Api<Lease>,
     options: LedgerOptions,
-    inbox: mpsc::UnboundedSender<Message>,
-    messages: Arc<Mutex<Option<mpsc::UnboundedReceiver<Message>>>>,
+    inbox: mpsc::UnboundedSender<LedgerMessage>,
+    messages: Arc<Mutex<Option<mpsc::UnboundedReceiver<LedgerMessage>>>>,
     lost: CancellationToken,
-    metrics: Metrics,
+    metrics: LedgerMetrics,
 }
 
 impl fmt::Debug for Ledger {
@@ -129,7 +129,7 @@ impl fmt::Debug for Ledger {
 }
 
 #[derive(Clone)]
-struct Metrics {
+struct LedgerMetrics {
     seconds: Histogram,
     opened: Counter,
 }
@@ -145,7 +145,7 @@ impl Ledger {
             inbox,
             messages: Arc::new(Mutex::new(Some(messages))),
             lost: CancellationToken::new(),
-            metrics: Metrics {
+            metrics: LedgerMetrics {
                 seconds: registry.register(
                     "ledger_write_seconds",
                     "Time that writes of the ledger took",
@@ -165,7 +165,7 @@ impl Ledger {
     ///
     /// # Errors
     /// Returns an error if the term ends before that.
-    pub async fn take(&self, leadership: &Leadership) -> Result<Found, TermOver> {
+    pub async fn take(&self, leadership: &Leadership) -> Result<FoundLedger, TermOver> {
         let Some(messages) = self.messages.lock().take() else {
             return Err(TermOver); // taken before: a term has a ledger of its own
         };
@@ -181,7 +181,7 @@ impl Ledger {
                         open = found.open.len(),
                         "took the ledger"
                     );
-                    let writer = Writer {
+                    let writer = LedgerWriter {
                         ledger: self.clone(),
                         leadership: leadership.clone(),
                         epoch: found.epoch,
@@ -208,12 +208,12 @@ impl Ledger {
     async fn try_take(
         &self,
         leadership: &Leadership,
-    ) -> Result<Option<(Found, String)>, crate::client::CallError> {
+    ) -> Result<Option<(FoundLedger, String)>, crate::client::CallError> {
         let limit = leadership.write_limit.min(CALL_LIMIT);
         let there = with_deadline(self.api.get_opt(&self.options.name), limit).await?;
         let (found, written) = match there {
             None => {
-                let found = Found {
+                let found = FoundLedger {
                     epoch: 0,
                     open: BTreeMap::new(),
                     newest: None,
@@ -244,7 +244,7 @@ impl Ledger {
         }
     }
 
-    fn lease(&self, found: &Found) -> Lease {
+    fn lease(&self, found: &FoundLedger) -> Lease {
         let mut lease = Lease::default();
         lease.metadata.name = Some(self.options.name.clone());
         lease.metadata.namespace = Some(self.options.namespace.clone());
@@ -259,9 +259,9 @@ impl Ledger {
     ///
     /// # Errors
     /// Returns an error if the term is over: no more writes are allowed.
-    pub async fn open(&self, uid: &str, subject: Subject) -> Result<(), TermOver> {
+    pub async fn open(&self, uid: &str, subject: LedgerSubject) -> Result<(), TermOver> {
         let (written, answer) = oneshot::channel();
-        let message = Message::Open {
+        let message = LedgerMessage::Open {
             uid: uid.to_owned(),
             subject,
             written,
@@ -274,7 +274,7 @@ impl Ledger {
     pub fn close(&self, uid: &str, version: Option<u64>) {
         let uid = uid.to_owned();
         // The writer ends only with the term; the next leader then closes it.
-        let _ = self.inbox.send(Message::Close { uid, version });
+        let _ = self.inbox.send(LedgerMessage::Close { uid, version });
     }
 
     /// Returns when another process has taken or deleted the ledger: the term is over.
@@ -284,18 +284,18 @@ impl Ledger {
 }
 
 /// Writes the ledger during one term.
-struct Writer {
+struct LedgerWriter {
     ledger: Ledger,
     leadership: Leadership,
     epoch: u64,
     sequence: u64,
-    open: BTreeMap<String, Subject>,
+    open: BTreeMap<String, LedgerSubject>,
     newest: u64,
     version: String,
 }
 
-impl Writer {
-    async fn run(mut self, mut messages: mpsc::UnboundedReceiver<Message>) {
+impl LedgerWriter {
+    async fn run(mut self, mut messages: mpsc::UnboundedReceiver<LedgerMessage>) {
         let mut batch = Vec::with_capacity(BATCH);
         let mut tidy_at = None;
         let over = self.leadership.over();
@@ -308,7 +308,7 @@ impl Writer {
             }
             for message in batch.drain(..) {
                 match message {
-                    Message::Open {
+                    LedgerMessage::Open {
                         uid,
                         subject,
                         written,
@@ -316,7 +316,7 @@ impl Writer {
                         self.open.insert(uid, subject);
                         asked.push(written);
                     }
-                    Message::Close { uid, version } => {
+                    LedgerMessage::Close { uid, version } => {
                         self.newest = self.newest.max(version.unwrap_or_default());
                         if self.open.remove(&uid).is_some() {
                             tidy_at.get_or_insert_with(|| Instant::now() + TIDY_AFTER);
@@ -423,7 +423,7 @@ async fn until(at: Option<Instant>) {
 }
 
 /// Formats `{"<uid>": "<namespace>/<name>"}`.
-fn open_text(open: &BTreeMap<String, Subject>) -> String {
+fn open_text(open: &BTreeMap<String, LedgerSubject>) -> String {
     let open: BTreeMap<&str, String> = open
         .iter()
         .map(|(uid, of)| (uid.as_str(), format!("{}/{}", of.namespace, of.name)))
@@ -431,7 +431,7 @@ fn open_text(open: &BTreeMap<String, Subject>) -> String {
     json!(open).to_string()
 }
 
-fn read(lease: &Lease) -> Found {
+fn read(lease: &Lease) -> FoundLedger {
     let epoch = lease.spec.as_ref().and_then(|spec| spec.lease_transitions);
     let epoch = epoch.and_then(|epoch| u64::try_from(epoch).ok());
     let open = match annotation(lease, names::LEDGER_OPEN) {
@@ -445,7 +445,7 @@ fn read(lease: &Lease) -> Found {
         );
     }
     let newest = annotation(lease, names::LEDGER_NEWEST);
-    Found {
+    FoundLedger {
         epoch: epoch.map_or(0, |epoch| epoch + 1),
         newest: newest
             .filter(|_| open.is_some())
@@ -454,11 +454,11 @@ fn read(lease: &Lease) -> Found {
     }
 }
 
-fn read_open(text: &str) -> Option<BTreeMap<String, Subject>> {
+fn read_open(text: &str) -> Option<BTreeMap<String, LedgerSubject>> {
     let open: BTreeMap<String, String> = serde_json::from_str(text).ok()?;
     let subjects = open.into_iter().map(|(uid, of)| {
         let (namespace, name) = of.split_once('/')?;
-        let subject = Subject {
+        let subject = LedgerSubject {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         };

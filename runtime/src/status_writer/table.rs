@@ -1,6 +1,6 @@
 //! What is submitted, due, and last sent, for each object. No I/O.
 
-use super::Target;
+use super::StatusTarget;
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,14 +15,14 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 
 /// One patch on its way.
 #[derive(Debug)]
-pub(super) struct Job {
-    pub(super) target: Arc<Target>,
+pub(super) struct StatusPatch {
+    pub(super) target: Arc<StatusTarget>,
     pub(super) patch: Value,
     fingerprint: u64,
 }
 
 #[derive(Debug, Default)]
-struct Entry {
+struct StatusEntry {
     submitted: Option<(Value, u64)>,
     /// Fingerprint of the patch last written: patches of a million objects would not fit in memory.
     sent: Option<u64>,
@@ -36,41 +36,41 @@ struct Entry {
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct StatusTable {
     interval: Duration,
     settle: Duration,
-    entries: HashMap<Arc<Target>, Entry>,
+    entries: HashMap<Arc<StatusTarget>, StatusEntry>,
     /// By time, then in the order of submission.
-    due: BTreeSet<Due>,
+    due: BTreeSet<DueStatus>,
     submitted: u64,
     in_flight: usize,
 }
 
 #[derive(Debug, Clone)]
-struct Due {
+struct DueStatus {
     at: Instant,
     number: u64,
-    target: Arc<Target>,
+    target: Arc<StatusTarget>,
 }
 
-impl PartialEq for Due {
+impl PartialEq for DueStatus {
     fn eq(&self, other: &Self) -> bool {
         self.number == other.number
     }
 }
-impl Eq for Due {}
-impl PartialOrd for Due {
+impl Eq for DueStatus {}
+impl PartialOrd for DueStatus {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
-impl Ord for Due {
+impl Ord for DueStatus {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (self.at, self.number).cmp(&(other.at, other.number))
     }
 }
 
-impl Table {
+impl StatusTable {
     pub(super) fn new(interval: Duration, settle: Duration) -> Self {
         Self {
             interval,
@@ -83,7 +83,7 @@ impl Table {
     }
 
     /// Submits a patch; returns true if something is due that was not before.
-    pub(super) fn submit(&mut self, target: Target, patch: Value, now: Instant) -> bool {
+    pub(super) fn submit(&mut self, target: StatusTarget, patch: Value, now: Instant) -> bool {
         let print = fingerprint(&patch);
         let target = match self.entries.get_key_value(&target) {
             Some((known, _)) => known.clone(),
@@ -106,7 +106,7 @@ impl Table {
         }
     }
 
-    pub(super) fn forget(&mut self, target: &Target) {
+    pub(super) fn forget(&mut self, target: &StatusTarget) {
         let Some((known, _)) = self.entries.get_key_value(target) else {
             return;
         };
@@ -132,7 +132,7 @@ impl Table {
     }
 
     /// Returns the next patch that is due.
-    pub(super) fn take_due(&mut self, now: Instant) -> Option<Job> {
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<StatusPatch> {
         loop {
             if self.next_due()? > now {
                 return None;
@@ -147,7 +147,7 @@ impl Table {
             };
             entry.in_flight = true;
             self.in_flight += 1;
-            return Some(Job {
+            return Some(StatusPatch {
                 target: due.target,
                 patch,
                 fingerprint,
@@ -155,24 +155,24 @@ impl Table {
         }
     }
 
-    pub(super) fn written(&mut self, job: &Job, now: Instant) {
+    pub(super) fn written(&mut self, job: &StatusPatch, now: Instant) {
         self.landed(job, now);
     }
 
     /// Handles a refusal: nothing is sent until another patch is submitted.
-    pub(super) fn refused(&mut self, job: &Job, now: Instant) {
+    pub(super) fn refused(&mut self, job: &StatusPatch, now: Instant) {
         self.landed(job, now);
     }
 
     /// Handles a deleted object: nothing more is known of it.
-    pub(super) fn dropped(&mut self, job: &Job) {
+    pub(super) fn dropped(&mut self, job: &StatusPatch) {
         self.in_flight -= 1;
         self.unschedule(&job.target);
         self.entries.remove(&job.target);
     }
 
     /// Schedules a retry with the newest patch at that time.
-    pub(super) fn retry(&mut self, job: Job, retry_after: Option<Duration>, now: Instant) {
+    pub(super) fn retry(&mut self, job: StatusPatch, retry_after: Option<Duration>, now: Instant) {
         self.in_flight -= 1;
         let Some(entry) = self.entries.get_mut(&job.target) else {
             return;
@@ -194,7 +194,7 @@ impl Table {
         }
     }
 
-    fn landed(&mut self, job: &Job, now: Instant) {
+    fn landed(&mut self, job: &StatusPatch, now: Instant) {
         self.in_flight -= 1;
         let Some(entry) = self.entries.get_mut(&job.target) else {
             return;
@@ -212,26 +212,26 @@ impl Table {
         }
     }
 
-    fn schedule(&mut self, target: &Arc<Target>, now: Instant) {
+    fn schedule(&mut self, target: &Arc<StatusTarget>, now: Instant) {
         let Some(entry) = self.entries.get_mut(target) else {
             return;
         };
         self.submitted += 1;
         let at = entry.not_before.map_or(now, |earliest| earliest.max(now));
         entry.due = Some((at, self.submitted));
-        self.due.insert(Due {
+        self.due.insert(DueStatus {
             at,
             number: self.submitted,
             target: target.clone(),
         });
     }
 
-    fn unschedule(&mut self, target: &Arc<Target>) {
+    fn unschedule(&mut self, target: &Arc<StatusTarget>) {
         let Some(entry) = self.entries.get_mut(target) else {
             return;
         };
         if let Some((at, number)) = entry.due.take() {
-            self.due.remove(&Due {
+            self.due.remove(&DueStatus {
                 at,
                 number,
                 target: target.clone(),

@@ -8,8 +8,8 @@ fn path(name: &str) -> String {
     format!("/apis/example.io/v1/namespaces/ns/things/{name}")
 }
 
-fn target(name: &str) -> Target {
-    Target {
+fn target(name: &str) -> StatusTarget {
+    StatusTarget {
         api_resource: ApiResource {
             group: "example.io".to_owned(),
             version: "v1".to_owned(),

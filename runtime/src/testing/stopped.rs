@@ -15,14 +15,14 @@ use tokio::sync::watch;
 
 /// See the module's documentation. Clones share the process.
 #[derive(Clone)]
-pub struct Process {
+pub struct StoppableProcess {
     api: FakeApi,
     /// Number of writes after which it is stopped.
     left: Arc<Mutex<Option<usize>>>,
     stopped: watch::Sender<bool>,
 }
 
-impl Process {
+impl StoppableProcess {
     /// Creates a running process.
     #[must_use]
     pub fn new(api: &FakeApi) -> Self {

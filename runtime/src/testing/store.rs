@@ -6,18 +6,18 @@ use std::collections::{BTreeMap, HashMap};
 use tokio::sync::broadcast;
 
 /// Status and message of a refusal.
-type Refusal = (u16, String);
+type StoreRefusal = (u16, String);
 
 /// A change of an object.
 #[derive(Debug, Clone)]
-pub(super) struct Change {
+pub(super) struct StoreChange {
     pub(super) kind: &'static str,
     pub(super) object: Value,
     path: String,
     revision: u64,
 }
 
-impl Change {
+impl StoreChange {
     pub(super) fn is_after(&self, revision: u64) -> bool {
         self.revision > revision
     }
@@ -29,7 +29,7 @@ impl Change {
 
 /// Objects and version at one moment.
 #[derive(Debug, Clone)]
-pub(super) struct Snapshot {
+pub(super) struct StoreSnapshot {
     objects: BTreeMap<String, Value>,
     revision: u64,
 }
@@ -39,9 +39,9 @@ pub(super) struct Store {
     objects: BTreeMap<String, Value>,
     revision: u64,
     uids: u64,
-    history: Vec<Change>,
+    history: Vec<StoreChange>,
     compacted: u64,
-    live: broadcast::Sender<Change>,
+    live: broadcast::Sender<StoreChange>,
 }
 
 impl Store {
@@ -70,7 +70,7 @@ impl Store {
         }
         self.uids += 1;
         let meta = &mut object["metadata"];
-        let place = Place::of(path);
+        let place = ObjectPath::of(path);
         meta["name"] = json!(place.name);
         if let Some(namespace) = place.namespace {
             meta["namespace"] = json!(namespace);
@@ -97,14 +97,14 @@ impl Store {
         }
     }
 
-    pub(super) fn snapshot(&self) -> Snapshot {
-        Snapshot {
+    pub(super) fn snapshot(&self) -> StoreSnapshot {
+        StoreSnapshot {
             objects: self.objects.clone(),
             revision: self.revision,
         }
     }
 
-    pub(super) fn restore(&mut self, snapshot: &Snapshot) {
+    pub(super) fn restore(&mut self, snapshot: &StoreSnapshot) {
         self.objects.clone_from(&snapshot.objects);
         self.revision = snapshot.revision;
         self.history
@@ -122,7 +122,7 @@ impl Store {
         &self,
         collection: &str,
         revision: u64,
-    ) -> Result<(Vec<Change>, broadcast::Receiver<Change>), ()> {
+    ) -> Result<(Vec<StoreChange>, broadcast::Receiver<StoreChange>), ()> {
         if revision < self.compacted {
             return Err(());
         }
@@ -134,7 +134,7 @@ impl Store {
     }
 
     /// Serves one request; returns status and body.
-    pub(super) fn answer(&mut self, request: &Recorded) -> Result<(u16, Value), Refusal> {
+    pub(super) fn answer(&mut self, request: &Recorded) -> Result<(u16, Value), StoreRefusal> {
         let (path, subresource) = match request.path.strip_suffix("/status") {
             Some(path) => (path, true),
             None => (request.path.as_str(), false),
@@ -142,7 +142,9 @@ impl Store {
         match request.verb.as_str() {
             "GET" => match self.get(path) {
                 Some(object) => Ok((200, object)),
-                None if Place::of(path).is_collection => Ok((200, self.list(path, &request.query))),
+                None if ObjectPath::of(path).is_collection => {
+                    Ok((200, self.list(path, &request.query)))
+                }
                 None => Err(absent(path)),
             },
             "POST" => self.create(path, &request.body),
@@ -179,7 +181,7 @@ impl Store {
         json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items})
     }
 
-    fn create(&mut self, collection: &str, object: &Value) -> Result<(u16, Value), Refusal> {
+    fn create(&mut self, collection: &str, object: &Value) -> Result<(u16, Value), StoreRefusal> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let path = format!("{collection}/{name}");
         match self.objects.contains_key(&path) {
@@ -193,7 +195,7 @@ impl Store {
         path: &str,
         patch: &Value,
         subresource: bool,
-    ) -> Result<(u16, Value), Refusal> {
+    ) -> Result<(u16, Value), StoreRefusal> {
         let mut object = self.expect(path, patch)?;
         let mut patch = patch.clone();
         let meta = patch["metadata"].as_object_mut();
@@ -212,19 +214,19 @@ impl Store {
         Ok((200, self.update(path, object)))
     }
 
-    fn replace(&mut self, path: &str, object: &Value) -> Result<(u16, Value), Refusal> {
+    fn replace(&mut self, path: &str, object: &Value) -> Result<(u16, Value), StoreRefusal> {
         self.expect(path, object)?;
         Ok((200, self.update(path, object.clone())))
     }
 
-    fn delete(&mut self, path: &str, options: &Value) -> Result<(u16, Value), Refusal> {
+    fn delete(&mut self, path: &str, options: &Value) -> Result<(u16, Value), StoreRefusal> {
         let mut object = self.expect(path, &json!({"metadata": options["preconditions"]}))?;
         object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         Ok((200, self.update(path, object)))
     }
 
     /// Returns the object at `path`, if it has the version and UID of `with`, as far as that names them.
-    fn expect(&self, path: &str, with: &Value) -> Result<Value, Refusal> {
+    fn expect(&self, path: &str, with: &Value) -> Result<Value, StoreRefusal> {
         let object = self.get(path).ok_or_else(|| absent(path))?;
         let is_meant = |field: &str| {
             let wanted = &with["metadata"][field];
@@ -265,7 +267,7 @@ impl Store {
     fn happened(&mut self, path: &str, mut object: Value, kind: &'static str) -> Value {
         self.revision += 1;
         object["metadata"]["resourceVersion"] = json!(self.revision.to_string());
-        let change = Change {
+        let change = StoreChange {
             kind,
             object: object.clone(),
             path: path.to_owned(),
@@ -279,13 +281,13 @@ impl Store {
 }
 
 /// What a path refers to.
-struct Place<'a> {
+struct ObjectPath<'a> {
     namespace: Option<&'a str>,
     name: &'a str,
     is_collection: bool,
 }
 
-impl<'a> Place<'a> {
+impl<'a> ObjectPath<'a> {
     fn of(path: &'a str) -> Self {
         let mut parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         // `api/v1` or `apis/<group>/<version>`.
@@ -304,7 +306,7 @@ impl<'a> Place<'a> {
     }
 }
 
-fn absent(path: &str) -> Refusal {
+fn absent(path: &str) -> StoreRefusal {
     (404, format!("{path} not found"))
 }
 

@@ -8,7 +8,7 @@ use engine::Time;
 
 /// What to do about a binding.
 #[derive(Debug)]
-pub(super) enum Due {
+pub(super) enum BindingTask {
     /// Nothing; its record says whether its pods may be assumed.
     Nothing { released: bool },
     /// Carry out the plan of this record.
@@ -20,21 +20,23 @@ pub(super) enum Due {
 }
 
 /// Returns what `binding` needs at `now`.
-pub(super) fn due(binding: &ResourceBinding, now: Time) -> Due {
+pub(super) fn due(binding: &ResourceBinding, now: Time) -> BindingTask {
     let ours = binding.spec.scheduler_name.as_deref() == Some(names::SCHEDULER_NAME);
     if binding.metadata.deletion_timestamp.is_some() {
-        return Due::Nothing { released: false };
+        return BindingTask::Nothing { released: false };
     }
     let closed = is_gated(binding) && binding.spec.clusters.is_empty();
     match own_record(binding) {
-        Some(record) if record.state == RecordState::Planned && closed => Due::CarryOut(record),
+        Some(record) if record.state == RecordState::Planned && closed => {
+            BindingTask::CarryOut(record)
+        }
         Some(record) if record.state == RecordState::Admitted => match ack(binding, now) {
-            Some(write) => Due::Write(write),
-            None => Due::Nothing { released: true },
+            Some(write) => BindingTask::Write(write),
+            None => BindingTask::Nothing { released: true },
         },
-        Some(_) => Due::Nothing { released: false },
-        None if ours && is_open(binding) => Due::Unadmitted,
-        None => Due::Nothing { released: false },
+        Some(_) => BindingTask::Nothing { released: false },
+        None if ours && is_open(binding) => BindingTask::Unadmitted,
+        None => BindingTask::Nothing { released: false },
     }
 }
 
@@ -103,10 +105,10 @@ mod tests {
         .unwrap();
         let now = "2026-11-21T01:00:00Z".parse::<jiff::Timestamp>().unwrap();
         match due(&binding, Time(now.as_millisecond())) {
-            Due::Nothing { released } => format!("nothing, released: {released}"),
-            Due::CarryOut(record) => format!("carry out {}", record.attempt.0),
-            Due::Write(write) => format!("write {}", write.kind()),
-            Due::Unadmitted => "unadmitted".to_owned(),
+            BindingTask::Nothing { released } => format!("nothing, released: {released}"),
+            BindingTask::CarryOut(record) => format!("carry out {}", record.attempt.0),
+            BindingTask::Write(write) => format!("write {}", write.kind()),
+            BindingTask::Unadmitted => "unadmitted".to_owned(),
         }
     }
 

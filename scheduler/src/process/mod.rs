@@ -18,19 +18,21 @@ mod tests;
 
 use crate::carry_out::{Scheduler, SchedulerOptions};
 use binding_writer::term::{Lead, hold};
-use binding_writer::{CommitOptions, Committer, Failure, Intent, Outcome, Write, WriteKind};
+use binding_writer::{
+    CommitOptions, CommitOutcome, Committer, Intent, Write, WriteFailure, WriteKind,
+};
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordState};
-use due::{Due, due};
+use due::{BindingTask, due};
 use engine::{JobKey, Reason, Time};
 use events::Events;
 use kube::{Api, Client};
 use members::{MemberEvent, Members, MembersOptions};
-use plan::{Answer, prepare};
+use plan::{PlanAnswer, prepare};
 use prometheus_client::metrics::counter::Counter;
 use runtime::clock::Clock;
 use runtime::health::{Health, ReadyFlag};
-use runtime::kinds::Kinds;
+use runtime::kinds::KindCache;
 use runtime::lease::ledger::{Ledger, LedgerOptions};
 use runtime::lease::{Leadership, Term};
 use runtime::metrics::Registry;
@@ -55,7 +57,7 @@ const RETRY_WRITE: Duration = Duration::from_secs(15);
 const RETRIES_PER_SWEEP: u32 = 60;
 /// Options of the process.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct SchedulerProcessOptions {
     /// Options of the members' views.
     pub members: MembersOptions,
     /// Options of the binding writes.
@@ -68,7 +70,7 @@ pub struct Options {
 /// leads. After each term it starts again from the API server.
 pub async fn run(
     client: Client,
-    options: Options,
+    options: SchedulerProcessOptions,
     health: &Health,
     registry: &Registry,
     leadership: Leadership,
@@ -86,7 +88,7 @@ pub async fn run(
         let (inputs, receiver) = mpsc::channel(INPUTS);
         tokio::select! {
             () = live(&client, &options, &term, (health, registry), (inputs.clone(), receiver)) => {}
-            () = hold(&client, &leadership, &term, &inputs, Input::Lead) => {}
+            () = hold(&client, &leadership, &term, &inputs, SchedulerInput::Lead) => {}
             () = cancel.cancelled() => {}
         }
         leadership.heart().rest();
@@ -97,10 +99,10 @@ pub async fn run(
 /// Follows all watches, and carries plans out from the beginning of `term` to its end.
 async fn live(
     client: &Client,
-    options: &Options,
+    options: &SchedulerProcessOptions,
     term: &Term,
     (health, registry): (&Health, &Registry),
-    (inputs, receiver): (mpsc::Sender<Input>, mpsc::Receiver<Input>),
+    (inputs, receiver): (mpsc::Sender<SchedulerInput>, mpsc::Receiver<SchedulerInput>),
 ) {
     let (client, over) = (term.client(client), term.leadership.over());
     let (outcomes, outcome_receiver) = mpsc::channel(INPUTS);
@@ -115,7 +117,7 @@ async fn live(
         registry,
         over.clone(),
     );
-    let process = Process::new(
+    let process = SchedulerProcess::new(
         &client,
         scheduler,
         committer,
@@ -150,7 +152,7 @@ fn spawn_scheduler(
 fn watch_bindings(
     client: &Client,
     metrics: WatchMetrics,
-    inputs: mpsc::Sender<Input>,
+    inputs: mpsc::Sender<SchedulerInput>,
     cancel: &CancellationToken,
 ) {
     let options = WatchOptions {
@@ -162,19 +164,19 @@ fn watch_bindings(
         bindings,
         options,
         "resourcebindings",
-        Input::Binding,
+        SchedulerInput::Binding,
         inputs,
         cancel.clone(),
     );
 }
 
 #[expect(clippy::large_enum_variant, reason = "most are bindings")]
-enum Input {
+enum SchedulerInput {
     Binding(Delta<ResourceBinding>),
     /// The result of preparing a plan.
     Prepared {
         ordered: Arc<ResourceBinding>,
-        answer: Result<Write, Answer>,
+        answer: Result<Write, PlanAnswer>,
     },
     /// The term has begun.
     Lead(Lead),
@@ -182,7 +184,7 @@ enum Input {
 
 /// What is open for a binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Open {
+enum OpenStage {
     Preparing,
     Writing,
     /// Written; the watch has to show this version.
@@ -191,8 +193,8 @@ enum Open {
     Retrying(Instant),
 }
 
-struct Process {
-    kinds: Arc<Kinds>,
+struct SchedulerProcess {
+    kinds: Arc<KindCache>,
     events: Events,
     committer: Committer,
     scheduler: Scheduler,
@@ -202,28 +204,28 @@ struct Process {
     /// The highest resourceVersion of any binding seen so far.
     seen: u64,
     clock: Clock,
-    inputs: mpsc::Sender<Input>,
+    inputs: mpsc::Sender<SchedulerInput>,
     slots: Arc<Semaphore>,
     ready: ReadyFlag,
     unadmitted: Counter,
     bindings: BTreeMap<JobKey, Arc<ResourceBinding>>,
     listed: bool,
-    open: HashMap<JobKey, Open>,
+    open: HashMap<JobKey, OpenStage>,
     /// Bindings to reconcile.
     dirty: BTreeSet<JobKey>,
 }
 
-impl Process {
+impl SchedulerProcess {
     fn new(
         client: &Client,
         scheduler: Scheduler,
         committer: Committer,
-        (leadership, inputs): (Leadership, mpsc::Sender<Input>),
+        (leadership, inputs): (Leadership, mpsc::Sender<SchedulerInput>),
         (health, registry): (&Health, &Registry),
         cancel: &CancellationToken,
     ) -> Self {
         Self {
-            kinds: Arc::new(Kinds::new(client.clone())),
+            kinds: Arc::new(KindCache::new(client.clone())),
             events: Events::spawn(client.clone(), cancel.clone()),
             committer,
             scheduler,
@@ -248,8 +250,8 @@ impl Process {
 
     async fn run(
         mut self,
-        mut inputs: mpsc::Receiver<Input>,
-        mut outcomes: mpsc::Receiver<Outcome>,
+        mut inputs: mpsc::Receiver<SchedulerInput>,
+        mut outcomes: mpsc::Receiver<CommitOutcome>,
         cancel: CancellationToken,
     ) {
         let heart = self.leadership.heart();
@@ -275,23 +277,23 @@ impl Process {
         }
     }
 
-    fn input(&mut self, input: Input) {
+    fn input(&mut self, input: SchedulerInput) {
         match input {
-            Input::Binding(Delta::Upserted(binding)) => {
+            SchedulerInput::Binding(Delta::Upserted(binding)) => {
                 let key = binding.job_key();
                 self.seen = self.seen.max(seen(&binding));
                 self.bindings.insert(key.clone(), Arc::new(binding));
                 self.dirty.insert(key);
             }
-            Input::Binding(Delta::Gone(key)) => self.gone(&key),
-            Input::Binding(Delta::Listed) => {
+            SchedulerInput::Binding(Delta::Gone(key)) => self.gone(&key),
+            SchedulerInput::Binding(Delta::Listed) => {
                 self.listed = true;
                 // The watch may never show a write, if the server was restored from an earlier state.
                 self.open
-                    .retain(|_, open| !matches!(open, Open::Awaiting(_)));
+                    .retain(|_, open| !matches!(open, OpenStage::Awaiting(_)));
             }
-            Input::Prepared { ordered, answer } => self.prepared(&ordered, answer),
-            Input::Lead(lead) => {
+            SchedulerInput::Prepared { ordered, answer } => self.prepared(&ordered, answer),
+            SchedulerInput::Lead(lead) => {
                 self.lead = Some(lead);
                 self.all_dirty();
             }
@@ -302,7 +304,7 @@ impl Process {
         let key = JobKey::new(key.namespace.as_deref().unwrap_or_default(), &key.name);
         self.bindings.remove(&key);
         self.dirty.remove(&key);
-        if self.open.get(&key) != Some(&Open::Preparing) {
+        if self.open.get(&key) != Some(&OpenStage::Preparing) {
             self.open.remove(&key);
         }
         self.scheduler.forget(&key);
@@ -314,7 +316,7 @@ impl Process {
 
     fn retry(&mut self) {
         let now = Instant::now();
-        let is_due = |open: &Open| matches!(open, Open::Retrying(at) if *at <= now);
+        let is_due = |open: &OpenStage| matches!(open, OpenStage::Retrying(at) if *at <= now);
         let again = self.open.extract_if(|_, open| is_due(open));
         self.dirty.extend(again.map(|(key, _)| key));
     }
@@ -350,7 +352,7 @@ impl Process {
 
     fn reconcile(&mut self, key: &JobKey, binding: Arc<ResourceBinding>, now: Time) {
         match self.open.get(key) {
-            Some(Open::Awaiting(version)) if seen(&binding) >= *version => {
+            Some(OpenStage::Awaiting(version)) if seen(&binding) >= *version => {
                 self.open.remove(key);
             }
             // Reconciled again when that ends.
@@ -358,11 +360,11 @@ impl Process {
             None => {}
         }
         match due(&binding, now) {
-            Due::Nothing { released: true } => {}
-            Due::Nothing { released: false } => self.scheduler.forget(key),
-            Due::CarryOut(record) => self.carry_out(key, binding, record),
-            Due::Write(write) => self.write(binding, write),
-            Due::Unadmitted => {
+            BindingTask::Nothing { released: true } => {}
+            BindingTask::Nothing { released: false } => self.scheduler.forget(key),
+            BindingTask::CarryOut(record) => self.carry_out(key, binding, record),
+            BindingTask::Write(write) => self.write(binding, write),
+            BindingTask::Unadmitted => {
                 let message = "it carries no admission record, so it is not placed; \
                                Muster's controller admits or gates it";
                 if self.events.warn(&binding, "Unadmitted", message) {
@@ -374,12 +376,12 @@ impl Process {
     }
 
     fn write(&mut self, binding: Arc<ResourceBinding>, write: Write) {
-        self.open.insert(binding.job_key(), Open::Writing);
+        self.open.insert(binding.job_key(), OpenStage::Writing);
         self.committer.submit(vec![Intent { binding, write }]);
     }
 
     fn carry_out(&mut self, key: &JobKey, binding: Arc<ResourceBinding>, record: AdmissionRecord) {
-        self.open.insert(key.clone(), Open::Preparing);
+        self.open.insert(key.clone(), OpenStage::Preparing);
         let (kinds, scheduler) = (Arc::clone(&self.kinds), self.scheduler.clone());
         let (slots, inputs) = (Arc::clone(&self.slots), self.inputs.clone());
         task::spawn(async move {
@@ -388,7 +390,7 @@ impl Process {
             let answer = prepare(&kinds, &scheduler, &binding, &record).await;
             // The loop ends only with the process.
             let _ = inputs
-                .send(Input::Prepared {
+                .send(SchedulerInput::Prepared {
                     ordered: binding,
                     answer,
                 })
@@ -396,19 +398,19 @@ impl Process {
         });
     }
 
-    fn prepared(&mut self, ordered: &Arc<ResourceBinding>, answer: Result<Write, Answer>) {
+    fn prepared(&mut self, ordered: &Arc<ResourceBinding>, answer: Result<Write, PlanAnswer>) {
         let key = ordered.job_key();
         self.open.remove(&key);
         let write = match answer {
             Ok(write) => write,
-            Err(Answer::Refuse(record)) => {
+            Err(PlanAnswer::Refuse(record)) => {
                 tracing::info!(job = %key, attempt = record.attempt.0, message = record.message, "plan refused");
                 Write::Refuse { record: *record }
             }
-            Err(Answer::Later(why)) => {
+            Err(PlanAnswer::Later(why)) => {
                 tracing::warn!(job = %key, why, "plan cannot be checked; trying again");
                 self.open
-                    .insert(key, Open::Retrying(Instant::now() + RETRY));
+                    .insert(key, OpenStage::Retrying(Instant::now() + RETRY));
                 return;
             }
         };
@@ -418,14 +420,14 @@ impl Process {
         }
     }
 
-    fn outcome(&mut self, outcome: &Outcome) {
+    fn outcome(&mut self, outcome: &CommitOutcome) {
         let key = &outcome.key;
         self.open.remove(key);
         self.dirty.insert(key.clone());
         match &outcome.result {
             Ok(written) => {
                 if let Ok(version) = written.resource_version.parse() {
-                    self.open.insert(key.clone(), Open::Awaiting(version));
+                    self.open.insert(key.clone(), OpenStage::Awaiting(version));
                 }
             }
             Err(failure) => {
@@ -438,13 +440,15 @@ impl Process {
         }
     }
 
-    fn failed(&mut self, key: &JobKey, write: WriteKind, failure: &Failure) {
+    fn failed(&mut self, key: &JobKey, write: WriteKind, failure: &WriteFailure) {
         let binding = self.bindings.get(key).cloned();
         match (failure, binding) {
             // The server refuses the placement: that is an answer to the plan.
-            (Failure::Refused { code, message }, Some(binding)) if write == WriteKind::Place => {
+            (WriteFailure::Refused { code, message }, Some(binding))
+                if write == WriteKind::Place =>
+            {
                 let now = self.now();
-                if let Due::CarryOut(record) = due(&binding, now) {
+                if let BindingTask::CarryOut(record) = due(&binding, now) {
                     let message =
                         format!("the API server refused the placement ({code}): {message}");
                     let record =
@@ -453,10 +457,10 @@ impl Process {
                 }
             }
             // The present binding, or the present leader, is checked again.
-            (Failure::Conflict | Failure::Gone | Failure::NotLeading, _) => {}
-            (Failure::Refused { .. } | Failure::Unavailable { .. }, _) => {
+            (WriteFailure::Conflict | WriteFailure::Gone | WriteFailure::NotLeading, _) => {}
+            (WriteFailure::Refused { .. } | WriteFailure::Unavailable { .. }, _) => {
                 let again = Instant::now() + RETRY_WRITE;
-                self.open.insert(key.clone(), Open::Retrying(again));
+                self.open.insert(key.clone(), OpenStage::Retrying(again));
             }
         }
     }

@@ -11,7 +11,7 @@ use crds::record::{AdmissionRecord, RecordState};
 use engine::Reason;
 use kube::{Api, Client};
 use runtime::client::{CallFault, with_deadline};
-use runtime::kinds::Kinds;
+use runtime::kinds::KindCache;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use workload::{ClaimedDevices, WorkloadSpec};
 const TEMPLATE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Why a plan led to no placement.
-pub(super) enum Answer {
+pub(super) enum PlanAnswer {
     /// A record to write: the controller decides again.
     Refuse(Box<AdmissionRecord>),
     /// Nothing is known yet: the plan is tried again.
@@ -30,13 +30,13 @@ pub(super) enum Answer {
 
 /// Checks the plan in `record` and prepares its members.
 pub(super) async fn prepare(
-    kinds: &Kinds,
+    kinds: &KindCache,
     scheduler: &Scheduler,
     binding: &Arc<ResourceBinding>,
     record: &AdmissionRecord,
-) -> Result<Write, Answer> {
+) -> Result<Write, PlanAnswer> {
     let refuse = |reason, message: &str| {
-        Answer::Refuse(Box::new(record.in_state(
+        PlanAnswer::Refuse(Box::new(record.in_state(
             RecordState::Refused,
             Some(reason),
             message,
@@ -50,19 +50,19 @@ pub(super) async fn prepare(
             &reference.namespace,
         )
         .await;
-    let templates = templates.map_err(|error| Answer::Later(error.to_string()))?;
+    let templates = templates.map_err(|error| PlanAnswer::Later(error.to_string()))?;
     let template = match with_deadline(templates.get(&reference.name), TEMPLATE_LIMIT).await {
         Ok(template) => template,
         Err(error) if error.fault() == CallFault::NotFound => {
             return Err(refuse(Reason::PlanRefused, "its template is gone"));
         }
-        Err(error) => return Err(Answer::Later(error.message())),
+        Err(error) => return Err(PlanAnswer::Later(error.message())),
     };
     if template.metadata.uid.as_deref() != Some(&reference.uid) {
         return Err(refuse(Reason::PlanRefused, "its template has changed"));
     }
     let template =
-        serde_json::to_value(&template).map_err(|error| Answer::Later(error.to_string()))?;
+        serde_json::to_value(&template).map_err(|error| PlanAnswer::Later(error.to_string()))?;
     let unreadable = |error: workload::SpecError| refuse(Reason::PlanRefused, &error.to_string());
     let ask = ask(binding, &template).map_err(unreadable)?;
     let claimed = claimed(kinds.client(), &reference.namespace, &ask).await?;
@@ -92,14 +92,14 @@ async fn claimed(
     client: &Client,
     namespace: &str,
     ask: &WorkloadSpec,
-) -> Result<BTreeMap<String, ClaimedDevices>, Answer> {
+) -> Result<BTreeMap<String, ClaimedDevices>, PlanAnswer> {
     let templates: Api<ResourceClaimTemplate> = Api::namespaced(client.clone(), namespace);
     let mut claimed = BTreeMap::new();
     for name in ask.claim_templates() {
         match with_deadline(templates.get(name), TEMPLATE_LIMIT).await {
             Ok(template) => claimed.insert(name.to_owned(), template.claimed_devices()),
             Err(error) if error.fault() == CallFault::NotFound => None,
-            Err(error) => return Err(Answer::Later(error.message())),
+            Err(error) => return Err(PlanAnswer::Later(error.message())),
         };
     }
     Ok(claimed)

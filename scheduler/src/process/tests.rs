@@ -21,7 +21,7 @@ fn process(stage: &Stage) -> tokio_util::sync::DropGuard {
     let (inputs, receiver) = mpsc::channel(INPUTS);
     let (outcomes, outcome_receiver) = mpsc::channel(INPUTS);
     let registry = Registry::new();
-    let process = Process::new(
+    let process = SchedulerProcess::new(
         &client,
         stage.scheduler.clone(),
         Committer::spawn(
@@ -36,7 +36,7 @@ fn process(stage: &Stage) -> tokio_util::sync::DropGuard {
         (&Health::new(), &registry),
         &cancel,
     );
-    inputs.try_send(Input::Lead(Lead::new(0))).ok();
+    inputs.try_send(SchedulerInput::Lead(Lead::new(0))).ok();
     watch_bindings(&client, WatchMetrics::default(), inputs, &cancel);
     tokio::spawn(process.run(receiver, outcome_receiver, cancel.clone()));
     cancel.drop_guard()

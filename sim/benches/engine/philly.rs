@@ -7,9 +7,9 @@ use crate::sheet::{Goal, Sheet};
 use engine::EngineConfig;
 use engine::facts::{QueueOrdering, Split};
 use sim::input::read_scenario;
-use sim::metrics::Metrics;
-use sim::run::{Options, simulate};
-use sim::scenario::{Changes, NO_DEADLINE_MS};
+use sim::metrics::RunMetrics;
+use sim::run::{RunOptions, simulate};
+use sim::scenario::{NO_DEADLINE_MS, ScenarioOverrides};
 use std::path::Path;
 use std::time::Instant;
 
@@ -77,13 +77,13 @@ pub(crate) fn run(sheet: &mut Sheet, traces: Option<&Path>) -> Result<(), String
         ),
     ] {
         let mut scenario = read.what.clone();
-        scenario.change(&Changes {
+        scenario.change(&ScenarioOverrides {
             ordering: Some(ordering),
             speedup: Some(SPEEDUP),
             oracle,
             split: Some(split),
         });
-        let options = Options {
+        let options = RunOptions {
             config: EngineConfig {
                 start_deadline_ms: NO_DEADLINE_MS,
                 ..EngineConfig::default()
@@ -94,7 +94,7 @@ pub(crate) fn run(sheet: &mut Sheet, traces: Option<&Path>) -> Result<(), String
         let begin = Instant::now();
         let outcome = simulate(&scenario, &options, &mut |_| {}).map_err(|e| e.to_string())?;
         let took = begin.elapsed().as_secs_f64();
-        let metrics = Metrics::of(&scenario, &outcome);
+        let metrics = RunMetrics::of(&scenario, &outcome);
         sheet.add(
             &format!("Philly ×6, {name}: average completion"),
             metrics.completion.average,

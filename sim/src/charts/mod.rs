@@ -6,8 +6,8 @@
 mod bitmap;
 mod draw;
 
-use crate::metrics::Metrics;
-use crate::record::Record;
+use crate::metrics::RunMetrics;
+use crate::record::RunRecord;
 use bitmap::Bitmap;
 use draw::{Chart, Series};
 use plotters::backend::SVGBackend;
@@ -45,8 +45,8 @@ pub enum ChartError {
 /// Returns the first file that cannot be written or drawn.
 pub fn draw_all(
     folder: &Path,
-    record: &Record,
-    metrics: &Metrics,
+    record: &RunRecord,
+    metrics: &RunMetrics,
     queues: &[String],
 ) -> Result<Vec<PathBuf>, ChartError> {
     std::fs::create_dir_all(folder).map_err(|error| ChartError::Write {

@@ -1,7 +1,7 @@
 //! Quantities of resources in the short forms: `gpus`, `cpu`, `memory`, and any other resource by
 //! its Kubernetes name.
 
-use crate::error::{InputError, Place};
+use crate::error::{InputError, InputLocation};
 use engine::resources::ResourceName;
 use engine::{Amount, Resources};
 use serde::{Deserialize, Deserializer};
@@ -32,13 +32,13 @@ impl<'de> Deserialize<'de> for Text {
 }
 
 /// Quantities by resource; `gpus` and `gpu` are short for `nvidia.com/gpu`.
-pub(crate) type List = BTreeMap<String, Text>;
+pub(crate) type QuantityTexts = BTreeMap<String, Text>;
 
 /// Parses a list of quantities.
 pub(crate) fn resources(
-    place: &Place<'_>,
+    place: &InputLocation<'_>,
     field: &str,
-    list: &List,
+    list: &QuantityTexts,
 ) -> Result<Resources, InputError> {
     let mut all = Resources::new();
     for (name, text) in list {
@@ -57,17 +57,21 @@ pub(crate) fn resources(
 
 /// The short form of a node or pod: `gpus`, `cpu`, `memory`, and `resources` for all others.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Shape<'a> {
+pub(crate) struct ResourceShorthand<'a> {
     pub(crate) gpus: Option<u32>,
     pub(crate) cpu: Option<&'a Text>,
     pub(crate) memory: Option<&'a Text>,
-    pub(crate) resources: Option<&'a List>,
+    pub(crate) resources: Option<&'a QuantityTexts>,
 }
 
-impl Shape<'_> {
+impl ResourceShorthand<'_> {
     /// Returns the resources of the shape and `pods` pod slots.
-    pub(crate) fn read(&self, place: &Place<'_>, pods: i64) -> Result<Resources, InputError> {
-        let none = List::new();
+    pub(crate) fn read(
+        &self,
+        place: &InputLocation<'_>,
+        pods: i64,
+    ) -> Result<Resources, InputError> {
+        let none = QuantityTexts::new();
         let mut all = resources(place, "resources", self.resources.unwrap_or(&none))?;
         if let Some(gpus) = self.gpus.filter(|gpus| *gpus > 0) {
             all.set(ResourceName::new(GPU), Amount(i64::from(gpus)));
@@ -91,7 +95,11 @@ impl Shape<'_> {
 
 /// Parses a duration such as `90s`, `10m`, `1h30m` to milliseconds; a number without unit is in
 /// seconds.
-pub(crate) fn millis(place: &Place<'_>, field: &str, text: &str) -> Result<i64, InputError> {
+pub(crate) fn millis(
+    place: &InputLocation<'_>,
+    field: &str,
+    text: &str,
+) -> Result<i64, InputError> {
     if text.parse::<f64>().is_ok() {
         return place.seconds(field, text);
     }

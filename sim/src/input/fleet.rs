@@ -3,7 +3,7 @@
 
 use super::amounts::GPU;
 use super::fleet_yaml::read_yaml;
-use super::table::Table;
+use super::table::CsvTable;
 use super::{is_csv, plain};
 use crate::error::InputError;
 use crate::scenario::Fleet;
@@ -31,7 +31,7 @@ pub fn read_fleet(path: &Path) -> Result<Fleet, InputError> {
     if !is_csv(path) {
         return read_yaml(path);
     }
-    let table = Table::read(path)?;
+    let table = CsvTable::read(path)?;
     if table.has(&["vc", "node num"]) {
         philly(&table)
     } else if table.has(&["sn", "cpu_milli", "memory_mib", "gpu", "model"]) {
@@ -42,7 +42,7 @@ pub fn read_fleet(path: &Path) -> Result<Fleet, InputError> {
 }
 
 /// Builds one cluster for each virtual cluster, with nodes of 8 GPUs.
-fn philly(table: &Table) -> Result<Fleet, InputError> {
+fn philly(table: &CsvTable) -> Result<Fleet, InputError> {
     let mut fleet = Fleet::default();
     for row in table.rows() {
         let name = row.text("vc");
@@ -61,7 +61,7 @@ fn philly(table: &Table) -> Result<Fleet, InputError> {
 }
 
 /// Builds one cluster with a pool for each GPU model.
-fn openb(table: &Table) -> Result<Fleet, InputError> {
+fn openb(table: &CsvTable) -> Result<Fleet, InputError> {
     let mut fleet = Fleet {
         clusters: vec![plain::cluster("openb")],
         nodes: Vec::new(),

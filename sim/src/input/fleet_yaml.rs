@@ -1,9 +1,9 @@
 //! A fleet in YAML: clusters with groups of equal nodes.
 
-use super::amounts::{List, Shape, Text};
+use super::amounts::{QuantityTexts, ResourceShorthand, Text};
 use super::fleet::PODS_PER_NODE;
 use super::plain;
-use crate::error::{InputError, Place, read};
+use crate::error::{InputError, InputLocation, read};
 use crate::scenario::Fleet;
 use engine::ClusterName;
 use engine::facts::{ClusterFact, NodeFact};
@@ -13,14 +13,14 @@ use std::path::Path;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
-    clusters: Vec<Cluster>,
+struct FleetFile {
+    clusters: Vec<FleetCluster>,
 }
 
 /// A member cluster.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Cluster {
+struct FleetCluster {
     name: String,
     #[serde(default)]
     provider: String,
@@ -35,13 +35,13 @@ struct Cluster {
     /// The round-trip time to other clusters in milliseconds.
     #[serde(default)]
     network: BTreeMap<String, f64>,
-    nodes: Vec<Nodes>,
+    nodes: Vec<FleetNodes>,
 }
 
 /// A group of equal nodes.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Nodes {
+struct FleetNodes {
     #[serde(default = "one")]
     count: u32,
     /// The class of the nodes' pool. Default: `gpu` if they have GPUs, else `cpu`.
@@ -49,7 +49,7 @@ struct Nodes {
     gpus: Option<u32>,
     cpu: Option<Text>,
     memory: Option<Text>,
-    resources: Option<List>,
+    resources: Option<QuantityTexts>,
     #[serde(default)]
     labels: BTreeMap<String, String>,
     zone: Option<String>,
@@ -65,14 +65,14 @@ fn one() -> u32 {
 pub(super) fn read_yaml(path: &Path) -> Result<Fleet, InputError> {
     let name = path.display().to_string();
     let text = read(path)?;
-    let file: File = serde_saphyr::from_str(&text).map_err(|error| InputError::Malformed {
+    let file: FleetFile = serde_saphyr::from_str(&text).map_err(|error| InputError::Malformed {
         file: name.clone(),
         reason: error.to_string(),
     })?;
     let mut fleet = Fleet::default();
     let mut names = BTreeSet::new();
     for cluster in &file.clusters {
-        let place = Place {
+        let place = InputLocation {
             file: &name,
             place: format!("cluster {}", cluster.name),
         };
@@ -82,7 +82,7 @@ pub(super) fn read_yaml(path: &Path) -> Result<Fleet, InputError> {
         fleet.clusters.push(cluster.fact(&place)?);
         let mut next = 0;
         for (group, nodes) in cluster.nodes.iter().enumerate() {
-            let place = Place {
+            let place = InputLocation {
                 file: &name,
                 place: format!("cluster {}, nodes[{group}]", cluster.name),
             };
@@ -92,8 +92,8 @@ pub(super) fn read_yaml(path: &Path) -> Result<Fleet, InputError> {
     Ok(fleet)
 }
 
-impl Cluster {
-    fn fact(&self, place: &Place<'_>) -> Result<ClusterFact, InputError> {
+impl FleetCluster {
+    fn fact(&self, place: &InputLocation<'_>) -> Result<ClusterFact, InputError> {
         let price_milli = match self.price {
             None => None,
             Some(price) if (0.0..1e9).contains(&price) => Some((price * 1000.0).round() as u64),
@@ -124,15 +124,15 @@ impl Cluster {
     }
 }
 
-impl Nodes {
+impl FleetNodes {
     fn add(
         &self,
-        place: &Place<'_>,
+        place: &InputLocation<'_>,
         cluster: &str,
         next: &mut u32,
         nodes: &mut Vec<NodeFact>,
     ) -> Result<(), InputError> {
-        let shape = Shape {
+        let shape = ResourceShorthand {
             gpus: self.gpus,
             cpu: self.cpu.as_ref(),
             memory: self.memory.as_ref(),

@@ -1,9 +1,9 @@
 //! Jobs, from YAML, from a simple table, or from the public traces of Philly, openb and Tiresias.
 
-use super::amounts::{GPU, Shape, Text, millis};
+use super::amounts::{GPU, ResourceShorthand, Text, millis};
 use super::fleet::{MODEL_LABEL, OPENB_GPU};
 use super::jobs_yaml::read_yaml;
-use super::table::{Row, Table};
+use super::table::{CsvRow, CsvTable};
 use super::{ONE_QUEUE, Read, is_csv, plain};
 use crate::error::InputError;
 use crate::scenario::{Fleet, SimJob};
@@ -31,7 +31,7 @@ pub fn read_jobs(path: &Path, fleet: &Fleet) -> Result<Read<Vec<SimJob>>, InputE
             notes: Vec::new(),
         });
     }
-    let table = Table::read(path)?;
+    let table = CsvTable::read(path)?;
     if table.has(&["timestamp", "duration", "num_gpus", "cluster"]) {
         philly(&table, fleet)
     } else if table.has(&["cpu_milli", "num_gpu", "gpu_milli", "gpu_spec"]) {
@@ -51,7 +51,7 @@ pub fn read_jobs(path: &Path, fleet: &Fleet) -> Result<Read<Vec<SimJob>>, InputE
 }
 
 /// Reads the Philly trace; each virtual cluster is a queue.
-fn philly(table: &Table, fleet: &Fleet) -> Result<Read<Vec<SimJob>>, InputError> {
+fn philly(table: &CsvTable, fleet: &Fleet) -> Result<Read<Vec<SimJob>>, InputError> {
     let known: BTreeSet<&str> = fleet.clusters.iter().map(|c| c.name.as_str()).collect();
     let is_philly = table.rows().any(|row| known.contains(row.text("cluster")));
     let mut read = Read::<Vec<SimJob>>::default();
@@ -103,7 +103,7 @@ fn whole_nodes(gpus: u32) -> Vec<Role> {
 }
 
 /// Reads the openb trace: all jobs in one queue, one pod per task.
-fn openb(table: &Table) -> Result<Read<Vec<SimJob>>, InputError> {
+fn openb(table: &CsvTable) -> Result<Read<Vec<SimJob>>, InputError> {
     let mut read = Read::<Vec<SimJob>>::default();
     for row in table.rows() {
         let gpus: i64 = row.whole("num_gpu")?;
@@ -147,7 +147,7 @@ fn openb(table: &Table) -> Result<Read<Vec<SimJob>>, InputError> {
     Ok(read)
 }
 
-fn tiresias(table: &Table) -> Result<Read<Vec<SimJob>>, InputError> {
+fn tiresias(table: &CsvTable) -> Result<Read<Vec<SimJob>>, InputError> {
     let mut read = Read::<Vec<SimJob>>::default();
     for row in table.rows() {
         let gpus: u32 = row.whole("num_gpu")?;
@@ -165,7 +165,7 @@ fn tiresias(table: &Table) -> Result<Read<Vec<SimJob>>, InputError> {
 }
 
 /// Reads the simple table, with columns `at` and `run` and any of the optional ones.
-fn simple(table: &Table) -> Result<Read<Vec<SimJob>>, InputError> {
+fn simple(table: &CsvTable) -> Result<Read<Vec<SimJob>>, InputError> {
     let mut read = Read::<Vec<SimJob>>::default();
     for (index, row) in table.rows().enumerate() {
         let name = or_else(row.text("name"), || format!("job-{}", index + 1));
@@ -181,7 +181,7 @@ fn simple(table: &Table) -> Result<Read<Vec<SimJob>>, InputError> {
     Ok(read)
 }
 
-fn simple_pods(row: &Row<'_>) -> Result<Role, InputError> {
+fn simple_pods(row: &CsvRow<'_>) -> Result<Role, InputError> {
     let number = |column: &str, default: u32| match row.text(column) {
         "" => Ok(default),
         _ => row.whole(column),
@@ -191,7 +191,7 @@ fn simple_pods(row: &Row<'_>) -> Result<Role, InputError> {
         (!text.is_empty()).then(|| Text(text.to_owned()))
     };
     let (cpu, memory) = (text("cpu"), text("memory"));
-    let shape = Shape {
+    let shape = ResourceShorthand {
         gpus: Some(number("gpus", 0)?),
         cpu: cpu.as_ref(),
         memory: memory.as_ref(),

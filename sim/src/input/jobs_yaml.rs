@@ -1,9 +1,9 @@
 //! Jobs in YAML: each entry is one job, or several equal ones at a fixed interval.
 
 use super::ONE_QUEUE;
-use super::amounts::{List, Shape, Text, millis};
+use super::amounts::{QuantityTexts, ResourceShorthand, Text, millis};
 use super::plain::{self, NAMESPACE};
-use crate::error::{InputError, Place, read};
+use crate::error::{InputError, InputLocation, read};
 use crate::scenario::SimJob;
 use engine::facts::{Demand, Held, Role, Split, Topology};
 use engine::matching::{ClusterRule, NodeTerm, Operator, Requirement};
@@ -14,14 +14,14 @@ use std::path::Path;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
-    jobs: Vec<Job>,
+struct JobsFile {
+    jobs: Vec<JobEntry>,
 }
 
 /// One entry.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Job {
+struct JobEntry {
     name: Option<String>,
     #[serde(default = "namespace")]
     namespace: String,
@@ -51,8 +51,8 @@ struct Job {
     #[serde(default)]
     elastic: bool,
     #[serde(default)]
-    split: Splits,
-    topology: Option<Domains>,
+    split: JobSplit,
+    topology: Option<JobDomains>,
     /// The clusters that the job may use. Default: all.
     clusters: Option<BTreeSet<String>>,
     /// The clusters that have the job's data.
@@ -60,7 +60,7 @@ struct Job {
     data_clusters: Vec<String>,
     /// The pods, if all are equal.
     #[serde(flatten)]
-    pods: Pods,
+    pods: JobPods,
     /// The pods by role, if they differ.
     #[serde(default)]
     roles: Vec<NamedPods>,
@@ -68,14 +68,14 @@ struct Job {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Pods {
+struct JobPods {
     pods: Option<u32>,
     /// The number of pods that the job needs to start. Default: all.
     minimum: Option<u32>,
     gpus: Option<u32>,
     cpu: Option<Text>,
     memory: Option<Text>,
-    resources: Option<List>,
+    resources: Option<QuantityTexts>,
     /// The labels that the job's nodes must have.
     node_selector: Option<BTreeMap<String, String>>,
 }
@@ -85,11 +85,11 @@ struct Pods {
 struct NamedPods {
     name: String,
     #[serde(flatten)]
-    pods: Pods,
+    pods: JobPods,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
-enum Splits {
+enum JobSplit {
     #[default]
     Never,
     Allowed,
@@ -98,7 +98,7 @@ enum Splits {
 
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Domains {
+struct JobDomains {
     #[serde(default = "yes")]
     hard: bool,
     highest_tier: u32,
@@ -128,7 +128,7 @@ fn yes() -> bool {
 pub(super) fn read_yaml(path: &Path) -> Result<Vec<SimJob>, InputError> {
     let file_name = path.display().to_string();
     let text = read(path)?;
-    let file: File = serde_saphyr::from_str(&text).map_err(|error| InputError::Malformed {
+    let file: JobsFile = serde_saphyr::from_str(&text).map_err(|error| InputError::Malformed {
         file: file_name.clone(),
         reason: error.to_string(),
     })?;
@@ -137,7 +137,7 @@ pub(super) fn read_yaml(path: &Path) -> Result<Vec<SimJob>, InputError> {
     for (index, entry) in file.jobs.iter().enumerate() {
         let name = entry.name.clone();
         let name = name.unwrap_or_else(|| format!("job-{}", index + 1));
-        let place = Place {
+        let place = InputLocation {
             file: &file_name,
             place: format!("job {name}"),
         };
@@ -149,8 +149,13 @@ pub(super) fn read_yaml(path: &Path) -> Result<Vec<SimJob>, InputError> {
     Ok(jobs)
 }
 
-impl Job {
-    fn add(&self, place: &Place<'_>, name: &str, jobs: &mut Vec<SimJob>) -> Result<(), InputError> {
+impl JobEntry {
+    fn add(
+        &self,
+        place: &InputLocation<'_>,
+        name: &str,
+        jobs: &mut Vec<SimJob>,
+    ) -> Result<(), InputError> {
         let optional = |field: &str, text: &Option<Text>| {
             let read = |text: &Text| millis(place, field, &text.0);
             text.as_ref().map(read).transpose()
@@ -178,7 +183,7 @@ impl Job {
         Ok(())
     }
 
-    fn demand(&self, place: &Place<'_>) -> Result<Demand, InputError> {
+    fn demand(&self, place: &InputLocation<'_>) -> Result<Demand, InputError> {
         let roles = if self.roles.is_empty() {
             vec![self.pods.role(place, "worker")?]
         } else {
@@ -197,9 +202,9 @@ impl Job {
             Held::Not
         };
         demand.split = match self.split {
-            Splits::Never => Split::Never,
-            Splits::Allowed => Split::Allowed,
-            Splits::Preferred => Split::Preferred,
+            JobSplit::Never => Split::Never,
+            JobSplit::Allowed => Split::Allowed,
+            JobSplit::Preferred => Split::Preferred,
         };
         demand.natively_divisible = demand.split != Split::Never && demand.roles.len() == 1;
         demand.topology = self.topology.map(|domains| Topology {
@@ -220,13 +225,13 @@ impl Job {
     }
 }
 
-impl Pods {
-    fn role(&self, place: &Place<'_>, name: &str) -> Result<Role, InputError> {
+impl JobPods {
+    fn role(&self, place: &InputLocation<'_>, name: &str) -> Result<Role, InputError> {
         let pods = self.pods.unwrap_or(1);
         if pods == 0 {
             return Err(place.refuse("pods", "0", "1 or more is needed"));
         }
-        let shape = Shape {
+        let shape = ResourceShorthand {
             gpus: self.gpus,
             cpu: self.cpu.as_ref(),
             memory: self.memory.as_ref(),

@@ -1,8 +1,8 @@
 //! The Kubernetes objects that configure queues, read from their manifests. Unknown fields of
 //! `spec` are errors, so that a misspelt field is noticed.
 
-use super::amounts::{List, Text, millis, resources};
-use crate::error::{InputError, Place};
+use super::amounts::{QuantityTexts, Text, millis, resources};
+use crate::error::{InputError, InputLocation};
 use crate::scenario::{plain_policy, plain_queue};
 use engine::facts::{
     Backfill, FairShare, Filters, Limits, PlacementWeights, PolicyFact, PoolBound,
@@ -15,40 +15,40 @@ use std::collections::BTreeMap;
 
 /// The kind and name of a document.
 #[derive(Debug, Deserialize)]
-pub(super) struct Head {
+pub(super) struct DocumentHead {
     pub(super) kind: Option<String>,
 }
 
 /// `metadata`, of which only the name counts.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Metadata {
+pub(super) struct ManifestMetadata {
     #[serde(default)]
     pub(super) name: String,
 }
 
 /// The Queue of Volcano.
 #[derive(Debug, Deserialize)]
-pub(super) struct Queue {
+pub(super) struct ManifestQueue {
     #[serde(default)]
-    metadata: Metadata,
+    metadata: ManifestMetadata,
     #[serde(default)]
-    spec: QueueSpec,
+    spec: ManifestQueueSpec,
     #[serde(default)]
-    status: QueueStatus,
+    status: ManifestQueueStatus,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct QueueSpec {
+struct ManifestQueueSpec {
     weight: Option<u32>,
     priority: Option<i32>,
     parent: Option<String>,
     #[serde(default)]
-    capability: List,
+    capability: QuantityTexts,
     #[serde(default)]
-    deserved: List,
+    deserved: QuantityTexts,
     #[serde(default)]
-    guarantee: Guarantee,
+    guarantee: ManifestGuarantee,
     reclaimable: Option<bool>,
     dequeue_strategy: Option<String>,
     #[serde(rename = "type")]
@@ -61,23 +61,23 @@ struct QueueSpec {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Guarantee {
+struct ManifestGuarantee {
     #[serde(default)]
-    resource: List,
+    resource: QuantityTexts,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct QueueStatus {
+struct ManifestQueueStatus {
     state: Option<String>,
 }
 
-impl Queue {
+impl ManifestQueue {
     /// Returns true if the queue is strictly ordered by default; its policy can override this.
     pub(super) fn is_fifo(&self) -> bool {
         self.spec.dequeue_strategy.as_deref() == Some("fifo")
     }
 
-    pub(super) fn fact(self, place: &Place<'_>) -> Result<QueueFact, InputError> {
+    pub(super) fn fact(self, place: &InputLocation<'_>) -> Result<QueueFact, InputError> {
         let spec = self.spec;
         if spec.weight == Some(0) {
             return Err(place.refuse("spec.weight", "0", "1 or more is needed"));
@@ -106,16 +106,16 @@ impl Queue {
 /// The PriorityClass of Kubernetes.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct PriorityClass {
+pub(super) struct ManifestPriorityClass {
     #[serde(default)]
-    metadata: Metadata,
+    metadata: ManifestMetadata,
     value: i32,
     #[serde(default)]
     global_default: bool,
     preemption_policy: Option<String>,
 }
 
-impl PriorityClass {
+impl ManifestPriorityClass {
     pub(super) fn fact(self) -> PriorityClassFact {
         PriorityClassFact {
             name: self.metadata.name,
@@ -130,7 +130,7 @@ impl PriorityClass {
 #[derive(Debug, Deserialize)]
 pub(super) struct CapacityPolicy {
     #[serde(default)]
-    pub(super) metadata: Metadata,
+    pub(super) metadata: ManifestMetadata,
     #[serde(default)]
     pub(super) spec: PolicySpec,
 }
@@ -138,19 +138,19 @@ pub(super) struct CapacityPolicy {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(super) struct PolicySpec {
-    pools: Vec<Pool>,
-    ordering: Option<Ordering>,
+    pools: Vec<ManifestPool>,
+    ordering: Option<ManifestOrdering>,
     #[serde(rename = "namespaceSelector")]
     _namespace_selector: Option<IgnoredAny>,
     backfill: Option<BackfillSpec>,
     fair_share: Option<FairShareSpec>,
-    preemption: Option<Preemption>,
+    preemption: Option<ManifestPreemption>,
     limits: Option<LimitsSpec>,
-    placement: Option<Placement>,
+    placement: Option<ManifestPlacement>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
-pub(super) enum Ordering {
+pub(super) enum ManifestOrdering {
     #[serde(rename = "StrictFIFO")]
     StrictFifo,
     BestEffort,
@@ -158,29 +158,29 @@ pub(super) enum Ordering {
     ShortestPredicted,
 }
 
-impl From<Ordering> for QueueOrdering {
-    fn from(ordering: Ordering) -> Self {
+impl From<ManifestOrdering> for QueueOrdering {
+    fn from(ordering: ManifestOrdering) -> Self {
         match ordering {
-            Ordering::StrictFifo => Self::StrictFifo,
-            Ordering::BestEffort => Self::BestEffort,
-            Ordering::Backfill => Self::Backfill,
-            Ordering::ShortestPredicted => Self::ShortestPredicted,
+            ManifestOrdering::StrictFifo => Self::StrictFifo,
+            ManifestOrdering::BestEffort => Self::BestEffort,
+            ManifestOrdering::Backfill => Self::Backfill,
+            ManifestOrdering::ShortestPredicted => Self::ShortestPredicted,
         }
     }
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Pool {
+struct ManifestPool {
     class: String,
     clusters: Option<Vec<String>>,
     #[serde(default)]
-    resources: BTreeMap<String, Bounds>,
+    resources: BTreeMap<String, ManifestBounds>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Bounds {
+struct ManifestBounds {
     guarantee: Option<Text>,
     deserved: Option<Text>,
     capability: Option<Text>,
@@ -203,7 +203,7 @@ struct FairShareSpec {
 /// The scopes of preemption.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
-pub(super) struct Preemption {
+pub(super) struct ManifestPreemption {
     within_queue: Option<bool>,
     reclaim: Option<bool>,
     min_runtime: Option<Text>,
@@ -222,7 +222,7 @@ struct LimitsSpec {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
-struct Placement {
+struct ManifestPlacement {
     max_clusters: Option<u32>,
     preferred_clusters: Vec<String>,
     #[serde(rename = "startDeadline")]
@@ -236,8 +236,8 @@ struct Placement {
     _addresses: Option<IgnoredAny>,
 }
 
-impl Placement {
-    fn weights(&self, place: &Place<'_>) -> Result<PlacementWeights, InputError> {
+impl ManifestPlacement {
+    fn weights(&self, place: &InputLocation<'_>) -> Result<PlacementWeights, InputError> {
         let mut all = PlacementWeights::default();
         for (score, weight) in &self.weights {
             let with = all.with(score, *weight);
@@ -249,7 +249,7 @@ impl Placement {
     }
 
     /// Checks the names of filters. Jobs of the simulation have nothing that these filters look at.
-    fn check_filters(&self, place: &Place<'_>) -> Result<(), InputError> {
+    fn check_filters(&self, place: &InputLocation<'_>) -> Result<(), InputError> {
         for name in self.filters.iter().flatten() {
             Filters::named([name.as_str()]).map_err(|error| {
                 place.refuse("spec.placement.filters", name, &error.to_string())
@@ -261,7 +261,10 @@ impl Placement {
 
 impl PolicySpec {
     /// Builds the part of a policy that the short form can express.
-    pub(super) fn brief(ordering: Option<Ordering>, preemption: Option<Preemption>) -> Self {
+    pub(super) fn brief(
+        ordering: Option<ManifestOrdering>,
+        preemption: Option<ManifestPreemption>,
+    ) -> Self {
         Self {
             ordering,
             preemption,
@@ -270,7 +273,11 @@ impl PolicySpec {
     }
 
     /// Returns the policy of `queue`. The simulation starts no pods, so no start deadline applies.
-    pub(super) fn fact(self, place: &Place<'_>, queue: &str) -> Result<PolicyFact, InputError> {
+    pub(super) fn fact(
+        self,
+        place: &InputLocation<'_>,
+        queue: &str,
+    ) -> Result<PolicyFact, InputError> {
         let pools = self.pools.into_iter().enumerate();
         let pools = pools.map(|(index, pool)| pool.fact(place, index));
         let backfill = self.backfill.unwrap_or_default();
@@ -310,10 +317,10 @@ impl PolicySpec {
     }
 }
 
-impl Pool {
-    fn fact(self, place: &Place<'_>, index: usize) -> Result<PoolBound, InputError> {
-        let of = |pick: fn(&Bounds) -> Option<&Text>, word: &str| {
-            let list: List = self
+impl ManifestPool {
+    fn fact(self, place: &InputLocation<'_>, index: usize) -> Result<PoolBound, InputError> {
+        let of = |pick: fn(&ManifestBounds) -> Option<&Text>, word: &str| {
+            let list: QuantityTexts = self
                 .resources
                 .iter()
                 .filter_map(|(name, bounds)| Some((name.clone(), pick(bounds)?.clone())))
@@ -335,7 +342,7 @@ impl Pool {
 }
 
 impl FairShareSpec {
-    fn fact(self, place: &Place<'_>) -> Result<FairShare, InputError> {
+    fn fact(self, place: &InputLocation<'_>) -> Result<FairShare, InputError> {
         let read = |text: &Text| millis(place, "spec.fairShare.usageHalfLife", &text.0);
         let half_life = self.usage_half_life.as_ref().map(read).transpose()?;
         if self.weight == Some(0) {
@@ -353,7 +360,7 @@ impl FairShareSpec {
 }
 
 impl LimitsSpec {
-    fn fact(self, place: &Place<'_>) -> Result<Limits, InputError> {
+    fn fact(self, place: &InputLocation<'_>) -> Result<Limits, InputError> {
         let read = |text: &Text| millis(place, "spec.limits.runtime", &text.0);
         Ok(Limits {
             jobs: self.jobs,

@@ -19,7 +19,7 @@ pub use jobs::read_jobs;
 pub use queues::read_queues;
 
 use crate::error::InputError;
-use crate::scenario::{Queues, Scenario, plain_policy, plain_queue};
+use crate::scenario::{Scenario, ScenarioQueues, plain_policy, plain_queue};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -64,7 +64,7 @@ pub fn read_scenario(
                 }
                 job.fact.queue = ONE_QUEUE.into();
             }
-            Queues {
+            ScenarioQueues {
                 queues: vec![plain_queue(ONE_QUEUE)],
                 policies: vec![plain_policy(ONE_QUEUE)],
                 classes: Vec::new(),

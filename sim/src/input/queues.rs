@@ -1,10 +1,10 @@
 //! Queues, as manifests (Volcano Queue, CapacityPolicy, PriorityClass in one file of several
 //! documents), or in a short form. A file may have both.
 
-use super::amounts::{List, resources};
-use super::manifests::{self, PolicySpec, Preemption};
-use crate::error::{InputError, Place, read};
-use crate::scenario::{Queues, plain_policy, plain_queue};
+use super::amounts::{QuantityTexts, resources};
+use super::manifests::{self, ManifestPreemption, PolicySpec};
+use crate::error::{InputError, InputLocation, read};
+use crate::scenario::{ScenarioQueues, plain_policy, plain_queue};
 use engine::QueueName;
 use engine::facts::{PolicyFact, PriorityClassFact, QueueFact, QueueOrdering};
 use serde::Deserialize;
@@ -29,35 +29,35 @@ struct ShortQueue {
     weight: Option<u32>,
     priority: Option<i32>,
     #[serde(default)]
-    guarantee: List,
+    guarantee: QuantityTexts,
     #[serde(default)]
-    deserved: List,
+    deserved: QuantityTexts,
     #[serde(default)]
-    capability: List,
+    capability: QuantityTexts,
     reclaimable: Option<bool>,
-    ordering: Option<manifests::Ordering>,
-    preemption: Option<Preemption>,
+    ordering: Option<manifests::ManifestOrdering>,
+    preemption: Option<ManifestPreemption>,
 }
 
 /// Reads queues, their policies and priority classes.
 ///
 /// # Errors
 /// Returns the first invalid value.
-pub fn read_queues(path: &Path) -> Result<Queues, InputError> {
+pub fn read_queues(path: &Path) -> Result<ScenarioQueues, InputError> {
     let name = path.display().to_string();
     let text = read(path)?;
     let malformed = |error: &dyn std::fmt::Display| InputError::Malformed {
         file: name.clone(),
         reason: error.to_string(),
     };
-    let mut queues = Queues::default();
+    let mut queues = ScenarioQueues::default();
     let mut policies = BTreeMap::new();
     for (index, document) in documents(&text).into_iter().enumerate() {
-        let place = Place {
+        let place = InputLocation {
             file: &name,
             place: format!("document {}", index + 1),
         };
-        let head: manifests::Head =
+        let head: manifests::DocumentHead =
             serde_saphyr::from_str(&document).map_err(|error| malformed(&error))?;
         match head.kind.as_deref() {
             None => {
@@ -66,7 +66,7 @@ pub fn read_queues(path: &Path) -> Result<Queues, InputError> {
                 short.add(&name, &mut queues)?;
             }
             Some("Queue") => {
-                let manifest: manifests::Queue =
+                let manifest: manifests::ManifestQueue =
                     serde_saphyr::from_str(&document).map_err(|error| malformed(&error))?;
                 let fifo = manifest.is_fifo();
                 let fact = manifest.fact(&place)?;
@@ -87,7 +87,7 @@ pub fn read_queues(path: &Path) -> Result<Queues, InputError> {
                 policies.insert(fact.queue.clone(), fact);
             }
             Some("PriorityClass") => {
-                let manifest: manifests::PriorityClass =
+                let manifest: manifests::ManifestPriorityClass =
                     serde_saphyr::from_str(&document).map_err(|error| malformed(&error))?;
                 queues.classes.push(manifest.fact());
             }
@@ -104,10 +104,10 @@ pub fn read_queues(path: &Path) -> Result<Queues, InputError> {
 /// Gives each queue a policy, and checks that names are unique and parents exist.
 fn finish(
     file: &str,
-    mut queues: Queues,
+    mut queues: ScenarioQueues,
     mut policies: BTreeMap<QueueName, PolicyFact>,
-) -> Result<Queues, InputError> {
-    let place = |queue: &QueueName| Place {
+) -> Result<ScenarioQueues, InputError> {
+    let place = |queue: &QueueName| InputLocation {
         file,
         place: format!("queue {queue}"),
     };
@@ -147,9 +147,9 @@ fn finish(
 }
 
 impl Short {
-    fn add(self, file: &str, queues: &mut Queues) -> Result<(), InputError> {
+    fn add(self, file: &str, queues: &mut ScenarioQueues) -> Result<(), InputError> {
         for queue in self.queues {
-            let place = Place {
+            let place = InputLocation {
                 file,
                 place: format!("queue {}", queue.name),
             };
@@ -171,7 +171,7 @@ impl Short {
 }
 
 impl ShortQueue {
-    fn fact(&self, place: &Place<'_>) -> Result<QueueFact, InputError> {
+    fn fact(&self, place: &InputLocation<'_>) -> Result<QueueFact, InputError> {
         if self.weight == Some(0) {
             return Err(place.refuse("weight", "0", "1 or more is needed"));
         }

@@ -1,23 +1,23 @@
 //! CSV with a header: columns by name, rows by line number.
 
-use crate::error::{InputError, Place, read};
+use crate::error::{InputError, InputLocation, read};
 use std::path::Path;
 
 /// A CSV file in memory.
-pub(crate) struct Table {
+pub(crate) struct CsvTable {
     file: String,
     columns: Vec<String>,
     rows: Vec<(u64, csv::StringRecord)>,
 }
 
 /// A line of the file.
-pub(crate) struct Row<'a> {
-    pub(crate) place: Place<'a>,
+pub(crate) struct CsvRow<'a> {
+    pub(crate) place: InputLocation<'a>,
     columns: &'a [String],
     record: &'a csv::StringRecord,
 }
 
-impl Table {
+impl CsvTable {
     /// Reads the file.
     pub(crate) fn read(path: &Path) -> Result<Self, InputError> {
         let file = path.display().to_string();
@@ -62,9 +62,9 @@ impl Table {
     }
 
     /// Iterates over the rows.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
-        self.rows.iter().map(|(line, record)| Row {
-            place: Place {
+    pub(crate) fn rows(&self) -> impl Iterator<Item = CsvRow<'_>> {
+        self.rows.iter().map(|(line, record)| CsvRow {
+            place: InputLocation {
                 file: &self.file,
                 place: format!("line {line}"),
             },
@@ -74,7 +74,7 @@ impl Table {
     }
 }
 
-impl<'a> Row<'a> {
+impl<'a> CsvRow<'a> {
     /// Returns the text of a column; empty if the column is absent.
     pub(crate) fn text(&self, column: &str) -> &'a str {
         let index = self.columns.iter().position(|known| known == column);

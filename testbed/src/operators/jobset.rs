@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use crate::cluster::Cluster;
+use crate::cluster::TestbedCluster;
 use crate::components::flag;
 use crate::error::Result;
 use crate::manifests::Manifests;
@@ -19,7 +19,7 @@ use crate::{Testbed, wait};
 /// The webhooks for JobSets. Those for pods only serve exclusive placement and are left out.
 const WEBHOOKS: [&str; 2] = ["mjobset.kb.io", "vjobset.kb.io"];
 
-/// Returns the CRD of JobSets, for the CRD lists of [`crate::Spec`].
+/// Returns the CRD of JobSets, for the CRD lists of [`crate::TestbedSpec`].
 ///
 /// # Errors
 /// Returns [`ToolsError::NotBuilt`] if its toolset is not built.
@@ -51,7 +51,7 @@ impl Testbed {
             .await
     }
 
-    fn jobset(&self, cluster: &Cluster) -> Result<Launch> {
+    fn jobset(&self, cluster: &TestbedCluster) -> Result<Launch> {
         let components = self.components();
         let (webhook, health) = (components.port()?, components.port()?);
         let name = format!("{}-jobset", cluster.name);

@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::Testbed;
 use crate::tools::{Tool, Tools, ToolsError, Toolset};
 
-/// Returns the CRDs of KubeRay, for the CRD lists of [`crate::Spec`].
+/// Returns the CRDs of KubeRay, for the CRD lists of [`crate::TestbedSpec`].
 ///
 /// # Errors
 /// Returns [`ToolsError::NotBuilt`] if its toolset is not built.

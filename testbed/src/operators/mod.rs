@@ -1,7 +1,7 @@
 //! The operators of other projects' kinds in members: their CRDs and their real controllers.
 //!
 //! The control plane needs the CRDs before karmada-controller-manager starts, and a member before
-//! it is joined, so they are part of the [`crate::Spec`]. The controllers start in members that are
+//! it is joined, so they are part of the [`crate::TestbedSpec`]. The controllers start in members that are
 //! up.
 
 pub mod jobset;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use crate::Testbed;
 use crate::tools::{Tool, Tools, ToolsError, Toolset};
 
-/// Returns the CRD of MPIJobs, for the CRD lists of [`crate::Spec`].
+/// Returns the CRD of MPIJobs, for the CRD lists of [`crate::TestbedSpec`].
 ///
 /// # Errors
 /// Returns [`ToolsError::NotBuilt`] if its toolset is not built.

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use crate::Testbed;
 use crate::tools::{Tool, Tools, ToolsError, Toolset};
 
-/// Returns the CRDs of PyTorchJobs and TFJobs, for the CRD lists of [`crate::Spec`].
+/// Returns the CRDs of PyTorchJobs and TFJobs, for the CRD lists of [`crate::TestbedSpec`].
 ///
 /// # Errors
 /// Returns [`ToolsError::NotBuilt`] if its toolset is not built.

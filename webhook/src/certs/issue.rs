@@ -1,6 +1,6 @@
 //! Creates keys and certificates.
 
-use super::{Action, Authority, Keyring, Lifetimes, PrivateKey, Serving, after};
+use super::{Action, Authority, Keyring, Lifetimes, PrivateKey, ServingCertificate, after};
 use jiff::{SignedDuration, Timestamp};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -98,7 +98,7 @@ fn serving(
     now: Timestamp,
     names: &BTreeSet<String>,
     lifetimes: &Lifetimes,
-) -> Result<Serving, IssueError> {
+) -> Result<ServingCertificate, IssueError> {
     let missing = || IssueError::NoAuthority(id.to_owned());
     let position = authorities.iter().position(|authority| authority.id == id);
     let (older, rest) = authorities.split_at_mut(position.ok_or_else(missing)?);
@@ -121,7 +121,7 @@ fn serving(
     for authority in older {
         authority.key = None;
     }
-    Ok(Serving {
+    Ok(ServingCertificate {
         certificate,
         key: PrivateKey(key.serialize_pem()),
         names: names.clone(),

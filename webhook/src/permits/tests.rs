@@ -26,7 +26,7 @@ fn server() -> FakeApi {
     api
 }
 
-fn policy(queues: &Queues, name: &str, spec: Value) {
+fn policy(queues: &QueueIndex, name: &str, spec: Value) {
     let policy: CapacityPolicy = serde_json::from_value(json!({
         "apiVersion": "muster.io/v1alpha1", "kind": "CapacityPolicy",
         "metadata": {"name": name}, "spec": spec,
@@ -35,7 +35,7 @@ fn policy(queues: &Queues, name: &str, spec: Value) {
     queues.policy(Delta::Upserted(policy));
 }
 
-fn namespace(queues: &Queues, name: &str, default_queue: &str) {
+fn namespace(queues: &QueueIndex, name: &str, default_queue: &str) {
     let namespace: Namespace = serde_json::from_value(json!({"metadata": {
         "name": name, "labels": {"team": name},
         "annotations": {"muster.io/default-queue": default_queue},
@@ -46,7 +46,7 @@ fn namespace(queues: &Queues, name: &str, default_queue: &str) {
 
 /// Queue `gold` is closed, `silver` belongs to `team-a`, all others are open.
 fn permits(api: &FakeApi) -> Permits {
-    let queues = Queues::default();
+    let queues = QueueIndex::default();
     policy(
         &queues,
         "gold",
@@ -63,7 +63,7 @@ fn permits(api: &FakeApi) -> Permits {
     queues.namespace(Delta::Listed);
     Permits {
         queues,
-        rights: Rights::new(api.client()),
+        rights: RightsCache::new(api.client()),
     }
 }
 
@@ -75,7 +75,7 @@ fn job(queue: &str) -> Value {
     })
 }
 
-fn create(namespace: &str, user: &str, groups: &[&str], object: Value) -> Request<Value> {
+fn create(namespace: &str, user: &str, groups: &[&str], object: Value) -> ReviewRequest<Value> {
     serde_json::from_value(json!({
         "uid": "u", "operation": "CREATE", "namespace": namespace, "name": "train",
         "kind": {"group": "batch", "version": "v1", "kind": "Job"},
@@ -84,8 +84,8 @@ fn create(namespace: &str, user: &str, groups: &[&str], object: Value) -> Reques
     .unwrap()
 }
 
-fn update(request: Request<Value>, old: Value) -> Request<Value> {
-    Request {
+fn update(request: ReviewRequest<Value>, old: Value) -> ReviewRequest<Value> {
+    ReviewRequest {
         operation: "UPDATE".to_owned(),
         old_object: Some(old),
         ..request
@@ -206,7 +206,7 @@ async fn an_unknown_right_is_neither_refused_nor_recorded() {
     );
 
     let unread = Permits {
-        queues: Queues::default(),
+        queues: QueueIndex::default(),
         ..permits
     };
     assert_eq!(unread.check(&request).await, Checked::default());

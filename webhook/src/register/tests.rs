@@ -4,7 +4,7 @@ mod validating;
 
 #[test]
 fn configurations_for_a_url() {
-    let target = Target::Url("https://127.0.0.1:9443/".to_owned());
+    let target = WebhookTarget::Url("https://127.0.0.1:9443/".to_owned());
     insta::assert_yaml_snapshot!(mutating(&target, "PEM"), @r#"
     apiVersion: admissionregistration.k8s.io/v1
     kind: MutatingWebhookConfiguration
@@ -196,7 +196,7 @@ fn configurations_for_a_url() {
 
 #[test]
 fn a_service_is_named_with_its_port() {
-    let target = Target::Service {
+    let target = WebhookTarget::Service {
         namespace: "muster-system".to_owned(),
         name: "muster-webhook".to_owned(),
         port: 443,

@@ -19,7 +19,7 @@ fn volcano_job(workers: i64, gpus: &str) -> Value {
     })
 }
 
-fn update(old: Value, new: Value) -> Request<Value> {
+fn update(old: Value, new: Value) -> ReviewRequest<Value> {
     let kind = new["kind"].clone();
     let api_version = new["apiVersion"].as_str().unwrap();
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -31,8 +31,8 @@ fn update(old: Value, new: Value) -> Request<Value> {
     .unwrap()
 }
 
-fn create(new: Value) -> Request<Value> {
-    Request {
+fn create(new: Value) -> ReviewRequest<Value> {
+    ReviewRequest {
         operation: "CREATE".to_owned(),
         old_object: None,
         ..update(Value::Null, new)
@@ -40,12 +40,12 @@ fn create(new: Value) -> Request<Value> {
 }
 
 /// An index in which the job with the template `uid` is in `state`.
-fn index(uid: &str, state: &str) -> Released {
+fn index(uid: &str, state: &str) -> ReleasedIndex {
     index_with(uid, state, json!(null))
 }
 
 /// Like `index`, for a job whose parts are in the state `parts`.
-fn index_with(uid: &str, state: &str, parts: Value) -> Released {
+fn index_with(uid: &str, state: &str, parts: Value) -> ReleasedIndex {
     let record = json!({
         "templateUID": uid, "attempt": 2, "state": state, "queue": "team-a", "clusters": [],
         "time": "2026-11-21T04:00:00Z", "parts": parts,
@@ -55,16 +55,16 @@ fn index_with(uid: &str, state: &str, parts: Value) -> Released {
         "annotations": {"muster.io/admission": record.to_string()},
     }}))
     .unwrap();
-    let released = Released::default();
+    let released = ReleasedIndex::default();
     released.apply(Delta::Upserted(binding));
     released.apply(Delta::Listed);
     released
 }
 
-fn denial(answer: Answer) -> String {
+fn denial(answer: ReviewAnswer) -> String {
     match answer {
-        Answer::Deny { message, .. } => message,
-        Answer::Allow { .. } => panic!("allowed"),
+        ReviewAnswer::Deny { message, .. } => message,
+        ReviewAnswer::Allow { .. } => panic!("allowed"),
     }
 }
 
@@ -72,13 +72,16 @@ fn denial(answer: Answer) -> String {
 fn an_admitted_job_cannot_grow() {
     let released = index("t-1", "Admitted");
     let more_pods = update(volcano_job(4, "1"), volcano_job(8, "1"));
-    for scope in [Scope::Managed, Scope::Elsewhere] {
+    for scope in [
+        TemplateRegistration::Managed,
+        TemplateRegistration::Elsewhere,
+    ] {
         insta::allow_duplicates! {
             insta::assert_snapshot!(denial(review(scope, &more_pods, &released)), @"Job train is admitted (attempt 2, queue team-a) and cannot grow: pods of worker: 4 -> 8; members would get such an edit at once, past the queue. Delete the job and submit it again with the larger size, or suspend it first where its kind can be suspended");
         }
     }
     let more_gpus = update(volcano_job(4, "1"), volcano_job(4, "2"));
-    insta::assert_snapshot!(denial(review(Scope::Elsewhere, &more_gpus, &released)), @"Job train is admitted (attempt 2, queue team-a) and cannot grow: nvidia.com/gpu of each pod of worker: 1 -> 2; members would get such an edit at once, past the queue. Delete the job and submit it again with the larger size, or suspend it first where its kind can be suspended");
+    insta::assert_snapshot!(denial(review(TemplateRegistration::Elsewhere, &more_gpus, &released)), @"Job train is admitted (attempt 2, queue team-a) and cannot grow: nvidia.com/gpu of each pod of worker: 1 -> 2; members would get such an edit at once, past the queue. Delete the job and submit it again with the larger size, or suspend it first where its kind can be suspended");
 }
 
 #[test]
@@ -88,14 +91,17 @@ fn an_admitted_job_may_shrink_and_be_labelled() {
     labelled["metadata"]["labels"] = json!({"a": "b"});
     for new in [volcano_job(2, "1"), labelled] {
         let edit = update(volcano_job(4, "1"), new);
-        assert_eq!(review(Scope::Managed, &edit, &released), Answer::allow());
+        assert_eq!(
+            review(TemplateRegistration::Managed, &edit, &released),
+            ReviewAnswer::allow()
+        );
     }
 }
 
 #[test]
 fn a_job_that_is_not_admitted_may_grow() {
     let edit = update(volcano_job(4, "1"), volcano_job(8, "1"));
-    let unlisted = Released::default();
+    let unlisted = ReleasedIndex::default();
     for (released, why) in [
         (index("t-0", "Admitted"), "an earlier job of the name"),
         (index("t-1", "Ending"), "evicted"),
@@ -103,8 +109,8 @@ fn a_job_that_is_not_admitted_may_grow() {
         (unlisted, "nothing known yet"),
     ] {
         assert_eq!(
-            review(Scope::Managed, &edit, &released),
-            Answer::allow(),
+            review(TemplateRegistration::Managed, &edit, &released),
+            ReviewAnswer::allow(),
             "{why}"
         );
     }
@@ -121,12 +127,16 @@ fn kinds_that_karmada_holds_may_grow() {
     };
     let edit = update(batch(2), batch(9));
     assert_eq!(
-        review(Scope::Managed, &edit, &index("t-1", "Admitted")),
-        Answer::allow()
+        review(
+            TemplateRegistration::Managed,
+            &edit,
+            &index("t-1", "Admitted")
+        ),
+        ReviewAnswer::allow()
     );
     // Not for a job in parts, whose size an override sets.
     let in_parts = index_with("t-1", "Admitted", json!("Dispatched"));
-    insta::assert_snapshot!(denial(review(Scope::Managed, &edit, &in_parts)), @"Job train is admitted (attempt 2, queue team-a) and cannot grow: pods of main: 2 -> 9; its parts are limited to what was admitted. Delete the job and submit it again with the larger size, or suspend it first where its kind can be suspended");
+    insta::assert_snapshot!(denial(review(TemplateRegistration::Managed, &edit, &in_parts)), @"Job train is admitted (attempt 2, queue team-a) and cannot grow: pods of main: 2 -> 9; its parts are limited to what was admitted. Delete the job and submit it again with the larger size, or suspend it first where its kind can be suspended");
 }
 
 fn service(kind: &str, replicas: u32, gpus: &str) -> Value {
@@ -140,7 +150,7 @@ fn service(kind: &str, replicas: u32, gpus: &str) -> Value {
 }
 
 /// Like [`index_with`], for a job of another kind.
-fn index_of(kind: &str) -> Released {
+fn index_of(kind: &str) -> ReleasedIndex {
     let record = json!({
         "templateUID": "t-1", "attempt": 2, "state": "Admitted", "queue": "team-a", "clusters": [],
         "time": "2026-11-21T04:00:00Z",
@@ -150,7 +160,7 @@ fn index_of(kind: &str) -> Released {
         "annotations": {"muster.io/admission": record.to_string()},
     }}))
     .unwrap();
-    let released = Released::default();
+    let released = ReleasedIndex::default();
     released.apply(Delta::Upserted(binding));
     released.apply(Delta::Listed);
     released
@@ -160,7 +170,10 @@ fn index_of(kind: &str) -> Released {
 fn requests_of_kinds_that_karmada_holds_may_not_grow() {
     for kind in ["Deployment", "StatefulSet", "ReplicaSet"] {
         let released = index_of(kind);
-        for scope in [Scope::Managed, Scope::Elsewhere] {
+        for scope in [
+            TemplateRegistration::Managed,
+            TemplateRegistration::Elsewhere,
+        ] {
             let raise = update(service(kind, 2, "1"), service(kind, 2, "4"));
             let message = denial(review(scope, &raise, &released));
             let want = format!(
@@ -174,7 +187,7 @@ fn requests_of_kinds_that_karmada_holds_may_not_grow() {
             denial(review(scope, &fewer, &released));
             for new in [service(kind, 9, "1"), service(kind, 2, "0")] {
                 let edit = update(service(kind, 2, "1"), new);
-                assert_eq!(review(scope, &edit, &released), Answer::allow());
+                assert_eq!(review(scope, &edit, &released), ReviewAnswer::allow());
             }
         }
     }
@@ -187,7 +200,11 @@ fn every_way_to_request_more_is_growth() {
     let pods = |change: Value| {
         let mut new = old.clone();
         json_patch::merge(&mut new["spec"], &change);
-        denial(review(Scope::Managed, &update(old.clone(), new), &released))
+        denial(review(
+            TemplateRegistration::Managed,
+            &update(old.clone(), new),
+            &released,
+        ))
     };
     let spec = |change: Value| json!({"template": {"spec": change}});
     let limits = |gpus: &str| json!({"limits": {"nvidia.com/gpu": gpus}});
@@ -228,7 +245,7 @@ fn every_way_to_request_more_is_growth() {
 
 #[test]
 fn scaling_a_kind_without_held_replicas_is_growth() {
-    let scale = |resource: &str, group: &str, from: u32, to: u32| -> Request<Value> {
+    let scale = |resource: &str, group: &str, from: u32, to: u32| -> ReviewRequest<Value> {
         let scale = |replicas: u32| {
             json!({
                 "apiVersion": "autoscaling/v1", "kind": "Scale",
@@ -246,14 +263,20 @@ fn scaling_a_kind_without_held_replicas_is_growth() {
     };
     let released = index_of("PyTorchJob");
     let raise = scale("pytorchjobs", "kubeflow.org", 2, 4);
-    let message = denial(review(Scope::Managed, &raise, &released));
+    let message = denial(review(TemplateRegistration::Managed, &raise, &released));
     assert!(message.starts_with("PyTorchJob train is admitted (attempt 2, queue team-a) and cannot grow: replicas: 2 -> 4"), "{message}");
     let shrink = scale("pytorchjobs", "kubeflow.org", 4, 2);
-    assert_eq!(review(Scope::Managed, &shrink, &released), Answer::allow());
+    assert_eq!(
+        review(TemplateRegistration::Managed, &shrink, &released),
+        ReviewAnswer::allow()
+    );
     // Karmada holds these until the growth is granted.
     let held = scale("deployments", "apps", 2, 4);
     let released = index_of("Deployment");
-    assert_eq!(review(Scope::Managed, &held, &released), Answer::allow());
+    assert_eq!(
+        review(TemplateRegistration::Managed, &held, &released),
+        ReviewAnswer::allow()
+    );
 }
 
 #[test]
@@ -262,34 +285,44 @@ fn the_deletion_of_a_template_does_not_depend_on_its_values() {
     ending["metadata"]["deletionTimestamp"] = json!("2026-11-21T04:00:00Z");
     let edit = update(volcano_job(4, "1"), ending);
     assert_eq!(
-        review(Scope::Managed, &edit, &index("t-1", "Admitted")),
-        Answer::allow()
+        review(
+            TemplateRegistration::Managed,
+            &edit,
+            &index("t-1", "Admitted")
+        ),
+        ReviewAnswer::allow()
     );
 }
 
 #[test]
 fn values_that_cannot_be_used_are_refused_in_managed_namespaces() {
-    let nothing = Released::default();
+    let nothing = ReleasedIndex::default();
     let bad = create(volcano_job(4, "-1"));
-    insta::assert_snapshot!(denial(review(Scope::Managed, &bad, &nothing)), @r#"spec.tasks[0].template.spec.containers[0].resources.requests[nvidia.com/gpu] is "-1"; needed: 0 or more"#);
-    assert_eq!(review(Scope::Elsewhere, &bad, &nothing), Answer::allow());
+    insta::assert_snapshot!(denial(review(TemplateRegistration::Managed, &bad, &nothing)), @r#"spec.tasks[0].template.spec.containers[0].resources.requests[nvidia.com/gpu] is "-1"; needed: 0 or more"#);
+    assert_eq!(
+        review(TemplateRegistration::Elsewhere, &bad, &nothing),
+        ReviewAnswer::allow()
+    );
 
     let mut job = volcano_job(4, "1");
     job["spec"]["queue"] = json!("Team A");
-    insta::assert_snapshot!(denial(review(Scope::Managed, &create(job), &nothing)), @r#"queue "Team A" cannot be the name of a queue; needed: lower-case letters, digits, '-' and '.', at most 253, beginning and ending with a letter or digit"#);
+    insta::assert_snapshot!(denial(review(TemplateRegistration::Managed, &create(job), &nothing)), @r#"queue "Team A" cannot be the name of a queue; needed: lower-case letters, digits, '-' and '.', at most 253, beginning and ending with a letter or digit"#);
 }
 
 #[test]
 fn an_update_is_refused_only_for_what_it_breaks() {
-    let nothing = Released::default();
+    let nothing = ReleasedIndex::default();
     let mut labelled = volcano_job(4, "-1");
     labelled["metadata"]["labels"] = json!({"a": "b"});
     let edit = update(volcano_job(4, "-1"), labelled);
-    assert_eq!(review(Scope::Managed, &edit, &nothing), Answer::allow());
+    assert_eq!(
+        review(TemplateRegistration::Managed, &edit, &nothing),
+        ReviewAnswer::allow()
+    );
     let breaking = update(volcano_job(4, "1"), volcano_job(4, "-1"));
     assert!(matches!(
-        review(Scope::Managed, &breaking, &nothing),
-        Answer::Deny { .. }
+        review(TemplateRegistration::Managed, &breaking, &nothing),
+        ReviewAnswer::Deny { .. }
     ));
 }
 
@@ -297,8 +330,11 @@ fn an_update_is_refused_only_for_what_it_breaks() {
 fn names_that_karmada_may_refuse_cause_a_warning() {
     let mut job = volcano_job(1, "1");
     job["spec"]["tasks"][0]["name"] = json!("w".repeat(33));
-    let Answer::Allow { warnings, .. } = review(Scope::Managed, &create(job), &Released::default())
-    else {
+    let ReviewAnswer::Allow { warnings, .. } = review(
+        TemplateRegistration::Managed,
+        &create(job),
+        &ReleasedIndex::default(),
+    ) else {
         panic!("refused");
     };
     assert!(

@@ -3,16 +3,16 @@
 use super::{Running, creation, post, submission, with_closed_queue};
 use http::{Request, StatusCode};
 use runtime::testing::FakeApi;
-use runtime::{Registry, Rights};
+use runtime::{Registry, RightsCache};
 use serde_json::json;
 use std::time::Duration;
 use tower::Service as _;
 use webhook::certs::Lifetimes;
-use webhook::load::{Limits, Load};
-use webhook::metrics::Metrics;
+use webhook::load::{RequestBudget, RequestLimits};
+use webhook::metrics::WebhookMetrics;
 use webhook::permits::Permits;
-use webhook::queues::Queues;
-use webhook::released::Released;
+use webhook::queues::QueueIndex;
+use webhook::released::ReleasedIndex;
 use webhook::server::Handlers;
 
 /// A path of JSON arrays, this many levels deep.
@@ -59,15 +59,15 @@ fn stalled() -> http::Request<axum::body::Body> {
 async fn requests_above_the_limit_are_refused_at_once() {
     let registry = Registry::new();
     let mut router = webhook::server::router(Handlers {
-        released: Released::default(),
-        metrics: Metrics::new(&registry),
-        load: Load::new(Limits {
+        released: ReleasedIndex::default(),
+        metrics: WebhookMetrics::new(&registry),
+        load: RequestBudget::new(RequestLimits {
             requests: 2,
-            ..Limits::default()
+            ..RequestLimits::default()
         }),
         permits: Permits {
-            queues: Queues::default(),
-            rights: Rights::new(FakeApi::new().client()),
+            queues: QueueIndex::default(),
+            rights: RightsCache::new(FakeApi::new().client()),
         },
     });
     let whole = || {

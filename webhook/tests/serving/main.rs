@@ -18,8 +18,8 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use webhook::certs::Lifetimes;
-use webhook::load::Limits;
-use webhook::{Options, Target};
+use webhook::load::RequestLimits;
+use webhook::{WebhookOptions, WebhookTarget};
 
 const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/muster";
 const SECRET: &str = "/api/v1/namespaces/muster-system/secrets/muster-webhook-tls";
@@ -40,11 +40,11 @@ impl Running {
         let address = socket.local_addr().unwrap();
         let (health, registry) = (Health::new(), Registry::new());
         let cancel = CancellationToken::new();
-        let options = Options {
+        let options = WebhookOptions {
             bind: address,
-            target: Target::Url(format!("https://{address}")),
+            target: WebhookTarget::Url(format!("https://{address}")),
             register: true,
-            limits: Limits::default(),
+            limits: RequestLimits::default(),
         };
         let (client, token) = (api.client(), cancel.clone());
         let (checks, numbers) = (health.clone(), registry.clone());
@@ -196,11 +196,11 @@ async fn a_binding_is_gated_over_tls() {
 async fn an_address_in_use_is_reported_before_anything_is_written() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let bind = taken.local_addr().unwrap();
-    let options = Options {
+    let options = WebhookOptions {
         bind,
-        target: Target::Url(format!("https://{bind}")),
+        target: WebhookTarget::Url(format!("https://{bind}")),
         register: true,
-        limits: Limits::default(),
+        limits: RequestLimits::default(),
     };
     let api = FakeApi::new();
     let (health, registry) = (Health::new(), Registry::new());

@@ -4,12 +4,12 @@ use serde_json::{Map, Value, json};
 
 /// The part of a pod's metadata.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Written {
+pub(crate) enum MetadataField {
     Labels,
     Annotations,
 }
 
-impl Written {
+impl MetadataField {
     fn field(self) -> &'static str {
         match self {
             Self::Labels => "labels",
@@ -20,7 +20,7 @@ impl Written {
 
 /// Sets `key` on the pods of a template. A value that is no object does not change: the schemas of many
 /// kinds accept it, and the member's operator reports it.
-pub(crate) fn write(pods: &mut Map<String, Value>, on: Written, key: &str, value: &str) {
+pub(crate) fn write(pods: &mut Map<String, Value>, on: MetadataField, key: &str, value: &str) {
     let written = object(pods, "metadata").and_then(|metadata| object(metadata, on.field()));
     if let Some(written) = written {
         written.insert(key.to_owned(), json!(value));
@@ -66,7 +66,7 @@ mod tests {
             ),
         ] {
             let mut written = pods.as_object().cloned().unwrap_or_default();
-            write(&mut written, Written::Labels, "a/b", "c");
+            write(&mut written, MetadataField::Labels, "a/b", "c");
             assert_eq!(Value::Object(written), want, "{pods}");
         }
     }

@@ -4,7 +4,7 @@
 //! An operator may accept no other change, and existing pods have received their places. So the replicas
 //! and minimums of a new rendering go into the old one, and later edits of the template have no effect.
 
-use super::Part;
+use super::RenderedPart;
 use crate::error::SpecError;
 use crate::field::Field;
 use crate::kinds::{self, WorkloadKind};
@@ -31,7 +31,7 @@ pub(crate) fn resizing(template: &Value) -> Option<PartResizing> {
 /// Returns `fresh` with the sizes only; all other fields are those of `placed`, the same cluster's part as
 /// it was placed.
 #[must_use]
-pub fn resized(fresh: Part, placed: &[(String, Value)]) -> Part {
+pub fn resized(fresh: RenderedPart, placed: &[(String, Value)]) -> RenderedPart {
     let fields = fresh.fields.into_iter().map(|(path, value)| {
         let before = placed.iter().find(|(known, _)| *known == path);
         let mut resizings = kinds::all().filter_map(WorkloadKind::part_resizing);
@@ -44,7 +44,7 @@ pub fn resized(fresh: Part, placed: &[(String, Value)]) -> Part {
             None => (path, value),
         }
     });
-    Part {
+    RenderedPart {
         fields: fields.collect(),
         ..fresh
     }

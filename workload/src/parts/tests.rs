@@ -44,7 +44,7 @@ spec:
             - {name: sidecar}
 ";
 
-pub(crate) fn field<'a>(part: &'a Part, path: &str) -> &'a Value {
+pub(crate) fn field<'a>(part: &'a RenderedPart, path: &str) -> &'a Value {
     &part
         .fields
         .iter()
@@ -120,7 +120,7 @@ fn minimums_are_divided_as_the_pods_are() {
         ("b", &[("default0", 0), ("w", 3)]),
     ]);
     let parts = parts(&template, Attempt(1), &shares, &Reach::default(), false).unwrap();
-    let minimums = |part: &Part| {
+    let minimums = |part: &RenderedPart| {
         let tasks = field(part, "/spec/tasks").as_array().unwrap().clone();
         let tasks = tasks
             .iter()
@@ -151,7 +151,7 @@ fn a_batch_job_is_split_by_completions() {
             "/spec/template/spec/containers"
         ]
     );
-    let of = |part: &Part| {
+    let of = |part: &RenderedPart| {
         let env = &field(part, "/spec/template/spec/containers")[0]["env"];
         (
             field(part, "/spec/parallelism").clone(),
@@ -481,7 +481,7 @@ fn pods_of_a_job_with_a_service_have_the_address_of_the_first() {
     let shares = shares(&[("a", &[("w", 2)]), ("b", &[("w", 2)])]);
     let told = |address: Option<&str>| {
         let parts = parts(&template, Attempt(1), &shares, &leader(address), false).unwrap();
-        let of = |part: &Part| {
+        let of = |part: &RenderedPart| {
             let tasks = field(part, "/spec/tasks");
             variable(
                 &tasks[0]["template"]["spec"]["containers"][0],

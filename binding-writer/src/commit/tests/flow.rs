@@ -82,7 +82,7 @@ async fn a_change_of_what_the_decision_depended_on_is_a_conflict() {
         bench.api.merge(&path("a"), &change);
         let before = bench.api.get(&path("a"));
         let outcome = bench.write(&binding, place(1)).await;
-        assert_eq!(outcome.result, Err(Failure::Conflict), "{what}");
+        assert_eq!(outcome.result, Err(WriteFailure::Conflict), "{what}");
         assert_eq!(bench.api.get(&path("a")), before, "{what}");
     }
 }
@@ -146,7 +146,7 @@ async fn a_write_is_unavailable_at_the_deadline_only_if_it_was_not_done() {
         .fault(usize::MAX, Fault::Status(500, "no etcd"), patches_whole);
     let outcome = bench.write(&binding, place(1)).await;
     let message = "no etcd".to_owned();
-    assert_eq!(outcome.result, Err(Failure::Unavailable { message }));
+    assert_eq!(outcome.result, Err(WriteFailure::Unavailable { message }));
     let last = bench.api.requests().pop().unwrap();
     assert_eq!(last.verb, "GET");
 }
@@ -162,11 +162,14 @@ async fn a_definite_refusal_is_not_retried() {
     );
     let outcome = bench.write(&binding, place(1)).await;
     let message = "admission webhook denied".to_owned();
-    assert_eq!(outcome.result, Err(Failure::Refused { code: 403, message }));
+    assert_eq!(
+        outcome.result,
+        Err(WriteFailure::Refused { code: 403, message })
+    );
 
     bench.api.remove(&path("a"));
     let outcome = bench.write(&binding, Write::Finalize).await;
-    assert_eq!(outcome.result, Err(Failure::Gone));
+    assert_eq!(outcome.result, Err(WriteFailure::Gone));
     assert_eq!(bench.api.requests().len(), 2);
 }
 
@@ -237,6 +240,6 @@ async fn a_process_that_does_not_lead_writes_nothing() {
     leadership.changed().await;
     let binding = bench.put("b", gated());
     let outcome = bench.write(&binding, place(1)).await;
-    assert_eq!(outcome.result, Err(Failure::NotLeading));
+    assert_eq!(outcome.result, Err(WriteFailure::NotLeading));
     assert!(!bench.api.requests().iter().any(|r| r.path == path("b")));
 }

@@ -7,8 +7,8 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::held::Held;
-use super::log::{Resource, Write};
+use super::held::HeldAmounts;
+use super::log::{AuditedResource, AuditedWrite};
 use super::quantity;
 
 /// The time after a lowered or new quota in which an admission may still follow the previous one,
@@ -17,7 +17,7 @@ const HEARD_WITHIN: SignedDuration = SignedDuration::from_secs(2);
 
 /// What a quota limits.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Scope {
+pub(super) struct BoundScope {
     /// The queue and its descendants.
     pub(super) queue: String,
     pub(super) resource: String,
@@ -33,17 +33,17 @@ type Values = Vec<(Timestamp, Option<u128>)>;
 
 /// All quotas so far.
 #[derive(Debug, Default)]
-pub(super) struct Bounds {
+pub(super) struct AuditedBounds {
     parents: BTreeMap<String, String>,
-    values: BTreeMap<Scope, Values>,
+    values: BTreeMap<BoundScope, Values>,
     /// The objects seen so far: a quota that is new on one of them is a change.
     seen: BTreeSet<(&'static str, String)>,
 }
 
-impl Bounds {
+impl AuditedBounds {
     /// Adds a quota that holds all the time, besides those in the log.
     pub(super) fn fixed(&mut self, queue: &str, resource: &str, amount: u128) {
-        let scope = Scope {
+        let scope = BoundScope {
             queue: queue.to_owned(),
             resource: resource.to_owned(),
             class: None,
@@ -56,19 +56,21 @@ impl Bounds {
     }
 
     /// Reads a write of a Queue or a CapacityPolicy.
-    pub(super) fn write(&mut self, write: &Write) {
+    pub(super) fn write(&mut self, write: &AuditedWrite) {
         let name = write.object["metadata"]["name"].as_str();
         let name = name.unwrap_or_default();
         let spec = &write.object["spec"];
         match write.resource {
-            Resource::Queue => {
+            AuditedResource::Queue => {
                 match spec["parent"].as_str() {
                     Some(parent) => self.parents.insert(name.to_owned(), parent.to_owned()),
                     None => self.parents.remove(name),
                 };
                 self.change("Queue", name, write.time, of_queue(name, spec));
             }
-            Resource::Policy => self.change("Policy", name, write.time, of_policy(name, spec)),
+            AuditedResource::Policy => {
+                self.change("Policy", name, write.time, of_policy(name, spec))
+            }
             _ => {}
         }
     }
@@ -78,10 +80,10 @@ impl Bounds {
         kind: &'static str,
         name: &str,
         time: Timestamp,
-        new: BTreeMap<Scope, u128>,
+        new: BTreeMap<BoundScope, u128>,
     ) {
         let known = !self.seen.insert((kind, name.to_owned()));
-        let own = |scope: &Scope| scope.queue == name && kind_of(scope) == Some(kind);
+        let own = |scope: &BoundScope| scope.queue == name && kind_of(scope) == Some(kind);
         for (scope, values) in &mut self.values {
             if own(scope) && !new.contains_key(scope) {
                 values.push((time, None));
@@ -109,7 +111,7 @@ impl Bounds {
     }
 
     /// Returns the quotas of the queue itself, with the highest recent value of each.
-    pub(super) fn of(&self, queue: &str, now: Timestamp) -> Vec<(&Scope, u128)> {
+    pub(super) fn of(&self, queue: &str, now: Timestamp) -> Vec<(&BoundScope, u128)> {
         let own = self.values.iter().filter(|(scope, _)| scope.queue == queue);
         own.filter_map(|(scope, values)| Some((scope, lately(values, now)?)))
             .collect()
@@ -127,7 +129,7 @@ fn lately(values: &Values, now: Timestamp) -> Option<u128> {
 }
 
 /// Returns the kind of object that has a quota; `None` for one that was not read from the log.
-fn kind_of(scope: &Scope) -> Option<&'static str> {
+fn kind_of(scope: &BoundScope) -> Option<&'static str> {
     match (&scope.class, &scope.clusters) {
         (Some(_), _) => Some("Policy"),
         (None, None) => Some("Queue"),
@@ -135,10 +137,10 @@ fn kind_of(scope: &Scope) -> Option<&'static str> {
     }
 }
 
-fn of_queue(name: &str, spec: &Value) -> BTreeMap<Scope, u128> {
+fn of_queue(name: &str, spec: &Value) -> BTreeMap<BoundScope, u128> {
     let capability = spec["capability"].as_object().into_iter().flatten();
     let bound = |(resource, amount): (&String, &Value)| {
-        let scope = Scope {
+        let scope = BoundScope {
             queue: name.to_owned(),
             resource: resource.clone(),
             class: None,
@@ -149,7 +151,7 @@ fn of_queue(name: &str, spec: &Value) -> BTreeMap<Scope, u128> {
     capability.map(bound).collect()
 }
 
-fn of_policy(name: &str, spec: &Value) -> BTreeMap<Scope, u128> {
+fn of_policy(name: &str, spec: &Value) -> BTreeMap<BoundScope, u128> {
     let pools = spec["pools"].as_array().into_iter().flatten();
     let bounds = pools.flat_map(|pool| {
         let clusters = pool["clusters"].as_array().map(|clusters| {
@@ -158,7 +160,7 @@ fn of_policy(name: &str, spec: &Value) -> BTreeMap<Scope, u128> {
         });
         let resources = pool["resources"].as_object().into_iter().flatten();
         resources.filter_map(move |(resource, bounds)| {
-            let scope = Scope {
+            let scope = BoundScope {
                 queue: name.to_owned(),
                 resource: resource.clone(),
                 class: pool["class"].as_str().map(str::to_owned),
@@ -176,9 +178,9 @@ fn amount_of(value: &Value) -> u128 {
     quantity::read(value).unwrap_or(0)
 }
 
-impl Scope {
+impl BoundScope {
     /// Returns the part of `held` that this scope limits.
-    pub(super) fn of(&self, held: &Held) -> u128 {
+    pub(super) fn of(&self, held: &HeldAmounts) -> u128 {
         match (&self.class, &self.clusters) {
             (Some(class), Some(clusters)) => held.in_clusters(clusters, class, &self.resource),
             (Some(class), None) => held.of_class(class, &self.resource),
@@ -187,7 +189,7 @@ impl Scope {
     }
 }
 
-impl fmt::Display for Scope {
+impl fmt::Display for BoundScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "queue {}", self.queue)?;
         match (&self.class, &self.clusters) {

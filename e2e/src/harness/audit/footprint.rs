@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
 
-use super::quantity::{self, Amounts, UNIT};
+use super::quantity::{self, AuditedAmounts, UNIT};
 
 /// The node label by which a template selects a class of GPUs.
 const PRODUCT: &str = "nvidia.com/gpu.product";
@@ -18,22 +18,22 @@ const GPU: &str = "nvidia.com/gpu";
 pub(super) const CLAIM: &str = "claim:";
 
 /// Amounts by the class of GPUs that pods select, in the lower case of GpuPools; `""` for none.
-pub(super) type Classes = BTreeMap<String, Amounts>;
+pub(super) type Classes = BTreeMap<String, AuditedAmounts>;
 
 /// The amounts that a template charges to a queue while it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Footprint {
     /// The queue that it names, if any.
     pub queue: Option<String>,
-    pods: Vec<Pods>,
+    pods: Vec<EqualPods>,
 }
 
 /// Pods of one shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Pods {
+struct EqualPods {
     count: u64,
     class: String,
-    each: Amounts,
+    each: AuditedAmounts,
 }
 
 impl Footprint {
@@ -54,7 +54,7 @@ impl Footprint {
 
     /// Returns the GPUs of all its pods.
     pub fn gpus(&self) -> u64 {
-        let gpus = |pods: &Pods| pods.each.get(GPU).copied().unwrap_or(0) / UNIT;
+        let gpus = |pods: &EqualPods| pods.each.get(GPU).copied().unwrap_or(0) / UNIT;
         let gpus = self
             .pods
             .iter()
@@ -75,11 +75,11 @@ impl Footprint {
     /// Returns the requests of `count` of its pods; `None` if that depends on which ones.
     pub(super) fn part(&self, count: u64) -> Option<Classes> {
         let first = self.pods.first()?;
-        let alike = |pods: &Pods| pods.class == first.class && pods.each == first.each;
+        let alike = |pods: &EqualPods| pods.class == first.class && pods.each == first.each;
         if !self.pods.iter().all(alike) {
             return None;
         }
-        let mut amounts = Amounts::new();
+        let mut amounts = AuditedAmounts::new();
         quantity::add(&mut amounts, &first.each, count.into());
         Some([(first.class.clone(), amounts)].into())
     }
@@ -93,7 +93,10 @@ impl Footprint {
     ///
     /// # Errors
     /// Returns an error if a pod has a claim by a template that is not among `claims`.
-    pub(super) fn resolve(&mut self, claims: &BTreeMap<String, Amounts>) -> anyhow::Result<()> {
+    pub(super) fn resolve(
+        &mut self,
+        claims: &BTreeMap<String, AuditedAmounts>,
+    ) -> anyhow::Result<()> {
         for pods in &mut self.pods {
             let named = pods.each.keys().filter(|name| name.starts_with(CLAIM));
             for name in named.cloned().collect::<Vec<_>>() {
@@ -123,7 +126,7 @@ fn queue(template: &Value) -> Option<String> {
     named.find(|name| !name.is_empty()).map(str::to_owned)
 }
 
-fn pods_of(api_version: &str, kind: &str, spec: &Value) -> anyhow::Result<Vec<Pods>> {
+fn pods_of(api_version: &str, kind: &str, spec: &Value) -> anyhow::Result<Vec<EqualPods>> {
     let group = api_version.split('/').next().unwrap_or_default();
     let replicas = |spec: &Value| Ok(vec![pods(count(&spec["replicas"])?, &spec["template"])?]);
     match (group, kind) {
@@ -151,8 +154,8 @@ fn pods_of(api_version: &str, kind: &str, spec: &Value) -> anyhow::Result<Vec<Po
 /// Returns the pods of each entry of a list, or of each field of an object.
 fn each(
     of: &Value,
-    read: impl Fn(&Value) -> anyhow::Result<Vec<Pods>>,
-) -> anyhow::Result<Vec<Pods>> {
+    read: impl Fn(&Value) -> anyhow::Result<Vec<EqualPods>>,
+) -> anyhow::Result<Vec<EqualPods>> {
     let entries: Vec<&Value> = match of {
         Value::Array(list) => list.iter().collect(),
         Value::Object(fields) => fields.values().collect(),
@@ -166,7 +169,7 @@ fn each(
 }
 
 /// Returns the pods of a Job, which runs at most as many at once as it has completions left.
-fn batch(spec: &Value) -> anyhow::Result<Vec<Pods>> {
+fn batch(spec: &Value) -> anyhow::Result<Vec<EqualPods>> {
     let parallelism = count(&spec["parallelism"])?;
     let completions = match &spec["completions"] {
         Value::Null => parallelism,
@@ -175,7 +178,7 @@ fn batch(spec: &Value) -> anyhow::Result<Vec<Pods>> {
     Ok(vec![pods(parallelism.min(completions), &spec["template"])?])
 }
 
-fn ray(cluster: &Value) -> anyhow::Result<Vec<Pods>> {
+fn ray(cluster: &Value) -> anyhow::Result<Vec<EqualPods>> {
     let mut all = vec![pods(1, &cluster["headGroupSpec"]["template"])?];
     if cluster["workerGroupSpecs"].is_null() {
         return Ok(all);
@@ -198,22 +201,22 @@ fn count(value: &Value) -> anyhow::Result<u64> {
     }
 }
 
-fn pods(count: u64, template: &Value) -> anyhow::Result<Pods> {
+fn pods(count: u64, template: &Value) -> anyhow::Result<EqualPods> {
     pod(count, &template["spec"])
 }
 
 /// Returns the requests of a pod as Kubernetes counts them: the sum of its containers, or the
 /// larger request of an init container, plus its overhead. A gated pod never runs.
-fn pod(count: u64, spec: &Value) -> anyhow::Result<Pods> {
+fn pod(count: u64, spec: &Value) -> anyhow::Result<EqualPods> {
     let gates = spec["schedulingGates"].as_array();
     let gated = gates.is_some_and(|gates| !gates.is_empty());
-    let mut each = Amounts::new();
+    let mut each = AuditedAmounts::new();
     let list = |of: &str| spec[of].as_array().cloned().unwrap_or_default();
     ensure!(spec["containers"].is_array(), "a pod without containers");
     for container in list("containers") {
         quantity::add(&mut each, &requests(&container)?, 1);
     }
-    let (mut sidecars, mut most) = (Amounts::new(), Amounts::new());
+    let (mut sidecars, mut most) = (AuditedAmounts::new(), AuditedAmounts::new());
     for container in list("initContainers") {
         let mut now = requests(&container)?;
         if container["restartPolicy"] == "Always" {
@@ -236,7 +239,7 @@ fn pod(count: u64, spec: &Value) -> anyhow::Result<Pods> {
     }
     each.retain(|_, amount| *amount > 0);
     let class = spec["nodeSelector"][PRODUCT].as_str().unwrap_or_default();
-    Ok(Pods {
+    Ok(EqualPods {
         count: if gated { 0 } else { count },
         class: class.to_lowercase(),
         each,
@@ -244,14 +247,14 @@ fn pod(count: u64, spec: &Value) -> anyhow::Result<Pods> {
 }
 
 /// Returns the requests of a container; a limit without a request counts as a request.
-fn requests(container: &Value) -> anyhow::Result<Amounts> {
+fn requests(container: &Value) -> anyhow::Result<AuditedAmounts> {
     let mut all = amounts(&container["resources"]["limits"])?;
     all.extend(amounts(&container["resources"]["requests"])?);
     Ok(all)
 }
 
 /// Reads a list of resources.
-pub(super) fn amounts(of: &Value) -> anyhow::Result<Amounts> {
+pub(super) fn amounts(of: &Value) -> anyhow::Result<AuditedAmounts> {
     let fields = of.as_object().into_iter().flatten();
     let read = fields.map(|(resource, value)| {
         let amount = quantity::read(value);
@@ -262,9 +265,9 @@ pub(super) fn amounts(of: &Value) -> anyhow::Result<Amounts> {
 }
 
 /// Returns the devices of one claim by a ResourceClaimTemplate, as units of their classes.
-pub(super) fn claim(template: &Value) -> anyhow::Result<Amounts> {
+pub(super) fn claim(template: &Value) -> anyhow::Result<AuditedAmounts> {
     let requests = &template["spec"]["spec"]["devices"]["requests"];
-    let mut all = Amounts::new();
+    let mut all = AuditedAmounts::new();
     for request in requests.as_array().into_iter().flatten() {
         let exactly = &request["exactly"];
         let class = exactly["deviceClassName"].as_str();
@@ -277,7 +280,7 @@ pub(super) fn claim(template: &Value) -> anyhow::Result<Amounts> {
 
 /// Returns all resources of some classes.
 pub(super) fn resources(of: &Classes) -> BTreeSet<&String> {
-    of.values().flat_map(Amounts::keys).collect()
+    of.values().flat_map(AuditedAmounts::keys).collect()
 }
 
 #[cfg(test)]

@@ -7,12 +7,12 @@ use super::quantity::{self, UNIT};
 
 /// Amounts in total, by class of GPUs, and by cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct HeldAmounts {
     total: Classes,
     clusters: BTreeMap<String, Classes>,
 }
 
-impl Held {
+impl HeldAmounts {
     /// Returns amounts whose clusters are unknown.
     pub(super) fn somewhere(total: Classes) -> Self {
         Self {

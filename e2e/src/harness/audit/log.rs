@@ -21,7 +21,7 @@ use super::PERMANENT_ID;
 
 /// The kind of a written object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Resource {
+pub(super) enum AuditedResource {
     /// A ResourceBinding or its status.
     Binding,
     /// A Work or its status.
@@ -32,7 +32,7 @@ pub(super) enum Resource {
     Policy,
 }
 
-impl Resource {
+impl AuditedResource {
     /// Returns the kind of a written object. For bindings and Works, writes of the status count
     /// too.
     fn of(written: &ObjectRef) -> Option<Self> {
@@ -54,7 +54,7 @@ impl Resource {
 
 /// One successful write.
 #[derive(Debug, Clone)]
-pub(super) struct Write {
+pub(super) struct AuditedWrite {
     /// The store's revision of the object after the write, which orders all objects of an API
     /// server. A write that removed an object has none; it gets the highest revision that certainly
     /// was before it.
@@ -62,7 +62,7 @@ pub(super) struct Write {
     /// The time of the response.
     pub(super) time: Timestamp,
     /// The kind of the written object.
-    pub(super) resource: Resource,
+    pub(super) resource: AuditedResource,
     /// The verb: create, update, patch, delete.
     pub(super) verb: String,
     /// The user who wrote.
@@ -83,25 +83,25 @@ pub(super) struct Named<'a> {
 #[derive(Debug)]
 pub struct Log {
     path: PathBuf,
-    index: Mutex<Index>,
+    index: Mutex<AuditIndex>,
 }
 
 #[derive(Debug, Default)]
-struct Index {
+struct AuditIndex {
     /// The size of the part of the file that is indexed.
     end: u64,
-    lines: Vec<Line>,
+    lines: Vec<AuditLine>,
 }
 
 /// A line about a successful write that was no dry run.
 #[derive(Debug)]
-struct Line {
+struct AuditLine {
     start: u64,
     length: usize,
     received: String,
     completed: String,
     revision: u64,
-    resource: Resource,
+    resource: AuditedResource,
     gone: bool,
     /// The UID of the written object.
     uid: String,
@@ -130,7 +130,7 @@ impl Log {
         &self,
         bounds: bool,
         wanted: impl Fn(Named<'_>) -> bool,
-    ) -> anyhow::Result<Vec<Write>> {
+    ) -> anyhow::Result<Vec<AuditedWrite>> {
         let path = &self.path;
         let open = File::open(path).with_context(|| format!("open audit log {}", path.display()));
         let mut reader = BufReader::new(open?);
@@ -141,20 +141,22 @@ impl Log {
             reader.seek(SeekFrom::Start(line.start))?;
             let mut text = vec![0; line.length];
             reader.read_exact(&mut text)?;
-            let event: Event = serde_json::from_slice(&text).context("a line of the audit log")?;
+            let event: AuditEvent =
+                serde_json::from_slice(&text).context("a line of the audit log")?;
             writes.push(event.write(revision, line)?);
         }
         whole(writes)
     }
 }
 
-impl Index {
+impl AuditIndex {
     /// Indexes the lines that were appended since the last call.
     fn read_on(&mut self, reader: &mut BufReader<File>) -> anyhow::Result<()> {
         reader.seek(SeekFrom::Start(self.end))?;
         let mut text = String::new();
         while reader.read_line(&mut text)? > 0 && text.ends_with('\n') {
-            let head: Head = serde_json::from_str(&text).context("a line of the audit log")?;
+            let head: AuditEventHead =
+                serde_json::from_str(&text).context("a line of the audit log")?;
             self.lines.extend(head.line(self.end, text.len()));
             self.end += text.len() as u64;
             text.clear();
@@ -168,7 +170,7 @@ impl Index {
     /// quotas.
     fn about(&self, bounds: bool, wanted: impl Fn(Named<'_>) -> bool) -> Vec<usize> {
         // Not every response has the template or labels, but all have the UID of their object.
-        let named = |line: &&Line| {
+        let named = |line: &&AuditLine| {
             let template = line.template.as_deref();
             let namespace = &*line.namespace;
             template.is_some_and(|template| {
@@ -185,7 +187,7 @@ impl Index {
         let ids: HashSet<&str> = own
             .filter_map(|line| line.permanent_id.as_deref())
             .collect();
-        let works = |line: &&Line| {
+        let works = |line: &&AuditLine| {
             line.permanent_id
                 .as_deref()
                 .is_some_and(|id| ids.contains(id))
@@ -205,7 +207,7 @@ impl Index {
     /// removes an object is the object's last version, however old. That write certainly came after
     /// all responses that were sent before its request arrived, and after all other writes of that
     /// object.
-    fn in_order(&self, lines: &[usize]) -> Vec<(u64, &Line)> {
+    fn in_order(&self, lines: &[usize]) -> Vec<(u64, &AuditLine)> {
         let mut highest = 0;
         let answered = self.lines.iter().map(|line| {
             highest = line.revision.max(highest);
@@ -222,12 +224,12 @@ impl Index {
             if !line.gone {
                 return (line.revision, line);
             }
-            let before = |other: &Line| other.completed < line.received;
+            let before = |other: &AuditLine| other.completed < line.received;
             let sure = self.lines.partition_point(before).checked_sub(1);
             let sure = sure.map_or(0, |last| answered[last]);
             (sure.max(latest[&*line.uid]), line)
         });
-        let mut in_order: Vec<(u64, &Line)> = in_order.collect();
+        let mut in_order: Vec<(u64, &AuditLine)> = in_order.collect();
         // The sort is stable: of two removals with one revision, the later response comes later.
         in_order.sort_by_key(|(revision, line)| (*revision, line.gone));
         in_order
@@ -237,12 +239,12 @@ impl Index {
 /// The fields of a line that are needed to find it again.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Head {
+struct AuditEventHead {
     stage: String,
     verb: String,
     object_ref: Option<ObjectRef>,
     response_status: Option<ResponseStatus>,
-    response_object: Option<Answer>,
+    response_object: Option<AuditedObject>,
     request_received_timestamp: String,
     stage_timestamp: String,
     #[serde(rename = "requestURI", default)]
@@ -266,15 +268,15 @@ struct ResponseStatus {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct AuditedObject {
     #[serde(default)]
-    metadata: Metadata,
-    spec: Option<Spec>,
+    metadata: AuditedMetadata,
+    spec: Option<AuditedSpec>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Metadata {
+struct AuditedMetadata {
     uid: String,
     resource_version: Option<String>,
     deletion_timestamp: Option<IgnoredAny>,
@@ -283,29 +285,29 @@ struct Metadata {
 }
 
 #[derive(Deserialize)]
-struct Spec {
+struct AuditedSpec {
     /// A binding's template; a Work has none.
-    resource: Option<Template>,
+    resource: Option<AuditedTemplate>,
 }
 
 #[derive(Deserialize)]
-struct Template {
+struct AuditedTemplate {
     uid: Option<String>,
 }
 
-impl Head {
-    fn line(self, start: u64, length: usize) -> Option<Line> {
+impl AuditEventHead {
+    fn line(self, start: u64, length: usize) -> Option<AuditLine> {
         let object_ref = self.object_ref?;
-        let resource = Resource::of(&object_ref)?;
+        let resource = AuditedResource::of(&object_ref)?;
         let succeeded = self.response_status.is_some_and(|status| status.code < 300);
         if self.stage != "ResponseComplete" || !succeeded || self.uri.contains("dryRun=") {
             return None;
         }
-        let Answer { metadata, spec } = self.response_object?;
+        let AuditedObject { metadata, spec } = self.response_object?;
         let no_finalizers = metadata.finalizers.is_none_or(|names| names.is_empty());
         let deleting = metadata.deletion_timestamp.is_some();
         let template = spec.and_then(|spec| spec.resource);
-        Some(Line {
+        Some(AuditLine {
             start,
             length,
             received: self.request_received_timestamp,
@@ -326,7 +328,7 @@ impl Head {
 /// A line about a write.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Event {
+struct AuditEvent {
     verb: String,
     #[serde(default)]
     user: User,
@@ -340,11 +342,11 @@ struct User {
     username: String,
 }
 
-impl Event {
+impl AuditEvent {
     /// Returns the write, and the body of its request.
-    fn write(self, revision: u64, line: &Line) -> anyhow::Result<(Write, Value)> {
+    fn write(self, revision: u64, line: &AuditLine) -> anyhow::Result<(AuditedWrite, Value)> {
         let time = line.completed.parse();
-        let write = Write {
+        let write = AuditedWrite {
             revision,
             time: time.with_context(|| format!("time {:?} in the audit log", line.completed))?,
             resource: line.resource,
@@ -358,7 +360,7 @@ impl Event {
 
 /// Completes responses that have only metadata, which some clients request; the request has what
 /// they wrote.
-fn whole(answered: Vec<(Write, Value)>) -> anyhow::Result<Vec<Write>> {
+fn whole(answered: Vec<(AuditedWrite, Value)>) -> anyhow::Result<Vec<AuditedWrite>> {
     let mut latest: HashMap<String, Value> = HashMap::new();
     let mut writes = Vec::new();
     for (mut write, body) in answered {
@@ -405,7 +407,7 @@ fn merge(target: &mut Value, patch: &Value) {
 
 /// Returns true if this write removed the object: it removed the last finalizer of a deleted
 /// object, or deleted one without finalizers.
-pub(super) fn is_gone(write: &Write) -> bool {
+pub(super) fn is_gone(write: &AuditedWrite) -> bool {
     let metadata = &write.object["metadata"];
     let no_finalizers = metadata["finalizers"].as_array().is_none_or(Vec::is_empty);
     let deleting = !metadata["deletionTimestamp"].is_null();

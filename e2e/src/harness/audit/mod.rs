@@ -37,14 +37,14 @@ use jiff::SignedDuration;
 use serde_json::Value;
 
 pub use footprint::Footprint;
-use held::Held;
+use held::HeldAmounts;
 pub use log::Log;
-use log::{Resource, Write};
-use pods::Known;
-pub use pods::Pods;
-use quantity::{Amounts, UNIT};
-use replay::Replay;
-pub use report::Report;
+use log::{AuditedResource, AuditedWrite};
+use pods::KnownJob;
+pub use pods::PodSightings;
+use quantity::{AuditedAmounts, UNIT};
+use replay::LogReplay;
+pub use report::AuditReport;
 
 /// The annotation in which Muster records an admission.
 const RECORD: &str = "muster.io/admission";
@@ -57,15 +57,15 @@ const LATE: SignedDuration = SignedDuration::from_secs(4);
 
 /// The subject of an audit.
 #[derive(Debug, Clone, Default)]
-pub struct Subject {
+pub struct AuditSubject {
     /// The jobs, by the UID of their template.
-    jobs: HashMap<String, Job>,
+    jobs: HashMap<String, AuditedJob>,
     /// Namespaces of which every job must be audited.
     namespaces: BTreeSet<String>,
     /// The queues of jobs that name none, by namespace.
     defaults: BTreeMap<String, String>,
     /// The amounts of a claim by a ResourceClaimTemplate.
-    claims: BTreeMap<String, Amounts>,
+    claims: BTreeMap<String, AuditedAmounts>,
     /// Quotas of queues in GPUs, besides those in the log.
     capability: BTreeMap<String, u64>,
     nothing_held: bool,
@@ -74,7 +74,7 @@ pub struct Subject {
 }
 
 #[derive(Debug, Clone)]
-struct Job {
+struct AuditedJob {
     /// `namespace/name`.
     name: String,
     queue: String,
@@ -89,13 +89,13 @@ struct Job {
 pub fn history(log: &Log, template_uid: &str) -> anyhow::Result<Vec<Value>> {
     let writes = log.writes(false, |of| of.template == template_uid)?;
     let versions = writes.into_iter().filter(|write| {
-        write.resource == Resource::Binding
+        write.resource == AuditedResource::Binding
             && write.object["spec"]["resource"]["uid"] == template_uid
     });
     Ok(versions.map(|write| write.object).collect())
 }
 
-impl Subject {
+impl AuditSubject {
     /// Adds a job by its template as the API server has it.
     ///
     /// # Errors
@@ -111,7 +111,7 @@ impl Subject {
         let uid = metadata["uid"].as_str().unwrap_or_default();
         ensure!(!uid.is_empty(), "{} has no UID", metadata["name"]);
         let name = metadata["name"].as_str().unwrap_or_default();
-        let job = Job {
+        let job = AuditedJob {
             name: format!("{namespace}/{name}"),
             queue: queue.unwrap_or_else(|| "default".to_owned()),
             takes,
@@ -169,7 +169,7 @@ impl Subject {
     /// # Errors
     /// Returns an error if the log cannot be read, shows nothing to verify although it should, or
     /// shows usage although none is expected.
-    pub fn audit(&self, log: &Log) -> anyhow::Result<Report> {
+    pub fn audit(&self, log: &Log) -> anyhow::Result<AuditReport> {
         let report = self.read(log)?;
         self.is_enough(&report)?;
         Ok(report)
@@ -179,7 +179,7 @@ impl Subject {
     ///
     /// # Errors
     /// Returns an error if the log cannot be read.
-    pub fn read(&self, log: &Log) -> anyhow::Result<Report> {
+    pub fn read(&self, log: &Log) -> anyhow::Result<AuditReport> {
         let writes = log.writes(true, |of| {
             self.jobs.contains_key(of.template) || self.namespaces.contains(of.namespace)
         });
@@ -188,15 +188,15 @@ impl Subject {
 
     /// Returns a violation for each job that ran twice, by the pods in the members. It checks the pods
     /// seen so far against the attempts in `report`.
-    pub fn twice(&self, pods: &Pods, report: &Report) -> Vec<String> {
+    pub fn twice(&self, pods: &PodSightings, report: &AuditReport) -> Vec<String> {
         pods.verify(&self.known(report), jiff::Timestamp::now())
     }
 
-    fn known(&self, report: &Report) -> BTreeMap<String, Known> {
-        let mut jobs: BTreeMap<String, Known> = BTreeMap::new();
+    fn known(&self, report: &AuditReport) -> BTreeMap<String, KnownJob> {
+        let mut jobs: BTreeMap<String, KnownJob> = BTreeMap::new();
         for job in self.jobs.values() {
             let known = jobs.entry(job.name.clone()).or_default();
-            let held = Held::somewhere(job.takes.whole());
+            let held = HeldAmounts::somewhere(job.takes.whole());
             known.devices += held.devices();
             let attempts = report.attempts.get(&job.name);
             known.attempts = attempts.cloned().unwrap_or_default();
@@ -204,7 +204,7 @@ impl Subject {
         jobs
     }
 
-    fn is_enough(&self, report: &Report) -> anyhow::Result<()> {
+    fn is_enough(&self, report: &AuditReport) -> anyhow::Result<()> {
         let seconds = report.device_seconds();
         if self.nothing_held {
             ensure!(
@@ -218,8 +218,8 @@ impl Subject {
         Ok(())
     }
 
-    fn replay(&self, writes: &[Write]) -> anyhow::Result<Report> {
-        let mut replay = Replay::new(self, writes);
+    fn replay(&self, writes: &[AuditedWrite]) -> anyhow::Result<AuditReport> {
+        let mut replay = LogReplay::new(self, writes);
         for write in writes {
             replay.write(write)?;
         }

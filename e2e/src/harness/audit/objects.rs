@@ -6,12 +6,12 @@ use anyhow::Context as _;
 use serde_json::Value;
 
 use super::footprint::{self, Classes, Footprint};
-use super::held::Held;
-use super::{Job, PERMANENT_ID, RECORD, Subject, quantity};
+use super::held::HeldAmounts;
+use super::{AuditSubject, AuditedJob, PERMANENT_ID, RECORD, quantity};
 
 /// Returns what a placement grants a job. The division of an elastic job whose pods differ comes
 /// from its record; of any other job in parts only the sum is known.
-pub(super) fn promised(job: &Job, binding: &Value) -> anyhow::Result<Held> {
+pub(super) fn promised(job: &AuditedJob, binding: &Value) -> anyhow::Result<HeldAmounts> {
     let targets = binding["spec"]["clusters"].as_array();
     let targets: Vec<(String, Option<u64>)> = targets
         .into_iter()
@@ -28,16 +28,16 @@ pub(super) fn promised(job: &Job, binding: &Value) -> anyhow::Result<Held> {
     let replicas: u64 = targets.iter().filter_map(|(_, replicas)| *replicas).sum();
     match (parts, &*targets) {
         (Some(parts), _) if job.elastic || replicas == job.takes.count() => {
-            Ok(Held::in_each(parts))
+            Ok(HeldAmounts::in_each(parts))
         }
         (None, _) if job.elastic => recorded(binding),
-        (_, [(name, _)]) => Ok(Held::in_each([(name.clone(), job.takes.whole())])),
-        _ => Ok(Held::somewhere(job.takes.whole())),
+        (_, [(name, _)]) => Ok(HeldAmounts::in_each([(name.clone(), job.takes.whole())])),
+        _ => Ok(HeldAmounts::somewhere(job.takes.whole())),
     }
 }
 
 /// Returns the amounts in the record on a binding.
-fn recorded(binding: &Value) -> anyhow::Result<Held> {
+fn recorded(binding: &Value) -> anyhow::Result<HeldAmounts> {
     let record = record(binding);
     let mut all = Vec::new();
     for share in record["clusters"].as_array().into_iter().flatten() {
@@ -51,11 +51,15 @@ fn recorded(binding: &Value) -> anyhow::Result<Held> {
         let name = share["name"].as_str().unwrap_or_default().to_owned();
         all.push((name, classes.collect::<anyhow::Result<Classes>>()?));
     }
-    Ok(Held::in_each(all))
+    Ok(HeldAmounts::in_each(all))
 }
 
 /// Returns the requests in the manifests of a Work.
-pub(super) fn runs(job: &Job, subject: &Subject, work: &Value) -> anyhow::Result<Classes> {
+pub(super) fn runs(
+    job: &AuditedJob,
+    subject: &AuditSubject,
+    work: &Value,
+) -> anyhow::Result<Classes> {
     let manifests = work["spec"]["workload"]["manifests"].as_array();
     let mut runs = Classes::new();
     for manifest in manifests.into_iter().flatten() {

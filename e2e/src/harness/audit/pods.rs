@@ -26,11 +26,11 @@ const MOMENT: SignedDuration = SignedDuration::from_secs(10);
 
 /// The pods seen so far in all watched members.
 #[derive(Debug, Clone, Default)]
-pub struct Pods(Arc<Mutex<HashMap<String, Sighting>>>);
+pub struct PodSightings(Arc<Mutex<HashMap<String, PodSighting>>>);
 
 /// A pod that ran.
 #[derive(Debug, Clone)]
-struct Sighting {
+struct PodSighting {
     cluster: String,
     namespace: String,
     /// The name of the pod's owner, possibly with a suffix.
@@ -42,14 +42,14 @@ struct Sighting {
 
 /// The facts about the jobs of one name.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct KnownJob {
     /// Devices of all pods together, in thousandths.
     pub(super) devices: u128,
     /// The clusters of each attempt.
     pub(super) attempts: Vec<BTreeSet<String>>,
 }
 
-impl Pods {
+impl PodSightings {
     /// Watches the pods of a member until the process ends.
     pub fn watch(&self, cluster: &str, client: Client) {
         let (pods, cluster) = (self.clone(), cluster.to_owned());
@@ -88,7 +88,7 @@ impl Pods {
             _ => return,
         }
         let mut sightings = self.0.lock();
-        sightings.entry(uid).or_insert_with(|| Sighting {
+        sightings.entry(uid).or_insert_with(|| PodSighting {
             cluster: cluster.to_owned(),
             namespace: text(&pod["metadata"]["namespace"]),
             owner: owner(pod),
@@ -116,8 +116,8 @@ impl Pods {
 
     /// Returns a violation for each job that ran twice so far: with more devices than the job has, or
     /// with pods in clusters of different attempts.
-    pub(super) fn verify(&self, jobs: &BTreeMap<String, Known>, now: Timestamp) -> Vec<String> {
-        let mut by_job: BTreeMap<&String, Vec<Sighting>> = BTreeMap::new();
+    pub(super) fn verify(&self, jobs: &BTreeMap<String, KnownJob>, now: Timestamp) -> Vec<String> {
+        let mut by_job: BTreeMap<&String, Vec<PodSighting>> = BTreeMap::new();
         for sighting in self.0.lock().values() {
             if let Some(job) = sighting.job(jobs) {
                 by_job.entry(job).or_default().push(sighting.clone());
@@ -130,9 +130,9 @@ impl Pods {
     }
 }
 
-impl Sighting {
+impl PodSighting {
     /// Returns the job of the pod; generated names add a dash and a suffix.
-    fn job<'a>(&self, jobs: &'a BTreeMap<String, Known>) -> Option<&'a String> {
+    fn job<'a>(&self, jobs: &'a BTreeMap<String, KnownJob>) -> Option<&'a String> {
         let name = format!("{}/{}", self.namespace, self.owner);
         let shorter = name.rsplit_once('-').map(|(name, _)| name);
         let found = jobs.get_key_value(&name);
@@ -147,7 +147,12 @@ impl Sighting {
 
 /// Returns the violation of a job that ran twice for longer than [`MOMENT`]. It checks every time at
 /// which a pod of the job started or ended, and the last one.
-fn twice(name: &str, known: &Known, sightings: &[Sighting], last: Timestamp) -> Option<String> {
+fn twice(
+    name: &str,
+    known: &KnownJob,
+    sightings: &[PodSighting],
+    last: Timestamp,
+) -> Option<String> {
     let starts = sightings.iter().map(|sighting| sighting.from);
     let ends = sightings.iter().filter_map(|sighting| sighting.until);
     let times: BTreeSet<Timestamp> = starts.chain(ends).collect();
@@ -160,7 +165,7 @@ fn twice(name: &str, known: &Known, sightings: &[Sighting], last: Timestamp) -> 
                 "{name}: {what} from {from} for longer than {MOMENT:#}"
             ));
         }
-        let run: Vec<&Sighting> = sightings.iter().filter(|pod| pod.runs_at(time)).collect();
+        let run: Vec<&PodSighting> = sightings.iter().filter(|pod| pod.runs_at(time)).collect();
         since = wrong(known, &run).map(|what| match since {
             Some((from, _)) => (from, what),
             None => (time, what),
@@ -169,7 +174,7 @@ fn twice(name: &str, known: &Known, sightings: &[Sighting], last: Timestamp) -> 
     None
 }
 
-fn wrong(known: &Known, run: &[&Sighting]) -> Option<String> {
+fn wrong(known: &KnownJob, run: &[&PodSighting]) -> Option<String> {
     let devices: u128 = run.iter().map(|pod| pod.devices).sum();
     let clusters: BTreeSet<String> = run.iter().map(|pod| pod.cluster.clone()).collect();
     if devices > known.devices {

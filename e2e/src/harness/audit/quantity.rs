@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 /// Thousandths, by resource.
-pub(super) type Amounts = BTreeMap<String, u128>;
+pub(super) type AuditedAmounts = BTreeMap<String, u128>;
 
 /// Thousandths in one unit.
 pub(super) const UNIT: u128 = 1_000;
@@ -68,14 +68,14 @@ fn scale(suffix: &str) -> Option<(u32, i32)> {
 }
 
 /// Adds `times` × `more`.
-pub(super) fn add(to: &mut Amounts, more: &Amounts, times: u128) {
+pub(super) fn add(to: &mut AuditedAmounts, more: &AuditedAmounts, times: u128) {
     for (resource, amount) in more {
         *to.entry(resource.clone()).or_default() += amount * times;
     }
 }
 
 /// Raises every amount to that of `other` if it is larger.
-pub(super) fn raise(to: &mut Amounts, other: &Amounts) {
+pub(super) fn raise(to: &mut AuditedAmounts, other: &AuditedAmounts) {
     for (resource, &amount) in other {
         let own = to.entry(resource.clone()).or_default();
         *own = amount.max(*own);

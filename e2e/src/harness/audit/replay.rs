@@ -6,16 +6,16 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::bounds::Bounds;
+use super::bounds::AuditedBounds;
 use super::footprint::Classes;
-use super::held::Held;
-use super::log::{Resource, Write, is_gone};
+use super::held::HeldAmounts;
+use super::log::{AuditedResource, AuditedWrite, is_gone};
 use super::objects::{
     all_ended, cluster_names, ended, is_placed, name, permanent_id, promised, record, runs,
 };
 use super::quantity;
-use super::report::Report;
-use super::{GPU, LATE, Subject};
+use super::report::AuditReport;
+use super::{AuditSubject, GPU, LATE};
 
 /// Kinds without pods, which Karmada propagates together with jobs.
 const WITHOUT_PODS: [&str; 8] = [
@@ -31,13 +31,13 @@ const WITHOUT_PODS: [&str; 8] = [
 /// The prefix of the namespace of a cluster's Works.
 const WORKS_OF: &str = "karmada-es-";
 
-pub(super) struct Replay<'a> {
-    subject: &'a Subject,
-    bounds: Bounds,
+pub(super) struct LogReplay<'a> {
+    subject: &'a AuditSubject,
+    bounds: AuditedBounds,
     /// Bindings by permanent id.
-    bindings: BTreeMap<String, Binding>,
+    bindings: BTreeMap<String, AuditedBinding>,
     /// Existing Works, by permanent id and then by `namespace/name`.
-    works: HashMap<String, BTreeMap<String, Work>>,
+    works: HashMap<String, BTreeMap<String, AuditedWork>>,
     /// When Works are created and bindings placed, by permanent id, as positions in the log.
     future: HashMap<String, Future>,
     /// UIDs of removed Works: a later write to one, in a cluster that is back, is ignored.
@@ -46,11 +46,11 @@ pub(super) struct Replay<'a> {
     at: usize,
     now: Timestamp,
     seen: HashSet<String>,
-    pub(super) report: Report,
+    pub(super) report: AuditReport,
 }
 
 #[derive(Debug, Default)]
-struct Binding {
+struct AuditedBinding {
     /// The `namespace/name` of the binding and of its template.
     name: String,
     of: String,
@@ -66,13 +66,13 @@ struct Binding {
     works_seen: bool,
     /// True if it holds something.
     holding: bool,
-    held: Held,
+    held: HeldAmounts,
     /// The amounts of its placement, without its Works.
-    promised: Held,
+    promised: HeldAmounts,
 }
 
 #[derive(Debug, Default)]
-struct Work {
+struct AuditedWork {
     cluster: String,
     uid: String,
     /// The requests in its cluster, if known.
@@ -98,7 +98,7 @@ impl Future {
 }
 
 /// Returns the positions in the log at which Works are created and bindings are placed.
-fn futures(writes: &[Write]) -> HashMap<String, Future> {
+fn futures(writes: &[AuditedWrite]) -> HashMap<String, Future> {
     let mut futures: HashMap<String, Future> = HashMap::new();
     let mut placed: HashMap<String, bool> = HashMap::new();
     let mut known: HashSet<&str> = HashSet::new();
@@ -108,13 +108,13 @@ fn futures(writes: &[Write]) -> HashMap<String, Future> {
         };
         let future = futures.entry(id.clone()).or_default();
         match write.resource {
-            Resource::Work => {
+            AuditedResource::Work => {
                 let uid = write.object["metadata"]["uid"].as_str().unwrap_or_default();
                 if known.insert(uid) && !is_gone(write) {
                     future.births.push(at);
                 }
             }
-            Resource::Binding => {
+            AuditedResource::Binding => {
                 let now = is_placed(&write.object["spec"]);
                 if placed.insert(id, now) != Some(true) && now {
                     future.placements.push(at);
@@ -126,9 +126,9 @@ fn futures(writes: &[Write]) -> HashMap<String, Future> {
     futures
 }
 
-impl<'a> Replay<'a> {
-    pub(super) fn new(subject: &'a Subject, writes: &[Write]) -> Self {
-        let mut bounds = Bounds::default();
+impl<'a> LogReplay<'a> {
+    pub(super) fn new(subject: &'a AuditSubject, writes: &[AuditedWrite]) -> Self {
+        let mut bounds = AuditedBounds::default();
         for (queue, gpus) in subject.fixed() {
             bounds.fixed(queue, GPU, gpus);
         }
@@ -142,16 +142,16 @@ impl<'a> Replay<'a> {
             at: 0,
             now: Timestamp::MIN,
             seen: HashSet::new(),
-            report: Report::default(),
+            report: AuditReport::default(),
         }
     }
 
-    pub(super) fn write(&mut self, write: &Write) -> anyhow::Result<()> {
+    pub(super) fn write(&mut self, write: &AuditedWrite) -> anyhow::Result<()> {
         self.pass(write.time);
         match write.resource {
-            Resource::Binding => self.binding(write)?,
-            Resource::Work => self.work(write)?,
-            Resource::Queue | Resource::Policy => self.bounds.write(write),
+            AuditedResource::Binding => self.binding(write)?,
+            AuditedResource::Work => self.work(write)?,
+            AuditedResource::Queue | AuditedResource::Policy => self.bounds.write(write),
         }
         self.at += 1;
         Ok(())
@@ -175,7 +175,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn binding(&mut self, write: &Write) -> anyhow::Result<()> {
+    fn binding(&mut self, write: &AuditedWrite) -> anyhow::Result<()> {
         let object = &write.object;
         let spec = &object["spec"];
         let (Some(template), Some(id)) = (spec["resource"]["uid"].as_str(), permanent_id(object))
@@ -242,7 +242,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Reports a job that is not audited in a namespace of which every job must be.
-    fn left_out(&mut self, write: &Write, template: &str) {
+    fn left_out(&mut self, write: &AuditedWrite, template: &str) {
         let (metadata, spec) = (&write.object["metadata"], &write.object["spec"]);
         let namespace = metadata["namespace"].as_str().unwrap_or_default();
         let kind = spec["resource"]["kind"].as_str().unwrap_or_default();
@@ -259,7 +259,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn work(&mut self, write: &Write) -> anyhow::Result<()> {
+    fn work(&mut self, write: &AuditedWrite) -> anyhow::Result<()> {
         let object = &write.object;
         let Some(id) = permanent_id(object) else {
             return Ok(());
@@ -322,12 +322,12 @@ impl<'a> Replay<'a> {
     }
 
     /// Recomputes what a job holds; if it is more than before, its queues are checked.
-    fn hold(&mut self, write: &Write, id: &str) {
+    fn hold(&mut self, write: &AuditedWrite, id: &str) {
         let Some(binding) = self.bindings.get_mut(id) else {
             return;
         };
         if !binding.holding {
-            binding.held = Held::default();
+            binding.held = HeldAmounts::default();
             return;
         }
         let mut now = match binding.placed {
@@ -337,7 +337,7 @@ impl<'a> Replay<'a> {
         };
         let works = self.works.get(id).into_iter().flat_map(BTreeMap::values);
         let works = works.filter_map(|work| Some((work.cluster.clone(), work.runs.clone()?)));
-        now.raise(&Held::in_each(works));
+        now.raise(&HeldAmounts::in_each(works));
         let before = std::mem::replace(&mut binding.held, now.clone());
         let queue = self.subject.jobs[&binding.template].queue.clone();
         for queue in self.bounds.path(&queue) {
@@ -347,12 +347,18 @@ impl<'a> Replay<'a> {
 
     /// Checks the usage of a queue and its descendants after the amounts of one of its jobs
     /// changed.
-    fn verify(&mut self, write: &Write, queue: &str, before: &Held, now: &Held) {
-        let below = |binding: &&Binding| {
+    fn verify(
+        &mut self,
+        write: &AuditedWrite,
+        queue: &str,
+        before: &HeldAmounts,
+        now: &HeldAmounts,
+    ) {
+        let below = |binding: &&AuditedBinding| {
             let own = &self.subject.jobs[&binding.template].queue;
             binding.holding && self.bounds.path(own).iter().any(|above| above == queue)
         };
-        let held: Vec<&Held> = self
+        let held: Vec<&HeldAmounts> = self
             .bindings
             .values()
             .filter(below)
@@ -386,7 +392,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn violation(&mut self, write: &Write, id: &str, what: &str) {
+    fn violation(&mut self, write: &AuditedWrite, id: &str, what: &str) {
         let name = &self.bindings[id].name;
         self.report.violations.push(format!(
             "{name}: {what} at revision {} ({} by {})",
@@ -398,7 +404,7 @@ impl<'a> Replay<'a> {
 /// Checks that a placement has a record of this template, with a new attempt if the placement is
 /// new.
 fn check_placement(
-    binding: &mut Binding,
+    binding: &mut AuditedBinding,
     object: &Value,
     clusters: &BTreeSet<String>,
     wrong: &mut Vec<String>,

@@ -9,7 +9,7 @@ use super::quantity::{self, UNIT};
 
 /// What the log shows of the subject.
 #[derive(Debug, Clone, Default)]
-pub struct Report {
+pub struct AuditReport {
     /// Jobs with a binding in the log.
     pub jobs: usize,
     /// The number of placements of each job, by `namespace/binding`.
@@ -26,7 +26,7 @@ pub struct Report {
     pub(super) used: u128,
 }
 
-impl Report {
+impl AuditReport {
     /// Returns the most GPUs that a queue and its descendants held at once.
     pub fn peak(&self, queue: &str) -> u64 {
         self.peak_of(queue, GPU)
@@ -44,7 +44,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for AuditReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

@@ -5,8 +5,8 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::log::{Resource, Write};
-use super::{Report, Subject};
+use super::log::{AuditedResource, AuditedWrite};
+use super::{AuditReport, AuditSubject};
 
 mod bounds;
 mod charges;
@@ -17,8 +17,8 @@ const CLASS: &str = "h100";
 
 /// Writes, a second apart, about jobs of 8 GPUs and one CPU each in a queue with a quota of 8 GPUs.
 struct Story {
-    writes: Vec<Write>,
-    subject: Subject,
+    writes: Vec<AuditedWrite>,
+    subject: AuditSubject,
     now: Timestamp,
 }
 
@@ -26,7 +26,7 @@ impl Default for Story {
     fn default() -> Self {
         let mut story = Self {
             writes: Vec::new(),
-            subject: Subject::default(),
+            subject: AuditSubject::default(),
             now: "2026-01-02T03:04:05Z".parse().unwrap(),
         };
         for job in ["a", "b"] {
@@ -67,9 +67,9 @@ fn gang(job: &str, queue: &str, pods: u64) -> Value {
 }
 
 impl Story {
-    fn write(&mut self, resource: Resource, verb: &str, object: Value) -> &mut Self {
+    fn write(&mut self, resource: AuditedResource, verb: &str, object: Value) -> &mut Self {
         self.after(1);
-        self.writes.push(Write {
+        self.writes.push(AuditedWrite {
             revision: self.writes.len() as u64 + 1,
             time: self.now,
             resource,
@@ -95,7 +95,7 @@ impl Story {
             },
         });
         change(&mut object);
-        self.write(Resource::Binding, "patch", object)
+        self.write(AuditedResource::Binding, "patch", object)
     }
 
     fn gated(&mut self, job: &str) -> &mut Self {
@@ -134,20 +134,20 @@ impl Story {
             "labels": {super::PERMANENT_ID: job},
         }});
         change(&mut object);
-        self.write(Resource::Work, "patch", object)
+        self.write(AuditedResource::Work, "patch", object)
     }
 
     fn queue(&mut self, name: &str, spec: Value) -> &mut Self {
         let object = json!({"metadata": {"name": name}, "spec": spec});
-        self.write(Resource::Queue, "patch", object)
+        self.write(AuditedResource::Queue, "patch", object)
     }
 
     fn policy(&mut self, name: &str, pools: Value) -> &mut Self {
         let object = json!({"metadata": {"name": name}, "spec": {"pools": pools}});
-        self.write(Resource::Policy, "patch", object)
+        self.write(AuditedResource::Policy, "patch", object)
     }
 
-    fn report(&mut self) -> Report {
+    fn report(&mut self) -> AuditReport {
         self.subject.replay(&self.writes).unwrap()
     }
 

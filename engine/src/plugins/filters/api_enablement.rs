@@ -4,9 +4,9 @@ use crate::plugins::Plugin;
 use crate::plugins::filter::{Filter, Holds, Question};
 
 /// See the module.
-pub(crate) struct ApiEnablement;
+pub(crate) struct ApiEnablementFilter;
 
-impl Filter for ApiEnablement {
+impl Filter for ApiEnablementFilter {
     fn plugin(&self) -> Plugin<Holds> {
         Plugin {
             name: "APIEnablement",

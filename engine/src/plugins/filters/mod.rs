@@ -6,7 +6,7 @@ mod cluster_ready;
 mod data_region;
 mod taint_toleration;
 
-pub(super) use api_enablement::ApiEnablement;
+pub(super) use api_enablement::ApiEnablementFilter;
 pub(super) use cluster_affinity::ClusterAffinity;
 pub(super) use cluster_ready::ClusterReady;
 pub(super) use data_region::DataRegion;

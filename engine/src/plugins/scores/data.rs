@@ -2,7 +2,7 @@
 
 use crate::plugins::Plugin;
 use crate::plugins::distance::distance;
-use crate::plugins::score::{Job, Score, Site};
+use crate::plugins::score::{Score, ScoredJob, Site};
 
 /// See the module.
 pub(crate) struct Data;
@@ -16,7 +16,7 @@ impl Score for Data {
         }
     }
 
-    fn of_cluster(&self, job: &Job<'_>, site: &Site<'_>) -> i64 {
+    fn of_cluster(&self, job: &ScoredJob<'_>, site: &Site<'_>) -> i64 {
         let Some(fact) = site.fact else { return 0 };
         let ways = job
             .data
@@ -25,7 +25,7 @@ impl Score for Data {
         ways.min().unwrap_or(0)
     }
 
-    fn reads_cluster(&self, job: &Job<'_>) -> bool {
+    fn reads_cluster(&self, job: &ScoredJob<'_>) -> bool {
         !job.data.is_empty()
     }
 }

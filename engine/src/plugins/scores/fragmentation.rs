@@ -2,7 +2,7 @@
 
 use crate::capacity::PackEffect;
 use crate::plugins::Plugin;
-use crate::plugins::score::{Job, Score, Site};
+use crate::plugins::score::{Score, ScoredJob, Site};
 
 /// See the module.
 pub(crate) struct Fragmentation;
@@ -21,7 +21,7 @@ impl Score for Fragmentation {
     }
 
     /// As if the tightest node were taken, and all that it has left were unusable.
-    fn guess(&self, job: &Job<'_>, site: &Site<'_>) -> i64 {
+    fn guess(&self, job: &ScoredJob<'_>, site: &Site<'_>) -> i64 {
         let left = site.fitting.tightest.saturating_sub(job.each);
         left.saturating_mul(1000) / job.each.max(1)
     }

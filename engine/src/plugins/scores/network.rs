@@ -3,7 +3,7 @@
 use crate::api::facts::ClusterFact;
 use crate::plugins::Plugin;
 use crate::plugins::distance::distance;
-use crate::plugins::score::{Job, Score};
+use crate::plugins::score::{Score, ScoredJob};
 
 /// See the module.
 pub(crate) struct Network;
@@ -18,7 +18,7 @@ impl Score for Network {
         }
     }
 
-    fn of_clusters(&self, job: &Job<'_>, clusters: &[&ClusterFact]) -> i64 {
+    fn of_clusters(&self, job: &ScoredJob<'_>, clusters: &[&ClusterFact]) -> i64 {
         let ways = clusters.iter().flat_map(|one| {
             let others = clusters.iter();
             others.map(|other| distance(one, other, job.farthest))

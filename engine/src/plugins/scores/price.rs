@@ -1,7 +1,7 @@
 //! `price`: what a device costs for an hour.
 
 use crate::plugins::Plugin;
-use crate::plugins::score::{Job, Score, Site};
+use crate::plugins::score::{Score, ScoredJob, Site};
 
 /// See the module.
 pub(crate) struct Price;
@@ -15,7 +15,7 @@ impl Score for Price {
         }
     }
 
-    fn of_cluster(&self, _: &Job<'_>, site: &Site<'_>) -> i64 {
+    fn of_cluster(&self, _: &ScoredJob<'_>, site: &Site<'_>) -> i64 {
         site.price
     }
 }

@@ -1,7 +1,7 @@
 //! `spread`: how full a cluster is, of the assumed pods that it would have if it were empty.
 
 use crate::plugins::Plugin;
-use crate::plugins::score::{Job, Score, Site};
+use crate::plugins::score::{Score, ScoredJob, Site};
 
 /// See the module.
 pub(crate) struct Spread;
@@ -15,7 +15,7 @@ impl Score for Spread {
         }
     }
 
-    fn of_cluster(&self, _: &Job<'_>, site: &Site<'_>) -> i64 {
+    fn of_cluster(&self, _: &ScoredJob<'_>, site: &Site<'_>) -> i64 {
         let (now, empty) = (site.fitting.now, site.fitting.empty);
         let used = u128::from(empty.saturating_sub(now)) * 1000;
         i64::try_from(used / u128::from(empty.max(1))).unwrap_or(1000)

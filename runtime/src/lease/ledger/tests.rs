@@ -12,14 +12,14 @@ fn ledger(api: &FakeApi, identity: &str) -> Ledger {
     Ledger::new(api.client(), options, &Registry::new())
 }
 
-async fn taken(api: &FakeApi, identity: &str) -> (Ledger, Found) {
+async fn taken(api: &FakeApi, identity: &str) -> (Ledger, FoundLedger) {
     let ledger = ledger(api, identity);
     let found = ledger.take(&Leadership::always()).await.unwrap();
     (ledger, found)
 }
 
-fn subject(name: &str) -> Subject {
-    Subject {
+fn subject(name: &str) -> LedgerSubject {
+    LedgerSubject {
         namespace: "team".to_owned(),
         name: name.to_owned(),
     }

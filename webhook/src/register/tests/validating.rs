@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn the_validating_configuration_for_a_url() {
-    let target = Target::Url("https://127.0.0.1:9443/".to_owned());
+    let target = WebhookTarget::Url("https://127.0.0.1:9443/".to_owned());
     insta::assert_yaml_snapshot!(validating(&target, "PEM"), @r#"
     apiVersion: admissionregistration.k8s.io/v1
     kind: ValidatingWebhookConfiguration

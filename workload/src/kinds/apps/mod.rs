@@ -8,7 +8,7 @@ use crate::error::SpecError;
 use crate::field::{Field, MAX_PODS};
 use crate::outcome::{self, Outcome, PodCounts};
 use crate::parts::Fields;
-use crate::pod::Pod;
+use crate::pod::PodRequirements;
 use crate::pod_specs;
 use crate::size::{self, PriorityOf, Size};
 use serde_json::Value;
@@ -126,7 +126,7 @@ fn with_surge(template: &Field<'_>, surge: u32) -> Result<Size, SpecError> {
     let min = size::annotated_minimum(template, replicas)?
         .unwrap_or(1)
         .min(replicas);
-    let pod = Pod::read(&spec.get("template.spec")?)?;
+    let pod = PodRequirements::read(&spec.get("template.spec")?)?;
     let priority_class = pod.priority_class.clone();
     let role = pod.role(MAIN, replicas.saturating_add(surge), min)?;
     Ok(Size {

@@ -8,7 +8,7 @@ use crate::error::SpecError;
 use crate::field::Field;
 use crate::outcome::{self, Outcome, PodCounts};
 use crate::parts::Fields;
-use crate::pod::Pod;
+use crate::pod::PodRequirements;
 use crate::pod_specs;
 use crate::services;
 use crate::size::{self, PriorityOf, Size};
@@ -35,7 +35,7 @@ impl WorkloadKind for BatchJobKind {
         let spec = template.get("spec")?;
         let pods = pods_at_once(&spec)?;
         let min = size::annotated_minimum(template, pods)?.unwrap_or(pods);
-        let pod = Pod::read(&spec.get("template.spec")?)?;
+        let pod = PodRequirements::read(&spec.get("template.spec")?)?;
         let priority_class = pod.priority_class.clone();
         let role = pod.role(MAIN, pods, min)?;
         Ok(Size {

@@ -9,7 +9,7 @@ use crate::error::SpecError;
 use crate::field::Field;
 use crate::outcome::{self, Outcome, PodCounts};
 use crate::parts::Fields;
-use crate::pod::Pod;
+use crate::pod::PodRequirements;
 use crate::rendezvous::Meeting;
 use crate::size::{self, PriorityOf, Size};
 use crate::ttl::TtlField;
@@ -102,7 +102,9 @@ impl WorkloadKind for JobSetKind {
         };
         let mut jobs = replicated_jobs(template).iter();
         let job = jobs.find(|job| name(job) == target)?;
-        Shape::of(job).is_one_pod().then(|| target.to_owned())
+        ReplicatedJobSize::of(job)
+            .is_one_pod()
+            .then(|| target.to_owned())
     }
 
     fn first_host(&self, template: &Value) -> Option<String> {
@@ -162,7 +164,7 @@ fn role(job: &Field<'_>) -> Result<(Role, Option<String>), SpecError> {
     let jobs = job.get("replicas")?.count()?.unwrap_or(1);
     let spec = job.get("template.spec")?;
     let pods = size::times(job, jobs, batch::pods_at_once(&spec)?)?;
-    let pod = Pod::read(&spec.get("template.spec")?)?;
+    let pod = PodRequirements::read(&spec.get("template.spec")?)?;
     let class = pod.priority_class.clone();
     Ok((pod.role(name, pods, pods)?, class))
 }
@@ -226,7 +228,7 @@ fn cap_to_admitted(template: &Value, admitted: &BTreeMap<String, u32>) -> Option
 
 /// The number of Jobs of a replicated job, and the pods of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Shape {
+struct ReplicatedJobSize {
     /// Number of its Jobs.
     jobs: u64,
     /// Pods of one Job that run at the same time.
@@ -235,7 +237,7 @@ struct Shape {
     completions: Option<u64>,
 }
 
-impl Shape {
+impl ReplicatedJobSize {
     /// Returns the shape of a replicated job that [`size()`] has read.
     fn of(replicated: &Value) -> Self {
         let number = |path| replicated.pointer(path).and_then(Value::as_u64);

@@ -6,10 +6,10 @@
 //! and the default is 1 (v0.11). So nothing may name it there either: not the success policy, no rule of
 //! the failure policy, not the coordinator.
 
-use super::{Shape, is_indexed, name, replicated_jobs, targets};
+use super::{ReplicatedJobSize, is_indexed, name, replicated_jobs, targets};
 use crate::apportion::apportion;
 use crate::leading;
-use crate::parts::metadata::{self, Written};
+use crate::parts::metadata::{self, MetadataField};
 use crate::parts::{Fields, Gang, add_environment};
 use serde_json::{Map, Value, json};
 
@@ -68,7 +68,7 @@ fn of_cluster(
     ranks: u64,
     change_pods: impl FnOnce(&mut Map<String, Value>),
 ) -> Option<Value> {
-    let shape = Shape::of(job);
+    let shape = ReplicatedJobSize::of(job);
     let mut job = job.clone();
     if shape.jobs > 1 {
         job.as_object_mut()?
@@ -89,7 +89,7 @@ fn of_cluster(
 /// Returns the ranks of a replicated job in each cluster; `each` has its pods there. Pods that run one
 /// after the other have a rank each.
 fn ranks(job: &Value, each: &[u64]) -> Vec<u64> {
-    let shape = Shape::of(job);
+    let shape = ReplicatedJobSize::of(job);
     match shape.completions {
         Some(completions) if shape.jobs == 1 => apportion(completions, each),
         _ => each.to_vec(),
@@ -98,7 +98,7 @@ fn ranks(job: &Value, each: &[u64]) -> Vec<u64> {
 
 /// Returns where a pod finds its index within its replicated job, if it has one.
 fn own_index(job: &Value) -> Option<Value> {
-    let shape = Shape::of(job);
+    let shape = ReplicatedJobSize::of(job);
     let field = match shape.jobs {
         1 if is_indexed(job) => POD_INDEX,
         1 if shape.at_once == 1 && shape.completions.is_none_or(|completions| completions == 1) => {
@@ -129,9 +129,9 @@ fn set_coordinator(pods: &mut Map<String, Value>, address: &str) {
         && !address.contains(':')
         && ends(address.chars().next())
         && ends(address.chars().last());
-    metadata::write(pods, Written::Annotations, COORDINATOR, address);
+    metadata::write(pods, MetadataField::Annotations, COORDINATOR, address);
     if is_label {
-        metadata::write(pods, Written::Labels, COORDINATOR, address);
+        metadata::write(pods, MetadataField::Labels, COORDINATOR, address);
     }
 }
 

@@ -2,7 +2,7 @@
 //! divided, and names that only one cluster resolves.
 
 use super::parts::set;
-use super::{Shape, first_host, name, replicated_jobs, targets};
+use super::{ReplicatedJobSize, first_host, name, replicated_jobs, targets};
 use crate::kinds::batch;
 use crate::parts::CONTAINERS;
 use crate::{leading, outcome};
@@ -96,7 +96,7 @@ fn indivisible(index: usize, job: &Value) -> Option<String> {
             "{path}.dependsOn waits for pods that may be in another cluster"
         ));
     }
-    let shape = Shape::of(job);
+    let shape = ReplicatedJobSize::of(job);
     let pods = shape.at_once.max(shape.completions.unwrap_or(1));
     if shape.jobs > 1 && pods > 1 {
         return Some(format!(

@@ -3,7 +3,7 @@
 use super::TrainingJobKind;
 use crate::error::SpecError;
 use crate::field::Field;
-use crate::pod::Pod;
+use crate::pod::PodRequirements;
 use crate::size::{self, Size};
 use engine::facts::Role;
 
@@ -61,7 +61,7 @@ fn groups(
         } else {
             replicas
         };
-        let pod = Pod::read(&field.get("template.spec")?)?;
+        let pod = PodRequirements::read(&field.get("template.spec")?)?;
         let priority_class = pod.priority_class.clone();
         groups.push(ReplicaGroup {
             role: pod.role(name, most, 0)?,

@@ -5,7 +5,7 @@ use super::{KnownKind, WorkloadKind, known};
 use crate::error::SpecError;
 use crate::field::Field;
 use crate::outcome::{self, Outcome, PodCounts};
-use crate::pod::Pod;
+use crate::pod::PodRequirements;
 use crate::pod_specs;
 use crate::size::{self, PriorityOf, Size};
 use serde_json::Value;
@@ -20,7 +20,7 @@ impl WorkloadKind for PlainPodKind {
 
     fn size(&self, template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, SpecError> {
         let spec = template.get("spec")?;
-        let pod = Pod::read(&spec)?;
+        let pod = PodRequirements::read(&spec)?;
         let priority_class = pod.priority_class.clone();
         let role = pod.role(MAIN, 1, 1)?;
         Ok(Size {

@@ -3,7 +3,7 @@
 use super::{HEAD, SUBMITTER, group_name, keeps_cluster};
 use crate::error::SpecError;
 use crate::field::{Field, MAX_PODS};
-use crate::pod::{self, Pod};
+use crate::pod::{self, PodRequirements};
 use crate::size::{self, Size};
 use engine::Resources;
 use engine::facts::Role;
@@ -91,7 +91,7 @@ fn gang(
 /// Returns head and workers of a cluster; `beside` is one more container in its head.
 fn cluster(spec: &Field<'_>, beside: Option<&Resources>) -> Result<RayRoles, SpecError> {
     let autoscaling = spec.get("enableInTreeAutoscaling")?.flag()?;
-    let mut head = Pod::read(&spec.get("headGroupSpec.template.spec")?)?;
+    let mut head = PodRequirements::read(&spec.get("headGroupSpec.template.spec")?)?;
     if let Some(container) = beside {
         head = head.and(container)?;
     }
@@ -134,7 +134,7 @@ fn workers(group: &Field<'_>, index: usize, autoscaling: bool) -> Result<Role, S
     let hosts = group.get("numOfHosts")?.count()?.unwrap_or(1);
     let pods = size::times(group, replicas, hosts)?;
     let needed = size::times(group, min.min(replicas), hosts)?;
-    Pod::read(&group.get("template.spec")?)?.role(name, pods, needed)
+    PodRequirements::read(&group.get("template.spec")?)?.role(name, pods, needed)
 }
 
 /// Returns the upper bound of a group. Its schema's default is 2147483647, which only limits the replicas;
@@ -168,12 +168,12 @@ fn autoscaler(spec: &Field<'_>) -> Result<Resources, SpecError> {
 }
 
 /// Returns the pod that submits, as specified or as KubeRay creates it.
-fn submitter(spec: &Field<'_>) -> Result<Pod, SpecError> {
+fn submitter(spec: &Field<'_>) -> Result<PodRequirements, SpecError> {
     let own = spec.get("submitterPodTemplate.spec")?;
     if own.is_set() {
-        Pod::read(&own)
+        PodRequirements::read(&own)
     } else {
-        Ok(Pod::with(
+        Ok(PodRequirements::with(
             own.path(),
             default_submitter(),
             Vec::new(),

@@ -11,7 +11,7 @@ use crate::error::SpecError;
 use crate::field::Field;
 use crate::outcome::{self, Outcome, PodCounts};
 use crate::parts::{Fields, PartResizing};
-use crate::pod::Pod;
+use crate::pod::PodRequirements;
 use crate::size::{self, PriorityOf, Size};
 use crate::ttl::TtlField;
 use crate::{pod_specs, services, warnings};
@@ -194,7 +194,7 @@ fn task(
     let name = task_name(index, task.get("name")?.text()?);
     let replicas = task.get("replicas")?.count()?.unwrap_or(0);
     let min = task_min(task, replicas)?;
-    let pod = Pod::read(&task.get("template.spec")?)?;
+    let pod = PodRequirements::read(&task.get("template.spec")?)?;
     let priority = pod
         .priority_class
         .as_deref()

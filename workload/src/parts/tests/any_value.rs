@@ -154,7 +154,7 @@ fn with_gpus(value: &mut Value) {
 }
 
 /// The template as Karmada renders it for one cluster.
-fn applied(template: &Value, part: &Part) -> Value {
+fn applied(template: &Value, part: &RenderedPart) -> Value {
     let mut whole = template.clone();
     for (path, value) in &part.fields {
         let (parent, key) = path.rsplit_once('/').unwrap();

@@ -4,7 +4,7 @@ use super::*;
 
 /// The tasks in the parts of `TRAIN`, if it is resizable: task, replicas, minimum of the part, rank of its
 /// first pod.
-fn resizable(sizes: &[(&str, &[(&str, u32)])]) -> (Vec<Part>, Vec<String>) {
+fn resizable(sizes: &[(&str, &[(&str, u32)])]) -> (Vec<RenderedPart>, Vec<String>) {
     let template = yaml(&TRAIN.replace("minAvailable: 9", "minAvailable: 3"));
     let parts = parts(
         &template,
@@ -18,7 +18,7 @@ fn resizable(sizes: &[(&str, &[(&str, u32)])]) -> (Vec<Part>, Vec<String>) {
     (parts, said)
 }
 
-fn shown_tasks(part: &Part) -> Vec<String> {
+fn shown_tasks(part: &RenderedPart) -> Vec<String> {
     let tasks = field(part, "/spec/tasks").as_array().unwrap().iter();
     let shown = tasks.map(|task| {
         let container = &task["template"]["spec"]["containers"][0];
@@ -80,9 +80,9 @@ fn a_resized_part_changes_only_its_numbers() {
         let wanted = fresh.clone();
         let part = resized(fresh, &placed.fields);
         assert_eq!(part.mark, wanted.mark);
-        let numbers = |part: &Part| -> Vec<String> { shown_tasks(part) };
+        let numbers = |part: &RenderedPart| -> Vec<String> { shown_tasks(part) };
         assert_eq!(numbers(&part), numbers(&wanted));
-        let without_numbers = |part: &Part| {
+        let without_numbers = |part: &RenderedPart| {
             let mut tasks = field(part, "/spec/tasks").clone();
             for task in tasks.as_array_mut().unwrap() {
                 task["replicas"] = json!(0);

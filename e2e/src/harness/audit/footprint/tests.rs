@@ -3,11 +3,11 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::harness::jobs::Gang;
+use crate::harness::jobs::TestGang;
 use serde_json::json;
 
-fn gang() -> Gang {
-    Gang {
+fn gang() -> TestGang {
+    TestGang {
         namespace: "n".into(),
         name: "j".into(),
         queue: Some("q".into()),
@@ -88,7 +88,7 @@ fn what_cannot_be_read_is_an_error_that_names_it() {
     }
 }
 
-fn asks(spec: Value) -> Amounts {
+fn asks(spec: Value) -> AuditedAmounts {
     let template = json!({"apiVersion": "v1", "kind": "Pod", "spec": spec});
     let mut whole = Footprint::of(&template).unwrap().whole();
     whole.remove("").unwrap_or_default()

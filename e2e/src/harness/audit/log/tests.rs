@@ -157,9 +157,9 @@ fn bounds_are_read_if_asked_for_and_their_status_is_not() {
         let writes = log.writes(bounds, |_| false).unwrap();
         writes.into_iter().map(|write| write.resource).collect()
     };
-    let all: Vec<Resource> = read(true);
-    assert_eq!(all, [Resource::Queue, Resource::Policy]);
-    let none: Vec<Resource> = read(false);
+    let all: Vec<AuditedResource> = read(true);
+    assert_eq!(all, [AuditedResource::Queue, AuditedResource::Policy]);
+    let none: Vec<AuditedResource> = read(false);
     assert_eq!(none, []);
 }
 

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::super::Pods;
+use super::super::PodSightings;
 use super::{Story, template};
 
 const START: &str = "2026-01-02T03:04:05Z";
@@ -11,7 +11,7 @@ const START: &str = "2026-01-02T03:04:05Z";
 /// A job of 8 GPUs that was placed on one cluster and then on another, and its pods.
 struct Seen {
     story: Story,
-    pods: Pods,
+    pods: PodSightings,
     now: Timestamp,
 }
 
@@ -21,7 +21,7 @@ fn seen() -> Seen {
     story.placed_on("a", 2, json!([{"name": "m2"}, {"name": "m3"}]));
     Seen {
         story,
-        pods: Pods::default(),
+        pods: PodSightings::default(),
         now: START.parse().unwrap(),
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::kinds::jobset::unsplittable::unsplittable;
 use crate::parts::tests::{field, leader, shares, variable};
-use crate::parts::{Part, parts};
+use crate::parts::{RenderedPart, parts};
 use crate::rendezvous::Reach;
 use crate::testing::yaml;
 use engine::facts::{RolePods, Share};
@@ -35,7 +35,7 @@ fn over_two() -> Vec<Share> {
     ])
 }
 
-fn of(template: &str, shares: &[Share]) -> Vec<Part> {
+fn of(template: &str, shares: &[Share]) -> Vec<RenderedPart> {
     parts(
         &yaml(template),
         Attempt(1),
@@ -46,7 +46,7 @@ fn of(template: &str, shares: &[Share]) -> Vec<Part> {
     .unwrap()
 }
 
-fn jobs(part: &Part) -> &Vec<Value> {
+fn jobs(part: &RenderedPart) -> &Vec<Value> {
     field(part, "/spec/replicatedJobs").as_array().unwrap()
 }
 
@@ -77,7 +77,7 @@ fn line(job: &Value) -> String {
 #[test]
 fn a_jobset_is_split_by_jobs_or_by_their_pods() {
     let parts = of(SET, &over_two());
-    let lines = |part: &Part| jobs(part).iter().map(line).collect::<Vec<_>>().join("\n");
+    let lines = |part: &RenderedPart| jobs(part).iter().map(line).collect::<Vec<_>>().join("\n");
     insta::assert_snapshot!(lines(&parts[0]), @r"
     driver: - Jobs, - at once, - in all, from 0 + metadata.annotations['batch.kubernetes.io/job-completion-index']
     workers: 1 Jobs, - at once, 1 in all, from 1 + metadata.labels['jobset.sigs.k8s.io/job-index']
@@ -105,7 +105,7 @@ fn a_jobset_is_split_by_jobs_or_by_their_pods() {
 #[test]
 fn a_part_names_only_its_own_replicated_jobs() {
     let parts = of(SET, &over_two());
-    let rest = |part: &Part| {
+    let rest = |part: &RenderedPart| {
         let fields = part.fields[1..].iter();
         let lines = fields.map(|(path, value)| format!("{path} {value}"));
         lines.collect::<Vec<_>>().join("\n")
@@ -163,13 +163,13 @@ fn other_clusters_get_the_address_of_the_coordinator() {
     let told = |address: &str| {
         let reach = leader(Some(address));
         let parts = parts(&yaml(&set), Attempt(1), &over_two(), &reach, false).unwrap();
-        let removed = |part: &Part| {
+        let removed = |part: &RenderedPart| {
             let mut fields = part.fields.iter();
             fields.any(|(path, value)| path == "/spec/coordinator" && value.is_null())
         };
         assert!(!removed(&parts[0]) && removed(&parts[1]));
         let metadata =
-            |part: &Part| jobs(part)[0]["template"]["spec"]["template"]["metadata"].clone();
+            |part: &RenderedPart| jobs(part)[0]["template"]["spec"]["template"]["metadata"].clone();
         assert_eq!(metadata(&parts[0]), Value::Null);
         metadata(&parts[1])
     };
@@ -334,7 +334,7 @@ proptest! {
         let (mut at_once, mut completed) = (0, 0);
         for part in &parts {
             for job in super::tests::jobs(part) {
-                let shape = Shape::of(job);
+                let shape = ReplicatedJobSize::of(job);
                 let own = shape.jobs * shape.completions.unwrap();
                 at_once += shape.jobs * shape.at_once;
                 completed += own;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::parts::tests::{field, shares, variable};
-use crate::parts::{Part, parts};
+use crate::parts::{RenderedPart, parts};
 use crate::rendezvous::Reach;
 use crate::split;
 use crate::testing::yaml;
@@ -57,16 +57,16 @@ fn reach(open: &str) -> Reach {
     }
 }
 
-fn of(template: &str, shares: &[Share]) -> Vec<Part> {
+fn of(template: &str, shares: &[Share]) -> Vec<RenderedPart> {
     let reach = reach("{host}.team.svc.{cluster}.example");
     parts(&yaml(template), Attempt(1), shares, &reach, false).unwrap()
 }
 
-fn groups(part: &Part) -> &Value {
+fn groups(part: &RenderedPart) -> &Value {
     field(part, "/spec/mpiReplicaSpecs")
 }
 
-fn pods<'a>(part: &'a Part, group: &str) -> &'a Value {
+fn pods<'a>(part: &'a RenderedPart, group: &str) -> &'a Value {
     &groups(part)[group]["template"]["spec"]
 }
 
@@ -78,7 +78,7 @@ fn told(pods: &Value, name: &str) -> String {
 #[test]
 fn the_launcher_is_in_one_cluster_and_workers_are_in_all() {
     let parts = of(JOB, &over_two());
-    let workers = |part: &Part| groups(part)["Worker"]["replicas"].clone();
+    let workers = |part: &RenderedPart| groups(part)["Worker"]["replicas"].clone();
     assert_eq!([&parts[0], &parts[1]].map(workers), [3, 2]);
     // The stand-in is gated, and has nothing that it could need.
     assert_eq!(
@@ -99,7 +99,7 @@ fn the_launcher_is_in_one_cluster_and_workers_are_in_all() {
     assert_eq!(command[0], "/bin/sh");
     assert_eq!(command[4], "mpirun");
     assert_eq!(launcher["containers"][0]["args"][2], "bench");
-    let paths = |part: &Part| {
+    let paths = |part: &RenderedPart| {
         let paths: Vec<String> = part
             .fields
             .iter()
@@ -233,7 +233,7 @@ fn minimums_include_the_launcher_in_its_cluster() {
     let minimums = |policy: &str| {
         let job = JOB.replace("activeDeadlineSeconds: 60", policy);
         let parts = of(&job, &over_two());
-        let of = |part: &Part| {
+        let of = |part: &RenderedPart| {
             let mut fields = part.fields.iter();
             let found = fields.find(|(path, _)| path.contains("schedulingPolicy"));
             found.map(|(path, value)| format!("{path} {value}"))

@@ -3,7 +3,7 @@
 use super::*;
 use crate::kinds::ray::unsplittable::unsplittable;
 use crate::parts::tests::{field, shares, variable};
-use crate::parts::{Part, parts};
+use crate::parts::{RenderedPart, parts};
 use crate::rendezvous::Reach;
 use crate::testing::yaml;
 use engine::Attempt;
@@ -73,7 +73,7 @@ fn reached(address: &str) -> Reach {
     }
 }
 
-fn taken_apart(template: &Value, shares: &[Share], address: &str) -> Vec<Part> {
+fn taken_apart(template: &Value, shares: &[Share], address: &str) -> Vec<RenderedPart> {
     parts(template, Attempt(1), shares, &reached(address), false).unwrap()
 }
 
@@ -243,7 +243,7 @@ fn a_rayjob_part_without_the_head_has_no_fields_of_the_head() {
     let annotations = json!({"external-dns": "head.example.com"});
     template["spec"]["rayClusterSpec"]["headServiceAnnotations"] = annotations;
     let parts = taken_apart(&template, &uneven(), "a.example.com");
-    let gone = |part: &Part| {
+    let gone = |part: &RenderedPart| {
         let gone = part.fields.iter().filter(|(_, value)| value.is_null());
         gone.map(|(path, _)| path.clone()).collect::<Vec<_>>()
     };
