@@ -5,6 +5,7 @@
 //! its pod's binding, and a assumed pod without a node holds nothing.
 
 use crate::amounts::hashed::Hashed;
+use crate::amounts::resource_ids::ResourceVec;
 use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::demand::Demand;
@@ -12,7 +13,6 @@ use crate::api::facts::{PodFact, RolePods, Share};
 use crate::api::ids::{ClusterName, JobKey, NodeName};
 use crate::capacity::Room;
 use crate::capacity::pack::{Basis, Need, NodeView, needs_of};
-use crate::capacity::resource_ids::Row;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -169,7 +169,7 @@ impl Room {
         let assumed_pod = &mut assumption.assumed[index];
         let request = self
             .resource_ids
-            .row(&demand.roles[assumed_pod.role].request);
+            .vector(&demand.roles[assumed_pod.role].request);
         let node = assumed_pod.node.clone();
         assumed_pod.count -= 1;
         if assumed_pod.count == 0 {
@@ -401,8 +401,8 @@ impl Room {
     /// Puts assumed pods on the nodes, or takes them off, whose free amounts are stale until refreshed.
     fn hold(&mut self, key: &JobKey, assumption: &Assumption, come: bool, changed: &mut Changed) {
         let roles = assumption.demand.roles.iter();
-        let requests: Vec<Row> = roles
-            .map(|role| self.resource_ids.row(&role.request))
+        let requests: Vec<ResourceVec> = roles
+            .map(|role| self.resource_ids.vector(&role.request))
             .collect();
         for assumed_pod in &assumption.assumed {
             if let Some(node) = &assumed_pod.node {

@@ -7,7 +7,7 @@
 use super::domains::Domains;
 use super::index::Counted;
 use super::pool::{Pool, PoolKey};
-use super::resource_ids::{CPU, Dim, ResourceIds, Row};
+use crate::amounts::resource_ids::{CPU, ResourceId, ResourceIds, ResourceVec};
 use crate::amounts::resources::ResourceName;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::facts::{NodeFact, PodFact};
@@ -23,19 +23,19 @@ pub(crate) struct NodeRoom {
     /// The device that its pool is counted in, if it has one.
     pub(crate) device: Option<ResourceName>,
     /// The dimension that its pool is counted in: the device, else CPU.
-    pub(super) units: Dim,
+    pub(super) units: ResourceId,
     /// Allocatable less what bound pods and assumed pods take; below zero where overcommitted.
-    pub(super) free: Row,
+    pub(super) free: ResourceVec,
     /// Allocatable.
-    pub(super) has: Row,
+    pub(super) has: ResourceVec,
     names: Arc<[ResourceName]>,
 }
 
 /// What bound pods and assumed pods take of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Load {
-    used: Row,
-    placed: Row,
+    used: ResourceVec,
+    placed: ResourceVec,
     pods: BTreeSet<Uid>,
     /// Assumed pods by job.
     jobs: BTreeMap<JobKey, u32>,
@@ -103,9 +103,9 @@ impl ClusterRoom {
         &self.overcommitted
     }
 
-    /// The fewest free on a node with at least `least`, of the pools counted in `dim`.
-    pub(super) fn tightest(&self, dim: Dim, least: i128) -> Option<i128> {
-        let pools = self.pools.values().filter(|pool| pool.units == dim);
+    /// The fewest free on a node with at least `least`, of the pools counted in `resource`.
+    pub(super) fn tightest(&self, resource: ResourceId, least: i128) -> Option<i128> {
+        let pools = self.pools.values().filter(|pool| pool.units == resource);
         pools.filter_map(|pool| pool.now.tightest(least)).min()
     }
 
@@ -145,7 +145,7 @@ impl ClusterRoom {
         }
         let from = Counted::of(self.nodes.get(&name));
         self.stand_down(&name);
-        let has = resource_ids.row(&fact.allocatable);
+        let has = resource_ids.vector(&fact.allocatable);
         self.names = Arc::clone(resource_ids.names());
         let device = device_of(&fact);
         let room = NodeRoom {
@@ -211,9 +211,9 @@ impl ClusterRoom {
         }
         let before = self.drop_pod(&fact.uid, resource_ids);
         if let Some(node) = fact.node.as_ref().filter(|_| !fact.ended) {
-            let request = resource_ids.row(&fact.request);
+            let request = resource_ids.vector(&fact.request);
             let load = self.loads.entry(node.clone()).or_default();
-            load.used.add_row(&request, 1);
+            load.used.add_all(&request, 1);
             load.pods.insert(fact.uid.clone());
         }
         self.pods.insert(fact.uid.clone(), fact);
@@ -228,9 +228,9 @@ impl ClusterRoom {
     ) -> Option<PodFact> {
         let pod = self.pods.remove(uid)?;
         if let Some(node) = pod.node.as_ref().filter(|_| !pod.ended) {
-            let request = resource_ids.row(&pod.request);
+            let request = resource_ids.vector(&pod.request);
             self.change_load(node, |load| {
-                load.used.add_row(&request, -1);
+                load.used.add_all(&request, -1);
                 load.pods.remove(uid);
             });
         }
@@ -243,7 +243,7 @@ impl ClusterRoom {
         &mut self,
         node: &NodeName,
         key: &JobKey,
-        request: &Row,
+        request: &ResourceVec,
         count: u32,
         come: bool,
     ) {
@@ -253,7 +253,7 @@ impl ClusterRoom {
             -i64::from(count)
         };
         self.change_load(node, |load| {
-            load.placed.add_row(request, times);
+            load.placed.add_all(request, times);
             if come {
                 *load.jobs.entry(key.clone()).or_default() += count;
             } else if let Some(assumed) = load.jobs.get_mut(key) {
@@ -294,7 +294,7 @@ impl ClusterRoom {
         done
     }
 
-    fn set_free(&mut self, name: &NodeName, free: Row) -> Change {
+    fn set_free(&mut self, name: &NodeName, free: ResourceVec) -> Change {
         let Some(node) = self.nodes.get_mut(name) else {
             return Change::default();
         };
@@ -320,11 +320,11 @@ impl ClusterRoom {
         }
     }
 
-    fn free_of(&self, name: &NodeName, has: &Row) -> Row {
+    fn free_of(&self, name: &NodeName, has: &ResourceVec) -> ResourceVec {
         let mut free = has.clone();
         if let Some(load) = self.loads.get(name) {
-            free.add_row(&load.used, -1);
-            free.add_row(&load.placed, -1);
+            free.add_all(&load.used, -1);
+            free.add_all(&load.placed, -1);
         }
         free
     }

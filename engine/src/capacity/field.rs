@@ -3,12 +3,12 @@
 //! Nodes that look alike are weighed once, and those that were touched (kept for others, or
 //! taken by a role before) one by one. The order in which they are taken is that of [`Key`].
 
+use crate::amounts::resource_ids::{CPU, MEMORY, PodRequest, ResourceId, ResourceVec};
 use crate::amounts::resources::ResourceName;
 use crate::api::demand::Role;
 use crate::api::ids::{NodeName, PoolClass};
 use crate::capacity::mix::DemandMix;
 use crate::capacity::pack::{Basis, PlacedPods, can_run_on};
-use crate::capacity::resource_ids::{Ask, CPU, Dim, MEMORY, Row};
 use crate::capacity::{ClusterRoom, NodeRoom};
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -26,7 +26,7 @@ pub(super) struct Packer<'a> {
     pub(super) class: Option<&'a PoolClass>,
     pub(super) within: Option<&'a BTreeSet<NodeName>>,
     /// What is free on the nodes that do not look as their pool says.
-    pub(super) touched: BTreeMap<NodeName, Row>,
+    pub(super) touched: BTreeMap<NodeName, ResourceVec>,
 }
 
 /// A role to be placed, ready to be compared with nodes.
@@ -34,15 +34,15 @@ pub(super) struct Wanted<'a> {
     pub(super) index: usize,
     pub(super) role: &'a Role,
     pub(super) count: u32,
-    pub(super) ask: Ask,
+    pub(super) ask: PodRequest,
     pub(super) device: Option<&'a ResourceName>,
 }
 
 /// Nodes that look alike, and what taking them would do.
 struct Candidate<'a> {
     key: Key<'a>,
-    units: Dim,
-    free: Cow<'a, Row>,
+    units: ResourceId,
+    free: Cow<'a, ResourceVec>,
     /// Pods that one of them takes.
     fits: u32,
     nodes: Nodes<'a>,
@@ -97,7 +97,7 @@ impl Key<'_> {
 
 impl<'a> Packer<'a> {
     /// What of a node counts as free by the facts.
-    pub(super) fn withheld_on(&self, node: &'a NodeRoom) -> &'a Row {
+    pub(super) fn withheld_on(&self, node: &'a NodeRoom) -> &'a ResourceVec {
         match self.basis {
             Basis::Now => &node.free,
             Basis::Empty => &node.has,
@@ -105,7 +105,7 @@ impl<'a> Packer<'a> {
     }
 
     /// What of a node is free as it looks now.
-    pub(super) fn free<'b>(&'b self, node: &'a NodeRoom) -> &'b Row {
+    pub(super) fn free<'b>(&'b self, node: &'a NodeRoom) -> &'b ResourceVec {
         self.touched
             .get(&node.fact.name)
             .unwrap_or_else(|| self.withheld_on(node))
@@ -160,7 +160,7 @@ impl<'a> Packer<'a> {
                 left -= count;
                 if note {
                     let mut free = best.free.as_ref().clone();
-                    free.take(&wanted.ask, count);
+                    free.add_pods(&wanted.ask, -i64::from(count));
                     self.touched.insert(name.clone(), free);
                 }
                 placed.push(PlacedPods {
@@ -229,7 +229,8 @@ impl<'a> Packer<'a> {
     }
 
     fn candidates_within(&self, wanted: &Wanted<'_>, left: u32, open: &mut Vec<Candidate<'a>>) {
-        let mut alike: BTreeMap<(bool, Dim, &Row), Vec<&'a NodeName>> = BTreeMap::new();
+        let mut alike: BTreeMap<(bool, ResourceId, &ResourceVec), Vec<&'a NodeName>> =
+            BTreeMap::new();
         for node in self.nodes() {
             if self.in_class(wanted, &node.fact.class) {
                 let other_pool = node.device.as_ref() != wanted.device;
@@ -253,8 +254,8 @@ impl<'a> Packer<'a> {
         wanted: &Wanted<'_>,
         left: u32,
         other_pool: bool,
-        units: Dim,
-        free: Cow<'a, Row>,
+        units: ResourceId,
+        free: Cow<'a, ResourceVec>,
         first: &'a NodeName,
         nodes: Nodes<'a>,
     ) -> Option<Candidate<'a>> {
@@ -285,7 +286,7 @@ impl<'a> Packer<'a> {
     fn weigh(&self, candidate: &mut Candidate<'_>, wanted: &Wanted<'_>, left: u32) {
         let pods = candidate.fits.min(left);
         let mut after = candidate.free.as_ref().clone();
-        after.take(&wanted.ask, pods);
+        after.add_pods(&wanted.ask, -i64::from(pods));
         candidate.key.growth = self.mix.unusable(candidate.units, &after)
             - self.mix.unusable(candidate.units, &candidate.free);
         candidate.key.pods = pods;

@@ -5,8 +5,8 @@
 //! assumed pods than pods cannot take them; one with enough still has to be asked node by node. Kept
 //! as nodes change. Clusters are numbered in the order of their names.
 
-use super::resource_ids::{Dim, Row, times};
 use super::{ClusterRoom, NodeRoom};
+use crate::amounts::resource_ids::{ResourceId, ResourceVec, times};
 use crate::api::ids::ClusterName;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ pub(crate) struct Index {
     names: Vec<ClusterName>,
     /// Changes whenever a cluster comes or goes.
     generation: u64,
-    fitting: BTreeMap<(Dim, i64), Vec<FittingPods>>,
+    fitting: BTreeMap<(ResourceId, i64), Vec<FittingPods>>,
 }
 
 /// What of one amount a cluster holds.
@@ -45,8 +45,8 @@ fn narrow(free: Option<i128>) -> i64 {
 /// What of a node counts: nothing while it is not usable.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Counted {
-    pub(crate) free: Row,
-    pub(crate) has: Row,
+    pub(crate) free: ResourceVec,
+    pub(crate) has: ResourceVec,
 }
 
 impl Counted {
@@ -75,8 +75,8 @@ impl Index {
     }
 
     /// Assumed pods by place, where this amount is followed.
-    pub(crate) fn fitting(&self, dim: Dim, each: i64) -> Option<&[FittingPods]> {
-        self.fitting.get(&(dim, each)).map(Vec::as_slice)
+    pub(crate) fn fitting(&self, resource: ResourceId, each: i64) -> Option<&[FittingPods]> {
+        self.fitting.get(&(resource, each)).map(Vec::as_slice)
     }
 
     /// Whether the clusters there are, are those numbered.
@@ -88,18 +88,18 @@ impl Index {
     pub(crate) fn rebuild(
         &mut self,
         clusters: &BTreeMap<ClusterName, ClusterRoom>,
-        amounts: impl Iterator<Item = (Dim, i64)>,
+        amounts: impl Iterator<Item = (ResourceId, i64)>,
     ) {
         if !self.names.iter().eq(clusters.keys()) {
             self.names = clusters.keys().cloned().collect();
             self.generation += 1;
         }
-        let wanted: BTreeSet<(Dim, i64)> = amounts.take(FOLLOWED).collect();
+        let wanted: BTreeSet<(ResourceId, i64)> = amounts.take(FOLLOWED).collect();
         self.fitting = wanted
             .into_iter()
-            .map(|(dim, each)| {
-                let fitting = clusters.values().map(|room| count(room, dim, each));
-                ((dim, each), fitting.collect())
+            .map(|(resource, each)| {
+                let fitting = clusters.values().map(|room| count(room, resource, each));
+                ((resource, each), fitting.collect())
             })
             .collect();
     }
@@ -108,13 +108,13 @@ impl Index {
     pub(crate) fn follow(
         &mut self,
         clusters: &BTreeMap<ClusterName, ClusterRoom>,
-        amounts: impl Iterator<Item = (Dim, i64)>,
+        amounts: impl Iterator<Item = (ResourceId, i64)>,
     ) {
-        let wanted: BTreeSet<(Dim, i64)> = amounts.take(FOLLOWED).collect();
+        let wanted: BTreeSet<(ResourceId, i64)> = amounts.take(FOLLOWED).collect();
         self.fitting.retain(|amount, _| wanted.contains(amount));
-        for (dim, each) in wanted {
-            self.fitting.entry((dim, each)).or_insert_with(|| {
-                let fitting = clusters.values().map(|room| count(room, dim, each));
+        for (resource, each) in wanted {
+            self.fitting.entry((resource, each)).or_insert_with(|| {
+                let fitting = clusters.values().map(|room| count(room, resource, each));
                 fitting.collect()
             });
         }
@@ -123,8 +123,8 @@ impl Index {
     /// Whether all is as it is when counted again.
     pub(crate) fn is_sound(&self, clusters: &BTreeMap<ClusterName, ClusterRoom>) -> bool {
         self.names.iter().eq(clusters.keys())
-            && self.fitting.iter().all(|((dim, each), fitting)| {
-                let rebuilt = clusters.values().map(|room| count(room, *dim, *each));
+            && self.fitting.iter().all(|((resource, each), fitting)| {
+                let rebuilt = clusters.values().map(|room| count(room, *resource, *each));
                 fitting.iter().copied().eq(rebuilt)
             })
     }
@@ -141,37 +141,37 @@ impl Index {
         let Some(place) = self.place(cluster) else {
             return;
         };
-        for ((dim, each), fitting) in &mut self.fitting {
+        for ((resource, each), fitting) in &mut self.fitting {
             let fitting = &mut fitting[place];
-            let (was, is) = (from.free.get(*dim), to.free.get(*dim));
-            let (had, has) = (from.has.get(*dim), to.has.get(*dim));
+            let (was, is) = (from.free.get(*resource), to.free.get(*resource));
+            let (had, has) = (from.has.get(*resource), to.has.get(*resource));
             if was != is {
                 fitting.now = fitting.now - times(was, *each) + times(is, *each);
                 let least = i128::from(*each);
                 let tightest = i128::from(fitting.tightest);
                 if tightest == was || (is >= least && is < tightest) {
-                    fitting.tightest = narrow(room.tightest(*dim, least));
+                    fitting.tightest = narrow(room.tightest(*resource, least));
                 }
             }
             if had != has {
                 fitting.empty = fitting.empty - times(had, *each) + times(has, *each);
             }
             if fleet {
-                fitting.tightest = narrow(room.tightest(*dim, i128::from(*each)));
+                fitting.tightest = narrow(room.tightest(*resource, i128::from(*each)));
             }
         }
     }
 }
 
 /// The assumed pods of a cluster, counted from its nodes.
-pub(crate) fn count(room: &ClusterRoom, dim: Dim, each: i64) -> FittingPods {
+pub(crate) fn count(room: &ClusterRoom, resource: ResourceId, each: i64) -> FittingPods {
     let mut fitting = FittingPods {
-        tightest: narrow(room.tightest(dim, i128::from(each))),
+        tightest: narrow(room.tightest(resource, i128::from(each))),
         ..FittingPods::default()
     };
     for node in room.nodes().values().filter(|node| node.fact.usable) {
-        fitting.now += times(node.free.get(dim), each);
-        fitting.empty += times(node.has.get(dim), each);
+        fitting.now += times(node.free.get(resource), each);
+        fitting.empty += times(node.has.get(resource), each);
     }
     fitting
 }

@@ -7,6 +7,7 @@
 //! a pod twice: once as assumed and once as bound.
 
 use crate::amounts::hashed::Hashed;
+use crate::amounts::resource_ids::ResourceIds;
 use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::decision::Blocker;
@@ -27,7 +28,7 @@ pub(crate) use pack::{
 };
 pub(crate) use place::PackEffect;
 pub use pools::PoolSummary;
-use resource_ids::ResourceIds;
+
 pub(crate) use sites::{ReservedNodes, Sites};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,8 +37,6 @@ use std::sync::Arc;
 mod cluster;
 
 pub(crate) mod completion_grace;
-
-mod resource_ids;
 
 mod domains;
 
@@ -115,10 +114,7 @@ impl Room {
     ) -> bool {
         let mut request = role.request.iter().filter(|(_, amount)| amount.0 > 0);
         request.all(|(name, amount)| {
-            let free = self
-                .resource_ids
-                .get(name)
-                .map_or(0, |dim| node.free.get(dim));
+            let free = self.free_of(node, name);
             let kept = kept.map_or(0, |kept| kept.get(name));
             free - kept >= i128::from(amount.0)
         }) && can_run_on(role, node)
@@ -127,8 +123,8 @@ impl Room {
     /// What a node has free of a resource.
     pub(crate) fn free_of(&self, node: &NodeRoom, name: &crate::ResourceName) -> i128 {
         self.resource_ids
-            .get(name)
-            .map_or(0, |dim| node.free.get(dim))
+            .find(name)
+            .map_or(0, |resource| node.free.get(resource))
     }
 
     /// A node is gone. Its bound pods have events of their own.
@@ -276,8 +272,8 @@ impl Room {
     /// How many pods of a role each cluster might hold, by place: those that it might not are
     /// known without looking at its nodes.
     pub(crate) fn fitting_for_role(&self, role: &Role) -> Cow<'_, [FittingPods]> {
-        let dim = mix::counted_in(&role.request, &self.resource_ids);
-        let each = self.resource_ids.ask(&role.request).get(dim);
+        let resource = mix::counted_in(&role.request, &self.resource_ids);
+        let each = self.resource_ids.request(&role.request).get(resource);
         if each == 0 {
             let all = FittingPods {
                 now: u64::MAX,
@@ -286,12 +282,12 @@ impl Room {
             };
             return Cow::Owned(vec![all; self.index.names().len()]);
         }
-        match self.index.fitting(dim, each) {
+        match self.index.fitting(resource, each) {
             Some(fitting) => Cow::Borrowed(fitting),
             None => self
                 .clusters
                 .values()
-                .map(|room| index::count(room, dim, each))
+                .map(|room| index::count(room, resource, each))
                 .collect(),
         }
     }

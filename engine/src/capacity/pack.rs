@@ -6,6 +6,7 @@
 //! name. For one role that finds a packing whenever there is one; where several roles do not
 //! fit that way, [`super::search`] tries other ways.
 
+use crate::amounts::resource_ids::{CPU, MEMORY, ResourceIds};
 use crate::amounts::resources::{ResourceName, Resources};
 use crate::amounts::totals::ResourceTotals;
 use crate::api::demand::{Demand, Role};
@@ -13,7 +14,6 @@ use crate::api::facts::RolePods;
 use crate::api::ids::{ClusterName, NodeName, PoolClass};
 use crate::api::matching::untolerated;
 use crate::capacity::field::{Packer, Wanted};
-use crate::capacity::resource_ids::{CPU, MEMORY, ResourceIds};
 use crate::capacity::{NodeRoom, Room, search};
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -237,7 +237,7 @@ impl Room {
         for (name, taken) in node_view.overlay.iter() {
             if let Some(node) = room.nodes().get(name).filter(|node| node.fact.usable) {
                 let mut free = field.withheld_on(node).clone();
-                free.add_row(&self.resource_ids.row_of(taken), -1);
+                free.add_all(&self.resource_ids.vector_of(taken), -1);
                 field.touched.insert(name.clone(), free);
             }
         }
@@ -257,7 +257,7 @@ fn wanted<'a>(need: &Need<'a>, resource_ids: &ResourceIds) -> Wanted<'a> {
         index: need.index,
         role: need.role,
         count: need.count,
-        ask: resource_ids.ask(&need.role.request),
+        ask: resource_ids.request(&need.role.request),
         device: device(&need.role.request),
     }
 }
@@ -275,14 +275,14 @@ fn most_constrained_first<'a>(
     if ordered.len() > 1 {
         let picky = |role: &Role| !role.node_terms.is_empty() || field.room.has_taints();
         ordered.sort_by_cached_key(|one| {
-            let devices = one.device.and_then(|name| resource_ids.get(name));
+            let devices = one.device.and_then(|name| resource_ids.find(name));
             let nodes = if picky(one.role) {
                 field.nodes().filter(|n| can_run_on(one.role, n)).count()
             } else {
                 usize::MAX
             };
             (
-                Reverse(devices.map_or(0, |dim| one.ask.get(dim))),
+                Reverse(devices.map_or(0, |resource| one.ask.get(resource))),
                 nodes,
                 Reverse((one.ask.get(CPU), one.ask.get(MEMORY))),
                 one.index,

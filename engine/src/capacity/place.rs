@@ -4,12 +4,12 @@
 //! stay whole. Where the gang must be in one domain of at most a tier, it goes nowhere else;
 //! where no domain holds it and it need not be in one, it goes anywhere in the cluster.
 
+use crate::amounts::resource_ids::{CPU, ResourceId};
 use crate::api::demand::Topology;
 use crate::api::ids::{ClusterName, NodeName};
 use crate::capacity::domains::Domain;
 use crate::capacity::mix::counted_in;
 use crate::capacity::pack::{Need, NodeView, Packing};
-use crate::capacity::resource_ids::{CPU, Dim};
 use crate::capacity::{Basis, ClusterRoom, Room};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -112,20 +112,21 @@ impl Room {
         let sure = node_view.basis == Basis::Now && node_view.overlay.is_empty();
         // Beside others of its gang a role without devices may be on nodes with devices, which are
         // not counted in what it asks for; a gang without any is to leave those alone.
-        let devices = asked.iter().any(|(dim, ..)| *dim != CPU);
+        let devices = asked.iter().any(|(resource, ..)| *resource != CPU);
         let might = |domain: &Domain| {
             !sure
-                || asked.iter().all(|(dim, each, count)| {
-                    (devices && *dim == CPU) || domain.fitting(*dim, *each) >= u64::from(*count)
+                || asked.iter().all(|(resource, each, count)| {
+                    (devices && *resource == CPU)
+                        || domain.fitting(*resource, *each) >= u64::from(*count)
                 })
         };
-        let unit = asked.first().map(|(dim, ..)| *dim);
+        let unit = asked.first().map(|(resource, ..)| *resource);
         let mut domains: Vec<_> = room
             .domains()
             .of_tier(tier)
             .filter(|(_, domain)| !optional || might(domain))
             .map(|(path, domain)| {
-                let units = unit.map_or(0, |dim| domain.units(dim));
+                let units = unit.map_or(0, |resource| domain.units(resource));
                 (!might(domain), units, path, domain)
             })
             .collect();
@@ -141,17 +142,17 @@ impl Room {
 
     /// By role: what its pods are counted in, how much each asks for, and how many they are;
     /// devices before CPU.
-    fn asked(&self, needs: &[Need<'_>]) -> Vec<(Dim, i64, u32)> {
-        let mut asked: Vec<(Dim, i64, u32)> = needs
+    fn asked(&self, needs: &[Need<'_>]) -> Vec<(ResourceId, i64, u32)> {
+        let mut asked: Vec<(ResourceId, i64, u32)> = needs
             .iter()
             .map(|need| {
-                let dim = counted_in(&need.role.request, &self.resource_ids);
-                let each = self.resource_ids.ask(&need.role.request).get(dim);
-                (dim, each, need.count)
+                let resource = counted_in(&need.role.request, &self.resource_ids);
+                let each = self.resource_ids.request(&need.role.request).get(resource);
+                (resource, each, need.count)
             })
             .filter(|(_, each, count)| *each > 0 && *count > 0)
             .collect();
-        asked.sort_by_key(|(dim, ..)| *dim == CPU);
+        asked.sort_by_key(|(resource, ..)| *resource == CPU);
         asked
     }
 
@@ -172,8 +173,8 @@ impl Room {
                 Basis::Now => &node.free,
                 Basis::Empty => &node.has,
             };
-            let enough = |(dim, each, count): &(Dim, i64, u32)| {
-                free.get(*dim) >= i128::from(*each) * i128::from(*count)
+            let enough = |(resource, each, count): &(ResourceId, i64, u32)| {
+                free.get(*resource) >= i128::from(*each) * i128::from(*count)
             };
             if !overlaid && !asked.iter().all(enough) && closest.is_some() {
                 continue;
@@ -215,7 +216,7 @@ impl Room {
         }
         let asks: BTreeMap<usize, _> = needs
             .iter()
-            .map(|need| (need.index, self.resource_ids.ask(&need.role.request)))
+            .map(|need| (need.index, self.resource_ids.request(&need.role.request)))
             .collect();
         let mut units_taken = 0;
         for (name, roles) in &taken {
@@ -226,7 +227,7 @@ impl Room {
             let mut after = before.clone();
             for (role, count) in roles {
                 if let Some(ask) = asks.get(role) {
-                    after.take(ask, *count);
+                    after.add_pods(ask, -i64::from(*count));
                 }
             }
             effect.growth += self.mix.unusable(node.units, &after);

@@ -4,12 +4,12 @@
 //! and so is what is kept for others. Amounts are rows here, since whole clusters are looked at
 //! whenever a node grows.
 
+use crate::amounts::resource_ids::{PodRequest, ResourceId, ResourceIds, ResourceVec};
 use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::demand::Role;
 use crate::api::ids::{ClusterName, NodeName, PoolClass};
 use crate::capacity::pack::{can_run_on, leading};
-use crate::capacity::resource_ids::{Ask, Dim, ResourceIds, Row};
 use crate::capacity::{ClusterRoom, NodeRoom, Room};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -29,9 +29,9 @@ struct Site<'a> {
     cluster: &'a ClusterName,
     node: &'a NodeRoom,
     /// Free now, less what others ahead keep and what was put on it; may go below zero.
-    now: Row,
+    now: ResourceVec,
     /// The same with all pods of jobs gone; never goes below zero by what is put on it.
-    cleared: Row,
+    cleared: ResourceVec,
     taken: ResourceTotals,
 }
 
@@ -90,7 +90,7 @@ impl<'a> Sites<'a> {
         site.is_some_and(|site| {
             let mut roles = roles.iter();
             roles.all(|role| can_run_on(role, site.node))
-                && self.resource_ids.ask(resources).fits(&site.cleared)
+                && self.resource_ids.request(resources).fits(&site.cleared)
         })
     }
 
@@ -98,8 +98,8 @@ impl<'a> Sites<'a> {
     /// how many pods do not fit.
     pub(crate) fn put(&mut self, role: &Role, count: u32) -> (i128, u32) {
         let pod = Pod {
-            ask: self.resource_ids.ask(&role.request),
-            leading: leading(&role.request).and_then(|name| self.resource_ids.get(name)),
+            ask: self.resource_ids.request(&role.request),
+            leading: leading(&role.request).and_then(|name| self.resource_ids.find(name)),
         };
         let sites = self.nodes.iter().enumerate();
         let able = sites.filter(|(_, site)| can_run_on(role, site.node));
@@ -111,8 +111,8 @@ impl<'a> Sites<'a> {
                 return (cost, count - placed);
             };
             let site = &mut self.nodes[at];
-            site.now.take(&pod.ask, 1);
-            site.cleared.take(&pod.ask, 1);
+            site.now.add_pods(&pod.ask, -1);
+            site.cleared.add_pods(&pod.ask, -1);
             site.taken.add(&role.request, 1);
             cost += shortfall;
             queue.extend(site.entry(at, &pod).map(Reverse));
@@ -137,8 +137,8 @@ impl<'a> Sites<'a> {
 
 /// What a pod asks for, and the dimension that it is best known by.
 struct Pod {
-    ask: Ask,
-    leading: Option<Dim>,
+    ask: PodRequest,
+    leading: Option<ResourceId>,
 }
 
 /// A node in the order in which pods are put: where the least has to become free, then the
@@ -156,13 +156,13 @@ impl<'a> Site<'a> {
         let mut cleared = node.has.clone();
         for pod in room.pods_on(&node.fact.name) {
             if pod.job.is_none() {
-                cleared.take(&resource_ids.ask(&pod.request), 1);
+                cleared.add_pods(&resource_ids.request(&pod.request), -1);
             }
         }
         if let Some(kept) = kept {
-            let kept = resource_ids.row_of(kept);
-            now.add_row(&kept, -1);
-            cleared.add_row(&kept, -1);
+            let kept = resource_ids.vector_of(kept);
+            now.add_all(&kept, -1);
+            cleared.add_all(&kept, -1);
         }
         Self {
             cluster,
@@ -189,9 +189,9 @@ impl<'a> Site<'a> {
         if pod.ask.fits(&self.now) {
             return Some(0);
         }
-        let shortfall = pod.leading.map_or(0, |dim| {
-            let asked = i128::from(pod.ask.get(dim));
-            asked - self.now.get(dim).clamp(0, asked)
+        let shortfall = pod.leading.map_or(0, |resource| {
+            let asked = i128::from(pod.ask.get(resource));
+            asked - self.now.get(resource).clamp(0, asked)
         });
         Some(shortfall.max(1))
     }

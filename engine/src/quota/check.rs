@@ -10,13 +10,13 @@
 //! them together too. A charge that takes up no more than is guaranteed on its own way down is not
 //! stopped by that, nor by what is withheld for jobs further ahead.
 
+use crate::amounts::resource_ids::{ResourceId, ResourceVec};
 use crate::amounts::resources::{ResourceName, Resources};
 use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::Pools;
 use crate::api::ids::{ClusterName, PoolClass, QueueName};
 use crate::quota::accounts::Account;
 use crate::quota::idle::{IdleGuarantee, IdleGuarantees};
-use crate::quota::measure::{ResourceId, Sums};
 use crate::quota::queue::QueueNode;
 use crate::quota::scopes::{OVERALL, ScopeId};
 use crate::quota::shortfall::{Shortfall, ShortfallDetail};
@@ -265,9 +265,9 @@ impl Quota {
     }
 
     /// What of `charge` a scope counts.
-    pub(super) fn within(&self, scope: ScopeId, charge: &Pools) -> Sums {
+    pub(super) fn within(&self, scope: ScopeId, charge: &Pools) -> ResourceVec {
         let scope = self.scopes.get(scope);
-        let mut sums = Sums::default();
+        let mut sums = ResourceVec::default();
         for (_, resources) in charge.iter().filter(|(pool, _)| scope.counts(pool)) {
             for (resource, amount) in self.resource_ids.known(resources) {
                 sums.add(resource, amount);

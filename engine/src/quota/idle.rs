@@ -10,9 +10,9 @@
 //! A charge that only takes up what is guaranteed on its own way down changes nothing of that sum:
 //! it is admitted even where guarantees together are more than there is.
 
+use crate::amounts::resource_ids::{ResourceId, ResourceVec};
 use crate::quota::accounts::Account;
 use crate::quota::check::Withheld;
-use crate::quota::measure::{ResourceId, Sums};
 use crate::quota::queue::{QueueId, QueueNode};
 use crate::quota::scopes::{OVERALL, ScopeId};
 use crate::quota::store::Quota;
@@ -171,7 +171,7 @@ impl Quota {
     }
 
     /// Updates the idle guarantees of a queue and all above it after a charge of these resources.
-    pub(super) fn charge_idle(&mut self, id: QueueId, scope: ScopeId, charge: &Sums) {
+    pub(super) fn charge_idle(&mut self, id: QueueId, scope: ScopeId, charge: &ResourceVec) {
         let met = |account: &Account| {
             let sums = [
                 &account.contributed.guarantee,
@@ -196,7 +196,10 @@ impl Quota {
                 &account.idle,
                 &account.idle_below,
             ];
-            let ids = sums.into_iter().flat_map(Sums::iter).map(|(id, _)| id);
+            let ids = sums
+                .into_iter()
+                .flat_map(ResourceVec::iter)
+                .map(|(id, _)| id);
             let mut ids: SmallVec<[ResourceId; 8]> = ids.collect();
             ids.sort_unstable();
             ids.dedup();

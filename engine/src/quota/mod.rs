@@ -9,12 +9,13 @@
 
 mod accounts;
 mod audit;
+mod bounds;
 mod check;
 mod decay;
 mod fair_share;
 mod idle;
 mod limits;
-mod measure;
+
 mod overlay;
 mod queue;
 mod scopes;

@@ -3,11 +3,11 @@
 //! It has the differences only, and changes nothing. What follows from it, who is entitled to
 //! reclaim and from whom, is in `preemption/entitlement.rs`.
 
+use crate::amounts::resource_ids::ResourceId;
 use crate::amounts::resources::{ResourceName, Resources};
 use crate::api::charge::Pools;
 use crate::api::ids::QueueName;
 use crate::quota::check::Withheld;
-use crate::quota::measure::ResourceId;
 use crate::quota::queue::QueueId;
 use crate::quota::scopes::{OVERALL, ScopeId};
 use crate::quota::shortfall::Shortfall;
@@ -105,7 +105,7 @@ impl Quota {
                 requested.extend(self.within(scope, pools).iter().map(at));
             }
         }
-        requested.retain(|(of, amount)| *amount > 0 && self.resource_ids.competes(of.resource));
+        requested.retain(|(of, amount)| *amount > 0 && of.resource.competes());
         requested
     }
 
@@ -120,7 +120,7 @@ impl Quota {
             let scope = *scope;
             let parts = self.within(scope, victim);
             let named = account.bounds.deserved.iter().map(|(resource, _)| resource);
-            let named = named.filter(|id| self.resource_ids.competes(*id));
+            let named = named.filter(|id| id.competes());
             named.map(move |resource| (ScopedResource { scope, resource }, parts.get(resource)))
         })
     }

@@ -72,7 +72,7 @@ fn whatever_is_derived_wrongly_is_named() {
     assert_eq!(audit(&sound()), Vec::<String>::new());
     let breaks: &[Break] = &[
         ("queue q: kept", |quota, id| {
-            quota.node_mut(id).account_mut(OVERALL).unwrap().charged = Sums::default();
+            quota.node_mut(id).account_mut(OVERALL).unwrap().charged = ResourceVec::default();
         }),
         ("queue q: kept", |quota, id| {
             quota.node_mut(id).own.pools.clear();
