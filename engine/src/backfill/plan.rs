@@ -12,7 +12,8 @@ use crate::amounts::totals::ResourceTotals;
 use crate::api::demand::{Demand, Split};
 use crate::api::ids::{ClusterName, JobKey, NodeName, Time};
 use crate::backfill::withheld;
-use crate::capacity::{Need, ReservedNodes, Sites, leading};
+use crate::capacity::{Need, Sites, leading};
+use crate::overlay::Overlay;
 use crate::pending::shapes::RequestShape;
 use crate::placement::lookup::largest_role;
 use crate::placement::plan::all_needs;
@@ -23,18 +24,18 @@ use crate::state::Inputs;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The nodes kept, and from when on they surely do.
+/// The nodes to reserve, and when all of them will be free at the latest.
 #[derive(Debug, Clone)]
 pub(crate) struct ReservationPlan {
     pub(crate) nodes: Vec<ReservedNode>,
     pub(crate) start: Option<Time>,
 }
 
-/// The nodes to keep for a job, if there are such: of one cluster, or of the fewest that
-/// take it together where it may be divided and that needs less to be freed.
+/// The nodes to reserve for a job, if any are possible: of one cluster, or of the fewest clusters that take
+/// it together if it may be divided and less has to become free there.
 pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<ReservationPlan> {
     let ahead = withheld::reservations_ahead(inputs, request);
-    let reserved = withheld::nodes_reserved(inputs, &ahead);
+    let overlay = Overlay::of_reserved_nodes(inputs, &ahead);
     let current: BTreeSet<&ClusterName> = inputs
         .reservations
         .of(&request.rank.key)
@@ -46,33 +47,30 @@ pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<Reserva
     let mut best: Option<Choice<'_>> = None;
     let alone = demand.placement.min_clusters.unwrap_or(1) <= 1;
     let promising = alone.then(|| promising(inputs, request, &clusters, &current));
-    for retry_unreservable in promising.into_iter().flatten() {
-        if best
-            .as_ref()
-            .is_some_and(|best| best.key() <= retry_unreservable.key())
-        {
+    for bound in promising.into_iter().flatten() {
+        if best.as_ref().is_some_and(|best| best.key() <= bound.key()) {
             break;
         }
-        let LowerBound { cluster, .. } = retry_unreservable;
-        let mut sites = inputs.capacity.room.sites([cluster], &reserved);
+        let LowerBound { cluster, .. } = bound;
+        let mut sites = inputs.capacity.room.sites([cluster], &overlay);
         let Some(cost) = put_all(demand, &mut sites) else {
             continue;
         };
         let found = Choice {
             cost,
             divided: false,
-            moved: retry_unreservable.moved,
-            preference: retry_unreservable.preference,
+            moved: bound.moved,
+            preference: bound.preference,
             cluster: Some(cluster),
-            nodes: kept_on(&sites),
+            nodes: reserved_on(&sites),
         };
-        // <= would do as well: no two choices have the same key, here nor below.
+        // No two choices have the same key, here nor below.
         if best.as_ref().is_none_or(|best| found.key() < best.key()) {
             best = Some(found);
         }
     }
     if best.as_ref().is_none_or(|best| best.cost > 0)
-        && let Some(found) = target_across(inputs, request.shape, &clusters, &reserved)
+        && let Some(found) = target_across(inputs, request.shape, &clusters, &overlay)
         && best.as_ref().is_none_or(|best| found.key() < best.key())
     {
         best = Some(found);
@@ -80,16 +78,16 @@ pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<Reserva
     let nodes = best?.nodes;
     let start = start_on(inputs, &nodes);
     let found = ReservationPlan { nodes, start };
-    Some(sooner_where_it_was(inputs, request, &found, &reserved).unwrap_or(found))
+    Some(sooner_where_it_was(inputs, request, &found, &overlay).unwrap_or(found))
 }
 
-/// What is kept of nodes for a job already, where it would start later on those found now:
-/// others went past it because it was to start here.
+/// The nodes that are reserved for a job already, if it would start later on those found now: other jobs
+/// passed it because it was to start here.
 pub(crate) fn sooner_where_it_was(
     inputs: Inputs<'_>,
     request: Request<'_>,
     found: &ReservationPlan,
-    ahead: &ReservedNodes,
+    overlay: &Overlay,
 ) -> Option<ReservationPlan> {
     let before = &inputs.reservations.of(&request.rank.key)?.nodes;
     if before.is_empty() || *before == found.nodes {
@@ -103,7 +101,7 @@ pub(crate) fn sooner_where_it_was(
     if total != request.shape.total || !clusters.is_subset(&clusters_for(inputs, demand)) {
         return None;
     }
-    let mut sites = inputs.capacity.room.sites(clusters, ahead);
+    let mut sites = inputs.capacity.room.sites(clusters, overlay);
     sites.retain(|cluster, node| {
         let mut before = before.iter();
         before.any(|reserved| reserved.cluster == *cluster && reserved.node == *node)
@@ -123,7 +121,7 @@ pub(crate) fn sooner_where_it_was(
     })
 }
 
-/// Clusters that might hold all pods, those first where nodes may be chosen first.
+/// Clusters that might hold all pods, in the order of their lower bounds.
 pub(crate) fn promising<'a>(
     inputs: Inputs<'_>,
     request: Request<'_>,
@@ -133,7 +131,7 @@ pub(crate) fn promising<'a>(
     let main = largest_role(&request.shape.demand).map(|role| inputs.capacity.room.main_of(role));
     let policy = inputs.quota.policy(request.queue);
     let prefers = policy.is_some_and(|policy| !policy.preferred_clusters.is_empty());
-    let retry_unreservable = |cluster: &&'a ClusterName| {
+    let bound = |cluster: &&'a ClusterName| {
         let least = main.map_or(Some(0), |main| {
             inputs.capacity.room.least_to_free(cluster, main)
         });
@@ -148,12 +146,12 @@ pub(crate) fn promising<'a>(
             cluster,
         })
     };
-    let mut promising: Vec<_> = clusters.iter().filter_map(retry_unreservable).collect();
+    let mut promising: Vec<_> = clusters.iter().filter_map(bound).collect();
     promising.sort_unstable_by(|a, b| a.key().cmp(&b.key()));
     promising
 }
 
-/// Whether less has to become free in a cluster than on the nodes that are kept for a holder
+/// True if less might have to become free in a cluster than on the nodes that are reserved for an owner
 /// now, as far as is known without looking at its nodes.
 pub(crate) fn might_lack_less(
     inputs: Inputs<'_>,
@@ -169,8 +167,7 @@ pub(crate) fn might_lack_less(
     least.is_some_and(|least| least < shortfall(inputs, reserved))
 }
 
-/// Whether less has to become free in a cluster than on the nodes that are kept for a holder
-/// now.
+/// True if less has to become free in a cluster than on the nodes that are reserved for an owner now.
 pub(crate) fn lacks_less(
     inputs: Inputs<'_>,
     reserved: &Reservation,
@@ -186,20 +183,20 @@ pub(crate) fn lacks_less(
             queue: &reserved.queue,
             rank: &reserved.rank,
             shape,
-            tells: false,
+            verbose: false,
         };
         let demand = &shape.demand;
         if demand.natively_divisible || demand.split != Split::Never {
             return true;
         }
-        let ahead =
-            withheld::nodes_reserved(inputs, &withheld::reservations_ahead(inputs, request));
-        let cost = put_all(demand, &mut inputs.capacity.room.sites([cluster], &ahead));
+        let ahead = withheld::reservations_ahead(inputs, request);
+        let overlay = Overlay::of_reserved_nodes(inputs, &ahead);
+        let cost = put_all(demand, &mut inputs.capacity.room.sites([cluster], &overlay));
         cost.is_some_and(|cost| cost < shortfall(inputs, reserved))
     })
 }
 
-/// How much has to become free on the nodes that are kept for a holder.
+/// How much has to become free on the nodes that are reserved for an owner.
 pub(crate) fn shortfall(inputs: Inputs<'_>, reserved: &Reservation) -> i128 {
     let shortfall = reserved.nodes.iter().map(|reserved| {
         let room = inputs.capacity.room.cluster(&reserved.cluster);
@@ -214,12 +211,12 @@ pub(crate) fn shortfall(inputs: Inputs<'_>, reserved: &Reservation) -> i128 {
     shortfall.sum()
 }
 
-/// Over several clusters: as few as take it, those with the most of it first.
+/// Over several clusters: the fewest that take it, those that take most of it first.
 pub(crate) fn target_across<'a>(
     inputs: Inputs<'a>,
     shape: &RequestShape,
     clusters: &BTreeSet<&'a ClusterName>,
-    reserved: &ReservedNodes,
+    overlay: &Overlay,
 ) -> Option<Choice<'a>> {
     let demand = &*shape.demand;
     let divisible = demand.natively_divisible || demand.split != Split::Never;
@@ -231,20 +228,20 @@ pub(crate) fn target_across<'a>(
         return None;
     }
     let all = |cluster: &'a ClusterName| {
-        let mut sites = inputs.capacity.room.sites([cluster], reserved);
+        let mut sites = inputs.capacity.room.sites([cluster], overlay);
         put_some(demand, &mut sites)
     };
-    let mut rooms: Vec<(Reverse<u64>, &ClusterName)> = clusters
+    let mut fitting: Vec<(Reverse<u64>, &ClusterName)> = clusters
         .iter()
         .map(|cluster| (Reverse(all(cluster)), *cluster))
         .filter(|(pods, _)| pods.0 > 0)
         .collect();
-    rooms.sort();
-    for few in least.max(2)..=most.min(rooms.len()) {
-        let chosen = rooms.iter().take(few).map(|(_, cluster)| *cluster);
-        let mut sites = inputs.capacity.room.sites(chosen, reserved);
+    fitting.sort();
+    for few in least.max(2)..=most.min(fitting.len()) {
+        let chosen = fitting.iter().take(few).map(|(_, cluster)| *cluster);
+        let mut sites = inputs.capacity.room.sites(chosen, overlay);
         if let Some(cost) = put_all(demand, &mut sites) {
-            let nodes = kept_on(&sites);
+            let nodes = reserved_on(&sites);
             return Some(Choice {
                 cost,
                 divided: true,
@@ -266,7 +263,7 @@ pub(crate) fn clusters_for<'a>(inputs: Inputs<'a>, demand: &Demand) -> BTreeSet<
         .collect()
 }
 
-/// When all of `nodes` will have free what is kept on them, by the ends that are expected.
+/// When all of `nodes` will have free what is reserved on them, by the expected ends.
 pub(crate) fn start_on(inputs: Inputs<'_>, nodes: &[ReservedNode]) -> Option<Time> {
     let mut start = inputs.now;
     for reserved in nodes {
@@ -287,7 +284,7 @@ pub(crate) fn start_on_node(inputs: Inputs<'_>, reserved: &ReservedNode) -> Opti
         return Some(inputs.now);
     }
     let mut ends: Vec<(Time, JobKey, ResourceTotals)> =
-        holders_of(inputs, &reserved.cluster, &reserved.node)
+        jobs_on(inputs, &reserved.cluster, &reserved.node)
             .into_iter()
             .filter_map(|(key, amount)| {
                 let expected = inputs.jobs.get(&key)?.derived.has.expected_end?;
@@ -303,16 +300,16 @@ pub(crate) fn start_on_node(inputs: Inputs<'_>, reserved: &ReservedNode) -> Opti
 }
 
 /// What each job has of a node, bound or assumed.
-pub(crate) fn holders_of(
+pub(crate) fn jobs_on(
     inputs: Inputs<'_>,
     cluster: &ClusterName,
     node: &NodeName,
 ) -> BTreeMap<JobKey, ResourceTotals> {
-    let mut holders: BTreeMap<JobKey, ResourceTotals> = BTreeMap::new();
+    let mut jobs: BTreeMap<JobKey, ResourceTotals> = BTreeMap::new();
     let room = inputs.capacity.room.cluster(cluster);
     for pod in room.into_iter().flat_map(|room| room.pods_on(node)) {
         if let Some(key) = &pod.job {
-            holders.entry(key.clone()).or_default().add(&pod.request, 1);
+            jobs.entry(key.clone()).or_default().add(&pod.request, 1);
         }
     }
     for key in room.into_iter().flat_map(|room| room.placed_on(node)) {
@@ -322,12 +319,12 @@ pub(crate) fn holders_of(
         for assumed_pod in &assumption.assumed {
             if assumed_pod.cluster == *cluster && assumed_pod.node.as_ref() == Some(node) {
                 let request = &assumption.demand.roles[assumed_pod.role].request;
-                let holder = holders.entry(key.clone()).or_default();
-                holder.add(request, i64::from(assumed_pod.count));
+                let held = jobs.entry(key.clone()).or_default();
+                held.add(request, i64::from(assumed_pod.count));
             }
         }
     }
-    holders
+    jobs
 }
 
 /// One choice of nodes.
@@ -335,7 +332,7 @@ pub(crate) struct Choice<'a> {
     /// What has to become free.
     cost: i128,
     divided: bool,
-    /// Whether it is elsewhere than what was chosen before.
+    /// True if it is elsewhere than what was reserved before.
     moved: bool,
     preference: usize,
     cluster: Option<&'a ClusterName>,
@@ -353,8 +350,6 @@ pub(crate) struct LowerBound<'a> {
 
 impl<'a> LowerBound<'a> {
     /// No choice of nodes there has a smaller [`Choice::key`].
-    // A key below all others would do as well: then every cluster is looked at, and the best
-    // choice is the same.
     fn key(&self) -> (i128, bool, bool, usize, Option<&'a ClusterName>) {
         (
             self.least,
@@ -367,8 +362,8 @@ impl<'a> LowerBound<'a> {
 }
 
 impl<'a> Choice<'a> {
-    /// The order is the policy: what is freed soonest, then whole rather than divided, then
-    /// what was chosen before, then as the queue prefers.
+    /// The order is the policy: the least to free, then whole before divided, then what was reserved
+    /// before, then as the queue prefers.
     fn key(&self) -> (i128, bool, bool, usize, Option<&'a ClusterName>) {
         (
             self.cost,
@@ -381,7 +376,7 @@ impl<'a> Choice<'a> {
 }
 
 /// What is taken of the sites.
-pub(crate) fn kept_on(sites: &Sites<'_>) -> Vec<ReservedNode> {
+pub(crate) fn reserved_on(sites: &Sites<'_>) -> Vec<ReservedNode> {
     let taken = sites.taken().into_iter().map(|taken| ReservedNode {
         cluster: taken.cluster.clone(),
         node: taken.node.clone(),

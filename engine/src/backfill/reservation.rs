@@ -18,13 +18,13 @@ use crate::reservation::store::{Reservation, ReservedNode};
 use crate::state::Inputs;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whether a job stands behind all who keep nodes.
+/// True if a job is behind all owners of reserved nodes.
 pub(crate) fn is_behind(inputs: Inputs<'_>, queue: &QueueName, rank: &QueueOrder) -> bool {
     let last = feasible::last_holder(inputs);
     last.is_none_or(|last| feasible::stands_before(inputs, last, queue, rank))
 }
 
-/// Those of the front who want the same as the request and are not waited for already.
+/// The jobs in the reservation window with the shape of the request, for which no job is being evicted.
 pub(crate) fn alike(
     inputs: Inputs<'_>,
     request: Request<'_>,
@@ -76,12 +76,12 @@ pub(crate) fn reservation(
 ) -> Option<Reservation> {
     let (scopes, pools, nodes, (start, releases)) = match &block.gate {
         Gate::Never | Gate::Limit => return None,
-        // What it could use stays kept while it is stopped by those ahead of it.
+        // Its reservation stays while those ahead block it.
         Gate::Reserved => return inputs.reservations.of(&request.rank.key).cloned(),
         Gate::Quota(short, pools) => {
             let mut scopes = BTreeSet::from([ReservationSlot::Headroom(short.queue.clone())]);
-            // So do the nodes that were kept before it came to lack headroom.
-            let nodes = nodes_of_holder(inputs, request);
+            // The nodes stay that were reserved before headroom became short.
+            let nodes = nodes_of_owner(inputs, request);
             scopes.extend(
                 classes_counted(&nodes)
                     .into_iter()
@@ -125,8 +125,8 @@ pub(crate) fn reservation(
     })
 }
 
-/// The nodes kept for a job, as far as they are there.
-pub(crate) fn nodes_of_holder(inputs: Inputs<'_>, request: Request<'_>) -> Vec<ReservedNode> {
+/// The nodes reserved for a job that are still usable.
+pub(crate) fn nodes_of_owner(inputs: Inputs<'_>, request: Request<'_>) -> Vec<ReservedNode> {
     let reserved = inputs.reservations.of(&request.rank.key);
     let nodes = reserved.into_iter().flat_map(|reserved| &reserved.nodes);
     let there = |reserved: &&ReservedNode| {
@@ -137,7 +137,7 @@ pub(crate) fn nodes_of_holder(inputs: Inputs<'_>, request: Request<'_>) -> Vec<R
     nodes.filter(there).cloned().collect()
 }
 
-/// What of `charge` is beyond what is given back, nothing below zero.
+/// The part of `charge` beyond what is given back; nothing is below zero.
 pub(crate) fn beyond(charge: &Resources, given: &ResourceTotals) -> ResourceTotals {
     let mut rest = ResourceTotals::default();
     for (name, amount) in charge.iter() {
@@ -153,7 +153,7 @@ pub(crate) fn listed(pools: Pools) -> Vec<(crate::ClusterName, PoolClass, Resour
         .collect()
 }
 
-/// What is kept on nodes, by pool.
+/// What is reserved on nodes, by pool.
 pub(crate) fn pools_on(nodes: &[ReservedNode]) -> Pools {
     let mut pools: BTreeMap<_, ResourceTotals> = BTreeMap::new();
     for reserved in nodes {

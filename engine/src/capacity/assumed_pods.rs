@@ -7,13 +7,12 @@
 use crate::amounts::hashed::Hashed;
 use crate::amounts::resource_ids::ResourceVec;
 use crate::amounts::resources::Resources;
-use crate::amounts::totals::ResourceTotals;
 use crate::api::demand::Demand;
 use crate::api::facts::{PodFact, RolePods, Share};
 use crate::api::ids::{ClusterName, JobKey, NodeName};
 use crate::capacity::Room;
-use crate::capacity::pack::{Basis, Need, NodeView, needs_of};
-use std::borrow::Cow;
+use crate::capacity::pack::{Need, NodeView, needs_of};
+use crate::overlay::Overlay;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -296,18 +295,14 @@ impl Room {
     /// Assumed pods for `needs` as far as there is room now; the rest without a node.
     fn assumed_for(&self, cluster: &ClusterName, needs: &[Need<'_>]) -> Vec<AssumedPod> {
         let mut assumed = Vec::new();
-        let mut overlay: BTreeMap<NodeName, ResourceTotals> = BTreeMap::new();
+        let mut overlay = Overlay::default();
         for need in needs {
-            let node_view = NodeView {
-                basis: Basis::Now,
-                class: None,
-                overlay: Cow::Borrowed(&overlay),
-            };
-            let packing = self.pack(cluster, std::slice::from_ref(need), &node_view);
+            let node_view = NodeView::of(&overlay);
+            let packing = self.pack(cluster, std::slice::from_ref(need), node_view);
             let mut left = need.count;
             for placed in packing.placed {
                 left -= placed.count;
-                let taken = overlay.entry(placed.node.clone()).or_default();
+                let taken = overlay.node_mut(cluster, &placed.node);
                 taken.add(&need.role.request, i64::from(placed.count));
                 assumed.push(assumed_pod(
                     cluster,
@@ -378,20 +373,14 @@ impl Room {
     }
 
     /// What is held for a job on the nodes of a cluster, as an overlay that gives it back.
-    pub(super) fn own_assumed(
-        &self,
-        key: &JobKey,
-        cluster: &ClusterName,
-    ) -> BTreeMap<NodeName, ResourceTotals> {
-        let mut overlay: BTreeMap<NodeName, ResourceTotals> = BTreeMap::new();
+    pub(super) fn own_assumed(&self, key: &JobKey, cluster: &ClusterName) -> Overlay {
+        let mut overlay = Overlay::default();
         if let Some(assumption) = self.assumed.get(key) {
             for assumed_pod in assumption.assumed.iter().filter(|s| s.cluster == *cluster) {
                 if let Some(node) = &assumed_pod.node {
-                    let held = overlay.entry(node.clone()).or_default();
-                    held.add(
-                        assumption.request(assumed_pod),
-                        -i64::from(assumed_pod.count),
-                    );
+                    let request = assumption.request(assumed_pod);
+                    let times = -i64::from(assumed_pod.count);
+                    overlay.node_mut(cluster, node).add(request, times);
                 }
             }
         }

@@ -392,6 +392,11 @@ impl NodeRoom {
         self.free.to_totals(&self.names)
     }
 
+    /// What is free of it: now, or if no pod ran.
+    pub(super) fn free_if(&self, empty: bool) -> &ResourceVec {
+        if empty { &self.has } else { &self.free }
+    }
+
     pub(super) fn pool(&self) -> PoolKey {
         PoolKey {
             class: self.fact.class.clone(),

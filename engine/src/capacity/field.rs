@@ -1,6 +1,6 @@
 //! The nodes of one cluster while the pods of a gang are put on them, role by role.
 //!
-//! Nodes that look alike are weighed once, and those that were touched (kept for others, or
+//! Nodes that look alike are weighed once, and those that were touched (withheld, or
 //! taken by a role before) one by one. The order in which they are taken is that of [`Key`].
 
 use crate::amounts::resource_ids::{CPU, MEMORY, PodRequest, ResourceId, ResourceVec};
@@ -8,7 +8,7 @@ use crate::amounts::resources::ResourceName;
 use crate::api::demand::Role;
 use crate::api::ids::{NodeName, PoolClass};
 use crate::capacity::mix::DemandMix;
-use crate::capacity::pack::{Basis, PlacedPods, can_run_on};
+use crate::capacity::pack::{PlacedPods, can_run_on};
 use crate::capacity::{ClusterRoom, NodeRoom};
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -22,7 +22,8 @@ const WEIGHED_AGAIN: u32 = 4;
 pub(super) struct Packer<'a> {
     pub(super) room: &'a ClusterRoom,
     pub(super) mix: &'a DemandMix,
-    pub(super) basis: Basis,
+    /// True if no pod runs.
+    pub(super) empty: bool,
     pub(super) class: Option<&'a PoolClass>,
     pub(super) within: Option<&'a BTreeSet<NodeName>>,
     /// What is free on the nodes that do not look as their pool says.
@@ -96,19 +97,11 @@ impl Key<'_> {
 }
 
 impl<'a> Packer<'a> {
-    /// What of a node counts as free by the facts.
-    pub(super) fn withheld_on(&self, node: &'a NodeRoom) -> &'a ResourceVec {
-        match self.basis {
-            Basis::Now => &node.free,
-            Basis::Empty => &node.has,
-        }
-    }
-
     /// What of a node is free as it looks now.
     pub(super) fn free<'b>(&'b self, node: &'a NodeRoom) -> &'b ResourceVec {
         self.touched
             .get(&node.fact.name)
-            .unwrap_or_else(|| self.withheld_on(node))
+            .unwrap_or_else(|| node.free_if(self.empty))
     }
 
     /// Usable nodes that it is about.
@@ -200,10 +193,7 @@ impl<'a> Packer<'a> {
             if !self.in_class(wanted, &key.class) {
                 continue;
             }
-            let alike = match self.basis {
-                Basis::Now => &pool.now,
-                Basis::Empty => &pool.empty,
-            };
+            let alike = if self.empty { &pool.empty } else { &pool.now };
             let other_pool = key.device.as_ref() != wanted.device;
             let least = i128::from(wanted.ask.get(pool.units));
             for (state, nodes) in alike.with_at_least(least) {

@@ -23,13 +23,11 @@ use index::Index;
 pub(crate) use index::{FittingPods, Place};
 use mix::DemandMix;
 pub(crate) use mix::MixRecord;
-pub(crate) use pack::{
-    Basis, Need, NodeView, Packing, can_run_on, device, leading, leading_amount,
-};
+pub(crate) use pack::{Need, NodeView, Packing, can_run_on, device, leading, leading_amount};
 pub(crate) use place::PackEffect;
 pub use pools::PoolSummary;
 
-pub(crate) use sites::{ReservedNodes, Sites};
+pub(crate) use sites::Sites;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -214,12 +212,7 @@ impl Room {
     pub fn check(&self, key: &JobKey, demand: &Demand, share: &Share) -> Result<(), Blocker> {
         let unbound = self.unbound(key, demand, share);
         let overlay = self.own_assumed(key, &share.cluster);
-        let node_view = NodeView {
-            basis: Basis::Now,
-            class: None,
-            overlay: Cow::Owned(overlay),
-        };
-        let packing = self.pack(&share.cluster, &unbound, &node_view);
+        let packing = self.pack(&share.cluster, &unbound, NodeView::of(&overlay));
         match packing.lack {
             None => Ok(()),
             Some(lack) => {

@@ -8,14 +8,13 @@
 
 use crate::amounts::resource_ids::{CPU, MEMORY, ResourceIds};
 use crate::amounts::resources::{ResourceName, Resources};
-use crate::amounts::totals::ResourceTotals;
 use crate::api::demand::{Demand, Role};
 use crate::api::facts::RolePods;
 use crate::api::ids::{ClusterName, NodeName, PoolClass};
 use crate::api::matching::untolerated;
 use crate::capacity::field::{Packer, Wanted};
 use crate::capacity::{NodeRoom, Room, search};
-use std::borrow::Cow;
+use crate::overlay::Overlay;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,24 +29,23 @@ pub(crate) struct Need<'a> {
     pub(crate) count: u32,
 }
 
-/// What counts as free.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Basis {
-    /// What is free now.
-    Now,
-    /// All that usable nodes have.
-    Empty,
+/// How a cluster is looked at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NodeView<'a> {
+    /// What is assumed of nodes beside the facts.
+    pub(crate) overlay: &'a Overlay,
+    /// The class of the nodes that pods with devices may use; `None` means any.
+    pub(crate) class: Option<&'a PoolClass>,
 }
 
-/// How a cluster is looked at.
-#[derive(Debug, Clone)]
-pub(crate) struct NodeView<'a> {
-    /// What counts as free.
-    pub(crate) basis: Basis,
-    /// Nodes that pods with devices may use; `None` means any.
-    pub(crate) class: Option<&'a PoolClass>,
-    /// Taken off what is free, by node: what is kept for others (negative: given back).
-    pub(crate) overlay: Cow<'a, BTreeMap<NodeName, ResourceTotals>>,
+impl<'a> NodeView<'a> {
+    /// All nodes, with an overlay.
+    pub(crate) fn of(overlay: &'a Overlay) -> Self {
+        Self {
+            overlay,
+            class: None,
+        }
+    }
 }
 
 /// Pods of one role on one node.
@@ -160,7 +158,7 @@ impl Room {
         &self,
         cluster: &ClusterName,
         needs: &[Need<'_>],
-        node_view: &NodeView<'_>,
+        node_view: NodeView<'_>,
     ) -> Packing {
         self.pack_within(cluster, needs, node_view, None)
     }
@@ -170,7 +168,7 @@ impl Room {
         &self,
         cluster: &ClusterName,
         needs: &[Need<'_>],
-        node_view: &NodeView<'_>,
+        node_view: NodeView<'_>,
         within: Option<&BTreeSet<NodeName>>,
     ) -> Packing {
         let Some(mut field) = self.field(cluster, node_view, within) else {
@@ -206,7 +204,7 @@ impl Room {
         &self,
         cluster: &ClusterName,
         needs: &[Need<'_>],
-        node_view: &NodeView<'_>,
+        node_view: NodeView<'_>,
         within: Option<&BTreeSet<NodeName>>,
     ) -> Packing {
         let mut packing = Packing::default();
@@ -222,21 +220,22 @@ impl Room {
     pub(super) fn field<'a>(
         &'a self,
         cluster: &ClusterName,
-        node_view: &NodeView<'a>,
+        node_view: NodeView<'a>,
         within: Option<&'a BTreeSet<NodeName>>,
     ) -> Option<Packer<'a>> {
         let room = self.cluster(cluster)?;
         let mut field = Packer {
             room,
             mix: &self.mix,
-            basis: node_view.basis,
+            empty: node_view.overlay.is_of_empty_fleet(),
             class: node_view.class,
             within,
             touched: BTreeMap::new(),
         };
-        for (name, taken) in node_view.overlay.iter() {
+        let differ = node_view.overlay.nodes_of(cluster);
+        for (name, taken) in differ.into_iter().flatten() {
             if let Some(node) = room.nodes().get(name).filter(|node| node.fact.usable) {
-                let mut free = field.withheld_on(node).clone();
+                let mut free = node.free_if(field.empty).clone();
                 free.add_all(&self.resource_ids.vector_of(taken), -1);
                 field.touched.insert(name.clone(), free);
             }

@@ -10,7 +10,7 @@ use crate::api::ids::{ClusterName, NodeName};
 use crate::capacity::domains::Domain;
 use crate::capacity::mix::counted_in;
 use crate::capacity::pack::{Need, NodeView, Packing};
-use crate::capacity::{Basis, ClusterRoom, Room};
+use crate::capacity::{ClusterRoom, Room};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Domains of one tier that are tried for a gang which need not be in one.
@@ -36,7 +36,7 @@ impl Room {
         &self,
         cluster: &ClusterName,
         needs: &[Need<'_>],
-        node_view: &NodeView<'_>,
+        node_view: NodeView<'_>,
         topology: Option<&Topology>,
     ) -> Packing {
         let pods: u64 = needs.iter().map(|need| u64::from(need.count)).sum();
@@ -48,7 +48,9 @@ impl Room {
         let highest = hard.map_or(outermost, |hard| hard.highest_tier.min(outermost));
         let mut closest: Option<Packing> = None;
         for tier in 1..=highest {
-            for (path, domain) in self.candidates(room, needs, node_view, tier, hard.is_none()) {
+            for (path, domain) in
+                self.candidates((cluster, room), needs, node_view, tier, hard.is_none())
+            {
                 let mut packing = self.pack_within(cluster, needs, node_view, Some(&domain.nodes));
                 let Some(lack) = &mut packing.lack else {
                     return packing;
@@ -75,7 +77,7 @@ impl Room {
         &self,
         cluster: &ClusterName,
         needs: &[Need<'_>],
-        node_view: &NodeView<'_>,
+        node_view: NodeView<'_>,
         topology: Option<&Topology>,
     ) -> Packing {
         let room = self.cluster(cluster);
@@ -102,14 +104,18 @@ impl Room {
     /// packing is a must, those that hold too little follow, for the sake of what is said.
     fn candidates<'a>(
         &self,
-        room: &'a ClusterRoom,
+        (cluster, room): (&ClusterName, &'a ClusterRoom),
         needs: &[Need<'_>],
-        node_view: &NodeView<'_>,
+        node_view: NodeView<'_>,
         tier: u32,
         optional: bool,
     ) -> Vec<(&'a [String], &'a Domain)> {
         let asked = self.asked(needs);
-        let sure = node_view.basis == Basis::Now && node_view.overlay.is_empty();
+        let overlay = node_view.overlay;
+        let differ = overlay
+            .nodes_of(cluster)
+            .is_some_and(|nodes| !nodes.is_empty());
+        let sure = !overlay.is_of_empty_fleet() && !differ;
         // Beside others of its gang a role without devices may be on nodes with devices, which are
         // not counted in what it asks for; a gang without any is to leave those alone.
         let devices = asked.iter().any(|(resource, ..)| *resource != CPU);
@@ -162,21 +168,19 @@ impl Room {
         cluster: &ClusterName,
         room: &ClusterRoom,
         needs: &[Need<'_>],
-        node_view: &NodeView<'_>,
+        node_view: NodeView<'_>,
         closest: Option<Packing>,
     ) -> Packing {
         let asked = self.asked(needs);
+        let differ = node_view.overlay.nodes_of(cluster);
         let mut closest = closest;
         for node in room.nodes().values().filter(|node| node.fact.usable) {
-            let overlaid = node_view.overlay.contains_key(&node.fact.name);
-            let free = match node_view.basis {
-                Basis::Now => &node.free,
-                Basis::Empty => &node.has,
-            };
+            let differs = differ.is_some_and(|nodes| nodes.contains_key(&node.fact.name));
+            let free = node.free_if(node_view.overlay.is_of_empty_fleet());
             let enough = |(resource, each, count): &(ResourceId, i64, u32)| {
                 free.get(*resource) >= i128::from(*each) * i128::from(*count)
             };
-            if !overlaid && !asked.iter().all(enough) && closest.is_some() {
+            if !differs && !asked.iter().all(enough) && closest.is_some() {
                 continue;
             }
             let only = BTreeSet::from([node.fact.name.clone()]);
@@ -203,7 +207,7 @@ impl Room {
         cluster: &ClusterName,
         needs: &[Need<'_>],
         packing: &Packing,
-        node_view: &NodeView<'_>,
+        node_view: NodeView<'_>,
     ) -> PackEffect {
         let mut effect = PackEffect::default();
         let Some(field) = self.field(cluster, node_view, None) else {
@@ -276,7 +280,7 @@ mod tests {
     use crate::api::ids::Uid;
     use crate::capacity::pack::PlacedPods;
     use crate::capacity::testing::{demand, node, resources};
-    use std::borrow::Cow;
+    use crate::overlay::Overlay;
 
     /// Two nodes in one rack and, in another, one of whose devices five are used; pods of four
     /// devices are usual.
@@ -309,11 +313,8 @@ mod tests {
             role: &demand.roles[0],
             count: 3,
         }];
-        let node_view = NodeView {
-            basis: Basis::Now,
-            class: None,
-            overlay: Cow::Owned(BTreeMap::new()),
-        };
+        let overlay = Overlay::default();
+        let node_view = NodeView::of(&overlay);
         let across = u32::MAX;
         for (pods, tier, growth, units_left, cpu_left) in [
             // Two devices are left of no use, of nine that are taken.
@@ -337,7 +338,7 @@ mod tests {
                 units_left,
                 cpu_left,
             };
-            let found = room.effect(&ClusterName::from("a"), &needs, &packing, &node_view);
+            let found = room.effect(&ClusterName::from("a"), &needs, &packing, node_view);
             assert_eq!(found, effect, "{pods:?}");
         }
     }

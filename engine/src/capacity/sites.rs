@@ -11,11 +11,9 @@ use crate::api::demand::Role;
 use crate::api::ids::{ClusterName, NodeName, PoolClass};
 use crate::capacity::pack::{can_run_on, leading};
 use crate::capacity::{ClusterRoom, NodeRoom, Room};
+use crate::overlay::Overlay;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
-
-/// What is kept of nodes, by cluster: it is taken off what is free.
-pub(crate) type ReservedNodes = BTreeMap<ClusterName, BTreeMap<NodeName, ResourceTotals>>;
+use std::collections::BinaryHeap;
 
 /// The usable nodes of some clusters.
 pub(crate) struct Sites<'a> {
@@ -44,22 +42,22 @@ pub(crate) struct Taken<'a> {
 }
 
 impl Room {
-    /// The usable nodes of `clusters`, less what is `kept` of them.
+    /// The usable nodes of `clusters`, less what an overlay takes off them.
     pub(crate) fn sites<'a>(
         &'a self,
         clusters: impl IntoIterator<Item = &'a ClusterName>,
-        kept: &ReservedNodes,
+        overlay: &Overlay,
     ) -> Sites<'a> {
         let known = clusters.into_iter().filter_map(|cluster| {
             let room = self.cluster(cluster)?;
-            Some((cluster, room, kept.get(cluster)))
+            Some((cluster, room, overlay.nodes_of(cluster)))
         });
         let mut nodes: Vec<Site<'a>> = known
-            .flat_map(|(cluster, room, kept)| {
+            .flat_map(|(cluster, room, withheld)| {
                 let usable = room.nodes().values().filter(|node| node.fact.usable);
                 usable.map(move |node| {
-                    let kept = kept.and_then(|kept| kept.get(&node.fact.name));
-                    Site::new(&self.resource_ids, (cluster, room), node, kept)
+                    let withheld = withheld.and_then(|nodes| nodes.get(&node.fact.name));
+                    Site::new(&self.resource_ids, (cluster, room), node, withheld)
                 })
             })
             .collect();
@@ -150,7 +148,7 @@ impl<'a> Site<'a> {
         resource_ids: &ResourceIds,
         (cluster, room): (&'a ClusterName, &ClusterRoom),
         node: &'a NodeRoom,
-        kept: Option<&ResourceTotals>,
+        withheld: Option<&ResourceTotals>,
     ) -> Self {
         let mut now = node.free.clone();
         let mut cleared = node.has.clone();
@@ -159,10 +157,10 @@ impl<'a> Site<'a> {
                 cleared.add_pods(&resource_ids.request(&pod.request), -1);
             }
         }
-        if let Some(kept) = kept {
-            let kept = resource_ids.vector_of(kept);
-            now.add_all(&kept, -1);
-            cleared.add_all(&kept, -1);
+        if let Some(withheld) = withheld {
+            let withheld = resource_ids.vector_of(withheld);
+            now.add_all(&withheld, -1);
+            cleared.add_all(&withheld, -1);
         }
         Self {
             cluster,

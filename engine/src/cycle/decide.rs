@@ -91,7 +91,7 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
             queue: &queue,
             rank: &rank,
             shape: &wanted,
-            tells: false,
+            verbose: false,
         };
         // An elastic gang is blocked by what blocks its smallest size, and reserves that much.
         let least = crate::jobs::elastic::smallest(&wanted);

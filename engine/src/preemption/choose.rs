@@ -14,12 +14,11 @@ use crate::api::charge::{Pools, pools_of};
 use crate::api::facts::Share;
 use crate::api::ids::ClusterName;
 use crate::api::reason::Reason;
-use crate::placement::plan::View;
+use crate::overlay::Overlay;
+use crate::placement::plan;
 use crate::placement::request::Request;
-use crate::placement::{plan, without};
 use crate::preemption::entitlement::Reclaim;
 use crate::preemption::victims::Item;
-use crate::quota::UsageOverlay;
 use crate::state::Inputs;
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -44,10 +43,8 @@ pub(crate) struct Search<'a> {
     pub(crate) items: &'a [Item<'a>],
     /// What the job needs most.
     pub(crate) leads: Option<&'a ResourceName>,
-    /// The fleet and the quota as they will be without anything taken.
-    pub(crate) view: &'a View,
-    /// The same between queues.
-    pub(crate) shift: &'a UsageOverlay<'a>,
+    /// Capacity and usage as they will be without any of the candidates gone.
+    pub(crate) overlay: &'a Overlay,
     /// Whether the job has to be entitled to take from other queues.
     pub(crate) reclaims: bool,
     pub(crate) tries: Cell<u32>,
@@ -127,24 +124,18 @@ impl Search<'_> {
     /// Where the job goes with `chosen` gone, if anywhere.
     pub(crate) fn fits(&self, chosen: &VictimSet) -> Option<Vec<Share>> {
         self.tries.set(self.tries.get().saturating_add(1));
-        let mut view = self.view.clone();
-        for item in chosen.iter().filter_map(|index| self.items.get(*index)) {
-            without::without(self.inputs, &mut view, item.queue, item.charge());
-            for ((cluster, node), held) in &*item.nodes(&self.inputs.capacity.room) {
-                let cluster = view.nodes.entry(cluster.clone()).or_default();
-                cluster
-                    .entry(node.clone())
-                    .or_default()
-                    .add_totals(held, -1);
-            }
-        }
         let (inputs, request) = (self.inputs, self.request);
+        let mut overlay = self.overlay.clone();
+        for item in chosen.iter().filter_map(|index| self.items.get(*index)) {
+            inputs
+                .quota
+                .assume(&mut overlay, item.queue, item.charge(), -1);
+            overlay.free(&item.nodes(&inputs.capacity.room));
+        }
         let total = &request.shape.total;
-        inputs
-            .quota
-            .check_total(request.queue, total, &view.kept)
-            .ok()?;
-        plan::plan(inputs, request.queue, request.shape, &view).ok()
+        let headroom = inputs.quota.check_total(request.queue, total, &overlay);
+        headroom.ok()?;
+        plan::plan(inputs, request.gang(), &overlay).ok()
     }
 
     /// Whether a choice may be made, the job going where `shares` say: each thing that comes
@@ -153,18 +144,19 @@ impl Search<'_> {
         let pools = pools_of(shares);
         let mut order: Vec<usize> = chosen.iter().copied().collect();
         order.sort_by_cached_key(|index| (self.is_reclaimed(*index), self.size(*index), *index));
-        let mut shift = self.shift.clone();
+        let mut usage = self.overlay.usage_only();
         for index in &order {
             let item = &self.items[*index];
             if self.is_reclaimed(*index) {
-                let reclaim = self.reclaim(&shift, &pools);
+                let reclaim = self.reclaim(&usage, &pools);
                 if reclaim.check_victim(item.queue, item.charge()).is_err() {
                     return false;
                 }
             }
-            shift.take(item.queue, item.charge());
+            let quota = &self.inputs.quota;
+            quota.assume(&mut usage, item.queue, item.charge(), -1);
         }
-        let reclaim = self.reclaim(&shift, &pools);
+        let reclaim = self.reclaim(&usage, &pools);
         if self.reclaims && reclaim.entitlement().is_none() {
             return false;
         }
@@ -176,8 +168,9 @@ impl Search<'_> {
     }
 
     /// The job that reclaims, were it placed in these pools.
-    fn reclaim<'b>(&'b self, usage: &'b UsageOverlay<'b>, pools: &'b Pools) -> Reclaim<'b> {
+    fn reclaim<'b>(&'b self, usage: &'b Overlay, pools: &'b Pools) -> Reclaim<'b> {
         Reclaim {
+            quota: &self.inputs.quota,
             usage,
             queue: self.request.queue,
             total: &self.request.shape.total,
@@ -378,7 +371,7 @@ impl Search<'_> {
 struct Chain<'a> {
     search: &'a Search<'a>,
     pools: &'a Pools,
-    shift: UsageOverlay<'a>,
+    usage: Overlay,
     taken: Vec<usize>,
     known: VictimSet,
     next: std::vec::IntoIter<usize>,
@@ -393,7 +386,7 @@ impl<'a> Chain<'a> {
         Self {
             search,
             pools,
-            shift: search.shift.clone(),
+            usage: search.overlay.usage_only(),
             taken: Vec::new(),
             known: VictimSet::new(),
             next: order.into_iter(),
@@ -428,11 +421,12 @@ impl<'a> Chain<'a> {
             return;
         }
         let may = || {
-            let reclaim = search.reclaim(&self.shift, self.pools);
+            let reclaim = search.reclaim(&self.usage, self.pools);
             reclaim.check_victim(item.queue, item.charge())
         };
         if !search.is_reclaimed(index) || may().is_ok() {
-            self.shift.take(item.queue, item.charge());
+            let quota = &search.inputs.quota;
+            quota.assume(&mut self.usage, item.queue, item.charge(), -1);
             self.known.insert(index);
             self.taken.push(index);
         }

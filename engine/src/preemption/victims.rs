@@ -13,12 +13,12 @@ use crate::amounts::resources::{ResourceName, Resources};
 use crate::api::charge::{Pools, pools_of};
 use crate::api::ids::{ClusterName, JobKey, NodeName, QueueName, Time};
 use crate::api::reason::Reason;
+use crate::backfill::assume;
 use crate::capacity::{Holdings, Room};
 use crate::jobs::elastic::least_counts;
 use crate::jobs::job::{Job, Released};
 use crate::jobs::resize::{cuts_to, spare};
 use crate::jobs::terminating::Cut;
-use crate::placement::without;
 use crate::state::Inputs;
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -264,7 +264,7 @@ fn offer_job<'a>(
     let mut nodes = inputs.capacity.room.holdings(key);
     if !released.leaving.is_empty() {
         // What leaves already is counted as gone.
-        let leaving = without::going(inputs, key).map(|(.., leaving)| leaving);
+        let leaving = assume::leaving(inputs, key).map(|leaving| leaving.nodes);
         for (node, held) in leaving.into_iter().flatten() {
             nodes.entry(node).or_default().add_totals(&held, -1);
         }

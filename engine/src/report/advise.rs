@@ -13,13 +13,13 @@ use crate::api::demand::{Demand, Role};
 use crate::api::ids::{ClusterName, JobKey, PoolClass, QueueName};
 use crate::backfill::withheld;
 use crate::evaluation::verdict;
+use crate::overlay::Overlay;
 use crate::pending::shapes::RequestShape;
 use crate::placement::plan;
-use crate::placement::plan::{ClusterLack, NoPlan, View};
+use crate::placement::plan::{ClusterLack, NoPlan};
 use crate::placement::request::Request;
-use crate::quota::{Shortfall, Withheld};
+use crate::quota::Shortfall;
 use crate::state::Inputs;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Most other queues that are named, and that are tried.
@@ -52,10 +52,10 @@ pub(crate) fn advise(
         queue: &line.queue,
         rank: &line.rank,
         shape: &shape,
-        tells: true,
+        verbose: true,
     };
     if inputs.quota.problem(request.queue).is_some()
-        || verdict::passes(inputs, request, &Withheld::default())
+        || verdict::passes(inputs, request, Overlay::default())
     {
         return Vec::new();
     }
@@ -72,14 +72,12 @@ pub(crate) fn advise(
 }
 
 fn lack(inputs: Inputs<'_>, request: Request<'_>) -> Option<Blocking> {
-    let now = View::told();
-    let total = inputs
-        .quota
-        .check_total(request.queue, &request.shape.total, &now.kept);
-    if let Err(short) = total {
+    let now = Overlay::default();
+    let (queue, total) = (request.queue, &request.shape.total);
+    if let Err(short) = inputs.quota.check_total(queue, total, &now) {
         return Some(Blocking::Quota(Box::new(short), None));
     }
-    match plan::plan(inputs, request.queue, request.shape, &now) {
+    match plan::plan(inputs, request.gang(), &now) {
         Err(NoPlan::Bound(short, pools)) => Some(Blocking::Quota(short, Some(pools))),
         Err(NoPlan::NoRoom(lacks)) => Some(Blocking::Room(lacks)),
         Err(NoPlan::NoCluster(_)) | Ok(_) => None,
@@ -96,7 +94,7 @@ fn fewer_pods(inputs: Inputs<'_>, request: Request<'_>) -> Option<Help> {
                 shape: &shape,
                 ..request
             };
-            verdict::passes(inputs, request, &Withheld::default())
+            verdict::passes(inputs, request, Overlay::default())
         })
     };
     // What fits stays fitting when it gets smaller: the most is found by halving.
@@ -115,8 +113,8 @@ fn higher_bound(
     pools: Option<&Pools>,
 ) -> Option<Help> {
     let to = short.capability + short.excess();
-    let given = given_back(short, pools, to - short.capability);
-    let helps = verdict::passes(inputs, request, &given)
+    let raised = Overlay::with_more_headroom(short, pools, to - short.capability);
+    let helps = verdict::passes(inputs, request, raised)
         && is_let_by(inputs, request, short, pools, clamp(to));
     helps.then(|| Help::RaiseCapability {
         queue: short.queue.clone(),
@@ -152,12 +150,10 @@ fn is_let_by(
         }
         queues.set_fact(&short.queue, fact);
     }
-    let kept = withheld::headroom_reserved(inputs, &withheld::reservations_ahead(inputs, request));
-    let total = queues.check_total(request.queue, &request.shape.total, &kept);
-    let pools = pools.map_or(Ok(()), |pools| {
-        queues.check_pools(request.queue, pools, &kept)
-    });
-    total.and(pools).is_ok()
+    let overlay = Overlay::beside(inputs, &withheld::reservations_ahead(inputs, request));
+    let (queue, total) = (request.queue, &request.shape.total);
+    let checked = queues.check_charge(queue, total, pools, &overlay);
+    checked.is_ok()
 }
 
 /// Other queues in which it would start, in order of name.
@@ -173,7 +169,7 @@ fn other_queues(
         .filter(|queue| *queue != request.queue && may_use(queue))
         .filter(|queue| inputs.quota.problem(queue).is_none());
     let goes = |queue: &&QueueName| {
-        verdict::passes(inputs, Request { queue, ..request }, &Withheld::default())
+        verdict::passes(inputs, Request { queue, ..request }, Overlay::default())
     };
     pending_queues
         .take(tried)
@@ -231,29 +227,4 @@ fn smaller(shape: &RequestShape, index: usize, count: u32) -> Option<RequestShap
     let pods = u32::try_from(demand.pods()).unwrap_or(u32::MAX);
     demand.min_available = demand.min_available.min(pods);
     shape.resized(demand)
-}
-
-/// Headroom kept less than none: as if the bound that is short were higher by `amount`.
-fn given_back(short: &Shortfall, pools: Option<&Pools>, amount: i128) -> Withheld {
-    let mut given = Withheld {
-        supposes: true,
-        ..Withheld::default()
-    };
-    let less = ResourceTotals::of(&short.resource, -amount);
-    match (&short.class, pools) {
-        (Some(_), Some(pools)) => {
-            // Any pool that the bound counts stands for all of it.
-            let mut counted = pools
-                .keys()
-                .filter(|(cluster, class)| short.counts(cluster, class));
-            if let Some(pool) = counted.next_back() {
-                let pools = BTreeMap::from([(pool.clone(), less)]);
-                given.pools.insert(short.queue.clone(), pools);
-            }
-        }
-        _ => {
-            given.headroom.insert(short.queue.clone(), less);
-        }
-    }
-    given
 }
