@@ -9,7 +9,6 @@ use crate::amounts::resources::{ResourceName, Resources};
 use crate::amounts::totals::ResourceTotals;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// A resource by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,14 +35,14 @@ impl ResourceId {
 /// The resources that a store has seen.
 #[derive(Debug, Clone)]
 pub(crate) struct ResourceIds {
-    names: Arc<[ResourceName]>,
+    names: Vec<ResourceName>,
     ids: BTreeMap<ResourceName, ResourceId>,
 }
 
 impl Default for ResourceIds {
     fn default() -> Self {
         let mut resource_ids = Self {
-            names: Arc::from([]),
+            names: Vec::new(),
             ids: BTreeMap::new(),
         };
         for name in [ResourceName::CPU, ResourceName::MEMORY, ResourceName::PODS] {
@@ -61,7 +60,7 @@ impl ResourceIds {
             return id;
         }
         let id = ResourceId(u16::try_from(self.names.len()).unwrap_or(u16::MAX));
-        self.names = self.names.iter().chain([name]).cloned().collect();
+        self.names.push(name.clone());
         self.ids.insert(name.clone(), id);
         id
     }
@@ -74,11 +73,6 @@ impl ResourceIds {
     /// The name of a number.
     pub(crate) fn name(&self, id: ResourceId) -> &ResourceName {
         &self.names[id.index()]
-    }
-
-    /// The names by number.
-    pub(crate) fn names(&self) -> &Arc<[ResourceName]> {
-        &self.names
     }
 
     /// `resources` by number; names that were not seen before get one.
@@ -122,9 +116,18 @@ impl ResourceIds {
         pod
     }
 
+    /// Sums by name.
+    pub(crate) fn totals(&self, sums: &ResourceVec) -> ResourceTotals {
+        let mut totals = ResourceTotals::default();
+        for (id, amount) in sums.iter() {
+            totals.add_amount(self.name(id), amount);
+        }
+        totals
+    }
+
     /// For output: what is above zero.
     pub(crate) fn resources(&self, sums: &ResourceVec) -> Resources {
-        sums.to_totals(&self.names).to_resources()
+        self.totals(sums).to_resources()
     }
 }
 
@@ -196,15 +199,6 @@ impl ResourceVec {
         let ids = (0_u16..).map(ResourceId);
         let mut ids = ids.take(self.0.len().max(other.0.len()));
         ids.any(|id| self.get(id) > other.get(id))
-    }
-
-    /// By name.
-    pub(crate) fn to_totals(&self, names: &[ResourceName]) -> ResourceTotals {
-        let mut totals = ResourceTotals::default();
-        for (name, amount) in names.iter().zip(&self.0) {
-            totals.add_amount(name, *amount);
-        }
-        totals
     }
 
     fn trim(&mut self) {

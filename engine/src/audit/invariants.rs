@@ -138,10 +138,10 @@ fn check_nodes(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
             if let Some(taken) = taken.get(&(cluster, name)) {
                 free.add_totals(taken, -1);
             }
-            if free != node.free() {
+            let is = inputs.capacity.room.free_on(node);
+            if free != is {
                 wrong.push(format!(
-                    "node {cluster}/{name}: kept free {:?}, from facts {free:?}",
-                    node.free()
+                    "node {cluster}/{name}: kept free {is:?}, from facts {free:?}"
                 ));
             }
         }

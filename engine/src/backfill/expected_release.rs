@@ -34,11 +34,11 @@ pub(crate) fn releases(
     let path = inputs.quota.path(queue);
     let mut releases = Vec::new();
     for reserved in nodes {
-        let room = inputs.capacity.room.cluster(&reserved.cluster);
-        let Some(node) = room.and_then(|room| room.nodes().get(&reserved.node)) else {
+        let known = inputs.capacity.room.cluster(&reserved.cluster);
+        let Some(node) = known.and_then(|known| known.nodes().get(&reserved.node)) else {
             continue;
         };
-        let free = node.free();
+        let free = inputs.capacity.room.free_on(node);
         let mut shortfall = ResourceTotals::default();
         for (name, amount) in reserved.resources.iter() {
             let lacks = i128::from(amount.0) - free.get(name).max(0);

@@ -199,8 +199,8 @@ pub(crate) fn lacks_less(
 /// How much has to become free on the nodes that are reserved for an owner.
 pub(crate) fn shortfall(inputs: Inputs<'_>, reserved: &Reservation) -> i128 {
     let shortfall = reserved.nodes.iter().map(|reserved| {
-        let room = inputs.capacity.room.cluster(&reserved.cluster);
-        let node = room.and_then(|room| room.nodes().get(&reserved.node));
+        let known = inputs.capacity.room.cluster(&reserved.cluster);
+        let node = known.and_then(|known| known.nodes().get(&reserved.node));
         let name = leading(&reserved.resources);
         let free = |name| node.map_or(0, |node| inputs.capacity.room.free_of(node, name).max(0));
         name.map_or(0, |name| {
@@ -279,7 +279,7 @@ pub(crate) fn start_on_node(inputs: Inputs<'_>, reserved: &ReservedNode) -> Opti
         .cluster(&reserved.cluster)?
         .nodes()
         .get(&reserved.node)?;
-    let mut free = node.free();
+    let mut free = inputs.capacity.room.free_on(node);
     if free.fits(&reserved.resources, 1) == 1 {
         return Some(inputs.now);
     }
@@ -306,13 +306,13 @@ pub(crate) fn jobs_on(
     node: &NodeName,
 ) -> BTreeMap<JobKey, ResourceTotals> {
     let mut jobs: BTreeMap<JobKey, ResourceTotals> = BTreeMap::new();
-    let room = inputs.capacity.room.cluster(cluster);
-    for pod in room.into_iter().flat_map(|room| room.pods_on(node)) {
+    let known = inputs.capacity.room.cluster(cluster);
+    for pod in known.into_iter().flat_map(|known| known.pods_on(node)) {
         if let Some(key) = &pod.job {
             jobs.entry(key.clone()).or_default().add(&pod.request, 1);
         }
     }
-    for key in room.into_iter().flat_map(|room| room.placed_on(node)) {
+    for key in known.into_iter().flat_map(|known| known.placed_on(node)) {
         let Some(assumption) = inputs.capacity.room.assumed().get(key) else {
             continue;
         };

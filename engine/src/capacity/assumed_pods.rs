@@ -1,4 +1,4 @@
-//! Assumed pods: room held on nodes for pods of released jobs that are not bound yet.
+//! Assumed pods: capacity held on nodes for pods of admitted jobs that are not bound yet.
 //!
 //! A plan becomes assumed pods; each pod that is seen bound takes one; what cannot be honoured any
 //! more on its node is moved to another or left without a node. A assumed pod must never outlive
@@ -19,20 +19,20 @@ use std::sync::Arc;
 /// What is held for one job.
 #[derive(Debug, Clone)]
 pub(crate) struct Assumption {
-    /// What its roles ask for.
+    /// What its roles request.
     pub(crate) demand: Arc<Demand>,
     /// Its assumed pods; none has a count of zero.
     pub(crate) assumed: Vec<AssumedPod>,
 }
 
-/// Room for pods of one role, on one node or (for now) nowhere.
+/// Capacity for pods of one role, on one node or (for now) nowhere.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct AssumedPod {
     /// The cluster.
     pub(crate) cluster: ClusterName,
     /// Index of the role in the demand.
     pub(crate) role: usize,
-    /// The node; `None` while no node has room.
+    /// The node; `None` while no node has the capacity.
     pub(crate) node: Option<NodeName>,
     /// How many pods.
     pub(crate) count: u32,
@@ -84,7 +84,7 @@ impl Room {
         self.refresh_all(changed);
     }
 
-    /// Holds what is held already for a job whose demand may have changed, and room for
+    /// Holds what is held already for a job whose demand may have changed, and capacity for
     /// further pods, if any.
     pub(crate) fn assume_more(&mut self, key: &JobKey, demand: &Arc<Demand>, more: Option<&Share>) {
         let mut assumed = Vec::new();
@@ -198,7 +198,7 @@ impl Room {
     }
 
     /// Moves assumed pods that their nodes cannot honour any more, and gives assumed pods without a node
-    /// one where there is room. The jobs that are left with assumed pods without a node, by cluster.
+    /// one where it fits. The jobs that are left with assumed pods without a node, by cluster.
     pub(crate) fn settle(&mut self) -> BTreeSet<(JobKey, ClusterName)> {
         self.lift_overcommitted();
         let mut lost = BTreeSet::new();
@@ -292,7 +292,7 @@ impl Room {
         self.restore_assumed(key, demand, assumed);
     }
 
-    /// Assumed pods for `needs` as far as there is room now; the rest without a node.
+    /// Assumed pods for `needs` as far as they fit now; the rest without a node.
     fn assumed_for(&self, cluster: &ClusterName, needs: &[Need<'_>]) -> Vec<AssumedPod> {
         let mut assumed = Vec::new();
         let mut overlay = Overlay::default();

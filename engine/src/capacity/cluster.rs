@@ -1,6 +1,6 @@
-//! The nodes and pods of one cluster, with free amounts kept as facts change.
+//! The nodes and pods of one cluster, with free amounts that follow the facts.
 //!
-//! Loads are kept by node name apart from node facts, so pods may be told before their node.
+//! Loads are stored by node name apart from node facts, so pods may be observed before their node.
 //! Usable nodes stand in pools and topology domains by what they have free, for best fit
 //! without a scan.
 
@@ -9,26 +9,23 @@ use super::index::Counted;
 use super::pool::{Pool, PoolKey};
 use crate::amounts::resource_ids::{CPU, ResourceId, ResourceIds, ResourceVec};
 use crate::amounts::resources::ResourceName;
-use crate::amounts::totals::ResourceTotals;
 use crate::api::facts::{NodeFact, PodFact};
 use crate::api::ids::{JobKey, NodeName, PoolClass, Uid};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// A node, with what of it is free.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeRoom {
-    /// As told.
+    /// As observed.
     pub(crate) fact: NodeFact,
     /// The device that its pool is counted in, if it has one.
     pub(crate) device: Option<ResourceName>,
-    /// The dimension that its pool is counted in: the device, else CPU.
+    /// The resource that its pool is counted in: the device, else CPU.
     pub(super) units: ResourceId,
     /// Allocatable less what bound pods and assumed pods take; below zero where overcommitted.
     pub(super) free: ResourceVec,
     /// Allocatable.
     pub(super) has: ResourceVec,
-    names: Arc<[ResourceName]>,
 }
 
 /// What bound pods and assumed pods take of a node.
@@ -55,14 +52,12 @@ pub(crate) struct ClusterRoom {
     tainted: usize,
     /// Nodes that hold assumed pods which cannot be honoured there.
     overcommitted: BTreeSet<NodeName>,
-    /// As the numbers were when a node last changed.
-    names: Arc<[ResourceName]>,
 }
 
 /// What a change of a node did.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Change {
-    /// It has more free of something. Of a node that is new, or another, that is not told.
+    /// It has more free of something. False for a node that is new, or another.
     pub(crate) grew: bool,
     /// It came, went, or changed what it is (capacity, labels, taints, health).
     pub(crate) fleet: bool,
@@ -89,12 +84,12 @@ impl ClusterRoom {
         &self.domains
     }
 
-    /// Whether all nodes are of one class.
+    /// True if all nodes are of one class.
     pub(crate) fn is_uniform(&self) -> bool {
         self.classes.len() < 2
     }
 
-    /// Whether a usable node has taints.
+    /// True if a usable node has taints.
     pub(crate) fn has_taints(&self) -> bool {
         self.tainted > 0
     }
@@ -110,13 +105,13 @@ impl ClusterRoom {
     }
 
     /// What bound pods take of a node.
-    pub(crate) fn used(&self, node: &NodeName) -> ResourceTotals {
-        self.load(node, |load| load.used.to_totals(&self.names))
+    pub(super) fn used(&self, node: &NodeName) -> ResourceVec {
+        self.load(node, |load| load.used.clone())
     }
 
     /// What assumed pods take of a node.
-    pub(crate) fn placed(&self, node: &NodeName) -> ResourceTotals {
-        self.load(node, |load| load.placed.to_totals(&self.names))
+    pub(super) fn placed(&self, node: &NodeName) -> ResourceVec {
+        self.load(node, |load| load.placed.clone())
     }
 
     /// The pods bound to a node that have not ended.
@@ -146,7 +141,6 @@ impl ClusterRoom {
         let from = Counted::of(self.nodes.get(&name));
         self.stand_down(&name);
         let has = resource_ids.vector(&fact.allocatable);
-        self.names = Arc::clone(resource_ids.names());
         let device = device_of(&fact);
         let room = NodeRoom {
             units: device
@@ -155,7 +149,6 @@ impl ClusterRoom {
             device,
             free: self.free_of(&name, &has),
             has,
-            names: Arc::clone(&self.names),
             fact,
         };
         *self.classes.entry(room.fact.class.clone()).or_default() += 1;
@@ -279,11 +272,8 @@ impl ClusterRoom {
     }
 
     /// Recomputes what a node has free.
-    pub(super) fn refresh(&mut self, name: &NodeName, resource_ids: &ResourceIds) -> Change {
+    pub(super) fn refresh(&mut self, name: &NodeName) -> Change {
         let mut done = Change::default();
-        if self.names.len() < resource_ids.names().len() {
-            self.names = Arc::clone(resource_ids.names());
-        }
         if let Some(node) = self.nodes.get(name) {
             let free = self.free_of(name, &node.has);
             if free != node.free {
@@ -298,7 +288,6 @@ impl ClusterRoom {
         let Some(node) = self.nodes.get_mut(name) else {
             return Change::default();
         };
-        node.names = Arc::clone(&self.names);
         let before = std::mem::replace(&mut node.free, free);
         if !node.fact.usable {
             return Change::default();
@@ -387,11 +376,6 @@ impl ClusterRoom {
 }
 
 impl NodeRoom {
-    /// Allocatable less what bound pods and assumed pods take; below zero where overcommitted.
-    pub(crate) fn free(&self) -> ResourceTotals {
-        self.free.to_totals(&self.names)
-    }
-
     /// What is free of it: now, or if no pod ran.
     pub(super) fn free_if(&self, empty: bool) -> &ResourceVec {
         if empty { &self.has } else { &self.free }

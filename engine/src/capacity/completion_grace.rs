@@ -22,7 +22,7 @@ pub(crate) struct Ended {
     /// At most until then.
     pub(crate) until: Time,
     pub(crate) pod: PodFact,
-    /// Whether it is not there any more.
+    /// True if it is not there any more.
     pub(crate) gone: bool,
 }
 

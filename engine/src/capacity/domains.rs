@@ -24,8 +24,8 @@ pub(crate) struct Domain {
 }
 
 impl Domain {
-    /// How many pods that each ask for so much of one dimension its nodes might hold, as far
-    /// as that dimension goes.
+    /// How many pods that each request so much of one resource its nodes might hold, as far
+    /// as that resource goes.
     pub(crate) fn fitting(&self, resource: ResourceId, each: i64) -> u64 {
         self.free(resource)
             .map(|(free, nodes)| times(free, each).saturating_mul(u64::from(nodes)))

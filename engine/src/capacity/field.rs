@@ -113,7 +113,7 @@ impl<'a> Packer<'a> {
         }
     }
 
-    /// Whether the nodes of a pool with this class may take pods of the role.
+    /// True if the nodes of a pool with this class may take pods of the role.
     pub(super) fn in_class(&self, wanted: &Wanted<'_>, class: &PoolClass) -> bool {
         wanted.device.is_none() || self.class.is_none_or(|only| only == class)
     }
@@ -286,7 +286,7 @@ impl<'a> Packer<'a> {
 /// Candidates, the best of which is taken next.
 struct Open<'a> {
     all: Vec<Candidate<'a>>,
-    /// Whether the best stands last.
+    /// True if the best stands last.
     ordered: bool,
 }
 

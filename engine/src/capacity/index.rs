@@ -1,9 +1,9 @@
 //! Which clusters might take a gang, without looking at their nodes.
 //!
-//! For each amount that the pods of the observed mix ask for, every cluster's number of assumed pods:
+//! For each amount that the pods of the observed mix request, every cluster's number of fitting pods:
 //! how many such pods its nodes would hold as far as that resource goes. A cluster with fewer
-//! assumed pods than pods cannot take them; one with enough still has to be asked node by node. Kept
-//! as nodes change. Clusters are numbered in the order of their names.
+//! fitting pods than a gang has cannot take it; one with enough must still be packed node by node. The
+//! numbers follow the changes of nodes. Clusters are numbered in the order of their names.
 
 use super::{ClusterRoom, NodeRoom};
 use crate::amounts::resource_ids::{ResourceId, ResourceVec, times};
@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The place of a cluster in the order of names.
 pub(crate) type Place = usize;
 
-/// Amounts followed at most; others are counted when they are asked for.
+/// Most amounts that are followed; others are counted when they are needed.
 const FOLLOWED: usize = 64;
 
-/// Assumed pods of every cluster by amount asked for.
+/// Fitting pods of every cluster by requested amount.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Index {
     names: Vec<ClusterName>,
@@ -74,17 +74,17 @@ impl Index {
         self.names.binary_search(cluster).ok()
     }
 
-    /// Assumed pods by place, where this amount is followed.
+    /// Fitting pods by place, if this amount is followed.
     pub(crate) fn fitting(&self, resource: ResourceId, each: i64) -> Option<&[FittingPods]> {
         self.fitting.get(&(resource, each)).map(Vec::as_slice)
     }
 
-    /// Whether the clusters there are, are those numbered.
+    /// True if the clusters there are, are those numbered.
     pub(crate) fn knows(&self, cluster: &ClusterName) -> bool {
         self.place(cluster).is_some()
     }
 
-    /// Numbers the clusters again, and counts all assumed pods for these amounts.
+    /// Numbers the clusters again, and counts all fitting pods for these amounts.
     pub(crate) fn rebuild(
         &mut self,
         clusters: &BTreeMap<ClusterName, ClusterRoom>,
@@ -120,7 +120,7 @@ impl Index {
         }
     }
 
-    /// Whether all is as it is when counted again.
+    /// True if all is as it is when counted again.
     pub(crate) fn is_sound(&self, clusters: &BTreeMap<ClusterName, ClusterRoom>) -> bool {
         self.names.iter().eq(clusters.keys())
             && self.fitting.iter().all(|((resource, each), fitting)| {
@@ -163,7 +163,7 @@ impl Index {
     }
 }
 
-/// The assumed pods of a cluster, counted from its nodes.
+/// The fitting pods of a cluster, counted from its nodes.
 pub(crate) fn count(room: &ClusterRoom, resource: ResourceId, each: i64) -> FittingPods {
     let mut fitting = FittingPods {
         tightest: narrow(room.tightest(resource, i128::from(each))),

@@ -16,7 +16,7 @@ pub(crate) struct Main {
 }
 
 impl Room {
-    /// What a role is best known by: the device that it asks for, or its CPU.
+    /// What a role is best known by: the device that it requests, or its CPU.
     pub(crate) fn main_of(&self, role: &Role) -> Main {
         let resource = mix::counted_in(&role.request, &self.resource_ids);
         Main {
@@ -26,7 +26,7 @@ impl Room {
         }
     }
 
-    /// Whether a cluster might hold all pods of a role now.
+    /// True if a cluster might hold all pods of a role now.
     pub(crate) fn might_hold(&self, cluster: &ClusterName, role: &Role) -> bool {
         let main = self.main_of(role);
         self.known_fitting(cluster, main)

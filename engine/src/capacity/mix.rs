@@ -1,7 +1,7 @@
-//! The mix of pods that were asked for of late, and what of a node is no use to it.
+//! The mix of pods that were requested of late, and what of a node is no use to it.
 //!
 //! Free devices are worth what can be run on them: a node with five free devices and no free
-//! core has nothing to give. What is unusable of a node is, over the kinds of pods asked for,
+//! core has nothing to give. What is unusable of a node is, over the kinds of pods requested,
 //! the mean of its free devices where such a pod does not fit (Weng et al., "Beware of
 //! Fragmentation", ATC 2023). The mix forgets by halving. It counts submissions only, and
 //! never of time.
@@ -29,11 +29,11 @@ const COUNTED: usize = 64;
 /// The mix that decides is brought up to date after so many submissions (sooner while young).
 const REFRESH: u64 = 64;
 
-/// The kinds of pods asked for, with how many there were of each.
+/// The kinds of pods requested, with how many there were of each.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DemandMix {
     known: MixRecord,
-    /// What decides, by the dimension that pods are counted in.
+    /// What decides, by the resource that pods are counted in.
     kinds: BTreeMap<ResourceId, Kinds>,
 }
 
@@ -90,7 +90,7 @@ impl DemandMix {
         }
     }
 
-    /// What has to be kept to go on elsewhere.
+    /// What has to be stored to go on elsewhere.
     pub(crate) fn record(&self) -> &MixRecord {
         &self.known
     }
@@ -142,7 +142,7 @@ impl DemandMix {
         amount * shut_out * 1000 / kinds.all.max(1)
     }
 
-    /// Amounts that pods of the mix ask for, with the dimension that they are counted in.
+    /// Amounts that pods of the mix request, with the resource that they are counted in.
     pub(crate) fn amounts(&self) -> impl Iterator<Item = (ResourceId, i64)> {
         self.kinds.iter().flat_map(|(resource, kinds)| {
             let asked = kinds
@@ -154,7 +154,7 @@ impl DemandMix {
     }
 }
 
-/// The dimension that pods of a request are counted in: their device, else CPU.
+/// The resource that pods of a request are counted in: their device, else CPU.
 pub(crate) fn counted_in(request: &Resources, resource_ids: &ResourceIds) -> ResourceId {
     let name: Option<&ResourceName> = device(request);
     name.and_then(|name| resource_ids.find(name)).unwrap_or(CPU)

@@ -1,4 +1,4 @@
-//! Room: what the nodes of the member clusters have free, node by node.
+//! Capacity: what the nodes of the member clusters have free, node by node.
 //!
 //! Node and pod facts flow in, and the pods that released jobs will still start (assumed pods);
 //! "does this gang fit there" flows out. A pool is the nodes of one class in one cluster.
@@ -94,7 +94,7 @@ impl Room {
         Self::default()
     }
 
-    /// A node exists, or changed. Its pods may have been told before.
+    /// A node exists, or changed. Its pods may have been observed before.
     pub fn upsert_node(&mut self, fact: NodeFact) {
         let cluster = fact.cluster.clone();
         self.know(&cluster);
@@ -103,19 +103,24 @@ impl Room {
         self.changed(&cluster, change);
     }
 
-    /// Whether one pod of a role fits on a node, `kept` of it left alone.
+    /// True if one pod of a role fits on a node beside what is `withheld` of it.
     pub(crate) fn takes_one(
         &self,
         node: &NodeRoom,
         role: &Role,
-        kept: Option<&ResourceTotals>,
+        withheld: Option<&ResourceTotals>,
     ) -> bool {
         let mut request = role.request.iter().filter(|(_, amount)| amount.0 > 0);
         request.all(|(name, amount)| {
             let free = self.free_of(node, name);
-            let kept = kept.map_or(0, |kept| kept.get(name));
-            free - kept >= i128::from(amount.0)
+            let withheld = withheld.map_or(0, |withheld| withheld.get(name));
+            free - withheld >= i128::from(amount.0)
         }) && can_run_on(role, node)
+    }
+
+    /// What a node has free; below zero where it is overcommitted.
+    pub(crate) fn free_on(&self, node: &NodeRoom) -> ResourceTotals {
+        self.resource_ids.totals(&node.free)
     }
 
     /// What a node has free of a resource.
@@ -186,7 +191,7 @@ impl Room {
         self.touched.insert(cluster.clone());
     }
 
-    /// Holds room for the pods of `shares` that are not bound yet: on the nodes that the plan
+    /// Holds capacity for the pods of `shares` that are not bound yet: on the nodes that the plan
     /// names, or where it names none (a record read back) on nodes that are found here, the
     /// job's bound pods taken off. Replaces what was held for the job before.
     pub fn assume(&mut self, key: &JobKey, demand: &Demand, shares: &[Share]) {
@@ -199,12 +204,12 @@ impl Room {
         }
     }
 
-    /// Gives back all room that is held for a job.
+    /// Gives back all capacity that is held for a job.
     pub fn forget(&mut self, key: &JobKey) {
         self.drop_assumed(key);
     }
 
-    /// Whether the pods of this share that are not bound yet fit on the cluster's nodes now.
+    /// True if the pods of this share that are not bound yet fit on the cluster's nodes now.
     /// What is held for the job itself is not counted against it.
     ///
     /// # Errors
@@ -241,12 +246,12 @@ impl Room {
         }
     }
 
-    /// What of the mix has to be kept to go on elsewhere.
+    /// What of the mix has to be stored to go on elsewhere.
     pub(crate) fn mix(&self) -> &MixRecord {
         self.mix.record()
     }
 
-    /// Goes on from a mix that was kept.
+    /// Goes on from a mix that was stored.
     pub(crate) fn restore_mix(&mut self, record: MixRecord) {
         self.mix.restore(record, &mut self.resource_ids);
         self.index.follow(&self.clusters, self.mix.amounts());
@@ -285,7 +290,7 @@ impl Room {
         }
     }
 
-    /// What is kept of clusters as a whole and does not follow from their nodes, in words.
+    /// What is stored of clusters as a whole and does not follow from their nodes, in words.
     pub(crate) fn stale(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         for (name, room) in &self.clusters {
@@ -322,7 +327,7 @@ impl Room {
         &self.clusters
     }
 
-    /// Whether [`Self::take_touched`] would name none.
+    /// True if [`Self::take_touched`] would name none.
     pub(crate) fn nothing_touched(&self) -> bool {
         self.touched.is_empty()
     }
@@ -386,7 +391,7 @@ impl Room {
             let Some(room) = self.clusters.get_mut(cluster) else {
                 return;
             };
-            let change = room.refresh(node, &self.resource_ids);
+            let change = room.refresh(node);
             if change.grew {
                 let freed = self.freed.entry(cluster.clone()).or_default();
                 freed.insert(node.clone());

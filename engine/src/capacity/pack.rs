@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Need<'a> {
     /// Its index in the demand.
     pub(crate) index: usize,
-    /// What each of its pods asks for.
+    /// What each of its pods requests.
     pub(crate) role: &'a Role,
     /// How many.
     pub(crate) count: u32,
@@ -114,7 +114,7 @@ pub(crate) fn needs_of<'a>(demand: &'a Demand, pods: &[RolePods]) -> Vec<Need<'a
         .collect()
 }
 
-/// Whether pods of `role` may run on `node`, free amounts aside.
+/// True if pods of `role` may run on `node`, free amounts aside.
 pub(crate) fn can_run_on(role: &Role, node: &NodeRoom) -> bool {
     node.fact.usable
         && (role.node_terms.is_empty()
@@ -125,7 +125,7 @@ pub(crate) fn can_run_on(role: &Role, node: &NodeRoom) -> bool {
         && untolerated(&node.fact.taints, &role.tolerations).is_none()
 }
 
-/// The device that a request asks for, if it asks for any.
+/// The device that a request requests, if it requests any.
 pub(crate) fn device(request: &Resources) -> Option<&ResourceName> {
     request
         .iter()
@@ -147,7 +147,7 @@ pub(crate) fn leading(request: &Resources) -> Option<&ResourceName> {
         .or_else(|| request.iter().find(|(_, a)| a.0 > 0).map(|(name, _)| name))
 }
 
-/// How much a request asks for of its leading resource.
+/// How much a request requests of its leading resource.
 pub(crate) fn leading_amount(request: &Resources) -> i64 {
     leading(request).map_or(0, |name| request.amount_of(name).0)
 }

@@ -117,7 +117,7 @@ impl Room {
             .is_some_and(|nodes| !nodes.is_empty());
         let sure = !overlay.is_of_empty_fleet() && !differ;
         // Beside others of its gang a role without devices may be on nodes with devices, which are
-        // not counted in what it asks for; a gang without any is to leave those alone.
+        // not counted in what it requests; a gang without any is to leave those alone.
         let devices = asked.iter().any(|(resource, ..)| *resource != CPU);
         let might = |domain: &Domain| {
             !sure
@@ -146,7 +146,7 @@ impl Room {
             .collect()
     }
 
-    /// By role: what its pods are counted in, how much each asks for, and how many they are;
+    /// By role: what its pods are counted in, how much each requests, and how many they are;
     /// devices before CPU.
     fn asked(&self, needs: &[Need<'_>]) -> Vec<(ResourceId, i64, u32)> {
         let mut asked: Vec<(ResourceId, i64, u32)> = needs
@@ -246,7 +246,7 @@ impl Room {
     }
 }
 
-/// Whether a packing that stopped came further.
+/// True if a packing that stopped came further.
 fn closer(one: &Packing, other: &Packing) -> bool {
     one.pods() > other.pods()
 }

@@ -9,7 +9,7 @@ use crate::api::ids::{NodeName, PoolClass};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names a pool within its cluster. Nodes of one class that differ in what they are counted in
-/// are kept apart.
+/// are in different pools.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PoolKey {
     pub(crate) class: PoolClass,
@@ -20,7 +20,7 @@ pub(crate) struct PoolKey {
 /// The usable nodes of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pool {
-    /// The dimension that its nodes are counted in: the device, else CPU.
+    /// The resource that its nodes are counted in: the device, else CPU.
     pub(crate) units: ResourceId,
     /// By what they have free now.
     pub(crate) now: Alike,

@@ -76,7 +76,7 @@ impl<'a> Sites<'a> {
             .retain(|site| on(site.cluster, &site.node.fact.name));
     }
 
-    /// Whether a node could take so much, with all pods of jobs gone, and pods of these roles.
+    /// True if a node could take so much, with all pods of jobs gone, and pods of these roles.
     pub(crate) fn could_hold(
         &self,
         (cluster, node): (&ClusterName, &NodeName),
@@ -133,7 +133,7 @@ impl<'a> Sites<'a> {
     }
 }
 
-/// What a pod asks for, and the dimension that it is best known by.
+/// What a pod requests, and the resource that it is best known by.
 struct Pod {
     ask: PodRequest,
     leading: Option<ResourceId>,

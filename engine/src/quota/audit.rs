@@ -3,7 +3,6 @@
 //! Two stores may number queues, resources and scopes differently, so they are compared by name.
 //! Past usage is history and cannot be recomputed.
 
-use crate::amounts::resource_ids::ResourceVec;
 use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::ids::QueueName;
@@ -72,7 +71,7 @@ impl Quota {
     fn audit_fleets(&self, should: &Self) -> Vec<String> {
         let fleets = |quota: &Self| -> BTreeMap<String, ResourceTotals> {
             let all = quota.scopes.iter();
-            all.map(|scope| (scope.to_string(), quota.totals(&scope.fleet)))
+            all.map(|scope| (scope.to_string(), quota.resource_ids.totals(&scope.fleet)))
                 .collect()
         };
         let is = fleets(self);
@@ -86,14 +85,10 @@ impl Quota {
             .collect()
     }
 
-    fn totals(&self, sums: &ResourceVec) -> ResourceTotals {
-        sums.to_totals(self.resource_ids.names())
-    }
-
     fn canonical(&self, node: &QueueNode) -> CanonicalQueue {
         let counts = |counts: &Counts| {
             (
-                self.totals(&counts.pending),
+                self.resource_ids.totals(&counts.pending),
                 counts.by_state,
                 counts.charged,
             )
@@ -104,7 +99,12 @@ impl Quota {
             children: node.child_names(self),
             problem: self.problem(&node.name).map(|(_, message)| message),
             pools: own
-                .map(|(pool, sums)| (format!("{:?}", self.scopes.pool(*pool)), self.totals(sums)))
+                .map(|(pool, sums)| {
+                    (
+                        format!("{:?}", self.scopes.pool(*pool)),
+                        self.resource_ids.totals(sums),
+                    )
+                })
                 .collect(),
             counts: [counts(&node.own.counts), counts(&node.counts)],
             users: [node.own.users.clone(), node.users.clone()],
@@ -122,10 +122,16 @@ impl Quota {
             .map(|(scope, account)| {
                 let (bounds, below) = (&account.bounds, &account.below);
                 let canonical = CanonicalAccount {
-                    charged: self.totals(&account.charged),
-                    quota_below: [self.totals(&below.guarantee), self.totals(&below.deserved)],
-                    idle: [self.totals(&account.idle), self.totals(&account.idle_below)],
-                    guarantee: self.totals(&bounds.guarantee),
+                    charged: self.resource_ids.totals(&account.charged),
+                    quota_below: [
+                        self.resource_ids.totals(&below.guarantee),
+                        self.resource_ids.totals(&below.deserved),
+                    ],
+                    idle: [
+                        self.resource_ids.totals(&account.idle),
+                        self.resource_ids.totals(&account.idle_below),
+                    ],
+                    guarantee: self.resource_ids.totals(&bounds.guarantee),
                     deserved: named(&bounds.deserved),
                     real: named(&bounds.real),
                     effective: named(&bounds.effective),

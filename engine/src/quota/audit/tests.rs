@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::amounts::resource_ids::ResourceVec;
 use crate::api::charge::Pools;
 use crate::api::ids::{ClusterName, JobKey, PoolClass, Time};
 use crate::api::job::{JobState, QueueOrder};
