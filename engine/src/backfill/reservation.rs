@@ -55,9 +55,9 @@ pub(crate) fn nodes_of(inputs: Inputs<'_>, demand: &Demand, shares: &[Share]) ->
                 sum.add(&role.request, i64::from(slot.count));
             }
         }
-        let room = inputs.capacity.room.cluster(&share.cluster);
+        let known = inputs.capacity.room.cluster(&share.cluster);
         nodes.extend(taken.into_iter().filter_map(|(name, sum)| {
-            let node = room?.nodes().get(&name)?;
+            let node = known?.nodes().get(&name)?;
             Some(ReservedNode {
                 cluster: share.cluster.clone(),
                 node: name,
@@ -130,8 +130,8 @@ pub(crate) fn nodes_of_owner(inputs: Inputs<'_>, request: Request<'_>) -> Vec<Re
     let reserved = inputs.reservations.of(&request.rank.key);
     let nodes = reserved.into_iter().flat_map(|reserved| &reserved.nodes);
     let there = |reserved: &&ReservedNode| {
-        let room = inputs.capacity.room.cluster(&reserved.cluster);
-        let node = room.and_then(|room| room.nodes().get(&reserved.node));
+        let known = inputs.capacity.room.cluster(&reserved.cluster);
+        let node = known.and_then(|known| known.nodes().get(&reserved.node));
         node.is_some_and(|node| node.fact.usable)
     };
     nodes.filter(there).cloned().collect()

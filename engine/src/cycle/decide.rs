@@ -161,7 +161,7 @@ fn evaluate_knowing(engine: &mut Engine, request: Request<'_>, id: ShapeId) -> V
             .is_none()
     {
         let least = crate::jobs::elastic::smallest(request.shape);
-        could = empty::could_be_let(
+        could = empty::fits_capability(
             engine.inputs(),
             request.queue,
             least.as_ref().unwrap_or(request.shape),

@@ -66,10 +66,11 @@ pub(crate) fn evaluate_at_size(inputs: Inputs<'_>, request: Request<'_>) -> Verd
         Err(no_plan) => {
             let why =
                 request.words(|| words::words(&inputs.quota, &request.shape.demand, &no_plan));
-            let room = matches!(no_plan, NoPlan::NoRoom(_));
+            let by_capacity = matches!(no_plan, NoPlan::NoRoom(_));
             // A job with a reservation is bound by fewer reservations than other jobs.
-            let holds = inputs.reservations.of(&request.rank.key).is_some();
-            let infeasible = (room && !holds).then(|| shut_by(inputs, &ahead));
+            let has_reservation = inputs.reservations.of(&request.rank.key).is_some();
+            let infeasible =
+                (by_capacity && !has_reservation).then(|| infeasible_by(inputs, &ahead));
             blocked(block_by_reservation(
                 inputs, request, &ahead, &why, infeasible,
             ))
@@ -189,13 +190,13 @@ pub(crate) fn block_by_plan(inputs: Inputs<'_>, request: Request<'_>, no_plan: N
 }
 
 /// The owners of `ahead` with nodes: they block every job of the same shape that all of them bind.
-pub(crate) fn shut_by(inputs: Inputs<'_>, ahead: &[&JobKey]) -> Infeasible {
-    let keeps = |key: &JobKey| {
-        let kept = inputs.reservations.of(key);
-        kept.is_some_and(|kept| !kept.nodes.is_empty())
+pub(crate) fn infeasible_by(inputs: Inputs<'_>, ahead: &[&JobKey]) -> Infeasible {
+    let has_nodes = |key: &JobKey| {
+        let reserved = inputs.reservations.of(key);
+        reserved.is_some_and(|reserved| !reserved.nodes.is_empty())
     };
-    let holders = ahead.iter().filter(|key| keeps(key));
-    Infeasible::Withheld(holders.map(|key| (*key).clone()).collect())
+    let owners = ahead.iter().filter(|key| has_nodes(key));
+    Infeasible::Withheld(owners.map(|key| (*key).clone()).collect())
 }
 
 pub(crate) fn block_by_reservation(
@@ -205,9 +206,9 @@ pub(crate) fn block_by_reservation(
     why: &str,
     infeasible: Option<Infeasible>,
 ) -> Block {
-    let holders = || {
-        let holders: Vec<String> = ahead.iter().map(ToString::to_string).collect();
-        holders.join(" and ")
+    let owners = || {
+        let owners: Vec<String> = ahead.iter().map(ToString::to_string).collect();
+        owners.join(" and ")
     };
     let mut conditions = vec![
         RequeueCondition::Room,
@@ -226,14 +227,14 @@ pub(crate) fn block_by_reservation(
         message: request.words(|| {
             format!(
                 "what is free is kept for {}, further ahead; beside that it {why}",
-                holders()
+                owners()
             )
         }),
         blocker: ahead
             .first()
             .filter(|_| request.verbose)
-            .map(|holder| Blocker {
-                scope: format!("reservation/{holder}"),
+            .map(|owner| Blocker {
+                scope: format!("reservation/{owner}"),
                 resource: None,
                 needs: None,
                 free: None,

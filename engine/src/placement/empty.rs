@@ -26,7 +26,7 @@ pub(crate) fn fits_empty_fleet(
 }
 
 /// True if the bounds of its queue would admit the gang if the fleet were empty and nothing charged.
-pub(crate) fn could_be_let(inputs: Inputs<'_>, queue: &QueueName, shape: &RequestShape) -> bool {
+pub(crate) fn fits_capability(inputs: Inputs<'_>, queue: &QueueName, shape: &RequestShape) -> bool {
     on_empty_fleet(inputs, queue, shape, &BTreeSet::new()).is_some()
 }
 

@@ -1,4 +1,4 @@
-//! Reclaim between queues: who is entitled to it, from whom, and what must stay.
+//! Reclaim between queues: which queue is entitled to it, from which, and what must stay.
 //!
 //! Volcano's reclaim, exactly where it is exact, and closed where it let queues pull at each
 //! other for ever (its issue 4947). A queue is *entitled* for a job if, for at least one
@@ -122,7 +122,7 @@ impl<'a> Reclaim<'a> {
     }
 
     /// True if, all victims gone and the job there, this victim could be reclaimed from the job's
-    /// queue again. To be asked of each victim when the set is complete.
+    /// queue again. To be checked for each victim when the set is complete.
     pub(crate) fn would_thrash(&self, queue: &QueueName, victim: &Pools) -> bool {
         let siblings = self.siblings(queue);
         siblings.is_some_and(|(own, other)| self.thrashes(own, other, victim, false))

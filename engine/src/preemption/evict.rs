@@ -25,7 +25,7 @@ use crate::preemption::{gaps, victims};
 use crate::state::Inputs;
 use std::cell::Cell;
 
-/// What a job has the right to preempt.
+/// What a job has the right to evict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rights {
     /// Jobs of other queues.

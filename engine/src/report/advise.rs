@@ -1,8 +1,8 @@
-//! What would help a job that waits: the smallest changes with which it would start now.
+//! What would help a pending job: the smallest changes with which it would start now.
 //!
-//! Each change is tried by the functions that decide, on a shape or a view with the change
-//! made; nothing is estimated that can be evaluated. It costs some tens of verdicts a job, so it
-//! is asked for where a person looks, never for every job that waits.
+//! The functions that decide try each change, with another request shape or an [`Overlay`]; nothing is
+//! estimated that can be evaluated. It costs some tens of verdicts a job, so it is computed when a person
+//! looks, never for every pending job.
 
 use crate::amounts::bisect::boundary;
 use crate::amounts::quantity::Amount;
@@ -25,17 +25,17 @@ use std::sync::Arc;
 /// Most other queues that are named, and that are tried.
 const OTHER_QUEUES: (usize, usize) = (3, 64);
 
-/// What stops a job, with the numbers.
+/// What blocks a job, with the numbers.
 enum Blocking {
-    /// A bound; with the pools it would use, where the bound is on a class of those.
+    /// A bound; with the pools that it would use, if the bound is on a class of those.
     Quota(Box<Shortfall>, Option<Pools>),
-    /// Room.
+    /// Capacity.
     Room(Vec<ClusterLack>),
 }
 
-/// The smallest changes with which a waiting job would start now; none where it may go, or
-/// where what stops it is neither quota nor room. Other queues are named only where `may_use` says
-/// that the job may be submitted to them.
+/// The smallest changes with which a pending job would start now; none if it may be admitted, or if neither
+/// quota nor capacity blocks it. Other queues are named only if `may_use` says that the job may be
+/// submitted to them.
 #[must_use]
 pub(crate) fn advise(
     inputs: Inputs<'_>,
@@ -97,7 +97,7 @@ fn fewer_pods(inputs: Inputs<'_>, request: Request<'_>) -> Option<Help> {
             verdict::passes(inputs, request, Overlay::default())
         })
     };
-    // What fits stays fitting when it gets smaller: the most is found by halving.
+    // What fits at one size is taken to fit at every smaller one.
     let (fits, ()) = boundary((0, ()), role.count, |count| goes(count).then_some(()));
     (fits > 0).then(|| Help::FewerPods {
         role: role.name.clone(),
@@ -105,7 +105,7 @@ fn fewer_pods(inputs: Inputs<'_>, request: Request<'_>) -> Option<Help> {
     })
 }
 
-/// The bound that stops it, raised by what is short, where nothing else stops it then.
+/// The bound that blocks it, raised by what is short, if nothing else blocks it then.
 fn higher_bound(
     inputs: Inputs<'_>,
     request: Request<'_>,
@@ -115,7 +115,7 @@ fn higher_bound(
     let to = short.capability + short.excess();
     let raised = Overlay::with_more_headroom(short, pools, to - short.capability);
     let helps = verdict::passes(inputs, request, raised)
-        && is_let_by(inputs, request, short, pools, clamp(to));
+        && all_bounds_admit(inputs, request, short, pools, clamp(to));
     helps.then(|| Help::RaiseCapability {
         queue: short.queue.clone(),
         class: short.class.clone(),
@@ -124,9 +124,10 @@ fn higher_bound(
     })
 }
 
-/// Whether all bounds let the job by once the one that stops it is named as `to`: a queue
-/// below may name as little, and what is guaranteed to others stays theirs.
-fn is_let_by(
+/// True if all bounds admit the job once the one that blocks it names `to`. A queue below may name as
+/// little, and what is guaranteed to others stays theirs: a copy of the tree with the changed object says
+/// so. An overlay changes usage and capacity, never what an object names.
+fn all_bounds_admit(
     inputs: Inputs<'_>,
     request: Request<'_>,
     short: &Shortfall,
@@ -179,8 +180,8 @@ fn other_queues(
         .collect()
 }
 
-/// How many empty nodes like those there would take the rest, where the fewest are enough.
-/// For gangs of one role: what several would leave of each other is not counted.
+/// How many more empty nodes like those of a cluster would take the rest, in the cluster that needs the
+/// fewest. Only for gangs of one role: several roles on a node are not counted.
 fn more_nodes(inputs: Inputs<'_>, shape: &RequestShape, lacks: &[ClusterLack]) -> Option<Help> {
     let [role] = shape.demand.roles.as_slice() else {
         return None;
@@ -200,7 +201,7 @@ fn more_nodes(inputs: Inputs<'_>, shape: &RequestShape, lacks: &[ClusterLack]) -
     })
 }
 
-/// The class whose empty nodes take the most pods of a role, and how many one takes.
+/// The class whose empty nodes take the most pods of a role, and how many one of them takes.
 fn roomiest(
     inputs: Inputs<'_>,
     cluster: &ClusterName,
