@@ -21,6 +21,7 @@ mod engine;
 mod evaluation;
 mod forecast;
 mod jobs;
+mod overlay;
 mod pending;
 mod placement;
 pub mod plugins;

@@ -5,9 +5,9 @@
 //!
 //! 1. a pending job is not admitted before its policy has changed;
 //! 2. a placed job gets the field reset on its binding, so that its Works are deleted like all others;
-//!   Karmada's detector writes the field again only at a change of the template or policy;
+//!    Karmada's detector writes the field again only at a change of the template or policy;
 //! 3. objects that a Work left in its member stay charged until they are deleted there or have ended. This
-//!   happens if the field was set at the moment of the deletion, or Muster was away.
+//!    happens if the field was set at the moment of the deletion, or Muster was away.
 //!
 //! The last state of a Work and the field of the binding show that a Work left something. A restart between
 //! the two loses what the Work said.

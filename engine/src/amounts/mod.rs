@@ -4,6 +4,7 @@ pub(crate) mod bisect;
 pub(crate) mod hashed;
 pub mod quantity;
 pub(crate) mod rare;
+pub(crate) mod resource_ids;
 pub mod resources;
 pub(crate) mod small_map;
 pub(crate) mod texts;

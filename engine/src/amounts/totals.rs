@@ -13,13 +13,6 @@ use crate::amounts::small_map::SmallMap;
 pub(crate) struct ResourceTotals(SmallMap<ResourceName, i128>);
 
 impl ResourceTotals {
-    /// So much of one resource.
-    pub(crate) fn of(name: &ResourceName, amount: i128) -> Self {
-        let mut totals = Self::default();
-        totals.add_amount(name, amount);
-        totals
-    }
-
     /// The amount of `name`, zero where it is absent.
     pub(crate) fn get(&self, name: &ResourceName) -> i128 {
         self.0.get(name).copied().unwrap_or_default()

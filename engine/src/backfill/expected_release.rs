@@ -8,16 +8,15 @@ use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::Pools;
 use crate::api::ids::{QueueName, Time};
 use crate::backfill::plan;
-use crate::placement::plan::View;
-use crate::placement::without;
+use crate::overlay::Overlay;
 use crate::quota::Shortfall;
 use crate::reservation::store::{ExpectedRelease, ReservedNode};
 use crate::state::Inputs;
 
-/// Ends that are looked at at most for one start: beyond those it counts as not known.
+/// At most so many ends are read for one start; if they are not enough, it is unknown.
 pub(crate) const ENDS: usize = 1024;
 
-/// Whether what an expected release counts on is still charged.
+/// True if the job that an expected release waits for is still charged.
 pub(crate) fn is_expected(inputs: Inputs<'_>, releases: &ExpectedRelease) -> bool {
     releases
         .from
@@ -25,9 +24,8 @@ pub(crate) fn is_expected(inputs: Inputs<'_>, releases: &ExpectedRelease) -> boo
         .is_none_or(|key| inputs.jobs.charge_of(key).is_some())
 }
 
-/// What the ends of the jobs on its nodes give back of its charge, at each queue of an owner's path.
-/// So much headroom need not be reserved: a job that waits for capacity would idle what others could
-/// use elsewhere.
+/// What of an owner's charge becomes free on each queue of its path when the jobs on its nodes end.
+/// That much headroom is not reserved in addition: it would be idle while the owner waits.
 pub(crate) fn releases(
     inputs: Inputs<'_>,
     queue: &QueueName,
@@ -36,11 +34,11 @@ pub(crate) fn releases(
     let path = inputs.quota.path(queue);
     let mut releases = Vec::new();
     for reserved in nodes {
-        let room = inputs.capacity.cluster(&reserved.cluster);
-        let Some(node) = room.and_then(|room| room.nodes().get(&reserved.node)) else {
+        let known = inputs.capacity.cluster(&reserved.cluster);
+        let Some(node) = known.and_then(|known| known.nodes().get(&reserved.node)) else {
             continue;
         };
-        let free = node.free();
+        let free = inputs.capacity.free_on(node);
         let mut shortfall = ResourceTotals::default();
         for (name, amount) in reserved.resources.iter() {
             let lacks = i128::from(amount.0) - free.get(name).max(0);
@@ -49,7 +47,7 @@ pub(crate) fn releases(
         if shortfall.is_empty() {
             continue;
         }
-        let on_it = plan::holders_of(inputs, &reserved.cluster, &reserved.node);
+        let on_it = plan::jobs_on(inputs, &reserved.cluster, &reserved.node);
         for above in &path {
             let mut inside = ResourceTotals::default();
             let mut outside = ResourceTotals::default();
@@ -78,9 +76,9 @@ pub(crate) fn releases(
     releases
 }
 
-/// When enough of a short bound will be free, by the ends that are expected, and what those
-/// ends give back to each queue of the owner's path: so much need not be reserved there until
-/// then, since a job that leaves the rest does not delay it.
+/// When enough of a short bound will be free by the expected ends, and what those ends give back to
+/// each queue of the owner's path. That much headroom is not reserved until then: a job that leaves
+/// the rest does not delay the owner.
 pub(crate) fn headroom_from(
     inputs: Inputs<'_>,
     queue: &QueueName,
@@ -88,7 +86,7 @@ pub(crate) fn headroom_from(
 ) -> (Option<Time>, Vec<ExpectedRelease>) {
     let path = inputs.quota.path(queue);
     let mut shortfall = short.excess() - short.detail.withheld;
-    let mut view = View::now();
+    let mut overlay = Overlay::default();
     let mut releases = Vec::new();
     let mut start = None;
     for (end, key) in inputs.jobs.ends_after(inputs.now).take(ENDS) {
@@ -117,9 +115,9 @@ pub(crate) fn headroom_from(
         }
         if inputs.quota.is_within(of, &short.queue) {
             shortfall = if short.detail.idle > 0 {
-                // What a queue gives back of its guarantee stays guaranteed to it.
-                without::without(inputs, &mut view, of, pools);
-                inputs.quota.still_short(queue, short, &view.kept)
+                // What a queue gives back of its guarantee stays withheld for it.
+                inputs.quota.assume(&mut overlay, of, pools, -1);
+                inputs.quota.still_short(queue, short, &overlay)
             } else {
                 shortfall - charged_towards(pools, short)
             };
@@ -135,7 +133,7 @@ pub(crate) fn headroom_from(
     (start, releases)
 }
 
-/// What of a charge counts towards the bound.
+/// How much of a charge counts towards the bound.
 pub(crate) fn charged_towards(pools: &Pools, short: &Shortfall) -> i128 {
     let counted = pools
         .iter()

@@ -142,7 +142,7 @@ pub(crate) fn may_find_room(
                     queue,
                     rank,
                     shape,
-                    tells: false,
+                    verbose: false,
                 };
                 let mut reserved = holders.iter().filter_map(|key| inputs.reservations.of(key));
                 reserved.all(|reserved| withheld::binds(inputs, reserved, request))

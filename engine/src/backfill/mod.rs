@@ -5,6 +5,7 @@
 //! can get a reservation, or as many as its policy says; of each class of pools and each short queue
 //! at most as many as it has slots ([`window`]).
 
+pub(crate) mod assume;
 pub(crate) mod expected_release;
 pub(crate) mod feasible;
 pub(crate) mod plan;

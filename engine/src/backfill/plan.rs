@@ -12,7 +12,8 @@ use crate::amounts::totals::ResourceTotals;
 use crate::api::demand::{Demand, Split};
 use crate::api::ids::{ClusterName, JobKey, NodeName, Time};
 use crate::backfill::withheld;
-use crate::capacity::{Need, ReservedNodes, Sites, leading};
+use crate::capacity::{Need, Sites, leading};
+use crate::overlay::Overlay;
 use crate::pending::shapes::RequestShape;
 use crate::placement::lookup::largest_role;
 use crate::placement::plan::all_needs;
@@ -23,18 +24,18 @@ use crate::state::Inputs;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The reserved nodes, and when they will have free what is reserved.
+/// The nodes to reserve, and when all of them will be free at the latest.
 #[derive(Debug, Clone)]
 pub(crate) struct ReservationPlan {
     pub(crate) nodes: Vec<ReservedNode>,
     pub(crate) start: Option<Time>,
 }
 
-/// The nodes to reserve for a job, if there are any: of one cluster, or of the fewest that
-/// take it together where it may be divided and that needs less to be freed.
+/// The nodes to reserve for a job, if any are possible: of one cluster, or of the fewest clusters that take
+/// it together if it may be divided and less has to become free there.
 pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<ReservationPlan> {
     let ahead = withheld::reservations_ahead(inputs, request);
-    let reserved = withheld::nodes_reserved(inputs, &ahead);
+    let overlay = Overlay::of_reserved_nodes(inputs, &ahead);
     let current: BTreeSet<&ClusterName> = inputs
         .reservations
         .of(&request.rank.key)
@@ -51,7 +52,7 @@ pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<Reserva
             break;
         }
         let LowerBound { cluster, .. } = bound;
-        let mut sites = inputs.capacity.sites([cluster], &reserved);
+        let mut sites = inputs.capacity.sites([cluster], &overlay);
         let Some(cost) = put_all(demand, &mut sites) else {
             continue;
         };
@@ -61,15 +62,15 @@ pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<Reserva
             moved: bound.moved,
             preference: bound.preference,
             cluster: Some(cluster),
-            nodes: kept_on(&sites),
+            nodes: reserved_on(&sites),
         };
-        // <= would do as well: no two choices have the same key, here nor below.
+        // No two choices have the same key, here nor below.
         if best.as_ref().is_none_or(|best| found.key() < best.key()) {
             best = Some(found);
         }
     }
     if best.as_ref().is_none_or(|best| best.cost > 0)
-        && let Some(found) = target_across(inputs, request.shape, &clusters, &reserved)
+        && let Some(found) = target_across(inputs, request.shape, &clusters, &overlay)
         && best.as_ref().is_none_or(|best| found.key() < best.key())
     {
         best = Some(found);
@@ -77,16 +78,16 @@ pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<Reserva
     let nodes = best?.nodes;
     let start = start_on(inputs, &nodes);
     let found = ReservationPlan { nodes, start };
-    Some(sooner_where_it_was(inputs, request, &found, &reserved).unwrap_or(found))
+    Some(sooner_where_it_was(inputs, request, &found, &overlay).unwrap_or(found))
 }
 
-/// The nodes that are reserved for a job already, if it would start later on those found now: other
-/// jobs passed it because it was to start here.
+/// The nodes that are reserved for a job already, if it would start later on those found now: other jobs
+/// passed it because it was to start here.
 pub(crate) fn sooner_where_it_was(
     inputs: Inputs<'_>,
     request: Request<'_>,
     found: &ReservationPlan,
-    ahead: &ReservedNodes,
+    overlay: &Overlay,
 ) -> Option<ReservationPlan> {
     let before = &inputs.reservations.of(&request.rank.key)?.nodes;
     if before.is_empty() || *before == found.nodes {
@@ -100,7 +101,7 @@ pub(crate) fn sooner_where_it_was(
     if total != request.shape.total || !clusters.is_subset(&clusters_for(inputs, demand)) {
         return None;
     }
-    let mut sites = inputs.capacity.sites(clusters, ahead);
+    let mut sites = inputs.capacity.sites(clusters, overlay);
     sites.retain(|cluster, node| {
         let mut before = before.iter();
         before.any(|reserved| reserved.cluster == *cluster && reserved.node == *node)
@@ -120,7 +121,7 @@ pub(crate) fn sooner_where_it_was(
     })
 }
 
-/// Clusters that might hold all pods, those first where nodes may be chosen first.
+/// Clusters that might hold all pods, in the order of their lower bounds.
 pub(crate) fn promising<'a>(
     inputs: Inputs<'_>,
     request: Request<'_>,
@@ -130,7 +131,7 @@ pub(crate) fn promising<'a>(
     let main = largest_role(&request.shape.demand).map(|role| inputs.capacity.main_of(role));
     let policy = inputs.quota.policy(request.queue);
     let prefers = policy.is_some_and(|policy| !policy.preferred_clusters.is_empty());
-    let bound_of = |cluster: &&'a ClusterName| {
+    let bound = |cluster: &&'a ClusterName| {
         let least = main.map_or(Some(0), |main| inputs.capacity.least_to_free(cluster, main));
         Some(LowerBound {
             least: least?,
@@ -143,13 +144,13 @@ pub(crate) fn promising<'a>(
             cluster,
         })
     };
-    let mut promising: Vec<_> = clusters.iter().filter_map(bound_of).collect();
+    let mut promising: Vec<_> = clusters.iter().filter_map(bound).collect();
     promising.sort_unstable_by(|a, b| a.key().cmp(&b.key()));
     promising
 }
 
-/// Whether less has to become free in a cluster than on the nodes of a reservation, as far as is known
-/// without looking at its nodes.
+/// True if less might have to become free in a cluster than on the nodes that are reserved for an owner
+/// now, as far as is known without looking at its nodes.
 pub(crate) fn might_lack_less(
     inputs: Inputs<'_>,
     reserved: &Reservation,
@@ -164,7 +165,7 @@ pub(crate) fn might_lack_less(
     least.is_some_and(|least| least < shortfall(inputs, reserved))
 }
 
-/// Whether less has to become free in a cluster than on the nodes of a reservation.
+/// True if less has to become free in a cluster than on the nodes that are reserved for an owner now.
 pub(crate) fn lacks_less(
     inputs: Inputs<'_>,
     reserved: &Reservation,
@@ -180,24 +181,24 @@ pub(crate) fn lacks_less(
             queue: &reserved.queue,
             rank: &reserved.rank,
             shape,
-            tells: false,
+            verbose: false,
         };
         let demand = &shape.demand;
         if demand.natively_divisible || demand.split != Split::Never {
             return true;
         }
-        let ahead =
-            withheld::nodes_reserved(inputs, &withheld::reservations_ahead(inputs, request));
-        let cost = put_all(demand, &mut inputs.capacity.sites([cluster], &ahead));
+        let ahead = withheld::reservations_ahead(inputs, request);
+        let overlay = Overlay::of_reserved_nodes(inputs, &ahead);
+        let cost = put_all(demand, &mut inputs.capacity.sites([cluster], &overlay));
         cost.is_some_and(|cost| cost < shortfall(inputs, reserved))
     })
 }
 
-/// How much has to become free on the nodes of a reservation.
+/// How much has to become free on the nodes that are reserved for an owner.
 pub(crate) fn shortfall(inputs: Inputs<'_>, reserved: &Reservation) -> i128 {
     let shortfall = reserved.nodes.iter().map(|reserved| {
-        let room = inputs.capacity.cluster(&reserved.cluster);
-        let node = room.and_then(|room| room.nodes().get(&reserved.node));
+        let known = inputs.capacity.cluster(&reserved.cluster);
+        let node = known.and_then(|known| known.nodes().get(&reserved.node));
         let name = leading(&reserved.resources);
         let free = |name| node.map_or(0, |node| inputs.capacity.free_of(node, name).max(0));
         name.map_or(0, |name| {
@@ -208,12 +209,12 @@ pub(crate) fn shortfall(inputs: Inputs<'_>, reserved: &Reservation) -> i128 {
     shortfall.sum()
 }
 
-/// Over several clusters: as few as take it, those with the most of it first.
+/// Over several clusters: the fewest that take it, those that take most of it first.
 pub(crate) fn target_across<'a>(
     inputs: Inputs<'a>,
     shape: &RequestShape,
     clusters: &BTreeSet<&'a ClusterName>,
-    reserved: &ReservedNodes,
+    overlay: &Overlay,
 ) -> Option<Choice<'a>> {
     let demand = &*shape.demand;
     let divisible = demand.natively_divisible || demand.split != Split::Never;
@@ -225,20 +226,20 @@ pub(crate) fn target_across<'a>(
         return None;
     }
     let all = |cluster: &'a ClusterName| {
-        let mut sites = inputs.capacity.sites([cluster], reserved);
+        let mut sites = inputs.capacity.sites([cluster], overlay);
         put_some(demand, &mut sites)
     };
-    let mut rooms: Vec<(Reverse<u64>, &ClusterName)> = clusters
+    let mut fitting: Vec<(Reverse<u64>, &ClusterName)> = clusters
         .iter()
         .map(|cluster| (Reverse(all(cluster)), *cluster))
         .filter(|(pods, _)| pods.0 > 0)
         .collect();
-    rooms.sort();
-    for few in least.max(2)..=most.min(rooms.len()) {
-        let chosen = rooms.iter().take(few).map(|(_, cluster)| *cluster);
-        let mut sites = inputs.capacity.sites(chosen, reserved);
+    fitting.sort();
+    for few in least.max(2)..=most.min(fitting.len()) {
+        let chosen = fitting.iter().take(few).map(|(_, cluster)| *cluster);
+        let mut sites = inputs.capacity.sites(chosen, overlay);
         if let Some(cost) = put_all(demand, &mut sites) {
-            let nodes = kept_on(&sites);
+            let nodes = reserved_on(&sites);
             return Some(Choice {
                 cost,
                 divided: true,
@@ -275,12 +276,12 @@ pub(crate) fn start_on_node(inputs: Inputs<'_>, reserved: &ReservedNode) -> Opti
         .cluster(&reserved.cluster)?
         .nodes()
         .get(&reserved.node)?;
-    let mut free = node.free();
+    let mut free = inputs.capacity.free_on(node);
     if free.fits(&reserved.resources, 1) == 1 {
         return Some(inputs.now);
     }
     let mut ends: Vec<(Time, JobKey, ResourceTotals)> =
-        holders_of(inputs, &reserved.cluster, &reserved.node)
+        jobs_on(inputs, &reserved.cluster, &reserved.node)
             .into_iter()
             .filter_map(|(key, amount)| {
                 let expected = inputs.jobs.get(&key)?.derived.has.expected_end?;
@@ -296,31 +297,31 @@ pub(crate) fn start_on_node(inputs: Inputs<'_>, reserved: &ReservedNode) -> Opti
 }
 
 /// What each job has of a node, bound or assumed.
-pub(crate) fn holders_of(
+pub(crate) fn jobs_on(
     inputs: Inputs<'_>,
     cluster: &ClusterName,
     node: &NodeName,
 ) -> BTreeMap<JobKey, ResourceTotals> {
-    let mut holders: BTreeMap<JobKey, ResourceTotals> = BTreeMap::new();
-    let room = inputs.capacity.cluster(cluster);
-    for pod in room.into_iter().flat_map(|room| room.pods_on(node)) {
+    let mut jobs: BTreeMap<JobKey, ResourceTotals> = BTreeMap::new();
+    let known = inputs.capacity.cluster(cluster);
+    for pod in known.into_iter().flat_map(|known| known.pods_on(node)) {
         if let Some(key) = &pod.job {
-            holders.entry(key.clone()).or_default().add(&pod.request, 1);
+            jobs.entry(key.clone()).or_default().add(&pod.request, 1);
         }
     }
-    for key in room.into_iter().flat_map(|room| room.placed_on(node)) {
+    for key in known.into_iter().flat_map(|known| known.placed_on(node)) {
         let Some(assumption) = inputs.capacity.assumed().get(key) else {
             continue;
         };
         for assumed_pod in &assumption.assumed {
             if assumed_pod.cluster == *cluster && assumed_pod.node.as_ref() == Some(node) {
                 let request = &assumption.demand.roles[assumed_pod.role].request;
-                let holder = holders.entry(key.clone()).or_default();
-                holder.add(request, i64::from(assumed_pod.count));
+                let held = jobs.entry(key.clone()).or_default();
+                held.add(request, i64::from(assumed_pod.count));
             }
         }
     }
-    holders
+    jobs
 }
 
 /// One choice of nodes.
@@ -328,7 +329,7 @@ pub(crate) struct Choice<'a> {
     /// What has to become free.
     cost: i128,
     divided: bool,
-    /// Whether it is elsewhere than what was chosen before.
+    /// True if it is elsewhere than what was reserved before.
     moved: bool,
     preference: usize,
     cluster: Option<&'a ClusterName>,
@@ -346,8 +347,6 @@ pub(crate) struct LowerBound<'a> {
 
 impl<'a> LowerBound<'a> {
     /// No choice of nodes there has a smaller [`Choice::key`].
-    // A key below all others would do as well: then every cluster is looked at, and the best
-    // choice is the same.
     fn key(&self) -> (i128, bool, bool, usize, Option<&'a ClusterName>) {
         (
             self.least,
@@ -360,8 +359,8 @@ impl<'a> LowerBound<'a> {
 }
 
 impl<'a> Choice<'a> {
-    /// The order is the policy: what is freed soonest, then whole rather than divided, then
-    /// what was chosen before, then as the queue prefers.
+    /// The order is the policy: the least to free, then whole before divided, then what was reserved
+    /// before, then as the queue prefers.
     fn key(&self) -> (i128, bool, bool, usize, Option<&'a ClusterName>) {
         (
             self.cost,
@@ -374,7 +373,7 @@ impl<'a> Choice<'a> {
 }
 
 /// What is taken of the sites.
-pub(crate) fn kept_on(sites: &Sites<'_>) -> Vec<ReservedNode> {
+pub(crate) fn reserved_on(sites: &Sites<'_>) -> Vec<ReservedNode> {
     let taken = sites.taken().into_iter().map(|taken| ReservedNode {
         cluster: taken.cluster.clone(),
         node: taken.node.clone(),

@@ -18,13 +18,13 @@ use crate::reservation::store::{Reservation, ReservedNode};
 use crate::state::Inputs;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whether a job is behind all owners of reserved nodes.
+/// True if a job is behind all owners of reserved nodes.
 pub(crate) fn is_behind(inputs: Inputs<'_>, queue: &QueueName, rank: &QueueOrder) -> bool {
     let last = feasible::last_holder(inputs);
     last.is_none_or(|last| feasible::stands_before(inputs, last, queue, rank))
 }
 
-/// The jobs of the window that have the shape of the request and wait for no evictions.
+/// The jobs in the reservation window with the shape of the request, for which no job is being evicted.
 pub(crate) fn alike(
     inputs: Inputs<'_>,
     request: Request<'_>,
@@ -55,9 +55,9 @@ pub(crate) fn nodes_of(inputs: Inputs<'_>, demand: &Demand, shares: &[Share]) ->
                 sum.add(&role.request, i64::from(slot.count));
             }
         }
-        let room = inputs.capacity.cluster(&share.cluster);
+        let known = inputs.capacity.cluster(&share.cluster);
         nodes.extend(taken.into_iter().filter_map(|(name, sum)| {
-            let node = room?.nodes().get(&name)?;
+            let node = known?.nodes().get(&name)?;
             Some(ReservedNode {
                 cluster: share.cluster.clone(),
                 node: name,
@@ -80,8 +80,8 @@ pub(crate) fn reservation(
         Gate::Reserved => return inputs.reservations.of(&request.rank.key).cloned(),
         Gate::Quota(short, pools) => {
             let mut scopes = BTreeSet::from([ReservationSlot::Headroom(short.queue.clone())]);
-            // So do the nodes that were reserved before it came to lack headroom.
-            let nodes = nodes_of_holder(inputs, request);
+            // The nodes stay that were reserved before headroom became short.
+            let nodes = nodes_of_owner(inputs, request);
             scopes.extend(
                 classes_counted(&nodes)
                     .into_iter()
@@ -125,19 +125,19 @@ pub(crate) fn reservation(
     })
 }
 
-/// The nodes that are reserved for a job, as far as they are usable.
-pub(crate) fn nodes_of_holder(inputs: Inputs<'_>, request: Request<'_>) -> Vec<ReservedNode> {
+/// The nodes reserved for a job that are still usable.
+pub(crate) fn nodes_of_owner(inputs: Inputs<'_>, request: Request<'_>) -> Vec<ReservedNode> {
     let reserved = inputs.reservations.of(&request.rank.key);
     let nodes = reserved.into_iter().flat_map(|reserved| &reserved.nodes);
     let there = |reserved: &&ReservedNode| {
-        let room = inputs.capacity.cluster(&reserved.cluster);
-        let node = room.and_then(|room| room.nodes().get(&reserved.node));
+        let known = inputs.capacity.cluster(&reserved.cluster);
+        let node = known.and_then(|known| known.nodes().get(&reserved.node));
         node.is_some_and(|node| node.fact.usable)
     };
     nodes.filter(there).cloned().collect()
 }
 
-/// What of `charge` is beyond what is given back, nothing below zero.
+/// The part of `charge` beyond what is given back; nothing is below zero.
 pub(crate) fn beyond(charge: &Resources, given: &ResourceTotals) -> ResourceTotals {
     let mut rest = ResourceTotals::default();
     for (name, amount) in charge.iter() {

@@ -1,39 +1,38 @@
-//! Assumed pods: room held on nodes for pods of released jobs that are not bound yet.
+//! Assumed pods: capacity held on nodes for pods of admitted jobs that are not bound yet.
 //!
 //! A plan becomes assumed pods; each pod that is seen bound takes one; what cannot be honoured any
 //! more on its node is moved to another or left without a node. A assumed pod must never outlive
 //! its pod's binding, and a assumed pod without a node holds nothing.
 
 use crate::amounts::hashed::Hashed;
+use crate::amounts::resource_ids::ResourceVec;
 use crate::amounts::resources::Resources;
-use crate::amounts::totals::ResourceTotals;
 use crate::api::demand::Demand;
 use crate::api::facts::{PodFact, RolePods, Share};
 use crate::api::ids::{ClusterName, JobKey, NodeName};
 use crate::capacity::Capacity;
-use crate::capacity::pack::{Basis, Need, NodeView, needs_of};
-use crate::capacity::resource_ids::Row;
-use std::borrow::Cow;
+use crate::capacity::pack::{Need, NodeView, needs_of};
+use crate::overlay::Overlay;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What is held for one job.
 #[derive(Debug, Clone)]
 pub(crate) struct Assumption {
-    /// What its roles ask for.
+    /// What its roles request.
     pub(crate) demand: Arc<Demand>,
     /// Its assumed pods; none has a count of zero.
     pub(crate) assumed: Vec<AssumedPod>,
 }
 
-/// Room for pods of one role, on one node or (for now) nowhere.
+/// Capacity for pods of one role, on one node or (for now) nowhere.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct AssumedPod {
     /// The cluster.
     pub(crate) cluster: ClusterName,
     /// Index of the role in the demand.
     pub(crate) role: usize,
-    /// The node; `None` while no node has room.
+    /// The node; `None` while no node has the capacity.
     pub(crate) node: Option<NodeName>,
     /// How many pods.
     pub(crate) count: u32,
@@ -85,7 +84,7 @@ impl Capacity {
         self.refresh_all(changed);
     }
 
-    /// Holds what is held already for a job whose demand may have changed, and room for
+    /// Holds what is held already for a job whose demand may have changed, and capacity for
     /// further pods, if any.
     pub(crate) fn assume_more(&mut self, key: &JobKey, demand: &Arc<Demand>, more: Option<&Share>) {
         let mut assumed = Vec::new();
@@ -169,7 +168,7 @@ impl Capacity {
         let assumed_pod = &mut assumption.assumed[index];
         let request = self
             .resource_ids
-            .row(&demand.roles[assumed_pod.role].request);
+            .vector(&demand.roles[assumed_pod.role].request);
         let node = assumed_pod.node.clone();
         assumed_pod.count -= 1;
         if assumed_pod.count == 0 {
@@ -199,7 +198,7 @@ impl Capacity {
     }
 
     /// Moves assumed pods that their nodes cannot honour any more, and gives assumed pods without a node
-    /// one where there is room. The jobs that are left with assumed pods without a node, by cluster.
+    /// one where it fits. The jobs that are left with assumed pods without a node, by cluster.
     pub(crate) fn settle(&mut self) -> BTreeSet<(JobKey, ClusterName)> {
         self.lift_overcommitted();
         let mut lost = BTreeSet::new();
@@ -293,21 +292,17 @@ impl Capacity {
         self.restore_assumed(key, demand, assumed);
     }
 
-    /// Assumed pods for `needs` as far as there is room now; the rest without a node.
+    /// Assumed pods for `needs` as far as they fit now; the rest without a node.
     fn assumed_for(&self, cluster: &ClusterName, needs: &[Need<'_>]) -> Vec<AssumedPod> {
         let mut assumed = Vec::new();
-        let mut overlay: BTreeMap<NodeName, ResourceTotals> = BTreeMap::new();
+        let mut overlay = Overlay::default();
         for need in needs {
-            let node_view = NodeView {
-                basis: Basis::Now,
-                class: None,
-                overlay: Cow::Borrowed(&overlay),
-            };
-            let packing = self.pack(cluster, std::slice::from_ref(need), &node_view);
+            let node_view = NodeView::of(&overlay);
+            let packing = self.pack(cluster, std::slice::from_ref(need), node_view);
             let mut left = need.count;
             for placed in packing.placed {
                 left -= placed.count;
-                let taken = overlay.entry(placed.node.clone()).or_default();
+                let taken = overlay.node_mut(cluster, &placed.node);
                 taken.add(&need.role.request, i64::from(placed.count));
                 assumed.push(assumed_pod(
                     cluster,
@@ -378,20 +373,14 @@ impl Capacity {
     }
 
     /// What is held for a job on the nodes of a cluster, as an overlay that gives it back.
-    pub(super) fn own_assumed(
-        &self,
-        key: &JobKey,
-        cluster: &ClusterName,
-    ) -> BTreeMap<NodeName, ResourceTotals> {
-        let mut overlay: BTreeMap<NodeName, ResourceTotals> = BTreeMap::new();
+    pub(super) fn own_assumed(&self, key: &JobKey, cluster: &ClusterName) -> Overlay {
+        let mut overlay = Overlay::default();
         if let Some(assumption) = self.assumed.get(key) {
             for assumed_pod in assumption.assumed.iter().filter(|s| s.cluster == *cluster) {
                 if let Some(node) = &assumed_pod.node {
-                    let held = overlay.entry(node.clone()).or_default();
-                    held.add(
-                        assumption.request(assumed_pod),
-                        -i64::from(assumed_pod.count),
-                    );
+                    let request = assumption.request(assumed_pod);
+                    let times = -i64::from(assumed_pod.count);
+                    overlay.node_mut(cluster, node).add(request, times);
                 }
             }
         }
@@ -407,8 +396,8 @@ impl Capacity {
         changed: &mut ChangedNodes,
     ) {
         let roles = assumption.demand.roles.iter();
-        let requests: Vec<Row> = roles
-            .map(|role| self.resource_ids.row(&role.request))
+        let requests: Vec<ResourceVec> = roles
+            .map(|role| self.resource_ids.vector(&role.request))
             .collect();
         for assumed_pod in &assumption.assumed {
             if let Some(node) = &assumed_pod.node {

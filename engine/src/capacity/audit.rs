@@ -26,8 +26,8 @@ impl Capacity {
                 if let Some(used) = used.get(&(cluster, name)) {
                     free.add_totals(used, -1);
                 }
-                if free != node.free() {
-                    let has = node.free();
+                if free != self.free_on(node) {
+                    let has = self.free_on(node);
                     wrong.push(format!(
                         "node {cluster}/{name}: has free {has:?}, from facts {free:?}"
                     ));

@@ -1,41 +1,38 @@
-//! The nodes and pods of one cluster, with free amounts kept as facts change.
+//! The nodes and pods of one cluster, with free amounts that follow the facts.
 //!
-//! Loads are kept by node name apart from node facts, so pods may be told before their node.
+//! Loads are stored by node name apart from node facts, so pods may be observed before their node.
 //! Usable nodes stand in pools and topology domains by what they have free, for best fit
 //! without a scan.
 
 use super::domains::Domains;
 use super::index::Counted;
 use super::pool::{Pool, PoolKey};
-use super::resource_ids::{CPU, Dim, ResourceIds, Row};
+use crate::amounts::resource_ids::{CPU, ResourceId, ResourceIds, ResourceVec};
 use crate::amounts::resources::ResourceName;
-use crate::amounts::totals::ResourceTotals;
 use crate::api::facts::{NodeFact, PodFact};
 use crate::api::ids::{JobKey, NodeName, PoolClass, Uid};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// A node, with what of it is free.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeInfo {
-    /// As told.
+    /// As observed.
     pub(crate) fact: NodeFact,
     /// The device that its pool is counted in, if it has one.
     pub(crate) device: Option<ResourceName>,
-    /// The dimension that its pool is counted in: the device, else CPU.
-    pub(super) units: Dim,
+    /// The resource that its pool is counted in: the device, else CPU.
+    pub(super) units: ResourceId,
     /// Allocatable less what bound pods and assumed pods take; below zero where overcommitted.
-    pub(super) free: Row,
+    pub(super) free: ResourceVec,
     /// Allocatable.
-    pub(super) has: Row,
-    names: Arc<[ResourceName]>,
+    pub(super) has: ResourceVec,
 }
 
 /// What bound pods and assumed pods take of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Load {
-    used: Row,
-    placed: Row,
+    used: ResourceVec,
+    placed: ResourceVec,
     pods: BTreeSet<Uid>,
     /// Assumed pods by job.
     jobs: BTreeMap<JobKey, u32>,
@@ -55,14 +52,12 @@ pub(crate) struct ClusterCapacity {
     tainted: usize,
     /// Nodes that hold assumed pods which cannot be honoured there.
     overcommitted: BTreeSet<NodeName>,
-    /// As the numbers were when a node last changed.
-    names: Arc<[ResourceName]>,
 }
 
 /// What a change of a node did.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NodeChange {
-    /// It has more free of something. Of a node that is new, or another, that is not told.
+    /// It has more free of something. False for a node that is new, or another.
     pub(crate) grew: bool,
     /// It came, went, or changed what it is (capacity, labels, taints, health).
     pub(crate) fleet: bool,
@@ -89,12 +84,12 @@ impl ClusterCapacity {
         &self.domains
     }
 
-    /// Whether all nodes are of one class.
+    /// True if all nodes are of one class.
     pub(crate) fn is_uniform(&self) -> bool {
         self.classes.len() < 2
     }
 
-    /// Whether a usable node has taints.
+    /// True if a usable node has taints.
     pub(crate) fn has_taints(&self) -> bool {
         self.tainted > 0
     }
@@ -103,20 +98,20 @@ impl ClusterCapacity {
         &self.overcommitted
     }
 
-    /// The fewest free on a node with at least `least`, of the pools counted in `dim`.
-    pub(super) fn tightest(&self, dim: Dim, least: i128) -> Option<i128> {
-        let pools = self.pools.values().filter(|pool| pool.units == dim);
+    /// The fewest free on a node with at least `least`, of the pools counted in `resource`.
+    pub(super) fn tightest(&self, resource: ResourceId, least: i128) -> Option<i128> {
+        let pools = self.pools.values().filter(|pool| pool.units == resource);
         pools.filter_map(|pool| pool.now.tightest(least)).min()
     }
 
     /// What bound pods take of a node.
-    pub(crate) fn used(&self, node: &NodeName) -> ResourceTotals {
-        self.load(node, |load| load.used.to_totals(&self.names))
+    pub(super) fn used(&self, node: &NodeName) -> ResourceVec {
+        self.load(node, |load| load.used.clone())
     }
 
     /// What assumed pods take of a node.
-    pub(crate) fn placed(&self, node: &NodeName) -> ResourceTotals {
-        self.load(node, |load| load.placed.to_totals(&self.names))
+    pub(super) fn placed(&self, node: &NodeName) -> ResourceVec {
+        self.load(node, |load| load.placed.clone())
     }
 
     /// The pods bound to a node that have not ended.
@@ -149,8 +144,7 @@ impl ClusterCapacity {
         }
         let from = Counted::of(self.nodes.get(&name));
         self.stand_down(&name);
-        let has = resource_ids.row(&fact.allocatable);
-        self.names = Arc::clone(resource_ids.names());
+        let has = resource_ids.vector(&fact.allocatable);
         let device = device_of(&fact);
         let room = NodeInfo {
             units: device
@@ -159,7 +153,6 @@ impl ClusterCapacity {
             device,
             free: self.free_of(&name, &has),
             has,
-            names: Arc::clone(&self.names),
             fact,
         };
         *self.classes.entry(room.fact.class.clone()).or_default() += 1;
@@ -215,9 +208,9 @@ impl ClusterCapacity {
         }
         let before = self.drop_pod(&fact.uid, resource_ids);
         if let Some(node) = fact.node.as_ref().filter(|_| !fact.ended) {
-            let request = resource_ids.row(&fact.request);
+            let request = resource_ids.vector(&fact.request);
             let load = self.loads.entry(node.clone()).or_default();
-            load.used.add_row(&request, 1);
+            load.used.add_all(&request, 1);
             load.pods.insert(fact.uid.clone());
         }
         self.pods.insert(fact.uid.clone(), fact);
@@ -232,9 +225,9 @@ impl ClusterCapacity {
     ) -> Option<PodFact> {
         let pod = self.pods.remove(uid)?;
         if let Some(node) = pod.node.as_ref().filter(|_| !pod.ended) {
-            let request = resource_ids.row(&pod.request);
+            let request = resource_ids.vector(&pod.request);
             self.change_load(node, |load| {
-                load.used.add_row(&request, -1);
+                load.used.add_all(&request, -1);
                 load.pods.remove(uid);
             });
         }
@@ -247,7 +240,7 @@ impl ClusterCapacity {
         &mut self,
         node: &NodeName,
         key: &JobKey,
-        request: &Row,
+        request: &ResourceVec,
         count: u32,
         come: bool,
     ) {
@@ -257,7 +250,7 @@ impl ClusterCapacity {
             -i64::from(count)
         };
         self.change_load(node, |load| {
-            load.placed.add_row(request, times);
+            load.placed.add_all(request, times);
             if come {
                 *load.jobs.entry(key.clone()).or_default() += count;
             } else if let Some(assumed) = load.jobs.get_mut(key) {
@@ -283,11 +276,8 @@ impl ClusterCapacity {
     }
 
     /// Recomputes what a node has free.
-    pub(super) fn refresh(&mut self, name: &NodeName, resource_ids: &ResourceIds) -> NodeChange {
+    pub(super) fn refresh(&mut self, name: &NodeName) -> NodeChange {
         let mut done = NodeChange::default();
-        if self.names.len() < resource_ids.names().len() {
-            self.names = Arc::clone(resource_ids.names());
-        }
         if let Some(node) = self.nodes.get(name) {
             let free = self.free_of(name, &node.has);
             if free != node.free {
@@ -298,11 +288,10 @@ impl ClusterCapacity {
         done
     }
 
-    fn set_free(&mut self, name: &NodeName, free: Row) -> NodeChange {
+    fn set_free(&mut self, name: &NodeName, free: ResourceVec) -> NodeChange {
         let Some(node) = self.nodes.get_mut(name) else {
             return NodeChange::default();
         };
-        node.names = Arc::clone(&self.names);
         let before = std::mem::replace(&mut node.free, free);
         if !node.fact.usable {
             return NodeChange::default();
@@ -324,11 +313,11 @@ impl ClusterCapacity {
         }
     }
 
-    fn free_of(&self, name: &NodeName, has: &Row) -> Row {
+    fn free_of(&self, name: &NodeName, has: &ResourceVec) -> ResourceVec {
         let mut free = has.clone();
         if let Some(load) = self.loads.get(name) {
-            free.add_row(&load.used, -1);
-            free.add_row(&load.placed, -1);
+            free.add_all(&load.used, -1);
+            free.add_all(&load.placed, -1);
         }
         free
     }
@@ -391,9 +380,9 @@ impl ClusterCapacity {
 }
 
 impl NodeInfo {
-    /// Allocatable less what bound pods and assumed pods take; below zero where overcommitted.
-    pub(crate) fn free(&self) -> ResourceTotals {
-        self.free.to_totals(&self.names)
+    /// What is free of it: now, or if no pod ran.
+    pub(super) fn free_if(&self, empty: bool) -> &ResourceVec {
+        if empty { &self.has } else { &self.free }
     }
 
     pub(super) fn pool(&self) -> PoolKey {

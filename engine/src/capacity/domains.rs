@@ -5,7 +5,7 @@
 //! is the innermost. Whether a domain has capacity for so many pods is a look-up; that it does is for
 //! the packing to say.
 
-use super::resource_ids::{Dim, Row, times};
+use crate::amounts::resource_ids::{ResourceId, ResourceVec, times};
 use crate::api::ids::NodeName;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,29 +18,29 @@ pub(crate) struct Domains(BTreeMap<Vec<String>, Domain>);
 pub(crate) struct Domain {
     pub(crate) nodes: BTreeSet<NodeName>,
     /// Nodes by what they are counted in and how much of it they have free.
-    histogram: BTreeMap<(Dim, i128), u32>,
+    histogram: BTreeMap<(ResourceId, i128), u32>,
     /// Nodes by the length of their path.
     depths: BTreeMap<usize, u32>,
 }
 
 impl Domain {
-    /// How many pods that each ask for so much of one dimension its nodes might hold, as far
-    /// as that dimension goes.
-    pub(crate) fn fitting(&self, dim: Dim, each: i64) -> u64 {
-        self.free(dim)
+    /// How many pods that each request so much of one resource its nodes might hold, as far
+    /// as that resource goes.
+    pub(crate) fn fitting(&self, resource: ResourceId, each: i64) -> u64 {
+        self.free(resource)
             .map(|(free, nodes)| times(free, each).saturating_mul(u64::from(nodes)))
             .fold(0, u64::saturating_add)
     }
 
     /// What its nodes have free of what they are counted in.
-    pub(crate) fn units(&self, dim: Dim) -> i128 {
-        self.free(dim)
+    pub(crate) fn units(&self, resource: ResourceId) -> i128 {
+        self.free(resource)
             .map(|(free, nodes)| free.max(0) * i128::from(nodes))
             .sum()
     }
 
-    fn free(&self, dim: Dim) -> impl Iterator<Item = (i128, u32)> {
-        let all = (dim, i128::MIN)..=(dim, i128::MAX);
+    fn free(&self, resource: ResourceId) -> impl Iterator<Item = (i128, u32)> {
+        let all = (resource, i128::MIN)..=(resource, i128::MAX);
         self.histogram.range(all).map(|((_, free), n)| (*free, *n))
     }
 }
@@ -51,8 +51,8 @@ impl Domains {
         &mut self,
         path: &[String],
         name: &NodeName,
-        units: Dim,
-        free: &Row,
+        units: ResourceId,
+        free: &ResourceVec,
         come: bool,
     ) {
         for depth in 1..=path.len() {
@@ -74,7 +74,13 @@ impl Domains {
     }
 
     /// What a node has free changed.
-    pub(crate) fn move_node(&mut self, path: &[String], units: Dim, from: &Row, to: &Row) {
+    pub(crate) fn move_node(
+        &mut self,
+        path: &[String],
+        units: ResourceId,
+        from: &ResourceVec,
+        to: &ResourceVec,
+    ) {
         let (from, to) = (from.get(units), to.get(units));
         if from == to {
             return;

@@ -1,14 +1,14 @@
 //! The nodes of one cluster while the pods of a gang are put on them, role by role.
 //!
-//! Nodes that look alike are weighed once, and those that were touched (kept for others, or
+//! Nodes that look alike are weighed once, and those that were touched (withheld, or
 //! taken by a role before) one by one. The order in which they are taken is that of [`Key`].
 
+use crate::amounts::resource_ids::{CPU, MEMORY, PodRequest, ResourceId, ResourceVec};
 use crate::amounts::resources::ResourceName;
 use crate::api::demand::Role;
 use crate::api::ids::{NodeName, PoolClass};
 use crate::capacity::mix::DemandMix;
-use crate::capacity::pack::{Basis, PlacedPods, can_run_on};
-use crate::capacity::resource_ids::{Ask, CPU, Dim, MEMORY, Row};
+use crate::capacity::pack::{PlacedPods, can_run_on};
 use crate::capacity::{ClusterCapacity, NodeInfo};
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -22,11 +22,12 @@ const WEIGHED_AGAIN: u32 = 4;
 pub(super) struct Packer<'a> {
     pub(super) room: &'a ClusterCapacity,
     pub(super) mix: &'a DemandMix,
-    pub(super) basis: Basis,
+    /// True if no pod runs.
+    pub(super) empty: bool,
     pub(super) class: Option<&'a PoolClass>,
     pub(super) within: Option<&'a BTreeSet<NodeName>>,
     /// What is free on the nodes that do not look as their pool says.
-    pub(super) touched: BTreeMap<NodeName, Row>,
+    pub(super) touched: BTreeMap<NodeName, ResourceVec>,
 }
 
 /// A role to be placed, ready to be compared with nodes.
@@ -34,15 +35,15 @@ pub(super) struct Wanted<'a> {
     pub(super) index: usize,
     pub(super) role: &'a Role,
     pub(super) count: u32,
-    pub(super) ask: Ask,
+    pub(super) ask: PodRequest,
     pub(super) device: Option<&'a ResourceName>,
 }
 
 /// Nodes that look alike, and what taking them would do.
 struct NodeCandidate<'a> {
     key: Key<'a>,
-    units: Dim,
-    free: Cow<'a, Row>,
+    units: ResourceId,
+    free: Cow<'a, ResourceVec>,
     /// Pods that one of them takes.
     fits: u32,
     nodes: CandidateNodes<'a>,
@@ -96,19 +97,11 @@ impl Key<'_> {
 }
 
 impl<'a> Packer<'a> {
-    /// What of a node counts as free by the facts.
-    pub(super) fn withheld_on(&self, node: &'a NodeInfo) -> &'a Row {
-        match self.basis {
-            Basis::Now => &node.free,
-            Basis::Empty => &node.has,
-        }
-    }
-
     /// What of a node is free as it looks now.
-    pub(super) fn free<'b>(&'b self, node: &'a NodeInfo) -> &'b Row {
+    pub(super) fn free<'b>(&'b self, node: &'a NodeInfo) -> &'b ResourceVec {
         self.touched
             .get(&node.fact.name)
-            .unwrap_or_else(|| self.withheld_on(node))
+            .unwrap_or_else(|| node.free_if(self.empty))
     }
 
     /// Usable nodes that it is about.
@@ -120,7 +113,7 @@ impl<'a> Packer<'a> {
         }
     }
 
-    /// Whether the nodes of a pool with this class may take pods of the role.
+    /// True if the nodes of a pool with this class may take pods of the role.
     pub(super) fn in_class(&self, wanted: &Wanted<'_>, class: &PoolClass) -> bool {
         wanted.device.is_none() || self.class.is_none_or(|only| only == class)
     }
@@ -160,7 +153,7 @@ impl<'a> Packer<'a> {
                 left -= count;
                 if note {
                     let mut free = best.free.as_ref().clone();
-                    free.take(&wanted.ask, count);
+                    free.add_pods(&wanted.ask, -i64::from(count));
                     self.touched.insert(name.clone(), free);
                 }
                 placed.push(PlacedPods {
@@ -200,10 +193,7 @@ impl<'a> Packer<'a> {
             if !self.in_class(wanted, &key.class) {
                 continue;
             }
-            let alike = match self.basis {
-                Basis::Now => &pool.now,
-                Basis::Empty => &pool.empty,
-            };
+            let alike = if self.empty { &pool.empty } else { &pool.now };
             let other_pool = key.device.as_ref() != wanted.device;
             let least = i128::from(wanted.ask.get(pool.units));
             for (state, nodes) in alike.with_at_least(least) {
@@ -229,7 +219,8 @@ impl<'a> Packer<'a> {
     }
 
     fn candidates_within(&self, wanted: &Wanted<'_>, left: u32, open: &mut Vec<NodeCandidate<'a>>) {
-        let mut alike: BTreeMap<(bool, Dim, &Row), Vec<&'a NodeName>> = BTreeMap::new();
+        let mut alike: BTreeMap<(bool, ResourceId, &ResourceVec), Vec<&'a NodeName>> =
+            BTreeMap::new();
         for node in self.nodes() {
             if self.in_class(wanted, &node.fact.class) {
                 let other_pool = node.device.as_ref() != wanted.device;
@@ -253,8 +244,8 @@ impl<'a> Packer<'a> {
         wanted: &Wanted<'_>,
         left: u32,
         other_pool: bool,
-        units: Dim,
-        free: Cow<'a, Row>,
+        units: ResourceId,
+        free: Cow<'a, ResourceVec>,
         first: &'a NodeName,
         nodes: CandidateNodes<'a>,
     ) -> Option<NodeCandidate<'a>> {
@@ -285,7 +276,7 @@ impl<'a> Packer<'a> {
     fn weigh(&self, candidate: &mut NodeCandidate<'_>, wanted: &Wanted<'_>, left: u32) {
         let pods = candidate.fits.min(left);
         let mut after = candidate.free.as_ref().clone();
-        after.take(&wanted.ask, pods);
+        after.add_pods(&wanted.ask, -i64::from(pods));
         candidate.key.growth = self.mix.unusable(candidate.units, &after)
             - self.mix.unusable(candidate.units, &candidate.free);
         candidate.key.pods = pods;
@@ -295,7 +286,7 @@ impl<'a> Packer<'a> {
 /// Candidates, the best of which is taken next.
 struct Open<'a> {
     all: Vec<NodeCandidate<'a>>,
-    /// Whether the best stands last.
+    /// True if the best stands last.
     ordered: bool,
 }
 

@@ -1,28 +1,28 @@
 //! Which clusters might take a gang, without looking at their nodes.
 //!
-//! For each amount that the pods of the observed mix ask for, every cluster's number of assumed pods:
+//! For each amount that the pods of the observed mix request, every cluster's number of fitting pods:
 //! how many such pods its nodes would hold as far as that resource goes. A cluster with fewer
-//! assumed pods than pods cannot take them; one with enough still has to be asked node by node. Kept
-//! as nodes change. Clusters are numbered in the order of their names.
+//! fitting pods than a gang has cannot take it; one with enough must still be packed node by node. The
+//! numbers follow the changes of nodes. Clusters are numbered in the order of their names.
 
-use super::resource_ids::{Dim, Row, times};
 use super::{ClusterCapacity, NodeInfo};
+use crate::amounts::resource_ids::{ResourceId, ResourceVec, times};
 use crate::api::ids::ClusterName;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The place of a cluster in the order of names.
 pub(crate) type Place = usize;
 
-/// Amounts followed at most; others are counted when they are asked for.
+/// Most amounts that are followed; others are counted when they are needed.
 const FOLLOWED: usize = 64;
 
-/// Assumed pods of every cluster by amount asked for.
+/// Fitting pods of every cluster by requested amount.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Index {
     names: Vec<ClusterName>,
     /// Changes whenever a cluster comes or goes.
     generation: u64,
-    fitting: BTreeMap<(Dim, i64), Vec<FittingPods>>,
+    fitting: BTreeMap<(ResourceId, i64), Vec<FittingPods>>,
 }
 
 /// What of one amount a cluster holds.
@@ -45,8 +45,8 @@ fn narrow(free: Option<i128>) -> i64 {
 /// What of a node counts: nothing while it is not usable.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Counted {
-    pub(crate) free: Row,
-    pub(crate) has: Row,
+    pub(crate) free: ResourceVec,
+    pub(crate) has: ResourceVec,
 }
 
 impl Counted {
@@ -74,32 +74,32 @@ impl Index {
         self.names.binary_search(cluster).ok()
     }
 
-    /// Assumed pods by place, where this amount is followed.
-    pub(crate) fn fitting(&self, dim: Dim, each: i64) -> Option<&[FittingPods]> {
-        self.fitting.get(&(dim, each)).map(Vec::as_slice)
+    /// Fitting pods by place, if this amount is followed.
+    pub(crate) fn fitting(&self, resource: ResourceId, each: i64) -> Option<&[FittingPods]> {
+        self.fitting.get(&(resource, each)).map(Vec::as_slice)
     }
 
-    /// Whether the clusters there are, are those numbered.
+    /// True if the clusters there are, are those numbered.
     pub(crate) fn knows(&self, cluster: &ClusterName) -> bool {
         self.place(cluster).is_some()
     }
 
-    /// Numbers the clusters again, and counts all assumed pods for these amounts.
+    /// Numbers the clusters again, and counts all fitting pods for these amounts.
     pub(crate) fn rebuild(
         &mut self,
         clusters: &BTreeMap<ClusterName, ClusterCapacity>,
-        amounts: impl Iterator<Item = (Dim, i64)>,
+        amounts: impl Iterator<Item = (ResourceId, i64)>,
     ) {
         if !self.names.iter().eq(clusters.keys()) {
             self.names = clusters.keys().cloned().collect();
             self.generation += 1;
         }
-        let wanted: BTreeSet<(Dim, i64)> = amounts.take(FOLLOWED).collect();
+        let wanted: BTreeSet<(ResourceId, i64)> = amounts.take(FOLLOWED).collect();
         self.fitting = wanted
             .into_iter()
-            .map(|(dim, each)| {
-                let fitting = clusters.values().map(|room| count(room, dim, each));
-                ((dim, each), fitting.collect())
+            .map(|(resource, each)| {
+                let fitting = clusters.values().map(|room| count(room, resource, each));
+                ((resource, each), fitting.collect())
             })
             .collect();
     }
@@ -108,23 +108,23 @@ impl Index {
     pub(crate) fn follow(
         &mut self,
         clusters: &BTreeMap<ClusterName, ClusterCapacity>,
-        amounts: impl Iterator<Item = (Dim, i64)>,
+        amounts: impl Iterator<Item = (ResourceId, i64)>,
     ) {
-        let wanted: BTreeSet<(Dim, i64)> = amounts.take(FOLLOWED).collect();
+        let wanted: BTreeSet<(ResourceId, i64)> = amounts.take(FOLLOWED).collect();
         self.fitting.retain(|amount, _| wanted.contains(amount));
-        for (dim, each) in wanted {
-            self.fitting.entry((dim, each)).or_insert_with(|| {
-                let fitting = clusters.values().map(|room| count(room, dim, each));
+        for (resource, each) in wanted {
+            self.fitting.entry((resource, each)).or_insert_with(|| {
+                let fitting = clusters.values().map(|room| count(room, resource, each));
                 fitting.collect()
             });
         }
     }
 
-    /// Whether all is as it is when counted again.
+    /// True if all is as it is when counted again.
     pub(crate) fn is_sound(&self, clusters: &BTreeMap<ClusterName, ClusterCapacity>) -> bool {
         self.names.iter().eq(clusters.keys())
-            && self.fitting.iter().all(|((dim, each), fitting)| {
-                let rebuilt = clusters.values().map(|room| count(room, *dim, *each));
+            && self.fitting.iter().all(|((resource, each), fitting)| {
+                let rebuilt = clusters.values().map(|room| count(room, *resource, *each));
                 fitting.iter().copied().eq(rebuilt)
             })
     }
@@ -141,37 +141,37 @@ impl Index {
         let Some(place) = self.place(cluster) else {
             return;
         };
-        for ((dim, each), fitting) in &mut self.fitting {
+        for ((resource, each), fitting) in &mut self.fitting {
             let fitting = &mut fitting[place];
-            let (was, is) = (from.free.get(*dim), to.free.get(*dim));
-            let (had, has) = (from.has.get(*dim), to.has.get(*dim));
+            let (was, is) = (from.free.get(*resource), to.free.get(*resource));
+            let (had, has) = (from.has.get(*resource), to.has.get(*resource));
             if was != is {
                 fitting.now = fitting.now - times(was, *each) + times(is, *each);
                 let least = i128::from(*each);
                 let tightest = i128::from(fitting.tightest);
                 if tightest == was || (is >= least && is < tightest) {
-                    fitting.tightest = narrow(room.tightest(*dim, least));
+                    fitting.tightest = narrow(room.tightest(*resource, least));
                 }
             }
             if had != has {
                 fitting.empty = fitting.empty - times(had, *each) + times(has, *each);
             }
             if fleet {
-                fitting.tightest = narrow(room.tightest(*dim, i128::from(*each)));
+                fitting.tightest = narrow(room.tightest(*resource, i128::from(*each)));
             }
         }
     }
 }
 
-/// The assumed pods of a cluster, counted from its nodes.
-pub(crate) fn count(room: &ClusterCapacity, dim: Dim, each: i64) -> FittingPods {
+/// The fitting pods of a cluster, counted from its nodes.
+pub(crate) fn count(room: &ClusterCapacity, resource: ResourceId, each: i64) -> FittingPods {
     let mut fitting = FittingPods {
-        tightest: narrow(room.tightest(dim, i128::from(each))),
+        tightest: narrow(room.tightest(resource, i128::from(each))),
         ..FittingPods::default()
     };
     for node in room.nodes().values().filter(|node| node.fact.usable) {
-        fitting.now += times(node.free.get(dim), each);
-        fitting.empty += times(node.has.get(dim), each);
+        fitting.now += times(node.free.get(resource), each);
+        fitting.empty += times(node.has.get(resource), each);
     }
     fitting
 }

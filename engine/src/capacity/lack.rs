@@ -1,32 +1,32 @@
 //! What of a cluster is too little for a role, as far as is known without looking at its nodes
 //! one by one.
 
+use crate::amounts::resource_ids::ResourceId;
 use crate::api::demand::Role;
 use crate::api::ids::ClusterName;
 use crate::capacity::index::FittingPods;
-use crate::capacity::resource_ids::Dim;
 use crate::capacity::{Capacity, mix};
 
 /// What a role is best known by, as clusters count it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Main {
-    dim: Dim,
+    resource: ResourceId,
     each: i64,
     count: u64,
 }
 
 impl Capacity {
-    /// What a role is best known by: the device that it asks for, or its CPU.
+    /// What a role is best known by: the device that it requests, or its CPU.
     pub(crate) fn main_of(&self, role: &Role) -> Main {
-        let dim = mix::counted_in(&role.request, &self.resource_ids);
+        let resource = mix::counted_in(&role.request, &self.resource_ids);
         Main {
-            dim,
-            each: role.request.amount_of(self.resource_ids.name(dim)).0,
+            resource,
+            each: role.request.amount_of(self.resource_ids.name(resource)).0,
             count: u64::from(role.count),
         }
     }
 
-    /// Whether a cluster might hold all pods of a role now.
+    /// True if a cluster might hold all pods of a role now.
     pub(crate) fn might_hold(&self, cluster: &ClusterName, role: &Role) -> bool {
         let main = self.main_of(role);
         self.known_fitting(cluster, main)
@@ -36,7 +36,9 @@ impl Capacity {
     /// At least so much of what a role is best known by would have to become free in a cluster
     /// for all its pods; `None` where even empty nodes would not hold them.
     pub(crate) fn least_to_free(&self, cluster: &ClusterName, main: Main) -> Option<i128> {
-        let Main { dim, count, .. } = main;
+        let Main {
+            resource, count, ..
+        } = main;
         if self
             .known_fitting(cluster, main)
             .is_some_and(|fitting| fitting.empty < count)
@@ -50,7 +52,7 @@ impl Capacity {
         let mut rests: Vec<(i128, i128)> = Vec::new();
         let pools = room.into_iter().flat_map(|room| room.pools().values());
         for (state, nodes) in pools.flat_map(|pool| pool.now.all()) {
-            let free = state.free.get(dim).max(0);
+            let free = state.free.get(resource).max(0);
             if free == 0 {
                 continue;
             }
@@ -74,7 +76,7 @@ impl Capacity {
         if main.each <= 0 {
             return None;
         }
-        let fitting = self.index.fitting(main.dim, main.each)?;
+        let fitting = self.index.fitting(main.resource, main.each)?;
         Some(fitting[self.index.place(cluster)?])
     }
 }

@@ -1,15 +1,15 @@
-//! The mix of pods that were asked for of late, and what of a node is no use to it.
+//! The mix of pods that were requested of late, and what of a node is no use to it.
 //!
 //! Free devices are worth what can be run on them: a node with five free devices and no free
-//! core has nothing to give. What is unusable of a node is, over the kinds of pods asked for,
+//! core has nothing to give. What is unusable of a node is, over the kinds of pods requested,
 //! the mean of its free devices where such a pod does not fit (Weng et al., "Beware of
 //! Fragmentation", ATC 2023). The mix forgets by halving. It counts submissions only, and
 //! never of time.
 
+use crate::amounts::resource_ids::{CPU, PodRequest, ResourceId, ResourceIds, ResourceVec};
 use crate::amounts::resources::{ResourceName, Resources};
 use crate::api::demand::Demand;
 use crate::capacity::pack::device;
-use crate::capacity::resource_ids::{Ask, CPU, Dim, ResourceIds, Row};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -29,12 +29,12 @@ const COUNTED: usize = 64;
 /// The mix that decides is brought up to date after so many submissions (sooner while young).
 const REFRESH: u64 = 64;
 
-/// The kinds of pods asked for, with how many there were of each.
+/// The kinds of pods requested, with how many there were of each.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DemandMix {
     known: MixRecord,
-    /// What decides, by the dimension that pods are counted in.
-    kinds: BTreeMap<Dim, Kinds>,
+    /// What decides, by the resource that pods are counted in.
+    kinds: BTreeMap<ResourceId, Kinds>,
 }
 
 /// What of a mix cannot be recomputed.
@@ -51,7 +51,7 @@ pub(crate) struct MixRecord {
 
 #[derive(Debug, Clone, Default)]
 struct Kinds {
-    asks: Vec<(Ask, i128)>,
+    asks: Vec<(PodRequest, i128)>,
     /// The sum of the weights.
     all: i128,
 }
@@ -90,7 +90,7 @@ impl DemandMix {
         }
     }
 
-    /// What has to be kept to go on elsewhere.
+    /// What has to be stored to go on elsewhere.
     pub(crate) fn record(&self) -> &MixRecord {
         &self.known
     }
@@ -102,33 +102,33 @@ impl DemandMix {
     }
 
     fn rebuild(&mut self, resource_ids: &mut ResourceIds) {
-        let mut by_dim: BTreeMap<Dim, Vec<(&Resources, u64)>> = BTreeMap::new();
+        let mut by_resource: BTreeMap<ResourceId, Vec<(&Resources, u64)>> = BTreeMap::new();
         for (request, count) in &self.known.decides {
             request.iter().for_each(|(name, _)| {
                 resource_ids.intern(name);
             });
-            by_dim
+            by_resource
                 .entry(counted_in(request, resource_ids))
                 .or_default()
                 .push((request, *count));
         }
-        self.kinds = by_dim
+        self.kinds = by_resource
             .into_iter()
-            .map(|(dim, mut kinds)| {
+            .map(|(resource, mut kinds)| {
                 kinds.sort_by_key(|(request, count)| (Reverse(*count), *request));
                 kinds.truncate(COUNTED);
-                let asks: Vec<(Ask, i128)> = kinds
+                let asks: Vec<(PodRequest, i128)> = kinds
                     .into_iter()
-                    .map(|(request, count)| (resource_ids.ask(request), i128::from(count)))
+                    .map(|(request, count)| (resource_ids.request(request), i128::from(count)))
                     .collect();
                 let all = asks.iter().map(|(_, weight)| weight).sum();
-                (dim, Kinds { asks, all })
+                (resource, Kinds { asks, all })
             })
             .collect();
     }
 
     /// What of a node with `free` is unusable, in thousandths of `units`.
-    pub(crate) fn unusable(&self, units: Dim, free: &Row) -> i128 {
+    pub(crate) fn unusable(&self, units: ResourceId, free: &ResourceVec) -> i128 {
         let amount = free.get(units);
         let Some(kinds) = self.kinds.get(&units).filter(|_| amount > 0) else {
             return 0;
@@ -142,19 +142,22 @@ impl DemandMix {
         amount * shut_out * 1000 / kinds.all.max(1)
     }
 
-    /// Amounts that pods of the mix ask for, with the dimension that they are counted in.
-    pub(crate) fn amounts(&self) -> impl Iterator<Item = (Dim, i64)> {
-        self.kinds.iter().flat_map(|(dim, kinds)| {
-            let asked = kinds.asks.iter().map(|(ask, _)| (*dim, ask.get(*dim)));
+    /// Amounts that pods of the mix request, with the resource that they are counted in.
+    pub(crate) fn amounts(&self) -> impl Iterator<Item = (ResourceId, i64)> {
+        self.kinds.iter().flat_map(|(resource, kinds)| {
+            let asked = kinds
+                .asks
+                .iter()
+                .map(|(ask, _)| (*resource, ask.get(*resource)));
             asked.filter(|(_, amount)| *amount > 0)
         })
     }
 }
 
-/// The dimension that pods of a request are counted in: their device, else CPU.
-pub(crate) fn counted_in(request: &Resources, resource_ids: &ResourceIds) -> Dim {
+/// The resource that pods of a request are counted in: their device, else CPU.
+pub(crate) fn counted_in(request: &Resources, resource_ids: &ResourceIds) -> ResourceId {
     let name: Option<&ResourceName> = device(request);
-    name.and_then(|name| resource_ids.get(name)).unwrap_or(CPU)
+    name.and_then(|name| resource_ids.find(name)).unwrap_or(CPU)
 }
 
 /// Maps whose keys are no text are written as lists.
@@ -217,7 +220,7 @@ mod tests {
         }
         mix.note(&demand(9, "cpu 64"), &mut resource_ids);
         mix.note(&demand(4, "cpu 1, nvidia.com/gpu 8"), &mut resource_ids);
-        let mut amounts: Vec<(Dim, i64)> = mix.amounts().collect();
+        let mut amounts: Vec<(ResourceId, i64)> = mix.amounts().collect();
         amounts.sort_unstable();
         assert_eq!(amounts, [(CPU, 64_000), (gpu, 1), (gpu, 4), (gpu, 8)]);
         // Of eight pods with devices so many find none: two, two and four of a kind.
@@ -228,7 +231,7 @@ mod tests {
             ("cpu 3, nvidia.com/gpu 3", 3 * 1000),
             ("cpu 3, nvidia.com/gpu 0", 0),
         ] {
-            let free_row = resource_ids.row(&resources(free));
+            let free_row = resource_ids.vector(&resources(free));
             assert_eq!(mix.unusable(gpu, &free_row), unusable, "{free}");
         }
     }

@@ -7,6 +7,7 @@
 //! twice: as assumed and as bound.
 
 use crate::amounts::hashed::Hashed;
+use crate::amounts::resource_ids::ResourceIds;
 use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::decision::Blocker;
@@ -24,13 +25,11 @@ use index::Index;
 pub(crate) use index::{FittingPods, Place};
 use mix::DemandMix;
 pub(crate) use mix::MixRecord;
-pub(crate) use pack::{
-    Basis, Need, NodeView, Packing, can_run_on, device, leading, leading_amount,
-};
+pub(crate) use pack::{Need, NodeView, Packing, can_run_on, device, leading, leading_amount};
 pub(crate) use place::PackEffect;
 pub use pools::PoolSummary;
-use resource_ids::ResourceIds;
-pub(crate) use sites::{ReservedNodes, Sites};
+
+pub(crate) use sites::Sites;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,8 +37,6 @@ use std::sync::Arc;
 mod cluster;
 
 mod completion_grace;
-
-mod resource_ids;
 
 mod domains;
 
@@ -136,29 +133,31 @@ impl Capacity {
         self.changed(&cluster, change);
     }
 
-    /// Whether one pod of a role fits on a node, `kept` of it left alone.
+    /// True if one pod of a role fits on a node beside what is `withheld` of it.
     pub(crate) fn takes_one(
         &self,
         node: &NodeInfo,
         role: &Role,
-        kept: Option<&ResourceTotals>,
+        withheld: Option<&ResourceTotals>,
     ) -> bool {
         let mut request = role.request.iter().filter(|(_, amount)| amount.0 > 0);
         request.all(|(name, amount)| {
-            let free = self
-                .resource_ids
-                .get(name)
-                .map_or(0, |dim| node.free.get(dim));
-            let kept = kept.map_or(0, |kept| kept.get(name));
-            free - kept >= i128::from(amount.0)
+            let free = self.free_of(node, name);
+            let withheld = withheld.map_or(0, |withheld| withheld.get(name));
+            free - withheld >= i128::from(amount.0)
         }) && can_run_on(role, node)
+    }
+
+    /// What a node has free; below zero where it is overcommitted.
+    pub(crate) fn free_on(&self, node: &NodeInfo) -> ResourceTotals {
+        self.resource_ids.totals(&node.free)
     }
 
     /// What a node has free of a resource.
     pub(crate) fn free_of(&self, node: &NodeInfo, name: &crate::ResourceName) -> i128 {
         self.resource_ids
-            .get(name)
-            .map_or(0, |dim| node.free.get(dim))
+            .find(name)
+            .map_or(0, |resource| node.free.get(resource))
     }
 
     /// A node is gone. Its bound pods have events of their own.
@@ -225,7 +224,7 @@ impl Capacity {
         self.touched.insert(cluster.clone());
     }
 
-    /// Holds room for the pods of `shares` that are not bound yet: on the nodes that the plan
+    /// Holds capacity for the pods of `shares` that are not bound yet: on the nodes that the plan
     /// names, or where it names none (a record read back) on nodes that are found here, the
     /// job's bound pods taken off. Replaces what was held for the job before.
     pub fn assume(&mut self, key: &JobKey, demand: &Demand, shares: &[Share]) {
@@ -238,12 +237,12 @@ impl Capacity {
         }
     }
 
-    /// Gives back all room that is held for a job.
+    /// Gives back all capacity that is held for a job.
     pub fn forget(&mut self, key: &JobKey) {
         self.drop_assumed(key);
     }
 
-    /// Whether the pods of this share that are not bound yet fit on the cluster's nodes now.
+    /// True if the pods of this share that are not bound yet fit on the cluster's nodes now.
     /// What is held for the job itself is not counted against it.
     ///
     /// # Errors
@@ -251,12 +250,7 @@ impl Capacity {
     pub fn check(&self, key: &JobKey, demand: &Demand, share: &Share) -> Result<(), Blocker> {
         let unbound = self.unbound(key, demand, share);
         let overlay = self.own_assumed(key, &share.cluster);
-        let node_view = NodeView {
-            basis: Basis::Now,
-            class: None,
-            overlay: Cow::Owned(overlay),
-        };
-        let packing = self.pack(&share.cluster, &unbound, &node_view);
+        let packing = self.pack(&share.cluster, &unbound, NodeView::of(&overlay));
         match packing.lack {
             None => Ok(()),
             Some(lack) => {
@@ -285,12 +279,12 @@ impl Capacity {
         }
     }
 
-    /// What of the mix has to be kept to go on elsewhere.
+    /// What of the mix has to be stored to go on elsewhere.
     pub(crate) fn mix(&self) -> &MixRecord {
         self.mix.record()
     }
 
-    /// Goes on from a mix that was kept.
+    /// Goes on from a mix that was stored.
     pub(crate) fn restore_mix(&mut self, record: MixRecord) {
         self.mix.restore(record, &mut self.resource_ids);
         self.index.follow(&self.clusters, self.mix.amounts());
@@ -309,8 +303,8 @@ impl Capacity {
     /// How many pods of a role each cluster might hold, by place: those that it might not are
     /// known without looking at its nodes.
     pub(crate) fn fitting_for_role(&self, role: &Role) -> Cow<'_, [FittingPods]> {
-        let dim = mix::counted_in(&role.request, &self.resource_ids);
-        let each = self.resource_ids.ask(&role.request).get(dim);
+        let resource = mix::counted_in(&role.request, &self.resource_ids);
+        let each = self.resource_ids.request(&role.request).get(resource);
         if each == 0 {
             let all = FittingPods {
                 now: u64::MAX,
@@ -319,12 +313,12 @@ impl Capacity {
             };
             return Cow::Owned(vec![all; self.index.names().len()]);
         }
-        match self.index.fitting(dim, each) {
+        match self.index.fitting(resource, each) {
             Some(fitting) => Cow::Borrowed(fitting),
             None => self
                 .clusters
                 .values()
-                .map(|room| index::count(room, dim, each))
+                .map(|room| index::count(room, resource, each))
                 .collect(),
         }
     }
@@ -339,7 +333,7 @@ impl Capacity {
         &self.clusters
     }
 
-    /// Whether [`Self::take_touched`] would name none.
+    /// True if [`Self::take_touched`] would name none.
     pub(crate) fn nothing_touched(&self) -> bool {
         self.touched.is_empty()
     }
@@ -403,7 +397,7 @@ impl Capacity {
             let Some(room) = self.clusters.get_mut(cluster) else {
                 return;
             };
-            let change = room.refresh(node, &self.resource_ids);
+            let change = room.refresh(node);
             if change.grew {
                 let freed = self.freed.entry(cluster.clone()).or_default();
                 freed.insert(node.clone());

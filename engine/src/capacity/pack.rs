@@ -6,16 +6,15 @@
 //! name. For one role that finds a packing whenever there is one; where several roles do not
 //! fit that way, [`super::search`] tries other ways.
 
+use crate::amounts::resource_ids::{CPU, MEMORY, ResourceIds};
 use crate::amounts::resources::{ResourceName, Resources};
-use crate::amounts::totals::ResourceTotals;
 use crate::api::demand::{Demand, Role};
 use crate::api::facts::RolePods;
 use crate::api::ids::{ClusterName, NodeName, PoolClass};
 use crate::api::matching::untolerated;
 use crate::capacity::field::{Packer, Wanted};
-use crate::capacity::resource_ids::{CPU, MEMORY, ResourceIds};
 use crate::capacity::{Capacity, NodeInfo, search};
-use std::borrow::Cow;
+use crate::overlay::Overlay;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,30 +23,29 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Need<'a> {
     /// Its index in the demand.
     pub(crate) index: usize,
-    /// What each of its pods asks for.
+    /// What each of its pods requests.
     pub(crate) role: &'a Role,
     /// How many.
     pub(crate) count: u32,
 }
 
-/// What counts as free.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Basis {
-    /// What is free now.
-    Now,
-    /// All that usable nodes have.
-    Empty,
+/// How a cluster is looked at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NodeView<'a> {
+    /// What is assumed of nodes beside the facts.
+    pub(crate) overlay: &'a Overlay,
+    /// The class of the nodes that pods with devices may use; `None` means any.
+    pub(crate) class: Option<&'a PoolClass>,
 }
 
-/// How a cluster is looked at.
-#[derive(Debug, Clone)]
-pub(crate) struct NodeView<'a> {
-    /// What counts as free.
-    pub(crate) basis: Basis,
-    /// Nodes that pods with devices may use; `None` means any.
-    pub(crate) class: Option<&'a PoolClass>,
-    /// Taken off what is free, by node: what is kept for others (negative: given back).
-    pub(crate) overlay: Cow<'a, BTreeMap<NodeName, ResourceTotals>>,
+impl<'a> NodeView<'a> {
+    /// All nodes, with an overlay.
+    pub(crate) fn of(overlay: &'a Overlay) -> Self {
+        Self {
+            overlay,
+            class: None,
+        }
+    }
 }
 
 /// Pods of one role on one node.
@@ -116,7 +114,7 @@ pub(crate) fn needs_of<'a>(demand: &'a Demand, pods: &[RolePods]) -> Vec<Need<'a
         .collect()
 }
 
-/// Whether pods of `role` may run on `node`, free amounts aside.
+/// True if pods of `role` may run on `node`, free amounts aside.
 pub(crate) fn can_run_on(role: &Role, node: &NodeInfo) -> bool {
     node.fact.usable
         && (role.node_terms.is_empty()
@@ -127,7 +125,7 @@ pub(crate) fn can_run_on(role: &Role, node: &NodeInfo) -> bool {
         && untolerated(&node.fact.taints, &role.tolerations).is_none()
 }
 
-/// The device that a request asks for, if it asks for any.
+/// The device that a request requests, if it requests any.
 pub(crate) fn device(request: &Resources) -> Option<&ResourceName> {
     request
         .iter()
@@ -149,7 +147,7 @@ pub(crate) fn leading(request: &Resources) -> Option<&ResourceName> {
         .or_else(|| request.iter().find(|(_, a)| a.0 > 0).map(|(name, _)| name))
 }
 
-/// How much a request asks for of its leading resource.
+/// How much a request requests of its leading resource.
 pub(crate) fn leading_amount(request: &Resources) -> i64 {
     leading(request).map_or(0, |name| request.amount_of(name).0)
 }
@@ -160,7 +158,7 @@ impl Capacity {
         &self,
         cluster: &ClusterName,
         needs: &[Need<'_>],
-        node_view: &NodeView<'_>,
+        node_view: NodeView<'_>,
     ) -> Packing {
         self.pack_within(cluster, needs, node_view, None)
     }
@@ -170,7 +168,7 @@ impl Capacity {
         &self,
         cluster: &ClusterName,
         needs: &[Need<'_>],
-        node_view: &NodeView<'_>,
+        node_view: NodeView<'_>,
         within: Option<&BTreeSet<NodeName>>,
     ) -> Packing {
         let Some(mut field) = self.field(cluster, node_view, within) else {
@@ -206,7 +204,7 @@ impl Capacity {
         &self,
         cluster: &ClusterName,
         needs: &[Need<'_>],
-        node_view: &NodeView<'_>,
+        node_view: NodeView<'_>,
         within: Option<&BTreeSet<NodeName>>,
     ) -> Packing {
         let mut packing = Packing::default();
@@ -222,22 +220,23 @@ impl Capacity {
     pub(super) fn field<'a>(
         &'a self,
         cluster: &ClusterName,
-        node_view: &NodeView<'a>,
+        node_view: NodeView<'a>,
         within: Option<&'a BTreeSet<NodeName>>,
     ) -> Option<Packer<'a>> {
         let room = self.cluster(cluster)?;
         let mut field = Packer {
             room,
             mix: &self.mix,
-            basis: node_view.basis,
+            empty: node_view.overlay.is_of_empty_fleet(),
             class: node_view.class,
             within,
             touched: BTreeMap::new(),
         };
-        for (name, taken) in node_view.overlay.iter() {
+        let differ = node_view.overlay.nodes_of(cluster);
+        for (name, taken) in differ.into_iter().flatten() {
             if let Some(node) = room.nodes().get(name).filter(|node| node.fact.usable) {
-                let mut free = field.withheld_on(node).clone();
-                free.add_row(&self.resource_ids.row_of(taken), -1);
+                let mut free = node.free_if(field.empty).clone();
+                free.add_all(&self.resource_ids.vector_of(taken), -1);
                 field.touched.insert(name.clone(), free);
             }
         }
@@ -257,7 +256,7 @@ fn wanted<'a>(need: &Need<'a>, resource_ids: &ResourceIds) -> Wanted<'a> {
         index: need.index,
         role: need.role,
         count: need.count,
-        ask: resource_ids.ask(&need.role.request),
+        ask: resource_ids.request(&need.role.request),
         device: device(&need.role.request),
     }
 }
@@ -275,14 +274,14 @@ fn most_constrained_first<'a>(
     if ordered.len() > 1 {
         let picky = |role: &Role| !role.node_terms.is_empty() || field.room.has_taints();
         ordered.sort_by_cached_key(|one| {
-            let devices = one.device.and_then(|name| resource_ids.get(name));
+            let devices = one.device.and_then(|name| resource_ids.find(name));
             let nodes = if picky(one.role) {
                 field.nodes().filter(|n| can_run_on(one.role, n)).count()
             } else {
                 usize::MAX
             };
             (
-                Reverse(devices.map_or(0, |dim| one.ask.get(dim))),
+                Reverse(devices.map_or(0, |resource| one.ask.get(resource))),
                 nodes,
                 Reverse((one.ask.get(CPU), one.ask.get(MEMORY))),
                 one.index,

@@ -4,13 +4,13 @@
 //! stay whole. Where the gang must be in one domain of at most a tier, it goes nowhere else;
 //! where no domain holds it and it need not be in one, it goes anywhere in the cluster.
 
+use crate::amounts::resource_ids::{CPU, ResourceId};
 use crate::api::demand::Topology;
 use crate::api::ids::{ClusterName, NodeName};
 use crate::capacity::domains::Domain;
 use crate::capacity::mix::counted_in;
 use crate::capacity::pack::{Need, NodeView, Packing};
-use crate::capacity::resource_ids::{CPU, Dim};
-use crate::capacity::{Basis, Capacity, ClusterCapacity};
+use crate::capacity::{Capacity, ClusterCapacity};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Domains of one tier that are tried for a gang which need not be in one.
@@ -36,7 +36,7 @@ impl Capacity {
         &self,
         cluster: &ClusterName,
         needs: &[Need<'_>],
-        node_view: &NodeView<'_>,
+        node_view: NodeView<'_>,
         topology: Option<&Topology>,
     ) -> Packing {
         let pods: u64 = needs.iter().map(|need| u64::from(need.count)).sum();
@@ -48,7 +48,9 @@ impl Capacity {
         let highest = hard.map_or(outermost, |hard| hard.highest_tier.min(outermost));
         let mut closest: Option<Packing> = None;
         for tier in 1..=highest {
-            for (path, domain) in self.candidates(room, needs, node_view, tier, hard.is_none()) {
+            for (path, domain) in
+                self.candidates((cluster, room), needs, node_view, tier, hard.is_none())
+            {
                 let mut packing = self.pack_within(cluster, needs, node_view, Some(&domain.nodes));
                 let Some(lack) = &mut packing.lack else {
                     return packing;
@@ -75,7 +77,7 @@ impl Capacity {
         &self,
         cluster: &ClusterName,
         needs: &[Need<'_>],
-        node_view: &NodeView<'_>,
+        node_view: NodeView<'_>,
         topology: Option<&Topology>,
     ) -> Packing {
         let room = self.cluster(cluster);
@@ -102,30 +104,35 @@ impl Capacity {
     /// packing is a must, those that hold too little follow, for the sake of what is said.
     fn candidates<'a>(
         &self,
-        room: &'a ClusterCapacity,
+        (cluster, room): (&ClusterName, &'a ClusterCapacity),
         needs: &[Need<'_>],
-        node_view: &NodeView<'_>,
+        node_view: NodeView<'_>,
         tier: u32,
         optional: bool,
     ) -> Vec<(&'a [String], &'a Domain)> {
         let asked = self.asked(needs);
-        let sure = node_view.basis == Basis::Now && node_view.overlay.is_empty();
+        let overlay = node_view.overlay;
+        let differ = overlay
+            .nodes_of(cluster)
+            .is_some_and(|nodes| !nodes.is_empty());
+        let sure = !overlay.is_of_empty_fleet() && !differ;
         // Beside others of its gang a role without devices may be on nodes with devices, which are
-        // not counted in what it asks for; a gang without any is to leave those alone.
-        let devices = asked.iter().any(|(dim, ..)| *dim != CPU);
+        // not counted in what it requests; a gang without any is to leave those alone.
+        let devices = asked.iter().any(|(resource, ..)| *resource != CPU);
         let might = |domain: &Domain| {
             !sure
-                || asked.iter().all(|(dim, each, count)| {
-                    (devices && *dim == CPU) || domain.fitting(*dim, *each) >= u64::from(*count)
+                || asked.iter().all(|(resource, each, count)| {
+                    (devices && *resource == CPU)
+                        || domain.fitting(*resource, *each) >= u64::from(*count)
                 })
         };
-        let unit = asked.first().map(|(dim, ..)| *dim);
+        let unit = asked.first().map(|(resource, ..)| *resource);
         let mut domains: Vec<_> = room
             .domains()
             .of_tier(tier)
             .filter(|(_, domain)| !optional || might(domain))
             .map(|(path, domain)| {
-                let units = unit.map_or(0, |dim| domain.units(dim));
+                let units = unit.map_or(0, |resource| domain.units(resource));
                 (!might(domain), units, path, domain)
             })
             .collect();
@@ -139,19 +146,19 @@ impl Capacity {
             .collect()
     }
 
-    /// By role: what its pods are counted in, how much each asks for, and how many they are;
+    /// By role: what its pods are counted in, how much each requests, and how many they are;
     /// devices before CPU.
-    fn asked(&self, needs: &[Need<'_>]) -> Vec<(Dim, i64, u32)> {
-        let mut asked: Vec<(Dim, i64, u32)> = needs
+    fn asked(&self, needs: &[Need<'_>]) -> Vec<(ResourceId, i64, u32)> {
+        let mut asked: Vec<(ResourceId, i64, u32)> = needs
             .iter()
             .map(|need| {
-                let dim = counted_in(&need.role.request, &self.resource_ids);
-                let each = self.resource_ids.ask(&need.role.request).get(dim);
-                (dim, each, need.count)
+                let resource = counted_in(&need.role.request, &self.resource_ids);
+                let each = self.resource_ids.request(&need.role.request).get(resource);
+                (resource, each, need.count)
             })
             .filter(|(_, each, count)| *each > 0 && *count > 0)
             .collect();
-        asked.sort_by_key(|(dim, ..)| *dim == CPU);
+        asked.sort_by_key(|(resource, ..)| *resource == CPU);
         asked
     }
 
@@ -161,21 +168,19 @@ impl Capacity {
         cluster: &ClusterName,
         room: &ClusterCapacity,
         needs: &[Need<'_>],
-        node_view: &NodeView<'_>,
+        node_view: NodeView<'_>,
         closest: Option<Packing>,
     ) -> Packing {
         let asked = self.asked(needs);
+        let differ = node_view.overlay.nodes_of(cluster);
         let mut closest = closest;
         for node in room.nodes().values().filter(|node| node.fact.usable) {
-            let overlaid = node_view.overlay.contains_key(&node.fact.name);
-            let free = match node_view.basis {
-                Basis::Now => &node.free,
-                Basis::Empty => &node.has,
+            let differs = differ.is_some_and(|nodes| nodes.contains_key(&node.fact.name));
+            let free = node.free_if(node_view.overlay.is_of_empty_fleet());
+            let enough = |(resource, each, count): &(ResourceId, i64, u32)| {
+                free.get(*resource) >= i128::from(*each) * i128::from(*count)
             };
-            let enough = |(dim, each, count): &(Dim, i64, u32)| {
-                free.get(*dim) >= i128::from(*each) * i128::from(*count)
-            };
-            if !overlaid && !asked.iter().all(enough) && closest.is_some() {
+            if !differs && !asked.iter().all(enough) && closest.is_some() {
                 continue;
             }
             let only = BTreeSet::from([node.fact.name.clone()]);
@@ -202,7 +207,7 @@ impl Capacity {
         cluster: &ClusterName,
         needs: &[Need<'_>],
         packing: &Packing,
-        node_view: &NodeView<'_>,
+        node_view: NodeView<'_>,
     ) -> PackEffect {
         let mut effect = PackEffect::default();
         let Some(field) = self.field(cluster, node_view, None) else {
@@ -215,7 +220,7 @@ impl Capacity {
         }
         let asks: BTreeMap<usize, _> = needs
             .iter()
-            .map(|need| (need.index, self.resource_ids.ask(&need.role.request)))
+            .map(|need| (need.index, self.resource_ids.request(&need.role.request)))
             .collect();
         let mut units_taken = 0;
         for (name, roles) in &taken {
@@ -226,7 +231,7 @@ impl Capacity {
             let mut after = before.clone();
             for (role, count) in roles {
                 if let Some(ask) = asks.get(role) {
-                    after.take(ask, *count);
+                    after.add_pods(ask, -i64::from(*count));
                 }
             }
             effect.growth += self.mix.unusable(node.units, &after);
@@ -241,7 +246,7 @@ impl Capacity {
     }
 }
 
-/// Whether a packing that stopped came further.
+/// True if a packing that stopped came further.
 fn closer(one: &Packing, other: &Packing) -> bool {
     one.pods() > other.pods()
 }
@@ -275,7 +280,7 @@ mod tests {
     use crate::api::ids::Uid;
     use crate::capacity::pack::PlacedPods;
     use crate::capacity::testing::{demand, node, resources};
-    use std::borrow::Cow;
+    use crate::overlay::Overlay;
 
     /// Two nodes in one rack and, in another, one of whose devices five are used; pods of four
     /// devices are usual.
@@ -308,11 +313,8 @@ mod tests {
             role: &demand.roles[0],
             count: 3,
         }];
-        let node_view = NodeView {
-            basis: Basis::Now,
-            class: None,
-            overlay: Cow::Owned(BTreeMap::new()),
-        };
+        let overlay = Overlay::default();
+        let node_view = NodeView::of(&overlay);
         let across = u32::MAX;
         for (pods, tier, growth, units_left, cpu_left) in [
             // Two devices are left of no use, of nine that are taken.
@@ -336,7 +338,7 @@ mod tests {
                 units_left,
                 cpu_left,
             };
-            let found = room.effect(&ClusterName::from("a"), &needs, &packing, &node_view);
+            let found = room.effect(&ClusterName::from("a"), &needs, &packing, node_view);
             assert_eq!(found, effect, "{pods:?}");
         }
     }

@@ -3,13 +3,13 @@
 //! Nodes that look alike are evaluated once. They stand in the order of best fit: fewest free
 //! devices (cores where the pool has none) first.
 
-use super::resource_ids::{CPU, Dim, Row};
+use crate::amounts::resource_ids::{CPU, ResourceId, ResourceVec};
 use crate::amounts::resources::ResourceName;
 use crate::api::ids::{NodeName, PoolClass};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names a pool within its cluster. Nodes of one class that differ in what they are counted in
-/// are kept apart.
+/// are in different pools.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PoolKey {
     pub(crate) class: PoolClass,
@@ -20,8 +20,8 @@ pub(crate) struct PoolKey {
 /// The usable nodes of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pool {
-    /// The dimension that its nodes are counted in: the device, else CPU.
-    pub(crate) units: Dim,
+    /// The resource that its nodes are counted in: the device, else CPU.
+    pub(crate) units: ResourceId,
     /// By what they have free now.
     pub(crate) now: Alike,
     /// By what they have at all.
@@ -38,11 +38,11 @@ pub(crate) struct Alike(BTreeMap<State, BTreeSet<NodeName>>);
 pub(crate) struct State {
     pub(crate) units: i128,
     pub(crate) cpu: i128,
-    pub(crate) free: Row,
+    pub(crate) free: ResourceVec,
 }
 
 impl State {
-    fn of(units: Dim, free: &Row) -> Self {
+    fn of(units: ResourceId, free: &ResourceVec) -> Self {
         Self {
             units: free.get(units),
             cpu: free.get(CPU),
@@ -52,7 +52,7 @@ impl State {
 }
 
 impl Pool {
-    pub(crate) fn new(units: Dim) -> Self {
+    pub(crate) fn new(units: ResourceId) -> Self {
         Self {
             units,
             now: Alike::default(),
@@ -61,19 +61,19 @@ impl Pool {
     }
 
     /// A usable node came.
-    pub(crate) fn insert(&mut self, name: &NodeName, free: &Row, has: &Row) {
+    pub(crate) fn insert(&mut self, name: &NodeName, free: &ResourceVec, has: &ResourceVec) {
         self.now.insert(self.units, name, free);
         self.empty.insert(self.units, name, has);
     }
 
     /// A node that was usable goes.
-    pub(crate) fn remove(&mut self, name: &NodeName, free: &Row, has: &Row) {
+    pub(crate) fn remove(&mut self, name: &NodeName, free: &ResourceVec, has: &ResourceVec) {
         self.now.remove(self.units, name, free);
         self.empty.remove(self.units, name, has);
     }
 
     /// What a node has free changed.
-    pub(crate) fn move_node(&mut self, name: &NodeName, from: &Row, to: &Row) {
+    pub(crate) fn move_node(&mut self, name: &NodeName, from: &ResourceVec, to: &ResourceVec) {
         self.now.remove(self.units, name, from);
         self.now.insert(self.units, name, to);
     }
@@ -84,12 +84,12 @@ impl Pool {
 }
 
 impl Alike {
-    fn insert(&mut self, units: Dim, name: &NodeName, free: &Row) {
+    fn insert(&mut self, units: ResourceId, name: &NodeName, free: &ResourceVec) {
         let state = State::of(units, free);
         self.0.entry(state).or_default().insert(name.clone());
     }
 
-    fn remove(&mut self, units: Dim, name: &NodeName, free: &Row) {
+    fn remove(&mut self, units: ResourceId, name: &NodeName, free: &ResourceVec) {
         let state = State::of(units, free);
         if let Some(nodes) = self.0.get_mut(&state) {
             nodes.remove(name);
@@ -112,7 +112,7 @@ impl Alike {
         let from = State {
             units,
             cpu: i128::MIN,
-            free: Row::default(),
+            free: ResourceVec::default(),
         };
         self.0.range(from..)
     }

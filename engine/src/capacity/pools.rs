@@ -25,7 +25,7 @@ pub struct PoolSummary {
     pub allocatable: Resources,
     /// What pods bound to its usable nodes request.
     pub used: Resources,
-    /// What is free on its usable nodes, assumed room taken off.
+    /// What is free on its usable nodes, what assumed pods take taken off.
     pub free: Resources,
     /// Held on its usable nodes for released pods that are not bound yet.
     pub assumed: Resources,
@@ -59,7 +59,7 @@ pub(super) fn summarize(room: &Capacity) -> Vec<PoolSummary> {
     for (name, cluster) in room.clusters() {
         for node in cluster.nodes().values() {
             let sums = pools.entry((name, &node.fact.class)).or_default();
-            sums.add(cluster, node);
+            sums.add(room, cluster, node);
         }
     }
     pools
@@ -69,7 +69,7 @@ pub(super) fn summarize(room: &Capacity) -> Vec<PoolSummary> {
 }
 
 impl PoolSums {
-    fn add(&mut self, cluster: &ClusterCapacity, node: &NodeInfo) {
+    fn add(&mut self, room: &Capacity, cluster: &ClusterCapacity, node: &NodeInfo) {
         self.nodes += 1;
         self.total.add(&node.fact.allocatable, 1);
         if self.device.is_none() {
@@ -79,12 +79,14 @@ impl PoolSums {
             return;
         }
         let has = units(node, &ResourceTotals::from(&node.fact.allocatable));
-        let node_free = node.free();
+        let node_free = room.free_on(node);
         let free = units(node, &node_free);
         self.usable_nodes += 1;
         self.allocatable.add(&node.fact.allocatable, 1);
-        self.used.add_totals(&cluster.used(&node.fact.name), 1);
-        self.assumed.add_totals(&cluster.placed(&node.fact.name), 1);
+        let by_name = |sums| room.resource_ids.totals(&sums);
+        let name = &node.fact.name;
+        self.used.add_totals(&by_name(cluster.used(name)), 1);
+        self.assumed.add_totals(&by_name(cluster.placed(name)), 1);
         // An overcommitted node has nothing free; it takes nothing from the others.
         self.free.add(&node_free.to_resources(), 1);
         *self.histogram.entry(free).or_default() += 1;

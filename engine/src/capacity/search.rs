@@ -7,7 +7,7 @@
 
 use super::field::{Packer, Wanted};
 use super::pack::{PlacedPods, can_run_on};
-use super::resource_ids::Row;
+use crate::amounts::resource_ids::ResourceVec;
 use crate::api::ids::NodeName;
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ const SITES: usize = 64;
 
 struct SearchNode<'a> {
     name: &'a NodeName,
-    free: Row,
+    free: ResourceVec,
     /// Which roles may run there.
     roles: Vec<bool>,
     /// What it looks like: equal numbers are equal nodes.
@@ -145,11 +145,12 @@ impl PackingSearch<'_, '_> {
             return;
         }
         let ask = &self.wanted[role].ask;
+        let times = i64::from(count);
         if come {
-            self.sites[site].free.take(ask, count);
+            self.sites[site].free.add_pods(ask, -times);
             self.fitting.push((role, site, count));
         } else {
-            self.sites[site].free.give(ask, count);
+            self.sites[site].free.add_pods(ask, times);
             self.fitting.pop();
         }
     }

@@ -4,18 +4,16 @@
 //! and so is what is kept for others. Amounts are rows here, since whole clusters are looked at
 //! whenever a node grows.
 
+use crate::amounts::resource_ids::{PodRequest, ResourceId, ResourceIds, ResourceVec};
 use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::demand::Role;
 use crate::api::ids::{ClusterName, NodeName, PoolClass};
 use crate::capacity::pack::{can_run_on, leading};
-use crate::capacity::resource_ids::{Ask, Dim, ResourceIds, Row};
 use crate::capacity::{Capacity, ClusterCapacity, NodeInfo};
+use crate::overlay::Overlay;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
-
-/// What is kept of nodes, by cluster: it is taken off what is free.
-pub(crate) type ReservedNodes = BTreeMap<ClusterName, BTreeMap<NodeName, ResourceTotals>>;
+use std::collections::BinaryHeap;
 
 /// The usable nodes of some clusters.
 pub(crate) struct Sites<'a> {
@@ -29,9 +27,9 @@ struct FilledNode<'a> {
     cluster: &'a ClusterName,
     node: &'a NodeInfo,
     /// Free now, less what others ahead keep and what was put on it; may go below zero.
-    now: Row,
+    now: ResourceVec,
     /// The same with all pods of jobs gone; never goes below zero by what is put on it.
-    cleared: Row,
+    cleared: ResourceVec,
     taken: ResourceTotals,
 }
 
@@ -44,22 +42,22 @@ pub(crate) struct Taken<'a> {
 }
 
 impl Capacity {
-    /// The usable nodes of `clusters`, less what is `kept` of them.
+    /// The usable nodes of `clusters`, less what an overlay takes off them.
     pub(crate) fn sites<'a>(
         &'a self,
         clusters: impl IntoIterator<Item = &'a ClusterName>,
-        kept: &ReservedNodes,
+        overlay: &Overlay,
     ) -> Sites<'a> {
         let known = clusters.into_iter().filter_map(|cluster| {
             let room = self.cluster(cluster)?;
-            Some((cluster, room, kept.get(cluster)))
+            Some((cluster, room, overlay.nodes_of(cluster)))
         });
         let mut nodes: Vec<FilledNode<'a>> = known
-            .flat_map(|(cluster, room, kept)| {
+            .flat_map(|(cluster, room, withheld)| {
                 let usable = room.nodes().values().filter(|node| node.fact.usable);
                 usable.map(move |node| {
-                    let kept = kept.and_then(|kept| kept.get(&node.fact.name));
-                    FilledNode::new(&self.resource_ids, (cluster, room), node, kept)
+                    let withheld = withheld.and_then(|nodes| nodes.get(&node.fact.name));
+                    FilledNode::new(&self.resource_ids, (cluster, room), node, withheld)
                 })
             })
             .collect();
@@ -78,7 +76,7 @@ impl<'a> Sites<'a> {
             .retain(|site| on(site.cluster, &site.node.fact.name));
     }
 
-    /// Whether a node could take so much, with all pods of jobs gone, and pods of these roles.
+    /// True if a node could take so much, with all pods of jobs gone, and pods of these roles.
     pub(crate) fn could_hold(
         &self,
         (cluster, node): (&ClusterName, &NodeName),
@@ -90,7 +88,7 @@ impl<'a> Sites<'a> {
         site.is_some_and(|site| {
             let mut roles = roles.iter();
             roles.all(|role| can_run_on(role, site.node))
-                && self.resource_ids.ask(resources).fits(&site.cleared)
+                && self.resource_ids.request(resources).fits(&site.cleared)
         })
     }
 
@@ -98,8 +96,8 @@ impl<'a> Sites<'a> {
     /// how many pods do not fit.
     pub(crate) fn put(&mut self, role: &Role, count: u32) -> (i128, u32) {
         let pod = PodToPlace {
-            ask: self.resource_ids.ask(&role.request),
-            leading: leading(&role.request).and_then(|name| self.resource_ids.get(name)),
+            ask: self.resource_ids.request(&role.request),
+            leading: leading(&role.request).and_then(|name| self.resource_ids.find(name)),
         };
         let sites = self.nodes.iter().enumerate();
         let able = sites.filter(|(_, site)| can_run_on(role, site.node));
@@ -111,8 +109,8 @@ impl<'a> Sites<'a> {
                 return (cost, count - placed);
             };
             let site = &mut self.nodes[at];
-            site.now.take(&pod.ask, 1);
-            site.cleared.take(&pod.ask, 1);
+            site.now.add_pods(&pod.ask, -1);
+            site.cleared.add_pods(&pod.ask, -1);
             site.taken.add(&role.request, 1);
             cost += shortfall;
             queue.extend(site.entry(at, &pod).map(Reverse));
@@ -135,10 +133,10 @@ impl<'a> Sites<'a> {
     }
 }
 
-/// What a pod asks for, and the dimension that it is best known by.
+/// What a pod requests, and the resource that it is best known by.
 struct PodToPlace {
-    ask: Ask,
-    leading: Option<Dim>,
+    ask: PodRequest,
+    leading: Option<ResourceId>,
 }
 
 /// A node in the order in which pods are put: where the least has to become free, then the
@@ -150,19 +148,19 @@ impl<'a> FilledNode<'a> {
         resource_ids: &ResourceIds,
         (cluster, room): (&'a ClusterName, &ClusterCapacity),
         node: &'a NodeInfo,
-        kept: Option<&ResourceTotals>,
+        withheld: Option<&ResourceTotals>,
     ) -> Self {
         let mut now = node.free.clone();
         let mut cleared = node.has.clone();
         for pod in room.pods_on(&node.fact.name) {
             if pod.job.is_none() {
-                cleared.take(&resource_ids.ask(&pod.request), 1);
+                cleared.add_pods(&resource_ids.request(&pod.request), -1);
             }
         }
-        if let Some(kept) = kept {
-            let kept = resource_ids.row_of(kept);
-            now.add_row(&kept, -1);
-            cleared.add_row(&kept, -1);
+        if let Some(withheld) = withheld {
+            let withheld = resource_ids.vector_of(withheld);
+            now.add_all(&withheld, -1);
+            cleared.add_all(&withheld, -1);
         }
         Self {
             cluster,
@@ -189,9 +187,9 @@ impl<'a> FilledNode<'a> {
         if pod.ask.fits(&self.now) {
             return Some(0);
         }
-        let shortfall = pod.leading.map_or(0, |dim| {
-            let asked = i128::from(pod.ask.get(dim));
-            asked - self.now.get(dim).clamp(0, asked)
+        let shortfall = pod.leading.map_or(0, |resource| {
+            let asked = i128::from(pod.ask.get(resource));
+            asked - self.now.get(resource).clamp(0, asked)
         });
         Some(shortfall.max(1))
     }

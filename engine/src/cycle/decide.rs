@@ -91,7 +91,7 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
             queue: &queue,
             rank: &rank,
             shape: &wanted,
-            tells: false,
+            verbose: false,
         };
         // An elastic gang is blocked by what blocks its smallest size, and reserves that much.
         let least = crate::jobs::elastic::smallest(&wanted);
@@ -162,7 +162,7 @@ fn evaluate_knowing(engine: &mut Engine, request: Request<'_>, id: ShapeId) -> V
             .is_none()
     {
         let least = crate::jobs::elastic::smallest(request.shape);
-        could = empty::could_be_let(
+        could = empty::fits_capability(
             engine.inputs(),
             request.queue,
             least.as_ref().unwrap_or(request.shape),

@@ -132,7 +132,7 @@ pub(crate) fn takes_nothing(
         queue,
         rank,
         shape,
-        tells: false,
+        verbose: false,
     };
     let gaps = evict::not_entitled(
         engine.inputs(),

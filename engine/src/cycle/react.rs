@@ -322,7 +322,7 @@ fn replan_beside(engine: &mut Engine, planned: &Reservation) {
                 queue: &other.queue,
                 rank: &other.rank,
                 shape,
-                tells: false,
+                verbose: false,
             };
             withheld::binds(engine.inputs(), planned, request)
         })

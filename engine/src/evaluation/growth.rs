@@ -1,24 +1,24 @@
-//! Verdicts on admitted jobs that want more pods.
+//! Verdicts on admitted jobs that request more pods.
 
 use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::pools_of;
 use crate::api::facts::Share;
 use crate::api::ids::JobKey;
 use crate::backfill::withheld;
-use crate::capacity::{Basis, Need};
+use crate::capacity::{Need, NodeView};
 use crate::evaluation::pending_as;
+use crate::overlay::Overlay;
 use crate::pending::shapes::RequestShape;
 use crate::placement::plan;
-use crate::placement::plan::View;
 use crate::placement::request::Request;
 use crate::state::Inputs;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The share by which a job may grow now; `Ok(None)` where it does not ask to.
+/// The share by which a job may grow now; `Ok(None)` if it does not request to.
 ///
 /// # Errors
-/// What stops it, in words.
+/// What blocks it, in words.
 pub(crate) fn evaluate_growth(inputs: Inputs<'_>, key: &JobKey) -> Result<Option<Share>, String> {
     evaluate_growth_by(inputs, key, u32::MAX)
 }
@@ -58,7 +58,7 @@ pub(crate) fn evaluate_growth_by(
         queue,
         rank: &rank,
         shape: &shape,
-        tells: false,
+        verbose: false,
     };
     more_of(
         inputs,
@@ -76,24 +76,18 @@ pub(crate) fn more_of(
     needs: &[Need<'_>],
 ) -> Result<Share, String> {
     let ahead = if request.shape.demand.elastic {
-        kept_by_others(inputs, &request.rank.key)
+        reserved_by_others(inputs, &request.rank.key)
     } else {
         withheld::reservations_ahead(inputs, request)
     };
-    let view = View {
-        basis: Basis::Now,
-        nodes: withheld::nodes_reserved(inputs, &ahead),
-        kept: withheld::headroom_reserved(inputs, &ahead),
-        tells: false,
-    };
-    let total = inputs
-        .quota
-        .check_total(request.queue, &request.shape.total, &view.kept);
+    let overlay = Overlay::beside(inputs, &ahead);
+    let (queue, total) = (request.queue, &request.shape.total);
+    let total = inputs.quota.check_total(queue, total, &overlay);
     total.map_err(|short| short.message(&inputs.quota))?;
     let mut why = "it is placed nowhere".to_owned();
     for share in shares {
-        let node_view = crate::placement::plan::node_view(&view, &share.cluster, None);
-        let packing = inputs.capacity.pack(&share.cluster, needs, &node_view);
+        let node_view = NodeView::of(&overlay);
+        let packing = inputs.capacity.pack(&share.cluster, needs, node_view);
         if let Some(lack) = packing.lack {
             why = format!(
                 "{} has room for {} of {} more pods",
@@ -103,7 +97,7 @@ pub(crate) fn more_of(
         }
         let more = plan::share_of(inputs, &share.cluster, &request.shape.demand, &packing);
         let pools = pools_of(std::slice::from_ref(&more));
-        match inputs.quota.check_pools(request.queue, &pools, &view.kept) {
+        match inputs.quota.check_pools(queue, &pools, &overlay) {
             Ok(()) => return Ok(more),
             Err(short) => why = short.message(&inputs.quota),
         }
@@ -112,7 +106,7 @@ pub(crate) fn more_of(
 }
 
 /// All that other jobs reserve, in whatever order they are: growth waits behind them all.
-pub(crate) fn kept_by_others<'a>(inputs: Inputs<'a>, key: &JobKey) -> Vec<&'a JobKey> {
-    let holders = inputs.reservations.iter().map(|kept| &kept.rank.key);
-    holders.filter(|holder| *holder != key).collect()
+pub(crate) fn reserved_by_others<'a>(inputs: Inputs<'a>, key: &JobKey) -> Vec<&'a JobKey> {
+    let owners = inputs.reservations.iter().map(|other| &other.rank.key);
+    owners.filter(|owner| *owner != key).collect()
 }

@@ -9,16 +9,17 @@ use crate::api::ids::JobKey;
 use crate::api::reason::Reason;
 use crate::backfill::withheld;
 use crate::evaluation::words;
+use crate::overlay::Overlay;
 use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::infeasible::Infeasible;
-use crate::placement::plan::{NoPlan, View};
+use crate::placement::plan::NoPlan;
 use crate::placement::request::{Block, Gate, Request, Verdict};
 use crate::placement::{empty, plan, request};
-use crate::quota::{LimitReached, Shortfall, Withheld};
+use crate::quota::{LimitReached, Shortfall};
 use crate::state::Inputs;
 use std::collections::BTreeSet;
 
-/// Evaluates a job that waits in line, at the size that it wants.
+/// Evaluates a pending job at the size that it requests.
 pub(crate) fn evaluate_at_size(inputs: Inputs<'_>, request: Request<'_>) -> Verdict {
     if let Some((position, limit)) =
         request::over_pending_limit(inputs, request.queue, request.rank)
@@ -32,11 +33,9 @@ pub(crate) fn evaluate_at_size(inputs: Inputs<'_>, request: Request<'_>) -> Verd
     if inputs.pending.shapes.let_by(request.shape, request.queue) == Some(false) {
         return blocked(block_by_bounds(inputs, request));
     }
-    let now = request.view();
-    if let Err(short) = inputs
-        .quota
-        .check_total(request.queue, &request.shape.total, &now.kept)
-    {
+    let now = Overlay::default();
+    let (queue, total) = (request.queue, &request.shape.total);
+    if let Err(short) = inputs.quota.check_total(queue, total, &now) {
         // What could never start waits for no headroom: its plan says why.
         let never = inputs.pending.shapes.fits_empty_fleet(request.shape) == Some(false);
         if short.never() || request.shape.demand.elastic || !never {
@@ -49,7 +48,7 @@ pub(crate) fn evaluate_at_size(inputs: Inputs<'_>, request: Request<'_>) -> Verd
             ));
         }
     }
-    let shares = match plan::plan(inputs, request.queue, request.shape, &now) {
+    let shares = match plan::plan(inputs, request.gang(), &now) {
         Ok(shares) => shares,
         Err(no_plan) => return blocked(block_by_plan(inputs, request, no_plan)),
     };
@@ -57,23 +56,21 @@ pub(crate) fn evaluate_at_size(inputs: Inputs<'_>, request: Request<'_>) -> Verd
     if ahead.is_empty() {
         return Verdict::Go(shares);
     }
-    let view = withheld::beside(inputs, request, &ahead);
-    let total = inputs
-        .quota
-        .check_total(request.queue, &request.shape.total, &view.kept);
-    if let Err(short) = total {
+    let overlay = Overlay::for_request(inputs, request, &ahead);
+    if let Err(short) = inputs.quota.check_total(queue, total, &overlay) {
         let why = request.words(|| short.message(&inputs.quota));
         return blocked(block_by_reservation(inputs, request, &ahead, &why, None));
     }
-    match plan::plan(inputs, request.queue, request.shape, &view) {
+    match plan::plan(inputs, request.gang(), &overlay) {
         Ok(shares) => Verdict::Go(shares),
         Err(no_plan) => {
             let why =
                 request.words(|| words::words(&inputs.quota, &request.shape.demand, &no_plan));
-            let room = matches!(no_plan, NoPlan::NoRoom(_));
-            // Who keeps something itself is stopped by fewer than others are.
-            let holds = inputs.reservations.of(&request.rank.key).is_some();
-            let infeasible = (room && !holds).then(|| shut_by(inputs, &ahead));
+            let by_capacity = matches!(no_plan, NoPlan::NoRoom(_));
+            // A job with a reservation is bound by fewer reservations than other jobs.
+            let has_reservation = inputs.reservations.of(&request.rank.key).is_some();
+            let infeasible =
+                (by_capacity && !has_reservation).then(|| infeasible_by(inputs, &ahead));
             blocked(block_by_reservation(
                 inputs, request, &ahead, &why, infeasible,
             ))
@@ -81,23 +78,16 @@ pub(crate) fn evaluate_at_size(inputs: Inputs<'_>, request: Request<'_>) -> Verd
     }
 }
 
-/// Whether a job would be admitted if so much less (below zero: more) headroom were kept, all
-/// reservations ahead of it heeded.
-pub(crate) fn passes(inputs: Inputs<'_>, request: Request<'_>, given: &Withheld) -> bool {
+/// True if a job would be admitted beside the reservations ahead of it and what `overlay` assumes.
+pub(crate) fn passes(inputs: Inputs<'_>, request: Request<'_>, overlay: Overlay) -> bool {
     let ahead = withheld::reservations_ahead(inputs, request);
-    let mut view = View {
-        nodes: withheld::nodes_reserved(inputs, &ahead),
-        kept: withheld::headroom_reserved(inputs, &ahead),
-        ..View::now()
-    };
-    view.kept.add(given);
-    let total = inputs
-        .quota
-        .check_total(request.queue, &request.shape.total, &view.kept);
-    total.is_ok() && plan::plan(inputs, request.queue, request.shape, &view).is_ok()
+    let overlay = overlay.with_reservations(inputs, &ahead);
+    let (queue, total) = (request.queue, &request.shape.total);
+    inputs.quota.check_total(queue, total, &overlay).is_ok()
+        && plan::plan(inputs, request.gang(), &overlay).is_ok()
 }
 
-/// Bounds on pools that no plan could keep, whatever is charged.
+/// Bounds on pools that no plan could meet, whatever is charged.
 pub(crate) fn block_by_bounds(inputs: Inputs<'_>, request: Request<'_>) -> Block {
     let path = inputs.quota.path(request.queue);
     Block {
@@ -120,8 +110,8 @@ pub(crate) fn block_by_bounds(inputs: Inputs<'_>, request: Request<'_>) -> Block
     }
 }
 
-/// What stops a job where it is not bounded for ever: a bound on some clusters that it can
-/// never keep says nothing of the others.
+/// What blocks a job in the clusters whose bounds it could meet: a bound on some clusters that it can never
+/// meet says nothing of the others.
 pub(crate) fn past_bounds(inputs: Inputs<'_>, request: Request<'_>, no_plan: NoPlan) -> NoPlan {
     let mut without = BTreeSet::new();
     let mut stops = no_plan;
@@ -130,13 +120,8 @@ pub(crate) fn past_bounds(inputs: Inputs<'_>, request: Request<'_>, no_plan: NoP
     {
         let left_out = without.len();
         without.extend(pools.keys().map(|(cluster, _)| cluster.clone()));
-        let elsewhere = plan::plan_without(
-            inputs,
-            request.queue,
-            request.shape,
-            &request.view(),
-            &without,
-        );
+        let now = Overlay::default();
+        let elsewhere = plan::plan_without(inputs, request.gang(), &now, &without);
         match elsewhere {
             Err(next) if without.len() > left_out && !matches!(next, NoPlan::NoCluster(_)) => {
                 stops = next;
@@ -193,7 +178,7 @@ pub(crate) fn block_by_plan(inputs: Inputs<'_>, request: Request<'_>, no_plan: N
                     .map(|lack| words::room_blocker(lack, &request.shape.demand.roles[lack.role])),
                 message,
                 gate: Gate::Room,
-                // Where pools are bounded another queue may find room in others.
+                // Where pools are bounded, another queue may fit in others.
                 infeasible: (!bounds).then_some(Infeasible::NoRoom),
                 conditions: [RequeueCondition::Room, RequeueCondition::Fleet]
                     .into_iter()
@@ -204,15 +189,14 @@ pub(crate) fn block_by_plan(inputs: Inputs<'_>, request: Request<'_>, no_plan: N
     }
 }
 
-/// Those of `ahead` who keep nodes: they stop everybody who wants the same and has to leave
-/// alone what all of them keep.
-pub(crate) fn shut_by(inputs: Inputs<'_>, ahead: &[&JobKey]) -> Infeasible {
-    let keeps = |key: &JobKey| {
-        let kept = inputs.reservations.of(key);
-        kept.is_some_and(|kept| !kept.nodes.is_empty())
+/// The owners of `ahead` with nodes: they block every job of the same shape that all of them bind.
+pub(crate) fn infeasible_by(inputs: Inputs<'_>, ahead: &[&JobKey]) -> Infeasible {
+    let has_nodes = |key: &JobKey| {
+        let reserved = inputs.reservations.of(key);
+        reserved.is_some_and(|reserved| !reserved.nodes.is_empty())
     };
-    let holders = ahead.iter().filter(|key| keeps(key));
-    Infeasible::Withheld(holders.map(|key| (*key).clone()).collect())
+    let owners = ahead.iter().filter(|key| has_nodes(key));
+    Infeasible::Withheld(owners.map(|key| (*key).clone()).collect())
 }
 
 pub(crate) fn block_by_reservation(
@@ -222,9 +206,9 @@ pub(crate) fn block_by_reservation(
     why: &str,
     infeasible: Option<Infeasible>,
 ) -> Block {
-    let holders = || {
-        let holders: Vec<String> = ahead.iter().map(ToString::to_string).collect();
-        holders.join(" and ")
+    let owners = || {
+        let owners: Vec<String> = ahead.iter().map(ToString::to_string).collect();
+        owners.join(" and ")
     };
     let mut conditions = vec![
         RequeueCondition::Room,
@@ -243,14 +227,14 @@ pub(crate) fn block_by_reservation(
         message: request.words(|| {
             format!(
                 "what is free is kept for {}, further ahead; beside that it {why}",
-                holders()
+                owners()
             )
         }),
         blocker: ahead
             .first()
-            .filter(|_| request.tells)
-            .map(|holder| Blocker {
-                scope: format!("reservation/{holder}"),
+            .filter(|_| request.verbose)
+            .map(|owner| Blocker {
+                scope: format!("reservation/{owner}"),
                 resource: None,
                 needs: None,
                 free: None,
@@ -269,8 +253,8 @@ pub(crate) fn block_by_quota(
     mut conditions: Vec<RequeueCondition>,
 ) -> Block {
     let never = short.never();
-    // Once the bound could let it go it may keep or reclaim what it lacks: it does not wait for
-    // that to be free.
+    // Once the bound could admit it, it may reserve or reclaim what is short: it does not wait until that
+    // is free.
     conditions.push(if never {
         RequeueCondition::Bounds(short.queue.clone())
     } else if short.detail.beyond == 0 {
@@ -293,7 +277,7 @@ pub(crate) fn block_by_quota(
             Reason::WaitingForQuota
         },
         message: request.words(|| short.message(&inputs.quota)),
-        blocker: request.tells.then(|| Blocker {
+        blocker: request.verbose.then(|| Blocker {
             scope: format!("queue/{}", short.queue),
             resource: Some(short.resource.to_string()),
             needs: Some(crate::amounts::totals::clamp(short.needs).0),

@@ -1,7 +1,7 @@
-//! Which clusters may take a job at all, whatever room they have.
+//! Which clusters may take a job at all, whatever capacity they have.
 //!
-//! The answer depends on the clusters' facts and on the placement only, and a million jobs have
-//! a handful of placements: it is kept for each until a cluster changes.
+//! The answer depends on the clusters' facts and on the placement only, and a million jobs have a handful of
+//! placements: it is cached for each until a cluster changes.
 
 use crate::api::demand::ClusterPlacement;
 use crate::api::facts::ClusterFact;

@@ -1,28 +1,22 @@
-//! What the empty fleet could take: whether a job could ever start, whatever runs now.
+//! What the empty fleet could take: whether a gang could ever start, whatever runs now.
 //!
-//! Asked of every want after every change of the fleet, so the mere question whether it fits is
-//! answered without weighing anything wherever one cluster takes it whole.
+//! This is computed for every request shape after every change of the fleet. If only whether it fits
+//! is of interest, nothing is scored wherever one cluster takes the gang whole.
 
 use crate::api::facts::Share;
 use crate::api::ids::{ClusterName, QueueName};
-use crate::capacity::{Basis, Place};
+use crate::capacity::{NodeView, Place};
+use crate::overlay::Overlay;
 use crate::pending::shapes::RequestShape;
-use crate::placement::plan::{View, all_needs, node_view};
+use crate::placement::request::GangRequest;
 use crate::placement::{eligible, plan};
 use crate::state::Inputs;
 use std::collections::BTreeSet;
 
-/// So many clusters are tried whole before plans are weighed.
+/// So many clusters are tried whole before plans are scored.
 const TRIED: usize = 4;
 
-fn empty_fleet() -> View {
-    View {
-        basis: Basis::Empty,
-        ..View::now()
-    }
-}
-
-/// Whether the empty fleet could take the job, some clusters left out.
+/// True if the empty fleet could take the gang, some clusters left out.
 pub(crate) fn fits_empty_fleet(
     inputs: Inputs<'_>,
     shape: &RequestShape,
@@ -31,54 +25,59 @@ pub(crate) fn fits_empty_fleet(
     fits_whole(inputs, shape, without) || when_empty(inputs, shape, without).is_some()
 }
 
-/// Whether the bounds of its queue would let the job go, were the fleet empty and nothing
-/// charged.
-pub(crate) fn could_be_let(inputs: Inputs<'_>, queue: &QueueName, shape: &RequestShape) -> bool {
-    let mut view = empty_fleet();
-    view.kept.idle = true;
-    plan::plan_without(inputs, queue, shape, &view, &BTreeSet::new()).is_ok()
+/// True if the bounds of its queue would admit the gang if the fleet were empty and nothing charged.
+pub(crate) fn fits_capability(inputs: Inputs<'_>, queue: &QueueName, shape: &RequestShape) -> bool {
+    on_empty_fleet(inputs, queue, shape, &BTreeSet::new()).is_some()
 }
 
-/// Where the job would go, were the fleet empty, some clusters left out.
+/// Where the gang would go if the fleet were empty, some clusters left out.
 pub(crate) fn when_empty(
     inputs: Inputs<'_>,
     shape: &RequestShape,
     without: &BTreeSet<ClusterName>,
 ) -> Option<Vec<Share>> {
-    // Bounds of the queue do not matter here: of a queue that nobody knows there are none.
-    let unbounded = QueueName::from("");
-    plan::plan_without(inputs, &unbounded, shape, &empty_fleet(), without).ok()
+    // The bounds of its queue do not count: an unknown queue has none.
+    on_empty_fleet(inputs, &QueueName::from(""), shape, without)
 }
 
-/// Whether one of the first clusters that might would take it all: if not, that says
-/// nothing.
+fn on_empty_fleet(
+    inputs: Inputs<'_>,
+    queue: &QueueName,
+    shape: &RequestShape,
+    without: &BTreeSet<ClusterName>,
+) -> Option<Vec<Share>> {
+    let verbose = false;
+    let gang = GangRequest {
+        queue,
+        shape,
+        verbose,
+    };
+    plan::plan_without(inputs, gang, &Overlay::empty_fleet(), without).ok()
+}
+
+/// True if one of the first clusters that might take it all does; false says nothing.
 fn fits_whole(inputs: Inputs<'_>, shape: &RequestShape, without: &BTreeSet<ClusterName>) -> bool {
-    let placement = &shape.demand.placement;
-    if placement.min_clusters.unwrap_or(1) > 1 {
+    let demand = &shape.demand;
+    if demand.placement.min_clusters.unwrap_or(1) > 1 {
         return false;
     }
-    let view = empty_fleet();
-    let roles = shape.demand.roles.iter().filter(|role| role.count > 0);
+    let roles = demand.roles.iter().filter(|role| role.count > 0);
     let fitting = roles.map(|role| {
-        (
-            u64::from(role.count),
-            inputs.capacity.fitting_for_role(role),
-        )
+        let fitting = inputs.capacity.fitting_for_role(role);
+        (u64::from(role.count), fitting)
     });
     let fitting: Vec<_> = fitting.collect();
     let might = |place: &&Place| {
         let mut roles = fitting.iter();
         roles.all(|(count, fitting)| *count <= fitting[**place].empty)
     };
-    let needs = all_needs(&shape.demand);
+    let overlay = Overlay::empty_fleet();
     let takes = |place: &Place| {
         let cluster = &inputs.capacity.places()[*place];
-        let node_view = node_view(&view, cluster, None);
-        let topology = shape.demand.topology.as_ref();
-        let packing = inputs.capacity.place(cluster, &needs, &node_view, topology);
+        let packing = plan::place_all(inputs, demand, cluster, NodeView::of(&overlay));
         packing.lack.is_none()
     };
-    let groups = eligible::eligible_by_group(inputs, placement, without);
+    let groups = eligible::eligible_by_group(inputs, &demand.placement, without);
     let places = groups.iter().flat_map(|group| &group.places);
     places.filter(might).take(TRIED).any(takes)
 }

@@ -1,33 +1,33 @@
-//! Which clusters are worth looking at node by node, and which first.
+//! Which clusters to pack node by node, and in which order.
 //!
-//! A cluster with fewer assumed pods than pods cannot hold a gang (see `room`'s index). Those that
-//! might are ordered by a guess of their score: as if their tightest node were taken. While at
-//! most [`EXACT`] might hold it all are weighed, and the best is found; of more, the best of the
-//! [`LIKELIEST`] that hold it is taken, whose score may be behind that of the best by what the
-//! guess is wrong. No cluster that holds it is ever left out while none was found.
+//! A cluster with fewer fitting pods than the gang has cannot hold it (`capacity/index.rs`). Those that
+//! might are ordered by an estimate of their score, as if their tightest node were taken. If at most
+//! [`EXACT`] might hold it, all are packed, and the best is found. Of more, the best of the
+//! [`LIKELIEST`] that hold it is taken; its score may be behind the best by the error of the estimate.
+//! As long as none was found, no cluster that holds it is left out.
 
 use crate::api::demand::{Demand, Role};
-use crate::capacity::{Basis, FittingPods, Place, device, leading_amount};
+use crate::capacity::{FittingPods, Place, device, leading_amount};
+use crate::overlay::Overlay;
 use crate::pending::shapes::RequestShape;
-use crate::placement::plan::View;
 use crate::placement::score::Weights;
 use crate::plugins::Site;
 use crate::state::Inputs;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// So many clusters are all weighed.
+/// Up to so many clusters are all packed.
 pub(crate) const EXACT: usize = 8;
 
-/// Of more than that, so many are weighed at first.
+/// Of more than that, so many are packed at first.
 const LIKELIEST: usize = 3;
 
-/// How likely a cluster is the best: the order of the fields.
+/// The order in which clusters are looked at: the order of the fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Estimate {
     preference: u64,
     weighted: i64,
-    /// Large rooms are left to large gangs.
+    /// Clusters with much capacity are left to large gangs.
     fitting: u64,
     pub(crate) place: Place,
 }
@@ -35,14 +35,14 @@ pub(crate) struct Estimate {
 /// What is known of clusters without looking at their nodes.
 pub(crate) struct LookUp<'a> {
     inputs: Inputs<'a>,
-    aims: &'a Weights<'a>,
-    /// Whether all is seen as empty.
+    weights: &'a Weights<'a>,
+    /// True if no pod runs.
     empty: bool,
-    /// Pods and assumed pods by place, for each role.
+    /// Pods, and fitting pods by place, for each role.
     fitting: Vec<(u64, Cow<'a, [FittingPods]>)>,
-    /// Assumed pods for the largest role.
+    /// Fitting pods of the largest role.
     main: Option<Cow<'a, [FittingPods]>>,
-    /// Clusters that do not look as they are kept: nothing is known of those.
+    /// Clusters that an overlay changes: nothing is known of those.
     changed: BTreeSet<Place>,
     prices: Option<&'a [i64]>,
 }
@@ -54,7 +54,7 @@ impl LookUp<'_> {
             .map_or_else(FittingPods::default, |all| all[place])
     }
 
-    /// Whether a cluster might hold all pods.
+    /// True if a cluster might hold all pods.
     fn might(&self, place: Place) -> bool {
         let enough = |(count, fitting): &(u64, Cow<'_, [FittingPods]>)| {
             let fitting = fitting[place];
@@ -71,14 +71,14 @@ impl LookUp<'_> {
 
     fn likely(&self, place: Place) -> Estimate {
         let fitting = self.fitting_at(place);
-        let known = self.prices.filter(|_| !self.aims.looks_at_facts());
+        let known = self.prices.filter(|_| !self.weights.looks_at_facts());
         let (preference, price, fact) = match known {
             Some(prices) => (0, prices[place], None),
             None => {
                 let name = &self.inputs.capacity.places()[place];
                 let fact = self.inputs.capacity.cluster_fact(name);
                 let price = fact.map_or(0, |fact| self.inputs.eligibility.price_of(fact));
-                (self.aims.preference(name), price, fact)
+                (self.weights.preference(name), price, fact)
             }
         };
         let site = Site {
@@ -88,14 +88,14 @@ impl LookUp<'_> {
         };
         Estimate {
             preference,
-            weighted: self.aims.guess(&site),
+            weighted: self.weights.guess(&site),
             fitting: fitting.now,
             place,
         }
     }
 
-    /// The clusters to be weighed first, in order: all that might hold all pods while they are
-    /// at most [`EXACT`], else the [`LIKELIEST`] of them.
+    /// The clusters to be packed first, in order: all that might hold the gang if they are at most
+    /// [`EXACT`], else the [`LIKELIEST`] of them.
     pub(crate) fn likeliest(&self, places: &[Place]) -> Vec<Estimate> {
         let mut best: Vec<Estimate> = Vec::with_capacity(EXACT + 1);
         let mut many = false;
@@ -115,7 +115,7 @@ impl LookUp<'_> {
         best
     }
 
-    /// The others that might.
+    /// The other clusters that might.
     pub(crate) fn others(&self, places: &[Place], looked_at: &BTreeSet<Place>) -> Vec<Estimate> {
         let others = places.iter().copied();
         others
@@ -125,20 +125,20 @@ impl LookUp<'_> {
     }
 }
 
-/// What is known of clusters for a job before any is looked at.
+/// What is known of clusters for a gang before any is looked at.
 pub(crate) fn look_up<'a>(
     inputs: Inputs<'a>,
     shape: &'a RequestShape,
-    view: &'a View,
-    aims: &'a Weights<'a>,
+    overlay: &'a Overlay,
+    weights: &'a Weights<'a>,
 ) -> LookUp<'a> {
     let roles = shape.demand.roles.iter().filter(|role| role.count > 0);
     let main = largest_role(&shape.demand);
     let place = |name| inputs.capacity.places().binary_search(name).ok();
     LookUp {
         inputs,
-        aims,
-        empty: view.basis == Basis::Empty,
+        weights,
+        empty: overlay.is_of_empty_fleet(),
         fitting: roles
             .map(|role| {
                 (
@@ -148,12 +148,12 @@ pub(crate) fn look_up<'a>(
             })
             .collect(),
         main: main.map(|role| inputs.capacity.fitting_for_role(role)),
-        changed: view.nodes.keys().filter_map(place).collect(),
+        changed: overlay.clusters().filter_map(place).collect(),
         prices: inputs.eligibility.prices(&inputs.capacity),
     }
 }
 
-/// The role that asks for most: devices before CPU.
+/// The role that requests most: devices before CPU.
 pub(crate) fn largest_role(demand: &Demand) -> Option<&Role> {
     let roles = demand.roles.iter().filter(|role| role.count > 0);
     roles.rev().max_by_key(|role| {
@@ -162,7 +162,7 @@ pub(crate) fn largest_role(demand: &Demand) -> Option<&Role> {
     })
 }
 
-/// What each pod of the largest role asks for, of what the role is best known by.
+/// How much each pod of the largest role requests of its leading resource.
 pub(crate) fn leading_ask(demand: &Demand) -> i64 {
     largest_role(demand).map_or(0, |role| leading_amount(&role.request))
 }

@@ -9,4 +9,3 @@ pub(crate) mod plan;
 pub(crate) mod request;
 pub(crate) mod score;
 pub(crate) mod split;
-pub(crate) mod without;

@@ -1,99 +1,56 @@
-//! The room gate: where would this gang go, whole, and what would be charged for it?
+//! Where a gang would go, and what would be charged for it. Nothing here changes anything.
 //!
-//! One cluster that takes the whole gang on its nodes, in one topology domain where that is
-//! possible; else, where it may be split, the fewest clusters that take it together. Among those
-//! that would do: see [`PlacementScore`]. Clusters that cannot hold it are left out by look-up, the
-//! likeliest of the others are weighed node by node, and only if none of them takes it those
-//! after them (see [`crate::placement::lookup`]): a placement in one cluster is found whenever there is
-//! one. Nothing here changes anything.
+//! The gang goes whole to one cluster, in one topology domain where that is possible; else, if it may
+//! be split, to the fewest clusters that take it together. [`PlacementScore`] orders the possible placements.
+//! Clusters that cannot hold it are left out by look-up (see [`crate::placement::lookup`]). The best
+//! estimates are packed node by node first, and the other clusters only if none of those takes the
+//! gang: a placement in one cluster is found whenever there is one.
 
 use crate::amounts::totals::ResourceTotals;
 use crate::api::demand::{Demand, Split};
 use crate::api::facts::{RolePods, Share, Slot};
 use crate::api::ids::{ClusterName, PoolClass, QueueName};
-use crate::capacity::{
-    Basis, ClusterCapacity, FittingPods, Need, NodeView, Packing, Place, ReservedNodes,
-};
+use crate::capacity::{ClusterCapacity, FittingPods, Need, NodeView, Packing, Place};
 use crate::eligibility::store::{Eligible, groups_of};
-use crate::pending::shapes::RequestShape;
+use crate::overlay::Overlay;
 use crate::placement::eligible::Ineligible;
 use crate::placement::lookup::{EXACT, Estimate, largest_role};
 pub(crate) use crate::placement::no_plan::{ClusterLack, NoPlan};
+use crate::placement::request::GangRequest;
 use crate::placement::score::{PlacementScore, Weights};
 use crate::placement::{eligible, empty, lookup, mixed, score, split};
 use crate::plugins::Site;
-use crate::quota::Withheld;
 use crate::state::Inputs;
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How the fleet and the quota are looked at.
-#[derive(Debug, Clone)]
-pub(crate) struct View {
-    pub(crate) basis: Basis,
-    /// Nodes kept for jobs further ahead.
-    pub(crate) nodes: ReservedNodes,
-    /// Headroom kept for jobs further ahead.
-    pub(crate) kept: Withheld,
-    /// Whether it will be told what each cluster lacks, where the job fits nowhere.
-    pub(crate) tells: bool,
-}
-
-impl View {
-    /// Everything that is free now.
-    pub(crate) fn now() -> Self {
-        Self {
-            basis: Basis::Now,
-            nodes: ReservedNodes::new(),
-            kept: Withheld::default(),
-            tells: false,
-        }
-    }
-
-    /// The same, to tell people why not.
-    pub(crate) fn told() -> Self {
-        Self {
-            tells: true,
-            ..Self::now()
-        }
-    }
-}
-
-/// One way to place the whole job.
+/// One way to place the whole gang.
 #[derive(Debug, Clone)]
 pub(crate) struct PlacementCandidate {
     pub(crate) score: PlacementScore,
     pub(crate) parts: Vec<(Place, Packing)>,
 }
 
-/// Where the job would go. `RequestShape::avoid` is heeded while another cluster could ever take it.
+/// Where a gang would go. `RequestShape::avoid` counts while another cluster could ever take it.
 pub(crate) fn plan(
     inputs: Inputs<'_>,
-    queue: &QueueName,
-    shape: &RequestShape,
-    view: &View,
+    gang: GangRequest<'_>,
+    overlay: &Overlay,
 ) -> Result<Vec<Share>, NoPlan> {
-    let heeds = !shape.avoid.is_empty() && empty::fits_empty_fleet(inputs, shape, &shape.avoid);
+    let avoid = &gang.shape.avoid;
+    let avoids = !avoid.is_empty() && empty::fits_empty_fleet(inputs, gang.shape, avoid);
     let none = BTreeSet::new();
-    plan_without(
-        inputs,
-        queue,
-        shape,
-        view,
-        if heeds { &shape.avoid } else { &none },
-    )
+    plan_without(inputs, gang, overlay, if avoids { avoid } else { &none })
 }
 
-/// Where the job would go, some clusters left out.
+/// Where a gang would go, some clusters left out.
 pub(crate) fn plan_without(
     inputs: Inputs<'_>,
-    queue: &QueueName,
-    shape: &RequestShape,
-    view: &View,
+    gang: GangRequest<'_>,
+    overlay: &Overlay,
     without: &BTreeSet<ClusterName>,
 ) -> Result<Vec<Share>, NoPlan> {
     let mut why = NoPlan::NoCluster(Vec::new());
-    let placement = &shape.demand.placement;
+    let placement = &gang.shape.demand.placement;
     let groups = eligible::eligible_by_group(inputs, placement, without);
     for (index, eligible) in groups.iter().enumerate() {
         let result = if eligible.clusters.is_empty() {
@@ -101,7 +58,7 @@ pub(crate) fn plan_without(
             let (_, ineligible) = eligible::eligible(inputs, placement, rule, without);
             Err(NoPlan::NoCluster(ineligible))
         } else {
-            plan_in(inputs, queue, shape, view, eligible)
+            plan_in(inputs, gang, overlay, eligible)
         };
         match result {
             Ok(shares) => return Ok(shares),
@@ -113,17 +70,16 @@ pub(crate) fn plan_without(
 
 fn plan_in(
     inputs: Inputs<'_>,
-    queue: &QueueName,
-    shape: &RequestShape,
-    view: &View,
+    gang: GangRequest<'_>,
+    overlay: &Overlay,
     eligible: &Eligible,
 ) -> Result<Vec<Share>, NoPlan> {
-    let demand = &shape.demand;
+    let demand = &gang.shape.demand;
     let least = demand.placement.min_clusters.unwrap_or(1).max(1);
-    let aims = score::aims(inputs, queue, shape);
-    let whole = (least == 1).then(|| plan_whole(inputs, queue, shape, view, eligible, &aims));
+    let weights = score::weights(inputs, gang);
+    let whole = (least == 1).then(|| plan_whole(inputs, gang, overlay, eligible, &weights));
     let splits = demand.natively_divisible || demand.split != Split::Never;
-    let divided = || split::split(inputs, queue, shape, view, eligible, &aims);
+    let divided = || split::split(inputs, gang, overlay, eligible, &weights);
     match whole {
         Some(Ok((share, weighted))) => {
             if demand.split == Split::Preferred
@@ -151,38 +107,34 @@ fn plan_in(
     }
 }
 
-/// The whole gang on one cluster, with what the weighing came to.
+/// The whole gang on one cluster, with its weighted score.
 fn plan_whole(
     inputs: Inputs<'_>,
-    queue: &QueueName,
-    shape: &RequestShape,
-    view: &View,
+    gang: GangRequest<'_>,
+    overlay: &Overlay,
     eligible: &Eligible,
-    aims: &Weights<'_>,
+    weights: &Weights<'_>,
 ) -> Result<(Share, i128), NoPlan> {
     let mut why = None;
-    let question = lookup::look_up(inputs, shape, view, aims);
+    let known = lookup::look_up(inputs, gang.shape, overlay, weights);
     let mut looked_at: BTreeSet<Place> = BTreeSet::new();
-    // The likeliest come first; the others only where none of those takes it.
-    let mut next = question.likeliest(&eligible.places);
+    let mut next = known.likeliest(&eligible.places);
     let mut others: Option<std::vec::IntoIter<Estimate>> = None;
     while !next.is_empty() {
         let mut options = Vec::new();
         for likely in &next {
             looked_at.insert(likely.place);
-            let fitting = question.fitting_at(likely.place);
-            match options_on(inputs, shape, view, likely.place, fitting, aims) {
+            let fitting = known.fitting_at(likely.place);
+            match options_on(inputs, gang, overlay, (likely.place, fitting), weights) {
                 Ok(found) => options.extend(found),
-                Err(lack) => {
-                    why = Some(NoPlan::worse(why, NoPlan::NoRoom(vec![lack])));
-                }
+                Err(lack) => why = Some(NoPlan::worse(why, NoPlan::NoRoom(vec![lack]))),
             }
         }
-        let found = match mixed::first_within_bounds(inputs, queue, shape, view, options) {
-            Err(Some(passed)) => {
+        let found = match mixed::first_within_bounds(inputs, gang, overlay, options) {
+            Err(Some(exceeded)) => {
                 let places = next.iter().map(|likely| likely.place);
-                let places = places.map(|place| (place, question.fitting_at(place)));
-                mixed::mixed_within_bounds(inputs, queue, shape, view, places, (aims, passed))
+                let places = places.map(|place| (place, known.fitting_at(place)));
+                mixed::mixed_within_bounds(inputs, gang, overlay, places, (weights, exceeded))
                     .map_err(Some)
             }
             found => found,
@@ -197,48 +149,45 @@ fn plan_whole(
             Err(None) => {}
         }
         let others = others.get_or_insert_with(|| {
-            let mut others = question.others(&eligible.places, &looked_at);
+            let mut others = known.others(&eligible.places, &looked_at);
             others.sort_unstable();
             others.into_iter()
         });
         next = others.take(EXACT).collect();
     }
-    let lacks = view
-        .tells
-        .then(|| lacks(inputs, shape, view, eligible, &looked_at));
+    let lacks = gang
+        .verbose
+        .then(|| lacks(inputs, gang, overlay, eligible, &looked_at));
     Err(NoPlan::worse(
         why,
         NoPlan::NoRoom(lacks.unwrap_or_default()),
     ))
 }
 
-/// The ways to place all on one cluster: on nodes of one class, each that has a device the
-/// job asks for, and where none is enough on all together.
+/// The ways to place all on one cluster: on nodes of one class, for each class that has a device
+/// the gang requests, and if none is enough on all together.
 fn options_on(
     inputs: Inputs<'_>,
-    shape: &RequestShape,
-    view: &View,
-    place: Place,
-    fitting: FittingPods,
-    aims: &Weights<'_>,
+    gang: GangRequest<'_>,
+    overlay: &Overlay,
+    (place, fitting): (Place, FittingPods),
+    weights: &Weights<'_>,
 ) -> Result<Vec<PlacementCandidate>, ClusterLack> {
+    let demand = &gang.shape.demand;
     let cluster = &inputs.capacity.places()[place];
-    let needs = all_needs(&shape.demand);
     let mut options = Vec::new();
     let mut lack = None;
-    for class in class_choices(inputs, &shape.demand, cluster) {
+    for class in class_choices(inputs, demand, cluster) {
         if class.is_none() && !options.is_empty() {
             break;
         }
-        let node_view = node_view(view, cluster, class.as_ref());
-        let topology = shape.demand.topology.as_ref();
-        let packing = inputs.capacity.place(cluster, &needs, &node_view, topology);
-        match lack_of(inputs, cluster, &shape.demand, &packing, view) {
+        let class = class.as_ref();
+        let packing = place_all(inputs, demand, cluster, NodeView { overlay, class });
+        match lack_of(inputs, gang, cluster, &packing) {
             Some(found) => lack = Some(found),
             None => {
                 let parts = vec![(place, packing)];
-                let option = scored(inputs, shape, view, parts, &[fitting], 0, aims);
-                options.push(option);
+                options.push(scored(inputs, gang, overlay, parts, &[fitting], 0, weights));
             }
         }
     }
@@ -248,17 +197,28 @@ fn options_on(
     }
 }
 
+/// All pods on one cluster.
+pub(crate) fn place_all(
+    inputs: Inputs<'_>,
+    demand: &Demand,
+    cluster: &ClusterName,
+    node_view: NodeView<'_>,
+) -> Packing {
+    let (needs, topology) = (all_needs(demand), demand.topology.as_ref());
+    inputs.capacity.place(cluster, &needs, node_view, topology)
+}
+
 /// A way to place all, with its score.
 pub(crate) fn scored(
     inputs: Inputs<'_>,
-    shape: &RequestShape,
-    view: &View,
+    gang: GangRequest<'_>,
+    overlay: &Overlay,
     parts: Vec<(Place, Packing)>,
     fitting: &[FittingPods],
     spare: u64,
-    aims: &Weights<'_>,
+    weights: &Weights<'_>,
 ) -> PlacementCandidate {
-    let needs = all_needs(&shape.demand);
+    let needs = all_needs(&gang.shape.demand);
     let mut score = PlacementScore {
         tier: 0,
         preference: 0,
@@ -272,8 +232,8 @@ pub(crate) fn scored(
     let pods: u32 = parts.iter().map(|(_, packing)| packing.pods()).sum();
     for ((place, packing), fitting) in parts.iter().zip(fitting) {
         let cluster = &inputs.capacity.places()[*place];
-        let node_view = node_view(view, cluster, None);
-        let effect = inputs.capacity.effect(cluster, &needs, packing, &node_view);
+        let node_view = NodeView::of(overlay);
+        let effect = inputs.capacity.effect(cluster, &needs, packing, node_view);
         let fact = inputs.capacity.cluster_fact(cluster);
         let site = Site {
             fact,
@@ -281,28 +241,29 @@ pub(crate) fn scored(
             price: fact.map_or(0, |fact| inputs.eligibility.price_of(fact)),
         };
         let part = i128::from(packing.pods());
-        let weighted = aims.of_cluster(&site) + aims.of_nodes(&effect);
+        let weighted = weights.of_cluster(&site) + weights.of_nodes(&effect);
         score.weighted += weighted * part / i128::from(pods.max(1));
         score.tier = score.tier.max(effect.tier);
-        score.preference += aims.preference(cluster) * u64::from(packing.pods());
+        score.preference += weights.preference(cluster) * u64::from(packing.pods());
         score.units_left += effect.units_left;
         score.cpu_left += effect.cpu_left;
         facts.extend(fact);
     }
-    score.weighted += aims.of_clusters(&facts);
+    score.weighted += weights.of_clusters(&facts);
     PlacementCandidate { score, parts }
 }
 
-/// What clusters lack that were not looked at: of the likeliest exactly, of the others only
-/// that it is not enough.
+/// What the clusters are short of that were not looked at: exact for the best estimates, of the
+/// others only that it is not enough.
 fn lacks(
     inputs: Inputs<'_>,
-    shape: &RequestShape,
-    view: &View,
+    gang: GangRequest<'_>,
+    overlay: &Overlay,
     eligible: &Eligible,
     looked_at: &BTreeSet<Place>,
 ) -> Vec<ClusterLack> {
-    let Some(role) = largest_role(&shape.demand) else {
+    let demand = &gang.shape.demand;
+    let Some(role) = largest_role(demand) else {
         return Vec::new();
     };
     let fitting = inputs.capacity.fitting_for_role(role);
@@ -317,48 +278,41 @@ fn lacks(
         })
         .collect();
     others.sort_by(|a, b| (b.0, a.1).cmp(&(a.0, b.1)));
-    let needs = all_needs(&shape.demand);
-    let lacks = others
-        .iter()
-        .enumerate()
-        .filter_map(|(index, (_, cluster))| {
-            if index >= EXACT {
-                return Some(ClusterLack {
-                    cluster: (*cluster).clone(),
-                    role: 0,
-                    wanted: shape.demand.roles.first().map_or(0, |role| role.count),
-                    placed: 0,
-                    nodes: 1,
-                    domain: None,
-                });
-            }
-            let node_view = node_view(view, cluster, None);
-            let topology = shape.demand.topology.as_ref();
-            let packing = inputs.capacity.place(cluster, &needs, &node_view, topology);
-            lack_of(inputs, cluster, &shape.demand, &packing, view)
-        });
+    let lacks = others.iter().enumerate();
+    let lacks = lacks.filter_map(|(index, (_, cluster))| {
+        if index >= EXACT {
+            return Some(ClusterLack {
+                cluster: (*cluster).clone(),
+                role: 0,
+                wanted: demand.roles.first().map_or(0, |role| role.count),
+                placed: 0,
+                nodes: 1,
+                domain: None,
+            });
+        }
+        let packing = place_all(inputs, demand, cluster, NodeView::of(overlay));
+        lack_of(inputs, gang, cluster, &packing)
+    });
     lacks.collect()
 }
 
-/// Classes to try: each that has a device the job asks for, then all together.
+/// Classes to try: each that has a device the gang requests, then all together.
 fn class_choices(
     inputs: Inputs<'_>,
     demand: &Demand,
     cluster: &ClusterName,
 ) -> Vec<Option<PoolClass>> {
-    let room = inputs.capacity.cluster(cluster);
-    let Some(room) = room.filter(|room| !ClusterCapacity::is_uniform(room)) else {
+    let nodes = inputs.capacity.cluster(cluster);
+    let Some(nodes) = nodes.filter(|nodes| !ClusterCapacity::is_uniform(nodes)) else {
         return vec![None];
     };
-    let asks = |name: &crate::ResourceName| {
-        let roles = demand.roles.iter();
-        roles
-            .filter(|role| role.count > 0)
-            .any(|role| role.request.amount_of(name).0 > 0)
+    let requests = |name: &crate::ResourceName| {
+        let mut roles = demand.roles.iter().filter(|role| role.count > 0);
+        roles.any(|role| role.request.amount_of(name).0 > 0)
     };
-    let pools = room.pools().keys();
+    let pools = nodes.pools().keys();
     let classes: BTreeSet<&PoolClass> = pools
-        .filter(|key| key.device.as_ref().is_some_and(asks))
+        .filter(|key| key.device.as_ref().is_some_and(requests))
         .map(|key| &key.class)
         .collect();
     if classes.len() < 2 {
@@ -368,31 +322,26 @@ fn class_choices(
     each.chain([None]).collect()
 }
 
-/// Place of a cluster among the queue's preferred ones, the others last.
+/// Position of a cluster among the queue's preferred ones; the others come last.
 pub(crate) fn preference(inputs: Inputs<'_>, queue: &QueueName, cluster: &ClusterName) -> usize {
-    inputs
-        .quota
-        .policy(queue)
-        .and_then(|policy| {
-            policy
-                .preferred_clusters
-                .iter()
-                .position(|name| name == cluster)
-        })
-        .unwrap_or(usize::MAX)
+    let policy = inputs.quota.policy(queue);
+    let preferred = policy.map_or(&[][..], |policy| policy.preferred_clusters.as_slice());
+    let position = preferred.iter().position(|name| name == cluster);
+    position.unwrap_or(usize::MAX)
 }
 
+/// What a cluster is short of, if not all was placed.
 pub(crate) fn lack_of(
     inputs: Inputs<'_>,
+    gang: GangRequest<'_>,
     cluster: &ClusterName,
-    demand: &Demand,
     packing: &Packing,
-    view: &View,
 ) -> Option<ClusterLack> {
     let lack = packing.lack.as_ref()?;
-    let role = &demand.roles[lack.role];
-    let room = inputs.capacity.cluster(cluster).filter(|_| view.tells);
-    let nodes = room.into_iter().flat_map(|room| room.nodes().values());
+    let role = &gang.shape.demand.roles[lack.role];
+    let known = inputs.capacity.cluster(cluster);
+    let nodes = known.filter(|_| gang.verbose).into_iter();
+    let nodes = nodes.flat_map(|known| known.nodes().values());
     let nodes = nodes
         .filter(|node| crate::capacity::can_run_on(role, node))
         .count();
@@ -416,11 +365,11 @@ pub(crate) fn share_of(
     let mut charge: BTreeMap<PoolClass, ResourceTotals> = BTreeMap::new();
     let mut pods = vec![0_u32; demand.roles.len()];
     let mut slots = Vec::new();
-    let room = inputs.capacity.cluster(cluster);
+    let known = inputs.capacity.cluster(cluster);
     for placed in &packing.placed {
         let role = &demand.roles[placed.role];
         pods[placed.role] += placed.count;
-        if let Some(node) = room.and_then(|room| room.nodes().get(&placed.node)) {
+        if let Some(node) = known.and_then(|known| known.nodes().get(&placed.node)) {
             let class = charge.entry(node.fact.class.clone()).or_default();
             class.add(&role.request, i64::from(placed.count));
         }
@@ -461,18 +410,4 @@ pub(crate) fn all_needs(demand: &Demand) -> Vec<Need<'_>> {
             count: role.count,
         })
         .collect()
-}
-
-/// The cluster as the view shows it.
-pub(crate) fn node_view<'a>(
-    view: &'a View,
-    cluster: &ClusterName,
-    class: Option<&'a PoolClass>,
-) -> NodeView<'a> {
-    let none = || Cow::Owned(BTreeMap::new());
-    NodeView {
-        basis: view.basis,
-        class,
-        overlay: view.nodes.get(cluster).map_or_else(none, Cow::Borrowed),
-    }
 }

@@ -12,79 +12,89 @@ use crate::api::reason::Reason;
 use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::infeasible::Infeasible;
 use crate::pending::shapes::RequestShape;
-use crate::placement::plan::View;
 use crate::quota::Shortfall;
 use crate::state::Inputs;
 
-/// What stands for and against releasing a job now.
+/// Whether a job may be admitted now.
 #[derive(Debug, Clone)]
 pub(crate) enum Verdict {
-    /// It may go there.
+    /// It may be admitted to these clusters.
     Go(Vec<Share>),
-    /// It may not.
+    /// It may not be admitted.
     Blocked(Box<Block>),
 }
 
-/// What stops a job.
+/// What blocks a job.
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
     pub(crate) reason: Reason,
     pub(crate) message: String,
     pub(crate) blocker: Option<Blocker>,
     pub(crate) gate: Gate,
-    /// Set where it stops everybody who wants the same, not only this queue.
+    /// Set if it blocks every job of the same shape, in all queues.
     pub(crate) infeasible: Option<Infeasible>,
-    /// What may change that.
+    /// After which changes it is worth to evaluate the job again.
     pub(crate) conditions: Vec<RequeueCondition>,
 }
 
-/// Where it is stopped.
+/// At which gate it is blocked.
 #[derive(Debug, Clone)]
 pub(crate) enum Gate {
-    /// It could not go even if nothing else were there.
+    /// It could not be admitted even if nothing else were there.
     Never,
     /// A number of jobs is reached.
     Limit,
-    /// Headroom is short; with the pools it would use, where a bound on those is.
+    /// Headroom is short; with the pools that it would use if a bound on those is exceeded.
     Quota(Box<Shortfall>, Option<Pools>),
-    /// Room is short.
+    /// Capacity is short.
     Room,
-    /// What it needs is there, but kept for a job further ahead.
+    /// What it needs is free, but reserved for a job further ahead.
     Reserved,
 }
 
-/// Who asks.
+/// A job under evaluation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) queue: &'a QueueName,
     pub(crate) rank: &'a QueueOrder,
     pub(crate) shape: &'a RequestShape,
-    /// Whether the verdict will be told in words: those cost more than the verdict.
-    pub(crate) tells: bool,
+    /// True if the verdict is to be said in words: those cost more than the verdict.
+    pub(crate) verbose: bool,
+}
+
+/// A gang that is to be placed, as its queue may be charged for it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GangRequest<'a> {
+    pub(crate) queue: &'a QueueName,
+    pub(crate) shape: &'a RequestShape,
+    /// True if what each cluster is short of is to be said.
+    pub(crate) verbose: bool,
+}
+
+impl<'a> Request<'a> {
+    /// What of it is to be placed.
+    pub(crate) fn gang(self) -> GangRequest<'a> {
+        GangRequest {
+            queue: self.queue,
+            shape: self.shape,
+            verbose: self.verbose,
+        }
+    }
 }
 
 impl Request<'_> {
-    /// Everything that is free now, with words if they will be read.
-    pub(crate) fn view(&self) -> View {
-        View {
-            tells: self.tells,
-            ..View::now()
-        }
-    }
-
-    /// Words, if they will be told.
+    /// Words, if they are to be said.
     pub(crate) fn words(&self, words: impl FnOnce() -> String) -> String {
-        if self.tells { words() } else { String::new() }
+        if self.verbose { words() } else { String::new() }
     }
 
-    /// Who asks, for limits by user.
+    /// The user, for limits by user.
     pub(crate) fn user(&self) -> &str {
         self.shape.user_of(&self.rank.key)
     }
 }
 
-/// The place of a waiting job that is not among the first who may compete in its queue, with
-/// how many may.
+/// The position of a pending job that is beyond the pending limit of its queue, with the limit.
 pub(crate) fn over_pending_limit(
     inputs: Inputs<'_>,
     queue: &QueueName,

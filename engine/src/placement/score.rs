@@ -1,13 +1,13 @@
-//! What one placement has before another, where both would do.
+//! The order of possible placements.
 //!
-//! What each of the [`crate::plugins`] says, in thousandths, weighed as the queue's policy says.
-//! Lower is better. A cluster that tells no price is taken to be as dear as the dearest.
+//! The sum of what the [`crate::plugins`] say, in thousandths, with the weights of the queue's policy.
+//! Lower is better. A cluster without a price counts as the dearest.
 
 use crate::api::facts::{ClusterFact, PlacementWeights};
-use crate::api::ids::{ClusterName, QueueName};
+use crate::api::ids::ClusterName;
 use crate::capacity::{PackEffect, Place};
-use crate::pending::shapes::RequestShape;
 use crate::placement::lookup::leading_ask;
+use crate::placement::request::GangRequest;
 use crate::plugins::{FRAGMENTATION, ScoredJob, Site};
 use crate::state::Inputs;
 
@@ -19,9 +19,9 @@ pub(crate) struct PlacementScore {
     /// The queue's preferred clusters in their order, then the others: its pods times how far
     /// down the list each is.
     pub(crate) preference: u64,
-    /// The weighted sum of the aims.
+    /// The weighted sum of the scores.
     pub(crate) weighted: i128,
-    /// Pods that its clusters could hold beside, of a gang that is divided.
+    /// How many more pods its clusters could hold, of a gang that is divided.
     pub(crate) spare: u64,
     /// Free devices, then free CPU, left on the nodes that it uses.
     pub(crate) units_left: i128,
@@ -37,14 +37,10 @@ pub(crate) struct Weights<'a> {
     job: ScoredJob<'a>,
 }
 
-/// What counts for a job of this queue.
-pub(crate) fn aims<'a>(
-    inputs: Inputs<'a>,
-    queue: &QueueName,
-    shape: &'a RequestShape,
-) -> Weights<'a> {
-    let policy = inputs.quota.policy(queue);
-    let data = shape.demand.placement.data_clusters.iter();
+/// What counts for a gang.
+pub(crate) fn weights<'a>(inputs: Inputs<'a>, gang: GangRequest<'a>) -> Weights<'a> {
+    let policy = inputs.quota.policy(gang.queue);
+    let data = gang.shape.demand.placement.data_clusters.iter();
     Weights {
         weights: policy.map_or_else(PlacementWeights::default, |policy| policy.weights),
         preferred: policy.map_or(&[], |policy| policy.preferred_clusters.as_slice()),
@@ -53,7 +49,7 @@ pub(crate) fn aims<'a>(
                 .filter_map(|name| inputs.capacity.cluster_fact(name))
                 .collect(),
             farthest: inputs.eligibility.farthest(),
-            each: leading_ask(&shape.demand),
+            each: leading_ask(&gang.shape.demand),
         },
     }
 }
@@ -65,7 +61,7 @@ impl Weights<'_> {
         place.unwrap_or(self.preferred.len()) as u64
     }
 
-    /// What counts of a cluster whatever of it is used.
+    /// What counts of a cluster, whichever of its nodes are used.
     pub(crate) fn of_cluster(&self, site: &Site<'_>) -> i128 {
         let each = self.weights.each();
         let weighed = each
@@ -92,14 +88,14 @@ impl Weights<'_> {
         weighed.sum()
     }
 
-    /// Whether more of a cluster counts than its price and how full it is.
+    /// True if more of a cluster counts than its price and how full it is.
     pub(crate) fn looks_at_facts(&self) -> bool {
         let mut each = self.weights.each();
         let reads = each.any(|(score, weight)| weight > 0 && score.reads_cluster(&self.job));
         reads || !self.preferred.is_empty()
     }
 
-    /// Likely what the weighing will come to: only to look at likely clusters first.
+    /// An estimate of the weighted score, by which clusters are looked at first.
     pub(crate) fn guess(&self, site: &Site<'_>) -> i64 {
         let each = self.weights.each().enumerate();
         each.fold(0, |sum: i64, (place, (score, weight))| {

@@ -1,36 +1,37 @@
-//! A gang over several clusters: over as few as take it.
+//! A gang over several clusters: over the fewest that take it.
 //!
-//! The largest role is divided; roles that exist once go whole with the first part, the others
-//! where room is left beside. The first part is the one with the most room, or where that cannot
-//! take what exists once (a launcher that needs nodes of CPUs), the next that can. Clusters with
-//! the most room are the fewest that can do: so their number is exact for one role. Of that many,
-//! all choices are weighed while there are at most [`CHOICES`]; beyond that those around the
-//! choice that leaves least beside, so the number stays exact for one role and the score is the
-//! best of what was weighed. Within a choice the largest room is filled first and the last part
-//! is what remains. Where bounds on pools stand in the way, each cluster counts with what its
-//! bounds leave, and more clusters are taken.
+//! The largest role is divided. Roles with one pod go whole with the first part, the other roles where
+//! capacity is left beside it. The first part is the one with the most capacity, or if that cannot take
+//! the roles with one pod (a launcher that needs nodes with CPUs), the next that can. The clusters with
+//! the most capacity are the fewest that can do: so their number is exact for one role. Of that many, all
+//! choices are scored while there are at most [`CHOICES`]; beyond that, those around the choice that
+//! leaves least free, so the number stays exact for one role and the score is the best of those scored.
+//! Within a choice the cluster with the most capacity is filled first, and the last part is the rest.
+//! Where bounds on pools are exceeded, each cluster counts with what its bounds allow, and more clusters
+//! are taken.
 
+use crate::amounts::bisect::boundary;
 use crate::api::charge::pools_of;
 use crate::api::demand::Role;
 use crate::api::facts::Share;
-use crate::api::ids::QueueName;
-use crate::capacity::{Basis, FittingPods, Need, Packing, Place};
+use crate::capacity::{FittingPods, Need, NodeView, Packing, Place};
 use crate::eligibility::store::Eligible;
-use crate::pending::shapes::RequestShape;
+use crate::overlay::Overlay;
 use crate::placement::lookup::largest_role;
-use crate::placement::plan::{ClusterLack, NoPlan, PlacementCandidate, View, node_view};
+use crate::placement::plan::{ClusterLack, NoPlan, PlacementCandidate};
+use crate::placement::request::GangRequest;
 use crate::placement::score::Weights;
 use crate::placement::{mixed, plan};
 use crate::state::Inputs;
 use std::cmp::Reverse;
 
-/// Choices of clusters that are weighed.
+/// Choices of clusters that are scored.
 const CHOICES: usize = 64;
 
-/// Clusters that are tried as the first part beside the ones with the most room, for one job.
+/// Clusters that are tried as the first part beside those with the most capacity, for one gang.
 const LEADERS: usize = 64;
 
-/// Clusters whose room is counted node by node at first, those with the most assumed pods.
+/// Clusters that are packed node by node at first, those with the most fitting pods.
 const COUNTED: usize = 64;
 
 /// What one cluster could take of the role that is divided.
@@ -42,66 +43,62 @@ struct Part {
     fitting: FittingPods,
 }
 
-/// What is asked, once for all choices.
+/// What is to be divided, the same for all choices.
 struct SplitQuestion<'a> {
-    queue: &'a QueueName,
-    shape: &'a RequestShape,
-    view: &'a View,
-    aims: &'a Weights<'a>,
+    gang: GangRequest<'a>,
+    overlay: &'a Overlay,
+    weights: &'a Weights<'a>,
     /// The role that is divided, as an index.
     main: usize,
 }
 
-/// The job over the fewest clusters, with what the weighing came to.
+/// The gang over the fewest clusters, with its weighted score.
 pub(crate) fn split(
     inputs: Inputs<'_>,
-    queue: &QueueName,
-    shape: &RequestShape,
-    view: &View,
+    gang: GangRequest<'_>,
+    overlay: &Overlay,
     eligible: &Eligible,
-    aims: &Weights<'_>,
+    weights: &Weights<'_>,
 ) -> Result<(Vec<Share>, i128), NoPlan> {
     let none = || NoPlan::NoRoom(Vec::new());
-    let role = largest_role(&shape.demand).ok_or_else(none)?;
-    let roles = shape.demand.roles.iter();
+    let role = largest_role(&gang.shape.demand).ok_or_else(none)?;
+    let roles = gang.shape.demand.roles.iter();
     let main = roles.clone().position(|known| known.name == role.name);
     let question = SplitQuestion {
-        queue,
-        shape,
-        view,
-        aims,
+        gang,
+        overlay,
+        weights,
         main: main.ok_or_else(none)?,
     };
-    let mut rooms = rooms(inputs, &question, role, eligible);
-    let first = fewest(inputs, &question, &rooms);
+    let mut parts = parts(inputs, &question, role, eligible);
+    let first = fewest(inputs, &question, &parts);
     let Err(NoPlan::Bound(..)) = &first else {
         return first;
     };
-    for part in &mut rooms {
+    for part in &mut parts {
         part.pods = within_bounds(inputs, &question, *part);
     }
-    sort(&mut rooms);
-    fewest(inputs, &question, &rooms).or(first)
+    sort(&mut parts);
+    fewest(inputs, &question, &parts).or(first)
 }
 
 /// Clusters by how many pods of the role they take, most first.
-fn rooms(
+fn parts(
     inputs: Inputs<'_>,
     question: &SplitQuestion<'_>,
     role: &Role,
     eligible: &Eligible,
 ) -> Vec<Part> {
     let fitting = inputs.capacity.fitting_for_role(role);
-    let upper = |place: Place| match question.view.basis {
-        _ if question
-            .view
-            .nodes
-            .contains_key(&inputs.capacity.places()[place]) =>
-        {
+    let upper = |place: Place| {
+        let cluster = &inputs.capacity.places()[place];
+        if question.overlay.nodes_of(cluster).is_some() {
             u64::MAX
+        } else if question.overlay.is_of_empty_fleet() {
+            fitting[place].empty
+        } else {
+            fitting[place].now
         }
-        Basis::Now => fitting[place].now,
-        Basis::Empty => fitting[place].empty,
     };
     let mut places: Vec<(Reverse<u64>, Place)> = eligible
         .places
@@ -110,24 +107,25 @@ fn rooms(
         .filter(|(fitting, _)| fitting.0 > 0)
         .collect();
     places.sort_unstable();
-    let mut rooms: Vec<Part> = Vec::new();
+    let mut parts: Vec<Part> = Vec::new();
     let mut sum = 0_u64;
     for (index, (_, place)) in places.iter().enumerate() {
         if index >= COUNTED && sum >= u64::from(role.count) {
             break;
         }
         let part = pack_part(inputs, question, *place, &[(question.main, role.count)]);
+        let cluster = &inputs.capacity.places()[*place];
         let pods = part.pods();
         sum += u64::from(pods);
-        rooms.push(Part {
+        parts.push(Part {
             place: *place,
             pods,
-            preference: question.aims.preference(&inputs.capacity.places()[*place]),
+            preference: question.weights.preference(cluster),
             fitting: fitting[*place],
         });
     }
-    sort(&mut rooms);
-    rooms
+    sort(&mut parts);
+    parts
 }
 
 /// What a cluster takes of so many pods of these roles, one after another.
@@ -137,7 +135,7 @@ fn pack_part(
     place: Place,
     pods: &[(usize, u32)],
 ) -> Packing {
-    let demand = &question.shape.demand;
+    let demand = &question.gang.shape.demand;
     let needs: Vec<Need<'_>> = pods
         .iter()
         .map(|(index, count)| Need {
@@ -147,44 +145,37 @@ fn pack_part(
         })
         .collect();
     let cluster = &inputs.capacity.places()[place];
-    let node_view = node_view(question.view, cluster, None);
+    let node_view = NodeView::of(question.overlay);
     let topology = demand.topology.as_ref();
-    inputs.capacity.fill(cluster, &needs, &node_view, topology)
+    inputs.capacity.fill(cluster, &needs, node_view, topology)
 }
 
-/// How many of the pods that a cluster has room for its bounds allow.
+/// How many of the pods that fit on a cluster its bounds allow.
 fn within_bounds(inputs: Inputs<'_>, question: &SplitQuestion<'_>, part: Part) -> u32 {
+    let gang = question.gang;
     let cluster = &inputs.capacity.places()[part.place];
-    let (mut least, mut most) = (0, part.pods);
-    while least < most {
-        let middle = most - (most - least) / 2;
-        let packing = pack_part(inputs, question, part.place, &[(question.main, middle)]);
-        let share = plan::share_of(inputs, cluster, &question.shape.demand, &packing);
+    let find = |pods: u32| {
+        let packing = pack_part(inputs, question, part.place, &[(question.main, pods)]);
+        let share = plan::share_of(inputs, cluster, &gang.shape.demand, &packing);
         let pools = pools_of(std::slice::from_ref(&share));
-        let kept = &question.view.kept;
-        if inputs
+        let checked = inputs
             .quota
-            .check_pools(question.queue, &pools, kept)
-            .is_ok()
-        {
-            least = middle;
-        } else {
-            most = middle - 1;
-        }
-    }
-    least
+            .check_pools(gang.queue, &pools, question.overlay);
+        checked.ok()
+    };
+    boundary((0, ()), part.pods.saturating_add(1), find).0
 }
 
 /// The best over the fewest clusters that do.
 fn fewest(
     inputs: Inputs<'_>,
     question: &SplitQuestion<'_>,
-    rooms: &[Part],
+    parts: &[Part],
 ) -> Result<(Vec<Share>, i128), NoPlan> {
-    let demand = &question.shape.demand;
+    let demand = &question.gang.shape.demand;
     let count = demand.roles[question.main].count;
     let placement = &demand.placement;
-    let policy = inputs.quota.policy(question.queue);
+    let policy = inputs.quota.policy(question.gang.queue);
     let most = [
         placement.max_clusters,
         policy.and_then(|policy| policy.max_clusters),
@@ -193,28 +184,25 @@ fn fewest(
     // One alone was tried before.
     let least = placement.min_clusters.unwrap_or(2).max(2);
     let pods = u32::try_from(demand.pods()).unwrap_or(u32::MAX);
-    let able = rooms.iter().filter(|part| part.pods > 0).count();
+    let able = parts.iter().filter(|part| part.pods > 0).count();
     let most = most.min(pods).min(u32::try_from(able).unwrap_or(u32::MAX));
-    let lacks = question
-        .view
-        .tells
-        .then(|| lacks_of(inputs, question, rooms));
+    let verbose = question.gang.verbose;
+    let lacks = verbose.then(|| lacks_of(inputs, question, parts));
     let mut why = NoPlan::NoRoom(lacks.unwrap_or_default());
     let mut leaders = LEADERS;
     for clusters in least..=most {
-        let sum: u64 = rooms[..clusters as usize]
+        let sum: u64 = parts[..clusters as usize]
             .iter()
             .map(|part| u64::from(part.pods))
             .sum();
         if sum < u64::from(count) {
             continue;
         }
-        let options = choices(&rooms[..able], clusters as usize, count)
+        let options = choices(&parts[..able], clusters as usize, count)
             .into_iter()
             .filter_map(|choice| divide_led(inputs, question, choice, &mut leaders))
             .collect();
-        let (shape, view) = (question.shape, question.view);
-        match mixed::first_within_bounds(inputs, question.queue, shape, view, options) {
+        match mixed::first_within_bounds(inputs, question.gang, question.overlay, options) {
             Ok(found) => return Ok(found),
             Err(next) => why = next.map_or(why.clone(), |next| why.or(next)),
         }
@@ -230,7 +218,7 @@ fn divide_led(
     mut choice: Vec<Part>,
     leaders: &mut usize,
 ) -> Option<PlacementCandidate> {
-    let roles = &question.shape.demand.roles;
+    let roles = &question.gang.shape.demand.roles;
     let led = (0..roles.len()).any(|role| exists_once(roles, question.main, role));
     let first = divide(inputs, question, &choice);
     if first.is_some() || !led {
@@ -251,19 +239,13 @@ fn divide(
     question: &SplitQuestion<'_>,
     choice: &[Part],
 ) -> Option<PlacementCandidate> {
-    let demand = &question.shape.demand;
+    let demand = &question.gang.shape.demand;
     let mut left: Vec<u32> = demand.roles.iter().map(|role| role.count).collect();
     let mut parts = Vec::new();
     for (index, part) in choice.iter().enumerate() {
         let after = u32::try_from(choice.len() - index - 1).unwrap_or(u32::MAX);
-        let pods = shares_of(
-            &left,
-            demand.roles.as_slice(),
-            question.main,
-            *part,
-            index,
-            after,
-        );
+        let roles = demand.roles.as_slice();
+        let pods = shares_of(&left, roles, question.main, *part, index, after);
         let packing = pack_part(inputs, question, part.place, &pods);
         for placed in &packing.placed {
             left[placed.role] -= placed.count;
@@ -281,40 +263,34 @@ fn divide(
         return None;
     }
     let fitting: Vec<FittingPods> = choice.iter().map(|part| part.fitting).collect();
-    let room: u64 = choice.iter().map(|part| u64::from(part.pods)).sum();
-    let spare = room.saturating_sub(u64::from(demand.roles[question.main].count));
-    let (shape, view) = (question.shape, question.view);
-    Some(plan::scored(
-        inputs,
-        shape,
-        view,
-        parts,
-        &fitting,
-        spare,
-        question.aims,
-    ))
+    let all: u64 = choice.iter().map(|part| u64::from(part.pods)).sum();
+    let spare = all.saturating_sub(u64::from(demand.roles[question.main].count));
+    let (gang, overlay) = (question.gang, question.overlay);
+    let weights = question.weights;
+    let candidate = plan::scored(inputs, gang, overlay, parts, &fitting, spare, weights);
+    Some(candidate)
 }
 
-fn lacks_of(inputs: Inputs<'_>, question: &SplitQuestion<'_>, rooms: &[Part]) -> Vec<ClusterLack> {
-    let demand = &question.shape.demand;
+fn lacks_of(inputs: Inputs<'_>, question: &SplitQuestion<'_>, parts: &[Part]) -> Vec<ClusterLack> {
+    let demand = &question.gang.shape.demand;
     let count = demand.roles[question.main].count;
-    let lacks = rooms.iter().filter(|part| part.pods < count);
+    let lacks = parts.iter().filter(|part| part.pods < count);
     lacks
         .filter_map(|part| {
             let packing = Packing::shortfall(question.main, count, part.pods);
             let cluster = &inputs.capacity.places()[part.place];
-            plan::lack_of(inputs, cluster, demand, &packing, question.view)
+            plan::lack_of(inputs, question.gang, cluster, &packing)
         })
         .collect()
 }
 
-/// Whether a role beside the one that is divided has one pod.
+/// True if a role beside the one that is divided has one pod.
 fn exists_once(roles: &[Role], main: usize, role: usize) -> bool {
     role != main && roles[role].count == 1
 }
 
-/// What a part is asked to take: the first one all roles that exist once, each at least one pod
-/// of the divided role for every part after it left over, and of the other roles what fits.
+/// What a part is to take: the first one all roles with one pod, each of the divided role as much as
+/// leaves a pod for every part after it, and of the other roles what fits.
 fn shares_of(
     left: &[u32],
     roles: &[Role],
@@ -340,25 +316,25 @@ fn shares_of(
     pods
 }
 
-fn sort(rooms: &mut [Part]) {
-    rooms.sort_by_key(|part| (Reverse(part.pods), part.preference, part.place));
+fn sort(parts: &mut [Part]) {
+    parts.sort_by_key(|part| (Reverse(part.pods), part.preference, part.place));
 }
 
-/// Choices of so many clusters that take `count` pods together, most room first in each: all of
-/// them while they are few, else those around the one that leaves least.
-fn choices(rooms: &[Part], clusters: usize, count: u32) -> Vec<Vec<Part>> {
+/// Choices of so many clusters that take `count` pods together, those with the most capacity first in
+/// each: all of them while they are few, else those around the one that leaves least free.
+fn choices(parts: &[Part], clusters: usize, count: u32) -> Vec<Vec<Part>> {
     let enough = |choice: &[Part]| {
         let sum: u64 = choice.iter().map(|part| u64::from(part.pods)).sum();
         sum >= u64::from(count)
     };
-    if combinations(rooms.len(), clusters) <= CHOICES {
+    if combinations(parts.len(), clusters) <= CHOICES {
         let mut all = Vec::new();
-        combine(rooms, clusters, &mut Vec::new(), &mut all);
+        combine(parts, clusters, &mut Vec::new(), &mut all);
         all.retain(|choice| enough(choice));
         return all;
     }
     // The largest, the last of them replaced by each other that still does; smallest first.
-    let (largest, rest) = rooms.split_at(clusters.saturating_sub(1));
+    let (largest, rest) = parts.split_at(clusters.saturating_sub(1));
     let with_last = rest.iter().rev().map(|last| {
         let mut choice = largest.to_vec();
         choice.push(*last);
@@ -370,20 +346,20 @@ fn choices(rooms: &[Part], clusters: usize, count: u32) -> Vec<Vec<Part>> {
         .collect()
 }
 
-fn combine(rooms: &[Part], clusters: usize, chosen: &mut Vec<Part>, all: &mut Vec<Vec<Part>>) {
+fn combine(parts: &[Part], clusters: usize, chosen: &mut Vec<Part>, all: &mut Vec<Vec<Part>>) {
     if chosen.len() == clusters {
         all.push(chosen.clone());
         return;
     }
     // Where fewer are left than are missing there is none: else all subsets would be gone through.
     let missing = clusters - chosen.len();
-    for (index, part) in rooms
+    for (index, part) in parts
         .iter()
         .enumerate()
-        .take((rooms.len() + 1).saturating_sub(missing))
+        .take((parts.len() + 1).saturating_sub(missing))
     {
         chosen.push(*part);
-        combine(&rooms[index + 1..], clusters, chosen, all);
+        combine(&parts[index + 1..], clusters, chosen, all);
         chosen.pop();
     }
 }

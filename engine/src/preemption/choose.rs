@@ -1,11 +1,11 @@
-//! The cheapest things to evict with which a job really starts.
+//! The search for the cheapest victims with which a job really starts.
 //!
-//! The placement with everything chosen gone is asked of the same functions that place jobs,
-//! so nothing is taken that does not help. For all that is offered, and for each of the
-//! clusters where it looks cheapest, items are taken in order until the job fits, then given
-//! back in reverse as far as it still does, then changed one for one for cheaper ones; a few
-//! items are searched exactly. What is between queues has to be valid (`entitlement.rs`) item by
-//! item and as a whole. Nothing here changes anything.
+//! The functions that place jobs say whether it fits with the victims gone, so that nothing is evicted
+//! that does not help. From all candidates, and from those of each cluster that looks cheapest, victims
+//! are taken in order until the job fits. Those that turn out needless are put back in reverse order
+//! (Kueue's fill back), then single victims are swapped for cheaper candidates. If there are few
+//! candidates, all sets are tried. Victims of other queues must be valid (`entitlement.rs`) one by one and
+//! together. Nothing here changes anything.
 
 use crate::amounts::bisect::boundary;
 use crate::amounts::hashed::Hashed;
@@ -14,65 +14,61 @@ use crate::api::charge::{Pools, pools_of};
 use crate::api::facts::Share;
 use crate::api::ids::ClusterName;
 use crate::api::reason::Reason;
-use crate::placement::plan::View;
+use crate::overlay::Overlay;
+use crate::placement::plan;
 use crate::placement::request::Request;
-use crate::placement::{plan, without};
 use crate::preemption::entitlement::Reclaim;
 use crate::preemption::victims::Item;
-use crate::quota::UsageOverlay;
 use crate::state::Inputs;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-/// Clusters that are looked at one by one.
+/// Most clusters that are searched one by one.
 const CLUSTERS: usize = 8;
 
-/// Most items that are searched exactly.
+/// Most candidates of which all sets are tried.
 const EXACT: usize = 14;
 
-/// Placements that may be tried to make a choice better.
+/// Most placements that are tried to improve a set.
 const TRIES: u32 = 400;
 
-/// A set of items, by their places.
+/// A set of candidates, by their places.
 pub(crate) type VictimSet = BTreeSet<usize>;
 
-/// A search for what to take.
+/// A search for victims.
 pub(crate) struct Search<'a> {
     pub(crate) inputs: Inputs<'a>,
     pub(crate) request: Request<'a>,
-    /// What is offered, in order.
+    /// The candidates, in order.
     pub(crate) items: &'a [Item<'a>],
-    /// What the job needs most.
+    /// The leading resource of the job.
     pub(crate) leads: Option<&'a ResourceName>,
-    /// The fleet and the quota as they will be without anything taken.
-    pub(crate) view: &'a View,
-    /// The same between queues.
-    pub(crate) shift: &'a UsageOverlay<'a>,
-    /// Whether the job has to be entitled to take from other queues.
+    /// Capacity and usage as they will be without any of the candidates gone.
+    pub(crate) overlay: &'a Overlay,
+    /// True if the job must be entitled to reclaim from other queues.
     pub(crate) reclaims: bool,
     pub(crate) tries: Cell<u32>,
 }
 
-/// What a choice costs: what is lost, whole jobs, items.
+/// What a set costs: the work that is lost, whole jobs, candidates.
 type VictimCost = (i128, usize, usize);
 
-/// A choice with what it costs, and where the job goes then.
+/// A set with its price, and where the job goes then.
 type Found = (VictimCost, VictimSet, Vec<Share>);
 
 impl Search<'_> {
-    /// The cheapest choice that was found, with where the job goes then.
+    /// The cheapest set that was found, with where the job goes then.
     pub(crate) fn cheapest(&self) -> Option<(VictimSet, Vec<Share>)> {
         let all: Vec<usize> = (0..self.items.len()).collect();
-        // Only what other queues owe depends on where the job would go.
-        let owed = self.reclaims && all.iter().any(|index| self.is_reclaimed(*index));
-        let pools = if owed {
+        // Only what may be reclaimed from other queues depends on where the job would go.
+        let reclaims = self.reclaims && all.iter().any(|index| self.is_reclaimed(*index));
+        let pools = if reclaims {
             pools_of(&self.fits(&all.iter().copied().collect())?)
         } else {
             Pools::new()
         };
         let mut best = None;
-        // It has everything in it.
-        if !self.try_order(all.clone(), &pools, &mut best) && !owed {
+        if !self.try_order(all.clone(), &pools, &mut best) && !reclaims {
             return None;
         }
         self.try_by_size(&all, &pools, &mut best);
@@ -90,14 +86,14 @@ impl Search<'_> {
         best.map(|(_, chosen, shares)| (chosen, shares))
     }
 
-    /// Whether something of a group, in order, may cost less than the best that was found: nothing
-    /// does that costs more than its first alone.
+    /// True if a set from a group, in order, may cost less than the best that was found: each costs at least
+    /// as much as the first of the group.
     fn may_be_cheaper(&self, group: &[usize], best: Option<&Found>) -> bool {
         let least = group.first().map(|index| self.price_alone(*index));
         best.is_none_or(|best| least.is_some_and(|least| least < best.0))
     }
 
-    /// Looks for a cheaper choice by taking what gives most first, where not all gives the same.
+    /// Looks for a cheaper set in the order of size, largest first, if not all have the same size.
     fn try_by_size(&self, group: &[usize], pools: &Pools, best: &mut Option<Found>) {
         if self.may_be_cheaper(group, best.as_ref())
             && let Some(by_size) = self.by_size(group)
@@ -106,13 +102,13 @@ impl Search<'_> {
         }
     }
 
-    /// Looks for a cheaper choice by taking in this order. Whether all of it would do.
+    /// Looks for a cheaper set in this order. True if all of it would do.
     fn try_order(&self, order: Vec<usize>, pools: &Pools, best: &mut Option<Found>) -> bool {
         let mut chain = Chain::new(self, order, pools);
         let Some(found) = self.shortest(&mut chain) else {
             return false;
         };
-        let found = self.trimmed(found, &chain.taken);
+        let found = self.filled_back(found, &chain.taken);
         let found = self.swapped(found);
         let shares = self.fits(&found);
         let shares = shares.filter(|shares| self.is_valid(&found, shares));
@@ -124,47 +120,42 @@ impl Search<'_> {
         true
     }
 
-    /// Where the job goes with `chosen` gone, if anywhere.
+    /// Where the job goes with `chosen` gone, if it fits.
     pub(crate) fn fits(&self, chosen: &VictimSet) -> Option<Vec<Share>> {
         self.tries.set(self.tries.get().saturating_add(1));
-        let mut view = self.view.clone();
-        for item in chosen.iter().filter_map(|index| self.items.get(*index)) {
-            without::without(self.inputs, &mut view, item.queue, item.charge());
-            for ((cluster, node), held) in &*item.nodes(&self.inputs.capacity) {
-                let cluster = view.nodes.entry(cluster.clone()).or_default();
-                cluster
-                    .entry(node.clone())
-                    .or_default()
-                    .add_totals(held, -1);
-            }
-        }
         let (inputs, request) = (self.inputs, self.request);
+        let mut overlay = self.overlay.clone();
+        for item in chosen.iter().filter_map(|index| self.items.get(*index)) {
+            inputs
+                .quota
+                .assume(&mut overlay, item.queue, item.charge(), -1);
+            overlay.free(&item.nodes(&inputs.capacity));
+        }
         let total = &request.shape.total;
-        inputs
-            .quota
-            .check_total(request.queue, total, &view.kept)
-            .ok()?;
-        plan::plan(inputs, request.queue, request.shape, &view).ok()
+        let headroom = inputs.quota.check_total(request.queue, total, &overlay);
+        headroom.ok()?;
+        plan::plan(inputs, request.gang(), &overlay).ok()
     }
 
-    /// Whether a choice may be made, the job going where `shares` say: each thing that comes
-    /// from another queue is owed, smallest first, and none could be evicted in turn.
+    /// True if a set may be evicted for the job, placed as `shares` say: each victim of another queue may be
+    /// reclaimed, smallest first, and none could reclaim in turn.
     pub(crate) fn is_valid(&self, chosen: &VictimSet, shares: &[Share]) -> bool {
         let pools = pools_of(shares);
         let mut order: Vec<usize> = chosen.iter().copied().collect();
         order.sort_by_cached_key(|index| (self.is_reclaimed(*index), self.size(*index), *index));
-        let mut shift = self.shift.clone();
+        let mut usage = self.overlay.usage_only();
         for index in &order {
             let item = &self.items[*index];
             if self.is_reclaimed(*index) {
-                let reclaim = self.reclaim(&shift, &pools);
+                let reclaim = self.reclaim(&usage, &pools);
                 if reclaim.check_victim(item.queue, item.charge()).is_err() {
                     return false;
                 }
             }
-            shift.take(item.queue, item.charge());
+            let quota = &self.inputs.quota;
+            quota.assume(&mut usage, item.queue, item.charge(), -1);
         }
-        let reclaim = self.reclaim(&shift, &pools);
+        let reclaim = self.reclaim(&usage, &pools);
         if self.reclaims && reclaim.entitlement().is_none() {
             return false;
         }
@@ -175,9 +166,10 @@ impl Search<'_> {
         !order.iter().any(thrashes)
     }
 
-    /// The job that reclaims, were it placed in these pools.
-    fn reclaim<'b>(&'b self, usage: &'b UsageOverlay<'b>, pools: &'b Pools) -> Reclaim<'b> {
+    /// The job that reclaims, if it were placed in these pools.
+    fn reclaim<'b>(&'b self, usage: &'b Overlay, pools: &'b Pools) -> Reclaim<'b> {
         Reclaim {
+            quota: &self.inputs.quota,
             usage,
             queue: self.request.queue,
             total: &self.request.shape.total,
@@ -189,14 +181,14 @@ impl Search<'_> {
         self.items[index].reason == Reason::Reclaimed
     }
 
-    /// How much an item gives of what the job needs most.
+    /// How much a candidate frees of the job's leading resource.
     fn size(&self, index: usize) -> i64 {
         let parts = self.items[index].charge().values();
         self.leads
             .map_or(0, |name| parts.map(|part| part.amount_of(name).0).sum())
     }
 
-    /// A group with what gives most first; `None` where all of it gives the same.
+    /// A group with the largest first; `None` if all have the same size.
     fn by_size(&self, group: &[usize]) -> Option<Vec<usize>> {
         let first = self.size(*group.first()?);
         if group.iter().all(|index| self.size(*index) == first) {
@@ -218,8 +210,7 @@ impl Search<'_> {
         (item.cost(), usize::from(item.cut().is_none()), 1)
     }
 
-    /// What is offered in each of the clusters where enough of it looks cheapest; nothing where
-    /// all is in one.
+    /// The candidates of each cluster where enough of them look cheapest; none if all are in one.
     fn by_cluster(&self, all: &[usize]) -> Vec<Vec<usize>> {
         let mut by_cluster: Hashed<&ClusterName, Vec<usize>> = Hashed::default();
         for index in all {
@@ -252,19 +243,18 @@ impl Search<'_> {
             .into_iter()
             .map(|(cluster, group)| (looks(&group), cluster, group))
             .collect();
-        // Whatever order they came in: no two have the same name.
         groups.sort();
         groups.truncate(CLUSTERS);
         groups.into_iter().map(|(.., group)| group).collect()
     }
 
-    /// The least first items of a chain with which the job fits: looked for among twice as many
-    /// each time, since a few do most often.
+    /// The shortest start of a chain with which the job fits. It is looked for among twice as many
+    /// each time, since a few are enough most often.
     fn shortest(&self, chain: &mut Chain<'_>) -> Option<VictimSet> {
         let first = |taken: &[usize], count: usize| -> VictimSet {
             taken[..count].iter().copied().collect()
         };
-        // That nothing at all would do is asked before.
+        // The caller has checked that it does not fit without victims.
         let (mut fails, mut fits) = (0, 1);
         loop {
             let is_whole = !chain.reaches(fits);
@@ -287,15 +277,15 @@ impl Search<'_> {
         Some(shortest)
     }
 
-    /// Gives back in reverse what turned out needless, in blocks as long as that goes.
-    fn trimmed(&self, mut chosen: VictimSet, chain: &[usize]) -> VictimSet {
+    /// Puts needless victims back in reverse order, in blocks while that works.
+    fn filled_back(&self, mut chosen: VictimSet, chain: &[usize]) -> VictimSet {
         let order: Vec<usize> = chain.iter().rev().copied().collect();
         let order: Vec<usize> = order.into_iter().filter(|i| chosen.contains(i)).collect();
-        self.give_back(&order, &mut chosen);
+        self.fill_back(&order, &mut chosen);
         chosen
     }
 
-    fn give_back(&self, block: &[usize], chosen: &mut VictimSet) {
+    fn fill_back(&self, block: &[usize], chosen: &mut VictimSet) {
         let rest: VictimSet = chosen
             .iter()
             .copied()
@@ -308,18 +298,18 @@ impl Search<'_> {
             *chosen = rest;
         } else if block.len() > 1 {
             let (first, second) = block.split_at(block.len() / 2);
-            self.give_back(first, chosen);
-            self.give_back(second, chosen);
+            self.fill_back(first, chosen);
+            self.fill_back(second, chosen);
         }
     }
 
-    /// Whether nothing is chosen without what has to be taken before it.
+    /// True if each candidate is chosen with the one that must be evicted before it.
     fn closed(&self, chosen: &VictimSet) -> bool {
         let before = chosen.iter().filter_map(|index| self.items[*index].after());
         before.into_iter().all(|before| chosen.contains(&before))
     }
 
-    /// Changes single items for cheaper ones as long as that goes.
+    /// Swaps single victims for cheaper candidates while that works.
     fn swapped(&self, mut chosen: VictimSet) -> VictimSet {
         let mut dear: Vec<usize> = chosen.iter().copied().collect();
         dear.sort_by_key(|index| std::cmp::Reverse(self.items[*index].cost()));
@@ -345,7 +335,7 @@ impl Search<'_> {
         chosen
     }
 
-    /// Tries all choices from `next` on that could still be cheaper than the best one.
+    /// Tries all sets from `next` on that could still be cheaper than the best one.
     fn exact(&self, next: usize, chosen: &VictimSet, best: &mut Option<Found>) {
         let price = self.price(chosen);
         let dearer = best.as_ref().is_some_and(|best| price >= best.0);
@@ -374,16 +364,16 @@ impl Search<'_> {
     }
 }
 
-/// What of an order may be taken, each after those before it; found as far as it is asked for.
+/// The candidates of an order that may be evicted, each after those before it; found as far as needed.
 struct Chain<'a> {
     search: &'a Search<'a>,
     pools: &'a Pools,
-    shift: UsageOverlay<'a>,
+    usage: Overlay,
     taken: Vec<usize>,
     known: VictimSet,
     next: std::vec::IntoIter<usize>,
-    /// Those that come after one that was not there yet. An order by size may name a gang
-    /// before its surplus: it is looked at once more.
+    /// Those that must come after one that was not taken yet. An order by size may name a gang before its
+    /// surplus: it is looked at once more.
     pending: Vec<usize>,
     again: bool,
 }
@@ -393,7 +383,7 @@ impl<'a> Chain<'a> {
         Self {
             search,
             pools,
-            shift: search.shift.clone(),
+            usage: search.overlay.usage_only(),
             taken: Vec::new(),
             known: VictimSet::new(),
             next: order.into_iter(),
@@ -402,7 +392,7 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// Whether so many may be taken.
+    /// True if so many may be evicted.
     fn reaches(&mut self, count: usize) -> bool {
         while self.taken.len() < count {
             let Some(index) = self.next.next() else {
@@ -428,11 +418,12 @@ impl<'a> Chain<'a> {
             return;
         }
         let may = || {
-            let reclaim = search.reclaim(&self.shift, self.pools);
+            let reclaim = search.reclaim(&self.usage, self.pools);
             reclaim.check_victim(item.queue, item.charge())
         };
         if !search.is_reclaimed(index) || may().is_ok() {
-            self.shift.take(item.queue, item.charge());
+            let quota = &search.inputs.quota;
+            quota.assume(&mut self.usage, item.queue, item.charge(), -1);
             self.known.insert(index);
             self.taken.push(index);
         }

@@ -1,4 +1,4 @@
-//! Reclaim between queues: who is entitled to it, from whom, and what must stay.
+//! Reclaim between queues: which queue is entitled to it, from which, and what must stay.
 //!
 //! Volcano's reclaim, exactly where it is exact, and closed where it let queues pull at each
 //! other for ever (its issue 4947). A queue is *entitled* for a job if, for at least one
@@ -22,8 +22,9 @@ use crate::amounts::resources::Resources;
 use crate::amounts::totals::clamp;
 use crate::api::charge::Pools;
 use crate::api::ids::QueueName;
+use crate::overlay::Overlay;
 use crate::pending::backoff::EntitlementGap;
-use crate::quota::{QueueId, Quota, ScopedResource, UsageOverlay};
+use crate::quota::{QueueId, Quota, ScopedResource};
 
 /// Why a victim may not be reclaimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +45,8 @@ pub(crate) enum NotPreemptible {
 /// A job that would reclaim, and the usage without what is terminating and with what is nominated.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reclaim<'a> {
-    pub(crate) usage: &'a UsageOverlay<'a>,
+    pub(crate) quota: &'a Quota,
+    pub(crate) usage: &'a Overlay,
     pub(crate) queue: &'a QueueName,
     /// What the job would be charged.
     pub(crate) total: &'a Resources,
@@ -56,16 +58,19 @@ impl<'a> Reclaim<'a> {
     /// The account by which the queue is entitled: its own, or one of a queue above it. `None` also
     /// if the job would exceed a real capability.
     pub(crate) fn entitlement(&self) -> Option<(QueueId, ScopedResource)> {
-        let within = self.usage.check(self.queue, self.total, self.pools);
+        let (queue, total) = (self.queue, self.total);
+        let within = self
+            .quota
+            .check_charge(queue, total, self.pools, self.usage);
         within.ok()?;
-        let mut up = self.quota().below_root(self.queue);
+        let mut up = self.quota.below_root(self.queue);
         up.find_map(|id| Some((id, *self.entitling(id).first()?)))
     }
 
     /// True if the queue may be entitled once the pools of the job are known.
     pub(crate) fn could_be_entitled(&self) -> bool {
-        let mut up = self.quota().below_root(self.queue);
-        up.any(|id| self.quota().deserves_in_pools(id) || !self.entitling(id).is_empty())
+        let mut up = self.quota.below_root(self.queue);
+        up.any(|id| self.quota.deserves_in_pools(id) || !self.entitling(id).is_empty())
     }
 
     /// True if a queue may have something that can be reclaimed once the pools of the job are
@@ -75,7 +80,7 @@ impl<'a> Reclaim<'a> {
             return false;
         };
         let mut entitling = self.entitling(own).into_iter();
-        self.quota().deserves_in_pools(own) || entitling.any(|of| self.over_deserved(other, of))
+        self.quota.deserves_in_pools(own) || entitling.any(|of| self.over_deserved(other, of))
     }
 
     /// Whether a victim may be reclaimed from its queue. Victims chosen before are gone from the
@@ -88,16 +93,16 @@ impl<'a> Reclaim<'a> {
         queue: &QueueName,
         victim: &Pools,
     ) -> Result<(), NotPreemptible> {
-        let siblings = self.siblings(queue).zip(self.quota().id(queue));
+        let siblings = self.siblings(queue).zip(self.quota.id(queue));
         let Some(((own, other), id)) = siblings else {
             return Err(NotPreemptible::SameQueue);
         };
-        let levels: Vec<QueueId> = self.quota().up_to(id, other).collect();
-        if !levels.iter().all(|id| self.quota().is_reclaimable(*id)) {
+        let levels: Vec<QueueId> = self.quota.up_to(id, other).collect();
+        if !levels.iter().all(|id| self.quota.is_reclaimable(*id)) {
             return Err(NotPreemptible::NotReclaimable);
         }
         let over = |of: &ScopedResource| {
-            self.quota().part_of(victim, *of) > 0 && self.over_deserved(other, *of)
+            self.quota.part_of(victim, *of) > 0 && self.over_deserved(other, *of)
         };
         let over: Vec<ScopedResource> = self.entitling(own).into_iter().filter(over).collect();
         if over.is_empty() {
@@ -105,7 +110,7 @@ impl<'a> Reclaim<'a> {
         }
         let beyond = |of: &ScopedResource| {
             let mut levels = levels.iter();
-            levels.all(|id| self.usage.exceeds_guarantees(*id, *of, victim))
+            levels.all(|id| self.quota.exceeds_guarantees(self.usage, *id, *of, victim))
         };
         if !over.iter().any(beyond) {
             return Err(NotPreemptible::Guaranteed);
@@ -117,36 +122,36 @@ impl<'a> Reclaim<'a> {
     }
 
     /// True if, all victims gone and the job there, this victim could be reclaimed from the job's
-    /// queue again. To be asked of each victim when the set is complete.
+    /// queue again. To be checked for each victim when the set is complete.
     pub(crate) fn would_thrash(&self, queue: &QueueName, victim: &Pools) -> bool {
         let siblings = self.siblings(queue);
         siblings.is_some_and(|(own, other)| self.thrashes(own, other, victim, false))
     }
 
-    fn quota(&self) -> &'a Quota {
-        self.usage.quota()
-    }
-
     /// The queue of the job and the one of a victim, or those above them, where paths diverge.
     fn siblings(&self, victims: &QueueName) -> Option<(QueueId, QueueId)> {
-        let (own, other) = self.quota().id(self.queue).zip(self.quota().id(victims))?;
-        self.quota().lca_children(own, other)
+        let (own, other) = self.quota.id(self.queue).zip(self.quota.id(victims))?;
+        self.quota.lca_children(own, other)
     }
 
     /// Where a queue would use no more than it deserves with the job.
     fn entitling(&self, id: QueueId) -> Vec<ScopedResource> {
-        let requested = self.quota().requested(id, self.total, self.pools);
+        let requested = self.quota.requested(id, self.total, self.pools);
         let within = requested.into_iter().filter(|(of, amount)| {
-            let deserved = self.quota().deserved_of(id, *of);
-            deserved.is_some_and(|deserved| self.usage.usage(id, *of) + amount <= deserved)
+            let deserved = self.quota.deserved_of(id, *of);
+            deserved.is_some_and(|deserved| self.usage_of(id, *of) + amount <= deserved)
         });
         within.map(|(of, _)| of).collect()
     }
 
+    fn usage_of(&self, id: QueueId, of: ScopedResource) -> i128 {
+        self.quota.usage_with(self.usage, id, of)
+    }
+
     /// True if a queue uses more than it deserves.
     fn over_deserved(&self, id: QueueId, of: ScopedResource) -> bool {
-        let deserved = self.quota().deserved_of(id, of);
-        self.usage.usage(id, of) > deserved.unwrap_or_default()
+        let deserved = self.quota.deserved_of(id, of);
+        self.usage_of(id, of) > deserved.unwrap_or_default()
     }
 
     /// True if the victim's queue, without it, would be entitled to reclaim it, and the job's would
@@ -158,16 +163,16 @@ impl<'a> Reclaim<'a> {
         victim: &Pools,
         victim_is_there: bool,
     ) -> bool {
-        let requested = self.quota().requested(own, self.total, self.pools);
-        let mut parts = self.quota().deserved_parts(other, victim);
+        let requested = self.quota.requested(own, self.total, self.pools);
+        let mut parts = self.quota.deserved_parts(other, victim);
         parts.any(|(of, amount)| {
             let there = if victim_is_there { 0 } else { amount };
-            let deserved = self.quota().deserved_of(other, of).unwrap_or_default();
-            let entitled = amount > 0 && self.usage.usage(other, of) + there <= deserved;
+            let deserved = self.quota.deserved_of(other, of).unwrap_or_default();
+            let entitled = amount > 0 && self.usage_of(other, of) + there <= deserved;
             let takes = requested.iter().filter(|(at, _)| *at == of);
             let takes: i128 = takes.map(|(_, amount)| *amount).sum();
-            let due = self.quota().deserved_of(own, of).unwrap_or_default();
-            entitled && takes > 0 && self.usage.usage(own, of) + takes > due
+            let due = self.quota.deserved_of(own, of).unwrap_or_default();
+            entitled && takes > 0 && self.usage_of(own, of) + takes > due
         })
     }
 }

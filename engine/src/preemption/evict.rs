@@ -8,28 +8,24 @@
 //!
 //! `cycle::preempt` carries out what is found here.
 
-use crate::api::charge::Pools;
 use crate::api::facts::Share;
 use crate::api::ids::{JobKey, QueueName};
 use crate::api::reason::Reason;
-use crate::backfill::withheld;
-use crate::capacity::{Basis, leading};
+use crate::backfill::{assume, withheld};
+use crate::capacity::leading;
 use crate::jobs::job::Job;
+use crate::overlay::Overlay;
 use crate::pending::backoff::EntitlementGap;
 use crate::pending::shapes::ShapeId;
-use crate::placement::plan::View;
 use crate::placement::request::Request;
-use crate::placement::without;
 use crate::preemption::choose::{Search, VictimSet};
 use crate::preemption::entitlement::{Reclaim, deserves, entitlement_gaps};
 use crate::preemption::victims::{Candidates, Item, Victim, overdue_at};
 use crate::preemption::{gaps, victims};
-use crate::quota::UsageOverlay;
 use crate::state::Inputs;
 use std::cell::Cell;
-use std::collections::BTreeSet;
 
-/// What a job has the right to preempt.
+/// What a job has the right to evict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rights {
     /// Jobs of other queues.
@@ -73,14 +69,13 @@ pub(crate) fn not_entitled(
     if rights.preempt {
         return None;
     }
-    let mut shift = inputs.quota.overlay();
-    for key in inputs.jobs.preemptible().terminating() {
-        if let Some((queue, charge, _)) = without::going(inputs, key) {
-            shift.take(&queue, &charge);
-        }
+    let mut usage = Overlay::default();
+    for leaving in assume::terminating(inputs) {
+        let (queue, charge) = (leaving.queue, &leaving.charge);
+        inputs.quota.assume(&mut usage, queue, charge, -1);
     }
     let total = &request.shape.total;
-    let entitled = reclaim(request, &shift).could_be_entitled();
+    let entitled = reclaim(inputs, request, &usage).could_be_entitled();
     (!entitled).then(|| entitlement_gaps(&inputs.quota, request.queue, total))
 }
 
@@ -110,15 +105,15 @@ pub(crate) fn find(
     rights: Rights,
     more_at: &mut Option<crate::Time>,
 ) -> Option<Taking> {
-    let (view, shift) = as_it_will_be(inputs, request);
+    let overlay = Overlay::after_evictions(inputs, request);
+    let usage = overlay.usage_only();
     let search = |items: &[Item<'_>], reclaims: bool| {
         let search = Search {
             inputs,
             request,
             items,
             leads: leading(&request.shape.total),
-            view: &view,
-            shift: &shift,
+            overlay: &overlay,
             reclaims,
             tries: Cell::new(0),
         };
@@ -129,7 +124,7 @@ pub(crate) fn find(
         }
         search.cheapest().map(Some)
     };
-    let reclaims = rights.reclaim && reclaim(request, &shift).could_be_entitled();
+    let reclaims = rights.reclaim && reclaim(inputs, request, &usage).could_be_entitled();
     // Candidates of other queues, of its own, or both: each set is gathered only when those before it
     // are not enough.
     let ways: &[(bool, bool)] = match (reclaims, rights.preempt) {
@@ -139,7 +134,7 @@ pub(crate) fn find(
         (false, false) => &[],
     };
     for &(others, own) in ways {
-        let (offers, reclaims) = (offers(inputs, request, &shift, others, own), others);
+        let (offers, reclaims) = (offers(inputs, request, &usage, others, own), others);
         *more_at = more_at.iter().copied().chain(offers.more_at).min();
         if let Some(found) = search(&offers.items, reclaims) {
             let (chosen, shares) = found?;
@@ -156,14 +151,14 @@ pub(crate) fn find(
 fn offers<'a>(
     inputs: Inputs<'a>,
     request: Request<'_>,
-    shift: &UsageOverlay<'_>,
+    usage: &Overlay,
     others: bool,
     own: bool,
 ) -> Candidates<'a> {
     let mut offers = Candidates::default();
     let wanted = &request.shape.total;
     for queue in inputs.jobs.preemptible().queues().filter(|_| others) {
-        if queue != request.queue && reclaim(request, shift).could_reclaim_from(queue) {
+        if queue != request.queue && reclaim(inputs, request, usage).could_reclaim_from(queue) {
             victims::offer(inputs, &mut offers, queue, Reason::Reclaimed, wanted, None);
         }
     }
@@ -181,41 +176,6 @@ fn offers<'a>(
     }
     offers.sort();
     offers
-}
-
-/// Capacity and usage once all evictions are done: victims are gone, their preemptors are there, and
-/// the reservations ahead stand.
-fn as_it_will_be<'a>(inputs: Inputs<'a>, request: Request<'_>) -> (View, UsageOverlay<'a>) {
-    let mut holders: BTreeSet<&JobKey> = withheld::reservations_ahead(inputs, request)
-        .into_iter()
-        .collect();
-    let preemptors = inputs.reservations.iter().filter(|kept| kept.taking());
-    let preemptors = preemptors.filter(|kept| kept.rank.key != request.rank.key);
-    let mut shift = inputs.quota.overlay();
-    for kept in preemptors {
-        holders.insert(&kept.rank.key);
-        let pools = kept.pools.iter().cloned();
-        let pools: Pools = pools
-            .map(|(cluster, class, r)| ((cluster, class), r))
-            .collect();
-        shift.give(&kept.queue, &pools);
-    }
-    let holders: Vec<&JobKey> = holders.into_iter().collect();
-    let mut view = View {
-        basis: Basis::Now,
-        nodes: withheld::nodes_reserved(inputs, &holders),
-        kept: withheld::headroom_reserved(inputs, &holders),
-        tells: false,
-    };
-    for key in inputs.jobs.preemptible().terminating() {
-        let Some((queue, charge, nodes)) = without::going(inputs, key) else {
-            continue;
-        };
-        shift.take(&queue, &charge);
-        without::without(inputs, &mut view, &queue, &charge);
-        without::off_nodes(&mut view, nodes);
-    }
-    (view, shift)
 }
 
 pub(crate) fn taking_words(inputs: Inputs<'_>, request: Request<'_>, item: &Victim) -> String {
@@ -258,8 +218,9 @@ fn overdue_words(inputs: Inputs<'_>, preemptor: &JobKey, job: &Job) -> Option<St
 }
 
 /// The job that would reclaim; its pools are not known yet.
-fn reclaim<'a>(request: Request<'a>, usage: &'a UsageOverlay<'a>) -> Reclaim<'a> {
+fn reclaim<'a>(inputs: Inputs<'a>, request: Request<'a>, usage: &'a Overlay) -> Reclaim<'a> {
     Reclaim {
+        quota: &inputs.quota,
         usage,
         queue: request.queue,
         total: &request.shape.total,

@@ -4,13 +4,13 @@ use crate::amounts::resources::{ResourceName, Resources};
 use crate::api::ids::QueueName;
 use crate::state::Inputs;
 
-/// What the preemptor's queue has less than it deserves and the victim's queue has instead, where
-/// their paths diverge, of the first requested resource of which it has less.
+/// How much less than it deserves one queue has and what another has, where their paths diverge, of the first
+/// requested resource of which it has less.
 pub(crate) fn gaps(
     inputs: Inputs<'_>,
     preemptor: &QueueName,
     victim: &QueueName,
-    asked: &Resources,
+    requested: &Resources,
 ) -> Option<String> {
     let (preemptor, victim) = inputs.quota.id(preemptor).zip(inputs.quota.id(victim))?;
     let (preemptor, victim) = inputs.quota.lca_children(preemptor, victim)?;
@@ -19,7 +19,7 @@ pub(crate) fn gaps(
     let ((has, deserves), (holds, owns)) = (of(preemptor), of(victim));
     let (name, due) = deserves.iter().find(|(name, due)| {
         let competes = name.as_str() != ResourceName::PODS;
-        competes && asked.amount_of(name).0 > 0 && has.amount_of(name) < *due
+        competes && requested.amount_of(name).0 > 0 && has.amount_of(name) < *due
     })?;
     Some(format!(
         "queue {} has {name} {} of the {} that it deserves, queue {} has {} and deserves {}",

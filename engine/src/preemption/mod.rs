@@ -1,4 +1,4 @@
-//! Who may be evicted for whom, and the cheapest set of victims with which the job really starts.
+//! Which jobs may be evicted for which, and the cheapest set of victims with which the job really starts.
 
 pub(crate) mod choose;
 pub(crate) mod entitlement;

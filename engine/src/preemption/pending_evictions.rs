@@ -1,24 +1,24 @@
-//! The jobs that a preemptor waits for.
+//! Which jobs a preemptor waits for.
 //!
-//! Besides its own victims, these are terminating jobs on nodes that it will use, and those that are
-//! charged where its queue, or one above it, lacks headroom. Otherwise it would be re-evaluated at
-//! once, fail and drop its reservation; two preemptors would wake each other for ever.
+//! It waits for the victims that are evicted for it, and for jobs that terminate already on nodes that it
+//! will use, or that are charged where headroom is short. Otherwise it would be evaluated at once, would
+//! fail, and would drop its reservation. That activates the next preemptor, and the two would livelock.
 
 use crate::api::charge::{Pools, pools_of};
 use crate::api::facts::Share;
-use crate::api::ids::{JobKey, QueueName};
-use crate::backfill::withheld;
-use crate::placement::plan::View;
+use crate::api::ids::JobKey;
+use crate::backfill::assume::FreedByEnd;
+use crate::backfill::{assume, withheld};
+use crate::overlay::Overlay;
 use crate::placement::request::Request;
-use crate::placement::without;
 use crate::quota::Shortfall;
 use crate::state::Inputs;
 use std::collections::BTreeSet;
 
-/// Jobs that are ending or shrinking, and have to be gone before the request can have `shares`:
-/// those on nodes that these use, and as many more, first in order, as give back the headroom
-/// that it lacks beside what it has to leave alone. Of jobs that would do as well for headroom
-/// it waits for the first: if another is gone sooner, its quota wakes it.
+/// Jobs that are ending or shrinking, and have to be gone before the request can have `shares`: those on
+/// nodes that these use, and in addition as many, first in order, as give back the headroom that is short
+/// beside the reservations ahead. Of jobs that would do as well for headroom it waits for the first: if
+/// another one is gone sooner, the freed quota activates it.
 pub(crate) fn pending_evictions_for(
     inputs: Inputs<'_>,
     request: Request<'_>,
@@ -29,50 +29,35 @@ pub(crate) fn pending_evictions_for(
         slots.map(|slot| (share.cluster.clone(), slot.node.clone()))
     });
     let used: BTreeSet<_> = used.collect();
-    let mut view = View {
-        kept: withheld::headroom_reserved(inputs, &withheld::reservations_ahead(inputs, request)),
-        ..View::now()
-    };
+    let mut overlay = Overlay::beside(inputs, &withheld::reservations_ahead(inputs, request));
     let mut pending_evictions = BTreeSet::new();
-    let mut others = Vec::new();
-    for key in inputs.jobs.preemptible().terminating() {
-        let Some((queue, charge, nodes)) = without::going(inputs, key) else {
-            continue;
-        };
-        if nodes.keys().any(|node| used.contains(node)) {
-            without::without(inputs, &mut view, &queue, &charge);
-            pending_evictions.insert(key.clone());
-        } else {
-            others.push((key, queue, charge));
-        }
+    let is_on_used =
+        |leaving: &FreedByEnd<'_>| leaving.nodes.keys().any(|node| used.contains(node));
+    let (on_used, mut others): (Vec<_>, Vec<_>) = assume::terminating(inputs).partition(is_on_used);
+    for leaving in on_used {
+        overlay.release(inputs, &leaving);
+        pending_evictions.insert(leaving.key.clone());
     }
-    let pools = pools_of(shares);
-    while let Err(short) = check_with(inputs, request, &pools, &view) {
-        let gives = |(_, queue, charge): &(&JobKey, QueueName, Pools)| {
-            inputs.quota.is_within(queue, &short.queue) && gives_back(charge, &short)
+    let (queue, total, pools) = (request.queue, &request.shape.total, pools_of(shares));
+    while let Err(short) = inputs
+        .quota
+        .check_charge(queue, total, Some(&pools), &overlay)
+    {
+        let gives = |leaving: &FreedByEnd<'_>| {
+            let within = inputs.quota.is_within(leaving.queue, &short.queue);
+            within && gives_back(&leaving.charge, &short)
         };
         let Some(first) = others.iter().position(gives) else {
             break;
         };
-        let (key, queue, charge) = others.remove(first);
-        without::without(inputs, &mut view, &queue, &charge);
-        pending_evictions.insert(key.clone());
+        let leaving = others.remove(first);
+        overlay.release(inputs, &leaving);
+        pending_evictions.insert(leaving.key.clone());
     }
     pending_evictions
 }
 
-fn check_with(
-    inputs: Inputs<'_>,
-    request: Request<'_>,
-    pools: &Pools,
-    view: &View,
-) -> Result<(), Shortfall> {
-    let total = &request.shape.total;
-    inputs.quota.check_total(request.queue, total, &view.kept)?;
-    inputs.quota.check_pools(request.queue, pools, &view.kept)
-}
-
-/// Whether a charge counts where headroom is short.
+/// True if a charge counts where headroom is short.
 fn gives_back(charge: &Pools, short: &Shortfall) -> bool {
     let mut charge = charge.iter();
     charge.any(|((cluster, class), part)| {
@@ -84,7 +69,7 @@ fn gives_back(charge: &Pools, short: &Shortfall) -> bool {
 mod tests {
     use super::*;
     use crate::amounts::resources::ResourceName;
-    use crate::api::ids::{ClusterName, PoolClass};
+    use crate::api::ids::{ClusterName, PoolClass, QueueName};
     use crate::capacity::testing::resources;
     use crate::quota::ShortfallDetail;
 

@@ -1,33 +1,32 @@
-//! What could be evicted for a job: whole jobs, and single pods of elastic ones.
+//! The candidates for eviction: whole jobs, and single pods of elastic jobs.
 //!
-//! Each thing that could be taken is an item, with what comes free by it and what is lost by
-//! it. Pods that an elastic gang has beyond its least come before any whole job; then what
-//! loses the least: devices × milliseconds since the job last saved its work (a job without
-//! devices counts its CPUs, eight as a device), times one more than the place of its priority
-//! among those in use. Nobody is listed who may not be taken whatever for: not preemptible,
-//! ending, within its queue's minimum run time. Where the queue's policy says so, a job that runs
-//! longer than it declared is listed whatever it says, and for its equals in its queue too.
+//! Each candidate has what becomes free by its eviction, and what is lost. Pods that an elastic gang has
+//! above its minimum come before any whole job. Then the order is by what is lost: devices ×
+//! milliseconds since the job last saved its work (a job without devices counts its CPUs, eight as a
+//! device), times one more than the place of its priority among those in use. Jobs that are not
+//! preemptible, are ending, or are within the minimum run time of their queue are no candidates. If the
+//! queue's policy says so, a job that runs longer than it declared is a candidate in any case, also for
+//! jobs of equal priority in its queue.
 
 use crate::amounts::hashed::Hashed;
 use crate::amounts::resources::{ResourceName, Resources};
 use crate::api::charge::{Pools, pools_of};
 use crate::api::ids::{ClusterName, JobKey, NodeName, QueueName, Time};
 use crate::api::reason::Reason;
+use crate::backfill::assume;
 use crate::capacity::{Capacity, Holdings};
 use crate::jobs::elastic::least_counts;
 use crate::jobs::job::{Job, Released};
 use crate::jobs::resize::{cuts_to, spare};
 use crate::jobs::terminating::Cut;
-use crate::placement::without;
 use crate::state::Inputs;
 use std::borrow::Cow;
 use std::cmp::Reverse;
 
-/// Most steps in which the surplus of one gang is offered.
+/// Most candidates into which the surplus of one gang is divided.
 const STEPS: u32 = 64;
 
-/// One thing that could be evicted. It borrows what it can: thousands are offered for a choice
-/// of one.
+/// One candidate. It borrows what it can: there are thousands for a choice of one.
 #[derive(Debug)]
 pub(crate) struct Item<'a> {
     /// The queue that is charged for it.
@@ -38,10 +37,10 @@ pub(crate) struct Item<'a> {
     what: CandidateKind<'a>,
 }
 
-/// What of a job an item is.
+/// Which part of a job a candidate is.
 #[derive(Debug)]
 enum CandidateKind<'a> {
-    /// All of a job of which nothing is offered or leaves by itself, with what it is charged.
+    /// All of a job without surplus of which nothing leaves, with its charge.
     Job(&'a Pools),
     PodSurplus(Box<PodSurplus>),
 }
@@ -51,9 +50,9 @@ enum CandidateKind<'a> {
 struct PodSurplus {
     /// The pods; `None`: all that is left.
     cut: Option<Cut>,
-    /// The item of the same job that has to be taken before.
+    /// The candidate of the same job that must be evicted before.
     after: Option<usize>,
-    /// What is no longer charged without it.
+    /// What is charged no more without it.
     charge: Pools,
     /// What it would be charged when it comes back, if that is not the same.
     again: Option<Pools>,
@@ -61,7 +60,7 @@ struct PodSurplus {
     nodes: Holdings,
 }
 
-/// A job that is evicted, or some pods of it.
+/// A job that is evicted, or some of its pods.
 #[derive(Debug, Clone)]
 pub(crate) struct Victim {
     pub(crate) key: JobKey,
@@ -72,22 +71,22 @@ pub(crate) struct Victim {
     pub(crate) cut: Option<Cut>,
 }
 
-/// The order in which items are taken; the order of the fields is the policy.
+/// The order of candidates; the order of the fields is the policy.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Order<'a> {
     /// Surplus of elastic gangs first.
     whole: bool,
-    /// Then what loses the least.
+    /// Then the least loss.
     cost: i128,
     /// Then the lowest priority.
     priority: i32,
-    /// Then who was admitted last.
+    /// Then the latest admission.
     younger: Reverse<Time>,
     key: &'a JobKey,
     step: usize,
 }
 
-/// What could be taken, in order; and when there may be more.
+/// The candidates, in order; and when there may be more.
 #[derive(Debug, Default)]
 pub(crate) struct Candidates<'a> {
     pub(crate) items: Vec<Item<'a>>,
@@ -96,7 +95,7 @@ pub(crate) struct Candidates<'a> {
 }
 
 impl<'a> Candidates<'a> {
-    /// Puts everything in order. To be called once all is there.
+    /// Puts them in order. To be called once all are there.
     pub(crate) fn sort(&mut self) {
         self.items.sort_by(|a, b| a.order.cmp(&b.order));
         let mut last: Hashed<&JobKey, usize> = Hashed::default();
@@ -128,12 +127,12 @@ impl Item<'_> {
         self.part()?.cut.as_ref()
     }
 
-    /// The item of the same job that has to be taken before.
+    /// The candidate of the same job that must be evicted before.
     pub(crate) fn after(&self) -> Option<usize> {
         self.part()?.after
     }
 
-    /// What is no longer charged without it.
+    /// What is charged no more without it.
     pub(crate) fn charge(&self) -> &Pools {
         match &self.what {
             CandidateKind::Job(charge) => charge,
@@ -171,8 +170,8 @@ impl Item<'_> {
     }
 }
 
-/// Adds what could be taken of the jobs of a queue that hold anything of `wanted`; with `below`
-/// for a job of this priority in the queue itself.
+/// Adds the candidates of a queue that have any of the resources of `wanted`; with `below` for a job of this
+/// priority in the queue itself.
 pub(crate) fn offer<'a>(
     inputs: Inputs<'a>,
     offers: &mut Candidates<'a>,
@@ -263,8 +262,8 @@ fn offer_job<'a>(
     }
     let mut nodes = inputs.capacity.holdings(key);
     if !released.leaving.is_empty() {
-        // What leaves already is counted as gone.
-        let leaving = without::going(inputs, key).map(|(.., leaving)| leaving);
+        // What leaves already counts as gone.
+        let leaving = assume::leaving(inputs, key).map(|leaving| leaving.nodes);
         for (node, held) in leaving.into_iter().flatten() {
             nodes.entry(node).or_default().add_totals(&held, -1);
         }
@@ -290,7 +289,7 @@ fn offer_job<'a>(
         for (node, count) in from {
             left -= free(&(cut.cluster.clone(), node), count.min(left));
         }
-        // A plan that was read back names no nodes: they leave where its pods are seen.
+        // A restored plan names no nodes: pods leave where they are seen.
         for at in on.iter().rev().filter(|at| at.0 == cut.cluster) {
             left -= free(at, left);
         }
@@ -359,7 +358,7 @@ fn weight<'a>(parts: impl IntoIterator<Item = &'a Resources>) -> i128 {
     (cpus / 8).max(1)
 }
 
-/// Whether anything of `wanted` but pod slots is in `part`.
+/// True if `part` has any resource of `wanted`, pod slots aside.
 fn shares_something(part: &Resources, wanted: &Resources) -> bool {
     let competes = |name: &ResourceName| name.as_str() != ResourceName::PODS;
     wanted
@@ -367,8 +366,8 @@ fn shares_something(part: &Resources, wanted: &Resources) -> bool {
         .any(|(name, amount)| amount.0 > 0 && competes(name) && part.amount_of(name).0 > 0)
 }
 
-/// The steps by which an elastic gang comes down to its least: the last role first, and of it
-/// the last part. Where overrides hold its parts, each keeps a pod.
+/// The steps by which an elastic gang shrinks to its minimum: the last role first, and of it the last part.
+/// If overrides enforce its parts, each part keeps a pod.
 fn surplus(job: &Job, released: &Released) -> Vec<Cut> {
     let Some(demand) = job.demand.as_ref() else {
         return Vec::new();

@@ -21,10 +21,11 @@
 //! Subtree quotas go up, bounds come down: a change walks up as far as subtree quotas change, then
 //! down as far as bounds do, and touches nothing else.
 
+use crate::amounts::resource_ids::{ResourceId, ResourceIds, ResourceVec};
 use crate::amounts::totals::ResourceTotals;
 use crate::api::facts::{PoolBound, QueueFact};
 use crate::api::ids::{ClusterName, PoolClass};
-use crate::quota::measure::{Bounds, QuotaResourceIds, ResourceId, Sums};
+use crate::quota::bounds::Bounds;
 use crate::quota::queue::QueueId;
 use crate::quota::scopes::{OVERALL, ScopeId};
 use crate::quota::store::Quota;
@@ -44,10 +45,10 @@ pub(super) struct NamedQuota {
 /// the one above it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SubtreeQuota {
-    pub(super) guarantee: Sums,
-    pub(super) deserved: Sums,
+    pub(super) guarantee: ResourceVec,
+    pub(super) deserved: ResourceVec,
     /// How many name something of a resource as deserved or guaranteed, be it nothing.
-    pub(super) named: Sums,
+    pub(super) named: ResourceVec,
 }
 
 /// What one queue is guaranteed, may have and is charged in one scope.
@@ -60,18 +61,18 @@ pub(super) struct Account {
     pub(super) contributed: SubtreeQuota,
     pub(super) bounds: AccountBounds,
     /// What is charged to it, all below it included.
-    pub(super) charged: Sums,
+    pub(super) charged: ResourceVec,
     /// What is withheld for its guarantee, or for those below it, and not charged (`idle.rs`).
-    pub(super) idle: Sums,
+    pub(super) idle: ResourceVec,
     /// The same of those directly below, together.
-    pub(super) idle_below: Sums,
+    pub(super) idle_below: ResourceVec,
 }
 
 /// What an account comes to as things are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct AccountBounds {
     /// Withheld for it even while it is idle.
-    pub(super) guarantee: Sums,
+    pub(super) guarantee: ResourceVec,
     /// What it may reclaim; only what is named, here or below.
     pub(super) deserved: Bounds,
     /// What it may have at most; only what is bounded.
@@ -82,7 +83,7 @@ pub(super) struct AccountBounds {
 }
 
 impl SubtreeQuota {
-    fn add_all(&mut self, other: &Self, times: i128) {
+    fn add_all(&mut self, other: &Self, times: i64) {
         self.guarantee.add_all(&other.guarantee, times);
         self.deserved.add_all(&other.deserved, times);
         self.named.add_all(&other.named, times);
@@ -97,14 +98,14 @@ impl SubtreeQuota {
 impl Account {
     /// What it names, or what those below it have together of what it does not name.
     fn subtree_quota(&self) -> SubtreeQuota {
-        let or_below = |named: &Bounds, below: &Sums| {
+        let or_below = |named: &Bounds, below: &ResourceVec| {
             let mut all = below.clone();
             for (id, amount) in named.iter() {
                 all.set(id, amount);
             }
             all
         };
-        let mut named = Sums::default();
+        let mut named = ResourceVec::default();
         let own = self
             .named
             .deserved
@@ -188,7 +189,7 @@ impl Quota {
         if let Some(parent) = self.node(id).parent {
             self.open_account(parent, scope);
         }
-        let mut charged = Sums::default();
+        let mut charged = ResourceVec::default();
         for below in self.subtree(id) {
             for (pool, sums) in &self.node(below).own.pools {
                 if self.scopes.of_pool(*pool).binary_search(&scope).is_ok() {
@@ -253,7 +254,7 @@ impl Quota {
     ) {
         let mut classes = BTreeMap::new();
         for (class, totals) in total {
-            let sums: &mut Sums = classes.entry(class.clone()).or_default();
+            let sums: &mut ResourceVec = classes.entry(class.clone()).or_default();
             for (name, amount) in totals.iter() {
                 sums.add(self.resource_ids.intern(name), amount);
             }
@@ -416,16 +417,16 @@ impl Quota {
         };
         let mut deserved = account.named.deserved.clone();
         for (id, amount) in quota.deserved.iter() {
-            deserved.set(id, Some(amount));
+            deserved.set(id, amount);
         }
         for (id, guarantee) in quota.guarantee.iter() {
             let named = deserved.get(id).unwrap_or_default();
-            deserved.set(id, Some(named.max(guarantee)));
+            deserved.set(id, named.max(guarantee));
         }
         let named: Vec<_> = deserved.iter().collect();
         for (id, amount) in named {
             let amount = real.get(id).map_or(amount, |real| amount.min(real));
-            deserved.set(id, Some(amount.max(quota.guarantee.get(id))));
+            deserved.set(id, amount.max(quota.guarantee.get(id)));
         }
         let is_tighter = |(id, real): &(_, i128)| {
             let above = above.and_then(|above| above.bounds.real.get(*id));
@@ -433,7 +434,7 @@ impl Quota {
         };
         let mut effective = Bounds::default();
         for (id, real) in real.iter().filter(is_tighter) {
-            effective.set(id, Some(real));
+            effective.set(id, real);
         }
         AccountBounds {
             guarantee: quota.guarantee,
@@ -450,7 +451,7 @@ impl Quota {
             if guaranteed > 0 {
                 let total = fleet.get(id).max(0);
                 let total = real.get(id).map_or(total, |named| named.min(total));
-                real.set(id, Some(total));
+                real.set(id, total);
             }
         }
         real
@@ -462,27 +463,27 @@ fn real_below(above: &Account, account: &Account, quota: &SubtreeQuota) -> Bound
     for (id, all) in above.below.guarantee.iter() {
         if let Some(of_parent) = real.get(id) {
             let own = (of_parent - all).max(0) + quota.guarantee.get(id);
-            real.set(id, Some(own.min(of_parent)));
+            real.set(id, own.min(of_parent));
         }
     }
     real.merge(&account.named.capability, i128::min);
     real
 }
 
-fn named_by_fact(ids: &mut QuotaResourceIds, fact: &QueueFact) -> NamedQuota {
+fn named_by_fact(ids: &mut ResourceIds, fact: &QueueFact) -> NamedQuota {
     NamedQuota {
         bound: true,
-        guarantee: ids.bounds(&fact.guarantee),
-        deserved: ids.bounds(&fact.deserved),
-        capability: ids.bounds(&fact.capability),
+        guarantee: Bounds::of(ids, &fact.guarantee),
+        deserved: Bounds::of(ids, &fact.deserved),
+        capability: Bounds::of(ids, &fact.capability),
     }
 }
 
-fn named_by_bound(ids: &mut QuotaResourceIds, bound: &PoolBound) -> NamedQuota {
+fn named_by_bound(ids: &mut ResourceIds, bound: &PoolBound) -> NamedQuota {
     NamedQuota {
         bound: true,
-        guarantee: ids.bounds(&bound.guarantee),
-        deserved: ids.bounds(&bound.deserved),
-        capability: ids.bounds(&bound.capability),
+        guarantee: Bounds::of(ids, &bound.guarantee),
+        deserved: Bounds::of(ids, &bound.deserved),
+        capability: Bounds::of(ids, &bound.capability),
     }
 }

@@ -6,7 +6,7 @@
 use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::ids::QueueName;
-use crate::quota::measure::Sums;
+use crate::quota::bounds::Bounds;
 use crate::quota::queue::{Counts, QueueNode, StateCounts};
 use crate::quota::store::Quota;
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,15 +86,25 @@ impl Quota {
     }
 
     fn canonical(&self, node: &QueueNode) -> CanonicalQueue {
-        let totals = |sums: &Sums| self.resource_ids.totals(sums);
-        let counts = |counts: &Counts| (totals(&counts.pending), counts.by_state, counts.charged);
+        let counts = |counts: &Counts| {
+            (
+                self.resource_ids.totals(&counts.pending),
+                counts.by_state,
+                counts.charged,
+            )
+        };
         let own = node.own.pools.iter();
         CanonicalQueue {
             parent: node.parent.map(|parent| self.name(parent).clone()),
             children: node.child_names(self),
             problem: self.problem(&node.name).map(|(_, message)| message),
             pools: own
-                .map(|(pool, sums)| (format!("{:?}", self.scopes.pool(*pool)), totals(sums)))
+                .map(|(pool, sums)| {
+                    (
+                        format!("{:?}", self.scopes.pool(*pool)),
+                        self.resource_ids.totals(sums),
+                    )
+                })
                 .collect(),
             counts: [counts(&node.own.counts), counts(&node.counts)],
             users: [node.own.users.clone(), node.users.clone()],
@@ -104,8 +114,7 @@ impl Quota {
 
     /// Of the accounts that matter: those that name, sum up or bound anything.
     fn canonical_accounts(&self, node: &QueueNode) -> BTreeMap<String, CanonicalAccount> {
-        let totals = |sums: &Sums| self.resource_ids.totals(sums);
-        let named = |bounds| self.resource_ids.named(bounds);
+        let named = |bounds: &Bounds| bounds.named(&self.resource_ids);
         let accounts = node.accounts.iter();
         let matter = accounts
             .filter(|(_, account)| !account.bounds.effective.is_empty() || !account.is_idle());
@@ -113,10 +122,16 @@ impl Quota {
             .map(|(scope, account)| {
                 let (bounds, below) = (&account.bounds, &account.below);
                 let canonical = CanonicalAccount {
-                    charged: totals(&account.charged),
-                    quota_below: [totals(&below.guarantee), totals(&below.deserved)],
-                    idle: [totals(&account.idle), totals(&account.idle_below)],
-                    guarantee: totals(&bounds.guarantee),
+                    charged: self.resource_ids.totals(&account.charged),
+                    quota_below: [
+                        self.resource_ids.totals(&below.guarantee),
+                        self.resource_ids.totals(&below.deserved),
+                    ],
+                    idle: [
+                        self.resource_ids.totals(&account.idle),
+                        self.resource_ids.totals(&account.idle_below),
+                    ],
+                    guarantee: self.resource_ids.totals(&bounds.guarantee),
                     deserved: named(&bounds.deserved),
                     real: named(&bounds.real),
                     effective: named(&bounds.effective),

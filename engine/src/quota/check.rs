@@ -10,75 +10,18 @@
 //! them together too. A charge that takes up no more than is guaranteed on its own way down is not
 //! stopped by that, nor by what is withheld for jobs further ahead.
 
+use crate::amounts::resource_ids::{ResourceId, ResourceVec};
 use crate::amounts::resources::{ResourceName, Resources};
-use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::Pools;
-use crate::api::ids::{ClusterName, PoolClass, QueueName};
+use crate::api::ids::{PoolClass, QueueName};
+use crate::overlay::Overlay;
 use crate::quota::accounts::Account;
 use crate::quota::idle::{IdleGuarantee, IdleGuarantees};
-use crate::quota::measure::{ResourceId, Sums};
 use crate::quota::queue::QueueNode;
 use crate::quota::scopes::{OVERALL, ScopeId};
 use crate::quota::shortfall::{Shortfall, ShortfallDetail};
 use crate::quota::store::Quota;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
-
-/// Usage that is assumed beside what is charged: withheld for jobs further ahead, or, below zero,
-/// gone.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Withheld {
-    /// Headroom, by queue on the path of the job that it is for.
-    pub(crate) headroom: BTreeMap<QueueName, ResourceTotals>,
-    /// The same by pool, if the pools of that job are planned.
-    pub(crate) pools: BTreeMap<QueueName, BTreeMap<(ClusterName, PoolClass), ResourceTotals>>,
-    /// True if nothing counts as charged: what may be then may be some day.
-    pub(crate) idle: bool,
-    /// True if less than nothing counts as nothing: what terminates makes up for what is withheld,
-    /// but is charged until it is gone.
-    pub(crate) floored: bool,
-    /// True if some of what is charged counts as gone, as far as not `floored`.
-    pub(crate) supposes: bool,
-}
-
-impl Withheld {
-    fn counted(&self, amount: i128) -> i128 {
-        if self.floored { amount.max(0) } else { amount }
-    }
-
-    /// True if no more counts as charged than is. What is withheld for a job may be less at one
-    /// queue than below it, where it waits for the ends of others: so beside that, idle guarantees
-    /// have to be left alone as if nothing were withheld.
-    fn is_real(&self) -> bool {
-        let withholds = !self.headroom.is_empty() || !self.pools.is_empty();
-        withholds && (!self.supposes || self.floored)
-    }
-
-    /// Adds `times` a charge at one queue.
-    pub(crate) fn book(&mut self, queue: &QueueName, charge: &Pools, times: i64) {
-        let headroom = self.headroom.entry(queue.clone()).or_default();
-        let pools = self.pools.entry(queue.clone()).or_default();
-        for (pool, part) in charge {
-            headroom.add(part, times);
-            pools.entry(pool.clone()).or_default().add(part, times);
-        }
-    }
-
-    /// Withholds what `other` withholds, too.
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.supposes |= other.supposes;
-        for (queue, totals) in &other.headroom {
-            let here = self.headroom.entry(queue.clone()).or_default();
-            here.add_totals(totals, 1);
-        }
-        for (queue, pools) in &other.pools {
-            let here = self.pools.entry(queue.clone()).or_default();
-            for (pool, totals) in pools {
-                here.entry(pool.clone()).or_default().add_totals(totals, 1);
-            }
-        }
-    }
-}
 
 /// Amounts of resources, as few as a charge has.
 type Amounts<'a> = Cow<'a, [(ResourceId, i128)]>;
@@ -93,11 +36,11 @@ impl Quota {
         &self,
         queue: &QueueName,
         charge: &Resources,
-        withheld: &Withheld,
+        overlay: &Overlay,
     ) -> Result<(), Shortfall> {
         let charge: Vec<(ResourceId, i128)> = self.resource_ids.known(charge).collect();
         let charge = |_| Cow::Borrowed(charge.as_slice());
-        self.check(queue, withheld, &charge, |node| &node.accounts[..1])
+        self.check(queue, overlay, &charge, |node| &node.accounts[..1])
     }
 
     /// Whether `charge` may be added, as far as the accounts over some of the pools go.
@@ -108,16 +51,31 @@ impl Quota {
         &self,
         queue: &QueueName,
         charge: &Pools,
-        withheld: &Withheld,
+        overlay: &Overlay,
     ) -> Result<(), Shortfall> {
         let charge = |scope| Cow::Owned(self.within(scope, charge).iter().collect());
-        self.check(queue, withheld, &charge, |node| &node.accounts[1..])
+        self.check(queue, overlay, &charge, |node| &node.accounts[1..])
+    }
+
+    /// Whether a charge may be added, with or without its pools known.
+    ///
+    /// # Errors
+    /// As [`Self::check_total`].
+    pub(crate) fn check_charge(
+        &self,
+        queue: &QueueName,
+        total: &Resources,
+        pools: Option<&Pools>,
+        overlay: &Overlay,
+    ) -> Result<(), Shortfall> {
+        self.check_total(queue, total, overlay)?;
+        pools.map_or(Ok(()), |pools| self.check_pools(queue, pools, overlay))
     }
 
     fn check<'c>(
         &self,
         queue: &QueueName,
-        withheld: &Withheld,
+        overlay: &Overlay,
         charge: &dyn Fn(ScopeId) -> Amounts<'c>,
         accounts: fn(&QueueNode) -> &[(ScopeId, Account)],
     ) -> Result<(), Shortfall> {
@@ -125,40 +83,41 @@ impl Quota {
             return Ok(());
         };
         let mut found: Option<Shortfall> = None;
-        let mut idle = IdleGuarantees::new(self, id, withheld);
+        let mut idle = IdleGuarantees::new(self, id, overlay);
         for (level, (_, node)) in self.upwards(id).enumerate() {
             for (scope, account) in accounts(node).iter().filter(|(_, a)| a.stops()) {
                 for (resource, needs) in charge(*scope).iter().copied() {
                     let idle = idle.at(level, (*scope, resource), needs);
                     let needs = (resource, needs);
-                    let short = self.short(node, (*scope, account), needs, withheld, idle);
+                    let short = self.short(node, (*scope, account), needs, overlay, idle);
                     Shortfall::keep_worse(&mut found, short);
                 }
             }
         }
         match found {
             Some(short) => Err(short),
-            None if withheld.is_real() => self.check(queue, &Withheld::default(), charge, accounts),
+            // What is withheld for a job may be less at one queue than below it, where it waits for the
+            // ends of others. Idle guarantees are left alone as if nothing were withheld, too.
+            None if overlay.only_withholds() => {
+                self.check(queue, &Overlay::default(), charge, accounts)
+            }
             None => Ok(()),
         }
     }
 
-    /// What is withheld at a queue, or counts as gone.
-    pub(super) fn withheld_in(
+    /// What an overlay adds to the usage at a queue.
+    pub(super) fn assumed_at(
         &self,
-        withheld: &Withheld,
+        overlay: &Overlay,
         node: &QueueNode,
-        scope: ScopeId,
-        resource: ResourceId,
+        (scope, resource): (ScopeId, ResourceId),
     ) -> i128 {
         let name = self.resource_ids.name(resource);
         if scope == OVERALL {
-            let here = withheld.headroom.get(&node.name);
-            return withheld.counted(here.map_or(0, |here| here.get(name)));
+            return overlay.overall_at(&node.name, name);
         }
-        let here = withheld.pools.get(&node.name).into_iter().flatten();
-        let within = here.filter(|(pool, _)| self.scopes.get(scope).counts(pool));
-        withheld.counted(within.map(|(_, here)| here.get(name)).sum())
+        let scope = self.scopes.get(scope);
+        overlay.in_pools_at(&node.name, name, |pool| scope.counts(pool))
     }
 
     /// True if some of the pools are bounded on the path of a queue.
@@ -194,13 +153,13 @@ impl Quota {
         free.max().unwrap_or(i128::MAX)
     }
 
-    /// By how much a charge would exceed the bound that was short, with what is withheld or counts
-    /// as gone now; never below zero.
+    /// By how much a charge would exceed the bound that was short, with an overlay;
+    /// never below zero.
     pub(crate) fn still_short(
         &self,
         queue: &QueueName,
         short: &Shortfall,
-        withheld: &Withheld,
+        overlay: &Overlay,
     ) -> i128 {
         let still = || {
             let (id, resource) = self
@@ -209,10 +168,10 @@ impl Quota {
             let scope = self.scope_of(short)?;
             let mut up = self.upwards(id).enumerate();
             let (level, (_, node)) = up.find(|(_, (_, node))| node.name == short.queue)?;
-            let idle = &mut IdleGuarantees::new(self, id, withheld);
+            let idle = &mut IdleGuarantees::new(self, id, overlay);
             let idle = idle.at(level, (scope, resource), short.needs);
             let at = (scope, node.account(scope)?);
-            self.short(node, at, (resource, short.needs), withheld, idle)
+            self.short(node, at, (resource, short.needs), overlay, idle)
         };
         still().map_or(0, |short| short.excess())
     }
@@ -265,9 +224,9 @@ impl Quota {
     }
 
     /// What of `charge` a scope counts.
-    pub(super) fn within(&self, scope: ScopeId, charge: &Pools) -> Sums {
+    pub(super) fn within(&self, scope: ScopeId, charge: &Pools) -> ResourceVec {
         let scope = self.scopes.get(scope);
-        let mut sums = Sums::default();
+        let mut sums = ResourceVec::default();
         for (_, resources) in charge.iter().filter(|(pool, _)| scope.counts(pool)) {
             for (resource, amount) in self.resource_ids.known(resources) {
                 sums.add(resource, amount);
@@ -282,18 +241,18 @@ impl Quota {
         node: &QueueNode,
         (scope, account): (ScopeId, &Account),
         (resource, needs): (ResourceId, i128),
-        withheld: &Withheld,
+        overlay: &Overlay,
         IdleGuarantee { idle, beyond }: IdleGuarantee,
     ) -> Option<Shortfall> {
         if needs == 0 {
             return None;
         }
-        let charged = if withheld.idle {
+        let charged = if overlay.is_of_empty_fleet() {
             0
         } else {
             account.charged.get(resource)
         };
-        let withheld = self.withheld_in(withheld, node, scope, resource);
+        let withheld = self.assumed_at(overlay, node, (scope, resource));
         // What is guaranteed on the way down is there for the request, and for no job ahead.
         let (withheld, idle) = if beyond > 0 {
             (withheld, idle)

@@ -6,10 +6,10 @@
 //! present usage, the queue's place among its siblings is updated every 64th of the half-life, at
 //! least a second apart.
 
+use crate::amounts::resource_ids::ResourceVec;
 use crate::amounts::resources::{ResourceName, Resources};
 use crate::amounts::totals::clamp;
 use crate::api::ids::{QueueName, Time};
-use crate::quota::measure::Sums;
 use crate::quota::queue::{QueueId, QueueNode};
 use crate::quota::store::Quota;
 use serde::{Deserialize, Serialize};
@@ -45,7 +45,7 @@ const POWERS: [i128; 17] = [
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct DecayedUsage {
     /// In 1/65,536 of a base unit.
-    average: Sums,
+    average: ResourceVec,
     /// Up to when.
     at: Time,
     /// When the place of its queue is next updated.
@@ -61,13 +61,13 @@ pub(crate) struct DecayedUsageSnapshot {
 }
 
 impl DecayedUsage {
-    fn advance(&mut self, now: Time, half_life: i64, usage: &Sums) {
+    fn advance(&mut self, now: Time, half_life: i64, usage: &ResourceVec) {
         let elapsed = now.millis_since(self.at);
         if elapsed == 0 {
             return;
         }
         let keep = halved(elapsed, half_life);
-        let mut next = Sums::default();
+        let mut next = ResourceVec::default();
         next.add_all(usage, 1 << FRACTION_BITS);
         let mut difference = self.average.clone();
         difference.add_all(&next, -1);
@@ -79,13 +79,13 @@ impl DecayedUsage {
     }
 
     /// True if it counts for more than the present usage.
-    fn decays(&self, usage: &Sums) -> bool {
+    fn decays(&self, usage: &ResourceVec) -> bool {
         let mut average = self.average.iter();
         average.any(|(id, average)| whole(average) > usage.get(id))
     }
 
     /// The present usage, or the average if that is more.
-    fn counted(&self, usage: &Sums) -> Sums {
+    fn counted(&self, usage: &ResourceVec) -> ResourceVec {
         let mut counted = usage.clone();
         for (id, average) in self.average.iter() {
             counted.set(id, usage.get(id).max(whole(average)));
@@ -122,7 +122,7 @@ impl QueueNode {
     }
 
     /// Its usage over everything, or its average usage if that is more.
-    pub(super) fn counted_usage(&self) -> Cow<'_, Sums> {
+    pub(super) fn counted_usage(&self) -> Cow<'_, ResourceVec> {
         let usage = &self.overall().charged;
         match &self.decayed {
             Some(decayed) => Cow::Owned(decayed.counted(usage)),
@@ -189,7 +189,7 @@ impl Quota {
             return;
         }
         node.decayed.get_or_insert_with(|| DecayedUsage {
-            average: Sums::default(),
+            average: ResourceVec::default(),
             at: now,
             due: None,
         });
@@ -262,7 +262,7 @@ impl Quota {
         let Some(id) = self.id(&snapshot.queue) else {
             return;
         };
-        let mut average = Sums::default();
+        let mut average = ResourceVec::default();
         for (name, amount) in &snapshot.average {
             let resource = self.resource_ids.intern(name);
             average.set(resource, amount.parse().unwrap_or_default());
@@ -303,10 +303,10 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::amounts::resource_ids::ResourceIds;
     use crate::api::charge::Pools;
     use crate::api::facts::FairShare;
     use crate::api::ids::{ClusterName, PoolClass};
-    use crate::quota::measure::QuotaResourceIds;
     use crate::quota::testing::policy;
 
     #[test]
@@ -345,8 +345,8 @@ mod tests {
     #[test]
     fn usage_that_is_as_the_average_does_not_decay() {
         const HALF: i64 = 3_600_000;
-        let gpu = QuotaResourceIds::default().intern(&ResourceName::new("nvidia.com/gpu"));
-        let mut held = Sums::default();
+        let gpu = ResourceIds::default().intern(&ResourceName::new("nvidia.com/gpu"));
+        let mut held = ResourceVec::default();
         held.set(gpu, 4);
         let mut past = DecayedUsage::default();
         // It never held more, then for long the same.

@@ -8,10 +8,10 @@
 //! their names: so no two siblings are equal, and the order is one order (no circles) whatever the
 //! depth of the tree. Shares are compared as exact fractions.
 
+use crate::amounts::resource_ids::{ResourceId, ResourceVec};
 use crate::api::ids::QueueName;
 use crate::api::job::QueueOrder;
 use crate::quota::accounts::SubtreeQuota;
-use crate::quota::measure::{ResourceId, Sums};
 use crate::quota::queue::{QueueId, QueueNode};
 use crate::quota::scopes::OVERALL;
 use crate::quota::store::Quota;
@@ -148,7 +148,7 @@ impl Quota {
                 &account.charged
             };
             let deserved = account.bounds.deserved.iter();
-            for (resource, deserved) in deserved.filter(|(id, _)| self.resource_ids.competes(*id)) {
+            for (resource, deserved) in deserved.filter(|(id, _)| id.competes()) {
                 let used = usage.get(resource);
                 deserves |= deserved > 0;
                 reached |= used >= deserved && used > 0;
@@ -164,13 +164,13 @@ impl Quota {
         }
     }
 
-    fn borrowed_share(&self, node: &QueueNode, usage: &Sums) -> Fraction {
+    fn borrowed_share(&self, node: &QueueNode, usage: &ResourceVec) -> Fraction {
         let weight = i128::from(node.weight());
         let fleet = &self.scopes.get(OVERALL).fleet;
         let named = &node.overall().named.capability;
         let shared = self.shared_beside(node);
-        let is_shared = |id| match shared.is_empty() {
-            true => self.resource_ids.competes(id),
+        let is_shared = |id: ResourceId| match shared.is_empty() {
+            true => id.competes(),
             false => shared.contains(&id),
         };
         let mut largest = Fraction::ZERO;
@@ -190,9 +190,7 @@ impl Quota {
         let below = above.into_iter().flatten();
         let below = below.map(|(_, account)| &account.below);
         let shared = below.flat_map(SubtreeQuota::resources);
-        shared
-            .filter(|id| self.resource_ids.competes(*id))
-            .collect()
+        shared.filter(|id| id.competes()).collect()
     }
 }
 

@@ -10,11 +10,11 @@
 //! A charge that only takes up what is guaranteed on its own way down changes nothing of that sum:
 //! it is admitted even where guarantees together are more than there is.
 
+use crate::amounts::resource_ids::{ResourceId, ResourceVec};
+use crate::overlay::Overlay;
 use crate::quota::accounts::Account;
-use crate::quota::check::Withheld;
-use crate::quota::measure::{ResourceId, Sums};
 use crate::quota::queue::{QueueId, QueueNode};
-use crate::quota::scopes::{OVERALL, ScopeId};
+use crate::quota::scopes::ScopeId;
 use crate::quota::store::Quota;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,20 +35,21 @@ type Levels = SmallVec<[IdleGuarantee; 8]>;
 pub(super) struct IdleGuarantees<'a> {
     queues: &'a Quota,
     id: QueueId,
-    withheld: &'a Withheld,
+    overlay: &'a Overlay,
     /// True if anything is guaranteed to any queue.
     any: bool,
     known: SmallVec<[(ScopeId, ResourceId, Levels); 4]>,
 }
 
 impl<'a> IdleGuarantees<'a> {
-    pub(super) fn new(queues: &'a Quota, id: QueueId, withheld: &'a Withheld) -> Self {
+    pub(super) fn new(queues: &'a Quota, id: QueueId, overlay: &'a Overlay) -> Self {
         let mut accounts = queues.node(QueueId::ROOT).accounts.iter();
         Self {
             queues,
             id,
-            withheld,
-            any: !withheld.idle && accounts.any(|(_, root)| !root.below.guarantee.is_empty()),
+            overlay,
+            any: !overlay.is_of_empty_fleet()
+                && accounts.any(|(_, root)| !root.below.guarantee.is_empty()),
             known: SmallVec::new(),
         }
     }
@@ -80,7 +81,7 @@ impl<'a> IdleGuarantees<'a> {
     }
 
     fn levels(&self, (scope, resource): (ScopeId, ResourceId), needs: i128) -> Levels {
-        let changes = self.changes_by_withheld(scope, resource);
+        let changes = self.changes_by_overlay(scope, resource);
         let mut levels = Levels::new();
         // The idle guarantee of the queue on the way, without the charge and with it.
         let (mut without, mut with) = (0, 0);
@@ -93,25 +94,23 @@ impl<'a> IdleGuarantees<'a> {
                 idle,
                 beyond: needs - (without - with),
             });
-            let withheld = self
+            let more = self
                 .queues
-                .withheld_in(self.withheld, node, scope, resource);
+                .assumed_at(self.overlay, node, (scope, resource));
             let own = |more, below| {
                 account.map_or(0, |account| node.idle_of(account, resource, more, below))
             };
-            (without, with) = (own(withheld, below), own(withheld + needs, idle));
+            (without, with) = (own(more, below), own(more + needs, idle));
         }
         levels
     }
 
-    /// By how much the idle guarantees below each queue change with what is withheld, or counts as
-    /// gone, beside what is charged.
-    fn changes_by_withheld(&self, scope: ScopeId, resource: ResourceId) -> BTreeMap<QueueId, i128> {
+    /// By how much the overlay changes the idle guarantees below each queue.
+    fn changes_by_overlay(&self, scope: ScopeId, resource: ResourceId) -> BTreeMap<QueueId, i128> {
         let mut changes = BTreeMap::new();
-        let headroom = self.withheld.headroom.keys().filter(|_| scope == OVERALL);
-        let pools = self.withheld.pools.keys().filter(|_| scope != OVERALL);
-        let touched = headroom
-            .chain(pools)
+        let touched = self
+            .overlay
+            .queues()
             .filter_map(|name| self.queues.id(name));
         let path = |id| self.queues.path_of(id).into_iter().enumerate();
         let touched: BTreeSet<(usize, QueueId)> = touched.flat_map(path).collect();
@@ -123,10 +122,10 @@ impl<'a> IdleGuarantees<'a> {
             };
             let below = account.idle_below.get(resource);
             let below = below + changes.get(&id).copied().unwrap_or_default();
-            let withheld = self
+            let more = self
                 .queues
-                .withheld_in(self.withheld, node, scope, resource);
-            let idle = node.idle_of(account, resource, withheld, below);
+                .assumed_at(self.overlay, node, (scope, resource));
+            let idle = node.idle_of(account, resource, more, below);
             *changes.entry(parent).or_default() += idle - account.idle.get(resource);
         }
         changes
@@ -171,7 +170,7 @@ impl Quota {
     }
 
     /// Updates the idle guarantees of a queue and all above it after a charge of these resources.
-    pub(super) fn charge_idle(&mut self, id: QueueId, scope: ScopeId, charge: &Sums) {
+    pub(super) fn charge_idle(&mut self, id: QueueId, scope: ScopeId, charge: &ResourceVec) {
         let met = |account: &Account| {
             let sums = [
                 &account.contributed.guarantee,
@@ -196,7 +195,10 @@ impl Quota {
                 &account.idle,
                 &account.idle_below,
             ];
-            let ids = sums.into_iter().flat_map(Sums::iter).map(|(id, _)| id);
+            let ids = sums
+                .into_iter()
+                .flat_map(ResourceVec::iter)
+                .map(|(id, _)| id);
             let mut ids: SmallVec<[ResourceId; 8]> = ids.collect();
             ids.sort_unstable();
             ids.dedup();

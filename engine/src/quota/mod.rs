@@ -4,18 +4,19 @@
 //! In come the objects of queues, the totals of the fleet, charges and counts of jobs, and the
 //! first jobs of each queue; out go the answers to "may this be charged?" (`check.rs`,
 //! `limits.rs`), "which queue is next?" (`sibling_order.rs`) and "what would it be entitled to?"
-//! (`overlay.rs`). It knows the amounts and the facts of the API, and no other store; it decides
+//! (`assumed_usage.rs`). It knows the amounts and the facts of the API, and no other store; it decides
 //! nothing about a job.
 
 mod accounts;
+mod assumed_usage;
 mod audit;
+mod bounds;
 mod check;
 mod decay;
 mod fair_share;
 mod idle;
 mod limits;
-mod measure;
-mod overlay;
+
 mod queue;
 mod scopes;
 mod shortfall;
@@ -27,10 +28,9 @@ mod tree;
 mod usage;
 mod validity;
 
-pub(crate) use check::Withheld;
+pub(crate) use assumed_usage::ScopedResource;
 pub(crate) use decay::DecayedUsageSnapshot;
 pub(crate) use limits::LimitReached;
-pub(crate) use overlay::{ScopedResource, UsageOverlay};
 pub(crate) use queue::QueueId;
 pub(crate) use shortfall::Shortfall;
 #[cfg(test)]

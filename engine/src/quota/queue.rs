@@ -1,12 +1,12 @@
 //! One queue: its objects, its place in the tree, and what is charged and counted there.
 
+use crate::amounts::resource_ids::ResourceVec;
 use crate::api::facts::{PolicyFact, QueueFact, QueueOrdering};
 use crate::api::ids::QueueName;
 use crate::api::job::JobState;
 use crate::api::reason::Reason;
 use crate::quota::accounts::Account;
 use crate::quota::decay::DecayedUsage;
-use crate::quota::measure::Sums;
 use crate::quota::scopes::{OVERALL, PoolId, ScopeId};
 use crate::quota::sibling_order::SiblingOrder;
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ impl StateCounts {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     /// Requested by pending jobs.
-    pub(super) pending: Sums,
+    pub(super) pending: ResourceVec,
     pub(super) by_state: StateCounts,
     /// Jobs that are charged.
     pub(super) charged: u32,
@@ -59,7 +59,7 @@ pub(super) struct Counts {
 
 impl Counts {
     pub(super) fn add(&mut self, other: &Self, sign: i32) {
-        self.pending.add_all(&other.pending, i128::from(sign));
+        self.pending.add_all(&other.pending, i64::from(sign));
         self.by_state.add(other.by_state, sign);
         let charged = i32::try_from(other.charged).unwrap_or(i32::MAX);
         self.charged = self.charged.saturating_add_signed(charged * sign);
@@ -70,7 +70,7 @@ impl Counts {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct OwnJobs {
     /// Charged, by pool.
-    pub(super) pools: BTreeMap<PoolId, Sums>,
+    pub(super) pools: BTreeMap<PoolId, ResourceVec>,
     pub(super) counts: Counts,
     /// Charged jobs by user.
     pub(super) users: BTreeMap<Arc<str>, u32>,

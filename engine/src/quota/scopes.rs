@@ -5,9 +5,9 @@
 //! other. The totals of the fleet are kept by pool and summed by scope, and change one pool
 //! at a time.
 
+use crate::amounts::resource_ids::ResourceVec;
 use crate::api::facts::PoolBound;
 use crate::api::ids::{ClusterName, PoolClass};
-use crate::quota::measure::Sums;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -30,7 +30,7 @@ pub(super) struct Scope {
     /// The clusters; `None` for all.
     pub(super) clusters: Option<BTreeSet<ClusterName>>,
     /// What the usable nodes of its pools have together.
-    pub(super) fleet: Sums,
+    pub(super) fleet: ResourceVec,
 }
 
 #[derive(Debug, Clone)]
@@ -38,7 +38,7 @@ struct ScopedPool {
     at: (ClusterName, PoolClass),
     /// In order; [`OVERALL`] is the first.
     scopes: Vec<ScopeId>,
-    fleet: Sums,
+    fleet: ResourceVec,
 }
 
 /// The pools and scopes that were met.
@@ -104,7 +104,7 @@ impl Scopes {
         let mut scope = Scope {
             class: Some(key.0.clone()),
             clusters: key.1.clone(),
-            fleet: Sums::default(),
+            fleet: ResourceVec::default(),
         };
         for pool in &mut self.pools {
             if scope.counts(&pool.at) {
@@ -144,7 +144,7 @@ impl Scopes {
                 .filter(|(scope, _)| scope.counts(at))
                 .map(|(_, id)| ScopeId(id))
                 .collect(),
-            fleet: Sums::default(),
+            fleet: ResourceVec::default(),
         });
         self.pool_ids.insert(at.clone(), id);
         id
@@ -164,7 +164,7 @@ impl Scopes {
     pub(super) fn set_fleet(
         &mut self,
         cluster: &ClusterName,
-        classes: &BTreeMap<PoolClass, Sums>,
+        classes: &BTreeMap<PoolClass, ResourceVec>,
     ) -> BTreeSet<ScopeId> {
         let mut changed = BTreeSet::new();
         for class in classes.keys() {

@@ -7,12 +7,12 @@
 //! forgotten.
 
 use crate::amounts::hashed::Hashed;
+use crate::amounts::resource_ids::{ResourceIds, ResourceVec};
 use crate::amounts::resources::Resources;
 use crate::api::charge::Pools;
 use crate::api::facts::{PolicyFact, QueueFact, QueueOrdering};
 use crate::api::ids::{QueueName, Time};
 use crate::api::job::JobState;
-use crate::quota::measure::{QuotaResourceIds, Sums};
 use crate::quota::queue::{Counts, OwnJobs, QueueId, QueueNode, StateCounts, count_user};
 use crate::quota::scopes::{PoolId, Scopes};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +32,7 @@ pub(crate) struct Quota {
     free: Vec<QueueId>,
     /// The queues that name a queue as their parent.
     pub(super) named_by: BTreeMap<QueueName, BTreeSet<QueueId>>,
-    pub(super) resource_ids: QuotaResourceIds,
+    pub(super) resource_ids: ResourceIds,
     pub(super) scopes: Scopes,
     /// Queues whose bounds have changed since this was last taken.
     pub(super) bounds_changed: BTreeSet<QueueId>,
@@ -52,7 +52,7 @@ impl Default for Quota {
             slots: vec![Some(QueueNode::new(root))],
             free: Vec::new(),
             named_by: BTreeMap::new(),
-            resource_ids: QuotaResourceIds::default(),
+            resource_ids: ResourceIds::default(),
             scopes: Scopes::default(),
             bounds_changed: BTreeSet::new(),
             unranked: BTreeSet::new(),
@@ -220,22 +220,18 @@ impl Quota {
         self.decay(id);
         for (pool, resources) in pools {
             let pool = self.scopes.intern_pool(pool);
-            let mut charge = Sums::default();
-            for (resource, amount) in resources.iter() {
-                let amount = i128::from(amount.0) * i128::from(sign);
-                charge.add(self.resource_ids.intern(resource), amount);
-            }
-            self.charge_pool(id, pool, &charge);
+            let charge = self.resource_ids.vector(resources);
+            self.charge_pool(id, pool, &charge, sign);
         }
         self.schedule_decay(id);
         self.unranked.insert(id);
         self.sweep(id);
     }
 
-    fn charge_pool(&mut self, id: QueueId, pool: PoolId, charge: &Sums) {
+    fn charge_pool(&mut self, id: QueueId, pool: PoolId, charge: &ResourceVec, sign: i64) {
         let own = &mut self.node_mut(id).own.pools;
         let charged = own.entry(pool).or_default();
-        charged.add_all(charge, 1);
+        charged.add_all(charge, sign);
         if charged.is_empty() {
             own.remove(&pool);
         }
@@ -243,7 +239,7 @@ impl Quota {
         each_upwards(&mut self.slots, id, |node| {
             for scope in scopes {
                 if let Some(account) = node.account_mut(*scope) {
-                    account.charged.add_all(charge, 1);
+                    account.charged.add_all(charge, sign);
                 }
             }
         });
@@ -261,14 +257,12 @@ impl Quota {
         pending: Option<&Resources>,
         sign: i32,
     ) {
-        let mut counts = Counts {
+        let pending = pending.map(|pending| self.resource_ids.vector(pending));
+        let counts = Counts {
+            pending: pending.unwrap_or_default(),
             by_state: StateCounts::one(state),
-            ..Counts::default()
+            charged: 0,
         };
-        for (resource, amount) in pending.into_iter().flat_map(Resources::iter) {
-            let resource = self.resource_ids.intern(resource);
-            counts.pending.add(resource, i128::from(amount.0));
-        }
         let id = self.ensure(name);
         self.book(id, &counts, sign);
         self.sweep(id);

@@ -168,7 +168,7 @@ impl Quota {
         for (pool, sums) in &own.pools {
             for scope in self.scopes.of_pool(*pool).to_vec() {
                 if let Some(account) = self.node_mut(to).account_mut(scope) {
-                    account.charged.add_all(sums, i128::from(sign));
+                    account.charged.add_all(sums, i64::from(sign));
                 }
             }
         }

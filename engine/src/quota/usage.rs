@@ -1,10 +1,10 @@
 //! What a queue uses and may use, for its status and for people.
 
+use crate::amounts::resource_ids::ResourceVec;
 use crate::amounts::resources::{ResourceName, Resources};
 use crate::api::decision::{PlacedUsage, PoolUsage, QueueUsage};
 use crate::api::ids::QueueName;
 use crate::api::job::JobState;
-use crate::quota::measure::Sums;
 use crate::quota::queue::{QueueId, QueueNode};
 use crate::quota::scopes::OVERALL;
 use crate::quota::store::{Quota, ROOT};
@@ -20,14 +20,14 @@ impl Quota {
     /// What a queue deserves over everything; resources that are named only.
     pub(crate) fn deserved(&self, queue: &QueueName) -> Resources {
         let node = self.get(queue);
-        let deserved = node.map(|node| self.resource_ids.named(&node.overall().bounds.deserved));
+        let deserved = node.map(|node| node.overall().bounds.deserved.named(&self.resource_ids));
         deserved.unwrap_or_default()
     }
 
     /// What a queue may have at most over everything; resources that are bounded only.
     pub(crate) fn real_capability(&self, queue: &QueueName) -> Resources {
         let node = self.get(queue);
-        let real = node.map(|node| self.resource_ids.named(&node.overall().bounds.real));
+        let real = node.map(|node| node.overall().bounds.real.named(&self.resource_ids));
         real.unwrap_or_default()
     }
 
@@ -47,7 +47,7 @@ impl Quota {
     /// more; `None` if it deserves none by name.
     pub(crate) fn unused_deserved(&self, queue: &QueueName, name: &ResourceName) -> Option<i128> {
         let id = self.resource_ids.find(name)?;
-        let id = Some(id).filter(|id| self.resource_ids.competes(*id))?;
+        let id = Some(id).filter(|id| id.competes())?;
         let account = self.get(queue)?.overall();
         Some(account.bounds.deserved.get(id)? - account.charged.get(id))
     }
@@ -61,8 +61,8 @@ impl Quota {
         let problem = self.problem(queue);
         Some(QueueUsage {
             allocated: ids.resources(&account.charged),
-            deserved: ids.named(&account.bounds.deserved),
-            real_capability: ids.named(&account.bounds.real),
+            deserved: account.bounds.deserved.named(ids),
+            real_capability: account.bounds.real.named(ids),
             borrowed: ids.resources(&self.borrowed(node)),
             lent: ids.resources(&self.lent(id)),
             pools: self.pool_usage(node),
@@ -80,10 +80,10 @@ impl Quota {
     }
 
     /// What a queue uses above what it deserves.
-    fn borrowed(&self, node: &QueueNode) -> Sums {
-        let mut borrowed = Sums::default();
+    fn borrowed(&self, node: &QueueNode) -> ResourceVec {
+        let mut borrowed = ResourceVec::default();
         let used = node.overall().charged.iter();
-        for (id, used) in used.filter(|(id, _)| self.resource_ids.competes(*id)) {
+        for (id, used) in used.filter(|(id, _)| id.competes()) {
             borrowed.set(id, (used - node.deserved_usage(id)).max(0));
         }
         borrowed
@@ -91,15 +91,15 @@ impl Quota {
 
     /// What a queue deserves and does not use, as far as others use it: siblings of its own, or
     /// of a queue above it.
-    fn lent(&self, id: QueueId) -> Sums {
-        let mut used_by_others = Sums::default();
+    fn lent(&self, id: QueueId) -> ResourceVec {
+        let mut used_by_others = ResourceVec::default();
         for (at, node) in self.upwards(id) {
             let siblings = node.parent.map(|parent| &self.node(parent).children);
             let unused = node.unused_deserved();
             if unused.is_empty() {
                 continue;
             }
-            let mut borrowed = Sums::default();
+            let mut borrowed = ResourceVec::default();
             for sibling in siblings.into_iter().flatten().filter(|id| **id != at) {
                 borrowed.add_all(&self.borrowed(self.node(*sibling)), 1);
             }
@@ -107,7 +107,7 @@ impl Quota {
                 used_by_others.add(id, unused.min(borrowed.get(id)));
             }
         }
-        let mut lent = Sums::default();
+        let mut lent = ResourceVec::default();
         for (id, unused) in self.node(id).unused_deserved().iter() {
             lent.set(id, unused.min(used_by_others.get(id)));
         }
@@ -122,8 +122,8 @@ impl Quota {
                 class: bound.class.clone(),
                 clusters: bound.clusters.iter().flatten().cloned().collect(),
                 allocated: self.resource_ids.resources(&account.charged),
-                deserved: self.resource_ids.named(&account.bounds.deserved),
-                real_capability: self.resource_ids.named(&account.bounds.real),
+                deserved: account.bounds.deserved.named(&self.resource_ids),
+                real_capability: account.bounds.real.named(&self.resource_ids),
             })
         });
         usages.collect()
@@ -149,9 +149,9 @@ impl Quota {
 
 impl QueueNode {
     /// What it deserves over everything and does not use.
-    fn unused_deserved(&self) -> Sums {
+    fn unused_deserved(&self) -> ResourceVec {
         let account = self.overall();
-        let mut unused = Sums::default();
+        let mut unused = ResourceVec::default();
         for (id, deserved) in account.bounds.deserved.iter() {
             unused.set(id, (deserved - account.charged.get(id)).max(0));
         }

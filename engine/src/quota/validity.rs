@@ -13,12 +13,13 @@
 //! breaks no promise, since reclaim compares queues level by level. `docs/scheduling.md` has the
 //! list.
 
+use crate::amounts::resource_ids::ResourceId;
 use crate::amounts::totals::clamp;
 use crate::api::facts::QueueState;
 use crate::api::ids::QueueName;
 use crate::api::reason::Reason;
 use crate::quota::accounts::{Account, NamedQuota};
-use crate::quota::measure::{Bounds, ResourceId};
+use crate::quota::bounds::Bounds;
 use crate::quota::queue::{QueueId, QueueNode};
 use crate::quota::scopes::{OVERALL, ScopeId};
 use crate::quota::store::Quota;
@@ -177,7 +178,7 @@ impl Quota {
     fn promised_too_much(&self, scope: ScopeId, account: &Account) -> Option<String> {
         let mut promised = Bounds::default();
         for (resource, sum) in account.below.guarantee.iter() {
-            promised.set(resource, Some(sum));
+            promised.set(resource, sum);
         }
         let fields = [
             ("guarantee", &account.named.guarantee),

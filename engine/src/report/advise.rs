@@ -1,8 +1,8 @@
-//! What would help a job that waits: the smallest changes with which it would start now.
+//! What would help a pending job: the smallest changes with which it would start now.
 //!
-//! Each change is tried by the functions that decide, on a shape or a view with the change
-//! made; nothing is estimated that can be evaluated. It costs some tens of verdicts a job, so it
-//! is asked for where a person looks, never for every job that waits.
+//! The functions that decide try each change, with another request shape or an [`Overlay`]; nothing is
+//! estimated that can be evaluated. It costs some tens of verdicts a job, so it is computed when a person
+//! looks, never for every pending job.
 
 use crate::amounts::bisect::boundary;
 use crate::amounts::quantity::Amount;
@@ -13,29 +13,29 @@ use crate::api::demand::{Demand, Role};
 use crate::api::ids::{ClusterName, JobKey, PoolClass, QueueName};
 use crate::backfill::withheld;
 use crate::evaluation::verdict;
+use crate::overlay::Overlay;
 use crate::pending::shapes::RequestShape;
 use crate::placement::plan;
-use crate::placement::plan::{ClusterLack, NoPlan, View};
+use crate::placement::plan::{ClusterLack, NoPlan};
 use crate::placement::request::Request;
-use crate::quota::{Shortfall, Withheld};
+use crate::quota::Shortfall;
 use crate::state::Inputs;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Most other queues that are named, and that are tried.
 const OTHER_QUEUES: (usize, usize) = (3, 64);
 
-/// What stops a job, with the numbers.
+/// What blocks a job, with the numbers.
 enum Blocking {
-    /// A bound; with the pools it would use, where the bound is on a class of those.
+    /// A bound; with the pools that it would use, if the bound is on a class of those.
     Quota(Box<Shortfall>, Option<Pools>),
-    /// Room.
+    /// Capacity.
     Room(Vec<ClusterLack>),
 }
 
-/// The smallest changes with which a waiting job would start now; none where it may go, or
-/// where what stops it is neither quota nor room. Other queues are named only where `may_use` says
-/// that the job may be submitted to them.
+/// The smallest changes with which a pending job would start now; none if it may be admitted, or if neither
+/// quota nor capacity blocks it. Other queues are named only if `may_use` says that the job may be
+/// submitted to them.
 #[must_use]
 pub(crate) fn advise(
     inputs: Inputs<'_>,
@@ -52,10 +52,10 @@ pub(crate) fn advise(
         queue: &line.queue,
         rank: &line.rank,
         shape: &shape,
-        tells: true,
+        verbose: true,
     };
     if inputs.quota.problem(request.queue).is_some()
-        || verdict::passes(inputs, request, &Withheld::default())
+        || verdict::passes(inputs, request, Overlay::default())
     {
         return Vec::new();
     }
@@ -72,14 +72,12 @@ pub(crate) fn advise(
 }
 
 fn lack(inputs: Inputs<'_>, request: Request<'_>) -> Option<Blocking> {
-    let now = View::told();
-    let total = inputs
-        .quota
-        .check_total(request.queue, &request.shape.total, &now.kept);
-    if let Err(short) = total {
+    let now = Overlay::default();
+    let (queue, total) = (request.queue, &request.shape.total);
+    if let Err(short) = inputs.quota.check_total(queue, total, &now) {
         return Some(Blocking::Quota(Box::new(short), None));
     }
-    match plan::plan(inputs, request.queue, request.shape, &now) {
+    match plan::plan(inputs, request.gang(), &now) {
         Err(NoPlan::Bound(short, pools)) => Some(Blocking::Quota(short, Some(pools))),
         Err(NoPlan::NoRoom(lacks)) => Some(Blocking::Room(lacks)),
         Err(NoPlan::NoCluster(_)) | Ok(_) => None,
@@ -96,10 +94,10 @@ fn fewer_pods(inputs: Inputs<'_>, request: Request<'_>) -> Option<Help> {
                 shape: &shape,
                 ..request
             };
-            verdict::passes(inputs, request, &Withheld::default())
+            verdict::passes(inputs, request, Overlay::default())
         })
     };
-    // What fits stays fitting when it gets smaller: the most is found by halving.
+    // What fits at one size is taken to fit at every smaller one.
     let (fits, ()) = boundary((0, ()), role.count, |count| goes(count).then_some(()));
     (fits > 0).then(|| Help::FewerPods {
         role: role.name.clone(),
@@ -107,7 +105,7 @@ fn fewer_pods(inputs: Inputs<'_>, request: Request<'_>) -> Option<Help> {
     })
 }
 
-/// The bound that stops it, raised by what is short, where nothing else stops it then.
+/// The bound that blocks it, raised by what is short, if nothing else blocks it then.
 fn higher_bound(
     inputs: Inputs<'_>,
     request: Request<'_>,
@@ -115,9 +113,9 @@ fn higher_bound(
     pools: Option<&Pools>,
 ) -> Option<Help> {
     let to = short.capability + short.excess();
-    let given = given_back(short, pools, to - short.capability);
-    let helps = verdict::passes(inputs, request, &given)
-        && is_let_by(inputs, request, short, pools, clamp(to));
+    let raised = Overlay::with_more_headroom(short, pools, to - short.capability);
+    let helps = verdict::passes(inputs, request, raised)
+        && all_bounds_admit(inputs, request, short, pools, clamp(to));
     helps.then(|| Help::RaiseCapability {
         queue: short.queue.clone(),
         class: short.class.clone(),
@@ -126,9 +124,10 @@ fn higher_bound(
     })
 }
 
-/// Whether all bounds let the job by once the one that stops it is named as `to`: a queue
-/// below may name as little, and what is guaranteed to others stays theirs.
-fn is_let_by(
+/// True if all bounds admit the job once the one that blocks it names `to`. A queue below may name as
+/// little, and what is guaranteed to others stays theirs: a copy of the tree with the changed object says
+/// so. An overlay changes usage and capacity, never what an object names.
+fn all_bounds_admit(
     inputs: Inputs<'_>,
     request: Request<'_>,
     short: &Shortfall,
@@ -152,12 +151,10 @@ fn is_let_by(
         }
         queues.set_fact(&short.queue, fact);
     }
-    let kept = withheld::headroom_reserved(inputs, &withheld::reservations_ahead(inputs, request));
-    let total = queues.check_total(request.queue, &request.shape.total, &kept);
-    let pools = pools.map_or(Ok(()), |pools| {
-        queues.check_pools(request.queue, pools, &kept)
-    });
-    total.and(pools).is_ok()
+    let overlay = Overlay::beside(inputs, &withheld::reservations_ahead(inputs, request));
+    let (queue, total) = (request.queue, &request.shape.total);
+    let checked = queues.check_charge(queue, total, pools, &overlay);
+    checked.is_ok()
 }
 
 /// Other queues in which it would start, in order of name.
@@ -173,7 +170,7 @@ fn other_queues(
         .filter(|queue| *queue != request.queue && may_use(queue))
         .filter(|queue| inputs.quota.problem(queue).is_none());
     let goes = |queue: &&QueueName| {
-        verdict::passes(inputs, Request { queue, ..request }, &Withheld::default())
+        verdict::passes(inputs, Request { queue, ..request }, Overlay::default())
     };
     pending_queues
         .take(tried)
@@ -183,8 +180,8 @@ fn other_queues(
         .collect()
 }
 
-/// How many empty nodes like those there would take the rest, where the fewest are enough.
-/// For gangs of one role: what several would leave of each other is not counted.
+/// How many more empty nodes like those of a cluster would take the rest, in the cluster that needs the
+/// fewest. Only for gangs of one role: several roles on a node are not counted.
 fn more_nodes(inputs: Inputs<'_>, shape: &RequestShape, lacks: &[ClusterLack]) -> Option<Help> {
     let [role] = shape.demand.roles.as_slice() else {
         return None;
@@ -204,7 +201,7 @@ fn more_nodes(inputs: Inputs<'_>, shape: &RequestShape, lacks: &[ClusterLack]) -
     })
 }
 
-/// The class whose empty nodes take the most pods of a role, and how many one takes.
+/// The class whose empty nodes take the most pods of a role, and how many one of them takes.
 fn roomiest(
     inputs: Inputs<'_>,
     cluster: &ClusterName,
@@ -231,29 +228,4 @@ fn smaller(shape: &RequestShape, index: usize, count: u32) -> Option<RequestShap
     let pods = u32::try_from(demand.pods()).unwrap_or(u32::MAX);
     demand.min_available = demand.min_available.min(pods);
     shape.resized(demand)
-}
-
-/// Headroom kept less than none: as if the bound that is short were higher by `amount`.
-fn given_back(short: &Shortfall, pools: Option<&Pools>, amount: i128) -> Withheld {
-    let mut given = Withheld {
-        supposes: true,
-        ..Withheld::default()
-    };
-    let less = ResourceTotals::of(&short.resource, -amount);
-    match (&short.class, pools) {
-        (Some(_), Some(pools)) => {
-            // Any pool that the bound counts stands for all of it.
-            let mut counted = pools
-                .keys()
-                .filter(|(cluster, class)| short.counts(cluster, class));
-            if let Some(pool) = counted.next_back() {
-                let pools = BTreeMap::from([(pool.clone(), less)]);
-                given.pools.insert(short.queue.clone(), pools);
-            }
-        }
-        _ => {
-            given.headroom.insert(short.queue.clone(), less);
-        }
-    }
-    given
 }

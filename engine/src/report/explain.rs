@@ -79,14 +79,14 @@ fn explain_pending(
     rank: &QueueOrder,
     shape: &RequestShape,
 ) -> Explanation {
-    let tells = true;
+    let verbose = true;
     match sizes::evaluate(
         inputs,
         Request {
             queue,
             rank,
             shape,
-            tells,
+            verbose,
         },
     ) {
         Verdict::Blocked(block) => {

@@ -73,7 +73,8 @@ impl Tree {
     fn could_reclaim_from(&self, (preemptor, asks): (&str, &str), other: &str) -> bool {
         let [preemptor, other] = [preemptor, other].map(QueueName::from);
         let reclaim = Reclaim {
-            usage: &self.0.overlay(),
+            quota: &self.0,
+            usage: &Overlay::default(),
             queue: &preemptor,
             total: &res(asks),
             pools: None,
@@ -87,9 +88,10 @@ impl Tree {
     }
 
     fn entitled_in(&self, queue: &str, asks: &str, pools: &Pools) -> Option<String> {
-        let usage = self.0.overlay();
+        let usage = Overlay::default();
         let total = res(asks);
         let reclaim = Reclaim {
+            quota: &self.0,
             usage: &usage,
             queue: &QueueName::from(queue),
             total: &total,
@@ -98,7 +100,7 @@ impl Tree {
         let (id, of) = reclaim.entitlement()?;
         let requested = self.0.requested(id, &total, Some(pools));
         let (_, amount) = requested.into_iter().find(|(at, _)| *at == of)?;
-        let holding = usage.usage(id, of) + amount;
+        let holding = self.0.usage_with(&usage, id, of) + amount;
         let deserved = self.0.deserved_of(id, of)?;
         let (queue, resource) = (self.0.name(id), self.0.resource_of(of));
         Some(format!("{queue}: {resource} {holding} of {deserved}"))
@@ -113,11 +115,12 @@ impl Tree {
         victim: &str,
     ) -> Result<(), NotPreemptible> {
         let [preemptor, other] = [preemptor, other].map(QueueName::from);
-        let mut usage = self.0.overlay();
+        let mut usage = Overlay::default();
         for gone in gone {
-            usage.take(&other, &charge(gone));
+            self.0.assume(&mut usage, &other, &charge(gone), -1);
         }
         let reclaim = Reclaim {
+            quota: &self.0,
             usage: &usage,
             queue: &preemptor,
             total: &res(asks),
@@ -178,12 +181,14 @@ fn class_4_what_was_taken_cannot_be_evicted() {
         .queue("one", "", "gpu 3, cpu 50", "gpu 6, cpu 60")
         .queue("two", "", "gpu 5", "");
     assert_eq!(tree.take(asks, "one", &[], "gpu 1, cpu 20"), Ok(()));
-    let mut usage = tree.0.overlay();
+    let mut usage = Overlay::default();
     let [one, two] = ["one", "two"].map(QueueName::from);
     for _ in 0..2 {
-        usage.take(&one, &charge("gpu 1, cpu 20"));
+        tree.0
+            .assume(&mut usage, &one, &charge("gpu 1, cpu 20"), -1);
     }
     let reclaim = Reclaim {
+        quota: &tree.0,
         usage: &usage,
         queue: &two,
         total: &res(asks.1),

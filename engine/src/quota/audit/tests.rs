@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::amounts::resource_ids::ResourceVec;
 use crate::api::charge::Pools;
 use crate::api::ids::{ClusterName, JobKey, PoolClass, Time};
 use crate::api::job::{JobState, QueueOrder};
@@ -72,7 +73,7 @@ fn whatever_is_derived_wrongly_is_named() {
     assert_eq!(audit(&sound()), Vec::<String>::new());
     let breaks: &[Break] = &[
         ("queue q: kept", |quota, id| {
-            quota.node_mut(id).account_mut(OVERALL).unwrap().charged = Sums::default();
+            quota.node_mut(id).account_mut(OVERALL).unwrap().charged = ResourceVec::default();
         }),
         ("queue q: kept", |quota, id| {
             quota.node_mut(id).own.pools.clear();

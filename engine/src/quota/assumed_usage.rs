@@ -1,16 +1,14 @@
-//! Hypothetical usage: the charges of the tree with some victims gone and some preemptors there.
+//! Usage with an overlay, and what of it decides which queue is entitled to reclaim.
 //!
-//! It has the differences only, and changes nothing. What follows from it, who is entitled to
-//! reclaim and from whom, is in `preemption/entitlement.rs`.
+//! The rules of entitlement are in `preemption/entitlement.rs`.
 
+use crate::amounts::resource_ids::ResourceId;
 use crate::amounts::resources::{ResourceName, Resources};
 use crate::api::charge::Pools;
 use crate::api::ids::QueueName;
-use crate::quota::check::Withheld;
-use crate::quota::measure::ResourceId;
+use crate::overlay::Overlay;
 use crate::quota::queue::QueueId;
 use crate::quota::scopes::{OVERALL, ScopeId};
-use crate::quota::shortfall::Shortfall;
 use crate::quota::store::Quota;
 
 /// One resource in the accounts of one scope.
@@ -20,22 +18,18 @@ pub(crate) struct ScopedResource {
     resource: ResourceId,
 }
 
-/// The usage of queues with some charges moved.
-#[derive(Debug, Clone)]
-pub(crate) struct UsageOverlay<'a> {
-    quota: &'a Quota,
-    moved: Withheld,
-}
-
 impl Quota {
-    /// The usage as it is.
-    pub(crate) fn overlay(&self) -> UsageOverlay<'_> {
-        UsageOverlay {
-            quota: self,
-            moved: Withheld {
-                supposes: true,
-                ..Withheld::default()
-            },
+    /// Adds `times` a charge to a queue and all above it in an overlay.
+    pub(crate) fn assume(
+        &self,
+        overlay: &mut Overlay,
+        queue: &QueueName,
+        charge: &Pools,
+        times: i64,
+    ) {
+        let up = self.id(queue).into_iter().flat_map(|id| self.upwards(id));
+        for (_, node) in up {
+            overlay.charge(&node.name, charge, times);
         }
     }
 
@@ -105,7 +99,7 @@ impl Quota {
                 requested.extend(self.within(scope, pools).iter().map(at));
             }
         }
-        requested.retain(|(of, amount)| *amount > 0 && self.resource_ids.competes(of.resource));
+        requested.retain(|(of, amount)| *amount > 0 && of.resource.competes());
         requested
     }
 
@@ -120,65 +114,27 @@ impl Quota {
             let scope = *scope;
             let parts = self.within(scope, victim);
             let named = account.bounds.deserved.iter().map(|(resource, _)| resource);
-            let named = named.filter(|id| self.resource_ids.competes(*id));
+            let named = named.filter(|id| id.competes());
             named.map(move |resource| (ScopedResource { scope, resource }, parts.get(resource)))
         })
     }
-}
 
-impl UsageOverlay<'_> {
-    /// The queues as they are.
-    pub(crate) fn quota(&self) -> &Quota {
-        self.quota
-    }
-
-    /// Takes a charge away from a queue and all above it.
-    pub(crate) fn take(&mut self, queue: &QueueName, charge: &Pools) {
-        self.book(queue, charge, -1);
-    }
-
-    /// Adds a charge to a queue and all above it.
-    pub(crate) fn give(&mut self, queue: &QueueName, charge: &Pools) {
-        self.book(queue, charge, 1);
-    }
-
-    fn book(&mut self, queue: &QueueName, charge: &Pools, sign: i64) {
-        let quota = self.quota;
-        let up = quota.id(queue).into_iter().flat_map(|id| quota.upwards(id));
-        for (_, node) in up {
-            self.moved.book(&node.name, charge, sign);
-        }
-    }
-
-    /// Whether a job may be charged, with or without its pools known.
-    pub(crate) fn check(
-        &self,
-        queue: &QueueName,
-        total: &Resources,
-        pools: Option<&Pools>,
-    ) -> Result<(), Shortfall> {
-        self.quota.check_total(queue, total, &self.moved)?;
-        pools.map_or(Ok(()), |pools| {
-            self.quota.check_pools(queue, pools, &self.moved)
-        })
-    }
-
-    /// The usage of a queue in a scope, also where it has no account for it.
-    pub(crate) fn usage(&self, id: QueueId, of: ScopedResource) -> i128 {
-        let (quota, node) = (self.quota, self.quota.node(id));
+    /// The usage of a queue in a scope with an overlay, also where it has no account for it.
+    pub(crate) fn usage_with(&self, overlay: &Overlay, id: QueueId, of: ScopedResource) -> i128 {
+        let node = self.node(id);
         let charged = node.account(of.scope).map_or_else(
             || {
-                let own = quota.subtree(id).into_iter();
-                let own = own.flat_map(|below| &quota.node(below).own.pools);
+                let own = self.subtree(id).into_iter();
+                let own = own.flat_map(|below| &self.node(below).own.pools);
                 let counted = own.filter(|(pool, _)| {
-                    let scopes = quota.scopes.of_pool(**pool);
+                    let scopes = self.scopes.of_pool(**pool);
                     scopes.binary_search(&of.scope).is_ok()
                 });
                 counted.map(|(_, sums)| sums.get(of.resource)).sum()
             },
             |account| account.charged.get(of.resource),
         );
-        charged + quota.withheld_in(&self.moved, node, of.scope, of.resource)
+        charged + self.assumed_at(overlay, node, (of.scope, of.resource))
     }
 
     /// True if a queue uses more of a resource than it is guaranteed, in every account that counts
@@ -186,21 +142,22 @@ impl UsageOverlay<'_> {
     /// for it.
     pub(crate) fn exceeds_guarantees(
         &self,
+        overlay: &Overlay,
         id: QueueId,
         of: ScopedResource,
         victim: &Pools,
     ) -> bool {
         let resource = of.resource;
-        let accounts = self.quota.node(id).accounts.iter();
+        let accounts = self.node(id).accounts.iter();
         let mut guaranteed = accounts.filter_map(|(scope, account)| {
             let guarantee = account.bounds.guarantee.get(resource);
             let of = ScopedResource {
                 scope: *scope,
                 resource,
             };
-            let counts = guarantee > 0 && self.quota.part_of(victim, of) > 0;
+            let counts = guarantee > 0 && self.part_of(victim, of) > 0;
             counts.then_some((of, guarantee))
         });
-        guaranteed.all(|(of, guarantee)| self.usage(id, of) > guarantee)
+        guaranteed.all(|(of, guarantee)| self.usage_with(overlay, id, of) > guarantee)
     }
 }
