@@ -1,9 +1,9 @@
-//! Order of shared texts.
+//! The order of shared texts.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Texts that are equal are most often one and the same, which need not be read.
+/// Compares two texts. Equal texts are mostly one and the same, which need not be read.
 pub(crate) fn order_of_texts(one: &Arc<str>, other: &Arc<str>) -> Ordering {
     if Arc::ptr_eq(one, other) {
         return Ordering::Equal;
