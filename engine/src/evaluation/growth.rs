@@ -1,11 +1,11 @@
-//! Verdicts on admitted jobs that want more pods.
+//! Verdicts on admitted jobs that need more pods.
 
 use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::pools_of;
 use crate::api::facts::Share;
 use crate::api::ids::JobKey;
 use crate::backfill::withheld;
-use crate::capacity::{Basis, Need};
+use crate::capacity::Need;
 use crate::evaluation::pending_as;
 use crate::pending::shapes::RequestShape;
 use crate::placement::plan;
@@ -15,15 +15,18 @@ use crate::state::Inputs;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The share by which a job may grow now; `Ok(None)` where it does not ask to.
+/// The share by which a job may grow now; `Ok(None)` if it has all its pods.
 ///
 /// # Errors
-/// What stops it, in words.
+/// What blocks it, in words.
 pub(crate) fn evaluate_growth(inputs: Inputs<'_>, key: &JobKey) -> Result<Option<Share>, String> {
     evaluate_growth_by(inputs, key, u32::MAX)
 }
 
-/// The same for no more than `most` pods.
+/// The share by which a job may grow now, with at most `most` pods.
+///
+/// # Errors
+/// What blocks it, in words.
 pub(crate) fn evaluate_growth_by(
     inputs: Inputs<'_>,
     key: &JobKey,
@@ -60,31 +63,25 @@ pub(crate) fn evaluate_growth_by(
         shape: &shape,
         tells: false,
     };
-    more_of(
-        inputs,
-        request,
-        released.admission.shares.as_slice(),
-        &needs,
-    )
-    .map(Some)
+    growth_of(inputs, request, &released.admission.shares, &needs).map(Some)
 }
 
-pub(crate) fn more_of(
+/// A share for all of `needs` in the first cluster of `shares` that has capacity for it.
+fn growth_of(
     inputs: Inputs<'_>,
     request: Request<'_>,
     shares: &[Share],
     needs: &[Need<'_>],
 ) -> Result<Share, String> {
     let ahead = if request.shape.demand.elastic {
-        kept_by_others(inputs, &request.rank.key)
+        other_owners(inputs, &request.rank.key)
     } else {
         withheld::reservations_ahead(inputs, request)
     };
     let view = View {
-        basis: Basis::Now,
         nodes: withheld::nodes_reserved(inputs, &ahead),
         kept: withheld::headroom_reserved(inputs, &ahead),
-        tells: false,
+        ..View::now()
     };
     let total = inputs
         .quota
@@ -92,7 +89,7 @@ pub(crate) fn more_of(
     total.map_err(|short| short.message(&inputs.quota))?;
     let mut why = "it is placed nowhere".to_owned();
     for share in shares {
-        let node_view = crate::placement::plan::node_view(&view, &share.cluster, None);
+        let node_view = plan::node_view(&view, &share.cluster, None);
         let packing = inputs.capacity.room.pack(&share.cluster, needs, &node_view);
         if let Some(lack) = packing.lack {
             why = format!(
@@ -111,8 +108,11 @@ pub(crate) fn more_of(
     Err(why)
 }
 
-/// All that other jobs reserve, in whatever order they are: growth waits behind them all.
-pub(crate) fn kept_by_others<'a>(inputs: Inputs<'a>, key: &JobKey) -> Vec<&'a JobKey> {
-    let holders = inputs.reservations.iter().map(|kept| &kept.rank.key);
-    holders.filter(|holder| *holder != key).collect()
+/// The owners of all reservations but that of `key`. Elastic growth uses nothing that is reserved.
+fn other_owners<'a>(inputs: Inputs<'a>, key: &JobKey) -> Vec<&'a JobKey> {
+    let owners = inputs
+        .reservations
+        .iter()
+        .map(|reservation| &reservation.rank.key);
+    owners.filter(|owner| *owner != key).collect()
 }
