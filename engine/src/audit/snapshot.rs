@@ -1,6 +1,6 @@
-//! All that an engine knows, as data: to go on elsewhere, to simulate, to report a bug.
+//! Snapshots of an engine: to continue in another process, to simulate, to report a bug.
 //!
-//! Facts and the states of jobs are kept; everything derived is built again from them.
+//! A snapshot has the facts and the states of jobs, from which the indexes are rebuilt.
 
 use crate::amounts::rare::Rare;
 use crate::api::demand::Demand;
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The content of an engine. Restored, it decides what the engine would have decided.
+/// The state of an engine. A restored engine makes the same decisions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     now: Time,
@@ -36,11 +36,11 @@ pub struct Snapshot {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     completion_grace: Vec<Ended>,
     reservations: Vec<Reservation>,
-    /// Who found nothing to evict, and looks again when.
+    /// Jobs that found no victims, and when they try again.
     preemption_backoff: PreemptionBackoff,
-    /// What queues held in the past, where that counts.
+    /// The decayed usage of queues.
     pasts: Vec<DecayedUsageSnapshot>,
-    /// The pods asked for of late.
+    /// The recently requested pods.
     mix: MixRecord,
     runs: Vec<KnownRuns>,
 }
@@ -60,11 +60,11 @@ struct JobSnapshot {
     attempt: Attempt,
     cold: ColdState,
     released: Option<Released>,
-    /// Room held for it: for what demand, and where.
+    /// Its assumed pods, with their demand.
     assumed: Option<(Arc<Demand>, Vec<AssumedPod>)>,
 }
 
-/// An engine that goes on where the snapshot was taken.
+/// An engine in the state of `snapshot`.
 pub(crate) fn restore(snapshot: Snapshot, config: EngineConfig) -> Engine {
     let mut engine = Engine::new(config);
     decide::advance(&mut engine, snapshot.now);
@@ -83,14 +83,12 @@ pub(crate) fn restore(snapshot: Snapshot, config: EngineConfig) -> Engine {
     for fact in snapshot.clusters {
         engine.capacity.clusters.insert(fact.name.clone(), fact);
     }
-    snapshot
-        .nodes
-        .into_iter()
-        .for_each(|fact| engine.capacity.room.upsert_node(fact));
-    snapshot
-        .pods
-        .into_iter()
-        .for_each(|fact| engine.capacity.room.upsert_pod(fact));
+    for fact in snapshot.nodes {
+        engine.capacity.room.upsert_node(fact);
+    }
+    for fact in snapshot.pods {
+        engine.capacity.room.upsert_pod(fact);
+    }
     for job in snapshot.jobs {
         restore_job(&mut engine, job);
     }
@@ -143,8 +141,7 @@ fn restore_job(engine: &mut Engine, snapshot: JobSnapshot) {
     sync::sync_indexes(engine, &key);
 }
 
-/// All that the engine knows.
-#[must_use]
+/// The state of the engine.
 pub(crate) fn snapshot(inputs: Inputs<'_>) -> Snapshot {
     let rooms = || inputs.capacity.room.clusters().values();
     Snapshot {
@@ -193,6 +190,6 @@ fn job_snapshot(inputs: Inputs<'_>, key: &JobKey, job: &Job) -> JobSnapshot {
         attempt: job.attempt,
         cold: (*job.cold).clone(),
         released: job.released.as_deref().cloned(),
-        assumed: assumed.map(|held| (Arc::clone(&held.demand), held.assumed.clone())),
+        assumed: assumed.map(|pods| (Arc::clone(&pods.demand), pods.assumed.clone())),
     }
 }
