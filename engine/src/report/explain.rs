@@ -1,4 +1,4 @@
-//! Where a job stands, in words, by the functions that decide.
+//! The state of a job in words, computed by the functions that decide.
 
 use crate::api::decision::{Blocker, Explanation};
 use crate::api::facts::QueueOrdering;
@@ -12,8 +12,7 @@ use crate::placement::request::{Gate, Request, Verdict};
 use crate::report::{ahead, evidence};
 use crate::state::Inputs;
 
-/// Where a job stands; `None` for one that is not known. Also for released jobs.
-#[must_use]
+/// The state of a job and the reason for it; `None` if the job is not known.
 pub(crate) fn explain(inputs: Inputs<'_>, key: &JobKey) -> Option<Explanation> {
     let job = inputs.jobs.get(key)?;
     Some(match job.released.as_deref() {
@@ -79,52 +78,44 @@ fn explain_pending(
     rank: &QueueOrder,
     shape: &RequestShape,
 ) -> Explanation {
-    let tells = true;
-    match sizes::evaluate(
-        inputs,
-        Request {
-            queue,
-            rank,
-            shape,
-            tells,
-        },
-    ) {
-        Verdict::Blocked(block) => {
-            let behind = behind(inputs, queue, rank).filter(|_| !matches!(block.gate, Gate::Never));
-            if let Some(behind) = behind {
-                return behind;
-            }
-            let (reason, message) = told_holder(inputs, key, block.reason, block.message);
+    let request = Request {
+        queue,
+        rank,
+        shape,
+        tells: true,
+    };
+    let behind = behind_head(inputs, queue, rank);
+    match (sizes::evaluate(inputs, request), behind) {
+        (Verdict::Blocked(block), behind)
+            if behind.is_none() || matches!(block.gate, Gate::Never) =>
+        {
+            let (reason, message) = with_reservation(inputs, key, block.reason, block.message);
             Explanation {
                 blocker: block.blocker,
                 ..told(reason, message)
             }
         }
-        Verdict::Go(_) => behind(inputs, queue, rank).unwrap_or_else(|| {
-            told(
-                Reason::NotEvaluated,
-                "it may go, and is decided on next".to_owned(),
-            )
-        }),
+        (_, Some(behind)) => behind,
+        (_, None) => told(
+            Reason::NotEvaluated,
+            "it may go, and is decided on next".to_owned(),
+        ),
     }
 }
 
-/// What stops a job, or that what frees is kept for it, if it is.
-fn told_holder(
+/// The reason and the message of a blocked job, with its reservation if it has one.
+fn with_reservation(
     inputs: Inputs<'_>,
     key: &JobKey,
     reason: Reason,
     mut message: String,
 ) -> (Reason, String) {
-    let Some(kept) = inputs.reservations.of(key) else {
+    let Some(reservation) = inputs.reservations.of(key) else {
         return (reason, message);
     };
-    if !kept.pending_evictions.is_empty() {
-        let victims: Vec<String> = kept
-            .pending_evictions
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+    if !reservation.pending_evictions.is_empty() {
+        let victims = reservation.pending_evictions.iter();
+        let victims: Vec<String> = victims.map(ToString::to_string).collect();
         message = format!(
             "{message}; it is next: {} evicted for it, and what frees is kept for it",
             are(&victims)
@@ -135,16 +126,13 @@ fn told_holder(
     (Reason::Reserved, message)
 }
 
-/// Who has to start first, where the queue is strictly ordered and somebody has to.
-fn behind(inputs: Inputs<'_>, queue: &QueueName, rank: &QueueOrder) -> Option<Explanation> {
+/// The explanation of a job behind the head of a StrictFIFO queue.
+fn behind_head(inputs: Inputs<'_>, queue: &QueueName, rank: &QueueOrder) -> Option<Explanation> {
     if inputs.quota.ordering(queue) != QueueOrdering::StrictFifo {
         return None;
     }
-    let head = inputs
-        .pending
-        .queues
-        .pending_queue(queue)?
-        .first_that_may_go()?;
+    let pending_queue = inputs.pending.queues.pending_queue(queue)?;
+    let head = pending_queue.first_that_may_go()?;
     (head < rank).then(|| Explanation {
         blocker: Some(Blocker {
             scope: format!("job/{}", head.key),
@@ -210,7 +198,7 @@ fn explain_released(
     )
 }
 
-/// How far a released job is.
+/// The state of an admitted job as a reason and in words.
 fn stage(job: &Job) -> (Reason, &'static str) {
     match job.state() {
         JobState::Assumed => (Reason::Admitted, "released; its placement is being written"),
