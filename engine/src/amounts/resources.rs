@@ -5,29 +5,15 @@
 
 use crate::amounts::quantity::{Amount, Quantity, QuantityError};
 use crate::amounts::small_map::SmallMap;
-use crate::amounts::texts::order_of_texts;
+use crate::amounts::texts::name_type;
 use serde::{Deserialize, Serialize};
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 
-/// The name of a resource, as in a Kubernetes resource list: `cpu`, `memory`,
-/// `nvidia.com/gpu`, ...
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct ResourceName(Arc<str>);
-
-impl Ord for ResourceName {
-    fn cmp(&self, other: &Self) -> Ordering {
-        order_of_texts(&self.0, &other.0)
-    }
-}
-
-impl PartialOrd for ResourceName {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
+name_type! {
+    /// The name of a resource, as in a Kubernetes resource list: `cpu`, `memory`,
+    /// `nvidia.com/gpu`, ...
+    ResourceName
 }
 
 /// The unit in which a resource is counted.
@@ -51,28 +37,16 @@ impl ResourceName {
     /// The prefix with which Kubernetes makes a resource name of the name of a DeviceClass.
     const OF_DEVICE_CLASS: &'static str = "deviceclass.resource.kubernetes.io/";
 
-    /// A name from its text.
-    #[must_use]
-    pub fn new(name: &str) -> Self {
-        Self(Arc::from(name))
-    }
-
     /// The resource whose units are the devices of a DeviceClass.
     #[must_use]
     pub fn of_device_class(class: &str) -> Self {
-        Self::new(&format!("{}{class}", Self::OF_DEVICE_CLASS))
+        Self::new(format!("{}{class}", Self::OF_DEVICE_CLASS))
     }
 
     /// The DeviceClass whose devices are its units, if there is one.
     #[must_use]
     pub fn device_class(&self) -> Option<&str> {
         self.0.strip_prefix(Self::OF_DEVICE_CLASS)
-    }
-
-    /// The name's text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
     }
 
     /// The unit of an [`Amount`] of this resource.
@@ -159,12 +133,6 @@ fn format_bytes(bytes: i64) -> String {
             || bytes.to_string(),
             |(unit, power)| format!("{}{unit}", bytes >> power),
         )
-}
-
-impl fmt::Display for ResourceName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
 }
 
 /// A resource whose quantity in a list is invalid.

@@ -1,6 +1,6 @@
 //! Names, times and attempts. Each has a type of its own, so that they cannot be confused.
 
-use crate::amounts::texts;
+use crate::amounts::texts::{name_type, order_of_texts};
 pub use crate::api::uid::Uid;
 use foldhash::fast::FixedState;
 use serde::{Deserialize, Serialize};
@@ -9,59 +9,6 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
-
-macro_rules! name_type {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-        #[serde(transparent)]
-        pub struct $name(Arc<str>);
-
-        impl Ord for $name {
-            fn cmp(&self, other: &Self) -> Ordering {
-                texts::order_of_texts(&self.0, &other.0)
-            }
-        }
-
-        impl PartialOrd for $name {
-            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-                Some(self.cmp(other))
-            }
-        }
-
-        impl $name {
-            /// A name from its text.
-            #[must_use]
-            pub fn new(name: impl AsRef<str>) -> Self {
-                Self(Arc::from(name.as_ref()))
-            }
-
-            /// A name from a shared text, without a copy.
-            #[must_use]
-            pub fn shared(text: Arc<str>) -> Self {
-                Self(text)
-            }
-
-            /// The name's text.
-            #[must_use]
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-
-        impl From<&str> for $name {
-            fn from(name: &str) -> Self {
-                Self::new(name)
-            }
-        }
-    };
-}
 
 name_type! {
     /// A queue: the name of a Volcano `Queue` and of its `CapacityPolicy`.
@@ -159,8 +106,7 @@ impl Ord for JobKey {
         if Arc::ptr_eq(&self.0, &other.0) {
             return Ordering::Equal;
         }
-        texts::order_of_texts(&self.namespace, &other.namespace)
-            .then_with(|| self.name.cmp(&other.name))
+        order_of_texts(&self.namespace, &other.namespace).then_with(|| self.name.cmp(&other.name))
     }
 }
 
