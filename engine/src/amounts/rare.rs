@@ -4,6 +4,7 @@
 //! a pointer: it allocates only if the value is not empty. It reads as the value itself;
 //! [`Rare::change`] changes it, and frees it when it becomes empty.
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::ops::Deref;
 
@@ -64,6 +65,18 @@ impl<T: Nothing + Eq> Eq for Rare<T> {}
 impl<T: Nothing + fmt::Debug> fmt::Debug for Rare<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
+    }
+}
+
+impl<T: Nothing + Serialize> Serialize for Rare<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (**self).serialize(serializer)
+    }
+}
+
+impl<'de, T: Nothing + Deserialize<'de>> Deserialize<'de> for Rare<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        T::deserialize(deserializer).map(Self::new)
     }
 }
 

@@ -2,18 +2,16 @@
 //!
 //! A snapshot has the facts and the states of jobs, from which the indexes are rebuilt.
 
-use crate::amounts::rare::Rare;
 use crate::api::demand::Demand;
 use crate::api::facts::{ClusterFact, NodeFact, PodFact, PolicyFact, PriorityClassFact, QueueFact};
-use crate::api::ids::{Attempt, ClusterName, JobKey, QueueName, Time, Uid};
-use crate::api::job::PredictedRunTime;
+use crate::api::ids::{ClusterName, JobKey, Time};
 use crate::capacity::completion_grace::Ended;
 use crate::capacity::{AssumedPod, MixRecord};
 use crate::config::EngineConfig;
 use crate::cycle::react::{Change, react};
 use crate::cycle::{decide, ended_pods, next_head, sync};
 use crate::forecast::{Forecast, KnownRuns};
-use crate::jobs::job::{ColdState, Derived, Job, Released};
+use crate::jobs::job::{Derived, Job};
 use crate::pending::backoff::PreemptionBackoff;
 use crate::quota::DecayedUsageSnapshot;
 use crate::reservation::store::Reservation;
@@ -48,18 +46,8 @@ pub struct Snapshot {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct JobSnapshot {
     key: JobKey,
-    uid: Uid,
-    queue: QueueName,
-    priority_class: Option<Arc<str>>,
-    user: Arc<str>,
-    queued_at: Time,
-    demand: Option<Arc<Demand>>,
-    duration: Option<i64>,
-    forecast: Option<PredictedRunTime>,
-    preemptible: bool,
-    attempt: Attempt,
-    cold: ColdState,
-    released: Option<Released>,
+    #[serde(flatten)]
+    job: Job,
     /// Its assumed pods, with their demand.
     assumed: Option<(Arc<Demand>, Vec<AssumedPod>)>,
 }
@@ -108,32 +96,16 @@ pub(crate) fn restore(snapshot: Snapshot, config: EngineConfig) -> Engine {
 }
 
 fn restore_job(engine: &mut Engine, snapshot: JobSnapshot) {
-    let key = snapshot.key;
-    let demand = snapshot
-        .demand
-        .map(|demand| engine.pending.shapes.intern_demand(&demand));
-    if let Some(demand) = &demand {
+    let (key, mut job) = (snapshot.key, snapshot.job);
+    let demand = job.demand.take();
+    job.demand = demand.map(|demand| engine.pending.shapes.intern_demand(&demand));
+    if let Some(demand) = &job.demand {
         engine.eligibility.note(
             &demand.placement,
             &engine.capacity.clusters,
             &engine.capacity.room,
         );
     }
-    let job = Job {
-        uid: snapshot.uid,
-        queue: snapshot.queue,
-        priority_class: snapshot.priority_class,
-        user: snapshot.user,
-        queued_at: snapshot.queued_at,
-        demand,
-        duration: snapshot.duration,
-        forecast: snapshot.forecast,
-        preemptible: snapshot.preemptible,
-        attempt: snapshot.attempt,
-        cold: Rare::new(snapshot.cold),
-        released: snapshot.released.map(Box::new),
-        derived: Derived::default(),
-    };
     engine.jobs.restore(key.clone(), job);
     if let Some((demand, assumed)) = snapshot.assumed {
         engine.capacity.room.restore_assumed(&key, demand, assumed);
@@ -178,18 +150,10 @@ fn job_snapshot(inputs: Inputs<'_>, key: &JobKey, job: &Job) -> JobSnapshot {
     let assumed = inputs.capacity.room.assumed().get(key);
     JobSnapshot {
         key: key.clone(),
-        uid: job.uid.clone(),
-        queue: job.queue.clone(),
-        priority_class: job.priority_class.clone(),
-        user: Arc::clone(&job.user),
-        queued_at: job.queued_at,
-        demand: job.demand.clone(),
-        duration: job.duration,
-        forecast: job.forecast,
-        preemptible: job.preemptible,
-        attempt: job.attempt,
-        cold: (*job.cold).clone(),
-        released: job.released.as_deref().cloned(),
+        job: Job {
+            derived: Derived::default(),
+            ..job.clone()
+        },
         assumed: assumed.map(|pods| (Arc::clone(&pods.demand), pods.assumed.clone())),
     }
 }

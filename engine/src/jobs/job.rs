@@ -40,7 +40,7 @@ pub struct JobView<'a> {
 }
 
 /// A job: its facts, the engine's decisions about it, and `derived`, which follows from both.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub(crate) uid: Uid,
     /// The queue that its template names now.
@@ -60,6 +60,7 @@ pub(crate) struct Job {
     pub(crate) attempt: Attempt,
     pub(crate) cold: Rare<ColdState>,
     pub(crate) released: Option<Box<Released>>,
+    #[serde(skip)]
     pub(crate) derived: Derived,
 }
 
