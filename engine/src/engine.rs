@@ -136,7 +136,9 @@ impl Engine {
     /// above it, in words; `None` if none is.
     #[must_use]
     pub fn bound_passed_by(&self, key: &JobKey) -> Option<String> {
-        usage::bound_passed_by(self.inputs(), key)
+        let released = self.jobs.released(key)?;
+        let queue = &released.admission.queue;
+        self.quota.exceeded_bound(queue, &released.pools())
     }
 
     /// The number of a queue's own pending jobs that have a reservation, by what is reserved.

@@ -191,7 +191,7 @@ pub struct StartRange {
 }
 
 /// The constraint that blocks a job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Blocker {
     /// `queue/<name>`, `cluster/<name>`, `reservation/<job>`.
     pub scope: String,

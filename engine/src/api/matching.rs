@@ -1,6 +1,7 @@
 //! Label requirements, taints and tolerations as in Kubernetes and Karmada, for nodes and
 //! clusters.
 
+use crate::api::facts::ClusterFact;
 use crate::api::ids::ClusterName;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -158,7 +159,7 @@ pub struct ClusterRule {
 impl ClusterRule {
     /// Whether it selects `cluster`.
     #[must_use]
-    pub fn selects(&self, cluster: &crate::api::facts::ClusterFact) -> bool {
+    pub fn selects(&self, cluster: &ClusterFact) -> bool {
         self.names
             .as_ref()
             .is_none_or(|names| names.contains(&cluster.name))
@@ -173,29 +174,27 @@ impl ClusterRule {
 
 /// Whether `cluster` meets a requirement on its fields, as in Karmada (pkg/util/selector.go): an
 /// empty provider or region counts as absent; In needs all zones to be named, NotIn none.
-fn matches_field(requirement: &Requirement, cluster: &crate::api::facts::ClusterFact) -> bool {
-    let present = |field: &'static str, value: &str| {
-        (requirement.key == field).then(|| (!value.is_empty()).then(|| value.to_owned()))
-    };
-    if requirement.key == "zone" {
-        let named = |zone: &String| requirement.values.contains(zone);
-        return match requirement.operator {
-            Operator::In => !cluster.zones.is_empty() && cluster.zones.iter().all(named),
-            Operator::NotIn => !cluster.zones.iter().any(named),
-            Operator::Exists => !cluster.zones.is_empty(),
-            Operator::DoesNotExist => cluster.zones.is_empty(),
+fn matches_field(requirement: &Requirement, cluster: &ClusterFact) -> bool {
+    let matches = |value: &str| requirement.matches((!value.is_empty()).then_some(value));
+    let zones = &cluster.zones;
+    let named = |zone: &String| requirement.values.contains(zone);
+    match requirement.key.as_str() {
+        "provider" => matches(&cluster.provider),
+        "region" => matches(&cluster.region),
+        "zone" => match requirement.operator {
+            Operator::In => !zones.is_empty() && zones.iter().all(named),
+            Operator::NotIn => !zones.iter().any(named),
+            Operator::Exists => !zones.is_empty(),
+            Operator::DoesNotExist => zones.is_empty(),
             Operator::Gt | Operator::Lt => false,
-        };
+        },
+        _ => false,
     }
-    present("provider", &cluster.provider)
-        .or_else(|| present("region", &cluster.region))
-        .is_some_and(|value| requirement.matches(value.as_deref()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::facts::ClusterFact;
 
     fn cluster(provider: &str, region: &str, zones: &[&str]) -> ClusterFact {
         ClusterFact {

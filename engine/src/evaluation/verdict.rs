@@ -207,9 +207,7 @@ fn block_by_reservation(
     Block {
         blocker: first.map(|owner| Blocker {
             scope: format!("reservation/{owner}"),
-            resource: None,
-            needs: None,
-            free: None,
+            ..Blocker::default()
         }),
         ..block(
             Reason::ReservedForAnother,

@@ -20,13 +20,6 @@ use crate::jobs::terminating::Cut;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A role with its number of admitted pods.
-struct Difference<'a> {
-    index: usize,
-    role: &'a Role,
-    admitted: u32,
-}
-
 /// A change of an admitted job through an edit of its template.
 #[derive(Debug)]
 pub(crate) enum Edited {
@@ -122,9 +115,10 @@ impl Job {
             && released.alive()
             && released.admission.uid == self.uid
             && self.cold.hold.is_none()
-            && differences(demand, &released.admission)
+            && demand
+                .roles
                 .iter()
-                .any(|difference| difference.admitted != difference.role.count)
+                .any(|role| admitted(&released.admission, role) != role.count)
     }
 
     /// The number of pods by which it is smaller than its template.
@@ -139,16 +133,14 @@ impl Job {
             return Vec::new();
         };
         let mut left = most;
-        let needs = differences(demand, &released.admission).into_iter();
-        let needs = needs.map(|difference| {
-            let more = difference.role.count.saturating_sub(difference.admitted);
+        let roles = demand.roles.iter().enumerate();
+        let needs = roles.map(|(index, role)| {
+            let more = role
+                .count
+                .saturating_sub(admitted(&released.admission, role));
             let count = more.min(left);
             left -= count;
-            Need {
-                index: difference.index,
-                role: difference.role,
-                count,
-            }
+            Need { index, role, count }
         });
         needs.filter(|need| need.count > 0).collect()
     }
@@ -205,14 +197,10 @@ fn role_named<'a>(demand: &'a Demand, name: &str) -> Option<&'a Role> {
     demand.roles.iter().find(|role| role.name == name)
 }
 
-fn differences<'a>(demand: &'a Demand, admission: &Admission) -> Vec<Difference<'a>> {
-    let roles = demand.roles.iter().enumerate();
-    let differences = roles.map(|(index, role)| Difference {
-        index,
-        role,
-        admitted: admission.shares.iter().map(|s| s.pods_of(&role.name)).sum(),
-    });
-    differences.collect()
+/// The number of admitted pods of a role.
+fn admitted(admission: &Admission, role: &Role) -> u32 {
+    let shares = admission.shares.iter();
+    shares.map(|share| share.pods_of(&role.name)).sum()
 }
 
 /// The basis with the larger requests of `demand`; `None` if none is larger.
@@ -229,12 +217,8 @@ fn with_larger_requests(basis: &Demand, demand: &Demand) -> Option<Demand> {
 /// The demand with the admitted counts, and requests not below the basis.
 fn with_counts(demand: &Demand, basis: Option<&Demand>, admission: &Admission) -> Demand {
     let mut counted = demand.clone();
-    let admitted: Vec<u32> = differences(demand, admission)
-        .iter()
-        .map(|d| d.admitted)
-        .collect();
-    for (role, count) in counted.roles.iter_mut().zip(admitted) {
-        role.count = count;
+    for role in &mut counted.roles {
+        role.count = admitted(admission, role);
         if let Some(old) = basis.and_then(|basis| role_named(basis, &role.name)) {
             role.request = Resources::max(&role.request, &old.request);
         }

@@ -147,19 +147,15 @@ impl Quota {
 
     /// Advances the decayed usage of a queue and those above it, before their usage changes.
     pub(super) fn decay(&mut self, id: QueueId) {
-        let mut at = Some(id);
-        while let Some(id) = at {
-            self.decay_one(id);
-            at = self.node(id).parent;
+        for at in self.path_of(id) {
+            self.decay_one(at);
         }
     }
 
     /// Schedules the next ranking of a queue and those above it, after their usage has changed.
     pub(super) fn schedule_decay(&mut self, id: QueueId) {
-        let mut at = Some(id);
-        while let Some(id) = at {
-            self.schedule_decay_of(id);
-            at = self.node(id).parent;
+        for at in self.path_of(id) {
+            self.schedule_decay_of(at);
         }
     }
 

@@ -16,7 +16,6 @@ pub(crate) struct LimitReached {
     pub(crate) reason: Reason,
     /// The queue that has the limit.
     pub(crate) queue: QueueName,
-    pub(crate) limit: u32,
     pub(crate) message: String,
 }
 
@@ -26,7 +25,6 @@ impl LimitReached {
         Self {
             reason: Reason::PendingLimitReached,
             queue: queue.clone(),
-            limit,
             message: format!(
                 "queue {queue} lets the first {limit} that wait compete; this one is number \
                  {position}"
@@ -67,7 +65,6 @@ impl Quota {
                 return Err(LimitReached {
                     reason: Reason::JobLimitReached,
                     queue: name.clone(),
-                    limit,
                     message: format!(
                         "queue {name} may have {limit} jobs released and has {charged}"
                     ),
@@ -78,7 +75,6 @@ impl Quota {
                 return Err(LimitReached {
                     reason: Reason::UserJobLimitReached,
                     queue: name.clone(),
-                    limit,
                     message: format!(
                         "user {user} may have {limit} jobs released in queue {name} and has {has}"
                     ),

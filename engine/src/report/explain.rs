@@ -27,19 +27,19 @@ fn explain_queued(inputs: Inputs<'_>, key: &JobKey, job: &Job) -> Explanation {
         pending_queue.ranks().position(&line.rank)
     });
     if let Some((reason, message)) = pending_as::obstacle(inputs, job) {
-        return told(reason, message);
+        return Explanation::of(reason, message);
     }
     if let Some((reason, message)) = inputs.quota.problem(&job.queue) {
         return Explanation {
             position,
-            ..told(reason, message)
+            ..Explanation::of(reason, message)
         };
     }
     let Some(line) = &job.derived.line else {
         return explain_back_off(inputs, job);
     };
     let Some(shape) = inputs.pending.shapes.get(line.shape) else {
-        return told(
+        return Explanation::of(
             Reason::NotEvaluated,
             "it has not been looked at yet".to_owned(),
         );
@@ -68,7 +68,7 @@ fn explain_back_off(inputs: Inputs<'_>, job: &Job) -> Explanation {
         job.attempt.0,
         (left + 999) / 1000
     );
-    told(Reason::BackingOff, message)
+    Explanation::of(Reason::BackingOff, message)
 }
 
 fn explain_pending(
@@ -92,11 +92,11 @@ fn explain_pending(
             let (reason, message) = with_reservation(inputs, key, block.reason, block.message);
             Explanation {
                 blocker: block.blocker,
-                ..told(reason, message)
+                ..Explanation::of(reason, message)
             }
         }
         (_, Some(behind)) => behind,
-        (_, None) => told(
+        (_, None) => Explanation::of(
             Reason::NotEvaluated,
             "it may go, and is decided on next".to_owned(),
         ),
@@ -136,11 +136,9 @@ fn behind_head(inputs: Inputs<'_>, queue: &QueueName, rank: &QueueOrder) -> Opti
     (head < rank).then(|| Explanation {
         blocker: Some(Blocker {
             scope: format!("job/{}", head.key),
-            resource: None,
-            needs: None,
-            free: None,
+            ..Blocker::default()
         }),
-        ..told(
+        ..Explanation::of(
             Reason::BehindHead,
             format!(
                 "queue {queue} is strictly ordered: {} has to start first",
@@ -162,7 +160,7 @@ fn explain_released(
         } else {
             format!("{}; it had ended and is charged nothing", cause.message)
         };
-        return told(cause.reason, message);
+        return Explanation::of(cause.reason, message);
     }
     if inputs.jobs.resizing().contains(key)
         && let Err(why) = growth::evaluate_growth(inputs, key)
@@ -170,14 +168,14 @@ fn explain_released(
         let elastic = job.demand.as_ref().filter(|demand| demand.elastic);
         let Some(demand) = elastic else {
             let message = format!("it runs as admitted; to grow it {why}");
-            return told(Reason::GrowthHeld, message);
+            return Explanation::of(Reason::GrowthHeld, message);
         };
         let (all, missing) = (demand.pods(), u64::from(job.pods_missing()));
         let message = format!(
             "has {} of {all} pods; to grow it {why}",
             all - missing.min(all)
         );
-        return told(stage(job).0, message);
+        return Explanation::of(stage(job).0, message);
     }
     let admission = &released.admission;
     let clusters: Vec<&str> = admission
@@ -189,10 +187,10 @@ fn explain_released(
     let charged = admission.charge().unwrap_or_default();
     let (reason, what) = stage(job);
     if reason == Reason::Finished {
-        return told(reason, format!("{what}; {place}, charged nothing"));
+        return Explanation::of(reason, format!("{what}; {place}, charged nothing"));
     }
     let queue = &admission.queue;
-    told(
+    Explanation::of(
         reason,
         format!("{what}; {place}, charged {charged} to queue {queue}"),
     )
@@ -218,8 +216,4 @@ fn are(names: &[String]) -> String {
         [one, other, rest @ ..] => format!("{one}, {other} and {} more are", rest.len()),
         [] => "nobody is".to_owned(),
     }
-}
-
-fn told(reason: Reason, message: String) -> Explanation {
-    Explanation::of(reason, message)
 }

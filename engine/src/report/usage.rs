@@ -21,14 +21,6 @@ pub(crate) fn queue_usage(inputs: Inputs<'_>, queue: &QueueName) -> Option<Queue
     })
 }
 
-/// Which bound on the path of an admitted job's queue is exceeded in a resource of the job, in
-/// words; `None` if none is.
-pub(crate) fn bound_passed_by(inputs: Inputs<'_>, key: &JobKey) -> Option<String> {
-    let released = inputs.jobs.get(key)?.released.as_ref()?;
-    let queue = &released.admission.queue;
-    inputs.quota.exceeded_bound(queue, &released.pools())
-}
-
 /// The number of a queue's own pending jobs that have a reservation, by what is reserved.
 pub(crate) fn reserved(inputs: Inputs<'_>, queue: &QueueName) -> Reserved {
     let mut reserved = Reserved::default();
