@@ -1,38 +1,37 @@
-//! What of the engine's behaviour may be set.
+//! The engine's settings.
 
 use serde::{Deserialize, Serialize};
 
 /// Settings of the engine. Times are in milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineConfig {
-    /// Most decisions of one call of `decide`; it then says that there is more.
+    /// The most decisions of one call of `decide`; [`crate::Decisions::more`] tells if it was
+    /// reached.
     pub decision_budget: usize,
-    /// Back-off after the first attempt that failed; doubled for each one after.
+    /// The back-off after the first failed attempt, doubled for each further one.
     pub backoff_base_ms: i64,
-    /// Longest back-off.
+    /// The longest back-off.
     pub backoff_max_ms: i64,
-    /// How long a cluster where an attempt failed is left out beyond the back-off, while
-    /// another one could take the job.
+    /// For how long after its back-off a job avoids a cluster where an attempt failed, as long as
+    /// another cluster could take it.
     pub avoid_extra_ms: i64,
-    /// How long a released gang may take to get its minimum of pods bound, where the queue's
-    /// policy does not say.
+    /// The default time after admission by which the gang's minimum of pods must be bound.
     pub start_deadline_ms: i64,
-    /// Evaluations in a row without a result after which a call of `decide` ends all the same. An
-    /// assertion: only a defect gets there, and no test, simulation or benchmark may.
+    /// The most evaluations in a row without a decision, after which a call of `decide` ends.
     pub max_fruitless_evaluations: usize,
-    /// How long a released job may be without room for its unbound pods before it is evicted.
+    /// For how long an admitted job may lack capacity for its unbound pods before it is evicted.
     pub room_lost_grace_ms: i64,
-    /// How long a job that found nothing to evict rests before it looks again.
+    /// For how long a job that found no victims waits before it tries preemption again.
     pub take_retry_ms: i64,
-    /// Most reservations of one class of pools, and of one queue's headroom.
+    /// The most reservations of nodes of one class, and of headroom of one queue.
     pub reservations_per_class: usize,
-    /// In a queue that puts the shortest first, how many times its predicted run time later a
-    /// job counts as queued. With few, long jobs pass each other and large ones wait the longer;
-    /// with more, nobody is kept from being passed.
+    /// The factor of the predicted run time in the sort key of `ShortestPredicted`, which is the
+    /// time of queueing plus ageing × predicted run time. 0 is FIFO; larger values favour short
+    /// jobs.
     pub ageing: u32,
-    /// How long a job is taken to run there of which nothing is known.
+    /// The predicted run time of a job of which nothing is known, for `ShortestPredicted`.
     pub assumed_runtime_ms: i64,
-    /// Most reservations of one queue whose backfill is conservative and states no number.
+    /// The most reservations of a queue with conservative backfill that states no number.
     pub conservative_depth: usize,
 }
 

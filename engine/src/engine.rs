@@ -1,10 +1,10 @@
-//! The engine's public calls: events in, decisions out, and what it tells of its state.
+//! The engine's public methods.
 //!
-//! `apply` records a fact and brings what is derived of the touched job, queue or node up to date;
-//! `decide` moves what can move. A job is charged from the moment its admission is decided until
-//! its end is confirmed, so that stale facts make the engine careful, never generous. Pending jobs
-//! of equal demand are one class, which sleeps until something it waits for changes: deciding must
-//! never scan all that is queued.
+//! `apply` records a fact and updates the indexes of the job, queue or node. `decide` admits,
+//! evicts and resizes jobs. A job is charged from the decision to admit it until its end is
+//! confirmed, so that old facts can only cause too few admissions. Pending jobs of one queue and
+//! one request shape form a class, which is parked until something it waits for changes: `decide`
+//! never scans all pending jobs.
 
 use crate::amounts::resources::Resources;
 use crate::api::decision::{Decisions, Explanation, Help, QueueUsage, Reserved};
@@ -24,137 +24,136 @@ use crate::state::{Changed, Engine};
 use std::collections::BTreeMap;
 
 impl Engine {
-    /// What it was told of a cluster.
+    /// The latest fact of a cluster.
     #[must_use]
     pub fn cluster(&self, name: &ClusterName) -> Option<&ClusterFact> {
         self.capacity.cluster_fact(name)
     }
 
-    /// Names of the clusters that it has been told of, in order.
+    /// The names of all known clusters, in order.
     pub fn cluster_names(&self) -> impl Iterator<Item = &ClusterName> {
         self.capacity.cluster_names()
     }
 
-    /// Every queue that exists or has jobs, in order of name.
+    /// All queues that exist or have jobs, in order of name.
     pub fn queues(&self) -> impl Iterator<Item = &QueueName> {
         self.quota.listed()
     }
 
-    /// A job as the engine sees it.
+    /// The state of a job, if it is known.
     #[must_use]
     pub fn job(&self, key: &JobKey) -> Option<JobView<'_>> {
         let job = self.jobs.get(key)?;
         Some(job.view(self.jobs.priority_of(job).unwrap_or_default()))
     }
 
-    /// Pods of a released job that were told to go, and are charged until they are seen gone.
+    /// The terminating pods of an admitted job that are still charged.
     #[must_use]
     pub fn leaving(&self, key: &JobKey) -> &[Leaving] {
-        let released = self.jobs.released(key);
-        released.map_or(&[], |released| &released.leaving)
+        self.jobs.released(key).map_or(&[], |job| &job.leaving)
     }
 
-    /// What a released job is charged beyond its admission, by cluster.
+    /// The charge of an admitted job beyond its admission, by cluster.
     #[must_use]
     pub fn excess(&self, key: &JobKey) -> Option<&BTreeMap<ClusterName, Resources>> {
         Some(&self.jobs.released(key)?.excess)
     }
 
-    /// What the pods of a job in a cluster request that have not ended, as the member shows them.
+    /// The request of the pods of a job in a cluster that have not ended.
     #[must_use]
     pub fn requested_by_pods(&self, key: &JobKey, cluster: &ClusterName) -> Resources {
         self.capacity.requested(key, cluster)
     }
 
-    /// Takes in what became known. Costs what the touched object costs, however much is queued.
+    /// Applies an event. The cost does not depend on the number of pending jobs.
     pub fn apply(&mut self, event: Event) {
         events::apply(self, event);
     }
 
-    /// Decides all that can be decided at `now`, up to the budget. A time before one that it has
-    /// seen already counts as that one.
+    /// Makes all decisions that are possible at `now`, up to the budget. Time does not go back: an
+    /// earlier `now` counts as the latest one.
     pub fn decide(&mut self, now: Time) -> Decisions {
         decide::decide(self, now)
     }
 
-    /// An engine that goes on where the snapshot was taken.
+    /// An engine in the state of `snapshot`.
     #[must_use]
     pub fn restore(snapshot: Snapshot, config: EngineConfig) -> Self {
         snapshot::restore(snapshot, config)
     }
 
-    /// What may look different since the last call.
+    /// Jobs and queues that may have changed since the last call.
     pub fn take_changed(&mut self) -> Changed {
         std::mem::take(&mut self.changed)
     }
 
-    /// Every pool of every member, in order of cluster and class.
+    /// All pools of all members, in order of cluster and class.
     #[must_use]
     pub fn pools(&self) -> Vec<PoolSummary> {
         self.capacity.pools()
     }
 
-    /// The clusters that `placement` selects now: of its first group that has any, all that
-    /// are usable, serve the kind and are tolerated. For what is placed without being queued.
+    /// The eligible clusters of the first group of `placement` that has any. For workloads that
+    /// are placed without being queued.
     #[must_use]
     pub fn eligible_clusters(&self, placement: &ClusterPlacement) -> Vec<ClusterName> {
         eligible::eligible_clusters(self.inputs(), placement)
     }
 
-    /// Where a job stands, and why; `None` for one that is not known. Also for admitted jobs.
+    /// The state of a job and the reason for it; `None` if the job is not known.
     #[must_use]
     pub fn explain(&self, key: &JobKey) -> Option<Explanation> {
         explain::explain(self.inputs(), key)
     }
 
-    /// The smallest changes with which a pending job would start now; none where nothing stops it,
-    /// or where neither quota nor capacity does. Other queues are named only where `may_use` says
-    /// that the job may be submitted to them.
+    /// The smallest changes with which a pending job would start now. There are none if neither
+    /// quota nor capacity blocks it. Only queues for which `may_use` returns true are suggested.
     #[must_use]
     pub fn advise(&self, key: &JobKey, may_use: &dyn Fn(&QueueName) -> bool) -> Vec<Help> {
         advise::advise(self.inputs(), key, may_use)
     }
 
-    /// Whether something is charged to a queue or to one below it.
+    /// Whether a queue or a queue below it is charged.
     #[must_use]
     pub fn is_charged(&self, queue: &QueueName) -> bool {
-        usage::is_charged(self.inputs(), queue)
+        self.quota.is_charged(queue)
     }
 
-    /// The queues from the top down to `queue`, the root left out: those that are charged for what
-    /// runs in it.
+    /// The queues that are charged for the jobs of `queue`: from the top down to it, without the
+    /// root.
     #[must_use]
     pub fn queue_path(&self, queue: &QueueName) -> Vec<QueueName> {
         usage::queue_path(self.inputs(), queue)
     }
 
-    /// Usage, demand and limits of a queue; `None` for one that neither exists nor has jobs.
+    /// Usage, demand and bounds of a queue; `None` if it neither exists nor has jobs.
     #[must_use]
     pub fn queue_usage(&self, queue: &QueueName) -> Option<QueueUsage> {
         usage::queue_usage(self.inputs(), queue)
     }
 
-    /// How a bound is exceeded, of the queue that an admitted job is charged to or of one above it,
-    /// in a resource that the job has; `None` if none is.
+    /// Which bound is exceeded in a resource that an admitted job uses, of its queue or of one
+    /// above it, in words; `None` if none is.
     #[must_use]
     pub fn bound_passed_by(&self, key: &JobKey) -> Option<String> {
-        usage::bound_passed_by(self.inputs(), key)
+        let released = self.jobs.released(key)?;
+        let queue = &released.admission.queue;
+        self.quota.exceeded_bound(queue, &released.pools())
     }
 
-    /// How many of a queue's own pending jobs have a reservation, by what is reserved.
+    /// The number of a queue's own pending jobs that have a reservation, by what is reserved.
     #[must_use]
     pub fn reserved(&self, queue: &QueueName) -> Reserved {
         usage::reserved(self.inputs(), queue)
     }
 
-    /// All that it knows, to rebuild an equal engine with [`Engine::restore`].
+    /// The state from which [`Engine::restore`] builds an equal engine.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         snapshot::snapshot(self.inputs())
     }
 
-    /// What is not as it should be, in words; nothing when all is right. For tests: it costs as
-    /// much as rebuilding the engine.
+    /// The violated invariants, in words. For tests: it costs as much as rebuilding the engine.
     #[must_use]
     pub fn check_invariants(&self) -> Vec<String> {
         invariants::check_invariants(self.inputs())

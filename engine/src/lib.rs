@@ -1,13 +1,13 @@
-//! The decision core of Muster: facts and `now` in, decisions with reasons out.
+//! The decision core of Muster. Its inputs are facts and the time, its outputs decisions with
+//! reasons.
 //!
 //! ```text
 //! apply(Event) ──► model: queues ─ accounts ─ jobs ─ pools of nodes ──► decide(now) ──► Decisions
 //!                                                        └───────────► explain(job), usage(queue)
 //! ```
 //!
-//! It must never do I/O, read a clock, draw a random number, or count with floats: the same
-//! events give the same decisions, byte for byte, in the live controller, in simulation and
-//! in tests.
+//! It does no I/O, reads no clock, draws no random number and uses no floats: the same events give
+//! the same decisions, byte for byte, in the controller, in simulation and in tests.
 
 mod amounts;
 mod api;

@@ -14,17 +14,17 @@ use crate::quota::Quota;
 use crate::reservation::store::Reservations;
 use std::collections::BTreeSet;
 
-/// What may look different than before, for the writers of status.
+/// Jobs and queues that may have changed, for the writers of status.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changed {
-    /// Jobs whose state or reason may have changed. Of many jobs that are blocked alike, those
-    /// that stand first; the others are not named each time something moves.
+    /// Jobs whose state or reason may have changed. Of many jobs that are blocked for the same
+    /// reason, only the first are listed each time.
     pub jobs: BTreeSet<JobKey>,
-    /// Quota whose usage, counts or head may have changed.
+    /// Queues whose usage, counts or head may have changed.
     pub queues: BTreeSet<QueueName>,
 }
 
-/// The decision core. Same events, same decisions, byte for byte.
+/// The decision core. The same events give the same decisions, byte for byte.
 #[derive(Debug, Clone)]
 pub struct Engine {
     pub(crate) config: EngineConfig,
@@ -32,7 +32,7 @@ pub struct Engine {
     pub(crate) now: Time,
     pub(crate) quota: Quota,
     pub(crate) capacity: Capacity,
-    /// The eligible clusters of each placement: derived of `capacity`, kept since jobs share them.
+    /// A cache, derived from `capacity`.
     pub(crate) eligibility: Eligibility,
     pub(crate) pending: Pending,
     pub(crate) reservations: Reservations,
@@ -42,7 +42,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine that knows nothing yet.
+    /// An engine without facts.
     #[must_use]
     pub fn new(config: EngineConfig) -> Self {
         Self {
@@ -59,12 +59,12 @@ impl Engine {
         }
     }
 
-    /// All that decisions read.
+    /// The inputs of decisions.
     pub(crate) fn inputs(&self) -> Inputs<'_> {
         self
     }
 }
 
-/// The engine's state as it is now, to read. One reference, and not one for each store: it is passed on
-/// with every call, and copying eight costs 1 % of a decision.
+/// The engine's state, read-only. It is one reference and not one for each store: functions pass it
+/// on with every call, and copying eight references costs 1 % of a decision.
 pub(crate) type Inputs<'a> = &'a Engine;

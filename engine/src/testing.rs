@@ -1,17 +1,35 @@
-//! An engine in a known state, for tests of what is private to it.
+//! Engines and clusters for tests of private items.
 
 #![allow(clippy::unwrap_used)]
 
 use crate::amounts::resources::Resources;
 use crate::api::event::{Event, Progress};
-use crate::api::facts::{Admission, ClusterFact, JobFact, QueueFact, QueueState, RolePods, Share};
+use crate::api::facts::{Admission, ClusterFact, JobFact, RolePods, Share};
 use crate::api::ids::{Attempt, ClusterName, JobKey, PoolClass, QueueName, Time, Uid};
 use crate::capacity::testing::{demand, node};
 use crate::config::EngineConfig;
+use crate::quota::testing::queue;
 use crate::state::Engine;
 use std::collections::BTreeMap;
 
-/// One job that runs with these pods in cluster `a`, and is charged one GPU.
+/// A usable cluster without region, zones, labels and taints.
+pub(crate) fn cluster(name: &str) -> ClusterFact {
+    ClusterFact {
+        name: ClusterName::from(name),
+        labels: BTreeMap::new(),
+        provider: String::new(),
+        region: String::new(),
+        zones: Vec::new(),
+        taints: Vec::new(),
+        price_milli: None,
+        network: BTreeMap::new(),
+        apis: None,
+        usable: true,
+        unusable_because: String::new(),
+    }
+}
+
+/// An engine with one job that runs with these pods in cluster `a` and is charged one GPU.
 pub(crate) fn running(key: &JobKey, pods: Vec<RolePods>) -> Engine {
     let mut engine = Engine::new(EngineConfig::default());
     let charge = Resources::parse([("nvidia.com/gpu", "1")]).unwrap();
@@ -36,38 +54,14 @@ pub(crate) fn running(key: &JobKey, pods: Vec<RolePods>) -> Engine {
     engine
 }
 
-/// A cluster of one node with eight GPUs that the job `runs` has, and the job `waits`, for which
-/// what frees is kept. Both are of queue `q`; how long the first will run it has declared.
+/// An engine with one node of eight GPUs, all of which the job `runs` uses, and the job `waits`,
+/// which has a reservation. Both are in queue `q` and declare their run time.
 pub(crate) fn pending() -> Engine {
     let mut engine = Engine::new(EngineConfig::default());
-    let cluster = ClusterName::from("a");
-    engine.apply(Event::ClusterUpserted(ClusterFact {
-        name: cluster.clone(),
-        labels: BTreeMap::new(),
-        provider: String::new(),
-        region: String::new(),
-        zones: Vec::new(),
-        taints: Vec::new(),
-        price_milli: None,
-        network: BTreeMap::new(),
-        apis: None,
-        usable: true,
-        unusable_because: String::new(),
-    }));
+    engine.apply(Event::ClusterUpserted(cluster("a")));
     let node = node("n0", "nvidia.com/gpu 8, pods 110");
     engine.apply(Event::NodeUpserted(node));
-    engine.apply(Event::QueueUpserted(QueueFact {
-        name: QueueName::from("q"),
-        parent: None,
-        priority: 0,
-        weight: 1,
-        guarantee: Resources::new(),
-        deserved: Resources::new(),
-        capability: Resources::new(),
-        reclaimable: true,
-        state: QueueState::Open,
-        invalid: None,
-    }));
+    engine.apply(Event::QueueUpserted(queue(&QueueName::from("q"), None)));
     for (name, at) in [("runs", 1), ("waits", 2)] {
         engine.apply(Event::JobUpserted(alone(name, Time(at))));
         engine.decide(Time(at));
@@ -82,7 +76,7 @@ pub(crate) fn pending() -> Engine {
     engine
 }
 
-/// A job of one pod with eight GPUs that says that it runs for a minute.
+/// A job of one pod with eight GPUs that declares a run time of a minute.
 fn alone(name: &str, at: Time) -> JobFact {
     JobFact {
         key: JobKey::new("ns", name),

@@ -44,7 +44,7 @@ pub(crate) fn named_by(spec: &Field<'_>) -> Result<Resources, SpecError> {
         let name = template
             .name()?
             .ok_or_else(|| template.invalid("the name of a ResourceClaimTemplate"))?;
-        let unit = ResourceName::new(&format!("{NAMED}{name}"));
+        let unit = ResourceName::new(format!("{NAMED}{name}"));
         let times = Amount(named.amount_of(&unit).0.saturating_add(1));
         named.set(unit, times);
     }

@@ -1,8 +1,8 @@
-//! The one bisection: of sizes, the last one at which something is found.
+//! Bisection over sizes.
 
-/// Moves `fits`, a size with what is found there, next to `fails`, a size at which nothing is, and
-/// returns it. `find` must find something on one side of a boundary and nothing on the other; where
-/// it does not, the result is still a size at which it found what is returned.
+/// The size closest to `fails` at which `find` finds something, with what it finds there. `fits`
+/// is a size where it does, `fails` one where it does not. `find` should change once between the
+/// two; if it changes more often, the result is one of its boundaries.
 pub(crate) fn boundary<T>(
     mut fits: (u32, T),
     mut fails: u32,
@@ -23,7 +23,7 @@ mod tests {
     use super::boundary;
 
     #[test]
-    fn the_largest_and_the_smallest_that_fit_are_found() {
+    fn finds_the_largest_and_the_smallest_that_fit() {
         for last in 0..20 {
             let up = boundary((0, "none"), 20, |size| (size <= last).then_some("some"));
             assert_eq!(up, (last, if last == 0 { "none" } else { "some" }));
@@ -33,7 +33,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_beside_each_other_need_no_look() {
+    fn adjacent_sizes_need_no_search() {
         assert_eq!(boundary((3, ()), 4, |_| None), (3, ()));
         assert_eq!(boundary((4, ()), 3, |_| None), (4, ()));
     }

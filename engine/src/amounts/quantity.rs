@@ -1,9 +1,8 @@
-//! Kubernetes quantities, exactly.
+//! Exact Kubernetes quantities.
 //!
-//! Text such as `500m`, `1.5Gi` or `1e3` comes in; an [`Amount`] in the base unit of its
-//! resource goes out (CPU in milli-cores, memory and storage in bytes, everything else in
-//! units). Nothing here may pass through a float, wrap, or guess: what is not a legal
-//! quantity is an error that says what would be right.
+//! A text such as `500m`, `1.5Gi` or `1e3` becomes an [`Amount`] in the base unit of its resource:
+//! milli-cores of CPU, bytes of memory and storage, units of everything else. No float is used
+//! and nothing wraps. An illegal quantity is an error that says what would be right.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,12 +14,12 @@ const MAX_NANOS: i128 = (i64::MAX as i128) * NANOS_PER_UNIT;
 
 /// A parsed Kubernetes quantity, in nano-units.
 ///
-/// Parsing follows `resource.ParseQuantity` of k8s.io/apimachinery: what is finer than a
-/// nano-unit is rounded away from zero, what is larger than 2^63-1 is capped there.
+/// Parsing follows `resource.ParseQuantity` of k8s.io/apimachinery: it rounds away from zero to
+/// whole nano-units, and caps at 2^63-1 units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantity(i128);
 
-/// Why a text is not a legal Kubernetes quantity, or not one that can be accounted for.
+/// Why a text is not a Kubernetes quantity, or not one that can be charged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// The text does not follow the grammar.
@@ -29,13 +28,13 @@ pub enum QuantityError {
     /// A request or limit below zero.
     #[error("quantity {0:?} is negative; 0 or more is needed")]
     Negative(String),
-    /// More than can be counted exactly in the base unit of the resource.
+    /// More than 2^63-1 base units of the resource.
     #[error("quantity {0:?} is too large to be counted; at most 2^63-1 base units are")]
     TooLarge(String),
 }
 
-/// How much of one resource, in its base unit: milli-cores for `cpu`, bytes for memory and
-/// storage, units for everything else. Never negative in facts; differences may be.
+/// An amount of one resource in its base unit: milli-cores for `cpu`, bytes for memory and
+/// storage, units for everything else. Amounts in facts are never negative; differences may be.
 #[derive(
     Debug,
     Clone,
@@ -53,16 +52,16 @@ pub enum QuantityError {
 pub struct Amount(pub i64);
 
 impl Amount {
-    /// Nothing. An explicit zero differs from an absent resource where bounds are meant.
+    /// Zero. In a bound, an explicit zero differs from an absent resource.
     pub const ZERO: Self = Self(0);
 
-    /// `self + other`, or `None` where the sum leaves the range of exact counting.
+    /// `self + other`, or `None` if the sum overflows.
     #[must_use]
     pub fn checked_add(self, other: Self) -> Option<Self> {
         self.0.checked_add(other.0).map(Self)
     }
 
-    /// `self × times`, or `None` where the product leaves the range.
+    /// `self × times`, or `None` if the product overflows.
     #[must_use]
     pub fn checked_mul(self, times: u32) -> Option<Self> {
         self.0.checked_mul(i64::from(times)).map(Self)
@@ -70,11 +69,11 @@ impl Amount {
 }
 
 impl Quantity {
-    /// The quantity in steps of `10^-9 × nanos_per_step`, rounded up (away from zero), as
-    /// Kubernetes rounds requests.
+    /// The quantity in steps of `10^-9 × nanos_per_step`, rounded away from zero, as Kubernetes
+    /// rounds requests.
     ///
     /// # Errors
-    /// [`QuantityError::TooLarge`] where the steps do not fit 63 bits.
+    /// [`QuantityError::TooLarge`] if the steps do not fit 63 bits.
     fn steps(self, nanos_per_step: i128) -> Result<Amount, QuantityError> {
         let whole = self.0 / nanos_per_step;
         let rest = (self.0 % nanos_per_step).signum();
@@ -83,7 +82,7 @@ impl Quantity {
             .map_err(|_| QuantityError::TooLarge(self.to_string()))
     }
 
-    /// As an amount of CPU: milli-cores, rounded up.
+    /// The quantity in milli-units (of CPU: milli-cores), rounded up.
     ///
     /// # Errors
     /// [`QuantityError::TooLarge`] above 2^63-1 milli-cores.
@@ -91,10 +90,10 @@ impl Quantity {
         self.steps(NANOS_PER_UNIT / 1000)
     }
 
-    /// As an amount of anything else: whole units (bytes, devices, pods), rounded up.
+    /// The quantity in whole units (bytes, devices, pods), rounded up.
     ///
     /// # Errors
-    /// None in practice: parsing has capped the quantity at 2^63-1 units.
+    /// None in practice: parsing caps quantities at 2^63-1 units.
     pub fn units(self) -> Result<Amount, QuantityError> {
         self.steps(NANOS_PER_UNIT)
     }
@@ -107,7 +106,7 @@ impl Quantity {
 }
 
 impl fmt::Display for Quantity {
-    /// In the fewest of units, milli-units and nano-units that is exact.
+    /// In units, milli-units or nano-units: the coarsest that is exact.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 % NANOS_PER_UNIT == 0 {
             write!(f, "{}", self.0 / NANOS_PER_UNIT)
@@ -143,7 +142,7 @@ impl FromStr for Quantity {
     }
 }
 
-/// What a suffix multiplies by.
+/// The factor of a suffix.
 #[derive(Clone, Copy)]
 enum Scale {
     /// 10 to this power.
@@ -177,7 +176,7 @@ impl Scale {
                 if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
                     return None;
                 }
-                // An exponent beyond the range caps or rounds all the same.
+                // A larger exponent caps or rounds in the same way.
                 let clamped = digits.parse::<i32>().unwrap_or(i32::MAX).min(10_000);
                 Self::Decimal(if exponent.starts_with('-') {
                     -clamped
@@ -188,8 +187,8 @@ impl Scale {
         })
     }
 
-    /// `integer.fraction × scale` in nano-units, rounded up, at least [`MAX_NANOS`] where it
-    /// would be more than that.
+    /// `integer.fraction × scale` in nano-units, rounded up. Any result from [`MAX_NANOS`] on means
+    /// that it is at least as much.
     fn nanos(self, integer: &str, fraction: &str) -> i128 {
         match self {
             Self::Decimal(power) => decimal_nanos(integer, fraction, power),
@@ -198,9 +197,9 @@ impl Scale {
     }
 }
 
-/// Moves the decimal point: digit for digit, so nothing is lost before the final rounding.
+/// `integer.fraction × 10^power` in nano-units: shifts the decimal point, and rounds up at the end.
 fn decimal_nanos(integer: &str, fraction: &str, power: i32) -> i128 {
-    // The point stands after `point` digits of `integer ++ fraction`, counted in nano-units.
+    // The decimal point in nano-units comes after `point` digits of `integer ++ fraction`.
     let point = integer.len() as i64 + i64::from(power) + 9;
     let mut value: i128 = 0;
     let mut lost = false;
@@ -224,13 +223,13 @@ fn decimal_nanos(integer: &str, fraction: &str, power: i32) -> i128 {
     value + i128::from(lost)
 }
 
-/// `(integer + fraction) × 2^power`, the fraction by long division in decimal digits.
+/// `integer.fraction × 2^power` in nano-units, rounded up.
 fn binary_nanos(integer: &str, fraction: &str, power: u32) -> i128 {
     let factor = NANOS_PER_UNIT << power; // at most 2^60 × 10^9 < 2^90
     let whole = integer.bytes().fold(0_i128, |value, b| {
         (value * 10 + i128::from(b - b'0')).min(i128::from(i64::MAX))
     });
-    // Horner's rule from the last digit keeps a rounding error below one nano-unit visible.
+    // Horner's rule from the last digit on; `lost` is set if any step had to round down.
     let mut lost = false;
     let part = fraction.bytes().rev().fold(0_i128, |value, b| {
         let sum = value + i128::from(b - b'0') * factor;

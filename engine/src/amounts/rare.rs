@@ -1,19 +1,20 @@
-//! A part that most have nothing of.
+//! A field that is empty in most values of a type.
 //!
-//! Of a million jobs that wait few were ever evicted, and none is charged. What only those
-//! few have is kept apart, so that the others pay a pointer for it. Reading goes as if it were
-//! there; it is written through [`Rare::change`], which drops what is empty.
+//! Of a million pending jobs, few were ever evicted and none is charged. [`Rare`] costs the others
+//! a pointer: it allocates only if the value is not empty. It reads as the value itself;
+//! [`Rare::change`] changes it, and frees it when it becomes empty.
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::ops::Deref;
 
-/// A type one value of which says that there is nothing.
+/// A type with an empty value.
 pub(crate) trait Nothing: PartialEq + Clone + 'static {
-    /// That value.
+    /// The empty value.
     const NOTHING: &'static Self;
 }
 
-/// A `T`, which takes room only where it is something.
+/// A `T` that is allocated only if it is not empty.
 #[derive(Clone)]
 pub(crate) struct Rare<T>(Option<Box<T>>);
 
@@ -22,7 +23,7 @@ impl<T: Nothing> Rare<T> {
         Self((value != *T::NOTHING).then(|| Box::new(value)))
     }
 
-    /// Changes it.
+    /// Calls `change` with the value, and returns its result.
     pub(crate) fn change<R>(&mut self, change: impl FnOnce(&mut T) -> R) -> R {
         if let Some(known) = &mut self.0 {
             let result = change(known);
@@ -31,7 +32,7 @@ impl<T: Nothing> Rare<T> {
             }
             return result;
         }
-        // Most often nothing is written over nothing: that asks for no room.
+        // Most changes leave an empty value empty, which needs no allocation.
         let mut value = T::NOTHING.clone();
         let result = change(&mut value);
         *self = Self::new(value);
@@ -67,6 +68,18 @@ impl<T: Nothing + fmt::Debug> fmt::Debug for Rare<T> {
     }
 }
 
+impl<T: Nothing + Serialize> Serialize for Rare<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (**self).serialize(serializer)
+    }
+}
+
+impl<'de, T: Nothing + Deserialize<'de>> Deserialize<'de> for Rare<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        T::deserialize(deserializer).map(Self::new)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_room_only_while_it_is_something() {
+    fn allocates_only_while_it_is_not_empty() {
         let mut rare = Rare::new(0);
         assert!(rare.0.is_none());
         rare.change(|value| *value += 7);

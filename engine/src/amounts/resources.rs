@@ -1,33 +1,19 @@
-//! Named amounts: what a pod requests, a node has, a queue may use.
+//! Amounts by resource: the request of a pod, the capacity of a node, the bounds of a queue.
 //!
-//! A [`Resources`] is a small ordered map. It never guesses: an absent resource is absent,
-//! an explicit zero stays a zero (Volcano: `cpu: 0` in a capability means none, not all).
+//! [`Resources`] distinguishes an absent resource from an explicit zero, as Volcano does: `cpu: 0`
+//! in a capability means none, and no `cpu` means no bound.
 
 use crate::amounts::quantity::{Amount, Quantity, QuantityError};
 use crate::amounts::small_map::SmallMap;
-use crate::amounts::texts::order_of_texts;
+use crate::amounts::texts::name_type;
 use serde::{Deserialize, Serialize};
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 
-/// The name of a resource, as in a Kubernetes resource list: `cpu`, `memory`,
-/// `nvidia.com/gpu`, ...
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct ResourceName(Arc<str>);
-
-impl Ord for ResourceName {
-    fn cmp(&self, other: &Self) -> Ordering {
-        order_of_texts(&self.0, &other.0)
-    }
-}
-
-impl PartialOrd for ResourceName {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
+name_type! {
+    /// The name of a resource, as in a Kubernetes resource list: `cpu`, `memory`,
+    /// `nvidia.com/gpu`, ...
+    ResourceName
 }
 
 /// The unit in which a resource is counted.
@@ -48,35 +34,22 @@ impl ResourceName {
     pub const MEMORY: &'static str = "memory";
     /// `pods`: the slots of a node.
     pub const PODS: &'static str = "pods";
-    /// What Kubernetes puts before the name of a DeviceClass to make a resource of it: devices
-    /// of that class, for every job.
+    /// The prefix with which Kubernetes makes a resource name of the name of a DeviceClass.
     const OF_DEVICE_CLASS: &'static str = "deviceclass.resource.kubernetes.io/";
 
-    /// A name from its text.
-    #[must_use]
-    pub fn new(name: &str) -> Self {
-        Self(Arc::from(name))
-    }
-
-    /// The resource of which the devices of a DeviceClass are units.
+    /// The resource whose units are the devices of a DeviceClass.
     #[must_use]
     pub fn of_device_class(class: &str) -> Self {
-        Self::new(&format!("{}{class}", Self::OF_DEVICE_CLASS))
+        Self::new(format!("{}{class}", Self::OF_DEVICE_CLASS))
     }
 
-    /// The DeviceClass of which units are devices, if it is the resource of one.
+    /// The DeviceClass whose devices are its units, if there is one.
     #[must_use]
     pub fn device_class(&self) -> Option<&str> {
         self.0.strip_prefix(Self::OF_DEVICE_CLASS)
     }
 
-    /// The name's text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// The unit that an [`Amount`] of this resource is counted in.
+    /// The unit of an [`Amount`] of this resource.
     #[must_use]
     pub fn unit(&self) -> Unit {
         match self.as_str() {
@@ -87,8 +60,8 @@ impl ResourceName {
         }
     }
 
-    /// Whether it is a device that computes, by its name: a node is counted by these before
-    /// others (one with GPUs has RDMA devices, too).
+    /// Whether its name is that of an accelerator. A node is counted in accelerators before other
+    /// devices: a node with GPUs may have RDMA devices, too.
     #[must_use]
     pub fn is_accelerator(&self) -> bool {
         const WORDS: [&str; 10] = [
@@ -99,26 +72,26 @@ impl ResourceName {
         self.is_device() && WORDS.iter().any(|word| kind.contains(word))
     }
 
-    /// Whether it is a device (an extended resource such as `nvidia.com/gpu`), which nodes are
-    /// classed by.
+    /// Whether it is a device, which determines the class of a node: an extended resource such as
+    /// `nvidia.com/gpu`.
     #[must_use]
     pub fn is_device(&self) -> bool {
         self.0.contains('/') && !self.0.starts_with("kubernetes.io/")
     }
 
-    /// Orders the devices of a node by which of them it is counted in, the first first:
-    /// accelerators, resources of device plugins before DeviceClasses (both may give out the same
-    /// devices), then by name.
+    /// Sort key of the devices of a node; the node is counted in the first. Accelerators come
+    /// first, then resources of device plugins before DeviceClasses (both may offer the same
+    /// devices), then the name.
     #[must_use]
     pub fn rank_as_device(&self) -> impl Ord + use<> {
         let (other, of_class) = (!self.is_accelerator(), self.device_class().is_some());
         (other, of_class, self.clone())
     }
 
-    /// Reads `text` as an amount of this resource that is asked for or offered.
+    /// Parses `text` as an amount of this resource.
     ///
     /// # Errors
-    /// Where the text is not a legal Kubernetes quantity, is negative, or too large to count.
+    /// If the text is not a Kubernetes quantity, is negative, or is too large to count.
     pub fn amount(&self, text: &str) -> Result<Amount, QuantityError> {
         let quantity: Quantity = text.parse()?;
         if quantity.is_negative() {
@@ -131,7 +104,7 @@ impl ResourceName {
         .map_err(|_| QuantityError::TooLarge(text.to_owned()))
     }
 
-    /// `amount` of this resource as Kubernetes writes it (`1500m`, `16Gi`, `8`), exactly.
+    /// The exact `amount` of this resource as Kubernetes writes it (`1500m`, `16Gi`, `8`).
     #[must_use]
     pub fn format(&self, amount: Amount) -> String {
         match self.unit() {
@@ -162,19 +135,13 @@ fn format_bytes(bytes: i64) -> String {
         )
 }
 
-impl fmt::Display for ResourceName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// A resource whose quantity in a list cannot be used.
+/// A resource whose quantity in a list is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{resource}: {error}")]
 pub struct ResourceError {
     /// The resource named in the list.
     pub resource: String,
-    /// What is wrong with its quantity.
+    /// Why its quantity is invalid.
     pub error: QuantityError,
 }
 
@@ -189,7 +156,7 @@ impl Resources {
         Self::default()
     }
 
-    /// Reads a Kubernetes resource list.
+    /// Parses a Kubernetes resource list.
     ///
     /// # Errors
     /// The first entry whose quantity is malformed, negative or too large.
@@ -209,13 +176,13 @@ impl Resources {
             .map(Self)
     }
 
-    /// The amount of `name`, if it is named at all.
+    /// The amount of `name`, if it is present.
     #[must_use]
     pub fn get(&self, name: &ResourceName) -> Option<Amount> {
         self.0.get(name).copied()
     }
 
-    /// The amount of `name`, zero where it is absent: for what is used or requested.
+    /// The amount of `name`, zero if it is absent: for requests and usage, not for bounds.
     #[must_use]
     pub fn amount_of(&self, name: &ResourceName) -> Amount {
         self.get(name).unwrap_or_default()
@@ -226,7 +193,7 @@ impl Resources {
         self.0.insert(name, amount);
     }
 
-    /// The same, without another copy of the name where it is there already.
+    /// Sets the amount of `name`, which is cloned only if it is absent.
     fn put(&mut self, name: &ResourceName, amount: Amount) {
         match self.0.get_mut(name) {
             Some(known) => *known = amount,
@@ -234,18 +201,18 @@ impl Resources {
         }
     }
 
-    /// Resource by resource, in order of their names.
+    /// All resources with their amounts, in order of name.
     pub fn iter(&self) -> impl Iterator<Item = (&ResourceName, Amount)> {
         self.0.iter().map(|(name, amount)| (name, *amount))
     }
 
-    /// Whether no resource is named.
+    /// Whether no resource is present.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// `self + other`, or `None` where a sum cannot be counted.
+    /// `self + other`, or `None` if a sum overflows.
     #[must_use]
     pub fn checked_add(&self, other: &Self) -> Option<Self> {
         let mut sum = self.clone();
@@ -256,7 +223,7 @@ impl Resources {
         Some(sum)
     }
 
-    /// `self × times`, or `None` where a product cannot be counted.
+    /// `self × times`, or `None` if a product overflows.
     #[must_use]
     pub fn checked_mul(&self, times: u32) -> Option<Self> {
         self.iter()
@@ -265,7 +232,7 @@ impl Resources {
             .map(Self)
     }
 
-    /// The larger of both, resource by resource (a pod's init containers run one by one).
+    /// The larger amount of each resource (a pod's init containers run one after the other).
     #[must_use]
     pub fn max(&self, other: &Self) -> Self {
         let mut largest = self.clone();
@@ -276,7 +243,7 @@ impl Resources {
         largest
     }
 
-    /// As a Kubernetes resource list, quantities as text.
+    /// The Kubernetes resource list.
     #[must_use]
     pub fn to_list(&self) -> BTreeMap<String, String> {
         self.iter()
@@ -339,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_in_the_order_of_their_texts() {
+    fn names_are_ordered_as_their_texts() {
         let names = ["cpu", "memory", "nvidia.com/gpu"].map(ResourceName::new);
         assert!(names.is_sorted() && names[1] > names[0]);
     }

@@ -1,12 +1,11 @@
-//! A map of few entries, in order of their keys.
+//! A map with few entries, in order of their keys.
 //!
-//! Resources come by the handful, and millions of such maps are made, compared and dropped: one
-//! sorted sequence costs one allocation of the size that is needed, and going through it is what
-//! looking something up costs. Equal maps are equal and ordered as ordered maps are.
+//! Resource lists are short, and millions of them are made, compared and dropped. A sorted vector
+//! needs one allocation of the right size, and a linear search in it is fast.
 
 use std::fmt;
 
-/// Entries in order of their keys, no key twice.
+/// A map as a vector of entries, sorted by key. It compares as a `BTreeMap` does.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SmallMap<K, V>(Vec<(K, V)>);
 
@@ -17,20 +16,20 @@ impl<K, V> Default for SmallMap<K, V> {
 }
 
 impl<K: Ord, V> SmallMap<K, V> {
-    /// What `key` maps to.
+    /// The value of `key`.
     pub(crate) fn get(&self, key: &K) -> Option<&V> {
-        // Names that are equal are most often one and the same, which is quickly seen.
+        // Equal names mostly share one text, so comparing them is cheap.
         let entry = self.0.iter().find(|(known, _)| known == key);
         entry.map(|(_, value)| value)
     }
 
-    /// The same, to be changed.
+    /// The value of `key`, mutable.
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         let entry = self.0.iter_mut().find(|(known, _)| known == key);
         entry.map(|(_, value)| value)
     }
 
-    /// Maps `key` to `value` from now on.
+    /// Sets the value of `key`.
     pub(crate) fn insert(&mut self, key: K, value: V) {
         match self.0.binary_search_by(|(known, _)| known.cmp(&key)) {
             Ok(at) => self.0[at].1 = value,
@@ -38,12 +37,12 @@ impl<K: Ord, V> SmallMap<K, V> {
         }
     }
 
-    /// Takes `key` out.
+    /// Removes the entry of `key`, if there is one.
     pub(crate) fn remove(&mut self, key: &K) {
         self.0.retain(|(known, _)| known != key);
     }
 
-    /// Leaves only the entries for which `keep` holds.
+    /// Keeps only the entries for which `keep` returns true.
     pub(crate) fn retain(&mut self, keep: impl Fn(&V) -> bool) {
         self.0.retain(|(_, value)| keep(value));
     }
@@ -60,7 +59,7 @@ impl<K: Ord, V> SmallMap<K, V> {
 }
 
 impl<K: Ord, V> FromIterator<(K, V)> for SmallMap<K, V> {
-    /// Of several entries with one key the last counts.
+    /// If a key occurs twice, the last entry wins.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
         let mut few = Self::default();
         let entries = entries.into_iter();
@@ -92,7 +91,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn is_what_an_ordered_map_is(
+        fn behaves_as_a_btree_map(
             entries in proptest::collection::vec((0..9_u8, any::<i8>()), 0..12),
             others in proptest::collection::vec((0..9_u8, any::<i8>()), 0..12),
             gone in 0..9_u8,

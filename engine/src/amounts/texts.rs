@@ -1,12 +1,68 @@
-//! Order of shared texts.
+//! Names as shared texts, and their order.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Texts that are equal are most often one and the same, which need not be read.
+/// Compares two texts. Equal texts are mostly one and the same, which need not be read.
 pub(crate) fn order_of_texts(one: &Arc<str>, other: &Arc<str>) -> Ordering {
     if Arc::ptr_eq(one, other) {
         return Ordering::Equal;
     }
     one.cmp(other)
 }
+
+/// Defines the type of a name: a shared text that serializes as itself.
+macro_rules! name_type {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(std::sync::Arc<str>);
+
+        impl Ord for $name {
+            fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+                $crate::amounts::texts::order_of_texts(&self.0, &other.0)
+            }
+        }
+
+        impl PartialOrd for $name {
+            fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+
+        impl $name {
+            /// A name from its text.
+            #[must_use]
+            pub fn new(name: impl AsRef<str>) -> Self {
+                Self(std::sync::Arc::from(name.as_ref()))
+            }
+
+            /// A name from a shared text, without a copy.
+            #[must_use]
+            pub fn shared(text: std::sync::Arc<str>) -> Self {
+                Self(text)
+            }
+
+            /// The name's text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(name: &str) -> Self {
+                Self::new(name)
+            }
+        }
+    };
+}
+
+pub(crate) use name_type;

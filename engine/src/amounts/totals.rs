@@ -1,19 +1,19 @@
-//! Sums of resources that can neither wrap nor round: what is charged, used and free.
+//! Exact sums of resources: charges, usage, free capacity.
 //!
-//! A [`ResourceTotals`] is derived from facts and kept incrementally, in 128 bits, so that no number of
-//! 63-bit facts can overflow it. It may go below zero (a node whose pods request more than it
-//! has). It must never be read as a bound: an absent resource is zero here.
+//! A [`ResourceTotals`] is a sum of facts, updated incrementally. It counts in 128 bits, which no
+//! number of 63-bit facts can overflow. It may be negative (a node whose pods request more than
+//! it has). It is not a bound: an absent resource is zero.
 
 use crate::amounts::quantity::Amount;
 use crate::amounts::resources::{ResourceName, Resources};
 use crate::amounts::small_map::SmallMap;
 
-/// Exact amounts by resource; zero entries are not kept, so equal sums are equal values.
+/// Exact amounts by resource, without zeros, so that equal sums are equal values.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ResourceTotals(SmallMap<ResourceName, i128>);
 
 impl ResourceTotals {
-    /// The amount of `name`, zero where it is absent.
+    /// The amount of `name`, zero if it is absent.
     pub(crate) fn get(&self, name: &ResourceName) -> i128 {
         self.0.get(name).copied().unwrap_or_default()
     }
@@ -46,12 +46,12 @@ impl ResourceTotals {
         }
     }
 
-    /// Resource by resource, in order of their names; none is zero.
+    /// The amounts other than zero, in order of name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&ResourceName, i128)> {
         self.0.iter().map(|(name, amount)| (name, *amount))
     }
 
-    /// Leaves only what is above zero.
+    /// Keeps only amounts above zero.
     pub(crate) fn drop_negative(&mut self) {
         self.0.retain(|amount| *amount > 0);
     }
@@ -61,7 +61,7 @@ impl ResourceTotals {
         self.0.is_empty()
     }
 
-    /// How many pods that each ask for `request` fit into this, at most `most`.
+    /// The number of pods with `request` that fit into these amounts, at most `most`.
     pub(crate) fn fits(&self, request: &Resources, most: u32) -> u32 {
         request
             .iter()
@@ -73,7 +73,7 @@ impl ResourceTotals {
             })
     }
 
-    /// For output: what is above zero, capped where it leaves 63 bits.
+    /// The amounts above zero, each capped at 63 bits: for output.
     pub(crate) fn to_resources(&self) -> Resources {
         self.iter()
             .filter(|(_, amount)| *amount > 0)
@@ -82,7 +82,7 @@ impl ResourceTotals {
     }
 }
 
-/// `amount` for output, capped where it leaves 63 bits.
+/// `amount` capped to 63 bits: for output.
 pub(crate) fn clamp(amount: i128) -> Amount {
     Amount(i64::try_from(amount).unwrap_or(if amount < 0 { i64::MIN } else { i64::MAX }))
 }
@@ -110,18 +110,18 @@ mod tests {
     }
 
     #[test]
-    fn reported_amounts_are_above_zero_and_no_more_than_can_be_counted() {
+    fn reported_amounts_are_above_zero_and_capped() {
         let beyond = i128::from(i64::MAX) + 1;
         let mut sums = totals(&[("cpu", -1), ("gpu", 3), ("memory", beyond)]);
-        let told = Resources::parse([("gpu", "3"), ("memory", "9223372036854775807")]);
-        assert_eq!(sums.to_resources(), told.unwrap());
+        let capped = Resources::parse([("gpu", "3"), ("memory", "9223372036854775807")]);
+        assert_eq!(sums.to_resources(), capped.unwrap());
         assert_eq!(clamp(-beyond - 1), Amount(i64::MIN));
         sums.drop_negative();
         assert_eq!(sums, totals(&[("gpu", 3), ("memory", beyond)]));
     }
 
     #[test]
-    fn as_many_pods_fit_as_the_scarcest_resource_takes() {
+    fn the_scarcest_resource_limits_the_pods() {
         let free = totals(&[("cpu", 8_000), ("gpu", 3), ("memory", -1)]);
         for (request, pods) in [
             (&[("cpu", "2"), ("gpu", "1")][..], 3),

@@ -1,25 +1,32 @@
-//! What is charged, by pool: a class of nodes in a cluster.
+//! Charges by pool: a class of nodes in a cluster.
 
 use crate::amounts::resources::Resources;
 use crate::api::facts::Share;
 use crate::api::ids::{ClusterName, PoolClass};
 use std::collections::BTreeMap;
 
-/// What is charged, by cluster and class.
+/// Charges by cluster and class.
 pub(crate) type Pools = BTreeMap<(ClusterName, PoolClass), Resources>;
 
-/// What is charged for `shares`, by pool.
+/// The charges of `shares` by pool.
 pub(crate) fn pools_of(shares: &[Share]) -> Pools {
     let mut pools = Pools::new();
     for share in shares {
         for (class, resources) in &share.charge {
-            let pool = (share.cluster.clone(), class.clone());
-            let entry = pools.entry(pool).or_default();
-            // Parts that cannot be counted together are charged as the larger of them.
-            *entry = entry
-                .checked_add(resources)
-                .unwrap_or_else(|| Resources::max(entry, resources));
+            add_charge(&mut pools, &share.cluster, class, resources);
         }
     }
     pools
+}
+
+/// Adds `resources` to the charge of a pool. If the sum overflows, the larger amounts count.
+pub(crate) fn add_charge(
+    pools: &mut Pools,
+    cluster: &ClusterName,
+    class: &PoolClass,
+    resources: &Resources,
+) {
+    let pool = pools.entry((cluster.clone(), class.clone())).or_default();
+    let sum = pool.checked_add(resources);
+    *pool = sum.unwrap_or_else(|| Resources::max(pool, resources));
 }

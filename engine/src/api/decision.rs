@@ -1,5 +1,4 @@
-//! Decisions: what the engine wants done, each with its reason. Plain data; carrying it out
-//! is the work of the shells.
+//! Decisions: what the caller has to carry out, each with its reason. Plain data.
 
 use crate::amounts::quantity::Amount;
 use crate::amounts::resources::{ResourceName, Resources};
@@ -9,33 +8,32 @@ use crate::api::reason::Reason;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Something to be done. The engine has already assumed it.
+/// A change to carry out. The engine already assumes that it happens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Decision {
-    /// Write the placement of a queued job. It is charged from now on.
+    /// Write the placement of a queued job. The job is charged from now on.
     Release {
         /// The job.
         key: JobKey,
         /// What is admitted, with the plan's shares and their slots.
         admission: Admission,
-        /// In words: in which queue, past whom, why it may go.
+        /// In words: the queue, the jobs that it passes, why it may start.
         message: String,
     },
-    /// Change the shares of a released job whose replicas Karmada holds (growth that was
-    /// granted, or a shrink that was asked for). `admission` is the whole new state, of the
-    /// same attempt.
+    /// Change the shares of an admitted job whose size is enforced in its clusters: it scales up
+    /// or shrinks. `admission` is the complete new state, of the same attempt.
     Resize {
         /// The job.
         key: JobKey,
-        /// What is admitted from now on.
+        /// The admission from now on.
         admission: Admission,
-        /// The job that room is made for, where this is a shrink for another.
+        /// The preemptor, if this is a shrink for another job.
         for_job: Option<JobKey>,
         /// In words.
         message: String,
     },
-    /// Take a released job back: gate it again, remove its placement. It stays charged until
-    /// its Works are reported gone.
+    /// Evict an admitted job: gate it again and remove its placement. It stays charged until its
+    /// Works are reported gone.
     Evict {
         /// The job.
         key: JobKey,
@@ -43,52 +41,53 @@ pub enum Decision {
         attempt: Attempt,
         /// Why.
         reason: Reason,
-        /// The job that room is made for, where it is preempted or reclaimed.
+        /// The preemptor, if the job is preempted or reclaimed.
         for_job: Option<JobKey>,
         /// In words, with names and numbers.
         message: String,
     },
 }
 
-/// What `decide` found to do.
+/// The result of one call of `decide`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Decisions {
-    /// To be carried out, in this order.
+    /// The decisions, to be carried out in this order.
     pub decisions: Vec<Decision>,
-    /// Whether the budget of decisions ran out before all was looked at, or the last of them made
-    /// room for others: call again.
+    /// Whether to call again at once: the budget of decisions ran out, or the last decision freed
+    /// capacity.
     pub more: bool,
-    /// Whether it stopped since too many were evaluated in a row of whom nobody could go
-    /// ([`crate::EngineConfig::max_fruitless_evaluations`]): a defect, which must not hold up all else.
+    /// Whether the call stopped after [`crate::EngineConfig::max_fruitless_evaluations`]
+    /// evaluations without a decision. That is a defect of the engine, and must not block other
+    /// work.
     pub cut: bool,
-    /// When to call again although no event came (back-offs and deadlines), if ever.
+    /// When to call again if no event comes before (back-offs and deadlines).
     pub wake_at: Option<Time>,
 }
 
-/// Where a job stands, for people. Computed by the functions that decide.
+/// The state of a job in words, computed by the functions that decide.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
     /// Its state in one word.
     pub reason: Reason,
-    /// In a sentence, with names and numbers: what binds, by how much, what would help.
+    /// Its state in a sentence, with names and numbers: which limit binds, by how much.
     pub message: String,
-    /// Place among the waiting jobs of its queue, 1 being the head; `None` when it does not wait.
+    /// Position among the pending jobs of its queue, 1 for the head; `None` if it is not pending.
     pub position: Option<usize>,
-    /// What holds it, where that is quota or room.
+    /// The constraint that blocks it, if that is quota or capacity.
     pub blocker: Option<Blocker>,
-    /// What the verdict rests on, one fact a line, most telling first.
+    /// The facts that the verdict rests on, one per line, the most important first.
     pub evidence: Vec<String>,
-    /// Smallest changes that would let it start now, each found by evaluating it with the change
-    /// made.
+    /// The smallest changes with which it would start now. Each was found by evaluating the job
+    /// with the change made.
     pub helps: Vec<Help>,
-    /// Who stands before it in its queue; `None` when it does not wait in line.
+    /// The jobs ahead of it in its queue; `None` if it is not pending.
     pub ahead: Option<Ahead>,
-    /// When it is expected to start; `None` where nothing is known.
+    /// When it is expected to start; `None` if nothing is known.
     pub start: Option<StartRange>,
 }
 
 impl Explanation {
-    /// A verdict with nothing but its words.
+    /// An explanation with a reason and a message only.
     #[must_use]
     pub fn of(reason: Reason, message: String) -> Self {
         Self {
@@ -104,42 +103,42 @@ impl Explanation {
     }
 }
 
-/// One change that would let a job start now.
+/// A change with which a job would start now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Help {
-    /// Ask for fewer pods of a role.
+    /// Request fewer pods of a role.
     FewerPods {
         /// The role.
         role: String,
-        /// Pods with which it would start.
+        /// The number of pods with which the job would start.
         count: u32,
     },
-    /// Be submitted to another queue.
+    /// Submit the job to another queue.
     OtherQueue(QueueName),
-    /// A higher bound.
+    /// Raise a capability.
     RaiseCapability {
-        /// Whose.
+        /// The queue that has the capability.
         queue: QueueName,
-        /// Of which class of pools; `None`: the queue's overall one.
+        /// The class of pools that it bounds; `None` for the queue's overall capability.
         class: Option<PoolClass>,
-        /// Of which resource.
+        /// The resource.
         resource: String,
-        /// The bound with which it would start, in the resource's base unit.
+        /// The capability with which the job would start, in the resource's base unit.
         to: i64,
     },
-    /// More nodes of a class in a cluster.
+    /// Add nodes of a class to a cluster.
     MoreNodes {
         /// The cluster.
         cluster: ClusterName,
         /// The class.
         class: PoolClass,
-        /// How many nodes more.
+        /// The number of additional nodes.
         count: u32,
     },
 }
 
 impl fmt::Display for Help {
-    /// As advice to a person.
+    /// The advice, in the imperative.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::FewerPods { role, count } => write!(f, "ask for {count} {role} pods"),
@@ -169,99 +168,99 @@ impl fmt::Display for Help {
     }
 }
 
-/// What stands before a job in its queue.
+/// The jobs ahead of a job in its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Ahead {
-    /// Jobs.
+    /// The number of jobs.
     pub jobs: u32,
-    /// Devices that they ask for together.
+    /// The devices that they request together.
     pub devices: i64,
-    /// Device-seconds that they are expected to take, as far as run times are known.
+    /// The device-seconds that those with a known run time are expected to use.
     pub device_seconds: i64,
 }
 
 /// When a job is expected to start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartRange {
-    /// Not before.
+    /// The earliest start.
     pub earliest: Time,
-    /// Likely by; `None` where an end that it depends on is not known.
+    /// The likely latest start; `None` if it depends on an end that is not known.
     pub latest: Option<Time>,
-    /// What the range rests on, in words.
+    /// The basis of the estimate, in words.
     pub basis: String,
 }
 
-/// The one constraint that binds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The constraint that blocks a job.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Blocker {
     /// `queue/<name>`, `cluster/<name>`, `reservation/<job>`.
     pub scope: String,
     /// The resource that is short, if one is.
     pub resource: Option<String>,
-    /// How much the job needs of it.
+    /// The amount that the job needs of it.
     pub needs: Option<i64>,
-    /// How much is free of it.
+    /// The amount of it that is free.
     pub free: Option<i64>,
 }
 
-/// What a queue has and wants, for its status.
+/// Usage, bounds and demand of a queue, for its status.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct QueueUsage {
-    /// Charged now, over the federation, its children included.
+    /// The charge now in all clusters, with that of its children.
     pub allocated: Resources,
-    /// What it deserves as things are: its own value within what its ancestors leave it, at
-    /// least its guarantee. Resources it names only.
+    /// Its effective deserved amounts: its own within those of its ancestors, at least its
+    /// guarantee. Only resources that it names.
     pub deserved: Resources,
-    /// What it may have at most as things are: its capability and those above it, less what is
-    /// guaranteed to others. Resources that are bounded only.
+    /// Its effective capability: the least along its path, less the guarantees of others. Only
+    /// resources that are bounded.
     pub real_capability: Resources,
-    /// What of `allocated` is above `deserved`.
+    /// The part of `allocated` above `deserved`.
     pub borrowed: Resources,
-    /// What of `deserved` it does not use while others use it.
+    /// The part of `deserved` that other queues use.
     pub lent: Resources,
-    /// The same by bound of its policy, in the policy's order.
+    /// The usage of each bound of its policy, in the policy's order.
     pub pools: Vec<PoolUsage>,
-    /// Device-hours in thousandths that it has used, decayed by its half-life, if it has one.
+    /// Past usage in thousandths of a device-hour, decayed by its half-life, if it has one.
     pub decayed_usage: Option<Resources>,
-    /// Asked for by jobs that wait, its children included.
+    /// The requests of pending jobs, with those of its children.
     pub pending: Resources,
-    /// Charged now, by cluster and class of pool (own jobs only), in order of their names.
+    /// The charge of its own jobs by cluster and class of pool, in order of their names.
     pub placed: Vec<PlacedUsage>,
-    /// Jobs that wait.
+    /// The number of pending jobs.
     pub pending_jobs: u32,
-    /// Jobs that are released and not yet seen running.
+    /// The number of jobs that are admitted and not observed running yet.
     pub admitted_jobs: u32,
-    /// Jobs that run.
+    /// The number of jobs that run.
     pub running_jobs: u32,
-    /// Jobs that are being evicted or deleted and still charged.
+    /// The number of jobs that are being evicted or deleted and still charged.
     pub ending_jobs: u32,
-    /// Jobs that ended and whose objects are still there.
+    /// The number of jobs that have ended and whose objects still exist.
     pub finished_jobs: u32,
-    /// The waiting job that is first in order, and where it stands.
+    /// The first pending job, with its explanation.
     pub head: Option<(JobKey, Explanation)>,
-    /// Why the queue takes no jobs, if so.
+    /// Why the queue takes no jobs, if it does not.
     pub closed: Option<(Reason, String)>,
 }
 
-/// For how many of a queue's waiting jobs something is kept, by what is.
+/// The number of a queue's pending jobs that have a reservation, by what is reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reserved {
-    /// Nodes, on which the least has to become free.
+    /// Nodes, chosen so that the least has to become free.
     pub nodes: u32,
     /// Headroom of queues only.
     pub headroom: u32,
-    /// What becomes free of jobs that are evicted for it.
+    /// The quota and capacity of jobs that are being evicted.
     pub evictions: u32,
 }
 
-/// What a queue has of the pools that one bound of its policy counts together.
+/// A queue's usage of the pools that one bound of its policy counts together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolUsage {
     /// The class.
     pub class: PoolClass,
-    /// The clusters counted together, in order; empty: all.
+    /// The clusters counted together, in order; empty for all.
     pub clusters: Vec<ClusterName>,
-    /// Charged now.
+    /// The charge now.
     pub allocated: Resources,
     /// As [`QueueUsage::deserved`].
     pub deserved: Resources,
@@ -269,18 +268,18 @@ pub struct PoolUsage {
     pub real_capability: Resources,
 }
 
-/// What a queue holds of one class in one cluster.
+/// A queue's usage of one class in one cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlacedUsage {
     /// The cluster.
     pub cluster: ClusterName,
     /// The class.
     pub class: PoolClass,
-    /// Charged there.
+    /// The charge there.
     pub allocated: Resources,
 }
 
-/// A queue's name and what it may never pass, for checks outside the engine.
+/// A queue and its capability, for checks outside the engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueBound {
     /// The queue.
@@ -289,7 +288,7 @@ pub struct QueueBound {
     pub capability: Resources,
 }
 
-/// The parts of an admission that differ only in what the plan assumed.
+/// `shares` without the nodes that the plan assumed.
 #[must_use]
 pub fn without_slots(shares: &[Share]) -> Vec<Share> {
     shares

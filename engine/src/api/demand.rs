@@ -1,4 +1,4 @@
-//! What a job asks for: its roles, how it may be split, and where it may go.
+//! The request of a job: its roles, how it may be split, and where it may be placed.
 
 use crate::amounts::resources::Resources;
 use crate::api::ids::ClusterName;
@@ -7,102 +7,102 @@ use crate::api::reason::Reason;
 use crate::plugins::Filters;
 use serde::{Deserialize, Serialize};
 
-/// One kind of pod in a job: all its pods ask for the same.
+/// One kind of pod in a job. All pods of a role have the same request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Role {
     /// The task's name in the template (`worker`); unique within the job.
     pub name: String,
-    /// Pods that the members may start for it.
+    /// The number of pods.
     pub count: u32,
-    /// Pods it cannot start without.
+    /// The number of pods that the job needs to start.
     pub min: u32,
-    /// What one pod requests (init containers, sidecars, overhead; one `pods`).
+    /// The request of one pod (init containers, sidecars, overhead; one `pods`).
     pub request: Resources,
-    /// Nodes it may run on: any of these terms (required node affinity and the node selector
-    /// merged); empty means any node.
+    /// The nodes its pods may run on: those that match any of these terms (required node affinity
+    /// merged with the node selector); empty for all.
     pub node_terms: Vec<NodeTerm>,
-    /// Taints its pods tolerate.
+    /// The tolerations of its pods.
     pub tolerations: Vec<Toleration>,
 }
 
-/// Over how many clusters a gang may be placed.
+/// Whether a gang may be placed in several clusters.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
 pub enum Split {
-    /// In one cluster only.
+    /// It is placed in one cluster.
     #[default]
     Never,
-    /// Over several where no one cluster has room now.
+    /// It is split if it fits into no single cluster now.
     Allowed,
-    /// Over several whenever that starts it sooner or leaves less unusable.
+    /// It is split whenever that starts it sooner or strands less capacity.
     Preferred,
 }
 
-/// How close the pods of a gang must be (Volcano `networkTopology`).
+/// The topology constraint of a gang (Volcano `networkTopology`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Topology {
-    /// Whether it must hold (`mode: hard`); else it is preferred.
+    /// Whether it is required (`mode: hard`) or only preferred.
     pub hard: bool,
-    /// The highest tier that the gang of one cluster may span: 1 is the innermost domain of its
-    /// nodes, 2 the one around it, and so on.
+    /// The highest tier that the pods in one cluster may span: 1 is the innermost domain of a
+    /// node, 2 the domain that contains it, and so on.
     pub highest_tier: u32,
 }
 
-/// What keeps the clusters of a released job to what was admitted.
+/// What keeps an admitted job at its admitted size in each cluster.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
 pub enum Held {
-    /// Nothing: an edit of its template goes straight to the members (Volcano Job, PyTorchJob, ...).
+    /// Nothing: an edit of its template reaches the members at once (Volcano Job, PyTorchJob, ...).
     #[default]
     Not,
-    /// Karmada dispatches exactly `spec.clusters[].replicas` of it (batch/v1 Job, Deployment,
+    /// Karmada dispatches exactly `spec.clusters[].replicas` (batch/v1 Job, Deployment,
     /// StatefulSet, Pod, ...).
     ByReplicas,
-    /// An override for each cluster, which is changed as its share is (an elastic Volcano Job).
-    /// Its parts stay where they are: none of them is shrunk to nothing while the job runs.
+    /// An override for each cluster, which follows its share (an elastic Volcano Job). Its parts
+    /// stay in their clusters: none is shrunk to zero while the job runs.
     ByOverride,
 }
 
-/// What a job is made of. A million jobs have a few hundred of these.
+/// The request of a job. A million jobs share a few hundred of these.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Demand {
     /// Its roles, in the template's order; at least one.
     pub roles: Vec<Role>,
-    /// Pods that must run together for the job to start (the gang's minimum).
+    /// The gang's minimum: the number of pods that must run together for the job to start.
     pub min_available: u32,
-    /// Whether Karmada itself divides and holds its replicas by `spec.clusters[].replicas`
-    /// (batch/v1 Job, Deployment, ... with a Divided policy): one role, any whole division.
+    /// Whether Karmada itself divides its replicas by `spec.clusters[].replicas` (batch/v1 Job,
+    /// Deployment, ... with a Divided policy). Such a job has one role and can be divided anyhow.
     pub natively_divisible: bool,
-    /// What keeps each cluster to the pods that were admitted for it: where something does,
-    /// growth after release waits until the engine grants it.
+    /// What keeps it at its admitted size. If something does, growth after admission waits until
+    /// the engine grants it.
     pub held: Held,
-    /// Whether it may be started with fewer pods than its counts, down to its minimums, and
-    /// grown and shrunk between them while it runs (elastic gang).
+    /// Whether it may start with fewer pods than its counts, down to its minimums, and scale
+    /// between them while it runs (elastic gang).
     pub elastic: bool,
-    /// Over how many clusters it may be placed, beside what `natively_divisible` says.
+    /// Whether it may be split over several clusters, apart from `natively_divisible`.
     pub split: Split,
-    /// How close its pods must be.
+    /// Its topology constraint.
     pub topology: Option<Topology>,
-    /// Where it may be placed.
+    /// The clusters it may be placed in.
     pub placement: ClusterPlacement,
 }
 
 impl Demand {
-    /// Whether its clusters get what overrides make of its template, each its own part.
+    /// Whether each cluster gets a part of its own, rendered by an override.
     #[must_use]
     pub fn in_parts(&self) -> bool {
         self.split != Split::Never || self.held == Held::ByOverride
     }
 
-    /// Whether a cluster starts what was admitted for it, and not what its template says.
+    /// Whether a cluster starts the admitted number of pods, and not the template's.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.held != Held::Not || self.natively_divisible
     }
 
-    /// What all its pods request together, or `None` where that cannot be counted.
+    /// The request of all its pods together, or `None` if the sum overflows.
     #[must_use]
     pub fn total(&self) -> Option<Resources> {
         self.roles.iter().try_fold(Resources::new(), |sum, role| {
@@ -110,38 +110,38 @@ impl Demand {
         })
     }
 
-    /// All its pods.
+    /// The number of all its pods.
     #[must_use]
     pub fn pods(&self) -> u64 {
         self.roles.iter().map(|role| u64::from(role.count)).sum()
     }
 }
 
-/// What a binding's `spec.placement` and kind say of the clusters it may go to.
+/// The constraints on clusters from a binding's `spec.placement` and kind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct ClusterPlacement {
-    /// `apiVersion/Kind` that a cluster must serve (`batch.volcano.sh/v1alpha1/Job`).
+    /// The `apiVersion/Kind` that a cluster must serve (`batch.volcano.sh/v1alpha1/Job`).
     pub api: String,
     /// Groups of clusters, tried in this order (`clusterAffinities`; one for
-    /// `clusterAffinity`); empty means every cluster.
+    /// `clusterAffinity`); empty for every cluster.
     pub groups: Vec<ClusterRule>,
-    /// Cluster taints that are tolerated.
+    /// The cluster taints that are tolerated.
     pub tolerations: Vec<Toleration>,
-    /// At most so many clusters (spread constraints by cluster, `maxGroups`).
+    /// The most clusters (spread constraints by cluster, `maxGroups`).
     pub max_clusters: Option<u32>,
-    /// At least so many clusters (`minGroups`).
+    /// The fewest clusters (`minGroups`).
     pub min_clusters: Option<u32>,
-    /// Clusters that hold the data it works on, if it names any (`muster.io/data-clusters`).
+    /// The clusters that have its data, if it names any (`muster.io/data-clusters`).
     pub data_clusters: Vec<ClusterName>,
-    /// Which clusters are left out, as its queue's policy chooses.
+    /// The filters that its queue's policy chooses.
     pub filters: Filters,
 }
 
-/// Why a job may not be considered for now, as the controller found it.
+/// Why the controller keeps a job from being evaluated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
-    /// The reason's word.
+    /// The reason.
     pub reason: Reason,
-    /// Field, value and what would be right.
+    /// The field, its value, and which values are valid.
     pub message: String,
 }

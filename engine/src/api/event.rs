@@ -1,4 +1,4 @@
-//! Events: how facts come in. Each is idempotent; none reads a clock.
+//! Events: the inputs of the engine. Each is idempotent and carries its own time.
 
 use crate::amounts::resources::Resources;
 use crate::api::facts::{
@@ -10,60 +10,60 @@ use crate::api::reason::Reason;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Something that became known.
+/// An observed change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
-    /// A queue exists, or changed.
+    /// A queue exists or has changed.
     QueueUpserted(QueueFact),
-    /// A queue is gone. What it holds stays charged to its name.
+    /// A queue is gone. Its admitted jobs stay charged to its name.
     QueueGone(QueueName),
-    /// A queue's policy exists, or changed.
+    /// A queue's policy exists or has changed.
     PolicyUpserted(PolicyFact),
-    /// A queue's policy is gone; defaults hold.
+    /// A queue's policy is gone; the defaults apply.
     PolicyGone(QueueName),
-    /// A priority class exists, or changed. Jobs already released keep what they have.
+    /// A priority class exists or has changed. Admitted jobs keep their priority.
     PriorityClassUpserted(PriorityClassFact),
     /// A priority class is gone; queued jobs that name it wait.
     PriorityClassGone(String),
-    /// A member cluster exists, or changed.
+    /// A member cluster exists or has changed.
     ClusterUpserted(ClusterFact),
     /// A member cluster is gone, with its nodes and pods.
     ClusterGone(ClusterName),
-    /// A node exists, or changed.
+    /// A node exists or has changed.
     NodeUpserted(NodeFact),
     /// A node is gone.
     NodeGone(ClusterName, NodeName),
-    /// A pod exists, or changed.
+    /// A pod exists or has changed.
     PodUpserted(PodFact),
     /// A pod is gone.
     PodGone(ClusterName, Uid),
-    /// A job is there, or its template, binding or hold changed.
+    /// A job exists, or its template, binding or hold has changed.
     JobUpserted(JobFact),
-    /// A job was found released, by its admission record, or running before Muster managed it.
-    /// Told once at start for every such job before the first decision, and whenever a record
-    /// is found that the engine did not write. Charged as it says.
+    /// A job has an admission record, or ran before Muster managed it. It is charged as the
+    /// admission says. Every such job is reported once at start, before the first decision, and
+    /// whenever a record is found that the engine did not write.
     JobAdmitted {
         /// The job.
         key: JobKey,
-        /// What was admitted.
+        /// The admission.
         admission: Admission,
-        /// How far it has come.
+        /// Its progress.
         progress: Progress,
     },
-    /// A released job went on.
+    /// An admitted job has made progress.
     JobProgressed {
         /// The job.
         key: JobKey,
-        /// The attempt that went on; an older one is ignored.
+        /// The attempt; an older one is ignored.
         attempt: Attempt,
-        /// How far it has come.
+        /// Its progress.
         progress: Progress,
         /// When.
         at: Time,
     },
-    /// A released job's plan could not be carried out: nothing of it was written. Quota and
-    /// room are given back at once and the job is queued again at its old place. Ignored once
-    /// the job was told to be placed: then something was written.
+    /// An admitted job's plan could not be carried out, and nothing of it was written. Quota and
+    /// capacity are free again at once, and the job is queued at its old position. Ignored once
+    /// the job is observed placed: then something was written.
     JobRefused {
         /// The job.
         key: JobKey,
@@ -71,43 +71,42 @@ pub enum Event {
         attempt: Attempt,
         /// Why.
         reason: Reason,
-        /// In words, with names and numbers.
+        /// Why in words, with names and numbers.
         message: String,
-        /// A cluster to leave out until the back-off has passed, if that is where it failed.
+        /// The cluster that failed, if one did: it is avoided until the back-off has passed.
         avoid: Option<ClusterName>,
         /// When.
         at: Time,
     },
-    /// The controller began to take a released job back for a reason of its own (suspended by
-    /// its owner, refused by a member, template deleted). It stays charged until
+    /// The controller has begun to evict an admitted job for a reason of its own (suspended by its
+    /// owner, refused by a member, template deleted). It stays charged until
     /// [`Event::JobWorksGone`] or [`Event::JobGone`].
     JobEnding {
         /// The job.
         key: JobKey,
         /// Why.
         reason: Reason,
-        /// In words.
+        /// Why in words.
         message: String,
-        /// A cluster to leave out until the back-off has passed, if that is where it failed.
+        /// The cluster that failed, if one did: it is avoided until the back-off has passed.
         avoid: Option<ClusterName>,
         /// When.
         at: Time,
     },
-    /// Pods of a released job were told to go by an earlier process, and have not been seen gone.
-    /// Told once at start, after the job's admission; the engine remembers those it told itself.
+    /// Pods of an admitted job are terminating since a shrink by an earlier process. Reported once
+    /// at start, after the job's admission; the engine remembers the shrinks that it decided.
     JobLeaving {
         /// The job.
         key: JobKey,
         /// The attempt that was resized; any other is ignored.
         attempt: Attempt,
-        /// What leaves.
+        /// The terminating pods.
         leaving: Vec<Leaving>,
     },
-    /// The member shows that a shrink has arrived: of the job's pods in this cluster no more
-    /// than `pods` are there or can still be started. To be told only once the member has
-    /// observed the size that was written last (its object's generation) and the pods beyond
-    /// it are gone; what they were charged, and their room, comes free with it. A level: told
-    /// again it changes nothing. Without it a shrunk job stays charged until it ends.
+    /// A shrink is complete in a member: at most `pods` pods of the job are in this cluster or
+    /// can still be started. Reported only once the member has observed the size that was written
+    /// last (its object's generation) and the pods beyond it are gone. Their charge and capacity
+    /// are free from then on; without this event they stay charged until the job ends.
     JobResized {
         /// The job.
         key: JobKey,
@@ -115,58 +114,58 @@ pub enum Event {
         attempt: Attempt,
         /// The cluster.
         cluster: ClusterName,
-        /// Pods of the job that may be there at most from now on.
+        /// The most pods of the job in the cluster from now on.
         pods: u32,
         /// When.
         at: Time,
     },
-    /// The members of an admitted job run more than was admitted: an override was
-    /// applied after the charge. It is charged beside the admission, even beyond capability. A level:
-    /// the last one holds, and an empty one ends it. It must not contain what was admitted,
-    /// what leaves ([`Event::JobLeaving`]), nor what the template asks for by now
-    /// ([`Event::JobUpserted`]): these are charged already.
+    /// The members run more of an admitted job than was admitted: an override was applied after
+    /// the admission. The excess is charged beside the admission, even beyond capability. The last
+    /// event replaces earlier ones, and an empty one ends the excess. It must not contain what is
+    /// charged already: the admission, terminating pods ([`Event::JobLeaving`]) and the current
+    /// template ([`Event::JobUpserted`]).
     JobExceeds {
         /// The job.
         key: JobKey,
-        /// The attempt that it is about; any other is ignored.
+        /// The attempt; any other is ignored.
         attempt: Attempt,
-        /// What is beyond the admission, by cluster.
+        /// The resources beyond the admission, by cluster.
         excess: BTreeMap<ClusterName, Resources>,
     },
-    /// A job was found stopped for its queue's limit of run time, by its record: it does not
-    /// compete until it is made again or the limit is above what it ran. Told once at start for
-    /// every such job; the engine remembers those it stopped itself.
+    /// A job's record says that it was stopped at its queue's limit of run time. It does not
+    /// compete until it is re-created or the limit is raised above its run time. Reported once at
+    /// start for every such job; the engine remembers those that it stopped.
     JobStopped {
         /// The job.
         key: JobKey,
         /// UID of the template that was stopped.
         uid: Uid,
-        /// Milliseconds that it had run.
+        /// Its run time in milliseconds.
         ran_ms: i64,
     },
-    /// Nothing of a job that was ending is left in any member: its charge ends, and it is
-    /// queued again (unless held) with the back-off that its attempts call for.
+    /// No Work of an ending job is left in any member. Its charge ends, and it is queued again
+    /// (unless held) with the back-off for its number of attempts.
     JobWorksGone {
         /// The job.
         key: JobKey,
         /// When.
         at: Time,
     },
-    /// The binding and every Work of it are gone: the job is forgotten, its charge ends.
+    /// The binding and all its Works are gone. The job is forgotten and its charge ends.
     JobGone(JobKey),
 }
 
-/// How far a released job has come.
+/// The progress of an admitted job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Progress {
-    /// The release was decided and is being written.
+    /// The admission is decided and is being written.
     Assumed,
     /// The watch shows the placement.
     Placed,
     /// Members report that it runs.
     Running,
-    /// It ended; its charge ends with it. Told again as Running if it comes back to life.
+    /// It has ended, and its charge with it. If it comes back to life, it is Running again.
     Finished,
-    /// It is being evicted or deleted and its Works are not all gone.
+    /// It is being evicted or deleted, and some of its Works are left.
     Ending,
 }

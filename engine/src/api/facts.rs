@@ -1,7 +1,7 @@
-//! What the engine observes of the world: plain data, by name.
+//! Facts: observed objects as plain data, by name.
 //!
-//! Facts are level-triggered: each carries the whole of what is known about its object, and
-//! telling the same fact twice changes nothing.
+//! Facts are level-triggered: each contains all that is known of its object, and the same fact a
+//! second time changes nothing.
 
 use crate::amounts::resources::Resources;
 pub use crate::api::demand::{ClusterPlacement, Demand, Held, Hold, Role, Split, Topology};
@@ -17,16 +17,16 @@ pub enum QueueState {
     /// Takes jobs.
     #[default]
     Open,
-    /// Takes none; has some.
+    /// Takes none, and still has some.
     Closing,
     /// Takes none.
     Closed,
-    /// Takes none. Its object is deleted, and it keeps its place and its bounds while something is
-    /// charged to it or below.
+    /// Takes none. Its object is deleted; it keeps its parent and its bounds while it or a queue
+    /// below it is charged.
     Deleting,
 }
 
-/// A queue as its `Queue` object states it.
+/// The spec of a `Queue` object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueFact {
     /// Its name.
@@ -35,66 +35,67 @@ pub struct QueueFact {
     pub parent: Option<QueueName>,
     /// Higher goes first among queues (Volcano `spec.priority`).
     pub priority: i32,
-    /// Share of what is free, relative to its siblings (Volcano `spec.weight`), at least 1.
+    /// Its weight relative to its siblings (Volcano `spec.weight`), at least 1.
     pub weight: u32,
-    /// Kept for it over the whole federation even while it is idle, per resource named.
+    /// The amounts reserved for it in all clusters together, even while it is idle.
     pub guarantee: Resources,
-    /// What it gets back when it needs it, per resource named. An explicit zero is none; what
-    /// is absent is not shared by `deserved`.
+    /// The amounts that it can reclaim when it needs them. An explicit zero means none; a resource
+    /// that is absent is not shared by `deserved`.
     pub deserved: Resources,
-    /// Hard upper bound over the whole federation, per resource named.
+    /// The hard upper bounds in all clusters together.
     pub capability: Resources,
-    /// Whether other queues may reclaim what it borrowed (Volcano `spec.reclaimable`).
+    /// Whether other queues may reclaim what it borrows (Volcano `spec.reclaimable`).
     pub reclaimable: bool,
     /// Whether it takes jobs.
     pub state: QueueState,
-    /// Set where the object holds a value that cannot be used: what is wrong, field and value.
+    /// Field and value that are invalid, and why, if any are.
     pub invalid: Option<String>,
 }
 
-/// Who may pass whom inside a queue.
+/// The order of a queue's jobs, and which of them may pass others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum QueueOrdering {
-    /// Nobody passes the head.
+    /// No job passes the head.
     StrictFifo,
     /// Every job that fits is admitted; the head gets no reservation.
     BestEffort,
-    /// Others may pass the head where that does not delay it.
+    /// A job may pass the head if that does not delay the head.
     #[default]
     Backfill,
-    /// As `Backfill`, in the order of when each was queued plus a multiple of its predicted run
-    /// time, so that short jobs go early and nobody is passed for ever.
+    /// As `Backfill`, ordered by the time of queueing plus a multiple of the predicted run time:
+    /// short jobs start early, and no job waits for ever.
     ShortestPredicted,
 }
 
-/// How a queue's share is weighed against its siblings'.
+/// How a queue's usage is compared with that of its siblings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct FairShare {
-    /// Instead of the queue's own weight, at least 1.
+    /// A weight instead of the queue's own, at least 1.
     pub weight: Option<u32>,
-    /// Milliseconds after which past use counts half, at least 1; `None`: only what is held now
-    /// counts.
+    /// Milliseconds after which past usage counts half, at least 1; `None` if only the current
+    /// usage counts.
     pub usage_half_life_ms: Option<i64>,
 }
 
-/// Who may be evicted for the jobs of a queue, and when its own may be.
+/// Which jobs may be evicted for the jobs of a queue, and when its own may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Preemption {
-    /// Whether a job may take from jobs of lower priority in its own queue.
+    /// Whether a job may preempt jobs of lower priority in its own queue.
     pub within_queue: bool,
-    /// Whether its jobs may reclaim from other queues what those borrowed, up to `deserved`.
+    /// Whether its jobs may reclaim what other queues borrow, up to its `deserved`.
     pub reclaim: bool,
     /// Milliseconds that a job of this queue runs before it may be evicted.
     pub min_runtime_ms: i64,
-    /// Whether its jobs may say that they are never evicted.
+    /// Whether its jobs may declare that they are never evicted.
     pub allow_non_preemptible: bool,
-    /// Whether its jobs may be evicted once they run longer than they declared: whatever they say, and
-    /// for jobs of the same priority in this queue as well, even where `within_queue` is not set.
+    /// Whether its jobs may be evicted once they run longer than they declared: even those that
+    /// are not preemptible, and even for jobs of the same priority in this queue without
+    /// `within_queue`.
     pub evict_overdue: bool,
 }
 
 impl Default for Preemption {
-    /// Volcano's capacity rules reclaim by default; preemption inside a queue is asked for.
+    /// As in Volcano's capacity plugin: reclaim is on, preemption within a queue is off.
     fn default() -> Self {
         Self {
             within_queue: false,
@@ -109,68 +110,68 @@ impl Default for Preemption {
 /// Bounds on numbers of jobs and on their length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Limits {
-    /// Jobs of the queue and of all below it that may be released at once.
+    /// The most jobs of the queue and of all below it that are admitted at once.
     pub jobs: Option<u32>,
-    /// The same for the jobs of one user.
+    /// The most jobs of one user that are admitted at once.
     pub jobs_per_user: Option<u32>,
-    /// Jobs that may compete in the queue; those behind wait outside.
+    /// The most pending jobs that compete; those behind them are not evaluated.
     pub pending: Option<u32>,
-    /// Milliseconds that a job may run.
+    /// The longest run time of a job, in milliseconds.
     pub runtime_ms: Option<i64>,
 }
 
-/// How reservations and backfill are done in a queue.
+/// The rules of a queue for reservations and backfill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Backfill {
-    /// Whether a job may pass only where it delays none of those ahead of it in its queue, not
-    /// only the first (conservative backfill; else EASY).
+    /// Whether a job may pass only if it delays none of the jobs ahead of it in its queue
+    /// (conservative backfill), and not only the first (EASY).
     pub conservative: bool,
-    /// Most reservations that jobs of this queue hold at once; `None`: as the engine is set.
+    /// The most reservations of this queue's jobs at once; `None` for the engine's default.
     pub reservations: Option<u32>,
 }
 
-/// A bound on what a queue may use of a class of pools, in all clusters or in some.
+/// A queue's bounds on a class of pools, in all clusters or in some.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolBound {
     /// The class it bounds.
     pub class: PoolClass,
-    /// The clusters whose pools are counted together; `None` means all.
+    /// The clusters whose pools are counted together; `None` for all.
     pub clusters: Option<BTreeSet<ClusterName>>,
-    /// Kept for the queue even while it is idle, per resource named.
+    /// The amounts reserved for the queue even while it is idle.
     pub guarantee: Resources,
-    /// What the queue gets back when it needs it, per resource named.
+    /// The amounts that the queue can reclaim when it needs them.
     pub deserved: Resources,
-    /// Hard upper bound, per resource named.
+    /// The hard upper bounds.
     pub capability: Resources,
 }
 
-/// How a queue is run, as its `CapacityPolicy` states it.
+/// The spec of a `CapacityPolicy` object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyFact {
     /// The queue it belongs to.
     pub queue: QueueName,
-    /// Bounds per class of pool, besides the queue's own.
+    /// Bounds on classes of pools, besides the queue's own.
     pub pools: Vec<PoolBound>,
-    /// Who may pass whom.
+    /// The order of its jobs.
     pub ordering: QueueOrdering,
-    /// How reservations and backfill are done.
+    /// The rules for reservations and backfill.
     pub backfill: Backfill,
-    /// How its share is weighed.
+    /// How its usage is compared with that of its siblings.
     pub fair_share: FairShare,
-    /// Who may be evicted for whom.
+    /// The rules for eviction.
     pub preemption: Preemption,
     /// Bounds on numbers of jobs and on their length.
     pub limits: Limits,
-    /// Clusters that one job may be spread over at most; `None`: as its own placement says.
+    /// The most clusters of one job; `None` if only its own placement limits them.
     pub max_clusters: Option<u32>,
-    /// What counts where several placements would do.
+    /// The weights of the scores that choose between possible placements.
     pub weights: PlacementWeights,
-    /// Clusters taken first, in this order, where several would do.
+    /// The clusters that are preferred over others, in this order.
     pub preferred_clusters: Vec<ClusterName>,
-    /// Milliseconds in which a released gang must have its minimum of pods bound, else it is
-    /// evicted.
+    /// Milliseconds after admission by which the gang's minimum of pods must be bound; after them
+    /// the job is evicted.
     pub start_deadline_ms: i64,
-    /// Set where the object holds a value that cannot be used: what is wrong, field and value.
+    /// Field and value that are invalid, and why, if any are.
     pub invalid: Option<String>,
 }
 
@@ -183,18 +184,18 @@ pub struct PriorityClassFact {
     pub value: i32,
     /// Whether jobs that name no class get this one.
     pub global_default: bool,
-    /// Whether its jobs may have others evicted (`preemptionPolicy` other than `Never`).
+    /// Whether its jobs may preempt others (`preemptionPolicy` other than `Never`).
     pub preempts: bool,
 }
 
-/// A member cluster as Karmada sees it.
+/// A member cluster, from its `Cluster` object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterFact {
     /// Its name.
     pub name: ClusterName,
     /// Labels of the Cluster object.
     pub labels: BTreeMap<String, String>,
-    /// `spec.provider`, `spec.region`, `spec.zones`, for field selectors and spread.
+    /// `spec.provider`.
     pub provider: String,
     /// `spec.region`.
     pub region: String,
@@ -202,16 +203,15 @@ pub struct ClusterFact {
     pub zones: Vec<String>,
     /// `spec.taints`.
     pub taints: Vec<Taint>,
-    /// Price of one device for one hour, in thousandths of whatever the operator counts in;
-    /// `None` where it is not told.
+    /// Price of a device-hour in thousandths of the operator's currency, if it is known.
     pub price_milli: Option<u64>,
-    /// Time to other clusters and back in microseconds, where it is known.
+    /// Round-trip times to other clusters in microseconds, as far as they are known.
     pub network: BTreeMap<ClusterName, u64>,
-    /// `apiVersion/Kind` of what it serves (`batch/v1/Job`); `None` while unknown.
+    /// The `apiVersion/Kind`s that it serves (`batch/v1/Job`); `None` while they are not known.
     pub apis: Option<BTreeSet<String>>,
-    /// Whether it is Ready, not being deleted, and its live view is fresh enough to decide on.
+    /// Whether it is Ready, is not being deleted, and its live view is fresh enough to decide on.
     pub usable: bool,
-    /// Why it is not usable; empty where it is.
+    /// Why it is not usable; empty if it is.
     pub unusable_because: String,
 }
 
@@ -234,18 +234,18 @@ pub struct NodeFact {
     pub class: PoolClass,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// Its taints, cordoning aside.
+    /// Its taints, without that of cordoning.
     pub taints: Vec<Taint>,
-    /// The topology domains that it is in, outermost first (zone, rack; or the path of its
-    /// HyperNodes); empty where nothing is known.
+    /// Its topology domains, outermost first (zone, rack; or the path of its HyperNodes); empty if
+    /// none are known.
     pub domains: Vec<String>,
-    /// What pods may request of it, `pods` included.
+    /// Its allocatable resources, `pods` included.
     pub allocatable: Resources,
-    /// Ready, uncordoned, and not being deleted.
+    /// Whether it is Ready, not cordoned and not being deleted.
     pub usable: bool,
 }
 
-/// A pod that a member's API server shows.
+/// A pod of a member cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodFact {
     /// The cluster it is in.
@@ -254,44 +254,43 @@ pub struct PodFact {
     pub uid: Uid,
     /// The node it is bound to, if any.
     pub node: Option<NodeName>,
-    /// What it requests, init containers and overhead included, one `pods` included.
+    /// Its request, with init containers, overhead and one `pods`.
     pub request: Resources,
-    /// The job it belongs to; `None` means that it is used by others.
+    /// The job it belongs to; `None` for pods that Muster does not manage.
     pub job: Option<JobKey>,
-    /// Whether it has ended (Succeeded or Failed) and so holds nothing on its node.
+    /// Whether it has ended (Succeeded or Failed) and so uses nothing of its node.
     pub ended: bool,
 }
 
-/// A job as its template and binding state it.
+/// A job, from its template and binding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFact {
     /// The job.
     pub key: JobKey,
-    /// UID of the template: a re-created job is another.
+    /// UID of the template: a re-created job has a new one.
     pub uid: Uid,
     /// The queue that it names.
     pub queue: QueueName,
     /// The PriorityClass that it names, if any.
     pub priority_class: Option<String>,
-    /// When it was queued: the creation of its template. Kept over attempts.
+    /// When it was queued: the creation of its template, also for later attempts.
     pub queued_at: Time,
-    /// What it is made of. Ignored while `hold` says that it is not known.
+    /// Its request. Ignored while `hold` says that it is not known.
     pub demand: Demand,
-    /// Why it may not be considered, if so.
+    /// Why it may not be evaluated, if so.
     pub hold: Option<Hold>,
     /// Declared run time in milliseconds (`muster.io/expected-duration`,
     /// activeDeadlineSeconds), if any.
     pub expected_duration_ms: Option<i64>,
-    /// Who submitted it; empty where that is not known, then its namespace stands for it.
+    /// The user who submitted it; if empty, its namespace counts as the user.
     pub user: String,
     /// Whether it may be evicted for another (`volcano.sh/preemptable`, by default yes).
     pub preemptible: bool,
-    /// When it last saved its work (`muster.io/checkpointed-at`), if it tells.
+    /// When it last saved its work (`muster.io/checkpointed-at`), if it reports that.
     pub checkpointed_at: Option<Time>,
 }
 
-/// Pods of one role that leave one cluster: they were told to go, and are charged until they are
-/// seen gone.
+/// Terminating pods of one role in one cluster. They are charged until they are observed gone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leaving {
     /// The cluster.
@@ -300,35 +299,35 @@ pub struct Leaving {
     pub role: String,
     /// How many.
     pub count: u32,
-    /// What each of them requests.
+    /// The request of each.
     pub request: Resources,
-    /// What is still charged for them, by class of pool.
+    /// Their remaining charge, by class of pool.
     pub charge: BTreeMap<PoolClass, Resources>,
 }
 
-/// The part of a job that one cluster gets.
+/// The part of a job in one cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
     /// The cluster.
     pub cluster: ClusterName,
-    /// Pods in it, per role, in the demand's order.
+    /// Its pods by role, in the demand's order.
     pub pods: Vec<RolePods>,
-    /// What is charged for it, by class of pool.
+    /// Its charge by class of pool.
     pub charge: BTreeMap<PoolClass, Resources>,
-    /// The nodes the plan was checked on; the member's own scheduler may choose others. Empty
-    /// in records read back.
+    /// The nodes that the plan assumed; the member's scheduler may choose others. Empty in
+    /// admissions that were read from records.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slots: Vec<Slot>,
 }
 
 impl Share {
-    /// All pods of this part.
+    /// The number of pods of this part.
     #[must_use]
     pub fn replicas(&self) -> u32 {
         self.pods.iter().map(|role| role.count).sum()
     }
 
-    /// The pods of one role of this part.
+    /// The number of pods of `role` in this part.
     #[must_use]
     pub fn pods_of(&self, role: &str) -> u32 {
         let pods = self.pods.iter().filter(|pods| pods.role == role);
@@ -345,37 +344,37 @@ pub struct RolePods {
     pub count: u32,
 }
 
-/// Room assumed on one node for pods that are not bound yet.
+/// Assumed pods of one role on one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slot {
     /// The node.
     pub node: NodeName,
     /// The role's name.
     pub role: String,
-    /// How many pods of it.
+    /// The number of pods.
     pub count: u32,
 }
 
-/// What was admitted of a job: the content of an admission record, as the engine needs it.
+/// The admission of a job, from its admission record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Admission {
     /// UID of the template that was admitted.
     pub uid: Uid,
-    /// Which attempt this is.
+    /// The attempt.
     pub attempt: Attempt,
     /// The queue that is charged.
     pub queue: QueueName,
     /// When it was admitted.
     pub admitted_at: Time,
-    /// Run time in milliseconds that it had declared then, by which it is evaluated in this attempt.
+    /// The run time that it had declared then, in milliseconds. It applies to this attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub declared_ms: Option<i64>,
-    /// Its parts, with what each is charged.
+    /// Its parts, with their charges.
     pub shares: Vec<Share>,
 }
 
 impl Admission {
-    /// What the queue is charged in all, or `None` where that cannot be counted.
+    /// The charge of all parts together, or `None` if the sum overflows.
     #[must_use]
     pub fn charge(&self) -> Option<Resources> {
         self.shares

@@ -1,6 +1,6 @@
-//! Names at the edge of the engine, each its own type so that none can stand for another.
+//! Names, times and attempts. Each has a type of its own, so that they cannot be confused.
 
-use crate::amounts::texts;
+use crate::amounts::texts::{name_type, order_of_texts};
 pub use crate::api::uid::Uid;
 use foldhash::fast::FixedState;
 use serde::{Deserialize, Serialize};
@@ -9,59 +9,6 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
-
-macro_rules! name_type {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-        #[serde(transparent)]
-        pub struct $name(Arc<str>);
-
-        impl Ord for $name {
-            fn cmp(&self, other: &Self) -> Ordering {
-                texts::order_of_texts(&self.0, &other.0)
-            }
-        }
-
-        impl PartialOrd for $name {
-            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-                Some(self.cmp(other))
-            }
-        }
-
-        impl $name {
-            /// A name from its text.
-            #[must_use]
-            pub fn new(name: impl AsRef<str>) -> Self {
-                Self(Arc::from(name.as_ref()))
-            }
-
-            /// The name that `text` is, without a copy of it.
-            #[must_use]
-            pub fn shared(text: Arc<str>) -> Self {
-                Self(text)
-            }
-
-            /// The name's text.
-            #[must_use]
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-
-        impl From<&str> for $name {
-            fn from(name: &str) -> Self {
-                Self::new(name)
-            }
-        }
-    };
-}
 
 name_type! {
     /// A queue: the name of a Volcano `Queue` and of its `CapacityPolicy`.
@@ -84,15 +31,15 @@ name_type! {
     PoolClass
 }
 
-/// A job: the namespace and name of its ResourceBinding, which is unique among all kinds.
-/// Keys are in order of namespace, then name.
+/// A job: the namespace and name of its ResourceBinding, which is unique across kinds.
+/// Keys are ordered by namespace, then name.
 ///
-/// A handle to one copy of the texts: a waiting job is named in half a dozen indexes.
+/// All clones share one copy of the texts, since half a dozen indexes name a pending job.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "JobNames", into = "JobNames")]
 pub struct JobKey(Arc<Keyed>);
 
-/// What a [`JobKey`] is made of; `key.namespace` and `key.name` read it.
+/// The texts of a [`JobKey`]; a key dereferences to them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobNames {
     /// Namespace of the binding and of the template.
@@ -101,7 +48,7 @@ pub struct JobNames {
     pub name: Box<str>,
 }
 
-/// The texts, and what they hash to: keys are looked up many times and made once.
+/// The texts and their hash: a key is made once and looked up many times.
 #[derive(PartialEq, Eq)]
 struct Keyed {
     hash: u64,
@@ -115,10 +62,10 @@ impl JobKey {
         Self::within(Arc::from(namespace), name)
     }
 
-    /// The same for a namespace whose text is at hand, without a copy of it.
+    /// The key of the binding `namespace/name`, without a copy of the namespace.
     #[must_use]
     pub fn within(namespace: Arc<str>, name: &str) -> Self {
-        // The same in every process: nothing may follow from it but where a key is found.
+        // The hash is the same in every process.
         let hash = FixedState::default().hash_one((&namespace, name));
         let name = Box::from(name);
         Self(Arc::new(Keyed {
@@ -159,8 +106,7 @@ impl Ord for JobKey {
         if Arc::ptr_eq(&self.0, &other.0) {
             return Ordering::Equal;
         }
-        texts::order_of_texts(&self.namespace, &other.namespace)
-            .then_with(|| self.name.cmp(&other.name))
+        order_of_texts(&self.namespace, &other.namespace).then_with(|| self.name.cmp(&other.name))
     }
 }
 
@@ -184,8 +130,8 @@ impl fmt::Display for JobKey {
     }
 }
 
-/// A point in time, in milliseconds since the Unix epoch. The engine has no clock: every
-/// time comes in with an event or with `decide(now)`.
+/// A point in time, in milliseconds since the Unix epoch. The engine has no clock: times come
+/// with events and with `decide(now)`.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
@@ -199,15 +145,15 @@ impl Time {
         Self(self.0.saturating_add(millis))
     }
 
-    /// Milliseconds from `earlier` to `self`, zero where `earlier` is later.
+    /// Milliseconds from `earlier` to `self`, zero if `earlier` is later.
     #[must_use]
     pub fn millis_since(self, earlier: Self) -> i64 {
         self.0.saturating_sub(earlier.0).max(0)
     }
 }
 
-/// The attempt of a job: 1 for its first release, one more for every release after. Fences
-/// what an earlier attempt left behind.
+/// The number of an attempt: 1 for the first admission of a job, one more for each after it.
+/// Reports about an older attempt are ignored.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
@@ -219,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jobs_of_other_names_hash_otherwise() {
+    fn different_keys_have_different_hashes() {
         let hash = |namespace, name| FixedState::default().hash_one(JobKey::new(namespace, name));
         let keys = [("ns", "a"), ("ns", "b"), ("other", "a")];
         let hashes = keys.map(|(namespace, name)| hash(namespace, name));

@@ -1,15 +1,15 @@
-//! How far a job is, and the order of pending jobs: what the stores say of jobs to each other.
+//! The state, order and predicted run time of a job: what several stores need to know of jobs.
 
 use crate::api::ids::{JobKey, Time};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 
-/// How far a job is.
+/// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum JobState {
-    /// It waits, charged nothing.
+    /// It waits and is not charged.
     Queued,
-    /// Its release was decided and is being written.
+    /// Its admission is decided and is being written.
     Assumed,
     /// Its placement is written.
     Placed,
@@ -17,7 +17,7 @@ pub enum JobState {
     Running,
     /// It is being evicted or deleted, and charged until its Works are gone.
     Ending,
-    /// It ended, and is charged nothing.
+    /// It has ended and is not charged.
     Finished,
 }
 
@@ -26,19 +26,19 @@ pub enum JobState {
 pub(crate) struct QueueOrder {
     /// Higher priority first.
     pub(crate) priority: Reverse<i32>,
-    /// Then who was queued first; in a queue that puts the shortest first, with a multiple of
-    /// how long each is predicted to run added.
+    /// Then the earlier queueing time, to which `ShortestPredicted` adds a multiple of the
+    /// predicted run time.
     pub(crate) at: Time,
-    /// Then the name, so that no two are equal.
+    /// Then the name, so that no two jobs are equal.
     pub(crate) key: JobKey,
 }
 
-/// A predicted run time as a pending job keeps it, in seconds, rounded up.
+/// The predicted run time of a pending job in seconds, rounded up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PredictedRunTime {
-    /// On average; `None` if nothing is known.
+    /// The average; `None` if nothing is known.
     pub(crate) mean: Option<u32>,
-    /// Nine of ten end within it. Rounded up to a power of two, so that like jobs stay alike.
+    /// The 90th percentile, rounded up to a power of two so that similar jobs share a shape.
     pub(crate) high: Option<u32>,
 }
 
@@ -48,7 +48,7 @@ impl PredictedRunTime {
         self.mean.map(|seconds| i64::from(seconds) * 1000)
     }
 
-    /// Within how many milliseconds nine of ten end.
+    /// The 90th percentile in milliseconds.
     pub(crate) fn high_ms(self) -> Option<i64> {
         self.high.map(|seconds| i64::from(seconds) * 1000)
     }

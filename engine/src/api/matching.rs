@@ -1,6 +1,7 @@
-//! Label requirements, taints and tolerations, with the meaning Kubernetes and Karmada give
-//! them. One implementation for nodes and clusters.
+//! Label requirements, taints and tolerations as in Kubernetes and Karmada, for nodes and
+//! clusters.
 
+use crate::api::facts::ClusterFact;
 use crate::api::ids::ClusterName;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,17 +9,17 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The operator of a requirement (`NodeSelectorOperator`, `LabelSelectorOperator`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Operator {
-    /// The value is one of those named.
+    /// The value is one of the values.
     In,
-    /// The value is none of those named, or the key is absent.
+    /// The value is none of the values, or the key is absent.
     NotIn,
-    /// The key is there.
+    /// The key is present.
     Exists,
     /// The key is absent.
     DoesNotExist,
-    /// The value is an integer greater than the one named.
+    /// The value is an integer greater than the first of the values.
     Gt,
-    /// The value is an integer less than the one named.
+    /// The value is an integer less than the first of the values.
     Lt,
 }
 
@@ -29,12 +30,12 @@ pub struct Requirement {
     pub key: String,
     /// How its value is compared.
     pub operator: Operator,
-    /// What it is compared with.
+    /// The values that it is compared with.
     pub values: Vec<String>,
 }
 
 impl Requirement {
-    /// Whether `value` (absent: `None`) meets the requirement.
+    /// Whether `value` meets the requirement; `None` if it is absent.
     #[must_use]
     pub fn matches(&self, value: Option<&str>) -> bool {
         let named = |value: &str| self.values.iter().any(|v| v == value);
@@ -55,12 +56,12 @@ impl Requirement {
     }
 }
 
-/// Requirements that must all hold; a pod may run where any of its terms holds.
+/// Requirements that a node must all meet; a node matches a pod if it meets any of its terms.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct NodeTerm {
-    /// On labels (`matchExpressions`, `nodeSelector`).
+    /// Requirements on labels (`matchExpressions`, `nodeSelector`).
     pub labels: Vec<Requirement>,
-    /// On fields (`matchFields`): only `metadata.name`.
+    /// Requirements on fields (`matchFields`): only `metadata.name`.
     pub fields: Vec<Requirement>,
 }
 
@@ -78,14 +79,14 @@ impl NodeTerm {
     }
 }
 
-/// What a taint does to what does not tolerate it.
+/// The effect of a taint on pods that do not tolerate it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum TaintEffect {
-    /// Nothing new may come.
+    /// New pods are kept away.
     NoSchedule,
-    /// Nothing new should come; never binding.
+    /// New pods are kept away if possible. Muster ignores it.
     PreferNoSchedule,
-    /// Nothing new may come, and what is there goes.
+    /// New pods are kept away, and running pods are evicted.
     NoExecute,
 }
 
@@ -94,20 +95,20 @@ pub enum TaintEffect {
 pub struct Taint {
     /// Its key.
     pub key: String,
-    /// Its value, empty where there is none.
+    /// Its value, empty if there is none.
     pub value: String,
-    /// What it does.
+    /// Its effect.
     pub effect: TaintEffect,
 }
 
 /// A toleration of a pod or a placement.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Toleration {
-    /// The key it is for; empty means every key.
+    /// The key; empty for every key.
     pub key: String,
-    /// `None` tolerates every value (operator Exists).
+    /// The value; `None` for every value (operator Exists).
     pub value: Option<String>,
-    /// The effect it is for; `None` means every effect.
+    /// The effect; `None` for every effect.
     pub effect: Option<TaintEffect>,
 }
 
@@ -122,11 +123,11 @@ impl Toleration {
     }
 }
 
-/// The key of what a cluster counts as tainted with that is being removed from the federation.
-/// Karmada takes everything out of it at once: there is nothing to tolerate.
+/// The key of the taint of a cluster that is being removed from the federation. Karmada removes
+/// everything from such a cluster at once, so no toleration applies.
 pub const LEAVING: &str = "muster.io/leaving";
 
-/// The first taint that keeps out what has `tolerations`, if any does.
+/// The first taint that `tolerations` do not tolerate, if there is one.
 #[must_use]
 pub fn untolerated<'a>(taints: &'a [Taint], tolerations: &[Toleration]) -> Option<&'a Taint> {
     taints
@@ -140,12 +141,12 @@ pub fn untolerated<'a>(taints: &'a [Taint], tolerations: &[Toleration]) -> Optio
         })
 }
 
-/// Which clusters a Karmada `ClusterAffinity` selects.
+/// A Karmada `ClusterAffinity`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct ClusterRule {
-    /// `affinityName` where the placement has several groups; else empty.
+    /// `affinityName`; empty if the placement has one group only.
     pub name: String,
-    /// `clusterNames`; `None` means any.
+    /// `clusterNames`; `None` for any.
     pub names: Option<BTreeSet<ClusterName>>,
     /// `exclude`.
     pub exclude: BTreeSet<ClusterName>,
@@ -158,7 +159,7 @@ pub struct ClusterRule {
 impl ClusterRule {
     /// Whether it selects `cluster`.
     #[must_use]
-    pub fn selects(&self, cluster: &crate::api::facts::ClusterFact) -> bool {
+    pub fn selects(&self, cluster: &ClusterFact) -> bool {
         self.names
             .as_ref()
             .is_none_or(|names| names.contains(&cluster.name))
@@ -171,45 +172,36 @@ impl ClusterRule {
     }
 }
 
-/// Karmada's rule for cluster fields (pkg/util/selector.go): an absent provider or region is
-/// absent; zones must all be named for In, and none of them for NotIn.
-fn matches_field(requirement: &Requirement, cluster: &crate::api::facts::ClusterFact) -> bool {
-    let present = |field: &'static str, value: &str| {
-        (requirement.key == field).then(|| (!value.is_empty()).then(|| value.to_owned()))
-    };
-    if requirement.key == "zone" {
-        let named = |zone: &String| requirement.values.contains(zone);
-        return match requirement.operator {
-            Operator::In => !cluster.zones.is_empty() && cluster.zones.iter().all(named),
-            Operator::NotIn => !cluster.zones.iter().any(named),
-            Operator::Exists => !cluster.zones.is_empty(),
-            Operator::DoesNotExist => cluster.zones.is_empty(),
+/// Whether `cluster` meets a requirement on its fields, as in Karmada (pkg/util/selector.go): an
+/// empty provider or region counts as absent; In needs all zones to be named, NotIn none.
+fn matches_field(requirement: &Requirement, cluster: &ClusterFact) -> bool {
+    let matches = |value: &str| requirement.matches((!value.is_empty()).then_some(value));
+    let zones = &cluster.zones;
+    let named = |zone: &String| requirement.values.contains(zone);
+    match requirement.key.as_str() {
+        "provider" => matches(&cluster.provider),
+        "region" => matches(&cluster.region),
+        "zone" => match requirement.operator {
+            Operator::In => !zones.is_empty() && zones.iter().all(named),
+            Operator::NotIn => !zones.iter().any(named),
+            Operator::Exists => !zones.is_empty(),
+            Operator::DoesNotExist => zones.is_empty(),
             Operator::Gt | Operator::Lt => false,
-        };
+        },
+        _ => false,
     }
-    present("provider", &cluster.provider)
-        .or_else(|| present("region", &cluster.region))
-        .is_some_and(|value| requirement.matches(value.as_deref()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::facts::ClusterFact;
 
     fn cluster(provider: &str, region: &str, zones: &[&str]) -> ClusterFact {
         ClusterFact {
-            name: ClusterName::from("a"),
-            labels: BTreeMap::new(),
             provider: provider.to_owned(),
             region: region.to_owned(),
             zones: zones.iter().map(|zone| (*zone).to_owned()).collect(),
-            taints: Vec::new(),
-            price_milli: None,
-            network: BTreeMap::new(),
-            apis: None,
-            usable: true,
-            unusable_because: String::new(),
+            ..crate::testing::cluster("a")
         }
     }
 
@@ -218,7 +210,7 @@ mod tests {
         use Operator::{DoesNotExist, Exists, Gt, In, Lt, NotIn};
         let full = cluster("p", "r", &["z1", "z2"]);
         let bare = cluster("", "", &[]);
-        // Whether it selects the cluster that tells all, and the one that tells nothing.
+        // Whether it selects the cluster with all fields, and the one with none.
         let cases: &[(&str, Operator, &[&str], bool, bool)] = &[
             ("provider", In, &["p", "x"], true, false),
             ("provider", In, &["z1", "z2"], false, false),
@@ -257,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_compared_as_numbers_and_what_is_none_meets_nothing() {
+    fn gt_and_lt_compare_integers_and_fail_for_other_values() {
         use Operator::{Gt, Lt};
         // The label, the bound, whether it is greater and whether it is less.
         let cases: &[(Option<&str>, &[&str], bool, bool)] = &[
@@ -289,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_of_a_node_is_its_name_and_no_other() {
+    fn the_only_field_of_a_node_is_its_name() {
         let on = |key: &str| NodeTerm {
             labels: Vec::new(),
             fields: vec![Requirement {
@@ -305,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_toleration_is_for_its_key_its_value_and_its_effect() {
+    fn a_toleration_matches_key_value_and_effect() {
         use TaintEffect::{NoExecute, NoSchedule};
         let taint = Taint {
             key: "dedicated".to_owned(),

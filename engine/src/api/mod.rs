@@ -1,4 +1,4 @@
-//! What goes into the engine and comes out of it: names, facts, events, decisions, reasons.
+//! The inputs and outputs of the engine: names, facts, events, decisions, reasons.
 
 pub(crate) mod charge;
 pub mod decision;

@@ -1,8 +1,8 @@
-//! Why a job is where it is: one flat, closed list for the whole product.
+//! Reasons for the state of a job: one closed list for all of Muster.
 //!
-//! A reason is a stable CamelCase word that users filter and alert on; what is particular to
-//! a job stands in the message beside it. A new reason is added here and in
-//! `docs/reference/reasons.md`, which a test keeps equal to this list.
+//! A reason is a stable CamelCase word that users filter and alert on; the message beside it has
+//! the details of the job. A new reason is added here and in `docs/reference/reasons.md`; a test
+//! compares the two.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -18,7 +18,7 @@ macro_rules! reasons {
             pub const ALL: &'static [(Reason, &'static str)] =
                 &[$((Reason::$name, concat!($($doc),+)),)+];
 
-            /// The word as it stands in conditions, events, logs and metrics.
+            /// The word, as in conditions, events, logs and metrics.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self { $(Reason::$name => stringify!($name),)+ }
@@ -28,19 +28,19 @@ macro_rules! reasons {
 }
 
 reasons! {
-    // What the job or its surroundings must change before it can be considered.
+    // The job or its configuration must change before it can be evaluated.
     /// Its owner has suspended it.
     Suspended,
     /// Its size cannot be computed from its template or binding.
     SizeUnknown,
-    /// A value in its template is not usable; the message names field and value.
+    /// A value in its template is invalid; the message names field and value.
     InvalidTemplate,
-    /// Two workloads of this namespace want the same ResourceBinding; the message names both.
+    /// Two workloads of this namespace need the same ResourceBinding; the message names both.
     BindingNameCollision,
-    /// No propagation policy claims it; it stays where it is, charged, and is not released.
+    /// No propagation policy claims it. It stays where it is, is charged, and is not admitted.
     PolicyNotFound,
-    /// Its propagation policy has members keep what it started when it is deleted or evicted
-    /// (preserveResourcesOnDeletion), so that its quota could not be given back.
+    /// Its propagation policy keeps resources in the members when they are deleted
+    /// (preserveResourcesOnDeletion), so that its quota could not be freed.
     ResourcesPreserved,
     /// Its propagation policy names another scheduler.
     WrongScheduler,
@@ -50,46 +50,46 @@ reasons! {
     QueueClosed,
     /// Its queue has children, and only leaf queues take jobs.
     QueueNotLeaf,
-    /// Its queue or CapacityPolicy has a value that cannot be used, or a broken parent chain.
+    /// Its queue or CapacityPolicy has an invalid value, or a broken chain of parents.
     QueueInvalid,
-    /// Neither its namespace nor who submitted it may use its queue.
+    /// Neither its namespace nor its user may use its queue.
     QueueNotPermitted,
     /// The PriorityClass that it names does not exist.
     PriorityClassNotFound,
     /// Its queue takes no jobs of its PriorityClass.
     PriorityClassNotPermitted,
-    // What could not be even on an empty fleet.
-    /// It asks for more than its queue, or an ancestor, may ever have.
+    // The job could not start even on an empty fleet.
+    /// It requests more than the capability of its queue or of an ancestor.
     ExceedsCapability,
     /// No member cluster is eligible for it: affinity, taints, API enablement or health.
     NoEligibleCluster,
     /// It is larger than any cluster it may run in, even empty.
     ExceedsFleet,
-    // What it waits for.
-    /// Its queue, or an ancestor, has too little capability free.
+    // The job waits.
+    /// Its queue, or an ancestor, has too little quota free.
     WaitingForQuota,
-    /// No cluster has room for the whole gang on its nodes now.
+    /// No cluster has free capacity for the whole gang now.
     WaitingForRoom,
     /// What it needs is reserved for a job ahead of it.
     ReservedForAnother,
-    /// It is next: what frees is kept for it.
+    /// It is next: what becomes free is reserved for it.
     Reserved,
     /// A job ahead of it in a strictly ordered queue has to start first.
     BehindHead,
-    /// Its queue, or an ancestor, has as many jobs released as it may.
+    /// Its queue, or an ancestor, has reached its limit of admitted jobs.
     JobLimitReached,
-    /// Its user has as many jobs released in this queue as one user may.
+    /// Its user has reached the limit of admitted jobs in this queue.
     UserJobLimitReached,
-    /// Its queue has as many jobs competing as it may; it waits outside.
+    /// Its queue has reached its limit of jobs that compete; it does not compete yet.
     PendingLimitReached,
-    /// It is next: jobs are being evicted for it, and what frees is kept for it.
+    /// It is next: jobs are being evicted for it, and what becomes free is reserved for it.
     AwaitingEviction,
-    /// It was evicted and waits for its back-off to pass.
+    /// It was evicted and waits for the end of its back-off.
     BackingOff,
-    /// It has not been looked at yet.
+    /// It has not been evaluated yet.
     NotEvaluated,
-    // What happened to it.
-    /// It was released: quota is charged and a plan is made.
+    // What has happened to the job.
+    /// It was admitted: quota is charged and a plan is made.
     Admitted,
     /// Its placement was written.
     Placed,
@@ -97,7 +97,7 @@ reasons! {
     Adopted,
     /// Enough of its pods run.
     Running,
-    /// It ended; how, its outcome says.
+    /// It has ended; its outcome says how.
     Finished,
     /// It ended well.
     Succeeded,
@@ -115,30 +115,30 @@ reasons! {
     RuntimeLimitExceeded,
     /// It was evicted because its pods did not start in time.
     StartDeadlineExceeded,
-    /// It was evicted because the room it was given is gone.
+    /// It was evicted because its nodes no longer have capacity for it.
     RoomLost,
-    /// It was evicted because a cluster that it was in is being emptied.
+    /// It was evicted because one of its clusters is being emptied.
     ClusterDrained,
-    /// The scheduler could not carry its plan out.
+    /// The scheduler could not carry out its plan.
     PlanRefused,
     /// A member cluster refused it; the message is the member's.
     MemberRefused,
     /// A part of its gang failed in one cluster; the other parts were stopped.
     PartFailed,
-    /// What goes to a cluster is not the part of the gang that was planned for it.
+    /// A cluster got something else than the part of the gang that was planned for it.
     PartsLost,
-    /// Its pods cannot find each other from different clusters: Karmada does not carry the Services
-    /// by which they would.
+    /// Its pods cannot find each other across clusters: Karmada does not export the Services that they
+    /// need.
     PodsApart,
-    /// It asks for more than it was admitted with; the surplus is held.
+    /// It requests more than it was admitted with; the surplus waits.
     GrowthHeld,
-    /// An override makes its Works request more than it was admitted with; the message names the policy. The
-    /// excess is charged, and the job is evicted unless the override goes.
+    /// An override makes its Works request more than was admitted; the message names the policy. The excess
+    /// is charged, and the job is evicted unless the override goes.
     OverrideExceeds,
     /// Its admission record cannot be read by this version of Muster: it is charged for what runs,
     /// and nothing of it is changed.
     RecordUnreadable,
-    /// Its admission record or finalizer was changed by somebody else than Muster and put back.
+    /// Another client changed its admission record or finalizer, and Muster restored it.
     RecordChanged,
     /// It was opened by hand, without admission, and was closed again.
     OpenedByHand,

@@ -1,13 +1,13 @@
-//! What the number of reservations is limited for.
+//! Slots for reservations.
 
 use crate::api::ids::{PoolClass, QueueName};
 use serde::{Deserialize, Serialize};
 
-/// What there may be only so many reservations of.
+/// A resource that only a limited number of reservations may use.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum ReservationSlot {
-    /// Nodes of a class.
+    /// The nodes of a class.
     Class(PoolClass),
-    /// Headroom of a queue.
+    /// The headroom of a queue.
     Headroom(QueueName),
 }

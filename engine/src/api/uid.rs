@@ -1,7 +1,7 @@
-//! UIDs of API objects, in little room: every waiting job and every pod has one.
+//! UIDs of API objects. They are compact, since every pending job and every pod has one.
 //!
-//! API servers write UUIDs, of which sixteen bytes are kept. What is written otherwise is kept as
-//! it is, so that a UID always reads as it was told.
+//! API servers write UUIDs, which are stored as sixteen bytes. Any other text is stored as it is,
+//! so that a UID always reads as it was received.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
-/// The UID of an API object, which tells a re-created object from the first.
+/// The UID of an API object. A re-created object has a new one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "Arc<str>", into = "String")]
 pub struct Uid(Form);
@@ -31,7 +31,7 @@ impl Uid {
     }
 }
 
-/// The UUID that reads just like this.
+/// The UUID whose canonical text is `text`, if there is one.
 fn canonical(text: &str) -> Option<Uuid> {
     let parsed = Uuid::try_parse(text).ok()?;
     let mut written = [0; Hyphenated::LENGTH];
@@ -88,7 +88,7 @@ mod tests {
     const CANONICAL: &str = "9f1c0a52-3a0e-4d8e-8f6e-0123456789ab";
 
     #[test]
-    fn a_uid_reads_as_it_was_told() {
+    fn a_uid_reads_as_it_was_received() {
         let upper = CANONICAL.to_uppercase();
         let bare = CANONICAL.replace('-', "");
         let braced = format!("{{{CANONICAL}}}");
@@ -100,7 +100,7 @@ mod tests {
             let json = serde_json::to_string(&uid).unwrap();
             assert_eq!(json, serde_json::to_string(text).unwrap());
             assert_eq!(serde_json::from_str::<Uid>(&json).unwrap(), uid);
-            // It is what reads the same, and nothing else.
+            // Only equal texts are equal UIDs.
             for other in texts {
                 assert_eq!(uid == *other, text == other, "{text} {other}");
                 assert_eq!(uid == Uid::new(other), text == other, "{text} {other}");
@@ -109,12 +109,12 @@ mod tests {
     }
 
     #[test]
-    fn of_what_api_servers_write_only_the_bytes_are_kept() {
+    fn a_canonical_uuid_is_stored_as_bytes() {
         assert!(matches!(Uid::new(CANONICAL).0, Form::Canonical(_)));
     }
 
     #[test]
-    fn uids_of_api_servers_are_in_the_order_of_their_texts() {
+    fn canonical_uids_are_ordered_as_their_texts() {
         let texts = [
             "00000000-0000-4000-8000-000000000002",
             "00000000-0000-4000-8000-00000000000a",
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_no_room_beside_what_names_it() {
+    fn a_uid_takes_24_bytes() {
         assert_eq!(std::mem::size_of::<Uid>(), 24);
     }
 }

@@ -1,5 +1,5 @@
-//! Recomputes every derived number from the facts and the states of jobs, and names what
-//! differs. Meant for tests, simulation and a timer in production: it scans everything.
+//! The audit: recomputes every index from the facts and the states of jobs, and reports
+//! differences. It scans everything; tests and simulations call it.
 
 use crate::api::ids::JobKey;
 use crate::backfill::feasible;
@@ -10,8 +10,7 @@ use crate::state::Inputs;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
-/// What is not as it should be, in words; nothing when all is right.
-#[must_use]
+/// The violated invariants, in words.
 pub(crate) fn check_invariants(inputs: Inputs<'_>) -> Vec<String> {
     let mut wrong = Vec::new();
     check_jobs(inputs, &mut wrong);
@@ -19,45 +18,38 @@ pub(crate) fn check_invariants(inputs: Inputs<'_>) -> Vec<String> {
     wrong.extend(inputs.pending.audit());
     check_queues(inputs, &mut wrong);
     check_capacity(inputs, &mut wrong);
-    check_line(inputs, &mut wrong);
+    check_pending(inputs, &mut wrong);
     check_reservations(inputs, &mut wrong);
     wrong
 }
 
-/// What is derived of each job follows from the job.
+/// The index entries of each job follow from the job.
 fn check_jobs(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
     for (key, job) in inputs.jobs.iter() {
-        let place = pending_as::place_of(inputs, key, job);
-        let stands = job.derived.line.as_ref().and_then(|line| {
-            let shape = inputs.pending.shapes.get(line.shape)?;
-            Some((&line.queue, &line.rank, shape.as_ref()))
+        let pending = job.derived.line.as_ref().and_then(|entry| {
+            let shape = inputs.pending.shapes.get(entry.shape)?;
+            Some((&entry.queue, &entry.rank, shape.as_ref()))
         });
-        let place = place.as_ref();
-        let place = place.map(|(queue, rank, shape)| (queue, rank, shape));
-        let (is, has) = (&job.derived, &job.derived.has);
-        let should = &inputs.jobs.preemptible_as(job);
-        wrong.extend(
-            [
-                differs(key, "stands at", &stands, &place),
-                differs(key, "charged", &has.charge, &job.charge()),
-                differs(key, "held for", &has.holder, &job.charged_user()),
-                differs(key, "counted as", &is.counted, &Some(job.counted_as())),
-                differs(key, "held as", &has.held, should),
-                differs(
-                    key,
-                    "timer",
-                    &is.timer,
-                    &next_look(&inputs.config, &inputs.quota, job),
-                ),
-            ]
-            .into_iter()
-            .flatten(),
-        );
+        let should = pending_as::place_of(inputs, key, job);
+        let should = should
+            .as_ref()
+            .map(|(queue, rank, shape)| (queue, rank, shape));
+        let (is, charged) = (&job.derived, &job.derived.has);
+        let preemptible = inputs.jobs.preemptible_as(job);
+        let timer = next_look(&inputs.config, &inputs.quota, job);
+        let differences = [
+            differs(key, "pending as", &pending, &should),
+            differs(key, "charged", &charged.charge, &job.charge()),
+            differs(key, "charged for", &charged.holder, &job.charged_user()),
+            differs(key, "counted as", &is.counted, &Some(job.counted_as())),
+            differs(key, "preemptible as", &charged.held, &preemptible),
+            differs(key, "timer", &is.timer, &timer),
+        ];
+        wrong.extend(differences.into_iter().flatten());
     }
 }
 
-/// What queues hold, may have and count is what their objects, their jobs and the fleet
-/// make it; and each stands in its place among its siblings.
+/// Bounds, charges, counts and order of queues follow from their objects, their jobs and the fleet.
 fn check_queues(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
     let mut fresh = inputs.quota.rebuilt();
     for cluster in inputs.capacity.cluster_names() {
@@ -87,13 +79,12 @@ fn check_queues(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
         );
     }
     wrong.extend(next_head::never_asked(inputs));
-    wrong.extend(feasible::wrongly_feasible(
-        inputs,
-        &feasible::feasible(inputs),
-    ));
+    let feasible = feasible::feasible(inputs);
+    wrong.extend(feasible::wrongly_feasible(inputs, &feasible));
 }
 
-/// Assumed pods and ended pods that keep capacity belong to jobs that are charged.
+/// The free capacity of a node is what its pods and assumed pods leave, and assumed pods belong to
+/// charged jobs.
 fn check_capacity(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
     wrong.extend(inputs.capacity.audit());
     for ended in inputs.capacity.in_grace() {
@@ -119,36 +110,34 @@ fn check_capacity(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
     }
 }
 
-/// Exactly the jobs with a place stand in line there.
-fn check_line(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
+/// Pending queues have exactly the jobs that are pending in them.
+fn check_pending(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
     let should: BTreeSet<(&crate::QueueName, &JobKey)> = inputs
         .jobs
         .iter()
         .filter_map(|(key, job)| Some((&job.derived.line.as_ref()?.queue, key)))
         .collect();
-    let mut stand = BTreeSet::new();
+    let mut pending = BTreeSet::new();
     for (queue, pending_queue) in inputs.pending.queues.pending_queues() {
-        stand.extend(pending_queue.ranks().iter().map(|rank| (queue, &rank.key)));
+        pending.extend(pending_queue.ranks().iter().map(|rank| (queue, &rank.key)));
         if inputs.quota.id(queue) != Some(pending_queue.id()) {
-            wrong.push(format!("queue {queue}: its line has another number"));
+            wrong.push(format!("queue {queue}: its pending queue has another id"));
         }
     }
-    if should != stand {
-        wrong.push(format!("line: holds {stand:?}, should hold {should:?}"));
+    if should != pending {
+        wrong.push(format!("pending jobs: {pending:?}, should be {should:?}"));
     }
 }
 
-/// Holders wait, in queues that take jobs.
+/// The owners of reservations are pending.
 fn check_reservations(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
     wrong.extend(inputs.reservations.audit());
     wrong.extend(inputs.forecast.audit());
-    for kept in inputs.reservations.iter() {
-        let line = inputs.jobs.line_of(&kept.rank.key);
-        if line.is_none_or(|line| line.queue != kept.queue || line.rank != kept.rank) {
-            wrong.push(format!(
-                "reservation of {}: it does not wait there",
-                kept.rank.key
-            ));
+    for reservation in inputs.reservations.iter() {
+        let (queue, rank) = (&reservation.queue, &reservation.rank);
+        let entry = inputs.jobs.line_of(&rank.key);
+        if entry.is_none_or(|entry| entry.queue != *queue || entry.rank != *rank) {
+            wrong.push(format!("reservation of {}: not pending there", rank.key));
         }
     }
 }
@@ -168,7 +157,7 @@ mod tests {
     use crate::{Engine, Event, JobKey, QueueName, Time, Uid};
     use std::collections::BTreeMap;
 
-    /// What breaks one derived thing, and the words that name it.
+    /// A function that breaks one index, and the start of its report.
     type Break = (&'static str, fn(&mut Engine));
 
     fn job<'a>(engine: &'a mut Engine, name: &str) -> &'a mut crate::jobs::job::Job {
@@ -176,22 +165,22 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_derived_wrongly_is_named() {
+    fn each_wrong_index_is_reported() {
         assert_eq!(pending().check_invariants(), Vec::<String>::new());
         let breaks: &[Break] = &[
-            ("job ns/waits: stands at None", |e| {
+            ("job ns/waits: pending as None", |e| {
                 job(e, "waits").derived.line = None;
             }),
             ("job ns/runs: charged None", |e| {
                 job(e, "runs").derived.has.change(|has| has.charge = None);
             }),
-            ("job ns/runs: held for None", |e| {
+            ("job ns/runs: charged for None", |e| {
                 job(e, "runs").derived.has.change(|has| has.holder = None);
             }),
             ("job ns/runs: counted as None", |e| {
                 job(e, "runs").derived.counted = None;
             }),
-            ("job ns/runs: held as None", |e| {
+            ("job ns/runs: preemptible as None", |e| {
                 job(e, "runs").derived.has.change(|has| has.held = None);
             }),
             ("stopped jobs: kept {}", |e| {
@@ -209,7 +198,7 @@ mod tests {
                 e.quota
                     .set_fleet(&crate::ClusterName::from("a"), &BTreeMap::new());
             }),
-            ("queue q: stands at None", |e| {
+            ("queue q: ranked as None", |e| {
                 let id = e.quota.id(&QueueName::from("q")).unwrap();
                 e.quota.rank(id, &QueueHeads::default());
             }),
@@ -237,14 +226,14 @@ mod tests {
                 cluster.usable = false;
                 e.capacity.set_cluster(cluster);
             }),
-            ("line: holds {}, should hold {", |e| {
+            ("pending jobs: {}, should be {", |e| {
                 let line = job(e, "waits").derived.line.clone().unwrap();
                 e.pending.queues.remove(&line.queue, line.shape, &line.rank);
             }),
-            ("reservation of ns/waits: it does not wait there", |e| {
+            ("reservation of ns/waits: not pending there", |e| {
                 e.jobs.remove(&JobKey::new("ns", "waits"));
             }),
-            ("reservation of ns/waits: it does not wait there", |e| {
+            ("reservation of ns/waits: not pending there", |e| {
                 let line = job(e, "waits").derived.line.as_mut().unwrap();
                 line.rank.at = crate::Time(7);
             }),
@@ -259,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_whose_first_is_another_since_it_was_ranked_is_not_misplaced() {
+    fn an_unranked_queue_is_not_reported() {
         let mut engine = pending();
         engine.apply(Event::JobUpserted(JobFact {
             key: JobKey::new("ns", "earlier"),

@@ -1,4 +1,4 @@
-//! Recomputes all that is derived, and dumps an engine as data.
+//! The audit of an engine's indexes, and its snapshots.
 
 pub(crate) mod invariants;
 pub(crate) mod snapshot;

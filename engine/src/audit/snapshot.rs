@@ -1,19 +1,16 @@
-//! All that an engine knows, as data: to go on elsewhere, to simulate, to report a bug.
+//! Snapshots of an engine: to continue in another process, to simulate, to report a bug.
 //!
-//! Facts and the states of jobs are kept; everything derived is built again from them.
+//! A snapshot has the facts and the states of jobs, from which the indexes are rebuilt.
 
-use crate::amounts::rare::Rare;
 use crate::api::demand::Demand;
 use crate::api::facts::{ClusterFact, NodeFact, PodFact, PolicyFact, PriorityClassFact, QueueFact};
-use crate::api::ids::{Attempt, ClusterName, JobKey, QueueName, Time, Uid};
-use crate::api::job::PredictedRunTime;
-use crate::capacity::Ended;
-use crate::capacity::{AssumedPod, MixRecord};
+use crate::api::ids::{ClusterName, JobKey, Time};
+use crate::capacity::{AssumedPod, Ended, MixRecord};
 use crate::config::EngineConfig;
 use crate::cycle::react::{Change, react};
 use crate::cycle::{decide, next_head, sync};
 use crate::forecast::{Forecast, KnownRuns};
-use crate::jobs::job::{ColdState, Derived, Job, Released};
+use crate::jobs::job::{Derived, Job};
 use crate::pending::backoff::PreemptionBackoff;
 use crate::quota::DecayedUsageSnapshot;
 use crate::reservation::store::Reservation;
@@ -22,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The content of an engine. Restored, it decides what the engine would have decided.
+/// The state of an engine. A restored engine makes the same decisions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     now: Time,
@@ -36,11 +33,11 @@ pub struct Snapshot {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     completion_grace: Vec<Ended>,
     reservations: Vec<Reservation>,
-    /// Who found nothing to evict, and looks again when.
+    /// Jobs that found no victims, and when they try again.
     preemption_backoff: PreemptionBackoff,
-    /// What queues held in the past, where that counts.
+    /// The decayed usage of queues.
     pasts: Vec<DecayedUsageSnapshot>,
-    /// The pods asked for of late.
+    /// The recently requested pods.
     mix: MixRecord,
     runs: Vec<KnownRuns>,
 }
@@ -48,23 +45,13 @@ pub struct Snapshot {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct JobSnapshot {
     key: JobKey,
-    uid: Uid,
-    queue: QueueName,
-    priority_class: Option<Arc<str>>,
-    user: Arc<str>,
-    queued_at: Time,
-    demand: Option<Arc<Demand>>,
-    duration: Option<i64>,
-    forecast: Option<PredictedRunTime>,
-    preemptible: bool,
-    attempt: Attempt,
-    cold: ColdState,
-    released: Option<Released>,
-    /// Room held for it: for what demand, and where.
+    #[serde(flatten)]
+    job: Job,
+    /// Its assumed pods, with their demand.
     assumed: Option<(Arc<Demand>, Vec<AssumedPod>)>,
 }
 
-/// An engine that goes on where the snapshot was taken.
+/// An engine in the state of `snapshot`.
 pub(crate) fn restore(snapshot: Snapshot, config: EngineConfig) -> Engine {
     let mut engine = Engine::new(config);
     decide::advance(&mut engine, snapshot.now);
@@ -83,14 +70,12 @@ pub(crate) fn restore(snapshot: Snapshot, config: EngineConfig) -> Engine {
     for fact in snapshot.clusters {
         engine.capacity.set_cluster(fact);
     }
-    snapshot
-        .nodes
-        .into_iter()
-        .for_each(|fact| engine.capacity.upsert_node(fact));
-    snapshot
-        .pods
-        .into_iter()
-        .for_each(|fact| engine.capacity.upsert_pod(fact));
+    for fact in snapshot.nodes {
+        engine.capacity.upsert_node(fact);
+    }
+    for fact in snapshot.pods {
+        engine.capacity.upsert_pod(fact);
+    }
     for job in snapshot.jobs {
         restore_job(&mut engine, job);
     }
@@ -110,28 +95,12 @@ pub(crate) fn restore(snapshot: Snapshot, config: EngineConfig) -> Engine {
 }
 
 fn restore_job(engine: &mut Engine, snapshot: JobSnapshot) {
-    let key = snapshot.key;
-    let demand = snapshot
-        .demand
-        .map(|demand| engine.pending.shapes.intern_demand(&demand));
-    if let Some(demand) = &demand {
+    let (key, mut job) = (snapshot.key, snapshot.job);
+    let demand = job.demand.take();
+    job.demand = demand.map(|demand| engine.pending.shapes.intern_demand(&demand));
+    if let Some(demand) = &job.demand {
         engine.eligibility.note(&demand.placement, &engine.capacity);
     }
-    let job = Job {
-        uid: snapshot.uid,
-        queue: snapshot.queue,
-        priority_class: snapshot.priority_class,
-        user: snapshot.user,
-        queued_at: snapshot.queued_at,
-        demand,
-        duration: snapshot.duration,
-        forecast: snapshot.forecast,
-        preemptible: snapshot.preemptible,
-        attempt: snapshot.attempt,
-        cold: Rare::new(snapshot.cold),
-        released: snapshot.released.map(Box::new),
-        derived: Derived::default(),
-    };
     engine.jobs.restore(key.clone(), job);
     if let Some((demand, assumed)) = snapshot.assumed {
         engine.capacity.restore_assumed(&key, demand, assumed);
@@ -139,8 +108,7 @@ fn restore_job(engine: &mut Engine, snapshot: JobSnapshot) {
     sync::sync_indexes(engine, &key);
 }
 
-/// All that the engine knows.
-#[must_use]
+/// The state of the engine.
 pub(crate) fn snapshot(inputs: Inputs<'_>) -> Snapshot {
     let rooms = || inputs.capacity.clusters().values();
     Snapshot {
@@ -177,18 +145,10 @@ fn job_snapshot(inputs: Inputs<'_>, key: &JobKey, job: &Job) -> JobSnapshot {
     let assumed = inputs.capacity.assumed().get(key);
     JobSnapshot {
         key: key.clone(),
-        uid: job.uid.clone(),
-        queue: job.queue.clone(),
-        priority_class: job.priority_class.clone(),
-        user: Arc::clone(&job.user),
-        queued_at: job.queued_at,
-        demand: job.demand.clone(),
-        duration: job.duration,
-        forecast: job.forecast,
-        preemptible: job.preemptible,
-        attempt: job.attempt,
-        cold: (*job.cold).clone(),
-        released: job.released.as_deref().cloned(),
-        assumed: assumed.map(|held| (Arc::clone(&held.demand), held.assumed.clone())),
+        job: Job {
+            derived: Derived::default(),
+            ..job.clone()
+        },
+        assumed: assumed.map(|pods| (Arc::clone(&pods.demand), pods.assumed.clone())),
     }
 }

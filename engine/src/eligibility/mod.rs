@@ -1,3 +1,3 @@
-//! Which clusters a placement selects.
+//! Eligibility: the clusters that a placement selects.
 
 pub(crate) mod store;

@@ -1,6 +1,6 @@
-//! The eligible clusters of each placement, found once and renewed when a cluster changes.
+//! The cache of eligible clusters by placement, renewed when a cluster changes.
 //!
-//! Filters decide ([`crate::plugins`]); only their answers are kept here.
+//! The filters of [`crate::plugins`] decide which clusters are eligible.
 
 use crate::api::demand::ClusterPlacement;
 use crate::api::facts::ClusterFact;
@@ -11,55 +11,55 @@ use crate::plugins::{Question, refusal};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Placements that are kept.
+/// The most placements in the cache; it is cleared when it is full.
 pub(crate) const KEPT: usize = 1024;
 
 /// The clusters of one group that may take a job.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Eligible {
-    /// All, in order of name.
+    /// All of them, in order of name.
     pub(crate) clusters: Vec<ClusterName>,
-    /// Those with nodes, by their place in the capacity store.
+    /// Those with nodes, as cluster indexes of the capacity.
     pub(crate) places: Vec<Place>,
 }
 
-/// What is known of eligibility, by placement and group.
+/// The eligible clusters by placement and group, and prices and distances of the fleet.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Eligibility {
     known: BTreeMap<ClusterPlacement, Vec<Eligible>>,
-    /// The places that it speaks of.
+    /// The generation of the cluster indexes in `known` and `prices`.
     generation: u64,
-    /// Prices by place, in thousandths of the dearest.
+    /// Prices by cluster index, in thousandths of the highest.
     prices: Vec<i64>,
-    /// The highest price told.
+    /// The highest known price.
     dearest: u64,
-    /// The longest time between clusters that any tells, in microseconds.
+    /// The longest known round-trip time between clusters, in microseconds.
     farthest: u64,
 }
 
 impl Eligibility {
-    /// The groups of a placement, where they are known.
+    /// The eligible clusters of each group of a placement, if they are known.
     pub(crate) fn known(&self, placement: &ClusterPlacement) -> Option<&Vec<Eligible>> {
         self.known.get(placement)
     }
 
-    /// The longest time between clusters that any tells, in microseconds; zero where none does.
+    /// The longest known round-trip time between clusters, in microseconds; zero if none is known.
     pub(crate) fn farthest(&self) -> u64 {
         self.farthest
     }
 
-    /// The price of a cluster in thousandths of the dearest.
+    /// The price of a cluster in thousandths of the highest, which a cluster without a price has.
     pub(crate) fn price_of(&self, fact: &ClusterFact) -> i64 {
         let price = u128::from(fact.price_milli.unwrap_or(self.dearest)) * 1000;
         i64::try_from(price / u128::from(self.dearest.max(1))).unwrap_or(1000)
     }
 
-    /// Prices by place, in thousandths of the dearest; a cluster that tells none is as dear.
+    /// Prices by cluster index as in [`Self::price_of`], unless they are out of date.
     pub(crate) fn prices(&self, capacity: &Capacity) -> Option<&[i64]> {
         self.is_current(capacity).then_some(&self.prices)
     }
 
-    /// A job with this placement came.
+    /// Adds `placement`, which an observed job has.
     pub(crate) fn note(&mut self, placement: &ClusterPlacement, capacity: &Capacity) {
         if self.known.contains_key(placement) {
             return;
@@ -71,7 +71,7 @@ impl Eligibility {
         self.known.insert(placement.clone(), found);
     }
 
-    /// A cluster changed, came or went.
+    /// Renews everything after a cluster has changed.
     pub(crate) fn renew(&mut self, capacity: &Capacity) {
         let clusters = capacity.cluster_facts();
         self.generation = capacity.places_generation();
@@ -87,12 +87,12 @@ impl Eligibility {
         self.prices = capacity.places().iter().map(price).collect();
     }
 
-    /// Whether it still speaks of the clusters that have nodes.
+    /// Whether its cluster indexes are those of `capacity`.
     pub(crate) fn is_current(&self, capacity: &Capacity) -> bool {
         self.generation == capacity.places_generation()
     }
 
-    /// Placements for which what is kept is not what is found again.
+    /// Whether the cache equals a new one, unless it is out of date.
     pub(crate) fn is_sound(&self, capacity: &Capacity) -> bool {
         !self.is_current(capacity)
             || self
@@ -102,7 +102,7 @@ impl Eligibility {
     }
 }
 
-/// The groups of a placement; one that selects every cluster where it names none.
+/// The groups of a placement; if it has none, one that selects every cluster.
 pub(crate) fn groups_of(placement: &ClusterPlacement) -> Cow<'_, [ClusterRule]> {
     if placement.groups.is_empty() {
         Cow::Owned(vec![ClusterRule::default()])
@@ -111,6 +111,7 @@ pub(crate) fn groups_of(placement: &ClusterPlacement) -> Cow<'_, [ClusterRule]> 
     }
 }
 
+/// The eligible clusters of each group of `placement`.
 pub(crate) fn find_all(placement: &ClusterPlacement, capacity: &Capacity) -> Vec<Eligible> {
     let clusters = capacity.cluster_facts();
     let find = |group: &ClusterRule| {

@@ -1,4 +1,4 @@
-//! Verdicts on admitted jobs that request more pods.
+//! Verdicts on admitted jobs that need more pods.
 
 use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::pools_of;
@@ -15,7 +15,7 @@ use crate::state::Inputs;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The share by which a job may grow now; `Ok(None)` if it does not request to.
+/// The share by which a job may grow now; `Ok(None)` if it has all its pods.
 ///
 /// # Errors
 /// What blocks it, in words.
@@ -23,7 +23,10 @@ pub(crate) fn evaluate_growth(inputs: Inputs<'_>, key: &JobKey) -> Result<Option
     evaluate_growth_by(inputs, key, u32::MAX)
 }
 
-/// The same for no more than `most` pods.
+/// The share by which a job may grow now, with at most `most` pods.
+///
+/// # Errors
+/// What blocks it, in words.
 pub(crate) fn evaluate_growth_by(
     inputs: Inputs<'_>,
     key: &JobKey,
@@ -60,23 +63,18 @@ pub(crate) fn evaluate_growth_by(
         shape: &shape,
         verbose: false,
     };
-    more_of(
-        inputs,
-        request,
-        released.admission.shares.as_slice(),
-        &needs,
-    )
-    .map(Some)
+    growth_of(inputs, request, &released.admission.shares, &needs).map(Some)
 }
 
-pub(crate) fn more_of(
+/// A share for all of `needs` in the first cluster of `shares` that has capacity for it.
+fn growth_of(
     inputs: Inputs<'_>,
     request: Request<'_>,
     shares: &[Share],
     needs: &[Need<'_>],
 ) -> Result<Share, String> {
     let ahead = if request.shape.demand.elastic {
-        reserved_by_others(inputs, &request.rank.key)
+        other_owners(inputs, &request.rank.key)
     } else {
         withheld::reservations_ahead(inputs, request)
     };
@@ -105,8 +103,11 @@ pub(crate) fn more_of(
     Err(why)
 }
 
-/// All that other jobs reserve, in whatever order they are: growth waits behind them all.
-pub(crate) fn reserved_by_others<'a>(inputs: Inputs<'a>, key: &JobKey) -> Vec<&'a JobKey> {
-    let owners = inputs.reservations.iter().map(|other| &other.rank.key);
+/// The owners of all reservations but that of `key`. Elastic growth uses nothing that is reserved.
+fn other_owners<'a>(inputs: Inputs<'a>, key: &JobKey) -> Vec<&'a JobKey> {
+    let owners = inputs
+        .reservations
+        .iter()
+        .map(|reservation| &reservation.rank.key);
     owners.filter(|owner| *owner != key).collect()
 }

@@ -1,7 +1,6 @@
-//! Evaluation: the verdict on a job at one size, at the largest size that may go, or on its growth.
+//! Evaluation: the verdict on a job at one size, at the largest size that fits, or on its growth.
 //!
-//! Functions over [`crate::state::Inputs`] that change nothing: quota first, then placement, then what
-//! reservations withhold.
+//! A verdict checks the quota first, then the placement, then the reservations. It changes nothing.
 
 pub(crate) mod growth;
 pub(crate) mod pending_as;

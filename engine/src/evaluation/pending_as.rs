@@ -1,4 +1,4 @@
-//! Whether a queued job may be considered, its rank in its queue, and the shape of its request.
+//! Whether a queued job may be evaluated, its order in its queue, and the shape of its request.
 
 use crate::api::facts::QueueOrdering;
 use crate::api::ids::{JobKey, QueueName};
@@ -11,8 +11,7 @@ use crate::state::Inputs;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// Why a queued job does not stand in line, if it does not, apart from its back-off and
-/// its queue.
+/// Why a queued job is not pending, if it is not, apart from its back-off and its queue.
 pub(crate) fn obstacle(inputs: Inputs<'_>, job: &Job) -> Option<(Reason, String)> {
     if let Some(hold) = &job.cold.hold {
         return Some((hold.reason, hold.message.clone()));
@@ -39,19 +38,19 @@ pub(crate) fn obstacle(inputs: Inputs<'_>, job: &Job) -> Option<(Reason, String)
     None
 }
 
-/// The rank of a queued job.
+/// The sort key of a job in its queue.
 pub(crate) fn rank_of(inputs: Inputs<'_>, key: &JobKey, job: &Job) -> QueueOrder {
     QueueOrder {
         priority: Reverse(inputs.jobs.priority_of(job).unwrap_or_default()),
-        at: due(inputs, job),
+        at: ordered_at(inputs, job),
         key: key.clone(),
     }
 }
 
-/// When a job was queued, as its queue counts it: where the shortest go first, a multiple
-/// of its predicted run time later. So no job is passed by one that was queued more than
-/// that multiple of its own prediction after it.
-pub(crate) fn due(inputs: Inputs<'_>, job: &Job) -> crate::Time {
+/// The time by which a job is ordered in its queue: when it was queued, to which
+/// `ShortestPredicted` adds a multiple of its predicted run time. So no job is passed by one that
+/// was queued later by more than that multiple.
+fn ordered_at(inputs: Inputs<'_>, job: &Job) -> crate::Time {
     if inputs.quota.ordering(&job.queue) != QueueOrdering::ShortestPredicted {
         return job.queued_at;
     }
@@ -61,7 +60,8 @@ pub(crate) fn due(inputs: Inputs<'_>, job: &Job) -> crate::Time {
     job.queued_at.after(later)
 }
 
-/// Where the job should stand in line, and for what. A back-off ends when its timer says.
+/// The queue, sort key and shape with which a job is pending; `None` if it is not. A back-off ends
+/// with its timer.
 pub(crate) fn place_of(
     inputs: Inputs<'_>,
     key: &JobKey,
@@ -88,6 +88,7 @@ pub(crate) fn place_of(
     Some((job.queue.clone(), rank_of(inputs, key, job), shape))
 }
 
+/// The most clusters of one job, from the policy of `queue`.
 pub(crate) fn max_clusters(inputs: Inputs<'_>, queue: &QueueName) -> Option<u32> {
     inputs.quota.policy(queue)?.max_clusters
 }

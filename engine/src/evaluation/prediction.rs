@@ -4,8 +4,8 @@ use crate::forecast::{Prediction, Runner};
 use crate::jobs::job::Job;
 use crate::state::Inputs;
 
-/// How long a job is expected to run: as it declares, else by the runs most like it; no
-/// longer than its queue lets it. `None` if nothing is known.
+/// The run time that a job declares, else that of similar jobs, at most its queue's limit. `None`
+/// if nothing is known.
 pub(crate) fn predict(inputs: Inputs<'_>, job: &Job) -> Option<Prediction> {
     let (demand, queue) = (job.demand.as_deref()?, job.queue_now());
     let known = || {

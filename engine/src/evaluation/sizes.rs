@@ -1,19 +1,18 @@
 //! Verdicts on elastic gangs: the largest size that may be admitted, and how far one may scale up.
 //!
-//! A gang is evaluated at full size first, then at the largest size that may go; what blocks it is
-//! what blocks its smallest size.
+//! A gang is evaluated at full size first, then by bisection at smaller sizes. If no size can be
+//! admitted, the gang is blocked by what blocks its smallest size.
 
 use crate::amounts::bisect::boundary;
 use crate::api::facts::Share;
 use crate::api::ids::{ClusterName, JobKey, QueueName};
-use crate::evaluation::verdict::blocked;
 use crate::evaluation::{growth, pending_as, verdict};
 use crate::jobs::elastic::Sizes;
 use crate::placement::request::{Request, Verdict};
 use crate::state::Inputs;
 use std::sync::Arc;
 
-/// Evaluates a job that waits in line: at full size, else at the largest that may go.
+/// Evaluates a pending job: at full size, else at the largest size that can be admitted.
 pub(crate) fn evaluate(inputs: Inputs<'_>, request: Request<'_>) -> Verdict {
     let full = verdict::evaluate_at_size(inputs, request);
     let Some(sizes) = Sizes::of(&request.shape.demand) else {
@@ -23,12 +22,12 @@ pub(crate) fn evaluate(inputs: Inputs<'_>, request: Request<'_>) -> Verdict {
         return full;
     }
     let evaluated = |beyond: u32| {
-        let shape = request.shape.resized(sizes.at(beyond))?;
-        let shape = &shape;
+        let shape = &request.shape.resized(sizes.at(beyond))?;
         let sized = Request { shape, ..request };
-        // Whether its bounds would ever let it go is known of the gang, not of each size.
+        // Whether its bounds could ever admit it is known of the gang, not of each size.
         if inputs.pending.shapes.let_by(request.shape, request.queue) == Some(false) {
-            return Some(blocked(verdict::block_by_bounds(inputs, sized)));
+            let block = verdict::block_by_bounds(inputs, sized);
+            return Some(Verdict::Blocked(Box::new(block)));
         }
         Some(verdict::evaluate_at_size(inputs, sized))
     };
@@ -37,7 +36,7 @@ pub(crate) fn evaluate(inputs: Inputs<'_>, request: Request<'_>) -> Verdict {
         Some(blocked) => return blocked,
         None => return full,
     };
-    // What fits at one size is taken to fit at every smaller one.
+    // A gang that fits at one size is assumed to fit at every smaller one.
     let found = |beyond| match evaluated(beyond) {
         Some(Verdict::Go(shares)) => Some(shares),
         _ => None,
@@ -57,6 +56,8 @@ pub(crate) fn scaling_up(inputs: Inputs<'_>) -> Vec<JobKey> {
     ranked.into_iter().map(|(_, rank)| rank.key).collect()
 }
 
+/// Jobs with equal results scale up alike: if one cannot, neither can the others. The result is
+/// the queue, the address of the demand and the clusters of the job.
 pub(crate) fn grows_like(
     inputs: Inputs<'_>,
     key: &JobKey,
@@ -68,14 +69,14 @@ pub(crate) fn grows_like(
     Some((job.queue_now().clone(), demand, clusters))
 }
 
-/// The share of the most pods by which an elastic job may grow now.
+/// The largest share by which an elastic job may scale up now.
 pub(crate) fn largest_growth(inputs: Inputs<'_>, key: &JobKey) -> Option<Share> {
-    let freed = |pods: u32| growth::evaluate_growth_by(inputs, key, pods).ok().flatten();
+    let share_of = |pods: u32| growth::evaluate_growth_by(inputs, key, pods).ok().flatten();
     let missing = inputs.jobs.get(key)?.pods_missing();
-    let one = freed(1)?;
+    let one = share_of(1)?;
     if missing <= 1 {
         return Some(one);
     }
-    // All first: that is what is granted most often.
-    freed(missing).or_else(|| Some(boundary((1, one), missing, freed).1))
+    // Mostly all missing pods fit.
+    share_of(missing).or_else(|| Some(boundary((1, one), missing, share_of).1))
 }

@@ -1,10 +1,12 @@
-//! The verdict on a pending job: it may be admitted with this plan, or this is what blocks it.
+//! The verdict on a pending job: the plan with which it may be admitted, or what blocks it.
 //!
-//! Deciding, explaining and reserving all ask here, so that what is said is what is done. A verdict
-//! changes nothing.
+//! Deciding, explaining and reserving share it, so that an explanation says what a decision does. A
+//! verdict changes nothing.
 
+use crate::amounts::totals::clamp;
 use crate::api::charge::Pools;
 use crate::api::decision::Blocker;
+use crate::api::facts::Share;
 use crate::api::ids::JobKey;
 use crate::api::reason::Reason;
 use crate::backfill::withheld;
@@ -12,73 +14,69 @@ use crate::evaluation::words;
 use crate::overlay::Overlay;
 use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::infeasible::Infeasible;
-use crate::placement::plan::NoPlan;
+use crate::placement::plan::{ClusterLack, NoPlan};
 use crate::placement::request::{Block, Gate, Request, Verdict};
 use crate::placement::{empty, plan, request};
 use crate::quota::{LimitReached, Shortfall};
 use crate::state::Inputs;
 use std::collections::BTreeSet;
 
-/// Evaluates a pending job at the size that it requests.
+/// Evaluates a pending job at the size of its request.
 pub(crate) fn evaluate_at_size(inputs: Inputs<'_>, request: Request<'_>) -> Verdict {
-    if let Some((position, limit)) =
-        request::over_pending_limit(inputs, request.queue, request.rank)
-    {
-        let reached = LimitReached::pending(request.queue, limit, position);
-        return blocked(block_by_limit(reached));
-    }
-    if let Err(reached) = inputs.quota.check_limits(request.queue, request.user()) {
-        return blocked(block_by_limit(reached));
-    }
-    if inputs.pending.shapes.let_by(request.shape, request.queue) == Some(false) {
-        return blocked(block_by_bounds(inputs, request));
-    }
-    let now = Overlay::default();
-    let (queue, total) = (request.queue, &request.shape.total);
-    if let Err(short) = inputs.quota.check_total(queue, total, &now) {
-        // What could never start waits for no headroom: its plan says why.
-        let never = inputs.pending.shapes.fits_empty_fleet(request.shape) == Some(false);
-        if short.never() || request.shape.demand.elastic || !never {
-            return blocked(block_by_quota(
-                inputs,
-                request,
-                Box::new(short),
-                None,
-                Vec::new(),
-            ));
-        }
-    }
-    let shares = match plan::plan(inputs, request.gang(), &now) {
-        Ok(shares) => shares,
-        Err(no_plan) => return blocked(block_by_plan(inputs, request, no_plan)),
-    };
-    let ahead = withheld::reservations_ahead(inputs, request);
-    if ahead.is_empty() {
-        return Verdict::Go(shares);
-    }
-    let overlay = Overlay::for_request(inputs, request, &ahead);
-    if let Err(short) = inputs.quota.check_total(queue, total, &overlay) {
-        let why = request.words(|| short.message(&inputs.quota));
-        return blocked(block_by_reservation(inputs, request, &ahead, &why, None));
-    }
-    match plan::plan(inputs, request.gang(), &overlay) {
+    match try_plan(inputs, request) {
         Ok(shares) => Verdict::Go(shares),
-        Err(no_plan) => {
-            let why =
-                request.words(|| words::words(&inputs.quota, &request.shape.demand, &no_plan));
-            let by_capacity = matches!(no_plan, NoPlan::NoRoom(_));
-            // A job with a reservation is bound by fewer reservations than other jobs.
-            let has_reservation = inputs.reservations.of(&request.rank.key).is_some();
-            let infeasible =
-                (by_capacity && !has_reservation).then(|| infeasible_by(inputs, &ahead));
-            blocked(block_by_reservation(
-                inputs, request, &ahead, &why, infeasible,
-            ))
-        }
+        Err(block) => Verdict::Blocked(block),
     }
 }
 
-/// True if a job would be admitted beside the reservations ahead of it and what `overlay` assumes.
+/// The plan with which a job may be admitted, or what blocks it.
+fn try_plan(inputs: Inputs<'_>, request: Request<'_>) -> Result<Vec<Share>, Box<Block>> {
+    let (queue, shape) = (request.queue, request.shape);
+    if let Some((position, limit)) = request::over_pending_limit(inputs, queue, request.rank) {
+        let reached = LimitReached::pending(queue, limit, position);
+        return Err(Box::new(block_by_limit(reached)));
+    }
+    let limits = inputs.quota.check_limits(queue, request.user());
+    limits.map_err(block_by_limit)?;
+    if inputs.pending.shapes.let_by(shape, queue) == Some(false) {
+        return Err(Box::new(block_by_bounds(inputs, request)));
+    }
+    let now = Overlay::default();
+    if let Err(short) = inputs.quota.check_total(queue, &shape.total, &now) {
+        // A job that could never start must not wait for headroom: the plan below says why.
+        let never = inputs.pending.shapes.fits_empty_fleet(shape) == Some(false);
+        if short.never() || shape.demand.elastic || !never {
+            let short = Box::new(short);
+            return Err(Box::new(block_by_quota(inputs, request, short, None)));
+        }
+    }
+    let shares = plan::plan(inputs, request.gang(), &now)
+        .map_err(|no_plan| block_by_plan(inputs, request, no_plan))?;
+    let ahead = withheld::reservations_ahead(inputs, request);
+    if ahead.is_empty() {
+        return Ok(shares);
+    }
+    let overlay = Overlay::for_request(inputs, request, &ahead);
+    let total = inputs.quota.check_total(queue, &shape.total, &overlay);
+    total.map_err(|short| {
+        let why = request.words(|| short.message(&inputs.quota));
+        block_by_reservation(inputs, request, &ahead, &why)
+    })?;
+    let plan = plan::plan(inputs, request.gang(), &overlay);
+    let block = |no_plan: NoPlan| {
+        let why = request.words(|| words::words(&inputs.quota, &shape.demand, &no_plan));
+        let no_room = matches!(no_plan, NoPlan::NoRoom(_));
+        // A job with a reservation is blocked by fewer reservations than others with its shape.
+        let reserves = inputs.reservations.of(&request.rank.key).is_some();
+        Block {
+            infeasible: (no_room && !reserves).then(|| withheld_by(inputs, &ahead)),
+            ..block_by_reservation(inputs, request, &ahead, &why)
+        }
+    };
+    Ok(plan.map_err(block)?)
+}
+
+/// Whether a job would be admitted beside the reservations ahead of it and what `overlay` assumes.
 pub(crate) fn passes(inputs: Inputs<'_>, request: Request<'_>, overlay: Overlay) -> bool {
     let ahead = withheld::reservations_ahead(inputs, request);
     let overlay = overlay.with_reservations(inputs, &ahead);
@@ -87,228 +85,211 @@ pub(crate) fn passes(inputs: Inputs<'_>, request: Request<'_>, overlay: Overlay)
         && plan::plan(inputs, request.gang(), &overlay).is_ok()
 }
 
-/// Bounds on pools that no plan could meet, whatever is charged.
+/// The block of a job whose every plan breaks a bound on pools, whatever is charged.
 pub(crate) fn block_by_bounds(inputs: Inputs<'_>, request: Request<'_>) -> Block {
-    let path = inputs.quota.path(request.queue);
-    Block {
-        reason: Reason::ExceedsCapability,
-        message: request.words(|| {
-            format!(
-                "needs {}; no nodes of the fleet would take it within what queue {} and \
-                 those above it may use of each class of pools",
-                request.shape.total, request.queue
-            )
-        }),
-        blocker: None,
-        gate: Gate::Never,
-        infeasible: None,
-        conditions: path
-            .into_iter()
-            .map(RequeueCondition::Quota)
-            .chain([RequeueCondition::Fleet])
-            .collect(),
-    }
+    let message = request.words(|| {
+        format!(
+            "needs {}; no nodes of the fleet would take it within what queue {} and \
+             those above it may use of each class of pools",
+            request.shape.total, request.queue
+        )
+    });
+    let mut conditions = vec![RequeueCondition::Fleet];
+    conditions.extend(path_changes(inputs, request));
+    block(Reason::ExceedsCapability, message, Gate::Never, conditions)
 }
 
-/// What blocks a job in the clusters whose bounds it could meet: a bound on some clusters that it can never
-/// meet says nothing of the others.
-pub(crate) fn past_bounds(inputs: Inputs<'_>, request: Request<'_>, no_plan: NoPlan) -> NoPlan {
+/// What blocks a job apart from bounds on pools that it could never keep: such a bound on some
+/// clusters does not block the others.
+fn past_bounds(inputs: Inputs<'_>, request: Request<'_>, no_plan: NoPlan) -> NoPlan {
     let mut without = BTreeSet::new();
-    let mut stops = no_plan;
-    while let NoPlan::Bound(short, pools) = &stops
+    let mut last = no_plan;
+    while let NoPlan::Bound(short, pools) = &last
         && short.never()
     {
         let left_out = without.len();
         without.extend(pools.keys().map(|(cluster, _)| cluster.clone()));
         let now = Overlay::default();
-        let elsewhere = plan::plan_without(inputs, request.gang(), &now, &without);
-        match elsewhere {
+        match plan::plan_without(inputs, request.gang(), &now, &without) {
             Err(next) if without.len() > left_out && !matches!(next, NoPlan::NoCluster(_)) => {
-                stops = next;
+                last = next;
             }
             _ => break,
         }
     }
-    stops
+    last
 }
 
-pub(crate) fn block_by_plan(inputs: Inputs<'_>, request: Request<'_>, no_plan: NoPlan) -> Block {
+fn block_by_plan(inputs: Inputs<'_>, request: Request<'_>, no_plan: NoPlan) -> Block {
     let no_plan = past_bounds(inputs, request, no_plan);
-    let mut message =
-        request.words(|| words::words(&inputs.quota, &request.shape.demand, &no_plan));
-    let never = |reason, message| Block {
-        reason,
-        message,
-        blocker: None,
-        gate: Gate::Never,
-        infeasible: None,
-        conditions: vec![RequeueCondition::Fleet],
-    };
+    let message = request.words(|| words::words(&inputs.quota, &request.shape.demand, &no_plan));
     match no_plan {
-        NoPlan::NoCluster(_) => never(Reason::NoEligibleCluster, message),
+        NoPlan::NoCluster(_) => block(
+            Reason::NoEligibleCluster,
+            message,
+            Gate::Never,
+            vec![RequeueCondition::Fleet],
+        ),
         NoPlan::Bound(short, pools) => {
-            // Another of its choices may be bounded by another queue of its path.
-            let mut conditions = vec![RequeueCondition::Room, RequeueCondition::Fleet];
-            conditions.extend(
-                inputs
-                    .quota
-                    .path(request.queue)
-                    .into_iter()
-                    .map(RequeueCondition::Quota),
-            );
-            block_by_quota(inputs, request, short, Some(pools), conditions)
+            let mut block = block_by_quota(inputs, request, short, Some(pools));
+            // Another plan may be bounded by another queue of the path.
+            let others = [RequeueCondition::Room, RequeueCondition::Fleet];
+            block.conditions.extend(others);
+            block.conditions.extend(path_changes(inputs, request));
+            block
         }
-        NoPlan::NoRoom(lacks) => {
-            let known = inputs.pending.shapes.fits_empty_fleet(request.shape);
-            if !known
-                .unwrap_or_else(|| empty::fits_empty_fleet(inputs, request.shape, &BTreeSet::new()))
-            {
-                message.push_str("; it would not fit even if they were empty");
-                return never(Reason::ExceedsFleet, message);
-            }
-            // Bounds on pools may leave less of some nodes than is free there.
-            let bounds = inputs.quota.bounds_pools(request.queue);
-            let path = bounds.then(|| inputs.quota.path(request.queue));
-            let conditions = path.into_iter().flatten().map(RequeueCondition::Quota);
-            Block {
-                reason: Reason::WaitingForRoom,
-                blocker: lacks
-                    .iter()
-                    .max_by_key(|lack| lack.placed)
-                    .map(|lack| words::room_blocker(lack, &request.shape.demand.roles[lack.role])),
-                message,
-                gate: Gate::Room,
-                // Where pools are bounded, another queue may fit in others.
-                infeasible: (!bounds).then_some(Infeasible::NoRoom),
-                conditions: [RequeueCondition::Room, RequeueCondition::Fleet]
-                    .into_iter()
-                    .chain(conditions)
-                    .collect(),
-            }
-        }
+        NoPlan::NoRoom(lacks) => block_by_room(inputs, request, &lacks, message),
     }
 }
 
-/// The owners of `ahead` with nodes: they block every job of the same shape that all of them bind.
-pub(crate) fn infeasible_by(inputs: Inputs<'_>, ahead: &[&JobKey]) -> Infeasible {
-    let has_nodes = |key: &JobKey| {
-        let reserved = inputs.reservations.of(key);
-        reserved.is_some_and(|reserved| !reserved.nodes.is_empty())
+fn block_by_room(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+    lacks: &[ClusterLack],
+    message: String,
+) -> Block {
+    let shape = request.shape;
+    let known = inputs.pending.shapes.fits_empty_fleet(shape);
+    if !known.unwrap_or_else(|| empty::fits_empty_fleet(inputs, shape, &BTreeSet::new())) {
+        let message = message + "; it would not fit even if they were empty";
+        let conditions = vec![RequeueCondition::Fleet];
+        return block(Reason::ExceedsFleet, message, Gate::Never, conditions);
+    }
+    // Bounds on pools may leave less of some nodes than is free there: then a change of the quota
+    // helps, and another queue may fit.
+    let bounds = inputs.quota.bounds_pools(request.queue);
+    let mut conditions = vec![RequeueCondition::Room, RequeueCondition::Fleet];
+    if bounds {
+        conditions.extend(path_changes(inputs, request));
+    }
+    let closest = lacks.iter().max_by_key(|lack| lack.placed);
+    Block {
+        blocker: closest.map(|lack| words::room_blocker(lack, &shape.demand.roles[lack.role])),
+        infeasible: (!bounds).then_some(Infeasible::NoRoom),
+        ..block(Reason::WaitingForRoom, message, Gate::Room, conditions)
+    }
+}
+
+/// The owners among `ahead` that reserve nodes: they block every job with the same shape for which
+/// all these reservations are ahead.
+fn withheld_by(inputs: Inputs<'_>, ahead: &[&JobKey]) -> Infeasible {
+    let reserves_nodes = |key: &&&JobKey| {
+        let reservation = inputs.reservations.of(key);
+        reservation.is_some_and(|reservation| !reservation.nodes.is_empty())
     };
-    let owners = ahead.iter().filter(|key| has_nodes(key));
+    let owners = ahead.iter().filter(reserves_nodes);
     Infeasible::Withheld(owners.map(|key| (*key).clone()).collect())
 }
 
-pub(crate) fn block_by_reservation(
+fn block_by_reservation(
     inputs: Inputs<'_>,
     request: Request<'_>,
     ahead: &[&JobKey],
     why: &str,
-    infeasible: Option<Infeasible>,
 ) -> Block {
-    let owners = || {
+    let message = request.words(|| {
         let owners: Vec<String> = ahead.iter().map(ToString::to_string).collect();
-        owners.join(" and ")
-    };
+        let owners = owners.join(" and ");
+        format!("what is free is kept for {owners}, further ahead; beside that it {why}")
+    });
     let mut conditions = vec![
         RequeueCondition::Room,
         RequeueCondition::Fleet,
         RequeueCondition::Reservation,
     ];
-    conditions.extend(
-        inputs
-            .quota
-            .path(request.queue)
-            .into_iter()
-            .map(RequeueCondition::Quota),
-    );
+    conditions.extend(path_changes(inputs, request));
+    let first = ahead.first().filter(|_| request.verbose);
     Block {
-        reason: Reason::ReservedForAnother,
-        message: request.words(|| {
-            format!(
-                "what is free is kept for {}, further ahead; beside that it {why}",
-                owners()
-            )
+        blocker: first.map(|owner| Blocker {
+            scope: format!("reservation/{owner}"),
+            ..Blocker::default()
         }),
-        blocker: ahead
-            .first()
-            .filter(|_| request.verbose)
-            .map(|owner| Blocker {
-                scope: format!("reservation/{owner}"),
-                resource: None,
-                needs: None,
-                free: None,
-            }),
-        gate: Gate::Reserved,
-        infeasible,
-        conditions,
+        ..block(
+            Reason::ReservedForAnother,
+            message,
+            Gate::Reserved,
+            conditions,
+        )
     }
 }
 
-pub(crate) fn block_by_quota(
+fn block_by_quota(
     inputs: Inputs<'_>,
     request: Request<'_>,
     short: Box<Shortfall>,
     pools: Option<Pools>,
-    mut conditions: Vec<RequeueCondition>,
 ) -> Block {
-    let never = short.never();
-    // Once the bound could admit it, it may reserve or reclaim what is short: it does not wait until that
-    // is free.
-    conditions.push(if never {
-        RequeueCondition::Bounds(short.queue.clone())
-    } else if short.detail.beyond == 0 {
-        // Guarantees together are more than there is: it needs no more than what frees.
-        RequeueCondition::Quota(short.queue.clone())
-    } else {
-        RequeueCondition::Headroom {
-            queue: short.queue.clone(),
-            class: short.class.clone(),
-            resource: short.resource.clone(),
-            needs: short.detail.beyond,
-        }
+    let message = request.words(|| short.message(&inputs.quota));
+    let blocker = request.verbose.then(|| Blocker {
+        scope: format!("queue/{}", short.queue),
+        resource: Some(short.resource.to_string()),
+        needs: Some(clamp(short.needs).0),
+        free: Some(short.free().0),
     });
-    let below = inputs.quota.guaranteed_below(request.queue, &short);
-    conditions.extend(below.filter(|_| !never).map(RequeueCondition::Quota));
+    let queue = short.queue.clone();
+    let (reason, gate, conditions) = if short.never() {
+        // Once the bound allows it, the job may reserve or reclaim what it lacks: it does not wait
+        // until that is free.
+        let conditions = vec![RequeueCondition::Bounds(queue)];
+        (Reason::ExceedsCapability, Gate::Never, conditions)
+    } else {
+        let first = if short.detail.beyond == 0 {
+            // Guarantees exceed the capacity, so that any change of the queue may help.
+            RequeueCondition::Quota(queue)
+        } else {
+            RequeueCondition::Headroom {
+                queue,
+                class: short.class.clone(),
+                resource: short.resource.clone(),
+                needs: short.detail.beyond,
+            }
+        };
+        let mut conditions = vec![first];
+        let below = inputs.quota.guaranteed_below(request.queue, &short);
+        conditions.extend(below.map(RequeueCondition::Quota));
+        (
+            Reason::WaitingForQuota,
+            Gate::Quota(short, pools),
+            conditions,
+        )
+    };
     Block {
-        reason: if never {
-            Reason::ExceedsCapability
-        } else {
-            Reason::WaitingForQuota
-        },
-        message: request.words(|| short.message(&inputs.quota)),
-        blocker: request.verbose.then(|| Blocker {
-            scope: format!("queue/{}", short.queue),
-            resource: Some(short.resource.to_string()),
-            needs: Some(crate::amounts::totals::clamp(short.needs).0),
-            free: Some(short.free().0),
-        }),
-        gate: if never {
-            Gate::Never
-        } else {
-            Gate::Quota(short, pools)
-        },
-        infeasible: None,
-        conditions,
+        blocker,
+        ..block(reason, message, gate, conditions)
     }
 }
 
-pub(crate) fn blocked(block: Block) -> Verdict {
-    Verdict::Blocked(Box::new(block))
+fn block_by_limit(reached: LimitReached) -> Block {
+    let blocker = Blocker {
+        scope: format!("queue/{}", reached.queue),
+        resource: None,
+        needs: Some(1),
+        free: Some(0),
+    };
+    let conditions = vec![RequeueCondition::Quota(reached.queue)];
+    Block {
+        blocker: Some(blocker),
+        ..block(reached.reason, reached.message, Gate::Limit, conditions)
+    }
 }
 
-pub(crate) fn block_by_limit(reached: LimitReached) -> Block {
+/// A change of the quota of any queue on the path of the request's queue.
+fn path_changes(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+) -> impl Iterator<Item = RequeueCondition> + use<> {
+    let path = inputs.quota.path(request.queue);
+    path.into_iter().map(RequeueCondition::Quota)
+}
+
+/// A block without a blocker, of this request only.
+fn block(reason: Reason, message: String, gate: Gate, conditions: Vec<RequeueCondition>) -> Block {
     Block {
-        reason: reached.reason,
-        message: reached.message,
-        blocker: Some(Blocker {
-            scope: format!("queue/{}", reached.queue),
-            resource: None,
-            needs: Some(1),
-            free: Some(0),
-        }),
-        gate: Gate::Limit,
+        reason,
+        message,
+        blocker: None,
+        gate,
         infeasible: None,
-        conditions: vec![RequeueCondition::Quota(reached.queue)],
+        conditions,
     }
 }

@@ -1,10 +1,11 @@
-//! The words of a verdict: what a job needs, and what is free of it where.
+//! The words of a verdict: the needs of a job, and what is free in each cluster.
 
 use crate::api::decision::Blocker;
 use crate::api::demand::{Demand, Role};
 use crate::placement::plan::{ClusterLack, NoPlan};
 use crate::quota::Quota;
 
+/// The blocker of a job that fits into no cluster, from what the best of them lacks.
 pub(crate) fn room_blocker(lack: &ClusterLack, role: &Role) -> Blocker {
     let name = crate::capacity::leading(&role.request);
     let each = name.map_or(0, |name| role.request.amount_of(name).0);
@@ -40,7 +41,7 @@ pub(crate) fn words(queues: &Quota, demand: &Demand, no_plan: &NoPlan) -> String
             lacks.sort_by_key(|lack| (std::cmp::Reverse(lack.placed), lack.cluster.clone()));
             let rooms: Vec<String> = lacks.iter().map(|lack| has(lack, demand)).collect();
             let rooms = if rooms.is_empty() {
-                // One cluster alone would take it.
+                // A single cluster would take it, but that is not allowed.
                 let least = demand.placement.min_clusters.unwrap_or(1);
                 format!("no {least} clusters have room for it together")
             } else {
@@ -52,7 +53,7 @@ pub(crate) fn words(queues: &Quota, demand: &Demand, no_plan: &NoPlan) -> String
 }
 
 /// `8 pods × nvidia.com/gpu 8`, or with the role's name where there are several.
-pub(crate) fn asks(role: &Role, named: bool) -> String {
+fn asks(role: &Role, named: bool) -> String {
     let each = crate::capacity::leading(&role.request).map_or_else(String::new, |name| {
         let amount = name.format(role.request.amount_of(name));
         format!(" × {name} {amount}")
@@ -66,7 +67,8 @@ pub(crate) fn asks(role: &Role, named: bool) -> String {
     format!("{} {name}{pods}{each}", role.count)
 }
 
-pub(crate) fn has(lack: &ClusterLack, demand: &Demand) -> String {
+/// What a cluster could take of a role, or that its pods may run on no node there.
+fn has(lack: &ClusterLack, demand: &Demand) -> String {
     let role = if demand.roles.len() > 1 {
         format!(" {}", demand.roles[lack.role].name)
     } else {
@@ -86,8 +88,8 @@ pub(crate) fn has(lack: &ClusterLack, demand: &Demand) -> String {
     )
 }
 
-/// The first few of many.
-pub(crate) fn some(mut all: Vec<String>) -> String {
+/// A list of the first few texts, and the number of the others.
+fn some(mut all: Vec<String>) -> String {
     const SHOWN: usize = 4;
     let more = all.len().saturating_sub(SHOWN);
     all.truncate(SHOWN);

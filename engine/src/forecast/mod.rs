@@ -1,7 +1,6 @@
-//! The forecast store: run times, predicted from those of like jobs.
+//! The forecast store: predicts run times from those of similar jobs.
 //!
-//! Ended runs come in, predictions go out. A prediction is only ever expected: it must never end,
-//! stop or shorten a job.
+//! No job is ended, stopped or limited by a prediction.
 
 mod store;
 

@@ -1,14 +1,13 @@
-//! The history of run times, and what it predicts.
+//! The history of run times, and predictions from it.
 //!
-//! The time between a job's start and its end comes in, whatever its outcome: a job that failed
-//! used its nodes as well. Evicted runs say nothing and are left out. Out goes a mean, which orders
-//! ([`crate::api::facts::QueueOrdering::ShortestPredicted`]), and a high quantile, by which ends
-//! are expected. A job is predicted by the runs most like it of which there are enough: of its user
-//! in its queue with its pods and devices, of its user with these, of its queue with these, of all
-//! jobs with these, of all jobs.
+//! The history has the run times of ended jobs, whatever their outcome, but not of evicted ones. A
+//! prediction is a mean, which orders jobs
+//! ([`crate::api::facts::QueueOrdering::ShortestPredicted`]), and a high quantile, from which ends
+//! are expected. It uses the most specific kind with enough runs: of the same user, queue and shape
+//! (pods and devices), of the same user and shape, of the same queue and shape, of the same shape,
+//! or of all jobs.
 //!
-//! The history is bounded in every direction: so many runs of each kind, the latest; so many
-//! kinds, those with no new run for longest forgotten first.
+//! The history is bounded: it has the latest runs of each kind, and the most recently used kinds.
 
 use crate::amounts::totals::clamp;
 use crate::api::demand::Demand;
@@ -18,16 +17,16 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Runs of one kind that are kept: enough for the tail of run times to show, which is heavy.
+/// The most runs of one kind: enough for the heavy tail of run times to show.
 const RUNS: usize = 100;
 
-/// Runs of one kind below which a wider kind is used.
+/// The fewest runs of a kind from which it predicts; below, a wider kind does.
 const ENOUGH: usize = 3;
 
-/// Kinds that are kept at most.
+/// The most kinds.
 const KINDS: usize = 8192;
 
-/// Of so many runs, `HIGH_NUM` in `HIGH_DEN` end within the high quantile.
+/// The high quantile is `HIGH_NUM` / `HIGH_DEN`.
 const HIGH_NUM: usize = 9;
 
 const HIGH_DEN: usize = 10;
@@ -36,18 +35,18 @@ const HIGH_DEN: usize = 10;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Forecast {
     kinds: BTreeMap<Kind, Runs>,
-    /// Runs that were ever added.
+    /// The number of runs that were ever added.
     count: u64,
 }
 
-/// How large a job is, as far as likeness goes.
+/// The size of a job, by which runs are similar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct RunShape {
     pods: u64,
     devices: i64,
 }
 
-/// Which runs count as alike: what is `None` may be anything.
+/// A kind of similar runs. `None` means any.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct Kind {
     shape: Option<RunShape>,
@@ -60,15 +59,15 @@ struct Kind {
 struct Runs {
     latest: VecDeque<i64>,
     sum: i128,
-    /// When the last was added, in runs.
+    /// [`Forecast::count`] when the last run was added.
     used: u64,
 }
 
-/// One kind of runs as a snapshot keeps it.
+/// One kind of runs in a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KnownRuns(Kind, Runs);
 
-/// A job that ran, or will.
+/// A job, by what its run time is predicted from.
 #[derive(Debug, Clone)]
 pub(crate) struct Runner {
     queue: QueueName,
@@ -76,28 +75,28 @@ pub(crate) struct Runner {
     shape: RunShape,
 }
 
-/// How long a job is expected to run.
+/// The predicted run time of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Prediction {
-    /// On average, in milliseconds.
+    /// The mean in milliseconds.
     pub(crate) millis: i64,
-    /// Nine of ten end within so many milliseconds.
+    /// The high quantile in milliseconds.
     pub(crate) high: i64,
     pub(crate) basis: PredictionBasis,
 }
 
-/// What a prediction rests on.
+/// The basis of a prediction, with the number of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PredictionBasis {
-    /// The job says so.
+    /// The job declares its run time.
     Declared,
-    /// So many runs of its user, with its pods and devices.
+    /// Runs of its user with its shape.
     OfUser(usize),
-    /// So many runs of its queue, with its pods and devices.
+    /// Runs of its queue with its shape.
     OfQueue(usize),
-    /// So many runs of all jobs with its pods and devices.
+    /// Runs of all jobs with its shape.
     OfShape(usize),
-    /// So many runs of all jobs.
+    /// Runs of all jobs.
     OfAll(usize),
 }
 
@@ -118,7 +117,7 @@ impl Runner {
         }
     }
 
-    /// From the most alike to the least.
+    /// The kinds of its runs, from the most specific on.
     fn kinds(&self) -> [Kind; 5] {
         let kind = |shape, user, queue| Kind { shape, user, queue };
         let (shape, user, queue) = (self.shape, &self.user, &self.queue);
@@ -133,7 +132,7 @@ impl Runner {
 }
 
 impl Prediction {
-    /// That a job runs as long as it declares.
+    /// The prediction for a job that declares its run time.
     pub(crate) fn declared(millis: i64) -> Self {
         Self {
             millis,
@@ -142,7 +141,7 @@ impl Prediction {
         }
     }
 
-    /// The same for a job that is stopped after so many milliseconds.
+    /// The prediction for a job that is stopped after `limit` milliseconds.
     pub(crate) fn at_most(self, limit: i64) -> Self {
         Self {
             millis: self.millis.min(limit),
@@ -151,7 +150,7 @@ impl Prediction {
         }
     }
 
-    /// As a pending job keeps it.
+    /// The prediction in the form that pending jobs have.
     pub(crate) fn rounded(self) -> PredictedRunTime {
         let seconds = |millis: i64| {
             let seconds = millis.max(0).unsigned_abs().div_ceil(1000);
@@ -193,7 +192,7 @@ impl Runs {
 }
 
 impl Forecast {
-    /// Adds the run time of a job that ended, in milliseconds.
+    /// Adds the run time of an ended job, in milliseconds.
     pub(crate) fn add(&mut self, runner: &Runner, millis: i64) {
         self.count += 1;
         for kind in runner.kinds() {
@@ -204,7 +203,8 @@ impl Forecast {
         }
     }
 
-    /// Forgets the kinds with no new run for longest. Seldom, so that it costs little for each run.
+    /// Forgets the less recently used half of the kinds. It is rare, so that it costs little for
+    /// each run.
     fn forget_half(&mut self) {
         let mut used: Vec<u64> = self.kinds.values().map(|runs| runs.used).collect();
         let middle = used.len() / 2;
@@ -212,7 +212,7 @@ impl Forecast {
         self.kinds.retain(|_, runs| runs.used > since);
     }
 
-    /// How long a job will run, by the runs most like it; `None` if too few are known.
+    /// The predicted run time of a job; `None` if too few runs are known.
     pub(crate) fn predict(&self, runner: &Runner) -> Option<Prediction> {
         let bases = [
             PredictionBasis::OfUser,
@@ -232,7 +232,7 @@ impl Forecast {
             })
     }
 
-    /// All that is known, for a snapshot.
+    /// The history, for a snapshot.
     pub(crate) fn snapshot(&self) -> Vec<KnownRuns> {
         let kinds = self.kinds.iter();
         kinds
@@ -240,7 +240,7 @@ impl Forecast {
             .collect()
     }
 
-    /// The store that a snapshot was taken of.
+    /// The store with the history of a snapshot.
     pub(crate) fn restore(known: Vec<KnownRuns>) -> Self {
         let kinds: BTreeMap<Kind, Runs> = known.into_iter().map(|k| (k.0, k.1)).collect();
         let count = kinds.values().map(|runs| runs.used).max();
@@ -250,7 +250,7 @@ impl Forecast {
         }
     }
 
-    /// Kinds whose sums are not those of their runs.
+    /// Kinds whose sums differ from those of their runs.
     pub(crate) fn audit(&self) -> Vec<String> {
         let off = |runs: &Runs| {
             let sum: i128 = runs.latest.iter().copied().map(i128::from).sum();
@@ -279,9 +279,9 @@ mod tests {
     }
 
     #[test]
-    fn of_more_kinds_than_are_kept_those_not_added_to_for_longest_are_forgotten() {
+    fn the_least_recently_used_kinds_are_forgotten() {
         let mut forecast = Forecast::default();
-        // Two kinds are each user's own and three are everybody's.
+        // Each user has two kinds, and three are shared by all.
         let users = (KINDS - 3) / 2;
         for user in 0..=users {
             for _ in 0..ENOUGH {
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(basis(users / 2 + 2), Some(PredictionBasis::OfUser(ENOUGH)));
         assert_eq!(basis(users / 2 - 2), Some(PredictionBasis::OfQueue(RUNS)));
         assert_eq!(basis(0), Some(PredictionBasis::OfQueue(RUNS)));
-        // Of everybody's the latest are kept, and their sum is that of the latest.
+        // The sum of a full kind is that of its latest runs.
         assert_eq!(forecast.audit(), Vec::<String>::new());
         if let Some(runs) = forecast.kinds.values_mut().next() {
             runs.sum += 1;

@@ -1,4 +1,4 @@
-//! Whether the indexes over jobs say what the jobs say.
+//! The audit of the job store: compares its indexes with its jobs.
 
 use super::preemptible_index::PreemptibleIndex;
 use super::store::Jobs;
@@ -7,8 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 impl Jobs {
-    /// How the indexes differ from those that follow from the jobs, in words; nothing when all is
-    /// right.
+    /// How the indexes differ from those that follow from the jobs, in words.
     pub(crate) fn audit(&self) -> Vec<String> {
         let keyed = |belongs: fn(&super::job::Job) -> bool| -> BTreeSet<JobKey> {
             let jobs = self.iter().filter(|(_, job)| belongs(job));
@@ -62,11 +61,11 @@ mod tests {
     use crate::api::ids::Time;
     use crate::testing::pending;
 
-    /// What breaks one index, and the words that name it.
+    /// A function that breaks one index, and the start of its report.
     type Break = (&'static str, fn(&mut Jobs, &JobKey));
 
     #[test]
-    fn an_index_that_differs_from_the_jobs_is_named() {
+    fn an_index_that_differs_from_the_jobs_is_reported() {
         let (runs, ghost) = (JobKey::new("ns", "runs"), JobKey::new("ns", "ghost"));
         let breaks: &[Break] = &[
             ("timers", |jobs, key| {
@@ -107,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_an_index_misses_is_named() {
+    fn a_job_that_an_index_lacks_is_reported() {
         let breaks: &[Break] = &[
             ("timers", |jobs, _| jobs.timers = Default::default()),
             ("expected ends", |jobs, _| jobs.ends = Default::default()),

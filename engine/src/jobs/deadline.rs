@@ -1,4 +1,4 @@
-//! Deadlines of jobs: of back-offs, of starts, of pods without a node, of run time.
+//! Deadlines of jobs: ends of back-offs, start deadlines, lost capacity, limits of run time.
 
 use crate::api::demand::Demand;
 use crate::api::facts::Share;
@@ -8,7 +8,7 @@ use crate::jobs::job::{Job, Released};
 use crate::jobs::runtime::runtime_ends;
 use crate::quota::Quota;
 
-/// When time alone may next change something about a job.
+/// The next time at which a job has to be checked although no event came.
 pub(crate) fn next_look(config: &EngineConfig, queues: &Quota, job: &Job) -> Option<Time> {
     let Some(released) = &job.released else {
         let ends = job
@@ -27,15 +27,14 @@ pub(crate) fn next_look(config: &EngineConfig, queues: &Quota, job: &Job) -> Opt
     lost.into_iter().chain(deadline).chain(limit).min()
 }
 
-/// When enough of a released job has to be bound.
+/// When the minimum of pods of an admitted job must be bound.
 pub(crate) fn deadline(config: &EngineConfig, queues: &Quota, released: &Released) -> Time {
     let policy = queues.policy(&released.admission.queue);
     let allowed = policy.map_or(config.start_deadline_ms, |policy| policy.start_deadline_ms);
     released.admission.admitted_at.after(allowed)
 }
 
-/// When a job that is starting is evicted because its pods fit on no node of a cluster, if they do
-/// not.
+/// When a starting job is evicted if its pods still fit on no node of the cluster that is returned.
 pub(crate) fn room_lost_at<'a>(
     config: &EngineConfig,
     released: &'a Released,
@@ -44,7 +43,7 @@ pub(crate) fn room_lost_at<'a>(
     lost.map(|(since, cluster)| (since.after(config.room_lost_grace_ms), cluster))
 }
 
-/// Pods of a share that have to be bound: its part of the gang's minimum, rounded up.
+/// The number of pods of a share that must be bound: its part of the gang's minimum, rounded up.
 pub(crate) fn least_of(demand: &Demand, share: &Share) -> u32 {
     let all = demand.pods();
     let part = u64::from(share.replicas());

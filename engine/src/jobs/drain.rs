@@ -1,9 +1,7 @@
-//! Clusters that are emptied: a taint with the effect NoExecute evicts every job there that
-//! does not tolerate it, whole, as it keeps new ones out.
+//! NoExecute taints of clusters: they evict every job that does not tolerate them, as a whole.
 //!
-//! Looked at when such a cluster, or an admitted job in one, was told of, and not in between.
-//! Nothing is wrong with a job that is evicted for this: it is queued at its old place,
-//! without a back-off.
+//! They are checked when such a cluster, or an admitted job in one, is observed. An evicted job is
+//! queued at its old position without a back-off, since the job did not fail.
 
 use crate::api::facts::ClusterFact;
 use crate::api::ids::ClusterName;
@@ -11,10 +9,10 @@ use crate::api::matching::{Taint, TaintEffect, untolerated};
 use crate::jobs::job::Job;
 use std::collections::BTreeMap;
 
-/// Taints with the effect NoExecute, by cluster.
+/// NoExecute taints by cluster.
 pub(crate) type Emptied = BTreeMap<ClusterName, Vec<Taint>>;
 
-/// The clusters that have such taints.
+/// The NoExecute taints of `clusters`.
 pub(crate) fn emptied<'a>(clusters: impl Iterator<Item = &'a ClusterFact>) -> Emptied {
     let with_taints = clusters
         .filter(|cluster| is_emptied(cluster))
@@ -26,13 +24,13 @@ pub(crate) fn emptied<'a>(clusters: impl Iterator<Item = &'a ClusterFact>) -> Em
     with_taints.collect()
 }
 
-/// Whether a cluster sends away the jobs that do not tolerate that.
+/// Whether a cluster has a NoExecute taint.
 pub(crate) fn is_emptied(cluster: &ClusterFact) -> bool {
     let mut taints = cluster.taints.iter();
     taints.any(|taint| taint.effect == TaintEffect::NoExecute)
 }
 
-/// The first cluster that a job has to leave, and why.
+/// The first cluster with a taint that evicts the job, and that taint in words.
 pub(crate) fn must_leave(job: &Job, emptied: &Emptied) -> Option<(ClusterName, String)> {
     let released = job.released.as_deref()?;
     if !released.alive() {

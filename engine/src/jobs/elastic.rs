@@ -1,7 +1,7 @@
-//! Elastic gangs: which sizes they may have, and which of them may scale up.
+//! Elastic gangs: their sizes, and which of them may scale up.
 //!
-//! A gang that may be smaller has sizes, from its minimum to its full counts; pods beyond the
-//! minimums go to its roles in the template's order.
+//! The sizes go from the gang's minimum to its full counts. Pods beyond the minimums of the roles
+//! are given to the roles in the template's order.
 
 use crate::api::demand::Demand;
 use crate::api::ids::JobKey;
@@ -9,17 +9,17 @@ use crate::jobs::job::Released;
 use crate::jobs::store::Jobs;
 use crate::pending::shapes::RequestShape;
 
-/// The sizes that an elastic demand may have, by pods beyond its least.
+/// The sizes of an elastic demand, as the number of pods beyond the minimums of its roles.
 pub(crate) struct Sizes<'a> {
     demand: &'a Demand,
-    /// Pods beyond the roles' minimums that the gang's minimum calls for.
+    /// The size of the gang's minimum.
     pub(crate) least: u32,
-    /// All pods beyond the roles' minimums.
+    /// The full size.
     pub(crate) most: u32,
 }
 
 impl<'a> Sizes<'a> {
-    /// `None` for a demand that has one size only.
+    /// `None` if the demand has one size only.
     pub(crate) fn of(demand: &'a Demand) -> Option<Self> {
         let roles = || demand.roles.iter();
         let sum = |pods: u64| u32::try_from(pods).unwrap_or(u32::MAX);
@@ -28,7 +28,7 @@ impl<'a> Sizes<'a> {
             .sum());
         let most = sum(demand.pods()).saturating_sub(minimums);
         let least = demand.min_available.saturating_sub(minimums).min(most);
-        // What nothing holds at a size has the size of its template.
+        // If nothing enforces the size of a job, it has that of its template.
         (demand.elastic && demand.is_held() && least < most).then_some(Self {
             demand,
             least,
@@ -36,7 +36,7 @@ impl<'a> Sizes<'a> {
         })
     }
 
-    /// The demand with so many pods beyond the roles' minimums.
+    /// The demand with `beyond` pods beyond the minimums of its roles.
     pub(crate) fn at(&self, beyond: u32) -> Demand {
         let mut demand = self.demand.clone();
         let mut left = beyond;
@@ -50,13 +50,13 @@ impl<'a> Sizes<'a> {
     }
 }
 
-/// What a shape is at its smallest; `None` where it has one size only.
+/// A shape at its smallest size; `None` if it has one size only.
 pub(crate) fn smallest(shape: &RequestShape) -> Option<RequestShape> {
     let sizes = Sizes::of(&shape.demand)?;
     shape.resized(sizes.at(sizes.least))
 }
 
-/// The least counts of an elastic demand, by role in its order.
+/// The counts of an elastic demand at its smallest size, in the order of its roles.
 pub(crate) fn least_counts(demand: &Demand) -> Option<Vec<u32>> {
     let sizes = Sizes::of(demand)?;
     let least = sizes.at(sizes.least);
@@ -64,10 +64,10 @@ pub(crate) fn least_counts(demand: &Demand) -> Option<Vec<u32>> {
 }
 
 impl Jobs {
-    /// Elastic jobs below their full size. Not those that are still shrinking: which of their pods
-    /// leave is the member's choice, so what comes free first may be on other nodes than was
-    /// planned, and the job that gave it up would take it at once. Nor those that were made smaller
-    /// for a job that is still pending: what it was given would be lost while it backs off.
+    /// Elastic jobs below their full size that may scale up. A job that is still shrinking may not:
+    /// the member chooses which pods leave, so the first capacity to become free may be on other
+    /// nodes than planned, and the job would use it again at once. Nor may a job that was shrunk
+    /// for one that is still pending, since it would take that job's capacity during a back-off.
     pub(crate) fn may_scale_up(&self) -> impl Iterator<Item = &JobKey> {
         self.resizing.iter().filter(|key| {
             let demand = self.demand_of(key);
@@ -79,25 +79,25 @@ impl Jobs {
         })
     }
 
-    /// Whether a job for which this one was made smaller has yet to start.
+    /// Whether a job for which this one was shrunk is still pending.
     fn preemptor_is_pending(&self, released: &Released) -> bool {
-        released.gave_to.iter().any(|preemptor| {
+        released.shrunk_for.iter().any(|preemptor| {
             let job = self.get(preemptor);
             job.is_some_and(|job| job.released.is_none() && job.cold.hold.is_none())
         })
     }
 
-    /// A job goes or is not to be considered: jobs that were made smaller for it while it is
-    /// pending may scale up again.
+    /// Notes that a job goes or is held: jobs that were shrunk for it may scale up again if it is
+    /// pending.
     pub(crate) fn note_given_up(&mut self, preemptor: &JobKey) {
         let pending = self
             .get(preemptor)
             .is_some_and(|job| job.released.is_none());
-        let gave = |key: &JobKey| {
+        let shrunk = |key: &JobKey| {
             let released = self.released(key);
-            released.is_some_and(|released| released.gave_to.contains(preemptor))
+            released.is_some_and(|released| released.shrunk_for.contains(preemptor))
         };
-        if pending && self.resizing.iter().any(gave) {
+        if pending && self.resizing.iter().any(shrunk) {
             self.retry_scale_up();
         }
     }

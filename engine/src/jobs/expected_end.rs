@@ -1,22 +1,22 @@
-//! When a charged job is expected to end.
+//! The expected end of a charged job.
 
 use super::job::Job;
 use crate::api::ids::Time;
 
-/// What is expected of the end of a job.
+/// An estimate of the end of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ExpectedEnd {
-    /// Until when this holds.
+    /// Until when the estimate is valid.
     pub(crate) until: Time,
-    /// True if the job is expected to end then; else its end is not known until then.
+    /// True if the job is expected to end at `until`; else its end is not known before.
     pub(crate) known: bool,
 }
 
 impl ExpectedEnd {
-    /// The expected end of a job, and when to work it out again; `None` if nothing is expected.
+    /// The expected end of a job; `None` if it neither declares a run time nor has a predicted one.
     ///
-    /// What it declares or was predicted holds until it has run that long. Then its end is not
-    /// known until it has run twice that; then it is taken to run twice as long again, and so on.
+    /// The run time `t` is valid until the job has run for `t`. Then the end is not known until it
+    /// has run for 2 `t`; then it is expected to run for 4 `t`, and so on.
     pub(crate) fn of(job: &Job, now: Time) -> Option<Self> {
         let released = job.released.as_deref().filter(|r| r.charged())?;
         let expected = job.duration.or(released.expected_ms)?.max(1);

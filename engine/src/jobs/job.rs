@@ -1,4 +1,4 @@
-//! A job inside the engine: what was told of it, how far it is, and what is derived of that.
+//! A job: its facts, its state, and what is derived from both.
 
 use crate::amounts::rare::{Nothing, Rare};
 use crate::api::charge::Pools;
@@ -15,68 +15,68 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A job as the engine sees it.
+/// The state of a job in the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobView<'a> {
     /// UID of its template.
     pub uid: &'a Uid,
-    /// How far it is.
+    /// Its state.
     pub state: JobState,
-    /// The queue that it is charged to, or waits in.
+    /// The queue that it is charged to, or pending in.
     pub queue: &'a QueueName,
-    /// Value of its priority class.
+    /// The value of its priority class.
     pub priority: i32,
-    /// Releases so far.
+    /// The number of its last attempt.
     pub attempts: Attempt,
-    /// What is admitted, while it is released.
+    /// Its admission, if it has one.
     pub admission: Option<&'a Admission>,
     /// When it was queued.
     pub queued_at: Time,
-    /// Until when it does not compete, if it was evicted.
+    /// The end of its back-off, if it was evicted.
     pub back_off_until: Option<Time>,
-    /// Whether it took more than it was granted, by a template edit that nothing could hold.
-    /// It is charged for it, and should be pinned back.
+    /// Whether an edit of its template that nothing could hold made it larger than its grant. It is
+    /// charged for that, and should be reduced to the grant.
     pub exceeds_grant: bool,
 }
 
-/// A job. What the facts say and what the engine decided; `derived` follows from both.
-#[derive(Debug, Clone)]
+/// A job: its facts, the engine's decisions about it, and `derived`, which follows from both.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub(crate) uid: Uid,
     /// The queue that its template names now.
     pub(crate) queue: QueueName,
     pub(crate) priority_class: Option<Arc<str>>,
-    /// Who submitted it, or its namespace where that is not told.
+    /// The user who submitted it, or its namespace if that is not known.
     pub(crate) user: Arc<str>,
     pub(crate) queued_at: Time,
     /// `None` while the job is known by its admission record only.
     pub(crate) demand: Option<Arc<Demand>>,
     pub(crate) duration: Option<i64>,
-    /// How long it was predicted to run when it joined the line; nothing while it never did.
+    /// The run time that was predicted when it became pending, if it ever did.
     pub(crate) forecast: Option<PredictedRunTime>,
     /// Whether it may be evicted for another job.
     pub(crate) preemptible: bool,
     /// The last attempt, zero before the first.
     pub(crate) attempt: Attempt,
-    /// What few jobs have.
     pub(crate) cold: Rare<ColdState>,
     pub(crate) released: Option<Box<Released>>,
+    #[serde(skip)]
     pub(crate) derived: Derived,
 }
 
-/// What was told of a job or happened to it that most jobs which wait have nothing of.
+/// Facts and state that most pending jobs do not have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ColdState {
-    /// Why it may not be considered, if so.
+    /// Why it may not be evaluated, if so.
     pub(crate) hold: Option<Hold>,
-    /// When it last saved its work, if it tells.
+    /// When it last saved its work, if it reports that.
     pub(crate) checkpointed_at: Option<Time>,
-    /// Milliseconds that it had run when it was stopped for its queue's limit.
+    /// The run time in milliseconds after which it was stopped at its queue's limit.
     pub(crate) stopped_after: Option<i64>,
-    /// Attempts in a row that were evicted or refused.
+    /// The number of failed attempts in a row.
     pub(crate) failures: u32,
     pub(crate) back_off_until: Option<Time>,
-    /// Clusters left out, and until when.
+    /// The clusters that it avoids, and until when.
     pub(crate) avoid: BTreeMap<ClusterName, Time>,
     /// Why the last attempt was evicted.
     pub(crate) last: Option<Cause>,
@@ -94,74 +94,75 @@ impl Nothing for ColdState {
     };
 }
 
-/// A reason with its words.
+/// A reason with its message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Cause {
     pub(crate) reason: Reason,
     pub(crate) message: String,
 }
 
-/// What a released job has beside what was told of it.
+/// The state of an admitted job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Released {
     pub(crate) admission: Admission,
     pub(crate) progress: Progress,
-    /// Whether it had ended by itself: then it is charged nothing, also while it is removed.
+    /// Whether it had ended by itself: then it is not charged, even before its Works are gone.
     pub(crate) over: bool,
-    /// What the admission was made for, or first seen with: later edits are measured by it.
+    /// The demand of the admission, with which later edits are compared. For an admission from a
+    /// record it is the first observed demand.
     pub(crate) basis: Option<Arc<Demand>>,
-    /// What was granted, where an edit that nothing could hold has changed what it has.
+    /// The shares that were granted, if an edit that nothing could hold has changed the shares.
     pub(crate) granted: Option<Vec<Share>>,
-    /// Whether it took more than was granted.
+    /// Whether the shares exceed those that were granted.
     pub(crate) exceeds_grant: bool,
-    /// Whether assumed pods were asked for; a record read back may come before its demand.
+    /// Whether its pods were assumed. Those of an admission from a record are assumed once its
+    /// demand is known.
     pub(crate) placed: bool,
-    /// When it was first seen running; `None` while it was not.
+    /// When it was first observed running, if it was.
     pub(crate) started_at: Option<Time>,
-    /// Milliseconds in which it was predicted to end when it was released, if it does not
-    /// declare that.
+    /// The run time that was predicted at admission, in milliseconds, if it declared none.
     pub(crate) expected_ms: Option<i64>,
-    /// Milliseconds that it declared to run when it was released: what it says later counts for its
-    /// next attempt.
+    /// The run time that it declared at admission, in milliseconds. A later declaration applies to
+    /// the next attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) declared_ms: Option<i64>,
-    /// Pods told to go that may still be there: charged until that is confirmed.
+    /// Terminating pods, which are charged until they are confirmed gone.
     pub(crate) leaving: Vec<Leaving>,
-    /// What its members run beyond the admission: charged while that is observed.
+    /// What its members run beyond the admission; charged while it is observed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) excess: Excess,
-    /// Jobs that it was made smaller for: while one of them waits, it does not grow.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub(crate) gave_to: BTreeSet<JobKey>,
-    /// Since when its unbound pods fit nowhere in this cluster.
+    /// The jobs that it was shrunk for. It does not scale up while one of them is pending.
+    #[serde(default, alias = "gave_to", skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) shrunk_for: BTreeSet<JobKey>,
+    /// The cluster in which its unbound pods fit on no node, and since when.
     pub(crate) room_lost: Option<(Time, ClusterName)>,
-    /// Why it is ending, and where it failed.
+    /// Why it is ending, and the cluster that failed, if one did.
     pub(crate) ending: Option<(Cause, Option<ClusterName>)>,
 }
 
-/// What the indexes hold of a job; brought up to date by `register`.
+/// The entries of a job in the indexes, updated by [`Jobs::sync`](super::store::Jobs::sync).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Derived {
-    /// Its place in line, while it competes.
+    /// Its entry among pending jobs, while it competes.
     pub(crate) line: Option<PendingEntry>,
-    /// In which queue it counts as what, with what it wants while it waits.
+    /// The queue and the state in which it is counted, with its demand while it is pending.
     pub(crate) counted: Option<(QueueName, JobState, Option<Arc<Demand>>)>,
-    /// When it has to be looked at again.
+    /// When it has to be checked again although no event came.
     pub(crate) timer: Option<Time>,
-    /// What follows from what it is charged, while it is.
+    /// Entries that only charged jobs have.
     pub(crate) has: Rare<ChargedState>,
 }
 
-/// What the indexes hold of a job that is charged.
+/// The entries of a charged job in the indexes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ChargedState {
-    /// What is charged to which queue.
+    /// Its charge, and the queue that is charged.
     pub(crate) charge: Option<(QueueName, Arc<Pools>)>,
-    /// In which queue and for which user it counts as released.
+    /// The queue and the user for which it counts as charged.
     pub(crate) holder: Option<(QueueName, Arc<str>)>,
-    /// When it is expected to end.
+    /// Its expected end.
     pub(crate) expected_end: Option<ExpectedEnd>,
-    /// In whose list of what may be evicted it stands, by priority.
+    /// The queue and the priority of its entry in the index of preemptible jobs.
     pub(crate) held: Option<(QueueName, i32)>,
 }
 
@@ -174,7 +175,7 @@ impl Nothing for ChargedState {
     };
 }
 
-/// A place in line.
+/// The entry of a pending job: its queue, shape and sort key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PendingEntry {
     pub(crate) queue: QueueName,
@@ -183,8 +184,8 @@ pub(crate) struct PendingEntry {
 }
 
 impl ColdState {
-    /// Forgets what happened to the object that had the job's name before.
-    pub(crate) fn begin_again(&mut self) {
+    /// Clears all but the facts, for a new object with the name of the job.
+    pub(crate) fn reset(&mut self) {
         *self = Self {
             hold: self.hold.take(),
             checkpointed_at: self.checkpointed_at,
@@ -194,7 +195,7 @@ impl ColdState {
 }
 
 impl Cause {
-    /// Whether the attempt failed: not where it was evicted for another job, or stopped.
+    /// Whether the attempt failed; not if it was evicted for another job, or stopped.
     pub(crate) fn is_failure(&self) -> bool {
         !matches!(
             self.reason,
@@ -218,26 +219,26 @@ impl Job {
         }
     }
 
-    /// The queue that it is charged to, or waits in.
+    /// The queue that it is charged to, or pending in.
     pub(crate) fn queue_now(&self) -> &QueueName {
         self.released
             .as_ref()
             .map_or(&self.queue, |released| &released.admission.queue)
     }
 
-    /// What is charged for it, and to which queue.
+    /// Its charge, and the queue that is charged.
     pub(crate) fn charge(&self) -> Option<(QueueName, Arc<Pools>)> {
         let released = self.charged()?;
         Some((released.admission.queue.clone(), Arc::new(released.pools())))
     }
 
-    /// In which queue and for which user it counts as released.
+    /// The queue and the user for which it counts as charged.
     pub(crate) fn charged_user(&self) -> Option<(QueueName, Arc<str>)> {
         let released = self.charged()?;
         Some((released.admission.queue.clone(), Arc::clone(&self.user)))
     }
 
-    /// In which queue it counts as what, with what it wants while it waits.
+    /// The queue and the state in which it is counted, with its demand while it is pending.
     pub(crate) fn counted_as(&self) -> (QueueName, JobState, Option<Arc<Demand>>) {
         let state = self.state();
         let waits = state == JobState::Queued && self.cold.hold.is_none();
@@ -251,7 +252,7 @@ impl Job {
             .filter(|released| released.charged())
     }
 
-    /// Whether it was stopped for a limit of run time.
+    /// Whether it was stopped at a limit of run time.
     pub(crate) fn is_stopped(&self) -> bool {
         self.cold.stopped_after.is_some()
     }
@@ -262,7 +263,7 @@ impl Job {
         released.is_some_and(|released| released.room_lost.is_some())
     }
 
-    /// Whether it is charged for what is terminating: all of it, or some of its pods.
+    /// Whether all of it or some of its pods are terminating and charged.
     pub(crate) fn is_terminating(&self) -> bool {
         self.charged().is_some_and(|released| {
             released.progress == Progress::Ending || !released.leaving.is_empty()
@@ -288,7 +289,7 @@ impl Job {
 }
 
 impl Released {
-    /// What an attempt has for which nothing but this is known.
+    /// The state of an attempt of which only this is known.
     pub(super) fn new(admission: Admission, progress: Progress) -> Self {
         Self {
             declared_ms: admission.declared_ms,
@@ -303,7 +304,7 @@ impl Released {
             expected_ms: None,
             leaving: Vec::new(),
             excess: Excess::new(),
-            gave_to: BTreeSet::new(),
+            shrunk_for: BTreeSet::new(),
             room_lost: None,
             ending: None,
         }
@@ -314,12 +315,12 @@ impl Released {
         !matches!(self.progress, Progress::Ending | Progress::Finished)
     }
 
-    /// Whether pods of it may still have to be bound: it is neither ending nor over.
+    /// Whether it is admitted and not running yet.
     pub(crate) fn starting(&self) -> bool {
         matches!(self.progress, Progress::Assumed | Progress::Placed)
     }
 
-    /// When the job began to use its nodes, as far as that was seen.
+    /// When it was first observed running, else when it was admitted.
     pub(crate) fn begun(&self) -> Time {
         self.started_at.unwrap_or(self.admission.admitted_at)
     }
@@ -335,8 +336,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn facts_of_another_object_stay_and_what_happened_to_the_first_does_not() {
-        let told = ColdState {
+    fn a_reset_keeps_facts_and_clears_state() {
+        let facts = ColdState {
             hold: Some(Hold {
                 reason: Reason::Suspended,
                 message: "by its owner".to_owned(),
@@ -349,9 +350,9 @@ mod tests {
             stopped_after: Some(1),
             back_off_until: Some(Time(2)),
             avoid: BTreeMap::from([(ClusterName::from("a"), Time(3))]),
-            ..told.clone()
+            ..facts.clone()
         };
-        known.begin_again();
-        assert_eq!(known, told);
+        known.reset();
+        assert_eq!(known, facts);
     }
 }

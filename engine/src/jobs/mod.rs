@@ -1,4 +1,4 @@
-//! Jobs: their state, how it changes, what is indexed of them, and their deadlines.
+//! The job store: the state of jobs and its transitions, indexes over jobs, and deadlines.
 
 mod audit;
 pub(crate) mod deadline;

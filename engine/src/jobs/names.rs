@@ -1,22 +1,22 @@
-//! Texts that many jobs share, each kept once.
+//! Interned texts that many jobs share.
 
 use crate::api::ids::{JobKey, QueueName};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// So many texts that nobody else may use any more are kept before they are looked for.
+/// The fewest texts at which unused ones are searched for.
 const LEAST: usize = 1024;
 
-/// The texts in use.
+/// The interned texts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Names {
     texts: BTreeSet<Arc<str>>,
-    /// How many there may be before those that nobody uses are dropped.
+    /// The number of texts at which unused ones are dropped.
     most: usize,
 }
 
 impl Names {
-    /// The one copy of `text`.
+    /// The shared copy of `text`.
     pub(crate) fn share(&mut self, text: &str) -> Arc<str> {
         if let Some(known) = self.texts.get(text) {
             return Arc::clone(known);
@@ -30,7 +30,7 @@ impl Names {
         text
     }
 
-    /// The same key, its namespace shared with its neighbours.
+    /// The same key, with a shared namespace.
     pub(crate) fn share_key(&mut self, key: &JobKey) -> JobKey {
         let namespace = self.share(&key.namespace);
         if Arc::ptr_eq(&namespace, &key.namespace) {
@@ -39,7 +39,7 @@ impl Names {
         JobKey::within(namespace, &key.name)
     }
 
-    /// The same name, shared.
+    /// The same name, with a shared text.
     pub(crate) fn share_queue(&mut self, queue: &QueueName) -> QueueName {
         QueueName::shared(self.share(queue.as_str()))
     }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_uses_any_more_is_dropped_and_the_rest_stays_shared() {
+    fn unused_texts_are_dropped_and_used_ones_stay_shared() {
         let mut names = Names::default();
         let used: Vec<Arc<str>> = (0..LEAST / 2)
             .map(|index| names.share(&format!("used-{index}")))

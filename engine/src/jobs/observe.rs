@@ -1,7 +1,7 @@
-//! What becomes known of jobs: their templates, their records, how far they are.
+//! Observations of jobs: their templates, their records, their progress.
 //!
-//! Each method takes in one kind of fact and says what is new by it. Facts are levels: the same
-//! one twice changes nothing, and one about an older attempt than the last is ignored.
+//! Each method applies one kind of fact and returns what has changed. The same fact a second time
+//! changes nothing, and a fact of an older attempt is ignored.
 
 use crate::amounts::rare::Rare;
 use crate::api::decision::without_slots;
@@ -14,35 +14,35 @@ use crate::jobs::job::{ColdState, Derived, Job, Released};
 use crate::jobs::store::Jobs;
 use std::sync::Arc;
 
-/// What is new by a job's template.
+/// The changes through an observed template.
 #[derive(Debug)]
 pub(crate) struct ObservedJob {
     pub(crate) key: JobKey,
-    /// Whether what is held under its name belongs to another object, and has to be evicted.
+    /// Whether the admission of its name belongs to an earlier object, and has to be evicted.
     pub(crate) replaced: bool,
-    /// Whether it is no longer to be considered.
+    /// Whether it may no longer be evaluated.
     pub(crate) gated: bool,
-    /// Whether it may be evicted now, or may not any more.
+    /// Whether `preemptible` has changed.
     pub(crate) preemptible_changed: bool,
 }
 
-/// What is new by a job's record of its admission.
+/// The change through an observed admission record.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ObservedAdmission {
-    /// Nothing: a later attempt is known.
+    /// None: a later attempt is known.
     Outdated,
-    /// Nothing but how far it is: the admission is known.
+    /// At most the progress: the admission is known.
     Known,
-    /// The admission, of the object that has the name.
+    /// A new admission of the current object.
     New,
-    /// The admission, of an earlier object of the name.
+    /// A new admission of an earlier object with the same name.
     Replaced,
 }
 
-/// What is new by how far a job is.
+/// The change through observed progress.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ObservedProgress {
-    /// Nothing.
+    /// None.
     Known,
     /// It is being evicted.
     Evicted,
@@ -55,8 +55,8 @@ pub(crate) enum ObservedProgress {
 }
 
 impl Jobs {
-    /// Takes in the template of a job. `demand` is none for one that is not to be considered: it
-    /// may be anything, and what was known stays.
+    /// Observes the template of a job. `demand` is `None` for a job on hold, whose demand may not
+    /// be known: then the earlier demand stays.
     pub(crate) fn observe(&mut self, fact: JobFact, demand: Option<Arc<Demand>>) -> ObservedJob {
         let key = self.names.share_key(&fact.key);
         let queue = self.names.share_queue(&fact.queue);
@@ -79,7 +79,6 @@ impl Jobs {
         let duration = fact.expected_duration_ms.filter(|duration| *duration > 0);
         let other_pods = job.demand != demand;
         if another || other_pods || job.queue != queue || job.duration != duration {
-            // It is another job, as far as its run time goes.
             job.forecast = None;
         }
         let preemptible_changed = job.preemptible != fact.preemptible;
@@ -95,9 +94,9 @@ impl Jobs {
         job.demand = demand;
         job.duration = duration;
         job.preemptible = fact.preemptible;
-        let replaced = another && job.begin_again();
+        let replaced = another && job.reset();
         if other_pods && asks_other_size {
-            // Of one that has less than it wants, smaller pods may fit.
+            // The new pods may be smaller and fit.
             self.retry_scale_up();
         }
         ObservedJob {
@@ -108,7 +107,7 @@ impl Jobs {
         }
     }
 
-    /// Takes in the record of an admission.
+    /// Observes an admission record.
     pub(crate) fn observe_admission(
         &mut self,
         key: &JobKey,
@@ -125,7 +124,7 @@ impl Jobs {
         }
         let known = job.released.as_ref().map(|released| &released.admission);
         let known = known.filter(|known| same_object && known.attempt == admission.attempt);
-        // Of the record of what is known already only what it says more counts.
+        // The record of a known admission may differ in its slots only.
         if known.is_some_and(|k| without_slots(&k.shares) == without_slots(&admission.shares)) {
             return ObservedAdmission::Known;
         }
@@ -137,11 +136,11 @@ impl Jobs {
         let basis = job.demand.clone();
         let basis = basis.filter(|_| same_object && job.cold.hold.is_none());
         job.released = Some(Box::new(Released {
-            // Records of versions that did not write it leave what the template says now.
+            // Older versions did not write it.
             declared_ms: admission.declared_ms.or(job.duration),
             over: progress == Progress::Finished,
             basis,
-            // When it began to run the record does not say: not before it was admitted.
+            // The record does not say when it began to run.
             started_at: (progress == Progress::Running).then_some(admission.admitted_at),
             ..Released::new(admission, progress)
         }));
@@ -152,8 +151,8 @@ impl Jobs {
         }
     }
 
-    /// The pods of an admission read back that are not bound yet, for which capacity is to be
-    /// held. To be asked once: they are noted to be held.
+    /// The demand and shares of an admission from a record whose pods are not assumed yet. Marks
+    /// them as assumed: the caller assumes them.
     pub(crate) fn take_unassumed(&mut self, key: &JobKey) -> Option<(Arc<Demand>, Vec<Share>)> {
         let job = self.job_mut(key)?;
         let demand = job.demand.clone()?;
@@ -162,7 +161,7 @@ impl Jobs {
             return None;
         }
         released.basis.get_or_insert_with(|| Arc::clone(&demand));
-        // Of a gang that runs, nobody knows whether the rest will still come.
+        // If a gang runs already, its missing pods may never start.
         if released.progress == Progress::Running {
             return None;
         }
@@ -170,7 +169,7 @@ impl Jobs {
         Some((demand, released.admission.shares.clone()))
     }
 
-    /// Takes in how far an attempt of a job is.
+    /// Observes the progress of an attempt.
     pub(crate) fn observe_progress(
         &mut self,
         key: &JobKey,
@@ -187,13 +186,13 @@ impl Jobs {
         };
         let was = released.progress;
         let observed = match (was, progress) {
-            // What is being evicted ends by its Works being gone, by nothing else.
+            // An eviction ends only when the Works are gone.
             (Progress::Ending, _) => return ObservedProgress::Known,
             (_, Progress::Ending) => return ObservedProgress::Evicted,
             (Progress::Assumed | Progress::Finished, Progress::Placed) => ObservedProgress::Placed,
             (_, Progress::Running) if was != progress => ObservedProgress::Running,
             (_, Progress::Finished) if was != progress => ObservedProgress::Finished,
-            // Later news than this is known already.
+            // Later progress is known already.
             _ => return ObservedProgress::Known,
         };
         released.progress = progress;
@@ -208,7 +207,7 @@ impl Jobs {
         observed
     }
 
-    /// Takes in what a job was stopped after, by its record. Whether it is that object.
+    /// Observes the record of a job that was stopped. Whether it belongs to the current object.
     pub(crate) fn observe_stopped(&mut self, key: &JobKey, uid: &Uid, ran_ms: i64) -> bool {
         let Some(job) = self.job_mut(key).filter(|job| job.uid == *uid) else {
             return false;
@@ -217,7 +216,8 @@ impl Jobs {
         true
     }
 
-    /// Takes in which pods of an attempt an earlier process has told to go. Whether that is new.
+    /// Observes the pods of an attempt that terminate since an earlier process. Whether they are
+    /// new.
     pub(crate) fn observe_terminating(
         &mut self,
         key: &JobKey,
@@ -235,7 +235,7 @@ impl Jobs {
         true
     }
 
-    /// Takes in what an attempt runs beyond its admission. Whether that is new.
+    /// Observes the excess of an attempt. Whether it has changed.
     pub(crate) fn observe_excess(
         &mut self,
         key: &JobKey,
@@ -258,7 +258,7 @@ impl Jobs {
 }
 
 impl Job {
-    /// A job of which no more is known.
+    /// A job of which only this is known.
     fn bare(uid: Uid, queue: QueueName, user: Arc<str>, queued_at: Time) -> Self {
         Self {
             uid,
@@ -277,23 +277,21 @@ impl Job {
         }
     }
 
-    /// The job's name belongs to another object now, which starts from nothing. Whether the first
-    /// one still holds something, which stays charged until it is gone.
-    fn begin_again(&mut self) -> bool {
-        self.cold.change(ColdState::begin_again);
-        let holds = self
-            .released
-            .as_ref()
-            .is_some_and(|r| r.progress != Progress::Finished);
-        if !holds {
+    /// Resets the job for a new object with its name. Whether the earlier object is still charged,
+    /// until it is gone.
+    fn reset(&mut self) -> bool {
+        self.cold.change(ColdState::reset);
+        let released = self.released.as_ref();
+        let charged = released.is_some_and(|r| r.progress != Progress::Finished);
+        if !charged {
             self.released = None;
             self.attempt = Attempt::default();
         }
-        holds
+        charged
     }
 }
 
-/// Who submitted a job; its namespace stands for one that is not told.
+/// The user who submitted a job, or its namespace if that is not known.
 fn user_of(key: &JobKey, user: &str) -> Arc<str> {
     if user.is_empty() {
         Arc::clone(&key.namespace)

@@ -1,23 +1,24 @@
-//! The jobs that could be evicted: released, neither terminating nor over, by the queue that is
-//! charged and by priority. And the jobs that are terminating.
+//! The index of jobs that could be evicted, by queue and priority, and of terminating jobs.
 //!
-//! A search for victims goes through this index, so that its cost does not depend on the number of
-//! pending jobs.
+//! A search for victims uses this index, so that its cost does not depend on the number of pending
+//! jobs.
 
 use crate::api::ids::{JobKey, QueueName};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Jobs by queue, lowest priority first; and how many there are of each priority.
+/// Admitted jobs that are neither ending nor over, and jobs that are terminating.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PreemptibleIndex {
+    /// Jobs by the queue that they are charged to, lowest priority first.
     queues: BTreeMap<QueueName, BTreeSet<(i32, JobKey)>>,
+    /// The number of jobs of each priority.
     priorities: BTreeMap<i32, usize>,
-    /// Jobs that are ending and still charged, or of which pods are leaving.
+    /// Jobs that are ending and still charged, or have terminating pods.
     terminating: BTreeSet<JobKey>,
 }
 
 impl PreemptibleIndex {
-    /// Moves a job from where it stood to where it stands.
+    /// Moves a job from one queue and priority to another; `None` means that it is not listed.
     pub(crate) fn set(
         &mut self,
         key: &JobKey,
@@ -48,7 +49,7 @@ impl PreemptibleIndex {
         }
     }
 
-    /// Lists a job as terminating, as a whole or in part, or removes it from that list.
+    /// Lists a job as terminating, or not.
     pub(crate) fn set_terminating(&mut self, key: &JobKey, terminating: bool) {
         if terminating {
             self.terminating.insert(key.clone());
@@ -62,7 +63,7 @@ impl PreemptibleIndex {
         self.terminating.iter()
     }
 
-    /// Queues whose jobs hold something.
+    /// The queues that have such jobs.
     pub(crate) fn queues(&self) -> impl Iterator<Item = &QueueName> {
         self.queues.keys()
     }
@@ -72,7 +73,7 @@ impl PreemptibleIndex {
         self.queues.get(queue).into_iter().flatten()
     }
 
-    /// The jobs of all queues that `counts` names.
+    /// The jobs of all queues for which `counts` returns true.
     pub(crate) fn below(&self, counts: impl Fn(&QueueName) -> bool) -> Vec<JobKey> {
         let queues = self.queues.iter().filter(|(queue, _)| counts(queue));
         queues
@@ -80,7 +81,7 @@ impl PreemptibleIndex {
             .collect()
     }
 
-    /// Place of a priority among those in use, 0 being the lowest.
+    /// The position of a priority among those in use, 0 for the lowest.
     pub(crate) fn rank(&self, priority: i32) -> usize {
         self.priorities.range(..priority).count()
     }

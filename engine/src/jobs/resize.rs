@@ -1,9 +1,9 @@
-//! Released jobs whose template asks for another size than was admitted.
+//! Admitted jobs whose template has another size than their admission.
 //!
-//! Where Karmada holds replicas, more pods wait until quota and capacity are granted, and fewer
-//! terminate at once (`terminating.rs`). What nothing can hold (other kinds, larger requests) is
-//! charged at once, even beyond capability, and marked to be pinned back. A job that only its
-//! record tells of is charged what that says until its template is edited.
+//! If the size of a job is enforced, it gets more pods only when they are granted, and fewer at
+//! once (`terminating.rs`). Growth that nothing can hold back (of other kinds, or of requests) is
+//! charged at once, even beyond capability, and the job is marked as exceeding its grant. A job
+//! that is known from its record is charged as recorded until its template is edited.
 
 use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
@@ -12,33 +12,27 @@ use crate::api::demand::{Demand, Held, Role};
 use crate::api::event::Progress;
 use crate::api::facts::{Admission, RolePods, Share};
 use crate::api::ids::{JobKey, PoolClass};
-use crate::capacity::{Need, leading};
+use crate::capacity::Need;
+use crate::jobs::excess::leading_class;
 use crate::jobs::job::Job;
 use crate::jobs::store::Jobs;
 use crate::jobs::terminating::Cut;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How many pods a role has beyond (or below) what was admitted.
-struct Difference<'a> {
-    index: usize,
-    role: &'a Role,
-    admitted: u32,
-}
-
-/// What a template asks for whose edit changed what a released job has.
+/// A change of an admitted job through an edit of its template.
 #[derive(Debug)]
 pub(crate) enum Edited {
-    /// Larger requests, for the same pods.
+    /// The same pods with larger requests.
     Requests(Arc<Demand>),
-    /// Other pods. Those that are not bound yet come as the template says now, on other nodes.
+    /// Other pods. Those that are not bound yet follow the new template, on nodes not known yet.
     Pods(Arc<Demand>, Vec<Share>),
 }
 
 impl Jobs {
-    /// Compares the template of a released job with its admission, and charges what cannot be held.
-    /// `intern` gives the one copy of a demand. What capacity is to be held for the job now, if
-    /// that changes.
+    /// Compares the template of an admitted job with its admission, and charges growth that cannot
+    /// be held back. `intern` returns the shared copy of a demand. The result is the change of its
+    /// assumed pods, if there is one.
     pub(crate) fn compare_template(
         &mut self,
         key: &JobKey,
@@ -77,7 +71,7 @@ impl Jobs {
             .then(|| Edited::Pods(demand, without_slots(&released.admission.shares)))
     }
 
-    /// Adds further pods to a released job. Its admission, and what it asks for.
+    /// Adds `more` pods to an admitted job. Returns its new admission, and its demand.
     pub(crate) fn scale_up(
         &mut self,
         key: &JobKey,
@@ -92,13 +86,13 @@ impl Jobs {
             .iter_mut()
             .find(|share| share.cluster == more.cluster)?;
         merge(share, more);
-        released.gave_to.clear();
+        released.shrunk_for.clear();
         self.rebase(key, intern);
         Some((self.released(key)?.admission.clone(), demand))
     }
 
-    /// Makes what a released job is measured by follow the counts that it has now, requests never
-    /// below what they were.
+    /// Sets the basis of an admitted job to its template with the admitted counts, and requests not
+    /// below those of the earlier basis.
     pub(crate) fn rebase(&mut self, key: &JobKey, intern: impl FnOnce(&Demand) -> Arc<Demand>) {
         let Some(job) = self.job_mut(key) else {
             return;
@@ -112,7 +106,7 @@ impl Jobs {
 }
 
 impl Job {
-    /// Whether it waits for further pods to be granted, or has pods to give back.
+    /// Whether its size is enforced and differs from its template's.
     pub(crate) fn asks_other_size(&self) -> bool {
         let (Some(demand), Some(released)) = (&self.demand, &self.released) else {
             return false;
@@ -121,38 +115,37 @@ impl Job {
             && released.alive()
             && released.admission.uid == self.uid
             && self.cold.hold.is_none()
-            && differences(demand, &released.admission)
+            && demand
+                .roles
                 .iter()
-                .any(|difference| difference.admitted != difference.role.count)
+                .any(|role| admitted(&released.admission, role) != role.count)
     }
 
-    /// Pods that it has less than its template asks for.
+    /// The number of pods by which it is smaller than its template.
     pub(crate) fn pods_missing(&self) -> u32 {
         let needs = self.missing(u32::MAX);
         needs.iter().map(|need| need.count).sum()
     }
 
-    /// Pods that it has less than its template asks for, by role, at most so many.
+    /// The pods by which it is smaller than its template, by role, at most `most`.
     pub(crate) fn missing(&self, most: u32) -> Vec<Need<'_>> {
         let (Some(demand), Some(released)) = (&self.demand, self.released.as_deref()) else {
             return Vec::new();
         };
         let mut left = most;
-        let needs = differences(demand, &released.admission).into_iter();
-        let needs = needs.map(|difference| {
-            let more = difference.role.count.saturating_sub(difference.admitted);
+        let roles = demand.roles.iter().enumerate();
+        let needs = roles.map(|(index, role)| {
+            let more = role
+                .count
+                .saturating_sub(admitted(&released.admission, role));
             let count = more.min(left);
             left -= count;
-            Need {
-                index: difference.index,
-                role: difference.role,
-                count,
-            }
+            Need { index, role, count }
         });
         needs.filter(|need| need.count > 0).collect()
     }
 
-    /// The pods that it has more than its template asks for.
+    /// The pods by which it is larger than its template.
     pub(crate) fn beyond_template(&self) -> Vec<Cut> {
         let (Some(demand), Some(released)) = (&self.demand, self.released.as_deref()) else {
             return Vec::new();
@@ -171,8 +164,8 @@ impl Job {
     }
 }
 
-/// The pods of a role that shares have beyond so many, the last share's first; each share loses no
-/// more than it may (`spare`).
+/// The cuts that reduce a role to `count` pods, from the last share on. Each share loses at most
+/// its entry in `spare`.
 pub(crate) fn cuts_to(shares: &[Share], role: &str, count: u32, spare: &mut [u32]) -> Vec<Cut> {
     let pods = shares.iter().map(|share| share.pods_of(role));
     let mut left = pods.sum::<u32>().saturating_sub(count);
@@ -192,11 +185,11 @@ pub(crate) fn cuts_to(shares: &[Share], role: &str, count: u32, spare: &mut [u32
     cuts
 }
 
-/// How many pods each share may lose at most: where overrides hold the parts of a gang, none of
-/// them goes whole, for those that stay were told of it.
+/// The most pods that each share may lose. If overrides enforce the size, each share keeps one,
+/// since the other parts know its address.
 pub(crate) fn spare(demand: &Demand, shares: &[Share]) -> Vec<u32> {
-    let kept = u32::from(demand.held == Held::ByOverride);
-    let spare = |share: &Share| share.replicas().saturating_sub(kept);
+    let least = u32::from(demand.held == Held::ByOverride);
+    let spare = |share: &Share| share.replicas().saturating_sub(least);
     shares.iter().map(spare).collect()
 }
 
@@ -204,17 +197,13 @@ fn role_named<'a>(demand: &'a Demand, name: &str) -> Option<&'a Role> {
     demand.roles.iter().find(|role| role.name == name)
 }
 
-fn differences<'a>(demand: &'a Demand, admission: &Admission) -> Vec<Difference<'a>> {
-    let roles = demand.roles.iter().enumerate();
-    let differences = roles.map(|(index, role)| Difference {
-        index,
-        role,
-        admitted: admission.shares.iter().map(|s| s.pods_of(&role.name)).sum(),
-    });
-    differences.collect()
+/// The number of admitted pods of a role.
+fn admitted(admission: &Admission, role: &Role) -> u32 {
+    let shares = admission.shares.iter();
+    shares.map(|share| share.pods_of(&role.name)).sum()
 }
 
-/// The basis with larger requests where the new demand has such; `None` where it has none.
+/// The basis with the larger requests of `demand`; `None` if none is larger.
 fn with_larger_requests(basis: &Demand, demand: &Demand) -> Option<Demand> {
     let mut raised = basis.clone();
     for role in &mut raised.roles {
@@ -225,15 +214,11 @@ fn with_larger_requests(basis: &Demand, demand: &Demand) -> Option<Demand> {
     (raised != *basis).then_some(raised)
 }
 
-/// The demand with the counts that are admitted now, requests never below the basis.
+/// The demand with the admitted counts, and requests not below the basis.
 fn with_counts(demand: &Demand, basis: Option<&Demand>, admission: &Admission) -> Demand {
     let mut counted = demand.clone();
-    let admitted: Vec<u32> = differences(demand, admission)
-        .iter()
-        .map(|d| d.admitted)
-        .collect();
-    for (role, count) in counted.roles.iter_mut().zip(admitted) {
-        role.count = count;
+    for role in &mut counted.roles {
+        role.count = admitted(admission, role);
         if let Some(old) = basis.and_then(|basis| role_named(basis, &role.name)) {
             role.request = Resources::max(&role.request, &old.request);
         }
@@ -241,7 +226,7 @@ fn with_counts(demand: &Demand, basis: Option<&Demand>, admission: &Admission) -
     counted
 }
 
-/// Adds to each share what its pods request more than before.
+/// Adds to each share the increase of its pods' requests.
 fn charge_raise(shares: &mut [Share], basis: &Demand, raised: &Demand) {
     for share in shares {
         for pods in share.pods.clone() {
@@ -258,8 +243,8 @@ fn charge_raise(shares: &mut [Share], basis: &Demand, raised: &Demand) {
     }
 }
 
-/// What a job has after an edit that went straight to its members, measured from what was
-/// granted; whether that is more.
+/// The shares of a job after an edit that reached its members at once, and whether they exceed
+/// `granted`.
 fn resized_by_edit(granted: &[Share], basis: &Demand, demand: &Demand) -> (Vec<Share>, bool) {
     let mut shares = granted.to_vec();
     let mut exceeds_grant = false;
@@ -300,28 +285,16 @@ fn resized_by_edit(granted: &[Share], basis: &Demand, demand: &Demand) -> (Vec<S
     (shares, exceeds_grant)
 }
 
-/// Changes the charge of a share by `times × by`, in the class that has what the role is best
-/// known by; below zero nothing falls.
+/// Changes the charge of a share by `times × by` in its leading class, to zero at least.
 fn change_charge(share: &mut Share, request: &Resources, by: &ResourceTotals, times: i64) {
-    let leading = leading(request);
-    let class = share
-        .charge
-        .iter()
-        .max_by_key(|(class, charge)| {
-            let has = leading.map(|name| charge.amount_of(name));
-            (has, std::cmp::Reverse((*class).clone()))
-        })
-        .map_or_else(|| PoolClass::from("cpu"), |(class, _)| class.clone());
-    let mut charge = share
-        .charge
-        .get(&class)
-        .map(ResourceTotals::from)
-        .unwrap_or_default();
-    charge.add_totals(by, times);
-    share.charge.insert(class, charge.to_resources());
+    let class = leading_class(&share.charge, request).unwrap_or_else(|| PoolClass::from("cpu"));
+    let charge = share.charge.entry(class).or_default();
+    let mut totals = ResourceTotals::from(&*charge);
+    totals.add_totals(by, times);
+    *charge = totals.to_resources();
 }
 
-/// Adds further pods to a share.
+/// Adds the pods of `more` to a share.
 fn merge(share: &mut Share, more: &Share) {
     for pods in &more.pods {
         match share.pods.iter_mut().find(|known| known.role == pods.role) {

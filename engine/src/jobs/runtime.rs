@@ -1,9 +1,9 @@
-//! The limit of run time: a job that has run as long as its queue allows is stopped.
+//! The limit of run time of a queue, at which a job is stopped.
 //!
-//! The limit is the least that its queue or a queue above it names, counted from when the job
-//! was first seen running (of one that only its record tells of, from its admission). A job
-//! that was stopped stays in the queue but does not compete, until it is made again or the limit
-//! is above what it ran, or gone. Only this limit stops jobs; predicted run times never do.
+//! The limit is the lowest of its queue and those above. It counts from when the job was first
+//! observed running; for a job that is known from its record, from its admission. A stopped job
+//! stays in the queue but does not compete until it is re-created or the limit is raised above its
+//! run time. Predicted run times never stop a job.
 
 use crate::api::event::Progress;
 use crate::api::ids::Time;
@@ -11,7 +11,7 @@ use crate::api::reason::Reason;
 use crate::jobs::job::{Job, Released};
 use crate::quota::Quota;
 
-/// When a running job has run as long as it may.
+/// When a running job reaches the limit of its queue.
 pub(crate) fn runtime_ends(queues: &Quota, released: &Released) -> Option<Time> {
     let started = released
         .started_at
@@ -20,12 +20,13 @@ pub(crate) fn runtime_ends(queues: &Quota, released: &Released) -> Option<Time> 
     Some(started.after(limit))
 }
 
-/// Why a job that was stopped does not compete, while that holds.
+/// Why a stopped job does not compete, if it still does not.
 pub(crate) fn stopped(queues: &Quota, job: &Job) -> Option<(Reason, String)> {
     let ran = job.cold.stopped_after?;
     let (limit, queue) = queues.runtime_limit(&job.queue)?;
     let message = format!(
-        "it was stopped after {} s, and queue {queue} lets a job run {} s; it competes again once it is submitted again, or that limit is higher",
+        "it was stopped after {} s, and queue {queue} lets a job run {} s; it competes again once \
+         it is submitted again, or that limit is higher",
         ran / 1000,
         limit / 1000
     );

@@ -1,16 +1,14 @@
-//! The job store: every job, and indexes over jobs.
+//! The job store: all jobs, and indexes over jobs.
 //!
-//! What becomes known of a job and what is decided about it flow in through methods that say what
-//! happened (`observe.rs`, `transitions.rs`, `resize.rs`); [`Jobs::sync`] then brings the
-//! indexes in step with the job. Others read jobs and change none. The store must know no other
-//! store: what a change means for quota, capacity and pending jobs is up to its callers.
+//! Facts and decisions change a job through methods that say what happened (`observe.rs`,
+//! `transitions.rs`, `resize.rs`); [`Jobs::sync`] then updates the indexes. The store knows no
+//! other store: its callers update quota, capacity and pending jobs.
 
 use crate::amounts::hashed::Hashed;
 use crate::api::charge::Pools;
 use crate::api::demand::Demand;
 use crate::api::facts::PriorityClassFact;
 use crate::api::ids::{JobKey, QueueName, Time};
-use crate::api::job::JobState;
 use crate::jobs::job::{Derived, Job, PendingEntry, Released};
 use crate::jobs::names::Names;
 use crate::jobs::preemptible_index::PreemptibleIndex;
@@ -21,82 +19,81 @@ use std::sync::Arc;
 /// All jobs, and indexes over them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Jobs {
-    /// Boxed, so that the map's free places stay small.
+    /// Boxed, so that unused slots of the map are small.
     by_key: Hashed<JobKey, Box<Job>>,
-    /// Texts that many jobs are named by.
+    /// Interned texts.
     pub(super) names: Names,
     /// Priority classes by name.
     priority_classes: BTreeMap<String, PriorityClassFact>,
-    /// When to look at a job again although no event came.
+    /// When each job has to be checked again although no event came.
     pub(super) timers: Timers,
-    /// Until when the expected end of each charged job holds.
+    /// Until when the expected end of each charged job is valid.
     pub(super) ends: Timers,
-    /// Released jobs that ask for another size than they have.
+    /// Admitted jobs whose template has another size.
     pub(super) resizing: BTreeSet<JobKey>,
-    /// Jobs that may be evicted, by queue and priority.
+    /// Jobs that may be evicted, and terminating jobs.
     pub(super) preemptible: PreemptibleIndex,
-    /// Jobs that were stopped for a limit of run time.
+    /// Jobs that were stopped at a limit of run time.
     pub(super) stopped: BTreeSet<JobKey>,
-    /// Jobs that wait for nodes for pods that have lost theirs.
+    /// Starting jobs with pods that fit on no node of their cluster.
     pub(super) stranded: BTreeSet<JobKey>,
-    /// Whether something came free since elastic jobs last tried to scale up.
+    /// Whether elastic jobs have to try to scale up, since capacity may be free.
     scale_up_due: bool,
-    /// Whether some job may have to leave its cluster.
+    /// Whether the clusters of admitted jobs have to be checked for NoExecute taints.
     drain_due: bool,
 }
 
 impl Jobs {
-    /// A job.
     pub(crate) fn get(&self, key: &JobKey) -> Option<&Job> {
         self.by_key.get(key).map(Box::as_ref)
     }
 
-    /// Every job, in no order.
+    /// All jobs, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&JobKey, &Job)> {
         self.by_key.iter().map(|(key, job)| (key, job.as_ref()))
     }
 
-    /// What a released job has.
+    /// The state of an admitted job.
     pub(crate) fn released(&self, key: &JobKey) -> Option<&Released> {
         self.get(key)?.released.as_deref()
     }
 
-    /// What a job asks for, if that is known.
+    /// The demand of a job, if it is known.
     pub(crate) fn demand_of(&self, key: &JobKey) -> Option<&Arc<Demand>> {
         self.get(key)?.demand.as_ref()
     }
 
-    /// Where a job stands while it is pending.
+    /// The entry of a pending job.
     pub(crate) fn line_of(&self, key: &JobKey) -> Option<&PendingEntry> {
         self.get(key)?.derived.line.as_ref()
     }
 
-    /// What is charged for a job, and to which queue.
+    /// The charge of a job, and the queue that is charged.
     pub(crate) fn charge_of(&self, key: &JobKey) -> Option<&(QueueName, Arc<Pools>)> {
         self.get(key)?.derived.has.charge.as_ref()
     }
 
-    /// Jobs that may be evicted, by queue and priority; and those that are terminating.
+    /// Jobs that may be evicted, and terminating jobs.
     pub(crate) fn preemptible(&self) -> &PreemptibleIndex {
         &self.preemptible
     }
 
-    /// Released jobs that ask for another size than they have.
+    /// Admitted jobs whose template has another size.
     pub(crate) fn resizing(&self) -> &BTreeSet<JobKey> {
         &self.resizing
     }
 
-    /// Jobs that were stopped for a limit of run time.
+    /// Jobs that were stopped at a limit of run time.
     pub(crate) fn stopped(&self) -> &BTreeSet<JobKey> {
         &self.stopped
     }
 
-    /// When to look at a job again although no event came.
+    /// The next time at which a job has to be checked although no event came.
     pub(crate) fn next_timer(&self) -> Option<Time> {
         self.timers.first()
     }
 
-    /// The job whose timer came first, if it has come by `now`. The timer is unset.
+    /// Takes the first timer that is due at `now`, and returns its job.
     pub(crate) fn take_timer(&mut self, now: Time) -> Option<JobKey> {
         let (at, key) = self.timers.first_by(now)?;
         self.timers.change(&key, Some(at), None);
@@ -106,32 +103,32 @@ impl Jobs {
         Some(key)
     }
 
-    /// When the first expected end has to be estimated again.
+    /// When the first expected end has to be estimated again, which is at that end.
     pub(crate) fn next_end(&self) -> Option<Time> {
         self.ends.first()
     }
 
-    /// The job whose expected end passed first, if it has by `now`.
+    /// The job with the first expected end, if that has passed at `now`.
     pub(crate) fn first_past_end(&self, now: Time) -> Option<JobKey> {
         Some(self.ends.first_by(now)?.1)
     }
 
-    /// Expected ends after `now`, the first first.
+    /// The expected ends after `now`, in order.
     pub(crate) fn ends_after(&self, now: Time) -> impl Iterator<Item = (Time, &JobKey)> {
         self.ends.after(now)
     }
 
-    /// The one copy of the name of a queue.
+    /// The same name, with a shared text.
     pub(crate) fn share_queue(&mut self, name: &QueueName) -> QueueName {
         self.names.share_queue(name)
     }
 
-    /// Adds a job as a snapshot has it.
+    /// Adds a job from a snapshot.
     pub(crate) fn restore(&mut self, key: JobKey, job: Job) {
         self.by_key.insert(key, Box::new(job));
     }
 
-    /// Forgets a job. What was derived of it.
+    /// Forgets a job. Returns the entries that it had in the indexes.
     pub(crate) fn remove(&mut self, key: &JobKey) -> Option<Derived> {
         self.job_mut(key)?.released = None;
         self.job_mut(key)?
@@ -142,8 +139,7 @@ impl Jobs {
         was
     }
 
-    /// Sets what is derived of a job, and brings the indexes in step with the job. What was
-    /// derived before.
+    /// Updates the indexes after a change of a job, and returns its earlier entries.
     pub(crate) fn sync(&mut self, key: &JobKey, now: Derived) -> Option<Derived> {
         let job = self.by_key.get_mut(key)?;
         let was = std::mem::replace(&mut job.derived, now);
@@ -160,7 +156,7 @@ impl Jobs {
         Some(was)
     }
 
-    /// A job to be broken, for tests of what finds that.
+    /// A job that a test of an audit may break.
     #[cfg(test)]
     pub(crate) fn corrupt(&mut self, key: &JobKey) -> Option<&mut Job> {
         self.job_mut(key)
@@ -179,32 +175,32 @@ impl Jobs {
         entry.or_insert_with(|| Box::new(new()))
     }
 
-    /// Has elastic jobs try to scale up: something may have come free.
+    /// Makes elastic jobs try to scale up, since capacity may be free.
     pub(crate) fn retry_scale_up(&mut self) {
         self.scale_up_due = true;
     }
 
-    /// Whether elastic jobs should try to scale up; they are taken to do so.
+    /// Whether elastic jobs have to try to scale up. The caller makes them try.
     pub(crate) fn take_scale_up_due(&mut self) -> bool {
         std::mem::take(&mut self.scale_up_due)
     }
 
-    /// Has the clusters of released jobs checked for taints that evict.
+    /// Makes the clusters of admitted jobs be checked for NoExecute taints.
     pub(crate) fn recheck_taints(&mut self) {
         self.drain_due = true;
     }
 
-    /// Whether the clusters of released jobs should be checked for taints that evict; they are
-    /// taken to be.
+    /// Whether the clusters of admitted jobs have to be checked for NoExecute taints. The caller
+    /// checks them.
     pub(crate) fn take_taints_due(&mut self) -> bool {
         std::mem::take(&mut self.drain_due)
     }
 }
 
-/// Puts a key into a set, or takes it out of it. Whether it is new there.
+/// Adds a key to a set, or removes it. Whether it was added.
 fn put(set: &mut BTreeSet<JobKey>, key: &JobKey, belongs: bool) -> bool {
     if belongs {
-        // Most often it is there already.
+        // Mostly it is there already, and need not be cloned.
         !set.contains(key) && set.insert(key.clone())
     } else {
         set.remove(key);
@@ -214,7 +210,6 @@ fn put(set: &mut BTreeSet<JobKey>, key: &JobKey, belongs: bool) -> bool {
 
 /// Priority classes.
 impl Jobs {
-    /// A priority class.
     pub(crate) fn priority_class(&self, name: &str) -> Option<&PriorityClassFact> {
         self.priority_classes.get(name)
     }
@@ -224,7 +219,7 @@ impl Jobs {
         self.priority_classes.values()
     }
 
-    /// Sets or forgets a priority class.
+    /// Sets or removes a priority class.
     pub(crate) fn observe_priority_class(&mut self, name: &str, fact: Option<PriorityClassFact>) {
         match fact {
             Some(fact) => self.priority_classes.insert(name.to_owned(), fact),
@@ -237,12 +232,12 @@ impl Jobs {
     pub(crate) fn priority_of(&self, job: &Job) -> Option<i32> {
         match &job.priority_class {
             Some(name) => Some(self.priority_class(name)?.value),
-            // Kubernetes takes the smallest where several claim to be the default.
+            // As Kubernetes does, the lowest value counts if there are several defaults.
             None => Some(self.default_class().map_or(0, |class| class.value)),
         }
     }
 
-    /// Whether a job's priority class lets it have other jobs evicted.
+    /// Whether the priority class of a job lets it preempt.
     pub(crate) fn preempts(&self, job: &Job) -> bool {
         let class = match &job.priority_class {
             Some(name) => self.priority_class(name),
@@ -257,14 +252,10 @@ impl Jobs {
             .min_by_key(|class| class.value)
     }
 
-    /// The queue and priority by which a job is listed as preemptible, if it holds something that
-    /// could be evicted.
+    /// The queue and priority by which a job is listed as preemptible, if it is admitted and
+    /// neither ending nor over.
     pub(crate) fn preemptible_as(&self, job: &Job) -> Option<(QueueName, i32)> {
-        let holds = matches!(
-            job.state(),
-            JobState::Assumed | JobState::Placed | JobState::Running
-        );
-        let released = job.released.as_ref().filter(|_| holds)?;
+        let released = job.released.as_ref().filter(|released| released.alive())?;
         let priority = self.priority_of(job).unwrap_or_default();
         Some((released.admission.queue.clone(), priority))
     }

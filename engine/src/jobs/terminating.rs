@@ -1,15 +1,15 @@
-//! Pods that are terminating: a released job is made smaller, and what leaves stays charged
-//! until the member confirms it.
+//! Terminating pods: an admitted job is shrunk, and the pods that leave stay charged until the
+//! member confirms that they are gone.
 //!
-//! A shrink that a template asks for and one that frees capacity for another job are the same
-//! here. What is decided is the new size (the shares of the admission); what leaves is kept
-//! beside it, with its charge, and comes free by [`crate::Event::JobResized`], pods by pods.
-//! Capacity assumed for pods that were never seen is kept as long: the member may still start
-//! them. So a member that is slow, or unreachable, never makes the engine generous.
+//! A shrink to the size of the template and one that frees capacity for another job are the same
+//! here. The decision is the new size, which the shares of the admission have; the terminating pods
+//! are listed beside it with their charge, until [`crate::Event::JobResized`] reports them gone.
+//! Assumed pods that were never observed stay assumed as long, since the member may still start
+//! them. So capacity of a slow or unreachable member is never used twice.
 
 use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
-use crate::api::charge::{Pools, pools_of};
+use crate::api::charge::{Pools, add_charge, pools_of};
 use crate::api::demand::Demand;
 use crate::api::facts::{Admission, Leaving, Share};
 use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, PoolClass};
@@ -19,7 +19,7 @@ use crate::jobs::store::Jobs;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Pods of one role to be taken off one cluster.
+/// Pods of one role to remove from one cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cut {
     pub(crate) cluster: ClusterName,
@@ -28,8 +28,8 @@ pub(crate) struct Cut {
 }
 
 impl Jobs {
-    /// Makes a released job smaller, for another job where `for_job` names one. Its admission, and
-    /// how many pods are to terminate; none where it has none of those.
+    /// Shrinks an admitted job, for another job if `for_job` names one. Returns its new admission
+    /// and the number of pods that terminate; `None` if it has none of the pods of `cuts`.
     pub(crate) fn shrink(
         &mut self,
         key: &JobKey,
@@ -51,7 +51,7 @@ impl Jobs {
         if pods == 0 {
             return None;
         }
-        released.gave_to.extend(for_job.cloned());
+        released.shrunk_for.extend(for_job.cloned());
         let shares = &mut released.admission.shares;
         shares.retain(|share| !share.pods.is_empty());
         let admission = released.admission.clone();
@@ -59,8 +59,8 @@ impl Jobs {
         Some((admission, pods))
     }
 
-    /// Takes in that at most `pods` of an attempt can be in a cluster. How many of each role can be
-    /// there still, if fewer than before.
+    /// Observes that at most `pods` pods of an attempt can be in a cluster. Returns the most of
+    /// each role that can be there, if some are gone.
     pub(crate) fn confirm_gone(
         &mut self,
         key: &JobKey,
@@ -87,24 +87,20 @@ impl Jobs {
 }
 
 impl Released {
-    /// What is charged: what was admitted, what leaves and may still be there, and what runs beyond
-    /// the admission.
+    /// The charge by pool: of the admission, the terminating pods and the excess.
     pub(crate) fn pools(&self) -> Pools {
         let mut pools = pools_of(&self.admission.shares);
         for leaving in &self.leaving {
             for (class, resources) in &leaving.charge {
-                let pool = (leaving.cluster.clone(), class.clone());
-                let entry = pools.entry(pool).or_default();
-                *entry = entry
-                    .checked_add(resources)
-                    .unwrap_or_else(|| Resources::max(entry, resources));
+                add_charge(&mut pools, &leaving.cluster, class, resources);
             }
         }
         excess::charge(&mut pools, &self.excess, &self.admission.shares);
         pools
     }
 
-    /// Takes pods off its shares: what leaves, and from which nodes as planned.
+    /// Removes pods from its shares. Returns the terminating pods, and the planned nodes that they
+    /// leave.
     pub(crate) fn cut(
         &mut self,
         basis: &Demand,
@@ -125,6 +121,7 @@ impl Released {
         (count > 0).then_some((leaving, nodes))
     }
 
+    /// Adds terminating pods.
     fn leave(&mut self, more: Leaving) {
         let same = |known: &&mut Leaving| {
             known.cluster == more.cluster
@@ -136,17 +133,15 @@ impl Released {
         };
         known.count += more.count;
         for (class, resources) in more.charge {
-            let mut sum = known
-                .charge
-                .get(&class)
-                .map_or_else(ResourceTotals::default, ResourceTotals::from);
-            sum.add(&resources, 1);
-            known.charge.insert(class, sum.to_resources());
+            let charge = known.charge.entry(class).or_default();
+            let mut totals = ResourceTotals::from(&*charge);
+            totals.add(&resources, 1);
+            *charge = totals.to_resources();
         }
     }
 
-    /// At most `pods` can be in the cluster: of those that leave, what is beyond is gone.
-    /// Whether anything is.
+    /// Removes terminating pods so that at most `pods` pods can be in the cluster. Whether there
+    /// were any to remove.
     fn confirm_gone(&mut self, cluster: &ClusterName, pods: u32) -> bool {
         let shares = self.admission.shares.iter();
         let stay = shares.filter(|share| share.cluster == *cluster);
@@ -166,23 +161,30 @@ impl Released {
 }
 
 impl Leaving {
+    /// Reduces it to `count` pods, with their charge.
     fn reduce(&mut self, count: u32) {
-        let mut gone = self.count - count;
+        let gone = self.count - count;
         self.count = count;
         if count == 0 {
             return self.charge.clear();
         }
-        for charge in self.charge.values_mut().rev() {
-            let mut totals = ResourceTotals::from(&*charge);
-            let here = totals.fits(&self.request, gone);
-            totals.add(&self.request, -i64::from(here));
-            gone -= here;
-            *charge = totals.to_resources();
-        }
-        self.charge.retain(|_, charge| !charge.is_empty());
+        uncharge(&mut self.charge, &self.request, gone);
     }
 }
 
+/// Removes the charge of `count` pods, from the last class on.
+fn uncharge(charges: &mut BTreeMap<PoolClass, Resources>, request: &Resources, mut count: u32) {
+    for charge in charges.values_mut().rev() {
+        let mut totals = ResourceTotals::from(&*charge);
+        let here = totals.fits(request, count);
+        totals.add(request, -i64::from(here));
+        count -= here;
+        *charge = totals.to_resources();
+    }
+    charges.retain(|_, charge| !charge.is_empty());
+}
+
+/// The charges of `before` that are not in `after`.
 fn less(
     before: &BTreeMap<PoolClass, Resources>,
     after: &BTreeMap<PoolClass, Resources>,
@@ -197,8 +199,8 @@ fn less(
     classes.filter(|(_, left)| !left.is_empty()).collect()
 }
 
-/// Takes up to `count` pods of a role off a share, and what they were charged. How many, and
-/// off which nodes of its plan, the last planned first.
+/// Removes up to `count` pods of a role from a share, with their charge. Returns their number, and
+/// the planned nodes that they leave, from the last on.
 fn take_pods(
     share: &mut Share,
     role: &str,
@@ -211,15 +213,7 @@ fn take_pods(
     let taken = pods.count.min(count);
     pods.count -= taken;
     share.pods.retain(|pods| pods.count > 0);
-    let mut left = taken;
-    for charge in share.charge.values_mut().rev() {
-        let mut totals = ResourceTotals::from(&*charge);
-        let here = totals.fits(request, left);
-        totals.add(request, -i64::from(here));
-        left -= here;
-        *charge = totals.to_resources();
-    }
-    share.charge.retain(|_, charge| !charge.is_empty());
+    uncharge(&mut share.charge, request, taken);
     let mut slots_left = taken;
     let mut nodes = Vec::new();
     let slots = share.slots.iter_mut().rev();
@@ -243,7 +237,7 @@ mod tests {
     use crate::api::facts::RolePods;
     use crate::testing::running;
 
-    /// A job that has two pods in `a`, and one in each of `a` and `b` that leaves.
+    /// A job with two pods in `a`, and a terminating pod in each of `a` and `b`.
     fn shrinking() -> Released {
         let key = JobKey::new("ns", "job");
         let request = Resources::parse([("nvidia.com/gpu", "1")]).unwrap();
@@ -267,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn something_has_left_where_fewer_pods_can_be_than_stay_and_leave() {
+    fn pods_are_gone_if_fewer_can_be_there_than_stay_and_leave() {
         let cases = [
             ("a", 4, false),
             ("a", 3, false),

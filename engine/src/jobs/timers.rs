@@ -1,14 +1,14 @@
-//! Times at which to look at jobs, in order; of equal times, in order of the jobs' keys.
+//! Timers of jobs, in order of time and then of key.
 
 use crate::api::ids::{JobKey, Time};
 use std::collections::BTreeSet;
 
-/// At most one time for each job. The job knows its time, so that it can be found here.
+/// At most one timer per job. The job itself has its time, by which its timer is found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Timers(BTreeSet<(Time, JobKey)>);
 
 impl Timers {
-    /// Moves a job from the time that it had to another one.
+    /// Moves the timer of a job from one time to another.
     pub(super) fn change(&mut self, key: &JobKey, was: Option<Time>, now: Option<Time>) {
         if was == now {
             return;
@@ -26,13 +26,13 @@ impl Timers {
         self.0.first().map(|(at, _)| *at)
     }
 
-    /// The job whose time is first, with that time, if it has come by `now`.
+    /// The first timer, if it is due at `now`.
     pub(super) fn first_by(&self, now: Time) -> Option<(Time, JobKey)> {
         let first = self.0.first().filter(|(at, _)| *at <= now);
         first.cloned()
     }
 
-    /// Times later than `now` with their jobs, in order.
+    /// The timers after `now`, in order.
     pub(super) fn after(&self, now: Time) -> impl Iterator<Item = (Time, &JobKey)> {
         let from = (now.after(1), JobKey::new("", ""));
         self.0.range(from..).map(|(at, key)| (*at, key))

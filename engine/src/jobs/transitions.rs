@@ -1,4 +1,4 @@
-//! How a job changes its state by what is decided: admitted, evicted, queued again, stopped.
+//! Transitions of jobs by decisions: admitted, evicted, queued again, stopped.
 
 use crate::api::demand::Demand;
 use crate::api::event::Progress;
@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Jobs {
-    /// Admits a pending job. `expected_ms` is the run time that is predicted for it, if it does not
-    /// declare one. The admission, and the demand that it is for.
+    /// Admits a pending job. `expected_ms` is its predicted run time, if it declares none. Returns
+    /// the admission and its demand.
     pub(crate) fn admit(
         &mut self,
         key: &JobKey,
@@ -40,13 +40,13 @@ impl Jobs {
             ..Released::new(admission.clone(), Progress::Assumed)
         }));
         if !self.resizing.is_empty() {
-            // Those that were made smaller for it may scale up again.
+            // Jobs that were shrunk for it may scale up again.
             self.retry_scale_up();
         }
         Some((admission, demand))
     }
 
-    /// Begins to evict a released job. Its charge stays. Whether it was not being evicted yet.
+    /// Begins to evict an admitted job, which stays charged. Whether it was not being evicted yet.
     pub(crate) fn begin_eviction(
         &mut self,
         key: &JobKey,
@@ -64,8 +64,7 @@ impl Jobs {
         true
     }
 
-    /// Puts a released job of which nothing is left into its queue again: after a back-off, if its
-    /// attempt failed.
+    /// Queues an admitted job again whose Works are gone, with a back-off if its attempt failed.
     pub(crate) fn requeue(
         &mut self,
         key: &JobKey,
@@ -79,14 +78,13 @@ impl Jobs {
         };
         let released = job.released.take();
         if released.is_some_and(|released| released.admission.uid != job.uid) {
-            // What ended was an earlier object of this name.
+            // An earlier object with this name has ended.
             job.attempt = Attempt::default();
             job.cold.change(|cold| {
                 cold.failures = 0;
                 cold.stopped_after = None;
             });
         } else if cause.as_ref().is_some_and(|cause| !cause.is_failure()) {
-            // Nothing is wrong with it: it keeps its place in the queue.
             job.cold.change(|cold| cold.last = cause);
         } else {
             job.cold.change(|cold| {
@@ -103,7 +101,7 @@ impl Jobs {
         }
     }
 
-    /// Ends the back-off of a queued job, and its avoidance of clusters, as far as they are past.
+    /// Ends the back-off of a queued job and its avoidance of clusters, if they are over at `now`.
     pub(crate) fn end_back_off(&mut self, key: &JobKey, now: Time) {
         if let Some(job) = self.job_mut(key) {
             job.cold.change(|cold| {
@@ -113,29 +111,29 @@ impl Jobs {
         }
     }
 
-    /// Notes how many milliseconds a job had run when it was stopped for its queue's limit.
+    /// Notes that a job was stopped at its queue's limit after `ran_ms` milliseconds.
     pub(crate) fn stop(&mut self, key: &JobKey, ran_ms: i64) {
         if let Some(job) = self.job_mut(key) {
             job.cold.change(|cold| cold.stopped_after = Some(ran_ms));
         }
     }
 
-    /// Notes that no capacity is held any more for a job's pods that are not bound.
+    /// Notes that the unbound pods of a job are assumed no longer.
     pub(crate) fn release_assumed(&mut self, key: &JobKey) {
         if let Some(released) = self.released_mut(key) {
             released.placed = false;
         }
     }
 
-    /// Sets what a job is ordered and backfilled by while it is pending.
+    /// Sets the predicted run time, by which a pending job is ordered and backfilled.
     pub(crate) fn set_forecast(&mut self, key: &JobKey, forecast: PredictedRunTime) {
         if let Some(job) = self.job_mut(key) {
             job.forecast = Some(forecast);
         }
     }
 
-    /// Notes since when released jobs have pods that fit on no node of a cluster: `lost` are those
-    /// that do now. All jobs for which that may be new.
+    /// Updates which admitted jobs have pods that fit on no node of a cluster (`lost`), and since
+    /// when. Returns all jobs that may have changed.
     pub(crate) fn set_stranded(
         &mut self,
         lost: impl IntoIterator<Item = (JobKey, ClusterName)>,
@@ -164,7 +162,7 @@ impl Jobs {
     }
 }
 
-/// The back-off in milliseconds after so many failures in a row.
+/// The back-off in milliseconds after `failures` failures in a row.
 fn back_off(config: &EngineConfig, failures: u32) -> i64 {
     let doublings = failures.saturating_sub(1).min(32);
     config

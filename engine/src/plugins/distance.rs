@@ -1,20 +1,18 @@
-//! How far apart clusters are.
+//! The distance between clusters.
 
 use crate::api::facts::ClusterFact;
 
-/// In thousandths: what the clusters tell of the time between them (`muster.io/network`),
-/// against the longest that any tells; else 0 for the same cluster, then the same zone, region,
-/// provider, and nothing in common.
+/// The distance between two clusters in thousandths, 0 for one and the same. It is the round-trip
+/// time that either of them states (`muster.io/network`) relative to `farthest`, the longest of
+/// the fleet. Without such a time it depends on what they share: zone, region, provider or nothing.
 pub(super) fn distance(one: &ClusterFact, other: &ClusterFact, farthest: u64) -> i64 {
     if one.name == other.name {
         return 0;
     }
-    let told = one
-        .network
-        .get(&other.name)
-        .max(other.network.get(&one.name));
-    if let Some(told) = told.filter(|_| farthest > 0) {
-        let part = u128::from(*told) * 1000 / u128::from(farthest);
+    let there = one.network.get(&other.name);
+    let longest = there.max(other.network.get(&one.name));
+    if let Some(time) = longest.filter(|_| farthest > 0) {
+        let part = u128::from(*time) * 1000 / u128::from(farthest);
         return i64::try_from(part).unwrap_or(1000).min(1000);
     }
     let same = |a: &str, b: &str| !a.is_empty() && a == b;
@@ -33,26 +31,18 @@ pub(super) fn distance(one: &ClusterFact, other: &ClusterFact, farthest: u64) ->
 mod tests {
     use super::*;
     use crate::api::ids::ClusterName;
-    use std::collections::BTreeMap;
 
     fn cluster(name: &str, [zone, region, provider]: [&str; 3]) -> ClusterFact {
         ClusterFact {
-            name: ClusterName::from(name),
-            labels: BTreeMap::new(),
             provider: provider.to_owned(),
             region: region.to_owned(),
             zones: Vec::from_iter((!zone.is_empty()).then(|| zone.to_owned())),
-            taints: Vec::new(),
-            price_milli: None,
-            network: BTreeMap::new(),
-            apis: None,
-            usable: true,
-            unusable_because: String::new(),
+            ..crate::testing::cluster(name)
         }
     }
 
     #[test]
-    fn clusters_are_as_near_as_the_innermost_that_they_have_in_common() {
+    fn distance_depends_on_the_innermost_common_location() {
         for (here, there, far) in [
             (["z", "r", "p"], ["z", "", ""], 250),
             (["z", "r", "p"], ["y", "r", ""], 500),
@@ -67,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_counts_by_the_longest_that_was() {
+    fn distance_is_the_longer_stated_time_relative_to_the_longest() {
         let mut one = cluster("a", ["z", "r", "p"]);
         let mut other = cluster("b", ["z", "r", "p"]);
         one.network.insert(ClusterName::from("b"), 300);
@@ -76,7 +66,7 @@ mod tests {
             assert_eq!(distance(&one, &other, farthest), far);
             assert_eq!(distance(&other, &one, farthest), far);
         }
-        // Where every distance is zero, that distinguishes nothing.
+        // If all times are zero, they are ignored.
         one.network.insert(ClusterName::from("b"), 0);
         assert_eq!(distance(&one, &other, 0), 250);
     }

@@ -1,4 +1,4 @@
-//! Filters: which clusters may take a job, whatever room they have.
+//! Filters: which clusters may take a job, whatever their free capacity.
 
 use crate::api::demand::ClusterPlacement;
 use crate::api::facts::ClusterFact;
@@ -11,7 +11,7 @@ use crate::plugins::{Plugin, UnknownPlugin};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// All filters, in the order in which they are asked: the first that refuses is reported.
+/// All filters, in the order of evaluation. The first that refuses is reported.
 const FILTERS: &[&dyn Filter] = &[
     &ClusterAffinity,
     &ClusterReady,
@@ -20,72 +20,71 @@ const FILTERS: &[&dyn Filter] = &[
     &DataRegion,
 ];
 
-/// What a filter is asked: may this job go to this cluster?
+/// The input of a filter: a job's placement and a cluster.
 pub(crate) struct Question<'a> {
-    /// What the job's placement says.
     pub(crate) placement: &'a ClusterPlacement,
-    /// The group of clusters that is tried.
+    /// The group of the placement that is tried.
     pub(crate) group: &'a ClusterRule,
     pub(crate) cluster: &'a ClusterFact,
     /// All clusters.
     pub(crate) fleet: &'a BTreeMap<ClusterName, ClusterFact>,
 }
 
-/// When a filter holds.
+/// When a filter applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holds {
-    /// For every job: nothing that ran against it could run.
+    /// To every job: a cluster that it refuses could not run the job.
     Always,
-    /// Unless a CapacityPolicy names others.
+    /// Unless a CapacityPolicy names other filters.
     Unset,
-    /// Only where a CapacityPolicy names it.
+    /// Only if a CapacityPolicy names it.
     Named,
 }
 
-/// One rule on which clusters may take a job.
+/// A rule on which clusters may take a job.
 pub(crate) trait Filter: Sync {
-    /// Its name and what it is for.
+    /// Its name and description.
     fn plugin(&self) -> Plugin<Holds>;
 
-    /// Why the cluster may not take the job, if so; to be read after the cluster's name.
+    /// Why the cluster may not take the job, if so, in words that follow the cluster's name.
     fn refuses(&self, question: &Question<'_>) -> Option<String>;
 }
 
-/// What people read of each filter, in the order in which they are asked.
+/// The descriptions of all filters, in the order of evaluation.
 pub fn filters() -> impl Iterator<Item = Plugin<Holds>> {
     FILTERS.iter().map(|filter| filter.plugin())
 }
 
-/// Whether the group that is tried means the cluster at all.
+/// Whether the group selects the cluster.
 pub(crate) fn selects(question: &Question<'_>) -> bool {
     ClusterAffinity.refuses(question).is_none()
 }
 
-/// What the first filter that refuses says.
+/// Why the first filter that refuses the cluster does so, if one does.
 pub(crate) fn refusal(question: &Question<'_>) -> Option<String> {
-    let holds = question.placement.filters;
-    let mut asked = FILTERS.iter().enumerate();
-    asked.find_map(|(index, filter)| {
-        let asked = holds.has(index, filter.plugin().unset);
-        asked.then(|| filter.refuses(question)).flatten()
+    let chosen = question.placement.filters;
+    let mut filters = FILTERS.iter().enumerate();
+    filters.find_map(|(index, filter)| {
+        let applies = chosen.has(index, filter.plugin().unset);
+        applies.then(|| filter.refuses(question)).flatten()
     })
 }
 
-/// The filters that hold for a job, beside those that hold for every one.
+/// The choice of filters of a CapacityPolicy, besides those that always apply.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
 #[serde(try_from = "Option<Vec<String>>", into = "Option<Vec<String>>")]
 pub struct Filters {
-    /// By their place in the list; `None` where nobody named any.
+    /// A bit for each index in the list; `None` if the policy does not choose.
     named: Option<u32>,
 }
 
 impl Filters {
-    /// Those of these names.
+    /// The filters with these names.
     ///
     /// # Errors
-    /// Where a name is not that of a filter that can be chosen.
+    /// If a name is not that of a filter that can be chosen.
     pub fn named<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, UnknownPlugin> {
         let mut named = 0;
         for name in names {
@@ -139,7 +138,7 @@ mod tests {
 
     #[test]
     fn names_are_distinct_and_kept() {
-        assert!(FILTERS.len() <= 32, "they are kept as bits");
+        assert!(FILTERS.len() <= 32, "the bits of a u32");
         let mut names: Vec<&str> = filters().map(|plugin| plugin.name).collect();
         names.sort_unstable();
         names.dedup();
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_always_holds_cannot_be_chosen() {
+    fn a_filter_that_always_applies_cannot_be_chosen() {
         let error = Filters::named(["ClusterReady"]).unwrap_err();
         assert_eq!(
             error.to_string(),

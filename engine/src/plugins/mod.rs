@@ -1,15 +1,13 @@
-//! What decides about clusters, by name: filters say which may take a job at all, scores which
-//! of those that could is the best.
+//! Plugins that choose clusters: filters decide which clusters may take a job, scores which of
+//! them is best.
 //!
-//! A placement asks them in the order of their lists: `FILTERS`, then, among
-//! placements over equally many clusters, `SCORES`, each weighed as the queue's
-//! CapacityPolicy says. Facts flow in; a refusal in words or a number flows out. Each stands in a
-//! file of its own below `filters/` and `scores/`: another one is another file and its line in
-//! the list, and is then known to CapacityPolicies, to the simulator and to the docs.
+//! A placement runs `FILTERS` in order. Then `SCORES` compare placements over equally many
+//! clusters, with the weights of the queue's CapacityPolicy. A plugin is one file below `filters/`
+//! or `scores/` and one line in the list; CapacityPolicies, the simulator and the docs then know
+//! it. It must give the same result for the same facts: no clock, no I/O, no random numbers.
 //!
-//! What depends on single nodes is not here: classes of pools, node affinity, taints of nodes
-//! and topology domains are what [`crate::capacity`] packs by. A plugin must never read a clock, do
-//! I/O or draw at random, and must say the same of the same facts.
+//! Rules on single nodes are not plugins: [`crate::capacity`] packs by classes of pools, node
+//! affinity, taints of nodes and topology domains.
 
 mod distance;
 mod filter;
@@ -23,18 +21,18 @@ pub use score::{PlacementWeights, scores};
 pub(crate) use filter::{Question, refusal, selects};
 pub(crate) use score::{FRAGMENTATION, ScoredJob, Site};
 
-/// What people read of a plugin.
+/// The description of a plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plugin<U> {
     /// Its name in a CapacityPolicy.
     pub name: &'static str,
-    /// What it is for, in a sentence.
+    /// Its purpose, in a sentence.
     pub about: &'static str,
-    /// What holds of it where a policy says nothing.
+    /// Its default: the weight of a score, or when a filter applies.
     pub unset: U,
 }
 
-/// A name that no plugin has which could stand there.
+/// A name in a CapacityPolicy that no plugin has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is no {what}; one of {known} is needed")]
 pub struct UnknownPlugin {

@@ -1,7 +1,7 @@
-//! Scores: which of several placements is the better one.
+//! Scores: which of several placements is better.
 //!
-//! Each counts one aim in thousandths, less being better, and is weighed as the queue's policy
-//! says. Before them stand what no weight changes: the fewest clusters, whole topology domains,
+//! Each score measures one aim in thousandths, where less is better, and has a weight in the
+//! queue's policy. Criteria without a weight come first: fewest clusters, whole topology domains,
 //! the queue's preferred clusters.
 
 use super::scores::{Data, Fragmentation, Network, Price, Spread};
@@ -11,71 +11,70 @@ use crate::capacity::{FittingPods, PackEffect};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// All scores. The order means nothing but where their weights are kept.
+/// All scores. [`PlacementWeights`] has their weights in the same order.
 const SCORES: &[&dyn Score] = &[&Fragmentation, &Data, &Network, &Price, &Spread];
 
-/// The place of the one that tells equal clusters apart before any is looked at.
+/// The index of the score that is estimated for clusters before nodes are packed.
 pub(crate) const FRAGMENTATION: usize = 0;
 
 const COUNT: usize = SCORES.len();
 
-/// What is the same for all placements of a job.
+/// The input of scores that is the same for all placements of a job.
 pub(crate) struct ScoredJob<'a> {
-    /// The clusters that hold its data.
+    /// The clusters that have its data.
     pub(crate) data: Vec<&'a ClusterFact>,
-    /// The longest time between clusters that any tells, in microseconds.
+    /// The longest round-trip time between clusters that is known, in microseconds.
     pub(crate) farthest: u64,
-    /// What each pod of its largest role asks for, of what [`Site::fitting`] counts in.
+    /// The request of each pod of its largest role, in the resource that [`Site::fitting`] counts.
     pub(crate) each: i64,
 }
 
-/// A cluster that takes a job, or one of its parts, whatever nodes of it are used.
+/// A cluster that could take a job or one of its parts.
 pub(crate) struct Site<'a> {
-    /// `None` where no score that counts asks for it.
+    /// `None` if no score with a weight reads it.
     pub(crate) fact: Option<&'a ClusterFact>,
     pub(crate) fitting: FittingPods,
-    /// In thousandths of the dearest cluster's.
+    /// In thousandths of the most expensive cluster's.
     pub(crate) price: i64,
 }
 
-/// One aim. What it does not say of a cluster, a packing or a set of clusters is 0.
+/// One aim of placement. The score of a placement is the sum of its methods, which default to 0.
 pub(crate) trait Score: Sync {
-    /// Its name and what it is for.
+    /// Its name and description.
     fn plugin(&self) -> Plugin<u32>;
 
-    /// Of a cluster, whatever nodes of it are used.
+    /// The score of a cluster, whichever of its nodes are used.
     fn of_cluster(&self, _job: &ScoredJob<'_>, _site: &Site<'_>) -> i64 {
         0
     }
 
-    /// Of the nodes that are used.
+    /// The score of the nodes that are used.
     fn of_nodes(&self, _effect: &PackEffect) -> i128 {
         0
     }
 
-    /// Of the clusters of one job.
+    /// The score of the set of clusters of one job.
     fn of_clusters(&self, _job: &ScoredJob<'_>, _clusters: &[&ClusterFact]) -> i64 {
         0
     }
 
-    /// Likely what it says of a cluster and its nodes together: only to look at likely clusters
-    /// first.
+    /// An estimate of the score of a cluster and its nodes, by which clusters are tried in order.
     fn guess(&self, job: &ScoredJob<'_>, site: &Site<'_>) -> i64 {
         self.of_cluster(job, site)
     }
 
-    /// Whether it reads [`Site::fact`] for this job.
+    /// Whether `of_cluster` reads [`Site::fact`] for this job.
     fn reads_cluster(&self, _job: &ScoredJob<'_>) -> bool {
         false
     }
 }
 
-/// What people read of each score.
+/// The descriptions of all scores.
 pub fn scores() -> impl Iterator<Item = Plugin<u32>> {
     SCORES.iter().map(|score| score.plugin())
 }
 
-/// How much each score counts: relative whole numbers, zero for not at all.
+/// The weight of each score, relative to the others; zero for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "BTreeMap<String, u32>", into = "BTreeMap<String, u32>")]
 pub struct PlacementWeights([u32; COUNT]);
@@ -91,10 +90,10 @@ impl Default for PlacementWeights {
 }
 
 impl PlacementWeights {
-    /// The same with another weight for the score of this name.
+    /// These weights with another weight for the score `name`.
     ///
     /// # Errors
-    /// Where no score has that name.
+    /// If no score has that name.
     pub fn with(mut self, name: &str, weight: u32) -> Result<Self, UnknownPlugin> {
         let place = scores().position(|plugin| plugin.name == name);
         let known = || scores().map(|plugin| plugin.name);

@@ -1,7 +1,7 @@
-//! Recomputes the quota store from its objects, and names what differs.
+//! The audit of the quota store: compares it with one that is rebuilt from its objects.
 //!
-//! Two stores may number queues, resources and scopes differently, so they are compared by name.
-//! Past usage is history and cannot be recomputed.
+//! Two stores may have different ids of queues, resources and scopes, so they are compared by name.
+//! Past usage cannot be recomputed.
 
 use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
@@ -12,7 +12,7 @@ use crate::quota::store::Quota;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A queue by names alone.
+/// A queue with names instead of ids.
 #[derive(Debug, PartialEq, Eq)]
 struct CanonicalQueue {
     parent: Option<QueueName>,
@@ -36,7 +36,7 @@ struct CanonicalAccount {
 }
 
 impl Quota {
-    /// A store of the same objects, with nothing charged or counted and no fleet.
+    /// A store with the same objects, without charges, counts and fleet.
     pub(crate) fn rebuilt(&self) -> Self {
         let mut rebuilt = Self::default();
         for (name, node) in self.iter() {
@@ -46,7 +46,7 @@ impl Quota {
         rebuilt
     }
 
-    /// How the store differs from a rebuilt one of the same fleet, charges and counts.
+    /// How the store differs from a rebuilt one with the same fleet, charges and counts.
     pub(crate) fn audit(&self, should: &Self) -> Vec<String> {
         let canonical = |quota: &Self| -> BTreeMap<QueueName, CanonicalQueue> {
             let all = quota.iter();
@@ -66,8 +66,7 @@ impl Quota {
         fleets.into_iter().chain(queues).collect()
     }
 
-    /// Totals of the fleet by scope. A scope that no bound counts any more is kept up to date too,
-    /// and is never read.
+    /// Scopes whose fleet differs. The rebuilt store lacks scopes that no bound uses any more.
     fn audit_fleets(&self, should: &Self) -> Vec<String> {
         let fleets = |quota: &Self| -> BTreeMap<String, ResourceTotals> {
             let all = quota.scopes.iter();
@@ -112,7 +111,7 @@ impl Quota {
         }
     }
 
-    /// Of the accounts that matter: those that name, sum up or bound anything.
+    /// The accounts that have a quota or a bound; the two stores may differ in others.
     fn canonical_accounts(&self, node: &QueueNode) -> BTreeMap<String, CanonicalAccount> {
         let named = |bounds: &Bounds| bounds.named(&self.resource_ids);
         let accounts = node.accounts.iter();

@@ -1,10 +1,10 @@
-//! Past usage of a queue, if its policy counts it (`fairShare.usageHalfLife`).
+//! Decayed usage of a queue, if its policy counts past usage (`fairShare.usageHalfLife`).
 //!
-//! The average of its usage over everything, each moment counting half as much as one a half-life
-//! later: `average += (usage − average) × (1 − 2^(−t/half))` over a time `t` of constant usage. Kept
-//! in 1/65,536 of a base unit and advanced whenever a charge changes; while the average is above the
-//! present usage, the queue's place among its siblings is updated every 64th of the half-life, at
-//! least a second apart.
+//! It is the average of the overall usage, in which a moment counts half as much as one a half-life
+//! later: over a time `t` of constant usage, `average += (usage − average) × (1 − 2^(−t/half))`. It
+//! is stored in 1/65,536 of a base unit and advanced whenever a charge changes. While the average is
+//! above the current usage, the queue is ranked again every 64th of the half-life, but at most once
+//! a second.
 
 use crate::amounts::resource_ids::ResourceVec;
 use crate::amounts::resources::{ResourceName, Resources};
@@ -20,7 +20,7 @@ const FRACTION_BITS: u32 = 16;
 const STEPS: i64 = 64;
 const LEAST_STEP_MS: i64 = 1_000;
 
-/// `2^(−n/16)` in 1/2^32.
+/// `2^(−n/16)` in units of 2^−32.
 const POWERS: [i128; 17] = [
     4_294_967_296,
     4_112_874_773,
@@ -41,18 +41,18 @@ const POWERS: [i128; 17] = [
     2_147_483_648,
 ];
 
-/// The average usage of a queue, the nearer past counting more.
+/// The decayed average usage of a queue.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct DecayedUsage {
     /// In 1/65,536 of a base unit.
     average: ResourceVec,
-    /// Up to when.
+    /// The end of the time that is averaged.
     at: Time,
-    /// When the place of its queue is next updated.
+    /// When its queue is ranked next.
     due: Option<Time>,
 }
 
-/// [`DecayedUsage`] for a snapshot: amounts as text, since they need more than 64 bits.
+/// [`DecayedUsage`] in a snapshot, with amounts as text, since they need more than 64 bits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DecayedUsageSnapshot {
     queue: QueueName,
@@ -78,13 +78,13 @@ impl DecayedUsage {
         self.at = now;
     }
 
-    /// True if it counts for more than the present usage.
+    /// True if the average is above the current usage.
     fn decays(&self, usage: &ResourceVec) -> bool {
         let mut average = self.average.iter();
         average.any(|(id, average)| whole(average) > usage.get(id))
     }
 
-    /// The present usage, or the average if that is more.
+    /// The larger of the current usage and the average.
     fn counted(&self, usage: &ResourceVec) -> ResourceVec {
         let mut counted = usage.clone();
         for (id, average) in self.average.iter() {
@@ -94,12 +94,12 @@ impl DecayedUsage {
     }
 }
 
-/// An average in base units, to the nearest.
+/// An average in base units, rounded to the nearest.
 fn whole(average: i128) -> i128 {
     (average + (1 << (FRACTION_BITS - 1))) >> FRACTION_BITS
 }
 
-/// `2^(−elapsed/half_life)` in 1/2^32, between sixteenths in a straight line.
+/// `2^(−elapsed/half_life)` in units of 2^−32, interpolated linearly between sixteenths.
 fn halved(elapsed: i64, half_life: i64) -> i128 {
     let half_life = half_life.max(1);
     let whole = elapsed / half_life;
@@ -121,7 +121,7 @@ impl QueueNode {
             .map(|half_life| half_life.max(1))
     }
 
-    /// Its usage over everything, or its average usage if that is more.
+    /// The larger of its overall usage and its decayed usage, if it has one.
     pub(super) fn counted_usage(&self) -> Cow<'_, ResourceVec> {
         let usage = &self.overall().charged;
         match &self.decayed {
@@ -132,7 +132,7 @@ impl QueueNode {
 }
 
 impl Quota {
-    /// Advances the clock. Queues whose past usage has decayed since take their new places.
+    /// Advances the clock, and marks queues that are due for ranking.
     pub(crate) fn advance(&mut self, now: Time) {
         self.now = self.now.max(now);
         while let Some((at, id)) = self.decay_due.first().copied()
@@ -145,25 +145,21 @@ impl Quota {
         }
     }
 
-    /// Advances the past usage of a queue and those above it, before their usage changes.
+    /// Advances the decayed usage of a queue and those above it, before their usage changes.
     pub(super) fn decay(&mut self, id: QueueId) {
-        let mut at = Some(id);
-        while let Some(id) = at {
-            self.decay_one(id);
-            at = self.node(id).parent;
+        for at in self.path_of(id) {
+            self.decay_one(at);
         }
     }
 
-    /// Schedules the next updates of a queue and those above it, after their usage has changed.
+    /// Schedules the next ranking of a queue and those above it, after their usage has changed.
     pub(super) fn schedule_decay(&mut self, id: QueueId) {
-        let mut at = Some(id);
-        while let Some(id) = at {
-            self.schedule_decay_of(id);
-            at = self.node(id).parent;
+        for at in self.path_of(id) {
+            self.schedule_decay_of(at);
         }
     }
 
-    /// Advances the past usage of one queue.
+    /// Advances the decayed usage of one queue.
     pub(super) fn decay_one(&mut self, id: QueueId) {
         let now = self.now;
         let node = self.node_mut(id);
@@ -177,7 +173,7 @@ impl Quota {
         node.decayed = Some(past);
     }
 
-    /// Starts or stops to count past usage, as the policy says.
+    /// Starts or stops to count past usage after a change of the policy.
     pub(super) fn sync_decay(&mut self, id: QueueId) {
         let now = self.now;
         let node = self.node_mut(id);
@@ -196,8 +192,7 @@ impl Quota {
         self.schedule_decay_of(id);
     }
 
-    /// Schedules the next update of one queue, by its state alone. To be called after every change
-    /// of its usage.
+    /// Schedules the next ranking of one queue. Called after every change of its usage.
     pub(super) fn schedule_decay_of(&mut self, id: QueueId) {
         let Some(node) = self.slots[id.index()].as_mut() else {
             return;
@@ -218,8 +213,8 @@ impl Quota {
         }
     }
 
-    /// Device-hours in thousandths, decayed: the integral of its usage, each moment weighed as in
-    /// the average, which is the average times `half-life / ln 2`.
+    /// The decayed device-hours of a queue in thousandths: the integral of its usage with the
+    /// weights of the average, which is the average times `half-life / ln 2`.
     pub(super) fn decayed_usage(&self, node: &QueueNode) -> Option<Resources> {
         let half_life = i128::from(node.half_life()?);
         let mut past = node.decayed.clone()?;
@@ -241,9 +236,9 @@ impl Quota {
         )
     }
 
-    /// The past usage of all queues that count it, for a snapshot.
+    /// The decayed usage of all queues that count it, for a snapshot.
     pub(crate) fn decayed_usages(&self) -> Vec<DecayedUsageSnapshot> {
-        let kept = self.iter().filter_map(|(name, node)| {
+        let usages = self.iter().filter_map(|(name, node)| {
             let past = node.decayed.as_ref()?;
             let average = past.average.iter();
             Some(DecayedUsageSnapshot {
@@ -254,10 +249,10 @@ impl Quota {
                 at: past.at,
             })
         });
-        kept.collect()
+        usages.collect()
     }
 
-    /// Restores the past usage of a queue. Its objects and charges are restored before.
+    /// Restores the decayed usage of a queue, after its objects and charges.
     pub(crate) fn restore_decayed(&mut self, snapshot: DecayedUsageSnapshot) {
         let Some(id) = self.id(&snapshot.queue) else {
             return;
@@ -281,7 +276,7 @@ impl Quota {
         self.unranked.insert(id);
     }
 
-    /// Queues that are scheduled though their past usage does not decay, or are not though it does.
+    /// Queues that are scheduled for ranking though their usage does not decay, or the reverse.
     pub(crate) fn audit_decay(&self) -> Vec<String> {
         let scheduled = |id: QueueId, decayed: &DecayedUsage| {
             let due = decayed.due?;
@@ -310,7 +305,7 @@ mod tests {
     use crate::quota::testing::policy;
 
     #[test]
-    fn a_queue_is_scheduled_from_when_its_usage_falls_until_past_usage_has_decayed() {
+    fn a_queue_is_scheduled_from_a_drop_of_its_usage_until_past_usage_has_decayed() {
         const HALF: i64 = 640_000;
         let name = QueueName::from("q");
         let pool = (ClusterName::from("a"), PoolClass::from("gpu"));
@@ -327,14 +322,14 @@ mod tests {
         queues.advance(Time(HALF));
         assert!(queues.decay_due.is_empty());
         queues.charge(&name, &charge, -1);
-        let mut looks = 0;
+        let mut rankings = 0;
         while let Some((at, _)) = queues.decay_due.first().copied() {
             assert_eq!(queues.audit_decay(), Vec::<String>::new());
-            looks += 1;
+            rankings += 1;
             queues.advance(at);
         }
-        // Two on average, which is less than a half after two half-lives: that counts as none.
-        assert!((128..140).contains(&looks), "{looks}");
+        // The average of two falls below a half, which counts as zero, within two half-lives.
+        assert!((128..140).contains(&rankings), "{rankings}");
         queues.charge(&name, &charge, 1);
         queues.advance(Time(100 * HALF));
         queues.charge(&name, &charge, -1);
@@ -343,13 +338,13 @@ mod tests {
     }
 
     #[test]
-    fn usage_that_is_as_the_average_does_not_decay() {
+    fn usage_decays_only_if_it_is_below_the_average() {
         const HALF: i64 = 3_600_000;
         let gpu = ResourceIds::default().intern(&ResourceName::new("nvidia.com/gpu"));
         let mut held = ResourceVec::default();
         held.set(gpu, 4);
         let mut past = DecayedUsage::default();
-        // It never held more, then for long the same.
+        // First the usage is above the average, later equal to it.
         assert!(!past.decays(&held));
         past.advance(Time(40 * HALF), HALF, &held);
         assert!(!past.decays(&held));

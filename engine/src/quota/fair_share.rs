@@ -1,12 +1,8 @@
 //! Fair sharing: the order of sibling queues.
 //!
-//! Level by level from the root down, queues are compared by priority, then by [`DominantShare`]:
-//! those below what they deserve first, by how much of it they use; then the others, by what they
-//! borrow relative to what they may have and to their weight (of the resources of which they or
-//! their siblings name a deserved amount, where there are such); where that is equal, those that
-//! deserve something first. Where queues do not differ, the first pending job of each decides, then
-//! their names: so no two siblings are equal, and the order is one order (no circles) whatever the
-//! depth of the tree. Shares are compared as exact fractions.
+//! Two queues are compared at the children of their least common ancestor: by priority, then by
+//! [`DominantShare`], then by the first pending job of each, then by name. No two siblings are
+//! equal, so the order is total for any depth of the tree. Shares are compared as exact fractions.
 
 use crate::amounts::resource_ids::{ResourceId, ResourceVec};
 use crate::api::ids::QueueName;
@@ -18,7 +14,7 @@ use crate::quota::store::Quota;
 use smallvec::SmallVec;
 use std::cmp::{Ordering, Reverse};
 
-/// A fraction of integers, neither negative; a zero denominator is infinity.
+/// A fraction of non-negative integers. A zero denominator means infinity.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fraction {
     pub(super) num: u128,
@@ -28,7 +24,7 @@ pub(super) struct Fraction {
 impl Fraction {
     pub(super) const ZERO: Self = Self { num: 0, den: 1 };
 
-    /// `num / den`, what is negative taken as zero.
+    /// `num / den`, where negative values count as zero.
     pub(super) fn new(num: i128, den: i128) -> Self {
         Self {
             num: num.max(0).unsigned_abs(),
@@ -36,8 +32,7 @@ impl Fraction {
         }
     }
 
-    /// Compares exactly: by cross products where those cannot overflow, else by continued
-    /// fractions.
+    /// Compares exactly: by cross products if they cannot overflow, else by continued fractions.
     pub(super) fn compare(self, other: Self) -> Ordering {
         const SMALL: u128 = u64::MAX as u128;
         let small = |fraction: Self| fraction.num <= SMALL && fraction.den <= SMALL;
@@ -60,7 +55,7 @@ impl Fraction {
             if order != Ordering::Equal || a.den == 0 {
                 return if flipped { order.reverse() } else { order };
             }
-            // Equal whole parts: the rests, turned over, compare the other way round.
+            // The whole parts are equal: compare the inverted remainders, in reverse.
             (a, b) = (
                 Self {
                     num: a.den,
@@ -96,20 +91,20 @@ impl Ord for Fraction {
     }
 }
 
-/// How much a queue uses of what is fair. The order of the variants, and of their fields, is the
-/// policy.
+/// The usage of a queue relative to its fair share. The order of the variants and of their fields
+/// is the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum DominantShare {
-    /// It deserves something, and uses less of all that it deserves: the largest part that it uses
-    /// of any resource.
+    /// Its usage of every resource is below its deserved amount. The value is the largest part of
+    /// a deserved amount that it uses.
     Below(Fraction),
-    /// It deserves nothing, or has reached it for some resource.
+    /// It deserves nothing, or its usage of some resource has reached the deserved amount.
     Above {
-        /// The largest part that it borrows of any resource that it shares: its usage beyond what it
-        /// deserves, of its capability if that names the resource, else of the fleet, over its
-        /// weight.
+        /// The largest part that it borrows of a shared resource, divided by its weight: usage
+        /// beyond the deserved amount, relative to its capability in that resource, or to the
+        /// fleet if it has none.
         borrowed: Fraction,
-        /// Queues that deserve something go first.
+        /// Queues that deserve something come first.
         deserves_nothing: bool,
     },
 }
@@ -136,7 +131,7 @@ impl Quota {
         matches!(self.share(self.node(id)), DominantShare::Below(_))
     }
 
-    /// Pod slots are no resource that queues compete for.
+    /// The share of a queue, by the resources that queues compete for (not pod slots).
     fn share(&self, node: &QueueNode) -> DominantShare {
         let counted = node.counted_usage();
         let mut largest = Fraction::ZERO;
@@ -182,9 +177,9 @@ impl Quota {
         largest
     }
 
-    /// The resources that a queue and its siblings share: those of which any of them names a
-    /// deserved amount. Of others all usage would count as borrowed: the CPU of running pods would
-    /// put a queue that has just what it deserves of GPUs behind an empty one that deserves nothing.
+    /// The resources that a queue and its siblings share: those in which any of them names a
+    /// deserved amount or guarantee. All usage of other resources would count as borrowed: its CPU
+    /// would put a queue that uses its deserved GPUs behind an empty queue that deserves nothing.
     fn shared_beside(&self, node: &QueueNode) -> SmallVec<[ResourceId; 8]> {
         let above = node.parent.map(|parent| self.node(parent).accounts.iter());
         let below = above.into_iter().flatten();
@@ -204,8 +199,8 @@ impl QueueNode {
         named.unwrap_or(1).max(1)
     }
 
-    /// How much of a resource is not borrowed: what it deserves over everything, or what it
-    /// deserves and uses of the pools that its policy bounds, if that is more.
+    /// The usage of a resource up to which nothing is borrowed: the overall deserved amount, or the
+    /// usage within the deserved amounts of its pools, if that is more.
     pub(super) fn deserved_usage(&self, resource: ResourceId) -> i128 {
         let pools = self.accounts.iter().filter(|(scope, _)| *scope != OVERALL);
         let in_pools = pools.map(|(_, account)| {
@@ -218,7 +213,7 @@ impl QueueNode {
 }
 
 impl Quota {
-    /// Orders two pending jobs, each with its queue.
+    /// Compares two jobs, each with its queue.
     pub(crate) fn compare(
         &self,
         a: (&QueueName, &QueueOrder),
@@ -232,8 +227,8 @@ impl Quota {
         queues.then_with(|| a.1.cmp(b.1))
     }
 
-    /// As the siblings are ordered where the paths of two queues diverge, except that inadmissible
-    /// jobs count here too: a job with a reservation is inadmissible.
+    /// Compares the children of the least common ancestor of two queues. Unlike in their sibling
+    /// order, inadmissible jobs count: a job with a reservation is inadmissible.
     fn compare_queues(&self, a: &QueueName, b: &QueueName) -> Ordering {
         let siblings = self.id(a).zip(self.id(b));
         let Some((a, b)) = siblings.and_then(|(a, b)| self.lca_children(a, b)) else {
@@ -270,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_cross_product_holds_compares_exactly_too() {
+    fn fractions_whose_cross_products_overflow_compare_exactly() {
         let most = u128::MAX;
         let ascending = [
             (1, most),
@@ -293,13 +288,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_granted_is_an_infinite_share() {
+    fn a_zero_denominator_is_infinity() {
         let infinite = Fraction { num: 1, den: 0 };
         let one = Fraction { num: 1, den: 1 };
         assert_eq!(infinite.compare(one), Ordering::Greater);
         assert_eq!(one.compare(infinite), Ordering::Less);
         assert_eq!(infinite.compare(infinite), Ordering::Equal);
-        // Of nothing, too.
+        // So is 0/0.
         let nothing = Fraction { num: 0, den: 0 };
         assert_eq!(nothing.compare(one), Ordering::Greater);
         assert_eq!(one.compare(nothing), Ordering::Less);

@@ -1,14 +1,14 @@
-//! Idle guarantees: what is withheld of an account for the queues below it.
+//! Idle guarantees: the part of an account that is withheld for the queues below it.
 //!
-//! A queue may borrow up to its real capability; but two siblings, each within its own, could
-//! together take what a third is guaranteed. So each account also knows how much of its guarantee
-//! is not charged (its *idle guarantee*: of its own, or of those below it together, whichever is
-//! more), and the sum over those directly below. What is charged and what is withheld that way is
-//! together no more than the real capability (`check.rs`). A charge, or another guarantee, changes
-//! one idle guarantee on each level: O(depth), however many siblings there are.
+//! A queue may borrow up to its real capability, but two siblings within theirs could together use
+//! what is guaranteed to a third. Each account therefore has an *idle guarantee*: the uncharged
+//! part of its guarantee, or the idle guarantees of its children together, if that is more. It
+//! also has the sum over its children. Charge and idle guarantees together must stay within the
+//! real capability (`check.rs`). A charge or a change of a guarantee updates one idle guarantee on
+//! each level, in O(depth) for any number of siblings.
 //!
-//! A charge that only takes up what is guaranteed on its own way down changes nothing of that sum:
-//! it is admitted even where guarantees together are more than there is.
+//! A charge within the guarantees on its path does not change the sums. It is admitted even if the
+//! guarantees together exceed the fleet.
 
 use crate::amounts::resource_ids::{ResourceId, ResourceVec};
 use crate::overlay::Overlay;
@@ -19,24 +19,24 @@ use crate::quota::store::Quota;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is withheld for guarantees at one queue, were a charge added to one below it.
+/// The idle guarantees at one queue after a hypothetical charge to a queue below it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct IdleGuarantee {
-    /// The idle guarantees of those directly below, with the charge.
+    /// The idle guarantees of its children together.
     pub(super) idle: i128,
-    /// What of the charge is not guaranteed on its way down from here.
+    /// The part of the charge that exceeds the guarantees on the path below this queue.
     pub(super) beyond: i128,
 }
 
 /// From the queue up to the root.
 type Levels = SmallVec<[IdleGuarantee; 8]>;
 
-/// The same for each resource of a charge to one queue, worked out once.
+/// The idle guarantees for each resource of a hypothetical charge to one queue, computed once.
 pub(super) struct IdleGuarantees<'a> {
     queues: &'a Quota,
     id: QueueId,
     overlay: &'a Overlay,
-    /// True if anything is guaranteed to any queue.
+    /// True if any queue has a guarantee.
     any: bool,
     known: SmallVec<[(ScopeId, ResourceId, Levels); 4]>,
 }
@@ -54,7 +54,7 @@ impl<'a> IdleGuarantees<'a> {
         }
     }
 
-    /// What is withheld at the queue `level` levels above, were `needs` of a resource added.
+    /// The idle guarantee at the queue `level` levels up, if `needs` of a resource were charged.
     pub(super) fn at(
         &mut self,
         level: usize,
@@ -83,7 +83,7 @@ impl<'a> IdleGuarantees<'a> {
     fn levels(&self, (scope, resource): (ScopeId, ResourceId), needs: i128) -> Levels {
         let changes = self.changes_by_overlay(scope, resource);
         let mut levels = Levels::new();
-        // The idle guarantee of the queue on the way, without the charge and with it.
+        // The idle guarantee of the level below, without the charge and with it.
         let (mut without, mut with) = (0, 0);
         for (id, node) in self.queues.upwards(self.id) {
             let account = node.account(scope);
@@ -105,7 +105,8 @@ impl<'a> IdleGuarantees<'a> {
         levels
     }
 
-    /// By how much the overlay changes the idle guarantees below each queue.
+    /// The changes of the idle guarantees below each queue through what is withheld for
+    /// reservations, or through charges that count as gone.
     fn changes_by_overlay(&self, scope: ScopeId, resource: ResourceId) -> BTreeMap<QueueId, i128> {
         let mut changes = BTreeMap::new();
         let touched = self
@@ -114,7 +115,7 @@ impl<'a> IdleGuarantees<'a> {
             .filter_map(|name| self.queues.id(name));
         let path = |id| self.queues.path_of(id).into_iter().enumerate();
         let touched: BTreeSet<(usize, QueueId)> = touched.flat_map(path).collect();
-        // Those furthest down first.
+        // From the bottom up.
         for (_, id) in touched.into_iter().rev() {
             let node = self.queues.node(id);
             let (Some(parent), Some(account)) = (node.parent, node.account(scope)) else {
@@ -133,26 +134,47 @@ impl<'a> IdleGuarantees<'a> {
 }
 
 impl QueueNode {
-    /// What of its guarantee, or of those below it, would be idle if it were charged `more`, those
-    /// below it having `below` idle. Nothing is withheld for a queue that claims nothing.
+    /// Its idle guarantee if `more` were charged and the idle guarantees of its children were
+    /// `below`. An inactive queue has none.
     fn idle_of(&self, account: &Account, resource: ResourceId, more: i128, below: i128) -> i128 {
         if self.is_inactive() {
             return 0;
         }
-        let held = account.charged.get(resource) + more;
-        let own = account.contributed.guarantee.get(resource) - held;
+        let charged = account.charged.get(resource) + more;
+        let own = account.contributed.guarantee.get(resource) - charged;
         own.max(below).max(0)
     }
 }
 
+impl Account {
+    /// The resources in which it has a guarantee or an idle guarantee, or those of `charge`.
+    fn guaranteed(&self, charge: Option<&ResourceVec>) -> SmallVec<[ResourceId; 8]> {
+        let sums = [&self.contributed.guarantee, &self.idle, &self.idle_below];
+        if let Some(charge) = charge {
+            let charged = charge.iter().map(|(id, _)| id);
+            return charged
+                .filter(|id| sums.iter().any(|sum| sum.get(*id) != 0))
+                .collect();
+        }
+        let ids = sums
+            .into_iter()
+            .flat_map(ResourceVec::iter)
+            .map(|(id, _)| id);
+        let mut ids: SmallVec<[ResourceId; 8]> = ids.collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+}
+
 impl Quota {
-    /// True if anything of a resource is guaranteed to any queue.
+    /// True if any queue has a guarantee of a resource.
     fn guarantees(&self, scope: ScopeId, resource: ResourceId) -> bool {
         let root = self.node(QueueId::ROOT).account(scope);
         root.is_some_and(|root| root.below.guarantee.get(resource) > 0)
     }
 
-    /// The queues directly below one that have an idle guarantee, largest first, with how much.
+    /// The children of a queue that have an idle guarantee, with its amount, the largest first.
     pub(super) fn idle_below(
         &self,
         id: QueueId,
@@ -169,45 +191,13 @@ impl Quota {
         idle
     }
 
-    /// Updates the idle guarantees of a queue and all above it after a charge of these resources.
-    pub(super) fn charge_idle(&mut self, id: QueueId, scope: ScopeId, charge: &ResourceVec) {
-        let met = |account: &Account| {
-            let sums = [
-                &account.contributed.guarantee,
-                &account.idle,
-                &account.idle_below,
-            ];
-            if sums.iter().all(|sum| sum.is_empty()) {
-                return SmallVec::new();
-            }
-            let charged = charge.iter().map(|(resource, _)| resource);
-            let met = charged.filter(|id| sums.iter().any(|sum| sum.get(*id) != 0));
-            met.collect()
-        };
-        self.update_idle_of(id, scope, met, false);
-    }
-
-    /// Updates the idle guarantees of a queue and all above it after any change.
+    /// Updates the idle guarantees of a queue and all above it after a change of guarantees.
     pub(super) fn update_idle(&mut self, id: QueueId, scope: ScopeId) {
-        let all = |account: &Account| {
-            let sums = [
-                &account.contributed.guarantee,
-                &account.idle,
-                &account.idle_below,
-            ];
-            let ids = sums
-                .into_iter()
-                .flat_map(ResourceVec::iter)
-                .map(|(id, _)| id);
-            let mut ids: SmallVec<[ResourceId; 8]> = ids.collect();
-            ids.sort_unstable();
-            ids.dedup();
-            ids
-        };
-        self.update_idle_of(id, scope, all, true);
+        self.update_idle_after(id, scope, None);
     }
 
-    /// The same in every scope.
+    /// Updates the idle guarantees of a queue and all above it in every scope, after a change of
+    /// guarantees.
     pub(super) fn update_idle_everywhere(&mut self, id: QueueId) {
         let root = self.node(QueueId::ROOT).accounts.iter();
         let scopes: Vec<ScopeId> = root.map(|(scope, _)| *scope).collect();
@@ -216,7 +206,7 @@ impl Quota {
         }
     }
 
-    /// Drops the idle guarantee of a queue that leaves its place.
+    /// Drops the idle guarantee of a queue that leaves its parent.
     pub(super) fn drop_idle(&mut self, id: QueueId, parent: QueueId, scope: ScopeId) {
         let account = self.node_mut(id).account_mut(scope);
         let idle = account.map(|account| std::mem::take(&mut account.idle));
@@ -229,21 +219,21 @@ impl Quota {
         }
     }
 
-    /// Updates the idle guarantees of the resources that `met` names, from a queue upwards. After a
-    /// change of guarantees (`bounds`), jobs that one stopped may start though nothing was freed.
-    fn update_idle_of(
+    /// Updates the idle guarantees of a queue and all above it, after `charge` or, if that is
+    /// `None`, after a change of guarantees. Then bounds have changed, and jobs that they blocked
+    /// may start though nothing was freed.
+    pub(super) fn update_idle_after(
         &mut self,
         id: QueueId,
         scope: ScopeId,
-        met: impl Fn(&Account) -> SmallVec<[ResourceId; 8]>,
-        bounds: bool,
+        charge: Option<&ResourceVec>,
     ) {
         let mut at = id;
         while let Some(parent) = self.node(at).parent {
             let node = self.node(at);
             let mut moved: SmallVec<[(ResourceId, i128); 8]> = SmallVec::new();
             if let Some(account) = node.account(scope) {
-                for resource in met(account) {
+                for resource in account.guaranteed(charge) {
                     let below = account.idle_below.get(resource);
                     let idle = node.idle_of(account, resource, 0, below);
                     let by = idle - account.idle.get(resource);
@@ -259,7 +249,7 @@ impl Quota {
                 if let Some(above) = self.node_mut(parent).account_mut(scope) {
                     above.idle_below.add(resource, by);
                 }
-                if bounds {
+                if charge.is_none() {
                     self.bounds_changed.insert(parent);
                 }
             }

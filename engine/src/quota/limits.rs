@@ -1,8 +1,8 @@
-//! Limits on numbers of jobs and on run time: of a queue with all below it, of one user in it,
-//! and of the pending jobs that compete in a queue.
+//! Limits on the number of admitted jobs of a queue and of each user in it, on the pending jobs
+//! that compete, and on run time.
 //!
-//! A job that is stopped by its user's limit, or by one on the number of jobs, does not count as
-//! ahead of others: it gets no reservation, and no job waits behind it.
+//! A job that is blocked by a limit on the number of jobs does not count as ahead of others: it
+//! gets no reservation, and no job waits behind it.
 
 use crate::api::facts::{Limits, QueueOrdering};
 use crate::api::ids::QueueName;
@@ -10,13 +10,12 @@ use crate::api::reason::Reason;
 use crate::quota::queue::{QueueId, QueueNode};
 use crate::quota::store::Quota;
 
-/// A limit that one job more would exceed.
+/// A limit that one more job would exceed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LimitReached {
     pub(crate) reason: Reason,
-    /// The queue whose limit it is.
+    /// The queue that has the limit.
     pub(crate) queue: QueueName,
-    pub(crate) limit: u32,
     pub(crate) message: String,
 }
 
@@ -26,7 +25,6 @@ impl LimitReached {
         Self {
             reason: Reason::PendingLimitReached,
             queue: queue.clone(),
-            limit,
             message: format!(
                 "queue {queue} lets the first {limit} that wait compete; this one is number \
                  {position}"
@@ -41,7 +39,7 @@ impl QueueNode {
         policy.map_or_else(Limits::default, |policy| policy.limits)
     }
 
-    /// The limit on jobs of each user, if this one has reached it.
+    /// The limit on the jobs of one user, if `user` has reached it.
     fn user_limit_reached(&self, user: &str) -> Option<u32> {
         let limit = self.limits().jobs_per_user?;
         (self.charged_jobs_of(user) >= limit).then_some(limit)
@@ -53,11 +51,10 @@ impl QueueNode {
 }
 
 impl Quota {
-    /// Whether one job more of `user` may be admitted to the queue. The queue nearest to it is
-    /// checked first.
+    /// Checks whether one more job of `user` may be admitted to the queue.
     ///
     /// # Errors
-    /// The limit that would be exceeded.
+    /// The limit that would be exceeded, of the lowest queue that has one.
     pub(crate) fn check_limits(&self, queue: &QueueName, user: &str) -> Result<(), LimitReached> {
         let Some(id) = self.id(queue) else {
             return Ok(());
@@ -68,7 +65,6 @@ impl Quota {
                 return Err(LimitReached {
                     reason: Reason::JobLimitReached,
                     queue: name.clone(),
-                    limit,
                     message: format!(
                         "queue {name} may have {limit} jobs released and has {charged}"
                     ),
@@ -79,7 +75,6 @@ impl Quota {
                 return Err(LimitReached {
                     reason: Reason::UserJobLimitReached,
                     queue: name.clone(),
-                    limit,
                     message: format!(
                         "user {user} may have {limit} jobs released in queue {name} and has {has}"
                     ),
@@ -89,14 +84,14 @@ impl Quota {
         Ok(())
     }
 
-    /// True if the jobs of a queue are limited by user, there or above.
+    /// True if the queue or one above it limits the jobs of each user.
     pub(crate) fn counts_users(&self, queue: &QueueName) -> bool {
         let mut up = self.id(queue).into_iter().flat_map(|id| self.upwards(id));
         up.any(|(_, node)| node.limits().jobs_per_user.is_some())
     }
 
-    /// The strict queues in which no more jobs of a user are admitted: those in the subtree of the
-    /// topmost queue, from this one upwards, whose limit the user has reached.
+    /// The StrictFIFO queues that admit no more jobs of `user`: those in the subtree of the topmost
+    /// queue on the path of `queue` whose limit the user has reached.
     pub(crate) fn strict_queues_at_limit(&self, queue: &QueueName, user: &str) -> Vec<&QueueName> {
         let up = self.id(queue).into_iter().flat_map(|id| self.upwards(id));
         let reached = up.filter(|(_, node)| node.user_limit_reached(user).is_some());
@@ -108,12 +103,13 @@ impl Quota {
             .collect()
     }
 
-    /// How many of the pending jobs of a queue may compete.
+    /// The number of pending jobs of a queue that may compete, if it is limited.
     pub(crate) fn pending_limit(&self, queue: &QueueName) -> Option<u32> {
         self.policy(queue)?.limits.pending
     }
 
-    /// Milliseconds that a job of the queue may run, and the queue on its path that says so.
+    /// The longest run time of a job of the queue in milliseconds, and the queue that has this
+    /// limit: the lowest limit on the path.
     pub(crate) fn runtime_limit(&self, queue: &QueueName) -> Option<(i64, &QueueName)> {
         let up = self.upwards(self.id(queue).unwrap_or(QueueId::ROOT));
         let limits = up.filter_map(|(_, node)| {

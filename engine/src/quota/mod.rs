@@ -1,11 +1,9 @@
-//! The quota store: the tree of queues, what each may have and what is charged to it, and which
-//! goes first among its siblings.
+//! The quota store: the tree of queues with their bounds and charges, and the order of siblings.
 //!
-//! In come the objects of queues, the totals of the fleet, charges and counts of jobs, and the
-//! first jobs of each queue; out go the answers to "may this be charged?" (`check.rs`,
-//! `limits.rs`), "which queue is next?" (`sibling_order.rs`) and "what would it be entitled to?"
-//! (`assumed_usage.rs`). It knows the amounts and the facts of the API, and no other store; it decides
-//! nothing about a job.
+//! Its inputs are the objects of queues, the totals of the fleet, charges and counts of jobs, and
+//! the first jobs of each queue. It answers whether a charge is allowed (`check.rs`, `limits.rs`),
+//! which queue is next (`sibling_order.rs`), and what usage would be after a hypothetical change
+//! (`overlay.rs`). It uses `api` and `amounts` and knows no other store.
 
 mod accounts;
 mod assumed_usage;

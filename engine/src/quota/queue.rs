@@ -1,4 +1,4 @@
-//! One queue: its objects, its place in the tree, and what is charged and counted there.
+//! A queue: its objects, its position in the tree, its charges and counts.
 
 use crate::amounts::resource_ids::ResourceVec;
 use crate::api::facts::{PolicyFact, QueueFact, QueueOrdering};
@@ -12,7 +12,7 @@ use crate::quota::sibling_order::SiblingOrder;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A queue by number. Numbers mean nothing outside and never reach output.
+/// The index of a queue in the store. It does not appear in any output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct QueueId(pub(super) u32);
 
@@ -47,13 +47,13 @@ impl StateCounts {
     }
 }
 
-/// What jobs request and how many there are, beside what is charged.
+/// Counts and requests of jobs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Requested by pending jobs.
+    /// The requests of pending jobs.
     pub(super) pending: ResourceVec,
     pub(super) by_state: StateCounts,
-    /// Jobs that are charged.
+    /// The number of charged jobs.
     pub(super) charged: u32,
 }
 
@@ -66,13 +66,13 @@ impl Counts {
     }
 }
 
-/// What a queue's own jobs are charged and count, those of queues below it left out.
+/// Charges and counts of a queue's own jobs, without those of queues below it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct OwnJobs {
-    /// Charged, by pool.
+    /// The charge by pool.
     pub(super) pools: BTreeMap<PoolId, ResourceVec>,
     pub(super) counts: Counts,
-    /// Charged jobs by user.
+    /// The number of charged jobs by user.
     pub(super) users: BTreeMap<Arc<str>, u32>,
 }
 
@@ -82,22 +82,23 @@ pub(super) struct QueueNode {
     pub(super) name: QueueName,
     pub(super) fact: Option<QueueFact>,
     pub(super) policy: Option<PolicyFact>,
-    /// The queue above; `None` for the root.
+    /// `None` for the root.
     pub(super) parent: Option<QueueId>,
-    /// Queues directly below, in order of their numbers.
+    /// Sorted by id.
     pub(super) children: Vec<QueueId>,
-    /// Why the parent that it names cannot be its parent.
+    /// Why the parent that it names cannot be its parent, if so.
     pub(super) broken: Option<String>,
-    /// What is wrong with itself.
+    /// The problem with the queue itself, if it has one.
     pub(super) wrong: Option<(Reason, String)>,
     pub(super) own: OwnJobs,
-    /// Of its own jobs and of all queues below.
+    /// The counts of its own jobs and of all queues below.
     pub(super) counts: Counts,
-    /// Charged jobs by user, all below included, while its policy limits them.
+    /// The number of charged jobs by user, with those of all queues below, while its policy limits
+    /// them.
     pub(super) users: BTreeMap<Arc<str>, u32>,
-    /// In order; the one over everything is the first.
+    /// In order of scope; the overall account is the first.
     pub(super) accounts: Vec<(ScopeId, Account)>,
-    /// Past usage, if its policy counts that.
+    /// Decayed usage, if its policy counts past usage.
     pub(super) decayed: Option<DecayedUsage>,
     pub(super) siblings: SiblingOrder,
 }
@@ -131,23 +132,23 @@ impl QueueNode {
         Some(&mut self.accounts.get_mut(at.ok()?)?.1)
     }
 
-    /// The account over everything, which every queue has.
+    /// The overall account, which every queue has.
     pub(super) fn overall(&self) -> &Account {
         &self.accounts[0].1
     }
 
-    /// How its jobs are ordered.
+    /// The order of its jobs.
     pub(super) fn ordering(&self) -> QueueOrdering {
         let policy = self.policy.as_ref();
         policy.map(|policy| policy.ordering).unwrap_or_default()
     }
 
-    /// The priority that its object names.
+    /// The priority of its object.
     pub(super) fn priority(&self) -> i32 {
         self.fact.as_ref().map_or(0, |fact| fact.priority)
     }
 
-    /// True if it claims nothing: it does not exist, or is invalid.
+    /// True if it does not exist or is invalid: then it has no quota.
     pub(super) fn is_inactive(&self) -> bool {
         let invalid = |(reason, _): &(Reason, String)| *reason == Reason::QueueInvalid;
         self.fact.is_none() || self.broken.is_some() || self.wrong.as_ref().is_some_and(invalid)
@@ -158,7 +159,7 @@ impl QueueNode {
     }
 }
 
-/// Counts a job of a user in (`sign` 1) or out (-1).
+/// Adds `sign` to the count of a user.
 pub(super) fn count_user(users: &mut BTreeMap<Arc<str>, u32>, user: &Arc<str>, sign: i32) {
     let count = users.entry(Arc::clone(user)).or_default();
     *count = count.saturating_add_signed(sign);

@@ -1,9 +1,8 @@
-//! Scopes: what an account counts, everything or the pools of one class in all clusters or in some.
+//! Scopes: the pools whose charges an account counts, which are all pools, or those of one class in
+//! all clusters or in some.
 //!
-//! A pool is a class in a cluster. Pools and scopes are numbered when first met; each pool
-//! knows the scopes that count it, so a charge finds its accounts without looking at any
-//! other. The totals of the fleet are kept by pool and summed by scope, and change one pool
-//! at a time.
+//! Each pool has a list of the scopes that count it, so that a charge finds its accounts directly.
+//! The totals of the fleet are stored by pool and summed by scope.
 
 use crate::amounts::resource_ids::ResourceVec;
 use crate::api::facts::PoolBound;
@@ -11,25 +10,25 @@ use crate::api::ids::{ClusterName, PoolClass};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// A class in a cluster, by number.
+/// The index of a pool: a class in a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PoolId(u32);
 
-/// Pools that are counted together, by number.
+/// The index of a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ScopeId(u32);
 
-/// Everything: what a `Queue` itself bounds.
+/// The scope of all pools, which a `Queue` itself bounds.
 pub(super) const OVERALL: ScopeId = ScopeId(0);
 
-/// Pools counted together.
+/// Pools that are counted together.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scope {
-    /// The class; `None` for everything.
+    /// The class; `None` for all.
     pub(super) class: Option<PoolClass>,
     /// The clusters; `None` for all.
     pub(super) clusters: Option<BTreeSet<ClusterName>>,
-    /// What the usable nodes of its pools have together.
+    /// The total of the usable nodes of its pools.
     pub(super) fleet: ResourceVec,
 }
 
@@ -41,7 +40,7 @@ struct ScopedPool {
     fleet: ResourceVec,
 }
 
-/// The pools and scopes that were met.
+/// All pools and scopes that occurred so far.
 #[derive(Debug, Clone)]
 pub(super) struct Scopes {
     scopes: Vec<Scope>,
@@ -89,7 +88,7 @@ impl Scopes {
         &self.scopes[id.0 as usize]
     }
 
-    /// All scopes that were met.
+    /// All scopes.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Scope> {
         self.scopes.iter()
     }
@@ -117,12 +116,12 @@ impl Scopes {
         id
     }
 
-    /// The scope that a bound counts, if it was met.
+    /// The scope that a bound counts, if it is known.
     pub(super) fn find(&self, bound: &PoolBound) -> Option<ScopeId> {
         self.find_of(&bound.class, bound.clusters.as_ref())
     }
 
-    /// The scope of a class in all clusters, or in these, if it was met.
+    /// The scope of a class in `clusters` (`None` for all), if it is known.
     pub(super) fn find_of(
         &self,
         class: &PoolClass,
@@ -159,8 +158,8 @@ impl Scopes {
         &self.pools[id.0 as usize].scopes
     }
 
-    /// Sets what the usable nodes of a cluster have, by class; what is not named has gone.
-    /// The scopes whose total is another now.
+    /// Sets the totals of the usable nodes of a cluster by class, and returns the scopes whose
+    /// total has changed.
     pub(super) fn set_fleet(
         &mut self,
         cluster: &ClusterName,

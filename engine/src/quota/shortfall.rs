@@ -1,4 +1,4 @@
-//! What is said of a bound that a charge would exceed.
+//! Shortfalls: bounds that a charge would exceed, and their messages.
 
 use crate::amounts::quantity::Amount;
 use crate::amounts::resources::ResourceName;
@@ -22,18 +22,18 @@ pub(crate) struct Shortfall {
     pub(crate) detail: Box<ShortfallDetail>,
 }
 
-/// What else there is to say of a bound that a charge would exceed.
+/// Details of a shortfall for its message and its requeue condition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ShortfallDetail {
-    /// Withheld for jobs further ahead.
+    /// The amount that reservations of jobs ahead withhold.
     pub(crate) withheld: i128,
-    /// The clusters that it counts together; `None` for all.
+    /// The clusters whose pools are counted together; `None` for all.
     pub(crate) clusters: Option<BTreeSet<ClusterName>>,
-    /// What it would allow more if nothing were guaranteed to others.
+    /// The amount by which the bound would be higher without guarantees of others.
     pub(crate) guaranteed: i128,
-    /// Idle guarantees of the queues below it, with the charge.
+    /// The idle guarantees of the queues below it, with the charge.
     pub(crate) idle: i128,
-    /// What of the needs is not guaranteed on the way down to the request.
+    /// The part of the needs that exceeds the guarantees on the path below this queue.
     pub(crate) beyond: i128,
 }
 
@@ -43,26 +43,26 @@ impl Shortfall {
         self.needs > self.capability
     }
 
-    /// True if what is charged in a pool counts towards the bound.
+    /// True if charges in a pool count towards the bound.
     pub(crate) fn counts(&self, cluster: &ClusterName, class: &PoolClass) -> bool {
         let clusters = self.detail.clusters.as_ref();
         self.class.as_ref().is_none_or(|bounded| bounded == class)
             && clusters.is_none_or(|clusters| clusters.contains(cluster))
     }
 
-    /// How much more than the bound there would be.
+    /// The amount by which the charge would exceed the bound.
     pub(crate) fn excess(&self) -> i128 {
         let ShortfallDetail { withheld, idle, .. } = *self.detail;
         self.needs + self.charged + withheld + idle - self.capability
     }
 
-    /// What is free of the bound, for people.
+    /// The free part of the bound, for messages.
     pub(crate) fn free(&self) -> Amount {
         let ShortfallDetail { withheld, idle, .. } = *self.detail;
         clamp((self.capability - self.charged - withheld - idle).max(0))
     }
 
-    /// In words.
+    /// The message.
     pub(crate) fn message(&self, quota: &Quota) -> String {
         let text = |amount: i128| self.resource.format(clamp(amount));
         let ShortfallDetail {
@@ -110,7 +110,7 @@ impl Shortfall {
         )
     }
 
-    /// That what is charged exceeds the bound already, in words.
+    /// The message that the charge exceeds the bound already.
     pub(super) fn exceeded(&self) -> String {
         let text = |amount: i128| self.resource.format(clamp(amount));
         format!(
@@ -134,8 +134,8 @@ impl Shortfall {
         format!(" of class {class}{among}{}", clusters.join(", "))
     }
 
-    /// Keeps the one to report: one that can never be met before one that is met later, else the
-    /// one nearest to the leaf, else the first by name.
+    /// Keeps the shortfall to report: one that can never be met before others, then the one of the
+    /// lowest queue, then the first by name.
     pub(super) fn keep_worse(found: &mut Option<Self>, short: Option<Self>) {
         let Some(short) = short else { return };
         let worse = found.as_ref().is_none_or(|known| {

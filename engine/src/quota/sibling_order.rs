@@ -1,11 +1,9 @@
-//! Which queue goes next, without looking at all of them.
+//! The order of sibling queues, which finds the next queue without a scan of all.
 //!
-//! Every queue keeps the queues directly below it that have an active job in an ordered set: by
-//! [`FairShareKey`], then by the first active job of each, then by name. The next job is found by
-//! going down the firsts. A charge, or a job that becomes active or inadmissible, changes the place
-//! of one queue on each level of its path; places are updated just before the next search, once for
-//! all that happened to a queue since. A queue without an active job, in it or below it, is in no
-//! set.
+//! Every queue has an ordered set of its children that have an active job in them or below: by
+//! [`FairShareKey`], then by the first active job, then by name. The search for the next job
+//! follows the first entries down. A charge, or a job that becomes active or inadmissible, moves
+//! one queue on each level of its path; the queue is ranked again just before the next search.
 
 use crate::api::ids::QueueName;
 use crate::api::job::QueueOrder;
@@ -14,7 +12,7 @@ use crate::quota::queue::QueueId;
 use crate::quota::store::Quota;
 use std::collections::BTreeSet;
 
-/// The place of a queue among its siblings. The order of the fields is the policy.
+/// Sort key of a queue among its siblings. The order of the fields is the policy.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SiblingKey {
     fair_share: FairShareKey,
@@ -24,20 +22,20 @@ pub(super) struct SiblingKey {
     id: QueueId,
 }
 
-/// The order of the queues directly below one, and its own place among its siblings.
+/// The order of a queue's children, and its own sort key among its siblings.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SiblingOrder {
     below: BTreeSet<SiblingKey>,
     own: Option<SiblingKey>,
-    /// The first active job of each queue directly below.
+    /// The first active job of each child.
     heads: Firsts,
-    /// The first pending job of each queue directly below, active or inadmissible.
+    /// The first pending job of each child, active or inadmissible.
     pending: Firsts,
     /// The first pending job in it or below it.
     first_pending: Option<QueueOrder>,
 }
 
-/// The first of each of several queues, the first of all first.
+/// The first job of each of several queues, in order.
 #[derive(Debug, Clone, Default)]
 struct Firsts(BTreeSet<(QueueOrder, QueueId)>);
 
@@ -59,23 +57,23 @@ impl Firsts {
 /// The first jobs of a queue.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct QueueHeads {
-    /// The first that is active and may compete.
+    /// The first job that is active and may compete.
     pub(crate) head: Option<QueueOrder>,
-    /// The first pending one, active or inadmissible.
+    /// The first pending job, active or inadmissible.
     pub(crate) pending: Option<QueueOrder>,
 }
 
-/// How queues are asked for their next job.
+/// The callbacks of a search for the next queue.
 pub(crate) struct Round<'a, 'j> {
-    /// The job of a queue to be evaluated next, if there is one.
+    /// Returns the job of a queue that is evaluated next, if there is one.
     pub(crate) ask: &'a dyn Fn(QueueId) -> Option<&'j QueueOrder>,
-    /// True if neither a queue nor any below it has to be asked.
+    /// Returns true if neither a queue nor one below it has such a job.
     pub(crate) skips: &'a dyn Fn(QueueId) -> bool,
 }
 
 impl Quota {
-    /// The queue whose job is evaluated next. Queues without one are passed over and keep their
-    /// places: what stops them may be gone the next moment.
+    /// The queue whose job is evaluated next. Queues without such a job keep their positions, since
+    /// they may have one again soon.
     pub(crate) fn next<'j>(&'j self, round: &Round<'_, 'j>) -> Option<QueueId> {
         if self.node(QueueId::ROOT).siblings.below.is_empty() {
             return None;
@@ -91,9 +89,9 @@ impl Quota {
         let mut best: Option<(&SiblingKey, &QueueOrder, QueueId)> = None;
         let mut siblings = below.iter().peekable();
         while let Some(sibling) = siblings.next() {
-            // Siblings with equal shares are ordered by the first job of each that may go. A head
-            // may be a job that may not: then its queue goes later than its place says, never
-            // earlier.
+            // Siblings with equal shares are ordered by the first job of each that may be
+            // evaluated. That is the head or a later job, so a queue never moves ahead of its
+            // position.
             let decided = best.as_ref().is_some_and(|(known, rank, _)| {
                 sibling.fair_share != known.fair_share || sibling.head >= **rank
             });
@@ -111,7 +109,7 @@ impl Quota {
             if best.is_none() && alone {
                 return Some(found);
             }
-            let rank = self.first_to_go(sibling.id, round).unwrap_or(&sibling.head);
+            let rank = self.first_asked(sibling.id, round).unwrap_or(&sibling.head);
             if best.as_ref().is_none_or(|(_, known, _)| rank < *known) {
                 best = Some((sibling, rank, found));
             }
@@ -119,8 +117,8 @@ impl Quota {
         best.map(|(_, _, queue)| queue)
     }
 
-    /// The first of the jobs that may go, in a queue and below it.
-    fn first_to_go<'j>(&'j self, at: QueueId, round: &Round<'_, 'j>) -> Option<&'j QueueOrder> {
+    /// The first job in a queue or below it that may be evaluated.
+    fn first_asked<'j>(&'j self, at: QueueId, round: &Round<'_, 'j>) -> Option<&'j QueueOrder> {
         let siblings = &self.node(at).siblings;
         if siblings.below.is_empty() {
             return (round.ask)(at);
@@ -133,35 +131,35 @@ impl Quota {
             if (round.skips)(*below) {
                 continue;
             }
-            let rank = self.first_to_go(*below, round);
+            let rank = self.first_asked(*below, round);
             first = first.into_iter().chain(rank).min();
         }
         first
     }
 
-    /// The first pending job in a queue or below it, as of when it was last ranked.
+    /// The first pending job in a queue or below it when it was last ranked.
     pub(super) fn first_pending(&self, id: QueueId) -> Option<&QueueOrder> {
         self.node(id).siblings.first_pending.as_ref()
     }
 
-    /// True if some queues have to be ranked.
+    /// True if some queues must be ranked again.
     pub(crate) fn has_unranked(&self) -> bool {
         !self.unranked.is_empty()
     }
 
-    /// The queues that have to be ranked.
+    /// Takes the queues that must be ranked again.
     pub(crate) fn take_unranked(&mut self) -> Vec<QueueId> {
         std::mem::take(&mut self.unranked).into_iter().collect()
     }
 
-    /// Has a queue ranked again, since its pending jobs changed.
+    /// Marks a queue to be ranked again after a change of its pending jobs.
     pub(crate) fn unrank(&mut self, name: &QueueName) {
         if let Some(id) = self.id(name) {
             self.unranked.insert(id);
         }
     }
 
-    /// Puts a queue in its place among its siblings, and all above it.
+    /// Ranks a queue and all above it among their siblings.
     pub(crate) fn rank(&mut self, id: QueueId, own: &QueueHeads) {
         let mut at = id;
         let mut own = Some(own);
@@ -209,7 +207,7 @@ impl Quota {
         self.node_mut(id).siblings.own = sibling;
     }
 
-    /// Takes a queue out of the order of its siblings.
+    /// Removes a queue from the order of its siblings.
     pub(super) fn leave_order(&mut self, id: QueueId) {
         let Some(parent) = self.node(id).parent else {
             return;
@@ -220,8 +218,8 @@ impl Quota {
         above.replace(id, pending.as_ref(), None);
     }
 
-    /// True if a queue has another place than its own first jobs, those below it and its share
-    /// give it: in words.
+    /// How the position of a queue differs from the one that follows from its share, its jobs and
+    /// the queues below it, in words.
     fn audit_place(&self, id: QueueId, own: &QueueHeads) -> Option<String> {
         let node = self.node(id);
         let above = &self.node(node.parent?).siblings;
@@ -248,15 +246,15 @@ impl Quota {
         let first = node.siblings.first_pending.as_ref();
         (is != should.as_ref() || !listed || first != pending).then(|| {
             format!(
-                "queue {}: stands at {is:?}, should at {should:?}; first pending {first:?}, \
+                "queue {}: ranked as {is:?}, should be {should:?}; first pending {first:?}, \
                  should be {pending:?}",
                 node.name
             )
         })
     }
 
-    /// Queues that are not in the place that their share and their jobs give them; none while
-    /// some have to be ranked.
+    /// Queues whose position does not follow from their share and their jobs; none while some
+    /// queues must be ranked again.
     pub(crate) fn audit_order(&self, heads: impl Fn(QueueId) -> QueueHeads) -> Vec<String> {
         if self.has_unranked() {
             return Vec::new();
@@ -296,27 +294,27 @@ mod tests {
         }
     }
 
-    /// Who is next of queues of equal standing: each with the queue above it, when the first of
-    /// its jobs was queued, and when the first of those that may go.
-    fn next_of(told: &[(&str, Option<&str>, i64, i64)]) -> Option<QueueName> {
+    /// The next of several queues with equal shares, each given with its parent, the time of its
+    /// first job, and the time of its first job that may be evaluated.
+    fn next_of(given: &[(&str, Option<&str>, i64, i64)]) -> Option<QueueName> {
         let mut queues = Quota::default();
-        for (name, above, ..) in told {
+        for (name, above, ..) in given {
             let above = above.map(QueueName::from);
             let name = QueueName::from(*name);
             queues.set_fact(&name, Some(fact(&name, above.as_ref())));
         }
-        let mut goes = BTreeMap::new();
-        for (name, _, head, first) in told {
+        let mut asked = BTreeMap::new();
+        for (name, _, head, first) in given {
             let id = queues.id(&QueueName::from(*name))?;
             if queues.node(id).children.is_empty() {
                 let head = Some(rank(*head));
                 let pending = head.clone();
                 queues.rank(id, &QueueHeads { head, pending });
-                goes.insert(id, rank(*first));
+                asked.insert(id, rank(*first));
             }
         }
         let round = Round {
-            ask: &|id| goes.get(&id),
+            ask: &|id| asked.get(&id),
             skips: &|_| false,
         };
         let next = queues.next(&round)?;
@@ -324,13 +322,13 @@ mod tests {
     }
 
     #[test]
-    fn among_equals_who_may_go_decides_and_not_who_stands_first() {
+    fn the_first_job_to_evaluate_decides_between_equal_queues() {
         let next = next_of(&[("a", None, 1, 9), ("b", None, 2, 4), ("c", None, 3, 3)]);
         assert_eq!(next, Some(QueueName::from("c")));
     }
 
     #[test]
-    fn among_equals_a_queue_goes_by_the_first_that_may_go_of_all_below_it() {
+    fn the_first_job_to_evaluate_may_be_in_any_queue_below() {
         let next = next_of(&[
             ("p", None, 0, 0),
             ("a", Some("p"), 1, 9),
@@ -341,9 +339,9 @@ mod tests {
         assert_eq!(next, Some(QueueName::from("b")));
     }
 
-    /// By hand: `cargo test --release -p engine --lib admissions_a_second -- --ignored
-    /// --nocapture`. A thousand leaves below a hundred queues below ten: each admission asks who
-    /// is next, checks and charges it, ends an earlier one, and ranks both queues again.
+    /// Run it with `cargo test --release -p engine --lib admissions_a_second -- --ignored
+    /// --nocapture`. There are a thousand leaves below a hundred queues below ten. Each admission
+    /// searches the next queue, checks and charges it, ends an earlier job, and ranks both queues.
     #[test]
     #[ignore = "a measurement"]
     fn admissions_a_second() {

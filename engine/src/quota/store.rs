@@ -1,10 +1,9 @@
-//! The quota store: every queue, what is charged to it, and what it may have.
+//! The quota store: all queues with their charges and bounds.
 //!
-//! A charge is booked at its queue and at every ancestor up to the implicit root, in every
-//! account that counts it: O(depth). What is wrong with a queue (unknown, closed, invalid,
-//! broken chain) stops its own jobs and those below it, never its siblings, and never touches
-//! what is charged. Queues are numbered inside; a queue that neither exists nor has anything is
-//! forgotten.
+//! A charge counts at its queue and at every ancestor up to the implicit root, in every account
+//! whose scope has its pool: O(depth). A problem with a queue (unknown, closed, invalid, broken
+//! chain of parents) blocks its own jobs and those below it; it neither affects siblings nor
+//! changes charges. A queue without objects and jobs is forgotten.
 
 use crate::amounts::hashed::Hashed;
 use crate::amounts::resource_ids::{ResourceIds, ResourceVec};
@@ -18,27 +17,27 @@ use crate::quota::scopes::{PoolId, Scopes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The name of the queue above all (Volcano makes one; it may be bounded like any other).
+/// The name of the root queue. Volcano creates it, and it may have bounds as any other.
 pub(crate) const ROOT: &str = "root";
 
-/// All queues, the root and those known only by what is charged to them included.
+/// All queues, with the root and with those that have jobs only, and no object.
 #[derive(Debug, Clone)]
 pub(crate) struct Quota {
     /// In order of name.
     ids: BTreeMap<QueueName, QueueId>,
-    /// The same, to be looked up: no order follows from it.
+    /// The same entries, for lookups.
     by_name: Hashed<QueueName, QueueId>,
     pub(super) slots: Vec<Option<QueueNode>>,
     free: Vec<QueueId>,
-    /// The queues that name a queue as their parent.
+    /// The queues that name a parent, by its name.
     pub(super) named_by: BTreeMap<QueueName, BTreeSet<QueueId>>,
     pub(super) resource_ids: ResourceIds,
     pub(super) scopes: Scopes,
-    /// Queues whose bounds have changed since this was last taken.
+    /// Queues whose bounds have changed since the last [`Quota::take_changed_bounds`].
     pub(super) bounds_changed: BTreeSet<QueueId>,
-    /// Queues whose place among their siblings may have changed.
+    /// Queues that must be ranked among their siblings again.
     pub(super) unranked: BTreeSet<QueueId>,
-    /// Queues whose past usage decays, by when their place among their siblings is next updated.
+    /// Queues whose usage decays, by the time at which they are ranked next.
     pub(super) decay_due: BTreeSet<(Time, QueueId)>,
     pub(super) now: Time,
 }
@@ -63,7 +62,7 @@ impl Default for Quota {
 }
 
 impl Quota {
-    /// The number of a queue, if it exists or has anything.
+    /// The id of a queue, if it has an object or jobs.
     pub(crate) fn id(&self, name: &QueueName) -> Option<QueueId> {
         self.by_name.get(name).copied()
     }
@@ -72,13 +71,13 @@ impl Quota {
         Some(self.node(self.id(name)?))
     }
 
-    /// Numbers are taken from `ids` and the tree, and a freed one is in neither.
-    #[expect(clippy::expect_used, reason = "a number that is in use has a node")]
+    /// The queue with an id from `ids` or the tree; freed ids are in neither.
+    #[expect(clippy::expect_used, reason = "an id that is in use has a node")]
     pub(super) fn node(&self, id: QueueId) -> &QueueNode {
         self.slots[id.index()].as_ref().expect("a queue in use")
     }
 
-    #[expect(clippy::expect_used, reason = "a number that is in use has a node")]
+    #[expect(clippy::expect_used, reason = "an id that is in use has a node")]
     pub(super) fn node_mut(&mut self, id: QueueId) -> &mut QueueNode {
         self.slots[id.index()].as_mut().expect("a queue in use")
     }
@@ -103,7 +102,7 @@ impl Quota {
         std::iter::successors(Some((id, self.node(id))), above)
     }
 
-    /// From the root down to the queue; of one that is not known, the root and itself.
+    /// The names from the root down to the queue. An unknown queue is directly below the root.
     pub(crate) fn path(&self, name: &QueueName) -> Vec<QueueName> {
         let Some(id) = self.id(name) else {
             return vec![QueueName::from(ROOT), name.clone()];
@@ -113,7 +112,7 @@ impl Quota {
         path
     }
 
-    /// True if `above` is the queue or one above it.
+    /// True if `above` is the queue itself or an ancestor.
     pub(crate) fn is_within(&self, name: &QueueName, above: &QueueName) -> bool {
         let (Some(id), Some(above)) = (self.id(name), self.id(above)) else {
             return name == above || above.as_str() == ROOT;
@@ -131,7 +130,7 @@ impl Quota {
         self.node(id).priority()
     }
 
-    /// A queue's object.
+    /// The object of a queue.
     pub(crate) fn fact(&self, name: &QueueName) -> Option<&QueueFact> {
         self.get(name)?.fact.as_ref()
     }
@@ -151,12 +150,12 @@ impl Quota {
         self.get(name).map(QueueNode::ordering).unwrap_or_default()
     }
 
-    /// A queue's policy.
+    /// The policy of a queue.
     pub(crate) fn policy(&self, name: &QueueName) -> Option<&PolicyFact> {
         self.get(name)?.policy.as_ref()
     }
 
-    /// Sets or removes a queue's object. True if that changed anything.
+    /// Sets or removes the object of a queue. True if that changed anything.
     pub(crate) fn set_fact(&mut self, name: &QueueName, fact: Option<QueueFact>) -> bool {
         if fact.is_none() && self.id(name).is_none() {
             return false;
@@ -180,7 +179,7 @@ impl Quota {
         true
     }
 
-    /// Sets or removes a queue's policy. True if that changed anything.
+    /// Sets or removes the policy of a queue. True if that changed anything.
     pub(crate) fn set_policy(&mut self, name: &QueueName, policy: Option<PolicyFact>) -> bool {
         if policy.is_none() && self.id(name).is_none() {
             return false;
@@ -196,7 +195,7 @@ impl Quota {
         true
     }
 
-    /// A queue's bounds, or whether they apply, may have changed.
+    /// Updates a queue and its subtree after a change of one of its objects.
     fn object_changed(&mut self, id: QueueId) {
         self.sync_decay(id);
         self.sync_accounts(id);
@@ -214,7 +213,7 @@ impl Quota {
         known.map(|node| node.name.clone()).collect()
     }
 
-    /// Adds (`sign` 1) or ends (-1) a charge, at the queue and all above it.
+    /// Adds (`sign` 1) or removes (-1) a charge, at the queue and all above it.
     pub(crate) fn charge(&mut self, name: &QueueName, pools: &Pools, sign: i64) {
         let id = self.ensure(name);
         self.decay(id);
@@ -245,11 +244,12 @@ impl Quota {
         });
         for index in 0..scopes.len() {
             let scope = self.scopes.of_pool(pool)[index];
-            self.charge_idle(id, scope, charge);
+            self.update_idle_after(id, scope, Some(charge));
         }
     }
 
-    /// Counts a job in (`sign` 1) or out (-1), by its state.
+    /// Adds (`sign` 1) or removes (-1) a job in the counts by state, with its request if it is
+    /// pending.
     pub(crate) fn count(
         &mut self,
         name: &QueueName,
@@ -268,7 +268,7 @@ impl Quota {
         self.sweep(id);
     }
 
-    /// Counts a charged job of a user in (`sign` 1) or out (-1).
+    /// Adds (`sign` 1) or removes (-1) a job in the counts of charged jobs.
     pub(crate) fn hold(&mut self, name: &QueueName, user: &Arc<str>, sign: i32) {
         let id = self.ensure(name);
         let counts = Counts {
@@ -290,7 +290,7 @@ impl Quota {
         each_upwards(&mut self.slots, id, |node| node.counts.add(counts, sign));
     }
 
-    /// The number of a queue, which gets a place below the root if it has none.
+    /// The id of a queue. A new queue is attached to the root.
     fn ensure(&mut self, name: &QueueName) -> QueueId {
         if let Some(id) = self.id(name) {
             return id;
@@ -306,7 +306,7 @@ impl Quota {
         id
     }
 
-    /// Forgets a queue that neither exists nor has anything.
+    /// Forgets a queue without objects and jobs.
     fn sweep(&mut self, id: QueueId) {
         if id == QueueId::ROOT || !self.node(id).is_empty() {
             return;
@@ -318,7 +318,7 @@ impl Quota {
         self.slots[id.index()] = None;
         self.bounds_changed.remove(&id);
         self.unranked.remove(&id);
-        // Without a policy it has no usage that decays.
+        // It is not in `decay_due`, since it has no policy.
         self.free.push(id);
     }
 }

@@ -1,4 +1,4 @@
-//! Objects of queues for tests.
+//! Facts of queues for tests.
 
 use crate::amounts::resources::Resources;
 use crate::api::facts::{
@@ -23,7 +23,7 @@ pub(crate) fn queue(name: &QueueName, parent: Option<&QueueName>) -> QueueFact {
     }
 }
 
-/// A policy that says nothing.
+/// A policy with default rules.
 pub(crate) fn policy(queue: &QueueName) -> PolicyFact {
     PolicyFact {
         queue: queue.clone(),

@@ -1,9 +1,9 @@
-//! The tree of queues: which is below which.
+//! The tree of queues.
 //!
-//! The tree follows the parents that the queues' objects name. A parent that does not exist,
-//! and a circle, cut the edge: such a queue is attached to the root with what is wrong noted, so
-//! that what is charged to it still counts at the top. When a queue moves, the charges and counts
-//! of its subtree move with it; nothing else is touched.
+//! The tree follows the parents that the queues' objects name. If the parent does not exist, or
+//! the parents form a circle, the queue is attached to the root and marked as broken, so that its
+//! charges still count at the root. When a queue moves, the charges and counts of its subtree move
+//! with it.
 
 use crate::api::ids::QueueName;
 use crate::quota::queue::{QueueId, QueueNode, count_user};
@@ -11,8 +11,7 @@ use crate::quota::store::{Quota, ROOT};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 
-/// Queues from the root down to one. Trees are flat: a path that is read thousands of times a
-/// second needs no allocation.
+/// The queues from the root down to one. Trees are flat, so that a path needs no allocation.
 pub(crate) type Path = SmallVec<[QueueId; 8]>;
 
 impl Quota {
@@ -27,7 +26,7 @@ impl Quota {
         all
     }
 
-    /// The parent that a queue's object names, the root aside.
+    /// The parent that a queue's object names, unless it is the root.
     pub(super) fn named_parent(&self, id: QueueId) -> Option<QueueName> {
         let fact = self.node(id).fact.as_ref()?;
         fact.parent.clone().filter(|parent| parent.as_str() != ROOT)
@@ -52,8 +51,8 @@ impl Quota {
         }
     }
 
-    /// Moves a queue that came, went or names another parent to its place in the tree, with those
-    /// that name it and those that were or are on a circle with it.
+    /// Moves a queue to its position in the tree after its object was created, deleted or got
+    /// another parent. Queues that name it, or that were or are on a circle with it, move too.
     pub(super) fn relink(&mut self, id: QueueId, parent_before: Option<QueueName>) {
         let mut met = BTreeSet::from([id]);
         let name = self.node(id).name.clone();
@@ -65,7 +64,7 @@ impl Quota {
         for id in met {
             let (parent, broken) = self.place_for(id);
             if self.node(id).broken != broken {
-                // Nor do those below it take jobs, or they do again.
+                // It and all below it take jobs again, or do so no longer.
                 self.node_mut(id).broken = broken;
                 self.unranked.extend(self.subtree(id));
             }
@@ -78,14 +77,14 @@ impl Quota {
         for (id, _) in &moves {
             self.detach(*id);
         }
-        // Parents go first, so that none is attached to a queue that is detached itself.
+        // Parents come first, so that no queue is attached to a detached one.
         moves.sort_by_key(|(id, _)| self.named_chain(Some(*id)).len());
         for (id, parent) in moves {
             self.attach(id, parent);
         }
     }
 
-    /// The queue and those above it as their objects name them, as far as they exist; each once.
+    /// The queue, its named parent, and so on, as far as they exist; each once.
     fn named_chain(&self, from: Option<QueueId>) -> Vec<QueueId> {
         let mut chain = Vec::new();
         let mut at = from;
@@ -97,7 +96,7 @@ impl Quota {
         chain
     }
 
-    /// Where a queue belongs, and what is wrong with the parent that it names.
+    /// The parent of a queue in the tree, and the problem with the parent that it names, if any.
     fn place_for(&self, id: QueueId) -> (QueueId, Option<String>) {
         let Some(parent) = self.named_parent(id) else {
             return (QueueId::ROOT, None);
@@ -127,7 +126,7 @@ impl Quota {
         self.carry(id, parent, 1);
         self.attach_accounts(id);
         self.update_idle_everywhere(parent);
-        // What is wrong with an ancestor stops all below it, too.
+        // A problem with an ancestor blocks all below it.
         self.unranked.extend(self.subtree(id));
         self.unranked.insert(parent);
     }
@@ -146,8 +145,8 @@ impl Quota {
         self.unranked.insert(parent);
     }
 
-    /// Adds (`sign` 1) or takes (-1) the charges and counts of a subtree at `parent` and all above
-    /// it.
+    /// Adds (`sign` 1) or removes (-1) the charges and counts of a subtree at `parent` and all
+    /// above it.
     fn carry(&mut self, id: QueueId, parent: QueueId, sign: i32) {
         let counts = self.node(id).counts.clone();
         let below = self.subtree(id);
@@ -178,7 +177,7 @@ impl Quota {
         }
     }
 
-    /// Charged jobs by user, all below included, where the policy limits them.
+    /// Recomputes the charged jobs by user after a change of the policy that limits them.
     pub(super) fn recount_users(&mut self, id: QueueId) {
         self.node_mut(id).users.clear();
         if self.node(id).limits().jobs_per_user.is_none() {
@@ -208,7 +207,7 @@ impl Quota {
 }
 
 impl QueueNode {
-    /// The names of those directly below, in order.
+    /// The names of its children, in order.
     pub(super) fn child_names(&self, queues: &Quota) -> Vec<QueueName> {
         let children = self.children.iter();
         let mut names: Vec<QueueName> = children.map(|id| queues.node(*id).name.clone()).collect();

@@ -1,4 +1,4 @@
-//! What a queue uses and may use, for its status and for people.
+//! The usage and the bounds of a queue, for its status.
 
 use crate::amounts::resource_ids::ResourceVec;
 use crate::amounts::resources::{ResourceName, Resources};
@@ -10,41 +10,41 @@ use crate::quota::scopes::OVERALL;
 use crate::quota::store::{Quota, ROOT};
 
 impl Quota {
-    /// What is charged to a queue, over everything.
+    /// The overall charge of a queue.
     pub(crate) fn charged(&self, queue: &QueueName) -> Resources {
         let node = self.get(queue);
         let charged = node.map(|node| self.resource_ids.resources(&node.overall().charged));
         charged.unwrap_or_default()
     }
 
-    /// What a queue deserves over everything; resources that are named only.
+    /// The overall deserved amounts of a queue, in resources that are named.
     pub(crate) fn deserved(&self, queue: &QueueName) -> Resources {
         let node = self.get(queue);
         let deserved = node.map(|node| node.overall().bounds.deserved.named(&self.resource_ids));
         deserved.unwrap_or_default()
     }
 
-    /// What a queue may have at most over everything; resources that are bounded only.
+    /// The overall real capability of a queue, in resources that are bounded.
     pub(crate) fn real_capability(&self, queue: &QueueName) -> Resources {
         let node = self.get(queue);
         let real = node.map(|node| node.overall().bounds.real.named(&self.resource_ids));
         real.unwrap_or_default()
     }
 
-    /// What the usable nodes of all clusters have.
+    /// The total of the usable nodes of all clusters.
     pub(crate) fn fleet(&self) -> Resources {
         let fleet = &self.scopes.get(OVERALL).fleet;
         self.resource_ids.resources(fleet)
     }
 
-    /// True if something is charged to a queue or to one below it.
+    /// True if a queue or one below it is charged.
     pub(crate) fn is_charged(&self, queue: &QueueName) -> bool {
         let node = self.get(queue);
         node.is_some_and(|node| node.counts.charged > 0)
     }
 
-    /// What a queue deserves of a resource over everything and does not use, below zero if it uses
-    /// more; `None` if it deserves none by name.
+    /// The overall deserved amount of a resource less the usage of a queue, below zero if it uses
+    /// more; `None` if it names no deserved amount.
     pub(crate) fn unused_deserved(&self, queue: &QueueName, name: &ResourceName) -> Option<i128> {
         let id = self.resource_ids.find(name)?;
         let id = Some(id).filter(|id| id.competes())?;
@@ -52,7 +52,7 @@ impl Quota {
         Some(account.bounds.deserved.get(id)? - account.charged.get(id))
     }
 
-    /// The usage of a queue, but for its head; `None` for one that neither exists nor has jobs.
+    /// The usage of a queue without its head; `None` if it neither exists nor has jobs.
     pub(crate) fn usage(&self, queue: &QueueName) -> Option<QueueUsage> {
         let id = self.id(queue)?;
         let node = self.node(id);
@@ -79,7 +79,7 @@ impl Quota {
         })
     }
 
-    /// What a queue uses above what it deserves.
+    /// The usage of a queue above its deserved amounts.
     fn borrowed(&self, node: &QueueNode) -> ResourceVec {
         let mut borrowed = ResourceVec::default();
         let used = node.overall().charged.iter();
@@ -89,8 +89,8 @@ impl Quota {
         borrowed
     }
 
-    /// What a queue deserves and does not use, as far as others use it: siblings of its own, or
-    /// of a queue above it.
+    /// The part of a queue's unused deserved amounts that siblings use, its own or those of a queue
+    /// above it.
     fn lent(&self, id: QueueId) -> ResourceVec {
         let mut used_by_others = ResourceVec::default();
         for (at, node) in self.upwards(id) {
@@ -129,7 +129,7 @@ impl Quota {
         usages.collect()
     }
 
-    /// In order of the names of clusters and classes.
+    /// The charge of its own jobs by pool, in order of cluster and class.
     fn placed(&self, node: &QueueNode) -> Vec<PlacedUsage> {
         let own = node.own.pools.iter();
         let mut placed: Vec<PlacedUsage> = own
@@ -148,7 +148,7 @@ impl Quota {
 }
 
 impl QueueNode {
-    /// What it deserves over everything and does not use.
+    /// The unused part of its overall deserved amounts.
     fn unused_deserved(&self) -> ResourceVec {
         let account = self.overall();
         let mut unused = ResourceVec::default();

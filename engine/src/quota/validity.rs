@@ -1,17 +1,15 @@
-//! What makes a queue one that takes no jobs.
+//! The validity of queues: why a queue takes no jobs.
 //!
-//! The rules are taken from Volcano's webhook: per resource, guarantee ≤ deserved ≤
-//! capability, as far as they are named; none of the three above what the parent's capability
-//! names; what the queues below are guaranteed together within the queue's own guarantee and
-//! capability, where it names them. The same for each bound of its policy, against the bound of
-//! the parent over the same pools. A queue that breaks a rule stops, with all below it, and counts
-//! as one that names no quota; its siblings go on.
+//! The rules are those of Volcano's webhook. For each resource that is named, guarantee ≤ deserved
+//! ≤ capability; none of them is above the parent's capability; the guarantees of the children
+//! together are within the queue's own guarantee and capability. The same holds for each bound of
+//! its policy, against the parent's bound on the same pools. A queue that breaks a rule takes no
+//! jobs, nor do those below it, and counts as one without quota; its siblings are not affected.
 //!
-//! Not taken over: Volcano's webhook also refuses queues whose deserved add up to more than that of
-//! their parent, a guarantee without a deserved amount, and more than five levels. Deserved of the
-//! queues below may exceed that of the parent together here: it is a way to oversubscribe, and
-//! breaks no promise, since reclaim compares queues level by level. `docs/scheduling.md` has the
-//! list.
+//! Some rules of Volcano's webhook do not apply here: the deserved amounts of the children may
+//! exceed their parent's, a guarantee needs no deserved amount, and the tree may have more than
+//! five levels. Deserved amounts may be oversubscribed since reclaim compares queues level by
+//! level. `docs/scheduling.md` has the list.
 
 use crate::amounts::resource_ids::ResourceId;
 use crate::amounts::totals::clamp;
@@ -25,7 +23,7 @@ use crate::quota::scopes::{OVERALL, ScopeId};
 use crate::quota::store::Quota;
 
 impl Quota {
-    /// Why the queue takes no jobs, if so.
+    /// Why a queue takes no jobs, if so.
     pub(crate) fn problem(&self, name: &QueueName) -> Option<(Reason, String)> {
         match self.id(name) {
             Some(id) => self.problem_of(id),
@@ -57,7 +55,7 @@ impl Quota {
         })
     }
 
-    /// True if a queue takes jobs: [`Self::problem_of`] without the words.
+    /// True if a queue takes jobs: it has no [`Self::problem_of`].
     pub(crate) fn takes_jobs(&self, id: QueueId) -> bool {
         let node = self.node(id);
         let fine = |node: &QueueNode| node.broken.is_none() && node.wrong.is_none();
@@ -66,7 +64,7 @@ impl Quota {
             && self.upwards(id).all(|(_, node)| fine(node))
     }
 
-    /// Works out what is wrong with one queue itself. True if that has changed.
+    /// Updates the problem with a queue itself. True if it has changed.
     pub(super) fn revalidate(&mut self, id: QueueId) -> bool {
         let wrong = self.wrong_with(id);
         let changed = self.node(id).wrong != wrong;
@@ -77,8 +75,8 @@ impl Quota {
         changed
     }
 
-    /// Updates a queue whose surroundings changed: what is wrong with it, and with that its
-    /// subtree quota, may have changed.
+    /// Updates the validity, the subtree quota and the bounds of a queue after a change of its
+    /// parent.
     pub(super) fn propagate_all(&mut self, id: QueueId) {
         let scopes: Vec<ScopeId> = self.node(id).accounts.iter().map(|(s, _)| *s).collect();
         for scope in scopes {
@@ -89,13 +87,9 @@ impl Quota {
     fn wrong_with(&self, id: QueueId) -> Option<(Reason, String)> {
         let node = self.node(id);
         let name = &node.name;
-        let told = node.fact.as_ref().and_then(|fact| fact.invalid.clone());
-        let told = told.or_else(|| {
-            node.policy
-                .as_ref()
-                .and_then(|policy| policy.invalid.clone())
-        });
-        let invalid = told.or_else(|| {
+        let fact = node.fact.as_ref().and_then(|fact| fact.invalid.clone());
+        let policy = || node.policy.as_ref()?.invalid.clone();
+        let invalid = fact.or_else(policy).or_else(|| {
             let bounds = node.policy.iter().flat_map(|policy| &policy.pools);
             let scopes = bounds.filter_map(|bound| self.scopes.find(bound));
             let mut scopes = std::iter::once(OVERALL).chain(scopes);
@@ -123,7 +117,7 @@ impl Quota {
         }
     }
 
-    /// The first rule that one account breaks: field, value, and what would be right.
+    /// The first rule that an account breaks, in words: fields, values, and how to correct them.
     fn broken_rule(&self, id: QueueId, scope: ScopeId, account: &Account) -> Option<String> {
         let NamedQuota {
             guarantee,
@@ -150,10 +144,11 @@ impl Quota {
         }
         let parent = self.node(id).parent;
         let rule = parent.and_then(|parent| self.over_parent(parent, scope, account));
-        // What the root is guaranteed and deserves is what those below it are and do.
-        rule.or_else(|| parent.and_then(|_| self.promised_too_much(scope, account)))
+        // The root has what its children have together.
+        rule.or_else(|| parent.and_then(|_| self.guaranteed_below_exceeds(scope, account)))
     }
 
+    /// Which amount is above the capability of the parent, in words.
     fn over_parent(&self, parent: QueueId, scope: ScopeId, account: &Account) -> Option<String> {
         let above = &self.node(parent).account(scope)?.named.capability;
         let named = &account.named;
@@ -175,17 +170,18 @@ impl Quota {
         })
     }
 
-    fn promised_too_much(&self, scope: ScopeId, account: &Account) -> Option<String> {
-        let mut promised = Bounds::default();
+    /// Which own amount is below the guarantees of the children together, in words.
+    fn guaranteed_below_exceeds(&self, scope: ScopeId, account: &Account) -> Option<String> {
+        let mut guaranteed = Bounds::default();
         for (resource, sum) in account.below.guarantee.iter() {
-            promised.set(resource, sum);
+            guaranteed.set(resource, sum);
         }
         let fields = [
             ("guarantee", &account.named.guarantee),
             ("capability", &account.named.capability),
         ];
         fields.into_iter().find_map(|(name, own)| {
-            let (resource, sum, own) = self.exceeds(&promised, own)?;
+            let (resource, sum, own) = self.exceeds(&guaranteed, own)?;
             let [sum, own] = [sum, own].map(|amount| self.text(resource, amount));
             Some(format!(
                 "{} {own} is less than the {sum} that the queues below it are guaranteed \
@@ -195,7 +191,7 @@ impl Quota {
         })
     }
 
-    /// The first resource by name of which `low` names more than `high` does, with both amounts.
+    /// The first resource by name whose amount in `low` exceeds that in `high`, with both amounts.
     fn exceeds(&self, low: &Bounds, high: &Bounds) -> Option<(ResourceId, i128, i128)> {
         low.iter()
             .filter_map(|(id, amount)| Some((id, amount, high.get(id)?)))

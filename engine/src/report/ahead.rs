@@ -1,8 +1,8 @@
-//! Who stands before a waiting job, and when it may start: for people only.
+//! The jobs ahead of a pending job, and its expected start: for users only, not for decisions.
 //!
-//! Read from the same line, forecasts and reservations that decisions rest on. Of a long line
-//! only the first are summed and the rest taken to be like them, so that asking for the last
-//! of a million costs no more than for the thousandth. No decision is ever taken from this.
+//! They come from the order, predictions and reservations on which decisions rest. In a long queue
+//! only the first jobs are summed and the others are assumed to be similar, so that the cost is
+//! bounded.
 
 use crate::amounts::resources::Resources;
 use crate::api::decision::{Ahead, StartRange};
@@ -11,15 +11,15 @@ use crate::api::job::QueueOrder;
 use crate::jobs::job::Job;
 use crate::state::Inputs;
 
-/// Of so many jobs ahead the work is summed; beyond, what they ask for on average.
+/// The most jobs ahead whose work is summed.
 const SUMMED: usize = 1_000;
 
-/// Sums over the first jobs of a line.
+/// Sums over the first jobs of a queue.
 #[derive(Default)]
 struct WorkAhead {
     devices: i128,
     device_seconds: i128,
-    /// Jobs whose run time is not known.
+    /// The number of jobs without a known run time.
     unknown: usize,
 }
 
@@ -32,7 +32,7 @@ impl WorkAhead {
         self.unknown += usize::from(seconds.is_none());
     }
 
-    /// As if all `jobs` were like the `summed` first.
+    /// Devices and device-seconds of `jobs` jobs, if all are like the first `summed`.
     fn scaled(&self, jobs: usize, summed: usize) -> (i64, i64) {
         let scale = |sum: i128| {
             let jobs = i128::try_from(jobs).unwrap_or(i128::MAX);
@@ -43,8 +43,7 @@ impl WorkAhead {
     }
 }
 
-/// What stands before the job at `position` of its queue's line, and when it is expected
-/// to start.
+/// The jobs ahead of the one at `position` of its queue, and its expected start.
 pub(crate) fn outlook_of(
     inputs: Inputs<'_>,
     queue: &QueueName,
@@ -60,32 +59,32 @@ pub(crate) fn outlook_of(
         device_seconds,
     };
     let start = match inputs.reservations.of(&rank.key) {
-        Some(kept) => start_by_ends(inputs, kept.start),
+        Some(reservation) => start_by_ends(inputs, reservation.start),
         None => start_by_work(inputs, queue, ahead, &work),
     };
     (ahead, start)
 }
 
+/// The work of the first `most` jobs of a queue.
 fn work_ahead(inputs: Inputs<'_>, queue: &QueueName, most: usize) -> WorkAhead {
     let mut work = WorkAhead::default();
-    let ranks = inputs
-        .pending
-        .queues
-        .pending_queue(queue)
-        .map(|pending_queue| pending_queue.ranks().iter());
-    for rank in ranks.into_iter().flatten().take(most) {
-        let Some(job) = inputs.jobs.get(&rank.key) else {
-            continue;
-        };
-        let line = job.derived.line.as_ref();
-        if let Some(shape) = line.and_then(|line| inputs.pending.shapes.get(line.shape)) {
+    let pending_queue = inputs.pending.queues.pending_queue(queue);
+    let ranks = pending_queue
+        .into_iter()
+        .flat_map(|queue| queue.ranks().iter());
+    let jobs = ranks
+        .take(most)
+        .filter_map(|rank| inputs.jobs.get(&rank.key));
+    for job in jobs {
+        let entry = job.derived.line.as_ref();
+        if let Some(shape) = entry.and_then(|entry| inputs.pending.shapes.get(entry.shape)) {
             work.add(job, &shape.total);
         }
     }
     work
 }
 
-/// Of a job for which what frees is kept: when the ends that it waits for are expected.
+/// The expected start of a job with a reservation: when the jobs that it waits for should end.
 fn start_by_ends(inputs: Inputs<'_>, start: Option<Time>) -> Option<StartRange> {
     let basis = match start {
         Some(_) => {
@@ -100,7 +99,8 @@ fn start_by_ends(inputs: Inputs<'_>, start: Option<Time>) -> Option<StartRange> 
     })
 }
 
-/// Of a job further behind: when those ahead would be through, on what its queue may use.
+/// The expected start of a job without a reservation: when the jobs ahead would have run on the
+/// devices that its queue may use.
 fn start_by_work(
     inputs: Inputs<'_>,
     queue: &QueueName,
@@ -133,14 +133,14 @@ fn start_by_work(
     })
 }
 
-/// Devices that a queue may use at most: its bound, or all there are.
+/// The number of devices that a queue may use: its capability, at most all of the fleet.
 fn devices_of(inputs: Inputs<'_>, queue: &QueueName) -> i128 {
     let bound = devices(&inputs.quota.real_capability(queue));
     let all = devices(&inputs.quota.fleet());
     if bound > 0 { bound.min(all) } else { all }
 }
 
-/// All devices that are named.
+/// The number of devices in `resources`.
 fn devices(resources: &Resources) -> i128 {
     let named = resources.iter().filter(|(name, _)| name.is_device());
     named.map(|(_, amount)| i128::from(amount.0)).sum()

@@ -1,8 +1,7 @@
-//! What a verdict on a waiting job rests on, fact by fact, for people.
+//! The facts that the verdict on a pending job rests on, for users.
 //!
-//! Each line is one fact that the deciding functions have read: what each queue above the job
-//! holds of what it may have, what is kept for the job, how long it is expected to run. It
-//! evaluates nothing itself.
+//! Each line is one fact that the verdict uses: the usage of each queue on its path, the nodes
+//! that are reserved for the job, its predicted run time.
 
 use crate::amounts::resources::Resources;
 use crate::api::ids::{JobKey, QueueName};
@@ -12,7 +11,7 @@ use crate::pending::shapes::RequestShape;
 use crate::state::Inputs;
 use std::collections::BTreeMap;
 
-/// The facts behind the verdict on a waiting job, those of its queues first.
+/// The facts behind the verdict on a pending job, those of its queues first.
 pub(crate) fn evidence(
     inputs: Inputs<'_>,
     key: &JobKey,
@@ -26,32 +25,32 @@ pub(crate) fn evidence(
         .rev()
         .filter_map(|name| holds(inputs, name, &shape.total))
         .collect();
-    lines.extend(kept_for(inputs, key));
+    lines.extend(reserved_nodes(inputs, key));
     let job = inputs.jobs.get(key);
     lines.extend(job.and_then(|job| Some(expected(prediction::predict(inputs, job)?))));
     lines
 }
 
-/// What a queue holds of what it may have, of the resources that are asked for.
+/// The charge and the capability of a queue, in the resources that are requested.
 fn holds(inputs: Inputs<'_>, queue: &QueueName, asked: &Resources) -> Option<String> {
     let real = inputs.quota.real_capability(queue);
     let charged = inputs.quota.charged(queue);
     let parts: Vec<String> = real
         .iter()
         .filter(|(name, _)| asked.amount_of(name).0 > 0)
-        .map(|(name, may)| {
-            let held = charged.amount_of(name);
-            format!("{name} {} of {}", name.format(held), name.format(may))
+        .map(|(name, most)| {
+            let charged = charged.amount_of(name);
+            format!("{name} {} of {}", name.format(charged), name.format(most))
         })
         .collect();
     (!parts.is_empty()).then(|| format!("queue {queue} holds {}", parts.join(", ")))
 }
 
-/// The nodes kept for a job, by cluster.
-fn kept_for(inputs: Inputs<'_>, key: &JobKey) -> Option<String> {
-    let kept = inputs.reservations.of(key)?;
+/// The numbers of nodes that are reserved for a job, by cluster and class.
+fn reserved_nodes(inputs: Inputs<'_>, key: &JobKey) -> Option<String> {
+    let reservation = inputs.reservations.of(key)?;
     let mut nodes: BTreeMap<_, usize> = BTreeMap::new();
-    for node in &kept.nodes {
+    for node in &reservation.nodes {
         *nodes.entry((&node.cluster, &node.class)).or_default() += 1;
     }
     let nodes: Vec<String> = nodes
@@ -61,6 +60,7 @@ fn kept_for(inputs: Inputs<'_>, key: &JobKey) -> Option<String> {
     (!nodes.is_empty()).then(|| format!("nodes kept for it: {}", nodes.join(", ")))
 }
 
+/// The predicted run time, with its basis.
 fn expected(prediction: Prediction) -> String {
     let runs = |count: usize, whose: &str| format!("the mean of {count} runs {whose}");
     let basis = match prediction.basis {

@@ -1,4 +1,4 @@
-//! Where a job stands, in words, by the functions that decide.
+//! The state of a job in words, computed by the functions that decide.
 
 use crate::api::decision::{Blocker, Explanation};
 use crate::api::facts::QueueOrdering;
@@ -12,8 +12,7 @@ use crate::placement::request::{Gate, Request, Verdict};
 use crate::report::{ahead, evidence};
 use crate::state::Inputs;
 
-/// Where a job stands; `None` for one that is not known. Also for released jobs.
-#[must_use]
+/// The state of a job and the reason for it; `None` if the job is not known.
 pub(crate) fn explain(inputs: Inputs<'_>, key: &JobKey) -> Option<Explanation> {
     let job = inputs.jobs.get(key)?;
     Some(match job.released.as_deref() {
@@ -28,19 +27,19 @@ fn explain_queued(inputs: Inputs<'_>, key: &JobKey, job: &Job) -> Explanation {
         pending_queue.ranks().position(&line.rank)
     });
     if let Some((reason, message)) = pending_as::obstacle(inputs, job) {
-        return told(reason, message);
+        return Explanation::of(reason, message);
     }
     if let Some((reason, message)) = inputs.quota.problem(&job.queue) {
         return Explanation {
             position,
-            ..told(reason, message)
+            ..Explanation::of(reason, message)
         };
     }
     let Some(line) = &job.derived.line else {
         return explain_back_off(inputs, job);
     };
     let Some(shape) = inputs.pending.shapes.get(line.shape) else {
-        return told(
+        return Explanation::of(
             Reason::NotEvaluated,
             "it has not been looked at yet".to_owned(),
         );
@@ -69,7 +68,7 @@ fn explain_back_off(inputs: Inputs<'_>, job: &Job) -> Explanation {
         job.attempt.0,
         (left + 999) / 1000
     );
-    told(Reason::BackingOff, message)
+    Explanation::of(Reason::BackingOff, message)
 }
 
 fn explain_pending(
@@ -79,52 +78,44 @@ fn explain_pending(
     rank: &QueueOrder,
     shape: &RequestShape,
 ) -> Explanation {
-    let verbose = true;
-    match sizes::evaluate(
-        inputs,
-        Request {
-            queue,
-            rank,
-            shape,
-            verbose,
-        },
-    ) {
-        Verdict::Blocked(block) => {
-            let behind = behind(inputs, queue, rank).filter(|_| !matches!(block.gate, Gate::Never));
-            if let Some(behind) = behind {
-                return behind;
-            }
-            let (reason, message) = told_holder(inputs, key, block.reason, block.message);
+    let request = Request {
+        queue,
+        rank,
+        shape,
+        verbose: true,
+    };
+    let behind = behind_head(inputs, queue, rank);
+    match (sizes::evaluate(inputs, request), behind) {
+        (Verdict::Blocked(block), behind)
+            if behind.is_none() || matches!(block.gate, Gate::Never) =>
+        {
+            let (reason, message) = with_reservation(inputs, key, block.reason, block.message);
             Explanation {
                 blocker: block.blocker,
-                ..told(reason, message)
+                ..Explanation::of(reason, message)
             }
         }
-        Verdict::Go(_) => behind(inputs, queue, rank).unwrap_or_else(|| {
-            told(
-                Reason::NotEvaluated,
-                "it may go, and is decided on next".to_owned(),
-            )
-        }),
+        (_, Some(behind)) => behind,
+        (_, None) => Explanation::of(
+            Reason::NotEvaluated,
+            "it may go, and is decided on next".to_owned(),
+        ),
     }
 }
 
-/// What stops a job, or that what frees is kept for it, if it is.
-fn told_holder(
+/// The reason and the message of a blocked job, with its reservation if it has one.
+fn with_reservation(
     inputs: Inputs<'_>,
     key: &JobKey,
     reason: Reason,
     mut message: String,
 ) -> (Reason, String) {
-    let Some(kept) = inputs.reservations.of(key) else {
+    let Some(reservation) = inputs.reservations.of(key) else {
         return (reason, message);
     };
-    if !kept.pending_evictions.is_empty() {
-        let victims: Vec<String> = kept
-            .pending_evictions
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+    if !reservation.pending_evictions.is_empty() {
+        let victims = reservation.pending_evictions.iter();
+        let victims: Vec<String> = victims.map(ToString::to_string).collect();
         message = format!(
             "{message}; it is next: {} evicted for it, and what frees is kept for it",
             are(&victims)
@@ -135,24 +126,19 @@ fn told_holder(
     (Reason::Reserved, message)
 }
 
-/// Who has to start first, where the queue is strictly ordered and somebody has to.
-fn behind(inputs: Inputs<'_>, queue: &QueueName, rank: &QueueOrder) -> Option<Explanation> {
+/// The explanation of a job behind the head of a StrictFIFO queue.
+fn behind_head(inputs: Inputs<'_>, queue: &QueueName, rank: &QueueOrder) -> Option<Explanation> {
     if inputs.quota.ordering(queue) != QueueOrdering::StrictFifo {
         return None;
     }
-    let head = inputs
-        .pending
-        .queues
-        .pending_queue(queue)?
-        .first_that_may_go()?;
+    let pending_queue = inputs.pending.queues.pending_queue(queue)?;
+    let head = pending_queue.first_that_may_go()?;
     (head < rank).then(|| Explanation {
         blocker: Some(Blocker {
             scope: format!("job/{}", head.key),
-            resource: None,
-            needs: None,
-            free: None,
+            ..Blocker::default()
         }),
-        ..told(
+        ..Explanation::of(
             Reason::BehindHead,
             format!(
                 "queue {queue} is strictly ordered: {} has to start first",
@@ -174,7 +160,7 @@ fn explain_released(
         } else {
             format!("{}; it had ended and is charged nothing", cause.message)
         };
-        return told(cause.reason, message);
+        return Explanation::of(cause.reason, message);
     }
     if inputs.jobs.resizing().contains(key)
         && let Err(why) = growth::evaluate_growth(inputs, key)
@@ -182,14 +168,14 @@ fn explain_released(
         let elastic = job.demand.as_ref().filter(|demand| demand.elastic);
         let Some(demand) = elastic else {
             let message = format!("it runs as admitted; to grow it {why}");
-            return told(Reason::GrowthHeld, message);
+            return Explanation::of(Reason::GrowthHeld, message);
         };
         let (all, missing) = (demand.pods(), u64::from(job.pods_missing()));
         let message = format!(
             "has {} of {all} pods; to grow it {why}",
             all - missing.min(all)
         );
-        return told(stage(job).0, message);
+        return Explanation::of(stage(job).0, message);
     }
     let admission = &released.admission;
     let clusters: Vec<&str> = admission
@@ -201,16 +187,16 @@ fn explain_released(
     let charged = admission.charge().unwrap_or_default();
     let (reason, what) = stage(job);
     if reason == Reason::Finished {
-        return told(reason, format!("{what}; {place}, charged nothing"));
+        return Explanation::of(reason, format!("{what}; {place}, charged nothing"));
     }
     let queue = &admission.queue;
-    told(
+    Explanation::of(
         reason,
         format!("{what}; {place}, charged {charged} to queue {queue}"),
     )
 }
 
-/// How far a released job is.
+/// The state of an admitted job as a reason and in words.
 fn stage(job: &Job) -> (Reason, &'static str) {
     match job.state() {
         JobState::Assumed => (Reason::Admitted, "released; its placement is being written"),
@@ -230,8 +216,4 @@ fn are(names: &[String]) -> String {
         [one, other, rest @ ..] => format!("{one}, {other} and {} more are", rest.len()),
         [] => "nobody is".to_owned(),
     }
-}
-
-fn told(reason: Reason, message: String) -> Explanation {
-    Explanation::of(reason, message)
 }

@@ -1,4 +1,4 @@
-//! What is said to people of jobs and queues, by the functions that decide.
+//! Reports on jobs and queues for users, computed by the functions that decide.
 
 pub(crate) mod advise;
 pub(crate) mod ahead;

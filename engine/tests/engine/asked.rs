@@ -1,4 +1,4 @@
-//! What others ask the engine of clusters and demands, beside what it decides.
+//! Queries on clusters and demands besides decisions.
 
 use crate::world::{World, cluster, node, pods};
 use engine::facts::{ClusterFact, ClusterPlacement, Demand, Held, Split};
@@ -26,7 +26,7 @@ fn group(names: &[&str]) -> ClusterRule {
 }
 
 #[test]
-fn what_is_not_queued_goes_to_the_first_group_of_clusters_that_has_any() {
+fn eligible_clusters_are_those_of_the_first_group_that_has_any() {
     let mut world = World::new();
     for name in ["a", "b", "c"] {
         world.apply(Event::ClusterUpserted(cluster(name)));
@@ -50,7 +50,7 @@ fn what_is_not_queued_goes_to_the_first_group_of_clusters_that_has_any() {
 }
 
 #[test]
-fn clusters_are_known_from_when_they_are_reported_until_they_are_gone() {
+fn a_cluster_is_known_until_it_is_gone() {
     let mut world = World::new();
     let names = |world: &World| -> Vec<String> {
         world
@@ -73,7 +73,7 @@ fn clusters_are_known_from_when_they_are_reported_until_they_are_gone() {
 }
 
 #[test]
-fn overrides_make_the_parts_of_what_is_split_and_of_what_they_hold() {
+fn split_jobs_and_jobs_held_by_overrides_are_in_parts() {
     let asks = |split, held| {
         let demand = Demand {
             split,
@@ -95,7 +95,7 @@ fn overrides_make_the_parts_of_what_is_split_and_of_what_they_hold() {
 }
 
 #[test]
-fn queues_are_listed_by_name_with_those_that_have_jobs_only() {
+fn queues_are_listed_by_name_with_those_that_only_have_jobs() {
     let mut world = World::new();
     for name in ["b", "a"] {
         world.queue(crate::world::queue(name));

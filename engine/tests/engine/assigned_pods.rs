@@ -1,4 +1,4 @@
-//! Which assumed pod of its job a pod takes when it is bound, and which pods are still to come.
+//! Which assumed pod a bound pod replaces, and which pods remain assumed.
 
 use crate::world::{World, gang, key, node, pod, pods, queue, res, role};
 use engine::capacity::Capacity;
@@ -6,7 +6,7 @@ use engine::facts::{Demand, NodeFact, PodFact, RolePods, Share, Slot};
 use engine::{ClusterName, Event, NodeName, Resources, Uid};
 use std::collections::BTreeMap;
 
-/// So many pods of each role in cluster `a`, on these nodes where any are named.
+/// A share in cluster `a` with these numbers of pods by role, on these nodes if any are named.
 fn share(pods: &[(&str, u32)], slots: &[(&str, &str, u32)]) -> Share {
     Share {
         cluster: ClusterName::from("a"),
@@ -31,7 +31,7 @@ fn room() -> Capacity {
     room
 }
 
-/// A pod of the job `job` on a node, or on none yet.
+/// A pod of the job `job`, bound to a node or not.
 fn comes(room: &mut Capacity, uid: &str, at: Option<&str>, request: &str) {
     room.upsert_pod(PodFact {
         cluster: ClusterName::from("a"),
@@ -57,7 +57,7 @@ fn server_and_workers() -> Demand {
 }
 
 #[test]
-fn a_bound_pod_is_one_less_of_the_role_of_its_request_else_of_any() {
+fn a_bound_pod_replaces_one_of_the_role_with_its_request_else_any() {
     for (bound, left) in [
         (&[][..], "cpu 4, gpu 8, pods 3"),
         (&["cpu 4"], "gpu 8, pods 2"),
@@ -88,7 +88,7 @@ fn a_pod_binds_the_assumed_pod_on_its_node_before_another_of_its_role() {
     );
     room.assume(&key("job"), &pods(2, "gpu 8"), &[plan]);
     comes(&mut room, "p", Some("n1"), "gpu 8");
-    // What is held is held on the other node.
+    // The remaining pods are assumed on the other node.
     assert_eq!(assumed(&room), pod("gpu 8"));
     assert!(!takes(&room, &pods(1, "gpu 1"), 1));
 }
@@ -106,7 +106,7 @@ fn a_pod_binds_the_assumed_pod_of_its_request_before_another_on_its_node() {
 }
 
 #[test]
-fn of_pods_that_run_already_no_assumed_pod_is_left() {
+fn running_pods_leave_no_assumed_pod() {
     let mut room = room();
     comes(&mut room, "p0", Some("n0"), "gpu 2");
     let plan = share(
@@ -114,7 +114,7 @@ fn of_pods_that_run_already_no_assumed_pod_is_left() {
         &[("n0", "worker", 1), ("n1", "worker", 1)],
     );
     room.assume(&key("job"), &pods(2, "gpu 2"), &[plan]);
-    // One more comes, wherever.
+    // One more pod is missing, on any node.
     assert_eq!(assumed(&room), pod("gpu 2"));
     comes(&mut room, "p1", Some("n1"), "gpu 2");
     assert_eq!(assumed(&room), res(""));
@@ -122,7 +122,7 @@ fn of_pods_that_run_already_no_assumed_pod_is_left() {
 }
 
 #[test]
-fn an_assumed_pod_leaves_a_node_that_is_cordoned_although_another_of_its_job_was_taken_there() {
+fn an_assumed_pod_leaves_a_cordoned_node_on_which_another_was_bound() {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 64, gpu 8").queue(queue("q"));
     world.add("job", "q", 2, "gpu 4");

@@ -1,4 +1,4 @@
-//! What is free on nodes, and what holds it: pods that are seen, and plans that are not bound yet.
+//! Free capacity of nodes, which pods and assumed pods use.
 
 use crate::placement::world;
 use crate::world::{World, foreign, key, node, pod, pods, res};
@@ -7,7 +7,7 @@ use engine::{ClusterName, Event, JobKey, NodeName, Uid};
 use insta::assert_snapshot;
 
 #[test]
-fn room_is_neither_counted_twice_nor_leaked() {
+fn capacity_is_neither_counted_twice_nor_leaked() {
     let mut world = world();
     world.cluster("a", 2, "cpu 64, gpu 8");
     world.add("job", "q", 2, "gpu 4");
@@ -26,7 +26,7 @@ fn room_is_neither_counted_twice_nor_leaked() {
     unbound.node = None;
     world.apply(Event::PodUpserted(unbound));
     assert_snapshot!(gpus(&world), @"nvidia.com/gpu 8, pods 218 free, nvidia.com/gpu 8, pods 2 assumed,  used");
-    // Its own scheduler takes another node than planned.
+    // The member's scheduler chooses another node than planned.
     let mut moved = planned[0].clone();
     moved.node = Some(NodeName::from("n1"));
     world.apply(Event::PodUpserted(moved.clone()));
@@ -43,7 +43,7 @@ fn room_is_neither_counted_twice_nor_leaked() {
 }
 
 #[test]
-fn a_pool_shows_its_nodes_and_how_broken_it_is() {
+fn a_pool_reports_its_nodes_and_its_fragmentation() {
     let mut world = world();
     world.cluster("a", 4, "cpu 64, gpu 8");
     world.apply(foreign("a", "n0", "gpu 6"));
@@ -64,7 +64,7 @@ fn a_pool_shows_its_nodes_and_how_broken_it_is() {
 }
 
 #[test]
-fn a_room_alone_checks_what_is_not_bound_yet() {
+fn unbound_pods_of_a_plan_are_checked_without_those_of_the_job_itself() {
     let mut room = engine::capacity::Capacity::new();
     for index in 0..2 {
         room.upsert_node(node("a", &format!("n{index}"), "cpu 64, gpu 8"));
@@ -108,7 +108,7 @@ fn a_room_alone_checks_what_is_not_bound_yet() {
 }
 
 #[test]
-fn a_plan_for_a_job_that_runs_holds_room_for_what_is_missing_only() {
+fn only_the_missing_pods_of_a_running_job_are_assumed() {
     let mut room = engine::capacity::Capacity::new();
     room.upsert_node(node("a", "n0", "cpu 64, gpu 8"));
     room.upsert_node(node("a", "n1", "cpu 64, gpu 8"));
@@ -146,7 +146,7 @@ fn a_plan_for_a_job_that_runs_holds_room_for_what_is_missing_only() {
 }
 
 #[test]
-fn a_pod_binds_one_assumed_pod_however_often_it_is_reported() {
+fn a_pod_replaces_one_assumed_pod_even_if_it_is_reported_twice() {
     let mut world = world();
     world.cluster("a", 1, "cpu 64, gpu 8");
     world.add("job", "q", 2, "gpu 4");
@@ -155,7 +155,7 @@ fn a_pod_binds_one_assumed_pod_however_often_it_is_reported() {
     world.apply(Event::PodUpserted(pod.clone()));
     world.apply(Event::PodUpserted(PodFact { ended: true, ..pod }));
     world.wait(5).decide();
-    // The first pod has ended; the assumed pod of the second is still held.
+    // The first pod has ended; the second is still assumed.
     let pool = &world.engine.pools()[0];
     assert_eq!(pool.assumed, crate::world::pod("gpu 4"));
     assert_eq!(pool.used, res(""));
@@ -172,7 +172,7 @@ fn a_pool_without_devices_is_counted_in_whole_cores() {
 }
 
 #[test]
-fn what_was_planned_on_a_cluster_that_went_and_came_holds_its_room_there() {
+fn pods_stay_assumed_when_their_cluster_goes_and_returns() {
     let mut world = world();
     world.cluster("a", 1, "cpu 64, gpu 8");
     world.add("first", "q", 1, "gpu 8");
@@ -185,7 +185,7 @@ fn what_was_planned_on_a_cluster_that_went_and_came_holds_its_room_there() {
 }
 
 #[test]
-fn a_bound_pod_that_asks_for_something_else_is_one_of_the_gang_all_the_same() {
+fn a_bound_pod_with_another_request_counts_as_one_of_the_gang() {
     let mut room = engine::capacity::Capacity::new();
     for name in ["n0", "n1"] {
         room.upsert_node(node("a", name, "cpu 64, gpu 8"));
@@ -239,7 +239,7 @@ fn a_node_that_lost_its_devices_is_counted_in_cores() {
 }
 
 #[test]
-fn what_no_node_has_is_reported_where_a_pod_uses_it() {
+fn a_resource_that_no_node_has_is_reported_if_a_pod_uses_it() {
     let mut world = world();
     world.cluster("a", 1, "cpu 64, gpu 8");
     world.apply(foreign("a", "n0", "acme.com/hca 1"));
@@ -248,7 +248,7 @@ fn what_no_node_has_is_reported_where_a_pod_uses_it() {
 }
 
 #[test]
-fn a_pod_starts_where_what_is_overcommitted_is_not_what_it_asks_for() {
+fn a_pod_may_use_a_node_that_is_overcommitted_in_another_resource() {
     let mut world = world();
     world.cluster("a", 2, "cpu 64, memory 1Gi, gpu 8");
     let other = |uid: &str, request: &str| PodFact {
@@ -271,20 +271,20 @@ fn a_pod_starts_where_what_is_overcommitted_is_not_what_it_asks_for() {
     assert_snapshot!(world.decide(), @"release old #1 a(n1)");
     world.run("old");
     world.decide();
-    // The next waits for the old one, and the lean one for what it asks for, wherever.
+    // The next job waits for the old one; the lean one starts on any node.
     world.apply(Event::PodGone(ClusterName::from("a"), Uid::from("device")));
     assert_snapshot!(world.decide(), @"release lean #1 a(n0)");
 }
 
 #[test]
-fn of_a_plan_only_what_was_on_a_lost_node_goes_to_other_nodes() {
+fn only_the_assumed_pods_of_a_lost_node_move() {
     let mut world = world();
     world.apply(Event::ClusterUpserted(crate::world::cluster("a")));
     world.apply(Event::NodeUpserted(node("a", "n0", "cpu 64, gpu 3")));
     world.apply(Event::NodeUpserted(node("a", "n1", "cpu 64, gpu 5")));
     world.add("job", "q", 2, "gpu 3");
     assert_snapshot!(world.decide(), @"release job #1 a(n0 n1)");
-    // Either of the two that come would leave less beside than n1 does.
+    // Both new nodes would have less left than n1.
     for name in ["n2", "n3"] {
         world.apply(Event::NodeUpserted(node("a", name, "cpu 64, gpu 3")));
     }

@@ -1,11 +1,12 @@
-//! Passing the head without delaying it: how many are kept for, and that they do start.
+//! Backfill: jobs pass the head without delaying it, the number of reservations, and that their
+//! owners start.
 
 use crate::world::{World, bound, key, node, pods, policy, queue};
 use engine::facts::{Backfill, PolicyFact, QueueFact};
 use engine::{EngineConfig, Event, JobState, Reason};
 use insta::assert_snapshot;
 
-/// Three nodes of eight GPUs, on each of which a job runs that takes four.
+/// Three nodes of eight GPUs, with a running job of four on each.
 fn busy(backfill: Backfill) -> World {
     let mut world = World::new();
     world.cluster("a", 3, "cpu 64, gpu 8").queue(queue("q"));
@@ -20,7 +21,7 @@ fn busy(backfill: Backfill) -> World {
     world
 }
 
-/// Which of these are next.
+/// Which of these jobs have a reservation.
 pub fn holders(world: &World, names: &[&str]) -> Vec<String> {
     let next = |name: &&&str| {
         let explanation = world.engine.explain(&key(name)).unwrap();
@@ -32,7 +33,7 @@ pub fn holders(world: &World, names: &[&str]) -> Vec<String> {
 const HEADS: [&str; 3] = ["first", "second", "third"];
 
 #[test]
-fn easy_backfill_keeps_for_the_first_only() {
+fn easy_backfill_reserves_for_the_head_only() {
     let mut world = busy(Backfill::default());
     for name in HEADS {
         world.add(name, "q", 1, "gpu 8");
@@ -42,7 +43,7 @@ fn easy_backfill_keeps_for_the_first_only() {
 }
 
 #[test]
-fn a_queue_may_ask_for_more_reservations() {
+fn a_queue_may_have_more_reservations() {
     let mut world = busy(Backfill {
         reservations: Some(2),
         ..Backfill::default()
@@ -58,7 +59,7 @@ fn a_queue_may_ask_for_more_reservations() {
 }
 
 #[test]
-fn or_for_none() {
+fn a_queue_may_have_no_reservations() {
     let mut world = busy(Backfill {
         reservations: Some(0),
         ..Backfill::default()
@@ -69,7 +70,7 @@ fn or_for_none() {
 }
 
 #[test]
-fn conservative_backfill_delays_nobody_ahead() {
+fn conservative_backfill_delays_no_job_ahead() {
     let mut world = busy(Backfill {
         conservative: true,
         ..Backfill::default()
@@ -82,14 +83,14 @@ fn conservative_backfill_delays_nobody_ahead() {
     assert_eq!(holders(&world, &HEADS), HEADS);
     world.finish("old-1");
     assert_snapshot!(world.decide(), @"release first #1 a(n1)");
-    // What becomes free goes to those who wait for it, in order.
+    // Free capacity goes to the waiting jobs in order.
     world.finish("old-2");
     assert_snapshot!(world.decide(), @"release second #1 a(n2)");
     assert_eq!(holders(&world, &HEADS[2..]), ["third"]);
 }
 
 #[test]
-fn two_queues_hold_one_each_of_a_class() {
+fn two_queues_have_a_reservation_each_of_a_class() {
     let mut world = busy(Backfill::default());
     for name in ["p", "r"] {
         world.queue(queue(name));
@@ -101,14 +102,14 @@ fn two_queues_hold_one_each_of_a_class() {
     assert_eq!(holders(&world, &HEADS), ["first", "second"]);
     let nodes = |queue: &str| world.engine.reserved(&queue.into()).nodes;
     assert_eq!(["p", "r", "q"].map(nodes), [1, 1, 0]);
-    // One of them goes: the next in order takes its place.
+    // One of them goes: the next in order gets its reservation.
     world.apply(engine::Event::JobGone(key("first")));
     world.decide();
     assert_eq!(holders(&world, &HEADS[1..]), ["second", "third"]);
 }
 
 #[test]
-fn who_waits_for_devices_leaves_what_may_be_kept_of_other_nodes_to_others() {
+fn a_job_that_waits_for_devices_does_not_use_up_the_slots_of_other_nodes() {
     let mut world = World::with(EngineConfig {
         reservations_per_class: 1,
         ..EngineConfig::default()
@@ -139,7 +140,7 @@ fn who_waits_for_devices_leaves_what_may_be_kept_of_other_nodes_to_others() {
 }
 
 #[test]
-fn nothing_is_kept_for_what_could_never_be() {
+fn a_job_that_can_never_start_gets_no_reservation() {
     let mut world = busy(Backfill::default());
     world.add("too-large", "q", 4, "gpu 8");
     world.add("small", "q", 3, "gpu 3");
@@ -147,7 +148,7 @@ fn nothing_is_kept_for_what_could_never_be() {
 }
 
 #[test]
-fn what_may_be_divided_keeps_nodes_of_several_clusters() {
+fn a_divisible_job_reserves_nodes_in_several_clusters() {
     let mut world = World::new();
     world
         .cluster("a", 2, "cpu 64, gpu 8")
@@ -166,8 +167,8 @@ fn what_may_be_divided_keeps_nodes_of_several_clusters() {
     assert_snapshot!(world.decide(), @"release wide #1 a(n0 n1) b(n0 n1)");
 }
 
-/// A stream of small jobs, each of them short of nothing, against one that needs all: it starts
-/// as soon as those are over that ran when it came.
+/// A stream of small jobs against one that needs all nodes: it starts once the jobs have ended that
+/// ran when it was queued.
 #[test]
 fn a_stream_of_small_jobs_does_not_starve_the_head() {
     for reservations in [1, 2, 4] {
@@ -199,7 +200,7 @@ fn a_stream_of_small_jobs_does_not_starve_the_head() {
             }
             rounds += 1;
             assert!(rounds < 40, "the head waits for ever");
-            // The oldest four end.
+            // The four oldest jobs end.
             let ends = running.len().min(4);
             for name in running.drain(..ends).collect::<Vec<_>>() {
                 world.finish(&name);
@@ -209,7 +210,7 @@ fn a_stream_of_small_jobs_does_not_starve_the_head() {
 }
 
 #[test]
-fn who_declares_that_it_lasts_no_time_at_all_declares_nothing() {
+fn a_declared_run_time_of_zero_counts_as_none() {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 64, gpu 8").queue(queue("q"));
     let old = world.job("old", "q", pods(1, "gpu 8")).lasts(100);
@@ -223,7 +224,7 @@ fn who_declares_that_it_lasts_no_time_at_all_declares_nothing() {
 }
 
 #[test]
-fn what_a_bound_of_its_own_queue_keeps_from_one_starts_in_another_queue() {
+fn a_job_blocked_by_its_queues_bound_on_pools_does_not_block_another_queue() {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 64, gpu 8");
     for name in ["n2", "n3"] {
@@ -239,7 +240,7 @@ fn what_a_bound_of_its_own_queue_keeps_from_one_starts_in_another_queue() {
         ..policy("bounded")
     });
     world.runs("old", "old", 1, "cpu 60, gpu 8");
-    // It waits for large nodes, and keeps all that its queue may have.
+    // It waits for large nodes, and reserves all headroom of its queue.
     world.add("head", "bounded", 2, "cpu 60, gpu 8");
     world.add("behind", "bounded", 1, "gpu 8");
     assert_snapshot!(world.decide(), @"");

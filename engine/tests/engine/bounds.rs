@@ -8,8 +8,8 @@ use engine::facts::{NodeFact, PolicyFact, QueueFact};
 use engine::{Event, PoolClass};
 use insta::assert_snapshot;
 
-/// One GPU of `x` is lent to queue `c`, and `x` is lost: nothing is left of which queue `a`, below
-/// one to which two GPUs are guaranteed, could have them.
+/// One GPU of `x` is lent to queue `c`, and `x` is lost. Queue `a` is below one with a guarantee of
+/// two GPUs, which no node is left for.
 fn lost() -> World {
     let mut world = World::new();
     world
@@ -36,14 +36,14 @@ fn an_entitled_job_evicts_as_soon_as_the_fleet_could_admit_it() {
     assert_snapshot!(world.decide(), @"");
     assert_snapshot!(world.why("due"), @"#1 ExceedsCapability: needs nvidia.com/gpu 2; queue root may use 0: 2 more than it may ever have");
     world.apply(Event::NodeUpserted(node("y", "n0", "cpu 64, gpu 2")));
-    // What is borrowed in the lost cluster counts: nothing will be free by itself.
+    // The borrowed GPU in the lost cluster counts: nothing becomes free by itself.
     assert_snapshot!(world.decide(), @"evict borrows #1 for due: Reclaimed: reclaimed for ns/due: queue dept has nvidia.com/gpu 0 of the 2 that it deserves, queue c has 1 and deserves 0");
     world.works_gone("borrows");
     assert_snapshot!(world.decide(), @"release due #1 y(n0)");
 }
 
 #[test]
-fn a_job_that_a_bound_admits_some_day_keeps_what_frees_from_those_behind() {
+fn a_job_that_a_bound_may_admit_later_has_a_reservation() {
     let mut world = World::new();
     let sure = |gpus: &str| {
         let mut sure = queue("sure");
@@ -61,7 +61,7 @@ fn a_job_that_a_bound_admits_some_day_keeps_what_frees_from_those_behind() {
     world.add("large", "q", 1, "gpu 5");
     world.decide();
     assert_snapshot!(world.why("large"), @"#1 ExceedsCapability: needs nvidia.com/gpu 5; queue q may use 2 (6 more is guaranteed to others): 3 more than it may have while that stands");
-    // Less is guaranteed to another: the bound is five now, of which two are in use.
+    // The guarantee of another queue is lower: the bound is five now, of which two are in use.
     world.queue(sure("gpu 3"));
     world.add("small", "q", 1, "gpu 1");
     assert_snapshot!(world.decide(), @"");
@@ -97,7 +97,7 @@ fn never_let() -> World {
     world
 }
 
-/// It waits for headroom now, as any other job does.
+/// It waits for headroom now.
 fn waits_and_goes(world: &mut World) {
     assert_eq!(world.decide(), "");
     let large = world.engine.explain(&key("large")).unwrap();
@@ -107,22 +107,22 @@ fn waits_and_goes(world: &mut World) {
 }
 
 #[test]
-fn what_a_bound_would_never_admit_goes_when_a_policy_widens_it() {
+fn a_job_that_a_bound_never_admits_starts_when_the_bound_is_raised() {
     let mut world = never_let();
     world.policy(of_class("dept", "gpu 8"));
     waits_and_goes(&mut world);
 }
 
 #[test]
-fn what_a_bound_would_never_admit_goes_when_its_queue_moves_out_from_under_it() {
+fn a_job_that_a_bound_never_admits_starts_when_its_queue_moves() {
     let mut world = never_let();
     world.queue(capped("q", "gpu 8"));
     waits_and_goes(&mut world);
 }
 
 #[test]
-fn an_elastic_job_that_the_bounds_of_its_queue_never_admit_stops_nobody() {
-    // Of one size or of two.
+fn an_elastic_job_that_the_bounds_never_admit_blocks_no_job() {
+    // The job has one size, or two.
     for most in [1, 2] {
         let mut world = World::new();
         world
@@ -145,7 +145,7 @@ fn an_elastic_job_that_the_bounds_of_its_queue_never_admit_stops_nobody() {
 }
 
 #[test]
-fn whom_a_bound_never_admits_any_more_keeps_nothing_though_nodes_seem_nearer() {
+fn a_job_that_a_bound_never_admits_loses_its_reservation() {
     let mut world = World::new();
     world.queue(QueueFact {
         priority: 1,
@@ -169,7 +169,7 @@ fn whom_a_bound_never_admits_any_more_keeps_nothing_though_nodes_seem_nearer() {
     world.add("head", "q", 1, "gpu 8");
     world.add("small", "other", 1, "gpu 2");
     assert_snapshot!(world.decide(), @"");
-    // Less has to become free on b now, for the first alone.
+    // On b less has to become free now, for the first job alone.
     world.queue(capped("q", "gpu 4"));
     world.finish("ends");
     assert_snapshot!(world.decide(), @"release small #1 a(n0)");
@@ -193,9 +193,9 @@ fn mixed() -> World {
 }
 
 #[test]
-fn a_gang_goes_on_nodes_of_two_classes_as_far_as_the_bound_on_one_of_them_lets_it() {
+fn a_gang_uses_nodes_of_two_classes_within_the_bound_on_one() {
     let mut world = mixed();
-    // The first three nodes would be two of the class of which there may be one.
+    // The first three nodes would be two of the class of which only one is allowed.
     world.add("gang", "q", 3, "gpu 5");
     assert_snapshot!(world.decide(), @"release gang #1 x(a0 b0 b1)");
 }
@@ -212,7 +212,7 @@ fn a_gang_that_a_bound_admits_on_other_nodes_waits_for_those() {
 }
 
 #[test]
-fn what_no_mix_of_nodes_would_take_within_a_bound_is_reported() {
+fn a_gang_that_fits_on_no_mix_of_nodes_within_a_bound_is_reported() {
     let mut world = mixed();
     world.add("gang", "q", 4, "gpu 5");
     assert_snapshot!(world.decide(), @"");
@@ -220,9 +220,9 @@ fn what_no_mix_of_nodes_would_take_within_a_bound_is_reported() {
 }
 
 #[test]
-fn a_gang_on_several_classes_wakes_when_a_bound_leaves_more_of_one() {
+fn a_gang_on_several_classes_is_evaluated_when_a_bound_is_raised() {
     let mut world = mixed();
-    // A node on which the gang has no place, of the class that is bounded.
+    // A node of the bounded class that the gang does not fit on.
     world.apply(Event::NodeUpserted(node("x", "small", "cpu 64, gpu 4")));
     world.add("old", "q", 1, "gpu 4");
     assert_snapshot!(world.decide(), @"release old #1 x(small)");

@@ -1,5 +1,4 @@
-//! Whatever is looked up, left out or tried in order: what a search through everything finds is
-//! found, and nothing else.
+//! Placement compared with an exhaustive search.
 
 use crate::world::{World, cluster, foreign, gang, key, node, queue, role};
 use engine::facts::{Demand, Role};

@@ -1,4 +1,4 @@
-//! What queues may have.
+//! Capabilities of queues.
 
 use crate::world::{World, below, bound, capped, key, pods, policy, queue};
 use engine::facts::{QueueFact, QueueState};
@@ -12,7 +12,7 @@ fn fleet() -> World {
 }
 
 #[test]
-fn a_capability_bounds_what_it_names_and_nothing_else() {
+fn a_capability_bounds_only_the_resources_that_it_names() {
     let mut world = fleet();
     world.queue(capped("q", "gpu 16"));
     world.add("one", "q", 1, "gpu 8, cpu 32");
@@ -25,7 +25,7 @@ fn a_capability_bounds_what_it_names_and_nothing_else() {
 }
 
 #[test]
-fn every_queue_of_the_path_has_to_agree() {
+fn the_capability_of_every_queue_on_the_path_counts() {
     let mut world = fleet();
     world
         .queue(capped("dept", "gpu 16"))
@@ -40,7 +40,7 @@ fn every_queue_of_the_path_has_to_agree() {
 }
 
 #[test]
-fn the_root_may_be_bounded_too() {
+fn the_root_may_have_a_capability() {
     let mut world = fleet();
     world.queue(capped("root", "gpu 8")).queue(queue("q"));
     world.add("one", "q", 1, "gpu 8");
@@ -50,7 +50,7 @@ fn the_root_may_be_bounded_too() {
 }
 
 #[test]
-fn a_capability_below_use_stops_what_is_new_and_kills_nothing() {
+fn a_capability_below_the_usage_blocks_new_jobs_and_evicts_none() {
     let mut world = fleet();
     world.queue(capped("q", "gpu 32"));
     world.add("one", "q", 4, "gpu 8");
@@ -86,7 +86,7 @@ fn classes_of_pools_are_bounded_together_and_by_cluster() {
 }
 
 #[test]
-fn a_bad_queue_stops_only_itself() {
+fn an_invalid_queue_blocks_only_its_own_jobs() {
     let mut world = fleet();
     world
         .queue(below("loop-b", queue("loop-a")))
@@ -128,7 +128,7 @@ fn a_bad_queue_stops_only_itself() {
 }
 
 #[test]
-fn a_queue_that_appears_or_opens_lets_its_jobs_go() {
+fn the_jobs_of_a_queue_start_when_it_is_created_or_opened() {
     let mut world = fleet();
     world.add("early", "later", 1, "gpu 8");
     assert_snapshot!(world.decide(), @"");
@@ -142,7 +142,7 @@ fn a_queue_that_appears_or_opens_lets_its_jobs_go() {
 }
 
 #[test]
-fn a_queue_that_goes_keeps_what_it_is_charged() {
+fn a_deleted_queue_stays_charged() {
     let mut world = fleet();
     world
         .queue(capped("dept", "gpu 8"))
@@ -181,7 +181,7 @@ fn usage_is_reported_with_the_children_and_the_head() {
 }
 
 #[test]
-fn charges_that_cannot_be_counted_are_refused() {
+fn a_request_that_overflows_is_refused() {
     let mut world = fleet();
     world.queue(queue("q"));
     let job = world.job("huge", "q", pods(3, "memory 8Ei"));
@@ -191,7 +191,7 @@ fn charges_that_cannot_be_counted_are_refused() {
 }
 
 #[test]
-fn what_a_bound_on_one_cluster_can_never_hold_waits_for_another() {
+fn a_job_too_large_for_the_bound_on_one_cluster_waits_for_another() {
     let mut world = World::new();
     world
         .cluster("a", 1, "cpu 64, gpu 8")
@@ -210,7 +210,7 @@ fn what_a_bound_on_one_cluster_can_never_hold_waits_for_another() {
     assert_snapshot!(world.decide(), @"release next #1 b(n0)");
     world.run("next");
     world.finish("next");
-    // Where there is no other, it never can.
+    // Without another cluster it can never start.
     let mut both = policy("q");
     both.pools = vec![
         bound("gpu", Some(&["a"]), "gpu 4"),
@@ -222,8 +222,8 @@ fn what_a_bound_on_one_cluster_can_never_hold_waits_for_another() {
     assert_snapshot!(world.why("never"), @"#1 ExceedsCapability: needs nvidia.com/gpu 8; queue q may use 4 of class gpu in a: 4 more than it may ever have");
 }
 
-/// What stops a job of four cores and four GPUs in a team of a department where another such
-/// runs, by what the two are capped to.
+/// What blocks a job of four cores and four GPUs in a team of a department where another such job
+/// runs, by the capabilities of the two.
 fn stopped(dept: &str, team: &str) -> String {
     let mut world = fleet();
     world
@@ -242,7 +242,7 @@ fn stopped(dept: &str, team: &str) -> String {
 }
 
 #[test]
-fn of_bounds_that_are_passed_one_that_never_holds_is_named_then_the_nearest_then_by_name() {
+fn of_several_exceeded_bounds_one_that_can_never_hold_is_reported_then_the_lowest_then_by_name() {
     for (dept, team, told) in [
         ("cpu 6", "gpu 6", "team nvidia.com/gpu, of which 2 are free"),
         ("gpu 6", "cpu 6", "team cpu, of which 2000 are free"),
@@ -263,7 +263,7 @@ fn of_bounds_that_are_passed_one_that_never_holds_is_named_then_the_nearest_then
 }
 
 #[test]
-fn of_bounds_on_one_class_the_one_over_all_clusters_is_named_first() {
+fn of_bounds_on_one_class_the_one_on_all_clusters_is_reported_first() {
     let mut world = fleet();
     world.queue(queue("q"));
     world.policy(engine::facts::PolicyFact {
@@ -280,7 +280,7 @@ fn of_bounds_on_one_class_the_one_over_all_clusters_is_named_first() {
 }
 
 #[test]
-fn a_queue_two_below_one_that_is_gone_takes_no_jobs_from_then_on() {
+fn a_queue_two_levels_below_a_deleted_one_takes_no_jobs() {
     let mut world = World::new();
     world
         .cluster("a", 1, "cpu 64, gpu 1")

@@ -1,7 +1,7 @@
-//! Which of many jobs are evicted: the cheapest set, not the cheapest jobs.
+//! The choice of victims: the cheapest set, not the cheapest jobs.
 //!
-//! A job costs its GPUs times how long it has run. There are more to be taken than are tried out
-//! in every combination, but where it says that there are few.
+//! The cost of a job is its GPUs times its run time. Unless a test says that there are few, there
+//! are more candidates than are tried in every combination.
 
 use crate::world::{World, foreign, node, pods, policy, queue};
 use engine::facts::{PolicyFact, Preemption};
@@ -29,7 +29,7 @@ fn run(world: &mut World, names: &[&str], request: &str) {
     }
 }
 
-/// Who is evicted for a job of high priority.
+/// The jobs that are evicted for one of high priority.
 fn taken(world: &mut World, count: u32, request: &str) -> Vec<String> {
     let job = world.job("high", "q", pods(count, request));
     world.submit(job.priority("high"));
@@ -41,9 +41,9 @@ fn taken(world: &mut World, count: u32, request: &str) -> Vec<String> {
     lines.collect()
 }
 
-/// After long: one job on the only node of another cluster, then two halves on an empty node
-/// that `double` adds. Each half costs less than the one, and both cost more. What is evicted
-/// for a job of that size.
+/// The victims of a job of high priority and that size. First there is one job on the only node of
+/// a cluster, then two halves on an empty node that `double` adds. Each half costs less than the
+/// one, and both cost more.
 fn taken_of_one_or_two(world: &mut World, double: impl FnOnce(&mut World)) -> Vec<String> {
     world.wait(1000);
     world.cluster("single", 1, "cpu 64, gpu 4");
@@ -61,7 +61,7 @@ fn taken_of_one_or_two(world: &mut World, double: impl FnOnce(&mut World)) -> Ve
 }
 
 #[test]
-fn in_another_cluster_where_fewer_have_to_go() {
+fn victims_are_in_another_cluster_if_they_are_fewer_there() {
     let mut world = world();
     let clusters: Vec<String> = (0..12).map(|index| format!("c{index:02}")).collect();
     for cluster in &clusters {
@@ -76,7 +76,7 @@ fn in_another_cluster_where_fewer_have_to_go() {
 }
 
 #[test]
-fn of_two_clusters_in_the_one_where_fewer_have_to_go() {
+fn victims_are_in_the_cluster_where_fewer_are_needed() {
     let mut world = world();
     world.cluster("double", 12, "cpu 64, gpu 4");
     let old: Vec<String> = (0..12).map(|index| format!("old-{index}")).collect();
@@ -92,11 +92,11 @@ fn of_two_clusters_in_the_one_where_fewer_have_to_go() {
 }
 
 #[test]
-fn of_few_the_cheapest_of_all_combinations() {
+fn the_cheapest_of_all_combinations_of_few_is_found() {
     let mut world = world();
     world.cluster("a", 1, "cpu 64, gpu 8");
-    // Neither from the cheapest on nor from the largest on, nor by changing one for another, are
-    // the smallest and the largest found: 10 and 72, where those between cost 50 and 60.
+    // The best set is the smallest and the largest, 10 and 72; those between cost 50 and 60.
+    // Neither order of cost or size finds it, nor does exchanging one job for another.
     for (name, gpus, seconds) in [("c", 2, 5), ("b", 2, 1), ("d", 3, 14), ("a", 1, 10)] {
         run(&mut world, &[name], &format!("gpu {gpus}"));
         world.wait(seconds);
@@ -105,7 +105,7 @@ fn of_few_the_cheapest_of_all_combinations() {
 }
 
 #[test]
-fn some_large_ones_rather_than_many_small_ones_and_the_cheapest_of_those() {
+fn few_large_victims_are_preferred_to_many_small_ones() {
     let mut world = world();
     world.cluster("a", 6, "cpu 64, gpu 4");
     let many: Vec<String> = (0..8).map(|index| format!("old-{index}")).collect();
@@ -120,13 +120,13 @@ fn some_large_ones_rather_than_many_small_ones_and_the_cheapest_of_those() {
     world.wait(1);
     run(&mut world, &["all"], "gpu 4");
     world.wait(5);
-    // The small ones cost 8 each and free one node together; 18, 20 and 60 cost the others.
+    // The small ones cost 8 each and free one node together; the others cost 18, 20 and 60.
     assert_eq!(taken(&mut world, 2, "gpu 4"), ["all", "most"]);
 }
 
 #[test]
-fn eight_cpus_cost_as_much_as_a_device_where_there_are_no_devices() {
-    // The job without devices costs 32 / 8 × 10, the other 1 × so many seconds.
+fn eight_cpus_cost_as_much_as_a_device() {
+    // The job without devices costs 32 / 8 × 10, the other 1 × its seconds.
     for (seconds, victim) in [(39, "device"), (41, "cpus")] {
         let mut world = world();
         world.cluster("a", 2, "cpu 32, gpu 1");
@@ -139,7 +139,7 @@ fn eight_cpus_cost_as_much_as_a_device_where_there_are_no_devices() {
 }
 
 #[test]
-fn what_a_gang_holds_comes_free_once_whether_by_its_surplus_or_with_all_of_it() {
+fn the_surplus_of_a_gang_is_not_counted_twice() {
     let mut world = world();
     world.cluster("a", 1, "cpu 64, gpu 8");
     world.apply(foreign("a", "n0", "gpu 4"));
@@ -151,7 +151,7 @@ fn what_a_gang_holds_comes_free_once_whether_by_its_surplus_or_with_all_of_it() 
 }
 
 #[test]
-fn who_has_lost_the_least_of_many_goes_whatever_its_name() {
+fn the_cheapest_of_many_jobs_is_evicted() {
     let mut world = world();
     world.cluster("a", 16, "cpu 64, gpu 4");
     let names: Vec<String> = (0..16).map(|index| format!("job-{index:02}")).collect();

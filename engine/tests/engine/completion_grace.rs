@@ -1,12 +1,12 @@
-//! Pods that have ended before their job is seen to have: their room waits for the charge.
+//! Pods that are observed ended before their job: their capacity stays in use for a grace period.
 
 use crate::world::{World, deserving, key};
 use engine::Event;
 use engine::facts::PodFact;
 use insta::assert_snapshot;
 
-/// Two nodes of eight GPUs; `a` and `b` deserve half each, hold it, and have more to run. What
-/// waits in `a` has waited longer.
+/// Two nodes of eight GPUs. `a` and `b` deserve half each, use it, and have pending jobs; those of
+/// `a` were queued first.
 fn contended() -> World {
     let mut world = World::new();
     world
@@ -30,43 +30,43 @@ fn ended(world: &World, name: &str) -> PodFact {
     PodFact { ended: true, ..pod }
 }
 
-/// Whether anything is still known of the pod of a job.
+/// Whether the pod of a job is still known.
 fn is_known(world: &World, name: &str) -> bool {
     let snapshot = serde_json::to_value(world.engine.snapshot()).unwrap();
     let uid = world.planned_pods(&key(name))[0].uid.to_string();
-    // A list that is empty is left out.
+    // An empty list is omitted.
     let lists = ["pods", "completion_grace"].into_iter();
     let mut pods = lists.flat_map(|list| snapshot[list].as_array().into_iter().flatten());
     pods.any(|pod| pod.to_string().contains(&uid))
 }
 
 #[test]
-fn room_is_not_given_to_who_would_have_to_give_it_back_at_once() {
+fn capacity_of_an_ended_pod_is_not_used_before_its_charge_ends() {
     let mut world = contended();
-    // The member shows that the pod of b1 has ended, and nobody yet that b1 has.
+    // The pod of b1 is observed ended, but b1 is not yet.
     let pod = ended(&world, "b1");
     world.apply(Event::PodUpserted(pod));
     assert_snapshot!(world.decide(), @"");
     world.wait(1);
     world.finish("b1");
-    // It is b that has less than it deserves now. Nobody is evicted.
+    // Now b is below its deserved amounts, and no job is evicted.
     assert_snapshot!(world.decide(), @"release b3 #1 x(n0)");
 }
 
 #[test]
-fn room_does_not_wait_for_long() {
+fn the_completion_grace_is_short() {
     let mut world = contended();
     let pod = ended(&world, "b1");
     world.apply(Event::PodUpserted(pod));
     let wake = world.decided().wake_at.unwrap();
     assert_eq!(wake.millis_since(world.now), 5_000);
-    // Another pod of b1 may run on for hours: what this one had is of use meanwhile.
+    // Another pod of b1 may run for hours; the capacity of this one is free meanwhile.
     world.wait(5);
     assert_snapshot!(world.decide(), @"release a3 #1 x(n0)");
 }
 
 #[test]
-fn room_is_for_a_new_pod_of_the_same_job() {
+fn a_new_pod_of_the_same_job_may_use_capacity_in_grace() {
     let mut world = contended();
     let pod = ended(&world, "b1");
     world.apply(Event::PodUpserted(pod.clone()));
@@ -92,7 +92,7 @@ fn a_pod_may_be_gone_before_its_end_is_reported() {
 }
 
 #[test]
-fn what_is_gone_is_no_more_in_the_end() {
+fn the_grace_of_a_pod_that_is_gone_ends() {
     let mut world = contended();
     let pod = ended(&world, "b1");
     world.apply(Event::PodUpserted(pod.clone()));
@@ -149,7 +149,7 @@ fn capacity_in_grace_in_a_cluster_goes_with_it() {
 }
 
 #[test]
-fn what_has_kept_its_room_for_long_does_not_linger_again_when_it_is_gone() {
+fn a_pod_gets_one_grace_period_only() {
     let mut world = contended();
     let pod = ended(&world, "b1");
     world.apply(Event::PodUpserted(pod.clone()));

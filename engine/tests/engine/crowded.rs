@@ -1,5 +1,5 @@
-//! Tenants that share quota and no nodes, in a fleet that shrinks below what is charged: whatever is
-//! evicted for whom, and in whatever order it is confirmed, deciding ends soon.
+//! Tenants that share quota but no nodes, in a fleet that shrinks below the charges. In any order
+//! of evictions and confirmations, every call of `decide` ends soon.
 
 use crate::placement::on_label;
 use crate::random::cases;
@@ -25,10 +25,10 @@ enum Step {
         gpus: u32,
         class: usize,
     },
-    /// Works of the first of those that are being evicted are gone.
+    /// The Works of the first jobs that are being evicted are gone.
     Gone(usize),
     Finish(usize),
-    /// The nodes of a tenant in a cluster come or go.
+    /// Adds or removes the nodes of a tenant in a cluster.
     Nodes(usize, usize, u32),
     Deserved(usize, u32),
     Wait(i64),
@@ -213,10 +213,10 @@ impl Model {
     }
 }
 
-/// What ends on one node gives headroom to who waits for another node: each preemptor waits for it,
-/// and they do not make each other be evaluated again and again meanwhile.
+/// A job that ends on one node gives headroom to a preemptor that waits for another node.
+/// Preemptors wait for that and do not cause evaluations of each other in a loop.
 #[test]
-fn preemptors_that_lack_headroom_alone_wait_for_whose_it_is() {
+fn preemptors_that_only_lack_headroom_wait_for_pending_evictions() {
     let mut world = World::with(EngineConfig {
         max_fruitless_evaluations: 20,
         ..EngineConfig::default()
@@ -225,7 +225,7 @@ fn preemptors_that_lack_headroom_alone_wait_for_whose_it_is() {
     for (tenant, index) in [(0, 0), (0, 1), (1, 0)] {
         world.apply(Event::NodeUpserted(node_of(tenant, "x", index)));
     }
-    // Where anything is guaranteed, the root may use what the fleet has.
+    // With any guarantee, the root may use what the fleet has.
     world.queue(QueueFact {
         guarantee: res("gpu 1"),
         ..deserving("sure", "gpu 1")
@@ -241,7 +241,7 @@ fn preemptors_that_lack_headroom_alone_wait_for_whose_it_is() {
         world.decide();
         world.run(name);
     }
-    // Its node goes, and what it is charged stays: of 16 that are left 3 may be charged.
+    // Its node goes and its charge stays: of the remaining 16, 3 may be charged.
     let gone = world.pods[&key("b1")][0].clone();
     let node = gone.node.clone().unwrap();
     world.apply(Event::NodeGone(gone.cluster, node));
@@ -270,7 +270,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(64), ..ProptestConfig::default() })]
 
     #[test]
-    fn deciding_ends_soon_however_little_is_left(
+    fn decide_ends_soon_in_a_shrinking_fleet(
         steps in proptest::collection::vec(step(), 1..60),
     ) {
         let mut model = Model::new();

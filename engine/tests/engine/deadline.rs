@@ -1,4 +1,4 @@
-//! Jobs that do not start: deadlines, lost room, back-off, clusters left out.
+//! Jobs that do not start: deadlines, lost capacity, back-off, avoided clusters.
 
 use crate::elastic::elastic;
 use crate::world::{World, gang, key, node, pods, policy, queue, role};
@@ -28,7 +28,7 @@ fn refuse(world: &mut World, name: &str, avoid: Option<&str>) {
 }
 
 #[test]
-fn a_gang_that_does_not_start_in_time_goes_elsewhere() {
+fn a_gang_that_does_not_start_in_time_starts_in_another_cluster() {
     let mut world = two_clusters();
     let mut quick = policy("q");
     quick.start_deadline_ms = 60_000;
@@ -55,7 +55,7 @@ fn a_gang_that_does_not_start_in_time_goes_elsewhere() {
 }
 
 #[test]
-fn enough_bound_pods_are_in_time() {
+fn the_minimum_of_bound_pods_meets_the_deadline() {
     let mut world = two_clusters();
     let worker = Role {
         min: 1,
@@ -69,7 +69,7 @@ fn enough_bound_pods_are_in_time() {
     world.progress("job", Progress::Placed);
     world.wait(601);
     assert_snapshot!(world.decide(), @"");
-    // What has not come by then is not held any longer.
+    // Pods that are missing then are not assumed any longer.
     world.add("next", "q", 1, "gpu 4");
     let job = world.job("big", "q", pods(1, "gpu 8"));
     world.submit(job);
@@ -79,7 +79,7 @@ fn enough_bound_pods_are_in_time() {
     ");
 }
 
-/// A job was released to the node of `a`, which can be used no more.
+/// A job was admitted to the node of `a`, which is not usable any more.
 fn released_to_a_lost_node() -> World {
     let mut world = two_clusters();
     world.add("job", "q", 1, "gpu 8");
@@ -92,7 +92,7 @@ fn released_to_a_lost_node() -> World {
 }
 
 #[test]
-fn lost_room_is_noticed_sooner() {
+fn a_job_without_capacity_is_evicted_before_its_deadline() {
     let mut world = released_to_a_lost_node();
     assert_snapshot!(world.decide(), @"");
     world.wait(10);
@@ -100,7 +100,7 @@ fn lost_room_is_noticed_sooner() {
 }
 
 #[test]
-fn room_that_comes_back_or_is_found_nearby_is_not_lost() {
+fn capacity_that_returns_or_is_on_another_node_is_not_lost() {
     let mut world = two_clusters();
     world.add("job", "q", 1, "gpu 8");
     world.decide();
@@ -119,7 +119,7 @@ fn room_that_comes_back_or_is_found_nearby_is_not_lost() {
 }
 
 #[test]
-fn a_cluster_that_cannot_be_seen_has_lost_nothing() {
+fn an_unusable_cluster_has_not_lost_capacity() {
     let mut world = two_clusters();
     world.add("job", "q", 1, "gpu 8");
     world.decide();
@@ -137,7 +137,7 @@ fn a_cluster_that_cannot_be_seen_has_lost_nothing() {
 }
 
 #[test]
-fn refusals_give_back_at_once_and_back_off_longer_each_time() {
+fn refusals_free_at_once_and_back_off_longer_each_time() {
     let mut world = World::new();
     world.cluster("a", 1, "cpu 64, gpu 8").queue(queue("q"));
     world.add("job", "q", 1, "gpu 8");
@@ -161,7 +161,7 @@ fn refusals_give_back_at_once_and_back_off_longer_each_time() {
 }
 
 #[test]
-fn a_refused_cluster_is_left_out_while_another_could_take_the_job() {
+fn a_refused_cluster_is_avoided_while_another_could_take_the_job() {
     let mut world = two_clusters();
     world.add("job", "q", 1, "gpu 8");
     world.add("blocker", "q", 1, "gpu 8");
@@ -178,7 +178,7 @@ fn a_refused_cluster_is_left_out_while_another_could_take_the_job() {
 }
 
 #[test]
-fn a_job_that_backs_off_neither_competes_nor_holds() {
+fn a_job_in_back_off_neither_competes_nor_has_a_reservation() {
     let mut world = World::new();
     world.cluster("a", 1, "cpu 64, gpu 8").queue(queue("q"));
     world.add("job", "q", 1, "gpu 8");
@@ -207,7 +207,7 @@ fn a_job_that_ran_starts_its_back_off_again() {
 }
 
 #[test]
-fn a_job_that_runs_cannot_lose_its_room() {
+fn a_running_job_cannot_lose_its_capacity() {
     let mut world = two_clusters();
     world.add("job", "q", 2, "gpu 4");
     world.decide();
@@ -241,7 +241,7 @@ fn pods_that_are_bound_in_time_are_counted_one_by_one() {
 }
 
 #[test]
-fn an_elastic_gang_that_went_with_its_least_needs_all_of_that() {
+fn an_elastic_gang_at_its_minimum_needs_all_its_pods() {
     let mut world = World::new();
     world.cluster("a", 1, "cpu 64, gpu 8").queue(queue("q"));
     let job = world.job("job", "q", elastic(2, 4, "gpu 4"));
@@ -255,11 +255,11 @@ fn an_elastic_gang_that_went_with_its_least_needs_all_of_that() {
 }
 
 #[test]
-fn room_that_is_found_when_its_placement_is_reported_is_not_lost() {
+fn capacity_that_is_free_when_the_job_is_placed_is_not_lost() {
     let mut world = released_to_a_lost_node();
     world.decide();
     world.wait(5);
-    // Between two looks at its assumed pods: it is still one of those without room.
+    // Between two checks of assumed pods: the job still counts as stranded.
     world.progress("job", Progress::Placed);
     world.apply(Event::NodeUpserted(node("a", "n1", "cpu 64, gpu 8")));
     world.decide();

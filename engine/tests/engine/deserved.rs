@@ -1,4 +1,4 @@
-//! Who goes first by what queues deserve, borrowed and used before.
+//! The order of queues by deserved amounts, borrowing and past usage.
 
 use crate::sharing::{fill, fleet, order, shares};
 use crate::world::{World, below, capped, deserving, policy, queue};
@@ -7,7 +7,7 @@ use engine::facts::{FairShare, PolicyFact, QueueFact};
 use insta::assert_snapshot;
 
 #[test]
-fn a_resource_of_which_nothing_is_deserved_is_not_reached_by_holding_none() {
+fn a_deserved_amount_of_zero_is_not_reached_without_usage() {
     let mut world = fleet(4);
     world
         .queue(deserving("a", "gpu 4, cpu 0"))
@@ -18,7 +18,7 @@ fn a_resource_of_which_nothing_is_deserved_is_not_reached_by_holding_none() {
 }
 
 #[test]
-fn a_resource_of_which_nothing_is_deserved_is_reached_by_holding_any() {
+fn a_deserved_amount_of_zero_is_reached_by_any_usage() {
     let mut world = fleet(4);
     world
         .queue(deserving("a", "gpu 4, cpu 0"))
@@ -26,12 +26,12 @@ fn a_resource_of_which_nothing_is_deserved_is_reached_by_holding_any() {
     for name in ["c-0", "c-1", "a-0", "a-1", "a-2", "a-3"] {
         world.add(name, &name[..1], 1, "cpu 1, gpu 1");
     }
-    // Then it borrows, and who borrows less goes first.
+    // Then it borrows, and the queue that borrows less comes first.
     assert_snapshot!(order(&mut world), @"a c a a");
 }
 
 #[test]
-fn what_was_held_counts_towards_what_is_deserved_until_it_has_faded() {
+fn past_usage_counts_towards_deserved_until_it_has_decayed() {
     let mut world = with_fading_past();
     world
         .queue(deserving("x", "gpu 4"))
@@ -40,14 +40,14 @@ fn what_was_held_counts_towards_what_is_deserved_until_it_has_faded() {
     world.wait(3_600).finish("x-old");
     fill(&mut world, "x", 4);
     fill(&mut world, "y", 4);
-    // Two GPUs held for a half-life count as one; so much it may use again before it has more.
+    // Two GPUs in use for a half-life count as one.
     assert_snapshot!(order(&mut world), @"y x x y");
 }
 
-/// Running pods hold CPU, of which nobody deserves anything: a queue at what it deserves of GPUs
-/// is not behind an empty one that deserves nothing for that.
+/// Running pods use CPU, which no queue deserves. A queue at its deserved GPUs is not behind an
+/// empty one for that.
 #[test]
-fn a_queue_at_its_due_goes_before_an_empty_one_that_deserves_nothing() {
+fn a_queue_at_its_deserved_comes_before_an_empty_one_that_deserves_nothing() {
     let mut world = fleet(8);
     world
         .queue(shares("some", "", "gpu 2", ""))
@@ -59,16 +59,17 @@ fn a_queue_at_its_due_goes_before_an_empty_one_that_deserves_nothing() {
     assert_snapshot!(order(&mut world), @"some some some none some none none none");
 }
 
-/// Where none of the siblings deserves anything they are compared by all that they hold.
+/// If no sibling deserves anything, they are compared by all their usage.
 #[test]
-fn queues_that_deserve_nothing_are_compared_by_all_that_they_hold() {
+fn queues_that_deserve_nothing_are_compared_by_all_usage() {
     let mut world = fleet(4);
     world.queue(queue("x")).queue(queue("y"));
     world.runs("x-0", "x", 1, "cpu 8");
     world.add("x-1", "x", 1, "cpu 1");
     world.add("y-0", "y", 1, "cpu 1");
     assert_snapshot!(order(&mut world), @"y x");
-    // From now on by GPUs, of which neither holds more; who asked first goes first.
+    // From now on they are compared by GPUs, of which both use the same; the older job comes
+    // first.
     let mut world = fleet(4);
     world
         .queue(queue("x"))
@@ -81,7 +82,7 @@ fn queues_that_deserve_nothing_are_compared_by_all_that_they_hold() {
 }
 
 #[test]
-fn below_what_is_deserved_goes_first_then_who_borrows_least() {
+fn queues_below_deserved_come_first_then_those_that_borrow_least() {
     let mut world = fleet(12);
     world
         .queue(shares("a", "", "gpu 2", ""))
@@ -90,12 +91,12 @@ fn below_what_is_deserved_goes_first_then_who_borrows_least() {
     for name in ["c", "a", "b"] {
         fill(&mut world, name, 12);
     }
-    // By halves and quarters up to what is deserved; then one each borrowed in turn.
+    // First by parts of the deserved amounts, then one borrowed GPU each in turn.
     assert_snapshot!(order(&mut world), @"a b b a b b a b c a b c");
 }
 
 #[test]
-fn class_15_a_queue_that_deserves_nothing_comes_after_those_below_their_due() {
+fn class_15_a_queue_that_deserves_nothing_comes_after_those_below_their_deserved() {
     let mut world = fleet(4);
     world
         .queue(queue("none"))
@@ -106,7 +107,7 @@ fn class_15_a_queue_that_deserves_nothing_comes_after_those_below_their_due() {
 }
 
 #[test]
-fn the_policy_may_weigh_a_queue_otherwise() {
+fn the_policy_may_set_another_weight() {
     let mut world = fleet(6);
     world.queue(queue("x")).queue(queue("y"));
     world.policy(PolicyFact {
@@ -122,7 +123,7 @@ fn the_policy_may_weigh_a_queue_otherwise() {
 }
 
 #[test]
-fn a_blocked_queue_does_not_hold_up_its_siblings() {
+fn a_blocked_queue_does_not_block_its_siblings() {
     let mut world = fleet(6);
     world
         .queue(capped("dept", "gpu 1"))
@@ -141,7 +142,7 @@ fn a_blocked_queue_does_not_hold_up_its_siblings() {
 }
 
 #[test]
-fn class_19_names_decide_where_nothing_else_does_whatever_came_first() {
+fn class_19_names_decide_between_equal_queues() {
     let decided: Vec<String> = [["p", "q", "r"], ["r", "q", "p"], ["q", "r", "p"]]
         .iter()
         .map(|names| {
@@ -160,7 +161,7 @@ fn class_19_names_decide_where_nothing_else_does_whatever_came_first() {
     assert_eq!(decided, ["p q", "p q", "p q"]);
 }
 
-/// Four GPUs, and two queues whose past use counts half after an hour.
+/// Four GPUs, and two queues with a half-life of an hour.
 pub fn with_fading_past() -> World {
     let mut world = fleet(4);
     for name in ["x", "y"] {
@@ -176,7 +177,7 @@ pub fn with_fading_past() -> World {
 }
 
 #[test]
-fn past_use_counts_until_it_has_faded() {
+fn past_usage_counts_until_it_has_decayed() {
     let mut world = with_fading_past();
     fill(&mut world, "x", 4);
     world.decide();
@@ -194,20 +195,20 @@ fn past_use_counts_until_it_has_faded() {
         world.add(&format!("x-{index}"), "x", 1, "gpu 1");
     }
     fill(&mut world, "y", 4);
-    // Only those of y, though x asked first and holds nothing now.
+    // Only jobs of y start, though that of x is older and x uses nothing now.
     assert_snapshot!(order(&mut world), @"y y y y");
     (0..4).for_each(|index| world.finish(&format!("y-{index}")));
     for index in 4..8 {
         world.add(&format!("y-{index}"), "y", 1, "gpu 1");
     }
     world.wait(36_000);
-    // Ten half-lives later it has faded to less than one GPU, and who asked first goes first.
+    // Ten half-lives later it has decayed to less than one GPU, and the older job comes first.
     assert_snapshot!(order(&mut world), @"x y x y");
     assert_snapshot!(decayed(&world, "x"), @"nvidia.com/gpu 5");
 }
 
 #[test]
-fn past_use_counts_and_fades_after_a_restart_as_before_it() {
+fn past_usage_decays_after_a_restart_as_before() {
     let mut world = with_fading_past();
     world.runs("large", "x", 4, "gpu 1");
     world.wait(36_000).finish("large");
@@ -223,7 +224,7 @@ fn past_use_counts_and_fades_after_a_restart_as_before_it() {
 }
 
 #[test]
-fn what_was_given_back_all_at_once_fades_too() {
+fn usage_that_ended_at_once_decays_too() {
     let mut world = with_fading_past();
     world.runs("large", "x", 4, "gpu 1");
     world.wait(36_000).finish("large");
@@ -235,7 +236,7 @@ fn what_was_given_back_all_at_once_fades_too() {
 }
 
 #[test]
-fn of_two_equal_queues_goes_first_where_the_best_job_below_stands() {
+fn the_best_job_below_decides_between_equal_queues() {
     let mut world = fleet(4);
     world
         .queue(capped("q0", "gpu 1"))
@@ -251,6 +252,6 @@ fn of_two_equal_queues_goes_first_where_the_best_job_below_stands() {
         let job = world.job(name, queue, crate::world::pods(1, request));
         world.submit(job.priority(class));
     }
-    // Below q0 the low one stands before the high one, and can never go.
+    // Below q0 the job of low priority comes before the high one, which can never start.
     assert_snapshot!(order(&mut world), @"j4 j2");
 }

@@ -1,4 +1,4 @@
-//! Clusters that are emptied.
+//! NoExecute taints of clusters.
 
 use crate::world::{World, cluster, key, pods, queue};
 use engine::facts::{Demand, Split};
@@ -29,7 +29,7 @@ fn drain(world: &mut World, name: &str, effect: Option<TaintEffect>) {
 }
 
 #[test]
-fn what_is_there_is_evicted_whole_and_goes_elsewhere_at_once() {
+fn jobs_in_a_tainted_cluster_are_evicted_and_start_elsewhere_at_once() {
     let mut world = world();
     let wide = Demand {
         split: Split::Allowed,
@@ -48,12 +48,12 @@ fn what_is_there_is_evicted_whole_and_goes_elsewhere_at_once() {
     assert_snapshot!(world.decide(), @"");
     assert_snapshot!(world.why("wide"), @"#1 ExceedsFleet: needs 3 pods × nvidia.com/gpu 8; a has room for 2 of 3; it would not fit even if they were empty");
     drain(&mut world, "b", None);
-    // No back-off: nothing was wrong with it.
+    // There is no back-off, since the job did not fail.
     assert_snapshot!(world.decide(), @"release wide #2 a(n0 n1) b(n0)");
 }
 
 #[test]
-fn who_tolerates_it_stays() {
+fn a_job_that_tolerates_the_taint_stays() {
     let mut world = world();
     let mut demand = pods(1, "gpu 8");
     demand.placement.tolerations = vec![Toleration {
@@ -71,18 +71,18 @@ fn who_tolerates_it_stays() {
     drain(&mut world, "b", Some(TaintEffect::NoExecute));
     assert_snapshot!(world.decide(), @"evict leaves #1: ClusterDrained: cluster a is being emptied (taint muster.io/drain:NoExecute)");
     assert_eq!(world.state("stays"), JobState::Running);
-    // Told again, nothing more happens.
+    // The same fact again changes nothing.
     drain(&mut world, "a", Some(TaintEffect::NoExecute));
     assert_snapshot!(world.decide(), @"");
 }
 
 #[test]
-fn what_is_read_back_leaves_once_it_is_known_what_it_tolerates() {
+fn an_admission_from_a_record_is_evicted_once_its_tolerations_are_known() {
     let mut world = world();
     world.add("job", "q", 1, "gpu 8");
     world.decide();
     let admission = world.engine.job(&key("job")).unwrap().admission.cloned();
-    // Another process, that begins with a cluster that is being emptied.
+    // Another process starts while the cluster is tainted.
     let mut after = self::world();
     drain(&mut after, "a", Some(TaintEffect::NoExecute));
     after.apply(Event::JobAdmitted {

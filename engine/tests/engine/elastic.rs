@@ -1,4 +1,4 @@
-//! Gangs that may be smaller than their full size.
+//! Elastic gangs: they may run below their full size.
 
 use crate::world::{World, capped, deserving, key, node, pods, queue, res};
 use engine::facts::Demand;
@@ -42,14 +42,14 @@ fn size(world: &World, name: &str) -> u32 {
 }
 
 #[test]
-fn at_full_size_if_possible() {
+fn an_elastic_gang_starts_at_full_size_if_possible() {
     let mut world = world(2);
     add(&mut world, "job", elastic(2, 8, "gpu 1"));
     assert_snapshot!(world.decide(), @"release job #1 a(n0×4 n1×4)");
 }
 
 #[test]
-fn a_node_that_comes_or_becomes_larger_is_grown_into() {
+fn a_gang_scales_up_onto_a_new_or_larger_node() {
     let mut world = world(1);
     add(&mut world, "job", elastic(1, 3, "gpu 4"));
     assert_snapshot!(world.decide(), @"release job #1 a(n0)");
@@ -63,7 +63,7 @@ fn a_node_that_comes_or_becomes_larger_is_grown_into() {
 }
 
 #[test]
-fn else_as_large_as_there_is_room() {
+fn an_elastic_gang_starts_as_large_as_the_capacity_allows() {
     let mut world = world(2);
     world.add("there", "other", 1, "gpu 3");
     world.decide();
@@ -74,7 +74,7 @@ fn else_as_large_as_there_is_room() {
 }
 
 #[test]
-fn else_as_large_as_there_is_quota() {
+fn an_elastic_gang_starts_as_large_as_the_quota_allows() {
     let mut world = world(2);
     world.queue(capped("q", "gpu 3"));
     add(&mut world, "job", elastic(2, 8, "gpu 1"));
@@ -83,17 +83,17 @@ fn else_as_large_as_there_is_quota() {
 }
 
 #[test]
-fn never_below_its_minimum() {
+fn an_elastic_gang_does_not_start_below_its_minimum() {
     let mut world = world(2);
     world.queue(capped("q", "gpu 3"));
     add(&mut world, "job", elastic(4, 8, "gpu 1"));
     assert_snapshot!(world.decide(), @"");
-    // What is said is about the smallest size: that is what it waits for.
+    // The message is about the smallest size, for which it waits.
     assert_snapshot!(world.why("job"), @"#1 ExceedsCapability: needs nvidia.com/gpu 4; queue q may use 3: 1 more than it may ever have");
 }
 
 #[test]
-fn grows_when_something_comes_free() {
+fn a_gang_scales_up_when_capacity_becomes_free() {
     let mut world = world(2);
     world.runs("there", "other", 1, "gpu 3");
     add(&mut world, "job", elastic(2, 8, "gpu 1"));
@@ -108,13 +108,13 @@ fn grows_when_something_comes_free() {
 }
 
 #[test]
-fn growth_waits_behind_all_who_wait() {
+fn pending_jobs_come_before_scale_up() {
     let mut world = world(1);
     world.runs("there", "other", 1, "gpu 2");
     add(&mut world, "job", elastic(2, 4, "gpu 1"));
     world.decide();
     world.run("job");
-    // It came later and asks for what the gang could grow into.
+    // It is younger and requests the capacity into which the gang could scale up.
     world.add("late", "other", 1, "gpu 2");
     world.finish("there");
     assert_snapshot!(world.decide(), @"release late #1 a(n0)");
@@ -122,7 +122,7 @@ fn growth_waits_behind_all_who_wait() {
 }
 
 #[test]
-fn growth_leaves_what_is_kept_for_a_job_that_waits() {
+fn scale_up_does_not_use_reservations() {
     let mut world = world(1);
     for name in ["t1", "t2"] {
         world.add(name, "other", 1, "gpu 1");
@@ -137,7 +137,7 @@ fn growth_leaves_what_is_kept_for_a_job_that_waits() {
     world.add("late", "other", 1, "gpu 2");
     assert_snapshot!(world.decide(), @"");
     world.finish("t1");
-    // One is free and kept for the late one, which needs two.
+    // One GPU is free and reserved for the late job, which needs two.
     assert_snapshot!(world.decide(), @"");
     assert_eq!(size(&world, "job"), 2);
     world.finish("t2");
@@ -145,7 +145,7 @@ fn growth_leaves_what_is_kept_for_a_job_that_waits() {
 }
 
 #[test]
-fn several_grow_in_order_as_far_as_it_goes() {
+fn several_gangs_scale_up_in_order() {
     let mut world = world(2);
     world.runs("there", "other", 2, "gpu 2");
     for name in ["one", "two"] {
@@ -196,7 +196,7 @@ fn a_gang_in_parts_grows_in_each_of_its_clusters() {
         world.run(name);
         world.finish(name);
     }
-    // One decision, though each cluster is given its own.
+    // There is one decision for both clusters.
     assert_snapshot!(world.decide(), @"resize job #1 a(n0 n0×3) b(n0 n0×3)");
     assert_eq!(size(&world, "job"), 8);
 }
@@ -211,7 +211,7 @@ fn a_gang_in_parts_keeps_a_pod_in_each_of_its_clusters() {
     assert_snapshot!(world.decide(), @"resize job #1 a(n0×4) b(n0)");
     world.resized("job");
     world.settle(3);
-    // Its user wants one, and cannot have fewer than it has clusters.
+    // Its user requests one pod, and it cannot have fewer than its clusters.
     let mut fact = world.job("job", "q", in_parts(1, 1));
     fact.0.queued_at = engine::Time(1000);
     world.submit(fact);
@@ -220,7 +220,7 @@ fn a_gang_in_parts_keeps_a_pod_in_each_of_its_clusters() {
 }
 
 #[test]
-fn a_gang_in_parts_is_evicted_for_what_needs_all_of_a_part() {
+fn a_gang_in_parts_is_evicted_for_a_job_that_needs_a_whole_part() {
     let mut world = over_two_clusters();
     add(&mut world, "job", in_parts(1, 8));
     world.decide();
@@ -230,18 +230,18 @@ fn a_gang_in_parts_is_evicted_for_what_needs_all_of_a_part() {
 }
 
 #[test]
-fn no_more_is_taken_of_a_gang_in_parts_than_leaves_its_least() {
+fn a_gang_in_parts_is_not_shrunk_below_its_minimum() {
     let mut world = over_two_clusters();
     add(&mut world, "job", in_parts(6, 8));
     world.decide();
     world.run("job");
-    // Two of it may go, and three have to in one place.
+    // It may lose two pods, and the job needs three in one cluster.
     world.add("late", "other", 1, "gpu 3");
     assert!(world.decide().starts_with("evict job #1 for late"));
 }
 
 #[test]
-fn what_was_given_up_for_a_job_is_not_taken_again_while_that_backs_off() {
+fn a_gang_does_not_scale_up_while_the_job_it_was_shrunk_for_backs_off() {
     let mut world = world(1);
     world.queue(engine::facts::QueueFact {
         deserved: res("gpu 2"),
@@ -255,7 +255,7 @@ fn what_was_given_up_for_a_job_is_not_taken_again_while_that_backs_off() {
     assert_eq!(size(&world, "job"), 2);
     world.resized("job");
     assert_snapshot!(world.decide(), @"release late #1 a(n0)");
-    // Its placement is refused: it competes again only after a while.
+    // Its plan is refused, so that it backs off.
     world.apply(engine::Event::JobRefused {
         key: key("late"),
         attempt: engine::Attempt(1),
@@ -274,7 +274,7 @@ fn what_was_given_up_for_a_job_is_not_taken_again_while_that_backs_off() {
 }
 
 #[test]
-fn what_was_decided_survives_a_restart() {
+fn sizes_survive_a_restart() {
     let mut world = world(2);
     world.queue(capped("q", "gpu 3"));
     add(&mut world, "job", elastic(2, 8, "gpu 1"));
@@ -294,7 +294,7 @@ fn what_was_decided_survives_a_restart() {
 }
 
 #[test]
-fn a_gang_that_ends_while_it_shrinks_is_charged_nothing() {
+fn a_gang_that_ends_while_it_shrinks_is_not_charged() {
     let mut world = world(2);
     add(&mut world, "job", elastic(2, 8, "gpu 1"));
     world.decide();
@@ -307,7 +307,7 @@ fn a_gang_that_ends_while_it_shrinks_is_charged_nothing() {
     assert_snapshot!(world.allocated("q"), @"");
 }
 
-/// A gang of two roles, each from one pod to so many.
+/// A gang of two roles, each from one pod to its full count.
 fn of_two_roles(servers: u32, workers: u32) -> Demand {
     let mut roles = vec![
         crate::world::role("server", servers, "cpu 2, gpu 1"),
@@ -332,7 +332,7 @@ fn roles(world: &World, name: &str) -> String {
 }
 
 #[test]
-fn what_there_is_beyond_the_smallest_size_goes_to_the_first_role_first() {
+fn the_first_role_gets_pods_beyond_the_smallest_size_first() {
     for (gpus, sizes) in [
         (2, "1 server, 1 worker"),
         (3, "2 server, 1 worker"),
@@ -343,7 +343,7 @@ fn what_there_is_beyond_the_smallest_size_goes_to_the_first_role_first() {
         let mut world = world(2);
         world.queue(capped("q", &format!("gpu {gpus}")));
         add(&mut world, "job", of_two_roles(2, 4));
-        // By the release alone: growing afterwards would come to the same.
+        // The admission itself has this size; scaling up later would give the same.
         assert_eq!(world.decided().decisions.len(), 1);
         assert_eq!(roles(&world, "job"), sizes);
         assert_eq!(size(&world, "job"), gpus);
@@ -351,7 +351,7 @@ fn what_there_is_beyond_the_smallest_size_goes_to_the_first_role_first() {
 }
 
 #[test]
-fn each_role_is_charged_for_what_leaves_it_until_that_is_gone() {
+fn terminating_pods_of_each_role_are_charged_until_they_are_gone() {
     let mut world = world(2);
     add(&mut world, "job", of_two_roles(4, 4));
     world.decide();
@@ -365,7 +365,7 @@ fn each_role_is_charged_for_what_leaves_it_until_that_is_gone() {
     assert_eq!(roles(&world, "job"), "2 server, 2 worker");
     let allocated = |world: &World| world.allocated("q");
     assert_snapshot!(allocated(&world), @"cpu 8, nvidia.com/gpu 8, pods 8");
-    // Which of those that left are gone is not told: of the first to leave the most is charged.
+    // The member does not report which pods are gone: most of the earliest stay charged.
     world.confirm("job", "a", 7);
     assert_snapshot!(allocated(&world), @"cpu 8, nvidia.com/gpu 7, pods 7");
     world.confirm("job", "a", 5);
@@ -375,7 +375,7 @@ fn each_role_is_charged_for_what_leaves_it_until_that_is_gone() {
 }
 
 #[test]
-fn a_gang_in_parts_is_made_smaller_where_it_came_last() {
+fn a_gang_in_parts_is_shrunk_in_its_last_cluster_first() {
     let mut world = over_two_clusters();
     add(&mut world, "job", in_parts(1, 8));
     world.decide();
@@ -393,7 +393,7 @@ fn a_gang_in_parts_is_made_smaller_where_it_came_last() {
 }
 
 #[test]
-fn what_leaves_one_cluster_stays_charged_whatever_another_says() {
+fn terminating_pods_of_one_cluster_do_not_depend_on_another() {
     let mut world = over_two_clusters();
     add(&mut world, "job", in_parts(1, 8));
     world.decide();
@@ -410,7 +410,7 @@ fn what_leaves_one_cluster_stays_charged_whatever_another_says() {
 }
 
 #[test]
-fn a_part_of_two_roles_keeps_one_pod_of_them_together() {
+fn a_part_with_two_roles_keeps_one_pod() {
     let of = |servers, workers| {
         let mut demand = Demand {
             held: engine::facts::Held::ByOverride,
@@ -426,7 +426,7 @@ fn a_part_of_two_roles_keeps_one_pod_of_them_together() {
     assert_snapshot!(world.decide(), @"release job #1 a(n0 n0×3) b(n0×4)");
     world.run("job");
     let copy = world.engine.clone();
-    // All of a part could come free of it only if the part went, and its parts stay.
+    // Its capacity would suffice only with the whole part, and no part may go.
     world.add("late", "other", 1, "gpu 4");
     assert!(world.decide().starts_with("evict job #1 for late"));
     world.engine = copy;
@@ -437,7 +437,7 @@ fn a_part_of_two_roles_keeps_one_pod_of_them_together() {
 }
 
 #[test]
-fn a_gang_grows_by_all_that_goes_at_once() {
+fn a_gang_scales_up_by_all_possible_pods_at_once() {
     let mut world = world(3);
     world.queue(capped("q", "gpu 1"));
     add(&mut world, "job", elastic(1, 9, "gpu 1"));
@@ -452,7 +452,7 @@ fn a_gang_grows_by_all_that_goes_at_once() {
 }
 
 #[test]
-fn only_what_is_held_and_may_be_smaller_is_released_below_its_full_size() {
+fn only_an_elastic_job_of_enforced_size_starts_below_its_full_size() {
     use engine::facts::Held;
     for (held, elastic, released) in [
         (Held::ByReplicas, true, "release job #1 a(n0×4)"),

@@ -1,4 +1,4 @@
-//! What a verdict rests on, fact by fact, as users read it.
+//! The evidence of a verdict, as users read it.
 
 use crate::world::{World, below, capped, deserving, key, pods, queue};
 use engine::Event;
@@ -13,7 +13,7 @@ fn evidence(world: &World, name: &str) -> String {
         .join("\n")
 }
 
-/// A queue that may have ten GPUs and any number of CPUs, below one that may have twelve.
+/// A queue with a capability of ten GPUs and no bound on CPUs, below one with twelve.
 fn bounded() -> World {
     let mut world = World::new();
     world
@@ -24,7 +24,7 @@ fn bounded() -> World {
 }
 
 #[test]
-fn what_each_queue_above_holds_of_what_it_may_have_is_named_for_what_is_asked() {
+fn usage_and_capability_of_each_queue_on_the_path_are_reported() {
     let mut world = bounded();
     world.add("old", "q", 1, "cpu 3, gpu 7");
     world.add("waits", "q", 1, "cpu 1, gpu 4");
@@ -39,7 +39,7 @@ fn what_each_queue_above_holds_of_what_it_may_have_is_named_for_what_is_asked() 
 }
 
 #[test]
-fn nodes_that_are_kept_are_counted_by_class_and_cluster() {
+fn reserved_nodes_are_counted_by_class_and_cluster() {
     let mut world = World::new();
     world.cluster("a", 3, "cpu 64, gpu 8").queue(queue("q"));
     world.runs("old", "q", 3, "gpu 5");
@@ -52,7 +52,7 @@ fn nodes_that_are_kept_are_counted_by_class_and_cluster() {
 }
 
 #[test]
-fn how_long_it_will_run_says_on_what_that_rests() {
+fn a_predicted_run_time_has_its_basis() {
     let mut world = World::new();
     world
         .cluster("a", 1, "cpu 64, gpu 8")
@@ -95,7 +95,7 @@ fn how_long_it_will_run_says_on_what_that_rests() {
 }
 
 #[test]
-fn an_evicted_job_names_the_first_of_what_is_asked_for_that_the_other_has_less_of() {
+fn an_eviction_names_the_first_requested_resource_of_which_the_preemptor_has_less() {
     let mut world = World::new();
     world
         .cluster("x", 1, "cpu 64, memory 64Gi, gpu 8")
@@ -103,7 +103,7 @@ fn an_evicted_job_names_the_first_of_what_is_asked_for_that_the_other_has_less_o
         .queue(deserving("due", "cpu 2, memory 8Gi, gpu 4"));
     world.runs("small", "due", 1, "cpu 2");
     world.runs("large", "rich", 1, "cpu 8, gpu 8");
-    // It has as many cores as it deserves, and asks for no memory.
+    // It has its deserved cores, and requests no memory.
     world.add("next", "due", 1, "cpu 1, gpu 4");
     assert_snapshot!(world.decide(), @"evict large #1 for next: Reclaimed: reclaimed for ns/next: queue due has nvidia.com/gpu 0 of the 4 that it deserves, queue rich has 8 and deserves 0");
 }

@@ -1,4 +1,4 @@
-//! What members have to run beyond an admission is charged, and nothing is released into it.
+//! Excess: what members run beyond an admission is charged, and no job is admitted into it.
 
 use crate::world::{World, capped, key, pods, res};
 use engine::{Attempt, ClusterName, Event, Reason};
@@ -13,7 +13,7 @@ fn exceeds(world: &mut World, attempt: u32, cluster: &str, more: &str) {
     });
 }
 
-/// A job of two GPUs that runs in a queue that may have four, and one of two that is submitted then.
+/// A running job of two GPUs in a queue with a capability of four, and a pending one of two.
 fn two_of_four() -> World {
     let mut world = World::new();
     world
@@ -27,7 +27,7 @@ fn two_of_four() -> World {
 }
 
 #[test]
-fn an_excess_is_charged_as_long_as_it_is_reported_also_beyond_the_bound() {
+fn an_excess_is_charged_while_it_is_reported_even_beyond_the_bound() {
     let mut world = two_of_four();
     exceeds(&mut world, 1, "a", "gpu 6");
     assert_snapshot!(world.allocated("q"), @"nvidia.com/gpu 8, pods 2");
@@ -35,7 +35,7 @@ fn an_excess_is_charged_as_long_as_it_is_reported_also_beyond_the_bound() {
     world.submit(next);
     assert_snapshot!(world.decide(), @"");
     assert_snapshot!(world.engine.bound_passed_by(&key("job")).unwrap(), @"queue q may use nvidia.com/gpu 4 and has 8 charged");
-    // One of another attempt, and what is known, change nothing.
+    // An excess of another attempt, and a known one, change nothing.
     exceeds(&mut world, 2, "a", "gpu 1");
     exceeds(&mut world, 1, "a", "gpu 6");
     assert_snapshot!(world.allocated("q"), @"nvidia.com/gpu 8, pods 2");
@@ -45,9 +45,9 @@ fn an_excess_is_charged_as_long_as_it_is_reported_also_beyond_the_bound() {
 }
 
 #[test]
-fn an_excess_goes_with_the_job_that_is_evicted_and_not_before() {
+fn the_excess_of_an_evicted_job_ends_with_its_works() {
     let mut world = two_of_four();
-    // In a cluster where nothing of it was admitted.
+    // In a cluster where it has no share.
     exceeds(&mut world, 1, "b", "gpu 1");
     assert_snapshot!(world.allocated("q"), @"nvidia.com/gpu 3, pods 2");
     let next = world.job("next", "q", pods(2, "gpu 1"));

@@ -1,4 +1,4 @@
-//! What is said of jobs.
+//! Explanations of jobs.
 
 use crate::world::{World, capped, gang, key, pods, policy, queue, role};
 use engine::facts::Hold;
@@ -38,7 +38,7 @@ fn each_state_of_a_job_is_explained() {
 }
 
 #[test]
-fn room_is_named_by_cluster_the_best_first() {
+fn free_capacity_is_reported_by_cluster_the_most_first() {
     let mut world = World::new();
     world
         .cluster("gpu-a", 8, "cpu 64, gpu 8")
@@ -72,7 +72,7 @@ fn without_clusters_nothing_is_eligible() {
 }
 
 #[test]
-fn what_is_held_says_why() {
+fn a_job_on_hold_says_why() {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 64, gpu 8").queue(queue("q"));
     let mut job = world.job("held", "q", pods(1, "gpu 8"));
@@ -92,7 +92,7 @@ fn what_is_held_says_why() {
 }
 
 #[test]
-fn positions_count_those_who_wait_in_the_queue() {
+fn positions_count_the_pending_jobs_of_the_queue() {
     let mut world = World::new();
     world
         .cluster("a", 1, "cpu 64, gpu 8")
@@ -110,7 +110,7 @@ fn positions_count_those_who_wait_in_the_queue() {
 }
 
 #[test]
-fn changes_name_what_moved_and_not_every_waiting_job() {
+fn changed_jobs_do_not_contain_every_pending_job() {
     let mut world = World::new();
     world.cluster("a", 1, "cpu 64, gpu 8").queue(queue("q"));
     world.add("runs", "q", 1, "gpu 8");
@@ -132,7 +132,7 @@ fn changes_name_what_moved_and_not_every_waiting_job() {
 }
 
 #[test]
-fn what_stands_before_a_job_is_reported_and_when_it_will_be_through() {
+fn the_jobs_ahead_and_the_expected_start_are_reported() {
     let mut world = World::new();
     world
         .cluster("a", 1, "cpu 64, gpu 8")
@@ -169,7 +169,7 @@ fn what_stands_before_a_job_is_reported_and_when_it_will_be_through() {
 }
 
 #[test]
-fn a_release_says_how_many_pods_go_where_and_what_is_charged() {
+fn an_admission_reports_pods_by_cluster_and_the_charge() {
     let mut world = World::new();
     world
         .cluster("a", 1, "cpu 64, gpu 8")
@@ -189,7 +189,7 @@ fn a_release_says_how_many_pods_go_where_and_what_is_charged() {
 }
 
 #[test]
-fn those_of_a_group_are_named_when_something_else_stops_them() {
+fn jobs_of_a_class_are_reported_when_another_reason_blocks_them() {
     let mut world = World::new();
     world
         .cluster("a", 1, "cpu 64, gpu 8")
@@ -216,7 +216,7 @@ fn those_of_a_group_are_named_when_something_else_stops_them() {
 }
 
 #[test]
-fn a_pod_is_named_by_its_device_else_its_cores_else_the_first_that_it_asks_for() {
+fn a_pod_is_described_by_its_device_else_its_cores_else_its_first_resource() {
     let mut world = World::new();
     world.cluster("a", 1, "cpu 1, memory 1Gi, ephemeral-storage 1Gi, slices 9");
     world.queue(queue("q"));
@@ -245,17 +245,17 @@ fn a_pod_is_named_by_its_device_else_its_cores_else_the_first_that_it_asks_for()
 }
 
 #[test]
-fn what_neither_fits_nor_may_be_charged_is_named_by_the_bound() {
+fn a_job_that_exceeds_bound_and_fleet_reports_the_bound() {
     let mut world = World::new();
     world.cluster("a", 1, "cpu 64, gpu 8");
     world.queue(capped("q", "gpu 8")).queue(queue("free"));
     world.add("old", "q", 1, "gpu 4");
     world.decide();
-    // More than the queue may ever have, and more than the fleet, as was found for another.
+    // It exceeds the capability of the queue, and the fleet, as was found for another job.
     world.add("like-it", "free", 2, "gpu 8");
     world.decide();
     world.add("more-than-both", "q", 2, "gpu 8");
-    // Within what the queue may have, and more than a node has: no headroom would help.
+    // It is within the capability and larger than a node: no headroom would help.
     world.add("more-than-a-node", "q", 1, "cpu 65, gpu 8");
     world.decide();
     assert_snapshot!(world.why("more-than-both"), @"#1 ExceedsCapability: needs nvidia.com/gpu 16; queue q may use 8: 8 more than it may ever have");
@@ -263,7 +263,7 @@ fn what_neither_fits_nor_may_be_charged_is_named_by_the_bound() {
 }
 
 #[test]
-fn a_cluster_without_nodes_has_none_for_the_first_role_that_wants_any() {
+fn a_cluster_without_nodes_has_none_for_the_first_role_with_pods() {
     let mut world = World::new();
     world.cluster("a", 0, "").queue(queue("q"));
     let demand = gang(vec![role("spare", 0, "cpu 1"), role("worker", 1, "gpu 1")]);
@@ -274,7 +274,7 @@ fn a_cluster_without_nodes_has_none_for_the_first_role_that_wants_any() {
 }
 
 #[test]
-fn the_first_ten_who_wait_are_named_where_the_bounds_of_their_queue_change() {
+fn the_first_ten_pending_jobs_are_reported_when_the_bounds_of_their_queue_change() {
     let mut world = World::new();
     world.queue(capped("q", "gpu 4"));
     for index in 0..12 {
@@ -290,7 +290,7 @@ fn the_first_ten_who_wait_are_named_where_the_bounds_of_their_queue_change() {
 }
 
 #[test]
-fn a_queue_that_is_not_there_counts_as_closed() {
+fn a_queue_that_does_not_exist_counts_as_closed() {
     let mut world = World::new();
     world.add("job", "nowhere", 1, "gpu 1");
     let closed = |name: &str| {

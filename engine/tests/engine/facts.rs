@@ -1,4 +1,4 @@
-//! Facts as tests tell them: amounts, queues, jobs, clusters and nodes in few words.
+//! Builders of facts: amounts, queues, jobs, clusters and nodes.
 
 use engine::facts::{
     Backfill, ClusterFact, ClusterPlacement, Demand, FairShare, Limits, NodeFact, PlacementWeights,
@@ -60,7 +60,7 @@ pub fn capped(name: &str, capability: &str) -> QueueFact {
     }
 }
 
-/// A queue that deserves so much.
+/// A queue with these deserved amounts.
 pub fn deserving(name: &str, deserved: &str) -> QueueFact {
     QueueFact {
         deserved: res(deserved),
@@ -131,7 +131,7 @@ pub fn pods(count: u32, request: &str) -> Demand {
     gang(vec![role("worker", count, request)])
 }
 
-/// The demand, for this cluster only.
+/// The demand, in this cluster only.
 pub fn on(cluster: &str, mut demand: Demand) -> Demand {
     demand.placement.groups = vec![ClusterRule {
         names: Some(std::iter::once(ClusterName::from(cluster)).collect()),
@@ -173,7 +173,7 @@ pub fn node(cluster: &str, name: &str, allocatable: &str) -> NodeFact {
     }
 }
 
-/// A pod of somebody else, bound to a node.
+/// A pod that Muster does not manage, bound to a node.
 pub fn foreign(cluster: &str, node: &str, request: &str) -> Event {
     Event::PodUpserted(PodFact {
         cluster: ClusterName::from(cluster),

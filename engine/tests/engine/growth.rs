@@ -1,4 +1,4 @@
-//! Jobs that change their size after release.
+//! Jobs that change their size after their admission.
 
 use crate::elastic::elastic;
 use crate::world::{World, capped, deserving, gang, key, pods, queue, role};
@@ -13,7 +13,7 @@ fn held(count: u32, request: &str) -> Demand {
     }
 }
 
-/// A released job of two pods in a queue that may have four GPUs, and its fact.
+/// An admitted job of two pods in a queue with a capability of four GPUs, and its fact.
 fn released(demand: Demand) -> (World, JobFact) {
     let mut world = World::new();
     world
@@ -49,7 +49,7 @@ fn charged(world: &World) -> String {
 }
 
 #[test]
-fn held_growth_is_granted_where_quota_and_room_are_there() {
+fn growth_is_granted_with_quota_and_capacity() {
     let (mut world, fact) = released(held(2, "gpu 1"));
     resized(&mut world, &fact, held(3, "gpu 1"));
     assert_snapshot!(world.decide(), @"resize job #1 a(n0×2 n0)");
@@ -57,7 +57,7 @@ fn held_growth_is_granted_where_quota_and_room_are_there() {
 }
 
 #[test]
-fn held_growth_waits_for_what_is_not_there() {
+fn growth_waits_for_quota_and_capacity() {
     let (mut world, fact) = released(held(2, "gpu 1"));
     resized(&mut world, &fact, held(5, "gpu 1"));
     assert_snapshot!(world.decide(), @"");
@@ -68,7 +68,7 @@ fn held_growth_waits_for_what_is_not_there() {
 }
 
 #[test]
-fn a_shrink_gives_back_what_is_confirmed_gone() {
+fn a_shrink_frees_what_is_confirmed_gone() {
     let (mut world, fact) = released(held(4, "gpu 1"));
     resized(&mut world, &fact, held(1, "gpu 1"));
     assert_snapshot!(world.decide(), @"resize job #1 a(n0)");
@@ -82,7 +82,7 @@ fn a_shrink_gives_back_what_is_confirmed_gone() {
 }
 
 #[test]
-fn a_shrink_before_binding_gives_back_its_room() {
+fn a_shrink_before_binding_frees_its_capacity() {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 64, gpu 4").queue(queue("q"));
     let job = world.job("job", "q", held(8, "gpu 1"));
@@ -91,14 +91,14 @@ fn a_shrink_before_binding_gives_back_its_room() {
     resized(&mut world, &fact, held(2, "gpu 1"));
     world.add("next", "q", 1, "gpu 4");
     assert_snapshot!(world.decide(), @"resize job #1 a(n0×2)");
-    // The member may still start what it was told first.
+    // The member may still start the first size.
     assert_snapshot!(world.why("next"), @"#1 Reserved: needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1; it is next: what frees is kept for it");
     world.confirm("job", "a", 2);
     assert_snapshot!(world.decide(), @"release next #1 a(n1)");
 }
 
 #[test]
-fn growth_that_nothing_holds_is_charged_at_once_even_beyond() {
+fn growth_that_nothing_holds_back_is_charged_at_once_even_beyond_capability() {
     let (mut world, fact) = released(pods(2, "gpu 1"));
     resized(&mut world, &fact, pods(6, "gpu 1"));
     assert_snapshot!(world.decide(), @"");
@@ -110,7 +110,7 @@ fn growth_that_nothing_holds_is_charged_at_once_even_beyond() {
 }
 
 #[test]
-fn what_nothing_holds_any_more_has_all_its_pods_and_not_only_those_that_were_granted() {
+fn a_job_whose_size_is_enforced_no_longer_has_all_its_pods() {
     let mut world = World::new();
     world.cluster("a", 1, "cpu 64, gpu 2").queue(queue("q"));
     let job = world.job("job", "q", elastic(1, 4, "gpu 1"));
@@ -138,7 +138,7 @@ fn of_two_requests_the_larger_is_charged() {
 }
 
 #[test]
-fn a_role_that_is_left_without_pods_takes_no_more_whatever_they_would_request() {
+fn larger_requests_of_a_role_without_pods_are_not_charged() {
     let two = |workers, request| {
         let launcher = role("launcher", 1, "gpu 1");
         gang(vec![launcher, role("worker", workers, request)])
@@ -165,7 +165,7 @@ fn a_finished_job_does_not_grow() {
 }
 
 #[test]
-fn what_is_reported_of_another_object_or_of_one_that_is_held_up_is_not_charged_to_what_runs() {
+fn the_fact_of_another_object_or_of_a_job_on_hold_does_not_change_the_charge() {
     for (uid, hold) in [("another", None), ("uid-job", Some(Reason::Suspended))] {
         let (mut world, fact) = released(pods(2, "gpu 1"));
         world.apply(Event::JobUpserted(JobFact {
@@ -186,7 +186,7 @@ fn what_is_reported_of_another_object_or_of_one_that_is_held_up_is_not_charged_t
 }
 
 #[test]
-fn what_nothing_holds_and_is_not_bound_yet_takes_room_as_its_template_says_now() {
+fn unbound_pods_of_a_job_without_enforced_size_follow_its_template() {
     for (pods_left, fit) in [(2, true), (3, false)] {
         let mut world = World::new();
         world.cluster("a", 2, "cpu 64, gpu 4").queue(queue("q"));
@@ -199,7 +199,7 @@ fn what_nothing_holds_and_is_not_bound_yet_takes_room_as_its_template_says_now()
 }
 
 #[test]
-fn the_roles_of_what_nothing_holds_stay_in_the_order_of_its_template() {
+fn roles_stay_in_the_order_of_the_template_after_an_edit() {
     let of = |workers| {
         gang(vec![
             role("worker", workers, "gpu 1"),
@@ -212,7 +212,7 @@ fn the_roles_of_what_nothing_holds_stay_in_the_order_of_its_template() {
 }
 
 #[test]
-fn what_is_held_for_a_role_stays_its_own_in_whatever_order_the_roles_are_reported() {
+fn assumed_pods_of_a_role_do_not_depend_on_the_order_of_roles() {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 64, gpu 4").queue(queue("q"));
     let of = |roles: Vec<engine::facts::Role>| Demand {
@@ -252,7 +252,7 @@ fn an_elastic_gang_grows_when_its_pods_become_small_enough() {
 }
 
 #[test]
-fn a_gang_whose_pods_became_small_enough_grows_though_somebody_gives_up_waiting() {
+fn a_gang_whose_pods_became_small_enough_grows_though_another_job_is_deleted() {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 64, gpu 8").queue(queue("q"));
     let job = world.job("job", "q", elastic(1, 3, "gpu 5"));
@@ -264,13 +264,13 @@ fn a_gang_whose_pods_became_small_enough_grows_though_somebody_gives_up_waiting(
         demand: elastic(1, 3, "gpu 1"),
         ..fact
     }));
-    // It was made smaller for nobody.
+    // It was shrunk for no job.
     world.apply(Event::JobGone(key("waits")));
     assert_snapshot!(world.decide(), @"resize job #1 a(n0 n1 n0)");
 }
 
 #[test]
-fn who_waits_has_at_once_what_a_gang_leaves_by_growing_with_smaller_pods() {
+fn a_pending_job_gets_what_a_gang_with_smaller_pods_leaves() {
     let mut world = World::new();
     world.cluster("a", 1, "cpu 8, gpu 6").queue(queue("q"));
     let job = world.job("job", "q", elastic(1, 1, "cpu 1, gpu 3"));
@@ -287,7 +287,7 @@ fn who_waits_has_at_once_what_a_gang_leaves_by_growing_with_smaller_pods() {
 }
 
 #[test]
-fn what_was_given_up_for_a_job_that_waits_no_more_is_grown_into_again() {
+fn a_gang_scales_up_again_when_the_job_it_was_shrunk_for_is_not_pending() {
     for gone in [true, false] {
         let mut world = World::new();
         world
@@ -301,7 +301,7 @@ fn what_was_given_up_for_a_job_that_waits_no_more_is_grown_into_again() {
         let preemptor = world.add("preemptor", "due", 1, "gpu 4");
         assert_eq!(world.decide(), "resize gives #1 a(n0)");
         world.resized("gives");
-        // Its queue is closed: it waits, and nothing is kept for it any more.
+        // Its queue is closed: it has no reservation any more.
         let mut closed = deserving("due", "gpu 4");
         closed.state = QueueState::Closed;
         world.queue(closed);
@@ -322,7 +322,7 @@ fn what_was_given_up_for_a_job_that_waits_no_more_is_grown_into_again() {
 }
 
 #[test]
-fn pods_that_an_earlier_process_told_to_go_are_charged_until_they_have_left() {
+fn terminating_pods_of_an_earlier_process_are_charged_until_they_are_gone() {
     let (mut world, _) = released(held(1, "gpu 1"));
     let leaving = engine::facts::Leaving {
         cluster: "a".into(),
@@ -351,7 +351,7 @@ fn pods_that_an_earlier_process_told_to_go_are_charged_until_they_have_left() {
 }
 
 #[test]
-fn what_runs_again_after_its_end_is_charged_at_once_and_the_bound_that_it_passes_is_named() {
+fn a_job_that_runs_again_is_charged_and_the_exceeded_bound_is_reported() {
     for (again, allocated, passed) in [
         (Progress::Finished, "nvidia.com/gpu 4, pods 2", None),
         (Progress::Placed, "nvidia.com/gpu 8, pods 4", Some(())),

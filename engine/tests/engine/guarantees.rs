@@ -1,5 +1,5 @@
-//! What is guaranteed and idle: kept from all others together, in line and when something is evicted;
-//! and what a queue claims for those below it.
+//! Idle guarantees: withheld from all other queues together, for admission and eviction; and the
+//! subtree quota of folders.
 
 use crate::sharing::{fill, fleet, order, shares, usage};
 use crate::world::{World, below, bound, deserving, pods, policy, queue, res};
@@ -7,9 +7,10 @@ use engine::facts::{PolicyFact, PoolBound, QueueFact};
 use engine::{ClusterName, Event, NodeName};
 use insta::assert_snapshot;
 
-/// Each is bounded by the parent less what is guaranteed to the others; that sum is not.
+/// The bound of each queue is the parent's less the guarantees of the others; the sum of these
+/// bounds is more.
 #[test]
-fn what_is_guaranteed_to_one_is_not_for_its_siblings_together_either() {
+fn siblings_together_cannot_use_a_guarantee() {
     let mut world = fleet(4);
     world
         .queue(shares("g", "gpu 2", "gpu 2", ""))
@@ -25,7 +26,7 @@ fn what_is_guaranteed_to_one_is_not_for_its_siblings_together_either() {
     fill(&mut world, "b", 2);
     assert_snapshot!(order(&mut world), @"a b");
     assert_snapshot!(world.why("a-1"), @"#1 Reserved: needs nvidia.com/gpu 1; queue root may use 4 and has 2 charged and 2 kept for what queue g is guaranteed: short by 1; it is next: what frees is kept for it");
-    // It is there at once when it is needed, and kept no longer once it is not guaranteed.
+    // The guaranteed queue gets it at once, and the others get it without a guarantee.
     world.add("g-0", "g", 2, "gpu 1");
     assert_snapshot!(order(&mut world), @"g");
     world.finish("g-0");
@@ -36,9 +37,9 @@ fn what_is_guaranteed_to_one_is_not_for_its_siblings_together_either() {
     assert_snapshot!(order(&mut world), @"b");
 }
 
-/// What frees of a queue within its guarantee frees nothing for others; beyond it, it does.
+/// Usage that ends within a guarantee frees nothing for others; beyond it, it does.
 #[test]
-fn one_that_idle_guarantees_stop_wakes_when_its_siblings_hold_less() {
+fn a_job_blocked_by_idle_guarantees_starts_when_its_siblings_use_less() {
     let mut world = fleet(8);
     world
         .queue(shares("g", "gpu 3", "gpu 3", ""))
@@ -58,9 +59,9 @@ fn one_that_idle_guarantees_stop_wakes_when_its_siblings_hold_less() {
     assert_snapshot!(order(&mut world), @"b");
 }
 
-/// A queue of a folder borrows from its sibling's guarantee neither inside the folder nor by it.
+/// A queue of a folder may borrow from a guarantee neither inside the folder nor outside.
 #[test]
-fn a_guarantee_below_a_folder_is_kept_when_its_siblings_hold_as_much_as_the_folder_is_guaranteed() {
+fn a_guarantee_below_a_folder_is_withheld_when_its_siblings_use_the_folders_guarantee() {
     let mut world = fleet(8);
     world
         .queue(shares("dept", "gpu 3", "gpu 3", ""))
@@ -76,9 +77,9 @@ fn a_guarantee_below_a_folder_is_kept_when_its_siblings_hold_as_much_as_the_fold
     assert_snapshot!(order(&mut world), @"team team team");
 }
 
-/// It goes first in line, and may yet keep nothing of what is guaranteed to another.
+/// It comes first, but cannot reserve what is guaranteed to another queue.
 #[test]
-fn what_is_guaranteed_is_not_kept_for_one_further_ahead() {
+fn a_job_ahead_cannot_reserve_a_guarantee() {
     let mut world = fleet(4);
     world
         .queue(shares("g", "gpu 2", "gpu 2", ""))
@@ -95,7 +96,7 @@ fn what_is_guaranteed_is_not_kept_for_one_further_ahead() {
 }
 
 #[test]
-fn guarantees_of_a_class_are_kept_from_siblings_together_too() {
+fn siblings_together_cannot_use_a_guarantee_of_a_class() {
     let mut world = fleet(4);
     world.queue(queue("g")).queue(queue("a")).queue(queue("b"));
     world.policy(PolicyFact {
@@ -114,9 +115,9 @@ fn guarantees_of_a_class_are_kept_from_siblings_together_too() {
     assert_snapshot!(order(&mut world), @"g g");
 }
 
-/// Four GPUs would let it start; of them two are guaranteed to another.
+/// With four GPUs it would start; two of them are guaranteed to another queue.
 #[test]
-fn advice_leaves_idle_guarantees_alone_as_the_verdict_does() {
+fn advice_heeds_idle_guarantees() {
     let mut world = fleet(4);
     world
         .queue(shares("g", "gpu 2", "gpu 2", ""))
@@ -130,7 +131,7 @@ fn advice_leaves_idle_guarantees_alone_as_the_verdict_does() {
 }
 
 #[test]
-fn an_inner_queue_that_names_nothing_deserves_and_is_guaranteed_what_is_below_it() {
+fn a_folder_has_the_quota_of_the_queues_below_it() {
     let mut world = fleet(8);
     world
         .queue(queue("dept"))
@@ -140,11 +141,11 @@ fn an_inner_queue_that_names_nothing_deserves_and_is_guaranteed_what_is_below_it
         .queue(queue("lone"));
     world.decide();
     assert_snapshot!(usage(&world, "dept"), @"has - deserves 5 may 8 borrows - lends -");
-    // It goes before a queue that deserves nothing, whichever of those below it asks.
+    // It comes before a queue that deserves nothing, for any queue below it.
     fill(&mut world, "lone", 8);
     fill(&mut world, "z", 8);
     assert_snapshot!(order(&mut world), @"z z z z z z");
-    // One that names less than those below it are guaranteed together is wrong.
+    // An inner queue whose guarantee is below those of its children together is invalid.
     world.queue(shares("dept", "gpu 1", "gpu 5", ""));
     world.decide();
     assert_snapshot!(world.why("z-7"), @"#2 QueueInvalid: queue dept: guarantee.nvidia.com/gpu 1 is less than the 2 that the queues below it are guaranteed together; raise it to 2 or lower theirs");
@@ -152,7 +153,7 @@ fn an_inner_queue_that_names_nothing_deserves_and_is_guaranteed_what_is_below_it
 
 /// Volcano's webhook refuses that; here it is a way to oversubscribe.
 #[test]
-fn queues_may_deserve_more_together_than_their_parent_does() {
+fn children_may_deserve_more_together_than_their_parent() {
     let mut world = fleet(8);
     world
         .queue(shares("dept", "", "gpu 4", ""))
@@ -167,9 +168,9 @@ fn queues_may_deserve_more_together_than_their_parent_does() {
     assert_snapshot!(usage(&world, "dept"), @"has 4 deserves 4 may - borrows - lends -");
 }
 
-/// A guarantee of one made a gang of any size untouchable. The one stays kept.
+/// A small guarantee does not protect a gang that exceeds it, and stays withheld.
 #[test]
-fn a_gang_beyond_its_queues_guarantee_is_taken_and_the_guarantee_stays_kept() {
+fn a_gang_beyond_its_queues_guarantee_is_evicted() {
     let mut world = World::new();
     world
         .cluster("x", 4, "cpu 64, gpu 1")
@@ -185,16 +186,16 @@ fn a_gang_beyond_its_queues_guarantee_is_taken_and_the_guarantee_stays_kept() {
     assert_snapshot!(world.settle(1000).join("\n"), @"gang for b0");
     let states = ["gang", "b0", "b1", "b2", "b3"].map(|name| format!("{:?}", world.state(name)));
     assert_snapshot!(states.join(" "), @"Queued Running Running Running Queued");
-    // What g is guaranteed is there for it, in its own order.
+    // The guarantee of g is free for it, in its own order.
     let small = world.job("small", "g", pods(1, "gpu 1")).priority("high");
     world.submit(small);
     assert_snapshot!(world.settle(1000).join("\n"), @"");
     assert_eq!(world.state("small"), engine::JobState::Running);
 }
 
-/// Nothing is taken that gives nothing: what goes of a guarantee stays kept.
+/// An eviction within a guarantee would free nothing, since the guarantee stays withheld.
 #[test]
-fn a_job_within_a_guarantee_is_never_taken() {
+fn a_job_within_a_guarantee_is_never_evicted() {
     let mut world = World::new();
     world
         .cluster("x", 4, "cpu 64, gpu 4")
@@ -213,15 +214,14 @@ fn a_job_within_a_guarantee_is_never_taken() {
     world.runs("k1", "kept", 1, "gpu 4");
     world.runs("b0", "b", 2, "gpu 3");
     world.add("b1", "b", 1, "gpu 2");
-    // dept holds more than it deserves: not by the queue that holds what it is guaranteed, though
-    // taking its job would do and costs less.
+    // dept uses more than it deserves, but not through the queue that stays within its guarantee,
+    // though its job would suffice and costs less.
     assert_snapshot!(world.settle(100).join("\n"), @"o1 for b1");
 }
 
-/// The price of its size: a holds one beyond its due, in a job without which it has nothing; what
-/// it is guaranteed stays kept.
+/// a uses one GPU more than it deserves, in its only job; its guarantee stays withheld.
 #[test]
-fn a_queue_may_be_left_below_its_guarantee_by_the_size_of_what_is_taken() {
+fn a_queue_may_fall_below_its_guarantee_by_the_size_of_a_victim() {
     let mut world = World::new();
     world
         .cluster("x", 2, "cpu 64, gpu 4")
@@ -239,7 +239,7 @@ fn a_queue_may_be_left_below_its_guarantee_by_the_size_of_what_is_taken() {
 }
 
 #[test]
-fn what_is_guaranteed_to_one_is_not_for_its_siblings() {
+fn siblings_cannot_use_a_guarantee() {
     let mut world = fleet(10);
     world
         .queue(shares("a", "gpu 4", "gpu 4", ""))
@@ -252,19 +252,19 @@ fn what_is_guaranteed_to_one_is_not_for_its_siblings() {
     world.add("large", "b", 7, "gpu 1");
     world.decide();
     assert_snapshot!(world.why("large"), @"#3 ExceedsCapability: needs nvidia.com/gpu 7; queue b may use 6 (4 more is guaranteed to others): 1 more than it may have while that stands");
-    // CPU is guaranteed to nobody, and so bounded for nobody.
+    // CPU is guaranteed to no queue, and so not bounded.
     world.add("cpu", "b", 1, "cpu 60");
     assert_snapshot!(order(&mut world), @"cpu");
     fill(&mut world, "a", 4);
     assert_snapshot!(order(&mut world), @"a a a a");
-    // The guarantee goes: the others may have it all.
+    // Without the guarantee, the others may use all.
     world.queue(queue("a"));
     world.finish("a-0");
     assert_snapshot!(order(&mut world), @"b");
 }
 
 #[test]
-fn what_is_guaranteed_below_a_folder_is_kept_from_its_siblings_too() {
+fn siblings_of_a_folder_cannot_use_a_guarantee_below_it() {
     let mut world = fleet(10);
     world
         .queue(queue("dept"))

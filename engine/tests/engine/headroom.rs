@@ -1,12 +1,12 @@
-//! What headroom a holder keeps, and when what it lacks of it will be there.
+//! Headroom of reservations: how much is withheld, and when the missing part is expected.
 
 use crate::backfill::holders;
 use crate::world::{World, below, bound, capped, foreign, key, on, pods, policy, queue, res};
 use engine::facts::QueueFact;
 use insta::assert_snapshot;
 
-/// A fleet bounded at its root, for somewhere a guarantee is kept: two classes of nodes, and
-/// jobs that wait for the ends of those on their own.
+/// A fleet whose root is bounded through a guarantee, with two classes of nodes and jobs that wait
+/// for ends on their own class.
 fn guaranteed() -> World {
     let mut world = World::new();
     world
@@ -22,13 +22,13 @@ fn guaranteed() -> World {
 }
 
 #[test]
-fn who_waits_for_its_own_nodes_keeps_no_headroom_that_comes_with_them() {
+fn headroom_that_becomes_free_with_the_reserved_nodes_is_not_withheld() {
     let mut world = guaranteed();
     let old = world.job("old", "p", on("a", pods(2, "gpu 6")));
     world.submit(old);
     world.decide();
     world.run("old");
-    // 12 of the 32 GPUs are charged; the head lacks 12 on its nodes, which free with them.
+    // 12 of the 32 GPUs are charged; the head lacks 12 on its nodes, which become free with them.
     let head = world.job("head", "p", on("a", pods(2, "gpu 8")));
     world.submit(head);
     world.decide();
@@ -39,7 +39,7 @@ fn who_waits_for_its_own_nodes_keeps_no_headroom_that_comes_with_them() {
 }
 
 #[test]
-fn nodes_stay_kept_while_the_holder_lacks_headroom() {
+fn nodes_stay_reserved_while_the_owner_lacks_headroom() {
     let mut world = World::new();
     world
         .cluster("a", 2, "cpu 64, gpu 8")
@@ -63,7 +63,7 @@ fn nodes_stay_kept_while_the_holder_lacks_headroom() {
     world.submit(head);
     world.decide();
     assert_eq!(holders(&world, &["head"]), ["head"]);
-    // The root may have less now: the head lacks headroom until `elsewhere` is over too.
+    // The root has less now: the head lacks headroom until `elsewhere` has ended, too.
     let mut less = queue("root");
     less.capability = res("gpu 19");
     world.queue(less);
@@ -76,7 +76,7 @@ fn nodes_stay_kept_while_the_holder_lacks_headroom() {
 }
 
 #[test]
-fn what_could_never_start_stops_nobody_though_it_lacks_headroom_too() {
+fn a_job_that_can_never_start_blocks_no_job_though_it_lacks_headroom() {
     let mut world = World::new();
     world.cluster("a", 1, "cpu 8").queue(capped("q", "cpu 11"));
     let mut strict = policy("q");
@@ -89,8 +89,9 @@ fn what_could_never_start_stops_nobody_though_it_lacks_headroom_too() {
     assert_snapshot!(world.decide(), @"release small #1 a(n0)");
 }
 
-/// A queue of so many GPUs in a fleet with room for all; who of `jobs` (name, GPUs, seconds) is
-/// admitted beside a job of four that runs six seconds, the first of them being short.
+/// A queue of `capability` GPUs in a larger fleet. Returns which of `jobs` (name, GPUs, seconds)
+/// are admitted beside a job of four GPUs that runs for six seconds, if the first of them lacks
+/// headroom.
 fn beside(capability: &str, jobs: &[(&str, u32, i64)]) -> String {
     let mut world = World::new();
     world
@@ -110,15 +111,16 @@ fn beside(capability: &str, jobs: &[(&str, u32, i64)]) -> String {
 }
 
 #[test]
-fn what_leaves_the_head_its_headroom_when_it_starts_may_go() {
-    // At its start nine are free, three besides: one may be held beyond it, four may not.
+fn a_job_that_leaves_the_head_its_headroom_may_start() {
+    // At its start nine GPUs are free, three more than it needs: a job of one may run beyond that,
+    // one of four may not.
     assert_snapshot!(beside("gpu 9", &[("head", 6, 9), ("one", 1, 7)]), @"release one #1 a(n1)");
     assert_snapshot!(beside("gpu 9", &[("head", 6, 9), ("four", 4, 7)]), @"");
     assert_snapshot!(beside("gpu 9", &[("head", 6, 9), ("four", 4, 6)]), @"release four #1 a(n0)");
 }
 
 #[test]
-fn headroom_that_has_become_free_for_the_head_stays_for_it() {
+fn headroom_that_became_free_for_the_head_stays_reserved() {
     let mut world = World::new();
     world
         .cluster("a", 8, "cpu 64, gpu 8")
@@ -144,7 +146,7 @@ fn headroom_that_has_become_free_for_the_head_stays_for_it() {
 }
 
 #[test]
-fn a_job_does_not_grow_into_headroom_that_has_become_free_for_the_head() {
+fn a_job_does_not_grow_into_reserved_headroom() {
     let mut world = World::new();
     world
         .cluster("a", 8, "cpu 64, gpu 8")
@@ -173,7 +175,7 @@ fn a_job_does_not_grow_into_headroom_that_has_become_free_for_the_head() {
 }
 
 #[test]
-fn what_the_bounds_on_pools_would_never_admit_stops_nobody() {
+fn a_job_that_bounds_on_pools_never_admit_blocks_no_job() {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 8, gpu 4").queue(queue("q"));
     let mut strict = policy("q");
@@ -187,7 +189,7 @@ fn what_the_bounds_on_pools_would_never_admit_stops_nobody() {
 }
 
 #[test]
-fn a_bound_on_a_class_waits_for_the_ends_of_those_in_that_class() {
+fn a_bound_on_a_class_counts_on_ends_in_that_class() {
     let mut world = World::new();
     world
         .cluster("a", 4, "cpu 64, gpu 8")
@@ -223,7 +225,7 @@ fn a_bound_on_a_class_waits_for_the_ends_of_those_in_that_class() {
 }
 
 #[test]
-fn a_bound_on_some_clusters_waits_for_the_ends_of_those_in_them() {
+fn a_bound_on_some_clusters_counts_on_ends_in_them() {
     let mut world = World::new();
     world
         .cluster("a", 4, "cpu 64, gpu 8")
@@ -253,7 +255,7 @@ fn a_bound_on_some_clusters_waits_for_the_ends_of_those_in_them() {
 }
 
 #[test]
-fn what_others_might_give_back_is_not_counted_on_for_the_headroom_of_the_head() {
+fn ends_of_jobs_in_other_queues_count_only_as_far_as_certain() {
     let mut world = World::new();
     world
         .cluster("a", 1, "cpu 64, gpu 8")
@@ -266,8 +268,8 @@ fn what_others_might_give_back_is_not_counted_on_for_the_headroom_of_the_head() 
     world.run("mine");
     world.run("theirs");
     world.cluster("b", 1, "cpu 64, gpu 5");
-    // It lacks six on a, of which the other queue may be the one to give four. So two at least
-    // come back to dept, and the other four are kept there: four are left of twelve.
+    // It lacks six on a, of which the other queue may free four. So at least two become free in
+    // dept, and the other four are withheld there: four of twelve are left.
     world.add("head", "q", 1, "gpu 6");
     world.add("five", "q", 1, "gpu 5");
     assert_snapshot!(world.decide(), @"");
@@ -276,7 +278,7 @@ fn what_others_might_give_back_is_not_counted_on_for_the_headroom_of_the_head() 
 }
 
 #[test]
-fn who_comes_to_stand_in_front_as_the_first_goes_is_kept_for() {
+fn the_next_job_gets_a_reservation_when_the_head_starts() {
     let mut world = World::new();
     let mut two = policy("q");
     two.backfill.reservations = Some(2);

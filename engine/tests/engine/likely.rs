@@ -1,5 +1,5 @@
-//! Of more clusters than are all weighed: which of them are, by what is known without a look at
-//! their nodes.
+//! Clusters that are scored, if there are more than can be: the likely ones, by what is known
+//! without a look at their nodes.
 
 use crate::world::{World, cluster, foreign, node, pods, policy, queue};
 use engine::facts::{ClusterFact, ClusterPlacement, Demand, PolicyFact};
@@ -15,7 +15,7 @@ fn world(clusters: u32) -> World {
 }
 
 #[test]
-fn the_preferred_cluster_is_found_wherever_it_stands_among_many() {
+fn the_preferred_cluster_is_found_among_many() {
     for index in 0..12 {
         let mut world = world(12);
         let preferred = format!("c{index:02}");
@@ -29,10 +29,10 @@ fn the_preferred_cluster_is_found_wherever_it_stands_among_many() {
 }
 
 #[test]
-fn of_eight_clusters_each_is_weighed_whatever_it_looks_like() {
+fn each_of_eight_clusters_is_scored() {
     let mut world = world(8);
     for index in 0..8 {
-        // All look as if a node that is broken would do. Only the last has cores on it.
+        // In all of them a partly used node seems to suffice, but only the last has cores on it.
         let used = if index == 7 { "gpu 6" } else { "gpu 7, cpu 62" };
         world.apply(foreign(&format!("c{index:02}"), "n0", used));
     }
@@ -40,11 +40,11 @@ fn of_eight_clusters_each_is_weighed_whatever_it_looks_like() {
     assert_eq!(world.decide(), "release job #1 c07(n0)");
 }
 
-/// The one of twenty clusters that differs from the others: neither among the first by name,
-/// nor with the fewest assumed pods.
+/// The index of the one of twenty clusters that differs: neither among the first by name, nor with
+/// the fewest assumed pods.
 const OTHER: &str = "c15";
 
-/// What makes the one cluster the best, and what the job and its queue say.
+/// What makes that cluster the best, for the cluster, the job and its queue.
 struct Case {
     what: &'static str,
     tell: fn(&mut World, &str),
@@ -55,7 +55,7 @@ struct Case {
 }
 
 impl Case {
-    /// Where the job goes of twenty clusters of two nodes with eight devices.
+    /// The placement of the job in twenty clusters of two nodes with eight devices.
     fn place(&self) -> String {
         let mut world = World::new();
         for index in 0..20 {
@@ -88,7 +88,7 @@ fn priced(world: &mut World, name: &str) {
     }));
 }
 
-/// A node of which the job leaves nothing, among more that are whole than elsewhere.
+/// A node that the job fills, in a cluster with more empty nodes than the others.
 fn half_used(world: &mut World, name: &str) {
     if name == OTHER {
         world.apply(foreign(name, "n0", "gpu 4"));
@@ -103,7 +103,7 @@ fn empty(world: &mut World, name: &str) {
 }
 
 #[test]
-fn of_many_clusters_the_best_is_among_those_that_are_weighed() {
+fn the_best_of_many_clusters_is_scored() {
     let plain = Case {
         what: "the cheapest",
         tell: priced,

@@ -1,4 +1,4 @@
-//! Bounds on numbers of jobs: of a queue, of a user, of those that compete.
+//! Limits on numbers of jobs: of a queue, of a user, of those that compete.
 
 use crate::sharing::{fill, fleet, order};
 use crate::world::{World, below, key, pods, policy, queue};
@@ -43,7 +43,7 @@ fn a_limit_on_jobs_counts_all_below() {
 }
 
 #[test]
-fn one_user_does_not_take_all_places_and_stops_nobody_else() {
+fn the_limit_of_one_user_blocks_no_other_user() {
     let mut world = fleet(8);
     world.queue(queue("q"));
     world.policy(limited(
@@ -66,7 +66,7 @@ fn one_user_does_not_take_all_places_and_stops_nobody_else() {
 }
 
 #[test]
-fn a_limit_for_users_that_comes_later_stops_no_other_user_either() {
+fn a_later_limit_for_users_blocks_no_other_user() {
     let mut world = fleet(2);
     world.queue(queue("q"));
     fill(&mut world, "q", 2);
@@ -88,7 +88,7 @@ fn a_limit_for_users_that_comes_later_stops_no_other_user_either() {
         world.run(name);
         world.finish(name);
     }
-    // They waited for the same thing side by side, and now each by its user.
+    // They had one shape, and now have one for each user.
     assert_snapshot!(order(&mut world), @"ann bob");
     world.policy(policy("q"));
     world.run("bob-0");
@@ -121,7 +121,7 @@ fn only_the_first_compete_where_pending_is_limited() {
     assert_snapshot!(order(&mut world), @"small third");
 }
 
-/// What is kept for one who may not compete any more is given to others.
+/// The reservation of a job that may not compete any more is free for others.
 fn is_not_kept_beyond(change: impl Fn(&mut World)) {
     let mut world = fleet(8);
     for name in ["full", "q", "other"] {
@@ -150,16 +150,16 @@ fn pending(name: &str, most: u32) -> PolicyFact {
 }
 
 #[test]
-fn who_may_not_compete_since_the_limit_was_lowered_keeps_nothing() {
+fn a_lower_pending_limit_drops_reservations() {
     is_not_kept_beyond(|world| {
         world.policy(pending("q", 0));
     });
 }
 
 #[test]
-fn who_may_not_compete_since_another_stands_before_it_keeps_nothing() {
+fn a_new_job_ahead_drops_a_reservation_beyond_the_pending_limit() {
     is_not_kept_beyond(|world| {
-        // It will never fit, so nothing is kept for it either.
+        // It will never fit, and gets no reservation either.
         let mut before = world.job("before", "q", pods(99, "gpu 1"));
         before.0.queued_at = engine::Time(0);
         world.submit(before);
@@ -167,7 +167,7 @@ fn who_may_not_compete_since_another_stands_before_it_keeps_nothing() {
 }
 
 #[test]
-fn users_are_distinguished_in_a_queue_that_moves_below_one_that_counts_them() {
+fn users_are_counted_in_a_queue_that_moves_below_one_with_a_limit() {
     let mut world = fleet(8);
     world.queue(queue("q")).queue(queue("dept"));
     world.policy(limited(
@@ -188,9 +188,10 @@ fn users_are_distinguished_in_a_queue_that_moves_below_one_that_counts_them() {
     assert_snapshot!(order(&mut world), @"ann bob");
 }
 
-/// It was stopped by room when it was evaluated, and held up the other user for ever.
+/// The head was blocked by capacity when it was evaluated, and must not block the other user for
+/// ever.
 #[test]
-fn the_first_of_a_strict_queue_holds_up_nobody_once_its_user_may_have_no_more() {
+fn the_head_of_a_strict_queue_blocks_no_job_once_its_user_reaches_the_limit() {
     let mut world = World::new();
     world.cluster("x", 2, "cpu 16, gpu 4").queue(queue("q"));
     world.policy(PolicyFact {
@@ -215,7 +216,7 @@ fn the_first_of_a_strict_queue_holds_up_nobody_once_its_user_may_have_no_more() 
     submit(&mut world, "wide", "ann", 2, "normal");
     submit(&mut world, "other", "bob", 1, "low");
     assert_snapshot!(order(&mut world), @"");
-    // What comes free is taken at once: nothing else makes the wide one be evaluated again.
+    // Free capacity is used at once: nothing else causes an evaluation of the wide job.
     world.run("runs");
     world.finish("runs");
     submit(&mut world, "small", "ann", 1, "high");

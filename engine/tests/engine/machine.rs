@@ -1,11 +1,11 @@
 //! Random fleets, queues and events; what must hold after every step.
 //!
-//! Checked from outside, by code that shares nothing with the engine but its types: admissions
-//! never pass a capability nor take what is guaranteed to others (S1), plans never pass a node (S2), gangs are
-//! whole (S3), one attempt at most is live (S4), attempts are counted (S5), nobody is passed by his like (S6),
-//! what a queue is charged is what its jobs hold (S10), who is evicted may be evicted, a restored engine goes
-//! on alike, the same events give the same decisions, jobs that pull at each other come to rest, and what fits
-//! alone is released in the end.
+//! The checks share only types with the engine: admissions exceed neither a capability nor use what
+//! is guaranteed to others (S1), plans exceed no node (S2), gangs are whole (S3), at most one
+//! attempt is live (S4), attempts are counted (S5), no job is passed by a similar one (S6), the
+//! charge of a queue is that of its jobs (S10), victims may be evicted, a restored engine continues
+//! in the same way, the same events give the same decisions, evictions come to an end, and a job
+//! that fits alone is admitted in the end.
 
 use proptest::prelude::*;
 
@@ -34,7 +34,7 @@ const QUEUES: [&str; 4] = ["a", "b", "c", "d"];
 const CLUSTERS: [&str; 3] = ["x", "y", "z"];
 const JOBS: usize = 12;
 
-/// Takes all steps, and what follows where nothing else happens.
+/// Runs all steps, and then until nothing happens any more.
 fn tell(steps: Vec<Step>) {
     tell_to(Model::new(Layout::small()), steps);
 }
@@ -50,16 +50,16 @@ fn tell_to(mut model: Model, steps: Vec<Step>) {
 }
 
 proptest! {
-    // Few by default, for each is long.
+    // Few by default, since each is long.
     #![proptest_config(ProptestConfig { cases: crate::random::cases(32), max_shrink_iters: 4000, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_must_hold_holds(steps in proptest::collection::vec(step(Span::SMALL), 1..120)) {
+    fn the_invariants_hold(steps in proptest::collection::vec(step(Span::SMALL), 1..120)) {
         tell(steps);
     }
 
     #[test]
-    fn it_holds_where_much_runs(steps in proptest::collection::vec(lively(Span::SMALL), 1..160)) {
+    fn the_invariants_hold_with_many_running_jobs(steps in proptest::collection::vec(lively(Span::SMALL), 1..160)) {
         tell(steps);
     }
 }

@@ -1,5 +1,5 @@
-//! Queues that move within the tree, come, go, or become invalid: what they claim goes with them,
-//! over everything and in pools.
+//! Queues that move in the tree, are created or deleted, or become invalid: their quota moves with
+//! them, overall and in pools.
 
 use crate::sharing::{fleet, usage};
 use crate::world::{World, below, bound, policy, queue, res};
@@ -7,7 +7,7 @@ use engine::facts::{PolicyFact, PoolBound, QueueFact};
 use engine::{Event, QueueName};
 use insta::assert_snapshot;
 
-/// The queue that is moved: four are guaranteed to it over everything, and two of class gpu.
+/// The queue that moves, with a guarantee of four overall and of two of class gpu.
 fn guaranteed() -> QueueFact {
     QueueFact {
         guarantee: res("gpu 4"),
@@ -27,7 +27,7 @@ fn in_pool(name: &str) -> PolicyFact {
     }
 }
 
-/// What each of the queues may have over everything, and of class gpu where that is bounded.
+/// The real capability of each queue, overall and of class gpu if that is bounded.
 fn may(world: &World, names: &[&str]) -> String {
     let told = names.iter().map(|name| {
         let of_all = usage(world, name);
@@ -42,7 +42,7 @@ fn may(world: &World, names: &[&str]) -> String {
 }
 
 #[test]
-fn what_a_queue_claims_goes_with_it_to_its_new_parent() {
+fn the_quota_of_a_queue_moves_with_it_to_its_new_parent() {
     let mut world = fleet(10);
     world.queue(queue("left")).queue(queue("right"));
     world
@@ -80,7 +80,7 @@ fn what_a_queue_claims_goes_with_it_to_its_new_parent() {
     ");
 }
 
-/// Ten GPUs, and a queue that says nothing of class gpu and asks to be shown it.
+/// Ten GPUs, and a queue with an empty bound on class gpu, so that its usage is reported.
 fn with_other() -> World {
     let mut world = fleet(10);
     world.queue(queue("other")).policy(PolicyFact {
@@ -91,14 +91,14 @@ fn with_other() -> World {
     world
 }
 
-/// What of class gpu the other may have: bounded only while something is kept for anybody.
+/// The real capability of the other queue in class gpu: bounded only while there is a guarantee.
 fn other(world: &World) -> String {
     let usage = world.engine.queue_usage(&QueueName::from("other")).unwrap();
     usage.pools[0].real_capability.to_string()
 }
 
 #[test]
-fn what_is_claimed_of_a_pool_is_kept_while_the_queue_is_there_and_sound() {
+fn a_guarantee_of_a_pool_is_withheld_while_the_queue_exists_and_is_valid() {
     let mut world = with_other();
     world.policy(in_pool("team"));
     assert_eq!(other(&world), "", "the queue is not there yet");
@@ -116,7 +116,7 @@ fn what_is_claimed_of_a_pool_is_kept_while_the_queue_is_there_and_sound() {
 }
 
 #[test]
-fn a_queue_that_breaks_a_rule_over_everything_claims_nothing_of_pools_either() {
+fn a_queue_with_an_invalid_overall_quota_has_none_in_pools() {
     let mut world = with_other();
     let claims = |guarantee: &str| QueueFact {
         guarantee: res(guarantee),
@@ -139,7 +139,7 @@ fn a_queue_that_breaks_a_rule_over_everything_claims_nothing_of_pools_either() {
 }
 
 #[test]
-fn what_a_queue_claims_counts_in_a_parent_that_comes_later() {
+fn the_quota_of_a_queue_counts_in_a_parent_that_is_created_later() {
     let mut world = with_other();
     world
         .queue(below("late", guaranteed()))
@@ -155,7 +155,7 @@ fn what_a_queue_claims_counts_in_a_parent_that_comes_later() {
 }
 
 #[test]
-fn a_queue_may_not_take_what_its_new_siblings_are_guaranteed_of_a_pool() {
+fn a_moved_queue_cannot_use_the_guarantees_of_its_new_siblings() {
     for (pods, fits) in [(8, true), (9, false)] {
         let mut world = fleet(10);
         world.queue(queue("dept")).queue(queue("other"));
@@ -171,7 +171,7 @@ fn a_queue_may_not_take_what_its_new_siblings_are_guaranteed_of_a_pool() {
 }
 
 #[test]
-fn what_the_queue_above_its_new_parent_may_have_of_a_pool_bounds_a_queue() {
+fn a_moved_queue_is_bounded_by_the_parent_of_its_new_parent() {
     let mut world = fleet(10);
     let may = |name, amount| PolicyFact {
         pools: vec![bound("gpu", None, amount)],
@@ -190,7 +190,7 @@ fn what_the_queue_above_its_new_parent_may_have_of_a_pool_bounds_a_queue() {
 }
 
 #[test]
-fn what_the_bounds_above_a_queue_would_never_admit_may_go_once_it_is_elsewhere() {
+fn a_job_that_bounds_never_admit_starts_when_its_queue_moves() {
     let mut world = fleet(10);
     let bounded = PolicyFact {
         pools: vec![bound("gpu", None, "gpu 4")],
@@ -210,7 +210,7 @@ fn what_the_bounds_above_a_queue_would_never_admit_may_go_once_it_is_elsewhere()
 }
 
 #[test]
-fn a_queue_that_moves_stands_no_more_where_it_stood() {
+fn a_queue_that_moves_leaves_its_old_siblings() {
     let mut world = fleet(1);
     let of = |name, priority| QueueFact {
         priority,
@@ -231,7 +231,7 @@ fn a_queue_that_moves_stands_no_more_where_it_stood() {
 }
 
 #[test]
-fn what_a_queue_held_wakes_those_that_wait_where_it_was() {
+fn jobs_in_the_old_parent_start_when_a_queue_moves() {
     let mut world = fleet(8);
     world
         .queue(crate::world::capped("top", "gpu 4"))

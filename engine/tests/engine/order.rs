@@ -1,18 +1,18 @@
-//! Who goes first.
+//! The order of jobs and queues.
 
 use crate::world::{World, below, capped, deserving, policy, queue};
 use engine::Event;
 use engine::facts::{PriorityClassFact, QueueFact, QueueOrdering};
 use insta::assert_snapshot;
 
-/// A fleet of eight GPUs, so that jobs of eight come one by one.
+/// A fleet of eight GPUs, so that jobs of eight run one after the other.
 fn eight() -> World {
     let mut world = World::new();
     world.cluster("a", 1, "cpu 64, gpu 8").queue(queue("q"));
     world
 }
 
-/// Runs jobs one after the other; their names in the order in which they went.
+/// Runs jobs one after the other, and returns their names in that order.
 fn drain(world: &mut World, steps: usize) -> String {
     let mut order = Vec::new();
     for _ in 0..steps {
@@ -127,10 +127,11 @@ fn queue_priority_goes_before_share() {
 }
 
 #[test]
-fn shares_are_of_what_a_queue_may_have_where_it_is_bounded() {
+fn the_share_of_a_bounded_queue_is_relative_to_its_capability() {
     let mut world = World::new();
     world.cluster("a", 10, "cpu 64, gpu 1");
-    // One GPU is a half of what the small queue may have, a tenth of the fleet for the other.
+    // One GPU is half of the capability of the small queue, and a tenth of the fleet for the
+    // other.
     world.queue(capped("small", "gpu 2")).queue(queue("big"));
     for index in 0..3 {
         world.add(&format!("small-{index}"), "small", 1, "gpu 1");
@@ -146,7 +147,7 @@ fn shares_are_of_what_a_queue_may_have_where_it_is_bounded() {
 }
 
 #[test]
-fn who_deserves_a_stated_zero_deserves_nothing() {
+fn a_deserved_amount_of_zero_is_none() {
     let mut world = eight();
     world.queue(deserving("zero", "gpu 0"));
     world.add("first", "q", 1, "gpu 8");
@@ -178,7 +179,7 @@ fn siblings_are_compared_below_their_parents() {
 }
 
 #[test]
-fn nobody_passes_the_head_of_a_strict_queue() {
+fn no_job_passes_the_head_of_a_strict_queue() {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 64, gpu 8").queue(queue("q"));
     let mut strict = policy("q");
@@ -196,7 +197,7 @@ fn nobody_passes_the_head_of_a_strict_queue() {
 }
 
 #[test]
-fn a_queued_job_changes_its_queue_and_a_released_one_does_not() {
+fn a_queued_job_changes_its_queue_and_an_admitted_one_does_not() {
     let mut world = eight();
     world.queue(queue("other"));
     let mut first = world.add("first", "q", 1, "gpu 8");
@@ -220,7 +221,7 @@ fn a_queued_job_changes_its_queue_and_a_released_one_does_not() {
 }
 
 #[test]
-fn a_job_that_its_strict_queue_never_admits_holds_up_nobody_though_another_wants_the_same() {
+fn a_job_that_its_strict_queue_never_admits_does_not_block_it() {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 8, gpu 4");
     world.queue(queue("free"));
@@ -229,7 +230,7 @@ fn a_job_that_its_strict_queue_never_admits_holds_up_nobody_though_another_wants
     strict.ordering = QueueOrdering::StrictFifo;
     world.policy(strict);
     world.runs("old", "free", 1, "gpu 4");
-    // No room is found for it, which is known of all who want the same from now on.
+    // It does not fit, so that its shape is infeasible for all queues.
     world.add("large", "free", 2, "gpu 4");
     world.decide();
     world.add("never", "tight", 2, "gpu 4");

@@ -1,12 +1,12 @@
-//! Who may have nothing kept, for there is nothing or as many keep it as may, is asked again when
-//! that is so no more.
+//! Jobs that cannot get a reservation, because nothing can be reserved or all slots are taken, are
+//! evaluated again when that changes.
 
 use crate::world::{World, cluster, foreign, gang, key, node, on, pods, policy, queue, role};
 use engine::Event;
 use engine::facts::{Demand, NodeFact, PolicyFact};
 use insta::assert_snapshot;
 
-/// Three of this queue may have the same kept; of others two, as it is set for all queues.
+/// This queue may have three reservations of the class; others have the default of two.
 fn keeps_for_three(name: &str) -> PolicyFact {
     let mut several = policy(name);
     several.backfill.reservations = Some(3);
@@ -23,7 +23,7 @@ fn are_next<const N: usize>(world: &World, names: [&str; N]) -> [bool; N] {
 }
 
 #[test]
-fn for_whom_nothing_could_be_kept_is_asked_when_a_node_has_grown_that_does_not_take_it_yet() {
+fn an_unreservable_job_is_evaluated_when_a_node_grows() {
     let mut world = World::new();
     world
         .cluster("a", 1, "cpu 64, gpu 8")
@@ -35,7 +35,7 @@ fn for_whom_nothing_could_be_kept_is_asked_when_a_node_has_grown_that_does_not_t
     world.apply(foreign("a", "n0", "gpu 1"));
     world.runs("old", "full", 1, "gpu 7");
     world.runs("old-b", "full", 2, "gpu 4");
-    // As much is kept of the class as may be, as far as other queues go.
+    // For other queues, all slots of the class are taken.
     for name in ["one", "two"] {
         let elsewhere = on("b", pods(1, "gpu 4"));
         submit(&mut world, &format!("head-{name}"), name, elsewhere);
@@ -43,7 +43,7 @@ fn for_whom_nothing_could_be_kept_is_asked_when_a_node_has_grown_that_does_not_t
     world.add("last", "last", 1, "gpu 8");
     assert_snapshot!(world.decide(), @"");
     let names = ["head-one", "head-two", "last"];
-    // The pod of no job is taken to stay.
+    // The pod of no job is assumed to stay.
     assert_eq!(are_next(&world, names), [true, true, false]);
     world.apply(Event::PodGone("a".into(), "foreign-a-n0".into()));
     assert_snapshot!(world.decide(), @"");
@@ -51,7 +51,7 @@ fn for_whom_nothing_could_be_kept_is_asked_when_a_node_has_grown_that_does_not_t
 }
 
 #[test]
-fn who_was_outranked_is_asked_when_a_holder_turns_to_another_class() {
+fn an_outranked_job_is_evaluated_when_an_owner_moves_to_another_class() {
     let mut world = World::new();
     world.cluster("a", 3, "cpu 64, gpu 8");
     world.apply(Event::ClusterUpserted(cluster("b")));
@@ -88,7 +88,7 @@ fn who_was_outranked_is_asked_when_a_holder_turns_to_another_class() {
     }
     assert_snapshot!(world.decide(), @"");
     let names = ["turns", "stays-1", "stays-2", "beside", "last"];
-    // Three of its class are kept for those who were queued before.
+    // Three jobs that were queued before have reservations of its class.
     assert_eq!(are_next(&world, names), [true, true, true, true, false]);
     // On a node of the other class less has to become free for it now.
     world.finish("ends");
@@ -97,7 +97,7 @@ fn who_was_outranked_is_asked_when_a_holder_turns_to_another_class() {
 }
 
 #[test]
-fn who_was_outranked_is_asked_when_one_of_more_than_two_holders_is_gone() {
+fn an_outranked_job_is_evaluated_when_one_of_several_owners_is_gone() {
     let mut world = World::new();
     world.cluster("a", 3, "cpu 64, gpu 8");
     for name in ["full", "many", "last"] {
@@ -120,10 +120,10 @@ fn who_was_outranked_is_asked_when_one_of_more_than_two_holders_is_gone() {
 }
 
 #[test]
-fn who_was_outranked_in_one_class_is_asked_though_as_many_keep_another_as_may() {
+fn a_job_outranked_in_one_class_is_evaluated_though_the_slots_of_another_are_taken() {
     let both = || vec![role("eight", 1, "gpu 8"), role("nine", 1, "gpu 9")];
     let ten = |gpus| vec![role("one", 1, gpus), role("ten", 1, "gpu 10")];
-    // Others are of one class each, or everybody is of two.
+    // The other jobs use one class each, or all use two.
     let alone = [pods(1, "gpu 8"), pods(1, "gpu 9")];
     for [goes, after] in [alone, [gang(ten("gpu 8")), gang(ten("gpu 9"))]] {
         let mut world = World::new();
@@ -153,7 +153,7 @@ fn who_was_outranked_in_one_class_is_asked_though_as_many_keep_another_as_may() 
         assert_eq!(are_next(&world, names), [true, false, true]);
         world.apply(Event::JobGone(key("goes")));
         assert_eq!(world.decide(), "");
-        // Of the other class it has the better claim than one of those who keep it.
+        // In the other class it has a higher reservation priority than one of the owners.
         assert_eq!(are_next(&world, names), [true, true, false]);
     }
 }

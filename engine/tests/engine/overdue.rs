@@ -1,5 +1,4 @@
-//! What a queue's policy makes of what its jobs say of themselves: that they are never evicted, and how
-//! long they run.
+//! Policies on what jobs declare: that they are never evicted, and their run time.
 
 use crate::preemption::{add, preempting, runs};
 use crate::shrinking::restarted;
@@ -21,7 +20,7 @@ fn world(preemption: Preemption) -> World {
     world
 }
 
-/// A job of four GPUs that runs since now, declared to run a minute.
+/// A job of four GPUs that runs since now and declares a run time of a minute.
 fn declared(world: &mut World, name: &str, class: &str) -> JobFact {
     let job = world.job(name, "q", pods(1, "gpu 4"));
     let fact = world.submit(job.priority(class).lasts(60));
@@ -38,7 +37,7 @@ fn overdue() -> Preemption {
 }
 
 #[test]
-fn a_queue_may_leave_its_jobs_no_say_in_whether_they_are_evicted() {
+fn a_queue_may_ignore_that_its_jobs_are_not_preemptible() {
     let mut world = world(preempting("q", 0).preemption);
     let mut job = world.job("low", "q", pods(1, "gpu 4")).priority("low");
     job.0.preemptible = false;
@@ -54,7 +53,7 @@ fn a_queue_may_leave_its_jobs_no_say_in_whether_they_are_evicted() {
 }
 
 #[test]
-fn who_runs_longer_than_declared_is_evicted_for_its_equals() {
+fn an_overdue_job_is_evicted_for_one_of_the_same_priority() {
     let mut world = world(overdue());
     declared(&mut world, "first", "normal");
     add(&mut world, "second", "normal", pods(1, "gpu 4"));
@@ -69,7 +68,7 @@ fn who_runs_longer_than_declared_is_evicted_for_its_equals() {
     assert_snapshot!(world.decide(), @"evict first #1 for second: Preempted: preempted for ns/second: it declared to run 60s and has run 0s longer");
     world.works_gone("first");
     assert_snapshot!(world.decide(), @"release second #1 a(n0)");
-    // It is queued again at its old place, and takes nothing from who declared nothing.
+    // It is queued again at its old position, and preempts no job without a declared run time.
     world.run("second");
     world.wait(600);
     assert_snapshot!(world.decide(), @"");
@@ -77,7 +76,7 @@ fn who_runs_longer_than_declared_is_evicted_for_its_equals() {
 }
 
 #[test]
-fn not_for_lower_priority_and_not_without_the_rule() {
+fn an_overdue_job_is_not_evicted_for_lower_priority_or_without_the_rule() {
     for (rules, class, goes) in [
         (overdue(), "low", false),
         (overdue(), "normal", true),
@@ -93,17 +92,17 @@ fn not_for_lower_priority_and_not_without_the_rule() {
 }
 
 #[test]
-fn nothing_is_taken_for_whom_it_does_not_delay() {
+fn an_overdue_job_is_not_evicted_for_a_job_that_it_does_not_delay() {
     let mut world = world(overdue());
     declared(&mut world, "first", "normal");
-    // More than there is: with the first gone it would not fit either.
+    // It exceeds the fleet: without the first job it would not fit either.
     add(&mut world, "second", "high", pods(2, "gpu 4"));
     world.wait(61);
     assert_snapshot!(world.decide(), @"");
 }
 
 #[test]
-fn what_is_declared_later_counts_for_the_next_attempt() {
+fn a_later_declaration_applies_to_the_next_attempt() {
     let mut world = world(overdue());
     let fact = declared(&mut world, "first", "normal");
     add(&mut world, "second", "normal", pods(1, "gpu 4"));
@@ -119,7 +118,7 @@ fn what_is_declared_later_counts_for_the_next_attempt() {
 }
 
 #[test]
-fn what_was_declared_counts_after_a_restart_too() {
+fn a_declaration_applies_after_a_restart_too() {
     let mut before = world(overdue());
     let fact = declared(&mut before, "first", "normal");
     let later = JobFact {
@@ -135,7 +134,7 @@ fn what_was_declared_counts_after_a_restart_too() {
 }
 
 #[test]
-fn its_word_that_it_is_never_evicted_ends_with_its_declared_time() {
+fn an_overdue_job_is_preemptible_whatever_it_declares() {
     let mut world = world(overdue());
     let fact = declared(&mut world, "first", "normal");
     world.apply(Event::JobUpserted(JobFact {
@@ -147,7 +146,7 @@ fn its_word_that_it_is_never_evicted_ends_with_its_declared_time() {
     assert_snapshot!(world.decide(), @"");
     world.wait(2);
     assert_snapshot!(world.decide(), @"evict first #1 for second: Preempted: preempted for ns/second: it declared to run 60s and has run 1s longer");
-    // Who declares nothing keeps it.
+    // A job that declares no run time stays not preemptible.
     let mut world = self::world(overdue());
     runs(&mut world, "first", "normal", pods(1, "gpu 4"));
     add(&mut world, "second", "normal", pods(1, "gpu 4"));

@@ -1,4 +1,4 @@
-//! What a queue is over its deserved, and what it could evict in turn.
+//! How far a queue is over its deserved amounts, and what it could evict in turn.
 
 use crate::world::{World, bound, deserving, policy, queue, res};
 use engine::Resources;
@@ -6,16 +6,16 @@ use engine::facts::{PolicyFact, PoolBound};
 use insta::assert_snapshot;
 
 #[test]
-fn nothing_is_taken_that_could_be_evicted_for_another_resource() {
-    // Of the CPUs that a and b deserve, b holds so many, and asks for so many beside four GPUs:
-    // a is over its deserved GPUs, and may be entitled to CPUs when it has lost a job.
+fn no_job_is_evicted_that_could_evict_in_turn() {
+    // b uses and requests this many of the deserved CPUs, beside four GPUs. a is over its deserved
+    // GPUs, and would be entitled to CPUs if it lost a job.
     for (a_deserves, b_deserves, b_holds, b_asks, is_taken) in [
         (8, 2, 0, 2, true),
-        // b would hold more than it deserves, and a without the job less.
+        // b would use more than it deserves, and a, without the job, less.
         (8, 1, 0, 2, false),
-        // With the job back, a would hold more than it deserves.
+        // With the job again, a would use more than it deserves.
         (7, 1, 0, 2, true),
-        // What b holds too many of already is not what it takes.
+        // b does not reclaim the resource of which it uses too much already.
         (8, 1, 3, 0, true),
     ] {
         let mut world = World::new();
@@ -47,7 +47,7 @@ fn nothing_is_taken_that_could_be_evicted_for_another_resource() {
 }
 
 #[test]
-fn only_what_a_job_asks_for_entitles_it_and_pod_slots_do_not() {
+fn only_requested_resources_entitle_a_job_and_pod_slots_do_not() {
     for (deserves, asks, is_taken) in [
         ("gpu 4", "cpu 4, gpu 4", true),
         ("gpu 4", "cpu 4, gpu 0", false),
@@ -65,14 +65,14 @@ fn only_what_a_job_asks_for_entitles_it_and_pod_slots_do_not() {
 }
 
 #[test]
-fn who_waits_for_what_it_takes_itself_counts_what_it_holds_anyway() {
+fn a_preemptor_counts_its_own_usage_while_it_waits() {
     let mut world = World::new();
     world
         .cluster("x", 2, "cpu 16, gpu 4")
         .queue(queue("rich"))
         .queue(deserving("middle", "cpu 8"))
         .queue(queue("poor"));
-    // It deserves GPUs of that class, and the others have no account of them.
+    // It deserves GPUs of that class, in which the others have no account.
     world.policy(PolicyFact {
         pools: vec![PoolBound {
             deserved: res("gpu 4"),
@@ -90,7 +90,7 @@ fn who_waits_for_what_it_takes_itself_counts_what_it_holds_anyway() {
 }
 
 #[test]
-fn who_was_entitled_to_nothing_looks_again_once_its_queue_holds_enough_less() {
+fn a_job_without_entitlement_is_evaluated_when_its_queue_uses_enough_less() {
     let mut world = World::new();
     world
         .cluster("x", 1, "cpu 64, gpu 8")

@@ -1,5 +1,5 @@
-//! How the pods of a gang are put on the nodes of a cluster: what they leave of no use, and
-//! other ways where roles stand in each other's way.
+//! The packing of a gang's pods on the nodes of a cluster: what becomes unusable, and other ways
+//! for roles that compete.
 
 use crate::placement::{on_label, taint, world};
 use crate::world::{World, cluster, foreign, gang, node, role};
@@ -8,7 +8,7 @@ use engine::matching::NodeTerm;
 use engine::{Event, PoolClass};
 use insta::assert_snapshot;
 
-/// Roles that fill two nodes of 16 cores (or devices) and 16 Gi all but one of each, in one way
+/// Roles that fill two nodes of 16 cores (or devices) and 16 Gi but for one of each, in one way
 /// only.
 fn interlocked(unit: &str) -> Vec<Role> {
     let ask = |units: u32, memory: u32| format!("{unit} {units}, memory {memory}Gi");
@@ -42,7 +42,7 @@ fn only_on(hosts: &[&str], role: Role) -> Role {
 }
 
 #[test]
-fn another_way_is_looked_for_only_where_each_role_may_run() {
+fn another_packing_is_searched_only_where_each_role_may_run() {
     let mut world = world();
     world.cluster("a", 2, "cpu 16, memory 16Gi");
     with_node(&mut world, "first", "cpu 16, memory 16Gi");
@@ -52,7 +52,7 @@ fn another_way_is_looked_for_only_where_each_role_may_run() {
 }
 
 #[test]
-fn another_way_is_looked_for_within_one_class_first() {
+fn another_packing_is_searched_within_one_class_first() {
     let mut world = world();
     world.cluster("a", 2, "gpu 16, memory 16Gi");
     world.apply(Event::NodeUpserted(NodeFact {
@@ -64,7 +64,7 @@ fn another_way_is_looked_for_within_one_class_first() {
 }
 
 #[test]
-fn of_nodes_that_differ_the_first_need_not_take_the_most() {
+fn the_first_of_different_nodes_need_not_take_the_most_pods() {
     let mut world = world();
     world.apply(Event::ClusterUpserted(cluster("a")));
     with_node(&mut world, "n0", "cpu 16, memory 16Gi");
@@ -78,7 +78,7 @@ fn of_nodes_that_differ_the_first_need_not_take_the_most() {
 }
 
 #[test]
-fn many_nodes_that_look_alike_hide_none_of_the_others() {
+fn many_equal_nodes_do_not_hide_other_nodes() {
     let mut world = world();
     world.cluster("a", 2, "cpu 16, memory 16Gi");
     for index in 0..70 {
@@ -90,7 +90,7 @@ fn many_nodes_that_look_alike_hide_none_of_the_others() {
 }
 
 #[test]
-fn a_role_goes_only_to_nodes_that_its_terms_name() {
+fn a_role_runs_only_on_nodes_that_its_terms_select() {
     let mut world = world();
     world.cluster("a", 3, "cpu 64, gpu 8");
     let roles = vec![
@@ -100,7 +100,7 @@ fn a_role_goes_only_to_nodes_that_its_terms_name() {
     assert_snapshot!(submit(&mut world, roles), @"release job #1 a(n1 n2 n0)");
 }
 
-/// Nodes `n0`, `n1`, … of which so many devices are free, where pods of four are usual.
+/// Nodes `n0`, `n1`, … with this many free devices, where pods of four are usual.
 fn free(devices: &[u32]) -> World {
     let mut world = world();
     let nodes = u32::try_from(devices.len()).unwrap();
@@ -116,23 +116,24 @@ fn free(devices: &[u32]) -> World {
 }
 
 #[test]
-fn pods_go_where_each_leaves_the_least_of_no_use() {
-    // One is left of the node of four by one pod, and one of the node of seven by two.
+fn pods_are_placed_where_each_makes_the_least_unusable() {
+    // One pod leaves one device of the node of four; two leave one of the node of seven.
     let mut world = free(&[4, 7]);
     let placed = submit(&mut world, vec![role("worker", 2, "gpu 3")]);
     assert_snapshot!(placed, @"release job #1 a(n1×2)");
 }
 
 #[test]
-fn the_last_pods_go_where_so_few_leave_the_least_of_no_use() {
-    // A node of six is filled by two pods; by a single one it is broken, and one of seven not.
+fn the_last_pods_are_placed_where_they_make_the_least_unusable() {
+    // Two pods fill a node of six; a single one makes the rest unusable, but not on the node of
+    // seven.
     let mut world = free(&[6, 6, 7]);
     let placed = submit(&mut world, vec![role("worker", 3, "gpu 3")]);
     assert_snapshot!(placed, @"release job #1 a(n0×2 n2)");
 }
 
 #[test]
-fn a_node_that_came_with_a_taint_takes_only_pods_that_tolerate_it() {
+fn a_new_node_with_a_taint_takes_only_pods_that_tolerate_it() {
     let mut world = world();
     world.apply(Event::ClusterUpserted(cluster("a")));
     world.apply(Event::NodeUpserted(NodeFact {
@@ -143,7 +144,7 @@ fn a_node_that_came_with_a_taint_takes_only_pods_that_tolerate_it() {
 }
 
 #[test]
-fn of_several_classes_the_one_that_is_enough_is_taken() {
+fn a_single_class_that_suffices_is_used() {
     let mut world = world();
     world.apply(Event::ClusterUpserted(cluster("a")));
     for (name, class) in [("n0", "x"), ("n1", "y"), ("n2", "z"), ("n3", "z")] {

@@ -1,4 +1,4 @@
-//! Where jobs go.
+//! Placement of jobs.
 
 use crate::world::{World, cluster, foreign, gang, key, node, pods, policy, queue, res, role};
 use engine::facts::{ClusterFact, ClusterPlacement, Demand, NodeFact, Role};
@@ -74,7 +74,7 @@ fn best_fit_leaves_whole_nodes_whole() {
 }
 
 #[test]
-fn a_gang_goes_whole_to_one_cluster_or_waits() {
+fn a_gang_is_placed_in_one_cluster_or_waits() {
     let mut world = world();
     world
         .cluster("a", 3, "cpu 64, gpu 8")
@@ -86,7 +86,7 @@ fn a_gang_goes_whole_to_one_cluster_or_waits() {
 }
 
 #[test]
-fn the_cluster_left_least_broken_is_taken_then_the_first_by_name() {
+fn the_least_fragmented_cluster_is_used_then_the_first_by_name() {
     let mut world = world();
     world
         .cluster("a", 2, "cpu 64, gpu 8")
@@ -101,7 +101,7 @@ fn the_cluster_left_least_broken_is_taken_then_the_first_by_name() {
 }
 
 #[test]
-fn preferred_clusters_come_first() {
+fn preferred_clusters_are_used_first() {
     let mut world = world();
     world
         .cluster("a", 2, "cpu 64, gpu 8")
@@ -118,7 +118,7 @@ fn preferred_clusters_come_first() {
 }
 
 #[test]
-fn pods_without_devices_leave_nodes_with_devices_alone() {
+fn pods_without_devices_avoid_nodes_with_devices() {
     let mut world = world();
     world.cluster("a", 1, "cpu 64, gpu 8");
     world.apply(Event::NodeUpserted(node("a", "plain", "cpu 4")));
@@ -204,7 +204,7 @@ fn taints_cordons_and_terms_keep_pods_out() {
 }
 
 #[test]
-fn clusters_are_chosen_by_group_taint_and_what_they_serve() {
+fn clusters_are_filtered_by_group_taint_and_api() {
     let mut world = world();
     for name in ["a", "b", "c", "d", "e"] {
         world.cluster(name, 1, "cpu 64, gpu 8");
@@ -268,7 +268,7 @@ fn groups_of_clusters_are_tried_in_order() {
 }
 
 #[test]
-fn one_class_is_taken_where_it_is_enough() {
+fn one_class_is_used_if_it_suffices() {
     let mut world = world();
     world.cluster("a", 2, "cpu 64, gpu 8");
     for index in 2..4 {
@@ -305,7 +305,7 @@ fn divisible(count: u32, request: &str) -> Demand {
 }
 
 #[test]
-fn what_karmada_divides_goes_to_the_fewest_clusters() {
+fn a_job_that_karmada_divides_is_placed_in_the_fewest_clusters() {
     let mut world = world();
     world
         .cluster("a", 2, "cpu 64, gpu 8")
@@ -362,13 +362,13 @@ fn weighed(world: &mut World, weights: &[(&str, u32)]) {
 }
 
 #[test]
-fn what_others_ask_for_decides_which_node_is_broken() {
+fn requests_of_other_jobs_decide_which_capacity_is_unusable() {
     let mut world = world();
     world.cluster("a", 2, "cpu 64, gpu 8");
     world.apply(foreign("a", "n0", "gpu 2"));
     world.apply(foreign("a", "n1", "gpu 3"));
-    // Best fit would take n1 and leave 3 devices there, of no use to the jobs of 4 that are
-    // asked for; from n0 4 are left.
+    // Best fit would use n1 and leave 3 devices there, which the requested jobs of 4 cannot use;
+    // on n0 4 are left.
     for index in 0..8 {
         world.add(&format!("four-{index}"), "other", 1, "gpu 4");
     }
@@ -377,7 +377,7 @@ fn what_others_ask_for_decides_which_node_is_broken() {
 }
 
 #[test]
-fn free_devices_without_cores_are_used_first_by_those_who_need_none() {
+fn devices_without_free_cores_are_used_first_by_pods_that_need_none() {
     let mut world = world();
     world.cluster("a", 2, "cpu 16, gpu 8");
     world.apply(foreign("a", "n1", "cpu 14"));
@@ -389,7 +389,7 @@ fn free_devices_without_cores_are_used_first_by_those_who_need_none() {
 }
 
 #[test]
-fn price_data_and_spread_count_as_weighed() {
+fn price_data_and_spread_count_by_weight() {
     let mut world = world();
     for (name, price) in [("a", 3000), ("b", 1000), ("c", 2000)] {
         world.cluster(name, 2, "cpu 64, gpu 8");
@@ -418,7 +418,7 @@ fn price_data_and_spread_count_as_weighed() {
 }
 
 #[test]
-fn preferred_clusters_come_before_what_is_weighed() {
+fn preferred_clusters_come_before_weighted_scores() {
     let mut world = world();
     world
         .cluster("a", 1, "cpu 64, gpu 8")
@@ -436,11 +436,11 @@ fn preferred_clusters_come_before_what_is_weighed() {
 }
 
 #[test]
-fn roles_that_stand_in_each_others_way_are_packed_another_way() {
+fn roles_that_compete_for_nodes_are_packed_in_another_way() {
     let mut world = world();
     world.cluster("a", 2, "cpu 16, memory 16Gi");
-    // Taken one after another each at its best, the large cores go where the large memory has
-    // to go.
+    // With each role at its best one after the other, the large cores are used on the node that
+    // the large memory needs.
     let demand = gang(vec![
         role("cores", 2, "cpu 8, memory 1Gi"),
         role("memory", 2, "cpu 1, memory 8Gi"),
@@ -452,9 +452,9 @@ fn roles_that_stand_in_each_others_way_are_packed_another_way() {
 }
 
 #[test]
-fn what_is_likeliest_by_look_up_is_not_all_that_is_looked_at() {
+fn not_only_the_likeliest_clusters_are_tried() {
     let mut world = world();
-    // Twenty clusters have devices, and cores only the last.
+    // Twenty clusters have devices, but only the last has cores.
     for index in 0..20 {
         let cores = if index == 19 { "cpu 64" } else { "cpu 2" };
         world.cluster(&format!("c{index:02}"), 1, &format!("{cores}, gpu 8"));
@@ -467,11 +467,11 @@ fn what_is_likeliest_by_look_up_is_not_all_that_is_looked_at() {
 }
 
 #[test]
-fn what_was_asked_for_of_late_is_kept_over_a_restart() {
+fn recent_requests_survive_a_restart() {
     let mut world = world();
     world.cluster("a", 2, "cpu 64, gpu 8");
     world.apply(foreign("a", "n0", "gpu 2"));
-    // Where a job goes of which nothing but itself is remembered.
+    // The placement of a job if only its own request is remembered.
     world.apply(foreign("a", "n1", "gpu 3"));
     for index in 0..100 {
         world.add(&format!("four-{index}"), "other", 1, "gpu 4");

@@ -5,7 +5,7 @@ use engine::facts::{ClusterFact, ClusterPlacement, Demand, Filters, PlacementWei
 use engine::{ClusterName, Event};
 use insta::assert_snapshot;
 
-/// Clusters of two nodes with eight GPUs each, and what else is known of each.
+/// Clusters of two nodes with eight GPUs each, and other facts of each.
 fn world(tell: impl Fn(&str, &mut ClusterFact)) -> World {
     let mut world = World::new();
     world.queue(queue("q"));
@@ -45,13 +45,13 @@ fn regions(name: &str, fact: &mut ClusterFact) {
 }
 
 #[test]
-fn data_that_may_not_leave_its_region() {
+fn the_data_region_filter_keeps_jobs_in_the_region_of_their_data() {
     let mut world = world(regions);
     let here = |filters: &[&str]| at(near("c", filters), pods(1, "gpu 8"));
     for job in ["first", "second", "third"] {
         submit(&mut world, job, here(&["DataRegion"]));
     }
-    // A score would have sent the third one elsewhere.
+    // A score would have chosen another cluster for the third one.
     submit(&mut world, "free", here(&[]));
     assert_snapshot!(world.decide(), @r"
     release first #1 c(n0)
@@ -62,7 +62,7 @@ fn data_that_may_not_leave_its_region() {
 }
 
 #[test]
-fn what_is_served_counts_unless_the_policy_names_other_filters() {
+fn the_api_filter_applies_unless_the_policy_names_other_filters() {
     let mut world = world(|_, fact| fact.apis = Some(["apps/v1/Deployment".to_owned()].into()));
     let unset = ClusterPlacement {
         filters: Filters::default(),
@@ -75,9 +75,9 @@ fn what_is_served_counts_unless_the_policy_names_other_filters() {
 }
 
 #[test]
-fn parts_go_where_the_time_between_clusters_is_short() {
+fn parts_are_placed_in_near_clusters() {
     let mut world = world(|name, fact| {
-        // The zones say that a and b are near each other, what is measured that a and c are.
+        // By their zones a and b are near each other, by the stated times a and c are.
         fact.zones = vec![if name == "c" { "z2" } else { "z1" }.to_owned()];
         let times: &[(&str, u64)] = match name {
             "a" => &[("b", 40_000), ("c", 400)],
@@ -98,7 +98,7 @@ fn parts_go_where_the_time_between_clusters_is_short() {
 }
 
 #[test]
-fn the_way_to_the_data_is_what_is_measured() {
+fn the_distance_to_the_data_is_the_stated_time() {
     let mut world = world(|name, fact| {
         if name == "a" {
             fact.network = [("b", 90_000), ("c", 900)]
@@ -125,7 +125,7 @@ fn the_way_to_the_data_is_what_is_measured() {
 }
 
 #[test]
-fn data_whose_region_nobody_tells_may_not_leave_its_cluster() {
+fn data_in_a_cluster_without_a_region_stays_in_the_cluster() {
     let mut world = world(|name, fact| {
         if name == "b" {
             fact.region = "north".to_owned();
@@ -154,7 +154,7 @@ fn data_whose_region_nobody_tells_may_not_leave_its_cluster() {
 }
 
 #[test]
-fn why_data_may_not_come_names_the_regions_that_hold_it() {
+fn the_data_region_filter_reports_the_regions_of_the_data() {
     let mut world = world(|name, fact| {
         let region = ["", "north", "south"][usize::from(name.as_bytes()[0] - b'a')];
         region.clone_into(&mut fact.region);
@@ -171,11 +171,11 @@ fn why_data_may_not_come_names_the_regions_that_hold_it() {
 }
 
 #[test]
-fn clusters_are_used_evenly_by_the_part_that_is_taken() {
+fn the_spread_score_compares_the_used_part_of_clusters() {
     let mut world = world(|_, _| ());
     world.cluster("b", 4, "cpu 64, gpu 8");
     weighed(&mut world, &[("fragmentation", 0), ("spread", 1)]);
-    // Half of a and of c is taken, and a quarter of b.
+    // Half of a and of c is in use, and a quarter of b.
     world.apply(foreign("a", "n0", "gpu 8"));
     world.apply(foreign("b", "n0", "gpu 8"));
     world.apply(foreign("c", "n0", "gpu 8"));
@@ -195,8 +195,8 @@ fn weighed(world: &mut World, weights: &[(&str, u32)]) {
 }
 
 #[test]
-fn an_aim_counts_as_often_as_its_weight_says() {
-    // a has the data and is twice as dear as the others.
+fn a_score_counts_by_its_weight() {
+    // a has the data and is twice as expensive as the others.
     let mut world = world(|name, fact| {
         fact.price_milli = Some(if name == "a" { 1000 } else { 500 });
     });
@@ -208,7 +208,7 @@ fn an_aim_counts_as_often_as_its_weight_says() {
 }
 
 #[test]
-fn of_clusters_that_are_as_good_the_one_left_with_least_is_taken() {
+fn of_equal_clusters_the_one_with_the_least_left_is_used() {
     for (of_b, request) in [("gpu 2", "gpu 4"), ("cpu 32", "gpu 8")] {
         let mut world = world(|_, _| ());
         weighed(&mut world, &[("fragmentation", 0)]);
@@ -220,8 +220,8 @@ fn of_clusters_that_are_as_good_the_one_left_with_least_is_taken() {
 }
 
 #[test]
-fn how_near_clusters_are_counts_as_often_as_its_weight_says() {
-    // c is near a, and ten times as dear as the others.
+fn the_distance_of_clusters_counts_by_its_weight() {
+    // c is near a, and ten times as expensive as the others.
     let mut world = world(|name, fact| {
         fact.price_milli = Some(if name == "c" { 1000 } else { 100 });
         let times: &[(&str, u64)] = match name {

@@ -1,4 +1,4 @@
-//! Run times that nobody declares: what like jobs took orders, reserves and backfills.
+//! Run times that are not declared: predictions from similar jobs order, reserve and backfill.
 
 use crate::world::{World, key, pods, policy, queue};
 use engine::facts::{QueueFact, QueueOrdering};
@@ -11,7 +11,7 @@ fn shortest(name: &str) -> engine::facts::PolicyFact {
     policy
 }
 
-/// One node of eight GPUs, and a queue that puts the shortest first.
+/// One node of eight GPUs, and a queue with the order ShortestPredicted.
 fn short_first() -> World {
     let mut world = World::new();
     world.cluster("a", 1, "cpu 64, gpu 8").queue(queue("q"));
@@ -19,7 +19,7 @@ fn short_first() -> World {
     world
 }
 
-/// Runs a job of this user and size to its end, again and again.
+/// Runs jobs of this user and size to their end, one after the other.
 fn ran(world: &mut World, user: &str, gpus: u32, seconds: &[i64]) {
     for (index, seconds) in seconds.iter().enumerate() {
         let name = format!("past-{user}-{gpus}-{index}");
@@ -42,7 +42,7 @@ fn submit(world: &mut World, name: &str, user: &str, gpus: u32) {
     world.submit(job);
 }
 
-/// Lets all that waits run one after the other; who came when.
+/// Runs all pending jobs one after the other, and returns their order.
 fn turns(world: &mut World) -> String {
     let mut turns = Vec::new();
     loop {
@@ -63,7 +63,7 @@ fn turns(world: &mut World) -> String {
 }
 
 #[test]
-fn who_is_predicted_to_be_short_goes_first() {
+fn a_job_that_is_predicted_to_be_short_starts_first() {
     let mut world = short_first();
     ran(&mut world, "slow", 8, &[900, 1000, 1100]);
     ran(&mut world, "fast", 8, &[9, 10, 11]);
@@ -74,7 +74,7 @@ fn who_is_predicted_to_be_short_goes_first() {
 }
 
 #[test]
-fn what_is_declared_counts_before_what_was() {
+fn a_declared_run_time_counts_before_a_predicted_one() {
     let mut world = short_first();
     ran(&mut world, "u", 8, &[1000, 1000, 1000]);
     submit(&mut world, "as-ever", "u", 8);
@@ -87,8 +87,8 @@ fn what_is_declared_counts_before_what_was() {
 }
 
 #[test]
-fn nobody_is_passed_by_who_came_later_than_ageing_times_its_own_prediction() {
-    // 24 × 100 s: who is queued 2,400 s after it or later stays behind it, however short.
+fn no_job_is_passed_by_one_queued_later_than_ageing_times_its_prediction() {
+    // 24 × 100 s: a job that is queued 2,400 s later stays behind it, however short it is.
     let mut world = short_first();
     let hundred = world.job("hundred", "q", pods(1, "gpu 8")).lasts(100);
     let queued_at = hundred.0.queued_at;
@@ -102,9 +102,9 @@ fn nobody_is_passed_by_who_came_later_than_ageing_times_its_own_prediction() {
 }
 
 #[test]
-fn likeness_widens_until_there_are_runs_enough() {
+fn a_prediction_uses_the_most_specific_kind_with_enough_runs() {
     let mut world = short_first();
-    // Of this user only two runs are known, of the queue five of this size: 0.4 × 1000 s.
+    // Two runs of this user are known, and five of the queue with this size: 0.4 × 1000 s.
     ran(&mut world, "known", 8, &[10, 10, 10]);
     ran(&mut world, "rare", 8, &[985, 985]);
     submit(&mut world, "rare-1", "rare", 8);
@@ -116,13 +116,13 @@ fn likeness_widens_until_there_are_runs_enough() {
 }
 
 #[test]
-fn the_place_in_line_stays_as_it_was_predicted_on_joining() {
+fn a_pending_job_keeps_its_first_prediction() {
     let mut world = short_first();
     submit(&mut world, "holder", "other", 8);
     world.decide();
     let early = world.job("early", "q", pods(1, "gpu 8")).lasts(1800);
     world.submit(early);
-    // Nothing is known yet: taken to be an hour, so behind the half hour.
+    // Nothing is known yet: an hour is assumed, so it is behind the half hour.
     submit(&mut world, "unknown", "u", 8);
     assert_eq!(
         world.engine.explain(&key("unknown")).unwrap().position,
@@ -150,7 +150,7 @@ fn runs_survive_a_snapshot() {
     assert_snapshot!(turns(&mut world), @"fast-1 slow-1");
 }
 
-/// Two nodes; like jobs took `seconds`; one of them runs; the head wants both nodes.
+/// Two nodes, and similar jobs that took `seconds`. One of them runs; the head needs both nodes.
 fn predicted_head(seconds: i64) -> World {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 64, gpu 8").queue(queue("q"));
@@ -165,7 +165,7 @@ fn predicted_head(seconds: i64) -> World {
 }
 
 #[test]
-fn a_predicted_end_lets_the_short_pass() {
+fn short_jobs_pass_the_head_until_a_predicted_end() {
     let mut world = predicted_head(100);
     let short = world.job("short", "q", pods(1, "gpu 8")).lasts(100);
     let long = world.job("long", "q", pods(1, "gpu 8")).lasts(101);
@@ -175,7 +175,7 @@ fn a_predicted_end_lets_the_short_pass() {
 }
 
 #[test]
-fn an_end_that_does_not_come_is_unknown_until_it_has_run_twice_as_long() {
+fn an_overdue_end_is_unknown_until_twice_the_run_time() {
     let mut world = predicted_head(100);
     world.decide();
     let short = |world: &mut World, name: &str, seconds: i64| {
@@ -184,10 +184,10 @@ fn an_end_that_does_not_come_is_unknown_until_it_has_run_twice_as_long() {
         world.decide()
     };
     world.wait(100);
-    // Overdue: nobody passes, and nobody is stopped.
+    // It is overdue: no job passes, and none is stopped.
     assert_snapshot!(short(&mut world, "one", 1), @"");
     assert_eq!(world.state("old"), JobState::Running);
-    // After 200 s it is taken to run for 400 s.
+    // After 200 s it is expected to run for 400 s.
     let wake = world.engine.decide(world.now).wake_at.unwrap();
     assert_eq!(wake.millis_since(world.now), 100_000);
     world.wait(100);
@@ -198,7 +198,7 @@ fn an_end_that_does_not_come_is_unknown_until_it_has_run_twice_as_long() {
 }
 
 #[test]
-fn a_prediction_is_no_longer_than_the_queue_lets_run() {
+fn a_prediction_is_at_most_the_limit_of_the_queue() {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 64, gpu 8").queue(queue("q"));
     ran(&mut world, "u", 8, &[1000, 1000, 1000]);
@@ -215,7 +215,7 @@ fn a_prediction_is_no_longer_than_the_queue_lets_run() {
 }
 
 #[test]
-fn another_ordering_puts_the_line_in_another_order() {
+fn a_change_of_the_ordering_reorders_pending_jobs() {
     let mut world = World::new();
     world.cluster("a", 1, "cpu 64, gpu 8");
     world.queue(QueueFact { ..queue("q") });
@@ -234,16 +234,16 @@ fn another_ordering_puts_the_line_in_another_order() {
 }
 
 #[test]
-fn who_is_predicted_to_end_before_the_head_starts_passes_it() {
+fn a_job_that_is_predicted_to_end_before_the_head_starts_passes_it() {
     let mut world = predicted_head(100);
-    // Its like took 70 s, which is taken as 128; those of the other 50 s, taken as 64.
+    // Similar jobs took 70 s, rounded up to 128; those of the other 50 s, rounded up to 64.
     submit(&mut world, "too-long", "longer", 8);
     submit(&mut world, "short", "brief", 8);
     assert_snapshot!(world.decide(), @"release short #1 a(n1)");
 }
 
 #[test]
-fn a_job_that_becomes_another_is_predicted_again() {
+fn a_changed_job_is_predicted_again() {
     for (gpus, first) in [(8, "waits edited"), (4, "edited waits")] {
         let mut world = short_first();
         ran(&mut world, "u", 8, &[1000, 1000, 1000]);

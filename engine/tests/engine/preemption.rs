@@ -1,4 +1,4 @@
-//! Evicting from jobs of lower priority in the same queue.
+//! Preemption of jobs of lower priority in the same queue.
 
 use crate::elastic::elastic;
 use crate::world::{World, capped, cluster, foreign, key, line, pods, policy, queue};
@@ -33,7 +33,7 @@ pub fn add(world: &mut World, name: &str, class: &str, demand: Demand) -> JobFac
     world.submit(job)
 }
 
-/// A job that was released and runs since now.
+/// An admitted job that runs since now.
 pub fn runs(world: &mut World, name: &str, class: &str, demand: Demand) -> JobFact {
     let fact = add(world, name, class, demand);
     world.decide();
@@ -47,18 +47,18 @@ fn shrinks(world: &World, name: &str) -> u32 {
 }
 
 #[test]
-fn the_lower_goes_and_the_higher_gets_its_place() {
+fn a_job_of_lower_priority_is_evicted_for_one_of_higher() {
     let mut world = world(1);
     runs(&mut world, "low", "low", pods(1, "gpu 4"));
     add(&mut world, "high", "high", pods(1, "gpu 4"));
     assert_snapshot!(world.decide(), @"evict low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
     assert_snapshot!(world.why("high"), @"#1 AwaitingEviction: needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1; it is next: ns/low is evicted for it, and what frees is kept for it");
     assert_snapshot!(world.why("low"), @"Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100; charged until its Works are gone");
-    // Decided once.
+    // It is decided once.
     assert_snapshot!(world.decide(), @"");
     world.works_gone("low");
     assert_snapshot!(world.decide(), @"release high #1 a(n0)");
-    // At its old place, with no back-off and no failure counted.
+    // It is queued at its old position, without a back-off and a failure.
     assert_snapshot!(world.why("low"), @"#1 Reserved: needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1; it is next: what frees is kept for it");
     world.run("high");
     world.finish("high");
@@ -66,13 +66,14 @@ fn the_lower_goes_and_the_higher_gets_its_place() {
 }
 
 #[test]
-fn what_looks_cheaper_and_does_not_help_is_left_alone() {
+fn a_cheaper_candidate_that_does_not_help_is_not_evicted() {
     let mut world = world(17);
     for name in ["old-a", "old-b"] {
         runs(&mut world, name, "low", pods(1, "gpu 2"));
     }
     world.wait(100);
-    // Each beside one that may not be taken: its node would still not take the whole pod.
+    // Each shares its node with a job that may not be evicted, so that the pod would still not
+    // fit.
     for index in 0..16 {
         runs(
             &mut world,
@@ -93,7 +94,7 @@ fn what_looks_cheaper_and_does_not_help_is_left_alone() {
 }
 
 #[test]
-fn nobody_of_the_same_priority_and_only_where_the_queue_allows_it() {
+fn no_job_of_the_same_priority_is_preempted_and_none_without_the_policy() {
     let mut world = world(1);
     runs(&mut world, "first", "normal", pods(1, "gpu 4"));
     add(&mut world, "second", "normal", pods(1, "gpu 4"));
@@ -126,7 +127,7 @@ fn a_class_that_never_preempts_waits() {
 }
 
 #[test]
-fn what_says_it_may_not_be_taken_is_not() {
+fn a_job_that_is_not_preemptible_is_not_evicted() {
     let mut world = world(1);
     let mut job = world.job("low", "q", pods(1, "gpu 4")).priority("low");
     job.0.preemptible = false;
@@ -144,13 +145,13 @@ fn what_says_it_may_not_be_taken_is_not() {
 }
 
 #[test]
-fn a_protected_job_is_taken_when_its_time_has_passed() {
+fn a_protected_job_is_evicted_after_its_minimum_run_time() {
     let mut world = world(1);
     world.policy(preempting("q", 60_000));
     add(&mut world, "low", "low", pods(1, "gpu 4"));
     world.decide();
     add(&mut world, "high", "high", pods(1, "gpu 4"));
-    // It does not even run yet: its time has not begun.
+    // It does not run yet: its minimum run time has not begun.
     assert_snapshot!(world.decide(), @"");
     world.wait(10).run("low");
     world.wait(2);
@@ -167,10 +168,10 @@ fn a_protected_job_is_taken_when_its_time_has_passed() {
 }
 
 #[test]
-fn who_found_no_victims_looks_again_after_a_pause() {
+fn a_job_that_found_no_victims_tries_again_after_a_pause() {
     let mut world = world(1);
     runs(&mut world, "low", "low", pods(1, "gpu 2"));
-    // A pod of others is in the way of the second pod.
+    // A foreign pod blocks the second pod.
     world.apply(foreign("a", "n0", "gpu 2"));
     add(&mut world, "high", "high", pods(2, "gpu 2"));
     assert_snapshot!(world.decide(), @"");
@@ -185,7 +186,7 @@ fn who_found_no_victims_looks_again_after_a_pause() {
 }
 
 #[test]
-fn who_found_no_victims_looks_again_where_another_cluster_takes_jobs() {
+fn a_job_that_found_no_victims_tries_again_when_a_cluster_becomes_eligible() {
     let mut world = world(1);
     runs(&mut world, "low", "low", pods(1, "gpu 4"));
     world.cluster("b", 1, "cpu 64, gpu 4");
@@ -208,7 +209,7 @@ fn who_found_no_victims_looks_again_where_another_cluster_takes_jobs() {
 }
 
 #[test]
-fn idle_room_before_eviction() {
+fn free_capacity_is_used_before_eviction() {
     // Bug class 9.
     let mut world = world(2);
     runs(&mut world, "low", "low", pods(1, "gpu 4"));
@@ -217,8 +218,8 @@ fn idle_room_before_eviction() {
 }
 
 #[test]
-fn nothing_is_taken_where_it_would_not_fit_even_so() {
-    // Bug class 9: evictions for a place that finally does not fit.
+fn no_job_is_evicted_if_the_preemptor_would_not_fit() {
+    // Bug class 9: evictions for a placement that does not fit in the end.
     let mut world = world(1);
     runs(&mut world, "fixed", "high", pods(1, "gpu 1"));
     runs(&mut world, "low", "low", pods(1, "gpu 3"));
@@ -228,7 +229,7 @@ fn nothing_is_taken_where_it_would_not_fit_even_so() {
 }
 
 #[test]
-fn many_small_ones_for_a_large_one_and_not_one_more() {
+fn many_small_jobs_are_evicted_for_a_large_one_and_not_one_more() {
     // Bug class 8.
     let mut world = world(2);
     for index in 0..8 {
@@ -241,7 +242,7 @@ fn many_small_ones_for_a_large_one_and_not_one_more() {
         world.wait(10);
     }
     add(&mut world, "high", "high", pods(1, "gpu 4"));
-    // Those of one node that have lost the least.
+    // The cheapest jobs of one node.
     assert_snapshot!(world.decide(), @r"
     evict small4 #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100
     evict small5 #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100
@@ -251,7 +252,7 @@ fn many_small_ones_for_a_large_one_and_not_one_more() {
 }
 
 #[test]
-fn who_loses_least_goes() {
+fn the_job_that_loses_least_is_evicted() {
     let mut world = world(2);
     runs(&mut world, "long", "low", pods(1, "gpu 4"));
     world.wait(1000);
@@ -260,7 +261,7 @@ fn who_loses_least_goes() {
     let mut copy = world.engine.clone();
     add(&mut world, "high", "high", pods(1, "gpu 4"));
     assert_snapshot!(world.decide(), @"evict short #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
-    // One that has saved its work since loses less.
+    // A job that has saved its work since loses less.
     std::mem::swap(&mut copy, &mut world.engine);
     let mut job = world.job("long", "q", pods(1, "gpu 4")).priority("low");
     job.0.queued_at = engine::Time(1000);
@@ -283,7 +284,7 @@ fn a_higher_priority_weighs_more() {
 }
 
 #[test]
-fn surplus_of_an_elastic_gang_before_any_whole_job() {
+fn the_surplus_of_an_elastic_gang_is_evicted_before_any_whole_job() {
     let mut world = world(2);
     runs(&mut world, "elastic", "low", elastic(2, 4, "gpu 1"));
     runs(&mut world, "fresh", "low", pods(1, "gpu 4"));
@@ -293,14 +294,14 @@ fn surplus_of_an_elastic_gang_before_any_whole_job() {
     world.resized("elastic");
     assert_snapshot!(world.decide(), @"release high #1 a(n0)");
     assert_eq!(shrinks(&world, "elastic"), 2);
-    // And grows again when there is room.
+    // It scales up again when there is capacity.
     world.run("high");
     world.finish("high");
     assert_snapshot!(world.decide(), @"resize elastic #1 a(n0×2 n0×2)");
 }
 
 #[test]
-fn only_as_much_of_the_surplus_as_is_needed_and_the_whole_gang_where_that_is_not_enough() {
+fn only_the_needed_surplus_is_evicted_or_the_whole_gang() {
     let mut world = world(1);
     runs(&mut world, "elastic", "low", elastic(1, 4, "gpu 1"));
     let copy = world.engine.clone();
@@ -323,7 +324,7 @@ fn quota_is_freed_too() {
 }
 
 #[test]
-fn a_second_preemptor_counts_neither_on_what_is_promised_nor_takes_it_twice() {
+fn a_second_preemptor_neither_uses_nor_repeats_pending_evictions() {
     let mut world = world(2);
     runs(&mut world, "low1", "low", pods(1, "gpu 4"));
     runs(&mut world, "low2", "low", pods(1, "gpu 4"));
@@ -342,7 +343,7 @@ fn a_second_preemptor_counts_neither_on_what_is_promised_nor_takes_it_twice() {
 }
 
 #[test]
-fn if_the_preemptor_goes_away_what_was_decided_stands() {
+fn evictions_continue_if_the_preemptor_goes() {
     let mut world = world(1);
     runs(&mut world, "low", "low", pods(1, "gpu 4"));
     add(&mut world, "high", "high", pods(1, "gpu 4"));
@@ -355,7 +356,7 @@ fn if_the_preemptor_goes_away_what_was_decided_stands() {
 }
 
 #[test]
-fn a_victim_that_ends_by_itself_is_fine() {
+fn a_victim_may_end_by_itself() {
     let mut world = world(1);
     runs(&mut world, "low", "low", pods(1, "gpu 4"));
     add(&mut world, "high", "high", pods(1, "gpu 4"));
@@ -366,7 +367,7 @@ fn a_victim_that_ends_by_itself_is_fine() {
 }
 
 #[test]
-fn what_is_ending_anyway_is_waited_for_instead() {
+fn a_preemptor_waits_for_jobs_that_are_ending_anyway() {
     let mut world = world(2);
     runs(&mut world, "one", "low", pods(1, "gpu 4"));
     runs(&mut world, "two", "low", pods(1, "gpu 4"));
@@ -378,7 +379,7 @@ fn what_is_ending_anyway_is_waited_for_instead() {
 }
 
 #[test]
-fn a_restored_engine_remembers_what_it_takes_for_whom() {
+fn pending_evictions_survive_a_restart() {
     let mut world = world(1);
     runs(&mut world, "low", "low", pods(1, "gpu 4"));
     add(&mut world, "high", "high", pods(1, "gpu 4"));
@@ -396,7 +397,7 @@ fn a_restored_engine_remembers_what_it_takes_for_whom() {
 }
 
 #[test]
-fn the_decision_says_for_whom_and_why() {
+fn an_eviction_names_the_preemptor_and_the_reason() {
     let mut world = world(1);
     runs(&mut world, "low", "low", pods(1, "gpu 4"));
     add(&mut world, "high", "high", pods(1, "gpu 4"));
@@ -405,7 +406,7 @@ fn the_decision_says_for_whom_and_why() {
 }
 
 #[test]
-fn a_preemptor_that_moves_in_its_line_keeps_what_is_being_freed_for_it() {
+fn a_preemptor_with_another_priority_keeps_its_reservation() {
     let mut world = world(1);
     runs(&mut world, "low", "low", pods(1, "gpu 4"));
     let mut preemptor = add(&mut world, "preemptor", "high", pods(1, "gpu 4"));
@@ -420,7 +421,7 @@ fn a_preemptor_that_moves_in_its_line_keeps_what_is_being_freed_for_it() {
 }
 
 #[test]
-fn a_preemptor_behind_one_who_wants_the_same_starts_when_its_victim_is_gone() {
+fn a_preemptor_behind_a_job_with_the_same_shape_starts_when_its_victim_is_gone() {
     let mut world = world(1);
     runs(&mut world, "low", "low", pods(1, "gpu 4"));
     add(&mut world, "preemptor", "normal", pods(1, "gpu 4"));
@@ -428,12 +429,12 @@ fn a_preemptor_behind_one_who_wants_the_same_starts_when_its_victim_is_gone() {
     add(&mut world, "ahead", "high", pods(1, "gpu 4"));
     assert_snapshot!(world.decide(), @"");
     world.works_gone("low");
-    // What is freed is kept from the one ahead, too: nobody else could use it.
+    // The freed capacity is withheld from the job ahead, too: no other job could use it.
     assert_snapshot!(world.decide(), @"release preemptor #1 a(n0)");
 }
 
 #[test]
-fn in_a_strict_queue_those_ahead_of_a_preemptor_go_before_it() {
+fn in_a_strict_queue_jobs_ahead_of_a_preemptor_start_before_it() {
     let mut world = world(1);
     world.policy(PolicyFact {
         ordering: engine::facts::QueueOrdering::StrictFifo,
@@ -445,6 +446,6 @@ fn in_a_strict_queue_those_ahead_of_a_preemptor_go_before_it() {
     add(&mut world, "ahead", "high", pods(1, "gpu 3"));
     assert_snapshot!(world.decide(), @"");
     world.works_gone("low");
-    // Nobody behind it could go before it does: kept from it, the room would idle.
+    // No job behind it could start before it: if it were withheld, the capacity would idle.
     assert_snapshot!(world.decide(), @"release ahead #1 a(n0)");
 }

@@ -1,4 +1,4 @@
-//! Jobs for which others are evicted, from when they look for somebody until they start.
+//! Preemptors, from their search for victims until they start.
 
 use crate::preemption::{add, preempting, runs, world};
 use crate::world::{World, bound, capped, deserving, foreign, key, on, pods, queue};
@@ -24,7 +24,7 @@ fn the_quota_of_a_class_of_pools_is_freed_too() {
 }
 
 #[test]
-fn a_protected_job_is_taken_however_late_it_is_looked_at_again() {
+fn a_protected_job_is_evicted_at_any_later_evaluation() {
     let mut world = world(1);
     world.policy(preempting("q", 60_000));
     runs(&mut world, "low", "low", pods(1, "gpu 4"));
@@ -35,7 +35,7 @@ fn a_protected_job_is_taken_however_late_it_is_looked_at_again() {
 }
 
 #[test]
-fn what_does_not_run_yet_is_taken_where_nothing_protects_it() {
+fn a_job_that_does_not_run_yet_is_evicted_if_not_protected() {
     let mut world = world(1);
     add(&mut world, "low", "low", pods(1, "gpu 4"));
     assert_snapshot!(world.decide(), @"release low #1 a(n0)");
@@ -44,7 +44,7 @@ fn what_does_not_run_yet_is_taken_where_nothing_protects_it() {
 }
 
 #[test]
-fn who_found_no_victims_looks_again_when_a_job_has_come_to_be_of_lower_priority() {
+fn a_job_that_found_no_victims_tries_again_when_a_priority_changes() {
     let mut world = world(1);
     let fact = runs(&mut world, "runs", "normal", pods(1, "gpu 4"));
     add(&mut world, "waits", "normal", pods(1, "gpu 4"));
@@ -59,7 +59,7 @@ fn who_found_no_victims_looks_again_when_a_job_has_come_to_be_of_lower_priority(
 }
 
 #[test]
-fn a_victim_of_which_something_else_is_reported_is_not_gone() {
+fn another_report_on_a_victim_does_not_count_as_gone() {
     let mut world = world(1);
     let fact = runs(&mut world, "low", "low", pods(1, "gpu 4"));
     add(&mut world, "high", "high", pods(1, "gpu 4"));
@@ -75,7 +75,7 @@ fn a_victim_of_which_something_else_is_reported_is_not_gone() {
 }
 
 #[test]
-fn a_preemptor_that_moves_to_another_queue_leaves_what_it_took_to_who_is_owed_it() {
+fn a_preemptor_that_changes_its_queue_loses_its_reservation() {
     let mut world = World::new();
     world
         .cluster("x", 1, "cpu 64, gpu 4")
@@ -96,7 +96,7 @@ fn a_preemptor_that_moves_to_another_queue_leaves_what_it_took_to_who_is_owed_it
 }
 
 #[test]
-fn who_kept_a_node_that_is_a_preemptors_now_chooses_again() {
+fn an_owner_whose_node_becomes_a_preemptors_is_replanned() {
     let mut world = World::new();
     world
         .cluster("a", 2, "cpu 64, gpu 8")
@@ -114,7 +114,7 @@ fn who_kept_a_node_that_is_a_preemptors_now_chooses_again() {
     assert_snapshot!(world.decide(), @"");
     assert_snapshot!(world.why("small"), @"#2 ReservedForAnother: what is free is kept for ns/head, further ahead; beside that it needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1");
     world.add("preemptor", "due", 1, "gpu 7");
-    // Of the two nodes that the head would have, one is the preemptor's, nobody knows for how long.
+    // One of the two planned nodes of the head is the preemptor's now, for an unknown time.
     assert_snapshot!(world.decide(), @r"
     evict borrows #1 for preemptor: Reclaimed: reclaimed for ns/preemptor: queue due has nvidia.com/gpu 0 of the 7 that it deserves, queue lent has 7 and deserves 0
     release small #1 a(n1)
@@ -123,7 +123,7 @@ fn who_kept_a_node_that_is_a_preemptors_now_chooses_again() {
 }
 
 #[test]
-fn who_takes_a_node_waits_for_headroom_that_is_given_back_elsewhere() {
+fn a_preemptor_with_a_node_waits_for_headroom_from_elsewhere() {
     let mut world = World::new();
     world
         .cluster("a", 2, "cpu 64, gpu 8")
@@ -153,7 +153,7 @@ fn who_takes_a_node_waits_for_headroom_that_is_given_back_elsewhere() {
 }
 
 #[test]
-fn who_takes_leaves_the_headroom_of_who_stands_ahead_and_waits_for_more() {
+fn a_preemptor_does_not_use_headroom_reserved_for_a_job_ahead() {
     let mut world = World::new();
     world
         .cluster("a", 2, "cpu 64, gpu 8")
@@ -181,7 +181,7 @@ fn who_takes_leaves_the_headroom_of_who_stands_ahead_and_waits_for_more() {
 }
 
 #[test]
-fn who_joins_those_who_want_the_same_as_a_preemptor_takes_too() {
+fn a_new_job_with_the_shape_of_a_preemptor_preempts_too() {
     let mut world = World::new();
     world
         .cluster("a", 1, "cpu 64, gpu 16")
@@ -197,7 +197,7 @@ fn who_joins_those_who_want_the_same_as_a_preemptor_takes_too() {
 }
 
 #[test]
-fn who_takes_does_not_wait_for_ends_that_free_nothing_it_lacks() {
+fn a_preemptor_does_not_wait_for_ends_that_do_not_help() {
     let mut world = World::new();
     world
         .cluster("a", 2, "cpu 64, gpu 8")
@@ -217,7 +217,8 @@ fn who_takes_does_not_wait_for_ends_that_free_nothing_it_lacks() {
     }
     add(&mut world, "preemptor", "high", on("a", pods(1, "gpu 8")));
     assert!(world.decide().starts_with("evict low #1 for preemptor"));
-    // Neither for one of another queue nor for one that holds nothing of what is short.
+    // It waits neither for a job of another queue nor for one that uses nothing of the short
+    // resource.
     assert_snapshot!(world.why("preemptor"), @"#1 AwaitingEviction: needs nvidia.com/gpu 8; queue q may use 10 and has 10 charged: short by 8; it is next: ns/ends and ns/low are evicted for it, and what frees is kept for it");
     world.works_gone("low");
     world.works_gone("ends");

@@ -1,9 +1,9 @@
-//! Quantities: Kubernetes' own vectors, and what the engine makes of them.
+//! Quantities: the test vectors of Kubernetes, and the amounts that follow.
 
 use engine::{Amount, Quantity, ResourceName};
 
-/// The table of `TestQuantityParse` in k8s.io/apimachinery v0.36.1: a text, then the integer
-/// and the power of ten that it stands for.
+/// The table of `TestQuantityParse` in k8s.io/apimachinery v0.36.1: a text, its integer and its
+/// power of ten.
 const VECTORS: &str = "
     0 0 0
     0n 0 0
@@ -101,7 +101,7 @@ const VECTORS: &str = "
     1.G 1 9
 ";
 
-/// The texts that the same test has refused.
+/// The texts that the same test expects to be refused.
 const REFUSED: [&str; 11] = [
     "1.1.M", "1+1.0M", "0.1mi", "0.1am", "aoeu", ".5i", "1i", "-3.01i", "-3.01e-", " 1", "1 ",
 ];
@@ -110,8 +110,8 @@ fn parse(text: &str) -> Quantity {
     text.parse().unwrap()
 }
 
-/// Nano-units of `integer × 10^power`, at most 2^63-1 units: Kubernetes keeps what is larger in
-/// another representation (12E), of which no amount can be counted.
+/// Nano-units of `integer × 10^power`, at most 2^63-1 units: Kubernetes stores larger ones in
+/// another representation (12E), which has no amount.
 fn nanos(integer: i128, power: u32) -> i128 {
     (integer * 10_i128.pow(power)).min(i128::from(i64::MAX) * 1_000_000_000)
 }
@@ -139,23 +139,23 @@ fn kubernetes_vectors_are_read_exactly() {
 }
 
 #[test]
-fn what_kubernetes_refuses_is_refused() {
+fn texts_that_kubernetes_refuses_are_refused() {
     for text in REFUSED {
         assert!(text.parse::<Quantity>().is_err(), "{text:?}");
     }
 }
 
 #[test]
-fn what_is_written_reads_as_the_same() {
+fn a_written_quantity_reads_as_the_same() {
     for (text, _) in vectors() {
         let quantity = parse(text);
         assert_eq!(parse(&quantity.to_string()), quantity, "{text}");
     }
 }
 
-/// `TestQuantityRoundUp` of the same package, in the steps that accounts are kept in.
+/// `TestQuantityRoundUp` of the same package, in the base units of accounts.
 #[test]
-fn requests_are_rounded_up_to_the_step_of_their_account() {
+fn requests_are_rounded_up_to_base_units() {
     let cpu = ResourceName::new("cpu");
     let memory = ResourceName::new("memory");
     for (text, milli, units) in [
@@ -174,7 +174,7 @@ fn requests_are_rounded_up_to_the_step_of_their_account() {
 }
 
 #[test]
-fn a_quantity_is_written_in_the_fewest_units_that_are_exact() {
+fn a_quantity_is_written_in_the_coarsest_exact_unit() {
     for (text, written) in [
         ("0", "0"),
         ("2", "2"),

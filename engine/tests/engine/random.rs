@@ -1,6 +1,6 @@
-//! How many random cases are tried.
+//! The number of random cases.
 
-/// `otherwise`, unless `PROPTEST_CASES` asks for another number.
+/// `otherwise`, unless `PROPTEST_CASES` has another number.
 pub fn cases(otherwise: u32) -> u32 {
     let asked = std::env::var("PROPTEST_CASES").ok();
     asked

@@ -1,4 +1,4 @@
-//! Evicting between queues: what one borrowed and another deserves.
+//! Reclaim between queues: one has borrowed what another deserves.
 
 use crate::elastic::elastic;
 use crate::world::{World, below, bound, deserving, key, pods, policy, queue, res};
@@ -6,7 +6,7 @@ use engine::facts::{JobFact, PolicyFact, PoolBound, Preemption, QueueFact, Queue
 use engine::{Event, QueueName, Resources};
 use insta::assert_snapshot;
 
-/// Nodes of four GPUs; queues `a` and `b` that deserve half of them each.
+/// Nodes of four GPUs; queues `a` and `b` deserve half of them each.
 pub fn halves(nodes: u32) -> World {
     let mut world = World::new();
     let half = format!("gpu {}", nodes * 2);
@@ -18,7 +18,7 @@ pub fn halves(nodes: u32) -> World {
 }
 
 #[test]
-fn what_was_borrowed_is_given_back_and_no_more() {
+fn only_what_was_borrowed_is_reclaimed() {
     let mut world = halves(2);
     for name in ["a1", "a2", "a3", "a4"] {
         world.runs(name, "a", 1, "gpu 2");
@@ -27,7 +27,7 @@ fn what_was_borrowed_is_given_back_and_no_more() {
     for name in ["b1", "b2", "b3"] {
         world.add(name, "b", 1, "gpu 2");
     }
-    // The youngest have lost the least; the third of b would be borrowed.
+    // The youngest jobs lose the least; the third job of b would borrow.
     assert_snapshot!(world.decide(), @r"
     evict a4 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 4 that it deserves, queue a has 8 and deserves 4
     evict a3 #1 for b2: Reclaimed: reclaimed for ns/b2: queue b has nvidia.com/gpu 0 of the 4 that it deserves, queue a has 8 and deserves 4
@@ -44,7 +44,7 @@ fn what_was_borrowed_is_given_back_and_no_more() {
 }
 
 #[test]
-fn one_eviction_then_quiet() {
+fn one_eviction_and_no_more() {
     // Bug class 4 (Volcano 4947): Q1 deserves 3 and runs one pod of 4; Q2 deserves 5.
     let mut world = World::new();
     world
@@ -58,7 +58,7 @@ fn one_eviction_then_quiet() {
 }
 
 #[test]
-fn a_full_fleet_does_not_keep_a_job_from_asking() {
+fn a_job_reclaims_from_a_full_fleet() {
     // Bug class 5.
     let mut world = halves(1);
     world.runs("a1", "a", 4, "gpu 1");
@@ -67,7 +67,7 @@ fn a_full_fleet_does_not_keep_a_job_from_asking() {
 }
 
 #[test]
-fn nothing_beyond_its_own_capability() {
+fn no_job_is_evicted_beyond_the_preemptors_capability() {
     // Bug class 6.
     let mut world = halves(2);
     world.queue(QueueFact {
@@ -82,8 +82,8 @@ fn nothing_beyond_its_own_capability() {
 }
 
 #[test]
-fn one_deserved_resource_is_enough_but_only_its_holders_give() {
-    // Bug class 7: deserved names only GPUs; the job asks for CPU too.
+fn one_deserved_resource_suffices_but_only_its_users_are_evicted() {
+    // Bug class 7: deserved names only GPUs, and the job requests CPU, too.
     let mut world = World::new();
     world
         .cluster("x", 1, "cpu 8, gpu 4")
@@ -94,7 +94,7 @@ fn one_deserved_resource_is_enough_but_only_its_holders_give() {
     let copy = world.engine.clone();
     world.add("b1", "b", 1, "cpu 2, gpu 2");
     assert_snapshot!(world.decide(), @"evict gpus #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 2 that it deserves, queue a has 4 and deserves 2");
-    // It lacks CPUs that a job without GPUs holds: that one is left alone.
+    // It lacks CPUs, which a job without GPUs uses: that job is not evicted.
     world.engine = copy;
     world.finish("gpus");
     world.decide();
@@ -103,7 +103,7 @@ fn one_deserved_resource_is_enough_but_only_its_holders_give() {
 }
 
 #[test]
-fn many_small_ones_for_a_large_one() {
+fn many_small_jobs_are_evicted_for_a_large_one() {
     // Bug class 8.
     let mut world = halves(2);
     for index in 0..8 {
@@ -119,23 +119,23 @@ fn many_small_ones_for_a_large_one() {
 }
 
 #[test]
-fn nothing_is_taken_for_a_place_that_does_not_fit() {
-    // Bug class 9: two of four would be given back, on two nodes; one pod needs them on one.
+fn no_job_is_evicted_for_a_placement_that_does_not_fit() {
+    // Bug class 9: two of four GPUs could be reclaimed, on two nodes; a pod needs them on one.
     let mut world = halves(2);
     world.queue(deserving("a", "gpu 6"));
     for index in 0..2 {
         world.runs(&format!("a{index}"), "a", 1, "gpu 4");
     }
     world.add("b1", "b", 1, "gpu 3");
-    // Of the one job that is owed, half is: taken whole, a would be below what it deserves by
-    // two; that is the price of its size, and b gets what it deserves.
+    // Half of the only job can be reclaimed. It is evicted as a whole, which leaves a two below
+    // its deserved amount, and b gets what it deserves.
     assert_snapshot!(world.decide(), @"evict a0 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 4 that it deserves, queue a has 8 and deserves 6");
     world.add("b2", "b", 2, "gpu 3");
     assert_snapshot!(world.decide(), @"");
 }
 
 #[test]
-fn an_inner_queue_that_gives_nothing_back_protects_all_below_it() {
+fn an_inner_queue_that_is_not_reclaimable_protects_all_below_it() {
     let mut world = World::new();
     world
         .cluster("x", 1, "cpu 64, gpu 4")
@@ -149,14 +149,14 @@ fn an_inner_queue_that_gives_nothing_back_protects_all_below_it() {
     world.runs("t1", "team", 1, "gpu 4");
     world.add("b1", "b", 1, "gpu 2");
     assert_snapshot!(world.settle(100).join("\n"), @"");
-    // From each other those below it take as ever.
+    // The queues below it reclaim from each other.
     world.add("o1", "other", 1, "gpu 2");
     assert_snapshot!(world.settle(100).join("\n"), @"t1 for o1");
 }
 
-/// A department evicts for all below it, whatever they deserve themselves.
+/// A department reclaims for all queues below it, whatever they deserve.
 #[test]
-fn a_queue_that_deserves_nothing_evicts_by_what_one_above_it_deserves() {
+fn a_queue_that_deserves_nothing_reclaims_by_the_deserved_of_its_parent() {
     let mut world = World::new();
     world
         .cluster("x", 1, "cpu 64, gpu 4")
@@ -167,13 +167,13 @@ fn a_queue_that_deserves_nothing_evicts_by_what_one_above_it_deserves() {
     world.runs("b1", "b", 1, "gpu 4");
     world.add("t1", "team", 1, "gpu 2");
     assert_snapshot!(world.settle(100).join("\n"), @"b1 for t1");
-    // Inside the department neither deserves anything: nothing is taken from the other there.
+    // Inside the department neither queue deserves anything: neither reclaims from the other.
     world.add("o1", "other", 1, "gpu 2");
     assert_snapshot!(world.settle(100).join("\n"), @"");
 }
 
 #[test]
-fn a_queue_that_says_so_gives_nothing_back_and_one_may_not_ask() {
+fn reclaimable_and_reclaim_can_be_switched_off() {
     let mut world = halves(1);
     world.queue(QueueFact {
         reclaimable: false,
@@ -196,7 +196,7 @@ fn a_queue_that_says_so_gives_nothing_back_and_one_may_not_ask() {
 }
 
 #[test]
-fn what_deserves_nothing_has_borrowed_all() {
+fn all_usage_of_a_queue_that_deserves_nothing_is_borrowed() {
     let mut world = World::new();
     world
         .cluster("x", 1, "cpu 64, gpu 4")
@@ -208,7 +208,7 @@ fn what_deserves_nothing_has_borrowed_all() {
 }
 
 #[test]
-fn in_a_tree_it_is_asked_where_the_paths_part() {
+fn in_a_tree_the_children_of_the_common_ancestor_decide() {
     let mut world = World::new();
     world
         .cluster("x", 2, "cpu 64, gpu 4")
@@ -217,21 +217,21 @@ fn in_a_tree_it_is_asked_where_the_paths_part() {
         .queue(below("d1", deserving("b", "gpu 2")))
         .queue(deserving("d2", "gpu 4"))
         .queue(below("d2", deserving("c", "gpu 4")));
-    // a holds six of its two, d1 six of its four.
+    // a uses six and deserves two, d1 uses six and deserves four.
     for name in ["a1", "a2", "a3"] {
         world.runs(name, "a", 1, "gpu 2");
     }
     world.runs("c1", "c", 1, "gpu 2");
     world.add("c2", "c", 1, "gpu 2");
     assert_snapshot!(world.settle(100).join("\n"), @"a1 for c2");
-    // Now d1 has what it deserves: c gets no more of it; b does, of its sibling.
+    // Now d1 uses what it deserves: c reclaims no more of it, but b does, from its sibling.
     world.add("c3", "c", 1, "gpu 2");
     world.add("b1", "b", 1, "gpu 2");
     assert_snapshot!(world.settle(100).join("\n"), @"a2 for b1");
 }
 
 #[test]
-fn of_a_class_of_pools() {
+fn a_deserved_amount_of_a_class_of_pools_is_reclaimed() {
     let mut world = World::new();
     let share = |queue: &str| PolicyFact {
         pools: vec![PoolBound {
@@ -257,7 +257,7 @@ fn of_a_class_of_pools() {
 }
 
 #[test]
-fn across_clusters_where_it_costs_least() {
+fn victims_are_in_the_cluster_with_the_lowest_cost() {
     let mut world = World::new();
     world
         .cluster("x", 1, "cpu 64, gpu 4")
@@ -277,7 +277,7 @@ fn across_clusters_where_it_costs_least() {
 }
 
 #[test]
-fn quota_lowered_below_use_and_raised_again() {
+fn deserved_lowered_below_the_usage_and_raised_again() {
     let mut world = halves(1);
     world.queue(deserving("a", "gpu 4"));
     world.runs("a1", "a", 1, "gpu 2");
@@ -293,7 +293,7 @@ fn quota_lowered_below_use_and_raised_again() {
 }
 
 #[test]
-fn a_queue_that_closes_or_goes_keeps_what_runs_until_somebody_is_owed_it() {
+fn jobs_of_a_closed_or_deleted_queue_run_until_they_are_reclaimed() {
     let mut world = halves(1);
     world.runs("a1", "a", 1, "gpu 2");
     world.runs("a2", "a", 1, "gpu 2");
@@ -303,7 +303,7 @@ fn a_queue_that_closes_or_goes_keeps_what_runs_until_somebody_is_owed_it() {
     });
     world.add("b1", "b", 1, "gpu 2");
     world.add("b2", "b", 1, "gpu 2");
-    // It is closed, and still has its due.
+    // It is closed, and still has its deserved amount.
     assert_snapshot!(world.settle(100).join("\n"), @"a1 for b1");
     world.queue(deserving("b", "gpu 4"));
     assert_snapshot!(world.settle(100).join("\n"), @"");
@@ -312,7 +312,7 @@ fn a_queue_that_closes_or_goes_keeps_what_runs_until_somebody_is_owed_it() {
 }
 
 #[test]
-fn a_preemptor_whose_queue_closes_takes_nothing_more() {
+fn a_preemptor_whose_queue_closes_evicts_no_more() {
     let mut world = halves(1);
     world.runs("a1", "a", 2, "gpu 2");
     world.add("b1", "b", 1, "gpu 2");
@@ -323,21 +323,21 @@ fn a_preemptor_whose_queue_closes_takes_nothing_more() {
     });
     world.decide();
     world.works_gone("a1");
-    // What was taken goes back to who waits for it.
+    // The freed capacity goes to the job that waits for it.
     assert_snapshot!(world.decide(), @"release a1 #2 x(n0×2)");
 }
 
 #[test]
-fn two_queues_that_pull_at_each_other_settle() {
-    // Each deserves half of the one resource and all of the other: both are entitled by one
-    // and over by the other.
+fn two_queues_that_are_entitled_to_each_others_usage_settle() {
+    // Each queue deserves half of the one resource and all of the other: both are entitled by one
+    // and over their deserved amounts by the other.
     let mut world = World::new();
     world
         .cluster("x", 4, "cpu 16, gpu 4")
         .queue(deserving("a", "cpu 48, gpu 4"))
         .queue(deserving("b", "cpu 16, gpu 12"));
-    // One has filled everything before the other comes. What that one then takes by its GPUs it
-    // may take only as long as the first could not evict it in turn by its CPUs.
+    // One queue has filled everything before the other begins. The other may reclaim by its GPUs
+    // only as long as the first could not evict it in turn by its CPUs.
     for index in 0..6 {
         world.add(&format!("a{index}"), "a", 1, "cpu 8, gpu 4");
     }
@@ -356,7 +356,7 @@ fn two_queues_that_pull_at_each_other_settle() {
 }
 
 #[test]
-fn a_job_that_changes_its_mind_and_one_that_is_recreated() {
+fn a_preemptor_that_changes_and_one_that_is_recreated() {
     let mut world = halves(1);
     world.runs("a1", "a", 2, "gpu 2");
     let fact = world.add("b1", "b", 1, "gpu 2");
@@ -365,7 +365,7 @@ fn a_job_that_changes_its_mind_and_one_that_is_recreated() {
         demand: pods(1, "gpu 1"),
         ..fact
     }));
-    // What was decided stands; it takes nothing more.
+    // Decided evictions continue; it evicts no more.
     assert_snapshot!(world.decide(), @"");
     world.works_gone("a1");
     assert_snapshot!(world.decide(), @"release b1 #1 x(n0)");
@@ -373,8 +373,8 @@ fn a_job_that_changes_its_mind_and_one_that_is_recreated() {
 }
 
 #[test]
-fn one_ahead_in_the_preemptors_own_queue_does_not_eat_what_is_freed() {
-    // It would push its queue over its due, and be evicted, and go again, without an end.
+fn a_job_ahead_in_the_preemptors_queue_does_not_use_what_is_freed() {
+    // It would bring its queue over its deserved amount, be evicted, and start again, without end.
     let mut world = World::new();
     world
         .cluster("x", 2, "cpu 16, gpu 4")
@@ -409,8 +409,8 @@ fn one_ahead_in_the_preemptors_own_queue_does_not_eat_what_is_freed() {
 }
 
 #[test]
-fn what_one_preemptor_waits_for_does_not_stop_another_whose_own_has_gone() {
-    // Stopped by it, j02 would lose what was freed for it, and evict it in turn again for ever.
+fn pending_evictions_of_one_preemptor_do_not_block_another() {
+    // If j02 were blocked, it would lose what was freed for it, and evict again for ever.
     let mut world = World::new();
     world
         .cluster("x", 2, "cpu 16, gpu 4")

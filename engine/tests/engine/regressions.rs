@@ -1,4 +1,4 @@
-//! The classes of bugs that others had (volcano-global A1 to B2, Volcano), each as a story.
+//! The classes of bugs of other schedulers (volcano-global A1 to B2, Volcano).
 
 use crate::world::{World, capped, gang, key, pods, queue, role};
 use engine::facts::{Admission, Demand, Hold, QueueFact, QueueState, RolePods, Share};
@@ -52,7 +52,7 @@ fn a1_queues_share_one_fleet() {
 }
 
 #[test]
-fn a2_a_finished_job_gives_its_quota_back_though_its_object_stays() {
+fn a2_a_finished_job_frees_its_quota_though_its_object_stays() {
     let mut world = ten();
     world.queue(capped("q", "cpu 10"));
     world.runs("old", "q", 1, "cpu 10");
@@ -82,7 +82,7 @@ fn a3_all_roles_are_charged() {
 }
 
 #[test]
-fn a5_a_job_pinned_to_a_full_cluster_waits_whatever_is_free_elsewhere() {
+fn a5_a_job_pinned_to_a_full_cluster_waits() {
     let mut world = ten();
     world.cluster("b", 1, "cpu 10").queue(queue("q"));
     world.add("old", "q", 1, "cpu 10");
@@ -99,7 +99,7 @@ fn a5_a_job_pinned_to_a_full_cluster_waits_whatever_is_free_elsewhere() {
 }
 
 #[test]
-fn a6_a_recreated_job_starts_again_and_the_first_stays_charged_until_it_is_gone() {
+fn a6_a_recreated_job_starts_again_and_the_first_object_stays_charged() {
     let mut world = ten();
     world.queue(queue("q"));
     world.runs("job", "q", 1, "cpu 10");
@@ -110,7 +110,7 @@ fn a6_a_recreated_job_starts_again_and_the_first_stays_charged_until_it_is_gone(
     assert_snapshot!(world.allocated("q"), @"cpu 10, pods 1");
     world.works_gone("job");
     assert_snapshot!(world.decide(), @"release job #1 a(n0)");
-    // An echo of the first attempt of the first object does not touch the second.
+    // A late event of the first object's attempt does not affect the second object.
     world.apply(Event::JobAdmitted {
         key: key("job"),
         admission: world
@@ -126,7 +126,7 @@ fn a6_a_recreated_job_starts_again_and_the_first_stays_charged_until_it_is_gone(
 }
 
 #[test]
-fn a_job_that_is_recreated_held_waits_until_it_is_admitted() {
+fn a_job_that_is_recreated_on_hold_waits() {
     let mut world = ten();
     world.queue(queue("q"));
     world.add("job", "q", 1, "cpu 5");
@@ -156,11 +156,11 @@ fn a6_a_recreated_job_that_waited_is_evaluated_again() {
 }
 
 #[test]
-fn a8_after_a_restart_what_runs_is_charged_before_anything_is_decided() {
+fn a8_running_jobs_are_charged_before_the_first_decision_after_a_restart() {
     for job_first in [true, false] {
         let mut world = ten();
         world.queue(capped("q", "cpu 10"));
-        // The template asks for one CPU now; the record says nine.
+        // The template requests one CPU now; the record has nine.
         let fact = world.job("job", "q", pods(1, "cpu 1"));
         if job_first {
             world.apply(Event::JobUpserted(fact.0));
@@ -182,7 +182,7 @@ fn a8_after_a_restart_what_runs_is_charged_before_anything_is_decided() {
 }
 
 #[test]
-fn a8_a_placed_record_holds_room_for_its_pods() {
+fn a8_the_pods_of_a_placed_record_are_assumed() {
     let mut world = ten();
     world.queue(queue("q"));
     world.apply(Event::JobUpserted(JobFactOf::cpu(9)));
@@ -244,7 +244,7 @@ fn a12_an_explicit_zero_is_none() {
 }
 
 #[test]
-fn a16_a_closed_queue_dispatches_nothing_and_what_runs_stays() {
+fn a16_a_closed_queue_admits_no_job_and_running_jobs_stay() {
     let mut world = ten();
     world.queue(queue("q"));
     world.add("old", "q", 1, "cpu 1");
@@ -259,7 +259,7 @@ fn a16_a_closed_queue_dispatches_nothing_and_what_runs_stays() {
 }
 
 #[test]
-fn a18_an_attempt_that_is_over_cannot_speak_for_the_next() {
+fn a18_events_of_an_earlier_attempt_are_ignored() {
     let mut world = ten();
     world.queue(queue("q"));
     world.add("job", "q", 1, "cpu 10");
@@ -305,7 +305,7 @@ fn b2_small_jobs_do_not_starve_a_large_one() {
     for index in 0..3 {
         world.add(&format!("small-{index}"), "q", 1, "cpu 2");
     }
-    // Two of ten CPUs are left beside the eight that are kept, but not while five are taken.
+    // Two of ten CPUs are free beside the eight reserved ones, but not while five are in use.
     assert_eq!(world.decide(), "");
     world.finish("old");
     assert_snapshot!(world.decide(), @r"
@@ -315,7 +315,7 @@ fn b2_small_jobs_do_not_starve_a_large_one() {
 }
 
 #[test]
-fn ending_work_stays_charged_until_it_is_confirmed_gone() {
+fn an_ending_job_stays_charged_until_its_works_are_gone() {
     let mut world = ten();
     world.queue(queue("q"));
     world.add("job", "q", 1, "cpu 10");
@@ -323,7 +323,7 @@ fn ending_work_stays_charged_until_it_is_confirmed_gone() {
     world.decide();
     world.run("job");
     world.ending("job", Reason::Suspended);
-    // Its pods are gone; its Works are not.
+    // Its pods are gone, its Works are not.
     world.drop_pods("job");
     world.progress("job", Progress::Finished);
     assert_eq!(world.state("job"), JobState::Ending);
@@ -341,7 +341,7 @@ fn two_gangs_of_the_whole_fleet_do_not_run_together() {
 }
 
 #[test]
-fn a_restored_engine_goes_on_where_it_was() {
+fn a_restored_engine_makes_the_same_decisions() {
     let mut world = ten();
     world.queue(capped("q", "cpu 8"));
     for index in 0..4 {
@@ -379,16 +379,16 @@ fn a_job_that_ended_and_is_removed_is_not_charged_again_and_may_be_queued_again(
     assert_snapshot!(world.decide(), @"release job #2 a(n0)");
 }
 
-/// A holder that stands ahead comes to keep a node that another one keeps: that one moves, and
-/// what it leaves goes to those behind it.
+/// An owner that is ahead gets a node that another one has reserved: that one is replanned, and
+/// jobs behind it get what it leaves.
 #[test]
-fn a_holder_moves_off_a_node_that_one_ahead_of_it_comes_to_need() {
+fn an_owner_is_replanned_when_one_ahead_needs_its_node() {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 10").cluster("b", 1, "cpu 10");
     let mut first = queue("first");
     first.priority = 1;
     world.queue(first).queue(queue("q"));
-    // Free are 8 and 1 on a, 5 on b.
+    // 8 and 1 are free on a, 5 on b.
     for (name, cluster, cpu) in [
         ("x", "a", "cpu 9"),
         ("y", "a", "cpu 2"),

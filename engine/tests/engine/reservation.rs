@@ -1,4 +1,4 @@
-//! Who may pass whom: reservations and backfill.
+//! Reservations and backfill.
 
 use crate::world::{World, capped, foreign, key, pods, policy, queue, res};
 use engine::facts::{Demand, PolicyFact, QueueFact, QueueOrdering, Split};
@@ -14,7 +14,7 @@ fn half_full() -> World {
 }
 
 #[test]
-fn a_job_that_does_not_fit_does_not_block_those_that_do() {
+fn a_job_that_does_not_fit_does_not_block_others_that_do() {
     let mut world = half_full();
     world.add("never", "q", 3, "gpu 8");
     world.add("fits", "q", 1, "gpu 8");
@@ -23,7 +23,7 @@ fn a_job_that_does_not_fit_does_not_block_those_that_do() {
 }
 
 #[test]
-fn what_is_free_is_kept_for_the_head_and_the_rest_is_not() {
+fn only_what_the_head_needs_is_reserved() {
     let mut world = half_full();
     world.cluster("b", 1, "cpu 64, gpu 4");
     world.add("head", "q", 2, "gpu 8");
@@ -41,7 +41,7 @@ fn what_is_free_is_kept_for_the_head_and_the_rest_is_not() {
 }
 
 #[test]
-fn devices_that_free_in_pieces_stay_for_the_head() {
+fn devices_that_become_free_one_by_one_stay_reserved() {
     let mut world = World::new();
     world.cluster("a", 1, "cpu 64, gpu 8").queue(queue("q"));
     for index in 0..8 {
@@ -52,7 +52,7 @@ fn devices_that_free_in_pieces_stay_for_the_head() {
     let job = world.job("head", "q", pods(1, "gpu 8")).priority("high");
     world.submit(job);
     for index in 0..8 {
-        // A stream of small jobs that would fit as each old one ends.
+        // A stream of small jobs, each of which would fit when an old one ends.
         world.add(&format!("small-{index}"), "q", 1, "gpu 1");
         assert_eq!(world.decide(), "");
         world.finish(&format!("old-{index}"));
@@ -62,7 +62,7 @@ fn devices_that_free_in_pieces_stay_for_the_head() {
 }
 
 #[test]
-fn headroom_that_frees_in_pieces_stays_for_the_head() {
+fn headroom_that_becomes_free_in_pieces_stays_reserved() {
     let mut world = World::new();
     world
         .cluster("a", 8, "cpu 64, gpu 8")
@@ -84,7 +84,7 @@ fn headroom_that_frees_in_pieces_stays_for_the_head() {
 }
 
 #[test]
-fn headroom_of_an_ancestor_is_kept_from_its_other_children() {
+fn headroom_of_an_ancestor_is_reserved_against_its_other_children() {
     let mut world = World::new();
     world.cluster("a", 8, "cpu 64, gpu 8");
     world.queue(capped("dept", "gpu 8"));
@@ -105,7 +105,7 @@ fn headroom_of_an_ancestor_is_kept_from_its_other_children() {
 }
 
 #[test]
-fn a_job_ahead_of_the_holder_is_not_stopped_by_it() {
+fn a_job_ahead_of_the_owner_is_not_blocked() {
     let mut world = half_full();
     world.add("head", "q", 2, "gpu 8");
     world.decide();
@@ -115,7 +115,7 @@ fn a_job_ahead_of_the_holder_is_not_stopped_by_it() {
 }
 
 #[test]
-fn who_surely_ends_before_may_pass() {
+fn a_job_that_ends_before_the_head_starts_may_pass() {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 64, gpu 8").queue(queue("q"));
     let old = world.job("old", "q", pods(1, "gpu 8")).lasts(100);
@@ -137,7 +137,7 @@ fn who_surely_ends_before_may_pass() {
 }
 
 #[test]
-fn nobody_passes_where_an_end_is_unknown() {
+fn no_job_passes_if_an_end_is_unknown() {
     let mut world = half_full();
     world.add("head", "q", 2, "gpu 8");
     let short = world.job("short", "q", pods(1, "gpu 8")).lasts(1);
@@ -146,7 +146,7 @@ fn nobody_passes_where_an_end_is_unknown() {
 }
 
 #[test]
-fn best_effort_keeps_nothing() {
+fn best_effort_reserves_nothing() {
     let mut world = half_full();
     let mut loose = policy("q");
     loose.ordering = QueueOrdering::BestEffort;
@@ -157,7 +157,7 @@ fn best_effort_keeps_nothing() {
 }
 
 #[test]
-fn as_many_reservations_of_a_class_as_allowed_the_oldest_claims() {
+fn the_oldest_jobs_get_the_reservations_of_a_class() {
     let mut world = World::new();
     world.cluster("a", 4, "cpu 64, gpu 8");
     for name in ["one", "two", "three"] {
@@ -183,7 +183,7 @@ fn as_many_reservations_of_a_class_as_allowed_the_oldest_claims() {
 }
 
 #[test]
-fn who_deserves_more_claims_first() {
+fn the_job_of_the_queue_that_deserves_more_gets_the_reservation() {
     let mut world = World::new();
     world.cluster("a", 4, "cpu 64, gpu 8");
     for name in ["one", "two", "three"] {
@@ -209,7 +209,7 @@ fn who_deserves_more_claims_first() {
 }
 
 #[test]
-fn a_queue_that_loses_its_priority_loses_what_is_kept_to_those_before_it() {
+fn a_queue_with_a_lower_priority_loses_its_reservation() {
     let mut world = World::new();
     world.cluster("a", 4, "cpu 64, gpu 8");
     for name in ["one", "two", "three"] {
@@ -235,7 +235,7 @@ fn a_queue_that_loses_its_priority_loses_what_is_kept_to_those_before_it() {
 }
 
 #[test]
-fn what_is_kept_is_not_given_up_for_one_whose_queue_comes_to_hold_less() {
+fn a_reservation_stays_when_another_queue_comes_to_use_less() {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 64, gpu 8");
     for name in ["one", "two", "three"] {
@@ -252,7 +252,8 @@ fn what_is_kept_is_not_given_up_for_one_whose_queue_comes_to_hold_less() {
         world.add(&format!("head-{name}"), name, 1, "gpu 8");
     }
     world.decide();
-    // The queue of the third holds nothing any more: it goes first, and was queued last.
+    // The queue of the third uses nothing any more: it comes first, though its job was queued
+    // last.
     world.add("head-three", "three", 1, "gpu 8");
     world.finish("old-three");
     world.decide();
@@ -264,7 +265,7 @@ fn what_is_kept_is_not_given_up_for_one_whose_queue_comes_to_hold_less() {
 }
 
 #[test]
-fn a_holder_that_goes_lets_the_others_go() {
+fn the_reservation_of_a_deleted_job_is_free() {
     let mut world = half_full();
     world.add("head", "q", 2, "gpu 8");
     world.add("small", "q", 1, "gpu 8");
@@ -274,7 +275,7 @@ fn a_holder_that_goes_lets_the_others_go() {
 }
 
 #[test]
-fn a_closed_queue_keeps_nothing_from_the_others() {
+fn a_closed_queue_has_no_reservations() {
     let mut world = half_full();
     world.queue(QueueFact {
         priority: 1,
@@ -300,7 +301,7 @@ fn a_closed_queue_keeps_nothing_from_the_others() {
 }
 
 #[test]
-fn a_target_that_moves_gives_up_what_it_kept() {
+fn a_replanned_reservation_frees_its_old_nodes() {
     let mut world = World::new();
     world
         .cluster("a", 2, "cpu 64, gpu 8")
@@ -321,19 +322,19 @@ fn a_target_that_moves_gives_up_what_it_kept() {
         world.run(name);
     }
     world.apply(foreign("b", "n1", "gpu 8"));
-    // Eight devices have to become free on a; on b pods of others are in the way.
+    // Eight devices have to become free on a; foreign pods block b.
     world.add("head", "q", 2, "gpu 8");
     let pinned = world.job("pinned", "q", on("a", pods(1, "gpu 8")));
     world.submit(pinned);
     assert_snapshot!(world.decide(), @"");
-    // Now only four have to on b.
+    // Now only four have to become free on b.
     let (cluster, uid) = ("b".into(), "foreign-b-n1".into());
     world.apply(engine::Event::PodGone(cluster, uid));
     assert_snapshot!(world.decide(), @"release pinned #1 a(n1)");
 }
 
 #[test]
-fn a_holder_whose_nodes_are_taken_from_ahead_chooses_again() {
+fn an_owner_whose_nodes_go_to_a_job_ahead_is_replanned() {
     let mut world = World::new();
     world.cluster("a", 3, "cpu 64, gpu 8").queue(queue("q"));
     world.add("old-six", "q", 1, "gpu 6");
@@ -346,12 +347,12 @@ fn a_holder_whose_nodes_are_taken_from_ahead_chooses_again() {
     let urgent = world.job("urgent", "q", pods(1, "gpu 8")).priority("high");
     world.submit(urgent);
     world.add("small", "q", 1, "gpu 2");
-    // The node that was whole is gone; the two that are partly used are kept now.
+    // The empty node is gone; the two that are partly used are reserved now.
     assert_snapshot!(world.decide(), @"release urgent #1 a(n2)");
 }
 
 #[test]
-fn a_queue_that_falls_behind_stops_nobody_any_more() {
+fn a_queue_that_falls_behind_blocks_no_job_any_more() {
     let mut world = World::new();
     world
         .cluster("a", 2, "cpu 64, gpu 8")
@@ -361,7 +362,7 @@ fn a_queue_that_falls_behind_stops_nobody_any_more() {
     world.add("head", "one", 2, "gpu 8");
     world.add("stopped", "two", 1, "gpu 8");
     assert_snapshot!(world.decide(), @"");
-    // Its queue holds more of the fleet than the other now.
+    // Its queue uses more of the fleet than the other now.
     world.add("grabs", "one", 1, "cpu 900");
     assert_snapshot!(world.decide(), @r"
     release grabs #1 c(n0)
@@ -370,11 +371,11 @@ fn a_queue_that_falls_behind_stops_nobody_any_more() {
 }
 
 #[test]
-fn who_stands_first_after_another_has_left_is_kept_for_then() {
+fn the_first_job_after_a_deleted_one_gets_a_reservation() {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 64, gpu 8").queue(queue("q"));
     world.runs("old", "q", 1, "gpu 4");
-    // Pods of others are in the way of the first: nothing can be kept for it.
+    // Foreign pods block the first job: nothing can be reserved for it.
     world.apply(foreign("a", "n1", "gpu 8"));
     world.add("first", "q", 2, "gpu 8");
     world.add("second", "q", 1, "gpu 8");
@@ -387,7 +388,7 @@ fn who_stands_first_after_another_has_left_is_kept_for_then() {
 }
 
 #[test]
-fn of_clusters_where_as_much_has_to_become_free_the_preferred_keeps_nodes() {
+fn of_equal_clusters_nodes_are_reserved_in_the_preferred_one() {
     for (preferred, kept, left) in [(["a", "b"], "a", "b"), (["b", "a"], "b", "a")] {
         let mut world = World::new();
         world
@@ -410,7 +411,7 @@ fn of_clusters_where_as_much_has_to_become_free_the_preferred_keeps_nodes() {
 }
 
 #[test]
-fn a_job_that_may_be_divided_keeps_nodes_where_the_least_has_to_become_free() {
+fn a_divisible_job_reserves_nodes_where_the_least_has_to_become_free() {
     let mut world = World::new();
     world.queue(queue("q"));
     for name in ["a", "b"] {
@@ -419,7 +420,7 @@ fn a_job_that_may_be_divided_keeps_nodes_where_the_least_has_to_become_free() {
         world.decide();
         world.run(&format!("old-{name}"));
     }
-    // One more device on each of them together, five on either alone.
+    // One more device has to become free on each of them, or five on one alone.
     let head = Demand {
         split: Split::Allowed,
         ..pods(2, "gpu 4")
@@ -432,11 +433,11 @@ fn a_job_that_may_be_divided_keeps_nodes_where_the_least_has_to_become_free() {
 }
 
 #[test]
-fn nodes_are_kept_for_a_job_as_soon_as_they_can_become_free_for_it() {
+fn nodes_are_reserved_as_soon_as_they_can_become_free() {
     let mut world = World::new();
     world.cluster("a", 1, "cpu 64, gpu 8").queue(queue("q"));
     world.runs("old", "q", 1, "gpu 2");
-    // A pod of others is in the way: nothing can be kept for it.
+    // A foreign pod blocks it: nothing can be reserved.
     world.apply(foreign("a", "n0", "gpu 4"));
     world.add("head", "q", 1, "gpu 8");
     world.add("first", "q", 1, "gpu 2");
@@ -452,7 +453,7 @@ fn nodes_are_kept_for_a_job_as_soon_as_they_can_become_free_for_it() {
 }
 
 #[test]
-fn who_is_not_the_first_any_more_keeps_nothing() {
+fn a_job_that_is_not_the_first_any_more_loses_its_reservation() {
     let mut world = World::new();
     world
         .cluster("a", 1, "cpu 64, gpu 8")

@@ -15,7 +15,7 @@ fn limited(name: &str, seconds: Option<i64>) -> PolicyFact {
     }
 }
 
-/// A job that runs since a second after its release, in a queue below `dept`.
+/// A job that runs since a second after its admission, in a queue below `dept`.
 fn running() -> World {
     let mut world = World::new();
     world
@@ -29,7 +29,7 @@ fn running() -> World {
 }
 
 #[test]
-fn it_is_stopped_and_does_not_compete_until_the_limit_is_higher() {
+fn a_job_is_stopped_and_does_not_compete_until_the_limit_is_raised() {
     let mut world = running();
     world.policy(limited("q", Some(60)));
     let wakes = world.decided().wake_at.unwrap();
@@ -49,7 +49,7 @@ fn it_is_stopped_and_does_not_compete_until_the_limit_is_higher() {
 }
 
 #[test]
-fn the_least_on_its_path_counts() {
+fn the_lowest_limit_on_its_path_counts() {
     let mut world = running();
     world
         .policy(limited("q", Some(60)))
@@ -105,7 +105,7 @@ fn the_record_of_a_stopped_job_counts_after_a_restart() {
 }
 
 #[test]
-fn a_job_that_ended_in_time_is_left_alone() {
+fn a_job_that_ended_in_time_is_not_stopped() {
     let mut world = running();
     world.policy(limited("q", Some(60)));
     world.decide();
@@ -116,7 +116,7 @@ fn a_job_that_ended_in_time_is_left_alone() {
 }
 
 #[test]
-fn a_queue_that_moves_takes_the_limits_of_its_new_parent() {
+fn a_moved_queue_has_the_limits_of_its_new_parent() {
     let mut world = running();
     world.queue(queue("lab")).policy(limited("lab", Some(60)));
     assert_eq!(world.decided().wake_at, Some(world.now.after(599_000)));
@@ -131,7 +131,7 @@ fn a_queue_that_moves_takes_the_limits_of_its_new_parent() {
 }
 
 #[test]
-fn a_parent_that_is_gone_and_back_limits_what_runs_below_it() {
+fn a_recreated_parent_limits_running_jobs_below_it() {
     let mut world = running();
     world.policy(limited("dept", Some(60)));
     world.apply(Event::QueueGone(engine::QueueName::from("dept")));

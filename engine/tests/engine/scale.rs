@@ -1,10 +1,11 @@
-//! What a decision costs does not follow what is queued. Ratios within one run, no absolute times.
+//! The cost of a decision does not depend on the number of pending jobs. The tests compare ratios
+//! within one run, not absolute times.
 
 use crate::world::{World, pods, queue};
 use std::time::{Duration, Instant};
 
-/// The least time that a decision after a completion takes, with so many jobs blocked of
-/// some thirty demands.
+/// The least time of a decision after a completion, with this many blocked jobs of about thirty
+/// shapes.
 fn after_completion(waiting: u32) -> Duration {
     let mut world = World::new();
     world.cluster("a", 12, "cpu 64, gpu 8").queue(queue("q"));
@@ -29,7 +30,7 @@ fn after_completion(waiting: u32) -> Duration {
 }
 
 #[test]
-fn a_completion_costs_what_it_moves_not_what_waits() {
+fn the_cost_of_a_completion_does_not_depend_on_pending_jobs() {
     let few = after_completion(300);
     let many = after_completion(12_000);
     assert!(many < few * 8, "40 times the jobs: {few:?} became {many:?}");

@@ -1,5 +1,4 @@
-//! Capability and what queues borrow; bounds on a class; Kueue's words for it; which queues are
-//! invalid.
+//! Capability and borrowing; bounds on a class; Kueue's terms; invalid queues.
 
 use crate::world::{World, below, bound, capped, gang, policy, queue, res, role};
 use engine::facts::{PolicyFact, PoolBound, QueueFact};
@@ -37,7 +36,7 @@ pub fn usage(world: &World, name: &str) -> String {
     )
 }
 
-/// The first letters of the jobs' names in the order of their release.
+/// The first letters of the jobs' names, in the order of their admission.
 pub fn order(world: &mut World) -> String {
     let decided = world.decided().decisions;
     let released = decided.iter().filter_map(|decision| match decision {
@@ -70,7 +69,7 @@ fn class_14_an_explicit_zero_is_none_and_absence_is_no_bound() {
 }
 
 #[test]
-fn bounds_on_a_class_are_shared_like_those_over_everything() {
+fn bounds_on_a_class_are_shared_as_overall_bounds() {
     let mut world = fleet(10);
     world.queue(queue("a")).queue(queue("b"));
     let shares = |name: &str, guarantee: &str, deserved: &str| PolicyFact {
@@ -94,7 +93,7 @@ fn bounds_on_a_class_are_shared_like_those_over_everything() {
 }
 
 #[test]
-fn a_bound_over_some_clusters_names_them() {
+fn the_message_on_a_bound_on_some_clusters_names_them() {
     let mut world = fleet(2);
     world.queue(queue("q"));
     let mut bounded = policy("q");
@@ -108,7 +107,7 @@ fn a_bound_over_some_clusters_names_them() {
 /// Kueue: nominalQuota 4, borrowingLimit 2, lendingLimit 1 is deserved 4, capability 6,
 /// guarantee 3.
 #[test]
-fn kueues_model_is_this_one_by_other_names() {
+fn kueues_model_in_volcanos_terms() {
     let kueue = |name: &str, nominal: u32, borrowing: u32, lending: u32| {
         shares(
             name,
@@ -120,21 +119,21 @@ fn kueues_model_is_this_one_by_other_names() {
     let mut world = fleet(8);
     world.queue(kueue("a", 4, 2, 1)).queue(kueue("b", 4, 4, 4));
     fill(&mut world, "a", 8);
-    // It borrows two of b's four and no more.
+    // It borrows two of b's four, and no more.
     assert_snapshot!(order(&mut world), @"a a a a a a");
     assert_snapshot!(usage(&world, "a"), @"has 6 deserves 4 may 6 borrows 2 lends -");
     assert_snapshot!(usage(&world, "b"), @"has - deserves 4 may 5 borrows - lends 2");
     let mut world = fleet(8);
     world.queue(kueue("a", 4, 2, 1)).queue(kueue("b", 4, 4, 4));
     fill(&mut world, "b", 8);
-    // It borrows the one that a lends and no more.
+    // It borrows the one that a lends, and no more.
     assert_snapshot!(order(&mut world), @"b b b b b");
     assert_snapshot!(usage(&world, "a"), @"has - deserves 4 may 6 borrows - lends 1");
     assert_snapshot!(usage(&world, "b"), @"has 5 deserves 4 may 5 borrows 1 lends -");
 }
 
 #[test]
-fn every_rule_that_a_queue_breaks_is_reported_and_stops_only_what_is_below() {
+fn every_broken_rule_is_reported_and_blocks_only_the_subtree() {
     let mut world = fleet(20);
     world
         .queue(shares("own-1", "gpu 3", "gpu 2", ""))
@@ -183,12 +182,12 @@ fn every_rule_that_a_queue_breaks_is_reported_and_stops_only_what_is_below() {
     #1 QueueInvalid: queue pool: pools[gpu in a].deserved.nvidia.com/gpu 3 is more than pools[gpu in a].capability.nvidia.com/gpu 2; lower the one to 2 or raise the other to 3
     Admitted: released; its placement is being written; attempt 1 on a, charged nvidia.com/gpu 1, pods 1 to queue good
     ");
-    // What an invalid queue asks for is kept from nobody.
+    // The quota of an invalid queue is not withheld from others.
     assert_snapshot!(usage(&world, "good"), @"has 1 deserves - may - borrows 1 lends -");
 }
 
 #[test]
-fn class_2_what_one_gate_passes_and_the_other_refuses_is_charged_nowhere() {
+fn class_2_a_job_that_one_check_refuses_is_not_charged() {
     let mut world = fleet(4);
     world.queue(capped("q", "gpu 4"));
     let job = world.job("wide-0", "q", gang(vec![role("w", 1, "gpu 4")]));
@@ -216,7 +215,7 @@ fn class_13_quota_may_be_edited_while_a_queue_closes() {
 }
 
 #[test]
-fn class_20_amounts_near_the_end_of_what_can_be_counted_compare_exactly() {
+fn class_20_amounts_near_the_limit_compare_exactly() {
     let mut world = fleet(2);
     let huge = i64::MAX.to_string();
     world

@@ -1,4 +1,4 @@
-//! Gangs that are made smaller: what leaves them is theirs until the member says that it is gone.
+//! Gangs that shrink: terminating pods stay charged until the member confirms that they are gone.
 
 use crate::elastic::elastic;
 use crate::preemption::{add, runs, world};
@@ -12,7 +12,7 @@ fn edit(world: &mut World, fact: &JobFact, demand: Demand) {
     world.apply(Event::JobUpserted(JobFact { demand, ..fact }));
 }
 
-/// The same gang, found running after a restart: its plan was read back and names no nodes.
+/// The same gang, found running after a restart: its record has no nodes.
 pub(crate) fn restarted(before: &World, mut world: World, fact: JobFact) -> World {
     let view = before.engine.job(&fact.key).unwrap();
     let mut admission = view.admission.unwrap().clone();
@@ -37,7 +37,7 @@ fn size(world: &World, name: &str) -> u32 {
     shares.iter().map(engine::facts::Share::replicas).sum()
 }
 
-/// A gang of so many servers and workers.
+/// A gang of servers and workers.
 fn of_two(servers: u32, workers: u32) -> Demand {
     Demand {
         held: Held::ByReplicas,
@@ -49,7 +49,7 @@ fn of_two(servers: u32, workers: u32) -> Demand {
 }
 
 #[test]
-fn pods_that_were_never_seen_keep_their_room_until_the_member_says_that_there_are_fewer() {
+fn unobserved_pods_stay_assumed_until_the_member_confirms_fewer() {
     let mut world = world(2);
     let fact = add(&mut world, "gang", "normal", of_two(3, 3));
     assert_snapshot!(world.decide(), @"release gang #1 a(n0×3 n0 n1×2)");
@@ -57,7 +57,7 @@ fn pods_that_were_never_seen_keep_their_room_until_the_member_says_that_there_ar
     assert_snapshot!(world.decide(), @"resize gang #1 a(n0 n0)");
     add(&mut world, "next", "normal", pods(4, "gpu 1"));
     assert_snapshot!(world.decide(), @"");
-    // Two are free, and one that was to leave is not there.
+    // Two are free, and one of the terminating pods is gone.
     world.confirm("gang", "a", 5);
     assert_snapshot!(world.decide(), @"");
     world.confirm("gang", "a", 4);
@@ -65,7 +65,7 @@ fn pods_that_were_never_seen_keep_their_room_until_the_member_says_that_there_ar
 }
 
 #[test]
-fn what_has_left_comes_free_in_one_class_after_the_other() {
+fn the_charge_of_gone_pods_ends_class_by_class() {
     let mut world = world(0);
     for (name, class) in [("n0", "new"), ("n1", "old")] {
         world.apply(Event::NodeUpserted(engine::facts::NodeFact {
@@ -94,7 +94,7 @@ fn what_has_left_comes_free_in_one_class_after_the_other() {
 }
 
 #[test]
-fn what_leaves_anyway_is_waited_for_and_what_stays_is_not() {
+fn a_preemptor_waits_for_terminating_pods_only() {
     for read_back in [false, true] {
         let mut world = world(1);
         let fact = runs(&mut world, "gang", "low", elastic(1, 4, "gpu 1"));
@@ -115,7 +115,7 @@ fn what_leaves_anyway_is_waited_for_and_what_stays_is_not() {
 }
 
 #[test]
-fn what_leaves_for_one_is_not_counted_once_more_for_another() {
+fn pods_that_terminate_for_one_preemptor_do_not_count_for_another() {
     let mut world = world(2);
     for node in ["n0", "n1"] {
         world.apply(foreign("a", node, "gpu 2"));
@@ -123,13 +123,13 @@ fn what_leaves_for_one_is_not_counted_once_more_for_another() {
     runs(&mut world, "gang", "low", elastic(2, 4, "gpu 1"));
     add(&mut world, "first", "high", pods(1, "gpu 2"));
     assert_snapshot!(world.decide(), @"resize gang #1 a(n0×2)");
-    // No node has four for it, whatever is taken of the gang.
+    // No node has four GPUs for it, even without the gang.
     add(&mut world, "second", "high", pods(1, "gpu 4"));
     assert_snapshot!(world.decide(), @"");
 }
 
 #[test]
-fn no_more_is_taken_of_a_gang_than_is_needed_though_its_plan_names_no_nodes() {
+fn a_gang_from_a_record_is_not_shrunk_more_than_needed() {
     let mut before = world(4);
     let fact = runs(&mut before, "gang", "low", elastic(1, 4, "gpu 4"));
     let mut world = restarted(&before, world(4), fact);

@@ -1,4 +1,4 @@
-//! How fast placing is. Not timed in CI: run by hand, in release mode.
+//! The speed of placement. CI does not run these tests: run them by hand, in release mode.
 
 use crate::world::{World, cluster, node, pods, queue};
 use engine::facts::{Demand, Split};
@@ -18,7 +18,7 @@ fn fleet(world: &mut World, clusters: u32, nodes: u32) {
     }
 }
 
-/// Time that this thread has computed, so that what else the machine does counts for nothing.
+/// The CPU time of this thread, which other processes do not affect.
 fn computed() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())

@@ -31,7 +31,7 @@ fn told(world: &mut World, name: &str, change: impl Fn(&mut ClusterFact)) {
 }
 
 #[test]
-fn one_cluster_is_taken_where_it_has_room_else_the_fewest() {
+fn one_cluster_is_used_if_it_suffices_else_the_fewest() {
     let mut world = world(&[("a", 2), ("b", 4), ("c", 3)]);
     submit(&mut world, "four", split(Split::Allowed, pods(4, "gpu 8")));
     submit(&mut world, "five", split(Split::Allowed, pods(5, "gpu 8")));
@@ -44,14 +44,14 @@ fn one_cluster_is_taken_where_it_has_room_else_the_fewest() {
 }
 
 #[test]
-fn the_last_part_leaves_the_larger_cluster_alone() {
+fn the_last_part_is_placed_in_the_smaller_cluster() {
     let mut world = world(&[("a", 4), ("b", 3), ("c", 1)]);
     submit(&mut world, "five", split(Split::Allowed, pods(5, "gpu 8")));
     assert_snapshot!(world.decide(), @"release five #1 a(n0 n1 n2 n3) c(n0)");
 }
 
 #[test]
-fn roles_that_exist_once_go_whole_with_the_first_part() {
+fn roles_with_one_pod_are_in_the_first_part() {
     let mut world = world(&[("a", 2), ("b", 3)]);
     let demand = gang(vec![
         role("launcher", 1, "cpu 8"),
@@ -72,7 +72,7 @@ fn roles_that_exist_once_go_whole_with_the_first_part() {
 }
 
 #[test]
-fn no_more_clusters_than_placement_and_policy_say() {
+fn placement_and_policy_limit_the_clusters() {
     let mut world = world(&[("a", 2), ("b", 2), ("c", 2)]);
     let mut few = policy("q");
     few.max_clusters = Some(2);
@@ -99,7 +99,7 @@ fn parts_stay_within_the_bounds_of_each_cluster() {
 }
 
 #[test]
-fn parts_are_near_each_other_where_that_is_weighed() {
+fn parts_are_near_each_other_by_weight() {
     let mut world = world(&[("a", 2), ("b", 2), ("c", 2)]);
     told(&mut world, "a", |fact| fact.region = "north".to_owned());
     told(&mut world, "b", |fact| fact.region = "south".to_owned());
@@ -109,7 +109,7 @@ fn parts_are_near_each_other_where_that_is_weighed() {
 }
 
 #[test]
-fn a_job_that_likes_to_be_split_is_where_that_leaves_less_unusable() {
+fn a_job_that_prefers_a_split_is_split_if_less_becomes_unusable() {
     let mut world = world(&[("a", 1), ("b", 1), ("c", 2)]);
     world.policy(engine::facts::PolicyFact {
         weights: PlacementWeights::default().with("network", 0).unwrap(),
@@ -160,7 +160,7 @@ fn a_large_gang_over_many_small_clusters() {
     assert!(names.is_sorted());
 }
 
-/// Clusters of two racks in each of two zones, one node a rack and one more in the last.
+/// Clusters with two racks in each of two zones, with one node per rack and one more in the last.
 fn racked(names: &[&str]) -> World {
     let mut world = world(&[]);
     for name in names {
@@ -188,7 +188,7 @@ fn within(tier: u32, count: u32) -> Demand {
 }
 
 #[test]
-fn each_part_is_in_the_domain_that_takes_most_of_it() {
+fn each_part_is_in_the_domain_with_the_most_capacity() {
     let mut world = racked(&["a", "b"]);
     submit(&mut world, "five", within(1, 5));
     submit(&mut world, "four", within(1, 4));
@@ -199,14 +199,14 @@ fn each_part_is_in_the_domain_that_takes_most_of_it() {
     submit(&mut world, "six", within(2, 6));
     assert_snapshot!(world.decide(), @"release six #1 a(n2 n3 n4) b(n2 n3 n4)");
     assert!(world.why("seven").contains("ExceedsFleet"));
-    // Beyond the outermost tier a part is wherever its cluster has room.
+    // Beyond the outermost tier a part may be anywhere in its cluster.
     let mut world = racked(&["a", "b"]);
     submit(&mut world, "ten", within(3, 10));
     assert_snapshot!(world.decide(), @"release ten #1 a(n0 n1 n2 n3 n4) b(n0 n1 n2 n3 n4)");
 }
 
 #[test]
-fn of_domains_that_take_as_much_the_first_has_the_part() {
+fn of_equal_domains_the_first_is_used() {
     let mut world = World::new();
     world.queue(queue("q"));
     for name in ["a", "b"] {
@@ -222,7 +222,7 @@ fn of_domains_that_take_as_much_the_first_has_the_part() {
 }
 
 #[test]
-fn a_job_that_likes_to_be_split_stays_whole_where_that_gains_nothing() {
+fn a_job_that_prefers_a_split_stays_whole_without_a_gain() {
     let mut world = world(&[("a", 2), ("b", 2)]);
     world.policy(engine::facts::PolicyFact {
         weights: PlacementWeights::default().with("network", 0).unwrap(),
@@ -233,16 +233,17 @@ fn a_job_that_likes_to_be_split_stays_whole_where_that_gains_nothing() {
 }
 
 #[test]
-fn what_is_weighed_of_a_part_counts_by_the_pods_that_it_has() {
-    // What a cluster costs, which are near each other, and where four pods go.
+fn scores_of_a_part_count_by_its_pods() {
+    // The prices of the clusters, which of them are near each other, and the placement of four
+    // pods.
     let cases: [([u64; 4], &[&str], &str); 2] = [
-        // Three dear pods and a cheap one cost more than two and two.
+        // Three expensive pods and a cheap one cost more than two and two.
         (
             [1000, 100, 600, 600],
             &[],
             "release four #1 c(n0 n1) d(n0 n1)",
         ),
-        // Far cheaper ones are not worth the way between them.
+        // Much cheaper clusters are not worth the distance.
         (
             [100, 100, 575, 1000],
             &["c", "d"],
@@ -265,7 +266,7 @@ fn what_is_weighed_of_a_part_counts_by_the_pods_that_it_has() {
 }
 
 #[test]
-fn what_each_cluster_lacks_of_a_gang_that_has_to_be_divided_is_reported() {
+fn the_free_capacity_of_each_cluster_is_reported_for_a_gang_that_must_be_split() {
     let mut world = world(&[("a", 2), ("b", 1)]);
     let mut demand = split(Split::Allowed, pods(4, "gpu 8"));
     demand.placement.min_clusters = Some(2);
@@ -275,20 +276,20 @@ fn what_each_cluster_lacks_of_a_gang_that_has_to_be_divided_is_reported() {
 }
 
 #[test]
-fn far_down_the_queues_list_counts_by_the_pods_that_go_there() {
+fn preferred_clusters_count_by_the_pods_in_them() {
     let mut world = world(&[("a", 3), ("b", 4), ("c", 1), ("d", 2)]);
     world.policy(engine::facts::PolicyFact {
         preferred_clusters: ["c", "a"].map(ClusterName::from).into(),
         ..policy("q")
     });
-    // Three at the second place and two at the last, before four at the last and one at the
-    // first.
+    // Three pods in the second cluster of the list and two in the last come before four in the
+    // last and one in the first.
     submit(&mut world, "five", split(Split::Allowed, pods(5, "gpu 8")));
     assert_snapshot!(world.decide(), @"release five #1 a(n0 n1 n2) d(n0 n1)");
 }
 
 #[test]
-fn a_gang_in_parts_is_preempted_for_in_each_of_its_clusters() {
+fn a_gang_in_parts_preempts_in_each_of_its_clusters() {
     let mut world = world(&[("a", 1), ("b", 1)]);
     world.policy(preempting("q", 0));
     for name in ["old-a", "old-b"] {
@@ -305,7 +306,7 @@ fn a_gang_in_parts_is_preempted_for_in_each_of_its_clusters() {
 }
 
 #[test]
-fn what_keeps_a_gang_from_going_to_two_clusters_is_reported() {
+fn the_reason_against_a_split_is_reported() {
     let mut world = world(&[("a", 2), ("b", 1)]);
     world.apply(crate::world::foreign("b", "n0", "gpu 8"));
     let mut demand = split(Split::Allowed, pods(2, "gpu 8"));
@@ -316,11 +317,11 @@ fn what_keeps_a_gang_from_going_to_two_clusters_is_reported() {
 }
 
 #[test]
-fn a_gang_finds_room_in_more_clusters_than_are_counted_at_first() {
+fn a_gang_fits_into_more_clusters_than_are_searched_first() {
     let names: Vec<String> = (0..70).map(|index| format!("c{index:02}")).collect();
     let clusters: Vec<(&str, u32)> = names.iter().map(|name| (name.as_str(), 1)).collect();
     let mut world = world(&clusters);
-    // It needs all that are counted: every subset of them would be too many to go through.
+    // It needs all clusters of the search: there are too many subsets to try.
     submit(&mut world, "wide", split(Split::Allowed, pods(66, "gpu 8")));
     world.decide();
     let job = world.engine.job(&crate::world::key("wide")).unwrap();
@@ -328,10 +329,10 @@ fn a_gang_finds_room_in_more_clusters_than_are_counted_at_first() {
 }
 
 #[test]
-fn what_exists_once_goes_where_it_has_room() {
+fn a_role_with_one_pod_is_placed_where_it_fits() {
     let mut world = World::new();
     world.queue(queue("q"));
-    // Of all that is free the launcher has room in b only, and a has the most for workers.
+    // The launcher fits into b only, and a has the most capacity for workers.
     world.cluster("a", 3, "cpu 16, gpu 8");
     world.cluster("b", 2, "cpu 64, gpu 8");
     submit(&mut world, "old", on("b", pods(1, "gpu 8")));
@@ -340,15 +341,15 @@ fn what_exists_once_goes_where_it_has_room() {
     let demand = gang(vec![launcher(), role("worker", 8, "cpu 1, gpu 4")]);
     submit(&mut world, "mpi", split(Split::Allowed, demand));
     assert_snapshot!(world.decide(), @"release mpi #1 a(n0×2 n1×2 n2×2) b(n0 n1×2)");
-    // Where nobody has room for it, nobody leads.
+    // If it fits nowhere, there is no leading cluster.
     let demand = gang(vec![launcher(), role("worker", 2, "cpu 8, gpu 4")]);
     submit(&mut world, "none", split(Split::Allowed, demand));
     assert_snapshot!(world.decide(), @"");
 }
 
-/// More clusters than all choices of two can be weighed for: those around the first are.
+/// More clusters than pairs can be scored: pairs with the first clusters are.
 #[test]
-fn a_job_that_found_no_room_is_evaluated_again_when_its_queue_prefers_other_clusters() {
+fn a_blocked_job_is_evaluated_when_its_queue_prefers_other_clusters() {
     let mut world = World::new();
     world.queue(queue("q"));
     world.cluster("a", 1, "cpu 128, gpu 8");
@@ -372,7 +373,7 @@ fn a_job_that_found_no_room_is_evaluated_again_when_its_queue_prefers_other_clus
         ..demand
     };
     submit(&mut world, "mpi", split(Split::Allowed, wanted));
-    // Only k and l together have room for all now, and a is one of all pairs that are weighed.
+    // Only k and l together have the capacity now, and a is in all pairs that are scored.
     assert_snapshot!(world.decide(), @"");
     world.policy(PolicyFact {
         preferred_clusters: vec![ClusterName::from("k")],

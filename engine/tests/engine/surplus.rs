@@ -1,4 +1,4 @@
-//! What elastic gangs have beyond their least is evicted first, and grows again.
+//! The surplus of elastic gangs is evicted first, and scales up again.
 
 use crate::elastic::elastic;
 use crate::reclaim::halves;
@@ -8,7 +8,7 @@ use engine::facts::PodFact;
 use insta::assert_snapshot;
 
 #[test]
-fn which_pods_leave_is_the_members_choice_and_nothing_grows_into_their_room() {
+fn a_shrinking_gang_does_not_scale_up_into_freed_capacity() {
     let mut world = halves(2);
     let job = world.job("gang", "a", elastic(1, 4, "gpu 2"));
     world.submit(job);
@@ -22,7 +22,7 @@ fn which_pods_leave_is_the_members_choice_and_nothing_grows_into_their_room() {
         let pod = held.iter().find(on_it).unwrap();
         world.apply(Event::PodGone(pod.cluster.clone(), pod.uid.clone()));
     };
-    // The member spreads what stays over the nodes, as a ReplicaSet does.
+    // The member spreads the remaining pods over the nodes, as a ReplicaSet does.
     leaves(&mut world, "n0");
     assert_snapshot!(world.decide(), @"");
     leaves(&mut world, "n1");
@@ -32,7 +32,7 @@ fn which_pods_leave_is_the_members_choice_and_nothing_grows_into_their_room() {
 }
 
 #[test]
-fn surplus_is_taken_of_a_gang_that_was_found_running_too() {
+fn the_surplus_of_a_gang_from_a_record_is_evicted_too() {
     let mut before = halves(2);
     let job = before.job("gang", "a", elastic(1, 4, "gpu 2"));
     let fact = before.submit(job);
@@ -70,7 +70,7 @@ fn surplus_is_taken_of_a_gang_that_was_found_running_too() {
 }
 
 #[test]
-fn surplus_of_an_elastic_gang_first_and_it_grows_again() {
+fn the_surplus_of_an_elastic_gang_is_evicted_first_and_scales_up_again() {
     let mut world = halves(2);
     let job = world.job("gang", "a", elastic(2, 8, "gpu 1"));
     world.submit(job);
@@ -78,7 +78,7 @@ fn surplus_of_an_elastic_gang_first_and_it_grows_again() {
     world.run("gang");
     world.add("b1", "b", 1, "gpu 3");
     assert_snapshot!(world.decide(), @"resize gang #1 x(n0×4 n1)");
-    // Charged until the member confirms.
+    // It stays charged until the member confirms.
     assert_snapshot!(world.allocated("a"), @"nvidia.com/gpu 8, pods 8");
     assert_snapshot!(world.decide(), @"");
     world.resized("gang");

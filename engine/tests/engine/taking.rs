@@ -1,9 +1,9 @@
-//! Random queues that deserve, borrow and evict: what must hold whatever they are.
+//! Random queues that deserve, borrow and evict, and the invariants of eviction.
 //!
-//! Each preemptor has started since, once all is at rest (each eviction is
-//! used), though another that is owed it may have taken it in turn; what is guaranteed and idle is
-//! kept; and without further events everything comes to rest after few evictions, nobody being taken again and
-//! again for the same job.
+//! When nothing more is decided, each preemptor has started since its evictions, though another
+//! entitled job may have evicted it in turn. Idle guarantees are withheld. Without further events
+//! nothing more is decided after few evictions, and no job is evicted repeatedly for the same
+//! preemptor.
 
 use crate::elastic::elastic;
 use crate::random::cases;
@@ -13,7 +13,7 @@ use engine::{Decision, JobKey, JobState, QueueName, Resources};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Of the fleet.
+/// The nodes of the fleet.
 const GPUS: i64 = 12;
 const QUEUES: [&str; 4] = ["a", "b", "c", "d"];
 const CLASSES: [&str; 3] = ["low", "normal", "high"];
@@ -91,9 +91,9 @@ struct Model {
     world: World,
     shares: Vec<Share>,
     jobs: usize,
-    /// How often who was evicted for whom since the last outside event.
+    /// How often each job was evicted for each preemptor since the last outside event.
     taken: BTreeMap<(String, String), u32>,
-    /// For whom something was taken, and who have not started since.
+    /// The preemptors that have not started since.
     preemptors: BTreeSet<JobKey>,
 }
 
@@ -122,7 +122,7 @@ impl Model {
         let cpus = share
             .cpus
             .map_or(String::new(), |cpus| format!(", cpu {cpus}"));
-        // Two below a department, within its eight; two beside it.
+        // Two queues below a department, within its eight; two beside it.
         let gpus = if queue < 2 {
             share.gpus.min(4)
         } else {
@@ -192,7 +192,7 @@ impl Model {
         }
     }
 
-    /// Rounds until nothing is decided any more.
+    /// Runs rounds until nothing is decided any more.
     fn settle(&mut self) {
         let mut evictions = 0;
         for _ in 0..300 {
@@ -246,7 +246,7 @@ impl Model {
         evictions
     }
 
-    /// At rest, each preemptor has started.
+    /// When nothing more is decided, each preemptor has started.
     fn preemptors_started(&mut self) {
         if let Some(preemptor) = self.preemptors.pop_first() {
             let why = self.world.engine.explain(&preemptor);
@@ -254,8 +254,8 @@ impl Model {
         }
     }
 
-    /// GPUs that are held, and that are guaranteed and not held: a guarantee stays kept when a gang
-    /// is taken that held all of it.
+    /// GPUs that are in use, or guaranteed and idle: a guarantee stays withheld when the gang that
+    /// used it is evicted.
     fn committed(&self) -> i64 {
         let gpu = engine::ResourceName::new("nvidia.com/gpu");
         let committed = |name: &str| {
@@ -275,7 +275,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(64), ..ProptestConfig::default() })]
 
     #[test]
-    fn each_eviction_is_used_and_everything_comes_to_rest(
+    fn each_eviction_is_used_and_evictions_end(
         shares in proptest::collection::vec(share(), 4),
         steps in proptest::collection::vec(step(), 1..40),
     ) {

@@ -1,11 +1,11 @@
-//! Which nodes are kept for a job that waits for room, and who gives way.
+//! The nodes of reservations, and which owner gives way.
 
 use crate::world::{World, capped, deserving, gang, on, pods, policy, queue, role};
 use engine::ClusterName;
 use engine::facts::{Demand, PolicyFact, QueueFact, Split};
 use insta::assert_snapshot;
 
-/// Clusters of so many nodes of eight GPUs, and jobs that run there: name, cluster, pods, GPUs.
+/// Clusters of nodes with eight GPUs, and jobs that run there: name, cluster, pods, GPUs.
 fn busy(clusters: &[(&str, u32)], jobs: &[(&str, &str, u32, u32)]) -> World {
     let mut world = World::new();
     world.queue(queue("q"));
@@ -22,14 +22,14 @@ fn busy(clusters: &[(&str, u32)], jobs: &[(&str, &str, u32, u32)]) -> World {
 }
 
 #[test]
-fn they_stay_where_they_are_until_less_has_to_become_free_elsewhere() {
+fn reserved_nodes_stay_until_less_has_to_become_free_elsewhere() {
     let mut world = busy(
         &[("a", 1), ("b", 1)],
         &[("a1", "a", 1, 5), ("a2", "a", 1, 1), ("b1", "b", 1, 5)],
     );
     world.add("head", "q", 1, "gpu 8");
     assert_snapshot!(world.decide(), @"");
-    // As much has to become free on a now. The holder chooses again when another has started.
+    // On a as much has to become free now. The owner is replanned when another job has started.
     world.finish("a2");
     world.add("another", "q", 1, "cpu 1");
     world.add("small", "q", 1, "gpu 3");
@@ -38,7 +38,7 @@ fn they_stay_where_they_are_until_less_has_to_become_free_elsewhere() {
 }
 
 #[test]
-fn however_little_has_to_become_free_the_preferred_of_equal_clusters_keeps_them() {
+fn nodes_are_reserved_in_the_preferred_of_equal_clusters() {
     for gpus in [1, 6] {
         let mut world = busy(
             &[("a", 1), ("b", 1)],
@@ -55,20 +55,20 @@ fn however_little_has_to_become_free_the_preferred_of_equal_clusters_keeps_them(
 }
 
 #[test]
-fn all_pods_count_and_not_only_the_one_for_which_the_least_has_to_become_free() {
+fn all_pods_count_in_the_cost_of_a_reservation() {
     let mut world = busy(
         &[("a", 2), ("b", 2)],
         &[("a1", "a", 1, 8), ("a2", "a", 1, 4), ("b1", "b", 2, 5)],
     );
     world.add("head", "q", 2, "gpu 8");
-    // Twelve on a, of which four for one pod; ten on b.
+    // Twelve have to become free on a, of which four for one pod; ten on b.
     world.add("small", "q", 1, "gpu 4");
     let decided = world.decide();
     assert!(decided.starts_with("release small #1 a("), "{decided}");
 }
 
 #[test]
-fn all_roles_count_and_not_only_the_one_that_asks_for_most() {
+fn all_roles_count_in_the_cost_of_a_reservation() {
     let mut world = busy(
         &[("a", 2), ("b", 2)],
         &[("a1", "a", 1, 8), ("a2", "a", 1, 4), ("b1", "b", 2, 5)],
@@ -76,13 +76,14 @@ fn all_roles_count_and_not_only_the_one_that_asks_for_most() {
     let head = gang(vec![role("main", 1, "gpu 8"), role("helper", 1, "gpu 3")]);
     let head = world.job("head", "q", head);
     world.submit(head);
-    // Seven on a, of which four for the main one; five on b, and the helper fits there.
+    // Seven have to become free on a, of which four for the main role; five on b, where the helper
+    // fits.
     world.add("small", "q", 1, "gpu 4");
     assert_snapshot!(world.decide(), @"release small #1 a(n1)");
 }
 
 #[test]
-fn a_holder_chooses_again_when_a_queue_before_its_own_takes_its_node() {
+fn an_owner_is_replanned_when_a_queue_ahead_uses_its_node() {
     let mut world = busy(&[("a", 2)], &[("old-5", "a", 1, 5), ("old-4", "a", 1, 4)]);
     world.queue(QueueFact {
         priority: 1,
@@ -97,7 +98,7 @@ fn a_holder_chooses_again_when_a_queue_before_its_own_takes_its_node() {
 }
 
 #[test]
-fn what_may_be_divided_keeps_them_in_no_more_clusters_than_it_may_be_in() {
+fn a_divisible_job_reserves_nodes_within_its_limit_of_clusters() {
     for (most, left) in [(1, "release small #1 b(n0)"), (2, "")] {
         let mut world = busy(
             &[("a", 1), ("b", 1)],
@@ -116,7 +117,7 @@ fn what_may_be_divided_keeps_them_in_no_more_clusters_than_it_may_be_in() {
 }
 
 #[test]
-fn what_is_divided_keeps_them_in_the_fewest_clusters() {
+fn a_divided_job_reserves_nodes_in_the_fewest_clusters() {
     let mut world = busy(
         &[("a", 1), ("b", 2), ("c", 2)],
         &[("a1", "a", 1, 4), ("b1", "b", 2, 5), ("c1", "c", 2, 5)],
@@ -127,7 +128,7 @@ fn what_is_divided_keeps_them_in_the_fewest_clusters() {
     };
     let head = world.job("head", "q", head);
     world.submit(head);
-    // On a the least has to become free; with b and c two are enough.
+    // On a the least has to become free; with b and c two clusters suffice.
     for name in ["b", "c"] {
         let small = world.job(&format!("small-{name}"), "q", on(name, pods(1, "gpu 3")));
         world.submit(small);
@@ -137,7 +138,7 @@ fn what_is_divided_keeps_them_in_the_fewest_clusters() {
 }
 
 #[test]
-fn the_start_of_the_holder_counts_on_ends_of_jobs_that_have_not_begun() {
+fn the_expected_start_counts_on_ends_of_jobs_that_have_not_begun() {
     let mut world = World::new();
     world.queue(queue("q"));
     for name in ["a", "b"] {
@@ -159,7 +160,7 @@ fn the_start_of_the_holder_counts_on_ends_of_jobs_that_have_not_begun() {
 }
 
 #[test]
-fn a_queue_that_has_come_to_hold_what_it_deserves_gives_way_to_who_was_queued_before() {
+fn a_queue_at_its_deserved_gives_way_to_an_older_job() {
     let mut world = World::new();
     world.cluster("a", 4, "cpu 64, gpu 8");
     for name in ["one", "two", "three"] {
@@ -189,7 +190,7 @@ fn a_queue_that_has_come_to_hold_what_it_deserves_gives_way_to_who_was_queued_be
 }
 
 #[test]
-fn of_what_runs_on_its_node_only_as_much_as_the_holder_lacks_comes_back_to_its_queue() {
+fn of_the_jobs_on_its_node_only_the_needed_part_counts_as_released() {
     for (gpus, passes) in [(5, false), (4, true)] {
         let mut world = World::new();
         world
@@ -197,7 +198,8 @@ fn of_what_runs_on_its_node_only_as_much_as_the_holder_lacks_comes_back_to_its_q
             .queue(capped("q", "gpu 12"));
         world.runs("mine", "q", 1, "gpu 4");
         world.cluster("b", 1, "cpu 64, gpu 5");
-        // Two of its six come back with its node: four are kept, and four are left of twelve.
+        // Two of its six become free with its node: four are withheld, and four of twelve are
+        // left.
         world.add("head", "q", 1, "gpu 6");
         world.add("small", "q", 1, &format!("gpu {gpus}"));
         assert_eq!(!world.decide().is_empty(), passes, "{gpus}");

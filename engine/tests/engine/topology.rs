@@ -1,4 +1,4 @@
-//! Racks and zones: gangs close together, racks kept whole.
+//! Racks and zones: gangs are close together, and racks stay whole.
 
 use crate::preemption::preempting;
 use crate::world::{World, cluster, foreign, node, pods, policy, queue, role};
@@ -6,7 +6,7 @@ use engine::facts::{Demand, NodeFact, PolicyFact, Topology};
 use engine::{ClusterName, Event, Uid};
 use insta::assert_snapshot;
 
-/// Cluster `name` of zones with racks with nodes of 8 devices: `z0/r0/n00`.
+/// Cluster `name`, with zones, racks and nodes of 8 devices: `z0/r0/n00`.
 fn racked(world: &mut World, name: &str, zones: u32, racks: u32, nodes: u32) {
     world.apply(Event::ClusterUpserted(cluster(name)));
     for zone in 0..zones {
@@ -44,7 +44,7 @@ fn world() -> World {
 }
 
 #[test]
-fn a_gang_stays_in_the_innermost_domain_that_holds_it() {
+fn a_gang_is_in_the_innermost_domain_that_it_fits_into() {
     let mut world = world();
     racked(&mut world, "a", 2, 2, 2);
     submit(&mut world, "rack", pods(2, "gpu 8"));
@@ -58,7 +58,7 @@ fn a_gang_stays_in_the_innermost_domain_that_holds_it() {
 }
 
 #[test]
-fn the_rack_with_least_left_is_taken_so_that_others_stay_whole() {
+fn the_rack_with_the_least_left_is_used_so_that_others_stay_whole() {
     let mut world = world();
     racked(&mut world, "a", 1, 3, 3);
     world.apply(foreign("a", "n020", "gpu 8"));
@@ -71,7 +71,7 @@ fn the_rack_with_least_left_is_taken_so_that_others_stay_whole() {
 }
 
 #[test]
-fn where_it_must_hold_nothing_is_placed_across() {
+fn a_hard_topology_is_never_violated() {
     let mut world = world();
     racked(&mut world, "a", 2, 2, 2);
     world.apply(foreign("a", "n000", "gpu 8"));
@@ -89,7 +89,7 @@ fn where_it_must_hold_nothing_is_placed_across() {
 }
 
 #[test]
-fn the_cluster_is_the_domain_around_the_outermost() {
+fn the_cluster_is_the_domain_that_contains_the_outermost() {
     let mut world = world();
     racked(&mut world, "a", 2, 1, 1);
     submit(&mut world, "job", hard(3, pods(2, "gpu 8")));
@@ -97,7 +97,7 @@ fn the_cluster_is_the_domain_around_the_outermost() {
 }
 
 #[test]
-fn where_no_topology_is_known_it_is_left_to_the_member() {
+fn an_unknown_topology_is_left_to_the_member() {
     let mut world = world();
     world.cluster("a", 3, "cpu 64, gpu 8");
     submit(&mut world, "two-nodes", hard(1, pods(2, "gpu 8")));
@@ -135,10 +135,10 @@ fn all_roles_are_in_the_domain() {
 }
 
 #[test]
-fn a_role_without_devices_does_not_drive_a_gang_out_of_its_rack() {
+fn a_role_without_devices_does_not_move_a_gang_out_of_its_rack() {
     let mut world = world();
     racked(&mut world, "a", 1, 2, 2);
-    // Taken for the better fit where racks count for nothing.
+    // It is the better fit if racks do not count.
     world.apply(foreign("a", "n000", "gpu 8"));
     let demand = crate::world::gang(vec![
         role("launcher", 1, "cpu 8"),
@@ -149,7 +149,7 @@ fn a_role_without_devices_does_not_drive_a_gang_out_of_its_rack() {
 }
 
 #[test]
-fn a_gang_without_devices_leaves_racks_with_devices_alone() {
+fn a_gang_without_devices_avoids_racks_with_devices() {
     let mut world = world();
     racked(&mut world, "a", 1, 1, 2);
     for name in ["plain0", "plain1"] {
@@ -179,7 +179,7 @@ fn domains_follow_their_nodes() {
 }
 
 #[test]
-fn the_one_rack_of_many_that_holds_a_gang_is_found() {
+fn the_only_rack_of_many_that_a_gang_fits_into_is_found() {
     let mut world = world();
     racked(&mut world, "a", 1, 10, 2);
     for rack in 0..9 {
@@ -190,7 +190,7 @@ fn the_one_rack_of_many_that_holds_a_gang_is_found() {
 }
 
 #[test]
-fn racks_are_kept_whole_by_their_devices() {
+fn racks_stay_whole_by_their_devices() {
     let mut world = world();
     racked(&mut world, "a", 1, 2, 3);
     world.apply(foreign("a", "n010", "gpu 8"));
@@ -203,7 +203,7 @@ fn racks_are_kept_whole_by_their_devices() {
 }
 
 #[test]
-fn a_node_without_a_rack_is_a_domain_of_what_fits_on_it() {
+fn a_node_without_a_rack_is_a_domain() {
     let mut world = world();
     racked(&mut world, "a", 1, 2, 2);
     for name in ["n000", "n001", "n010", "n011"] {
@@ -215,7 +215,7 @@ fn a_node_without_a_rack_is_a_domain_of_what_fits_on_it() {
 }
 
 #[test]
-fn a_single_pod_goes_where_it_fits_best_whatever_the_racks() {
+fn a_single_pod_is_placed_by_best_fit_whatever_the_racks() {
     let mut world = world();
     racked(&mut world, "a", 1, 2, 2);
     world.apply(foreign("a", "n000", "gpu 4"));
@@ -225,7 +225,7 @@ fn a_single_pod_goes_where_it_fits_best_whatever_the_racks() {
 }
 
 #[test]
-fn within_a_rack_too_pods_without_devices_leave_nodes_with_devices_alone() {
+fn within_a_rack_pods_without_devices_avoid_nodes_with_devices() {
     let mut world = world();
     racked(&mut world, "a", 1, 1, 2);
     world.apply(Event::NodeUpserted(NodeFact {
@@ -237,11 +237,11 @@ fn within_a_rack_too_pods_without_devices_leave_nodes_with_devices_alone() {
 }
 
 #[test]
-fn a_gang_that_is_preempted_for_comes_to_be_in_one_rack() {
+fn a_preempting_gang_is_placed_in_one_rack() {
     let mut world = world();
     racked(&mut world, "a", 1, 2, 2);
     world.policy(preempting("q", 0));
-    // A job in the first rack may be evicted for it, and one in the second may not.
+    // A job in the first rack may be evicted, and one in the second may not.
     for (name, class) in [("n0", "low"), ("n1", "low"), ("n2", "low"), ("n3", "high")] {
         let job = world.job(name, "q", pods(1, "gpu 8")).priority(class);
         world.submit(job);
@@ -253,8 +253,8 @@ fn a_gang_that_is_preempted_for_comes_to_be_in_one_rack() {
     assert_eq!(world.settle(4), ["n0 for pair", "n1 for pair"]);
 }
 
-/// Two clusters of two racks with one free node each, and a job that waits for a whole rack: as
-/// much is free as it needs, but not close enough.
+/// Two clusters of two racks with one free node each, and a job that needs a whole rack: enough is
+/// free, but not close enough.
 fn half_free(preferred: &str, also_taken: &[(&str, &str)]) -> World {
     let mut world = world();
     world.policy(PolicyFact {
@@ -274,14 +274,14 @@ fn half_free(preferred: &str, also_taken: &[(&str, &str)]) -> World {
 }
 
 #[test]
-fn where_nothing_has_to_become_free_the_preferred_cluster_keeps_the_nodes() {
+fn nodes_are_reserved_in_the_preferred_cluster_if_nothing_has_to_become_free() {
     let mut world = half_free("b", &[]);
     submit(&mut world, "small", pods(1, "gpu 8"));
     assert_snapshot!(world.decide(), @"release small #1 a(n001)");
 }
 
 #[test]
-fn where_nothing_has_to_become_free_the_nodes_stay_kept_whichever_cluster_is_preferred() {
+fn reserved_nodes_stay_when_the_preferred_cluster_changes() {
     let mut world = half_free("a", &[("a", "n001")]);
     world.apply(Event::PodGone(
         ClusterName::from("a"),

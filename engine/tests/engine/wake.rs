@@ -1,4 +1,4 @@
-//! Who sleeps wakes when that becomes free which it waits for, and costs nothing else.
+//! Inadmissible jobs are evaluated when their condition is met, and cost nothing else.
 
 use crate::world::{World, below, capped, foreign, key, node, pods, policy, queue};
 use engine::Event;
@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use std::time::{Duration, Instant};
 
 #[test]
-fn freed_headroom_wakes_those_for_whom_it_is_enough() {
+fn freed_headroom_activates_jobs_for_which_it_suffices() {
     let mut world = World::new();
     world.cluster("a", 8, "cpu 64, gpu 8");
     world.queue(capped("dept", "gpu 8"));
@@ -34,7 +34,7 @@ fn freed_headroom_wakes_those_for_whom_it_is_enough() {
 }
 
 #[test]
-fn freed_room_wakes_those_who_fit_in_order() {
+fn freed_capacity_activates_jobs_that_fit_in_order() {
     let mut world = World::new();
     world.cluster("a", 1, "cpu 64, gpu 8").queue(queue("q"));
     let mut loose = crate::world::policy("q");
@@ -60,8 +60,8 @@ fn freed_room_wakes_those_who_fit_in_order() {
 }
 
 #[test]
-fn another_queue_finds_the_room_that_one_did_not() {
-    // The same is wanted by two queues; only one of them may have it when it frees.
+fn another_queue_may_use_capacity_that_one_may_not() {
+    // Two queues have jobs of the same shape; only one of them may use what becomes free.
     let mut world = World::new();
     world.cluster("a", 1, "cpu 64, gpu 8");
     world.queue(capped("one", "gpu 4")).queue(queue("two"));
@@ -78,7 +78,7 @@ fn another_queue_finds_the_room_that_one_did_not() {
 }
 
 #[test]
-fn a_job_that_comes_before_a_holder_by_the_shares_of_their_queues_finds_the_headroom_it_kept() {
+fn a_job_that_moves_ahead_of_an_owner_may_use_its_headroom() {
     let mut world = World::new();
     world
         .cluster("a", 2, "cpu 64, gpu 8")
@@ -90,7 +90,7 @@ fn a_job_that_comes_before_a_holder_by_the_shares_of_their_queues_finds_the_head
     world.add("head", "one", 1, "gpu 8");
     world.add("small", "two", 1, "gpu 1");
     assert_snapshot!(world.decide(), @"");
-    // Its queue holds more of the fleet than the other now.
+    // Its queue uses more of the fleet than the other now.
     world.add("grabs", "one", 1, "cpu 1900");
     assert_snapshot!(world.decide(), @r"
     release grabs #1 c(n0)
@@ -99,7 +99,7 @@ fn a_job_that_comes_before_a_holder_by_the_shares_of_their_queues_finds_the_head
 }
 
 #[test]
-fn who_stands_first_after_another_has_left_is_kept_headroom_for() {
+fn the_first_job_after_a_deleted_one_gets_headroom() {
     let mut world = World::new();
     world
         .cluster("a", 2, "cpu 64, gpu 8")
@@ -116,7 +116,7 @@ fn who_stands_first_after_another_has_left_is_kept_headroom_for() {
 }
 
 #[test]
-fn who_comes_before_all_holders_by_the_shares_of_their_queues_finds_the_room_they_kept() {
+fn a_job_that_moves_ahead_of_all_owners_may_use_their_nodes() {
     let mut world = World::new();
     world
         .cluster("a", 4, "cpu 64, gpu 8")
@@ -132,7 +132,7 @@ fn who_comes_before_all_holders_by_the_shares_of_their_queues_finds_the_room_the
         world.decide();
         world.run(name);
     }
-    // As many hold nodes of the class as may.
+    // All slots of the class are taken.
     world.add("head-1", "one", 2, "gpu 8");
     world.add("head-2", "one", 2, "gpu 8");
     world.add("stopped", "two", 1, "gpu 8");
@@ -145,7 +145,7 @@ fn who_comes_before_all_holders_by_the_shares_of_their_queues_finds_the_room_the
 }
 
 #[test]
-fn who_stands_before_a_holder_finds_the_room_that_others_who_want_the_same_did_not() {
+fn a_job_ahead_of_an_owner_may_use_capacity_that_others_of_its_shape_may_not() {
     let mut world = World::new();
     world
         .cluster("a", 2, "cpu 64, gpu 8")
@@ -160,13 +160,13 @@ fn who_stands_before_a_holder_finds_the_room_that_others_who_want_the_same_did_n
     world.add("holder", "behind", 2, "gpu 8");
     world.add("stopped", "behind", 1, "gpu 8");
     assert_snapshot!(world.decide(), @"");
-    // Not the first of its queue, and before the holder all the same.
+    // It is not the first of its queue, but ahead of the owner.
     world.add("passes", "ahead", 1, "gpu 8");
     assert_snapshot!(world.decide(), @"release passes #1 a(n1)");
 }
 
 #[test]
-fn what_may_be_divided_goes_when_the_last_of_its_parts_has_come_free() {
+fn a_divisible_job_starts_when_the_last_part_becomes_free() {
     let mut world = World::new();
     world.queue(queue("q")).policy(engine::facts::PolicyFact {
         ordering: engine::facts::QueueOrdering::BestEffort,
@@ -192,7 +192,7 @@ fn what_may_be_divided_goes_when_the_last_of_its_parts_has_come_free() {
 }
 
 #[test]
-fn in_a_strict_queue_nobody_passes_a_head_that_sleeps_for_want_of_quota() {
+fn in_a_strict_queue_no_job_passes_a_head_that_waits_for_quota() {
     let mut world = World::new();
     world
         .cluster("a", 2, "cpu 64, gpu 8")
@@ -212,7 +212,7 @@ fn in_a_strict_queue_nobody_passes_a_head_that_sleeps_for_want_of_quota() {
 }
 
 #[test]
-fn who_was_refused_headroom_is_asked_again_when_one_less_keeps_it() {
+fn a_job_without_a_headroom_slot_is_evaluated_when_one_is_free() {
     let mut world = World::new();
     world
         .cluster("a", 2, "cpu 64, gpu 8")
@@ -235,7 +235,7 @@ fn who_was_refused_headroom_is_asked_again_when_one_less_keeps_it() {
 }
 
 #[test]
-fn a_round_ends_after_so_many_evaluations_without_result_and_is_complete_with_one_less() {
+fn a_call_ends_after_the_most_fruitless_evaluations() {
     for (jobs, is_cut) in [(2, false), (3, true)] {
         let mut world = World::with(engine::EngineConfig {
             max_fruitless_evaluations: 2,
@@ -256,7 +256,7 @@ fn a_round_ends_after_so_many_evaluations_without_result_and_is_complete_with_on
 }
 
 #[test]
-fn what_is_charged_names_its_queue_and_those_above_it_as_changed() {
+fn a_charge_marks_its_queue_and_those_above_as_changed() {
     let mut world = World::new();
     world
         .cluster("a", 1, "cpu 64, gpu 8")
@@ -272,7 +272,7 @@ fn what_is_charged_names_its_queue_and_those_above_it_as_changed() {
 }
 
 #[test]
-fn who_has_the_headroom_now_and_no_room_is_named_as_changed() {
+fn a_job_whose_blocking_reason_changes_is_marked_as_changed() {
     let mut world = World::new();
     world
         .cluster("a", 2, "cpu 64, gpu 1")
@@ -301,8 +301,8 @@ fn who_has_the_headroom_now_and_no_room_is_named_as_changed() {
     assert!(world.engine.take_changed().jobs.contains(&key("next")));
 }
 
-/// What a completion costs that lets nobody go, with so many queues of three levels in each of
-/// which the same few demands find no room.
+/// The cost of a completion that lets no job start, with this many queues on three levels, in each
+/// of which the same shapes do not fit.
 fn after_completion(queues: u32) -> Duration {
     let mut world = World::new();
     world.cluster("a", 12, "cpu 64, gpu 8");
@@ -337,7 +337,7 @@ fn after_completion(queues: u32) -> Duration {
 
 #[test]
 #[ignore = "a measurement"]
-fn a_completion_costs_what_it_moves_not_how_many_queues_wait() {
+fn the_cost_of_a_completion_does_not_depend_on_waiting_queues() {
     let few = after_completion(20);
     let many = after_completion(800);
     assert!(
@@ -347,7 +347,7 @@ fn a_completion_costs_what_it_moves_not_how_many_queues_wait() {
 }
 
 #[test]
-fn who_gave_way_for_headroom_is_asked_again_when_one_less_keeps_it() {
+fn a_job_that_lost_a_headroom_slot_is_evaluated_when_one_is_free() {
     let mut world = World::new();
     world
         .cluster("a", 2, "cpu 64, gpu 8")

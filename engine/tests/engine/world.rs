@@ -1,4 +1,4 @@
-//! A small language for fleets, queues and jobs, and members that do what they should.
+//! A small language for fleets, queues and jobs, and members that carry out decisions.
 
 use engine::facts::{Demand, JobFact, PodFact, PolicyFact, PriorityClassFact, QueueFact};
 use engine::{
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use crate::facts::*;
 
-/// An engine, a clock, and what the members run.
+/// An engine, a clock, and the pods in the members.
 pub struct World {
     pub engine: Engine,
     pub now: Time,
@@ -17,7 +17,7 @@ pub struct World {
     serial: u32,
 }
 
-/// A job, to be submitted.
+/// A job to submit.
 pub struct Submit(pub JobFact);
 
 impl Submit {
@@ -91,7 +91,7 @@ impl World {
         self
     }
 
-    /// A job of this demand; each is queued one second after the one before.
+    /// A job with this demand, queued one second after the one before.
     pub fn job(&mut self, name: &str, queue: &str, demand: Demand) -> Submit {
         self.serial += 1;
         Submit(JobFact {
@@ -120,7 +120,7 @@ impl World {
         self.submit(job)
     }
 
-    /// Equal pods that were released and run since now.
+    /// Submits and admits a job of equal pods, which runs since now.
     pub fn runs(&mut self, name: &str, queue: &str, count: u32, request: &str) -> JobFact {
         let fact = self.add(name, queue, count, request);
         self.decide();
@@ -128,7 +128,8 @@ impl World {
         fact
     }
 
-    /// Members do at once all that is decided, round after round; who was evicted for whom.
+    /// Carries out all decisions at once, for at most `rounds` rounds. Returns who was evicted for
+    /// whom.
     pub fn settle(&mut self, rounds: usize) -> Vec<String> {
         let mut taken = Vec::new();
         for _ in 0..rounds {
@@ -170,7 +171,7 @@ impl World {
         self
     }
 
-    /// Decides; checks all invariants; the decisions in short lines.
+    /// Decides and checks all invariants. Returns the decisions, one per line.
     pub fn decide(&mut self) -> String {
         let decided = self.decided();
         let lines: Vec<String> = decided.decisions.iter().map(line).collect();
@@ -183,7 +184,7 @@ impl World {
         decided
     }
 
-    /// The pods of a released job are bound where planned, and it runs.
+    /// Binds the pods of an admitted job as planned, and reports that it runs.
     pub fn run(&mut self, name: &str) {
         let pods = self.planned_pods(&key(name));
         for pod in pods {
@@ -218,7 +219,7 @@ impl World {
         pods
     }
 
-    /// What a pod of the role was charged: its share's charge over its pods, for one role.
+    /// The request of a pod of the role.
     fn request(&self, key: &JobKey, role: &str) -> Resources {
         self.demands()
             .get(key)
@@ -226,7 +227,7 @@ impl World {
             .map_or_else(Resources::new, |role| role.request.clone())
     }
 
-    /// The demands as the engine holds them, read from its snapshot.
+    /// The demands of all jobs, from a snapshot of the engine.
     fn demands(&self) -> BTreeMap<JobKey, Demand> {
         let snapshot = serde_json::to_value(self.engine.snapshot()).unwrap();
         let jobs = snapshot["jobs"].as_array().unwrap();
@@ -239,8 +240,8 @@ impl World {
             .collect()
     }
 
-    /// A member does what a resize asks for: pods beyond the plan go, missing ones are bound,
-    /// and it says so.
+    /// Carries out a resize: pods beyond the plan go, missing ones are bound, and the member
+    /// confirms it.
     pub fn resized(&mut self, name: &str) {
         let planned = self.planned_pods(&key(name));
         let known = self.pods.get(&key(name)).into_iter().flatten();
@@ -281,7 +282,7 @@ impl World {
         self.pods.insert(key(name), stay);
     }
 
-    /// A member says how many pods of a job there can be at most.
+    /// Confirms the most pods of a job that can be in a cluster.
     pub fn confirm(&mut self, name: &str, cluster: &str, pods: u32) {
         let attempt = self.engine.job(&key(name)).expect("known job").attempts;
         self.apply(Event::JobResized {
@@ -303,7 +304,7 @@ impl World {
         });
     }
 
-    /// Its pods have ended and are gone, and the job is finished.
+    /// Ends the job: its pods are gone, and it is finished.
     pub fn finish(&mut self, name: &str) {
         self.drop_pods(name);
         self.progress(name, Progress::Finished);
@@ -350,7 +351,7 @@ impl World {
         usage.expect("known queue").allocated.to_string()
     }
 
-    /// The names of the jobs that hold something, in order.
+    /// The names of the jobs that are charged, in order.
     pub fn charged(&self, names: &[&str]) -> Vec<String> {
         let held = names
             .iter()
@@ -359,7 +360,7 @@ impl World {
     }
 }
 
-/// One decision in one line.
+/// A decision in one line.
 pub fn line(decision: &Decision) -> String {
     match decision {
         Decision::Release { key, admission, .. } => {

@@ -1,4 +1,4 @@
-//! The engine and the reference side by side: same order, same admissions, same numbers.
+//! The engine against the reference: the same order, the same admissions, the same numbers.
 
 use crate::case::{
     CLUSTERS, CPU, Case, PRIORITIES, Round, amounts, amounts_text, bounds, job_name, job_number,
@@ -12,7 +12,7 @@ use engine::{
 };
 use proptest::prelude::*;
 
-/// Both, told the same.
+/// The engine and the reference, with the same facts.
 struct Both {
     case: Case,
     engine: Engine,
@@ -86,7 +86,7 @@ impl Both {
         self.progress(job, Progress::Finished);
     }
 
-    /// The members bind the pods of a job where they were planned; or they go.
+    /// Binds the pods of a job as planned, or removes them.
     fn bind(&mut self, job: usize, there: bool) {
         let key = world::key(&job_name(job));
         for (index, (node, role)) in self.model.assumed(job).into_iter().enumerate() {
@@ -111,7 +111,7 @@ impl Both {
         progress(&mut self.engine, job, of, self.now);
     }
 
-    /// Asks until nothing moves; each release must be the one that the reference names.
+    /// Decides until nothing changes; each admission must be the one of the reference.
     fn decide(&mut self) -> Result<(), String> {
         loop {
             let decided = self.engine.decide(self.now);
@@ -145,7 +145,7 @@ impl Both {
         Err(format!("{} stays: {why:?}", job_name(left)))
     }
 
-    /// What the engine says of each queue is what the reference finds.
+    /// Compares the engine's usage of each queue with the reference's.
     fn same_numbers(&self) -> Result<(), String> {
         let wrong = self.engine.check_invariants();
         same("invariants", &wrong, &Vec::new())?;
@@ -225,9 +225,9 @@ proptest! {
     }
 }
 
-/// The reference would agree with an engine that releases nothing if no case released anything.
+/// The reference would agree with an engine that admits nothing if no case admitted anything.
 #[test]
-fn the_random_cases_do_release_and_do_block() {
+fn the_random_cases_do_admit_and_do_block() {
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let (mut released, mut blocked, mut borrowed) = (0, 0, 0);

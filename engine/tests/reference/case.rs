@@ -1,7 +1,7 @@
-//! A federation small enough to read: queues, nodes, and jobs that come and go in rounds.
+//! A federation small enough to read: queues, nodes, and jobs that are submitted and end in rounds.
 //!
-//! Plain numbers in two dimensions. It prints as a story, for that is what a failing case is
-//! shrunk to; and it becomes the facts for the engine.
+//! Amounts are plain numbers in two dimensions. A case prints as a story, which a failing case is
+//! shrunk to, and it becomes the facts for the engine.
 
 use crate::world;
 use engine::facts::{Backfill, Limits, Preemption, QueueOrdering};
@@ -11,13 +11,13 @@ use std::fmt;
 
 /// GPUs and whole cores of CPU.
 pub type Amounts = [i64; 2];
-/// The same where a dimension may be left out.
+/// The same, with optional dimensions.
 pub type Bounds = [Option<i64>; 2];
 
 pub const GPU: usize = 0;
 pub const CPU: usize = 1;
 pub const CLUSTERS: [&str; 3] = ["x", "y", "z"];
-/// Priority of a job by its class; the class is named `p<index>`.
+/// The priority of a job by its class; the class is named `p<index>`.
 pub const PRIORITIES: [i32; 3] = [0, 10, -10];
 
 #[derive(Clone, Default)]
@@ -27,7 +27,7 @@ pub struct Case {
     pub rounds: Vec<Round>,
 }
 
-/// A queue; its name is `q<index>`, and its parent stands before it.
+/// A queue; its name is `q<index>`, and its parent comes before it.
 #[derive(Clone, Default)]
 pub struct Queue {
     pub parent: Option<usize>,
@@ -36,7 +36,7 @@ pub struct Queue {
     pub guarantee: Bounds,
     pub deserved: Bounds,
     pub capability: Bounds,
-    /// Most GPUs of the class `gpu`, in all clusters together.
+    /// The most GPUs of the class `gpu`, in all clusters together.
     pub of_class: Option<i64>,
     pub strict: bool,
     pub jobs: Option<u32>,
@@ -51,15 +51,15 @@ pub struct Node {
     pub has: Amounts,
 }
 
-/// What happens before the engine is asked again.
+/// The events before the next decision.
 #[derive(Debug, Clone, Default)]
 pub struct Round {
     pub submit: Vec<Job>,
-    /// Which of the running jobs end, counted round and round.
+    /// The running jobs that end, as indices modulo their number.
     pub finish: Vec<usize>,
-    /// A node that breaks, or comes back.
+    /// A node that becomes unusable, or usable again.
     pub node: Option<(usize, bool)>,
-    /// A queue whose capability in GPUs becomes this.
+    /// A queue and its new capability in GPUs.
     pub capability: Option<(usize, Option<i64>)>,
 }
 
@@ -125,7 +125,7 @@ impl Queue {
         }
     }
 
-    /// Its policy, by which nothing is kept and nothing reclaimed.
+    /// Its policy, without reservations and reclaim.
     pub fn policy(&self, index: usize) -> PolicyFact {
         let bound = |most: i64| world::bound("gpu", None, &format!("gpu {most}"));
         PolicyFact {
@@ -182,7 +182,7 @@ pub fn job_number(name: &str) -> usize {
     name[1..].parse().unwrap()
 }
 
-/// Tells the engine how a job goes on in its latest attempt.
+/// Reports the progress of a job's latest attempt to the engine.
 pub fn progress(engine: &mut Engine, job: usize, progress: Progress, at: Time) {
     let key = world::key(&job_name(job));
     let attempt = engine.job(&key).unwrap().attempts;
@@ -206,14 +206,14 @@ pub fn gpu() -> ResourceName {
     ResourceName::new("nvidia.com/gpu")
 }
 
-/// What the engine says, in whole units of both dimensions.
+/// Amounts of the engine, in whole units of both dimensions.
 pub fn amounts(resources: &Resources) -> Amounts {
     let cpu = resources.amount_of(&ResourceName::new("cpu")).0;
     assert_eq!(cpu % 1000, 0);
     [resources.amount_of(&gpu()).0, cpu / 1000]
 }
 
-/// The same, telling what is named from what is not.
+/// The same, with `None` for what is not named.
 pub fn bounds(resources: &Resources) -> Bounds {
     let cpu = resources.get(&ResourceName::new("cpu"));
     [

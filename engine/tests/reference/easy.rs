@@ -1,5 +1,5 @@
-//! Backfill as the textbook has it (EASY, one reservation), for one queue with a bound on GPUs
-//! and room for all: the simplest world in which passing the head can delay it.
+//! Textbook backfill (EASY, one reservation), for one queue with a bound on GPUs and enough nodes:
+//! the simplest case in which passing the head can delay it.
 
 use crate::case::{Job, PRIORITIES, Role, job_name, job_number, progress};
 use crate::world;
@@ -14,7 +14,7 @@ struct Case {
     jobs: Vec<Stated>,
 }
 
-/// A job that arrives `after` the one before, asks for `gpus` and declares that it `lasts`.
+/// A job that is submitted `after` the one before, requests `gpus` and declares that it `lasts`.
 #[derive(Debug, Clone, Copy)]
 struct Stated {
     after: i64,
@@ -23,7 +23,7 @@ struct Stated {
     class: usize,
 }
 
-/// The textbook: who runs until when, who waits.
+/// The textbook: the running jobs with their ends, and the pending jobs.
 struct Easy {
     capability: i64,
     running: Vec<(i64, usize)>,
@@ -39,7 +39,7 @@ impl Easy {
             .sum()
     }
 
-    /// Starts all that may start at `now`, in the order in which they start.
+    /// Starts all jobs that may start at `now`, and returns them in order.
     fn start(&mut self, now: i64) -> Vec<usize> {
         let key = |job: &usize| (Reverse(PRIORITIES[self.jobs[*job].class]), *job);
         self.waiting.sort_by_key(key);
@@ -52,7 +52,7 @@ impl Easy {
         started
     }
 
-    /// The first that fits and, unless it is the head, does not delay the head.
+    /// The first job that fits and, unless it is the head, does not delay the head.
     fn next(&self, now: i64) -> Option<usize> {
         let fits = |job: &usize| self.used() + self.jobs[*job].gpus <= self.capability;
         let head = *self.waiting.first()?;
@@ -66,7 +66,7 @@ impl Easy {
         })
     }
 
-    /// When the head starts if those that run end as declared, and what it leaves then.
+    /// When the head starts if running jobs end as declared, and what it leaves then.
     fn head_starts(&self, head: usize) -> (i64, i64) {
         let mut ends = self.running.clone();
         ends.sort_unstable();
@@ -74,7 +74,7 @@ impl Easy {
         let mut free = self.capability - self.used();
         let mut start = 0;
         for (end, job) in ends {
-            // All that ends at the same moment is free then.
+            // All that ends at the same time is free then.
             if free >= need && end > start {
                 break;
             }
@@ -132,7 +132,7 @@ fn submit(engine: &mut Engine, job: usize, stated: Stated, now: i64) {
     }));
 }
 
-/// Goes from moment to moment at which a job arrives or ends, until all have run.
+/// Steps through the times at which a job is submitted or ends, until all have run.
 fn compare(case: &Case) -> Result<(), String> {
     let mut engine = new_engine(case.capability);
     let mut easy = Easy {
@@ -172,7 +172,7 @@ fn compare(case: &Case) -> Result<(), String> {
     Ok(())
 }
 
-/// Asks until nothing moves; who was released, in order, now running.
+/// Decides until nothing changes; returns the admitted jobs in order, which run then.
 fn release_all(engine: &mut Engine, now: i64) -> Result<Vec<usize>, String> {
     let mut started = Vec::new();
     loop {
@@ -211,14 +211,14 @@ proptest! {
     })]
 
     #[test]
-    fn one_queue_with_declared_ends_is_backfilled_as_the_textbook_does(
+    fn one_queue_with_declared_ends_is_backfilled_as_in_the_textbook(
         (capability, jobs) in random(),
     ) {
         compare(&case(capability, &jobs)).map_err(TestCaseError::fail)?;
     }
 }
 
-/// Of jobs as (after, GPUs, lasts, class).
+/// Cases of jobs as (after, GPUs, lasts, class).
 fn case(capability: i64, jobs: &[(i64, i64, i64, usize)]) -> Case {
     let stated = |(after, gpus, lasts, class): &(i64, i64, i64, usize)| Stated {
         after: *after,
@@ -232,11 +232,11 @@ fn case(capability: i64, jobs: &[(i64, i64, i64, usize)]) -> Case {
     }
 }
 
-/// Two jobs end at the same moment, and the head needs only what one of them has: what the other
-/// has is free then, too, so a job that lasts longer may pass. The engine once counted the first
-/// of the two alone.
+/// Two jobs end at the same time, and the head needs only what one of them uses. What the other
+/// uses is free then, too, so a job that lasts longer may pass. The engine once counted the first
+/// of the two only.
 #[test]
-fn all_that_ends_when_the_head_starts_is_free_then() {
+fn all_jobs_that_end_when_the_head_starts_count() {
     let jobs = [
         (0, 6, 6, 0),
         (0, 2, 10, 0),
@@ -247,10 +247,10 @@ fn all_that_ends_when_the_head_starts_is_free_then() {
     compare(&case(6, &jobs)).unwrap();
 }
 
-/// The property would hold of an engine that lets nobody pass if no case let anybody: cases in
-/// which a job passes the head, and in which one that would fit is held back for it.
+/// The property would hold for an engine that lets no job pass if no case let one: cases in which a
+/// job passes the head, and in which one that would fit may not.
 #[test]
-fn the_random_cases_do_pass_the_head_and_do_wait_for_it() {
+fn the_random_cases_do_pass_the_head_and_do_wait() {
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let (mut passed, mut held_back) = (0, 0);

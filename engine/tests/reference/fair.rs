@@ -1,7 +1,7 @@
-//! Hierarchical weighted water filling, exactly, and the engine against it.
+//! Exact hierarchical weighted water filling, and the engine against it.
 //!
-//! All leaves have more unit jobs than the fleet takes. What is released is checked after every
-//! single release: at each level, the children of a queue share what the queue holds then.
+//! All leaves have more unit jobs than the fleet can run. The test checks after every admission: at
+//! each level, the children of a queue share what the queue uses then.
 //!
 //! What must hold of an order that gives the next job to the queue that has least:
 //! - nobody is ever more than one job above the exact filling;
@@ -15,7 +15,7 @@ use crate::world;
 use engine::{Decision, Engine, EngineConfig, Event, Progress, Time};
 use proptest::prelude::*;
 
-/// One queue of the tree, by GPUs.
+/// A queue of the tree, in GPUs.
 #[derive(Debug, Clone)]
 struct Queue {
     parent: Option<usize>,
@@ -30,19 +30,19 @@ struct Case {
     queues: Vec<Queue>,
 }
 
-/// What a child may be filled with, and how fast.
+/// The limits and the rate of a child.
 #[derive(Debug, Clone, Copy)]
 struct Cup {
-    /// Filled first, at a rate of its own size.
+    /// Its first level, which fills at a rate of its own size.
     deserved: Fraction,
-    /// Rate of what comes after.
+    /// The rate above the first level.
     rate: Fraction,
-    /// Never filled higher.
+    /// The highest level.
     most: Fraction,
 }
 
-/// Pours `total` into the cups: first all rise to their deserved level alike, measured by it;
-/// then by their rates. What is full leaves the rest to the others.
+/// Pours `total` into the cups: first all rise to their deserved levels at the same part of them,
+/// then by their rates. Full cups leave the rest to the others.
 fn fill(cups: &[Cup], total: Fraction) -> Vec<Fraction> {
     let first: Vec<_> = cups
         .iter()
@@ -65,7 +65,7 @@ fn fill(cups: &[Cup], total: Fraction) -> Vec<Fraction> {
         .collect()
 }
 
-/// Pours into cups of (rate, size), the same level for all that are not full.
+/// Pours into cups of (rate, size), to the same level for all that are not full.
 fn pour(cups: &[(Fraction, Fraction)], total: Fraction) -> Vec<Fraction> {
     let mut filled = vec![None; cups.len()];
     loop {
@@ -85,7 +85,7 @@ fn pour(cups: &[(Fraction, Fraction)], total: Fraction) -> Vec<Fraction> {
         let level = left.per(rates);
         let bursts = open().find(|at| cups[*at].0.times(level) > cups[*at].1);
         match bursts {
-            // Of those over their size at this level each is full at the final one too, which
+            // A cup that is over its size at this level is full at the final level, too, which
             // only rises.
             Some(at) => filled[at] = Some(cups[at].1),
             None => {
@@ -102,7 +102,7 @@ impl Case {
         all.filter(|at| self.queues[*at].parent == parent).collect()
     }
 
-    /// What a queue and those below it can hold at most.
+    /// The most that a queue and those below it can use.
     fn most(&self, queue: usize) -> i64 {
         let own = self.queues[queue].capability.unwrap_or(self.fleet);
         let children = self.children(Some(queue));
@@ -124,7 +124,7 @@ impl Case {
         }
     }
 
-    /// Compares every level with the exact filling of what its parent holds.
+    /// Compares every level with the exact filling of its parent's usage.
     fn check(&self, held: &[i64]) -> Result<(), String> {
         let parents = (0..self.queues.len()).map(Some).chain([None]);
         for parent in parents {
@@ -159,7 +159,7 @@ fn name(queue: usize) -> String {
     format!("q{queue}")
 }
 
-/// Releases all that fits, one by one, and checks the shares after each.
+/// Admits all jobs that fit, one by one, and checks the shares after each.
 fn share_out(case: &Case) -> Result<(), String> {
     let mut engine = Engine::new(EngineConfig::default());
     let now = Time(1_000_000);
@@ -268,8 +268,8 @@ fn case() -> impl Strategy<Value = Case> {
     })
 }
 
-/// Cuts capability and deserved to what the levels above give, and siblings' deserved to what
-/// their parent, or the fleet, has for all of them.
+/// Cuts capability and deserved to those of the levels above, and the deserved amounts of siblings
+/// to their parent's, or the fleet.
 fn sane(mut case: Case) -> Case {
     for index in 0..case.queues.len() {
         let above = case.queues[index]
@@ -304,7 +304,7 @@ proptest! {
     })]
 
     #[test]
-    fn backlogged_queues_hold_what_exact_water_filling_gives(case in case()) {
+    fn backlogged_queues_use_what_exact_water_filling_gives(case in case()) {
         share_out(&case).map_err(TestCaseError::fail)?;
     }
 }

@@ -1,9 +1,9 @@
-//! Exact fractions, as one learns them at school.
+//! Exact fractions.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-/// `over / under`, `under` positive; or infinity, where `under` is zero.
+/// `over / under` with a positive `under`, or infinity if `under` is zero.
 #[derive(Debug, Clone, Copy)]
 pub struct Fraction {
     over: i128,
@@ -13,7 +13,7 @@ pub struct Fraction {
 impl Fraction {
     pub const ZERO: Self = Self { over: 0, under: 1 };
 
-    /// `over / under`; nothing of nothing is zero, something of nothing is infinity.
+    /// `over / under`; 0/0 is zero, and any other amount over 0 is infinity.
     pub fn new(over: i64, under: i64) -> Self {
         assert!(under >= 0 && over >= 0);
         Self::reduced(over.into(), under.into())

@@ -1,13 +1,13 @@
-//! Trees of queues that contradict themselves.
+//! Invalid trees of queues.
 //!
-//! docs/scheduling.md, "Quota": a queue that contradicts itself (guarantee over
-//! capability, a circle of parents, a child over its parent) stops itself and what is below it,
-//! and stops nobody else. volcano.md, bug class 11: one bad queue stops only itself. A queue whose
-//! parent nobody has told of has a broken chain as well (docs/reference/reasons.md,
-//! `QueueInvalid`). Jobs go to queues without children only (docs/tenants.md).
+//! docs/scheduling.md, "Quota": an invalid queue (guarantee over capability, a circle of parents, a
+//! child over its parent) blocks itself and the queues below it, and no others. volcano.md, bug
+//! class 11: one bad queue blocks only itself. A queue whose parent does not exist has a broken
+//! chain, too (docs/reference/reasons.md, `QueueInvalid`). Only leaf queues take jobs
+//! (docs/tenants.md).
 //!
-//! Every queue without children gets a job that asks for CPU alone, which no bound here counts:
-//! it runs exactly where nothing up the chain of parents is broken, whatever was told before.
+//! Every leaf queue gets a job that requests CPU only, which no bound here counts: it runs if and
+//! only if the chain of its parents is valid, whatever was observed before.
 
 use crate::case::queue_name;
 use crate::world::{World, pods, queue, res};
@@ -17,10 +17,10 @@ use proptest::option::weighted;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// Names of parents may be of queues beyond these: those are never told.
+/// Names of parents may be of queues beyond these, which do not exist.
 const QUEUES: usize = 5;
 
-/// A queue as it is reported, once or again; bounds in GPUs.
+/// A fact of a queue, once or again; bounds in GPUs.
 #[derive(Debug, Clone)]
 struct Stated {
     queue: usize,
@@ -43,7 +43,7 @@ impl Stated {
         }
     }
 
-    /// guarantee ≤ deserved ≤ capability, as far as they are named.
+    /// Whether guarantee ≤ deserved ≤ capability, as far as they are named.
     fn contradicts_itself(&self) -> bool {
         let over = |low: Option<i64>, high: Option<i64>| {
             low.zip(high).is_some_and(|(low, high)| low > high)
@@ -56,7 +56,7 @@ impl Stated {
 
 type Told = BTreeMap<usize, Stated>;
 
-/// Whether nothing is broken from the queue up to the root.
+/// Whether the chain from the queue up to the root is valid.
 fn is_sound(told: &Told, queue: usize) -> bool {
     let mut at = queue;
     for _ in 0..=QUEUES {
@@ -73,7 +73,7 @@ fn is_sound(told: &Told, queue: usize) -> bool {
         }
         at = parent;
     }
-    // More steps than there are queues: a circle.
+    // More steps than queues: a circle.
     false
 }
 
@@ -120,8 +120,8 @@ fn steps() -> impl Strategy<Value = Vec<Stated>> {
         |(queue, parent, guarantee, deserved, capability)| Stated {
             queue,
             parent,
-            // What is guaranteed has to be deserved, and only that by name; and the guarantees of
-            // siblings have to be their parent's: both are left to queues below the root.
+            // A guarantee must be deserved, and by name only; and the guarantees of siblings must
+            // be within their parent's. Both are left to queues below the root.
             guarantee: guarantee.filter(|_| deserved.is_some() && parent.is_none()),
             deserved: deserved.filter(|_| parent.is_none()),
             capability,
@@ -138,14 +138,14 @@ proptest! {
     })]
 
     #[test]
-    fn a_broken_queue_stops_itself_and_those_below_it_and_nobody_else(steps in steps()) {
+    fn an_invalid_queue_blocks_itself_and_those_below_it_only(steps in steps()) {
         compare(&steps).map_err(TestCaseError::fail)?;
     }
 }
 
-/// The rule would hold of trees that are all sound, or all broken.
+/// The rule would hold for trees that are all valid, or all invalid.
 #[test]
-fn the_random_trees_are_sound_and_broken() {
+fn the_random_trees_are_valid_and_invalid() {
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let all = (0..50).map(|_| steps().new_tree(&mut runner).unwrap().current());

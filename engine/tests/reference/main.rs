@@ -1,4 +1,4 @@
-//! The engine against oracles that share nothing with it but its types.
+//! The engine against oracles that share only its types.
 //!
 //! - [`agree`]: a slow, obvious reading of the rules (queue tree, bounds, order, room by brute
 //!   force) says who is released next; the engine must name the same job, every time.
@@ -10,8 +10,8 @@
 //! - [`reclaim`]: what one queue may and must evict from others, by trying every set.
 //! - [`optimum`]: mixed integer programs for placement, division and victims.
 //!
-//! Nothing here may be taken over from the engine: where both are wrong alike, nobody finds it.
-//! `PROPTEST_CASES` asks for more cases than the few that every build runs.
+//! No code here may come from the engine: otherwise both could be wrong in the same way.
+//! `PROPTEST_CASES` sets the number of cases; every build runs a few.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -46,7 +46,7 @@ mod tree;
 )]
 mod world;
 
-/// How many random cases to run: `few` unless `PROPTEST_CASES` asks for another number.
+/// The number of random cases: `few`, unless `PROPTEST_CASES` has another number.
 fn cases(few: u32) -> u32 {
     let asked = std::env::var("PROPTEST_CASES").ok();
     asked.and_then(|cases| cases.parse().ok()).unwrap_or(few)

@@ -1,4 +1,4 @@
-//! The reference: who is released next, by looking at everything each time.
+//! The reference: the job that is admitted next, found by looking at everything each time.
 
 use crate::case::{Amounts, CLUSTERS, Case, GPU, Job, PRIORITIES, Role};
 use crate::room::{Free, minus, place, plus};
@@ -6,7 +6,7 @@ use crate::tree::Tree;
 use engine::facts::{Admission, Share};
 use std::cmp::Reverse;
 
-/// The world as the reference keeps it.
+/// The state of the reference.
 pub struct Model {
     pub queues: Vec<crate::case::Queue>,
     nodes: Vec<Node>,
@@ -22,7 +22,7 @@ struct Node {
 pub struct Entry {
     pub job: Job,
     pub state: State,
-    /// Pods per node of each role, while it runs.
+    /// The pods per node of each role, while it runs.
     placed: Vec<(usize, usize, u32)>,
 }
 
@@ -33,10 +33,10 @@ pub enum State {
     Ended,
 }
 
-/// What decides inside a queue: priority, time, id.
+/// The order inside a queue: priority, time, id.
 type Rank = (Reverse<i32>, i64, usize);
 
-/// Who goes first below a queue, and the best rank of those who may go there.
+/// The first job below a queue, and the best rank of the jobs that may start there.
 #[derive(Clone, Copy)]
 struct First {
     job: usize,
@@ -69,7 +69,7 @@ impl Model {
         self.nodes[node].usable = usable;
     }
 
-    /// Takes over where the engine placed a job, after making sure that it may stand there.
+    /// Takes over the engine's placement of a job, after checking that it is allowed.
     pub fn release(&mut self, job: usize, admission: &Admission) -> Result<(), String> {
         let [share] = admission.shares.as_slice() else {
             return Err(format!("j{job:02} is spread over clusters"));
@@ -119,7 +119,7 @@ impl Model {
         }
     }
 
-    /// Where each pod of a running job is, and of which role it is.
+    /// The node and the role of each pod of a running job.
     pub fn assumed(&self, job: usize) -> Vec<(usize, Role)> {
         let entry = &self.jobs[job];
         let each = |(node, role, count): &(usize, usize, u32)| {
@@ -134,7 +134,7 @@ impl Model {
             .collect()
     }
 
-    /// What jobs of the queue, and of those below it, request together in this state.
+    /// The requests of the jobs of a queue and of those below it in this state.
     pub fn sum(&self, queue: usize, state: State) -> Amounts {
         let jobs = self.jobs.iter().filter(|entry| entry.state == state);
         let below = jobs.filter(|entry| self.path(entry.job.queue).contains(&queue));
@@ -156,13 +156,13 @@ impl Model {
         })
     }
 
-    /// The job to be released next, if any may be.
+    /// The job that is admitted next, if there is one.
     pub fn next(&self) -> Option<usize> {
         self.with_tree(|tree| Some(self.first_below(tree, None)?.job))
     }
 
-    /// The first among the children of a queue that have someone who may go: level by level the
-    /// queues decide and, where they do not differ, the best rank of all who may go below each.
+    /// The first job among the children of a queue with a job that may start: on each level the
+    /// queues decide and, if they are equal, the best rank of all jobs that may start below each.
     fn first_below(&self, tree: &Tree<'_>, parent: Option<usize>) -> Option<First> {
         let ready = tree.children(parent).into_iter().filter_map(|queue| {
             if !tree.children(Some(queue)).is_empty() {
@@ -183,8 +183,8 @@ impl Model {
         })
     }
 
-    /// The first job of a leaf that may go: in a strict queue only its head, which is the first
-    /// that could ever go and whose user has jobs left.
+    /// The first job of a leaf that may start: in a strict queue only the head, which is the first
+    /// job that could ever start and whose user has not reached the limit.
     fn first_of(&self, tree: &Tree<'_>, queue: usize) -> Option<usize> {
         let mut competing = self.competing(queue).into_iter();
         if self.queues[queue].strict {
@@ -195,7 +195,7 @@ impl Model {
         competing.find(|job| self.may_go(tree, *job))
     }
 
-    /// Who waits in the queue, first in order first, as many as may compete.
+    /// The pending jobs of the queue in order, as many as may compete.
     fn competing(&self, queue: usize) -> Vec<usize> {
         let all = 0..self.jobs.len();
         let waits = |job: &usize| {
@@ -225,14 +225,14 @@ impl Model {
             && self.has_room(tree, job, true)
     }
 
-    /// Whether it might go if nothing else ran.
+    /// Whether it could start if nothing else ran.
     fn could_go(&self, tree: &Tree<'_>, job: usize) -> bool {
         let idle = vec![[0, 0]; tree.queues.len()];
         let stated = &self.jobs[job].job;
         tree.fits_quota(stated.queue, stated.request(), &idle) && self.has_room(tree, job, false)
     }
 
-    /// Every queue of the path has jobs left to release, and so has the job's user there.
+    /// Whether no queue of the path has reached its limit of jobs, nor of the job's user.
     fn within_limits(&self, tree: &Tree<'_>, job: usize) -> bool {
         let stated = &self.jobs[job].job;
         tree.path(stated.queue).into_iter().all(|queue| {
@@ -249,8 +249,8 @@ impl Model {
         })
     }
 
-    /// Whether some cluster takes the whole gang, within what the path may have of the class;
-    /// as things are or, if not `used`, as if nothing ran.
+    /// Whether the whole gang fits into a cluster, within the bounds of the path on the class: now,
+    /// or without `used` if nothing ran.
     fn has_room(&self, tree: &Tree<'_>, job: usize, used: bool) -> bool {
         let stated = &self.jobs[job].job;
         let path = tree.path(stated.queue);
@@ -279,7 +279,7 @@ impl Model {
             .collect()
     }
 
-    /// GPUs of the class `gpu` that the job would hold, placed so.
+    /// GPUs of the class `gpu` that the job would use in this placement.
     fn of_class_in(&self, job: &Job, nodes: &[Free], placed: &[Vec<u32>]) -> i64 {
         let mut added = 0;
         for (role, counts) in job.roles.iter().zip(placed) {
@@ -292,7 +292,7 @@ impl Model {
         added
     }
 
-    /// GPUs of the class `gpu` that jobs of the queue and of those below it hold.
+    /// GPUs of the class `gpu` that the jobs of the queue and of those below it use.
     fn of_class(&self, queue: usize) -> i64 {
         let below = self.jobs.iter();
         let below = below.filter(|entry| self.path(entry.job.queue).contains(&queue));

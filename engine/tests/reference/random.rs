@@ -1,4 +1,4 @@
-//! Random federations whose queue trees are valid: bounds are cut to what the parent leaves.
+//! Random federations with valid trees of queues: bounds are cut to those of the parent.
 
 use crate::case::{Bounds, Case, Job, Node, PRIORITIES, Queue, Role, Round};
 use proptest::option::weighted;
@@ -101,8 +101,8 @@ fn job() -> impl Strategy<Value = Job> {
         })
 }
 
-/// The same case with every reference to a queue or node pointing to one that is there, three
-/// levels at most, and bounds that a parent can give.
+/// The same case with existing queues and nodes only, at most three levels, and bounds within those
+/// of the parents.
 fn sane(mut case: Case) -> Case {
     for index in 0..case.queues.len() {
         let parent = case.queues[index].parent.filter(|parent| *parent < index);
@@ -122,7 +122,7 @@ fn sane(mut case: Case) -> Case {
         round.node = round
             .node
             .map(|(at, usable)| (at % case.nodes.len(), usable));
-        // Only where nobody above or below says otherwise, and no less than is deserved.
+        // Only if no queue above or below has another value, and no less than is deserved.
         round.capability = round
             .capability
             .filter(|_| !free.is_empty())
@@ -141,9 +141,9 @@ fn depth(queues: &[Queue], queue: usize) -> usize {
         .map_or(1, |parent| 1 + depth(queues, parent))
 }
 
-/// Cuts guarantee ≤ deserved ≤ capability ≤ what is above, and the sum of guarantees to that of
-/// the parent where it names one. What is cut to nothing is left out: an explicit zero is
-/// another matter, with tests of its own.
+/// Cuts to guarantee ≤ deserved ≤ capability ≤ the parent's, and the sum of guarantees to the
+/// parent's, if it names one. What is cut to zero is left out: explicit zeros have tests of their
+/// own.
 fn bound(queues: &mut [Queue], index: usize) {
     let parent = queues[index].parent;
     let above = std::iter::successors(parent, |at| queues[*at].parent);
@@ -169,13 +169,13 @@ fn bound(queues: &mut [Queue], index: usize) {
     }
 }
 
-/// The nearest bound above, the stated ones being cut already.
+/// The nearest bound above; bounds above are cut already.
 fn inherited(queues: &[Queue], at: Option<usize>, dim: usize) -> Option<i64> {
     let queue = &queues[at?];
     queue.capability[dim].or_else(|| inherited(queues, queue.parent, dim))
 }
 
-/// What siblings that stand before have left of the parent's guarantee; `None` below the root.
+/// The part of the parent's guarantee that earlier siblings have left; `None` below the root.
 fn left_of_guarantee(queues: &[Queue], index: usize, dim: usize) -> Option<i64> {
     let parent = queues[index].parent?;
     let before = queues[..index]

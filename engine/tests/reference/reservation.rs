@@ -1,9 +1,9 @@
-//! What is kept of nodes for the head of a queue, and who may pass it.
+//! The nodes that are reserved for the head of a queue, and the jobs that may pass it.
 //!
-//! docs/scheduling.md, "Reservations and backfill": the first job of a queue that lacks room keeps the
-//! nodes where it will start soonest. Others pass it only where they leave it enough, or will
-//! surely have ended before it starts. Nothing is kept for a job that the empty fleet could not
-//! take. docs/tenants.md, `ordering: Backfill`: others may pass where that does not delay it.
+//! docs/scheduling.md, "Reservations and backfill": the first job of a queue that does not fit
+//! reserves the nodes where it will start soonest. Others pass it only if they leave it enough, or
+//! have ended before it starts. Nothing is reserved for a job that the empty fleet could not take.
+//! docs/tenants.md, `ordering: Backfill`: others may pass if that does not delay it.
 //!
 //! One queue, gangs of like pods in one cluster, and ends that are declared and kept to. When the
 //! head starts soonest is found by trying each end and every placement. So, of a head that can be
@@ -33,7 +33,7 @@ struct Case {
     jobs: Vec<Stated>,
 }
 
-/// A gang that arrives `after` the one before and declares that it `lasts`.
+/// A gang that is submitted `after` the one before and declares that it `lasts`.
 #[derive(Debug, Clone, Copy)]
 struct Stated {
     after: i64,
@@ -43,24 +43,24 @@ struct Stated {
     class: usize,
 }
 
-/// A job that runs: until when, and its pods by node.
+/// A running job: its end, and its pods by node.
 struct Runs {
     job: usize,
     end: i64,
     assumed: Vec<(usize, u32)>,
 }
 
-/// Who runs until when, who waits, and what the head may count on.
+/// The running jobs, the pending jobs, and the latest start of the head.
 struct Model<'a> {
     case: &'a Case,
     running: Vec<Runs>,
     waiting: Vec<usize>,
-    /// The head, and when it starts at the latest.
+    /// The head, and its latest start.
     promise: Option<(usize, i64)>,
     /// When each job started.
     started: Vec<Option<i64>>,
-    /// How many passed a head, and how many moments a head waited for nodes that are the only
-    /// ones.
+    /// The number of jobs that passed a head, and of times at which a head waited for the only
+    /// possible nodes.
     passed: usize,
     bound: usize,
 }
@@ -93,12 +93,12 @@ impl<'a> Model<'a> {
         could.min_by_key(|job| self.key(**job)).copied()
     }
 
-    /// Its place in the queue: priority, then age.
+    /// Its sort key: priority, then age.
     fn key(&self, job: usize) -> (Reverse<i32>, usize) {
         (Reverse(PRIORITIES[self.case.jobs[job].class]), job)
     }
 
-    /// What is free on the nodes of a cluster once all is gone that ends until `at`.
+    /// The free capacity of the nodes of a cluster once all jobs have ended that end until `at`.
     fn free(&self, cluster: usize, at: i64) -> Vec<Free> {
         let nodes = self.case.nodes.iter().enumerate();
         let there = nodes.filter(|(_, (of, _))| *of == cluster);
@@ -122,7 +122,7 @@ impl<'a> Model<'a> {
             .collect()
     }
 
-    /// Whether some cluster takes the gang once all is gone that ends until `at`.
+    /// Whether the gang fits into a cluster once all jobs have ended that end until `at`.
     fn fits(&self, job: usize, at: i64) -> bool {
         self.fits_where(job, at, |_| true)
     }
@@ -136,21 +136,20 @@ impl<'a> Model<'a> {
         })
     }
 
-    /// When a job starts soonest if nothing else starts.
+    /// The earliest start of a job if nothing else starts.
     fn soonest(&self, job: usize, now: i64) -> i64 {
         let ends = self.running.iter().map(|runs| runs.end);
         let moments = ends.chain([now]).filter(|at| self.fits(job, *at));
         moments.min().unwrap()
     }
 
-    /// Whether a node has no room for a pod of the head even when it is empty.
+    /// Whether a pod of the head does not fit on a node even if it is empty.
     fn is_useless_to(&self, head: usize, node: &Free) -> bool {
         let (_, gpus) = self.case.nodes[node.node];
         fits([gpus, CORES], self.case.jobs[head].role().each) == 0
     }
 
-    /// Whether there is one way only to place a job on the empty fleet: then there is no choice
-    /// which nodes are kept for it.
+    /// Whether there is only one placement of a job on the empty fleet: then its nodes are given.
     fn is_bound(&self, job: usize) -> bool {
         let stated = self.case.jobs[job];
         let room = |cluster: usize| {
@@ -163,8 +162,8 @@ impl<'a> Model<'a> {
         rooms == [stated.count]
     }
 
-    /// When the head starts at the latest: soonest, where its nodes are given; else once all is
-    /// gone that runs.
+    /// The latest start of the head: the earliest one if its nodes are given, else when all running
+    /// jobs have ended.
     fn latest(&self, head: usize, now: i64) -> i64 {
         if self.is_bound(head) {
             return self.soonest(head, now);
@@ -176,7 +175,7 @@ impl<'a> Model<'a> {
             .unwrap_or(now)
     }
 
-    /// Takes over that a job starts, if it may.
+    /// Notes the start of a job, if it is allowed.
     fn start(&mut self, job: usize, assumed: Vec<(usize, u32)>, now: i64) -> Result<(), String> {
         let head = self.head();
         let before = head.map(|head| self.soonest(head, now));
@@ -191,7 +190,7 @@ impl<'a> Model<'a> {
             }
         }
         let (Some(head), Some(before)) = (head.filter(|head| *head != job), before) else {
-            // The head before it came may count on another moment now.
+            // The earlier head may count on another time now.
             self.promise = None;
             return Ok(());
         };
@@ -208,8 +207,8 @@ impl<'a> Model<'a> {
         Ok(())
     }
 
-    /// Once nothing more starts at `now`: the head does not fit and is not late, and nobody waits
-    /// who passes it without touching what it needs.
+    /// Checks, once nothing more starts at `now`, that the head does not fit and is not late, and
+    /// that no job waits that passes it without using what it needs.
     fn rest(&mut self, now: i64) -> Result<(), String> {
         let Some(head) = self.head() else {
             self.promise = None;
@@ -222,7 +221,7 @@ impl<'a> Model<'a> {
         self.bound += usize::from(self.is_bound(head));
         match self.promise {
             Some((of, promised)) if of == head => {
-                // Until then it waits on; at that moment it goes, or it would not be here.
+                // It waits until then; at that time it starts, or it would not be here.
                 if now >= promised {
                     return Err(format!("j{head:02} was to start at {promised} s"));
                 }
@@ -247,7 +246,7 @@ impl<'a> Model<'a> {
     }
 }
 
-/// The engine and the model from moment to moment at which a job arrives or ends.
+/// Runs the engine and the model through the times at which a job is submitted or ends.
 fn compare(case: &Case, model: &mut Model<'_>) -> Result<(), String> {
     let mut engine = new_engine(case);
     let mut at = 1000;
@@ -342,7 +341,7 @@ fn assumed(admission: &Admission) -> Vec<(usize, u32)> {
         .collect()
 }
 
-/// The pods of a job are bound where they were planned; or they go.
+/// Binds the pods of a job as planned, or removes them.
 fn bind(engine: &mut Engine, case: &Case, runs: &Runs, there: bool) {
     let request = format!("gpu {}, cpu 1", case.jobs[runs.job].gpus);
     for (node, count) in &runs.assumed {
@@ -407,10 +406,10 @@ fn job(after: i64, (count, gpus): (u32, i64), lasts: i64, class: usize) -> State
     }
 }
 
-/// The head keeps nodes of one cluster, and others pass it on those of the other. Once less has to
-/// become free there it moved, to where it starts later.
+/// The head reserves nodes of one cluster, and others pass it on those of the other. Once less had
+/// to become free there, it moved to where it starts later.
 #[test]
-fn the_head_moves_to_no_nodes_where_it_starts_later() {
+fn the_head_does_not_move_to_nodes_where_it_starts_later() {
     let case = Case {
         nodes: vec![(0, 5), (1, 7), (0, 6), (1, 4)],
         jobs: vec![
@@ -427,10 +426,9 @@ fn the_head_moves_to_no_nodes_where_it_starts_later() {
     compare(&case, &mut Model::new(&case)).unwrap();
 }
 
-/// The same on two nodes of one cluster: two pods on one and one on the other, or the other way
-/// round.
+/// The same on two nodes of one cluster: two pods on one and one on the other, or the reverse.
 #[test]
-fn the_head_keeps_no_more_of_a_node_where_it_starts_later_so() {
+fn the_head_does_not_move_pods_to_a_node_where_it_starts_later() {
     let case = Case {
         nodes: vec![(1, 8), (1, 8)],
         jobs: vec![
@@ -449,13 +447,13 @@ fn the_head_keeps_no_more_of_a_node_where_it_starts_later_so() {
     compare(&case, &mut Model::new(&case)).unwrap();
 }
 
-/// docs/scheduling.md has the head keep the nodes where it will start soonest. The engine keeps
-/// those where the least has to become free, whenever that is: here both nodes lack as much, it
-/// keeps the first by name for 30 s, and the last job passes on the idle node for 20 s although
-/// the head could have started there and on the second node after 10 s.
+/// By docs/scheduling.md the head reserves the nodes where it will start soonest. The engine
+/// reserves those where the least has to become free, whenever that is: here both nodes lack as
+/// much, it reserves the first by name for 30 s, and the last job passes on the idle node for 20 s,
+/// although the head could have started there and on the second node after 10 s.
 #[test]
 #[ignore = "defect: the head keeps the nodes where the least has to become free, not those where it starts soonest"]
-fn the_head_keeps_the_nodes_where_it_starts_soonest() {
+fn the_head_reserves_the_nodes_where_it_starts_soonest() {
     let job = |count, lasts| job(0, (count, 8), lasts, 0);
     let case = Case {
         nodes: vec![(0, 8); 3],
@@ -466,7 +464,7 @@ fn the_head_keeps_the_nodes_where_it_starts_soonest() {
     assert_eq!(model.started[2], Some(1010));
 }
 
-/// The rules would hold of cases in which nobody waits, and of an engine that lets nobody pass.
+/// The rules would hold for cases in which no job waits, and for an engine that lets no job pass.
 #[test]
 fn the_random_cases_do_pass_the_head_and_do_bind_it_to_its_nodes() {
     use proptest::strategy::ValueTree;

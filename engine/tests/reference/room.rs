@@ -1,17 +1,17 @@
-//! Whether a gang fits on nodes, by trying every way.
+//! Whether a gang fits on nodes, by trying every placement.
 
 use crate::case::{Amounts, Role};
 
-/// A node as far as it matters here: what is free on it.
+/// A node: its free capacity.
 #[derive(Debug, Clone)]
 pub struct Free {
-    /// Which of the caller's nodes this is.
+    /// The index of the caller's node.
     pub node: usize,
     pub amounts: Amounts,
 }
 
-/// A way to place all pods of all roles on `nodes` that `holds` accepts: for each role, how many
-/// pods go to each node. `None` where no way exists.
+/// A placement of all pods of all roles on `nodes` that `holds` accepts: the pods of each role on
+/// each node. `None` if there is none.
 pub fn place(
     roles: &[Role],
     nodes: &[Free],
@@ -23,7 +23,8 @@ pub fn place(
     search(roles, &mut free, &mut placed, (0, 0), &counts, holds).then_some(placed)
 }
 
-/// Tries every number of pods of role `at.0` on node `at.1`, most first, then what comes after.
+/// Tries every number of pods of role `at.0` on node `at.1`, the most first, then the next node or
+/// role.
 fn search(
     roles: &[Role],
     free: &mut [Amounts],
@@ -59,7 +60,7 @@ fn search(
     false
 }
 
-/// How many pods of `each` go into `free`.
+/// The number of pods of `each` that fit into `free`.
 pub fn fits(free: Amounts, each: Amounts) -> u32 {
     let resource_ids = free.into_iter().zip(each).filter(|(_, each)| *each > 0);
     let most = resource_ids.map(|(free, each)| free.max(0) / each).min();

@@ -1,15 +1,15 @@
-//! The tree of queues as the rules state it: bounds, who is before whom. Everything is computed
-//! again from the stated values each time it is asked.
+//! The tree of queues by the documented rules: bounds and order. Everything is computed from the
+//! stated values each time.
 
 use crate::case::{Amounts, Bounds, Queue};
 use crate::fraction::Fraction;
 use std::cmp::Ordering;
 
-/// The queues and what is charged to each, its children included.
+/// The queues, and the charge of each with its children.
 pub struct Tree<'a> {
     pub queues: &'a [Queue],
     pub allocated: &'a [Amounts],
-    /// What the usable nodes have together.
+    /// The total of the usable nodes.
     pub fleet: Amounts,
 }
 
@@ -19,7 +19,7 @@ impl Tree<'_> {
         all.filter(|at| self.queues[*at].parent == parent).collect()
     }
 
-    /// From the queue up to the one directly below the root.
+    /// The queues from this one up to the one directly below the root.
     pub fn path(&self, queue: usize) -> Vec<usize> {
         std::iter::successors(Some(queue), |at| self.queues[*at].parent).collect()
     }
@@ -49,13 +49,13 @@ impl Tree<'_> {
         }
     }
 
-    /// What everybody may have together in a dimension.
+    /// The most of a dimension that all queues may use together.
     pub fn root(&self, dim: usize) -> Option<i64> {
         let guaranteed = (0..self.queues.len()).any(|at| self.guarantee(at, dim) > 0);
         guaranteed.then_some(self.fleet[dim])
     }
 
-    /// What is kept for a queue's guarantee, or for the guarantees below it, beside what it holds.
+    /// The idle guarantee of a queue, or of the queues below it.
     fn idle(&self, queue: usize, dim: usize, allocated: &[Amounts]) -> i64 {
         let children = self.children(Some(queue)).into_iter();
         let below: i64 = children.map(|at| self.idle(at, dim, allocated)).sum();
@@ -63,7 +63,7 @@ impl Tree<'_> {
         own.max(below).max(0)
     }
 
-    /// What a queue holds and has to keep for those directly below it; `None`: the root.
+    /// The charge of a queue and the idle guarantees of its children; `None` for the root.
     fn committed(&self, queue: Option<usize>, dim: usize, allocated: &[Amounts]) -> i64 {
         let children = self.children(queue);
         let held = match queue {
@@ -74,9 +74,9 @@ impl Tree<'_> {
         held + idle.sum::<i64>()
     }
 
-    /// Whether a queue may be charged so much more: at it, at every queue above it and at the root the
-    /// bound is kept; and what is held there and guaranteed below to others is within the bound
-    /// too, unless what is asked for takes nothing that was not guaranteed to the queue before.
+    /// Whether a queue may be charged this much more: the bounds of it, of every queue above it and
+    /// of the root hold; and charge and idle guarantees of others together are within the bound,
+    /// too, unless the request stays within guarantees.
     pub fn fits_quota(&self, queue: usize, asked: Amounts, allocated: &[Amounts]) -> bool {
         let path = self.path(queue);
         let mut after = allocated.to_vec();
@@ -104,7 +104,7 @@ impl Tree<'_> {
             .all(|dim| levels.iter().all(|at| passes(at, dim)))
     }
 
-    /// What a queue names or, where it names nothing, what those below it are guaranteed.
+    /// The guarantee that a queue names or, if it names none, those of the queues below it.
     pub fn guarantee(&self, queue: usize, dim: usize) -> i64 {
         let below = || {
             let children = self.children(Some(queue)).into_iter();
@@ -113,15 +113,15 @@ impl Tree<'_> {
         self.queues[queue].guarantee[dim].unwrap_or_else(below)
     }
 
-    /// The same of what is deserved; `None` where nobody names anything.
+    /// The same for deserved amounts; `None` if no queue names any.
     fn claimed(&self, queue: usize, dim: usize) -> Option<i64> {
         let children = self.children(Some(queue)).into_iter();
         let below = children.filter_map(|child| self.claimed(child, dim));
         self.queues[queue].deserved[dim].or_else(|| below.reduce(|sum, part| sum + part))
     }
 
-    /// What the queue gets back when it needs it, per dimension in which it claims anything: what
-    /// it names, within what it may have, and no less than it is guaranteed.
+    /// The amounts that the queue can reclaim, in the dimensions in which it has a quota: what it
+    /// names, within its real capability, and at least its guarantee.
     pub fn deserved(&self, queue: usize) -> Bounds {
         std::array::from_fn(|dim| {
             let guarantee = self.guarantee(queue, dim);
@@ -135,8 +135,8 @@ impl Tree<'_> {
         })
     }
 
-    /// How much of its deserved share the queue has: the most over the dimensions it names.
-    /// `None` where it deserves nothing, as things are.
+    /// The part of its deserved amount that the queue uses: the largest over the dimensions that it
+    /// names. `None` if it deserves nothing now.
     pub fn share(&self, queue: usize) -> Option<Fraction> {
         let deserved = self.deserved(queue);
         if deserved.iter().flatten().all(|deserved| *deserved == 0) {
@@ -147,9 +147,9 @@ impl Tree<'_> {
         shares.max()
     }
 
-    /// What the queue has above its deserved share, as a part of what it may have, by its weight:
-    /// the most over the dimensions in which it or a sibling names what it deserves; over all, where
-    /// none of them does.
+    /// The usage of the queue above its deserved amount, as a part of its capability, divided by
+    /// its weight: the largest over the dimensions in which it or a sibling names a deserved
+    /// amount; over all, if none of them does.
     pub fn borrowed(&self, queue: usize) -> Fraction {
         let stated = &self.queues[queue];
         let deserved = self.deserved(queue);
@@ -168,9 +168,9 @@ impl Tree<'_> {
         parts.max().unwrap()
     }
 
-    /// Which of two siblings goes first, as far as the queues themselves decide it: priority,
-    /// then those below their deserved share by how far, then the others by what they borrowed,
-    /// then those that deserve something.
+    /// The order of two siblings, as far as the queues decide: priority, then those below their
+    /// deserved amounts by the part they use, then the others by what they borrow, then those that
+    /// deserve something.
     pub fn order(&self, a: usize, b: usize) -> Ordering {
         let (qa, qb) = (&self.queues[a], &self.queues[b]);
         let one = Fraction::whole(1);

@@ -1,4 +1,4 @@
-//! `APIEnablement`: the cluster serves the job's kind (Karmada's plugin of that name).
+//! `APIEnablement`: the cluster serves the job's kind (as Karmada's plugin of that name).
 
 use crate::plugins::Plugin;
 use crate::plugins::filter::{Filter, Holds, Question};
@@ -10,8 +10,8 @@ impl Filter for ApiEnablementFilter {
     fn plugin(&self) -> Plugin<Holds> {
         Plugin {
             name: "APIEnablement",
-            about: "clusters of which Karmada has seen that they serve the job's kind; to be \
-                    left out where it cannot see all that they serve",
+            about: "clusters that serve the job's kind, as Karmada reports; leave it out if \
+                    Karmada cannot list all APIs of the clusters",
             unset: Holds::Unset,
         }
     }

@@ -1,4 +1,4 @@
-//! `ClusterAffinity`: what the job's PropagationPolicy selects.
+//! `ClusterAffinity`: the job's PropagationPolicy selects the cluster.
 
 use crate::plugins::Plugin;
 use crate::plugins::filter::{Filter, Holds, Question};

@@ -1,4 +1,4 @@
-//! `ClusterReady`: the cluster answers, is not being deleted, and its view is fresh enough.
+//! `ClusterReady`: the cluster is Ready, is not being deleted, and its view is fresh enough.
 
 use crate::plugins::Plugin;
 use crate::plugins::filter::{Filter, Holds, Question};

@@ -1,4 +1,4 @@
-//! `DataRegion`: data that may not leave its region, or is too large to.
+//! `DataRegion`: the cluster is in a region of the job's data, which must stay there.
 
 use crate::plugins::Plugin;
 use crate::plugins::filter::{Filter, Holds, Question};

@@ -1,4 +1,4 @@
-//! The filters that Muster has, one in a file.
+//! The filters, one per file.
 
 mod api_enablement;
 mod cluster_affinity;

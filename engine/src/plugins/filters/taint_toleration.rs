@@ -1,4 +1,4 @@
-//! `TaintToleration`: taints of the cluster, drains among them (Karmada's plugin of that name).
+//! `TaintToleration`: the job tolerates the taints of the cluster (as Karmada's plugin of that name).
 
 use crate::api::matching::untolerated;
 use crate::plugins::Plugin;

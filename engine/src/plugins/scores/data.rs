@@ -1,4 +1,4 @@
-//! `data`: the way to the job's data.
+//! `data`: the distance to the job's data.
 
 use crate::plugins::Plugin;
 use crate::plugins::distance::distance;
@@ -18,11 +18,9 @@ impl Score for Data {
 
     fn of_cluster(&self, job: &ScoredJob<'_>, site: &Site<'_>) -> i64 {
         let Some(fact) = site.fact else { return 0 };
-        let ways = job
-            .data
-            .iter()
-            .map(|data| distance(fact, data, job.farthest));
-        ways.min().unwrap_or(0)
+        let data = job.data.iter();
+        let distances = data.map(|data| distance(fact, data, job.farthest));
+        distances.min().unwrap_or(0)
     }
 
     fn reads_cluster(&self, job: &ScoredJob<'_>) -> bool {

@@ -1,4 +1,4 @@
-//! `fragmentation`: devices that no usual job can use (FGD).
+//! `fragmentation`: devices that become unusable for the usual jobs (FGD).
 
 use crate::capacity::PackEffect;
 use crate::plugins::Plugin;
@@ -20,7 +20,7 @@ impl Score for Fragmentation {
         effect.growth
     }
 
-    /// As if the tightest node were taken, and all that it has left were unusable.
+    /// Assumes that the tightest node is used and that all it has left becomes unusable.
     fn guess(&self, job: &ScoredJob<'_>, site: &Site<'_>) -> i64 {
         let left = site.fitting.tightest.saturating_sub(job.each);
         left.saturating_mul(1000) / job.each.max(1)

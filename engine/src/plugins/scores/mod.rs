@@ -1,4 +1,4 @@
-//! The scores that Muster has, one in a file.
+//! The scores, one per file.
 
 mod data;
 mod fragmentation;

@@ -1,4 +1,4 @@
-//! `network`: the longest way between two clusters of one job.
+//! `network`: the longest distance between two clusters of one job.
 
 use crate::api::facts::ClusterFact;
 use crate::plugins::Plugin;
@@ -19,10 +19,10 @@ impl Score for Network {
     }
 
     fn of_clusters(&self, job: &ScoredJob<'_>, clusters: &[&ClusterFact]) -> i64 {
-        let ways = clusters.iter().flat_map(|one| {
+        let distances = clusters.iter().flat_map(|one| {
             let others = clusters.iter();
             others.map(|other| distance(one, other, job.farthest))
         });
-        ways.max().unwrap_or(0)
+        distances.max().unwrap_or(0)
     }
 }

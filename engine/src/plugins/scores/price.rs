@@ -1,4 +1,4 @@
-//! `price`: what a device costs for an hour.
+//! `price`: the price of a device-hour.
 
 use crate::plugins::Plugin;
 use crate::plugins::score::{Score, ScoredJob, Site};

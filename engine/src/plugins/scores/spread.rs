@@ -1,4 +1,4 @@
-//! `spread`: how full a cluster is, of the assumed pods that it would have if it were empty.
+//! `spread`: the part of a cluster that is in use, in pods of the job that fit.
 
 use crate::plugins::Plugin;
 use crate::plugins::score::{Score, ScoredJob, Site};

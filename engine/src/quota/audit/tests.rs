@@ -1,4 +1,4 @@
-//! The audit names each thing that is derived wrongly.
+//! Tests that the audit reports each inconsistency.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -25,7 +25,7 @@ fn charge() -> Pools {
     Pools::from([((cluster(), PoolClass::from("gpu")), one)])
 }
 
-/// Books a fleet of eight GPUs, and one job with one of them.
+/// Sets a fleet of eight GPUs and charges a job with one of them.
 fn book(quota: &mut Quota) {
     let eight = Resources::parse([("nvidia.com/gpu", "8")]).unwrap();
     let total = BTreeMap::from([(PoolClass::from("gpu"), ResourceTotals::from(&eight))]);
@@ -65,11 +65,11 @@ fn audit(quota: &Quota) -> Vec<String> {
     wrong
 }
 
-/// What breaks one derived thing, and the words that name it.
+/// A function that breaks one derived value, and the start of its report.
 type Break = (&'static str, fn(&mut Quota, QueueId));
 
 #[test]
-fn whatever_is_derived_wrongly_is_named() {
+fn each_wrong_value_is_reported() {
     assert_eq!(audit(&sound()), Vec::<String>::new());
     let breaks: &[Break] = &[
         ("queue q: kept", |quota, id| {
@@ -87,7 +87,7 @@ fn whatever_is_derived_wrongly_is_named() {
         ("fleet of all: kept", |quota, _| {
             quota.set_fleet(&cluster(), &BTreeMap::new());
         }),
-        ("queue q: stands at None", |quota, id| {
+        ("queue q: ranked as None", |quota, id| {
             quota.unranked.clear();
             quota.rank(id, &QueueHeads::default());
         }),
@@ -103,7 +103,7 @@ fn whatever_is_derived_wrongly_is_named() {
 }
 
 #[test]
-fn places_are_not_audited_while_some_have_to_be_ranked() {
+fn positions_are_not_audited_while_queues_are_unranked() {
     let mut quota = sound();
     let id = quota.id(&name()).unwrap();
     quota.rank(id, &QueueHeads::default());

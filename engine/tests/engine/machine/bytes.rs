@@ -1,9 +1,9 @@
-//! The same events give the same bytes on every machine and in every build, and nothing that
-//! is decided or told changes unnoticed.
+//! The same events give the same bytes on every machine and in every build, and no decision or text
+//! changes unnoticed.
 //!
-//! What was decided is counted for the reader and hashed for the rest. A change that is meant to
-//! decide as before leaves all of it as it is; one that is meant to change decisions or words
-//! writes it again, and says in its commit what changed.
+//! Decisions are counted for the reader, and their bytes are hashed. A change that does not mean to
+//! change decisions leaves the numbers as they are; one that changes decisions or texts writes them
+//! again, and its commit says what changed.
 
 use super::QUEUES;
 use super::layout::{Layout, Span};
@@ -14,10 +14,10 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::fmt::Debug;
 
-/// Streams of each row.
+/// The number of streams of each row.
 const STREAMS: u8 = 10;
 
-/// FNV-1a, 64 bits: the same everywhere.
+/// FNV-1a, 64 bits: the same on every machine.
 struct Hash(u64);
 
 impl Hash {
@@ -32,7 +32,7 @@ impl Hash {
     }
 }
 
-/// A fleet that is whole and queues that share it by what they deserve, each row otherwise.
+/// A fleet that stays whole and queues that share it by deserved amounts, other ones in each row.
 fn shared(row: u8) -> Model {
     let mut model = Model::new(Layout::small());
     for class in 0..3_u8 {
@@ -68,7 +68,7 @@ fn shared(row: u8) -> Model {
     model
 }
 
-/// The same numbers in every run.
+/// Random numbers that are the same in every run.
 pub fn runner(row: u8, stream: u8) -> TestRunner {
     let mut seed = [0; 32];
     seed[..2].copy_from_slice(&[row, stream]);
@@ -83,7 +83,7 @@ fn steps(row: u8, stream: u8) -> Vec<Step> {
     steps.new_tree(&mut runner).unwrap().current()
 }
 
-/// What is said of all jobs and queues.
+/// The hash of the explanations of all jobs and queues.
 fn hear(model: &Model, words: &mut Hash) {
     for key in model.jobs.keys() {
         words.add(&model.engine.explain(key));
@@ -97,7 +97,7 @@ fn hear(model: &Model, words: &mut Hash) {
     }
 }
 
-/// What was decided and told in the streams of a row.
+/// The decisions and texts in the streams of a row.
 pub struct Row {
     decisions: Hash,
     words: Hash,
@@ -117,12 +117,12 @@ impl Row {
         }
     }
 
-    /// What is said of all jobs and queues now.
+    /// The explanations of all jobs and the usage of all queues now.
     pub fn hear(&mut self, model: &Model) {
         hear(model, &mut self.words);
     }
 
-    /// All that was decided in a stream.
+    /// All decisions of a stream.
     pub fn count(&mut self, model: &Model) {
         for (_, _, decided) in &model.decided {
             self.decisions.add(decided);

@@ -1,4 +1,4 @@
-//! What must hold after every step: bounds, nodes, whole gangs, order, accounts.
+//! The invariants after every step: bounds, nodes, whole gangs, order, accounts.
 
 use super::model::{Model, config};
 use super::pools::in_order;
@@ -9,12 +9,12 @@ use engine::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Amounts by resource, to be summed.
+/// Sums of amounts by resource.
 pub type Amounts = BTreeMap<ResourceName, i64>;
 
 impl Model {
-    /// Asks until nothing moves, and makes sure that nothing that sleeps could go: a restored
-    /// engine, in which all is active, sees no more than this one.
+    /// Decides until nothing changes, and checks that no inadmissible job could start: a restored
+    /// engine, in which all jobs are active, decides nothing more.
     pub fn decide(&mut self) {
         self.decide_once();
         if !self.wakes {
@@ -26,7 +26,7 @@ impl Model {
         assert_eq!(restored.decide(self.clock()).decisions, []);
     }
 
-    /// Asks until nothing moves.
+    /// Decides until nothing changes.
     pub fn decide_once(&mut self) {
         self.round += 1;
         self.latest = self.latest.max(self.clock());
@@ -109,7 +109,7 @@ impl Model {
         assert_eq!(self.engine.job(key).unwrap().attempts, admission.attempt);
     }
 
-    /// S1 and S3: the gang is whole, where it may be, and within every bound.
+    /// S1 and S3: the gang is whole, in eligible clusters, and within every bound.
     fn check_release(&self, fact: &JobFact, admission: &Admission) {
         assert_eq!(fact.uid, admission.uid);
         assert_eq!(fact.queue, admission.queue);
@@ -153,7 +153,7 @@ impl Model {
         }
     }
 
-    /// S1: what was asked for is within every bound of the path, and the path takes jobs.
+    /// S1: the charge is within every bound of the path, and the queues of the path take jobs.
     fn check_bounds(&self, queue: &QueueName, asked: &Resources) {
         assert!(self.takes_jobs(queue), "{queue} takes no jobs");
         for name in self.path(queue) {
@@ -171,7 +171,7 @@ impl Model {
         }
     }
 
-    /// S6: of two that are alike in all that matters, the one that stands first goes first.
+    /// S6: of two jobs that are equal in all that matters, the first in order starts first.
     fn check_order(&self, released: &JobFact) {
         let worth = |fact: &JobFact| self.engine.job(&fact.key).unwrap().priority;
         let last = (std::cmp::Reverse(worth(released)), released.queued_at);
@@ -187,12 +187,12 @@ impl Model {
         }
     }
 
-    /// Whether a job waits, and nothing of its own keeps it from going.
+    /// Whether a job is pending, and nothing of its own blocks it.
     fn competes(&self, fact: &JobFact) -> bool {
         let class = fact.priority_class.as_ref();
         let known = class.is_none_or(|class| self.classes.contains_key(class));
         let policy = self.policies.get(&fact.queue);
-        // A key that is fixed when a job joins the line outlives a change of its class.
+        // The sort key of a pending job does not change with its class.
         let shortest = |policy: &engine::facts::PolicyFact| {
             policy.ordering == QueueOrdering::ShortestPredicted
         };
@@ -207,7 +207,7 @@ impl Model {
             )
     }
 
-    /// S2: bound pods and held assumed pods fit the nodes that hold assumed pods.
+    /// S2: bound pods and assumed pods fit on the nodes that have assumed pods.
     fn check_nodes(&self) {
         for (at, assumed) in self.assumed_by_node() {
             let fact = &self.nodes[&at];
@@ -225,7 +225,7 @@ impl Model {
         }
     }
 
-    /// What the engine holds for pods that are not bound, by node, read from its snapshot.
+    /// The assumed pods by node, from a snapshot of the engine.
     fn assumed_by_node(&self) -> BTreeMap<(ClusterName, NodeName), Amounts> {
         let snapshot = serde_json::to_value(self.engine.snapshot()).unwrap();
         let mut placed: BTreeMap<_, Amounts> = BTreeMap::new();
@@ -249,7 +249,7 @@ impl Model {
         placed
     }
 
-    /// S10: what a queue is charged is what its jobs, and those below it, hold.
+    /// S10: the charge of a queue is that of its jobs and of those below it.
     fn check_accounts(&self) {
         let mut held: BTreeMap<QueueName, Amounts> = BTreeMap::new();
         for key in self.jobs.keys() {
@@ -257,7 +257,7 @@ impl Model {
             let Some(admission) = view.admission.filter(|_| charged(view.state)) else {
                 continue;
             };
-            // One that had ended by itself holds nothing while it is removed.
+            // A job that had ended by itself is not charged while it is removed.
             let said = self.engine.explain(key).unwrap().message;
             if said.ends_with("it had ended and is charged nothing") {
                 continue;
@@ -292,7 +292,8 @@ pub fn charged(state: JobState) -> bool {
     !matches!(state, JobState::Queued | JobState::Finished)
 }
 
-/// All pods, or of an elastic gang at least its minimum; charged for what is placed.
+/// All pods are placed, or at least the minimum of an elastic gang, and the charge is that of the
+/// placed pods.
 pub fn check_whole(fact: &JobFact, admission: &Admission) {
     let demand = &fact.demand;
     let mut asked = Resources::new();

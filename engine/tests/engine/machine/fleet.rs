@@ -1,4 +1,4 @@
-//! What happens to clusters and nodes, and who else uses them.
+//! Events of clusters and nodes, and foreign pods.
 
 use super::model::Model;
 use crate::world::res;
@@ -26,7 +26,7 @@ impl Model {
         self.cluster(fact);
     }
 
-    /// Whether somebody watches the cluster.
+    /// Whether the cluster is watched.
     pub fn is_watched(&self, cluster: usize) -> bool {
         let name = ClusterName::from(self.cluster_at(cluster));
         self.clusters.contains_key(&name)

@@ -1,4 +1,4 @@
-//! New seeds: the random machine for as long as is asked for.
+//! New seeds: the random machine for a given time.
 //!
 //! `FRESH_SECONDS` is the time, 30 if not set; `FRESH_SEED` is the first seed, else the clock's.
 //! One seed is one batch of the machine's four properties in turn, so that a seed names what it
@@ -14,7 +14,7 @@ use std::fmt::Debug;
 use std::io::Write;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Streams of a batch.
+/// The number of streams of a batch.
 const BATCH: u32 = 4;
 
 fn from_env(name: &str) -> Option<u64> {
@@ -27,7 +27,7 @@ fn from_clock() -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-/// Written at once and not kept for the end of the test.
+/// Writes at once, not at the end of the test.
 fn say(words: &str) {
     let mut out = std::io::stdout();
     let _ = writeln!(out, "{words}");
@@ -55,8 +55,9 @@ where
     told.map_err(|error| error.to_string())
 }
 
-/// Known streams in which a job sleeps that could go, or in which there is no rest, are in
-/// `machine/parked.rs`: as long as there are any, new ones of these kinds tell nothing new.
+/// Known streams in which a job stays inadmissible though it could start, or in which decisions do
+/// not end, are in `machine/parked.rs`. As long as there are any, new ones of these kinds are
+/// ignored.
 fn unwatched(mut model: Model) -> Model {
     model.wakes = false;
     model

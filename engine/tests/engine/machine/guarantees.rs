@@ -1,29 +1,28 @@
-//! S1 by guarantees: what is guaranteed to a queue and idle is kept for it, also where all others
-//! together borrow.
+//! S1 by guarantees: an idle guarantee is withheld for its queue, even from all others together.
 //!
-//! Over everything, and over each class in all clusters or in those that a policy names: worked out
-//! from the objects of queues, policies and nodes, and from what released jobs were granted. At each
-//! queue, and at the root, what is held there and what is kept for those directly below is together
-//! no more than the real capability, or no more than it was. (It may be more after a bound has
-//! changed, or a cluster has gone: then nothing is let in that adds to it.) The real capability is
-//! worked out too, and held against what the engine says.
+//! It is checked overall, and for each class in all clusters or in those that a policy names,
+//! computed from the objects of queues, policies and nodes and from the admissions. At each queue
+//! and at the root, the charge and the idle guarantees of the children are together at most the
+//! real capability, or at most what they were before. (They may be more after a change of a bound
+//! or the loss of a cluster: then no job is admitted that adds to them.) The real capability is
+//! computed, too, and compared with the engine's.
 
 use super::model::Model;
 use engine::facts::{Admission, PoolBound};
 use engine::{ClusterName, PoolClass, QueueName, Reason, ResourceName, Resources};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is counted together: a class in all clusters, or in these; `None` is everything.
+/// A scope: a class in all clusters, or in these; `None` for all pools.
 type Counted = Option<(PoolClass, Option<BTreeSet<ClusterName>>)>;
 
-/// What is held or kept at each queue with others below it, and at the root.
+/// Charges and idle guarantees at each queue with children, and at the root.
 pub type Committed = BTreeMap<At, i64>;
 
 /// A resource of one account.
 type At = (Counted, ResourceName, QueueName);
 
-/// The queues below each, the root included; of those that are on a circle, or whose parent does
-/// not exist, the root.
+/// The children of each queue and of the root; queues that are on a circle, or whose parent does
+/// not exist, are below the root.
 type Below = BTreeMap<QueueName, Vec<QueueName>>;
 
 /// One resource of one account of each queue.
@@ -32,7 +31,7 @@ struct Accounts<'a> {
     below: &'a Below,
     counted: &'a Counted,
     resource: &'a ResourceName,
-    /// Those with whom something is wrong claim nothing.
+    /// Invalid queues have no quota.
     wrong: &'a BTreeSet<QueueName>,
     held: BTreeMap<QueueName, i64>,
 }
@@ -53,7 +52,7 @@ impl Model {
         self.each_account(|_, _| {})
     }
 
-    /// After one decision.
+    /// Checks one decision.
     pub fn check_guarantees(&self, before: &Committed) -> Committed {
         self.each_account(|accounts, (at, now)| {
             let was = before.get(at).copied().unwrap_or(0);
@@ -80,7 +79,7 @@ impl Model {
         committed
     }
 
-    /// What queues may have as the engine says it, where something is guaranteed to any.
+    /// Compares the real capabilities with the engine's, where there is a guarantee.
     pub fn check_real_capability(&self) {
         let (below, wrong) = (self.tree_below(), self.wrong_queues());
         for (counted, resource) in self.guaranteed_somewhere() {
@@ -104,7 +103,7 @@ impl Model {
         }
     }
 
-    /// What is guaranteed to any queue, in which account.
+    /// The accounts in which any queue has a guarantee.
     fn guaranteed_somewhere(&self) -> BTreeSet<(Counted, ResourceName)> {
         let over_all = self.queues.values().map(|fact| (None, &fact.guarantee));
         let policies = self.policies.values();
@@ -122,7 +121,7 @@ impl Model {
             .collect()
     }
 
-    /// The bounds of a queue over what is counted, by their place in its policy.
+    /// The bounds of a queue in a scope, by their index in its policy.
     fn bounds(
         &self,
         queue: &QueueName,
@@ -152,7 +151,7 @@ impl Model {
         wrong.cloned().collect()
     }
 
-    /// Whether something is wrong with the queue itself, not with one above it.
+    /// Whether the queue itself is invalid, whatever its ancestors are.
     fn is_wrong(&self, queue: &QueueName) -> bool {
         let usage = self.engine.queue_usage(queue);
         let closed = usage.and_then(|usage| usage.closed);
@@ -163,7 +162,7 @@ impl Model {
         })
     }
 
-    /// What the usable nodes have of what is counted.
+    /// The total of the usable nodes in a scope.
     fn fleet_of(&self, counted: &Counted, resource: &ResourceName) -> i64 {
         let nodes = self.nodes.values().filter(|node| {
             let cluster = self.clusters.get(&node.cluster);
@@ -210,8 +209,8 @@ impl<'a> Accounts<'a> {
         self.below.get(queue).into_iter().flatten()
     }
 
-    /// What the objects of a queue name: the most of its guarantees over the same, and the least of
-    /// its capabilities.
+    /// The guarantee and the capability of a queue in a scope: the largest of its guarantees, and
+    /// the smallest of its capabilities.
     fn named(&self, queue: &QueueName) -> (Option<i64>, Option<i64>) {
         let of = |resources: &Resources| resources.get(self.resource).map(|amount| amount.0);
         if self.counted.is_none() {
@@ -228,7 +227,7 @@ impl<'a> Accounts<'a> {
         (guarantee, capability)
     }
 
-    /// What it names, or what those below it are guaranteed together; nothing of one that is wrong.
+    /// Its own guarantee, or those of its children together; none if it is invalid.
     fn guaranteed(&self, queue: &QueueName) -> i64 {
         if self.wrong.contains(queue) {
             return 0;
@@ -255,8 +254,9 @@ impl<'a> Accounts<'a> {
         below.map(|below| self.idle(below)).sum()
     }
 
-    /// The root may have what there is, where anything is guaranteed; a queue below another what
-    /// of that is guaranteed to none, and what is guaranteed to it; and no more than it names.
+    /// The real capability: of the root all there is, if there is a guarantee; of another queue its
+    /// parent's without the guarantees, plus its own guarantee. It is never more than the own
+    /// capability.
     fn real(&self, queue: &QueueName) -> Option<i64> {
         let (_, named) = self.named(queue);
         let left = if *queue == root() {

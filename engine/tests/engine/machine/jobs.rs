@@ -1,4 +1,4 @@
-//! What users, the controller and members do to jobs.
+//! Events of jobs from users, the controller and members.
 
 use super::model::Model;
 use super::pools::Phase;
@@ -49,7 +49,7 @@ pub fn demand(count: u32, gpus: u32, kind: Kind) -> Demand {
     demand
 }
 
-/// Which of the kinds a demand is of.
+/// The kind of a demand.
 fn kind(demand: &Demand) -> Kind {
     match demand {
         Demand {
@@ -76,7 +76,7 @@ fn kind(demand: &Demand) -> Kind {
     }
 }
 
-/// An edit of numbers leaves it where it may run.
+/// An edit of numbers does not change where it may run.
 fn keep_places(demand: &mut Demand, before: &Demand) {
     demand.placement.clone_from(&before.placement);
     if before.split == Split::Preferred {
@@ -236,8 +236,7 @@ impl Model {
         ending.iter().for_each(|key| self.works_gone(key));
     }
 
-    /// The members stop the pods that a released job has beyond what is admitted of it, and the
-    /// engine knows that this has arrived.
+    /// Members stop the pods that an admitted job has beyond its admission, and report it.
     pub fn shed(&mut self, key: &JobKey) {
         let Some(admission) = self.engine.job(key).and_then(|job| job.admission.cloned()) else {
             return;
@@ -272,13 +271,13 @@ impl Model {
                 at: self.clock(),
             });
         }
-        // A cluster that is gone confirms nothing.
+        // A removed cluster confirms nothing.
         if self.clusters.len() == self.layout.clusters.len() {
             self.shrinking.remove(key);
         }
     }
 
-    /// Binds some pods of a released job, where planned or on the first node of the cluster.
+    /// Binds some pods of an admitted job, as planned or on the first node of the cluster.
     pub fn bind(&mut self, key: &JobKey, most: usize, elsewhere: bool) {
         let Some(admission) = self.engine.job(key).and_then(|job| job.admission.cloned()) else {
             return;

@@ -1,27 +1,27 @@
-//! How much there is of everything: queues, clusters, nodes and jobs.
+//! The numbers of queues, clusters, nodes and jobs.
 
-/// The names of a world. Numbers in steps are taken modulo these lists.
+/// The names in a world. Numbers in steps are taken modulo the lengths of these lists.
 #[derive(Debug, Clone)]
 pub struct Layout {
     pub jobs: usize,
-    /// Queues that take jobs.
+    /// Leaf queues.
     pub leaves: &'static [&'static str],
-    /// All queues with their parents, those above first.
+    /// All queues with their parents, from the top down.
     pub tree: &'static [(&'static str, Option<&'static str>)],
     /// Queues whose capability changes.
     pub capped: &'static [&'static str],
     /// Queues whose guarantee and deserved amounts change.
     pub promised: &'static [&'static str],
     pub clusters: &'static [&'static str],
-    /// GPUs of the nodes that are there at first, by cluster.
+    /// GPUs of the first nodes, by cluster.
     pub nodes: Vec<Vec<u32>>,
-    /// Nodes that a cluster may have.
+    /// The most nodes of a cluster.
     pub most_nodes: usize,
     /// CPUs of each node.
     pub cpus: u32,
 }
 
-/// Ranges from which steps take their numbers.
+/// The ranges of the numbers in steps.
 #[derive(Debug, Clone, Copy)]
 pub struct Span {
     pub jobs: usize,
@@ -75,7 +75,7 @@ impl Layout {
         }
     }
 
-    /// The same with few CPUs.
+    /// The small layout with few CPUs.
     pub fn scarce() -> Self {
         Self {
             cpus: 6,
@@ -100,14 +100,14 @@ impl Layout {
 }
 
 impl Span {
-    /// That of [`Layout::small`].
+    /// The ranges of [`Layout::small`].
     pub const SMALL: Self = Self {
         jobs: super::JOBS,
         queues: super::QUEUES.len(),
         clusters: super::CLUSTERS.len(),
         nodes: 3,
     };
-    /// That of the largest world; smaller ones take the rest of a division.
+    /// The ranges of the largest layout; smaller ones use remainders.
     pub const LARGE: Self = Self {
         jobs: 60,
         queues: 20,

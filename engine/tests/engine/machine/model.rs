@@ -1,4 +1,4 @@
-//! The world outside the engine, as the test keeps it.
+//! The model of the world outside the engine.
 
 use super::checks::Amounts;
 use super::layout::Layout;
@@ -18,9 +18,9 @@ pub struct Model {
     pub layout: Layout,
     pub engine: Engine,
     pub now: Time,
-    /// All that the engine was told.
+    /// All events of the engine.
     pub log: Vec<Told>,
-    /// What it decided: after how many events, when, and what.
+    /// Its decisions: after how many events, when, and which.
     pub decided: Vec<(usize, Time, String)>,
     pub queues: BTreeMap<QueueName, QueueFact>,
     pub policies: BTreeMap<QueueName, PolicyFact>,
@@ -29,42 +29,42 @@ pub struct Model {
     pub pods: BTreeMap<(ClusterName, Uid), PodFact>,
     pub jobs: BTreeMap<JobKey, JobFact>,
     pub classes: BTreeMap<String, PriorityClassFact>,
-    /// Attempts that were released and of which nothing said that they are over.
+    /// Attempts that were admitted and have not ended.
     pub live: BTreeSet<JobKey>,
-    /// Since when jobs run that do.
+    /// Since when each running job runs.
     pub runs_since: BTreeMap<JobKey, Time>,
-    /// Victims that are not gone, by the job that they were evicted for.
+    /// Victims that are not gone, by preemptor.
     pub promised: BTreeMap<JobKey, BTreeSet<JobKey>>,
-    /// What released jobs were granted last, and what they are to give back since.
+    /// The last admission of each job, and what it has to free since.
     pub granted: BTreeMap<JobKey, Resources>,
     pub shrinking: BTreeMap<JobKey, Amounts>,
     /// The last attempt of each job.
     pub records: BTreeMap<JobKey, Record>,
-    /// Jobs whose template was edited since nothing of them was left: what leaves of them may be
-    /// charged as the larger of what it was and what the template says now.
+    /// Jobs whose template was edited while some of their pods were left. Terminating pods of such
+    /// a job may be charged as before or after the edit, whichever is more.
     pub edited: BTreeSet<JobKey>,
-    /// The queues of those for whom something was being evicted before the last decisions.
+    /// The queues of preemptors with pending evictions before the last decisions.
     pub took: BTreeSet<QueueName>,
-    /// In which round of decisions they were promised.
+    /// The round of decisions in which they were decided.
     pub promised_in: BTreeMap<JobKey, u64>,
-    /// How often a job was evicted, or shrunk for another.
+    /// How often each job was evicted, or shrunk for another.
     pub taken: u64,
-    /// Rounds of decisions so far.
+    /// The number of rounds of decisions.
     pub round: u64,
     /// The last attempt of each job.
     pub attempts: BTreeMap<Uid, u32>,
-    /// Jobs that failed somewhere and may avoid a cluster for it.
+    /// Jobs whose attempt failed and that may avoid a cluster.
     pub failed: BTreeSet<JobKey>,
     pub serial: u64,
-    /// Whether it is checked that nothing that sleeps could go.
+    /// Whether the test checks that no inadmissible job could start.
     pub wakes: bool,
-    /// The latest time that the engine was told.
+    /// The latest time that the engine received.
     pub latest: Time,
-    /// Milliseconds by which the clock of the engine is behind.
+    /// The delay of the engine's clock in milliseconds.
     pub behind: i64,
 }
 
-/// What an engine was told, and where another one took over.
+/// The events of an engine, and where another one took over.
 #[derive(Debug, Clone)]
 pub enum Told {
     Event(Box<Event>),
@@ -121,7 +121,7 @@ impl Model {
         for name in layout.clusters {
             model.cluster(cluster(name));
         }
-        // Clusters in turn, node by node.
+        // Node by node, one of each cluster in turn.
         for index in 0..layout.most_nodes {
             for (name, nodes) in layout.clusters.iter().zip(&layout.nodes) {
                 if let Some(gpus) = nodes.get(index) {
@@ -143,7 +143,7 @@ impl Model {
         }
         self.log.push(Told::Event(Box::new(event.clone())));
         self.engine.apply(event.clone());
-        // Everything is a level: once more must change nothing.
+        // Facts are level-triggered: the same fact again must change nothing.
         self.engine.apply(event);
     }
 
@@ -167,7 +167,7 @@ impl Model {
         self.apply(Event::ClusterUpserted(fact));
     }
 
-    /// Two nodes share a rack; every third is of another class.
+    /// Two nodes share a rack; every third node is of another class.
     pub fn node(&mut self, cluster: &str, index: usize, gpus: u32, usable: bool) {
         let fact = NodeFact {
             class: PoolClass::from(if index % 3 == 2 { "big" } else { "gpu" }),
@@ -202,7 +202,7 @@ impl Model {
         QueueName::from(self.layout.leaves[index % self.layout.leaves.len()])
     }
 
-    /// Queues that have others below them.
+    /// Queues that have children.
     pub fn inner(&self) -> impl Iterator<Item = &'static str> + use<> {
         let leaves = self.layout.leaves;
         let names = self.layout.tree.iter().map(|(name, _)| *name);
@@ -237,7 +237,7 @@ impl Model {
             });
         }
         if self.state(key) == Some(JobState::Running) {
-            // One that had ended and runs again is charged again.
+            // A job that had ended and runs again is charged again.
             let record = self.records.get(key);
             if record.is_some_and(|record| record.phase == Phase::Ended) {
                 self.record_phase(key, Phase::Held);
@@ -247,7 +247,7 @@ impl Model {
         }
     }
 
-    /// Nothing of a job's attempt is left.
+    /// Notes that no Work of a job's attempt is left.
     pub fn over(&mut self, key: &JobKey) {
         self.drop_pods(key);
         self.record_phase(key, Phase::Over);

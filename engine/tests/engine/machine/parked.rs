@@ -1,12 +1,12 @@
-//! Short streams after which a job stays parked that a restored engine admits at once, or jobs find no
-//! rest.
+//! Short streams after which a job stays inadmissible that a restored engine admits at once, or
+//! decisions do not end.
 
 use super::layout::Layout;
 use super::model::Model;
 use super::step::{Kind, Step, Submitted};
 use super::wide::{Case, Dressed, Size, Wide};
 
-/// So many pods with so many GPUs, in a queue, of a priority class.
+/// This many pods with this many GPUs, in a queue, of a priority class.
 fn job(job: usize, queue: usize, (count, gpus): (u32, u32), kind: Kind, class: u8) -> Submitted {
     Submitted {
         job,
@@ -45,7 +45,7 @@ fn take(row: u8, size: Size, steps: Vec<Wide>) {
 }
 
 #[test]
-fn an_elastic_gang_grows_as_soon_as_it_may() {
+fn an_elastic_gang_scales_up_as_soon_as_possible() {
     let mut model = Model::new(Layout::small());
     let timed = Submitted {
         lasts: Some(1),
@@ -75,7 +75,7 @@ fn an_elastic_gang_grows_as_soon_as_it_may() {
 
 #[test]
 #[ignore = "defect: a job sleeps that could go once the head keeps other nodes"]
-fn a_pod_of_others_on_a_node_that_is_kept_wakes_those_behind_the_holder() {
+fn a_foreign_pod_on_a_reserved_node_activates_jobs_behind_the_owner() {
     take(
         3,
         Size::Scarce,
@@ -95,7 +95,7 @@ fn a_pod_of_others_on_a_node_that_is_kept_wakes_those_behind_the_holder() {
 }
 
 #[test]
-fn a_job_behind_a_holder_goes_as_soon_as_it_may() {
+fn a_job_behind_an_owner_starts_as_soon_as_possible() {
     take(
         6,
         Size::Small,
@@ -115,7 +115,7 @@ fn a_job_behind_a_holder_goes_as_soon_as_it_may() {
 
 #[test]
 #[ignore = "defect: a job does not reclaim what a restored engine has it evict"]
-fn a_job_evicts_as_soon_as_it_may() {
+fn a_job_preempts_as_soon_as_possible() {
     let victim = Submitted {
         preemptible: true,
         ..job(1, 0, (1, 3), Kind::Plain, 1)
@@ -140,7 +140,7 @@ fn a_job_evicts_as_soon_as_it_may() {
 
 #[test]
 #[ignore = "defect: a job is evicted for one that does not start, again and again"]
-fn nobody_is_evicted_again_and_again() {
+fn no_job_is_evicted_again_and_again() {
     let lent = Submitted {
         preemptible: true,
         ..job(2, 0, (2, 0), Kind::Plain, 1)

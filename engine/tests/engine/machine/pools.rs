@@ -1,34 +1,33 @@
-//! What the machine itself has counted: the charge of each job as decisions and events state it,
-//! and with it the bounds over classes of pools.
+//! The machine's own counts: the charge of each job from decisions and events, and the bounds on
+//! classes of pools.
 //!
-//! The engine's own sums are compared with these, and no bound of a pool is checked by the
-//! engine's sums alone.
+//! The tests compare the engine's sums with these, and check bounds on pools by these alone.
 
 use super::model::Model;
 use engine::facts::{Admission, PoolBound, QueueState};
 use engine::{JobKey, QueueName, Reason, ResourceName, Resources, Time};
 use std::collections::BTreeSet;
 
-/// The last attempt of a job, as its admission record would state it.
+/// The last attempt of a job, as its admission record states it.
 #[derive(Debug, Clone)]
 pub struct Record {
     pub admission: Admission,
     pub phase: Phase,
-    /// Why it was evicted, and when.
+    /// The reason and the time of its eviction.
     pub taken: Option<(Reason, Time)>,
-    /// When nothing was left of it.
+    /// When its last Work was gone.
     pub over_at: Option<Time>,
-    /// The attempt before.
+    /// The number of the attempt before.
     pub before: Option<Box<Record>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Charged.
+    /// It is charged.
     Held,
     /// It has ended by itself.
     Ended,
-    /// Nothing of it is left.
+    /// No Work of it is left.
     Over,
 }
 
@@ -42,7 +41,7 @@ pub fn in_order(bounds: [&Resources; 3]) -> bool {
     })
 }
 
-/// What of an admission a bound counts.
+/// The part of an admission that a bound counts.
 pub fn within(admission: &Admission, bound: &PoolBound, resource: &ResourceName) -> i64 {
     let clusters = bound.clusters.as_ref();
     let shares = admission.shares.iter();
@@ -53,7 +52,7 @@ pub fn within(admission: &Admission, bound: &PoolBound, resource: &ResourceName)
 }
 
 impl Model {
-    /// Notes an attempt that begins.
+    /// Notes that an attempt begins.
     pub fn record(&mut self, key: &JobKey, admission: &Admission) {
         let record = Record {
             admission: admission.clone(),
@@ -81,7 +80,7 @@ impl Model {
         }
     }
 
-    /// What a job is charged. What an edit of its template made of that only the engine knows.
+    /// The charge of a job. The charge of an edit of its template is known to the engine only.
     fn holds(&self, key: &JobKey) -> Option<&Admission> {
         let record = self.records.get(key);
         let record = record.filter(|record| record.phase == Phase::Held)?;
@@ -91,12 +90,12 @@ impl Model {
         Some(&record.admission)
     }
 
-    /// What all jobs that are charged hold.
+    /// The charges of all charged jobs.
     pub fn charged_to_jobs(&self) -> impl Iterator<Item = &Admission> {
         self.records.keys().filter_map(|key| self.holds(key))
     }
 
-    /// The sum over what the jobs of a queue, and of those below it, hold.
+    /// The sum of the charges of the jobs of a queue and of those below it.
     fn held_in(&self, queue: &QueueName, counts: impl Fn(&Admission) -> i64) -> i64 {
         let here = self
             .charged_to_jobs()
@@ -104,7 +103,7 @@ impl Model {
         here.map(counts).sum()
     }
 
-    /// S1 by pools: what was asked for is within every bound of the path that counts it.
+    /// S1 by pools: the charge is within every bound of the path that counts it.
     pub fn check_pool_bounds(&self, asked: &Admission) {
         for name in self.path(&asked.queue) {
             let Some(policy) = self.policies.get(&name) else {
@@ -112,7 +111,7 @@ impl Model {
             };
             for (index, bound) in policy.pools.iter().enumerate() {
                 let ordered = in_order([&bound.guarantee, &bound.deserved, &bound.capability]);
-                // Bounds over the same pools count as one, the wider promise of each.
+                // Bounds on the same pools count as one, with the larger guarantee.
                 let same = |other: &&PoolBound| {
                     (&other.class, &other.clusters) == (&bound.class, &bound.clusters)
                 };
@@ -134,7 +133,7 @@ impl Model {
         }
     }
 
-    /// S10 by pools: what is charged in the pools of a bound is what jobs hold there.
+    /// S10 by pools: the charge in the pools of a bound is that of the jobs there.
     pub fn check_pool_accounts(&self) {
         for (name, policy) in &self.policies {
             if self.is_edited(name) {
@@ -159,8 +158,8 @@ impl Model {
         }
     }
 
-    /// The queue and those above it. One whose parent does not exist, or that is above itself,
-    /// is below the root.
+    /// The queue and its ancestors. A queue whose parent does not exist, or that is on a circle, is
+    /// below the root.
     pub fn path(&self, queue: &QueueName) -> Vec<QueueName> {
         let mut path = vec![queue.clone()];
         while let Some(parent) = path.last().and_then(|name| self.parent_of(name)) {
@@ -190,8 +189,8 @@ impl Model {
         Some(parent)
     }
 
-    /// Whether a queue has none below it, and it and all that are named above it exist, are open
-    /// and are on no circle.
+    /// Whether a queue is a leaf, and it and all its ancestors exist, are open and are on no
+    /// circle.
     pub fn takes_jobs(&self, name: &QueueName) -> bool {
         let mut others = self.queues.keys();
         if others.any(|other| self.parent_of(other).as_ref() == Some(name)) {
@@ -206,7 +205,7 @@ impl Model {
         })
     }
 
-    /// Whether the template of a job that is charged to the queue, or below it, was edited.
+    /// Whether the template of a job was edited that is charged to the queue or below it.
     pub fn is_edited(&self, queue: &QueueName) -> bool {
         self.edited.iter().any(|key| {
             let job = self.engine.job(key);

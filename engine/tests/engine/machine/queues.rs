@@ -1,4 +1,4 @@
-//! What administrators do to queues, policies and priority classes.
+//! Changes of queues, policies and priority classes by administrators.
 
 use super::model::Model;
 use super::step::PolicyStep;
@@ -27,7 +27,7 @@ impl Model {
         self.queue(fact);
     }
 
-    /// Any values, also such as cannot be: a queue that is wrong must stop only itself.
+    /// Any values, even invalid ones: an invalid queue must block only its own jobs.
     pub fn shares(&mut self, queue: usize, guarantee: Option<u32>, deserved: Option<u32>) {
         let Some(mut fact) = self.one_of(self.layout.promised, queue) else {
             return;

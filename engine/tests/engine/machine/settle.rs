@@ -1,15 +1,14 @@
-//! What must hold in the end: jobs that may take from each other come to rest, every job that
-//! fits alone gets its turn, and the same events give the same decisions.
+//! The invariants at the end: evictions end, every job that fits alone is admitted, and the same
+//! events give the same decisions.
 
 use super::model::{Model, Told, config};
 use engine::{Engine, Event, JobKey, JobState, Progress, Reason};
 use std::collections::BTreeSet;
 
 impl Model {
-    /// While nobody outside changes anything and members do as they should, there is an end
-    /// to evicting and shrinking; where no limit of run time makes jobs come and go. With it
-    /// ends all that could go on for ever: a job that runs longer than was expected may let
-    /// another pass as late as its next estimate says.
+    /// Without external changes, and with members that carry out decisions, evictions and shrinks
+    /// end. Queues with a limit of run time are excluded, and running jobs end at last: an overdue
+    /// job may let another pass as late as its next estimate.
     pub fn come_to_rest(&mut self) {
         let limited: Vec<_> = self.policies.values().cloned().collect();
         for mut fact in limited {
@@ -31,7 +30,7 @@ impl Model {
         assert!(last.is_empty() || !self.wakes, "no rest: {last:?}");
     }
 
-    /// What was released runs, what was shrunk loses pods, what was evicted is gone.
+    /// Admitted jobs run, shrunk jobs lose pods, and evicted jobs are gone.
     pub fn members_obey(&mut self) {
         self.all_gone();
         for index in 0..self.layout.jobs {
@@ -45,7 +44,7 @@ impl Model {
         }
     }
 
-    /// After all trouble is over, every job that fits alone gets its turn.
+    /// After all disturbances, every job that fits alone is admitted.
     pub fn settle(&mut self) {
         for index in 0..self.layout.leaves.len() {
             self.open(index, true);
@@ -70,7 +69,7 @@ impl Model {
         }
         for key in alone {
             let explanation = self.engine.explain(&key).unwrap();
-            // A job that is first and can never start leaves no place to compete.
+            // A job at the head that can never start does not use up the pending limit.
             let stopped = matches!(
                 explanation.reason,
                 Reason::RuntimeLimitExceeded | Reason::PendingLimitReached
@@ -82,7 +81,7 @@ impl Model {
         }
     }
 
-    /// What was released ends; what was evicted is gone.
+    /// Admitted jobs end; evicted jobs are gone.
     fn advance(&mut self, key: &JobKey, done: &mut BTreeSet<JobKey>) {
         match self.state(key) {
             Some(JobState::Ending) => self.works_gone(key),
@@ -94,7 +93,7 @@ impl Model {
         }
     }
 
-    /// Whether a new engine with the same fleet and queues, and no other job, releases it.
+    /// Whether a new engine with the same fleet and queues, and no other job, admits it.
     fn fits_alone(&self, key: &JobKey) -> bool {
         let mut fresh = Engine::new(config());
         let classes = self.classes.values().cloned();
@@ -113,7 +112,7 @@ impl Model {
         !fresh.decide(self.clock()).decisions.is_empty()
     }
 
-    /// The same events once more: the same decisions.
+    /// Repeats the events: they give the same decisions.
     pub fn replay(&self) {
         let mut engine = Engine::new(config());
         let mut told = 0;

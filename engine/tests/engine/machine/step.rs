@@ -1,11 +1,11 @@
-//! What may happen, and how often.
+//! The steps of the machine, and how often they occur.
 
 use super::layout::Span;
 use proptest::option::of;
 use proptest::prelude::*;
 
-/// One thing that happens outside the engine, or a call of `decide`. Numbers are indices into
-/// the lists of queues, clusters, jobs and classes; amounts are GPUs, times seconds.
+/// An event outside the engine, or a call of `decide`. Numbers are indices into the lists of
+/// queues, clusters, jobs and classes; amounts are GPUs, times seconds.
 #[derive(Debug, Clone)]
 pub enum Step {
     Submit(Submitted),
@@ -28,12 +28,12 @@ pub enum Step {
     Revive(usize),
     Refuse(usize),
     End(usize),
-    /// What is more than admitted of a job is gone.
+    /// The pods of a job beyond its admission are gone.
     Shed(usize),
     WorksGone(usize),
-    /// All that is being evicted is gone.
+    /// All jobs that are being evicted are gone.
     AllGone,
-    /// Members do all that was decided.
+    /// Members carry out all decisions.
     Obey,
     Capability {
         queue: usize,
@@ -66,7 +66,7 @@ pub enum Step {
     Decide,
 }
 
-/// A job as it is submitted.
+/// A submitted job.
 #[derive(Debug, Clone, Copy)]
 pub struct Submitted {
     pub job: usize,
@@ -80,20 +80,20 @@ pub struct Submitted {
     pub preemptible: bool,
 }
 
-/// What a job is made of, besides its number of pods.
+/// The kind of a demand, besides its number of pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Of a kind whose replicas nothing holds.
+    /// A kind whose size nothing enforces.
     Plain,
     Held,
-    /// Divided over clusters by Karmada itself.
+    /// Karmada itself divides it over clusters.
     Divisible,
     WithoutDevices,
     /// Between one pod and its full size.
     Elastic,
-    /// The same over several clusters, each held to its part.
+    /// Elastic over several clusters, with the parts enforced by overrides.
     Stretchable,
-    /// Two roles, over several clusters where no one has room.
+    /// Two roles, split over several clusters if needed.
     Split,
     /// Within one rack of a cluster.
     Close,
@@ -136,7 +136,7 @@ pub fn step(span: Span) -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The same where much runs: jobs come and end, and less else happens.
+/// Steps with many running jobs: jobs are submitted and end, and other events are rare.
 pub fn lively(span: Span) -> impl Strategy<Value = Step> {
     prop_oneof![
         16 => submitted(span).prop_map(Step::Submit),
@@ -197,7 +197,7 @@ pub fn submitted(span: Span) -> impl Strategy<Value = Submitted> {
         )
 }
 
-/// What users and the controller do to jobs.
+/// Steps of users and the controller on jobs.
 pub fn of_jobs(span: Span) -> impl Strategy<Value = Step> {
     prop_oneof![
         job(span).prop_map(Step::Recreate),
@@ -214,7 +214,7 @@ pub fn of_jobs(span: Span) -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What members report of released jobs.
+/// Reports of members on admitted jobs.
 pub fn of_members(span: Span) -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (job(span), 1..4_usize, any::<bool>())

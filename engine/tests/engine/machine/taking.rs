@@ -1,4 +1,4 @@
-//! Who may be evicted, or shrunk, for whom.
+//! Which jobs may be evicted or shrunk for which.
 
 use super::checks::{charged, check_whole};
 use super::model::Model;
@@ -34,7 +34,7 @@ impl Model {
         self.promised_in.insert(preemptor.key.clone(), self.round);
     }
 
-    /// A job that waits for victims takes no others meanwhile.
+    /// A preemptor with pending evictions evicts no other jobs.
     fn check_once(&self, preemptor: &JobKey) {
         let waits = self
             .promised
@@ -98,7 +98,7 @@ impl Model {
         );
     }
 
-    /// The queues of a path that are not on another's, up to where the two part.
+    /// The queues of a path that are not on another's, up to the children of the common ancestor.
     fn apart(&self, queue: &QueueName, other: &QueueName) -> Vec<QueueName> {
         let shared = self.path(other);
         let mut path = self.path(queue);
@@ -106,9 +106,9 @@ impl Model {
         path
     }
 
-    /// The giver held more than it is guaranteed, of what the victim holds, before the last that is
-    /// going went: what it is guaranteed stays kept for it (`guarantees.rs`), and it gives only what
-    /// is beyond, whole jobs at a time.
+    /// Before the last victim went, the victim's queue used more than its guarantee of what the
+    /// victim uses: an idle guarantee stays withheld (`guarantees.rs`), and only usage beyond it is
+    /// reclaimed, whole jobs at a time.
     fn check_guarantee(&self, victim: &JobKey, giver: &QueueName, preemptor: &QueueName) {
         let given = self.engine.job(victim).unwrap().admission.unwrap();
         let charge = given.charge().unwrap();
@@ -136,21 +136,21 @@ impl Model {
         }
     }
 
-    /// The sum over the jobs that are charged to the queue, or below it, and are not ending.
+    /// The sum over the jobs that are charged to the queue or below it and are not ending.
     fn stays_in(&self, queue: &QueueName, counts: impl Fn(&Admission) -> i64) -> i64 {
         let charged = self.charged_in(queue).into_iter();
         let stays = charged.filter(|(state, _)| *state != JobState::Ending);
         stays.map(|(_, held)| counts(held)).sum()
     }
 
-    /// The most that one of those holds that are ending.
+    /// The largest charge of those jobs that are ending.
     fn largest_going(&self, queue: &QueueName, counts: impl Fn(&Admission) -> i64) -> i64 {
         let charged = self.charged_in(queue).into_iter();
         let going = charged.filter(|(state, _)| *state == JobState::Ending);
         going.map(|(_, held)| counts(held)).max().unwrap_or(0)
     }
 
-    /// The jobs that are charged to the queue, or below it.
+    /// The jobs that are charged to the queue or below it.
     fn charged_in(&self, queue: &QueueName) -> Vec<(JobState, &Admission)> {
         let jobs = self.jobs.keys().map(|key| self.engine.job(key).unwrap());
         let charged = jobs.filter(|job| charged(job.state));
@@ -159,12 +159,12 @@ impl Model {
         here.collect()
     }
 
-    /// Of the two queues where the paths part: with the job the preemptor's is within what it deserves
-    /// once all is gone that is on its way, and the giver's held more than it deserves before the
-    /// last of that went. What was admitted at this moment may have been so after the job was
-    /// evaluated.
+    /// The children of the common ancestor are compared. With the job, the preemptor's queue is
+    /// within its deserved amounts once all pending evictions are complete; the victim's queue used
+    /// more than it deserves before the last victim. Jobs that were admitted at this moment may
+    /// have been admitted after the evaluation.
     fn check_entitled(&self, preemptor: &JobFact, from: &QueueName) {
-        // What a queue deserves of some pools may entitle those above it, too.
+        // A queue's deserved amounts in pools may entitle its ancestors, too.
         if self
             .policies
             .values()
@@ -205,8 +205,8 @@ impl Model {
         );
     }
 
-    /// Whether something is being evicted for a job of the queue, or below it: that counts as
-    /// charged there.
+    /// Whether jobs are being evicted for a job of the queue or below it: that counts as charged
+    /// there.
     fn is_promised_more(&self, queue: &QueueName) -> bool {
         let preemptors = self
             .preemptors()
@@ -216,13 +216,13 @@ impl Model {
         paths.any(|path| path.contains(queue))
     }
 
-    /// The queues that have jobs for which something is being evicted.
+    /// The queues with preemptors that have pending evictions.
     pub fn preemptors(&self) -> BTreeSet<QueueName> {
         let takes = |queue: &&QueueName| self.engine.reserved(queue).evictions > 0;
         self.queues.keys().filter(takes).cloned().collect()
     }
 
-    /// A shrink for another takes only what is above the minimum.
+    /// A shrink for another job reduces the surplus only.
     pub fn check_resize(&mut self, key: &JobKey, admission: &Admission, for_job: Option<&JobKey>) {
         let fact = &self.jobs[key];
         if for_job.is_some() {
@@ -230,7 +230,7 @@ impl Model {
                 fact.demand.elastic && fact.preemptible,
                 "{key} may not be shrunk"
             );
-            // Of pods that were admitted otherwise than the template says now more may be charged.
+            // The charge of pods may be more than the template requests now.
             if !self.edited.contains(key) {
                 check_whole(fact, admission);
             }
@@ -238,7 +238,8 @@ impl Model {
         assert_eq!(self.engine.job(key).unwrap().admission, Some(admission));
     }
 
-    /// Notes what a decision grants; what it takes off comes back only when that is confirmed.
+    /// Notes the new admission of a decision; terminating pods stay charged until they are
+    /// confirmed gone.
     pub fn note_grant(&mut self, key: &JobKey, admission: &Admission) {
         let now = admission.charge().unwrap();
         let Some(before) = self.granted.insert(key.clone(), now.clone()) else {
@@ -253,7 +254,7 @@ impl Model {
         }
     }
 
-    /// What jobs of the queue, or below it, are to give back of a resource.
+    /// The amount of a resource that jobs of the queue or below it have to free.
     pub fn shrinking_in(&self, queue: &QueueName, resource: &ResourceName) -> i64 {
         let here = self.shrinking.iter().filter(|(key, _)| {
             let job = self.engine.job(key);

@@ -1,9 +1,9 @@
-//! The random machine with all that a live controller may tell: queues, policies, classes and
-//! clusters that go, other parents, taints, labels and affinity, bounds of pools with guarantees,
-//! pods that wait or have ended, restarts, and a clock that stands or goes back.
+//! The random machine with all events of a live controller: deleted queues, policies, classes and
+//! clusters, other parents, taints, labels and affinity, bounds on pools with guarantees, pods that
+//! are unbound or have ended, restarts, and a clock that stops or goes back.
 //!
-//! A part of the cases has ten queues on three levels, forty nodes and sixty jobs; another has few
-//! CPUs. Steps of the smaller machine are taken as they are.
+//! Some cases have ten queues on three levels, forty nodes and sixty jobs; others have few CPUs.
+//! Steps of the smaller machine are used as they are.
 
 use super::layout::Layout;
 use super::model::Model;
@@ -21,10 +21,10 @@ mod steps;
 
 pub use steps::{Dressed, Wide};
 
-/// A world and what happens in it.
+/// A world and its steps.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// Which queues deserve what and may take from whom.
+    /// The deserved amounts of queues, and their rules of preemption.
     pub row: u8,
     pub size: Size,
     pub steps: Vec<Wide>,
@@ -43,7 +43,7 @@ pub fn case(most: usize) -> impl Strategy<Value = Case> {
     (0..12_u8, size, steps).prop_map(|(row, size, steps)| Case { row, size, steps })
 }
 
-/// The same where inner queues may keep what is below them.
+/// A shared fleet with inner queues that may not be reclaimable.
 pub fn protected(most: usize) -> impl Strategy<Value = Case> {
     let change = (0..most, 0..5_usize, proptest::bool::weighted(0.2));
     let changes = proptest::collection::vec(change, 1..6);
@@ -58,7 +58,7 @@ pub fn protected(most: usize) -> impl Strategy<Value = Case> {
 }
 
 impl Case {
-    /// A fleet that is whole and queues that share it by what they deserve.
+    /// A fleet that stays whole and queues that share it by deserved amounts.
     pub fn world(&self) -> Model {
         let layout = match self.size {
             Size::Small => Layout::small(),
@@ -96,7 +96,7 @@ impl Case {
     }
 }
 
-/// Takes all steps, and what follows where nothing else happens.
+/// Runs all steps, and then until nothing happens any more.
 pub fn tell(case: &Case) {
     tell_to(case.world(), case);
 }
@@ -113,16 +113,16 @@ pub fn tell_to(mut model: Model, case: &Case) {
 }
 
 proptest! {
-    // Few by default, for each is long.
+    // Few by default, since each is long.
     #![proptest_config(ProptestConfig { cases: crate::random::cases(16), max_shrink_iters: 4000, ..ProptestConfig::default() })]
 
     #[test]
-    fn it_holds_whatever_a_controller_tells(case in case(200)) {
+    fn the_invariants_hold_for_all_events_of_a_controller(case in case(200)) {
         tell(&case);
     }
 
     #[test]
-    fn it_holds_where_inner_queues_keep_what_is_below_them(case in protected(200)) {
+    fn the_invariants_hold_with_inner_queues_that_are_not_reclaimable(case in protected(200)) {
         tell(&case);
     }
 }

@@ -1,30 +1,30 @@
-//! The engine's choices against the best there are, found by mixed integer programs.
+//! The engine's choices against the optimum, found by mixed integer programs.
 //!
-//! Never worse than infeasible: where a way exists, the engine finds one. On average within two
-//! percent of the best, and the worst case is printed. Each suite has a long form for the closing
-//! note: `cargo test -p engine --test reference -- --ignored --nocapture optimum`.
+//! If there is a solution, the engine finds one. On average it is within two percent of the
+//! optimum, and the worst case is printed. Each suite has a long form: `cargo test -p engine --test
+//! reference -- --ignored --nocapture optimum`.
 
 mod placement;
 mod victims;
 
-/// What a series of cases came to.
+/// The result of a series of cases.
 #[derive(Default)]
 struct Record {
     cases: u32,
-    /// Cases in which there was something to choose.
+    /// The number of cases with a choice.
     told: u32,
-    /// Sum of engine / best, in thousandths.
+    /// The sum of engine / optimum, in thousandths.
     ratios: i64,
     worst: i64,
     worst_case: String,
 }
 
 impl Record {
-    /// One case: what the engine's choice costs and what the best does; `None` is no way at all.
+    /// Adds a case: the cost of the engine's choice and of the optimum; `None` is no solution.
     fn add(&mut self, engine: Option<i64>, best: Option<i64>, case: &str) {
         self.cases += 1;
         let (engine, best) = match (engine, best) {
-            // Where nothing has to be paid there is nothing to choose.
+            // Without a cost there is nothing to choose.
             (None, None) | (Some(0), Some(0)) => return,
             (Some(engine), Some(best)) => (engine, best),
             (None, Some(best)) => panic!("the engine found no way, one costs {best}: {case}"),
@@ -41,7 +41,7 @@ impl Record {
         }
     }
 
-    /// Prints what came out and holds it against the goal.
+    /// Prints the result and compares it with the goal.
     fn close(&self, what: &str) {
         let mean = self.ratios / i64::from(self.told.max(1));
         println!(

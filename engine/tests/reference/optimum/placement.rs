@@ -1,4 +1,4 @@
-//! Placement and division of one gang: the fewest clusters that can take it, node for node.
+//! Placement and division of a gang: the fewest clusters that it fits into, node by node.
 
 use super::Record;
 use crate::case::{Amounts, Role, amounts_text, demand};
@@ -23,18 +23,18 @@ struct Case {
 struct Node {
     cluster: usize,
     has: Amounts,
-    /// GPUs used by others.
+    /// GPUs used by foreign pods.
     used: i64,
 }
 
-/// What may be divided, and how.
+/// How a gang may be divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// One cluster only.
+    /// It is in one cluster.
     Whole,
-    /// Any whole division of the one role.
+    /// Its only role is divided by whole pods.
     Divisible,
-    /// Over several clusters where no one has room.
+    /// It is split if it fits into no single cluster.
     Split,
 }
 
@@ -107,7 +107,7 @@ impl Case {
         self.max_clusters.unwrap_or(u32::MAX).min(CLUSTERS as u32)
     }
 
-    /// In how many clusters the engine places the gang; `None` if it does not.
+    /// The number of clusters in which the engine places the gang; `None` if it does not.
     fn chosen(&self) -> Option<i64> {
         let mut engine = Engine::new(EngineConfig::default());
         for cluster in 0..CLUSTERS {
@@ -149,7 +149,7 @@ impl Case {
         Some(i64::try_from(admission.shares.len()).unwrap())
     }
 
-    /// The plan holds every pod once, and no node is over.
+    /// Checks that the plan has every pod once, and that every node has enough capacity.
     fn check(&self, admission: &engine::facts::Admission) {
         let mut used: Vec<Amounts> = self.nodes.iter().map(|node| [node.used, 0]).collect();
         for (index, role) in self.roles.iter().enumerate() {
@@ -230,7 +230,7 @@ fn compare(cases: u32) {
 }
 
 #[test]
-fn a_gang_is_placed_if_any_way_exists_and_in_about_the_fewest_clusters() {
+fn a_gang_is_placed_if_possible_and_in_about_the_fewest_clusters() {
     compare(120);
 }
 

@@ -1,4 +1,4 @@
-//! Whom to evict for one gang: the least loss that lets it start in one cluster.
+//! The victims for a gang: the least loss with which it starts in one cluster.
 
 use super::Record;
 use crate::case::Role;
@@ -17,14 +17,14 @@ use std::collections::BTreeSet;
 
 #[derive(Debug, Clone)]
 struct Case {
-    /// GPUs of each node, and its cluster.
+    /// The GPUs and the cluster of each node.
     nodes: Vec<(usize, i64)>,
     running: Vec<Runs>,
     preemptor: Role,
     within_queue: bool,
 }
 
-/// A job that was started so many seconds before the preemptor came.
+/// A job that was started this many seconds before the preemptor was submitted.
 #[derive(Debug, Clone, Copy)]
 struct Runs {
     role: Role,
@@ -32,7 +32,7 @@ struct Runs {
     before: i64,
 }
 
-/// A running job as the program sees it: what it holds per node, and what its loss costs.
+/// A running job in the program: its GPUs per node, and the cost of its loss.
 #[derive(Debug)]
 struct Victim {
     key: JobKey,
@@ -116,8 +116,8 @@ impl Case {
         )
     }
 
-    /// `q0` is full of what others run, all of it borrowed; the preemptor's deserves the fleet. Or
-    /// both are one queue in which higher priority takes from lower.
+    /// `q0` uses the whole fleet, all of it borrowed; the preemptor's queue deserves the fleet. Or
+    /// both are one queue in which jobs of higher priority preempt.
     fn queues(&self, engine: &mut Engine) {
         engine.apply(Event::QueueUpserted(world::queue("q0")));
         let fleet: i64 = self.nodes.iter().map(|(_, gpus)| gpus).sum();
@@ -127,7 +127,7 @@ impl Case {
         }));
     }
 
-    /// Only once all run: they shall not take from each other.
+    /// Only once all run: they must not evict each other.
     fn allow_preemption(&self, engine: &mut Engine) {
         engine.apply(Event::PolicyUpserted(PolicyFact {
             preemption: Preemption {
@@ -138,7 +138,7 @@ impl Case {
         }));
     }
 
-    /// Starts a job if it fits; what it holds then.
+    /// Starts a job if it fits, and returns what it uses then.
     fn start(&self, engine: &mut Engine, index: usize, runs: Runs) -> Option<(Victim, usize)> {
         let now = Time((COMES_AT - runs.before) * 1000);
         let name = format!("v{index:02}");
@@ -150,7 +150,7 @@ impl Case {
             &format!("p{}", runs.class),
             now,
         );
-        // Those that do not fit are withdrawn.
+        // Jobs that do not fit are deleted.
         let decided = engine.decide(now).decisions;
         let released = decided.iter().find_map(|decision| match decision {
             Decision::Release { key, admission, .. } if *key == world::key(&name) => {
@@ -198,7 +198,7 @@ impl Case {
         used.collect()
     }
 
-    /// What the engine's victims cost; `None` if it takes nobody back and does not start the job.
+    /// The cost of the engine's victims; `None` if it evicts none and does not start the job.
     fn chosen(&self, engine: &mut Engine, victims: &[Victim]) -> Option<i64> {
         let now = Time(COMES_AT * 1000);
         let queue = usize::from(!self.within_queue);
@@ -269,7 +269,7 @@ impl Case {
         }
     }
 
-    /// The least loss with which the preemptor fits into one cluster; `None` if it never does.
+    /// The least loss with which the preemptor fits into one cluster; `None` if there is none.
     fn best(&self, victims: &[Victim]) -> Option<i64> {
         let mut all = ProblemVariables::new();
         let clusters: Vec<Variable> = (0..CLUSTERS)
@@ -354,7 +354,7 @@ fn compare(cases: u32) {
 }
 
 #[test]
-fn whom_to_evict_is_found_if_any_way_exists_and_costs_about_the_least() {
+fn victims_are_found_if_possible_and_cost_about_the_least() {
     compare(120);
 }
 

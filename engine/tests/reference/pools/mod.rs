@@ -1,15 +1,16 @@
 //! Bounds on pools: the quota of a queue for a class of GPUs, in all clusters or in some.
 //!
-//! docs/scheduling.md, "Quota": an entry of `pools[]` counts one class of GPUs, in
-//! all clusters or in those it names; `capability` is never passed, `guarantee` is kept for the
-//! queue even while it is idle, from all others together too; a job must pass at its own queue and at every
-//! queue above it. What a queue may really have is its parent's, less what is guaranteed to its siblings.
-//! docs/tenants.md: lowered below what is in use, a capability stops new jobs and ends none.
+//! docs/scheduling.md, "Quota": an entry of `pools[]` counts one class of GPUs, in all clusters or
+//! in those it names; `capability` is never exceeded, `guarantee` is withheld for the queue even
+//! while it is idle, from all others together, too; a job must pass at its own queue and at every
+//! queue above it. The real capability of a queue is its parent's, less the guarantees of its
+//! siblings. docs/tenants.md: lowered below the usage, a capability blocks new jobs and evicts
+//! none.
 //!
-//! Held against it: no release passes a bound of any queue on the job's path; none goes into what
-//! is guaranteed to another queue; what is said to be allocated by pool is the sum of what runs.
-//! Where nothing is guaranteed, nobody waits who could go, by every cluster and every placement
-//! that takes GPUs of one class.
+//! The test checks that no admission exceeds a bound of any queue on the job's path, or uses a
+//! guarantee of another queue, and that the allocated amounts by pool are the sum of the running
+//! jobs. Without guarantees no job waits that could start, by trying every cluster and every
+//! placement on GPUs of one class.
 
 mod random;
 
@@ -27,7 +28,7 @@ const CORES: i64 = 64;
 
 #[derive(Debug, Clone)]
 struct Case {
-    /// Queues directly below the root stand first; the others are below one of them.
+    /// Queues directly below the root come first; the others are below one of them.
     queues: Vec<Queue>,
     nodes: Vec<Node>,
     rounds: Vec<Round>,
@@ -60,7 +61,7 @@ struct Node {
 struct Round {
     finish: Vec<usize>,
     submit: Vec<Job>,
-    /// A bound that is another from now on: of which queue, which of its bounds, how much.
+    /// A change of a bound: the queue, the index of the bound, the new amount.
     bound: Option<(usize, usize, i64)>,
 }
 
@@ -76,9 +77,9 @@ struct Both {
     world: World,
     jobs: Vec<Entry>,
     released: usize,
-    /// Jobs that only a bound stopped.
+    /// Jobs that only a bound blocked.
     stopped: usize,
-    /// Whether one must go whose pods need GPUs of both classes in one cluster.
+    /// Whether a job must start whose pods need GPUs of both classes in one cluster.
     mixes: bool,
 }
 
@@ -143,7 +144,7 @@ impl Case {
         all.filter(|at| *at != queue && same(at)).collect()
     }
 
-    /// What the fleet has of what a bound counts.
+    /// The total of the fleet in the pools of a bound.
     fn has(&self, pool: &Pool) -> i64 {
         let counted = self.nodes.iter().filter(|node| pool.counts(node));
         counted.map(|node| node.gpus).sum()
@@ -257,7 +258,7 @@ impl Both {
         Ok(())
     }
 
-    /// Nobody goes into what is guaranteed to a sibling of its queue.
+    /// No job uses what is guaranteed to a sibling of its queue.
     fn leaves(&self, job: usize, queue: usize, kept: &Pool) -> Result<(), String> {
         let held = self.held(queue, kept);
         let most = self.case.has(kept) - kept.guarantee;
@@ -269,8 +270,8 @@ impl Both {
         Ok(())
     }
 
-    /// What siblings hold of what a bound counts and what is guaranteed to the others of it are
-    /// together no more than there is.
+    /// The usage of siblings in the pools of a bound and the idle guarantees of the others are
+    /// together at most the total.
     fn leaves_together(&self, job: usize, queue: usize, kept: &Pool) -> Result<(), String> {
         let mut all = self.case.siblings(queue);
         all.push(queue);
@@ -290,7 +291,7 @@ impl Both {
         Ok(())
     }
 
-    /// GPUs that a job holds of what a bound counts.
+    /// The GPUs of a job in the pools of a bound.
     fn of_job(&self, job: usize, pool: &Pool) -> i64 {
         let entry = &self.jobs[job];
         let assumed = entry.assumed.iter();
@@ -300,7 +301,7 @@ impl Both {
             .sum()
     }
 
-    /// The same of all jobs of a queue and of those below it.
+    /// The same for all jobs of a queue and of those below it.
     fn held(&self, queue: usize, pool: &Pool) -> i64 {
         let all = 0..self.jobs.len();
         let below = all.filter(|job| self.case.path(self.jobs[*job].job.queue).contains(&queue));
@@ -317,7 +318,7 @@ impl Both {
         })
     }
 
-    /// Whether some cluster takes the job; within all bounds, or as if there were none.
+    /// Whether the job fits into some cluster: within all bounds, or as if there were none.
     fn could_go(&self, job: usize, bounded: bool) -> bool {
         let stated = &self.jobs[job].job;
         let path = self.case.path(stated.queue);
@@ -379,7 +380,7 @@ impl Both {
         queues.all(|other| other.parent != Some(queue))
     }
 
-    /// What the engine says a queue holds by bound.
+    /// The usage of a queue by bound, from the engine.
     fn same_numbers(&self) -> Result<(), String> {
         for (index, queue) in self.case.queues.iter().enumerate() {
             let usage = self
@@ -417,14 +418,14 @@ proptest! {
     })]
 
     #[test]
-    fn no_bound_on_pools_is_passed_and_nobody_waits_for_nothing(case in random::case()) {
+    fn no_bound_on_pools_is_exceeded_and_no_job_waits_without_reason(case in random::case()) {
         hold(&case).map_err(TestCaseError::fail)?;
     }
 }
 
-/// The bounds would hold of an engine that releases nothing, and in fleets that they do not bind.
+/// The bounds would hold for an engine that admits nothing, and in fleets where they do not bind.
 #[test]
-fn the_random_cases_do_release_and_their_bounds_do_stop() {
+fn the_random_cases_do_admit_and_their_bounds_do_block() {
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let cases = (0..50).map(|_| random::case().new_tree(&mut runner).unwrap().current());
@@ -434,10 +435,10 @@ fn the_random_cases_do_release_and_their_bounds_do_stop() {
     assert!(released > 50 && stopped > 50, "{released} {stopped}");
 }
 
-/// Of nine GPUs in pods of three, six go to the class that is not bounded and three to the other,
-/// of which the queue may have as many. The mix of classes that fits best takes six of that one.
+/// Of nine GPUs in pods of three, six are used in the class without a bound and three in the other,
+/// of which the queue may use three. The mix of classes that fits best uses six of that one.
 #[test]
-fn one_that_needs_two_classes_goes_where_the_bound_on_one_leaves_enough() {
+fn a_job_that_needs_two_classes_starts_within_the_bound_on_one() {
     let node = |class, gpus| Node {
         cluster: 0,
         class,

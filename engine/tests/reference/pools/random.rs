@@ -1,4 +1,5 @@
-//! Random queues with bounds on pools, fleets of two classes of GPUs, and jobs that come and go.
+//! Random queues with bounds on pools, fleets of two classes of GPUs, and jobs that are submitted
+//! and end.
 
 use super::{Case, Node, Pool, Queue, Round};
 use crate::case::{Job, Role};
@@ -71,8 +72,8 @@ pub fn case() -> impl Strategy<Value = Case> {
         })
 }
 
-/// Two levels; guarantees only in the upper one and in some cases, where the fleet has so much; a
-/// bound of a queue within those of the queue above that count all that it counts.
+/// Two levels. Guarantees are in the upper one only, in some cases, and within the fleet; a bound
+/// of a queue is within those of its parent that count the same pools.
 fn sane(mut case: Case, guarantees: bool) -> Case {
     for index in 0..case.queues.len() {
         let parent = case.queues[index]
@@ -107,7 +108,7 @@ fn sane(mut case: Case, guarantees: bool) -> Case {
         for job in &mut round.submit {
             job.queue = leaves[job.queue % leaves.len()];
         }
-        // Only of queues with nobody above or below, so that the tree stays valid.
+        // Only for queues without parent and children, so that the tree stays valid.
         round.bound = round.bound.and_then(|(at, pool, gpus)| {
             let queue = leaves[at % leaves.len()];
             let pools = &queues[queue].pools;
@@ -121,7 +122,7 @@ fn sane(mut case: Case, guarantees: bool) -> Case {
     case
 }
 
-/// The capability of a bound, cut to what the queue above says of the same pools.
+/// The capability of a bound, cut to that of the parent on the same pools.
 fn within(case: &Case, parent: Option<usize>, pool: &Pool) -> Option<i64> {
     let above = parent
         .into_iter()

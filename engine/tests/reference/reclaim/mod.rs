@@ -1,8 +1,9 @@
-//! Reclaim between queues, and preemption inside one: whom the engine evicts, and whom it leaves, held against every
-//! set that the rules allow ([`rules`]).
+//! Reclaim between queues, and preemption inside one: the engine's victims, compared with every set
+//! that the rules allow ([`rules`]).
 //!
-//! Queues side by side, some of them below another; GPUs, gangs in one cluster. All queues are BestEffort, so
-//! nothing is kept for anybody but those for whom something is taken. Members do at once what is decided.
+//! The queues are siblings, or some are below another; jobs request GPUs, as gangs in one cluster.
+//! All queues are BestEffort, so that only preemptors have reservations. Members carry out
+//! decisions at once.
 
 mod random;
 mod rules;
@@ -21,13 +22,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const CLUSTERS: usize = 2;
 const CORES: i64 = 64;
-/// Calls of `decide` after which all must be at rest.
+/// The most calls of `decide` until nothing is decided.
 const CALLS: usize = 200;
 
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// Whether jobs take from lower priority in their own queue (`preemption.withinQueue`), and
-    /// from no other; else it is the other way round.
+    /// Whether jobs preempt lower priority in their own queue (`preemption.withinQueue`) and
+    /// reclaim from no other; else the reverse.
     within: bool,
     queues: Vec<Queue>,
     /// The cluster of each node, and its GPUs.
@@ -51,7 +52,7 @@ struct Queue {
 struct Round {
     finish: Option<usize>,
     submit: Vec<Job>,
-    /// Seconds that pass before.
+    /// The seconds that pass before.
     wait: i64,
 }
 
@@ -81,7 +82,7 @@ impl Class {
         }
     }
 
-    /// The values of the classes: those of [`World`], and zero for the one that takes nothing.
+    /// The values of the classes: those of [`World`], and zero for the one that never preempts.
     fn priority(self) -> i32 {
         match self {
             Self::Low => -100,
@@ -127,14 +128,14 @@ impl Queue {
     }
 }
 
-/// The jobs that are evicted in one go, by the job that they are taken for.
+/// The jobs that are evicted at once, by preemptor.
 type Takes = BTreeMap<usize, Vec<usize>>;
 
-/// Both, told the same.
+/// The engine and the reference, with the same facts.
 struct Both<'a> {
     world: World,
     rules: Rules<'a>,
-    /// What was evicted: the victim, and for whom.
+    /// The evictions: the victim and the preemptor.
     taken: Vec<(usize, usize)>,
 }
 
@@ -173,7 +174,7 @@ impl<'a> Both<'a> {
         if let Some(pick) = round.finish.filter(|_| !running.is_empty()) {
             let job = running[pick % running.len()];
             self.world.finish(&job_name(job));
-            // It stays among the jobs, holds nothing, and asks for nothing any more.
+            // It stays in the list of jobs, uses nothing, and requests nothing any more.
             self.rules.jobs[job].runs = None;
         }
         for job in &round.submit {
@@ -192,7 +193,7 @@ impl<'a> Both<'a> {
         self.nobody_is_left()
     }
 
-    /// Those that run, or those that wait.
+    /// The running jobs, or the pending ones.
     fn jobs(&self, running: bool) -> Vec<usize> {
         let all = 0..self.rules.jobs.len();
         let waits = |job: &usize| self.world.state(&job_name(*job)) == JobState::Queued;
@@ -203,8 +204,8 @@ impl<'a> Both<'a> {
         .collect()
     }
 
-    /// Members do what is decided until nothing is; each reclaim must be valid, and those for
-    /// whom all is gone that was taken must start.
+    /// Carries out decisions until there are none; each reclaim must be valid, and preemptors whose
+    /// victims are gone must start.
     fn settle(&mut self) -> Result<(), String> {
         let before = self.taken.len();
         let mut served: BTreeSet<usize> = BTreeSet::new();
@@ -242,7 +243,7 @@ impl<'a> Both<'a> {
         Err("it never rests".to_owned())
     }
 
-    /// Starts who is released; who is evicted, for whom.
+    /// Starts admitted jobs, and returns the evictions.
     fn carry_out(
         &mut self,
         decisions: &[Decision],
@@ -250,13 +251,13 @@ impl<'a> Both<'a> {
         served: &mut BTreeSet<usize>,
     ) -> Result<Takes, String> {
         let mut takes = Takes::new();
-        // What is kept for one whose victims are gone, or for whom what was ending for another is
-        // enough, is not idle for others and counts as charged.
+        // The reservation of a job whose victims are gone, or for which pending evictions of
+        // another suffice, is not idle for others and counts as charged.
         let mut checked = promised;
         for decision in decisions {
             match decision {
                 Decision::Release { key, admission, .. } => {
-                    // Who is released after a reclaim was decided counts for nothing in it.
+                    // A job that is admitted after a reclaim was decided does not count in it.
                     self.check(&takes, &mut checked)?;
                     served.remove(&job_number(&key.name));
                     self.start(job_number(&key.name), admission)?;
@@ -285,8 +286,8 @@ impl<'a> Both<'a> {
         Ok(takes)
     }
 
-    /// Holds what is taken against the rules, as things are. With several at once, what each
-    /// finds hangs on where the others will be.
+    /// Checks the victims by the rules, in the current state. With several preemptors at once, the
+    /// result of each depends on the placement of the others.
     fn check(&self, takes: &Takes, checked: &mut bool) -> Result<(), String> {
         if let (false, 1, 1, Some((preemptor, victims))) =
             (*checked, takes.len(), self.promises(), takes.iter().next())
@@ -298,7 +299,7 @@ impl<'a> Both<'a> {
         Ok(())
     }
 
-    /// For how many jobs something is kept that others give back. It counts as charged.
+    /// The number of jobs with a reservation of what others free. It counts as charged.
     fn promises(&self) -> u32 {
         let queues = (0..self.rules.case.queues.len()).map(queue_name);
         let reserved = queues.map(|name| self.world.engine.reserved(&name.as_str().into()));
@@ -323,7 +324,7 @@ impl<'a> Both<'a> {
         Ok(())
     }
 
-    /// Who was evicted does not evict in turn from the one that it was taken for.
+    /// A victim does not evict its preemptor in turn.
     fn no_circle(&self, before: usize) -> Result<(), String> {
         let now = &self.taken[before..];
         let circle = now.iter().find(|(a, b)| now.contains(&(*b, *a)));
@@ -332,7 +333,7 @@ impl<'a> Both<'a> {
         })
     }
 
-    /// At rest nobody waits who could reclaim what others borrowed.
+    /// When nothing more is decided, no job waits that could reclaim what others borrow.
     fn nobody_is_left(&self) -> Result<(), String> {
         let now = self.world.now.0;
         for job in self.jobs(false) {
@@ -361,17 +362,17 @@ proptest! {
     })]
 
     #[test]
-    fn what_is_reclaimed_is_what_the_rules_allow_and_demand(case in case()) {
+    fn reclaim_is_what_the_rules_allow_and_demand(case in case()) {
         hold(&case).map_err(TestCaseError::fail)?;
     }
 
     #[test]
-    fn what_is_preempted_inside_a_queue_is_what_the_rules_allow_and_demand(case in case()) {
+    fn preemption_inside_a_queue_is_what_the_rules_allow_and_demand(case in case()) {
         hold(&inside(case)).map_err(TestCaseError::fail)?;
     }
 }
 
-/// The rules would hold of an engine that takes nothing, and fleets that nothing is taken in.
+/// The rules would hold for an engine that evicts nothing, and in fleets without evictions.
 #[test]
 fn the_random_cases_do_evict() {
     use proptest::strategy::ValueTree;
@@ -415,7 +416,7 @@ fn round(submit: Vec<Job>) -> Round {
 
 /// A guarantee of one does not protect a gang of four, of which three are borrowed.
 #[test]
-fn a_gang_beyond_the_guarantee_of_its_queue_is_taken() {
+fn a_gang_beyond_the_guarantee_of_its_queue_is_evicted() {
     let gang = Job {
         count: 4,
         ..job(0, 1, Class::Low)
@@ -455,15 +456,15 @@ fn below_one_that_deserves_all(reclaimable: bool, preemptor: usize) -> Result<us
 }
 
 #[test]
-fn reclaim_is_decided_where_the_paths_part() {
+fn reclaim_is_decided_at_the_children_of_the_common_ancestor() {
     assert_eq!(below_one_that_deserves_all(true, 2), Ok(1));
     assert_eq!(below_one_that_deserves_all(true, 0), Ok(0));
 }
 
-/// Two jobs of a queue that deserves three GPUs ask for the same. The class of the first lets it
-/// take nothing; that says nothing of the second. The engine once looked at the first only.
+/// Two jobs of a queue that deserves three GPUs request the same. The class of the first never
+/// preempts; that says nothing of the second. The engine once tried the first only.
 #[test]
-fn one_that_may_take_nothing_does_not_stop_one_behind_it_that_asks_for_the_same() {
+fn a_job_that_never_preempts_does_not_block_a_preemptor_with_the_same_shape() {
     let borrows = (0..4).map(|_| job(0, 1, Class::Low)).collect();
     let case = Case {
         within: false,

@@ -1,4 +1,4 @@
-//! Random queues of which the first borrows, and others that want it back.
+//! Random queues, of which the first borrows and others reclaim.
 
 use super::{CLUSTERS, Case, Class, Job, Queue, Round};
 use proptest::option::weighted;
@@ -42,7 +42,7 @@ pub fn case() -> impl Strategy<Value = Case> {
                 wait,
             }
         });
-    // One queue comes first, and borrows what it finds.
+    // One queue comes first, and borrows all it can.
     let first = jobs(3..9).prop_map(|mut submit| {
         submit.iter_mut().for_each(|job| job.queue = 0);
         Round {
@@ -51,7 +51,7 @@ pub fn case() -> impl Strategy<Value = Case> {
             wait: 0,
         }
     });
-    // One above some of the others, in some cases.
+    // In some cases a queue is above some of the others.
     let inner = weighted(0.5, (queue.clone(), any::<[bool; 4]>(), any::<bool>()));
     (
         proptest::collection::vec(queue, 2..5),
@@ -82,8 +82,8 @@ pub fn case() -> impl Strategy<Value = Case> {
         })
 }
 
-/// Guarantees within what is deserved and, together, within the fleet and within what is guaranteed
-/// to the queue above; the first queue, which borrows, deserves little.
+/// Guarantees are within the deserved amounts and, together, within the fleet and their parent's
+/// guarantee; the first queue, which borrows, deserves little.
 fn sane(mut case: Case) -> Case {
     case.queues[0].deserved = case.queues[0].deserved.map(|gpus| gpus % 4);
     let mut left: i64 = case.nodes.iter().map(|(_, gpus)| gpus).sum();
@@ -106,7 +106,7 @@ fn sane(mut case: Case) -> Case {
     case
 }
 
-/// The same with jobs that take in their own queue only, and bounds that bind nobody.
+/// The same with jobs that preempt in their own queue only, and bounds that do not bind.
 pub fn inside(mut case: Case) -> Case {
     case.within = true;
     for queue in &mut case.queues {

@@ -1,4 +1,4 @@
-//! What the documents allow and demand of a reclaim, over everything that runs.
+//! The documented rules of reclaim, over all running jobs.
 //!
 //! - docs/scheduling.md, "Eviction": a queue below its deserved evicts what other
 //!   queues borrowed; idle room first; only where the job then really starts; what is guaranteed
@@ -13,9 +13,9 @@
 //!   queue; all else is the same.
 //! - engine.md: only for a job within its queue's deserved.
 //!
-//! They do not say what happens where taking a whole gang would leave its queue below what it
-//! deserves. So what is taken is held against what is allowed, which is more than what must be
-//! taken: there the queues of all victims keep what they deserve.
+//! The documents do not say what happens if the eviction of a whole gang leaves its queue below its
+//! deserved amount. So the victims are checked by what is allowed, which is more than what is
+//! demanded: there the queues of all victims stay at their deserved amounts.
 
 use super::{Case, Job};
 use crate::case::{Amounts, Role};
@@ -33,7 +33,7 @@ pub struct Runs {
     pub assumed: Vec<(usize, u32)>,
 }
 
-/// The world as the reference sees it, times in milliseconds.
+/// The state of the reference, with times in milliseconds.
 pub struct Rules<'a> {
     pub case: &'a Case,
     pub jobs: Vec<Entry>,
@@ -53,7 +53,7 @@ impl Job {
 }
 
 impl Rules<'_> {
-    /// What the jobs of a queue, and of those below it, hold, some being gone.
+    /// The usage of the jobs of a queue and of those below it, some being gone.
     pub fn held(&self, queue: usize, gone: &[usize]) -> i64 {
         let jobs = self.jobs.iter().enumerate();
         let runs = jobs.filter(|(_, entry)| {
@@ -63,12 +63,12 @@ impl Rules<'_> {
         stays.map(|(_, entry)| entry.job.gpus()).sum()
     }
 
-    /// From a queue up to the one directly below the root.
+    /// The queues from one up to the one directly below the root.
     fn path(&self, queue: usize) -> Vec<usize> {
         std::iter::successors(Some(queue), |at| self.case.queues[*at].parent).collect()
     }
 
-    /// The queues of one path that are not in the other; the last is that which is compared.
+    /// The queues of one path that are not in the other; the last is the one that is compared.
     fn apart(&self, queue: usize, from: usize) -> Vec<usize> {
         let shared = self.path(from);
         let mut path = self.path(queue);
@@ -80,14 +80,14 @@ impl Rules<'_> {
         self.ask_tree(&[], |tree| tree.guarantee(queue, crate::case::GPU))
     }
 
-    /// Whether with the job, and without those that are gone, the queue that is compared with one
-    /// above `other` is within what it deserves.
+    /// Whether, with the job and without those that are gone, the queue that is compared with one
+    /// above `other` is within its deserved amount.
     fn is_entitled(&self, job: &Job, other: usize, gone: &[usize]) -> bool {
         let compared = self.apart(job.queue, other).pop();
         compared.is_some_and(|at| self.held(at, gone) + job.gpus() <= self.deserved(at))
     }
 
-    /// What the queue gets back when it needs it; what is not named is all borrowed.
+    /// The deserved amount of the queue; without one, all usage is borrowed.
     pub fn deserved(&self, queue: usize) -> i64 {
         self.ask_tree(&[], |tree| tree.deserved(queue))[0].unwrap_or(0)
     }
@@ -140,8 +140,8 @@ impl Rules<'_> {
         })
     }
 
-    /// Whether a job may have others evicted at all: its queue reclaims, its class preempts,
-    /// and with it its queue, or one above it, is within what it deserves.
+    /// Whether a job may preempt at all: its queue reclaims, its class preempts, and with it its
+    /// queue, or one above it, is within its deserved amount.
     pub fn may_take(&self, preemptor: usize) -> bool {
         let job = &self.jobs[preemptor].job;
         let within = |at: &usize| self.held(*at, &[]) + job.gpus() <= self.deserved(*at);
@@ -150,7 +150,7 @@ impl Rules<'_> {
             && (self.case.within || self.path(job.queue).iter().any(within))
     }
 
-    /// Whether one that runs may be taken for the preemptor, whatever its queue holds.
+    /// Whether a running job may be evicted for the preemptor, whatever its queue uses.
     pub fn may_be_taken(&self, victim: usize, preemptor: usize, now: i64) -> bool {
         let entry = &self.jobs[victim];
         let queue = &self.case.queues[entry.job.queue];
@@ -165,7 +165,7 @@ impl Rules<'_> {
         entry.runs.as_ref().is_some_and(ran) && job.preemptible && right
     }
 
-    /// What is wrong with taking `victims` for the preemptor.
+    /// Why `victims` may not be evicted for the preemptor, if so.
     pub fn check(&self, preemptor: usize, victims: &[usize], now: i64) -> Result<(), String> {
         if !self.may_take(preemptor) {
             return Err("the preemptor may take nothing".to_owned());
@@ -193,8 +193,8 @@ impl Rules<'_> {
         Ok(())
     }
 
-    /// The best order takes the largest last. Before it the queue that is compared has to be above
-    /// what it deserves, and each from the victim's up to it above what it is guaranteed.
+    /// The best order evicts the largest last. Before it the compared queue must be above its
+    /// deserved amount, and each queue from the victim's up to it above its guarantee.
     fn check_shares(&self, preemptor: usize, victims: &[usize]) -> Result<(), String> {
         if self.case.within {
             return Ok(());
@@ -227,8 +227,8 @@ impl Rules<'_> {
         Ok(())
     }
 
-    /// Some jobs that must be taken for one that waits: the queues of all keep what they deserve.
-    /// Every set is tried.
+    /// A set of jobs that must be evicted for a pending one: the queues of all stay at their
+    /// deserved amounts. Every set is tried.
     pub fn must_take(&self, preemptor: usize, now: i64) -> Option<Vec<usize>> {
         if !self.may_take(preemptor) {
             return None;

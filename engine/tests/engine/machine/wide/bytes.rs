@@ -1,11 +1,11 @@
-//! What is decided in wide streams is the same in every build, as in `machine/bytes.rs`.
+//! The decisions in wide streams are the same in every build, as in `machine/bytes.rs`.
 
 use crate::machine::bytes::{Row, runner};
 use crate::machine::step::Step;
 use crate::machine::wide::{Wide, case};
 use proptest::strategy::{Strategy, ValueTree};
 
-/// Streams of each row.
+/// The number of streams of each row.
 const STREAMS: u8 = 5;
 
 fn row(row: u8) -> String {

@@ -1,11 +1,11 @@
-//! Where a released gang may be: labels, taints and affinity, read from the facts by rules that
-//! share nothing with the engine's.
+//! The eligible places of an admitted gang: labels, taints and affinity, checked by rules that
+//! share nothing with the engine.
 
 use super::jobs::{LABEL, TAINT};
 use crate::machine::model::Model;
 use engine::facts::{Admission, JobFact, NodeFact, Role};
 
-/// Whether a node has the one label that a role may ask for, and no taint that it cannot stand.
+/// Whether a node has the label that a role may require, and no taint that it does not tolerate.
 pub fn may_run_on(role: &Role, node: &NodeFact) -> bool {
     let terms = role.node_terms.iter();
     let mut asked = terms

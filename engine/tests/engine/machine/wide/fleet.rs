@@ -1,4 +1,4 @@
-//! Clusters that come and go, taints and labels.
+//! Clusters that are added and removed, taints and labels.
 
 use super::jobs::{LABEL, TAINT};
 use super::steps::Taints;
@@ -17,7 +17,7 @@ fn taint(effect: TaintEffect) -> Taint {
 }
 
 impl Model {
-    /// A cluster is removed, with its nodes and pods; nothing more is heard of it.
+    /// A cluster is removed, with its nodes and pods, and reports nothing any more.
     pub fn cluster_gone(&mut self, index: usize) {
         let name = ClusterName::from(self.cluster_at(index));
         if self.clusters.remove(&name).is_some() {
@@ -27,7 +27,7 @@ impl Model {
         }
     }
 
-    /// A cluster that was removed joins again, with the nodes that it had at first.
+    /// A removed cluster joins again, with its first nodes.
     pub fn cluster_back(&mut self, index: usize) {
         if self.is_watched(index) {
             return;

@@ -1,4 +1,4 @@
-//! Jobs that ask for certain nodes and clusters, and jobs that were there before.
+//! Jobs that select nodes and clusters, and jobs that ran before.
 
 use super::steps::Dressed;
 use crate::machine::jobs::demand;
@@ -12,7 +12,7 @@ use engine::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The label by which jobs choose nodes.
+/// The label by which jobs select nodes.
 pub const LABEL: &str = "kind";
 /// The taint of nodes and clusters.
 pub const TAINT: &str = "dedicated";
@@ -78,7 +78,7 @@ impl Model {
         self.submit_as(told.told, demand);
     }
 
-    /// A job that runs in one cluster, whole, without an admission: it is charged as it is.
+    /// A job that runs in one cluster without an admission: it is charged as it is.
     pub fn adopt(&mut self, told: Submitted, cluster: usize) {
         let key = self.named(told.job);
         if self.jobs.contains_key(&key) || !self.is_watched(cluster) {

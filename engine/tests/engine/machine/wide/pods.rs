@@ -1,19 +1,19 @@
-//! Pods that are not bound, that have ended, and that a member binds where it likes.
+//! Pods that are unbound, that have ended, and that a member binds where it chooses.
 
 use crate::machine::model::Model;
 use engine::facts::{PodFact, Role, Share};
 use engine::{ClusterName, JobKey, JobState, NodeName, Resources, Uid};
 
 impl Model {
-    /// Pods of a released job that are there and wait for a node.
+    /// Unbound pods of an admitted job.
     pub fn unbound(&mut self, key: &JobKey, most: usize) {
         for (share, role) in self.missing(key).into_iter().take(most) {
             self.start_pod(key, &share.cluster, &role, None);
         }
     }
 
-    /// What is not bound finds a node in its cluster, if one has room; so does what of a job read
-    /// back from its record was never planned on any.
+    /// Unbound pods are bound to a node of their cluster with free capacity; so are pods of a job
+    /// from a record, which were not planned on any.
     pub fn bind_rest(&mut self, key: &JobKey, most: usize) {
         let waits = |pod: &&PodFact| pod.job.as_ref() == Some(key) && pod.node.is_none();
         let unbound: Vec<PodFact> = self.pods.values().filter(waits).cloned().collect();
@@ -36,7 +36,7 @@ impl Model {
         }
     }
 
-    /// A pod that is bound has ended.
+    /// A bound pod has ended.
     pub fn pod_ends(&mut self, key: &JobKey, gone: bool) {
         let runs =
             |pod: &&PodFact| pod.job.as_ref() == Some(key) && pod.node.is_some() && !pod.ended;
@@ -69,7 +69,7 @@ impl Model {
         });
     }
 
-    /// Pods of a released job of which none is there yet, with their parts.
+    /// The missing pods of an admitted job that has none yet, with their parts.
     fn missing(&self, key: &JobKey) -> Vec<(Share, Role)> {
         let view = self.engine.job(key);
         let over = |state| matches!(state, JobState::Finished | JobState::Ending);

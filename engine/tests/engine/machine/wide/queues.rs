@@ -1,4 +1,4 @@
-//! Queues, policies and classes that come and go, and other parents.
+//! Queues, policies and classes that are created and deleted, and other parents.
 
 use super::steps::Bound;
 use crate::machine::model::Model;
@@ -23,7 +23,7 @@ impl Model {
         }
     }
 
-    /// A queue that is gone is made again, where it was at first.
+    /// A deleted queue is created again, below its first parent.
     pub fn queue_back(&mut self, index: usize) {
         let (name, parent) = self.any_queue(index);
         if !self.queues.contains_key(&QueueName::from(name)) {
@@ -35,7 +35,7 @@ impl Model {
         }
     }
 
-    /// Any parent, also one that does not exist or is below it.
+    /// Any parent, even one that does not exist or is below the queue.
     pub fn parent(&mut self, index: usize, parent: Option<usize>) {
         let name = QueueName::from(self.any_queue(index).0);
         let parent = parent.map(|parent| QueueName::from(self.any_queue(parent).0));

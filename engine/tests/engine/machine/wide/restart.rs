@@ -1,5 +1,5 @@
-//! Another process leads: it knows nothing, and gets all that the API server shows, with what
-//! the admission records say of each job (`controller/src/facts/apply.rs`).
+//! Another process leads: it has no state, and gets all objects of the API server, with the
+//! admission records of the jobs (`controller/src/facts/apply.rs`).
 
 use crate::machine::model::{Model, Told, config};
 use crate::machine::pools::{Phase, Record};
@@ -7,7 +7,7 @@ use engine::facts::Admission;
 use engine::{Engine, Event, JobKey, JobState, Progress, Reason, Time};
 
 impl Model {
-    /// With `lost` what was decided last was not written.
+    /// With `lost` the last decisions were not written.
     pub fn restart(&mut self, lost: bool, jobs_first: bool) {
         let keys: Vec<JobKey> = self.jobs.keys().cloned().collect();
         let mut states = Vec::new();
@@ -19,7 +19,7 @@ impl Model {
         self.engine = Engine::new(config());
         self.latest = Time(0);
         self.log.push(Told::Restart);
-        // What leaves, and who waits for whom, is remembered nowhere.
+        // Terminating pods and pending evictions are not recorded.
         self.shrinking.clear();
         self.promised.clear();
         self.promised_in.clear();
@@ -35,7 +35,7 @@ impl Model {
         }
     }
 
-    /// A release that was decided and not written has not been. Not where its pods are seen.
+    /// An admission that was not written does not exist, unless its pods are observed.
     fn unwrite(&mut self, key: &JobKey) -> bool {
         if self.pods.values().any(|pod| pod.job.as_ref() == Some(key)) {
             return false;
@@ -88,14 +88,14 @@ impl Model {
             JobState::Ending => {
                 self.tell(fact);
                 self.tell_taken(key, &record);
-                // One that had ended is charged again until its Works are seen gone.
+                // A job that had ended is charged again until its Works are observed gone.
                 return self.record_phase(key, Phase::Held);
             }
         }
         self.tell(fact);
     }
 
-    /// An attempt of which nothing is left: it counts, and so does its back-off.
+    /// An attempt without Works counts, and so does its back-off.
     fn tell_over(&mut self, key: &JobKey, record: &Record) {
         self.tell_taken(key, record);
         if let Some((Reason::RuntimeLimitExceeded, at)) = record.taken {
@@ -127,7 +127,7 @@ impl Model {
     }
 }
 
-/// As a record holds it.
+/// The admission as in a record.
 fn without_slots(admission: &Admission) -> Admission {
     Admission {
         shares: engine::decision::without_slots(&admission.shares),

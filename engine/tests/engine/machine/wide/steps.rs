@@ -1,32 +1,32 @@
-//! What may happen besides, and how often.
+//! More steps, and how often they occur.
 
 use crate::machine::layout::Span;
 use crate::machine::step::{self, Kind, Step, Submitted};
 use proptest::option::of;
 use proptest::prelude::*;
 
-/// One thing that happens. Numbers are indices as in [`Step`].
+/// One step. Numbers are indices as in [`Step`].
 #[derive(Debug, Clone)]
 pub enum Wide {
     Old(Step),
     Submit(Dressed),
-    /// A job that runs, and that Muster did not place.
+    /// A running job that Muster did not place.
     Adopt {
         told: Submitted,
         cluster: usize,
     },
     /// The watch shows the placement.
     Placed(usize),
-    /// Pods of a released job are there and not bound.
+    /// Pods of an admitted job exist and are not bound.
     Unbound(usize, usize),
     /// A pod of a job has ended; whether it is gone, too.
     PodEnds(usize, bool),
     QueueGone(usize),
     QueueBack(usize),
-    /// A queue names another parent, or none.
+    /// A queue gets another parent, or none.
     Parent(usize, Option<usize>),
     PolicyGone(usize),
-    /// Whether what is below an inner queue may be evicted for others.
+    /// Whether an inner queue is reclaimable.
     InnerReclaimable(usize, bool),
     Pools(usize, Vec<Bound>),
     ClassGone(u8),
@@ -35,18 +35,18 @@ pub enum Wide {
     ClusterTaint(usize, Option<Taints>),
     NodeTaint(usize, usize, bool),
     NodeLabel(usize, usize, u8),
-    /// The clock stands so many seconds behind what it showed at most.
+    /// The clock is this many seconds behind its latest time.
     Back(u16),
     /// Another process leads.
     Restart {
-        /// Whether what was decided last did not get through.
+        /// Whether the last decisions were not written.
         lost: bool,
         /// Whether jobs are reported before queues and clusters.
         jobs_first: bool,
     },
 }
 
-/// A job that asks for more than pods with devices.
+/// A job with more constraints than pods with devices.
 #[derive(Debug, Clone)]
 pub struct Dressed {
     pub told: Submitted,
@@ -55,16 +55,16 @@ pub struct Dressed {
     pub node: Option<u8>,
     pub tolerates_node: bool,
     pub tolerates_cluster: bool,
-    /// Clusters that it may go to; none named: all.
+    /// The clusters it may be placed in; none for all.
     pub clusters: Vec<usize>,
-    /// Whether those are named, or said to be other than these.
+    /// Whether the clusters are included, or excluded.
     pub excluded: bool,
     pub max_clusters: Option<u32>,
-    /// Whether a gang that may be split is so whenever that starts it sooner.
+    /// Whether a gang prefers to be split.
     pub prefers: bool,
 }
 
-/// A bound over pools, in GPUs, and CPUs at most.
+/// A bound on pools, in GPUs, with a capability in CPUs.
 #[derive(Debug, Clone)]
 pub struct Bound {
     pub big: bool,
