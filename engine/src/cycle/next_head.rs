@@ -2,14 +2,14 @@
 //!
 //! It is the first job that may be evaluated, of the queue that goes first. A queue has to be asked
 //! only if its answer may differ from the last one, when it had no such job:
-//! - it was marked dirty: something about its pending jobs changed, or a reservation became possible
-//!   for one of them;
-//! - a shape of one of its jobs might find capacity again;
-//! - it stands before the owner of a reservation that makes a shape infeasible;
-//! - it has a reservation window, and the priorities of reservations changed
-//!   ([`crate::backfill::window`]).
+//! - it was marked dirty: something about its pending jobs changed, a reservation became possible for
+//!   one of them, or the priorities of reservations changed;
+//! - a shape of one of its jobs became feasible;
+//! - it is before the owner of a reservation that makes a shape infeasible;
+//! - a slot for a reservation is free ([`feasible::is_settled`]).
 //!
-//! So a round costs what may have changed, not the number of queues.
+//! So a round costs what may have changed, not the number of queues. All of this is a cache: with every
+//! queue asked, the same job is found.
 
 use crate::amounts::hashed::Hashed;
 use crate::api::facts::QueueOrdering;
@@ -54,8 +54,8 @@ pub(crate) fn next_candidate(engine: &mut Engine) -> Option<HeadCandidate> {
         feasible::wrongly_feasible(engine.inputs(), &feasible),
         Vec::<String>::new()
     );
-    let (found, nobody) = ask_in_order(engine.inputs(), &feasible);
-    for queue in nobody {
+    let (found, without) = ask_in_order(engine.inputs(), &feasible);
+    for queue in without {
         engine.pending.heads.note_none(queue);
         let name = engine.quota.name(queue);
         engine.pending.queues.none_moves(name);
@@ -145,8 +145,8 @@ pub(crate) fn ask_in_order(
             only_takes: !goes,
         })
     });
-    let nobody = answers.into_iter().filter(|(_, answer)| answer.is_none());
-    (found, nobody.map(|(id, _)| id).collect())
+    let without = answers.into_iter().filter(|(_, answer)| answer.is_none());
+    (found, without.map(|(id, _)| id).collect())
 }
 
 /// The queues with feasible shapes and all queues above them, if those are few.

@@ -1,4 +1,17 @@
 //! Pending jobs: in order, in classes of one shape, parked until what they wait for changes.
+//!
+//! When a class is evaluated again:
+//! - The state of the class ([`pending_queue`]): it was woken, is rechecked in any case, waits until its
+//!   shape is feasible, or is parked until one of its conditions ([`inadmissible`]) has changed.
+//! - The shape of a class that waits for it is feasible again once a freed node could take one of its
+//!   pods ([`infeasible`]). That is looked up when a head is searched, so that a freed node costs one
+//!   evaluation however many classes have the shape.
+//! - A job of an infeasible shape is evaluated for a reservation, while it is in the window of its queue
+//!   and a slot is not taken by reservations of higher priority (`backfill::window`), and for
+//!   preemption, while it has no back-off ([`backoff`]).
+//!
+//! `cycle::react` says what each change wakes. [`head_selector`] only remembers which queues have to be
+//! asked: it is a cache, without which each search asks all queues.
 
 mod audit;
 pub(crate) mod backoff;
