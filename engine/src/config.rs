@@ -17,6 +17,9 @@ pub struct EngineConfig {
     /// How long a released gang may take to get its minimum of pods bound, where the queue's
     /// policy does not say.
     pub start_deadline_ms: i64,
+    /// How long a running gang may be below its minimum of pods, where the queue's policy does not
+    /// say. `None` where pods are not observed: then no gang is found to have lost any.
+    pub recovery_deadline_ms: Option<i64>,
     /// Evaluations in a row without a result after which a call of `decide` ends all the same. An
     /// assertion: only a defect gets there, and no test, simulation or benchmark may.
     pub max_fruitless_evaluations: usize,
@@ -44,6 +47,7 @@ impl Default for EngineConfig {
             backoff_max_ms: 300_000,
             avoid_extra_ms: 60_000,
             start_deadline_ms: 600_000,
+            recovery_deadline_ms: None,
             max_fruitless_evaluations: 20_000,
             room_lost_grace_ms: 10_000,
             take_retry_ms: 1_000,

@@ -170,6 +170,9 @@ pub struct PolicyFact {
     /// Milliseconds in which a released gang must have its minimum of pods bound, else it is
     /// evicted.
     pub start_deadline_ms: i64,
+    /// Milliseconds in which a running gang that fell below its minimum of pods must have it again, else
+    /// it is evicted and queued again; `None`: as the config says.
+    pub recovery_deadline_ms: Option<i64>,
     /// Set where the object holds a value that cannot be used: what is wrong, field and value.
     pub invalid: Option<String>,
 }
@@ -243,6 +246,9 @@ pub struct NodeFact {
     pub allocatable: Resources,
     /// Ready, uncordoned, and not being deleted.
     pub usable: bool,
+    /// Not Ready, or being deleted: the pods on it do not count as running.
+    #[serde(default)]
+    pub lost: bool,
 }
 
 /// A pod that a member's API server shows.
@@ -258,8 +264,28 @@ pub struct PodFact {
     pub request: Resources,
     /// The job it belongs to; `None` means that it is used by others.
     pub job: Option<JobKey>,
-    /// Whether it has ended (Succeeded or Failed) and so holds nothing on its node.
-    pub ended: bool,
+    /// How far it is.
+    pub phase: PodPhase,
+}
+
+impl PodFact {
+    /// Whether it has ended and so uses nothing of its node.
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        self.phase != PodPhase::Active
+    }
+}
+
+/// How far a pod is, as far as capacity and recovery are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum PodPhase {
+    /// It runs or may still start.
+    Active,
+    /// It ended by itself, with or without success: what follows is its controller's decision.
+    Ended,
+    /// Its node or the control plane ended it: the kubelet refused it, or it was evicted, preempted or
+    /// on a node that was shut down (condition `DisruptionTarget`).
+    Disrupted,
 }
 
 /// A job as its template and binding state it.

@@ -117,6 +117,9 @@ reasons! {
     StartDeadlineExceeded,
     /// It was evicted because the room it was given is gone.
     RoomLost,
+    /// It lost pods while it ran and is below its minimum: it is evicted and queued again unless they are
+    /// replaced in time.
+    PodsLost,
     /// It was evicted because a cluster that it was in is being emptied.
     ClusterDrained,
     /// The scheduler could not carry its plan out.

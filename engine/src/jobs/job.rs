@@ -10,6 +10,7 @@ use crate::api::job::{JobState, PredictedRunTime, QueueOrder};
 use crate::api::reason::Reason;
 use crate::jobs::excess::Excess;
 use crate::jobs::expected_end::ExpectedEnd;
+use crate::jobs::recovery::Loss;
 use crate::pending::shapes::ShapeId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -133,6 +134,9 @@ pub(crate) struct Released {
     /// Jobs that it was made smaller for: while one of them waits, it does not grow.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) gave_to: BTreeSet<JobKey>,
+    /// Since when, and where, it runs with fewer pods than its minimum.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) loss: Option<Loss>,
     /// Since when its unbound pods fit nowhere in this cluster.
     pub(crate) room_lost: Option<(Time, ClusterName)>,
     /// Why it is ending, and where it failed.
@@ -202,6 +206,7 @@ impl Cause {
                 | Reason::Preempted
                 | Reason::RuntimeLimitExceeded
                 | Reason::ClusterDrained
+                | Reason::PodsLost
         )
     }
 }
@@ -256,9 +261,9 @@ impl Job {
         self.cold.stopped_after.is_some()
     }
 
-    /// Whether it is starting and has pods that fit on no node of their cluster.
+    /// Whether it is starting or recovering, and has pods that fit on no node of their cluster.
     pub(crate) fn is_stranded(&self) -> bool {
-        let released = self.released.as_ref().filter(|r| r.starting());
+        let released = self.released.as_ref().filter(|r| r.awaits_pods());
         released.is_some_and(|released| released.room_lost.is_some())
     }
 
@@ -304,6 +309,7 @@ impl Released {
             leaving: Vec::new(),
             excess: Excess::new(),
             gave_to: BTreeSet::new(),
+            loss: None,
             room_lost: None,
             ending: None,
         }
@@ -317,6 +323,11 @@ impl Released {
     /// Whether pods of it may still have to be bound: it is neither ending nor over.
     pub(crate) fn starting(&self) -> bool {
         matches!(self.progress, Progress::Assumed | Progress::Placed)
+    }
+
+    /// Whether pods of it have to be bound before its minimum runs: it is starting, or has lost some.
+    pub(crate) fn awaits_pods(&self) -> bool {
+        self.starting() || (self.progress == Progress::Running && self.loss.is_some())
     }
 
     /// When the job began to use its nodes, as far as that was seen.

@@ -2,7 +2,7 @@
 
 use crate::placement::world;
 use crate::world::{World, foreign, key, node, pod, pods, res};
-use engine::facts::{NodeFact, PodFact};
+use engine::facts::{NodeFact, PodFact, PodPhase};
 use engine::{ClusterName, Event, JobKey, NodeName, Uid};
 use insta::assert_snapshot;
 
@@ -34,7 +34,7 @@ fn room_is_neither_counted_twice_nor_leaked() {
     world.apply(Event::PodUpserted(planned[1].clone()));
     assert_snapshot!(gpus(&world), @"nvidia.com/gpu 8, pods 218 free,  assumed, nvidia.com/gpu 8, pods 2 used");
     world.apply(Event::PodUpserted(PodFact {
-        ended: true,
+        phase: PodPhase::Ended,
         ..moved.clone()
     }));
     world.apply(Event::PodGone(moved.cluster, moved.uid));
@@ -98,7 +98,7 @@ fn a_room_alone_checks_what_is_not_bound_yet() {
         node: Some(NodeName::from("n0")),
         request: pod("gpu 8"),
         job: Some(job.clone()),
-        ended: false,
+        phase: PodPhase::Active,
     });
     room.remove_node(&ClusterName::from("a"), &NodeName::from("n1"));
     let lost = room.check(&job, &demand, &share).unwrap_err();
@@ -120,7 +120,7 @@ fn a_plan_for_a_job_that_runs_holds_room_for_what_is_missing_only() {
             node: Some(NodeName::from("n0")),
             request: pod("gpu 4"),
             job: Some(job.clone()),
-            ended: false,
+            phase: PodPhase::Active,
         });
     }
     let share = |on_n1: u32| {
@@ -153,7 +153,10 @@ fn a_pod_binds_one_assumed_pod_however_often_it_is_reported() {
     world.decide();
     let pod = world.planned_pods(&key("job"))[0].clone();
     world.apply(Event::PodUpserted(pod.clone()));
-    world.apply(Event::PodUpserted(PodFact { ended: true, ..pod }));
+    world.apply(Event::PodUpserted(PodFact {
+        phase: PodPhase::Ended,
+        ..pod
+    }));
     world.wait(5).decide();
     // The first pod has ended; the assumed pod of the second is still held.
     let pool = &world.engine.pools()[0];
@@ -198,7 +201,7 @@ fn a_bound_pod_that_asks_for_something_else_is_one_of_the_gang_all_the_same() {
         node: Some(NodeName::from("n0")),
         request: pod("gpu 8, cpu 1"),
         job: Some(job.clone()),
-        ended: false,
+        phase: PodPhase::Active,
     });
     let share = |count: u32| engine::facts::Share {
         cluster: ClusterName::from("a"),
@@ -257,7 +260,7 @@ fn a_pod_starts_where_what_is_overcommitted_is_not_what_it_asks_for() {
         node: Some(NodeName::from("n0")),
         request: pod(request),
         job: None,
-        ended: false,
+        phase: PodPhase::Active,
     };
     world.apply(Event::PodUpserted(other("large", "memory 2Gi")));
     world.apply(Event::PodUpserted(other("device", "gpu 8")));
