@@ -50,7 +50,7 @@ pub(crate) fn room_lost_at<'a>(
     let lost = released
         .room_lost
         .as_ref()
-        .filter(|_| released.awaits_pods());
+        .filter(|_| released.lacks_pods());
     lost.map(|(since, cluster)| (since.after(config.room_lost_grace_ms), cluster))
 }
 

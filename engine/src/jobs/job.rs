@@ -263,7 +263,7 @@ impl Job {
 
     /// Whether it is starting or recovering, and has pods that fit on no node of their cluster.
     pub(crate) fn is_stranded(&self) -> bool {
-        let released = self.released.as_ref().filter(|r| r.awaits_pods());
+        let released = self.released.as_ref().filter(|r| r.lacks_pods());
         released.is_some_and(|released| released.room_lost.is_some())
     }
 
@@ -326,7 +326,7 @@ impl Released {
     }
 
     /// Whether pods of it have to be bound before its minimum runs: it is starting, or has lost some.
-    pub(crate) fn awaits_pods(&self) -> bool {
+    pub(crate) fn lacks_pods(&self) -> bool {
         self.starting() || (self.progress == Progress::Running && self.loss.is_some())
     }
 

@@ -144,7 +144,7 @@ fn pods_that_their_node_refused_or_evicted_are_lost_and_those_that_ended_by_them
 }
 
 #[test]
-fn what_a_cluster_lost_is_judged_when_it_can_be_seen_again() {
+fn what_a_cluster_lost_is_evaluated_when_it_can_be_seen_again() {
     let mut world = running();
     world.apply(Event::ClusterUpserted(ClusterFact {
         usable: false,
@@ -182,7 +182,7 @@ fn a_gang_above_its_minimum_goes_on_with_fewer_pods() {
 }
 
 #[test]
-fn a_restarted_engine_judges_what_was_lost_before() {
+fn a_restarted_engine_evaluates_what_was_lost_before() {
     let mut world = running();
     let lost = pod_on(&world, "n1");
     let admission = world.engine.job(&key("gang")).unwrap().admission.cloned();
