@@ -362,6 +362,12 @@ pub struct CapacityPolicyPlacement {
     #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_deadline: Option<String>,
+    /// How long a running gang may have fewer pods than its minimum, because pods were lost with their
+    /// nodes or evicted, until it is evicted and queued again. Its own controller may replace them
+    /// meanwhile. If new pods do not fit in their cluster, it is not waited for. Unset: 1m.
+    #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recovery_deadline: Option<String>,
 }
 
 /// Over how many clusters a job may be placed.

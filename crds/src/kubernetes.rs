@@ -10,7 +10,7 @@ use crate::names::{
     is_system_namespace,
 };
 use crate::slim_resource;
-use engine::facts::{NodeFact, PodFact, PriorityClassFact};
+use engine::facts::{NodeFact, PodFact, PodPhase, PriorityClassFact};
 use engine::{ClusterName, JobKey, NodeName, PoolClass, ResourceName, Resources, Uid};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{ApiResource, ClusterResourceScope, GroupVersionKind, NamespaceResourceScope};
@@ -82,15 +82,20 @@ impl Node {
             allocatable,
             domains,
             usable: self.is_usable(),
+            lost: self.is_lost(),
         }
+    }
+
+    /// Not Ready, or being deleted.
+    fn is_lost(&self) -> bool {
+        let ready = condition(&self.status.conditions, "Ready");
+        !ready.is_some_and(LooseCondition::is_true) || self.metadata.deletion_timestamp.is_some()
     }
 
     /// Returns true if it is Ready, not cordoned, and not being deleted.
     #[must_use]
     pub fn is_usable(&self) -> bool {
-        let ready =
-            condition(&self.status.conditions, "Ready").is_some_and(LooseCondition::is_true);
-        ready && !self.spec.unschedulable && self.metadata.deletion_timestamp.is_none()
+        !self.spec.unschedulable && !self.is_lost()
     }
 
     /// Returns the resources that pods may request. An unreadable quantity is left out: the node then has none
@@ -288,10 +293,19 @@ pub struct ContainerResources {
 pub struct PodStatus {
     /// Pending, Running, Succeeded, Failed or Unknown.
     pub phase: String,
+    /// Why its node or the control plane ended it (`Evicted`, `UnexpectedAdmissionError`, `OutOfcpu`,
+    /// `Terminated`, `NodeShutdown`, ...); empty for a pod that ended by itself.
+    pub reason: String,
+    /// Its conditions.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<LooseCondition>,
     /// The claims that were created for it.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub resource_claim_statuses: Vec<PodClaim>,
 }
+
+/// The reason of a pod that ran longer than its own `activeDeadlineSeconds`.
+const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
 
 impl Pod {
     /// Returns the fact for the engine, as a pod of `cluster` that belongs to `job`.
@@ -309,7 +323,7 @@ impl Pod {
             node: self.spec.node_name.as_ref().map(NodeName::new),
             request: self.request()?,
             job,
-            ended: self.has_ended(),
+            phase: self.phase(),
         })
     }
 
@@ -335,10 +349,20 @@ impl Pod {
         workload::pod_request(&spec)
     }
 
-    /// Returns true if it has ended and uses nothing on its node.
+    /// Returns how far it is, and whether it ended by itself. The kubelet states in `status.reason` why it ended
+    /// or refused a pod, and the control plane in the condition `DisruptionTarget`.
     #[must_use]
-    pub fn has_ended(&self) -> bool {
-        matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
+    pub fn phase(&self) -> PodPhase {
+        let status = &self.status;
+        let target = condition(&status.conditions, "DisruptionTarget");
+        let by_kubelet = !matches!(status.reason.as_str(), "" | DEADLINE_EXCEEDED);
+        match status.phase.as_str() {
+            "Failed" if by_kubelet || target.is_some_and(LooseCondition::is_true) => {
+                PodPhase::Disrupted
+            }
+            "Failed" | "Succeeded" => PodPhase::Ended,
+            _ => PodPhase::Active,
+        }
     }
 }
 

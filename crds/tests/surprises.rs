@@ -165,7 +165,7 @@ fn kubernetes() {
             "status": {"phase": "Floating"},
         }),
     );
-    assert!(!pods[1].has_ended());
+    assert_eq!(pods[1].phase(), engine::facts::PodPhase::Active);
 
     let _: Vec<Namespace> = list(
         named(json!({})),

@@ -17,7 +17,11 @@ pub struct EngineConfig {
     pub avoid_extra_ms: i64,
     /// The default time after admission by which the gang's minimum of pods must be bound.
     pub start_deadline_ms: i64,
-    /// The most evaluations in a row without a decision, after which a call of `decide` ends.
+    /// For how long a running gang may be below its minimum of pods, if its queue's policy does not
+    /// say. `None` if pods are not observed: then no gang is found to have lost any.
+    pub recovery_deadline_ms: Option<i64>,
+    /// The most evaluations in a row without a decision, after which a call of `decide` ends. An
+    /// assertion: only a defect gets there, and no test, simulation or benchmark may.
     pub max_fruitless_evaluations: usize,
     /// For how long an admitted job may lack capacity for its unbound pods before it is evicted.
     pub room_lost_grace_ms: i64,
@@ -43,6 +47,7 @@ impl Default for EngineConfig {
             backoff_max_ms: 300_000,
             avoid_extra_ms: 60_000,
             start_deadline_ms: 600_000,
+            recovery_deadline_ms: None,
             max_fruitless_evaluations: 20_000,
             room_lost_grace_ms: 10_000,
             take_retry_ms: 1_000,

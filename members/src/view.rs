@@ -64,7 +64,7 @@ fn unread(cluster: &ClusterName, pod: &Pod) -> PodFact {
             .into_iter()
             .collect(),
         job: None,
-        ended: pod.has_ended(),
+        phase: pod.phase(),
     }
 }
 

@@ -128,6 +128,7 @@ impl Simulate {
         let options = RunOptions {
             config: EngineConfig {
                 start_deadline_ms: crate::scenario::NO_DEADLINE_MS,
+                recovery_deadline_ms: None,
                 ..EngineConfig::default()
             },
             check: self.check,

@@ -130,6 +130,7 @@ pub fn plain_policy(queue: &str) -> PolicyFact {
         weights: PlacementWeights::default(),
         preferred_clusters: Vec::new(),
         start_deadline_ms: NO_DEADLINE_MS,
+        recovery_deadline_ms: None,
         invalid: None,
     }
 }

@@ -37,6 +37,7 @@ fn run_with(scenario: &Scenario, check: bool) -> (RunMetrics, RunOutcome) {
     let options = RunOptions {
         config: EngineConfig {
             start_deadline_ms: NO_DEADLINE_MS,
+            recovery_deadline_ms: None,
             ..EngineConfig::default()
         },
         check,

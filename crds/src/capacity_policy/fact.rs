@@ -82,6 +82,11 @@ impl CapacityPolicy {
                     0,
                 )
                 .unwrap_or(DEFAULT_START_DEADLINE_MS),
+            recovery_deadline_ms: checks.duration(
+                "spec.placement.recoveryDeadline",
+                placement.recovery_deadline.as_deref(),
+                0,
+            ),
             preferred_clusters: placement
                 .preferred_clusters
                 .iter()

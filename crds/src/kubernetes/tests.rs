@@ -207,7 +207,10 @@ fn a_pod_requests_what_its_containers_do() {
         fact.request.to_string(),
         "cpu 2250m, nvidia.com/gpu 2, pods 1"
     );
-    assert_eq!((fact.node, fact.ended), (Some(NodeName::new("n1")), false));
+    assert_eq!(
+        (fact.node, fact.ended()),
+        (Some(NodeName::new("n1")), false)
+    );
 }
 
 #[test]

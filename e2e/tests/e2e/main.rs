@@ -51,6 +51,7 @@ mod quota;
 mod race;
 mod ray;
 mod reclaim;
+mod recovery;
 mod rendezvous;
 mod rest;
 mod restored;

@@ -171,6 +171,9 @@ pub struct PolicyFact {
     /// Milliseconds after admission by which the gang's minimum of pods must be bound; after them
     /// the job is evicted.
     pub start_deadline_ms: i64,
+    /// Milliseconds in which a running gang that fell below its minimum of pods must have it again, else
+    /// it is evicted and queued again; `None`: as the config says.
+    pub recovery_deadline_ms: Option<i64>,
     /// Field and value that are invalid, and why, if any are.
     pub invalid: Option<String>,
 }
@@ -243,6 +246,9 @@ pub struct NodeFact {
     pub allocatable: Resources,
     /// Whether it is Ready, not cordoned and not being deleted.
     pub usable: bool,
+    /// Not Ready, or being deleted: the pods on it do not count as running.
+    #[serde(default)]
+    pub lost: bool,
 }
 
 /// A pod of a member cluster.
@@ -258,8 +264,28 @@ pub struct PodFact {
     pub request: Resources,
     /// The job it belongs to; `None` for pods that Muster does not manage.
     pub job: Option<JobKey>,
-    /// Whether it has ended (Succeeded or Failed) and so uses nothing of its node.
-    pub ended: bool,
+    /// How far it is.
+    pub phase: PodPhase,
+}
+
+impl PodFact {
+    /// Whether it has ended and so uses nothing of its node.
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        self.phase != PodPhase::Active
+    }
+}
+
+/// How far a pod is, as far as capacity and recovery are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum PodPhase {
+    /// It runs or may still start.
+    Active,
+    /// It ended by itself, with or without success: what follows is its controller's decision.
+    Ended,
+    /// Its node or the control plane ended it: the kubelet refused it, or it was evicted, preempted or
+    /// on a node that was shut down (condition `DisruptionTarget`).
+    Disrupted,
 }
 
 /// A job, from its template and binding.

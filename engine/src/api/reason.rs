@@ -117,6 +117,9 @@ reasons! {
     StartDeadlineExceeded,
     /// It was evicted because its nodes no longer have capacity for it.
     RoomLost,
+    /// It lost pods while it ran and is below its minimum: it is evicted and queued again unless they are
+    /// replaced in time.
+    PodsLost,
     /// It was evicted because one of its clusters is being emptied.
     ClusterDrained,
     /// The scheduler could not carry out its plan.

@@ -92,7 +92,7 @@ fn check_capacity(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
         let known = inputs.capacity.pod(&pod.cluster, &pod.uid);
         let job = pod.job.as_ref().and_then(|key| inputs.jobs.get(key));
         let charged = job.is_some_and(|job| job.derived.has.charge.is_some());
-        if !charged || known.is_none_or(|known| known.ended) {
+        if !charged || known.is_none_or(|known| known.ended()) {
             let until = ended.until;
             wrong.push(format!(
                 "pod {}: keeps its capacity until {until:?}",
@@ -150,7 +150,7 @@ fn differs<T: PartialEq + Debug>(key: &JobKey, what: &str, is: &T, should: &T) -
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use crate::api::facts::{JobFact, PodFact};
+    use crate::api::facts::{JobFact, PodFact, PodPhase};
     use crate::capacity::testing::demand;
     use crate::quota::QueueHeads;
     use crate::testing::pending;
@@ -216,7 +216,7 @@ mod tests {
                     node: None,
                     request: crate::Resources::new(),
                     job: Some(JobKey::new("ns", "runs")),
-                    ended: false,
+                    phase: PodPhase::Active,
                 };
                 e.capacity
                     .begin_grace(&JobKey::new("ns", "runs"), pod, false, crate::Time(7));

@@ -123,7 +123,7 @@ impl Capacity {
             count: *count,
         });
         let pods: Vec<RolePods> = pods.collect();
-        let unbound = self.unbound_of(key, cluster, needs_of(&demand, &pods));
+        let unbound = self.without_pods(key, cluster, needs_of(&demand, &pods), is_bound);
         let mut left: BTreeMap<usize, u32> = BTreeMap::new();
         left.extend(unbound.iter().map(|need| (need.index, need.count)));
         let mut assumed = assumption.assumed.clone();
@@ -138,6 +138,20 @@ impl Capacity {
         }
         assumed.retain(|assumed_pod| assumed_pod.count > 0);
         self.restore_assumed(key, demand, assumed);
+    }
+
+    /// Assumes pods in the place of those that a running job has lost, where there is capacity now.
+    /// Replaces what was assumed for the job before.
+    pub(crate) fn assume_lost(&mut self, key: &JobKey, demand: &Arc<Demand>, shares: &[Share]) {
+        self.drop_assumed(key);
+        let assumed = shares.iter().flat_map(|share| {
+            let healthy = |pod: &PodFact| self.is_healthy(pod);
+            let needs = needs_of(demand, &share.pods);
+            let needs = self.without_pods(key, &share.cluster, needs, healthy);
+            self.assumed_for(&share.cluster, &needs)
+        });
+        let assumed = assumed.collect();
+        self.restore_assumed(key, Arc::clone(demand), assumed);
     }
 
     /// Gives back all assumed pods of a job.
@@ -347,19 +361,19 @@ impl Capacity {
         demand: &'a Demand,
         share: &Share,
     ) -> Vec<Need<'a>> {
-        self.unbound_of(key, &share.cluster, needs_of(demand, &share.pods))
+        let needs = needs_of(demand, &share.pods);
+        self.without_pods(key, &share.cluster, needs, is_bound)
     }
 
-    fn unbound_of<'a>(
+    /// `needs` less the pods of the job in the cluster that `counts` holds for.
+    fn without_pods<'a>(
         &self,
         key: &JobKey,
         cluster: &ClusterName,
         mut needs: Vec<Need<'a>>,
+        counts: impl Fn(&PodFact) -> bool,
     ) -> Vec<Need<'a>> {
-        for pod in self.pods_in(key, cluster) {
-            if pod.node.is_none() {
-                continue;
-            }
+        for pod in self.pods_in(key, cluster).filter(|pod| counts(pod)) {
             let open = |need: &&mut Need<'_>| need.count > 0;
             let same = |need: &&mut Need<'_>| need.count > 0 && need.role.request == pod.request;
             if let Some(need) = needs.iter_mut().find(same) {
@@ -438,6 +452,10 @@ impl Capacity {
             self.unplaced.remove(key);
         }
     }
+}
+
+fn is_bound(pod: &PodFact) -> bool {
+    pod.node.is_some()
 }
 
 fn assumed_pod(

@@ -40,7 +40,7 @@ impl Capacity {
     fn used(&self) -> BTreeMap<(&ClusterName, &NodeName), ResourceTotals> {
         let mut used: BTreeMap<_, ResourceTotals> = BTreeMap::new();
         for (cluster, nodes) in &self.clusters {
-            for pod in nodes.pods().values().filter(|pod| !pod.ended) {
+            for pod in nodes.pods().values().filter(|pod| !pod.ended()) {
                 if let Some(node) = &pod.node {
                     let on = used.entry((cluster, node)).or_default();
                     on.add(&pod.request, 1);

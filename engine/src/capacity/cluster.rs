@@ -207,7 +207,7 @@ impl ClusterCapacity {
             return None;
         }
         let before = self.drop_pod(&fact.uid, resource_ids);
-        if let Some(node) = fact.node.as_ref().filter(|_| !fact.ended) {
+        if let Some(node) = fact.node.as_ref().filter(|_| !fact.ended()) {
             let request = resource_ids.vector(&fact.request);
             let load = self.loads.entry(node.clone()).or_default();
             load.used.add_all(&request, 1);
@@ -224,7 +224,7 @@ impl ClusterCapacity {
         resource_ids: &mut ResourceIds,
     ) -> Option<PodFact> {
         let pod = self.pods.remove(uid)?;
-        if let Some(node) = pod.node.as_ref().filter(|_| !pod.ended) {
+        if let Some(node) = pod.node.as_ref().filter(|_| !pod.ended()) {
             let request = resource_ids.vector(&pod.request);
             self.change_load(node, |load| {
                 load.used.add_all(&request, -1);

@@ -17,7 +17,7 @@ impl Capacity {
             let Some(pod) = room.and_then(|room| room.pods().get(uid)) else {
                 continue;
             };
-            if let Some(node) = pod.node.as_ref().filter(|_| !pod.ended) {
+            if let Some(node) = pod.node.as_ref().filter(|_| !pod.ended()) {
                 let at = (cluster.clone(), node.clone());
                 held.entry(at).or_default().add(&pod.request, 1);
             }

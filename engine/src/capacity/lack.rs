@@ -85,7 +85,7 @@ impl Capacity {
 mod tests {
     use super::*;
     use crate::amounts::resources::Resources;
-    use crate::api::facts::PodFact;
+    use crate::api::facts::{PodFact, PodPhase};
     use crate::api::ids::Uid;
     use crate::capacity::testing::{node, resources};
 
@@ -106,7 +106,7 @@ mod tests {
                 node: Some(name),
                 request: gpus(8 - free),
                 job: None,
-                ended: false,
+                phase: PodPhase::Active,
             });
         }
         room

@@ -42,6 +42,8 @@ mod domains;
 
 mod field;
 
+mod healthy;
+
 mod holdings;
 
 mod index;
@@ -84,6 +86,8 @@ pub struct Capacity {
     unplaced: BTreeSet<JobKey>,
     /// Clusters with nodes that hold assumed pods which cannot be honoured there.
     overcommitted: BTreeSet<ClusterName>,
+    /// Jobs of which pods were bound, changed or lost since this was last taken.
+    pods_changed: BTreeSet<JobKey>,
     /// Clusters of which a node came, went, or changed what it is.
     touched: BTreeSet<ClusterName>,
     resource_ids: ResourceIds,
@@ -129,8 +133,14 @@ impl Capacity {
         let cluster = fact.cluster.clone();
         self.know(&cluster);
         let room = self.clusters.entry(cluster.clone()).or_default();
+        let before = room.nodes().get(&fact.name);
+        let (name, lost) = (fact.name.clone(), fact.lost);
+        let turned = before.is_none_or(|before| before.fact.lost != lost);
         let change = room.upsert_node(fact, &mut self.resource_ids);
         self.changed(&cluster, change);
+        if turned {
+            self.note_pods_on(&cluster, &name);
+        }
     }
 
     /// True if one pod of a role fits on a node beside what is `withheld` of it.
@@ -165,6 +175,7 @@ impl Capacity {
         if let Some(room) = self.clusters.get_mut(cluster) {
             let change = room.remove_node(node);
             self.changed(cluster, change);
+            self.note_pods_on(cluster, node);
         }
     }
 
@@ -177,6 +188,7 @@ impl Capacity {
         let Some(before) = room.put_pod(fact.clone(), &mut self.resource_ids) else {
             return;
         };
+        self.pods_changed.extend(fact.job.clone());
         if before.as_ref().and_then(|pod| pod.job.as_ref()) != fact.job.as_ref() {
             self.unlink_pod(before.as_ref());
             if let Some(key) = &fact.job {
@@ -204,6 +216,7 @@ impl Capacity {
             return;
         };
         self.unlink_pod(Some(&pod));
+        self.pods_changed.extend(pod.job.clone());
         self.refresh(cluster, &pod.node.into_iter().collect());
     }
 
@@ -360,7 +373,7 @@ impl Capacity {
 
     /// What pods of the job in `cluster` request that have not ended.
     pub(crate) fn requested(&self, key: &JobKey, cluster: &ClusterName) -> Resources {
-        let pods = self.pods_in(key, cluster).filter(|pod| !pod.ended);
+        let pods = self.pods_in(key, cluster).filter(|pod| !pod.ended());
         let mut requested = ResourceTotals::default();
         pods.for_each(|pod| requested.add(&pod.request, 1));
         requested.to_resources()
@@ -455,7 +468,7 @@ mod tests {
                 node: Some(name.clone()),
                 request: resources("nvidia.com/gpu 1"),
                 job: job.cloned(),
-                ended: false,
+                phase: crate::api::facts::PodPhase::Active,
             });
             assert_eq!(bound(&room), counts, "{job:?}");
         }

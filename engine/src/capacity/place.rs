@@ -276,7 +276,7 @@ fn tier_of<'a>(room: &ClusterCapacity, mut nodes: impl Iterator<Item = &'a NodeN
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::facts::{NodeFact, PodFact};
+    use crate::api::facts::{NodeFact, PodFact, PodPhase};
     use crate::api::ids::Uid;
     use crate::capacity::pack::PlacedPods;
     use crate::capacity::testing::{demand, node, resources};
@@ -298,7 +298,7 @@ mod tests {
             node: Some(NodeName::from("n2")),
             request: resources("nvidia.com/gpu 5"),
             job: None,
-            ended: false,
+            phase: PodPhase::Active,
         });
         room.note_demand(&demand(1, "cpu 4, nvidia.com/gpu 4"));
         room

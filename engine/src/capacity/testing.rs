@@ -46,5 +46,6 @@ pub(crate) fn node(name: &str, allocatable: &str) -> NodeFact {
         domains: Vec::new(),
         allocatable: resources(allocatable),
         usable: true,
+        lost: false,
     }
 }

@@ -10,7 +10,7 @@ use crate::api::reason::Reason;
 use crate::cycle::next_head::HeadCandidate;
 use crate::cycle::react::{Change, react};
 use crate::cycle::wake;
-use crate::cycle::{elastic, lifecycle, next_head, preempt, reserve, resize, timers};
+use crate::cycle::{elastic, lifecycle, next_head, preempt, recovery, reserve, resize, timers};
 use crate::evaluation::sizes;
 use crate::pending::inadmissible::Inadmissible;
 use crate::pending::infeasible::Infeasible;
@@ -35,6 +35,7 @@ pub(crate) fn decide(engine: &mut Engine, now: Time) -> Decisions {
     let mut decisions = Vec::new();
     engine.capacity.end_expired_grace(engine.now);
     react(engine, Change::Capacity);
+    recovery::check_losses(engine);
     timers::settle_room(engine);
     timers::run_timers(engine, &mut decisions);
     timers::evict_drained(engine, &mut decisions);

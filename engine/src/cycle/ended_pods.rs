@@ -1,14 +1,14 @@
 //! Which ended pods keep their capacity for their job during the completion grace.
 
 use crate::api::event::Progress;
-use crate::api::facts::PodFact;
+use crate::api::facts::{PodFact, PodPhase};
 use crate::api::ids::{ClusterName, JobKey, Uid};
 use crate::state::{Engine, Inputs};
 
 /// A pod exists, or changed.
 pub(crate) fn observe_pod(engine: &mut Engine, fact: PodFact) {
     if let Some(key) = fact.job.clone() {
-        if fact.ended && starts_grace(engine.inputs(), &key, &fact) {
+        if fact.phase == PodPhase::Ended && starts_grace(engine.inputs(), &key, &fact) {
             let now = engine.now;
             return engine.capacity.begin_grace(&key, fact, false, now);
         }
@@ -25,7 +25,10 @@ pub(crate) fn observe_pod_gone(engine: &mut Engine, cluster: &ClusterName, uid: 
         && let Some(key) = pod.job.clone()
         && starts_grace(engine.inputs(), &key, &pod)
     {
-        let pod = PodFact { ended: true, ..pod };
+        let pod = PodFact {
+            phase: PodPhase::Ended,
+            ..pod
+        };
         let now = engine.now;
         return engine.capacity.begin_grace(&key, pod, true, now);
     }
@@ -42,6 +45,6 @@ fn starts_grace(inputs: Inputs<'_>, key: &JobKey, fact: &PodFact) -> bool {
         .filter(|job| job.derived.has.charge.is_some());
     let released = job.and_then(|job| job.released.as_ref());
     let over = |progress| matches!(progress, Progress::Ending | Progress::Finished);
-    known.is_some_and(|pod| !pod.ended && pod.node.is_some())
+    known.is_some_and(|pod| !pod.ended() && pod.node.is_some())
         && released.is_some_and(|released| !over(released.progress) && released.leaving.is_empty())
 }

@@ -5,6 +5,7 @@
 
 use crate::api::event::Event;
 use crate::cycle::react::{Change, react};
+use crate::cycle::recovery;
 use crate::cycle::{decide, ended_pods, lifecycle, rules, sync};
 use crate::jobs::drain::is_emptied;
 use crate::jobs::job::Cause;
@@ -33,7 +34,12 @@ pub(crate) fn apply(engine: &mut Engine, event: Event) {
         Event::PriorityClassGone(name) => rules::class_told(engine, &name, None),
         Event::ClusterUpserted(fact) => {
             let (name, emptied) = (fact.name.clone(), is_emptied(&fact));
+            let known = engine.capacity.cluster_fact(&name);
+            let seen_again = fact.usable && known.is_none_or(|known| !known.usable);
             if engine.capacity.set_cluster(fact) {
+                if seen_again {
+                    recovery::note_jobs_in(engine, &name);
+                }
                 if emptied {
                     engine.jobs.recheck_taints();
                 }

@@ -76,6 +76,7 @@ pub(crate) fn observe_admission(
 /// Holds capacity for the pods of an admission read back that are not bound yet, and brings
 /// what is derived of the job in step.
 pub(crate) fn settle_record(engine: &mut Engine, key: &JobKey) {
+    engine.capacity.note_pods_of(key);
     if let Some((demand, shares)) = engine.jobs.take_unassumed(key) {
         engine.capacity.assume_pods(key, demand, &shares);
     }
@@ -97,7 +98,10 @@ pub(crate) fn observe_progress(
             return begin_eviction(engine, key, Reason::Evicted, "it is being evicted", None);
         }
         ObservedProgress::Placed => {}
-        ObservedProgress::Running => react(engine, Change::Victims),
+        ObservedProgress::Running => {
+            engine.capacity.note_pods_of(key);
+            react(engine, Change::Victims);
+        }
         ObservedProgress::Finished => add_run(engine, key, at),
     }
     settle(engine, key);

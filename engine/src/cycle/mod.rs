@@ -11,6 +11,7 @@ mod lifecycle;
 pub(crate) mod next_head;
 mod preempt;
 pub(crate) mod react;
+mod recovery;
 mod reserve;
 mod resize;
 mod rules;

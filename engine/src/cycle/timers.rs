@@ -11,7 +11,7 @@ use crate::api::facts::Share;
 use crate::api::ids::{ClusterName, JobKey};
 use crate::api::reason::Reason;
 use crate::cycle::react::{Change, react};
-use crate::cycle::{lifecycle, sync};
+use crate::cycle::{lifecycle, recovery, sync};
 use crate::jobs::deadline::{deadline, least_of, room_lost_at};
 use crate::jobs::drain::{emptied, is_emptied, must_leave};
 use crate::jobs::job::Job;
@@ -35,6 +35,13 @@ fn look(engine: &mut Engine, key: &JobKey) -> Option<Decision> {
         engine.jobs.end_back_off(key, now);
         return None;
     };
+    if released.loss.is_some() {
+        let overdue = runtime_ends(&engine.quota, released).is_some_and(|at| at <= now);
+        return match overdue {
+            true => stop_overdue(engine, key),
+            false => recovery::evict_unrecovered(engine, key),
+        };
+    }
     let lost = room_lost_at(&engine.config, released).filter(|(at, _)| *at <= now);
     if let Some((_, cluster)) = lost {
         let grace = engine.config.room_lost_grace_ms / 1000;

@@ -5,6 +5,7 @@ use crate::api::facts::Share;
 use crate::api::ids::{ClusterName, Time};
 use crate::config::EngineConfig;
 use crate::jobs::job::{Job, Released};
+use crate::jobs::recovery::recovery_ends;
 use crate::jobs::runtime::runtime_ends;
 use crate::quota::Quota;
 
@@ -21,9 +22,15 @@ pub(crate) fn next_look(config: &EngineConfig, queues: &Quota, job: &Job) -> Opt
     if !released.alive() {
         return None;
     }
+    let limit = runtime_ends(queues, released);
+    if released.loss.is_some() {
+        return recovery_ends(config, queues, released)
+            .into_iter()
+            .chain(limit)
+            .min();
+    }
     let lost = room_lost_at(config, released).map(|(at, _)| at);
     let deadline = released.placed.then(|| deadline(config, queues, released));
-    let limit = runtime_ends(queues, released);
     lost.into_iter().chain(deadline).chain(limit).min()
 }
 
@@ -34,12 +41,16 @@ pub(crate) fn deadline(config: &EngineConfig, queues: &Quota, released: &Release
     released.admission.admitted_at.after(allowed)
 }
 
-/// When a starting job is evicted if its pods still fit on no node of the cluster that is returned.
+/// When a starting or recovering job is evicted if its pods still fit on no node of the cluster that
+/// is returned.
 pub(crate) fn room_lost_at<'a>(
     config: &EngineConfig,
     released: &'a Released,
 ) -> Option<(Time, &'a ClusterName)> {
-    let lost = released.room_lost.as_ref().filter(|_| released.starting());
+    let lost = released
+        .room_lost
+        .as_ref()
+        .filter(|_| released.lacks_pods());
     lost.map(|(since, cluster)| (since.after(config.room_lost_grace_ms), cluster))
 }
 

@@ -10,6 +10,7 @@ use crate::api::job::{JobState, PredictedRunTime, QueueOrder};
 use crate::api::reason::Reason;
 use crate::jobs::excess::Excess;
 use crate::jobs::expected_end::ExpectedEnd;
+use crate::jobs::recovery::Loss;
 use crate::pending::shapes::ShapeId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -134,6 +135,9 @@ pub(crate) struct Released {
     /// The jobs that it was shrunk for. It does not scale up while one of them is pending.
     #[serde(default, alias = "gave_to", skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) shrunk_for: BTreeSet<JobKey>,
+    /// The share that runs with fewer pods than its minimum, and since when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) loss: Option<Loss>,
     /// The cluster in which its unbound pods fit on no node, and since when.
     pub(crate) room_lost: Option<(Time, ClusterName)>,
     /// Why it is ending, and the cluster that failed, if one did.
@@ -203,6 +207,7 @@ impl Cause {
                 | Reason::Preempted
                 | Reason::RuntimeLimitExceeded
                 | Reason::ClusterDrained
+                | Reason::PodsLost
         )
     }
 }
@@ -257,9 +262,9 @@ impl Job {
         self.cold.stopped_after.is_some()
     }
 
-    /// Whether it is starting and has pods that fit on no node of their cluster.
+    /// Whether it is starting or recovering, and has pods that fit on no node of their cluster.
     pub(crate) fn is_stranded(&self) -> bool {
-        let released = self.released.as_ref().filter(|r| r.starting());
+        let released = self.released.as_ref().filter(|r| r.lacks_pods());
         released.is_some_and(|released| released.room_lost.is_some())
     }
 
@@ -305,6 +310,7 @@ impl Released {
             leaving: Vec::new(),
             excess: Excess::new(),
             shrunk_for: BTreeSet::new(),
+            loss: None,
             room_lost: None,
             ending: None,
         }
@@ -318,6 +324,11 @@ impl Released {
     /// Whether it is admitted and not running yet.
     pub(crate) fn starting(&self) -> bool {
         matches!(self.progress, Progress::Assumed | Progress::Placed)
+    }
+
+    /// Whether pods of it have to be bound before its minimum runs: it is starting, or has lost some.
+    pub(crate) fn lacks_pods(&self) -> bool {
+        self.starting() || (self.progress == Progress::Running && self.loss.is_some())
     }
 
     /// When it was first observed running, else when it was admitted.

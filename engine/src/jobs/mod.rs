@@ -10,6 +10,7 @@ pub(crate) mod job;
 mod names;
 pub(crate) mod observe;
 pub(crate) mod preemptible_index;
+pub(crate) mod recovery;
 pub(crate) mod resize;
 pub(crate) mod runtime;
 pub(crate) mod store;

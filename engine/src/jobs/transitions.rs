@@ -143,7 +143,7 @@ impl Jobs {
         let mut stranded = BTreeSet::new();
         for (key, cluster) in lost {
             let released = self.released_mut(&key);
-            let Some(released) = released.filter(|released| released.starting()) else {
+            let Some(released) = released.filter(|released| released.lacks_pods()) else {
                 continue;
             };
             if stranded.insert(key) {

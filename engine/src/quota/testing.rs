@@ -37,6 +37,7 @@ pub(crate) fn policy(queue: &QueueName) -> PolicyFact {
         weights: PlacementWeights::default(),
         preferred_clusters: Vec::new(),
         start_deadline_ms: 1,
+        recovery_deadline_ms: None,
         invalid: None,
     }
 }

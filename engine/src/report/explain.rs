@@ -185,7 +185,13 @@ fn explain_released(
         .collect();
     let place = format!("attempt {} on {}", admission.attempt.0, clusters.join(", "));
     let charged = admission.charge().unwrap_or_default();
-    let (reason, what) = stage(job);
+    let (reason, what) = match &released.loss {
+        Some(loss) if job.state() == JobState::Running => (Reason::PodsLost, loss.to_string()),
+        _ => {
+            let (reason, what) = stage(job);
+            (reason, what.to_owned())
+        }
+    };
     if reason == Reason::Finished {
         return Explanation::of(reason, format!("{what}; {place}, charged nothing"));
     }

@@ -2,7 +2,7 @@
 
 use crate::world::{World, gang, key, node, pod, pods, queue, res, role};
 use engine::capacity::Capacity;
-use engine::facts::{Demand, NodeFact, PodFact, RolePods, Share, Slot};
+use engine::facts::{Demand, NodeFact, PodFact, PodPhase, RolePods, Share, Slot};
 use engine::{ClusterName, Event, NodeName, Resources, Uid};
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ fn comes(room: &mut Capacity, uid: &str, at: Option<&str>, request: &str) {
         node: at.map(NodeName::from),
         request: pod(request),
         job: Some(key("job")),
-        ended: false,
+        phase: PodPhase::Active,
     });
 }
 

@@ -2,7 +2,7 @@
 
 use crate::placement::world;
 use crate::world::{World, foreign, key, node, pod, pods, res};
-use engine::facts::{NodeFact, PodFact};
+use engine::facts::{NodeFact, PodFact, PodPhase};
 use engine::{ClusterName, Event, JobKey, NodeName, Uid};
 use insta::assert_snapshot;
 
@@ -34,7 +34,7 @@ fn capacity_is_neither_counted_twice_nor_leaked() {
     world.apply(Event::PodUpserted(planned[1].clone()));
     assert_snapshot!(gpus(&world), @"nvidia.com/gpu 8, pods 218 free,  assumed, nvidia.com/gpu 8, pods 2 used");
     world.apply(Event::PodUpserted(PodFact {
-        ended: true,
+        phase: PodPhase::Ended,
         ..moved.clone()
     }));
     world.apply(Event::PodGone(moved.cluster, moved.uid));
@@ -98,7 +98,7 @@ fn unbound_pods_of_a_plan_are_checked_without_those_of_the_job_itself() {
         node: Some(NodeName::from("n0")),
         request: pod("gpu 8"),
         job: Some(job.clone()),
-        ended: false,
+        phase: PodPhase::Active,
     });
     room.remove_node(&ClusterName::from("a"), &NodeName::from("n1"));
     let lost = room.check(&job, &demand, &share).unwrap_err();
@@ -120,7 +120,7 @@ fn only_the_missing_pods_of_a_running_job_are_assumed() {
             node: Some(NodeName::from("n0")),
             request: pod("gpu 4"),
             job: Some(job.clone()),
-            ended: false,
+            phase: PodPhase::Active,
         });
     }
     let share = |on_n1: u32| {
@@ -153,7 +153,10 @@ fn a_pod_replaces_one_assumed_pod_even_if_it_is_reported_twice() {
     world.decide();
     let pod = world.planned_pods(&key("job"))[0].clone();
     world.apply(Event::PodUpserted(pod.clone()));
-    world.apply(Event::PodUpserted(PodFact { ended: true, ..pod }));
+    world.apply(Event::PodUpserted(PodFact {
+        phase: PodPhase::Ended,
+        ..pod
+    }));
     world.wait(5).decide();
     // The first pod has ended; the second is still assumed.
     let pool = &world.engine.pools()[0];
@@ -198,7 +201,7 @@ fn a_bound_pod_with_another_request_counts_as_one_of_the_gang() {
         node: Some(NodeName::from("n0")),
         request: pod("gpu 8, cpu 1"),
         job: Some(job.clone()),
-        ended: false,
+        phase: PodPhase::Active,
     });
     let share = |count: u32| engine::facts::Share {
         cluster: ClusterName::from("a"),
@@ -257,7 +260,7 @@ fn a_pod_may_use_a_node_that_is_overcommitted_in_another_resource() {
         node: Some(NodeName::from("n0")),
         request: pod(request),
         job: None,
-        ended: false,
+        phase: PodPhase::Active,
     };
     world.apply(Event::PodUpserted(other("large", "memory 2Gi")));
     world.apply(Event::PodUpserted(other("device", "gpu 8")));

@@ -2,7 +2,7 @@
 
 use crate::world::{World, deserving, key};
 use engine::Event;
-use engine::facts::PodFact;
+use engine::facts::{PodFact, PodPhase};
 use insta::assert_snapshot;
 
 /// Two nodes of eight GPUs. `a` and `b` deserve half each, use it, and have pending jobs; those of
@@ -27,7 +27,10 @@ fn contended() -> World {
 
 fn ended(world: &World, name: &str) -> PodFact {
     let pod = world.planned_pods(&key(name))[0].clone();
-    PodFact { ended: true, ..pod }
+    PodFact {
+        phase: PodPhase::Ended,
+        ..pod
+    }
 }
 
 /// Whether the pod of a job is still known.
@@ -72,7 +75,7 @@ fn a_new_pod_of_the_same_job_may_use_capacity_in_grace() {
     world.apply(Event::PodUpserted(pod.clone()));
     let again = PodFact {
         uid: "again".into(),
-        ended: false,
+        phase: PodPhase::Active,
         ..pod
     };
     world.apply(Event::PodUpserted(again));

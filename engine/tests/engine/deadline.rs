@@ -229,6 +229,7 @@ fn pods_that_are_bound_in_time_are_counted_one_by_one() {
     let mut world = two_clusters();
     world.policy(engine::facts::PolicyFact {
         start_deadline_ms: 60_000,
+        recovery_deadline_ms: None,
         ..policy("q")
     });
     world.add("job", "q", 4, "gpu 2");

@@ -2,7 +2,8 @@
 
 use engine::facts::{
     Backfill, ClusterFact, ClusterPlacement, Demand, FairShare, Limits, NodeFact, PlacementWeights,
-    PodFact, PolicyFact, PoolBound, Preemption, QueueFact, QueueOrdering, QueueState, Role,
+    PodFact, PodPhase, PolicyFact, PoolBound, Preemption, QueueFact, QueueOrdering, QueueState,
+    Role,
 };
 use engine::matching::ClusterRule;
 use engine::{ClusterName, Event, JobKey, NodeName, PoolClass, QueueName, Resources, Uid};
@@ -88,6 +89,7 @@ pub fn policy(name: &str) -> PolicyFact {
         weights: PlacementWeights::default(),
         preferred_clusters: Vec::new(),
         start_deadline_ms: 600_000,
+        recovery_deadline_ms: None,
         invalid: None,
     }
 }
@@ -170,6 +172,7 @@ pub fn node(cluster: &str, name: &str, allocatable: &str) -> NodeFact {
         domains: Vec::new(),
         allocatable: res(&format!("{allocatable}, pods 110")),
         usable: true,
+        lost: false,
     }
 }
 
@@ -181,6 +184,6 @@ pub fn foreign(cluster: &str, node: &str, request: &str) -> Event {
         node: Some(NodeName::from(node)),
         request: pod(request),
         job: None,
-        ended: false,
+        phase: PodPhase::Active,
     })
 }

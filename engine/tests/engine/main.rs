@@ -46,6 +46,7 @@ mod preemptors;
 mod quantities;
 mod random;
 mod reclaim;
+mod recovery;
 mod regressions;
 mod reservation;
 mod runtime;

@@ -1,6 +1,6 @@
 //! A small language for fleets, queues and jobs, and members that carry out decisions.
 
-use engine::facts::{Demand, JobFact, PodFact, PolicyFact, PriorityClassFact, QueueFact};
+use engine::facts::{Demand, JobFact, PodFact, PodPhase, PolicyFact, PriorityClassFact, QueueFact};
 use engine::{
     ClusterName, Decision, Decisions, Engine, EngineConfig, Event, JobKey, JobState, NodeName,
     PoolClass, Progress, QueueName, Reason, Resources, Time, Uid,
@@ -211,7 +211,7 @@ impl World {
                         node: Some(slot.node.clone()),
                         request: self.request(key, &slot.role),
                         job: Some(key.clone()),
-                        ended: false,
+                        phase: PodPhase::Active,
                     });
                 }
             }

@@ -6,7 +6,7 @@ use crate::case::{
 };
 use crate::model::{Model, State};
 use crate::{random, world};
-use engine::facts::{PodFact, PriorityClassFact};
+use engine::facts::{PodFact, PodPhase, PriorityClassFact};
 use engine::{
     ClusterName, Decision, Engine, EngineConfig, Event, NodeName, Progress, QueueName, Time, Uid,
 };
@@ -97,7 +97,7 @@ impl Both {
                 node: Some(NodeName::from(format!("n{node}").as_str())),
                 request: world::pod(&amounts_text(role.each)),
                 job: Some(key.clone()),
-                ended: false,
+                phase: PodPhase::Active,
             };
             self.apply(if there {
                 Event::PodUpserted(pod)

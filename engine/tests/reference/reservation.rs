@@ -354,7 +354,7 @@ fn bind(engine: &mut Engine, case: &Case, runs: &Runs, there: bool) {
                 node: Some(format!("n{node}").as_str().into()),
                 request: world::pod(&request),
                 job: Some(world::key(&job_name(runs.job))),
-                ended: false,
+                phase: engine::facts::PodPhase::Active,
             };
             engine.apply(if there {
                 Event::PodUpserted(pod)

@@ -3,7 +3,7 @@
 
 use super::{MemberView, SeenPod};
 use crate::devices::{DeviceDelta, SeenClaim, Touched};
-use engine::facts::PodFact;
+use engine::facts::{PodFact, PodPhase};
 use engine::{Event, NodeName, Resources, Uid};
 use runtime::watch::ObjectKey;
 use std::collections::BTreeSet;
@@ -148,7 +148,7 @@ impl MemberView {
             node: Some(NodeName::new(&node)),
             request,
             job: None,
-            ended: false,
+            phase: PodPhase::Active,
         })
         .collect()
     }

@@ -78,6 +78,7 @@ fn node() -> NodeFact {
         domains: Vec::new(),
         allocatable: resources("96", "8", "110"),
         usable: true,
+        lost: false,
     }
 }
 

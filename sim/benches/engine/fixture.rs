@@ -58,6 +58,7 @@ impl World {
     pub(crate) fn new(clusters: usize, nodes: usize) -> Self {
         let config = EngineConfig {
             start_deadline_ms: NO_DEADLINE_MS,
+            recovery_deadline_ms: None,
             ..EngineConfig::default()
         };
         let mut engine = Engine::new(config);

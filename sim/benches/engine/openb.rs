@@ -120,6 +120,7 @@ pub(crate) fn asks(scenario: &Scenario, place: usize) -> i64 {
 fn by_engine(scenario: &Scenario, sequence: &[usize], capacity: i64) -> Left {
     let mut engine = Engine::new(EngineConfig {
         start_deadline_ms: NO_DEADLINE_MS,
+        recovery_deadline_ms: None,
         ..EngineConfig::default()
     });
     for fact in &scenario.fleet.clusters {

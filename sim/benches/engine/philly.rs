@@ -86,6 +86,7 @@ pub(crate) fn run(sheet: &mut Sheet, traces: Option<&Path>) -> Result<(), String
         let options = RunOptions {
             config: EngineConfig {
                 start_deadline_ms: NO_DEADLINE_MS,
+                recovery_deadline_ms: None,
                 ..EngineConfig::default()
             },
             check: false,

@@ -225,6 +225,8 @@ struct LimitsSpec {
 struct ManifestPlacement {
     max_clusters: Option<u32>,
     preferred_clusters: Vec<String>,
+    #[serde(rename = "recoveryDeadline")]
+    _recovery_deadline: Option<IgnoredAny>,
     #[serde(rename = "startDeadline")]
     _start_deadline: Option<IgnoredAny>,
     weights: BTreeMap<String, u32>,

@@ -39,6 +39,7 @@ pub fn node(cluster: &str, name: &str, class: &str) -> NodeFact {
         domains: Vec::new(),
         allocatable: Resources::new(),
         usable: true,
+        lost: false,
     }
 }
 

@@ -56,7 +56,7 @@ impl Stage {
                     node: None,
                     request: Resources::parse([("cpu", cpus), ("pods", "1")]).unwrap(),
                     job: Some(key.clone()),
-                    ended: false,
+                    phase: engine::facts::PodPhase::Active,
                 }),
                 false => Event::PodGone(ClusterName::new("m1"), uid),
             };

@@ -29,6 +29,7 @@ pub(super) fn member_facts() -> [Event; 2] {
         domains: Vec::new(),
         allocatable: Resources::parse([("cpu", "8"), ("pods", "110")]).unwrap(),
         usable: true,
+        lost: false,
     };
     [Event::ClusterUpserted(cluster), Event::NodeUpserted(node)]
 }

@@ -165,7 +165,7 @@ fn show_pods(stage: &mut Stage, names: &[&str]) {
             node: Some(NodeName::new("n1")),
             request,
             job: Some(JobKey::new("team", "a")),
-            ended: false,
+            phase: engine::facts::PodPhase::Active,
         };
         stage.take(Input::Member(MemberEvent::Fact(Event::PodUpserted(pod))));
     }

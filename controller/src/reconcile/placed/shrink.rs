@@ -43,7 +43,7 @@ impl LivePods {
 
     fn pod(&mut self, pod: &PodFact) {
         self.gone(&pod.uid);
-        if let Some(job) = pod.job.as_ref().filter(|_| !pod.ended) {
+        if let Some(job) = pod.job.as_ref().filter(|_| !pod.ended()) {
             let place = (job.clone(), pod.cluster.clone());
             *self.counts.entry(place.clone()).or_default() += 1;
             self.by_uid.insert(pod.uid.clone(), place);

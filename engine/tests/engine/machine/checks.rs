@@ -214,7 +214,7 @@ impl Model {
             assert!(fact.usable);
             let on = |pod: &&PodFact| {
                 let here = pod.node.as_ref().is_some_and(|node| *node == at.1);
-                here && pod.cluster == at.0 && !pod.ended
+                here && pod.cluster == at.0 && !pod.ended()
             };
             for (resource, assumed) in assumed {
                 let bound = self.pods.values().filter(on);

@@ -2,7 +2,7 @@
 
 use super::model::Model;
 use crate::world::res;
-use engine::facts::PodFact;
+use engine::facts::{PodFact, PodPhase};
 use engine::{ClusterName, Event, NodeName, Uid};
 
 impl Model {
@@ -54,7 +54,7 @@ impl Model {
             node: Some(self.node_name(node)),
             request: res(&format!("gpu {gpus}, pods 1")),
             job: None,
-            ended: false,
+            phase: PodPhase::Active,
         });
     }
 

@@ -4,7 +4,7 @@ use super::model::Model;
 use super::pools::Phase;
 use super::step::{Kind, Submitted};
 use crate::world::{gang, pods, role};
-use engine::facts::{Demand, Held, Hold, JobFact, PodFact, Share, Split, Topology};
+use engine::facts::{Demand, Held, Hold, JobFact, PodFact, PodPhase, Share, Split, Topology};
 use engine::{ClusterName, Event, JobKey, JobState, NodeName, Progress, Reason, Uid};
 
 pub fn demand(count: u32, gpus: u32, kind: Kind) -> Demand {
@@ -312,7 +312,7 @@ impl Model {
                     }),
                     request: role.request.clone(),
                     job: Some(key.clone()),
-                    ended: false,
+                    phase: PodPhase::Active,
                 });
             }
         }

@@ -3,7 +3,7 @@
 use super::Record;
 use crate::case::Role;
 use crate::world;
-use engine::facts::{PodFact, PolicyFact, Preemption, PriorityClassFact, QueueFact};
+use engine::facts::{PodFact, PodPhase, PolicyFact, Preemption, PriorityClassFact, QueueFact};
 use engine::{
     ClusterName, Decision, Engine, EngineConfig, Event, JobKey, NodeName, Progress, Reason, Time,
     Uid,
@@ -337,7 +337,7 @@ fn bind(engine: &mut Engine, name: &str, pod: u32, cluster: &str, node: &NodeNam
         node: Some(node.clone()),
         request: world::pod(&crate::case::amounts_text(role.each)),
         job: Some(world::key(name)),
-        ended: false,
+        phase: PodPhase::Active,
     }));
 }
 

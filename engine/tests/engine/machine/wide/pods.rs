@@ -1,7 +1,7 @@
 //! Pods that are unbound, that have ended, and that a member binds where it chooses.
 
 use crate::machine::model::Model;
-use engine::facts::{PodFact, Role, Share};
+use engine::facts::{PodFact, PodPhase, Role, Share};
 use engine::{ClusterName, JobKey, JobState, NodeName, Resources, Uid};
 
 impl Model {
@@ -39,7 +39,7 @@ impl Model {
     /// A bound pod has ended.
     pub fn pod_ends(&mut self, key: &JobKey, gone: bool) {
         let runs =
-            |pod: &&PodFact| pod.job.as_ref() == Some(key) && pod.node.is_some() && !pod.ended;
+            |pod: &&PodFact| pod.job.as_ref() == Some(key) && pod.node.is_some() && !pod.ended();
         let Some(pod) = self.pods.values().find(runs).cloned() else {
             return;
         };
@@ -47,7 +47,10 @@ impl Model {
             self.pods.remove(&(pod.cluster.clone(), pod.uid.clone()));
             self.apply(engine::Event::PodGone(pod.cluster, pod.uid));
         } else {
-            self.pod(PodFact { ended: true, ..pod });
+            self.pod(PodFact {
+                phase: PodPhase::Ended,
+                ..pod
+            });
         }
     }
 
@@ -65,7 +68,7 @@ impl Model {
             node,
             request: role.request.clone(),
             job: Some(key.clone()),
-            ended: false,
+            phase: PodPhase::Active,
         });
     }
 
@@ -103,7 +106,7 @@ impl Model {
         let here = self.nodes.values().filter(|node| node.cluster == *cluster);
         let mut fits = here.filter(|node| {
             let on = |pod: &&PodFact| {
-                pod.cluster == *cluster && pod.node.as_ref() == Some(&node.name) && !pod.ended
+                pod.cluster == *cluster && pod.node.as_ref() == Some(&node.name) && !pod.ended()
             };
             let used: Vec<&Resources> = self
                 .pods

@@ -1,0 +1,94 @@
+//! Running gangs that lose a node: they go on where they are if they can, and start again elsewhere if
+//! they cannot.
+
+use anyhow::ensure;
+use e2e::harness::kinds::NODE;
+use serde_json::{Value, json};
+
+use crate::case::{A_WHILE, Case};
+use crate::job::{Job, clusters, record};
+use crate::story::{managed, managed_and_killed};
+
+/// Runs a gang of two whole nodes in member1, of `nodes` that member1 has. Returns the gang and these
+/// nodes; member2 has capacity for it too.
+async fn gang_in_member1(case: &Case, nodes: u32) -> anyhow::Result<(Job, Vec<String>)> {
+    case.queue(16).await?;
+    let policy = json!({"spec": {"placement": {
+        "preferredClusters": ["member1"], "recoveryDeadline": "40s",
+    }}});
+    case.capacity_policy(policy).await?;
+    let nodes = case.nodes("member1", nodes).await?;
+    case.nodes("member2", 2).await?;
+    let job = case.submit(&case.gang("train", 2, 8).batch()).await?;
+    case.running(&job).await?;
+    ensure!(case.placed(&job).await? == ["member1"]);
+    Ok((job, nodes))
+}
+
+/// Deletes the node of one of the job's pods in member1.
+async fn lose_a_node(case: &Case, job: &Job, nodes: &[String]) -> anyhow::Result<()> {
+    let pods = case.pods("member1").await?;
+    let used = pods.iter().filter(|pod| job.owns(pod));
+    let used: Vec<&str> = used
+        .filter_map(|pod| pod["spec"]["nodeName"].as_str())
+        .collect();
+    ensure!(used.len() == 2, "{used:?} of {nodes:?}");
+    let member = case.plane.member("member1").await?;
+    member.delete(NODE, None, used[0]).await?;
+    Ok(())
+}
+
+fn attempt(binding: &Value) -> u64 {
+    record(binding)["attempt"].as_u64().unwrap_or_default()
+}
+
+/// No other node of member1 is free: the gang starts again in member2.
+async fn moved(case: &Case) -> anyhow::Result<()> {
+    let (job, nodes) = gang_in_member1(case, 2).await?;
+    lose_a_node(case, &job, &nodes).await?;
+    case.pod_group_when(&job, "says that it lost pods", |group| {
+        group["status"]["federation"]["reason"] == "PodsLost"
+    })
+    .await?;
+    case.midway().await?;
+    let elsewhere = |binding: &Value| clusters(binding) == ["member2"] && attempt(binding) == 2;
+    case.binding_when(&job, "placed in member2", elsewhere)
+        .await?;
+    case.running(&job).await?;
+    let left = case.pods("member1").await?;
+    ensure!(
+        !left.iter().any(|pod| job.owns(pod)),
+        "pods are left in member1"
+    );
+    Ok(())
+}
+
+/// Another node of member1 is free: the Job's controller starts a pod there, and nothing is evicted.
+async fn stayed(case: &Case) -> anyhow::Result<()> {
+    let (job, nodes) = gang_in_member1(case, 3).await?;
+    lose_a_node(case, &job, &nodes).await?;
+    let all_run = |group: &Value| group["status"]["running"] == 2;
+    case.pod_group_when(&job, "runs with both pods again", all_run)
+        .await?;
+    tokio::time::sleep(A_WHILE).await;
+    let binding = case.placed(&job).await?;
+    ensure!(binding == ["member1"], "{binding:?}");
+    let binding = case.binding_when(&job, "placed", |_| true).await?;
+    ensure!(attempt(&binding) == 1, "attempt {}", attempt(&binding));
+    Ok(())
+}
+
+#[test]
+fn a_gang_that_loses_a_node_starts_again_where_there_is_capacity() {
+    managed("lostnode", moved);
+}
+
+#[test]
+fn a_gang_that_loses_a_node_starts_again_though_muster_is_killed_meanwhile() {
+    managed_and_killed("lostnodekill", moved);
+}
+
+#[test]
+fn a_gang_that_loses_a_node_goes_on_if_its_cluster_has_another() {
+    managed("sparenode", stayed);
+}
