@@ -208,7 +208,7 @@ fn a_pod_requests_what_its_containers_do() {
         "cpu 2250m, nvidia.com/gpu 2, pods 1"
     );
     assert_eq!(
-        (fact.node, fact.ended()),
+        (fact.node.clone(), fact.ended()),
         (Some(NodeName::new("n1")), false)
     );
 }

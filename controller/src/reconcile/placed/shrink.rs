@@ -205,35 +205,37 @@ fn pods_in(shares: &[Share], cluster: &ClusterName) -> u32 {
 mod tests {
     use super::*;
     use engine::Resources;
+    use engine::facts::PodPhase;
 
     #[test]
     fn live_pods_are_counted_by_job_and_cluster() {
         let mut pods = LivePods::default();
         let (job, m1) = (JobKey::new("team", "a"), ClusterName::new("m1"));
-        let pod = |uid: &str, ended| {
+        let (active, ended) = (PodPhase::Active, PodPhase::Ended);
+        let pod = |uid: &str, phase| {
             Event::PodUpserted(PodFact {
                 cluster: m1.clone(),
                 uid: Uid::new(uid),
                 node: None,
                 request: Resources::new(),
                 job: Some(job.clone()),
-                ended,
+                phase,
             })
         };
         for fact in [
-            pod("1", false),
-            pod("2", false),
-            pod("2", false),
-            pod("3", true),
+            pod("1", active),
+            pod("2", active),
+            pod("2", active),
+            pod("3", ended),
         ] {
             pods.note(&fact);
         }
         assert_eq!(pods.count(&job, &m1), 2);
-        pods.note(&pod("2", true));
+        pods.note(&pod("2", ended));
         pods.note(&Event::PodGone(m1.clone(), Uid::new("1")));
         pods.note(&Event::PodGone(m1.clone(), Uid::new("unknown")));
         assert_eq!(pods.count(&job, &m1), 0);
-        pods.note(&pod("4", false));
+        pods.note(&pod("4", active));
         pods.note(&Event::ClusterGone(m1.clone()));
         assert_eq!(pods.count(&job, &m1), 0);
         assert!(pods.by_uid.is_empty() && pods.counts.is_empty());
