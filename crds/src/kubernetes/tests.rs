@@ -187,6 +187,71 @@ fn a_cordon_is_no_taint() {
 }
 
 #[test]
+fn a_node_that_is_not_ready_or_is_deleted_is_lost_and_a_cordoned_one_is_not() {
+    let lost = |metadata: Value, spec: Value, ready: &str| {
+        let node = json!({
+            "metadata": metadata,
+            "spec": spec,
+            "status": {"conditions": [{"type": "Ready", "status": ready}]},
+        });
+        let node: Node = serde_json::from_value(node).unwrap();
+        let fact = node.to_fact(&"m1".into());
+        (fact.usable, fact.lost)
+    };
+    let (named, deleted) = (
+        json!({"name": "n"}),
+        json!({"name": "n", "deletionTimestamp": "2026-11-24T00:00:00Z"}),
+    );
+    let cordoned = json!({"unschedulable": true});
+    assert_eq!(lost(named.clone(), json!({}), "True"), (true, false));
+    assert_eq!(lost(named.clone(), cordoned, "True"), (false, false));
+    assert_eq!(lost(named.clone(), json!({}), "False"), (false, true));
+    assert_eq!(lost(named, json!({}), "Unknown"), (false, true));
+    assert_eq!(lost(deleted, json!({}), "True"), (false, true));
+}
+
+#[test]
+fn pods_that_end_by_themselves_are_told_from_those_that_their_node_or_the_control_plane_ended() {
+    let phase = |status: Value| {
+        let pod: Pod = serde_json::from_value(json!({"spec": {}, "status": status})).unwrap();
+        pod.phase()
+    };
+    let target = json!([{"type": "DisruptionTarget", "status": "True"}]);
+    for (status, expected) in [
+        (json!({"phase": "Pending"}), PodPhase::Active),
+        (
+            json!({"phase": "Running", "conditions": target}),
+            PodPhase::Active,
+        ),
+        (json!({"phase": "Unknown"}), PodPhase::Active),
+        (json!({"phase": "Succeeded"}), PodPhase::Ended),
+        (json!({"phase": "Failed"}), PodPhase::Ended),
+        (
+            json!({"phase": "Failed", "reason": "DeadlineExceeded"}),
+            PodPhase::Ended,
+        ),
+        (
+            json!({"phase": "Failed", "reason": "UnexpectedAdmissionError"}),
+            PodPhase::Disrupted,
+        ),
+        (
+            json!({"phase": "Failed", "reason": "OutOfcpu"}),
+            PodPhase::Disrupted,
+        ),
+        (
+            json!({"phase": "Failed", "reason": "Evicted"}),
+            PodPhase::Disrupted,
+        ),
+        (
+            json!({"phase": "Failed", "conditions": target}),
+            PodPhase::Disrupted,
+        ),
+    ] {
+        assert_eq!(phase(status.clone()), expected, "{status}");
+    }
+}
+
+#[test]
 fn a_pod_requests_what_its_containers_do() {
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": "p", "uid": "u"},

@@ -236,12 +236,16 @@ fn wake_at(inputs: Inputs<'_>) -> Option<Time> {
 /// Notes whether the job that is first in the class now is entitled to preempt: most often it is not,
 /// and need not be evaluated for that alone.
 fn look_behind(engine: &mut Engine, queue: &QueueName, (id, shape): (ShapeId, &RequestShape)) {
-    if !evict::lets_take(engine.inputs(), queue) || !evict::may_take(engine.inputs(), queue, id) {
+    let inputs = engine.inputs();
+    if !evict::lets_take(inputs, queue) {
         return;
     }
-    let pending_queue = engine.pending.queues.pending_queue(queue);
-    let next = pending_queue.and_then(|pending_queue| pending_queue.first_active(id));
-    if let Some(rank) = next.map(|(rank, _)| rank.clone()) {
+    let Some(pending_queue) = inputs.pending.queues.pending_queue(queue) else {
+        return;
+    };
+    let next = pending_queue.first_active(id).map(|(rank, _)| rank);
+    let next = next.filter(|rank| evict::may_take(inputs, pending_queue, (queue, rank), id));
+    if let Some(rank) = next.cloned() {
         preempt::takes_nothing(engine, queue, &rank, shape);
     }
 }

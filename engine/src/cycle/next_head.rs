@@ -245,7 +245,7 @@ pub(crate) fn candidate_of<'a>(
         pending_queue.is_due(shape, strict)
             || feasible::may_find_room(inputs, feasible, queue, rank, shape)
             || window::may_reserve(inputs, &front, rank, shape)
-            || (*takes && evict::may_take(inputs, queue, shape))
+            || (*takes && evict::may_take(inputs, pending_queue, (queue, rank), shape))
             || moves(inputs, queue, pending_queue, shape)
     })?;
     let competes = request::over_pending_limit(inputs, queue, candidate.0).is_none();

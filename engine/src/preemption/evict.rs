@@ -10,12 +10,14 @@
 
 use crate::api::facts::Share;
 use crate::api::ids::{JobKey, QueueName};
+use crate::api::job::QueueOrder;
 use crate::api::reason::Reason;
 use crate::backfill::{assume, withheld};
 use crate::capacity::leading;
 use crate::jobs::job::Job;
 use crate::overlay::Overlay;
 use crate::pending::backoff::EntitlementGap;
+use crate::pending::pending_queue::PendingQueue;
 use crate::pending::shapes::ShapeId;
 use crate::placement::request::Request;
 use crate::preemption::choose::{Search, VictimSet};
@@ -42,14 +44,18 @@ pub(crate) struct Taking {
 }
 
 /// Whether a class of an infeasible shape is worth an evaluation for preemption: its first job without
-/// pending evictions has the right to preempt, and no back-off.
-pub(crate) fn may_take(inputs: Inputs<'_>, queue: &QueueName, shape: ShapeId) -> bool {
-    let Some(pending_queue) = inputs.pending.queues.pending_queue(queue) else {
-        return false;
+/// pending evictions has the right to preempt, and no back-off. `first` is the first job of the class.
+pub(crate) fn may_take(
+    inputs: Inputs<'_>,
+    pending_queue: &PendingQueue,
+    (queue, first): (&QueueName, &QueueOrder),
+    shape: ShapeId,
+) -> bool {
+    let waits = |rank: &&QueueOrder| withheld::has_pending_evictions(inputs, &rank.key);
+    let next = match waits(&first) {
+        false => Some(first),
+        true => pending_queue.class(shape).find(|rank| !waits(rank)),
     };
-    let next = pending_queue
-        .class(shape)
-        .find(|rank| !withheld::has_pending_evictions(inputs, &rank.key));
     next.is_some_and(|rank| {
         let has_rights = || {
             let rights = rights(inputs, queue, &rank.key);
