@@ -211,7 +211,7 @@ fn a_node_that_is_not_ready_or_is_deleted_is_lost_and_a_cordoned_one_is_not() {
 }
 
 #[test]
-fn pods_that_end_by_themselves_are_told_from_those_that_their_node_or_the_control_plane_ended() {
+fn pods_that_end_by_themselves_differ_from_those_that_were_ended() {
     let phase = |status: Value| {
         let pod: Pod = serde_json::from_value(json!({"spec": {}, "status": status})).unwrap();
         pod.phase()
