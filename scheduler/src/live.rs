@@ -158,6 +158,8 @@ impl LiveView {
             Event::PodGone(cluster, uid) => self.room.remove_pod(&cluster, &uid),
             other => tracing::error!(?other, "not a fact about a member; ignored"),
         }
+        // Only the engine recovers jobs: here they would add up.
+        self.room.take_pods_changed();
     }
 
     /// Checks the cluster of `share`, except for its capacity.

@@ -14,8 +14,8 @@ impl Capacity {
         u32::try_from(healthy).unwrap_or(u32::MAX)
     }
 
-    /// The jobs of which pods were bound, changed or lost since the last call.
-    pub(crate) fn take_pods_changed(&mut self) -> BTreeSet<JobKey> {
+    /// The jobs of which pods were bound, changed or lost since the last call. They are kept until then.
+    pub fn take_pods_changed(&mut self) -> BTreeSet<JobKey> {
         std::mem::take(&mut self.pods_changed)
     }
 

@@ -46,7 +46,7 @@ impl fmt::Display for Loss {
 
 impl Jobs {
     /// Sets which share of a running job is below its minimum; the time of an earlier loss is kept.
-    /// Returns whether the loss is another than before.
+    /// Returns whether the loss has changed.
     pub(crate) fn set_loss(&mut self, key: &JobKey, loss: Option<Loss>) -> bool {
         let Some(released) = self.released_mut(key) else {
             return false;
