@@ -213,6 +213,9 @@ impl Core {
         for name in self.reconciler.mirror.queues().keys() {
             self.publisher.queue(name);
         }
+        for name in self.reconciler.mirror.fault_policies().keys() {
+            self.publisher.fault_policy(name);
+        }
         let templates: Vec<TemplateKey> =
             self.reconciler.mirror.templates().keys().cloned().collect();
         for template in templates {

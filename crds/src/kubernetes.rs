@@ -10,7 +10,7 @@ use crate::names::{
     is_system_namespace,
 };
 use crate::slim_resource;
-use engine::facts::{NodeFact, PodFact, PodPhase, PriorityClassFact};
+use engine::facts::{NodeFact, PodFact, PriorityClassFact};
 use engine::{ClusterName, JobKey, NodeName, PoolClass, ResourceName, Resources, Uid};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{ApiResource, ClusterResourceScope, GroupVersionKind, NamespaceResourceScope};
@@ -18,6 +18,10 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use workload::SpecError;
+
+mod pod_status;
+
+pub use pod_status::{ContainerReason, ContainerState, ContainerStatus, PodStatus};
 
 /// A node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -287,26 +291,6 @@ pub struct ContainerResources {
     pub limits: BTreeMap<String, QuantityText>,
 }
 
-/// `status` of a pod.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PodStatus {
-    /// Pending, Running, Succeeded, Failed or Unknown.
-    pub phase: String,
-    /// Why its node or the control plane ended it (`Evicted`, `UnexpectedAdmissionError`, `OutOfcpu`,
-    /// `Terminated`, `NodeShutdown`, ...); empty for a pod that ended by itself.
-    pub reason: String,
-    /// Its conditions.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<LooseCondition>,
-    /// The claims that were created for it.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
-    pub resource_claim_statuses: Vec<PodClaim>,
-}
-
-/// The reason of a pod that ran longer than its own `activeDeadlineSeconds`.
-const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
-
 impl Pod {
     /// Returns the fact for the engine, as a pod of `cluster` that belongs to `job`.
     ///
@@ -324,6 +308,7 @@ impl Pod {
             request: self.request()?,
             job,
             phase: self.phase(),
+            symptom: self.symptom().map(Box::new),
         })
     }
 
@@ -347,22 +332,6 @@ impl Pod {
         // Maps of strings always serialize to JSON.
         let spec = serde_json::to_value(&self.spec).unwrap_or_default();
         workload::pod_request(&spec)
-    }
-
-    /// Returns how far it is, and whether it ended by itself. The kubelet states in `status.reason` why it ended
-    /// or refused a pod, and the control plane in the condition `DisruptionTarget`.
-    #[must_use]
-    pub fn phase(&self) -> PodPhase {
-        let status = &self.status;
-        let target = condition(&status.conditions, "DisruptionTarget");
-        let by_kubelet = !matches!(status.reason.as_str(), "" | DEADLINE_EXCEEDED);
-        match status.phase.as_str() {
-            "Failed" if by_kubelet || target.is_some_and(LooseCondition::is_true) => {
-                PodPhase::Disrupted
-            }
-            "Failed" | "Succeeded" => PodPhase::Ended,
-            _ => PodPhase::Active,
-        }
     }
 }
 

@@ -13,6 +13,7 @@ pub mod capacity_policy;
 pub mod conditions;
 pub mod devices;
 pub mod duration;
+pub mod fault_policy;
 pub mod gpu_pool;
 pub mod karmada;
 pub mod kubernetes;

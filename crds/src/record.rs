@@ -132,6 +132,9 @@ pub struct AdmissionRecord {
     /// When an evicted job may be admitted again, if not at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<jiff::Timestamp>,
+    /// The generation of the template whose pods could not start, in an attempt that was evicted for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template_generation: Option<i64>,
     /// True if the job ran before Muster managed it: charged, never gated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub adopted: bool,
@@ -208,6 +211,7 @@ impl AdmissionRecord {
             for_job: None,
             evicted_at: None,
             not_before: None,
+            template_generation: None,
             adopted: false,
             exceeds_since: None,
             overrides: Vec::new(),

@@ -4,7 +4,7 @@
 
 /// Returns name and YAML of every CRD of Muster.
 #[must_use]
-pub fn manifests() -> [(&'static str, &'static str); 3] {
+pub fn manifests() -> [(&'static str, &'static str); 4] {
     [
         (
             "podgroups.scheduling.volcano.sh",
@@ -18,6 +18,10 @@ pub fn manifests() -> [(&'static str, &'static str); 3] {
             "gpupools.muster.io",
             include_str!("../yaml/gpupools.muster.io.yaml"),
         ),
+        (
+            "faultpolicies.muster.io",
+            include_str!("../yaml/faultpolicies.muster.io.yaml"),
+        ),
     ]
 }
 
@@ -25,7 +29,10 @@ pub fn manifests() -> [(&'static str, &'static str); 3] {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::manifests;
-    use crate::{capacity_policy::CapacityPolicy, gpu_pool::GpuPool, podgroup::PodGroupDefinition};
+    use crate::{
+        capacity_policy::CapacityPolicy, fault_policy::FaultPolicy, gpu_pool::GpuPool,
+        podgroup::PodGroupDefinition,
+    };
     use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
     use kube::CustomResourceExt;
     use serde_json::Value;
@@ -73,6 +80,7 @@ mod tests {
             PodGroupDefinition::crd(),
             CapacityPolicy::crd(),
             GpuPool::crd(),
+            FaultPolicy::crd(),
         ];
         for (crd, (name, committed)) in generated.into_iter().zip(manifests()) {
             assert_eq!(crd.metadata.name.as_deref(), Some(name));

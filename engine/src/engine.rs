@@ -11,7 +11,8 @@ use crate::api::decision::{Decisions, Explanation, Help, QueueUsage, Reserved};
 use crate::api::demand::ClusterPlacement;
 use crate::api::event::Event;
 use crate::api::facts::{ClusterFact, Leaving};
-use crate::api::ids::{ClusterName, JobKey, QueueName, Time};
+use crate::api::ids::{Attempt, ClusterName, JobKey, QueueName, Time};
+use crate::api::reason::Reason;
 use crate::audit::snapshot::Snapshot;
 use crate::audit::{invariants, snapshot};
 use crate::capacity::PoolSummary;
@@ -104,6 +105,14 @@ impl Engine {
     #[must_use]
     pub fn explain(&self, key: &JobKey) -> Option<Explanation> {
         explain::explain(self.inputs(), key)
+    }
+
+    /// The attempt of a job that is being evicted, with the reason and the message.
+    #[must_use]
+    pub fn evicted_because(&self, key: &JobKey) -> Option<(Attempt, Reason, &str)> {
+        let released = self.jobs.released(key)?;
+        let (cause, _) = released.ending.as_ref()?;
+        Some((released.admission.attempt, cause.reason, &cause.message))
     }
 
     /// The smallest changes with which a pending job would start now. There are none if neither

@@ -20,6 +20,7 @@ mod eligibility;
 mod engine;
 mod evaluation;
 mod forecast;
+mod health;
 mod jobs;
 mod overlay;
 mod pending;
@@ -35,7 +36,7 @@ mod testing;
 
 pub use amounts::{quantity, resources};
 pub use api::job::JobState;
-pub use api::{decision, event, facts, ids, matching, reason};
+pub use api::{decision, event, facts, faults, ids, matching, reason};
 pub use audit::snapshot::Snapshot;
 pub use config::EngineConfig;
 pub use jobs::job::JobView;

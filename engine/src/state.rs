@@ -1,4 +1,4 @@
-//! The engine's state: six stores that do not know each other, the config and the clock.
+//! The engine's state: seven stores that do not know each other, the config and the clock.
 //!
 //! [`Engine`] owns them, and only `cycle` changes them. Everything else reads them as [`Inputs`],
 //! a shared reference.
@@ -8,6 +8,7 @@ use crate::capacity::Capacity;
 use crate::config::EngineConfig;
 use crate::eligibility::store::Eligibility;
 use crate::forecast::Forecast;
+use crate::health::store::Health;
 use crate::jobs::store::Jobs;
 use crate::pending::store::Pending;
 use crate::quota::Quota;
@@ -38,6 +39,7 @@ pub struct Engine {
     pub(crate) reservations: Reservations,
     pub(crate) jobs: Jobs,
     pub(crate) forecast: Forecast,
+    pub(crate) health: Health,
     pub(crate) changed: Changed,
 }
 
@@ -55,6 +57,7 @@ impl Engine {
             reservations: Reservations::default(),
             jobs: Jobs::default(),
             forecast: Forecast::default(),
+            health: Health::default(),
             changed: Changed::default(),
         }
     }

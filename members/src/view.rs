@@ -65,6 +65,7 @@ fn unread(cluster: &ClusterName, pod: &Pod) -> PodFact {
             .collect(),
         job: None,
         phase: pod.phase(),
+        symptom: pod.symptom().map(Box::new),
     }
 }
 

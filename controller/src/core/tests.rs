@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod cannot_start;
 mod deletion;
 mod endings;
 mod excess;
@@ -195,6 +196,7 @@ impl Stage {
             Input::Namespace(Delta::Listed),
             Input::Queue(Delta::Listed),
             Input::Policy(Delta::Listed),
+            Input::FaultPolicy(Delta::Listed),
             Input::PriorityClass(Delta::Listed),
             Input::ClaimTemplate(Delta::Listed),
             Input::Override(Delta::Listed),

@@ -4,6 +4,7 @@
 use crate::mirror::binding::{has_our_scheduler, is_claimed, own_record, record_problem};
 use crate::mirror::namespace::NamespaceFact;
 use crate::mirror::template::Template;
+use crate::reconcile::placed::cannot_start;
 use crate::reconcile::placed::parts::over_before;
 use crds::karmada::ResourceBinding;
 use crds::names;
@@ -210,7 +211,7 @@ fn own_hold(
     if !has_our_scheduler(binding) {
         return held(Reason::WrongScheduler, wrong_scheduler(binding));
     }
-    if let Some(over) = over_before(binding) {
+    if let Some(over) = over_before(binding).or_else(|| cannot_start::hold(binding, template)) {
         return Some(over);
     }
     if ask.is_some_and(|ask| ask.suspended) {

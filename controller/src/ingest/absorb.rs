@@ -39,6 +39,7 @@ impl Core {
             Input::Propagation(delta) => self.propagation(delta),
             Input::Queue(delta) => self.reconciler.queue(delta),
             Input::Policy(delta) => self.reconciler.policy(delta),
+            Input::FaultPolicy(delta) => self.fault_policy(delta),
             Input::PriorityClass(delta) => self.reconciler.priority_class(delta),
             Input::ClaimTemplate(delta) => self.reconciler.claim_template(delta),
             Input::PodGroup(delta) => self.podgroup(delta),

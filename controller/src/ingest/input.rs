@@ -8,6 +8,7 @@ use binding_writer::term::Lead;
 use binding_writer::{CommitOutcome, Write};
 use crds::capacity_policy::CapacityPolicy;
 use crds::devices::ResourceClaimTemplate;
+use crds::fault_policy::FaultPolicy;
 use crds::karmada::{ClusterOverridePolicy, OverridePolicy, PropagationPolicy, ResourceBinding};
 use crds::kubernetes::{Namespace, PriorityClass};
 use crds::podgroup::PodGroup;
@@ -31,6 +32,7 @@ pub(crate) enum Input {
     Propagation(Delta<PropagationPolicy>),
     Queue(Delta<Queue>),
     Policy(Delta<CapacityPolicy>),
+    FaultPolicy(Delta<FaultPolicy>),
     PriorityClass(Delta<PriorityClass>),
     ClaimTemplate(Delta<ResourceClaimTemplate>),
     PodGroup(Delta<PodGroup>),

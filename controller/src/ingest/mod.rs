@@ -7,6 +7,7 @@
 //! This module must never write to the API server or decide on a job; it marks the jobs to reconcile.
 
 pub(crate) mod absorb;
+pub(crate) mod fault_policies;
 pub(crate) mod input;
 pub(crate) mod readiness;
 pub(crate) mod sources;

@@ -25,6 +25,7 @@ enum ListSource {
     Namespaces,
     Queues,
     Policies,
+    FaultPolicies,
     PriorityClasses,
     ClaimTemplates,
     Overrides,
@@ -47,8 +48,8 @@ pub(crate) struct Readiness {
 impl Readiness {
     pub(crate) fn new() -> Self {
         use ListSource::{
-            Bindings, ClaimTemplates, ClusterOverrides, Members, Namespaces, Overrides, PodGroups,
-            Policies, PriorityClasses, Queues, Works,
+            Bindings, ClaimTemplates, ClusterOverrides, FaultPolicies, Members, Namespaces,
+            Overrides, PodGroups, Policies, PriorityClasses, Queues, Works,
         };
         let missing = BTreeSet::from([
             Bindings,
@@ -56,6 +57,7 @@ impl Readiness {
             Namespaces,
             Queues,
             Policies,
+            FaultPolicies,
             PriorityClasses,
             ClaimTemplates,
             Overrides,
@@ -84,6 +86,7 @@ impl Readiness {
             Input::Namespace(Delta::Listed) => ListSource::Namespaces,
             Input::Queue(Delta::Listed) => ListSource::Queues,
             Input::Policy(Delta::Listed) => ListSource::Policies,
+            Input::FaultPolicy(Delta::Listed) => ListSource::FaultPolicies,
             Input::PriorityClass(Delta::Listed) => ListSource::PriorityClasses,
             Input::ClaimTemplate(Delta::Listed) => ListSource::ClaimTemplates,
             Input::Override(Delta::Listed) => ListSource::Overrides,

@@ -5,6 +5,7 @@ use crate::mirror::seen_work::ReadWork;
 use crate::mirror::template::TemplateKind;
 use crds::capacity_policy::CapacityPolicy;
 use crds::devices::ResourceClaimTemplate;
+use crds::fault_policy::FaultPolicy;
 use crds::karmada::{
     ClusterOverridePolicy, OverridePolicy, PropagationPolicy, ResourceBinding, Work,
 };
@@ -67,6 +68,8 @@ pub(crate) fn spawn(
         ..each
     };
     optional.watch::<ResourceClaimTemplate>("ResourceClaimTemplate", Input::ClaimTemplate);
+    // Muster has rules of its own; an earlier installation may not serve these.
+    optional.watch::<FaultPolicy>("FaultPolicy", Input::FaultPolicy);
     // Only a job that was evicted because of an override waits for a change of it.
     optional.watch::<OverridePolicy>("OverridePolicy", Input::Override);
     optional.watch::<ClusterOverridePolicy>("ClusterOverridePolicy", Input::ClusterOverride);

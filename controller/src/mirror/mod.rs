@@ -15,6 +15,7 @@ use crate::mirror::seen_work::{ReadWork, SeenWork};
 use crate::mirror::template::{Template, TemplateKey, TemplateKind};
 use crds::capacity_policy::{self, CapacityPolicy};
 use crds::devices::ResourceClaimTemplate;
+use crds::fault_policy::FaultPolicy;
 use crds::karmada::{AppliedOverride, ResourceBinding};
 use crds::kubernetes::Namespace;
 use crds::names;
@@ -37,6 +38,7 @@ pub(crate) struct Mirror {
     namespaces: BTreeMap<String, NamespaceFact>,
     queues: BTreeMap<QueueName, Queue>,
     policies: BTreeMap<QueueName, CapacityPolicy>,
+    fault_policies: BTreeMap<String, FaultPolicy>,
     /// The priorities of the default PriorityClasses for jobs that name none; Kubernetes expects one.
     default_classes: BTreeMap<String, i32>,
     podgroups: HashMap<JobKey, Arc<PodGroup>>,

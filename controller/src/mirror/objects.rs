@@ -4,6 +4,7 @@ use crate::mirror::Mirror;
 use crate::mirror::namespace::NamespaceFact;
 use crate::mirror::template::{Template, TemplateKey};
 use crds::capacity_policy::CapacityPolicy;
+use crds::fault_policy::FaultPolicy;
 use crds::karmada::ResourceBinding;
 use crds::podgroup::PodGroup;
 use crds::queue::Queue;
@@ -64,6 +65,22 @@ impl Mirror {
     /// Drops a deleted policy.
     pub(crate) fn drop_policy(&mut self, name: &QueueName) {
         self.policies.remove(name);
+    }
+
+    /// The fault policies, by name.
+    pub(crate) fn fault_policies(&self) -> &BTreeMap<String, FaultPolicy> {
+        &self.fault_policies
+    }
+
+    /// Files a fault policy and returns its previous state.
+    pub(crate) fn put_fault_policy(&mut self, policy: FaultPolicy) -> Option<FaultPolicy> {
+        let name = policy.metadata.name.clone().unwrap_or_default();
+        self.fault_policies.insert(name, policy)
+    }
+
+    /// Drops a deleted fault policy.
+    pub(crate) fn drop_fault_policy(&mut self, name: &str) {
+        self.fault_policies.remove(name);
     }
 
     /// Files a PodGroup and returns its previous state.

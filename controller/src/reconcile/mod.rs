@@ -28,12 +28,13 @@ use crate::mirror::template_key;
 use crate::reconcile::action::{BoundJob, ReconcileAction};
 use crate::reconcile::binding_phase::{BindingPhase, binding_phase, is_managed};
 use crate::reconcile::opened::opened_message;
+use crate::reconcile::placed::cannot_start::failed_generation;
 use crate::reconcile::placed::parts::led;
 use crate::status::events::JobEvent;
 use binding_writer::Write;
 use crds::karmada::{ResourceBinding, TargetCluster};
 use crds::record::{AdmissionRecord, RecordState};
-use engine::{Event, Explanation, JobKey, JobState, Progress, Reason, Time};
+use engine::{Event, JobKey, JobState, Progress, Reason, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -347,10 +348,10 @@ impl Reconciler {
         if let Some(job) = self.job_of(ctx.key, &ctx.binding, namespace) {
             self.apply_fact(&job.fact);
         }
-        if let Some(why) = self.ending_of(ctx, &record) {
+        if let Some((reason, message)) = self.ending_of(ctx, &record) {
             // No scheduler process has answered in time. If it answers now, the version that guards this write
             // decides which was first.
-            return self.evict(ctx, &record, why.reason, &why.message);
+            return self.evict(ctx, &record, reason, &message);
         }
         self.apply_admission(ctx, &record, Progress::Assumed);
     }
@@ -360,12 +361,9 @@ impl Reconciler {
         &self,
         ctx: &ReconcileCtx<'_>,
         record: &AdmissionRecord,
-    ) -> Option<Explanation> {
-        self.engine
-            .job(ctx.key)
-            .filter(|job| job.state == JobState::Ending)
-            .filter(|job| job.admission.is_some_and(|a| a.attempt == record.attempt))
-            .and_then(|_| self.engine.explain(ctx.key))
+    ) -> Option<(Reason, String)> {
+        let (attempt, reason, message) = self.engine.evicted_because(ctx.key)?;
+        (attempt == record.attempt).then(|| (reason, message.to_owned()))
     }
 
     /// Releases the quota and capacity of a plan of which nothing was written, and queues the job again.
@@ -434,6 +432,11 @@ impl Reconciler {
             for_job: for_job.filter(|preemptor| preemptor.namespace == ctx.key.namespace),
             evicted_at: Some(crds::record::timestamp(ctx.now)),
             exceeds_since: None,
+            template_generation: failed_generation(
+                reason,
+                self.mirror.template_of(&ctx.binding),
+                record,
+            ),
             ..record.in_state(RecordState::Ending, Some(reason), message)
         };
         let event = match reason {

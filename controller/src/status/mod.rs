@@ -6,6 +6,7 @@
 pub(crate) mod advice;
 pub(crate) mod discretion;
 pub(crate) mod events;
+mod fault_policy_status;
 pub(crate) mod kept_policies;
 pub(crate) mod outlook;
 pub(crate) mod podgroups;
@@ -16,6 +17,7 @@ use crate::effects::object_writer::ObjectWriter;
 use crate::mirror::namespace::NamespaceFact;
 use crate::status::advice::Advice;
 use crds::capacity_policy::CapacityPolicy;
+use crds::fault_policy::FaultPolicy;
 use crds::podgroup::PodGroup;
 use crds::queue::Queue;
 use engine::{JobKey, QueueName, Time};
@@ -48,6 +50,7 @@ pub(crate) struct Publisher {
     /// The job that was published last when the time ran out; the next pass continues after it.
     reached: Option<JobKey>,
     queues: BTreeSet<QueueName>,
+    fault_policies: BTreeSet<String>,
     /// Advice for the heads of queues.
     pub(crate) advice: Advice,
     /// PodGroup specs as they were last applied.
@@ -68,6 +71,7 @@ impl Publisher {
             jobs: BTreeSet::new(),
             reached: None,
             queues: BTreeSet::new(),
+            fault_policies: BTreeSet::new(),
             advice: Advice::default(),
             applied: HashMap::new(),
             kept_at: None,
@@ -94,10 +98,15 @@ impl Publisher {
         self.queues.insert(name.clone());
     }
 
+    pub(crate) fn fault_policy(&mut self, name: &str) {
+        self.fault_policies.insert(name.to_owned());
+    }
+
     /// Drops what has to be published: another replica publishes it.
     pub(crate) fn clear(&mut self) {
         self.jobs.clear();
         self.queues.clear();
+        self.fault_policies.clear();
     }
 
     /// Returns true if something is left to publish.
@@ -173,6 +182,9 @@ impl Core {
         }
         for name in std::mem::take(&mut self.publisher.queues) {
             self.publish_queue(&name, now);
+        }
+        for name in std::mem::take(&mut self.publisher.fault_policies) {
+            self.publish_fault_policy(&name, now);
         }
         if self
             .publisher
@@ -280,7 +292,7 @@ impl Core {
             .charged(name, &usage.allocated, &usage.real_capability);
         let status = queue_status::queue(queue, &usage);
         self.publisher.status.write(
-            target::<Queue>(name),
+            target::<Queue>(name.as_str()),
             serde_json::json!({ "status": status }),
         );
         let Some(policy) = self.reconciler.mirror.policies().get(name) else {
@@ -289,9 +301,20 @@ impl Core {
         let status = queue_status::policy(policy, queue, &usage, crds::record::timestamp(now));
         if policy.status.as_ref() != Some(&status) {
             self.publisher.status.write(
-                target::<CapacityPolicy>(name),
+                target::<CapacityPolicy>(name.as_str()),
                 serde_json::json!({ "status": status }),
             );
+        }
+    }
+
+    fn publish_fault_policy(&mut self, name: &str, now: Time) {
+        let policy = self.reconciler.mirror.fault_policies().get(name);
+        let Some(policy) = policy else { return };
+        let status = fault_policy_status::status(policy, crds::record::timestamp(now));
+        if policy.status.as_ref() != Some(&status) {
+            let target = target::<FaultPolicy>(name);
+            let status = serde_json::json!({ "status": status });
+            self.publisher.status.write(target, status);
         }
     }
 
@@ -344,11 +367,11 @@ impl Core {
     }
 }
 
-fn target<K: Resource<DynamicType = ()>>(name: &QueueName) -> StatusTarget {
+fn target<K: Resource<DynamicType = ()>>(name: &str) -> StatusTarget {
     StatusTarget {
         api_resource: ApiResource::erase::<K>(&()),
         namespace: None,
-        name: name.to_string(),
+        name: name.to_owned(),
         subresource: Some("status"),
     }
 }

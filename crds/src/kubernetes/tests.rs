@@ -211,47 +211,6 @@ fn a_node_that_is_not_ready_or_is_deleted_is_lost_and_a_cordoned_one_is_not() {
 }
 
 #[test]
-fn pods_that_end_by_themselves_differ_from_those_that_were_ended() {
-    let phase = |status: Value| {
-        let pod: Pod = serde_json::from_value(json!({"spec": {}, "status": status})).unwrap();
-        pod.phase()
-    };
-    let target = json!([{"type": "DisruptionTarget", "status": "True"}]);
-    for (status, expected) in [
-        (json!({"phase": "Pending"}), PodPhase::Active),
-        (
-            json!({"phase": "Running", "conditions": target}),
-            PodPhase::Active,
-        ),
-        (json!({"phase": "Unknown"}), PodPhase::Active),
-        (json!({"phase": "Succeeded"}), PodPhase::Ended),
-        (json!({"phase": "Failed"}), PodPhase::Ended),
-        (
-            json!({"phase": "Failed", "reason": "DeadlineExceeded"}),
-            PodPhase::Ended,
-        ),
-        (
-            json!({"phase": "Failed", "reason": "UnexpectedAdmissionError"}),
-            PodPhase::Disrupted,
-        ),
-        (
-            json!({"phase": "Failed", "reason": "OutOfcpu"}),
-            PodPhase::Disrupted,
-        ),
-        (
-            json!({"phase": "Failed", "reason": "Evicted"}),
-            PodPhase::Disrupted,
-        ),
-        (
-            json!({"phase": "Failed", "conditions": target}),
-            PodPhase::Disrupted,
-        ),
-    ] {
-        assert_eq!(phase(status.clone()), expected, "{status}");
-    }
-}
-
-#[test]
 fn a_pod_requests_what_its_containers_do() {
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": "p", "uid": "u"},

@@ -5,6 +5,7 @@
 
 use crate::amounts::resources::Resources;
 pub use crate::api::demand::{ClusterPlacement, Demand, Held, Hold, Role, Split, Topology};
+use crate::api::faults::Symptom;
 use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, PoolClass, QueueName, Time, Uid};
 use crate::api::matching::Taint;
 pub use crate::plugins::{Filters, PlacementWeights};
@@ -266,21 +267,27 @@ pub struct PodFact {
     pub job: Option<JobKey>,
     /// How far it is.
     pub phase: PodPhase,
+    /// What keeps it from running, or has ended it, if its node says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub symptom: Option<Box<Symptom>>,
 }
 
 impl PodFact {
     /// Whether it has ended and so uses nothing of its node.
     #[must_use]
     pub fn ended(&self) -> bool {
-        self.phase != PodPhase::Active
+        matches!(self.phase, PodPhase::Ended | PodPhase::Disrupted)
     }
 }
 
 /// How far a pod is, as far as capacity and recovery are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum PodPhase {
-    /// It runs or may still start.
-    Active,
+    /// It is not bound, or has yet to run on its node: an image, a volume or a container is not ready, or
+    /// its containers end as soon as they start.
+    Starting,
+    /// It runs.
+    Running,
     /// It ended by itself, with or without success: what follows is its controller's decision.
     Ended,
     /// Its node or the control plane ended it: the kubelet refused it, or it was evicted, preempted or

@@ -5,6 +5,7 @@ pub mod decision;
 pub(crate) mod demand;
 pub mod event;
 pub mod facts;
+pub mod faults;
 pub mod ids;
 pub(crate) mod job;
 pub mod matching;

@@ -115,6 +115,12 @@ reasons! {
     RuntimeLimitExceeded,
     /// It was evicted because its pods did not start in time.
     StartDeadlineExceeded,
+    /// Something keeps its pods from running on their nodes: an image, a volume, a container. The message says
+    /// what.
+    PodsNotStarting,
+    /// Its pods could not start through a fault of its own, such as an image that does not exist. It does not
+    /// compete again until its template changes.
+    PodsCannotStart,
     /// It was evicted because its nodes no longer have capacity for it.
     RoomLost,
     /// It lost pods while it ran and is below its minimum: it is evicted and queued again unless they are

@@ -216,7 +216,8 @@ mod tests {
                     node: None,
                     request: crate::Resources::new(),
                     job: Some(JobKey::new("ns", "runs")),
-                    phase: PodPhase::Active,
+                    phase: PodPhase::Running,
+                    symptom: None,
                 };
                 e.capacity
                     .begin_grace(&JobKey::new("ns", "runs"), pod, false, crate::Time(7));

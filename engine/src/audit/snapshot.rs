@@ -4,6 +4,7 @@
 
 use crate::api::demand::Demand;
 use crate::api::facts::{ClusterFact, NodeFact, PodFact, PolicyFact, PriorityClassFact, QueueFact};
+use crate::api::faults::FaultRules;
 use crate::api::ids::{ClusterName, JobKey, Time};
 use crate::capacity::{AssumedPod, Ended, MixRecord};
 use crate::config::EngineConfig;
@@ -40,6 +41,9 @@ pub struct Snapshot {
     /// The recently requested pods.
     mix: MixRecord,
     runs: Vec<KnownRuns>,
+    /// The rules that classify faults.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fault_rules: Option<FaultRules>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,6 +60,9 @@ pub(crate) fn restore(snapshot: Snapshot, config: EngineConfig) -> Engine {
     let mut engine = Engine::new(config);
     decide::advance(&mut engine, snapshot.now);
     engine.forecast = Forecast::restore(snapshot.runs);
+    engine
+        .health
+        .set_rules(snapshot.fault_rules.unwrap_or_default());
     for fact in snapshot.queues {
         engine.quota.set_fact(&fact.name.clone(), Some(fact));
     }
@@ -138,6 +145,9 @@ pub(crate) fn snapshot(inputs: Inputs<'_>) -> Snapshot {
         pasts: inputs.quota.decayed_usages(),
         mix: inputs.capacity.mix().clone(),
         runs: inputs.forecast.snapshot(),
+        fault_rules: Some(inputs.health.rules())
+            .filter(|rules| !rules.rules.is_empty())
+            .cloned(),
     }
 }
 

@@ -1,9 +1,12 @@
-//! Which pods of a job count toward its minimum while it runs, and which jobs have lost or regained some.
+//! Which pods of a job count toward its minimum, while it starts and while it runs, and what keeps the others
+//! from it.
 
 use super::Capacity;
 use crate::api::facts::{PodFact, PodPhase};
+use crate::api::faults::Symptom;
 use crate::api::ids::{ClusterName, JobKey, NodeName};
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Capacity {
     /// The number of a job's pods in a cluster that run, may still start on their nodes, or ended by
@@ -12,6 +15,37 @@ impl Capacity {
         let healthy = self.pods_in(key, cluster);
         let healthy = healthy.filter(|pod| self.is_healthy(pod)).count();
         u32::try_from(healthy).unwrap_or(u32::MAX)
+    }
+
+    /// The number of a job's pods in a cluster that have started: they run, or ended by themselves. A pod
+    /// that is bound and waits for its image has not.
+    pub(crate) fn started_pods(&self, key: &JobKey, cluster: &ClusterName) -> u32 {
+        let started = self.pods_in(key, cluster).filter(|pod| {
+            pod.node.is_some() && matches!(pod.phase, PodPhase::Running | PodPhase::Ended)
+        });
+        u32::try_from(started.count()).unwrap_or(u32::MAX)
+    }
+
+    /// What keeps a job's pods in a cluster from running, with the number of pods that each keeps, the most
+    /// first.
+    pub(crate) fn symptoms<'a>(
+        &'a self,
+        key: &JobKey,
+        cluster: &'a ClusterName,
+    ) -> Vec<(&'a Symptom, u32)> {
+        let mut counts: BTreeMap<&str, (&Symptom, u32)> = BTreeMap::new();
+        let pods = self.pods_in(key, cluster);
+        let waiting =
+            pods.filter(|pod| matches!(pod.phase, PodPhase::Starting | PodPhase::Disrupted));
+        for symptom in waiting.filter_map(|pod| pod.symptom.as_deref()) {
+            let (first, count) = counts.entry(&symptom.reason).or_insert((symptom, 0));
+            // Pods are in no order; the first message in the order of texts is always the same.
+            *first = (*first).min(symptom);
+            *count += 1;
+        }
+        let mut symptoms: Vec<(&Symptom, u32)> = counts.into_values().collect();
+        symptoms.sort_by_key(|(symptom, count)| (Reverse(*count), *symptom));
+        symptoms
     }
 
     /// The jobs of which pods were bound, changed or lost since the last call. They are kept until then.
@@ -33,7 +67,7 @@ impl Capacity {
         match pod.phase {
             PodPhase::Ended => true,
             PodPhase::Disrupted => false,
-            PodPhase::Active => {
+            PodPhase::Starting | PodPhase::Running => {
                 let nodes = self
                     .clusters
                     .get(&pod.cluster)

@@ -106,7 +106,8 @@ mod tests {
                 node: Some(name),
                 request: gpus(8 - free),
                 job: None,
-                phase: PodPhase::Active,
+                phase: PodPhase::Running,
+                symptom: None,
             });
         }
         room

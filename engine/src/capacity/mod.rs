@@ -362,15 +362,6 @@ impl Capacity {
         std::mem::take(&mut self.freed)
     }
 
-    /// Pods of the job that are bound in `cluster`, or were until they ended.
-    pub(crate) fn bound_pods(&self, key: &JobKey, cluster: &ClusterName) -> u32 {
-        let bound = self
-            .pods_in(key, cluster)
-            .filter(|pod| pod.node.is_some())
-            .count();
-        u32::try_from(bound).unwrap_or(u32::MAX)
-    }
-
     /// What pods of the job in `cluster` request that have not ended.
     pub(crate) fn requested(&self, key: &JobKey, cluster: &ClusterName) -> Resources {
         let pods = self.pods_in(key, cluster).filter(|pod| !pod.ended());
@@ -460,7 +451,7 @@ mod tests {
         let (cluster, name) = (node.cluster.clone(), node.name.clone());
         room.upsert_node(node);
         let [one, other] = ["one", "other"].map(|name| JobKey::new("ns", name));
-        let bound = |room: &Capacity| [&one, &other].map(|key| room.bound_pods(key, &cluster));
+        let started = |room: &Capacity| [&one, &other].map(|key| room.started_pods(key, &cluster));
         for (job, counts) in [(Some(&one), [1, 0]), (Some(&other), [0, 1]), (None, [0, 0])] {
             room.upsert_pod(PodFact {
                 cluster: cluster.clone(),
@@ -468,9 +459,10 @@ mod tests {
                 node: Some(name.clone()),
                 request: resources("nvidia.com/gpu 1"),
                 job: job.cloned(),
-                phase: crate::api::facts::PodPhase::Active,
+                phase: crate::api::facts::PodPhase::Running,
+                symptom: None,
             });
-            assert_eq!(bound(&room), counts, "{job:?}");
+            assert_eq!(started(&room), counts, "{job:?}");
         }
     }
 }

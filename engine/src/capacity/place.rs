@@ -298,7 +298,8 @@ mod tests {
             node: Some(NodeName::from("n2")),
             request: resources("nvidia.com/gpu 5"),
             job: None,
-            phase: PodPhase::Active,
+            phase: PodPhase::Running,
+            symptom: None,
         });
         room.note_demand(&demand(1, "cpu 4, nvidia.com/gpu 4"));
         room

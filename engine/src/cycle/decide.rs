@@ -35,7 +35,7 @@ pub(crate) fn decide(engine: &mut Engine, now: Time) -> Decisions {
     let mut decisions = Vec::new();
     engine.capacity.end_expired_grace(engine.now);
     react(engine, Change::Capacity);
-    recovery::check_losses(engine);
+    recovery::check_pods(engine);
     timers::settle_room(engine);
     timers::run_timers(engine, &mut decisions);
     timers::evict_drained(engine, &mut decisions);

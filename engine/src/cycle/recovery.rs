@@ -5,16 +5,20 @@ use crate::api::decision::Decision;
 use crate::api::event::Progress;
 use crate::api::ids::{ClusterName, JobKey};
 use crate::api::reason::Reason;
-use crate::cycle::{lifecycle, sync};
+use crate::cycle::{lifecycle, start, sync};
 use crate::jobs::deadline::room_lost_at;
 use crate::jobs::recovery::{Loss, least_running, recovery_ends};
 use crate::state::{Engine, Inputs};
 
-/// Checks the running jobs of which pods or their nodes changed.
-pub(crate) fn check_losses(engine: &mut Engine) {
+/// Checks the admitted jobs of which pods or their nodes changed.
+pub(crate) fn check_pods(engine: &mut Engine) {
     let changed = engine.capacity.take_pods_changed();
-    if engine.config.recovery_deadline_ms.is_some() {
-        changed.iter().for_each(|key| check_loss(engine, key));
+    if engine.config.recovery_deadline_ms.is_none() {
+        return;
+    }
+    for key in changed {
+        start::check_start(engine, &key);
+        check_loss(engine, &key);
     }
 }
 

@@ -11,12 +11,11 @@ use crate::api::facts::Share;
 use crate::api::ids::{ClusterName, JobKey};
 use crate::api::reason::Reason;
 use crate::cycle::react::{Change, react};
-use crate::cycle::{lifecycle, recovery, sync};
-use crate::jobs::deadline::{deadline, least_of, room_lost_at};
+use crate::cycle::{lifecycle, recovery, start, sync};
+use crate::jobs::deadline::{deadline, room_lost_at};
 use crate::jobs::drain::{emptied, is_emptied, must_leave};
-use crate::jobs::job::Job;
 use crate::jobs::runtime::runtime_ends;
-use crate::state::{Engine, Inputs};
+use crate::state::Engine;
 
 /// Handles every timer that has come, as far as the budget goes.
 pub(crate) fn run_timers(engine: &mut Engine, decisions: &mut Vec<Decision>) {
@@ -57,15 +56,8 @@ fn look(engine: &mut Engine, key: &JobKey) -> Option<Decision> {
     if !released.placed || deadline(&engine.config, &engine.quota, released) > now {
         return None;
     }
-    let late = late_share(engine.inputs(), key, job);
-    if let Some((cluster, message)) = late.filter(|_| released.starting()) {
-        return lifecycle::evict(
-            engine,
-            key,
-            Reason::StartDeadlineExceeded,
-            &message,
-            Some(cluster),
-        );
+    if let Some(evicted) = start::evict_late(engine, key) {
+        return Some(evicted);
     }
     // It has started, or never will be asked again: nothing more is held for it.
     engine.capacity.forget(key);
@@ -150,22 +142,4 @@ pub(crate) fn renew_ends(engine: &mut Engine) {
     if slipped {
         react(engine, Change::EndsPassed);
     }
-}
-
-/// The first part of a job of which too few pods are bound.
-fn late_share(inputs: Inputs<'_>, key: &JobKey, job: &Job) -> Option<(ClusterName, String)> {
-    let released = job.released.as_deref()?;
-    let demand = released.basis.as_deref()?;
-    released.admission.shares.iter().find_map(|share| {
-        let bound = inputs.capacity.bound_pods(key, &share.cluster);
-        let least = least_of(demand, share);
-        let after = inputs.now.millis_since(released.admission.admitted_at) / 1000;
-        (bound < least).then(|| {
-            let message = format!(
-                "{bound} of the {least} pods it needs on {} were bound {after} s after its release",
-                share.cluster
-            );
-            (share.cluster.clone(), message)
-        })
-    })
 }

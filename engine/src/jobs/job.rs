@@ -135,6 +135,9 @@ pub(crate) struct Released {
     /// The jobs that it was shrunk for. It does not scale up while one of them is pending.
     #[serde(default, alias = "gave_to", skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) shrunk_for: BTreeSet<JobKey>,
+    /// Whether something keeps pods of it from running while it starts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) pods_kept: bool,
     /// The share that runs with fewer pods than its minimum, and since when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) loss: Option<Loss>,
@@ -310,6 +313,7 @@ impl Released {
             leaving: Vec::new(),
             excess: Excess::new(),
             shrunk_for: BTreeSet::new(),
+            pods_kept: false,
             loss: None,
             room_lost: None,
             ending: None,

@@ -45,6 +45,13 @@ impl fmt::Display for Loss {
 }
 
 impl Jobs {
+    /// Sets whether something keeps pods of a starting job from running.
+    pub(crate) fn set_pods_kept(&mut self, key: &JobKey, kept: bool) {
+        if let Some(released) = self.released_mut(key) {
+            released.pods_kept = kept;
+        }
+    }
+
     /// Sets which share of a running job is below its minimum; the time of an earlier loss is kept.
     /// Returns whether the loss has changed.
     pub(crate) fn set_loss(&mut self, key: &JobKey, loss: Option<Loss>) -> bool {

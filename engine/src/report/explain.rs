@@ -2,6 +2,7 @@
 
 use crate::api::decision::{Blocker, Explanation};
 use crate::api::facts::QueueOrdering;
+use crate::api::faults::described;
 use crate::api::ids::{JobKey, QueueName};
 use crate::api::job::{JobState, QueueOrder};
 use crate::api::reason::Reason;
@@ -187,6 +188,10 @@ fn explain_released(
     let charged = admission.charge().unwrap_or_default();
     let (reason, what) = match &released.loss {
         Some(loss) if job.state() == JobState::Running => (Reason::PodsLost, loss.to_string()),
+        _ if job.state() == JobState::Placed && released.pods_kept => (
+            Reason::PodsNotStarting,
+            format!("placed; {}", what_keeps(inputs, key, released)),
+        ),
         _ => {
             let (reason, what) = stage(job);
             (reason, what.to_owned())
@@ -200,6 +205,17 @@ fn explain_released(
         reason,
         format!("{what}; {place}, charged {charged} to queue {queue}"),
     )
+}
+
+/// What keeps the pods of a starting job from running, by cluster.
+fn what_keeps(inputs: Inputs<'_>, key: &JobKey, released: &Released) -> String {
+    let shares = released.admission.shares.iter();
+    let kept = shares.filter_map(|share| {
+        let symptoms = inputs.capacity.symptoms(key, &share.cluster);
+        let of = format!("of {} pods on {}, ", share.replicas(), share.cluster);
+        (!symptoms.is_empty()).then(|| of + &described(&symptoms))
+    });
+    kept.collect::<Vec<_>>().join("; ")
 }
 
 /// The state of an admitted job as a reason and in words.

@@ -39,7 +39,8 @@ fn comes(room: &mut Capacity, uid: &str, at: Option<&str>, request: &str) {
         node: at.map(NodeName::from),
         request: pod(request),
         job: Some(key("job")),
-        phase: PodPhase::Active,
+        phase: PodPhase::Running,
+        symptom: None,
     });
 }
 

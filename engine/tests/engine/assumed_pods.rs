@@ -98,7 +98,8 @@ fn unbound_pods_of_a_plan_are_checked_without_those_of_the_job_itself() {
         node: Some(NodeName::from("n0")),
         request: pod("gpu 8"),
         job: Some(job.clone()),
-        phase: PodPhase::Active,
+        phase: PodPhase::Running,
+        symptom: None,
     });
     room.remove_node(&ClusterName::from("a"), &NodeName::from("n1"));
     let lost = room.check(&job, &demand, &share).unwrap_err();
@@ -120,7 +121,8 @@ fn only_the_missing_pods_of_a_running_job_are_assumed() {
             node: Some(NodeName::from("n0")),
             request: pod("gpu 4"),
             job: Some(job.clone()),
-            phase: PodPhase::Active,
+            phase: PodPhase::Running,
+            symptom: None,
         });
     }
     let share = |on_n1: u32| {
@@ -201,7 +203,8 @@ fn a_bound_pod_with_another_request_counts_as_one_of_the_gang() {
         node: Some(NodeName::from("n0")),
         request: pod("gpu 8, cpu 1"),
         job: Some(job.clone()),
-        phase: PodPhase::Active,
+        phase: PodPhase::Running,
+        symptom: None,
     });
     let share = |count: u32| engine::facts::Share {
         cluster: ClusterName::from("a"),
@@ -260,7 +263,8 @@ fn a_pod_may_use_a_node_that_is_overcommitted_in_another_resource() {
         node: Some(NodeName::from("n0")),
         request: pod(request),
         job: None,
-        phase: PodPhase::Active,
+        phase: PodPhase::Running,
+        symptom: None,
     };
     world.apply(Event::PodUpserted(other("large", "memory 2Gi")));
     world.apply(Event::PodUpserted(other("device", "gpu 8")));

@@ -75,7 +75,7 @@ fn a_new_pod_of_the_same_job_may_use_capacity_in_grace() {
     world.apply(Event::PodUpserted(pod.clone()));
     let again = PodFact {
         uid: "again".into(),
-        phase: PodPhase::Active,
+        phase: PodPhase::Running,
         ..pod
     };
     world.apply(Event::PodUpserted(again));

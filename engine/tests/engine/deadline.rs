@@ -43,19 +43,19 @@ fn a_gang_that_does_not_start_in_time_starts_in_another_cluster() {
     world.wait(59);
     assert_snapshot!(world.decide(), @"");
     world.wait(1);
-    assert_snapshot!(world.decide(), @"evict job #1: StartDeadlineExceeded: 1 of the 2 pods it needs on a were bound 60 s after its release");
-    assert_snapshot!(world.why("job"), @"StartDeadlineExceeded: 1 of the 2 pods it needs on a were bound 60 s after its release; charged until its Works are gone");
+    assert_snapshot!(world.decide(), @"evict job #1: StartDeadlineExceeded: 1 of the 2 pods it needs on a were running 60 s after its release");
+    assert_snapshot!(world.why("job"), @"StartDeadlineExceeded: 1 of the 2 pods it needs on a were running 60 s after its release; charged until its Works are gone");
     assert_snapshot!(world.allocated("q"), @"nvidia.com/gpu 8, pods 2");
     world.apply(Event::PodGone(first.cluster, first.uid));
     world.works_gone("job");
     assert_snapshot!(world.decide(), @"");
-    assert_snapshot!(world.why("job"), @"BackingOff: attempt 1 was evicted (StartDeadlineExceeded: 1 of the 2 pods it needs on a were bound 60 s after its release); it competes again in 1 s");
+    assert_snapshot!(world.why("job"), @"BackingOff: attempt 1 was evicted (StartDeadlineExceeded: 1 of the 2 pods it needs on a were running 60 s after its release); it competes again in 1 s");
     world.wait(2);
     assert_snapshot!(world.decide(), @"release job #2 b(n0×2)");
 }
 
 #[test]
-fn the_minimum_of_bound_pods_meets_the_deadline() {
+fn the_minimum_of_running_pods_meets_the_deadline() {
     let mut world = two_clusters();
     let worker = Role {
         min: 1,
@@ -238,7 +238,7 @@ fn pods_that_are_bound_in_time_are_counted_one_by_one() {
         world.apply(Event::PodUpserted(pod));
     }
     world.wait(60);
-    assert_snapshot!(world.decide(), @"evict job #1: StartDeadlineExceeded: 3 of the 4 pods it needs on a were bound 60 s after its release");
+    assert_snapshot!(world.decide(), @"evict job #1: StartDeadlineExceeded: 3 of the 4 pods it needs on a were running 60 s after its release");
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn an_elastic_gang_at_its_minimum_needs_all_its_pods() {
     world.apply(Event::PodUpserted(first));
     world.progress("job", Progress::Placed);
     world.wait(601);
-    assert_snapshot!(world.decide(), @"evict job #1: StartDeadlineExceeded: 1 of the 2 pods it needs on a were bound 601 s after its release");
+    assert_snapshot!(world.decide(), @"evict job #1: StartDeadlineExceeded: 1 of the 2 pods it needs on a were running 601 s after its release");
 }
 
 #[test]

@@ -184,6 +184,7 @@ pub fn foreign(cluster: &str, node: &str, request: &str) -> Event {
         node: Some(NodeName::from(node)),
         request: pod(request),
         job: None,
-        phase: PodPhase::Active,
+        phase: PodPhase::Running,
+        symptom: None,
     })
 }

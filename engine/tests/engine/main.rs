@@ -55,6 +55,7 @@ mod sharing;
 mod shrinking;
 mod speed;
 mod split;
+mod start;
 mod surplus;
 mod taking;
 mod targets;

@@ -211,7 +211,8 @@ impl World {
                         node: Some(slot.node.clone()),
                         request: self.request(key, &slot.role),
                         job: Some(key.clone()),
-                        phase: PodPhase::Active,
+                        phase: PodPhase::Running,
+                        symptom: None,
                     });
                 }
             }

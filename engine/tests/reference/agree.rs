@@ -97,7 +97,8 @@ impl Both {
                 node: Some(NodeName::from(format!("n{node}").as_str())),
                 request: world::pod(&amounts_text(role.each)),
                 job: Some(key.clone()),
-                phase: PodPhase::Active,
+                phase: PodPhase::Running,
+                symptom: None,
             };
             self.apply(if there {
                 Event::PodUpserted(pod)

@@ -354,7 +354,8 @@ fn bind(engine: &mut Engine, case: &Case, runs: &Runs, there: bool) {
                 node: Some(format!("n{node}").as_str().into()),
                 request: world::pod(&request),
                 job: Some(world::key(&job_name(runs.job))),
-                phase: engine::facts::PodPhase::Active,
+                phase: engine::facts::PodPhase::Running,
+                symptom: None,
             };
             engine.apply(if there {
                 Event::PodUpserted(pod)

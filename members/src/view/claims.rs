@@ -148,7 +148,8 @@ impl MemberView {
             node: Some(NodeName::new(&node)),
             request,
             job: None,
-            phase: PodPhase::Active,
+            phase: PodPhase::Running,
+            symptom: None,
         })
         .collect()
     }

@@ -56,7 +56,8 @@ impl Stage {
                     node: None,
                     request: Resources::parse([("cpu", cpus), ("pods", "1")]).unwrap(),
                     job: Some(key.clone()),
-                    phase: engine::facts::PodPhase::Active,
+                    phase: engine::facts::PodPhase::Running,
+                    symptom: None,
                 }),
                 false => Event::PodGone(ClusterName::new("m1"), uid),
             };

@@ -165,7 +165,8 @@ fn show_pods(stage: &mut Stage, names: &[&str]) {
             node: Some(NodeName::new("n1")),
             request,
             job: Some(JobKey::new("team", "a")),
-            phase: engine::facts::PodPhase::Active,
+            phase: engine::facts::PodPhase::Running,
+            symptom: None,
         };
         stage.take(Input::Member(MemberEvent::Fact(Event::PodUpserted(pod))));
     }

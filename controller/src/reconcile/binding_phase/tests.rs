@@ -52,6 +52,7 @@ fn record(state: RecordState) -> AdmissionRecord {
         for_job: None,
         evicted_at: None,
         not_before: None,
+        template_generation: None,
         adopted: false,
         exceeds_since: None,
         overrides: Vec::new(),

@@ -1,6 +1,7 @@
 //! Placed jobs: charged by their record, followed by what their members report, and evicted if what runs is
 //! not what was admitted.
 
+pub(crate) mod cannot_start;
 pub(crate) mod excess;
 pub(crate) mod expiry;
 pub(crate) mod growth;
@@ -43,8 +44,8 @@ impl Reconciler {
             self.in_flight_of(ctx.key).ended = Some((record.attempt, outcome.clone()));
         }
         // The engine has evicted it, and the write has failed or is still open.
-        if let Some(why) = ending {
-            return self.evict(ctx, &record, why.reason, &why.message);
+        if let Some((reason, message)) = ending {
+            return self.evict(ctx, &record, reason, &message);
         }
         if self.leaves_its_end(ctx, &record) || self.remove_with_works(ctx) {
             return;

@@ -211,7 +211,7 @@ mod tests {
     fn live_pods_are_counted_by_job_and_cluster() {
         let mut pods = LivePods::default();
         let (job, m1) = (JobKey::new("team", "a"), ClusterName::new("m1"));
-        let (active, ended) = (PodPhase::Active, PodPhase::Ended);
+        let (active, ended) = (PodPhase::Running, PodPhase::Ended);
         let pod = |uid: &str, phase| {
             Event::PodUpserted(PodFact {
                 cluster: m1.clone(),
@@ -220,6 +220,7 @@ mod tests {
                 request: Resources::new(),
                 job: Some(job.clone()),
                 phase,
+                symptom: None,
             })
         };
         for fact in [

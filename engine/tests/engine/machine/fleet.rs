@@ -54,7 +54,8 @@ impl Model {
             node: Some(self.node_name(node)),
             request: res(&format!("gpu {gpus}, pods 1")),
             job: None,
-            phase: PodPhase::Active,
+            phase: PodPhase::Running,
+            symptom: None,
         });
     }
 

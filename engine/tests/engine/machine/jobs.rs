@@ -312,7 +312,8 @@ impl Model {
                     }),
                     request: role.request.clone(),
                     job: Some(key.clone()),
-                    phase: PodPhase::Active,
+                    phase: PodPhase::Running,
+                    symptom: None,
                 });
             }
         }

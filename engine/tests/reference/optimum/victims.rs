@@ -337,7 +337,8 @@ fn bind(engine: &mut Engine, name: &str, pod: u32, cluster: &str, node: &NodeNam
         node: Some(node.clone()),
         request: world::pod(&crate::case::amounts_text(role.each)),
         job: Some(world::key(name)),
-        phase: PodPhase::Active,
+        phase: PodPhase::Running,
+        symptom: None,
     }));
 }
 

@@ -68,7 +68,8 @@ impl Model {
             node,
             request: role.request.clone(),
             job: Some(key.clone()),
-            phase: PodPhase::Active,
+            phase: PodPhase::Running,
+            symptom: None,
         });
     }
 

@@ -1,0 +1,40 @@
+//! Fault policies: their rules go to the engine, in the order of their names and before Muster's own.
+
+use crate::core::Core;
+use crate::reconcile::Reconciler;
+use crds::fault_policy::{FaultPolicy, rules_in_force};
+use engine::Event;
+use runtime::watch::Delta;
+
+impl Core {
+    /// Handles a change of a fault policy.
+    pub(crate) fn fault_policy(&mut self, delta: Delta<FaultPolicy>) {
+        if let Delta::Upserted(policy) = &delta {
+            let name = policy.metadata.name.as_deref().unwrap_or_default();
+            self.publisher.fault_policy(name);
+        }
+        self.reconciler.fault_policy(delta);
+    }
+}
+
+impl Reconciler {
+    fn fault_policy(&mut self, delta: Delta<FaultPolicy>) {
+        let same = match delta {
+            Delta::Upserted(policy) => {
+                let spec = policy.spec.clone();
+                let seen = self.mirror.put_fault_policy(policy);
+                seen.is_some_and(|seen| seen.spec == spec)
+            }
+            Delta::Gone(object) => {
+                self.mirror.drop_fault_policy(&object.name);
+                false
+            }
+            // Muster's own rules hold even if there is no policy.
+            Delta::Listed => false,
+        };
+        if !same {
+            let rules = rules_in_force(self.mirror.fault_policies().values());
+            self.apply(Event::FaultRulesChanged(rules));
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The status of a pod: how far it is, and what keeps it from running.
+
+use super::Pod;
+use super::PodClaim;
+use crate::karmada::{LooseCondition, condition};
+use crate::loose::nullable;
+use engine::facts::PodPhase;
+use engine::faults::Symptom;
+use serde::{Deserialize, Serialize};
+
+/// `status` of a pod.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodStatus {
+    /// Pending, Running, Succeeded, Failed or Unknown.
+    pub phase: String,
+    /// Why its node or the control plane ended it (`Evicted`, `UnexpectedAdmissionError`, `OutOfcpu`,
+    /// `Terminated`, `NodeShutdown`, ...); empty for a pod that ended by itself.
+    pub reason: String,
+    /// The message beside `reason`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Its conditions.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<LooseCondition>,
+    /// The states of its init containers.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub init_container_statuses: Vec<ContainerStatus>,
+    /// The states of its containers.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub container_statuses: Vec<ContainerStatus>,
+    /// The claims that were created for it.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub resource_claim_statuses: Vec<PodClaim>,
+}
+
+/// The state of a container.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerStatus {
+    /// Its present state.
+    #[serde(deserialize_with = "nullable")]
+    pub state: ContainerState,
+    /// How it ended the last time.
+    #[serde(deserialize_with = "nullable")]
+    pub last_state: ContainerState,
+}
+
+/// `state` of a container. A running container has neither field.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerState {
+    /// Why it waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<ContainerReason>,
+    /// How it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub terminated: Option<ContainerReason>,
+}
+
+/// Why a container waits, or how it ended.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerReason {
+    /// `ImagePullBackOff`, `CrashLoopBackOff`, `Error`, ...
+    pub reason: String,
+    /// The message beside it.
+    pub message: String,
+    /// The exit code, if it has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+}
+
+/// The reason of a pod that ran longer than its own `activeDeadlineSeconds`.
+const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
+
+/// Reasons of containers that wait for their turn: nothing is wrong with them.
+const IN_TURN: [&str; 3] = ["", "ContainerCreating", "PodInitializing"];
+
+/// The most characters of a message that are kept: users see it in the status of their jobs.
+const LONGEST: usize = 240;
+
+impl Pod {
+    /// Returns how far it is, and whether it ended by itself. The kubelet states in `status.reason` why it ended
+    /// or refused a pod, and the control plane in the condition `DisruptionTarget`. A pod with a container that
+    /// waits after a fault does not run, whatever its phase.
+    #[must_use]
+    pub fn phase(&self) -> PodPhase {
+        let status = &self.status;
+        let target = condition(&status.conditions, "DisruptionTarget");
+        match status.phase.as_str() {
+            "Failed"
+                if status.ended_by_kubelet() || target.is_some_and(LooseCondition::is_true) =>
+            {
+                PodPhase::Disrupted
+            }
+            "Failed" | "Succeeded" => PodPhase::Ended,
+            "Running" if status.waiting().is_none() => PodPhase::Running,
+            _ => PodPhase::Starting,
+        }
+    }
+
+    /// Returns what keeps it from running, or has ended it without success.
+    #[must_use]
+    pub fn symptom(&self) -> Option<Symptom> {
+        let status = &self.status;
+        match self.phase() {
+            PodPhase::Starting => status.waiting().map(|(waiting, last)| {
+                // How a container ended says more than that it waits to be started again.
+                let ended = last.map(|last| last.message.as_str());
+                let message = ended.filter(|message| !message.is_empty());
+                Symptom {
+                    exit_code: last.and_then(|last| last.exit_code),
+                    ..symptom(&waiting.reason, message.unwrap_or(&waiting.message))
+                }
+            }),
+            PodPhase::Disrupted if status.ended_by_kubelet() => {
+                Some(symptom(&status.reason, &status.message))
+            }
+            PodPhase::Ended if status.phase == "Failed" => status.failed().map(|failed| Symptom {
+                exit_code: failed.exit_code,
+                ..symptom(&failed.reason, &failed.message)
+            }),
+            _ => None,
+        }
+    }
+}
+
+impl PodStatus {
+    fn ended_by_kubelet(&self) -> bool {
+        !matches!(self.reason.as_str(), "" | DEADLINE_EXCEEDED)
+    }
+
+    fn containers(&self) -> impl Iterator<Item = &ContainerStatus> {
+        self.init_container_statuses
+            .iter()
+            .chain(&self.container_statuses)
+    }
+
+    /// Returns why a container waits after a fault, and how it ended before, if it did.
+    fn waiting(&self) -> Option<(&ContainerReason, Option<&ContainerReason>)> {
+        self.containers().find_map(|container| {
+            let waiting = container.state.waiting.as_ref()?;
+            let faulty = !IN_TURN.contains(&waiting.reason.as_str());
+            faulty.then_some((waiting, container.last_state.terminated.as_ref()))
+        })
+    }
+
+    /// Returns how the first container that failed has ended.
+    fn failed(&self) -> Option<&ContainerReason> {
+        let ended = self
+            .containers()
+            .filter_map(|c| c.state.terminated.as_ref());
+        ended.into_iter().find(|ended| ended.exit_code != Some(0))
+    }
+}
+
+fn symptom(reason: &str, message: &str) -> Symptom {
+    let message = message.trim();
+    let kept: String = message.chars().take(LONGEST).collect();
+    Symptom {
+        reason: reason.to_owned(),
+        message: match kept.len() < message.len() {
+            true => kept + " ...",
+            false => kept,
+        },
+        exit_code: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn pod(status: Value) -> Pod {
+        serde_json::from_value(json!({"spec": {}, "status": status})).unwrap()
+    }
+
+    #[test]
+    fn pods_that_end_by_themselves_differ_from_those_that_were_ended() {
+        let target = json!([{"type": "DisruptionTarget", "status": "True"}]);
+        for (status, expected) in [
+            (json!({"phase": "Pending"}), PodPhase::Starting),
+            (
+                json!({"phase": "Running", "conditions": target}),
+                PodPhase::Running,
+            ),
+            (json!({"phase": "Unknown"}), PodPhase::Starting),
+            (json!({"phase": "Succeeded"}), PodPhase::Ended),
+            (json!({"phase": "Failed"}), PodPhase::Ended),
+            (
+                json!({"phase": "Failed", "reason": "DeadlineExceeded"}),
+                PodPhase::Ended,
+            ),
+            (
+                json!({"phase": "Failed", "reason": "UnexpectedAdmissionError"}),
+                PodPhase::Disrupted,
+            ),
+            (
+                json!({"phase": "Failed", "reason": "OutOfcpu"}),
+                PodPhase::Disrupted,
+            ),
+            (
+                json!({"phase": "Failed", "reason": "Evicted"}),
+                PodPhase::Disrupted,
+            ),
+            (
+                json!({"phase": "Failed", "conditions": target}),
+                PodPhase::Disrupted,
+            ),
+        ] {
+            assert_eq!(pod(status.clone()).phase(), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn what_keeps_a_pod_from_running_is_read_from_its_containers() {
+        let waits = |reason: &str, message: &str| json!([{"state": {"waiting": {"reason": reason, "message": message}}}]);
+        let crashes = json!([
+            {"state": {"running": {"startedAt": "2026-11-25T00:00:00Z"}}},
+            {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
+             "lastState": {"terminated": {"reason": "Error", "exitCode": 3}}},
+        ]);
+        let failed = json!([{"state": {"terminated": {"reason": "Error", "exitCode": 134, "message": "NVRM: Xid 79"}}}]);
+        let long = "x".repeat(500);
+        for (status, phase, expected) in [
+            (
+                json!({"phase": "Pending", "containerStatuses": waits("ContainerCreating", "")}),
+                PodPhase::Starting,
+                None,
+            ),
+            (
+                json!({"phase": "Pending", "containerStatuses": waits("ErrImagePull", "a: not found")}),
+                PodPhase::Starting,
+                Some("ErrImagePull (a: not found)".to_owned()),
+            ),
+            (
+                json!({"phase": "Pending", "initContainerStatuses": waits("CreateContainerConfigError", "no configmap c"),
+                       "containerStatuses": waits("PodInitializing", "")}),
+                PodPhase::Starting,
+                Some("CreateContainerConfigError (no configmap c)".to_owned()),
+            ),
+            (
+                json!({"phase": "Running", "containerStatuses": crashes}),
+                PodPhase::Starting,
+                Some("CrashLoopBackOff, exit code 3 (back-off 10s)".to_owned()),
+            ),
+            (
+                json!({"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't have enough resource: cpu"}),
+                PodPhase::Disrupted,
+                Some("OutOfcpu (Node didn't have enough resource: cpu)".to_owned()),
+            ),
+            (
+                json!({"phase": "Failed", "containerStatuses": failed}),
+                PodPhase::Ended,
+                Some("Error, exit code 134 (NVRM: Xid 79)".to_owned()),
+            ),
+            (
+                json!({"phase": "Pending", "containerStatuses": waits("RunContainerError", &long)}),
+                PodPhase::Starting,
+                Some(format!("RunContainerError ({} ...)", "x".repeat(LONGEST))),
+            ),
+            (json!({"phase": "Succeeded"}), PodPhase::Ended, None),
+            (json!({"phase": "Running"}), PodPhase::Running, None),
+        ] {
+            let pod = pod(status.clone());
+            assert_eq!(pod.phase(), phase, "{status}");
+            assert_eq!(
+                pod.symptom().map(|symptom| symptom.to_string()),
+                expected,
+                "{status}"
+            );
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Faults: what nodes report of pods that do not run, and the rules that say whose fault it is.
+//!
+//! A rule names reasons, exit codes and texts; the first rule that matches a symptom decides. The rules come
+//! from `FaultPolicy` objects and from the defaults of Muster, so that nothing here knows a reason by name.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What keeps a pod from running, or has ended it, as its node reports it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Symptom {
+    /// The reason, in the words of the kubelet: `ImagePullBackOff`, `OutOfcpu`, `Error`, ...
+    pub reason: String,
+    /// The message beside it.
+    pub message: String,
+    /// The exit code of the container, if one has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+}
+
+impl fmt::Display for Symptom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)?;
+        if let Some(code) = self.exit_code {
+            write!(f, ", exit code {code}")?;
+        }
+        match self.message.as_str() {
+            "" => Ok(()),
+            message => write!(f, " ({message})"),
+        }
+    }
+}
+
+/// What keeps pods from running, with how many each: `2 have ImagePullBackOff (...)`.
+pub(crate) fn described(symptoms: &[(&Symptom, u32)]) -> String {
+    let each = symptoms.iter().map(|(symptom, pods)| match pods {
+        1 => format!("1 has {symptom}"),
+        pods => format!("{pods} have {symptom}"),
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// Whose fault a symptom is.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+pub enum FaultClass {
+    /// The job itself: its image, command or configuration.
+    User,
+    /// The node: its kubelet, runtime, memory or disk.
+    Node,
+    /// A device of the node.
+    Device,
+    /// The network, registries included.
+    Network,
+    /// Volumes.
+    Storage,
+    /// The cluster as a whole.
+    Cluster,
+    /// No rule says.
+    #[default]
+    Unknown,
+}
+
+impl FaultClass {
+    /// Every class.
+    pub const ALL: [Self; 7] = [
+        Self::User,
+        Self::Node,
+        Self::Device,
+        Self::Network,
+        Self::Storage,
+        Self::Cluster,
+        Self::Unknown,
+    ];
+
+    /// The word, as in policies, messages and metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "User",
+            Self::Node => "Node",
+            Self::Device => "Device",
+            Self::Network => "Network",
+            Self::Storage => "Storage",
+            Self::Cluster => "Cluster",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+impl fmt::Display for FaultClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A rule about pods. An empty list matches everything, but a rule with three empty lists matches nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct FaultRule {
+    /// Its name, which messages give.
+    pub name: String,
+    /// The reasons that it matches, whole.
+    pub reasons: Vec<String>,
+    /// Texts of which the message must contain one, whatever the case.
+    pub messages: Vec<String>,
+    /// The exit codes that it matches.
+    pub exit_codes: Vec<i32>,
+    /// Whose fault it is.
+    pub class: FaultClass,
+}
+
+impl FaultRule {
+    /// Whether it applies to a symptom.
+    #[must_use]
+    pub fn matches(&self, symptom: &Symptom) -> bool {
+        let Self {
+            reasons,
+            messages,
+            exit_codes,
+            ..
+        } = self;
+        if reasons.is_empty() && messages.is_empty() && exit_codes.is_empty() {
+            return false;
+        }
+        let of_code = |code| exit_codes.contains(&code);
+        let message = symptom.message.to_lowercase();
+        let contained = |text: &String| message.contains(&text.to_lowercase());
+        (reasons.is_empty() || reasons.contains(&symptom.reason))
+            && (exit_codes.is_empty() || symptom.exit_code.is_some_and(of_code))
+            && (messages.is_empty() || messages.iter().any(contained))
+    }
+}
+
+/// Rules in order: the first that matches decides.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct FaultRules {
+    /// The rules.
+    pub rules: Vec<FaultRule>,
+}
+
+impl FaultRules {
+    /// The first rule that matches a symptom.
+    #[must_use]
+    pub fn rule_for(&self, symptom: &Symptom) -> Option<&FaultRule> {
+        self.rules.iter().find(|rule| rule.matches(symptom))
+    }
+
+    /// The class of a symptom.
+    #[must_use]
+    pub fn class_of(&self, symptom: &Symptom) -> FaultClass {
+        self.rule_for(symptom)
+            .map_or(FaultClass::Unknown, |rule| rule.class)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn symptom(reason: &str, message: &str, exit_code: Option<i32>) -> Symptom {
+        Symptom {
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            exit_code,
+        }
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_decides() {
+        let texts = |list: &[&str]| list.iter().map(ToString::to_string).collect();
+        let rules = FaultRules {
+            rules: vec![
+                FaultRule::default(),
+                FaultRule {
+                    name: "no-such-image".to_owned(),
+                    reasons: texts(&["ErrImagePull", "ImagePullBackOff"]),
+                    messages: texts(&["not found", "manifest unknown"]),
+                    class: FaultClass::User,
+                    ..FaultRule::default()
+                },
+                FaultRule {
+                    name: "registry".to_owned(),
+                    reasons: texts(&["ErrImagePull", "ImagePullBackOff"]),
+                    class: FaultClass::Network,
+                    ..FaultRule::default()
+                },
+                FaultRule {
+                    name: "fell-off-the-bus".to_owned(),
+                    messages: texts(&["Xid 79"]),
+                    exit_codes: vec![134, 139],
+                    class: FaultClass::Device,
+                    ..FaultRule::default()
+                },
+            ],
+        };
+        for (symptom, class, text) in [
+            (
+                symptom("ErrImagePull", "a: Not Found", None),
+                FaultClass::User,
+                "ErrImagePull (a: Not Found)",
+            ),
+            (
+                symptom("ImagePullBackOff", "i/o timeout", None),
+                FaultClass::Network,
+                "ImagePullBackOff (i/o timeout)",
+            ),
+            (
+                symptom("Error", "NVRM: xid 79", Some(139)),
+                FaultClass::Device,
+                "Error, exit code 139 (NVRM: xid 79)",
+            ),
+            (
+                symptom("Error", "NVRM: xid 79", Some(1)),
+                FaultClass::Unknown,
+                "Error, exit code 1 (NVRM: xid 79)",
+            ),
+            (symptom("Error", "", None), FaultClass::Unknown, "Error"),
+        ] {
+            assert_eq!(rules.class_of(&symptom), class, "{symptom}");
+            assert_eq!(symptom.to_string(), text);
+        }
+    }
+}

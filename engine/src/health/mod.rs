@@ -1,0 +1,3 @@
+//! Health: the fault rules in force.
+
+pub(crate) mod store;
