@@ -54,10 +54,13 @@ const KWOK_STAGES: [&str; 8] = [
     "volume/fast/pvc-delete.yaml",
 ];
 
-/// The stages of the testbed: pods end after the time in an annotation.
-const OWN_STAGES: [&str; 2] = [
+/// The stages of the testbed: by their annotations, pods end after a time, wait for ever on their node, or
+/// are refused by it.
+const OWN_STAGES: [&str; 4] = [
     include_str!("../stages/pod-run-for.yaml"),
     include_str!("../stages/pod-fail.yaml"),
+    include_str!("../stages/pod-wait.yaml"),
+    include_str!("../stages/pod-refused.yaml"),
 ];
 
 /// Volcano's default policy for members: gangs, priorities, weighted queues, dense packing.

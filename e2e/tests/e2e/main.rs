@@ -38,6 +38,7 @@ mod lost_cluster;
 mod many_deleted;
 mod mpi;
 mod namespaces;
+mod not_started;
 mod order;
 mod outlive;
 mod over_three;

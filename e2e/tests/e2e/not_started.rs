@@ -1,0 +1,94 @@
+//! Pods that are bound and never run: what keeps them is named, and a job that is itself at fault waits for
+//! another template.
+
+use anyhow::ensure;
+use e2e::harness::kinds::VOLCANO_JOB;
+use serde_json::{Value, json};
+
+use crate::case::{A_WHILE, Case};
+use crate::job::{clusters, record};
+use crate::story::{managed, managed_and_killed};
+
+/// A Volcano Job of one whole node whose pod waits on it with ImagePullBackOff and this message.
+fn waiting_with(case: &Case, message: &str) -> Value {
+    let mut job = case.gang("train", 1, 8).volcano();
+    let template = &mut job["spec"]["tasks"][0]["template"];
+    template["metadata"]["annotations"]["muster.io/wait-with"] = json!("ImagePullBackOff");
+    template["metadata"]["annotations"]["muster.io/wait-message"] = json!(message);
+    job
+}
+
+async fn queue_and_nodes(case: &Case) -> anyhow::Result<()> {
+    case.queue(16).await?;
+    let policy = json!({"spec": {"placement": {
+        "preferredClusters": ["member1"], "startDeadline": "15s",
+    }}});
+    case.capacity_policy(policy).await?;
+    case.nodes("member1", 1).await?;
+    case.nodes("member2", 1).await?;
+    Ok(())
+}
+
+/// Returns whether a PodGroup gives this reason, with this text in its message.
+fn says(group: &Value, reason: &str, text: &str) -> bool {
+    let federation = &group["status"]["federation"];
+    let message = federation["message"].as_str().unwrap_or_default();
+    federation["reason"] == reason && message.contains(text)
+}
+
+/// The image does not exist: the job gives its GPUs back at the start deadline, and runs once its template is
+/// mended.
+async fn no_such_image(case: &Case) -> anyhow::Result<()> {
+    queue_and_nodes(case).await?;
+    let message = "Back-off pulling image \"train:1\": ErrImagePull: train:1: not found";
+    let job = case.submit(&waiting_with(case, message)).await?;
+    case.pod_group_when(&job, "names what keeps its pod", |group| {
+        says(group, "PodsNotStarting", "1 has ImagePullBackOff")
+    })
+    .await?;
+    case.midway().await?;
+    case.pod_group_when(&job, "held with the reason", |group| {
+        says(group, "PodsCannotStart", "train:1: not found")
+    })
+    .await?;
+    case.shows_gpus(&case.name, "allocated", 0).await?;
+    case.stays_unplaced(&job, A_WHILE).await?;
+    let mended = json!({"spec": {"tasks": [{
+        "name": "worker", "replicas": 1, "template": case.gang("train", 1, 8).volcano()["spec"]["tasks"][0]["template"],
+    }]}});
+    case.karmada()
+        .merge(VOLCANO_JOB, Some(&case.name), &job.name, &mended)
+        .await?;
+    case.running(&job).await?;
+    Ok(())
+}
+
+/// The registry does not answer one cluster: that is not the job's fault, and it is tried in another.
+async fn registry_unreachable(case: &Case) -> anyhow::Result<()> {
+    queue_and_nodes(case).await?;
+    let message =
+        "Back-off pulling image \"train:1\": ErrImagePull: dial tcp 10.0.0.1:443: i/o timeout";
+    let job = case.submit(&waiting_with(case, message)).await?;
+    ensure!(case.placed(&job).await? == ["member1"]);
+    let elsewhere = |binding: &Value| {
+        clusters(binding) == ["member2"] && record(binding)["attempt"].as_u64() > Some(1)
+    };
+    case.binding_when(&job, "placed in member2", elsewhere)
+        .await?;
+    Ok(())
+}
+
+#[test]
+fn a_job_whose_image_does_not_exist_waits_until_its_template_is_mended() {
+    managed("noimage", no_such_image);
+}
+
+#[test]
+fn a_job_whose_image_does_not_exist_is_held_though_muster_is_killed_meanwhile() {
+    managed_and_killed("noimagekill", no_such_image);
+}
+
+#[test]
+fn a_job_whose_registry_does_not_answer_is_tried_in_another_cluster() {
+    managed("noregistry", registry_unreachable);
+}
