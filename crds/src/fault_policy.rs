@@ -5,7 +5,7 @@
 //! the policy's status says so.
 
 use crate::loose::{Loose, lenient};
-use engine::faults::{FaultClass, FaultRule, FaultRules};
+use engine::faults::{FaultClass, FaultRuleSet, PodFaultRule};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -145,7 +145,7 @@ impl FaultPolicyRule {
     ///
     /// # Errors
     /// Returns which field is wrong, its value, and what would be right.
-    fn to_rule(&self, index: usize) -> Result<FaultRule, String> {
+    fn to_rule(&self, index: usize) -> Result<PodFaultRule, String> {
         let field = format!("spec.rules[{index}]");
         let classes = FaultClass::ALL.map(FaultClass::as_str).join(", ");
         let class = match &self.class {
@@ -176,7 +176,7 @@ impl FaultPolicyRule {
                 "{field}.pod.messages: contains an empty text, which every message contains; remove it"
             ));
         }
-        Ok(FaultRule {
+        Ok(PodFaultRule {
             name: self.name.clone(),
             reasons: reasons.clone(),
             messages: messages.clone(),
@@ -189,7 +189,7 @@ impl FaultPolicyRule {
 impl FaultPolicy {
     /// Returns the rules that can be read, and what is wrong with the first that cannot.
     #[must_use]
-    pub fn to_rules(&self) -> (Vec<FaultRule>, Option<String>) {
+    pub fn to_rules(&self) -> (Vec<PodFaultRule>, Option<String>) {
         let mut wrong = None;
         let mut rules = Vec::new();
         for (index, rule) in self.spec.rules.iter().enumerate() {
@@ -206,9 +206,9 @@ impl FaultPolicy {
 
 /// Returns the rules in force: of `policies`, in this order, and of Muster after them.
 #[must_use]
-pub fn rules_in_force<'a>(policies: impl IntoIterator<Item = &'a FaultPolicy>) -> FaultRules {
+pub fn rules_in_force<'a>(policies: impl IntoIterator<Item = &'a FaultPolicy>) -> FaultRuleSet {
     let own = policies.into_iter().flat_map(|policy| policy.to_rules().0);
-    FaultRules {
+    FaultRuleSet {
         rules: own.chain(default_policy().to_rules().0).collect(),
     }
 }
@@ -224,7 +224,7 @@ mod tests {
     use engine::faults::Symptom;
     use serde_json::json;
 
-    fn class(rules: &FaultRules, reason: &str, message: &str) -> FaultClass {
+    fn class(rules: &FaultRuleSet, reason: &str, message: &str) -> FaultClass {
         rules.class_of(&Symptom {
             reason: reason.to_owned(),
             message: message.to_owned(),

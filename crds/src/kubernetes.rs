@@ -21,7 +21,9 @@ use workload::SpecError;
 
 mod pod_status;
 
-pub use pod_status::{ContainerReason, ContainerState, ContainerStatus, PodStatus};
+pub use pod_status::{
+    ContainerReason, ContainerState, ContainerStatus, PodStatus, ResourceHealth, ResourceStatus,
+};
 
 /// A node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -20,6 +20,9 @@ pub struct EngineConfig {
     /// For how long a running gang may be below its minimum of pods, if its queue's policy does not
     /// say. `None` if pods are not observed: then no gang is found to have lost any.
     pub recovery_deadline_ms: Option<i64>,
+    /// The same for a gang of which no pod is gone and only devices have failed, if that is longer: while a
+    /// device plugin restarts, its node offers no devices for a while.
+    pub device_deadline_ms: i64,
     /// The most evaluations in a row without a decision, after which a call of `decide` ends. An
     /// assertion: only a defect gets there, and no test, simulation or benchmark may.
     pub max_fruitless_evaluations: usize,
@@ -48,6 +51,7 @@ impl Default for EngineConfig {
             avoid_extra_ms: 60_000,
             start_deadline_ms: 600_000,
             recovery_deadline_ms: None,
+            device_deadline_ms: 300_000,
             max_fruitless_evaluations: 20_000,
             room_lost_grace_ms: 10_000,
             take_retry_ms: 1_000,

@@ -8,7 +8,7 @@ use crate::capacity::Capacity;
 use crate::config::EngineConfig;
 use crate::eligibility::store::Eligibility;
 use crate::forecast::Forecast;
-use crate::health::store::Health;
+use crate::health::store::FaultHealth;
 use crate::jobs::store::Jobs;
 use crate::pending::store::Pending;
 use crate::quota::Quota;
@@ -39,7 +39,7 @@ pub struct Engine {
     pub(crate) reservations: Reservations,
     pub(crate) jobs: Jobs,
     pub(crate) forecast: Forecast,
-    pub(crate) health: Health,
+    pub(crate) health: FaultHealth,
     pub(crate) changed: Changed,
 }
 
@@ -57,7 +57,7 @@ impl Engine {
             reservations: Reservations::default(),
             jobs: Jobs::default(),
             forecast: Forecast::default(),
-            health: Health::default(),
+            health: FaultHealth::default(),
             changed: Changed::default(),
         }
     }

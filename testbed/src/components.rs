@@ -39,7 +39,7 @@ const MEMBER_CONTROLLERS: &str = "namespace-controller,garbage-collector-control
     serviceaccount-token-controller,clusterrole-aggregation-controller,\
     deployment-controller,replicaset-controller,statefulset-controller,endpointslice-controller,\
     node-lifecycle-controller,pod-garbage-collector-controller,ttl-after-finished-controller,\
-    resourceclaim-controller";
+    resourceclaim-controller,taint-eviction-controller";
 
 /// The stages of KWOK's module in use: nodes become and stay ready, pods run at once and go when
 /// deleted, claims are bound to new volumes.

@@ -44,6 +44,31 @@ pub struct ContainerStatus {
     /// How it ended the last time.
     #[serde(deserialize_with = "nullable")]
     pub last_state: ContainerState,
+    /// The health of the devices that it was given (KEP-4680).
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub allocated_resources_status: Vec<ResourceStatus>,
+}
+
+/// The devices of one resource or claim that a container was given.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResourceStatus {
+    /// `nvidia.com/gpu`, or `claim:NAME/REQUEST`.
+    pub name: String,
+    /// Each device.
+    #[serde(deserialize_with = "nullable")]
+    pub resources: Vec<ResourceHealth>,
+}
+
+/// The health of one device.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResourceHealth {
+    /// Its id.
+    #[serde(rename = "resourceID")]
+    pub resource_id: String,
+    /// Healthy, Unhealthy or Unknown.
+    pub health: String,
 }
 
 /// `state` of a container. A running container has neither field.
@@ -73,6 +98,9 @@ pub struct ContainerReason {
 
 /// The reason of a pod that ran longer than its own `activeDeadlineSeconds`.
 const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
+
+/// The reason of the symptom of a pod with an unhealthy device.
+const UNHEALTHY_DEVICE: &str = "DeviceUnhealthy";
 
 /// Reasons of containers that wait for their turn: nothing is wrong with them.
 const IN_TURN: [&str; 3] = ["", "ContainerCreating", "PodInitializing"];
@@ -121,12 +149,24 @@ impl Pod {
                 exit_code: failed.exit_code,
                 ..symptom(&failed.reason, &failed.message)
             }),
+            PodPhase::Running => status.unhealthy_device(),
             _ => None,
         }
     }
 }
 
 impl PodStatus {
+    /// Returns the symptom of a running pod that was given a device which is unhealthy now.
+    fn unhealthy_device(&self) -> Option<Symptom> {
+        let given = self
+            .containers()
+            .flat_map(|c| &c.allocated_resources_status);
+        let mut devices = given.flat_map(|of| of.resources.iter().map(move |device| (of, device)));
+        let (of, device) = devices.find(|(_, device)| device.health == "Unhealthy")?;
+        let message = format!("{} {}", of.name, device.resource_id);
+        Some(symptom(UNHEALTHY_DEVICE, &message))
+    }
+
     fn ended_by_kubelet(&self) -> bool {
         !matches!(self.reason.as_str(), "" | DEADLINE_EXCEEDED)
     }
@@ -260,6 +300,16 @@ mod tests {
                 json!({"phase": "Pending", "containerStatuses": waits("RunContainerError", &long)}),
                 PodPhase::Starting,
                 Some(format!("RunContainerError ({} ...)", "x".repeat(LONGEST))),
+            ),
+            (
+                json!({"phase": "Running", "containerStatuses": [{
+                    "state": {"running": {}},
+                    "allocatedResourcesStatus": [{"name": "nvidia.com/gpu", "resources": [
+                        {"resourceID": "GPU-1", "health": "Healthy"}, {"resourceID": "GPU-2", "health": "Unhealthy"},
+                    ]}],
+                }]}),
+                PodPhase::Running,
+                Some("DeviceUnhealthy (nvidia.com/gpu GPU-2)".to_owned()),
             ),
             (json!({"phase": "Succeeded"}), PodPhase::Ended, None),
             (json!({"phase": "Running"}), PodPhase::Running, None),

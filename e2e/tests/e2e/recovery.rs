@@ -26,16 +26,36 @@ async fn gang_in_member1(case: &Case, nodes: u32) -> anyhow::Result<(Job, Vec<St
     Ok((job, nodes))
 }
 
-/// Deletes the node of one of the job's pods in member1.
-async fn lose_a_node(case: &Case, job: &Job, nodes: &[String]) -> anyhow::Result<()> {
+/// Returns the node of one of the job's pods in member1.
+async fn a_node_of(case: &Case, job: &Job, nodes: &[String]) -> anyhow::Result<String> {
     let pods = case.pods("member1").await?;
     let used = pods.iter().filter(|pod| job.owns(pod));
     let used: Vec<&str> = used
         .filter_map(|pod| pod["spec"]["nodeName"].as_str())
         .collect();
     ensure!(used.len() == 2, "{used:?} of {nodes:?}");
+    Ok(used[0].to_owned())
+}
+
+/// Deletes the node of one of the job's pods in member1.
+async fn lose_a_node(case: &Case, job: &Job, nodes: &[String]) -> anyhow::Result<()> {
+    let node = a_node_of(case, job, nodes).await?;
     let member = case.plane.member("member1").await?;
-    member.delete(NODE, None, used[0]).await?;
+    member.delete(NODE, None, &node).await?;
+    Ok(())
+}
+
+/// Waits until the job says that it lost pods and is placed in member2.
+async fn moves_to_member2(case: &Case, job: &Job) -> anyhow::Result<()> {
+    case.pod_group_when(job, "says that it lost pods", |group| {
+        group["status"]["federation"]["reason"] == "PodsLost"
+    })
+    .await?;
+    case.midway().await?;
+    let elsewhere = |binding: &Value| clusters(binding) == ["member2"] && attempt(binding) > 1;
+    case.binding_when(job, "placed in member2", elsewhere)
+        .await?;
+    case.running(job).await?;
     Ok(())
 }
 
@@ -47,15 +67,7 @@ fn attempt(binding: &Value) -> u64 {
 async fn moved(case: &Case) -> anyhow::Result<()> {
     let (job, nodes) = gang_in_member1(case, 2).await?;
     lose_a_node(case, &job, &nodes).await?;
-    case.pod_group_when(&job, "says that it lost pods", |group| {
-        group["status"]["federation"]["reason"] == "PodsLost"
-    })
-    .await?;
-    case.midway().await?;
-    let elsewhere = |binding: &Value| clusters(binding) == ["member2"] && attempt(binding) > 1;
-    case.binding_when(&job, "placed in member2", elsewhere)
-        .await?;
-    case.running(&job).await?;
+    moves_to_member2(case, &job).await?;
     // The pod on the node that is gone stays Terminating: no kubelet confirms its end.
     eventually(SOON, "no pod runs in member1", async || {
         let pods = case.pods("member1").await.map_err(|e| e.to_string())?;
@@ -81,6 +93,38 @@ async fn stayed(case: &Case) -> anyhow::Result<()> {
     let binding = case.binding_when(&job, "placed", |_| true).await?;
     ensure!(attempt(&binding) == 1, "attempt {}", attempt(&binding));
     Ok(())
+}
+
+/// A node offers fewer devices than the gang's pod uses there, and none come back.
+async fn device_lost(case: &Case) -> anyhow::Result<()> {
+    let (job, nodes) = gang_in_member1(case, 2).await?;
+    let node = a_node_of(case, &job, &nodes).await?;
+    let member = case.plane.member("member1").await?;
+    let fewer = json!({"status": {"allocatable": {"nvidia.com/gpu": "7"}}});
+    member.merge_status(NODE, None, &node, &fewer).await?;
+    moves_to_member2(case, &job).await
+}
+
+/// A node gets a taint that the gang does not tolerate, with effect NoExecute.
+async fn node_emptied(case: &Case) -> anyhow::Result<()> {
+    let (job, nodes) = gang_in_member1(case, 2).await?;
+    let node = a_node_of(case, &job, &nodes).await?;
+    let member = case.plane.member("member1").await?;
+    let taint = json!({"spec": {"taints": [{
+        "key": "nvidia.com/gpu-xid-error", "value": "79", "effect": "NoExecute",
+    }]}});
+    member.merge(NODE, None, &node, &taint).await?;
+    moves_to_member2(case, &job).await
+}
+
+#[test]
+fn a_gang_that_loses_a_device_starts_again_where_there_are_enough() {
+    managed("lostdevice", device_lost);
+}
+
+#[test]
+fn a_gang_whose_node_is_emptied_by_a_taint_starts_again_elsewhere() {
+    managed("nodetaint", node_emptied);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::api::facts::{
     Admission, ClusterFact, JobFact, Leaving, NodeFact, PodFact, PolicyFact, PriorityClassFact,
     QueueFact,
 };
-use crate::api::faults::FaultRules;
+use crate::api::faults::FaultRuleSet;
 use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, QueueName, Time, Uid};
 use crate::api::reason::Reason;
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ pub enum Event {
     /// A pod is gone.
     PodGone(ClusterName, Uid),
     /// The rules that classify faults have changed. Without this event every fault is `Unknown`.
-    FaultRulesChanged(FaultRules),
+    FaultRulesChanged(FaultRuleSet),
     /// A job exists, or its template, binding or hold has changed.
     JobUpserted(JobFact),
     /// A job has an admission record, or ran before Muster managed it. It is charged as the

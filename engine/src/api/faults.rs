@@ -97,7 +97,7 @@ impl fmt::Display for FaultClass {
 
 /// A rule about pods. An empty list matches everything, but a rule with three empty lists matches nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct FaultRule {
+pub struct PodFaultRule {
     /// Its name, which messages give.
     pub name: String,
     /// The reasons that it matches, whole.
@@ -110,7 +110,7 @@ pub struct FaultRule {
     pub class: FaultClass,
 }
 
-impl FaultRule {
+impl PodFaultRule {
     /// Whether it applies to a symptom.
     #[must_use]
     pub fn matches(&self, symptom: &Symptom) -> bool {
@@ -134,15 +134,15 @@ impl FaultRule {
 
 /// Rules in order: the first that matches decides.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct FaultRules {
+pub struct FaultRuleSet {
     /// The rules.
-    pub rules: Vec<FaultRule>,
+    pub rules: Vec<PodFaultRule>,
 }
 
-impl FaultRules {
+impl FaultRuleSet {
     /// The first rule that matches a symptom.
     #[must_use]
-    pub fn rule_for(&self, symptom: &Symptom) -> Option<&FaultRule> {
+    pub fn rule_for(&self, symptom: &Symptom) -> Option<&PodFaultRule> {
         self.rules.iter().find(|rule| rule.matches(symptom))
     }
 
@@ -169,28 +169,28 @@ mod tests {
     #[test]
     fn the_first_rule_that_matches_decides() {
         let texts = |list: &[&str]| list.iter().map(ToString::to_string).collect();
-        let rules = FaultRules {
+        let rules = FaultRuleSet {
             rules: vec![
-                FaultRule::default(),
-                FaultRule {
+                PodFaultRule::default(),
+                PodFaultRule {
                     name: "no-such-image".to_owned(),
                     reasons: texts(&["ErrImagePull", "ImagePullBackOff"]),
                     messages: texts(&["not found", "manifest unknown"]),
                     class: FaultClass::User,
-                    ..FaultRule::default()
+                    ..PodFaultRule::default()
                 },
-                FaultRule {
+                PodFaultRule {
                     name: "registry".to_owned(),
                     reasons: texts(&["ErrImagePull", "ImagePullBackOff"]),
                     class: FaultClass::Network,
-                    ..FaultRule::default()
+                    ..PodFaultRule::default()
                 },
-                FaultRule {
+                PodFaultRule {
                     name: "fell-off-the-bus".to_owned(),
                     messages: texts(&["Xid 79"]),
                     exit_codes: vec![134, 139],
                     class: FaultClass::Device,
-                    ..FaultRule::default()
+                    ..PodFaultRule::default()
                 },
             ],
         };

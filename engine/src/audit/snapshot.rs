@@ -4,7 +4,7 @@
 
 use crate::api::demand::Demand;
 use crate::api::facts::{ClusterFact, NodeFact, PodFact, PolicyFact, PriorityClassFact, QueueFact};
-use crate::api::faults::FaultRules;
+use crate::api::faults::FaultRuleSet;
 use crate::api::ids::{ClusterName, JobKey, Time};
 use crate::capacity::{AssumedPod, Ended, MixRecord};
 use crate::config::EngineConfig;
@@ -43,7 +43,7 @@ pub struct Snapshot {
     runs: Vec<KnownRuns>,
     /// The rules that classify faults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    fault_rules: Option<FaultRules>,
+    fault_rules: Option<FaultRuleSet>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -145,9 +145,9 @@ impl Capacity {
     pub(crate) fn assume_lost(&mut self, key: &JobKey, demand: &Arc<Demand>, shares: &[Share]) {
         self.drop_assumed(key);
         let assumed = shares.iter().flat_map(|share| {
-            let healthy = |pod: &PodFact| self.is_healthy(pod);
+            let present = |pod: &PodFact| self.is_present(pod);
             let needs = needs_of(demand, &share.pods);
-            let needs = self.without_pods(key, &share.cluster, needs, healthy);
+            let needs = self.without_pods(key, &share.cluster, needs, present);
             self.assumed_for(&share.cluster, &needs)
         });
         let assumed = assumed.collect();

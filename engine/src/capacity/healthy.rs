@@ -58,9 +58,55 @@ impl Capacity {
         self.pods_changed.insert(key.clone());
     }
 
-    /// Whether a pod counts toward the minimum of its job. One that ended by itself counts: its
-    /// controller decides what follows. One that is not bound does not.
-    pub(super) fn is_healthy(&self, pod: &PodFact) -> bool {
+    /// The number of a job's pods in a cluster that have not been lost, whether or not their devices work.
+    pub(crate) fn present_pods(&self, key: &JobKey, cluster: &ClusterName) -> u32 {
+        let pods = self.pods_in(key, cluster);
+        let present = pods.filter(|pod| self.is_present(pod)).count();
+        u32::try_from(present).unwrap_or(u32::MAX)
+    }
+
+    /// Whether a pod counts toward the minimum of its job: it is there, and its devices work.
+    fn is_healthy(&self, pod: &PodFact) -> bool {
+        self.is_present(pod) && !self.has_failed_device(pod)
+    }
+
+    /// Whether a running pod uses a device that has failed: its kubelet says so, or its node offers fewer
+    /// devices than its pods use, and they all belong to one job. Of pods of several jobs, the node does not say
+    /// which of them had the device.
+    fn has_failed_device(&self, pod: &PodFact) -> bool {
+        if pod.phase != PodPhase::Running {
+            return false;
+        }
+        let node = pod.node.as_ref();
+        pod.symptom.is_some() || node.is_some_and(|node| self.lacks_devices(&pod.cluster, node))
+    }
+
+    /// Whether the pods of one job on a node use more devices than it offers.
+    fn lacks_devices(&self, cluster: &ClusterName, node: &NodeName) -> bool {
+        let Some(nodes) = self.clusters.get(cluster) else {
+            return false;
+        };
+        let device = nodes.nodes().get(node).filter(|info| info.device.is_some());
+        let Some(info) = device else { return false };
+        let device = info.units;
+        if nodes.used(node).get(device) <= info.has.get(device) {
+            return false;
+        }
+        let uses = |pod: &&PodFact| {
+            let name = info.device.as_ref();
+            name.is_some_and(|name| pod.request.amount_of(name).0 > 0)
+        };
+        let jobs: BTreeSet<Option<&JobKey>> = nodes
+            .pods_on(node)
+            .filter(uses)
+            .map(|pod| pod.job.as_ref())
+            .collect();
+        jobs.len() == 1
+    }
+
+    /// Whether a pod of a job has not been lost. One that ended by itself has not: its controller decides what
+    /// follows. One that is not bound is not there.
+    pub(super) fn is_present(&self, pod: &PodFact) -> bool {
         let Some(node) = &pod.node else {
             return false;
         };

@@ -135,7 +135,9 @@ impl Capacity {
         let room = self.clusters.entry(cluster.clone()).or_default();
         let before = room.nodes().get(&fact.name);
         let (name, lost) = (fact.name.clone(), fact.lost);
-        let turned = before.is_none_or(|before| before.fact.lost != lost);
+        let turned = before.is_none_or(|before| {
+            before.fact.lost != lost || before.fact.allocatable != fact.allocatable
+        });
         let change = room.upsert_node(fact, &mut self.resource_ids);
         self.changed(&cluster, change);
         if turned {

@@ -45,7 +45,7 @@ fn check_loss(engine: &mut Engine, key: &JobKey) {
     if found.is_none() && released.loss.is_none() {
         return;
     }
-    let lost = found.is_some();
+    let lost = found.as_ref().is_some_and(|loss| !loss.devices);
     let basis = released
         .basis
         .clone()
@@ -77,6 +77,12 @@ pub(crate) fn evict_unrecovered(engine: &mut Engine, key: &JobKey) -> Option<Dec
         least,
         ..
     } = loss;
+    if loss.devices {
+        let message = format!(
+            "for {seconds} s {healthy} of the {least} pods it needs on {cluster} have had devices that work"
+        );
+        return lifecycle::evict(engine, key, Reason::PodsLost, &message, None);
+    }
     let fits = room_lost_at(&engine.config, released).is_none_or(|(at, _)| at > engine.now);
     let why = match fits {
         true => "and no others took their place",
@@ -109,6 +115,7 @@ fn loss_of(inputs: Inputs<'_>, key: &JobKey) -> Option<Loss> {
             cluster: share.cluster.clone(),
             healthy,
             least,
+            devices: inputs.capacity.present_pods(key, &share.cluster) >= least,
         })
     })
 }

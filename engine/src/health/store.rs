@@ -2,22 +2,22 @@
 //!
 //! Rules flow in, and classes of symptoms flow out. It knows no other store.
 
-use crate::api::faults::{FaultClass, FaultRules, Symptom};
+use crate::api::faults::{FaultClass, FaultRuleSet, Symptom};
 
 /// See the module's documentation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Health {
-    rules: FaultRules,
+pub(crate) struct FaultHealth {
+    rules: FaultRuleSet,
 }
 
-impl Health {
+impl FaultHealth {
     /// Replaces the rules.
-    pub(crate) fn set_rules(&mut self, rules: FaultRules) {
+    pub(crate) fn set_rules(&mut self, rules: FaultRuleSet) {
         self.rules = rules;
     }
 
     /// The rules in force.
-    pub(crate) fn rules(&self) -> &FaultRules {
+    pub(crate) fn rules(&self) -> &FaultRuleSet {
         &self.rules
     }
 

@@ -26,6 +26,9 @@ pub(crate) struct Loss {
     pub(crate) healthy: u32,
     /// The pods that the gang needs there.
     pub(crate) least: u32,
+    /// Whether enough pods are there, and only devices of theirs have failed.
+    #[serde(default)]
+    pub(crate) devices: bool,
 }
 
 impl fmt::Display for Loss {
@@ -36,6 +39,13 @@ impl fmt::Display for Loss {
             least,
             ..
         } = self;
+        if self.devices {
+            return write!(
+                f,
+                "runs with working devices in {healthy} of the {least} pods it needs on {cluster}; if those that \
+                 failed do not come back, it is evicted and queued again"
+            );
+        }
         write!(
             f,
             "runs with {healthy} of the {least} pods it needs on {cluster}; if others do not take the place of \
@@ -95,7 +105,13 @@ pub(crate) fn recovery_ends(
     }
     let policy = queues.policy(&released.admission.queue);
     let allowed = policy.and_then(|policy| policy.recovery_deadline_ms);
-    let allowed = allowed.or(config.recovery_deadline_ms)?;
+    let by_default = match loss.devices {
+        true => config
+            .recovery_deadline_ms
+            .map(|pods| pods.max(config.device_deadline_ms)),
+        false => config.recovery_deadline_ms,
+    };
+    let allowed = allowed.or(by_default)?;
     let deadline = loss.since.after(allowed);
     let no_capacity = room_lost_at(config, released).map(|(at, _)| at);
     Some(no_capacity.map_or(deadline, |at| at.min(deadline)))

@@ -227,3 +227,93 @@ fn a_job_that_is_evicted_or_ends_has_lost_nothing() {
     assert_snapshot!(world.decide(), @"");
     assert_eq!(world.state("gang"), JobState::Finished);
 }
+
+/// The node of the gang's second pod offers `gpus` GPUs.
+fn offers(world: &mut World, gpus: u32) {
+    let resources = format!("cpu 64, gpu {gpus}");
+    world.apply(Event::NodeUpserted(node("a", "n1", &resources)));
+}
+
+#[test]
+fn a_gang_whose_devices_fail_is_evicted_unless_they_come_back() {
+    let mut world = running();
+    offers(&mut world, 7);
+    assert_snapshot!(world.decide(), @"");
+    assert_snapshot!(world.why("gang"), @"PodsLost: runs with working devices in 1 of the 2 pods it needs on a; if those that failed do not come back, it is evicted and queued again; attempt 1 on a, charged nvidia.com/gpu 16, pods 2 to queue q");
+    // A device plugin that restarts offers no devices for a while.
+    offers(&mut world, 0);
+    world.wait(299);
+    assert_snapshot!(world.decide(), @"");
+    offers(&mut world, 8);
+    world.decide();
+    assert!(world.why("gang").starts_with("Running"));
+    offers(&mut world, 7);
+    world.decide();
+    world.wait(300);
+    assert_snapshot!(world.decide(), @"evict gang #1: PodsLost: for 300 s 1 of the 2 pods it needs on a have had devices that work");
+    world.works_gone("gang");
+    assert_snapshot!(world.decide(), @"release gang #2 b(n0 n1)");
+}
+
+#[test]
+fn the_deadline_of_a_queue_holds_for_devices_too() {
+    let mut world = running();
+    let mut quick = policy("q");
+    quick.recovery_deadline_ms = Some(20_000);
+    world.policy(quick);
+    offers(&mut world, 7);
+    world.decide();
+    world.wait(20);
+    assert!(world.decide().starts_with("evict gang #1: PodsLost"));
+}
+
+#[test]
+fn a_pod_whose_kubelet_reports_an_unhealthy_device_does_not_count() {
+    let mut world = running();
+    let pod = pod_on(&world, "n1");
+    let symptom = engine::faults::Symptom {
+        reason: "DeviceUnhealthy".to_owned(),
+        message: "nvidia.com/gpu GPU-1".to_owned(),
+        exit_code: None,
+    };
+    world.apply(Event::PodUpserted(PodFact {
+        symptom: Some(Box::new(symptom)),
+        ..pod.clone()
+    }));
+    world.decide();
+    assert!(
+        world
+            .why("gang")
+            .starts_with("PodsLost: runs with working devices in 1 of the 2 pods")
+    );
+    world.apply(Event::PodUpserted(pod));
+    world.decide();
+    assert!(world.why("gang").starts_with("Running"));
+}
+
+#[test]
+fn a_device_that_pods_of_two_jobs_may_have_is_no_loss() {
+    let mut world = running();
+    world.apply(Event::NodeUpserted(node("c", "n0", "cpu 64, gpu 8")));
+    world.apply(Event::ClusterUpserted(cluster("c")));
+    for name in ["one", "other"] {
+        world.add(name, "q", 1, "gpu 4");
+        world.decide();
+        world.run(name);
+    }
+    let on = |world: &World, name: &str| {
+        let pod = &world.pods[&key(name)][0];
+        (pod.cluster.clone(), pod.node.clone())
+    };
+    assert_eq!(on(&world, "one"), on(&world, "other"));
+    let (cluster, name) = on(&world, "one");
+    let name = name.unwrap();
+    world.apply(Event::NodeUpserted(node(
+        cluster.as_str(),
+        name.as_str(),
+        "cpu 64, gpu 7",
+    )));
+    world.wait(600);
+    world.decide();
+    assert!(world.why("one").starts_with("Running") && world.why("other").starts_with("Running"));
+}

@@ -2,7 +2,7 @@
 
 use crate::world::{World, key, queue};
 use engine::facts::{PodFact, PodPhase};
-use engine::faults::{FaultClass, FaultRule, FaultRules, Symptom};
+use engine::faults::{FaultClass, FaultRuleSet, PodFaultRule, Symptom};
 use engine::{EngineConfig, Event, JobState, Progress};
 use insta::assert_snapshot;
 
@@ -16,13 +16,13 @@ fn placed() -> World {
         .cluster("a", 1, "cpu 64, gpu 8")
         .cluster("b", 1, "cpu 64, gpu 8")
         .queue(queue("q"));
-    let rule = |name: &str, reason: &str, class| FaultRule {
+    let rule = |name: &str, reason: &str, class| PodFaultRule {
         name: name.to_owned(),
         reasons: vec![reason.to_owned()],
         class,
-        ..FaultRule::default()
+        ..PodFaultRule::default()
     };
-    world.apply(Event::FaultRulesChanged(FaultRules {
+    world.apply(Event::FaultRulesChanged(FaultRuleSet {
         rules: vec![
             rule("image", "InvalidImageName", FaultClass::User),
             rule("pull", "ErrImagePull", FaultClass::Network),
