@@ -135,6 +135,9 @@ pub struct AdmissionRecord {
     /// The generation of the template whose pods could not start, in an attempt that was evicted for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template_generation: Option<i64>,
+    /// How often it has failed through no fault of its own.
+    #[serde(default, skip_serializing_if = "is_none_yet")]
+    pub infrastructure_failures: u32,
     /// True if the job ran before Muster managed it: charged, never gated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub adopted: bool,
@@ -212,6 +215,7 @@ impl AdmissionRecord {
             evicted_at: None,
             not_before: None,
             template_generation: None,
+            infrastructure_failures: 0,
             adopted: false,
             exceeds_since: None,
             overrides: Vec::new(),
@@ -332,6 +336,14 @@ impl AdmissionRecord {
     pub fn to_annotation(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(self)
     }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_none_yet(count: &u32) -> bool {
+    *count == 0
 }
 
 fn first_version() -> u32 {

@@ -11,6 +11,7 @@ use crate::api::decision::{Decisions, Explanation, Help, QueueUsage, Reserved};
 use crate::api::demand::ClusterPlacement;
 use crate::api::event::Event;
 use crate::api::facts::{ClusterFact, Leaving};
+use crate::api::faults::{FaultClass, Symptom};
 use crate::api::ids::{Attempt, ClusterName, JobKey, QueueName, Time};
 use crate::api::reason::Reason;
 use crate::audit::snapshot::Snapshot;
@@ -113,6 +114,19 @@ impl Engine {
         let released = self.jobs.released(key)?;
         let (cause, _) = released.ending.as_ref()?;
         Some((released.admission.attempt, cause.reason, &cause.message))
+    }
+
+    /// Whether a running job has fewer pods than it needs.
+    #[must_use]
+    pub fn has_lost_pods(&self, key: &JobKey) -> bool {
+        let released = self.jobs.released(key);
+        released.is_some_and(|released| released.loss.is_some())
+    }
+
+    /// Whose fault a symptom of a pod is, by the rules in force.
+    #[must_use]
+    pub fn fault_class(&self, symptom: &Symptom) -> FaultClass {
+        self.health.class_of(symptom)
     }
 
     /// The smallest changes with which a pending job would start now. There are none if neither

@@ -41,6 +41,8 @@ fn record(attempt: u32, state: RecordState) -> AdmissionRecord {
         for_job: None,
         evicted_at: None,
         not_before: None,
+        template_generation: None,
+        infrastructure_failures: 0,
         adopted: false,
         exceeds_since: None,
         overrides: Vec::new(),

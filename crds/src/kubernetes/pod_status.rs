@@ -115,14 +115,11 @@ impl Pod {
     #[must_use]
     pub fn phase(&self) -> PodPhase {
         let status = &self.status;
-        let target = condition(&status.conditions, "DisruptionTarget");
+        let target = status.disruption();
         match status.phase.as_str() {
-            "Failed"
-                if status.ended_by_kubelet() || target.is_some_and(LooseCondition::is_true) =>
-            {
-                PodPhase::Disrupted
-            }
+            "Failed" if status.ended_by_kubelet() || target.is_some() => PodPhase::Disrupted,
             "Failed" | "Succeeded" => PodPhase::Ended,
+            _ if target.is_some() => PodPhase::Evicting,
             "Running" if status.waiting().is_none() => PodPhase::Running,
             _ => PodPhase::Starting,
         }
@@ -145,6 +142,10 @@ impl Pod {
             PodPhase::Disrupted if status.ended_by_kubelet() => {
                 Some(symptom(&status.reason, &status.message))
             }
+            PodPhase::Evicting | PodPhase::Disrupted => {
+                let target = status.disruption()?;
+                Some(symptom(&target.reason, &target.message))
+            }
             PodPhase::Ended if status.phase == "Failed" => status.failed().map(|failed| Symptom {
                 exit_code: failed.exit_code,
                 ..symptom(&failed.reason, &failed.message)
@@ -165,6 +166,11 @@ impl PodStatus {
         let (of, device) = devices.find(|(_, device)| device.health == "Unhealthy")?;
         let message = format!("{} {}", of.name, device.resource_id);
         Some(symptom(UNHEALTHY_DEVICE, &message))
+    }
+
+    /// Returns the condition by which the control plane says that it is ending the pod.
+    fn disruption(&self) -> Option<&LooseCondition> {
+        condition(&self.conditions, "DisruptionTarget").filter(|target| target.is_true())
     }
 
     fn ended_by_kubelet(&self) -> bool {
@@ -224,7 +230,7 @@ mod tests {
             (json!({"phase": "Pending"}), PodPhase::Starting),
             (
                 json!({"phase": "Running", "conditions": target}),
-                PodPhase::Running,
+                PodPhase::Evicting,
             ),
             (json!({"phase": "Unknown"}), PodPhase::Starting),
             (json!({"phase": "Succeeded"}), PodPhase::Ended),
@@ -310,6 +316,17 @@ mod tests {
                 }]}),
                 PodPhase::Running,
                 Some("DeviceUnhealthy (nvidia.com/gpu GPU-2)".to_owned()),
+            ),
+            (
+                json!({"phase": "Running", "conditions": [{
+                    "type": "DisruptionTarget", "status": "True",
+                    "reason": "DeletionByTaintManager", "message": "Taint manager: deleting due to NoExecute taint",
+                }]}),
+                PodPhase::Evicting,
+                Some(
+                    "DeletionByTaintManager (Taint manager: deleting due to NoExecute taint)"
+                        .to_owned(),
+                ),
             ),
             (json!({"phase": "Succeeded"}), PodPhase::Ended, None),
             (json!({"phase": "Running"}), PodPhase::Running, None),

@@ -288,6 +288,9 @@ pub enum PodPhase {
     Starting,
     /// It runs.
     Running,
+    /// It may still run, and the control plane is ending it (condition `DisruptionTarget`): its node is emptied
+    /// or gone, or it is evicted or preempted.
+    Evicting,
     /// It ended by itself, with or without success: what follows is its controller's decision.
     Ended,
     /// Its node or the control plane ended it: the kubelet refused it, or it was evicted, preempted or

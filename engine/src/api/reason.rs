@@ -126,6 +126,9 @@ reasons! {
     /// It lost pods while it ran and is below its minimum: it is evicted and queued again unless they are
     /// replaced in time.
     PodsLost,
+    /// It failed because pods of it were lost through no fault of its own. It is queued again, and that costs it
+    /// no retry.
+    InfrastructureFailed,
     /// It was evicted because one of its clusters is being emptied.
     ClusterDrained,
     /// The scheduler could not carry out its plan.

@@ -112,7 +112,7 @@ impl Capacity {
         };
         match pod.phase {
             PodPhase::Ended => true,
-            PodPhase::Disrupted => false,
+            PodPhase::Evicting | PodPhase::Disrupted => false,
             PodPhase::Starting | PodPhase::Running => {
                 let nodes = self
                     .clusters

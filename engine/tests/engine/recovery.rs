@@ -133,6 +133,7 @@ fn a_node_that_is_ready_again_in_time_has_lost_nothing() {
 fn pods_that_their_node_refused_or_evicted_are_lost_and_those_that_ended_by_themselves_are_not() {
     for (phase, reason) in [
         (PodPhase::Disrupted, "PodsLost"),
+        (PodPhase::Evicting, "PodsLost"),
         (PodPhase::Ended, "Running"),
     ] {
         let mut world = running();

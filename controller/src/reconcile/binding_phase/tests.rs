@@ -53,6 +53,7 @@ fn record(state: RecordState) -> AdmissionRecord {
         evicted_at: None,
         not_before: None,
         template_generation: None,
+        infrastructure_failures: 0,
         adopted: false,
         exceeds_since: None,
         overrides: Vec::new(),
