@@ -23,6 +23,7 @@ mod preserved;
 mod remains;
 mod rendezvous;
 mod restart;
+mod retries;
 
 use super::*;
 use crate::admission_policies::Enforcement;

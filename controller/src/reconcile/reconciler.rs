@@ -124,6 +124,7 @@ impl Reconciler {
             record.queues_above = self.queues_above(&record.queue);
             let asked = self.last_facts.get(key).map(|fact| &fact.demand);
             crate::reconcile::placed::growth::keep_requests(record, binding, asked);
+            self.keep_retries(binding, record);
             self.keep_leaving(key, record);
         }
         self.write_unchanged(key, binding, write);

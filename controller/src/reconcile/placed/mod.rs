@@ -8,6 +8,7 @@ pub(crate) mod leaving;
 pub(crate) mod parts;
 pub(crate) mod rendezvous;
 pub(crate) mod renew;
+pub(crate) mod retries;
 pub(crate) mod shrink;
 
 use crate::facts::job::ResolvedJob;
@@ -21,7 +22,7 @@ use crds::record::{AdmissionRecord, RecordedShare};
 use engine::decision::without_slots;
 use engine::facts::Held;
 use engine::{Event, JobState, Progress, Reason, Resources};
-use workload::Outcome;
+use workload::{GangRules, Outcome};
 
 impl Reconciler {
     /// Handles an admitted and placed job: charges its record and follows its members' reports.
@@ -267,16 +268,22 @@ pub(crate) fn within(some: &Resources, all: &Resources) -> bool {
 /// Returns the outcome of a placed job, as its members report it.
 pub(crate) fn outcome(binding: &ResourceBinding) -> Outcome {
     let resource = &binding.spec.resource;
-    let leading = own_record(binding).and_then(|record| record.leading);
+    let record = own_record(binding);
+    let leading = record.as_ref().and_then(|record| record.leading.as_ref());
     let leading = leading.and_then(|leading| {
         let mut clusters = binding.spec.clusters.iter();
         clusters.position(|cluster| cluster.name == leading.as_str())
     });
+    let policies = record.as_ref().and_then(AdmissionRecord::policies);
     workload::outcome(
         &resource.api_version,
         &resource.kind,
         &statuses(binding),
-        leading,
+        &GangRules {
+            leading,
+            policies: policies.as_ref(),
+            retries: record.map_or(0, |record| retries::retries(binding, &record)),
+        },
     )
 }
 

@@ -9,9 +9,9 @@ use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::Write;
 use crds::record::{AdmissionRecord, RecordState};
-use engine::facts::{Admission, Leaving, PodFact, Share};
-use engine::{Attempt, ClusterName, Event, JobKey, Time, Uid};
-use std::collections::{BTreeMap, HashMap};
+use engine::facts::{Admission, Leaving, PodFact, PodPhase, Share};
+use engine::{Attempt, ClusterName, Event, JobKey, NodeName, Time, Uid};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Milliseconds between two checks of a shrink that is not confirmed.
 const RECHECK_MS: i64 = 1_000;
@@ -23,8 +23,18 @@ const SETTLE_MS: i64 = 2_000;
 /// Pods of jobs that members show and that have not ended.
 #[derive(Debug, Default)]
 pub(crate) struct LivePods {
-    by_uid: HashMap<Uid, (JobKey, ClusterName)>,
+    by_uid: HashMap<Uid, LivePod>,
     counts: HashMap<(JobKey, ClusterName), u32>,
+    /// Jobs whose present attempt has lost a pod by no fault of its own.
+    disrupted: BTreeSet<JobKey>,
+    /// Nodes that are gone or lost.
+    lost: BTreeSet<(ClusterName, NodeName)>,
+}
+
+#[derive(Debug)]
+struct LivePod {
+    place: (JobKey, ClusterName),
+    node: Option<NodeName>,
 }
 
 impl LivePods {
@@ -33,9 +43,15 @@ impl LivePods {
         match fact {
             Event::PodUpserted(pod) => self.pod(pod),
             Event::PodGone(_, uid) => self.gone(uid),
+            Event::NodeGone(cluster, node) => self.node_lost(cluster, node),
+            Event::NodeUpserted(node) if node.lost => self.node_lost(&node.cluster, &node.name),
+            Event::NodeUpserted(node) if !self.lost.is_empty() => {
+                self.lost.remove(&(node.cluster.clone(), node.name.clone()));
+            }
             Event::ClusterGone(cluster) => {
-                self.by_uid.retain(|_, (_, of)| of != cluster);
+                self.by_uid.retain(|_, pod| pod.place.1 != *cluster);
                 self.counts.retain(|(_, of), _| of != cluster);
+                self.lost.retain(|(of, _)| of != cluster);
             }
             _ => {}
         }
@@ -43,15 +59,43 @@ impl LivePods {
 
     fn pod(&mut self, pod: &PodFact) {
         self.gone(&pod.uid);
-        if let Some(job) = pod.job.as_ref().filter(|_| !pod.ended()) {
+        let Some(job) = &pod.job else {
+            return;
+        };
+        if pod.phase == PodPhase::Disrupted {
+            self.disrupted.insert(job.clone());
+        }
+        if !pod.ended() {
             let place = (job.clone(), pod.cluster.clone());
             *self.counts.entry(place.clone()).or_default() += 1;
-            self.by_uid.insert(pod.uid.clone(), place);
+            let node = pod.node.clone();
+            self.by_uid.insert(pod.uid.clone(), LivePod { place, node });
         }
     }
 
+    /// Notes the jobs on a node that is gone or lost.
+    fn node_lost(&mut self, cluster: &ClusterName, node: &NodeName) {
+        if !self.lost.insert((cluster.clone(), node.clone())) {
+            return;
+        }
+        let pods = self.by_uid.values();
+        let there = pods.filter(|pod| pod.node.as_ref() == Some(node) && pod.place.1 == *cluster);
+        self.disrupted.extend(there.map(|pod| pod.place.0.clone()));
+    }
+
+    /// Returns true if the present attempt of a job has lost a pod by a fault of its node, or because the
+    /// member evicted it.
+    pub(crate) fn is_disrupted(&self, job: &JobKey) -> bool {
+        self.disrupted.contains(job)
+    }
+
+    /// Notes that an attempt of a job is over.
+    pub(crate) fn attempt_over(&mut self, job: &JobKey) {
+        self.disrupted.remove(job);
+    }
+
     fn gone(&mut self, uid: &Uid) {
-        let Some(place) = self.by_uid.remove(uid) else {
+        let Some(LivePod { place, .. }) = self.by_uid.remove(uid) else {
             return;
         };
         if let Some(count) = self.counts.get_mut(&place) {
@@ -239,6 +283,35 @@ mod tests {
         pods.note(&Event::ClusterGone(m1.clone()));
         assert_eq!(pods.count(&job, &m1), 0);
         assert!(pods.by_uid.is_empty() && pods.counts.is_empty());
+    }
+
+    #[test]
+    fn a_pod_is_lost_by_a_fault_of_its_node_or_by_an_eviction() {
+        let mut pods = LivePods::default();
+        let m1 = ClusterName::new("m1");
+        let key = |name: &str| JobKey::new("team", name);
+        let pod = |name: &str, node: &str, phase| {
+            Event::PodUpserted(PodFact {
+                cluster: m1.clone(),
+                uid: Uid::new(name),
+                node: Some(NodeName::new(node)),
+                request: Resources::new(),
+                job: Some(key(name)),
+                phase,
+            })
+        };
+        let (active, ended) = (PodPhase::Active, PodPhase::Ended);
+        pods.note(&pod("a", "n1", active));
+        pods.note(&pod("b", "n2", active));
+        pods.note(&pod("c", "n1", ended));
+        pods.note(&pod("d", "n2", PodPhase::Disrupted));
+        pods.note(&Event::NodeGone(m1.clone(), NodeName::new("n1")));
+        let disrupted =
+            |pods: &LivePods| ["a", "b", "c", "d"].map(|name| pods.is_disrupted(&key(name)));
+        assert_eq!(disrupted(&pods), [true, false, false, true]);
+        pods.attempt_over(&key("a"));
+        pods.note(&Event::NodeGone(m1.clone(), NodeName::new("n1")));
+        assert_eq!(disrupted(&pods), [false, false, false, true]);
     }
 
     #[test]
