@@ -341,13 +341,20 @@ pub fn is_ours(metadata: &ObjectMeta) -> bool {
     applied.any(|entry| entry.manager.as_deref() == Some(MANAGER))
 }
 
-/// Returns `template` limited to the requests that each pod of `attempt` was admitted with; later additions
-/// were never admitted.
+/// Returns `template` limited to the requests that each pod of `attempt` was admitted with, since later
+/// additions were never admitted, and to the retries that earlier attempts have left.
 fn as_admitted(template: Value, binding: &ResourceBinding, attempt: Attempt) -> Value {
-    match AdmissionRecord::of_attempt(binding, attempt) {
-        Some(record) => workload::cap_requests(&template, &record.requests),
-        None => template,
-    }
+    let record = AdmissionRecord::read(binding.metadata.annotations.as_ref());
+    let record = record.ok().flatten();
+    let Some(record) = record.filter(|of| of.template_uid == *binding.spec.resource.uid) else {
+        return template;
+    };
+    let mut template = match record.attempt == attempt {
+        true => workload::cap_requests(&template, &record.requests),
+        false => template,
+    };
+    workload::limit_retries(&mut template, record.retries);
+    template
 }
 
 /// Reads the template of `binding` from the API server.

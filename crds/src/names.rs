@@ -48,6 +48,8 @@ pub const USER_ANNOTATION: &str = "muster.io/user";
 pub const PERMITTED_QUEUE_ANNOTATION: &str = "muster.io/permitted-queue";
 /// Annotation of a template: when its job last wrote a checkpoint (RFC 3339).
 pub const CHECKPOINTED_AT_ANNOTATION: &str = "muster.io/checkpointed-at";
+/// Annotation of a template: the attempt in which its job was aborted, by a user who resumes it (`2`).
+pub const RESUME_ANNOTATION: &str = "muster.io/resume-attempt";
 /// Annotation of a Cluster: the price of one device for one hour, in the operator's own unit (`2.50`).
 pub const PRICE_ANNOTATION: &str = "muster.io/price";
 /// Annotation of a Cluster: the round-trip time to other clusters (`gpu-b=0.4ms,gpu-c=12ms`). A value of

@@ -19,7 +19,7 @@ use engine::facts::{Admission, Leaving, RolePods, Share};
 use engine::{Attempt, ClusterName, JobKey, PoolClass, QueueName, Reason, Resources, Time, Uid};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use workload::{AdmittedRequests, Reach};
+use workload::{AdmittedRequests, GangAction, GangPolicies, Reach};
 
 mod unknown;
 mod unreadable;
@@ -105,6 +105,19 @@ pub struct AdmissionRecord {
     /// The cluster whose part ends the whole job with its success, if it is in parts and has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leading: Option<ClusterName>,
+    /// How often policies of its template have restarted it, or pods of it, in this attempt's predecessors:
+    /// counted against its `maxRetry`. Evictions for other reasons do not count.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub retries: u32,
+    /// Its `maxRetry` at the admission, if it is in several parts and its kind has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_retry: Option<u32>,
+    /// The phase in which a part asks for a restart of the whole gang, if its policies restart it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart_phase: Option<String>,
+    /// What a part asks of the gang by the phase Failed, if its policies say the same for every failed pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_action: Option<String>,
     /// When it was admitted, RFC 3339 with milliseconds.
     pub time: jiff::Timestamp,
     /// Run time in milliseconds that it had declared when it was admitted; absent if it had declared none, and
@@ -136,7 +149,7 @@ pub struct AdmissionRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template_generation: Option<i64>,
     /// How often it has failed through no fault of its own.
-    #[serde(default, skip_serializing_if = "is_none_yet")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub infrastructure_failures: u32,
     /// True if the job ran before Muster managed it: charged, never gated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -207,6 +220,10 @@ impl AdmissionRecord {
             address: None,
             hosts: BTreeMap::new(),
             leading: None,
+            retries: 0,
+            max_retry: None,
+            restart_phase: None,
+            failed_action: None,
             time: timestamp(admission.admitted_at),
             expected_duration_ms: admission.declared_ms,
             reason: None,
@@ -260,6 +277,26 @@ impl AdmissionRecord {
             hosts: reach.hosts,
             ..self
         }
+    }
+
+    /// Returns the policies that its whole gang follows; `None` if it is not in several parts.
+    #[must_use]
+    pub fn policies(&self) -> Option<GangPolicies> {
+        Some(GangPolicies {
+            restart_phase: self.restart_phase.clone(),
+            failed_action: self.failed_action.as_deref().and_then(GangAction::named),
+            max_retry: self.max_retry?,
+        })
+    }
+
+    /// Sets the policies that its whole gang follows.
+    pub fn set_policies(&mut self, policies: Option<GangPolicies>) {
+        self.max_retry = policies.as_ref().map(|policies| policies.max_retry);
+        let failed = policies
+            .as_ref()
+            .and_then(|policies| policies.failed_action);
+        self.failed_action = failed.map(|action| action.as_str().to_owned());
+        self.restart_phase = policies.and_then(|policies| policies.restart_phase);
     }
 
     /// Returns the same record in another state, with the reason and message.
@@ -342,7 +379,7 @@ impl AdmissionRecord {
     clippy::trivially_copy_pass_by_ref,
     reason = "serde passes a reference"
 )]
-fn is_none_yet(count: &u32) -> bool {
+fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 

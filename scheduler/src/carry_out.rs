@@ -214,6 +214,8 @@ impl Scheduler {
         }
         let mut record = AdmissionRecord::new(admission, RecordState::Admitted);
         if let Some(plan) = AdmissionRecord::of_attempt(binding, admission.attempt) {
+            record.set_policies(plan.policies());
+            record.retries = plan.retries;
             record.queues_above = plan.queues_above;
             record.requests = plan.requests;
         }

@@ -36,6 +36,7 @@ mod parts;
 mod placement;
 mod pod;
 mod pod_specs;
+mod policies;
 mod queue;
 mod rendered;
 mod rendezvous;
@@ -60,9 +61,10 @@ pub use kinds::{
     KnownKind, default_kinds, divisible_kind, holds_replicas, is_known_kind, known_kinds,
     may_start_pods,
 };
-pub use outcome::{Outcome, PodCounts, counts, outcome};
+pub use outcome::{GangRules, Outcome, PodCounts, counts, outcome};
 pub use parts::{PartsError, RenderedPart, attempt_of, mark, may_be_in_parts, parts, resized};
 pub use placement::{cluster_placement, divided, natively_divisible};
+pub use policies::{GangAction, GangPolicies, gang_action, limit_retries, retries};
 pub use queue::{DEFAULT_QUEUE, named_queue, queue_of};
 pub use rendered::{Rendered, rendered};
 pub use rendezvous::{ANY_CLUSTER, AddressError, Addresses, Meeting, Reach};

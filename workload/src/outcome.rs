@@ -4,7 +4,8 @@
 //! template on the control plane may never show an end (a split Volcano Job has no phase there, a failed
 //! batch/v1 Job is refused its condition), so only the parts are read.
 
-use crate::kinds;
+use crate::kinds::{self, WorkloadKind};
+use crate::policies::{GangAction, GangPolicies};
 use serde_json::Value;
 
 /// The outcome of a job, as its parts report it.
@@ -38,6 +39,42 @@ pub struct PodCounts {
     pub failed: u32,
 }
 
+/// What decides how a gang ends, besides the ends of its parts.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct GangRules<'a> {
+    /// The part whose success is that of the job, if there is one.
+    pub leading: Option<usize>,
+    /// Its policies, if it is in several parts and its kind has any.
+    pub policies: Option<&'a GangPolicies>,
+    /// Its retries so far.
+    pub retries: u32,
+}
+
+impl GangRules<'_> {
+    fn request(&self, kind: &dyn WorkloadKind, status: &Value) -> Option<GangAction> {
+        kind.gang_action(status, self.policies?)
+    }
+
+    /// Returns the outcome of one part. It is not over while the gang has yet to do what the part asks for: to
+    /// stop with it, or to start again.
+    fn part_outcome(&self, kind: &dyn WorkloadKind, status: &Value) -> Outcome {
+        let outcome = kind.part_outcome(status);
+        let asked = self.request(kind, status);
+        let (Some(policies), false) = (self.policies, outcome == Outcome::Active) else {
+            return outcome;
+        };
+        match asked {
+            Some(GangAction::Abort) => Outcome::Active,
+            Some(GangAction::Restart) if policies.may_restart(self.retries) => Outcome::Active,
+            Some(GangAction::Restart) => Outcome::failed(&[&format!(
+                "RestartJob, and its maxRetry of {} is reached",
+                policies.max_retry
+            )]),
+            _ => outcome,
+        }
+    }
+}
+
 impl PodCounts {
     /// Returns the sum of both.
     #[must_use]
@@ -52,24 +89,29 @@ impl PodCounts {
 }
 
 /// Returns the outcome of a job of this kind. `statuses` has the status of every placed part, null without
-/// a report; the job has ended only when every part has, because until then pods run somewhere. `leading`
-/// is the part whose success is that of the job, if there is one: the results of the others do not matter
-/// then. Unknown kinds, and services, never end.
+/// a report; the job has ended only when every part has, because until then pods run somewhere. If the leading
+/// part of `rules` has succeeded, or a policy completed a part, the results of the others do not matter.
+/// Unknown kinds, and services, never end.
 #[must_use]
 pub fn outcome(
     api_version: &str,
     kind: &str,
     statuses: &[Value],
-    leading: Option<usize>,
+    rules: &GangRules<'_>,
 ) -> Outcome {
     let kind = kinds::of(api_version, kind);
     let part = |status| match kind {
-        Some(kind) => kind.part_outcome(status),
+        Some(kind) => rules.part_outcome(kind, status),
         None => active_if_reported(status),
     };
     let parts: Vec<Outcome> = statuses.iter().map(part).collect();
     let has = |outcome: Outcome| parts.contains(&outcome);
-    let led = leading.and_then(|leading| parts.get(leading)) == Some(&Outcome::Succeeded);
+    let completed = |status: &Value| {
+        let asked = kind.and_then(|kind| rules.request(kind, status));
+        asked == Some(GangAction::Complete)
+    };
+    let led = rules.leading.and_then(|leading| parts.get(leading)) == Some(&Outcome::Succeeded)
+        || statuses.iter().any(completed);
     if parts.is_empty() {
         Outcome::Unknown
     } else if has(Outcome::Active) {

@@ -5,6 +5,7 @@ use crate::duration;
 use crate::error::SpecError;
 use crate::field::Field;
 use crate::kinds::{self, WorkloadKind};
+use crate::policies::{self, GangPolicies};
 use crate::queue::named_queue;
 use crate::rendezvous::{Addresses, Meeting, Reach};
 use crate::size::{PriorityOf, Size, check_total};
@@ -60,6 +61,8 @@ pub struct WorkloadSpec {
     pub selectable: bool,
     /// The role of one pod whose success is that of the whole job, whatever its other pods do.
     pub leading_role: Option<String>,
+    /// Its policies, as far as they concern the whole gang if it is in several parts.
+    pub policies: Option<GangPolicies>,
     /// How close its pods must be.
     pub topology: Option<Topology>,
     /// `PodGroup.spec.networkTopology`, unchanged from the template.
@@ -153,6 +156,12 @@ impl WorkloadSpec {
     pub fn leading_cluster(&self, shares: &[Share]) -> Option<ClusterName> {
         let leading = rendezvous::leading(shares, self.leading_role.as_deref()?)?;
         Some(leading.cluster.clone())
+    }
+
+    /// Returns its policies as those of a gang over the clusters of `shares`; `None` if it is whole in one.
+    #[must_use]
+    pub fn gang_policies(&self, shares: &[Share]) -> Option<GangPolicies> {
+        policies::over(self.policies.as_ref(), shares)
     }
 
     /// Returns the ResourceClaimTemplates that its pods name. Their names stand for devices in its amounts
@@ -306,6 +315,7 @@ fn finish(
         leader_host: template.value().and_then(rendezvous::host),
         selectable: template.value().is_some_and(services::can_select),
         leading_role: template.value().and_then(leading::role),
+        policies: template.value().and_then(policies::of),
         topology: annotations::topology(size.network_topology.as_ref())?,
         pod_priority_classes: priority_classes(&pod_templates),
         roles: size.roles,

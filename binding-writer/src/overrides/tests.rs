@@ -181,6 +181,30 @@ async fn services_are_written_with_the_policy_and_go_with_their_attempt() {
     assert_eq!(providers(), Vec::<String>::new());
 }
 
+#[test]
+fn parts_are_retried_as_often_as_earlier_attempts_have_left() {
+    let template = json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {"maxRetry": 4, "tasks": []},
+    });
+    let record = |uid: &str| {
+        let record = json!({
+            "templateUID": uid, "attempt": 2, "state": "Requeued", "queue": "q", "retries": 1,
+            "time": "2026-11-21T04:00:00Z",
+        });
+        json!({ names::ADMISSION_ANNOTATION: record.to_string() })
+    };
+    let most = |annotations: Value| {
+        let mut binding = binding();
+        binding.metadata.annotations = serde_json::from_value(annotations).unwrap();
+        binding.spec.resource.uid = "a-uid".into();
+        let template = as_admitted(template.clone(), &binding, Attempt(3));
+        template["spec"]["maxRetry"].clone()
+    };
+    assert_eq!(most(json!({})), 4);
+    assert_eq!(most(record("a-uid")), 3);
+    assert_eq!(most(record("of-an-earlier-job")), 4);
+}
+
 const PIN: &str = "/apis/policy.karmada.io/v1alpha1/namespaces/team/overridepolicies/muster-a-job";
 
 /// A policy that sets this number of replicas everywhere, or in one part of an attempt.

@@ -12,6 +12,7 @@ mod excess;
 mod faults;
 mod flow;
 mod growth;
+mod infrastructure;
 mod kept;
 mod leaving;
 mod not_touched;
@@ -24,6 +25,7 @@ mod preserved;
 mod remains;
 mod rendezvous;
 mod restart;
+mod retries;
 
 use super::*;
 use crate::admission_policies::Enforcement;

@@ -17,6 +17,7 @@ use runtime::with_deadline;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+use workload::GangRules;
 
 /// Deadline of deleting leftover Works, after which it is tried again.
 const REMOVE_DEADLINE: Duration = Duration::from_secs(10);
@@ -140,7 +141,12 @@ async fn is_preserved(
         };
         let status = object.data["status"].clone();
         let resource = &binding.spec.resource;
-        let outcome = workload::outcome(&resource.api_version, &resource.kind, &[status], None);
+        let outcome = workload::outcome(
+            &resource.api_version,
+            &resource.kind,
+            &[status],
+            &GangRules::default(),
+        );
         if !outcome.is_finished() {
             return Ok(true);
         }

@@ -211,7 +211,8 @@ fn own_hold(
     if !has_our_scheduler(binding) {
         return held(Reason::WrongScheduler, wrong_scheduler(binding));
     }
-    if let Some(over) = over_before(binding).or_else(|| cannot_start::hold(binding, template)) {
+    let over = over_before(binding).filter(|over| !is_resumed(binding, template, over));
+    if let Some(over) = over.or_else(|| cannot_start::hold(binding, template)) {
         return Some(over);
     }
     if ask.is_some_and(|ask| ask.suspended) {
@@ -238,6 +239,12 @@ fn own_hold(
         );
     }
     invalid_record(binding)
+}
+
+/// Returns true if its user has resumed the job after the attempt in which it was aborted.
+fn is_resumed(binding: &ResourceBinding, template: &Template, over: &Hold) -> bool {
+    let aborted = own_record(binding).filter(|_| over.reason == Reason::Aborted);
+    aborted.is_some_and(|record| template.resumed_after == Some(record.attempt))
 }
 
 fn invalid_record(binding: &ResourceBinding) -> Option<Hold> {

@@ -109,6 +109,7 @@ impl Reconciler {
                     _ => {}
                 }
                 self.pods.note(&fact);
+                self.lost_pods.note(&fact);
                 self.apply(fact);
             }
             MemberEvent::Listed { cluster } => tracing::debug!(%cluster, "member listed"),

@@ -4,7 +4,7 @@
 //! takes no memory after that.
 
 use crds::names;
-use engine::{Time, Uid};
+use engine::{Attempt, Time, Uid};
 use kube::api::DynamicObject;
 use serde_json::Value;
 use std::fmt;
@@ -53,6 +53,8 @@ pub(crate) struct Template {
     pub(crate) permitted_queue: Option<String>,
     /// When its job last wrote a checkpoint, if it says so.
     pub(crate) checkpointed_at: Option<Time>,
+    /// The aborted attempt after which a user has resumed its job, if one has.
+    pub(crate) resumed_after: Option<Attempt>,
     /// How long it stays after its end, if it says so.
     pub(crate) time_to_live: Option<TimeToLive>,
     /// True if Karmada itself may divide its replicas, as far as its kind allows.
@@ -70,6 +72,7 @@ impl Template {
         let permitted_queue = annotation(names::PERMITTED_QUEUE_ANNOTATION);
         let checkpoint =
             annotation(names::CHECKPOINTED_AT_ANNOTATION).map(|text| checkpoint(&text));
+        let resumed = annotation(names::RESUME_ANNOTATION);
         let mut value = serde_json::to_value(&object).unwrap_or(Value::Null);
         if let Some(map) = value.as_object_mut() {
             map.insert("apiVersion".into(), kind.api_version.clone().into());
@@ -95,6 +98,7 @@ impl Template {
             checkpointed_at: checkpoint
                 .as_ref()
                 .and_then(|read| read.as_ref().ok().copied()),
+            resumed_after: resumed.and_then(|attempt| attempt.trim().parse().ok().map(Attempt)),
             time_to_live: workload::time_to_live(&value),
             divisible_kind: workload::divisible_kind(&value),
             warnings: workload::warnings(&value)

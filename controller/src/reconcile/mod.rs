@@ -8,6 +8,7 @@ pub(crate) mod action;
 pub(crate) mod adoption;
 pub(crate) mod binding_phase;
 pub(crate) mod decisions;
+pub(crate) mod evict;
 pub(crate) mod in_flight;
 pub(crate) mod opened;
 pub(crate) mod out_of_service;
@@ -28,13 +29,11 @@ use crate::mirror::template_key;
 use crate::reconcile::action::{BoundJob, ReconcileAction};
 use crate::reconcile::binding_phase::{BindingPhase, binding_phase, is_managed};
 use crate::reconcile::opened::opened_message;
-use crate::reconcile::placed::cannot_start::failed_generation;
-use crate::reconcile::placed::parts::led;
 use crate::status::events::JobEvent;
 use binding_writer::Write;
 use crds::karmada::{ResourceBinding, TargetCluster};
 use crds::record::{AdmissionRecord, RecordState};
-use engine::{Event, JobKey, JobState, Progress, Reason, Time};
+use engine::{Event, JobKey, Progress, Reason, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -153,6 +152,7 @@ impl Reconciler {
         self.push(ReconcileAction::ForgetPlacement(key.clone()));
         self.last_facts.remove(key);
         self.in_flight.remove(key);
+        self.lost_pods.attempt_over(key);
         self.spread_bindings.remove(key);
         self.rendezvous_jobs.remove(key);
         self.touched(key);
@@ -303,6 +303,7 @@ impl Reconciler {
             return self.opened_by_hand(ctx, None);
         }
         self.in_flight_of(ctx.key).ended();
+        self.lost_pods.attempt_over(ctx.key);
         self.mirror.drop_claims(ctx.key);
         match self.job_of(ctx.key, &ctx.binding, namespace) {
             Some(job) => {
@@ -407,70 +408,6 @@ impl Reconciler {
             Ok(()) => self.check_works(ctx),
             Err(settled) => self.requeue_at(ctx.key, settled),
         }
-    }
-
-    /// Gates a placed binding, which stays charged. A job that has ended by then counts as finished, whatever
-    /// it is evicted for; otherwise it would run once more.
-    pub(crate) fn evict(
-        &mut self,
-        ctx: &ReconcileCtx<'_>,
-        record: &AdmissionRecord,
-        reason: Reason,
-        message: &str,
-    ) {
-        let led = led(&ctx.binding, record).map(|led| (led.reason, led.message));
-        let end = self.end_of(ctx, record);
-        let end = end.map(|(end, how)| (end, format!("{how}, and was evicted: {message}")));
-        let over = led.or(end);
-        let (reason, message) = over
-            .as_ref()
-            .map_or((reason, message), |(reason, how)| (*reason, how.as_str()));
-        // All users who may read the namespace can read the record.
-        let message = &self.discreet(ctx.key, message);
-        let for_job = self.in_flight_of(ctx.key).preemptor_of(record.attempt);
-        let record = AdmissionRecord {
-            for_job: for_job.filter(|preemptor| preemptor.namespace == ctx.key.namespace),
-            evicted_at: Some(crds::record::timestamp(ctx.now)),
-            exceeds_since: None,
-            template_generation: failed_generation(
-                reason,
-                self.mirror.template_of(&ctx.binding),
-                record,
-            ),
-            ..record.in_state(RecordState::Ending, Some(reason), message)
-        };
-        let event = match reason {
-            Reason::Succeeded => JobEvent::normal,
-            _ => JobEvent::warning,
-        };
-        self.record_event(ctx, event(reason, "Evict", message.to_owned()));
-        self.write(ctx.key, &ctx.binding, Write::Evict { record });
-    }
-
-    /// Evicts a job in the engine for a reason of the controller. A job that had ended, or was aborted in its
-    /// member, is charged again first: only a charged job can be evicted, and an evicted job may still have
-    /// pods.
-    pub(crate) fn apply_ending(&mut self, ctx: &ReconcileCtx<'_>, reason: Reason, message: &str) {
-        let over = self
-            .engine
-            .job(ctx.key)
-            .filter(|job| job.state == JobState::Finished)
-            .and_then(|job| job.admission.map(|a| a.attempt));
-        if let Some(attempt) = over {
-            self.apply(Event::JobProgressed {
-                key: ctx.key.clone(),
-                attempt,
-                progress: Progress::Placed,
-                at: ctx.now,
-            });
-        }
-        self.apply(Event::JobEnding {
-            key: ctx.key.clone(),
-            reason,
-            message: message.to_owned(),
-            avoid: None,
-            at: ctx.now,
-        });
     }
 
     /// Records an event on the template, for the job's user, and in the log.

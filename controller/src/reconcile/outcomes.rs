@@ -147,6 +147,7 @@ impl Reconciler {
         tracing::info!(job = %key, "its Works are gone; its quota is free");
         self.push(ReconcileAction::ForgetPlacement(key.clone()));
         self.in_flight_of(key).ended();
+        self.lost_pods.attempt_over(key);
         self.drop_override(key);
         self.apply(Event::JobWorksGone {
             key: key.clone(),

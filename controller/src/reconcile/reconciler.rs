@@ -17,6 +17,7 @@ use crate::mirror::Mirror;
 use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::adoption::Marking;
 use crate::reconcile::in_flight::InFlight;
+use crate::reconcile::placed::lost_pods::LostPods;
 use crate::reconcile::placed::shrink::LivePods;
 use binding_writer::{Intent, Write};
 use crds::karmada::ResourceBinding;
@@ -65,6 +66,8 @@ pub(crate) struct Reconciler {
     pub(crate) remains: BTreeMap<JobKey, String>,
     /// Pods of jobs that members show.
     pub(crate) pods: LivePods,
+    /// What jobs have lost in their present attempts.
+    pub(crate) lost_pods: LostPods,
     pub(crate) metrics: ControllerMetrics,
     actions: Vec<ReconcileAction>,
 }
@@ -94,6 +97,7 @@ impl Reconciler {
             marking: Marking::new(),
             remains: BTreeMap::new(),
             pods: LivePods::default(),
+            lost_pods: LostPods::default(),
             metrics,
             actions: Vec::new(),
         }
@@ -124,6 +128,7 @@ impl Reconciler {
             record.queues_above = self.queues_above(&record.queue);
             let asked = self.last_facts.get(key).map(|fact| &fact.demand);
             crate::reconcile::placed::growth::keep_requests(record, binding, asked);
+            self.keep_retries(binding, record);
             self.keep_leaving(key, record);
         }
         self.write_unchanged(key, binding, write);

@@ -38,6 +38,30 @@ fn the_run_time_that_was_declared_is_kept() {
     assert_eq!(read(&ended.to_annotation().unwrap()).unwrap(), ended);
 }
 
+#[test]
+fn retries_and_policies_are_kept_and_older_records_have_none() {
+    let first = read(FIRST).unwrap();
+    assert_eq!((first.retries, first.policies()), (0, None));
+    let text = first.to_annotation().unwrap();
+    for field in ["retries", "maxRetry", "restartPhase"] {
+        assert!(!text.contains(field), "{text}");
+    }
+    let text = with(
+        r#""reason""#,
+        r#""retries":2,"maxRetry":5,"restartPhase":"Terminated","failedAction":"Abort","reason""#,
+    );
+    let record = read(&text).unwrap();
+    let policies = record.policies().unwrap();
+    assert_eq!((record.retries, policies.max_retry), (2, 5));
+    assert_eq!(policies.restart_phase.as_deref(), Some("Terminated"));
+    assert_eq!(policies.failed_action, Some(workload::GangAction::Abort));
+    let ended = record.in_state(RecordState::Requeued, None, "");
+    assert_eq!(read(&ended.to_annotation().unwrap()).unwrap(), ended);
+    let mut again = ended.clone();
+    again.set_policies(Some(policies));
+    assert_eq!(again, ended);
+}
+
 /// The first release can read a record with a version and new fields.
 #[test]
 fn unknown_fields_are_written_back_byte_for_byte() {

@@ -63,6 +63,7 @@ mod services;
 mod soak;
 mod split;
 mod split_changes;
+mod split_retries;
 mod stopped;
 mod story;
 mod tenant_growth;

@@ -137,6 +137,11 @@ reasons! {
     MemberRefused,
     /// A part of its gang failed in one cluster; the other parts were stopped.
     PartFailed,
+    /// A policy of its template restarts it: all of its parts were evicted, and it is queued again.
+    GangRestarted,
+    /// It was aborted by a policy of its template, or by a command in a member. It does not compete again before
+    /// a user resumes it.
+    Aborted,
     /// A cluster got something else than the part of the gang that was planned for it.
     PartsLost,
     /// Its pods cannot find each other across clusters: Karmada does not export the Services that they

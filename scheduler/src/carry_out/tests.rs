@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use super::*;
+use crds::names;
 use engine::facts::{ClusterFact, ClusterPlacement, NodeFact, Role, RolePods, Share, Slot};
 use engine::{Attempt, Event, NodeName, PoolClass, Resources, Time, Uid};
 use runtime::testing::{FakeApi, Fault};
@@ -370,8 +371,18 @@ async fn a_job_that_asks_for_it_is_split_before_its_placement() {
         policy["spec"]["overrideRules"][0]["targetCluster"]["clusterNames"][0],
         "m1"
     );
-    // Its policy suspends it, so Muster must not dispatch it.
+    // Its policy suspends it, so Muster must not dispatch it. The plan of the controller has its retries.
     let mut binding = (*request.binding).clone();
+    let plan = json!({
+        "templateUID": "u", "attempt": request.admission.attempt, "state": "Planned", "queue": "vision",
+        "retries": 2, "maxRetry": 3, "restartPhase": "Terminated", "time": "2026-11-21T04:00:00Z",
+    });
+    let plan = (names::ADMISSION_ANNOTATION.to_owned(), plan.to_string());
+    binding
+        .metadata
+        .annotations
+        .get_or_insert_default()
+        .extend([plan]);
     binding.spec.suspension = serde_json::from_value(json!({"dispatching": true})).unwrap();
     let request = PlacementRequest {
         binding: Arc::new(binding),
@@ -381,4 +392,6 @@ async fn a_job_that_asks_for_it_is_split_before_its_placement() {
         panic!("refused");
     };
     assert_eq!(record.parts, Some(Parts::Dispatched));
+    assert_eq!((record.retries, record.max_retry), (2, Some(3)));
+    assert_eq!(record.restart_phase.as_deref(), Some("Terminated"));
 }

@@ -17,6 +17,7 @@ use crate::error::SpecError;
 use crate::field::Field;
 use crate::outcome::{Outcome, PodCounts};
 use crate::parts::{Fields, Gang, PartResizing};
+use crate::policies::{GangAction, GangPolicies};
 use crate::rendezvous::Meeting;
 use crate::size::{PriorityOf, Size};
 use crate::ttl::TtlField;
@@ -147,6 +148,24 @@ pub(crate) trait WorkloadKind: Sync {
     fn leading_role(&self, _template: &Value) -> Option<String> {
         None
     }
+
+    /// Returns its policies, as far as they concern the whole gang if it is in several parts.
+    fn gang_policies(&self, _template: &Value) -> Option<GangPolicies> {
+        None
+    }
+
+    /// Returns what a part asks of its gang, from the status that its member reports.
+    fn gang_action(&self, _status: &Value, _policies: &GangPolicies) -> Option<GangAction> {
+        None
+    }
+
+    /// Returns how often its member's operator has restarted a part or pods of it.
+    fn retries(&self, _status: &Value) -> u32 {
+        0
+    }
+
+    /// Lowers the retries that `template` allows by those `used` in earlier attempts.
+    fn limit_retries(&self, _template: &mut Value, _used: u32) {}
 
     /// Returns the name by which pods of the same cluster and namespace reach the pod of rank 0.
     fn first_host(&self, _template: &Value) -> Option<String> {

@@ -181,7 +181,12 @@ fn each_kind_ends_by_its_own_rules() {
         ("example.com/v1", "Thing", condition("Failed"), "Active"),
     ];
     for (api_version, kind, status, want) in cases {
-        let got = outcome(api_version, kind, std::slice::from_ref(status), None);
+        let got = outcome(
+            api_version,
+            kind,
+            std::slice::from_ref(status),
+            &GangRules::default(),
+        );
         assert_eq!(name(&got), *want, "{api_version} {kind} {status}");
     }
 }
@@ -211,8 +216,46 @@ fn a_job_is_over_only_when_every_part_is() {
         (&[phase("Aborted"), phase("Running")], "Active"),
     ];
     for (statuses, want) in cases {
-        let got = outcome("batch.volcano.sh/v1alpha1", "Job", statuses, None);
+        let got = outcome(
+            "batch.volcano.sh/v1alpha1",
+            "Job",
+            statuses,
+            &GangRules::default(),
+        );
         assert_eq!(name(&got), *want, "{statuses:?}");
+    }
+}
+
+#[test]
+fn a_gang_is_not_over_while_a_part_asks_it_to_go_on_or_to_stop() {
+    let phase = |phase: &str| json!({"state": {"phase": phase}});
+    let completed = json!({
+        "state": {"phase": "Completed"}, "conditions": [{"status": "Completing"}],
+    });
+    let last = "Failed: RestartJob, and its maxRetry of 3 is reached";
+    let cases = [
+        ([phase("Terminated"), phase("Terminated")], 0, "Active"),
+        ([phase("Terminated"), phase("Completed")], 1, "Active"),
+        ([phase("Terminated"), phase("Completed")], 2, last),
+        ([phase("Terminated"), phase("Running")], 2, "Active"),
+        ([phase("Failed"), phase("Completed")], 0, "Failed: Failed"),
+        ([phase("Aborted"), phase("Aborted")], 0, "Active"),
+        ([completed.clone(), phase("Failed")], 0, "Succeeded"),
+        ([completed, phase("Running")], 0, "Active"),
+    ];
+    let policies = GangPolicies {
+        restart_phase: Some("Terminated".to_owned()),
+        failed_action: None,
+        max_retry: 3,
+    };
+    for (statuses, retries, want) in cases {
+        let rules = GangRules {
+            policies: Some(&policies),
+            retries,
+            ..GangRules::default()
+        };
+        let got = outcome("batch.volcano.sh/v1alpha1", "Job", &statuses, &rules);
+        assert_eq!(name(&got), want, "{statuses:?} {retries}");
     }
 }
 
@@ -232,14 +275,23 @@ fn the_leading_part_decides_once_all_have_ended() {
     ];
     for (statuses, want) in cases {
         let statuses = statuses.map(Value::clone);
-        let led = |leading| outcome("kubeflow.org/v1", "PyTorchJob", &statuses, leading);
+        let rules = |leading| GangRules {
+            leading,
+            ..GangRules::default()
+        };
+        let led = |leading| outcome("kubeflow.org/v1", "PyTorchJob", &statuses, &rules(leading));
         assert_eq!(name(&led(Some(0))), *want, "{statuses:?}");
         let reversed = [statuses[1].clone(), statuses[0].clone()];
-        let got = outcome("kubeflow.org/v1", "PyTorchJob", &reversed, Some(1));
+        let got = outcome("kubeflow.org/v1", "PyTorchJob", &reversed, &rules(Some(1)));
         assert_eq!(name(&got), *want, "{reversed:?}");
     }
     // Without a leading part, every part counts.
-    let got = outcome("kubeflow.org/v1", "PyTorchJob", &[well, badly], None);
+    let got = outcome(
+        "kubeflow.org/v1",
+        "PyTorchJob",
+        &[well, badly],
+        &GangRules::default(),
+    );
     assert_eq!(name(&got), "Failed: failed");
 }
 

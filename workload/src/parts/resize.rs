@@ -29,20 +29,20 @@ pub(crate) fn resizing(template: &Value) -> Option<PartResizing> {
 }
 
 /// Returns `fresh` with the sizes only; all other fields are those of `placed`, the same cluster's part as
-/// it was placed.
+/// it was placed. Sizes are numbers: of groups of pods, or fields of their own.
 #[must_use]
 pub fn resized(fresh: RenderedPart, placed: &[(String, Value)]) -> RenderedPart {
-    let fields = fresh.fields.into_iter().map(|(path, value)| {
+    let fields = fresh.fields.into_iter().filter_map(|(path, value)| {
         let before = placed.iter().find(|(known, _)| *known == path);
         let mut resizings = kinds::all().filter_map(WorkloadKind::part_resizing);
         let resizing = resizings.find(|resizing| resizing.groups == path);
-        match before.zip(resizing) {
-            Some(((_, before), resizing)) => {
-                let value = with_numbers(before, &value, resizing.numbers);
-                (path, value)
-            }
-            None => (path, value),
-        }
+        let value = match (before, resizing) {
+            (Some((_, before)), Some(resizing)) => with_numbers(before, &value, resizing.numbers),
+            (Some((_, before)), None) if !value.is_number() => before.clone(),
+            (None, None) if !value.is_number() => return None,
+            _ => value,
+        };
+        Some((path, value))
     });
     RenderedPart {
         fields: fields.collect(),

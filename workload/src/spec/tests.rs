@@ -162,7 +162,12 @@ fn read_all(template: &Value, other: &Value) {
     let _ = natively_divisible(template, Some(other));
     let _ = cluster_placement(Some(other), "v1/Pod");
     let statuses = [other.clone(), template.clone()];
-    let _ = outcome(text("apiVersion"), text("kind"), &statuses, None);
+    let _ = outcome(
+        text("apiVersion"),
+        text("kind"),
+        &statuses,
+        &GangRules::default(),
+    );
     let _ = counts(text("apiVersion"), text("kind"), &statuses);
 }
 

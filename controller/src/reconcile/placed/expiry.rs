@@ -42,7 +42,9 @@ impl Reconciler {
     /// Deletes a job whose parts were stopped because it had ended, once its time is over. Its parts are gone
     /// and report no end, so no other component would delete it.
     pub(crate) fn expire_stopped(&mut self, ctx: &ReconcileCtx<'_>) {
-        let stopped = over_before(&ctx.binding).and_then(|_| own_record(&ctx.binding));
+        // An aborted job may be resumed.
+        let over = over_before(&ctx.binding).filter(|over| over.reason != Reason::Aborted);
+        let stopped = over.and_then(|_| own_record(&ctx.binding));
         let ended_at = stopped.and_then(|record| record.evicted_at);
         if let (Some(at), Some((ttl, version))) = (ended_at, self.time_to_live(ctx)) {
             let over = Time(at.as_millisecond()).after(ttl.after_ms);

@@ -5,10 +5,13 @@ pub(crate) mod cannot_start;
 pub(crate) mod excess;
 pub(crate) mod expiry;
 pub(crate) mod growth;
+pub(crate) mod infrastructure;
 pub(crate) mod leaving;
+pub(crate) mod lost_pods;
 pub(crate) mod parts;
 pub(crate) mod rendezvous;
 pub(crate) mod renew;
+pub(crate) mod retries;
 pub(crate) mod shrink;
 
 use crate::facts::job::ResolvedJob;
@@ -22,7 +25,7 @@ use crds::record::{AdmissionRecord, RecordedShare};
 use engine::decision::without_slots;
 use engine::facts::Held;
 use engine::{Event, JobState, Progress, Reason, Resources};
-use workload::Outcome;
+use workload::{GangRules, Outcome};
 
 impl Reconciler {
     /// Handles an admitted and placed job: charges its record and follows its members' reports.
@@ -47,12 +50,16 @@ impl Reconciler {
         if let Some((reason, message)) = ending {
             return self.evict(ctx, &record, reason, &message);
         }
-        if self.leaves_its_end(ctx, &record) || self.remove_with_works(ctx) {
+        if self.failed_with_its_nodes(ctx, &record, &outcome)
+            || self.leaves_its_end(ctx, &record)
+            || self.remove_with_works(ctx)
+        {
             return;
         }
         let progress = self.progress_of(ctx, &record, job.as_ref());
         let was_over = self.is_over(ctx, &record);
         self.apply_admission(ctx, &record, progress);
+        self.note_whole(ctx.key, progress == Progress::Running, ctx.now);
         if self.runs_after_end(ctx, &record, was_over, &outcome) && self.runs_again(ctx, &record) {
             return;
         }
@@ -268,16 +275,22 @@ pub(crate) fn within(some: &Resources, all: &Resources) -> bool {
 /// Returns the outcome of a placed job, as its members report it.
 pub(crate) fn outcome(binding: &ResourceBinding) -> Outcome {
     let resource = &binding.spec.resource;
-    let leading = own_record(binding).and_then(|record| record.leading);
+    let record = own_record(binding);
+    let leading = record.as_ref().and_then(|record| record.leading.as_ref());
     let leading = leading.and_then(|leading| {
         let mut clusters = binding.spec.clusters.iter();
         clusters.position(|cluster| cluster.name == leading.as_str())
     });
+    let policies = record.as_ref().and_then(AdmissionRecord::policies);
     workload::outcome(
         &resource.api_version,
         &resource.kind,
         &statuses(binding),
-        leading,
+        &GangRules {
+            leading,
+            policies: policies.as_ref(),
+            retries: record.map_or(0, |record| retries::retries(binding, &record)),
+        },
     )
 }
 

@@ -7,23 +7,25 @@
 //! part fails for good while others run, all parts end, because a gang runs as a whole or not at all. All
 //! parts also end when the leading part succeeds, and then the job has succeeded. If a Work loses its part
 //! later (a user removed the override), the override is written again; if that is impossible because the
-//! template has changed, all parts are evicted.
+//! template has changed, all parts are evicted. A part may also ask for more than its own end (`retries`).
 //!
 //! The same override resizes the parts of an elastic gang: the record changes the charge first, and the
 //! override follows.
 
 use crate::mirror::binding::own_record;
 use crate::reconcile::action::{PlacedParts, ReconcileAction};
+use crate::reconcile::placed::retries::{completed, requested};
 use crate::reconcile::placed::status_in;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crate::status::events::JobEvent;
 use binding_writer::Write;
 use binding_writer::overrides::OverrideError;
 use crds::karmada::ResourceBinding;
+use crds::names::RESUME_ANNOTATION;
 use crds::record::{AdmissionRecord, Parts, RecordState};
 use engine::facts::{Hold, Share};
-use engine::{Attempt, ClusterName, Event, JobKey, JobState, Reason, Time};
-use workload::Outcome;
+use engine::{Attempt, ClusterName, JobKey, JobState, Reason, Time};
+use workload::{GangRules, Outcome};
 
 #[cfg(test)]
 mod tests;
@@ -77,7 +79,7 @@ pub(crate) struct GangStop {
     pub(crate) reason: Reason,
     pub(crate) message: String,
     /// A cluster to avoid in the next attempts.
-    avoid: Option<ClusterName>,
+    pub(crate) avoid: Option<ClusterName>,
 }
 
 impl GangStop {
@@ -178,6 +180,13 @@ impl Reconciler {
         let shown = self.shown(ctx, record, &shares);
         let stop = led(&ctx.binding, record)
             .or_else(|| self.refused_part(ctx, &shares))
+            .or_else(|| {
+                requested(
+                    &ctx.binding,
+                    record,
+                    self.infrastructure_fault(ctx.key).is_some(),
+                )
+            })
             .or_else(|| failed_part(ctx, &shares));
         let watched = &mut self.in_flight_of(ctx.key).parts;
         match watched.step(parts, &shown, stop, ctx.now) {
@@ -208,13 +217,7 @@ impl Reconciler {
                 message,
                 avoid,
             }) => {
-                self.apply(Event::JobEnding {
-                    key: ctx.key.clone(),
-                    reason,
-                    message: message.clone(),
-                    avoid,
-                    at: ctx.now,
-                });
+                self.apply_ending_avoiding(ctx, reason, &message, avoid);
                 self.evict(ctx, record, reason, &message);
             }
         }
@@ -363,15 +366,18 @@ fn failed_part(ctx: &ReconcileCtx<'_>, shares: &[Share]) -> Option<GangStop> {
     })
 }
 
-/// Returns the stop for the other parts when the leading part has succeeded, and with it the job.
+/// Returns the stop for the other parts when the leading part has succeeded, or a policy has completed a part,
+/// and with it the job.
 pub(crate) fn led(binding: &ResourceBinding, record: &AdmissionRecord) -> Option<GangStop> {
-    let leading = record.leading.as_ref()?;
-    let ended = outcome_in(binding, leading) == Outcome::Succeeded;
-    ended.then(|| GangStop {
+    let leading = record.leading.as_ref();
+    let leading = leading.filter(|leading| outcome_in(binding, leading) == Outcome::Succeeded);
+    let how = match leading {
+        Some(leading) => format!("the part on {leading}, which leads, has succeeded"),
+        None => completed(binding, record)?,
+    };
+    Some(GangStop {
         reason: Reason::Succeeded,
-        message: format!(
-            "the part on {leading}, which leads, has succeeded; the other parts were stopped"
-        ),
+        message: format!("{how}; the other parts were stopped"),
         avoid: None,
     })
 }
@@ -380,7 +386,20 @@ pub(crate) fn led(binding: &ResourceBinding, record: &AdmissionRecord) -> Option
 fn outcome_in(binding: &ResourceBinding, cluster: &ClusterName) -> Outcome {
     let resource = &binding.spec.resource;
     let status = status_in(binding, cluster.as_str());
-    workload::outcome(&resource.api_version, &resource.kind, &[status], None)
+    workload::outcome(
+        &resource.api_version,
+        &resource.kind,
+        &[status],
+        &GangRules::default(),
+    )
+}
+
+/// Returns how a user resumes an aborted job.
+fn how_to_resume(attempt: Attempt) -> String {
+    let attempt = attempt.0;
+    format!(
+        "annotate it with {RESUME_ANNOTATION}={attempt} to queue it again, or delete it and submit it again"
+    )
 }
 
 /// Returns the hold of a job that does not compete again: its record says that it had ended when it was
@@ -402,6 +421,10 @@ pub(crate) fn over_before(binding: &ResourceBinding) -> Option<Hold> {
         Reason::Succeeded => Some(Hold {
             reason: Reason::Succeeded,
             message: record.message,
+        }),
+        Reason::Aborted => Some(Hold {
+            reason: Reason::Aborted,
+            message: format!("{}; {}", record.message, how_to_resume(record.attempt)),
         }),
         _ => None,
     }

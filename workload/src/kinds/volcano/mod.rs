@@ -2,6 +2,7 @@
 //! control plane (pkg/webhooks/admission/jobs/mutate, v1.14).
 
 mod parts;
+mod policies;
 mod resize;
 mod unsplittable;
 
@@ -12,6 +13,7 @@ use crate::field::Field;
 use crate::outcome::{self, Outcome, PodCounts};
 use crate::parts::{Fields, PartResizing};
 use crate::pod::PodRequirements;
+use crate::policies::{GangAction, GangPolicies};
 use crate::size::{self, PriorityOf, Size};
 use crate::ttl::TtlField;
 use crate::{pod_specs, services, warnings};
@@ -132,6 +134,22 @@ impl WorkloadKind for VolcanoJobKind {
 
     fn leading_role(&self, template: &Value) -> Option<String> {
         unsplittable::leading_role(template)
+    }
+
+    fn gang_policies(&self, template: &Value) -> Option<GangPolicies> {
+        Some(policies::gang_policies(template))
+    }
+
+    fn gang_action(&self, status: &Value, policies: &GangPolicies) -> Option<GangAction> {
+        policies::request(status, policies)
+    }
+
+    fn retries(&self, status: &Value) -> u32 {
+        outcome::number(status, "retryCount")
+    }
+
+    fn limit_retries(&self, template: &mut Value, used: u32) {
+        policies::limit_retries(template, used);
     }
 
     /// Its plugin svc creates a headless Service with the job's name, and names each pod (MakePodName in

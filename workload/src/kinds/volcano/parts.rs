@@ -1,14 +1,20 @@
-//! Parts of a Volcano Job: its tasks with their shares of the pods and of the minimums.
+//! Parts of a Volcano Job: its tasks with their shares of the pods and of the minimums, and with policies that
+//! restart no part by itself.
 
-use super::task_name;
+use super::{policies, task_name};
 use crate::apportion::apportion;
 use crate::parts::{Fields, Gang, add_environment};
 use serde_json::{Value, json};
 
 /// Returns the tasks with the pods of the cluster; a task without pods is left out. Minimums are divided
 /// like pods, so that they add up; a part's minimum is at least the sum of its tasks', if that holds for
-/// the whole job.
+/// the whole job. A part of several never restarts itself.
 pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
+    // A part of several stops where its policies would restart it.
+    let stops = |object: &Value| match gang.shares.len() {
+        0 | 1 => None,
+        _ => policies::without_restart(template, object),
+    };
     let list = template.pointer("/spec/tasks").and_then(Value::as_array);
     let mut tasks = Vec::new();
     let mut needed = 0_u64;
@@ -28,6 +34,9 @@ pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields 
         if let Some(minimum) = minimum {
             task.insert("minAvailable".to_owned(), minimum.into());
         }
+        if let Some(policies) = stops(&Value::Object(task.clone())) {
+            task.insert("policies".to_owned(), policies);
+        }
         needed += minimum.unwrap_or(count);
         task.insert("name".to_owned(), json!(name));
         task.insert("replicas".to_owned(), count.into());
@@ -39,6 +48,12 @@ pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields 
         tasks.push(Value::Object(task));
     }
     let mut fields = vec![("/spec/tasks".to_owned(), Value::Array(tasks))];
+    if let Some(policies) = template.get("spec").and_then(stops) {
+        fields.push(("/spec/policies".to_owned(), policies));
+    }
+    if let Some(most) = template.pointer("/spec/maxRetry") {
+        fields.push(("/spec/maxRetry".to_owned(), most.clone()));
+    }
     let stated = template
         .pointer("/spec/minAvailable")
         .and_then(Value::as_u64);

@@ -1,6 +1,7 @@
 //! Fields of a Volcano Job that need the whole job in one cluster, and the task that may complete it from
 //! one cluster.
 
+use super::policies::{self, action, events, policies};
 use super::task_name;
 use crate::leading::is_one;
 use serde_json::Value;
@@ -12,6 +13,9 @@ const RENDEZVOUS_PLUGINS: [&str; 5] = ["hcclrank", "mpi", "pytorch", "ray", "ten
 /// Volcano's plugin that creates an SSH key for each Job object: the parts of a split job are objects of
 /// their own, so that pods of one cluster could not log in to those of another.
 const SSH_PLUGIN: &str = "ssh";
+
+/// Why a completed task is not seen in one cluster.
+const BY_TASK: &str = "CompleteJob by TaskCompleted would end the part of one cluster and not the others, unless it is of a single task of one pod";
 
 /// Returns which field of a Volcano Job needs the whole job in one cluster.
 pub(super) fn unsplittable(template: &Value) -> Option<String> {
@@ -28,9 +32,12 @@ pub(super) fn unsplittable(template: &Value) -> Option<String> {
             "spec.plugins.{SSH_PLUGIN} creates other keys in each cluster: pods could not log in to those of another"
         ));
     }
-    if completes(spec) {
+    if completes_by_task(spec) {
+        return Some(format!("spec.policies: {BY_TASK}"));
+    }
+    if policies::is_ambiguous(template) {
         return Some(
-            "spec.policies: CompleteJob would end the part of one cluster and not the others"
+            "its policies have each of RestartJob, TerminateJob and AbortJob: a part can show only two of them"
                 .to_owned(),
         );
     }
@@ -42,49 +49,38 @@ pub(super) fn unsplittable(template: &Value) -> Option<String> {
             set.then(|| format!("spec.tasks[{index}].{key} {why}"))
         };
         let name = task_name(index, task.get("name").and_then(Value::as_str));
-        if completes(task) && leads.as_ref() != Some(&name) {
-            return Some(format!(
-                "spec.tasks[{index}].policies: CompleteJob would end the part of one cluster and not the others, unless it is by TaskCompleted of a single task of one pod"
-            ));
+        if completes_by_task(task) && leads.as_ref() != Some(&name) {
+            return Some(format!("spec.tasks[{index}].policies: {BY_TASK}"));
         }
         of_one_cluster("dependsOn", "waits for pods that may be in another cluster")
             .or_else(|| of_one_cluster("partitionPolicy", "counts partitions over all of its pods"))
     })
 }
 
-/// Returns the only task of a Volcano Job that completes it.
+/// Returns the only task of a Volcano Job whose completion completes it.
 pub(super) fn leading_role(template: &Value) -> Option<String> {
     let tasks = template.pointer("/spec/tasks")?.as_array()?;
-    let mut completing = tasks.iter().enumerate().filter(|(_, task)| completes(task));
+    let completing = tasks.iter().enumerate();
+    let mut completing = completing.filter(|(_, task)| completes_by_task(task));
     let (index, task) = completing.next().filter(|_| completing.next().is_none())?;
     let name = task.get("name").and_then(Value::as_str);
     leads(task).then(|| task_name(index, name))
 }
 
-/// Returns true if a policy of `object`, a Volcano Job's spec or a task, completes the whole job.
-fn completes(object: &Value) -> bool {
-    policies(object).any(|policy| action(policy) == Some("CompleteJob"))
+/// Returns true if a policy of `object`, a Volcano Job's spec or a task, completes the whole job when all pods
+/// of a task have succeeded. The operator of a member counts only those of its own cluster.
+fn completes_by_task(object: &Value) -> bool {
+    policies(object).any(by_task)
 }
 
-/// Returns true if a task completes its job only by the completion of its one pod. Other events that
-/// complete a job (a failed pod, an exit code) do not say how the task ended.
+fn by_task(policy: &Value) -> bool {
+    let of_task = |event: &str| matches!(event, "TaskCompleted" | "*");
+    action(policy) == Some("CompleteJob") && events(policy).any(of_task)
+}
+
+/// Returns true if a task is one pod, and a policy completes its job by nothing but that pod's success.
 fn leads(task: &Value) -> bool {
-    let mut completing = policies(task).filter(|policy| action(policy) == Some("CompleteJob"));
-    let by_its_end = completing.all(|policy| {
-        let one = policy.get("event").filter(|event| !event.is_null());
-        let many = policy.get("events").and_then(Value::as_array);
-        let mut events = one.into_iter().chain(many.into_iter().flatten()).peekable();
-        let names_one = events.peek().is_some();
-        names_one && events.all(|event| event == "TaskCompleted")
-    });
+    let mut completing = policies(task).filter(|policy| by_task(policy));
+    let by_its_end = completing.all(|policy| events(policy).all(|event| event == "TaskCompleted"));
     by_its_end && is_one(task.get("replicas").unwrap_or(&Value::Null), false)
-}
-
-fn policies(object: &Value) -> impl Iterator<Item = &Value> {
-    let policies = object.get("policies").and_then(Value::as_array);
-    policies.into_iter().flatten()
-}
-
-fn action(policy: &Value) -> Option<&str> {
-    policy.get("action").and_then(Value::as_str)
 }

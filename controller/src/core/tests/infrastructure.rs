@@ -1,0 +1,157 @@
+//! Jobs that fail because their nodes did.
+
+use super::*;
+use engine::facts::{PodFact, PodPhase};
+use engine::faults::Symptom;
+
+/// The member shows a pod of job `a` in this phase, with this reason and message.
+fn show_pod(stage: &mut Stage, phase: PodPhase, said: Option<(&str, &str)>) {
+    let symptom = said.map(|(reason, message)| {
+        Box::new(Symptom {
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            exit_code: None,
+        })
+    });
+    let pod = PodFact {
+        cluster: ClusterName::new("m1"),
+        uid: engine::Uid::new("pod"),
+        node: Some(NodeName::new("n1")),
+        request: Resources::parse([("cpu", "1"), ("pods", "1")]).unwrap(),
+        job: Some(JobKey::new("team", "a")),
+        phase,
+        symptom,
+    };
+    stage.take(Input::Member(MemberEvent::Fact(Event::PodUpserted(pod))));
+}
+
+fn pod_gone(stage: &mut Stage) {
+    let gone = Event::PodGone(ClusterName::new("m1"), engine::Uid::new("pod"));
+    stage.take(Input::Member(MemberEvent::Fact(gone)));
+}
+
+/// Job `a` runs.
+async fn running() -> Stage {
+    let mut stage = stage().await;
+    stage.job("a", 1);
+    stage.rest(&["a"]).await;
+    run(&mut stage).await;
+    stage
+}
+
+async fn run(stage: &mut Stage) {
+    stage.work("a", true);
+    show_pod(stage, PodPhase::Running, None);
+    stage.change("a", reported(json!({"active": 1, "ready": 1})));
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.state("a"), Some(JobState::Running));
+}
+
+async fn fails(stage: &mut Stage) {
+    let failed = json!({"failed": 1, "conditions": [{"type": "Failed", "status": "True", "message": "too often"}]});
+    stage.change("a", reported(failed));
+    stage.rest(&["a"]).await;
+}
+
+/// The Work of the evicted job goes.
+async fn ends(stage: &mut Stage) {
+    stage.change("a", json!({"status": {"aggregatedStatus": null}}));
+    stage.work("a", false);
+    pod_gone(stage);
+    stage.rest_later(&["a"], 20_000).await;
+    stage.rest_later(&["a"], 10 * 60_000).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_fails_because_its_node_is_emptied_is_queued_again() {
+    let mut stage = running().await;
+    let taint = ("DeletionByTaintManager", "deleting due to NoExecute taint");
+    show_pod(&mut stage, PodPhase::Evicting, Some(taint));
+    pod_gone(&mut stage);
+    fails(&mut stage).await;
+    assert_eq!(stage.shown("a"), "Ending 1 gated []");
+    let record = stage.record("a").unwrap();
+    assert_eq!(record.reason, Some(engine::Reason::InfrastructureFailed));
+    assert_eq!(record.infrastructure_failures, 1);
+    assert_eq!(
+        record.message,
+        "it failed (too often) after a fault of class Node on m1: DeletionByTaintManager (deleting due to NoExecute \
+         taint); it is queued again, which costs it no retry of its own (failure 1 of 10 of this kind)"
+    );
+    ends(&mut stage).await;
+    assert_eq!(stage.shown("a"), r#"Admitted 2 open ["m1"]"#);
+    let record = stage.record("a").unwrap();
+    assert_eq!(record.infrastructure_failures, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_fails_by_itself_has_failed() {
+    let mut stage = running().await;
+    show_pod(&mut stage, PodPhase::Ended, Some(("Error", "bad input")));
+    fails(&mut stage).await;
+    stage.rest_later(&["a"], 60_000).await;
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.state("a"), Some(JobState::Finished));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_error_in_a_pod_says_whether_a_device_failed() {
+    let mut stage = running().await;
+    let xid = ("Error", "NVRM: Xid 79: GPU has fallen off the bus");
+    show_pod(&mut stage, PodPhase::Ended, Some(xid));
+    fails(&mut stage).await;
+    let record = stage.record("a").unwrap();
+    assert_eq!(record.reason, Some(engine::Reason::InfrastructureFailed));
+    assert!(record.message.contains("a fault of class Device on m1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_fails_with_its_nodes_again_and_again_has_failed() {
+    let mut stage = running().await;
+    for number in 1..=10 {
+        show_pod(&mut stage, PodPhase::Disrupted, Some(("OutOfcpu", "")));
+        fails(&mut stage).await;
+        let record = stage.record("a").unwrap();
+        assert_eq!(record.infrastructure_failures, number);
+        ends(&mut stage).await;
+        let shown = format!("Admitted {} open [\"m1\"]", number + 1);
+        assert_eq!(stage.shown("a"), shown);
+        run(&mut stage).await;
+    }
+    show_pod(&mut stage, PodPhase::Disrupted, Some(("OutOfcpu", "")));
+    fails(&mut stage).await;
+    assert_eq!(stage.state("a"), Some(JobState::Finished));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_long_after_a_lost_pod_is_the_jobs_own() {
+    let mut stage = running().await;
+    show_pod(
+        &mut stage,
+        PodPhase::Evicting,
+        Some(("EvictionByEvictionAPI", "")),
+    );
+    show_pod(&mut stage, PodPhase::Running, None);
+    stage.change(
+        "a",
+        reported(json!({"active": 1, "ready": 1, "uncountedTerminatedPods": {}})),
+    );
+    stage.rest(&["a"]).await;
+    stage.rest_later(&["a"], 60_000).await;
+    fails(&mut stage).await;
+    assert_eq!(stage.state("a"), Some(JobState::Finished));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_is_found_at_the_start_is_left_as_it_is() {
+    let mut before = running().await;
+    show_pod(&mut before, PodPhase::Disrupted, Some(("OutOfcpu", "")));
+    let left = before.get("a");
+    let mut stage = stage().await;
+    show_pod(&mut stage, PodPhase::Disrupted, Some(("OutOfcpu", "")));
+    stage.template("a", 1, json!({}));
+    stage.work("a", true);
+    stage.binding("a", 1, left);
+    fails(&mut stage).await;
+    assert_eq!(stage.state("a"), Some(JobState::Finished));
+}

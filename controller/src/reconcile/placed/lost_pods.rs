@@ -1,0 +1,236 @@
+//! The pods that jobs have lost in their present attempts, with what their members said of each.
+//!
+//! A pod may be gone when the end of its job is reported, so what was seen of it is kept until the attempt is
+//! over, or the job has run whole for a while. The memory is that of this process.
+
+use crate::reconcile::Reconciler;
+use engine::facts::{PodFact, PodPhase};
+use engine::faults::{FaultClass, Symptom};
+use engine::{ClusterName, Event, JobKey, NodeName, Time, Uid};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Milliseconds for which a job has to run whole until what it lost before does not matter any more.
+const WHOLE_FOR_MS: i64 = 30_000;
+/// The most entries of one job; further ones are of the same event as a rule.
+const MOST: usize = 8;
+
+/// A pod that was lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LostPod {
+    /// Its cluster.
+    pub(crate) cluster: ClusterName,
+    /// What its member said.
+    pub(crate) symptom: Symptom,
+    /// True if its node or the control plane ended it; false if its container failed.
+    ended_by_node: bool,
+}
+
+/// What one job has lost.
+#[derive(Debug, Default)]
+struct LostOfJob {
+    pods: Vec<LostPod>,
+    /// Since when the job has run whole again.
+    whole_since: Option<Time>,
+}
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(crate) struct LostPods {
+    lost: BTreeMap<JobKey, LostOfJob>,
+    /// Where the pods of jobs are.
+    places: HashMap<Uid, (JobKey, ClusterName, NodeName)>,
+    /// Nodes that are gone or not Ready.
+    nodes: BTreeSet<(ClusterName, NodeName)>,
+}
+
+impl LostPods {
+    /// Applies a fact of a member.
+    pub(crate) fn note(&mut self, fact: &Event) {
+        match fact {
+            Event::PodUpserted(pod) => self.pod(pod),
+            Event::PodGone(_, uid) => drop(self.places.remove(uid)),
+            Event::NodeGone(cluster, node) => self.node_lost(cluster, node),
+            Event::NodeUpserted(node) if node.lost => self.node_lost(&node.cluster, &node.name),
+            Event::NodeUpserted(node) if !self.nodes.is_empty() => {
+                self.nodes
+                    .remove(&(node.cluster.clone(), node.name.clone()));
+            }
+            Event::ClusterGone(cluster) => {
+                self.places.retain(|_, (_, of, _)| of != cluster);
+                self.nodes.retain(|(of, _)| of != cluster);
+            }
+            _ => {}
+        }
+    }
+
+    fn pod(&mut self, pod: &PodFact) {
+        let Some(job) = &pod.job else {
+            return;
+        };
+        let symptom = pod.symptom.as_deref();
+        match pod.phase {
+            PodPhase::Evicting | PodPhase::Disrupted => {
+                let symptom = symptom.cloned().unwrap_or_else(|| lost("Disrupted", ""));
+                self.add(job, &pod.cluster, symptom, true);
+            }
+            PodPhase::Ended => {
+                if let Some(symptom) = symptom {
+                    self.add(job, &pod.cluster, symptom.clone(), false);
+                }
+            }
+            PodPhase::Starting | PodPhase::Running => {}
+        }
+        match pod.node.as_ref().filter(|_| !pod.ended()) {
+            Some(node) => {
+                let place = (job.clone(), pod.cluster.clone(), node.clone());
+                self.places.insert(pod.uid.clone(), place);
+            }
+            None => drop(self.places.remove(&pod.uid)),
+        }
+    }
+
+    /// Notes the jobs on a node that is gone or not Ready.
+    fn node_lost(&mut self, cluster: &ClusterName, node: &NodeName) {
+        if !self.nodes.insert((cluster.clone(), node.clone())) {
+            return;
+        }
+        let there = self
+            .places
+            .values()
+            .filter(|(_, of, on)| of == cluster && on == node);
+        let jobs: BTreeSet<JobKey> = there.map(|(job, ..)| job.clone()).collect();
+        for job in jobs {
+            let symptom = lost("NodeLost", &format!("node {node} is gone or not Ready"));
+            self.add(&job, cluster, symptom, true);
+        }
+    }
+
+    fn add(&mut self, job: &JobKey, cluster: &ClusterName, symptom: Symptom, ended_by_node: bool) {
+        let of_job = self.lost.entry(job.clone()).or_default();
+        of_job.whole_since = None;
+        let pod = LostPod {
+            cluster: cluster.clone(),
+            symptom,
+            ended_by_node,
+        };
+        if of_job.pods.len() < MOST && !of_job.pods.contains(&pod) {
+            of_job.pods.push(pod);
+        }
+    }
+
+    /// Returns what a job has lost.
+    fn of(&self, job: &JobKey) -> &[LostPod] {
+        self.lost.get(job).map_or(&[], |of_job| &of_job.pods)
+    }
+
+    /// Notes whether a job runs whole at `now`, and forgets what it had lost before if it has for a while.
+    fn runs_whole(&mut self, job: &JobKey, whole: bool, now: Time) {
+        let Some(of_job) = self.lost.get_mut(job) else {
+            return;
+        };
+        if !whole {
+            of_job.whole_since = None;
+            return;
+        }
+        let since = *of_job.whole_since.get_or_insert(now);
+        if now.millis_since(since) >= WHOLE_FOR_MS {
+            self.lost.remove(job);
+        }
+    }
+
+    /// Notes that an attempt of a job is over.
+    pub(crate) fn attempt_over(&mut self, job: &JobKey) {
+        self.lost.remove(job);
+    }
+}
+
+impl Reconciler {
+    /// Returns the pod that a job lost in its present attempt through no fault of its own, and the class of that
+    /// fault. Errors of the network count only if no pod failed in another way: they follow from any failure of
+    /// another rank.
+    pub(crate) fn infrastructure_fault(&self, key: &JobKey) -> Option<(&LostPod, FaultClass)> {
+        let class_of = |pod: &LostPod| match self.engine.fault_class(&pod.symptom) {
+            FaultClass::Unknown if pod.ended_by_node => FaultClass::Node,
+            class => class,
+        };
+        let pods = self.lost_pods.of(key);
+        let lost = pods.iter().map(|pod| (pod, class_of(pod)));
+        let of_hardware = |class| {
+            use FaultClass::{Cluster, Device, Node, Storage};
+            matches!(class, Node | Device | Storage | Cluster)
+        };
+        let network = |class: FaultClass| class == FaultClass::Network;
+        lost.clone()
+            .find(|(_, class)| of_hardware(*class))
+            .or_else(|| {
+                let all = lost.clone().all(|(_, class)| network(class));
+                lost.clone().next().filter(|_| all)
+            })
+    }
+
+    /// Notes whether a job that runs has all the pods that it needs.
+    pub(crate) fn note_whole(&mut self, key: &JobKey, runs: bool, now: Time) {
+        let whole = runs && !self.engine.has_lost_pods(key);
+        self.lost_pods.runs_whole(key, whole, now);
+    }
+}
+
+fn lost(reason: &str, message: &str) -> Symptom {
+    Symptom {
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        exit_code: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::Resources;
+
+    fn key(name: &str) -> JobKey {
+        JobKey::new("team", name)
+    }
+
+    fn pod(name: &str, node: &str, phase: PodPhase) -> Event {
+        Event::PodUpserted(PodFact {
+            cluster: ClusterName::new("m1"),
+            uid: Uid::new(name),
+            node: Some(NodeName::new(node)),
+            request: Resources::new(),
+            job: Some(key(name)),
+            phase,
+            symptom: None,
+        })
+    }
+
+    #[test]
+    fn a_pod_is_lost_with_its_node_or_by_an_eviction() {
+        let mut pods = LostPods::default();
+        let m1 = ClusterName::new("m1");
+        pods.note(&pod("a", "n1", PodPhase::Running));
+        pods.note(&pod("b", "n2", PodPhase::Running));
+        pods.note(&pod("c", "n1", PodPhase::Ended));
+        pods.note(&pod("d", "n2", PodPhase::Disrupted));
+        pods.note(&pod("e", "n2", PodPhase::Evicting));
+        pods.note(&Event::NodeGone(m1.clone(), NodeName::new("n1")));
+        let lost =
+            |pods: &LostPods| ["a", "b", "c", "d", "e"].map(|name| pods.of(&key(name)).len());
+        assert_eq!(lost(&pods), [1, 0, 0, 1, 1]);
+        pods.attempt_over(&key("a"));
+        pods.note(&Event::NodeGone(m1, NodeName::new("n1")));
+        assert_eq!(lost(&pods), [0, 0, 0, 1, 1]);
+    }
+
+    #[test]
+    fn what_was_lost_is_forgotten_once_the_job_has_run_whole_for_a_while() {
+        let mut pods = LostPods::default();
+        pods.note(&pod("a", "n1", PodPhase::Evicting));
+        pods.runs_whole(&key("a"), true, Time(0));
+        pods.runs_whole(&key("a"), false, Time(20_000));
+        pods.runs_whole(&key("a"), true, Time(40_000));
+        assert_eq!(pods.of(&key("a")).len(), 1);
+        pods.runs_whole(&key("a"), true, Time(70_000));
+        assert_eq!(pods.of(&key("a")).len(), 0);
+    }
+}

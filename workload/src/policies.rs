@@ -1,0 +1,109 @@
+//! What the policies of a job mean for the whole gang once it is in parts.
+//!
+//! The operator of a member applies a job's policies to the object in its own cluster. In a gang over several
+//! clusters it would restart, abort or complete one part, while the pods of the others wait for it. So the
+//! policies of a part never restart it: they only stop it, and the way in which it stops says what the whole
+//! gang has to do.
+//!
+//! ```text
+//! RestartJob in the template ──► TerminateJob in each part ──► phase Terminated ──► GangAction::Restart
+//! ```
+
+use crate::kinds;
+use engine::facts::Share;
+use serde_json::Value;
+
+/// The policies of a job in several parts, as far as they concern the whole gang.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GangPolicies {
+    /// The phase in which a part asks for a restart of the whole gang; `None` if no policy restarts it.
+    pub restart_phase: Option<String>,
+    /// What a part asks for whose pods have all ended before its operator executed their policy; `None` if it
+    /// has failed then.
+    pub failed_action: Option<GangAction>,
+    /// The number of retries at which the gang has failed. Restarts of single tasks and pods count too.
+    pub max_retry: u32,
+}
+
+impl GangPolicies {
+    /// Returns true if the gang may be restarted once more after this number of retries.
+    #[must_use]
+    pub fn may_restart(&self, retries: u32) -> bool {
+        retries.saturating_add(1) < self.max_retry
+    }
+}
+
+/// What a part asks of the whole gang by the way in which it stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GangAction {
+    /// To end: the gang has succeeded.
+    Complete,
+    /// To stop until a user resumes it.
+    Abort,
+    /// To end: the gang has failed.
+    Terminate,
+    /// To start again from the beginning, as the next attempt.
+    Restart,
+}
+
+impl GangAction {
+    const ALL: [Self; 4] = [Self::Complete, Self::Abort, Self::Terminate, Self::Restart];
+
+    /// Returns its name, as records have it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Complete => "Complete",
+            Self::Abort => "Abort",
+            Self::Terminate => "Terminate",
+            Self::Restart => "Restart",
+        }
+    }
+
+    /// Returns the action with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|action| action.as_str() == name)
+    }
+}
+
+/// Returns what a part with this `status` asks of its gang; `None` if it goes on, or has just ended by itself.
+#[must_use]
+pub fn gang_action(
+    api_version: &str,
+    kind: &str,
+    status: &Value,
+    policies: &GangPolicies,
+) -> Option<GangAction> {
+    kinds::of(api_version, kind)?.gang_action(status, policies)
+}
+
+/// Returns how often the operators of the members have restarted a job or pods of it, summed over its parts.
+#[must_use]
+pub fn retries(api_version: &str, kind: &str, statuses: &[Value]) -> u32 {
+    let Some(kind) = kinds::of(api_version, kind) else {
+        return 0;
+    };
+    let counts = statuses.iter().map(|status| kind.retries(status));
+    counts.fold(0, u32::saturating_add)
+}
+
+/// Lowers the retries that `template` allows by those that were `used` in earlier attempts.
+pub fn limit_retries(template: &mut Value, used: u32) {
+    if used > 0
+        && let Some(kind) = kinds::of_template(template)
+    {
+        kind.limit_retries(template, used);
+    }
+}
+
+/// Returns the policies of `template` that concern a whole gang.
+pub(crate) fn of(template: &Value) -> Option<GangPolicies> {
+    kinds::of_template(template)?.gang_policies(template)
+}
+
+/// Returns the policies of a job over the clusters of `shares`. With one cluster, the job is whole there, and
+/// its operator applies them.
+pub(crate) fn over(policies: Option<&GangPolicies>, shares: &[Share]) -> Option<GangPolicies> {
+    policies.filter(|_| shares.len() > 1).cloned()
+}
