@@ -153,3 +153,36 @@ fn a_job_that_shrank_while_a_node_was_lost_grows_on_other_nodes() {
     };
     check(&case).unwrap();
 }
+
+#[test]
+#[ignore = "defect: a queue has a head that the search for the next job does not find"]
+fn the_search_for_the_next_job_finds_the_head_of_each_queue() {
+    let case = Case {
+        fleet: "clusters: [{name: a, nodes: [{count: 1, gpus: 8}]}, \
+                {name: b, nodes: [{count: 4, gpus: 4}]}, {name: c, nodes: [{count: 1, gpus: 4}]}]"
+            .to_owned(),
+        queues: "queues: [{name: x}, {name: y}, {name: z}]".to_owned(),
+        jobs: "jobs:\n\
+               - {name: j0, queue: z, at: 162m, run: 54m, pods: 3, gpus: 4, checkpoint: 17m, \
+               minimum: 1}\n\
+               - {name: j1, queue: x, at: 104m, run: 1m, gpus: 1}\n\
+               - {name: j2, queue: x, at: 122m, run: 1m, gpus: 1}\n\
+               - {name: j3, queue: x, at: 418m, run: 1m, pods: 2, gpus: 4}\n\
+               - {name: j4, queue: z, at: 115m, run: 106m, pods: 2, gpus: 4, checkpoint: 5m, \
+               minimum: 1, elastic: true}\n\
+               - {name: j5, queue: y, at: 406m, run: 29m, pods: 3, gpus: 4, checkpoint: 17m, \
+               split: Allowed}\n\
+               - {name: j6, queue: z, at: 398m, run: 55m, gpus: 4}\n\
+               - {name: j7, queue: y, at: 349m, run: 91m, gpus: 4, checkpoint: 17m, minimum: 1, \
+               elastic: true}\n\
+               - {name: j8, queue: z, at: 123m, run: 80m, pods: 4, gpus: 1, checkpoint: 5m, \
+               minimum: 1}\n\
+               - {name: j9, queue: z, at: 392m, run: 34m, pods: 3, gpus: 4, checkpoint: 17m, \
+               split: Allowed}\n"
+            .to_owned(),
+        faults: "seed: 142\nrate: 10000\njobsHit: 30%\nrepair: 1h\ndetection: 3m\n\
+                 until: 60h\npreemptionRestarts: true\n"
+            .to_owned(),
+    };
+    check(&case).unwrap();
+}
