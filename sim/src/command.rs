@@ -2,7 +2,7 @@
 
 use crate::charts::{self, ChartError};
 use crate::error::InputError;
-use crate::input::read_scenario;
+use crate::input::{read_faults, read_scenario};
 use crate::metrics::RunMetrics;
 use crate::report;
 use crate::run::{RunOptions, RunOutcome, Violation, simulate};
@@ -42,6 +42,12 @@ pub struct Simulate {
     /// Seconds from an eviction until the pods are gone.
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     stop_seconds: u32,
+    /// Faults of nodes: a file, or faults per 1,000 nodes and day; both if given twice.
+    #[arg(long, value_name = "FILE|RATE")]
+    faults: Vec<String>,
+    /// The seed of random faults, instead of that of the file.
+    #[arg(long, value_name = "NUMBER", requires = "faults")]
+    fault_seed: Option<u64>,
     /// Recomputes every number that the engine derives after every step; slow.
     #[arg(long)]
     check: bool,
@@ -123,6 +129,10 @@ impl Simulate {
             eprintln!("note: {note}");
         }
         let mut scenario = read.what;
+        scenario.faults = read_faults(&self.faults, &scenario.fleet)?;
+        if let (Some(plan), Some(seed)) = (&mut scenario.faults, self.fault_seed) {
+            plan.seed = seed;
+        }
         scenario.change(&self.changes());
         let bar = progress(scenario.jobs.len());
         let options = RunOptions {

@@ -7,13 +7,16 @@
 //! ```
 //!
 //! The engine is the one that runs live. This crate simulates the members (an admitted job runs at
-//! once and ends when its run time is over) and records the results. There are no pods: the assumed
-//! pods of a plan use its capacity until the job ends. This crate makes no decision of its own.
+//! once and ends when its run time is over) and records the results. Without faults there are no pods:
+//! the assumed pods of a plan use its capacity until the job ends. With faults the pods run on the nodes
+//! of the plan. This crate makes no decision of its own.
 
 pub mod charts;
 mod command;
 mod error;
 pub mod fair;
+pub mod fault_metrics;
+pub mod faults;
 pub mod fragmentation;
 pub mod input;
 mod members;

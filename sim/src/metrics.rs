@@ -4,6 +4,7 @@
 //! admitted. Utilization is counted in the arrival window only, since after the last arrival a
 //! fleet empties under every scheduler.
 
+use crate::fault_metrics::FaultMetrics;
 use crate::record::{Decided, Measure, RunRecord};
 use crate::run::RunOutcome;
 use crate::scenario::Scenario;
@@ -78,6 +79,9 @@ pub struct RunMetrics {
     pub wait_by_size: Vec<SizeWait>,
     /// Metrics by queue.
     pub queues: Vec<QueueMetrics>,
+    /// Metrics of faults; `None` in a run without.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub faults: Option<FaultMetrics>,
 }
 
 /// The wait of jobs of similar size.
@@ -106,7 +110,7 @@ pub struct QueueMetrics {
 
 impl Distribution {
     /// Converts milliseconds to a spread in seconds.
-    fn of_millis(millis: impl IntoIterator<Item = i64>) -> Self {
+    pub(crate) fn of_millis(millis: impl IntoIterator<Item = i64>) -> Self {
         Self::of(millis.into_iter().map(|millis| millis as f64 / 1000.0))
     }
 
@@ -190,6 +194,10 @@ impl RunMetrics {
             decisions: record.decisions,
             wait_by_size: by_size(&done),
             queues: by_queue(scenario, &done, &samples),
+            faults: outcome
+                .faults
+                .as_ref()
+                .map(|faults| FaultMetrics::of(scenario, record, faults)),
         }
     }
 }

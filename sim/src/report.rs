@@ -1,11 +1,14 @@
 //! Prints the metrics of a run as plain-text tables.
 
+use crate::fault_metrics::{FaultMetrics, RatioRange};
 use crate::metrics::{Distribution, RunMetrics};
 use crate::run::RunOutcome;
 use comfy_table::{CellAlignment, Table, presets};
 
 /// The most queues in the table; the others are summed in one line.
 const QUEUES_SHOWN: usize = 20;
+/// The most jobs in the table of faults.
+const JOBS_SHOWN: usize = 10;
 
 /// Formats the tables of a run.
 #[must_use]
@@ -13,6 +16,9 @@ pub fn tables(metrics: &RunMetrics, outcome: &RunOutcome) -> String {
     let mut text = format!("{}\n\n{}\n", summary(metrics), by_size(metrics));
     if metrics.queues.len() > 1 {
         text.push_str(&format!("\n{}\n", by_queue(metrics)));
+    }
+    if let Some(faults) = &metrics.faults {
+        text.push_str(&format!("\n{}\n", of_faults(faults, metrics)));
     }
     for (job, why) in &outcome.stuck {
         text.push_str(&format!("\n{job} never started. {why}"));
@@ -134,4 +140,97 @@ fn by_queue(metrics: &RunMetrics) -> String {
         String::new()
     };
     format!("{rows}{note}")
+}
+
+fn ratio(value: f64) -> String {
+    format!("{value:.4}")
+}
+
+fn of_faults(faults: &FaultMetrics, metrics: &RunMetrics) -> String {
+    let unit = metrics.measure.word();
+    let hours = |hours: f64| format!("{hours:.1} {unit}-hours");
+    let range = |range: &RatioRange| format!("{}, {}", ratio(range.p50), ratio(range.min));
+    let hit = faults.jobs_hit_share;
+    let (hit_by, all_by) = (faults.added_run_time_of_hit, faults.added_run_time);
+    let mut rows = table(&["faults", ""]);
+    let mut add = |name: &str, value: String| {
+        rows.add_row([name.to_owned(), value]);
+    };
+    add(
+        "nodes lost, devices failed",
+        format!("{}, {}", faults.nodes_lost, faults.device_faults),
+    );
+    add(
+        "jobs hit",
+        format!("{} ({})", faults.jobs_hit, percent(hit)),
+    );
+    add(
+        "evicted, went on in place",
+        format!("{}, {}", faults.evicted, faults.in_place),
+    );
+    add("work lost", hours(faults.lost_hours));
+    add("waiting for recovery", hours(faults.recovering_hours));
+    add("starting again", hours(faults.restarting_hours));
+    add("ETTR of all jobs: p50, lowest", range(&faults.ettr));
+    add("ETTR of jobs hit: p50, lowest", range(&faults.ettr_of_hit));
+    if let Some(largest) = &faults.largest {
+        let name = format!("ETTR of {} ({} {unit}s)", largest.job, largest.size);
+        add(&name, ratio(largest.ettr));
+    }
+    add(
+        "added run time: of all, of jobs hit",
+        format!("{}, {}", percent(all_by), percent(hit_by)),
+    );
+    let misplaced = format!("{} of {}", faults.misplaced, faults.placed);
+    add("pods placed on nodes out of service", misplaced);
+    let mut times = table(&["recovery", "times", "average", "p50", "p99", "longest"]);
+    times.add_row(spread(
+        "loss seen → evicted",
+        &faults.seen_to_evicted,
+        duration,
+    ));
+    times.add_row(spread("gone → running", &faults.gone_to_running, duration));
+    times.add_row(spread(
+        "fault → running",
+        &faults.fault_to_running,
+        duration,
+    ));
+    format!("{rows}\n\n{times}{}", jobs_hit(faults, unit))
+}
+
+/// The jobs that lost most.
+fn jobs_hit(faults: &FaultMetrics, unit: &str) -> String {
+    if faults.jobs.is_empty() {
+        return String::new();
+    }
+    let sizes = format!("{unit}s");
+    let lost = format!("lost {unit}-hours");
+    let mut rows = table(&[
+        "jobs hit",
+        &sizes,
+        "attempts",
+        "faults",
+        &lost,
+        "recovering",
+        "ETTR",
+    ]);
+    let mut jobs: Vec<_> = faults.jobs.iter().collect();
+    jobs.sort_by(|a, b| b.lost_hours.total_cmp(&a.lost_hours));
+    for job in jobs.iter().take(JOBS_SHOWN) {
+        rows.add_row([
+            job.job.clone(),
+            job.size.to_string(),
+            job.attempts.to_string(),
+            job.faults.to_string(),
+            format!("{:.1}", job.lost_hours),
+            duration(job.recovering),
+            ratio(job.ettr),
+        ]);
+    }
+    let more = jobs.len().saturating_sub(JOBS_SHOWN);
+    let note = match more {
+        0 => String::new(),
+        _ => format!("\n{more} more jobs: --output json shows all"),
+    };
+    format!("\n\n{rows}{note}")
 }

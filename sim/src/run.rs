@@ -4,11 +4,14 @@
 //! Time jumps from one event to the next. The loop ends when nothing can happen any more: no
 //! arrival is left, nothing runs, and no timer of the engine would change anything.
 
+use crate::faults::{FaultInjector, FaultRecord, Sides};
 use crate::members::SimulatedMembers;
 use crate::record::RunRecord;
 use crate::scenario::Scenario;
-use engine::facts::Admission;
-use engine::{Attempt, ClusterName, Decision, Engine, EngineConfig, Event, JobKey, Progress, Time};
+use engine::facts::{Admission, Share};
+use engine::{
+    Attempt, ClusterName, Decision, Engine, EngineConfig, Event, JobKey, Progress, Reason, Time,
+};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -28,20 +31,32 @@ const NEVER_MS: i64 = crate::scenario::NO_DEADLINE_MS / 2;
 /// The number of timers in a row, without any other event, after which the run ends.
 const IDLE_TIMERS: u32 = 1_000;
 
-/// Derived state of the engine that does not follow from its facts: a defect of Muster.
+/// A defect of Muster that the simulation found.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("at {at} ms the engine's books do not add up: {what}")]
-pub struct Violation {
-    /// The virtual time.
-    pub at: i64,
-    /// The first differences.
-    pub what: String,
+pub enum Violation {
+    /// Derived state of the engine does not follow from its facts.
+    #[error("at {at} ms the engine's books do not add up: {what}")]
+    Books {
+        /// The virtual time.
+        at: i64,
+        /// The first differences.
+        what: String,
+    },
+    /// A job was placed on a node that is known to be out of service.
+    #[error("at {at} ms {what}")]
+    Misplaced {
+        /// The virtual time.
+        at: i64,
+        /// The job and the node.
+        what: String,
+    },
 }
 
 /// Runs a scenario to its end, and reports the number of ended jobs to `watch` from time to time.
 ///
 /// # Errors
-/// Returns a [`Violation`] if `check` is set and finds one.
+/// Returns a [`Violation`] if a job is placed on a node that is known to be out of service, or if
+/// `check` is set and finds one.
 pub fn simulate(
     scenario: &Scenario,
     options: &RunOptions,
@@ -51,7 +66,8 @@ pub fn simulate(
     let mut idle = 0;
     while let Some((now, kind)) = run.next() {
         idle = if kind == Next::Timer { idle + 1 } else { 0 };
-        if idle > IDLE_TIMERS {
+        // A node that will be repaired may let a job start, however long it has tried.
+        if idle > IDLE_TIMERS && run.next_fault().is_none() {
             break;
         }
         run.record.advance(now);
@@ -60,6 +76,7 @@ pub fn simulate(
         if run.decide() {
             idle = 0;
         }
+        run.check_placements()?;
         if options.check {
             run.check()?;
         }
@@ -77,6 +94,8 @@ pub struct RunOutcome {
     pub end: Time,
     /// The first ten jobs that never started, with the engine's explanation.
     pub stuck: Vec<(JobKey, String)>,
+    /// What faults did; `None` if there were to be none.
+    pub faults: Option<FaultRecord>,
 }
 
 /// The next event.
@@ -108,11 +127,16 @@ struct Run<'a> {
     resizing: BinaryHeap<Reverse<Resizing>>,
     /// The newest size of each resized job: pods by cluster.
     sizes: BTreeMap<usize, BTreeMap<ClusterName, u32>>,
+    faults: Option<FaultInjector<'a>>,
 }
 
 impl<'a> Run<'a> {
     fn new(scenario: &'a Scenario, options: &'a RunOptions) -> Self {
-        let mut engine = Engine::new(options.config.clone());
+        let mut config = options.config.clone();
+        if let Some(plan) = &scenario.faults {
+            config.recovery_deadline_ms = Some(plan.recovery_deadline_ms);
+        }
+        let mut engine = Engine::new(config);
         for fact in &scenario.fleet.clusters {
             engine.apply(Event::ClusterUpserted(fact.clone()));
         }
@@ -128,12 +152,15 @@ impl<'a> Run<'a> {
         for fact in &scenario.queues.policies {
             engine.apply(Event::PolicyUpserted(fact.clone()));
         }
+        let record = RunRecord::new(scenario);
+        let plan = scenario.faults.as_ref();
         Self {
             scenario,
             options,
             engine,
             members: SimulatedMembers::new(&scenario.jobs),
-            record: RunRecord::new(scenario),
+            faults: plan.map(|plan| FaultInjector::new(plan, scenario, record.measure)),
+            record,
             now: Time::default(),
             arrived: 0,
             done: 0,
@@ -157,7 +184,8 @@ impl<'a> Run<'a> {
         let arrival = arrival.map(|job| job.fact.queued_at);
         let gone = self.stopping.peek().map(|Reverse((at, ..))| *at);
         let resized = self.resizing.peek().map(|Reverse((at, ..))| *at);
-        let events = [arrival, gone, resized, self.members.next_end()];
+        let (ends, fault) = (self.members.next_end(), self.next_fault());
+        let events = [arrival, gone, resized, ends, fault];
         let event = events.into_iter().flatten().min();
         let timer = self.wake_at.filter(|at| at.0 < NEVER_MS);
         let first = [
@@ -171,6 +199,21 @@ impl<'a> Run<'a> {
             .map(|(at, kind)| (at.max(self.now), kind))
     }
 
+    /// Returns the injector of faults with what it acts on; `None` without faults.
+    fn faults(&mut self) -> Option<(&mut FaultInjector<'a>, Sides<'_>)> {
+        let sides = Sides {
+            engine: &mut self.engine,
+            members: &mut self.members,
+            now: self.now,
+        };
+        Some((self.faults.as_mut()?, sides))
+    }
+
+    fn next_fault(&self) -> Option<Time> {
+        let arriving = self.arrived < self.scenario.jobs.len();
+        self.faults.as_ref()?.next_at(arriving)
+    }
+
     /// Sends the engine all events that are due.
     fn tell_what_came(&mut self) {
         let now = self.now;
@@ -178,6 +221,9 @@ impl<'a> Run<'a> {
             let key = &self.scenario.jobs[job].fact.key;
             self.progress(job, Progress::Finished);
             self.engine.apply(Event::JobGone(key.clone()));
+            if let Some((faults, mut sides)) = self.faults() {
+                faults.ended(job, &mut sides);
+            }
             self.record.finishes(job, now);
             self.done += 1;
         }
@@ -187,6 +233,9 @@ impl<'a> Run<'a> {
             }
             self.stopping.pop();
             let key = self.scenario.jobs[job].fact.key.clone();
+            if let Some((faults, mut sides)) = self.faults() {
+                faults.gone(job, &mut sides);
+            }
             self.engine.apply(Event::JobWorksGone { key, at: now });
             self.record.waits_again(job, since);
         }
@@ -198,6 +247,9 @@ impl<'a> Run<'a> {
             self.engine.apply(Event::JobUpserted(job.fact.clone()));
             self.record.arrives(self.arrived, now);
             self.arrived += 1;
+        }
+        if let Some((faults, mut sides)) = self.faults() {
+            faults.run_due(&mut sides);
         }
     }
 
@@ -213,6 +265,9 @@ impl<'a> Run<'a> {
             };
             let newest = self.sizes.get(&job).and_then(|sizes| sizes.get(&cluster));
             if newest == Some(&pods) {
+                if let Some((faults, mut sides)) = self.faults() {
+                    faults.shrunk(job, &mut sides);
+                }
                 self.engine.apply(Event::JobResized {
                     key: self.scenario.jobs[job].fact.key.clone(),
                     attempt,
@@ -269,9 +324,9 @@ impl<'a> Run<'a> {
                 self.resizes(&key, &admission);
                 self.runs(&key, &admission);
             }
-            Decision::Evict { key, .. } => {
+            Decision::Evict { key, reason, .. } => {
                 self.record.decisions.evicted += 1;
-                self.stops(&key);
+                self.stops(&key, reason);
             }
         }
     }
@@ -282,7 +337,13 @@ impl<'a> Run<'a> {
         };
         let starts = self.attempts[job] != admission.attempt;
         self.attempts[job] = admission.attempt;
-        self.members.run(job, admission, self.now);
+        match self.faults() {
+            Some((faults, mut sides)) => faults.runs(job, admission, starts, &mut sides),
+            None => {
+                let pods = admission.shares.iter().map(Share::replicas).sum();
+                self.members.run(job, pods, 0, self.now);
+            }
+        }
         self.record.runs(job, admission, self.now);
         if starts {
             self.progress(job, Progress::Running);
@@ -294,7 +355,7 @@ impl<'a> Run<'a> {
         let job = self.index.get(key).copied();
         let elastic = |job: &usize| self.scenario.jobs[*job].fact.demand.elastic;
         if let Some(job) = job.filter(elastic) {
-            let pods = |share: &engine::facts::Share| (share.cluster.clone(), share.replicas());
+            let pods = |share: &Share| (share.cluster.clone(), share.replicas());
             let sizes = admission.shares.iter().map(pods).collect();
             self.sizes.insert(job, sizes);
         }
@@ -318,16 +379,30 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn stops(&mut self, key: &JobKey) {
+    fn stops(&mut self, key: &JobKey, reason: Reason) {
         let Some(&job) = self.index.get(key) else {
             return;
         };
         let sim = &self.scenario.jobs[job];
-        let lost = self.members.stop(job, sim.checkpoint_ms, self.now);
+        let lost = match self.faults() {
+            Some((faults, mut sides)) => faults.stops(job, reason, &mut sides),
+            None => self.members.stop(job, sim.checkpoint_ms, self.now),
+        };
         let pods = sim.fact.demand.pods();
         self.record.evicted(job, lost.pod_ms, pods);
         let gone = self.now.after(self.options.stop_ms);
         self.stopping.push(Reverse((gone, job, self.now)));
+    }
+
+    fn check_placements(&self) -> Result<(), Violation> {
+        let faults = self.faults.as_ref();
+        match faults.and_then(FaultInjector::misplacement) {
+            None => Ok(()),
+            Some(what) => Err(Violation::Misplaced {
+                at: self.now.0,
+                what: what.to_owned(),
+            }),
+        }
     }
 
     fn check(&self) -> Result<(), Violation> {
@@ -335,7 +410,7 @@ impl<'a> Run<'a> {
         let mut first = found.iter().take(3).map(ToString::to_string);
         match first.next() {
             None => Ok(()),
-            Some(one) => Err(Violation {
+            Some(one) => Err(Violation::Books {
                 at: self.now.0,
                 what: first.fold(one, |all, next| format!("{all}; {next}")),
             }),
@@ -357,6 +432,7 @@ impl<'a> Run<'a> {
         RunOutcome {
             stuck: stuck.collect(),
             end: self.now,
+            faults: self.faults.map(FaultInjector::into_record),
             record: self.record,
         }
     }

@@ -1,5 +1,6 @@
 //! The input of a simulation: a fleet, its queues, and jobs with their true run times.
 
+use crate::faults::FaultPlan;
 use engine::facts::{
     Backfill, ClusterFact, FairShare, JobFact, Limits, NodeFact, PlacementWeights, PolicyFact,
     Preemption, PriorityClassFact, QueueFact, QueueOrdering, QueueState,
@@ -49,6 +50,8 @@ pub struct Scenario {
     pub queues: ScenarioQueues,
     /// The jobs.
     pub jobs: Vec<SimJob>,
+    /// The faults of nodes; `None` if there are none, and pods are not simulated then.
+    pub faults: Option<FaultPlan>,
 }
 
 /// Overrides from the command line.

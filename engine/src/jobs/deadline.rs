@@ -56,8 +56,12 @@ pub(crate) fn room_lost_at<'a>(
 
 /// The number of pods of a share that must be bound: its part of the gang's minimum, rounded up.
 pub(crate) fn least_of(demand: &Demand, share: &Share) -> u32 {
-    let all = demand.pods();
+    least_part(demand.min_available, share, demand.pods())
+}
+
+/// A share's part of the minimum of a gang with `all` pods, rounded up.
+pub(crate) fn least_part(minimum: u32, share: &Share, all: u64) -> u32 {
     let part = u64::from(share.replicas());
-    let least = (u64::from(demand.min_available) * part).div_ceil(all.max(1));
+    let least = (u64::from(minimum) * part).div_ceil(all.max(1));
     u32::try_from(least.min(part)).unwrap_or(u32::MAX)
 }

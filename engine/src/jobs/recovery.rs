@@ -8,7 +8,7 @@ use crate::api::event::Progress;
 use crate::api::facts::Share;
 use crate::api::ids::{ClusterName, JobKey, Time};
 use crate::config::EngineConfig;
-use crate::jobs::deadline::{least_of, room_lost_at};
+use crate::jobs::deadline::{least_part, room_lost_at};
 use crate::jobs::job::{Job, Released};
 use crate::jobs::store::Jobs;
 use crate::quota::Quota;
@@ -82,12 +82,15 @@ impl Jobs {
     }
 }
 
-/// The pods that must run of a share of a running job: of its minimum when it was admitted, or of what its
-/// template says since, if that is less.
+/// The pods that must run of a share of a running job: its part of the gang's minimum when it was
+/// admitted, or of what its template says since, if that is less. An elastic gang has the same minimum at
+/// each size.
 pub(crate) fn least_running(job: &Job, released: &Released, share: &Share) -> u32 {
+    let shares = released.admission.shares.iter();
+    let admitted = shares.map(|share| u64::from(share.replicas())).sum();
     let demands = released.basis.iter().chain(&job.demand);
     demands
-        .map(|demand| least_of(demand, share))
+        .map(|demand| least_part(demand.min_available, share, admitted))
         .min()
         .unwrap_or(0)
 }

@@ -163,7 +163,8 @@ fn explain_released(
         };
         return Explanation::of(cause.reason, message);
     }
-    if inputs.jobs.resizing().contains(key)
+    if released.loss.is_none()
+        && inputs.jobs.resizing().contains(key)
         && let Err(why) = growth::evaluate_growth(inputs, key)
     {
         let elastic = job.demand.as_ref().filter(|demand| demand.elastic);

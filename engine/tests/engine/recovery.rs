@@ -183,6 +183,28 @@ fn a_gang_above_its_minimum_goes_on_with_fewer_pods() {
 }
 
 #[test]
+fn an_elastic_gang_that_runs_small_has_lost_too_many_pods_below_the_same_minimum() {
+    let mut world = running();
+    world.cluster("c", 4, "cpu 64, gpu 4");
+    let job = world.job("elastic", "q", elastic(2, 8, "gpu 4"));
+    world.submit(job);
+    assert_eq!(world.decide(), "release elastic #1 c(n0 n1 n2 n3)");
+    world.run("elastic");
+    world.decide();
+    for name in ["n1", "n2"] {
+        world.apply(Event::NodeGone("c".into(), name.into()));
+    }
+    world.wait(600);
+    assert_snapshot!(world.decide(), @"");
+    world.apply(Event::NodeGone("c".into(), "n3".into()));
+    world.wait(1);
+    world.decide();
+    assert_snapshot!(world.why("elastic"), @"PodsLost: runs with 1 of the 2 pods it needs on c; if others do not take the place of those that are lost, it is evicted and queued again; attempt 1 on c, charged nvidia.com/gpu 16, pods 4 to queue q");
+    world.wait(10);
+    assert_snapshot!(world.decide(), @"evict elastic #1: PodsLost: for 10 s 1 of the 2 pods it needs on c have been running, and others fit on no nodes there");
+}
+
+#[test]
 fn a_restarted_engine_evaluates_what_was_lost_before() {
     let mut world = running();
     let lost = pod_on(&world, "n1");

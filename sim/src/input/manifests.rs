@@ -225,8 +225,7 @@ struct LimitsSpec {
 struct ManifestPlacement {
     max_clusters: Option<u32>,
     preferred_clusters: Vec<String>,
-    #[serde(rename = "recoveryDeadline")]
-    _recovery_deadline: Option<IgnoredAny>,
+    recovery_deadline: Option<Text>,
     #[serde(rename = "startDeadline")]
     _start_deadline: Option<IgnoredAny>,
     weights: BTreeMap<String, u32>,
@@ -314,6 +313,10 @@ impl PolicySpec {
             if let Some(text) = &stated.min_runtime {
                 preemption.min_runtime_ms = millis(place, "spec.preemption.minRuntime", &text.0)?;
             }
+        }
+        if let Some(text) = &placement.recovery_deadline {
+            let millis = millis(place, "spec.placement.recoveryDeadline", &text.0)?;
+            fact.recovery_deadline_ms = Some(millis);
         }
         Ok(fact)
     }

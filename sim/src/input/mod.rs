@@ -1,10 +1,11 @@
-//! Reads fleets, queues and jobs, in YAML or as the CSV of public traces, into facts.
+//! Reads fleets, queues, jobs and faults, in YAML or as the CSV of public traces, into facts.
 //!
 //! The header of a CSV file determines its form. An invalid value is an error that names the file,
 //! the line or object, the field, the value, and what would be valid. Nothing is skipped without a
 //! note.
 
 mod amounts;
+mod faults;
 mod fleet;
 mod fleet_yaml;
 mod jobs;
@@ -14,6 +15,7 @@ pub mod plain;
 mod queues;
 mod table;
 
+pub use faults::read_faults;
 pub use fleet::{OPENB_GPU, read_fleet};
 pub use jobs::read_jobs;
 pub use queues::read_queues;
@@ -79,6 +81,7 @@ pub fn read_scenario(
             fleet,
             queues,
             jobs,
+            faults: None,
         },
         notes,
     })
