@@ -220,6 +220,7 @@ fn default_policy() -> FaultPolicy {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use engine::faults::Symptom;
     use serde_json::json;

@@ -31,6 +31,7 @@ pub(crate) fn status(policy: &FaultPolicy, now: jiff::Timestamp) -> FaultPolicyS
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::json;
 

@@ -216,6 +216,7 @@ fn symptom(reason: &str, message: &str) -> Symptom {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@
 //! the jobs: two runs with one seed have the same faults, whatever the policy.
 
 use super::random::RandomSequence;
-use super::{FaultClass, FaultPlan, PlannedFault, RepairTime};
+use super::{FaultKind, FaultPlan, PlannedFault, RepairTime};
 use engine::Time;
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ pub(super) struct NodeFault {
     /// The node's index in the fleet.
     pub(super) node: usize,
     /// What it does.
-    pub(super) class: FaultClass,
+    pub(super) class: FaultKind,
     /// How long the node is out of service, in milliseconds.
     pub(super) for_ms: i64,
     /// Which device of the node fails, if one does: a fraction of 2³² of its devices.
@@ -104,8 +104,8 @@ impl FaultGenerator {
 fn random_fault(plan: &FaultPlan, random: &mut RandomSequence, at: Time, node: usize) -> NodeFault {
     let weights = [plan.node_lost.weight, plan.device_fault.weight].map(u64::from);
     let class = match random.below(weights[0] + weights[1]) < weights[0] {
-        true => FaultClass::NodeLost,
-        false => FaultClass::DeviceFault,
+        true => FaultKind::NodeLost,
+        false => FaultKind::DeviceFault,
     };
     let device = random.below(1 << 32);
     let for_ms = match plan.class(class).repair {
@@ -136,7 +136,7 @@ pub(super) fn hits_of_jobs(plan: &FaultPlan, jobs: usize) -> Vec<Option<u64>> {
 #[cfg(test)]
 mod tests {
     use super::{FaultGenerator, hits_of_jobs};
-    use crate::faults::{FaultClass, FaultClassPlan, FaultPlan, PlannedFault, RepairTime};
+    use crate::faults::{FaultClassPlan, FaultKind, FaultPlan, PlannedFault, RepairTime};
     use engine::Time;
 
     const DAY_MS: i64 = 86_400_000;
@@ -168,7 +168,7 @@ mod tests {
         assert!(faults.is_sorted_by_key(|fault| fault.at));
         let lost = faults
             .iter()
-            .filter(|fault| fault.class == FaultClass::NodeLost);
+            .filter(|fault| fault.class == FaultKind::NodeLost);
         let lost = lost.count() * 100 / faults.len();
         assert!((38..=42).contains(&lost), "{lost} %");
         let mut by_node = vec![0; 512];
@@ -177,8 +177,8 @@ mod tests {
         assert!(by_node.iter().all(|count| (2..45).contains(count)));
         for fault in &faults {
             let expected = match fault.class {
-                FaultClass::NodeLost => 3_600_000..=3_600_000,
-                FaultClass::DeviceFault => 60_000..=120_000,
+                FaultKind::NodeLost => 3_600_000..=3_600_000,
+                FaultKind::DeviceFault => 60_000..=120_000,
             };
             assert!(expected.contains(&fault.for_ms), "{fault:?}");
         }
@@ -200,7 +200,7 @@ mod tests {
             at_ms,
             node,
             for_ms: 5,
-            class: FaultClass::NodeLost,
+            class: FaultKind::NodeLost,
         };
         plan.planned = vec![planned(DAY_MS, 3), planned(0, 4)];
         let faults = all(&plan, 10);

@@ -5,7 +5,7 @@ use super::generator::{FaultGenerator, NodeFault, hits_of_jobs};
 use super::nodes::{Down, with_fault};
 use super::pods::{SimulatedPod, SimulatedPods};
 use super::record::FaultRecord;
-use super::{FaultClass, FaultPlan};
+use super::{FaultKind, FaultPlan};
 use crate::members::{Lost, SimulatedMembers};
 use crate::record::Measure;
 use crate::scenario::{Scenario, SimJob};
@@ -153,12 +153,12 @@ impl<'a> FaultInjector<'a> {
             return;
         }
         let class = match fault.class {
-            FaultClass::DeviceFault if self.devices_of(node) > 0 => FaultClass::DeviceFault,
-            _ => FaultClass::NodeLost,
+            FaultKind::DeviceFault if self.devices_of(node) > 0 => FaultKind::DeviceFault,
+            _ => FaultKind::NodeLost,
         };
         match class {
-            FaultClass::NodeLost => self.record.nodes_lost += 1,
-            FaultClass::DeviceFault => self.record.device_faults += 1,
+            FaultKind::NodeLost => self.record.nodes_lost += 1,
+            FaultKind::DeviceFault => self.record.device_faults += 1,
         }
         let detected = self.plan.class(class).detection_ms;
         if detected < fault.for_ms {
@@ -253,7 +253,7 @@ impl<'a> FaultInjector<'a> {
         let class = down.fault.class;
         let failed = self.failed_on(node);
         for (job, pod) in &failed {
-            if class == FaultClass::DeviceFault {
+            if class == FaultKind::DeviceFault {
                 let (sim, fleet) = (self.job(*job), &self.scenario.fleet);
                 let fact = SimulatedPods::fact(pod, sim, fleet, PodPhase::Disrupted);
                 sides.engine.apply(Event::PodUpserted(fact));
@@ -280,9 +280,9 @@ impl<'a> FaultInjector<'a> {
         let failed = self.failed_on(node);
         for (job, pod) in &failed {
             self.pods.change(*job, pod.number, |pod| pod.failed = false);
-            if down.detected && down.fault.class == FaultClass::DeviceFault {
+            if down.detected && down.fault.class == FaultKind::DeviceFault {
                 let (sim, fleet) = (self.job(*job), &self.scenario.fleet);
-                let fact = SimulatedPods::fact(pod, sim, fleet, PodPhase::Active);
+                let fact = SimulatedPods::fact(pod, sim, fleet, PodPhase::Running);
                 sides.engine.apply(Event::PodUpserted(fact));
             }
         }
@@ -344,7 +344,7 @@ impl<'a> FaultInjector<'a> {
         let started = self.pods.follow(job, sim, admission);
         for pod in &started {
             self.placed(job, pod, sides.now);
-            let fact = SimulatedPods::fact(pod, sim, &self.scenario.fleet, PodPhase::Active);
+            let fact = SimulatedPods::fact(pod, sim, &self.scenario.fleet, PodPhase::Running);
             sides.engine.apply(Event::PodUpserted(fact));
         }
         let working = self.pods.working(job);

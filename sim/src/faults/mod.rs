@@ -21,7 +21,7 @@ pub use record::{FaultRecord, JobFaultRecord, RecoveryTimes};
 
 /// What a fault does to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FaultClass {
+pub enum FaultKind {
     /// The node is not Ready, or gone: all pods on it are lost.
     NodeLost,
     /// One device fails: the pod that has it is lost, and no pod is placed on the node until it is
@@ -61,7 +61,7 @@ pub struct PlannedFault {
     /// How long the node is out of service, in milliseconds.
     pub for_ms: i64,
     /// What it does.
-    pub class: FaultClass,
+    pub class: FaultKind,
 }
 
 /// Which faults a simulation has, and what they cost the jobs.
@@ -119,10 +119,10 @@ impl Default for FaultPlan {
 }
 
 impl FaultPlan {
-    fn class(&self, class: FaultClass) -> &FaultClassPlan {
+    fn class(&self, class: FaultKind) -> &FaultClassPlan {
         match class {
-            FaultClass::NodeLost => &self.node_lost,
-            FaultClass::DeviceFault => &self.device_fault,
+            FaultKind::NodeLost => &self.node_lost,
+            FaultKind::DeviceFault => &self.device_fault,
         }
     }
 }

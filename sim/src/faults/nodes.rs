@@ -1,6 +1,6 @@
 //! Nodes that are out of service, and which pods their faults stop.
 
-use super::FaultClass;
+use super::FaultKind;
 use super::generator::NodeFault;
 use super::inject::FaultInjector;
 use super::pods::{SimulatedPod, SimulatedPods};
@@ -46,9 +46,9 @@ impl FaultInjector<'_> {
         };
         let on = self.pods.on(node);
         let hit: Vec<(usize, SimulatedPod)> = match down.fault.class {
-            FaultClass::NodeLost => on,
-            FaultClass::DeviceFault if down.struck => Vec::new(),
-            FaultClass::DeviceFault => self.owner(&down.fault, on).into_iter().collect(),
+            FaultKind::NodeLost => on,
+            FaultKind::DeviceFault if down.struck => Vec::new(),
+            FaultKind::DeviceFault => self.owner(&down.fault, on).into_iter().collect(),
         };
         let hit: Vec<_> = hit.into_iter().filter(|(_, pod)| !pod.failed).collect();
         if let Some(down) = self.down.get_mut(&node) {
@@ -83,15 +83,15 @@ impl FaultInjector<'_> {
 
 /// A node with a fault. A lost node is not Ready. One with a failed device has one less, and is cordoned
 /// by those who repair it.
-pub(super) fn with_fault(node: &NodeFact, class: FaultClass) -> NodeFact {
+pub(super) fn with_fault(node: &NodeFact, class: FaultKind) -> NodeFact {
     let mut fact = NodeFact {
         usable: false,
-        lost: class == FaultClass::NodeLost,
+        lost: class == FaultKind::NodeLost,
         ..node.clone()
     };
     let mut resources = node.allocatable.iter();
     let device = resources.find(|(name, amount)| name.is_device() && amount.0 > 0);
-    if let Some((name, amount)) = device.filter(|_| class == FaultClass::DeviceFault) {
+    if let Some((name, amount)) = device.filter(|_| class == FaultKind::DeviceFault) {
         let milli = name.as_str().ends_with("-milli");
         let one = if milli { 1000 } else { 1 };
         let left = Amount((amount.0 - one).max(0));

@@ -224,6 +224,7 @@ impl SimulatedPods {
             request: sim.fact.demand.roles[pod.role].request.clone(),
             job: Some(sim.fact.key.clone()),
             phase,
+            symptom: None,
         }
     }
 

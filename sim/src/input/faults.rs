@@ -2,7 +2,7 @@
 
 use super::amounts::{Text, millis};
 use crate::error::{InputError, InputLocation, read};
-use crate::faults::{FaultClass, FaultClassPlan, FaultPlan, PlannedFault, RepairTime};
+use crate::faults::{FaultClassPlan, FaultKind, FaultPlan, PlannedFault, RepairTime};
 use crate::scenario::Fleet;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -297,8 +297,8 @@ impl PlannedFaultSpec {
             return Err(place.refuse("node", &self.node, needed));
         };
         let class = match self.class.as_deref() {
-            None | Some("nodeLost") => FaultClass::NodeLost,
-            Some("deviceFault") => FaultClass::DeviceFault,
+            None | Some("nodeLost") => FaultKind::NodeLost,
+            Some("deviceFault") => FaultKind::DeviceFault,
             Some(other) => {
                 return Err(place.refuse("class", other, "nodeLost or deviceFault is needed"));
             }
