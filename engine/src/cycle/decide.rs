@@ -185,7 +185,11 @@ fn infeasible(
     reason: Reason,
     why: Infeasible,
 ) {
+    let withheld = matches!(why, Infeasible::Withheld(_));
     engine.pending.note_infeasible(queue, shape, why);
+    if withheld {
+        wake::mark_owners_dirty(engine, shape);
+    }
     if engine.pending.queues.is_in_window(shape) {
         reserve::guess_scopes(engine, shape);
     }

@@ -68,6 +68,18 @@ pub(crate) fn mark_windows_dirty(engine: &mut Engine) {
     }
 }
 
+/// Marks the queues of jobs dirty that have a reservation and this shape: what reservations withhold makes the
+/// shape infeasible for others, and not for the owner of one.
+pub(crate) fn mark_owners_dirty(engine: &mut Engine, shape: ShapeId) {
+    let owners = engine.reservations.iter();
+    let owners =
+        owners.filter(|kept| withheld::shape_of(engine.inputs(), &kept.rank.key) == Some(shape));
+    let queues: BTreeSet<QueueName> = owners.map(|kept| kept.queue.clone()).collect();
+    for queue in queues {
+        mark_dirty(engine, &queue);
+    }
+}
+
 /// Marks every queue with pending jobs dirty.
 pub(crate) fn mark_all_dirty(engine: &mut Engine) {
     let queues = engine

@@ -155,7 +155,6 @@ fn a_job_that_shrank_while_a_node_was_lost_grows_on_other_nodes() {
 }
 
 #[test]
-#[ignore = "defect: a queue has a head that the search for the next job does not find"]
 fn the_search_for_the_next_job_finds_the_head_of_each_queue() {
     let case = Case {
         fleet: "clusters: [{name: a, nodes: [{count: 1, gpus: 8}]}, \
