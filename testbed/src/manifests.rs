@@ -354,6 +354,9 @@ mod tests {
         let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("stages");
         let stages = Manifests::read(&[dir]).unwrap();
         let names: Vec<_> = stages.0.iter().map(|stage| stage.name_any()).collect();
-        assert_eq!(names, ["pod-fail", "pod-run-for"]);
+        assert_eq!(
+            names,
+            ["pod-fail", "pod-refused", "pod-run-for", "pod-wait"]
+        );
     }
 }
