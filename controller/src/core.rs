@@ -237,6 +237,7 @@ impl Core {
             }
         }
         self.publisher.clear();
+        self.reconciler.lost_pods.stand_by();
         self.reconciler.engine.take_changed();
     }
 

@@ -12,7 +12,7 @@ use crate::api::demand::ClusterPlacement;
 use crate::api::event::Event;
 use crate::api::facts::{ClusterFact, Leaving};
 use crate::api::faults::{FaultClass, Symptom};
-use crate::api::ids::{Attempt, ClusterName, JobKey, QueueName, Time};
+use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, QueueName, Time};
 use crate::api::reason::Reason;
 use crate::audit::snapshot::Snapshot;
 use crate::audit::{invariants, snapshot};
@@ -23,7 +23,7 @@ use crate::jobs::job::JobView;
 use crate::placement::eligible;
 use crate::report::{advise, explain, usage};
 use crate::state::{Changed, Engine};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Engine {
     /// The latest fact of a cluster.
@@ -121,6 +121,14 @@ impl Engine {
     pub fn has_lost_pods(&self, key: &JobKey) -> bool {
         let released = self.jobs.released(key);
         released.is_some_and(|released| released.loss.is_some())
+    }
+
+    /// The jobs with pods on a node that have not ended.
+    #[must_use]
+    pub fn jobs_on(&self, cluster: &ClusterName, node: &NodeName) -> BTreeSet<JobKey> {
+        let nodes = self.capacity.cluster(cluster).into_iter();
+        let pods = nodes.flat_map(|nodes| nodes.pods_on(node));
+        pods.filter_map(|pod| pod.job.clone()).collect()
     }
 
     /// Whose fault a symptom of a pod is, by the rules in force.

@@ -109,7 +109,9 @@ impl Reconciler {
                     _ => {}
                 }
                 self.pods.note(&fact);
-                self.lost_pods.note(&fact);
+                let engine = &self.engine;
+                self.lost_pods
+                    .note(&fact, |cluster, node| engine.jobs_on(cluster, node));
                 self.apply(fact);
             }
             MemberEvent::Listed { cluster } => tracing::debug!(%cluster, "member listed"),

@@ -145,7 +145,7 @@ impl Reconciler {
             return self.refuse(key, admission.attempt, &gone(), now);
         };
         if self.in_flight_of(key).is_busy(&binding, now) {
-            return self.refuse(key, admission.attempt, &busy(), now);
+            return self.withdraw(key, admission.attempt, now);
         }
         if let Some(left) = self.left_in(&binding, &admission) {
             return self.refuse(key, admission.attempt, &still_there(left), now);
@@ -157,6 +157,18 @@ impl Reconciler {
             event: JobEvent::normal(Reason::Admitted, "Release", message),
         });
         self.hand_over(key, &binding, admission, now);
+    }
+
+    /// Drops a plan that was not handed over, since a write of the binding is open: of the record that it was
+    /// queued again, as a rule. The attempt did not happen.
+    fn withdraw(&mut self, key: &JobKey, attempt: Attempt, now: Time) {
+        tracing::debug!(job = %key, attempt = attempt.0, "its binding is being written; it is decided again");
+        self.apply(Event::JobWithdrawn {
+            key: key.clone(),
+            attempt,
+            at: now,
+        });
+        self.dirty.insert(key.clone());
     }
 
     /// Resizes an admitted job whose replicas Karmada sets.
@@ -351,13 +363,5 @@ fn still_there(cluster: ClusterName) -> Refusal {
         reason: Reason::PlanRefused,
         message: format!("{cluster} has not removed an earlier attempt yet"),
         avoid: Some(cluster),
-    }
-}
-
-fn busy() -> Refusal {
-    Refusal {
-        reason: Reason::PlanRefused,
-        message: "the binding changed during the decision; it is reconciled again".into(),
-        avoid: None,
     }
 }

@@ -167,9 +167,32 @@ impl Case {
             let suspended = &binding["spec"]["suspension"]["dispatching"];
             suspended.as_bool().unwrap_or_default() == hold
         };
-        self.binding_when(job, &format!("dispatching held: {hold}"), held)
-            .await
-            .map(drop)
+        let what = format!("dispatching held: {hold}");
+        self.binding_when(job, &what, held).await?;
+        // What Karmada dispatches follows the Works, which are rendered again for the binding.
+        let (binding, namespace) = (job.binding(), self.name.as_str());
+        let of_job = |work: &&Value| {
+            let annotations = &work["metadata"]["annotations"];
+            annotations["resourcebinding.karmada.io/name"] == binding.as_str()
+                && annotations["resourcebinding.karmada.io/namespace"] == namespace
+        };
+        eventually(
+            SOON,
+            &format!("{} Works held: {hold}", job.name),
+            async || {
+                let works = self.karmada().list(WORK, None).await;
+                let works = works.map_err(|error| error.to_string())?;
+                let other = |work: &&Value| {
+                    let suspended = &work["spec"]["suspendDispatching"];
+                    suspended.as_bool().unwrap_or_default() != hold
+                };
+                match works.iter().filter(of_job).filter(other).count() {
+                    0 => Ok(()),
+                    others => Err(format!("{others} are not yet")),
+                }
+            },
+        )
+        .await
     }
 
     /// Creates a queue `<test>-<word>`, and returns its name.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::case::{A_WHILE, Case};
 use crate::job::{clusters, record};
-use crate::story::{managed, managed_and_killed};
+use crate::story::managed;
 
 /// A Volcano Job of one whole node whose pod waits on it with ImagePullBackOff and this message.
 fn waiting_with(case: &Case, message: &str) -> Value {
@@ -38,7 +38,7 @@ fn says(group: &Value, reason: &str, text: &str) -> bool {
 
 /// The image does not exist: the job gives its GPUs back at the start deadline, and runs once its template is
 /// mended.
-async fn no_such_image(case: &Case) -> anyhow::Result<()> {
+pub(crate) async fn no_such_image(case: &Case) -> anyhow::Result<()> {
     queue_and_nodes(case).await?;
     let message = "Back-off pulling image \"train:1\": ErrImagePull: train:1: not found";
     let job = case.submit(&waiting_with(case, message)).await?;
@@ -81,11 +81,6 @@ async fn registry_unreachable(case: &Case) -> anyhow::Result<()> {
 #[test]
 fn a_job_whose_image_does_not_exist_waits_until_its_template_is_mended() {
     managed("noimage", no_such_image);
-}
-
-#[test]
-fn a_job_whose_image_does_not_exist_is_held_though_muster_is_killed_meanwhile() {
-    managed_and_killed("noimagekill", no_such_image);
 }
 
 #[test]

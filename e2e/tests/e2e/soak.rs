@@ -9,8 +9,8 @@ use crate::story::{
 };
 use crate::upgrade::Leads;
 use crate::{
-    backfill, bounds, elastic, emptied, hierarchy, lost_cluster, queues_live, reclaim, split,
-    upgrade,
+    backfill, bounds, elastic, emptied, hierarchy, lost_cluster, not_started, queues_live, reclaim,
+    split, split_retries, upgrade,
 };
 
 #[test]
@@ -58,6 +58,18 @@ fn soak_of_two_gangs_with_room_for_one() {
 #[ignore = "soak"]
 fn soak_of_a_hundred_gangs_in_parts() {
     managed_alone("soakhundred", split::hundred);
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_of_jobs_that_cannot_start() {
+    managed_and_killed("soakimage", not_started::no_such_image);
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_of_split_jobs_that_restart() {
+    managed_and_killed("soakretry", split_retries::restarts);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::case::{A_WHILE, Case, SOON};
 use crate::job::{Job, clusters, condition, record};
 use crate::leading_part::{leads, room_for_seven, shows};
 use crate::split::{environment, no_pods, play, pods_of, training};
-use crate::story::{managed, managed_and_killed};
+use crate::story::managed;
 
 /// Runs a gang of seven over two clusters with these policies.
 async fn gang(case: &Case, policies: Value, max_retry: u32) -> anyhow::Result<Job> {
@@ -61,7 +61,7 @@ async fn retried(case: &Case, job: &Job, retries: u64) -> anyhow::Result<()> {
 
 /// A pod fails, and `RestartJob` follows: the whole gang starts again as the next attempt, until its
 /// `maxRetry` is reached.
-async fn restarts(case: &Case) -> anyhow::Result<()> {
+pub(crate) async fn restarts(case: &Case) -> anyhow::Result<()> {
     let policies = json!([{"event": "PodFailed", "action": "RestartJob"}]);
     let job = gang(case, policies, 2).await?;
     fail_in(case, &job, "member2").await?;
@@ -133,11 +133,6 @@ async fn completes(case: &Case) -> anyhow::Result<()> {
 #[test]
 fn a_split_job_restarts_as_a_whole_until_its_max_retry() {
     managed("splitretry", restarts);
-}
-
-#[test]
-fn a_split_job_restarts_as_a_whole_though_muster_is_killed_meanwhile() {
-    managed_and_killed("splitretrykill", restarts);
 }
 
 #[test]

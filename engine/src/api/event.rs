@@ -81,6 +81,17 @@ pub enum Event {
         /// When.
         at: Time,
     },
+    /// An admitted job's plan was not handed over at all, since a write of its binding is open. The attempt did
+    /// not happen: its number is used again, and the job competes again shortly. Ignored once the job is
+    /// observed placed.
+    JobWithdrawn {
+        /// The job.
+        key: JobKey,
+        /// The attempt that was withdrawn.
+        attempt: Attempt,
+        /// When.
+        at: Time,
+    },
     /// The controller has begun to evict an admitted job for a reason of its own (suspended by its
     /// owner, refused by a member, template deleted). It stays charged until
     /// [`Event::JobWorksGone`] or [`Event::JobGone`].

@@ -77,6 +77,9 @@ pub(crate) fn apply(engine: &mut Engine, event: Event) {
         } => {
             lifecycle::observe_refusal(engine, &key, attempt, Cause { reason, message }, avoid, at)
         }
+        Event::JobWithdrawn { key, attempt, at } => {
+            lifecycle::observe_withdrawal(engine, &key, attempt, at)
+        }
         Event::JobEnding {
             key,
             reason,

@@ -129,14 +129,27 @@ pub(crate) fn observe_refusal(
     at: Time,
 ) {
     decide::advance(engine, at);
-    // Of a job that was seen placed something was written: what is refused is a resize,
-    // and the charge stays.
-    let open = engine.jobs.released(key).is_some_and(|released| {
-        released.admission.attempt == attempt && released.progress == Progress::Assumed
-    });
-    if open {
+    if is_unwritten(engine, key, attempt) {
         requeue(engine, key, Some(cause), avoid, at);
     }
+}
+
+/// An attempt was never handed over.
+pub(crate) fn observe_withdrawal(engine: &mut Engine, key: &JobKey, attempt: Attempt, at: Time) {
+    decide::advance(engine, at);
+    if is_unwritten(engine, key, attempt) {
+        engine.capacity.forget(key);
+        engine.jobs.withdraw(key, at, &engine.config);
+        settle(engine, key);
+    }
+}
+
+/// Whether nothing of an attempt was written. Of a job that was seen placed something was: what is refused then
+/// is a resize, and the charge stays.
+fn is_unwritten(engine: &Engine, key: &JobKey, attempt: Attempt) -> bool {
+    engine.jobs.released(key).is_some_and(|released| {
+        released.admission.attempt == attempt && released.progress == Progress::Assumed
+    })
 }
 
 /// Nothing of a job is left in any cluster.

@@ -101,6 +101,18 @@ impl Jobs {
         }
     }
 
+    /// Queues an admitted job again whose attempt did not happen: its number is used again, and it is no failure.
+    /// The pause is a quarter of the shortest back-off.
+    pub(crate) fn withdraw(&mut self, key: &JobKey, at: Time, config: &EngineConfig) {
+        let Some(job) = self.job_mut(key) else {
+            return;
+        };
+        job.released = None;
+        job.attempt = Attempt(job.attempt.0.saturating_sub(1));
+        let until = at.after(config.backoff_base_ms / 4);
+        job.cold.change(|cold| cold.back_off_until = Some(until));
+    }
+
     /// Ends the back-off of a queued job and its avoidance of clusters, if they are over at `now`.
     pub(crate) fn end_back_off(&mut self, key: &JobKey, now: Time) {
         if let Some(job) = self.job_mut(key) {

@@ -268,3 +268,25 @@ fn capacity_that_is_free_when_the_job_is_placed_is_not_lost() {
     assert_snapshot!(world.decide(), @"");
     assert_eq!(world.state("job"), JobState::Placed);
 }
+
+#[test]
+fn an_attempt_that_is_withdrawn_did_not_happen() {
+    let mut world = two_clusters();
+    world.add("job", "q", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"release job #1 a(n0)");
+    let withdrawn = Event::JobWithdrawn {
+        key: key("job"),
+        attempt: Attempt(1),
+        at: world.now,
+    };
+    world.apply(withdrawn.clone());
+    assert_snapshot!(world.decide(), @"");
+    assert_snapshot!(world.allocated("q"), @"");
+    world.wait(1);
+    assert_snapshot!(world.decide(), @"release job #1 a(n0)");
+    // Once it is placed, something of it was written.
+    world.run("job");
+    world.apply(withdrawn);
+    world.decide();
+    assert_eq!(world.state("job"), JobState::Running);
+}

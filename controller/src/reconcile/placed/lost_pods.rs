@@ -6,8 +6,8 @@
 use crate::reconcile::Reconciler;
 use engine::facts::{PodFact, PodPhase};
 use engine::faults::{FaultClass, Symptom};
-use engine::{ClusterName, Event, JobKey, NodeName, Time, Uid};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use engine::{ClusterName, Event, JobKey, NodeName, Time};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Milliseconds for which a job has to run whole until what it lost before does not matter any more.
 const WHOLE_FOR_MS: i64 = 30_000;
@@ -37,28 +37,34 @@ struct LostOfJob {
 #[derive(Debug, Default)]
 pub(crate) struct LostPods {
     lost: BTreeMap<JobKey, LostOfJob>,
-    /// Where the pods of jobs are.
-    places: HashMap<Uid, (JobKey, ClusterName, NodeName)>,
     /// Nodes that are gone or not Ready.
     nodes: BTreeSet<(ClusterName, NodeName)>,
 }
 
 impl LostPods {
-    /// Applies a fact of a member.
-    pub(crate) fn note(&mut self, fact: &Event) {
+    /// Applies a fact of a member, before the engine knows it; `jobs_on` returns the jobs with pods on a node.
+    pub(crate) fn note(
+        &mut self,
+        fact: &Event,
+        jobs_on: impl Fn(&ClusterName, &NodeName) -> BTreeSet<JobKey>,
+    ) {
+        let mut node_lost = |cluster: &ClusterName, node: &NodeName| {
+            if self.nodes.insert((cluster.clone(), node.clone())) {
+                let symptom = lost("NodeLost", &format!("node {node} is gone or not Ready"));
+                for job in jobs_on(cluster, node) {
+                    self.add(&job, cluster, symptom.clone(), true);
+                }
+            }
+        };
         match fact {
             Event::PodUpserted(pod) => self.pod(pod),
-            Event::PodGone(_, uid) => drop(self.places.remove(uid)),
-            Event::NodeGone(cluster, node) => self.node_lost(cluster, node),
-            Event::NodeUpserted(node) if node.lost => self.node_lost(&node.cluster, &node.name),
+            Event::NodeGone(cluster, node) => node_lost(cluster, node),
+            Event::NodeUpserted(node) if node.lost => node_lost(&node.cluster, &node.name),
             Event::NodeUpserted(node) if !self.nodes.is_empty() => {
                 self.nodes
                     .remove(&(node.cluster.clone(), node.name.clone()));
             }
-            Event::ClusterGone(cluster) => {
-                self.places.retain(|_, (_, of, _)| of != cluster);
-                self.nodes.retain(|(of, _)| of != cluster);
-            }
+            Event::ClusterGone(cluster) => self.nodes.retain(|(of, _)| of != cluster),
             _ => {}
         }
     }
@@ -79,29 +85,6 @@ impl LostPods {
                 }
             }
             PodPhase::Starting | PodPhase::Running => {}
-        }
-        match pod.node.as_ref().filter(|_| !pod.ended()) {
-            Some(node) => {
-                let place = (job.clone(), pod.cluster.clone(), node.clone());
-                self.places.insert(pod.uid.clone(), place);
-            }
-            None => drop(self.places.remove(&pod.uid)),
-        }
-    }
-
-    /// Notes the jobs on a node that is gone or not Ready.
-    fn node_lost(&mut self, cluster: &ClusterName, node: &NodeName) {
-        if !self.nodes.insert((cluster.clone(), node.clone())) {
-            return;
-        }
-        let there = self
-            .places
-            .values()
-            .filter(|(_, of, on)| of == cluster && on == node);
-        let jobs: BTreeSet<JobKey> = there.map(|(job, ..)| job.clone()).collect();
-        for job in jobs {
-            let symptom = lost("NodeLost", &format!("node {node} is gone or not Ready"));
-            self.add(&job, cluster, symptom, true);
         }
     }
 
@@ -136,6 +119,11 @@ impl LostPods {
         if now.millis_since(since) >= WHOLE_FOR_MS {
             self.lost.remove(job);
         }
+    }
+
+    /// Forgets what jobs have lost: another replica decides what follows.
+    pub(crate) fn stand_by(&mut self) {
+        self.lost.clear();
     }
 
     /// Notes that an attempt of a job is over.
@@ -186,17 +174,17 @@ fn lost(reason: &str, message: &str) -> Symptom {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::Resources;
+    use engine::{Resources, Uid};
 
     fn key(name: &str) -> JobKey {
         JobKey::new("team", name)
     }
 
-    fn pod(name: &str, node: &str, phase: PodPhase) -> Event {
+    fn pod(name: &str, phase: PodPhase) -> Event {
         Event::PodUpserted(PodFact {
             cluster: ClusterName::new("m1"),
             uid: Uid::new(name),
-            node: Some(NodeName::new(node)),
+            node: Some(NodeName::new("n1")),
             request: Resources::new(),
             job: Some(key(name)),
             phase,
@@ -207,25 +195,32 @@ mod tests {
     #[test]
     fn a_pod_is_lost_with_its_node_or_by_an_eviction() {
         let mut pods = LostPods::default();
-        let m1 = ClusterName::new("m1");
-        pods.note(&pod("a", "n1", PodPhase::Running));
-        pods.note(&pod("b", "n2", PodPhase::Running));
-        pods.note(&pod("c", "n1", PodPhase::Ended));
-        pods.note(&pod("d", "n2", PodPhase::Disrupted));
-        pods.note(&pod("e", "n2", PodPhase::Evicting));
-        pods.note(&Event::NodeGone(m1.clone(), NodeName::new("n1")));
+        let (m1, n1) = (ClusterName::new("m1"), NodeName::new("n1"));
+        let jobs_on = |_: &ClusterName, _: &NodeName| BTreeSet::from([key("a")]);
+        for fact in [
+            pod("b", PodPhase::Running),
+            pod("c", PodPhase::Ended),
+            pod("d", PodPhase::Disrupted),
+            pod("e", PodPhase::Evicting),
+            Event::NodeGone(m1.clone(), n1.clone()),
+        ] {
+            pods.note(&fact, jobs_on);
+        }
         let lost =
             |pods: &LostPods| ["a", "b", "c", "d", "e"].map(|name| pods.of(&key(name)).len());
         assert_eq!(lost(&pods), [1, 0, 0, 1, 1]);
         pods.attempt_over(&key("a"));
-        pods.note(&Event::NodeGone(m1, NodeName::new("n1")));
+        // The node is known to be gone.
+        pods.note(&Event::NodeGone(m1, n1), jobs_on);
         assert_eq!(lost(&pods), [0, 0, 0, 1, 1]);
+        pods.stand_by();
+        assert_eq!(lost(&pods), [0; 5]);
     }
 
     #[test]
     fn what_was_lost_is_forgotten_once_the_job_has_run_whole_for_a_while() {
         let mut pods = LostPods::default();
-        pods.note(&pod("a", "n1", PodPhase::Evicting));
+        pods.note(&pod("a", PodPhase::Evicting), |_, _| BTreeSet::new());
         pods.runs_whole(&key("a"), true, Time(0));
         pods.runs_whole(&key("a"), false, Time(20_000));
         pods.runs_whole(&key("a"), true, Time(40_000));
