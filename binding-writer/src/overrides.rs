@@ -344,9 +344,7 @@ pub fn is_ours(metadata: &ObjectMeta) -> bool {
 /// Returns `template` limited to the requests that each pod of `attempt` was admitted with, since later
 /// additions were never admitted, and to the retries that earlier attempts have left.
 fn as_admitted(template: Value, binding: &ResourceBinding, attempt: Attempt) -> Value {
-    let record = AdmissionRecord::read(binding.metadata.annotations.as_ref());
-    let record = record.ok().flatten();
-    let Some(record) = record.filter(|of| of.template_uid == *binding.spec.resource.uid) else {
+    let Some(record) = AdmissionRecord::own(binding) else {
         return template;
     };
     let mut template = match record.attempt == attempt {

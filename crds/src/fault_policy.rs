@@ -4,7 +4,7 @@
 //! (`default.yaml`) after them: the first that matches decides. A rule that cannot be read is left out, and
 //! the policy's status says so.
 
-use crate::loose::{Loose, lenient};
+use crate::loose::lenient;
 use engine::faults::{FaultClass, FaultRuleSet, PodFaultRule};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
@@ -64,8 +64,9 @@ pub struct FaultPolicyRule {
     pub name: String,
     /// Whose fault it is. A job with a fault of class User that keeps it from starting is held at its start
     /// deadline; after any other fault it is queued again.
+    #[schemars(extend("enum" = FaultClass::ALL.map(FaultClass::as_str)))]
     #[serde(deserialize_with = "lenient")]
-    pub class: Option<Loose<FaultPolicyClass>>,
+    pub class: String,
     /// What its pods show. Each list that is not empty must match.
     #[schemars(extend("x-kubernetes-validations" = [{
         "rule": "has(self.reasons) || has(self.messages) || has(self.exitCodes)",
@@ -73,25 +74,6 @@ pub struct FaultPolicyRule {
     }]))]
     #[serde(deserialize_with = "lenient")]
     pub pod: FaultPolicyPod,
-}
-
-/// Whose fault it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum FaultPolicyClass {
-    /// The job itself.
-    User,
-    /// The node.
-    Node,
-    /// A device of the node.
-    Device,
-    /// The network, registries included.
-    Network,
-    /// Volumes.
-    Storage,
-    /// The cluster as a whole.
-    Cluster,
-    /// Not known.
-    Unknown,
 }
 
 /// What a pod shows.
@@ -126,20 +108,6 @@ pub struct FaultPolicyStatus {
     pub conditions: Vec<Condition>,
 }
 
-impl FaultPolicyClass {
-    fn to_class(self) -> FaultClass {
-        match self {
-            Self::User => FaultClass::User,
-            Self::Node => FaultClass::Node,
-            Self::Device => FaultClass::Device,
-            Self::Network => FaultClass::Network,
-            Self::Storage => FaultClass::Storage,
-            Self::Cluster => FaultClass::Cluster,
-            Self::Unknown => FaultClass::Unknown,
-        }
-    }
-}
-
 impl FaultPolicyRule {
     /// Returns the rule for the engine.
     ///
@@ -147,19 +115,13 @@ impl FaultPolicyRule {
     /// Returns which field is wrong, its value, and what would be right.
     fn to_rule(&self, index: usize) -> Result<PodFaultRule, String> {
         let field = format!("spec.rules[{index}]");
-        let classes = FaultClass::ALL.map(FaultClass::as_str).join(", ");
-        let class = match &self.class {
-            Some(Loose::Known(class)) => class.to_class(),
-            Some(Loose::Unknown(other)) => {
-                return Err(format!(
-                    "{field}.class: {other} is not known; one of {classes} is needed"
-                ));
-            }
-            None => {
-                return Err(format!(
-                    "{field}.class: is missing; one of {classes} is needed"
-                ));
-            }
+        let mut classes = FaultClass::ALL.into_iter();
+        let Some(class) = classes.find(|class| class.as_str() == self.class) else {
+            let classes = FaultClass::ALL.map(FaultClass::as_str).join(", ");
+            return Err(format!(
+                "{field}.class: {:?} is not known; one of {classes} is needed",
+                self.class
+            ));
         };
         let FaultPolicyPod {
             reasons,

@@ -145,7 +145,7 @@ pub struct AdmissionRecord {
     /// When an evicted job may be admitted again, if not at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<jiff::Timestamp>,
-    /// The generation of the template whose pods could not start, in an attempt that was evicted for that.
+    /// The generation of the template when it was admitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template_generation: Option<i64>,
     /// How often it has failed through no fault of its own.
@@ -254,6 +254,23 @@ impl AdmissionRecord {
         }
     }
 
+    /// Returns the same record with what the controller noted of the job in the `plan` of the same attempt. The
+    /// placement is the scheduler's own.
+    #[must_use]
+    pub fn completed_from(self, plan: Self) -> Self {
+        Self {
+            queues_above: plan.queues_above,
+            requests: plan.requests,
+            retries: plan.retries,
+            max_retry: plan.max_retry,
+            restart_phase: plan.restart_phase,
+            failed_action: plan.failed_action,
+            template_generation: plan.template_generation,
+            infrastructure_failures: plan.infrastructure_failures,
+            ..self
+        }
+    }
+
     /// Returns true if it is the record of `attempt`, placed in parts.
     #[must_use]
     pub fn is_in_parts(&self, attempt: Attempt) -> bool {
@@ -343,6 +360,13 @@ impl AdmissionRecord {
             .and_then(|annotations| annotations.get(ADMISSION_ANNOTATION))
             .map(|text| Self::parse(text))
             .transpose()
+    }
+
+    /// Returns the record of `binding`, if it is readable and belongs to the template that is bound now.
+    #[must_use]
+    pub fn own(binding: &ResourceBinding) -> Option<Self> {
+        let record = Self::read(binding.metadata.annotations.as_ref()).ok()??;
+        (record.template_uid == *binding.spec.resource.uid).then_some(record)
     }
 
     /// Returns the record of `binding`, if it is readable and of `attempt`.

@@ -16,7 +16,7 @@ use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, QueueName, Time};
 use crate::api::reason::Reason;
 use crate::audit::snapshot::Snapshot;
 use crate::audit::{invariants, snapshot};
-use crate::capacity::PoolSummary;
+use crate::capacity::{ClusterCapacity, PoolSummary};
 use crate::config::EngineConfig;
 use crate::cycle::{decide, events};
 use crate::jobs::job::JobView;
@@ -123,18 +123,23 @@ impl Engine {
         released.is_some_and(|released| released.loss.is_some())
     }
 
-    /// The jobs with pods on a node that have not ended.
+    /// The jobs with pods on a node that have not ended; none if the node is not known, or lost.
     #[must_use]
     pub fn jobs_on(&self, cluster: &ClusterName, node: &NodeName) -> BTreeSet<JobKey> {
-        let nodes = self.capacity.cluster(cluster).into_iter();
-        let pods = nodes.flat_map(|nodes| nodes.pods_on(node));
+        let nodes = self.capacity.cluster(cluster);
+        let is_ready = |nodes: &&ClusterCapacity| {
+            let info = nodes.nodes().get(node);
+            info.is_some_and(|info| !info.fact.lost)
+        };
+        let pods = nodes.filter(is_ready).into_iter();
+        let pods = pods.flat_map(|nodes| nodes.pods_on(node));
         pods.filter_map(|pod| pod.job.clone()).collect()
     }
 
     /// Whose fault a symptom of a pod is, by the rules in force.
     #[must_use]
     pub fn fault_class(&self, symptom: &Symptom) -> FaultClass {
-        self.health.class_of(symptom)
+        self.fault_rules.class_of(symptom)
     }
 
     /// The smallest changes with which a pending job would start now. There are none if neither

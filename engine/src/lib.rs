@@ -20,7 +20,6 @@ mod eligibility;
 mod engine;
 mod evaluation;
 mod forecast;
-mod health;
 mod jobs;
 mod overlay;
 mod pending;

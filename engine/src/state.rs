@@ -1,14 +1,15 @@
-//! The engine's state: seven stores that do not know each other, the config and the clock.
+//! The engine's state: six stores that do not know each other, the fault rules, the config and
+//! the clock.
 //!
 //! [`Engine`] owns them, and only `cycle` changes them. Everything else reads them as [`Inputs`],
 //! a shared reference.
 
+use crate::api::faults::FaultRuleSet;
 use crate::api::ids::{JobKey, QueueName, Time};
 use crate::capacity::Capacity;
 use crate::config::EngineConfig;
 use crate::eligibility::store::Eligibility;
 use crate::forecast::Forecast;
-use crate::health::store::FaultHealth;
 use crate::jobs::store::Jobs;
 use crate::pending::store::Pending;
 use crate::quota::Quota;
@@ -39,7 +40,8 @@ pub struct Engine {
     pub(crate) reservations: Reservations,
     pub(crate) jobs: Jobs,
     pub(crate) forecast: Forecast,
-    pub(crate) health: FaultHealth,
+    /// The rules in force; `FaultRulesChanged` replaces them.
+    pub(crate) fault_rules: FaultRuleSet,
     pub(crate) changed: Changed,
 }
 
@@ -57,7 +59,7 @@ impl Engine {
             reservations: Reservations::default(),
             jobs: Jobs::default(),
             forecast: Forecast::default(),
-            health: FaultHealth::default(),
+            fault_rules: FaultRuleSet::default(),
             changed: Changed::default(),
         }
     }

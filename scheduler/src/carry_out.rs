@@ -212,13 +212,11 @@ impl Scheduler {
         if let Some(placed) = AdmissionRecord::placed_in_parts(binding, admission.attempt) {
             return Ok(placed.resized(admission));
         }
-        let mut record = AdmissionRecord::new(admission, RecordState::Admitted);
-        if let Some(plan) = AdmissionRecord::of_attempt(binding, admission.attempt) {
-            record.set_policies(plan.policies());
-            record.retries = plan.retries;
-            record.queues_above = plan.queues_above;
-            record.requests = plan.requests;
-        }
+        let record = AdmissionRecord::new(admission, RecordState::Admitted);
+        let record = match AdmissionRecord::of_attempt(binding, admission.attempt) {
+            Some(plan) => record.completed_from(plan),
+            None => record,
+        };
         let parts = self.write_overrides(request).await?;
         Ok(match parts {
             None => record,

@@ -21,6 +21,7 @@ pub mod fragmentation;
 pub mod input;
 mod members;
 pub mod metrics;
+pub mod random;
 pub mod record;
 pub mod report;
 pub mod run;

@@ -2,63 +2,36 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod common;
 mod random;
 
-use engine::EngineConfig;
+use common::{Files, run, run_with};
 use sim::fault_metrics::FaultMetrics;
 use sim::input::{read_faults, read_scenario};
 use sim::metrics::RunMetrics;
-use sim::run::{RunOptions, RunOutcome, simulate};
-use sim::scenario::{NO_DEADLINE_MS, Scenario, ScenarioOverrides};
-use std::path::{Path, PathBuf};
+use sim::scenario::{Scenario, ScenarioOverrides};
+use std::path::Path;
 
-/// Input files in a temporary folder.
-struct Files(tempfile::TempDir);
-
-impl Files {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn with(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path
-    }
-
-    fn scenario(&self, fleet: &str, queues: Option<&str>, jobs: &str, faults: &str) -> Scenario {
-        let fleet = self.with("fleet.yaml", fleet);
-        let queues = queues.map(|text| self.with("queues.yaml", text));
-        let jobs = self.with("jobs.yaml", jobs);
-        let faults = self.with("faults.yaml", faults);
-        let read = read_scenario(&fleet, queues.as_deref(), &jobs);
-        let mut scenario = read.unwrap().what;
-        scenario.faults = read_faults(&[text(&faults)], &scenario.fleet).unwrap();
-        scenario.change(&ScenarioOverrides::default());
-        scenario
-    }
+fn scenario(
+    files: &Files,
+    fleet: &str,
+    queues: Option<&str>,
+    jobs: &str,
+    faults: &str,
+) -> Scenario {
+    let fleet = files.with("fleet.yaml", fleet);
+    let queues = queues.map(|text| files.with("queues.yaml", text));
+    let jobs = files.with("jobs.yaml", jobs);
+    let faults = files.with("faults.yaml", faults);
+    let read = read_scenario(&fleet, queues.as_deref(), &jobs);
+    let mut scenario = read.unwrap().what;
+    scenario.faults = read_faults(&[text(&faults)], &scenario.fleet).unwrap();
+    scenario.change(&ScenarioOverrides::default());
+    scenario
 }
 
 fn text(path: &Path) -> String {
     path.display().to_string()
-}
-
-fn run(scenario: &Scenario) -> (RunMetrics, RunOutcome) {
-    run_with(scenario, true)
-}
-
-fn run_with(scenario: &Scenario, check: bool) -> (RunMetrics, RunOutcome) {
-    let options = RunOptions {
-        config: EngineConfig {
-            start_deadline_ms: NO_DEADLINE_MS,
-            recovery_deadline_ms: None,
-            ..EngineConfig::default()
-        },
-        check,
-        stop_ms: 30_000,
-    };
-    let outcome = simulate(scenario, &options, &mut |_| {}).unwrap();
-    (RunMetrics::of(scenario, &outcome), outcome)
 }
 
 /// A gang of two whole nodes runs for an hour and saves its work every 5 minutes.
@@ -71,7 +44,7 @@ fn fleet_of(nodes: u32) -> String {
 /// Runs the gang with one fault of its first node, 12 minutes after its start.
 fn gang(nodes: u32, jobs: &str, fault: &str) -> (RunMetrics, FaultMetrics) {
     let faults = format!("restart: 1m\nfaults: [{{node: a-0, at: 12m, {fault}}}]");
-    let scenario = Files::new().scenario(&fleet_of(nodes), None, jobs, &faults);
+    let scenario = scenario(&Files::new(), &fleet_of(nodes), None, jobs, &faults);
     let (metrics, _) = run(&scenario);
     let faults = metrics.faults.clone().unwrap();
     assert_eq!(faults.misplaced, 0);
@@ -163,7 +136,14 @@ fn an_eviction_for_another_job_costs_the_same_only_if_asked() {
     let run_as = |more: &str| {
         let faults = format!("rate: 0\ncheckpointEvery: 5m\nrestart: 1m\n{more}");
         let fleet = fleet_of(1);
-        run(&Files::new().scenario(&fleet, Some(queues), jobs, &faults)).0
+        run(&scenario(
+            &Files::new(),
+            &fleet,
+            Some(queues),
+            jobs,
+            &faults,
+        ))
+        .0
     };
     // It starts over at 22:30, or goes on with 50 minutes of work after a minute.
     assert_eq!(run_as("").makespan, 1350.0 + 3600.0);
@@ -234,7 +214,7 @@ fn refusal(given: &[&str], faults: &str) -> String {
     });
     let given: Vec<String> = given.collect();
     let error = read_faults(&given, &fleet).unwrap_err();
-    let folder = format!("{}/", files.0.path().display());
+    let folder = format!("{}/", files.path().display());
     error.to_string().replace(&folder, "")
 }
 

@@ -2,49 +2,16 @@
 
 #![allow(clippy::unwrap_used)]
 
-use engine::EngineConfig;
+mod common;
+
+use common::{Files, run, run_with};
 use engine::facts::QueueOrdering;
 use sim::input::read_scenario;
-use sim::metrics::RunMetrics;
-use sim::run::{RunOptions, RunOutcome, simulate};
-use sim::scenario::{NO_DEADLINE_MS, Scenario, ScenarioOverrides};
+use sim::scenario::ScenarioOverrides;
 use std::path::{Path, PathBuf};
-
-/// Input files in a temporary folder.
-struct Files(tempfile::TempDir);
-
-impl Files {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn with(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path
-    }
-}
 
 fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
-}
-
-fn run(scenario: &Scenario) -> (RunMetrics, RunOutcome) {
-    run_with(scenario, true)
-}
-
-fn run_with(scenario: &Scenario, check: bool) -> (RunMetrics, RunOutcome) {
-    let options = RunOptions {
-        config: EngineConfig {
-            start_deadline_ms: NO_DEADLINE_MS,
-            recovery_deadline_ms: None,
-            ..EngineConfig::default()
-        },
-        check,
-        stop_ms: 30_000,
-    };
-    let outcome = simulate(scenario, &options, &mut |_| {}).unwrap();
-    (RunMetrics::of(scenario, &outcome), outcome)
 }
 
 const ONE_NODE: &str = "clusters: [{name: a, nodes: [{gpus: 8}]}]";
@@ -155,7 +122,7 @@ fn charts_are_drawn_as_svg_and_png() {
     let mut scenario = read_scenario(&fleet, None, &jobs).unwrap().what;
     scenario.change(&ScenarioOverrides::default());
     let (metrics, outcome) = run(&scenario);
-    let folder = files.0.path().join("charts");
+    let folder = files.path().join("charts");
     let queues = ["default".to_owned()];
     let drawn = sim::charts::draw_all(&folder, &outcome.record, &metrics, &queues).unwrap();
     assert_eq!(drawn.len(), 8);
@@ -172,7 +139,7 @@ fn refusal(fleet: &str, queues: Option<&str>, jobs: (&str, &str)) -> String {
     let queues = queues.map(|text| files.with("queues.yaml", text));
     let jobs = files.with(jobs.0, jobs.1);
     let error = read_scenario(&fleet, queues.as_deref(), &jobs).unwrap_err();
-    let folder = format!("{}/", files.0.path().display());
+    let folder = format!("{}/", files.path().display());
     error.to_string().replace(&folder, "")
 }
 

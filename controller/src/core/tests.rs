@@ -190,7 +190,7 @@ impl Stage {
         self.namespace(true);
         self.queue("4");
         for fact in member_facts() {
-            self.take(Input::Member(MemberEvent::Fact(fact)));
+            self.member_shows(fact);
         }
         for listed in [
             Input::Binding(Delta::Listed),
@@ -213,6 +213,11 @@ impl Stage {
     fn take(&mut self, input: Input) {
         let now = self.now();
         self.core.absorb(input, now);
+    }
+
+    /// A member shows a fact.
+    fn member_shows(&mut self, fact: Event) {
+        self.take(Input::Member(MemberEvent::Fact(fact)));
     }
 
     fn namespace(&mut self, managed: bool) {

@@ -52,10 +52,7 @@ pub(crate) fn is_workload(binding: &ResourceBinding) -> bool {
 
 /// Returns the record if it is readable and belongs to the template that is bound now.
 pub(crate) fn own_record(binding: &ResourceBinding) -> Option<AdmissionRecord> {
-    AdmissionRecord::read(binding.metadata.annotations.as_ref())
-        .ok()
-        .flatten()
-        .filter(|record| record.template_uid == *binding.spec.resource.uid)
+    AdmissionRecord::own(binding)
 }
 
 /// Returns why this version cannot act on the record, if so.

@@ -1,6 +1,5 @@
 //! Evicts a placed job: in the engine, and by the write that removes its placement.
 
-use crate::reconcile::placed::cannot_start::failed_generation;
 use crate::reconcile::placed::parts::led;
 use crate::reconcile::placed::retries::retries;
 use crate::reconcile::{ReconcileCtx, Reconciler};
@@ -36,11 +35,6 @@ impl Reconciler {
             for_job: for_job.filter(|preemptor| preemptor.namespace == ctx.key.namespace),
             evicted_at: Some(crds::record::timestamp(ctx.now)),
             exceeds_since: None,
-            template_generation: failed_generation(
-                reason,
-                self.mirror.template_of(&ctx.binding),
-                record,
-            ),
             retries: retries(&ctx.binding, record).saturating_add(restarts),
             ..record.in_state(RecordState::Ending, Some(reason), message)
         };

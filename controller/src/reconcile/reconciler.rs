@@ -17,10 +17,13 @@ use crate::mirror::Mirror;
 use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::adoption::Marking;
 use crate::reconcile::in_flight::InFlight;
+use crate::reconcile::placed::cannot_start::keep_generation;
+use crate::reconcile::placed::growth::keep_requests;
 use crate::reconcile::placed::lost_pods::LostPods;
 use crate::reconcile::placed::shrink::LivePods;
 use binding_writer::{Intent, Write};
 use crds::karmada::ResourceBinding;
+use crds::record::AdmissionRecord;
 use engine::facts::JobFact;
 use engine::{Engine, Event, JobKey, Time};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -125,10 +128,13 @@ impl Reconciler {
     /// Queues a write of `binding` for this pass. At most one write is open at a time.
     pub(crate) fn write(&mut self, key: &JobKey, binding: &Arc<ResourceBinding>, mut write: Write) {
         if let Some(record) = write.record_mut() {
+            let before = AdmissionRecord::own(binding);
+            let before = before.as_ref();
             record.queues_above = self.queues_above(&record.queue);
             let asked = self.last_facts.get(key).map(|fact| &fact.demand);
-            crate::reconcile::placed::growth::keep_requests(record, binding, asked);
-            self.keep_retries(binding, record);
+            keep_requests(record, before, asked);
+            keep_generation(record, before, self.mirror.template_of(binding));
+            self.keep_retries(record, before, binding);
             self.keep_leaving(key, record);
         }
         self.write_unchanged(key, binding, write);

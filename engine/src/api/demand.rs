@@ -110,6 +110,15 @@ impl Demand {
         })
     }
 
+    /// The pods that must run of a part of `part` pods, of a gang that has `all`: the part's share of the
+    /// minimum, rounded up.
+    #[must_use]
+    pub fn min_of_part(&self, part: u32, all: u64) -> u32 {
+        let min = u64::from(self.min_available) * u64::from(part);
+        let min = min.div_ceil(all.max(1)).min(u64::from(part));
+        u32::try_from(min).unwrap_or(part)
+    }
+
     /// The number of all its pods.
     #[must_use]
     pub fn pods(&self) -> u64 {

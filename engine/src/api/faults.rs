@@ -140,17 +140,17 @@ pub struct FaultRuleSet {
 }
 
 impl FaultRuleSet {
-    /// The first rule that matches a symptom.
+    /// Whether there are no rules.
     #[must_use]
-    pub fn rule_for(&self, symptom: &Symptom) -> Option<&PodFaultRule> {
-        self.rules.iter().find(|rule| rule.matches(symptom))
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
     }
 
-    /// The class of a symptom.
+    /// The class of a symptom, by the first rule that matches it.
     #[must_use]
     pub fn class_of(&self, symptom: &Symptom) -> FaultClass {
-        self.rule_for(symptom)
-            .map_or(FaultClass::Unknown, |rule| rule.class)
+        let rule = self.rules.iter().find(|rule| rule.matches(symptom));
+        rule.map_or(FaultClass::Unknown, |rule| rule.class)
     }
 }
 

@@ -42,8 +42,8 @@ pub struct Snapshot {
     mix: MixRecord,
     runs: Vec<KnownRuns>,
     /// The rules that classify faults.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    fault_rules: Option<FaultRuleSet>,
+    #[serde(default, skip_serializing_if = "FaultRuleSet::is_empty")]
+    fault_rules: FaultRuleSet,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,9 +60,7 @@ pub(crate) fn restore(snapshot: Snapshot, config: EngineConfig) -> Engine {
     let mut engine = Engine::new(config);
     decide::advance(&mut engine, snapshot.now);
     engine.forecast = Forecast::restore(snapshot.runs);
-    engine
-        .health
-        .set_rules(snapshot.fault_rules.unwrap_or_default());
+    engine.fault_rules = snapshot.fault_rules;
     for fact in snapshot.queues {
         engine.quota.set_fact(&fact.name.clone(), Some(fact));
     }
@@ -145,9 +143,7 @@ pub(crate) fn snapshot(inputs: Inputs<'_>) -> Snapshot {
         pasts: inputs.quota.decayed_usages(),
         mix: inputs.capacity.mix().clone(),
         runs: inputs.forecast.snapshot(),
-        fault_rules: Some(inputs.health.rules())
-            .filter(|rules| !rules.rules.is_empty())
-            .cloned(),
+        fault_rules: inputs.fault_rules.clone(),
     }
 }
 

@@ -109,6 +109,11 @@ impl ClusterCapacity {
         self.load(node, |load| load.used.clone())
     }
 
+    /// What bound pods take of one resource of a node.
+    pub(super) fn used_of(&self, node: &NodeName, resource: ResourceId) -> i128 {
+        self.load(node, |load| load.used.get(resource))
+    }
+
     /// What assumed pods take of a node.
     pub(super) fn placed(&self, node: &NodeName) -> ResourceVec {
         self.load(node, |load| load.placed.clone())

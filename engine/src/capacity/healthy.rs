@@ -89,7 +89,7 @@ impl Capacity {
         let device = nodes.nodes().get(node).filter(|info| info.device.is_some());
         let Some(info) = device else { return false };
         let device = info.units;
-        if nodes.used(node).get(device) <= info.has.get(device) {
+        if nodes.used_of(node, device) <= info.has.get(device) {
             return false;
         }
         let uses = |pod: &&PodFact| {

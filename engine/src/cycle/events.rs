@@ -54,7 +54,7 @@ pub(crate) fn apply(engine: &mut Engine, event: Event) {
         Event::NodeGone(cluster, node) => engine.capacity.remove_node(&cluster, &node),
         Event::PodUpserted(fact) => ended_pods::observe_pod(engine, fact),
         Event::PodGone(cluster, uid) => ended_pods::observe_pod_gone(engine, &cluster, &uid),
-        Event::FaultRulesChanged(rules) => engine.health.set_rules(rules),
+        Event::FaultRulesChanged(rules) => engine.fault_rules = rules,
         Event::JobUpserted(fact) => lifecycle::observe_job(engine, fact),
         Event::JobAdmitted {
             key,

@@ -54,7 +54,7 @@ pub(crate) fn evict_late(engine: &mut Engine, key: &JobKey) -> Option<Decision> 
     }
     let by_user = symptoms
         .iter()
-        .any(|(symptom, _)| engine.health.class_of(symptom) == FaultClass::User);
+        .any(|(symptom, _)| engine.fault_rules.class_of(symptom) == FaultClass::User);
     let (reason, avoid) = match by_user {
         true => (Reason::PodsCannotStart, None),
         false => (Reason::StartDeadlineExceeded, Some(cluster.clone())),

@@ -54,14 +54,7 @@ pub(crate) fn room_lost_at<'a>(
     lost.map(|(since, cluster)| (since.after(config.room_lost_grace_ms), cluster))
 }
 
-/// The number of pods of a share that must be bound: its part of the gang's minimum, rounded up.
+/// The number of pods of a share that must start: its part of the gang's minimum.
 pub(crate) fn least_of(demand: &Demand, share: &Share) -> u32 {
-    least_part(demand.min_available, share, demand.pods())
-}
-
-/// A share's part of the minimum of a gang with `all` pods, rounded up.
-pub(crate) fn least_part(minimum: u32, share: &Share, all: u64) -> u32 {
-    let part = u64::from(share.replicas());
-    let least = (u64::from(minimum) * part).div_ceil(all.max(1));
-    u32::try_from(least.min(part)).unwrap_or(u32::MAX)
+    demand.min_of_part(share.replicas(), demand.pods())
 }

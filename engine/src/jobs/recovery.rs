@@ -8,7 +8,7 @@ use crate::api::event::Progress;
 use crate::api::facts::Share;
 use crate::api::ids::{ClusterName, JobKey, Time};
 use crate::config::EngineConfig;
-use crate::jobs::deadline::{least_part, room_lost_at};
+use crate::jobs::deadline::room_lost_at;
 use crate::jobs::job::{Job, Released};
 use crate::jobs::store::Jobs;
 use crate::quota::Quota;
@@ -90,7 +90,7 @@ pub(crate) fn least_running(job: &Job, released: &Released, share: &Share) -> u3
     let admitted = shares.map(|share| u64::from(share.replicas())).sum();
     let demands = released.basis.iter().chain(&job.demand);
     demands
-        .map(|demand| least_part(demand.min_available, share, admitted))
+        .map(|demand| demand.min_of_part(share.replicas(), admitted))
         .min()
         .unwrap_or(0)
 }

@@ -130,6 +130,23 @@ fn a_node_that_is_ready_again_in_time_has_lost_nothing() {
 }
 
 #[test]
+fn a_node_that_is_lost_already_has_no_jobs_to_lose() {
+    let mut world = running();
+    let jobs = |world: &World| world.engine.jobs_on(&"a".into(), &"n1".into());
+    assert_eq!(jobs(&world), [key("gang")].into());
+    world.apply(Event::NodeUpserted(NodeFact {
+        usable: false,
+        lost: true,
+        ..a_node("n1")
+    }));
+    assert_eq!(jobs(&world), [].into());
+    world.apply(Event::NodeUpserted(a_node("n1")));
+    assert_eq!(jobs(&world), [key("gang")].into());
+    node_deleted(&mut world, "n1");
+    assert_eq!(jobs(&world), [].into());
+}
+
+#[test]
 fn pods_that_their_node_refused_or_evicted_are_lost_and_those_that_ended_by_themselves_are_not() {
     for (phase, reason) in [
         (PodPhase::Disrupted, "PodsLost"),

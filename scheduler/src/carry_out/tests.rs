@@ -376,6 +376,7 @@ async fn a_job_that_asks_for_it_is_split_before_its_placement() {
     let plan = json!({
         "templateUID": "u", "attempt": request.admission.attempt, "state": "Planned", "queue": "vision",
         "retries": 2, "maxRetry": 3, "restartPhase": "Terminated", "time": "2026-11-21T04:00:00Z",
+        "infrastructureFailures": 4, "templateGeneration": 5,
     });
     let plan = (names::ADMISSION_ANNOTATION.to_owned(), plan.to_string());
     binding
@@ -394,4 +395,6 @@ async fn a_job_that_asks_for_it_is_split_before_its_placement() {
     assert_eq!(record.parts, Some(Parts::Dispatched));
     assert_eq!((record.retries, record.max_retry), (2, Some(3)));
     assert_eq!(record.restart_phase.as_deref(), Some("Terminated"));
+    let kept = (record.infrastructure_failures, record.template_generation);
+    assert_eq!(kept, (4, Some(5)));
 }

@@ -7,6 +7,7 @@ use engine::{
     QueueName, Resources, Time, Uid,
 };
 use sim::input::plain;
+use sim::random::RandomSequence;
 use sim::scenario::{NO_DEADLINE_MS, plain_policy, plain_queue};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,16 +15,16 @@ use std::time::{Duration, Instant};
 /// GPUs of a node.
 pub(crate) const NODE_GPUS: i64 = 8;
 
-/// A deterministic pseudo-random sequence (SplitMix64).
-pub(crate) struct Chance(pub(crate) u64);
+/// A deterministic pseudo-random sequence.
+pub(crate) struct Chance(RandomSequence);
 
 impl Chance {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(RandomSequence::from_state(seed))
+    }
+
     pub(crate) fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) % bound.max(1) as u64) as usize
+        (self.0.draw() % bound.max(1) as u64) as usize
     }
 }
 

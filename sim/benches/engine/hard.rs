@@ -104,7 +104,7 @@ fn one_queue(jobs: usize, blocked: Blocked) -> Times {
         world.submit(&queue, demand);
     }
     world.settle();
-    let mut chance = Chance(3);
+    let mut chance = Chance::new(3);
     repeat(|| {
         let ended = world.complete(chance.below(world.running.len()));
         let time = ended + world.settle().1;

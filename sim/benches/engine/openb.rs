@@ -100,7 +100,7 @@ fn gpus<'a>(all: impl Iterator<Item = &'a engine::Resources>) -> i64 {
 
 /// Returns indices of tasks in the trace, drawn until they request enough.
 fn sequence(scenario: &Scenario, capacity: i64, seed: u64) -> Vec<usize> {
-    let mut chance = Chance(seed * 1_000_003 + 11);
+    let mut chance = Chance::new(seed * 1_000_003 + 11);
     let mut asked = 0;
     let mut drawn = Vec::new();
     while asked < capacity * UNTIL_PERCENT / 100 {

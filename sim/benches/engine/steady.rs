@@ -93,7 +93,7 @@ fn cell(jobs: usize, queues: usize, clusters: usize, guaranteed: bool) -> Cell {
     let mut world = World::new(clusters, NODES_PER_CLUSTER);
     let gpus = (clusters * NODES_PER_CLUSTER) as i64 * NODE_GPUS;
     let leaves = world.tree(queues.max(1), gpus, guaranteed);
-    let mut chance = Chance(7);
+    let mut chance = Chance::new(7);
     let mut asked = 0;
     while asked < gpus + gpus / 20 {
         asked += submit(&mut world, &leaves, &mut chance);

@@ -4,8 +4,8 @@
 //! is out of service, so that the rate is that of nodes in service. What is drawn does not depend on
 //! the jobs: two runs with one seed have the same faults, whatever the policy.
 
-use super::random::RandomSequence;
 use super::{FaultKind, FaultPlan, PlannedFault, RepairTime};
+use crate::random::RandomSequence;
 use engine::Time;
 use std::collections::VecDeque;
 

@@ -13,7 +13,6 @@ mod generator;
 mod inject;
 mod nodes;
 mod pods;
-mod random;
 mod record;
 
 pub(crate) use inject::{FaultInjector, Sides};

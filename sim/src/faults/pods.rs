@@ -191,17 +191,17 @@ impl SimulatedPods {
         sim: &SimJob,
         lost: impl Fn(&SimulatedPod) -> bool,
     ) -> bool {
-        let mut parts = BTreeMap::<&ClusterName, (u64, u64)>::new();
+        let mut parts = BTreeMap::<&ClusterName, (u32, u32)>::new();
         for pod in self.by_job[job].iter().filter(|pod| !pod.terminating) {
             let (all, working) = parts.entry(&self.clusters[pod.node]).or_default();
             *all += 1;
-            *working += u64::from(!lost(pod));
+            *working += u32::from(!lost(pod));
         }
-        let all: u64 = parts.values().map(|(all, _)| all).sum();
-        let minimum = u64::from(sim.fact.demand.min_available);
+        let all = parts.values().map(|(part, _)| u64::from(*part)).sum();
+        let demand = &sim.fact.demand;
         parts
             .values()
-            .any(|(part, working)| *working < (minimum * part).div_ceil(all.max(1)).min(*part))
+            .any(|(part, working)| *working < demand.min_of_part(*part, all))
     }
 
     /// The UID of a pod.

@@ -1,6 +1,7 @@
 //! Random fleets and jobs under many faults: all work is done, and every second is accounted for.
 
-use super::{Files, run, run_with};
+use super::common::{Files, run, run_with};
+use super::scenario;
 use proptest::prelude::*;
 
 /// The input of a random run.
@@ -78,7 +79,13 @@ fn cases() -> impl Strategy<Value = Case> {
 /// Runs a case and checks it.
 fn check(case: &Case) -> Result<(), TestCaseError> {
     let files = Files::new();
-    let scenario = files.scenario(&case.fleet, Some(&case.queues), &case.jobs, &case.faults);
+    let scenario = scenario(
+        &files,
+        &case.fleet,
+        Some(&case.queues),
+        &case.jobs,
+        &case.faults,
+    );
     let (metrics, outcome) = run(&scenario);
     let faults = outcome.faults.as_ref().unwrap();
     prop_assert_eq!(faults.misplaced, 0);

@@ -1,45 +1,45 @@
 //! Jobs whose pods cannot start through a fault of their own.
 
 use super::*;
-use engine::facts::{PodFact, PodPhase};
-use engine::faults::Symptom;
+use engine::facts::PodPhase;
 
-/// The member shows a pod of job `a` that is bound and waits with `reason`.
+/// The member shows the pod of job `a`, which is bound and waits with `reason`.
 fn show_waiting_pod(stage: &mut Stage, reason: &str) {
-    let pod = PodFact {
-        cluster: ClusterName::new("m1"),
-        uid: engine::Uid::new("pod"),
-        node: Some(NodeName::new("n1")),
-        request: Resources::parse([("cpu", "1"), ("pods", "1")]).unwrap(),
-        job: Some(JobKey::new("team", "a")),
-        phase: PodPhase::Starting,
-        symptom: Some(Box::new(Symptom {
-            reason: reason.to_owned(),
-            message: "it says why".to_owned(),
-            exit_code: None,
-        })),
-    };
-    stage.take(Input::Member(MemberEvent::Fact(Event::PodUpserted(pod))));
+    let said = Some((reason, "it says why"));
+    stage.member_shows(Event::PodUpserted(pod("pod", PodPhase::Starting, said)));
 }
 
 fn generation(number: i64) -> Value {
     json!({"metadata": {"generation": number}})
 }
 
-/// Job `a`, whose only pod waits with `reason` until its start deadline has passed and its Work is gone.
-async fn evicted_after(reason: &str) -> Stage {
+/// Job `a` of one pod is placed.
+async fn placed() -> Stage {
     let mut stage = stage().await;
     stage.template("a", 1, generation(1));
     stage.binding("a", 1, json!({}));
     stage.rest(&["a"]).await;
     stage.work("a", true);
-    show_waiting_pod(&mut stage, reason);
+    stage
+}
+
+/// Its start deadline passes, and its Work and its pod go.
+async fn ends_late(stage: &mut Stage) {
     stage.rest_later(&["a"], 601_000).await;
     assert_eq!(stage.shown("a"), "Ending 1 gated []");
     stage.work("a", false);
-    let pod = Event::PodGone(ClusterName::new("m1"), engine::Uid::new("pod"));
-    stage.take(Input::Member(MemberEvent::Fact(pod)));
+    stage.member_shows(Event::PodGone(
+        ClusterName::new("m1"),
+        engine::Uid::new("pod"),
+    ));
     stage.rest_later(&["a"], 20_000).await;
+}
+
+/// Job `a`, whose only pod waits with `reason` until its start deadline has passed and its Work is gone.
+async fn evicted_after(reason: &str) -> Stage {
+    let mut stage = placed().await;
+    show_waiting_pod(&mut stage, reason);
+    ends_late(&mut stage).await;
     stage
 }
 
@@ -62,6 +62,16 @@ async fn a_job_whose_image_does_not_exist_waits_for_another_template() {
          it is not tried again before its template changes: mend it, or delete it and submit it again"
     );
     stage.template("a", 1, generation(2));
+    stage.rest_later(&["a"], 10_000).await;
+    assert_eq!(stage.shown("a"), r#"Admitted 2 open ["m1"]"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_template_that_was_mended_while_its_pods_waited_is_tried() {
+    let mut stage = placed().await;
+    show_waiting_pod(&mut stage, "InvalidImageName");
+    stage.template("a", 1, generation(2));
+    ends_late(&mut stage).await;
     stage.rest_later(&["a"], 10_000).await;
     assert_eq!(stage.shown("a"), r#"Admitted 2 open ["m1"]"#);
 }

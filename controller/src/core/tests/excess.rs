@@ -1,6 +1,7 @@
 //! Jobs whose Works request more than was admitted.
 
 use super::*;
+use engine::facts::{PodFact, PodPhase};
 
 const POLICY: &str = "raise";
 
@@ -46,22 +47,17 @@ impl Stage {
 
     /// The member shows pods of job `a`.
     fn shows_pods(&mut self, pods: u32, cpus: &str) {
-        let key = JobKey::new("team", "a");
         for index in 0..10 {
-            let uid = engine::Uid::new(format!("pod-{index}"));
+            let uid = format!("pod-{index}");
             let fact = match index < pods {
-                true => Event::PodUpserted(engine::facts::PodFact {
-                    cluster: ClusterName::new("m1"),
-                    uid,
+                true => Event::PodUpserted(PodFact {
                     node: None,
                     request: Resources::parse([("cpu", cpus), ("pods", "1")]).unwrap(),
-                    job: Some(key.clone()),
-                    phase: engine::facts::PodPhase::Running,
-                    symptom: None,
+                    ..pod(&uid, PodPhase::Running, None)
                 }),
-                false => Event::PodGone(ClusterName::new("m1"), uid),
+                false => Event::PodGone(ClusterName::new("m1"), engine::Uid::new(uid)),
             };
-            self.take(Input::Member(MemberEvent::Fact(fact)));
+            self.member_shows(fact);
         }
     }
 

@@ -1,33 +1,18 @@
 //! Jobs that fail because their nodes did.
 
 use super::*;
-use engine::facts::{PodFact, PodPhase};
-use engine::faults::Symptom;
+use engine::facts::PodPhase;
 
-/// The member shows a pod of job `a` in this phase, with this reason and message.
+/// The member shows the pod of job `a` in this phase, with this reason and message.
 fn show_pod(stage: &mut Stage, phase: PodPhase, said: Option<(&str, &str)>) {
-    let symptom = said.map(|(reason, message)| {
-        Box::new(Symptom {
-            reason: reason.to_owned(),
-            message: message.to_owned(),
-            exit_code: None,
-        })
-    });
-    let pod = PodFact {
-        cluster: ClusterName::new("m1"),
-        uid: engine::Uid::new("pod"),
-        node: Some(NodeName::new("n1")),
-        request: Resources::parse([("cpu", "1"), ("pods", "1")]).unwrap(),
-        job: Some(JobKey::new("team", "a")),
-        phase,
-        symptom,
-    };
-    stage.take(Input::Member(MemberEvent::Fact(Event::PodUpserted(pod))));
+    stage.member_shows(Event::PodUpserted(pod("pod", phase, said)));
 }
 
 fn pod_gone(stage: &mut Stage) {
-    let gone = Event::PodGone(ClusterName::new("m1"), engine::Uid::new("pod"));
-    stage.take(Input::Member(MemberEvent::Fact(gone)));
+    stage.member_shows(Event::PodGone(
+        ClusterName::new("m1"),
+        engine::Uid::new("pod"),
+    ));
 }
 
 /// Job `a` runs.

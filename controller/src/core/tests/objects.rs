@@ -1,6 +1,8 @@
 //! Objects as the control plane and members have them, and their paths.
 
 use super::*;
+use engine::facts::{PodFact, PodPhase};
+use engine::faults::Symptom;
 
 pub(super) fn last(requests: &[Recorded]) -> &[Recorded] {
     &requests[requests.len().saturating_sub(6)..]
@@ -92,4 +94,23 @@ pub(super) fn left(name: &str, state: RecordState, attempt: u32, cpus: u32) -> V
         "time": jiff::Timestamp::now().to_string(),
     });
     json!({ names::ADMISSION_ANNOTATION: record.to_string() })
+}
+
+/// A pod of job `a` with one CPU on the node of `m1`, with what its member says of it: reason and message.
+pub(super) fn pod(uid: &str, phase: PodPhase, said: Option<(&str, &str)>) -> PodFact {
+    PodFact {
+        cluster: ClusterName::new("m1"),
+        uid: engine::Uid::new(uid),
+        node: Some(NodeName::new("n1")),
+        request: Resources::parse([("cpu", "1"), ("pods", "1")]).unwrap(),
+        job: Some(JobKey::new("team", "a")),
+        phase,
+        symptom: said.map(|(reason, message)| {
+            Box::new(Symptom {
+                reason: reason.to_owned(),
+                message: message.to_owned(),
+                exit_code: None,
+            })
+        }),
+    }
 }

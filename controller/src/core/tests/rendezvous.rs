@@ -53,7 +53,7 @@ async fn over_two() -> Stage {
             }
             other => other,
         };
-        stage.take(Input::Member(MemberEvent::Fact(fact)));
+        stage.member_shows(fact);
     }
     stage.rest(&["a"]).await;
     stage

@@ -3,6 +3,7 @@
 use super::*;
 use RecordState::{Admitted, Ending, Planned, Requeued};
 use engine::Reason;
+use engine::facts::PodPhase;
 
 /// A stage that begins with job `name` and the record that was left on it.
 async fn after_restart(state: RecordState, cpus: u32, change: Value) -> Stage {
@@ -37,7 +38,7 @@ async fn nothing_is_decided_before_everything_has_listed() {
     stage.namespace(true);
     stage.queue("4");
     for fact in member_facts() {
-        stage.take(Input::Member(MemberEvent::Fact(fact)));
+        stage.member_shows(fact);
     }
     stage.job("a", 2);
     stage.take(Input::Binding(Delta::Listed));
@@ -158,17 +159,7 @@ async fn a_record_that_was_wiped_keeps_the_charge_until_the_works_are_gone() {
 /// Pods of job `a` that the member shows.
 fn show_pods(stage: &mut Stage, names: &[&str]) {
     for uid in names {
-        let request = Resources::parse([("cpu", "1"), ("pods", "1")]).unwrap();
-        let pod = engine::facts::PodFact {
-            cluster: ClusterName::new("m1"),
-            uid: engine::Uid::new(uid),
-            node: Some(NodeName::new("n1")),
-            request,
-            job: Some(JobKey::new("team", "a")),
-            phase: engine::facts::PodPhase::Running,
-            symptom: None,
-        };
-        stage.take(Input::Member(MemberEvent::Fact(Event::PodUpserted(pod))));
+        stage.member_shows(Event::PodUpserted(pod(uid, PodPhase::Running, None)));
     }
 }
 
@@ -218,7 +209,7 @@ async fn a_job_that_is_being_shrunk_is_charged_for_what_its_member_still_runs() 
 
     for uid in ["p2", "p3"] {
         let gone = Event::PodGone(ClusterName::new("m1"), engine::Uid::new(uid));
-        stage.take(Input::Member(MemberEvent::Fact(gone)));
+        stage.member_shows(gone);
     }
     shrunk(&mut stage).await;
     assert_eq!(stage.record("a").unwrap().leaving, Vec::new());

@@ -1,6 +1,7 @@
 //! Volcano Jobs over two clusters whose policies restart, abort or complete the whole gang.
 
 use super::*;
+use engine::facts::{PodFact, PodPhase};
 
 fn volcano_kind() -> TemplateKind {
     TemplateKind {
@@ -79,8 +80,8 @@ impl Stage {
     }
 }
 
-/// A controller that has just started, with a gang in the state of its record. The scheduler is another
-/// process, so a new attempt is first planned.
+/// A controller that has just started, with a gang in the state of its record. The scheduler runs
+/// in a process of its own, so a new attempt is first planned.
 async fn started(state: RecordState, change: Value) -> Stage {
     let mut stage = Stage::bare(&FakeApi::new(), false).await;
     stage.volcano(json!({}));
@@ -111,7 +112,7 @@ async fn started(state: RecordState, change: Value) -> Stage {
                 }
                 other => other,
             };
-            stage.take(Input::Member(MemberEvent::Fact(fact)));
+            stage.member_shows(fact);
         }
     }
     stage.rest(&["a"]).await;
@@ -238,18 +239,13 @@ async fn an_eviction_for_another_reason_is_no_retry() {
 #[tokio::test(start_paused = true)]
 async fn a_restart_because_of_a_lost_node_is_no_retry() {
     let mut stage = started(RecordState::Admitted, json!({"retries": 2})).await;
-    let pod = engine::facts::PodFact {
+    let pod = PodFact {
         cluster: ClusterName::new("m2"),
-        uid: engine::Uid::new("pod"),
-        node: Some(NodeName::new("n1")),
-        request: Resources::new(),
-        job: Some(JobKey::new("team", "a")),
-        phase: engine::facts::PodPhase::Running,
-        symptom: None,
+        ..pod("pod", PodPhase::Running, None)
     };
     let gone = Event::NodeGone(ClusterName::new("m2"), NodeName::new("n1"));
     for fact in [Event::PodUpserted(pod), gone] {
-        stage.take(Input::Member(MemberEvent::Fact(fact)));
+        stage.member_shows(fact);
     }
     stage.report(phase("Running"), phase("Terminating"));
     stage.rest(&["a"]).await;

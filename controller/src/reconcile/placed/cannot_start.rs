@@ -24,14 +24,15 @@ pub(crate) fn hold(binding: &ResourceBinding, template: &Template) -> Option<Hol
     })
 }
 
-/// Returns the generation that the record of an eviction for `reason` keeps.
-pub(crate) fn failed_generation(
-    reason: Reason,
+/// Completes a record, before it is written, with the generation of the template of its attempt: that of
+/// `before` if it is of the same attempt. A template that was mended since the admission has another one.
+pub(crate) fn keep_generation(
+    record: &mut AdmissionRecord,
+    before: Option<&AdmissionRecord>,
     template: Option<&Template>,
-    record: &AdmissionRecord,
-) -> Option<i64> {
-    match reason {
-        Reason::PodsCannotStart => template.and_then(|template| template.generation),
-        _ => record.template_generation,
-    }
+) {
+    record.template_generation = match before.filter(|before| before.attempt == record.attempt) {
+        Some(before) => before.template_generation,
+        None => template.and_then(|template| template.generation),
+    };
 }

@@ -10,7 +10,6 @@ use crate::mirror::binding::own_record;
 use crate::reconcile::action::{BoundJob, ReconcileAction};
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crate::status::events::JobEvent;
-use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordState, RecordedShare};
 use engine::facts::{Demand, Held, JobFact, Role};
 use engine::{JobKey, Reason, Resources};
@@ -107,22 +106,22 @@ impl Reconciler {
 }
 
 /// Completes a record, before it is written, with what one pod of each role was admitted with: from the
-/// record of the same attempt if there is one, else from the job's present requests. Roles without admitted
+/// record `before` if it is of the same attempt, else from the job's present requests. Roles without admitted
 /// pods need no limit.
 pub(crate) fn keep_requests(
     record: &mut AdmissionRecord,
-    binding: &ResourceBinding,
+    before: Option<&AdmissionRecord>,
     asked: Option<&Demand>,
 ) {
-    let before = own_record(binding).filter(|before| before.attempt == record.attempt);
-    let known = before
-        .as_ref()
-        .is_some_and(|before| before.state != RecordState::Requeued);
+    let before = before.filter(|before| before.attempt == record.attempt);
+    let known = before.is_some_and(|before| before.state != RecordState::Requeued);
     if let Some(before) = before {
-        let pods = admitted_pods(&before);
+        let pods = admitted_pods(before);
         let placed = |role: &String| pods.get(role).is_some_and(|count| *count > 0);
-        let kept = before.requests.into_iter().filter(|(role, _)| placed(role));
-        record.requests = kept.collect();
+        let kept = before.requests.iter().filter(|(role, _)| placed(role));
+        record.requests = kept
+            .map(|(role, request)| (role.clone(), request.clone()))
+            .collect();
         if known && record.requests.is_empty() && pods.values().any(|count| *count > 0) {
             return; // written by a version that did not have them
         }

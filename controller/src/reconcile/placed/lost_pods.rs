@@ -37,35 +37,25 @@ struct LostOfJob {
 #[derive(Debug, Default)]
 pub(crate) struct LostPods {
     lost: BTreeMap<JobKey, LostOfJob>,
-    /// Nodes that are gone or not Ready.
-    nodes: BTreeSet<(ClusterName, NodeName)>,
 }
 
 impl LostPods {
-    /// Applies a fact of a member, before the engine knows it; `jobs_on` returns the jobs with pods on a node.
+    /// Applies a fact of a member, before the engine knows it; `jobs_on` returns the jobs with pods on a node that
+    /// the engine knows as Ready.
     pub(crate) fn note(
         &mut self,
         fact: &Event,
         jobs_on: impl Fn(&ClusterName, &NodeName) -> BTreeSet<JobKey>,
     ) {
-        let mut node_lost = |cluster: &ClusterName, node: &NodeName| {
-            if self.nodes.insert((cluster.clone(), node.clone())) {
-                let symptom = lost("NodeLost", &format!("node {node} is gone or not Ready"));
-                for job in jobs_on(cluster, node) {
-                    self.add(&job, cluster, symptom.clone(), true);
-                }
-            }
+        let (cluster, node) = match fact {
+            Event::PodUpserted(pod) => return self.pod(pod),
+            Event::NodeGone(cluster, node) => (cluster, node),
+            Event::NodeUpserted(node) if node.lost => (&node.cluster, &node.name),
+            _ => return,
         };
-        match fact {
-            Event::PodUpserted(pod) => self.pod(pod),
-            Event::NodeGone(cluster, node) => node_lost(cluster, node),
-            Event::NodeUpserted(node) if node.lost => node_lost(&node.cluster, &node.name),
-            Event::NodeUpserted(node) if !self.nodes.is_empty() => {
-                self.nodes
-                    .remove(&(node.cluster.clone(), node.name.clone()));
-            }
-            Event::ClusterGone(cluster) => self.nodes.retain(|(of, _)| of != cluster),
-            _ => {}
+        let symptom = lost("NodeLost", &format!("node {node} is gone or not Ready"));
+        for job in jobs_on(cluster, node) {
+            self.add(&job, cluster, symptom.clone(), true);
         }
     }
 
@@ -211,7 +201,7 @@ mod tests {
         assert_eq!(lost(&pods), [1, 0, 0, 1, 1]);
         pods.attempt_over(&key("a"));
         // The node is known to be gone.
-        pods.note(&Event::NodeGone(m1, n1), jobs_on);
+        pods.note(&Event::NodeGone(m1, n1), |_, _| BTreeSet::new());
         assert_eq!(lost(&pods), [0, 0, 0, 1, 1]);
         pods.stand_by();
         assert_eq!(lost(&pods), [0; 5]);

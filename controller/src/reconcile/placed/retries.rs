@@ -8,7 +8,6 @@
 //! The count is in the admission record, so that it survives every restart, requeue and placement. Evictions
 //! for any other reason do not change it.
 
-use crate::mirror::binding::own_record;
 use crate::reconcile::Reconciler;
 use crate::reconcile::placed::parts::GangStop;
 use crate::reconcile::placed::status_in;
@@ -21,9 +20,13 @@ use workload::{GangAction, GangPolicies};
 impl Reconciler {
     /// Completes a record, before it is written, with the retries of the job so far, and with the policies of
     /// an attempt in several parts. An attempt keeps those that it was placed with.
-    pub(crate) fn keep_retries(&self, binding: &ResourceBinding, record: &mut AdmissionRecord) {
-        let before = own_record(binding);
-        if let Some(before) = &before {
+    pub(crate) fn keep_retries(
+        &self,
+        record: &mut AdmissionRecord,
+        before: Option<&AdmissionRecord>,
+        binding: &ResourceBinding,
+    ) {
+        if let Some(before) = before {
             record.retries = record.retries.max(before.retries);
             let failures = before.infrastructure_failures;
             record.infrastructure_failures = record.infrastructure_failures.max(failures);

@@ -2,17 +2,24 @@
 
 /// splitmix64. The same seed gives the same sequence.
 #[derive(Debug, Clone)]
-pub(crate) struct RandomSequence(u64);
+pub struct RandomSequence(u64);
 
 impl RandomSequence {
+    /// Returns the sequence that follows on a state.
+    #[must_use]
+    pub fn from_state(state: u64) -> Self {
+        Self(state)
+    }
+
     /// Returns the sequence of a seed. Sequences of different `stream`s are independent.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
-        let mut random = Self(seed ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93));
+        let mut random = Self::from_state(seed ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93));
         random.draw();
         random
     }
 
-    fn draw(&mut self) -> u64 {
+    /// Draws any number of 64 bits.
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,3 +1,0 @@
-//! Health: the fault rules in force.
-
-pub(crate) mod store;
