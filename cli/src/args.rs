@@ -55,6 +55,15 @@ pub(crate) enum CliCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
+    /// Show the nodes that are avoided because of faults. To clear one, remove the taint in its cluster:
+    /// kubectl taint node NAME muster.io/avoid-
+    Nodes {
+        #[command(flatten)]
+        output: OutputArgs,
+        /// Print no header
+        #[arg(long)]
+        no_headers: bool,
+    },
     /// Show the versions of this program and of the server
     Version(VersionCommand),
     /// Print a completion script: source <(kubectl-muster completion bash)

@@ -11,6 +11,7 @@ mod age;
 mod args;
 mod connect;
 mod explain;
+mod nodes;
 mod output;
 mod queue;
 mod version;
@@ -38,6 +39,14 @@ async fn run(cli: Cli) -> Result<()> {
         }
         CliCommand::Explain { job, output } => {
             explain::run(job, output, &connect::connect(&cli.connection).await?).await?
+        }
+        CliCommand::Nodes { output, no_headers } => {
+            nodes::run(
+                output,
+                *no_headers,
+                &connect::connect(&cli.connection).await?,
+            )
+            .await?
         }
         CliCommand::Version(command) => version::run(command, &cli.connection).await?,
         CliCommand::Completion { shell } => {

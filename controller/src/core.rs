@@ -129,6 +129,7 @@ impl Core {
             self.run(actions);
         }
         self.reconciler.mark_adopted(now);
+        self.reconciler.taint_nodes(now);
         self.run_actions();
         match self.reconciler.enforcement.allows_decisions() {
             true => self.decide(now),
@@ -238,6 +239,7 @@ impl Core {
         }
         self.publisher.clear();
         self.reconciler.lost_pods.stand_by();
+        self.metrics.nodes_avoided.set(0);
         self.reconciler.engine.take_changed();
     }
 

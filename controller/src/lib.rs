@@ -17,6 +17,7 @@
 //! that a restart could not read from the API server.
 
 pub mod admission_policies;
+mod avoided_nodes;
 mod core;
 mod effects;
 mod facts;
@@ -238,6 +239,7 @@ async fn live(
         rights: RightsReviewer::spawn(life.client.clone(), life.inputs.clone(), life.over.clone()),
         inputs: life.inputs.clone(),
         checks: Arc::new(Semaphore::new(CHECKS)),
+        node_taint_failures: metrics.node_taint_failures.clone(),
         writes: Vec::new(),
     };
     let core = Core {

@@ -77,6 +77,9 @@ pub(crate) struct ControllerMetrics {
     pub(crate) finalizers_restored: Counter,
     pub(crate) parts_repaired: Counter,
     pub(crate) decisions_cut: Counter,
+    /// Nodes of all members with the taint of avoided nodes.
+    pub(crate) nodes_avoided: Gauge,
+    pub(crate) node_taint_failures: Counter,
     pub(crate) invariant_violations: Counter,
     pub(crate) invariant_check_seconds: Histogram,
     pub(crate) pending_jobs: Family<QueueLabel, Gauge>,
@@ -129,6 +132,16 @@ impl ControllerMetrics {
             decisions_cut: registry.register(
                 "decisions_cut",
                 "Rounds of decisions that ended early since too many jobs were evaluated without result",
+                Counter::default(),
+            ),
+            nodes_avoided: registry.register(
+                "nodes_avoided",
+                "Nodes of all members that are avoided because of faults",
+                Gauge::default(),
+            ),
+            node_taint_failures: registry.register(
+                "node_taint_failures",
+                "Taints of avoided nodes that could not be written",
                 Counter::default(),
             ),
             invariant_violations: registry.register(

@@ -4,8 +4,9 @@
 //! (`default.yaml`) after them: the first that matches decides. A rule that cannot be read is left out, and
 //! the policy's status says so.
 
+use crate::duration::{DURATION_PATTERN, parse_millis};
 use crate::loose::lenient;
-use engine::faults::{FaultClass, FaultRuleSet, PodFaultRule};
+use engine::faults::{AvoidNode, FaultClass, FaultRuleSet, NodeFaultRule, PodFaultRule};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -57,7 +58,10 @@ pub struct FaultPolicySpec {
 /// One rule.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(extend("required" = ["name", "class", "pod"]))]
+#[schemars(extend("required" = ["name", "class"], "x-kubernetes-validations" = [
+    {"rule": "has(self.pod) != has(self.node)", "message": "either pod or node is needed"},
+    {"rule": "!has(self.avoidNode) || has(self.pod)", "message": "avoidNode belongs to a rule with pod: with node, the node is avoided while it has the condition"},
+]))]
 pub struct FaultPolicyRule {
     /// Its name, unique in the policy.
     #[schemars(length(min = 1, max = 63))]
@@ -72,8 +76,54 @@ pub struct FaultPolicyRule {
         "rule": "has(self.reasons) || has(self.messages) || has(self.exitCodes)",
         "message": "reasons, messages or exitCodes is needed: an empty rule would match nothing"
     }]))]
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub pod: Option<FaultPolicyPod>,
+    /// What a node shows. The node is avoided while it does.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub node: Option<FaultPolicyNode>,
+    /// Nodes on which pods of several jobs show this are avoided for a while: Muster puts the taint
+    /// muster.io/avoid:NoSchedule on them. Without it no node is.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub avoid_node: Option<FaultPolicyAvoidNode>,
+}
+
+/// What a node shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["conditions"]))]
+pub struct FaultPolicyNode {
+    /// Types of conditions that mean a fault while they are True: GpuMemWatch, KernelDeadlock, ...
+    #[schemars(length(min = 1, max = 64))]
     #[serde(deserialize_with = "lenient")]
-    pub pod: FaultPolicyPod,
+    pub conditions: Vec<String>,
+    /// Texts of which the message of the condition contains one, whatever the case.
+    #[schemars(length(max = 64))]
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<String>,
+}
+
+/// When a node is avoided because jobs fail on it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FaultPolicyAvoidNode {
+    /// The number of jobs that have to fail there; by default 3.
+    #[schemars(range(min = 1))]
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub jobs: Option<u32>,
+    /// The number of namespaces that these jobs have to be of; by default 2, since a program can print what it
+    /// likes.
+    #[schemars(range(min = 1))]
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub namespaces: Option<u32>,
+    /// The time within which they have to fail; by default 24h.
+    #[schemars(regex(pattern = DURATION_PATTERN))]
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub within: Option<String>,
+    /// The time for which the node is avoided after the last of them; by default 24h.
+    #[serde(rename = "for")]
+    #[schemars(regex(pattern = DURATION_PATTERN))]
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub lasts: Option<String>,
 }
 
 /// What a pod shows.
@@ -108,12 +158,19 @@ pub struct FaultPolicyStatus {
     pub conditions: Vec<Condition>,
 }
 
+/// A rule that can be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum ReadRule {
+    Pod(PodFaultRule),
+    Node(NodeFaultRule),
+}
+
 impl FaultPolicyRule {
     /// Returns the rule for the engine.
     ///
     /// # Errors
     /// Returns which field is wrong, its value, and what would be right.
-    fn to_rule(&self, index: usize) -> Result<PodFaultRule, String> {
+    fn to_rule(&self, index: usize) -> Result<ReadRule, String> {
         let field = format!("spec.rules[{index}]");
         let mut classes = FaultClass::ALL.into_iter();
         let Some(class) = classes.find(|class| class.as_str() == self.class) else {
@@ -123,56 +180,138 @@ impl FaultPolicyRule {
                 self.class
             ));
         };
+        match (&self.pod, &self.node) {
+            (Some(pod), None) => self.of_pod(pod, class, &field).map(ReadRule::Pod),
+            (None, Some(node)) => self.of_node(node, class, &field).map(ReadRule::Node),
+            _ => Err(format!("{field}: either pod or node is needed")),
+        }
+    }
+
+    fn of_pod(
+        &self,
+        pod: &FaultPolicyPod,
+        class: FaultClass,
+        field: &str,
+    ) -> Result<PodFaultRule, String> {
         let FaultPolicyPod {
             reasons,
             messages,
             exit_codes,
-        } = &self.pod;
+        } = pod;
         if reasons.is_empty() && messages.is_empty() && exit_codes.is_empty() {
             return Err(format!(
                 "{field}.pod: is empty; reasons, messages or exitCodes is needed"
             ));
         }
-        if messages.iter().any(|text| text.trim().is_empty()) {
-            return Err(format!(
-                "{field}.pod.messages: contains an empty text, which every message contains; remove it"
-            ));
-        }
+        no_empty_text(messages, &format!("{field}.pod.messages"))?;
+        let avoid = self.avoid_node.as_ref();
+        let avoid = avoid.map(|avoid| avoid.to_avoid(&format!("{field}.avoidNode")));
         Ok(PodFaultRule {
             name: self.name.clone(),
             reasons: reasons.clone(),
             messages: messages.clone(),
             exit_codes: exit_codes.clone(),
             class,
+            avoid_node: avoid.transpose()?,
         })
+    }
+
+    fn of_node(
+        &self,
+        node: &FaultPolicyNode,
+        class: FaultClass,
+        field: &str,
+    ) -> Result<NodeFaultRule, String> {
+        if node.conditions.is_empty() {
+            return Err(format!(
+                "{field}.node.conditions: is empty; the type of a condition is needed, like GpuMemWatch"
+            ));
+        }
+        if let Some(index) = node.conditions.iter().position(|type_| type_ == "Ready") {
+            return Err(format!(
+                "{field}.node.conditions[{index}]: \"Ready\" is True on nodes that work; a condition that is True on \
+                 faults is needed"
+            ));
+        }
+        no_empty_text(&node.messages, &format!("{field}.node.messages"))?;
+        if self.avoid_node.is_some() {
+            return Err(format!(
+                "{field}.avoidNode: belongs to a rule with pod; with node, the node is avoided while it has the condition"
+            ));
+        }
+        Ok(NodeFaultRule {
+            name: self.name.clone(),
+            conditions: node.conditions.clone(),
+            messages: node.messages.clone(),
+            class,
+        })
+    }
+}
+
+impl FaultPolicyAvoidNode {
+    fn to_avoid(&self, field: &str) -> Result<AvoidNode, String> {
+        const DAY_MS: i64 = 24 * 60 * 60 * 1000;
+        let number = |value: Option<u32>, unset: u32, name: &str| match value.unwrap_or(unset) {
+            0 => Err(format!(
+                "{field}.{name}: 0 is no number of them; at least 1 is needed"
+            )),
+            value => Ok(value),
+        };
+        let millis = |value: Option<&String>, name: &str| match value.map(|text| parse_millis(text))
+        {
+            None => Ok(DAY_MS),
+            Some(Ok(0)) => Err(format!(
+                "{field}.{name}: is no time; more than 0s is needed, like 24h"
+            )),
+            Some(millis) => millis.map_err(|error| format!("{field}.{name}: {error}")),
+        };
+        Ok(AvoidNode {
+            jobs: number(self.jobs, 3, "jobs")?,
+            namespaces: number(self.namespaces, 2.min(self.jobs.unwrap_or(2)), "namespaces")?,
+            within_ms: millis(self.within.as_ref(), "within")?,
+            for_ms: millis(self.lasts.as_ref(), "for")?,
+        })
+    }
+}
+
+fn no_empty_text(texts: &[String], field: &str) -> Result<(), String> {
+    match texts.iter().any(|text| text.trim().is_empty()) {
+        true => Err(format!(
+            "{field}: contains an empty text, which every message contains; remove it"
+        )),
+        false => Ok(()),
     }
 }
 
 impl FaultPolicy {
     /// Returns the rules that can be read, and what is wrong with the first that cannot.
     #[must_use]
-    pub fn to_rules(&self) -> (Vec<PodFaultRule>, Option<String>) {
+    pub fn to_rules(&self) -> (FaultRuleSet, Option<String>) {
         let mut wrong = None;
-        let mut rules = Vec::new();
+        let mut set = FaultRuleSet::default();
         for (index, rule) in self.spec.rules.iter().enumerate() {
             match rule.to_rule(index) {
-                Ok(rule) => rules.push(rule),
+                Ok(ReadRule::Pod(rule)) => set.rules.push(rule),
+                Ok(ReadRule::Node(rule)) => set.nodes.push(rule),
                 Err(why) => {
                     wrong.get_or_insert(why);
                 }
             }
         }
-        (rules, wrong)
+        (set, wrong)
     }
 }
 
 /// Returns the rules in force: of `policies`, in this order, and of Muster after them.
 #[must_use]
 pub fn rules_in_force<'a>(policies: impl IntoIterator<Item = &'a FaultPolicy>) -> FaultRuleSet {
-    let own = policies.into_iter().flat_map(|policy| policy.to_rules().0);
-    FaultRuleSet {
-        rules: own.chain(default_policy().to_rules().0).collect(),
+    let mut all = FaultRuleSet::default();
+    let own = policies.into_iter().map(|policy| policy.to_rules().0);
+    for set in own.chain([default_policy().to_rules().0]) {
+        all.rules.extend(set.rules);
+        all.nodes.extend(set.nodes);
     }
+    all
 }
 
 fn default_policy() -> FaultPolicy {
@@ -181,118 +320,4 @@ fn default_policy() -> FaultPolicy {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-    use engine::faults::Symptom;
-    use serde_json::json;
-
-    fn class(rules: &FaultRuleSet, reason: &str, message: &str) -> FaultClass {
-        rules.class_of(&Symptom {
-            reason: reason.to_owned(),
-            message: message.to_owned(),
-            exit_code: None,
-        })
-    }
-
-    #[test]
-    fn every_default_rule_can_be_read_and_has_a_name_of_its_own() {
-        let policy: FaultPolicy = serde_saphyr::from_str(DEFAULT_YAML).unwrap();
-        let (rules, wrong) = policy.to_rules();
-        assert_eq!((rules.len(), wrong), (policy.spec.rules.len(), None));
-        let names: std::collections::BTreeSet<&str> =
-            rules.iter().map(|rule| rule.name.as_str()).collect();
-        assert_eq!(names.len(), rules.len());
-    }
-
-    #[test]
-    fn the_defaults_tell_what_a_job_can_mend_from_what_it_cannot() {
-        use FaultClass::{Device, Network, Node, Unknown, User};
-        let rules = rules_in_force([]);
-        for (reason, message, expected) in [
-            (
-                "ErrImagePull",
-                "rpc error: code = NotFound desc = failed to pull and unpack image \"a:1\": not found",
-                User,
-            ),
-            (
-                "ImagePullBackOff",
-                "Back-off pulling image \"a:1\": ErrImagePull: pull access denied",
-                User,
-            ),
-            (
-                "ImagePullBackOff",
-                "Back-off pulling image \"a:1\"",
-                Network,
-            ),
-            (
-                "ErrImagePull",
-                "dial tcp 10.0.0.1:443: i/o timeout",
-                Network,
-            ),
-            ("InvalidImageName", "couldn't parse image reference", User),
-            (
-                "CreateContainerConfigError",
-                "configmap \"c\" not found",
-                User,
-            ),
-            (
-                "RunContainerError",
-                "exec: \"train\": executable file not found in $PATH",
-                User,
-            ),
-            (
-                "RunContainerError",
-                "nvidia-container-cli: initialization error: nvml error",
-                Device,
-            ),
-            (
-                "CrashLoopBackOff",
-                "back-off 40s restarting failed container",
-                User,
-            ),
-            (
-                "CrashLoopBackOff",
-                "NVRM: Xid 79, GPU has fallen off the bus",
-                Device,
-            ),
-            (
-                "UnexpectedAdmissionError",
-                "Allocate failed due to no healthy devices present",
-                Device,
-            ),
-            ("OutOfcpu", "", Node),
-            ("Evicted", "The node was low on resource: memory", Node),
-            ("Error", "", Unknown),
-        ] {
-            assert_eq!(
-                class(&rules, reason, message),
-                expected,
-                "{reason} {message}"
-            );
-        }
-    }
-
-    #[test]
-    fn the_rules_of_a_policy_come_before_the_defaults_and_wrong_ones_are_named() {
-        let policy: FaultPolicy = serde_json::from_value(json!({
-            "metadata": {"name": "a"},
-            "spec": {"rules": [
-                {"name": "flaky", "class": "Network", "pod": {"reasons": ["CrashLoopBackOff"]}},
-                {"name": "new", "class": "Cosmic", "pod": {"reasons": ["Ray"]}},
-                {"name": "all", "class": "User", "pod": {}},
-                {"name": "any", "class": "User", "pod": {"messages": [" "]}},
-            ]},
-        }))
-        .unwrap();
-        let (rules, wrong) = policy.to_rules();
-        assert_eq!(rules.len(), 1);
-        assert_eq!(
-            wrong.unwrap(),
-            "spec.rules[1].class: \"Cosmic\" is not known; one of User, Node, Device, Network, Storage, Cluster, Unknown is needed"
-        );
-        let rules = rules_in_force([&policy]);
-        assert_eq!(class(&rules, "CrashLoopBackOff", ""), FaultClass::Network);
-        assert_eq!(class(&rules, "OutOfcpu", ""), FaultClass::Node);
-    }
-}
+mod tests;

@@ -4,6 +4,7 @@
 //! It is output for people. No decision reads it.
 
 use crate::loose::lenient;
+use crate::node_health::NodeAvoidance;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -18,6 +19,9 @@ pub mod health {
     /// The member cannot be reached.
     pub const UNREACHABLE: &str = "Unreachable";
 }
+
+/// The most avoided nodes that a status names.
+pub const MOST_AVOIDED: usize = 50;
 
 /// The nodes of the pool.
 #[derive(
@@ -73,6 +77,12 @@ pub mod health {
         description = "Free devices on partly used nodes"
     ),
     printcolumn(
+        name = "AVOIDED",
+        type_ = "integer",
+        json_path = ".status.avoided",
+        description = "Nodes that are avoided because of faults"
+    ),
+    printcolumn(
         name = "USABLE",
         type_ = "integer",
         json_path = ".status.usableNodes",
@@ -125,6 +135,12 @@ pub struct GpuPoolStatus {
     pub largest_free_node: i64,
     /// Share of the free devices on partly used nodes: `12%`.
     pub fragmentation: String,
+    /// Nodes that are avoided because of faults: they have the taint muster.io/avoid.
+    pub avoided: i64,
+    /// The first 50 of them by name, and why.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["node"]))]
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
+    pub avoided_nodes: Vec<AvoidedNode>,
     /// When the member last answered, coarsely.
     #[serde(deserialize_with = "lenient")]
     pub last_seen: Option<Time>,
@@ -134,6 +150,18 @@ pub struct GpuPoolStatus {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+/// A node that is avoided.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["node"]))]
+pub struct AvoidedNode {
+    /// Its name.
+    pub node: String,
+    /// Why; empty values if a person put the taint there.
+    #[serde(flatten)]
+    pub avoidance: NodeAvoidance,
 }
 
 /// The nodes with a number of free devices.

@@ -19,6 +19,7 @@ pub mod karmada;
 pub mod kubernetes;
 pub mod loose;
 pub mod names;
+pub mod node_health;
 pub mod podgroup;
 pub mod queue;
 pub mod record;

@@ -50,6 +50,11 @@ pub const PERMITTED_QUEUE_ANNOTATION: &str = "muster.io/permitted-queue";
 pub const CHECKPOINTED_AT_ANNOTATION: &str = "muster.io/checkpointed-at";
 /// Annotation of a template: the attempt in which its job was aborted, by a user who resumes it (`2`).
 pub const RESUME_ANNOTATION: &str = "muster.io/resume-attempt";
+/// Taint of a node that is avoided; its value is the class of the fault.
+pub const AVOID_TAINT: &str = "muster.io/avoid";
+/// Annotation of a node that Muster avoids: why, since when and until when (JSON,
+/// [`crate::node_health::NodeAvoidance`]).
+pub const AVOIDANCE_ANNOTATION: &str = "muster.io/avoidance";
 /// Annotation of a Cluster: the price of one device for one hour, in the operator's own unit (`2.50`).
 pub const PRICE_ANNOTATION: &str = "muster.io/price";
 /// Annotation of a Cluster: the round-trip time to other clusters (`gpu-b=0.4ms,gpu-c=12ms`). A value of

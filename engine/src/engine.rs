@@ -11,7 +11,7 @@ use crate::api::decision::{Decisions, Explanation, Help, QueueUsage, Reserved};
 use crate::api::demand::ClusterPlacement;
 use crate::api::event::Event;
 use crate::api::facts::{ClusterFact, Leaving};
-use crate::api::faults::{FaultClass, Symptom};
+use crate::api::faults::FaultRuleSet;
 use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, QueueName, Time};
 use crate::api::reason::Reason;
 use crate::audit::snapshot::Snapshot;
@@ -136,10 +136,17 @@ impl Engine {
         pods.filter_map(|pod| pod.job.clone()).collect()
     }
 
-    /// Whose fault a symptom of a pod is, by the rules in force.
+    /// The rules in force that say whose fault a symptom is.
     #[must_use]
-    pub fn fault_class(&self, symptom: &Symptom) -> FaultClass {
-        self.fault_rules.class_of(symptom)
+    pub fn fault_rules(&self) -> &FaultRuleSet {
+        &self.fault_rules
+    }
+
+    /// The number of known nodes of a cluster.
+    #[must_use]
+    pub fn nodes_in(&self, cluster: &ClusterName) -> usize {
+        let nodes = self.capacity.cluster(cluster);
+        nodes.map_or(0, |nodes| nodes.nodes().len())
     }
 
     /// The smallest changes with which a pending job would start now. There are none if neither

@@ -283,8 +283,18 @@ impl Coordinator {
         change(&mut member.view);
         let (events, asks) = member.view.take();
         member.ask(asks);
+        let healths = member.view.take_healths();
         for event in events {
             self.send_event(MemberEvent::Fact(event)).await;
+        }
+        for (node, health) in healths {
+            let cluster = origin.cluster.clone();
+            self.send_event(MemberEvent::NodeHealth {
+                cluster,
+                node,
+                health,
+            })
+            .await;
         }
         if assess {
             self.assess(&origin.cluster).await;

@@ -34,8 +34,8 @@ mod view;
 pub use verdict::ViewHealth;
 
 use crds::karmada::Cluster;
-use engine::facts::NodeFact;
-use engine::{ClusterName, Event, JobKey};
+use crds::node_health::NodeHealth;
+use engine::{ClusterName, Event, JobKey, NodeName};
 use kube::Client;
 use matching::Owner;
 use parking_lot::RwLock;
@@ -81,12 +81,20 @@ impl Default for MembersOptions {
 
 /// A change of the state of the members.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "all but a few are facts")]
 pub enum MemberEvent {
     /// A cluster, node or pod was added, changed or deleted; a claim of devices without a pod is shown as a
     /// pod. One of [`Event::ClusterUpserted`], [`Event::ClusterGone`], [`Event::NodeUpserted`],
     /// [`Event::NodeGone`], [`Event::PodUpserted`], [`Event::PodGone`].
     Fact(Event),
+    /// The health of a node has changed. A node is healthy until this says otherwise, and after it is gone.
+    NodeHealth {
+        /// The cluster.
+        cluster: ClusterName,
+        /// The node.
+        node: NodeName,
+        /// Its health.
+        health: NodeHealth,
+    },
     /// All nodes and pods of a cluster have been sent once, or it is known to be unusable.
     Listed {
         /// The cluster.
@@ -205,7 +213,7 @@ enum CoordinatorMessage {
     /// No connection could be made, for this reason.
     NotConnected(ClusterName, String),
     Probed(Origin, Result<(), FailedProbe>),
-    Node(Origin, Delta<NodeFact>),
+    Node(Origin, Delta<view::SeenNode>),
     Pod(Origin, Delta<view::SeenPod>),
     Device(Origin, devices::DeviceDelta),
     /// A climb from the owner of this UID has ended.

@@ -125,6 +125,7 @@ async fn next(events: &mut mpsc::Receiver<MemberEvent>) -> String {
         MemberEvent::Listed { cluster } => format!("{cluster} listed"),
         MemberEvent::Ready => "ready".to_owned(),
         MemberEvent::Fact(other) => format!("{other:?}"),
+        MemberEvent::NodeHealth { node, health, .. } => format!("{node} {health:?}"),
     }
 }
 

@@ -17,6 +17,7 @@ mod claims;
 use super::devices::Devices;
 use crate::matching::{Belongs, Owner, belongs};
 use crds::kubernetes::{Node, Pod, pool_class};
+use crds::node_health::NodeHealth;
 use engine::facts::{NodeFact, PodFact};
 use engine::{Amount, ClusterName, Event, JobKey, NodeName, ResourceName, Uid};
 use runtime::watch::{Delta, ObjectKey};
@@ -69,9 +70,19 @@ fn unread(cluster: &ClusterName, pod: &Pod) -> PodFact {
     }
 }
 
+/// The part of a node that concerns capacity, and its health beyond that.
+#[derive(Debug, Clone)]
+pub(crate) struct SeenNode {
+    fact: NodeFact,
+    health: NodeHealth,
+}
+
 /// Converts `delta` of a node.
-pub(crate) fn node_delta(cluster: &ClusterName, delta: Delta<Node>) -> Delta<NodeFact> {
-    delta.map(|node| node.to_fact(cluster))
+pub(crate) fn node_delta(cluster: &ClusterName, delta: Delta<Node>) -> Delta<SeenNode> {
+    delta.map(|node| SeenNode {
+        fact: node.to_fact(cluster),
+        health: node.to_health(),
+    })
 }
 
 /// Converts `delta` of a pod.
@@ -95,6 +106,7 @@ struct OwnerEntry {
 struct KnownNode {
     seen: NodeFact,
     sent: Option<NodeFact>,
+    health: NodeHealth,
 }
 
 /// A pod as seen, with its job, and as last sent.
@@ -123,6 +135,8 @@ pub(crate) struct MemberView {
     nodes_listed: bool,
     pods_listed: bool,
     events: Vec<Event>,
+    /// Changed healths of nodes.
+    healths: Vec<(NodeName, NodeHealth)>,
     asks: Vec<Owner>,
 }
 
@@ -143,6 +157,7 @@ impl MemberView {
             nodes_listed: false,
             pods_listed: false,
             events: Vec::new(),
+            healths: Vec::new(),
             asks: Vec::new(),
         }
     }
@@ -181,14 +196,29 @@ impl MemberView {
         )
     }
 
+    /// Returns the healths of nodes that have changed since the last call. A node is healthy until it is said
+    /// not to be, and after it is gone.
+    pub(crate) fn take_healths(&mut self) -> Vec<(NodeName, NodeHealth)> {
+        std::mem::take(&mut self.healths)
+    }
+
     /// Applies a delta of a node.
-    pub(crate) fn node(&mut self, delta: Delta<NodeFact>) {
+    pub(crate) fn node(&mut self, delta: Delta<SeenNode>) {
         match delta {
-            Delta::Upserted(fact) => {
+            Delta::Upserted(SeenNode { fact, health }) => {
                 let name = fact.name.as_str().to_owned();
                 self.unseen_nodes.remove(&name);
-                let sent = self.nodes.remove(&name).and_then(|known| known.sent);
-                let known = KnownNode { seen: fact, sent };
+                let before = self.nodes.remove(&name);
+                let (sent, before) =
+                    before.map_or_else(Default::default, |known| (known.sent, known.health));
+                if health != before {
+                    self.healths.push((fact.name.clone(), health.clone()));
+                }
+                let known = KnownNode {
+                    seen: fact,
+                    sent,
+                    health,
+                };
                 self.nodes.insert(name.clone(), known);
                 self.emit_node(&name);
             }

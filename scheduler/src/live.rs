@@ -4,9 +4,10 @@
 //! checked on the data that it was made from. The pods of a plan that was carried out stay assumed here
 //! until they are bound, the job is forgotten, or the time in which pods appear is over.
 
+use crds::node_health::{NodeAvoidance, NodeHealth};
 use engine::capacity::{Capacity, PoolSummary};
 use engine::facts::{ClusterFact, Demand, Share};
-use engine::{Blocker, ClusterName, Event, JobKey};
+use engine::{Blocker, ClusterName, Event, JobKey, NodeName, PoolClass};
 use members::MemberEvent;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -33,6 +34,8 @@ struct LiveView {
     listed: BTreeSet<ClusterName>,
     ready: bool,
     held_since: HashMap<JobKey, Instant>,
+    /// Nodes with the taint of avoided nodes, and why, if Muster put it there.
+    avoided: BTreeMap<ClusterName, BTreeMap<NodeName, NodeAvoidance>>,
     /// Counts changes, so that readers notice new data.
     version: u64,
 }
@@ -45,6 +48,8 @@ pub(crate) struct LivePools {
     /// True if it has every member that existed at the start.
     pub(crate) ready: bool,
     pub(crate) pools: Vec<PoolSummary>,
+    /// The nodes of each pool that are avoided.
+    pub(crate) avoided: BTreeMap<(ClusterName, PoolClass), BTreeMap<NodeName, NodeAvoidance>>,
     /// The clusters, and whether their nodes have all been sent.
     pub(crate) clusters: BTreeMap<ClusterName, bool>,
 }
@@ -75,6 +80,11 @@ impl Live {
         view.version += 1;
         match event {
             MemberEvent::Fact(event) => view.fact(event),
+            MemberEvent::NodeHealth {
+                cluster,
+                node,
+                health,
+            } => view.node_health(cluster, node, &health),
             MemberEvent::Listed { cluster } => {
                 view.listed.insert(cluster);
             }
@@ -136,6 +146,7 @@ impl Live {
             version: view.version,
             ready: view.ready,
             pools: view.room.pools(),
+            avoided: view.avoided_by_pool(),
             clusters: view.clusters.keys().map(listed).collect(),
         })
     }
@@ -150,16 +161,46 @@ impl LiveView {
             Event::ClusterGone(name) => {
                 self.clusters.remove(&name);
                 self.listed.remove(&name);
+                self.avoided.remove(&name);
                 self.room.remove_cluster(&name);
             }
             Event::NodeUpserted(fact) => self.room.upsert_node(fact),
-            Event::NodeGone(cluster, node) => self.room.remove_node(&cluster, &node),
+            Event::NodeGone(cluster, node) => {
+                if let Some(avoided) = self.avoided.get_mut(&cluster) {
+                    avoided.remove(&node);
+                }
+                self.room.remove_node(&cluster, &node);
+            }
             Event::PodUpserted(fact) => self.room.upsert_pod(fact),
             Event::PodGone(cluster, uid) => self.room.remove_pod(&cluster, &uid),
             other => tracing::error!(?other, "not a fact about a member; ignored"),
         }
         // Only the engine recovers jobs: here they would add up.
         self.room.take_pods_changed();
+    }
+
+    fn node_health(&mut self, cluster: ClusterName, node: NodeName, health: &NodeHealth) {
+        let avoided = self.avoided.entry(cluster).or_default();
+        if health.is_avoided {
+            avoided.insert(node, health.avoidance.clone().unwrap_or_default());
+        } else {
+            avoided.remove(&node);
+        }
+    }
+
+    fn avoided_by_pool(
+        &self,
+    ) -> BTreeMap<(ClusterName, PoolClass), BTreeMap<NodeName, NodeAvoidance>> {
+        let mut by_pool = BTreeMap::<_, BTreeMap<_, _>>::new();
+        for (cluster, nodes) in &self.avoided {
+            for (node, avoidance) in nodes {
+                if let Some(class) = self.room.class_of(cluster, node) {
+                    let pool = by_pool.entry((cluster.clone(), class.clone())).or_default();
+                    pool.insert(node.clone(), avoidance.clone());
+                }
+            }
+        }
+        by_pool
     }
 
     /// Checks the cluster of `share`, except for its capacity.

@@ -147,6 +147,7 @@ impl Stage {
                 events: EventRecorder::spawn(client.clone(), cancel.clone()),
                 rights: RightsReviewer::spawn(client.clone(), sender.clone(), cancel.clone()),
                 checks: Arc::new(Semaphore::new(2)),
+                node_taint_failures: metrics.node_taint_failures.clone(),
                 inputs: sender,
                 writes: Vec::new(),
                 client,

@@ -11,6 +11,7 @@
 //! run in a task of their own. It must never decide which job starts or ends.
 
 pub(crate) mod jobs;
+pub(crate) mod nodes;
 pub(crate) mod object_writer;
 pub(crate) mod objects;
 pub(crate) mod rights;
@@ -27,6 +28,7 @@ use crate::status::events::EventRecorder;
 use binding_writer::overrides::{self, Overrides};
 use binding_writer::{Committer, Intent};
 use members::Members;
+use prometheus_client::metrics::counter::Counter;
 use scheduler::Scheduler;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
@@ -47,6 +49,8 @@ pub(crate) struct Effects {
     pub(crate) inputs: mpsc::Sender<Input>,
     /// Limits questions to members and removals of leftover Works.
     pub(crate) checks: Arc<Semaphore>,
+    /// Counts taints of nodes that could not be written.
+    pub(crate) node_taint_failures: Counter,
     /// Binding writes of this pass.
     pub(crate) writes: Vec<Intent>,
 }
@@ -135,6 +139,7 @@ impl Effects {
                 resource_version,
             } => self.delete_template(job, resource_version),
             Action::CheckServices { job, parts } => self.check_services(job, parts),
+            Action::TaintNode(change) => self.taint_node(change),
             Action::SweepServices { namespace } => self.sweep_services(namespace),
             Action::WriteQueueFinalizer { queue, keep } => self.write_finalizer(*queue, keep),
             Action::MarkNamespace {

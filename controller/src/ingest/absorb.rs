@@ -43,7 +43,7 @@ impl Core {
             Input::PriorityClass(delta) => self.reconciler.priority_class(delta),
             Input::ClaimTemplate(delta) => self.reconciler.claim_template(delta),
             Input::PodGroup(delta) => self.podgroup(delta),
-            Input::Member(event) => self.reconciler.member(event),
+            Input::Member(event) => self.reconciler.member(event, now),
             Input::Enforcement(enforcement) => self.enforcement(enforcement),
             Input::Outcome(outcome) => self.reconciler.outcome(outcome, now),
             Input::Prepared {

@@ -13,7 +13,7 @@ use crds::karmada::{ObjectReference, PropagationPolicy};
 use crds::kubernetes::PriorityClass;
 use crds::names;
 use crds::podgroup::PodGroup;
-use engine::{Event, JobKey, QueueName, Reason};
+use engine::{Event, JobKey, QueueName, Reason, Time};
 use members::MemberEvent;
 use runtime::watch::Delta;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -92,8 +92,13 @@ impl Reconciler {
         }
     }
 
-    pub(crate) fn member(&mut self, event: MemberEvent) {
+    pub(crate) fn member(&mut self, event: MemberEvent, now: Time) {
         match event {
+            MemberEvent::NodeHealth {
+                cluster,
+                node,
+                health,
+            } => self.avoided_nodes.health(cluster, node, health),
             MemberEvent::Fact(fact) => {
                 match &fact {
                     Event::ClusterUpserted(cluster) => {
@@ -108,6 +113,9 @@ impl Reconciler {
                     }
                     _ => {}
                 }
+                let (rules, pods) = (self.engine.fault_rules(), &self.pods);
+                self.avoided_nodes
+                    .note(&fact, rules, |uid| pods.has(uid), now);
                 self.pods.note(&fact);
                 let engine = &self.engine;
                 self.lost_pods

@@ -1,6 +1,7 @@
 //! The effects that a reconcile requests, as values. [`crate::effects`] carries them out in the order in
 //! which they were pushed.
 
+use crate::avoided_nodes::TaintChange;
 use crate::mirror::template::TemplateKind;
 use crate::status::events::JobEvent;
 use binding_writer::Intent;
@@ -107,6 +108,8 @@ pub(crate) enum ReconcileAction {
     CheckServices { job: BoundJob, parts: PlacedParts },
     /// Delete what Karmada may leave of Services in a namespace.
     SweepServices { namespace: String },
+    /// Change the taint of a node in a member.
+    TaintNode(TaintChange),
     /// Add or remove the finalizer of a queue.
     WriteQueueFinalizer { queue: Box<Queue>, keep: bool },
     /// Mark a namespace whose earlier workloads are all adopted, or remove the mark.

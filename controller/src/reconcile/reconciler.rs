@@ -10,6 +10,7 @@
 //! [`ReconcileAction`]s. Except for the engine's facts, a restart derives all of it again.
 
 use crate::admission_policies::Enforcement;
+use crate::avoided_nodes::AvoidedNodes;
 use crate::facts::queue_places::Places;
 use crate::facts::queue_rights::QueueRights;
 use crate::metrics::ControllerMetrics;
@@ -25,7 +26,7 @@ use binding_writer::{Intent, Write};
 use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;
 use engine::facts::JobFact;
-use engine::{Engine, Event, JobKey, Time};
+use engine::{ClusterName, Engine, Event, JobKey, Time};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -71,6 +72,8 @@ pub(crate) struct Reconciler {
     pub(crate) pods: LivePods,
     /// What jobs have lost in their present attempts.
     pub(crate) lost_pods: LostPods,
+    /// Faults of nodes, and the nodes that are avoided.
+    pub(crate) avoided_nodes: AvoidedNodes,
     pub(crate) metrics: ControllerMetrics,
     actions: Vec<ReconcileAction>,
 }
@@ -101,6 +104,7 @@ impl Reconciler {
             remains: BTreeMap::new(),
             pods: LivePods::default(),
             lost_pods: LostPods::default(),
+            avoided_nodes: AvoidedNodes::default(),
             metrics,
             actions: Vec::new(),
         }
@@ -112,6 +116,17 @@ impl Reconciler {
         let asked = asked.map(|(namespace, queue)| ReconcileAction::AskRight { namespace, queue });
         self.actions.extend(asked);
         std::mem::take(&mut self.actions)
+    }
+
+    /// Requests the taints of nodes that have to change.
+    pub(crate) fn taint_nodes(&mut self, now: Time) {
+        let engine = &self.engine;
+        let nodes_in = |cluster: &ClusterName| engine.nodes_in(cluster);
+        let due = self.avoided_nodes.due(engine.fault_rules(), nodes_in, now);
+        let actions = due.into_iter().map(ReconcileAction::TaintNode);
+        self.actions.extend(actions);
+        let count = i64::try_from(self.avoided_nodes.count()).unwrap_or(i64::MAX);
+        self.metrics.nodes_avoided.set(count);
     }
 
     /// Queues an action.

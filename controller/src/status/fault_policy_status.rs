@@ -8,12 +8,10 @@ pub(crate) fn status(policy: &FaultPolicy, now: jiff::Timestamp) -> FaultPolicyS
     let generation = policy.metadata.generation;
     let mut status = policy.status.clone().unwrap_or_default();
     let (rules, wrong) = policy.to_rules();
+    let count = rules.rules.len() + rules.nodes.len();
     let message = match &wrong {
-        Some(wrong) => format!(
-            "{wrong}; the other {} rules of it are in force",
-            rules.len()
-        ),
-        None => format!("its {} rules are in force", rules.len()),
+        Some(wrong) => format!("{wrong}; the other {count} rules of it are in force"),
+        None => format!("its {count} rules are in force"),
     };
     let statement = Statement {
         type_: "Valid",

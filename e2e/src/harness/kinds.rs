@@ -165,6 +165,8 @@ pub const CAPACITY_POLICY: ObjectKind = kind(
 );
 /// Nodes of one GPU class in a member.
 pub const GPU_POOL: ObjectKind = kind("muster.io", "v1alpha1", "GpuPool", "gpupools");
+/// A FaultPolicy.
+pub const FAULT_POLICY: ObjectKind = kind("muster.io", "v1alpha1", "FaultPolicy", "faultpolicies");
 /// A member cluster of Karmada.
 pub const CLUSTER: ObjectKind = kind("cluster.karmada.io", "v1alpha1", "Cluster", "clusters");
 /// A PropagationPolicy of Karmada.

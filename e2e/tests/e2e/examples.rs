@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use e2e::harness::kinds::{
-    BATCH_JOB, CAPACITY_POLICY, DEPLOYMENT, JOB_SET, MPI_JOB, ObjectKind, PYTORCH_JOB, RAY_JOB,
-    VOLCANO_JOB,
+    BATCH_JOB, CAPACITY_POLICY, DEPLOYMENT, FAULT_POLICY, JOB_SET, MPI_JOB, ObjectKind,
+    PYTORCH_JOB, RAY_JOB, VOLCANO_JOB,
 };
 use testbed::tools::Tool;
 use testbed::{NodeGroup, Testbed};
@@ -34,7 +34,11 @@ const FILES: [&str; 12] = [
 ];
 
 /// Examples that never end, or are for several teams: applied last, and deleted again.
-const LASTING: [&str; 2] = ["sharing.yaml", "elastic-deployment.yaml"];
+const LASTING: [&str; 3] = [
+    "fault-policy.yaml",
+    "sharing.yaml",
+    "elastic-deployment.yaml",
+];
 
 /// The queues of these examples, and their job.
 const SHARING: [&str; 3] = ["lab", "speech", "robotics"];
@@ -109,9 +113,10 @@ async fn lasting(case: &Case) -> anyhow::Result<()> {
     for file in LASTING {
         kubectl(case, "apply", file).await?;
     }
-    for queue in SHARING {
-        eventually(SOON, &format!("queue {queue} is valid"), async || {
-            let policy = case.karmada().get(CAPACITY_POLICY, None, queue).await;
+    let queues = SHARING.map(|queue| (CAPACITY_POLICY, queue));
+    for (kind, name) in queues.into_iter().chain([(FAULT_POLICY, "avoid-nodes")]) {
+        eventually(SOON, &format!("{name} is valid"), async || {
+            let policy = case.karmada().get(kind, None, name).await;
             let policy = policy.map_err(|error| error.to_string())?;
             let policy = policy.unwrap_or_default();
             match condition(&policy, "Valid")["status"] == "True" {

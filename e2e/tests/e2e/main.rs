@@ -12,6 +12,7 @@
 
 mod admission_policies;
 mod audited;
+mod avoided_nodes;
 mod backfill;
 mod bad_input;
 mod bounds;

@@ -108,6 +108,51 @@ pub struct PodFaultRule {
     pub exit_codes: Vec<i32>,
     /// Whose fault it is.
     pub class: FaultClass,
+    /// When nodes on which pods fail like this are avoided; `None` if they never are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub avoid_node: Option<AvoidNode>,
+}
+
+/// When a node is avoided because jobs fail on it, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AvoidNode {
+    /// The number of jobs that have to fail there.
+    pub jobs: u32,
+    /// The number of namespaces that these jobs have to be of: what a program prints is no proof by itself.
+    pub namespaces: u32,
+    /// Milliseconds within which they have to fail.
+    pub within_ms: i64,
+    /// Milliseconds for which the node is avoided after the last of them.
+    pub for_ms: i64,
+}
+
+/// A rule about conditions of nodes: a node is avoided while it has one of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeFaultRule {
+    /// Its name, which messages give.
+    pub name: String,
+    /// The types of conditions that mean a fault if they are True.
+    pub conditions: Vec<String>,
+    /// Texts of which the message must contain one, whatever the case; empty if any message will do.
+    pub messages: Vec<String>,
+    /// Whose fault it is.
+    pub class: FaultClass,
+}
+
+impl NodeFaultRule {
+    /// Whether it applies to a condition that is True: its type is the reason of `condition`.
+    #[must_use]
+    pub fn matches(&self, condition: &Symptom) -> bool {
+        self.conditions.contains(&condition.reason)
+            && (self.messages.is_empty() || contains_one(&condition.message, &self.messages))
+    }
+}
+
+/// Whether `message` contains one of `texts`, whatever the case.
+fn contains_one(message: &str, texts: &[String]) -> bool {
+    let message = message.to_lowercase();
+    let contained = |text: &String| message.contains(&text.to_lowercase());
+    texts.iter().any(contained)
 }
 
 impl PodFaultRule {
@@ -124,32 +169,45 @@ impl PodFaultRule {
             return false;
         }
         let of_code = |code| exit_codes.contains(&code);
-        let message = symptom.message.to_lowercase();
-        let contained = |text: &String| message.contains(&text.to_lowercase());
         (reasons.is_empty() || reasons.contains(&symptom.reason))
             && (exit_codes.is_empty() || symptom.exit_code.is_some_and(of_code))
-            && (messages.is_empty() || messages.iter().any(contained))
+            && (messages.is_empty() || contains_one(&symptom.message, messages))
     }
 }
 
 /// Rules in order: the first that matches decides.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct FaultRuleSet {
-    /// The rules.
+    /// The rules about pods.
     pub rules: Vec<PodFaultRule>,
+    /// The rules about nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeFaultRule>,
 }
 
 impl FaultRuleSet {
     /// Whether there are no rules.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.rules.is_empty()
+        self.rules.is_empty() && self.nodes.is_empty()
+    }
+
+    /// The first rule that matches a symptom of a pod.
+    #[must_use]
+    pub fn rule_of(&self, symptom: &Symptom) -> Option<&PodFaultRule> {
+        self.rules.iter().find(|rule| rule.matches(symptom))
+    }
+
+    /// The first rule that matches a condition of a node which is True.
+    #[must_use]
+    pub fn node_rule_of(&self, condition: &Symptom) -> Option<&NodeFaultRule> {
+        self.nodes.iter().find(|rule| rule.matches(condition))
     }
 
     /// The class of a symptom, by the first rule that matches it.
     #[must_use]
     pub fn class_of(&self, symptom: &Symptom) -> FaultClass {
-        let rule = self.rules.iter().find(|rule| rule.matches(symptom));
+        let rule = self.rule_of(symptom);
         rule.map_or(FaultClass::Unknown, |rule| rule.class)
     }
 }
@@ -193,7 +251,24 @@ mod tests {
                     ..PodFaultRule::default()
                 },
             ],
+            nodes: vec![NodeFaultRule {
+                name: "xid".to_owned(),
+                conditions: texts(&["SysLogsXIDError"]),
+                messages: texts(&["[79]", "[48]"]),
+                class: FaultClass::Device,
+            }],
         };
+        for (condition, rule) in [
+            (
+                symptom("SysLogsXIDError", "XID [79] reported", None),
+                Some("xid"),
+            ),
+            (symptom("SysLogsXIDError", "XID [13] reported", None), None),
+            (symptom("MemoryPressure", "[79]", None), None),
+        ] {
+            let found = rules.node_rule_of(&condition);
+            assert_eq!(found.map(|rule| rule.name.as_str()), rule, "{condition}");
+        }
         for (symptom, class, text) in [
             (
                 symptom("ErrImagePull", "a: Not Found", None),

@@ -13,7 +13,7 @@ use crate::amounts::totals::ResourceTotals;
 use crate::api::decision::Blocker;
 use crate::api::demand::{Demand, Role};
 use crate::api::facts::{ClusterFact, NodeFact, PodFact, Share};
-use crate::api::ids::{ClusterName, JobKey, NodeName, Uid};
+use crate::api::ids::{ClusterName, JobKey, NodeName, PoolClass, Uid};
 pub(crate) use assumed_pods::AssumedPod;
 use assumed_pods::Assumption;
 use cluster::NodeChange;
@@ -126,6 +126,13 @@ impl Capacity {
     /// The clusters that have a fact, in order.
     pub(crate) fn cluster_names(&self) -> impl Iterator<Item = &ClusterName> {
         self.facts.keys()
+    }
+
+    /// The class of the pool of a node.
+    #[must_use]
+    pub fn class_of(&self, cluster: &ClusterName, node: &NodeName) -> Option<&PoolClass> {
+        let nodes = self.clusters.get(cluster)?.nodes();
+        Some(&nodes.get(node)?.fact.class)
     }
 
     /// A node exists, or changed. Its pods may have been observed before.

@@ -27,6 +27,7 @@ fn placed() -> World {
             rule("image", "InvalidImageName", FaultClass::User),
             rule("pull", "ErrImagePull", FaultClass::Network),
         ],
+        ..FaultRuleSet::default()
     }));
     world.add("gang", "q", 2, "gpu 4");
     assert_eq!(world.decide(), "release gang #1 a(n0×2)");

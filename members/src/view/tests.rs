@@ -21,7 +21,7 @@ fn pod(name: &str, uid: &str, owner: Option<&str>) -> Delta<SeenPod> {
     pod_delta(&cluster(), Delta::Upserted(pod))
 }
 
-fn node(name: &str, cpu: &str) -> Delta<NodeFact> {
+fn node(name: &str, cpu: &str) -> Delta<SeenNode> {
     let node = serde_json::from_value(json!({
         "metadata": {"name": name},
         "status": {"allocatable": {"cpu": cpu}, "conditions": [{"type": "Ready", "status": "True"}]},
@@ -294,4 +294,29 @@ fn devices_that_a_container_requests_by_their_class_count_once() {
     assert_eq!(amounts(&mut view), "u1 on n1 gpu.x 2, pods 1");
     view.device(claim("p-extended", Some("u1"), Some(&["gpu-0", "gpu-1"])));
     assert_eq!(amounts(&mut view), "");
+}
+
+#[test]
+fn the_health_of_a_node_is_sent_only_when_it_changes() {
+    let mut view = MemberView::new(cluster());
+    let seen = |view: &mut MemberView, conditions: Value| {
+        let node = serde_json::from_value(json!({
+            "metadata": {"name": "n1"},
+            "status": {"allocatable": {"cpu": "8"}, "conditions": conditions},
+        }));
+        view.node(node_delta(&cluster(), Delta::Upserted(node.unwrap())));
+        let healths = view.take_healths();
+        let conditions = healths
+            .into_iter()
+            .map(|(_, health)| health.conditions.len());
+        conditions.collect::<Vec<_>>()
+    };
+    let ready = json!({"type": "Ready", "status": "True"});
+    let fault = json!({"type": "GpuMemWatch", "status": "True", "message": "row remap failed"});
+    assert!(seen(&mut view, json!([ready])).is_empty());
+    assert_eq!(seen(&mut view, json!([ready, fault])), [1]);
+    assert!(seen(&mut view, json!([ready, fault])).is_empty());
+    assert_eq!(seen(&mut view, json!([ready])), [0]);
+    view.node(gone(None, "n1"));
+    assert!(seen(&mut view, json!([ready])).is_empty());
 }

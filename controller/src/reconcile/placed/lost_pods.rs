@@ -127,7 +127,7 @@ impl Reconciler {
     /// fault. Errors of the network count only if no pod failed in another way: they follow from any failure of
     /// another rank.
     pub(crate) fn infrastructure_fault(&self, key: &JobKey) -> Option<(&LostPod, FaultClass)> {
-        let class_of = |pod: &LostPod| match self.engine.fault_class(&pod.symptom) {
+        let class_of = |pod: &LostPod| match self.engine.fault_rules().class_of(&pod.symptom) {
             FaultClass::Unknown if pod.ended_by_node => FaultClass::Node,
             class => class,
         };

@@ -62,6 +62,11 @@ impl LivePods {
         }
     }
 
+    /// Returns true if the pod was last seen before its end.
+    pub(crate) fn has(&self, uid: &Uid) -> bool {
+        self.by_uid.contains_key(uid)
+    }
+
     fn count(&self, job: &JobKey, cluster: &ClusterName) -> u32 {
         let place = (job.clone(), cluster.clone());
         self.counts.get(&place).copied().unwrap_or_default()

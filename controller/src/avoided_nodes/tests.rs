@@ -1,0 +1,217 @@
+#![allow(clippy::unwrap_used)]
+use super::*;
+use engine::faults::{FaultClass, NodeFaultRule, PodFaultRule};
+use engine::{Resources, Uid};
+
+const MINUTE: i64 = 60_000;
+
+fn rules() -> FaultRuleSet {
+    FaultRuleSet {
+        rules: vec![PodFaultRule {
+            name: "xid".to_owned(),
+            messages: vec!["xid 79".to_owned()],
+            class: FaultClass::Device,
+            avoid_node: Some(AvoidNode {
+                jobs: 3,
+                namespaces: 2,
+                within_ms: 60 * MINUTE,
+                for_ms: 120 * MINUTE,
+            }),
+            ..PodFaultRule::default()
+        }],
+        nodes: vec![NodeFaultRule {
+            name: "memory".to_owned(),
+            conditions: vec!["GpuMemWatch".to_owned()],
+            messages: Vec::new(),
+            class: FaultClass::Device,
+        }],
+    }
+}
+
+fn symptom(reason: &str, message: &str) -> Symptom {
+    Symptom {
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        exit_code: None,
+    }
+}
+
+struct Case {
+    nodes: AvoidedNodes,
+    rules: FaultRuleSet,
+    /// The number of nodes of each cluster.
+    size: usize,
+    /// Whether pods were seen before their end.
+    was_there: bool,
+}
+
+impl Case {
+    fn new(size: usize) -> Self {
+        Self {
+            nodes: AvoidedNodes::default(),
+            rules: rules(),
+            size,
+            was_there: true,
+        }
+    }
+
+    /// A pod of `job` (`namespace/name`) fails on `node` with `message`.
+    fn fails(&mut self, job: &str, node: &str, message: &str, minute: i64) {
+        let (namespace, name) = job.split_once('/').unwrap();
+        let pod = Event::PodUpserted(PodFact {
+            cluster: ClusterName::new("m1"),
+            uid: Uid::new(job),
+            node: Some(NodeName::new(node)),
+            request: Resources::new(),
+            job: Some(JobKey::new(namespace, name)),
+            phase: PodPhase::Ended,
+            symptom: Some(Box::new(symptom("Error", message))),
+        });
+        let (nodes, rules) = (&mut self.nodes, &self.rules);
+        nodes.note(&pod, rules, |_| self.was_there, Time(minute * MINUTE));
+    }
+
+    /// The node shows this health.
+    fn shows(&mut self, node: &str, condition: Option<&str>, avoidance: Option<NodeAvoidance>) {
+        let health = NodeHealth {
+            conditions: condition
+                .map(|type_| symptom(type_, ""))
+                .into_iter()
+                .collect(),
+            is_avoided: avoidance.is_some(),
+            avoidance,
+        };
+        self.nodes
+            .health(ClusterName::new("m1"), NodeName::new(node), health);
+    }
+
+    /// The changes that are due, in short; the nodes show them.
+    fn due(&mut self, minute: i64) -> String {
+        let size = self.size;
+        let changes = self.nodes.due(&self.rules, |_| size, Time(minute * MINUTE));
+        let said = changes.iter().map(|change| match &change.avoidance {
+            None => format!("-{}", change.node),
+            Some(avoidance) => {
+                format!("+{} {}: {}", change.node, avoidance.rule, avoidance.message)
+            }
+        });
+        let said = said.collect::<Vec<_>>().join(", ");
+        for change in changes {
+            self.shows(change.node.as_str(), None, change.avoidance);
+        }
+        said
+    }
+}
+
+#[test]
+fn a_node_is_avoided_for_a_while_after_jobs_of_two_namespaces_failed_there() {
+    let mut case = Case::new(8);
+    case.fails("a/one", "n1", "NVRM: Xid 79", 0);
+    case.fails("a/one", "n1", "NVRM: Xid 79", 1);
+    case.fails("a/two", "n1", "NVRM: Xid 79", 2);
+    case.fails("a/three", "n1", "NVRM: Xid 79", 3);
+    case.fails("b/four", "n1", "out of memory", 3);
+    assert_eq!(case.due(3), "", "one namespace may print what it likes");
+    case.fails("b/four", "n1", "NVRM: Xid 79", 4);
+    assert_eq!(
+        case.due(4),
+        "+n1 xid: 4 jobs failed there, the last, b/four, with Error (NVRM: Xid 79)"
+    );
+    assert_eq!(case.due(123), "");
+    assert_eq!(case.due(124), "-n1");
+    assert_eq!(case.due(125), "");
+}
+
+#[test]
+fn failures_that_are_far_apart_or_on_different_nodes_do_not_count_together() {
+    let mut case = Case::new(8);
+    case.fails("a/one", "n1", "Xid 79", 0);
+    case.fails("b/two", "n2", "Xid 79", 0);
+    case.fails("b/two", "n1", "Xid 79", 30);
+    case.fails("c/three", "n1", "Xid 79", 61);
+    assert_eq!(case.due(61), "");
+    case.fails("c/four", "n1", "Xid 79", 62);
+    assert!(case.due(62).starts_with("+n1 xid: 3 jobs"));
+}
+
+#[test]
+fn a_node_is_avoided_while_it_has_the_condition() {
+    let mut case = Case::new(8);
+    case.shows("n1", Some("MemoryPressure"), None);
+    assert_eq!(case.due(0), "");
+    case.shows("n1", Some("GpuMemWatch"), None);
+    let changes = case.nodes.due(&case.rules, |_| 8, Time(MINUTE));
+    assert_eq!(changes.len(), 1);
+    let avoidance = changes[0].avoidance.clone();
+    assert_eq!(avoidance.as_ref().unwrap().until, None);
+    case.shows("n1", Some("GpuMemWatch"), avoidance.clone());
+    assert_eq!(case.due(1000), "");
+    case.shows("n1", None, avoidance);
+    assert_eq!(case.due(1001), "-n1");
+}
+
+#[test]
+fn a_change_that_the_node_does_not_show_is_requested_again() {
+    let mut case = Case::new(8);
+    case.shows("n1", Some("GpuMemWatch"), None);
+    let mut requested = |ms: i64| case.nodes.due(&case.rules, |_| 8, Time(ms)).len();
+    assert_eq!(
+        [requested(0), requested(25_000), requested(30_000)],
+        [1, 0, 1]
+    );
+}
+
+#[test]
+fn a_person_rules_over_the_taint() {
+    let mut case = Case::new(8);
+    // Put there by hand: it is neither explained nor removed.
+    let by_hand = NodeHealth {
+        is_avoided: true,
+        ..NodeHealth::default()
+    };
+    let n1 = NodeName::new("n1");
+    case.nodes.health(ClusterName::new("m1"), n1, by_hand);
+    assert_eq!(case.due(1_000), "");
+    assert_eq!(case.nodes.count(), 1);
+    // Removed by hand: what failed before does not count any more.
+    for job in ["a/one", "b/two", "b/three"] {
+        case.fails(job, "n2", "Xid 79", 1_000);
+    }
+    assert!(case.due(1_000).starts_with("+n2"));
+    case.shows("n2", None, None);
+    assert_eq!(case.due(1_001), "");
+    case.fails("c/four", "n2", "Xid 79", 1_002);
+    assert_eq!(case.due(1_002), "");
+}
+
+#[test]
+fn at_most_a_tenth_of_the_nodes_of_a_cluster_is_avoided_because_of_failed_pods() {
+    let mut case = Case::new(25);
+    for node in ["n1", "n2", "n3"] {
+        for job in ["a/one", "b/two", "b/three"] {
+            case.fails(job, node, "Xid 79", 0);
+        }
+    }
+    let due = case.due(0);
+    assert!(
+        due.contains("+n1") && due.contains("+n2") && !due.contains("+n3"),
+        "{due}"
+    );
+    assert_eq!(case.due(1), "");
+    // What a node says of itself counts always.
+    case.shows("n4", Some("GpuMemWatch"), None);
+    assert!(case.due(2).starts_with("+n4 memory"));
+    // The first is cleared by hand.
+    case.shows("n1", None, None);
+    assert!(case.due(3).starts_with("+n3"));
+}
+
+#[test]
+fn pods_that_are_found_at_their_end_do_not_count() {
+    let mut case = Case::new(8);
+    case.was_there = false;
+    for job in ["a/one", "b/two", "b/three"] {
+        case.fails(job, "n1", "Xid 79", 0);
+    }
+    assert_eq!(case.due(0), "");
+}

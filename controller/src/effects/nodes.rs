@@ -1,0 +1,111 @@
+//! Effects on nodes of members: the taint of avoided nodes, with the annotation that says why.
+//!
+//! A patch of the version that was read; the watch of the member shows the result, and a change that is not
+//! shown is requested again. Taints of others stay as they are.
+
+use crate::avoided_nodes::TaintChange;
+use crate::effects::Effects;
+use crds::kubernetes::Node;
+use crds::names::{AVOID_TAINT, AVOIDANCE_ANNOTATION};
+use crds::node_health::NodeAvoidance;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use runtime::client::{CallError, with_deadline};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Deadline of one call.
+const LIMIT: Duration = Duration::from_secs(10);
+
+impl Effects {
+    /// Starts the task that changes the taint of a node.
+    pub(super) fn taint_node(&self, change: TaintChange) {
+        let Some(client) = self.members.client(&change.cluster) else {
+            return; // requested again
+        };
+        let failures = self.node_taint_failures.clone();
+        let slots = std::sync::Arc::clone(&self.checks);
+        runtime::task::spawn(async move {
+            // The semaphore is never closed.
+            let _slot = slots.acquire().await;
+            let TaintChange {
+                cluster,
+                node,
+                avoidance,
+            } = change;
+            match write(client, node.as_str(), avoidance.as_ref()).await {
+                Ok(()) => tracing::warn!(
+                    %cluster,
+                    %node,
+                    because = avoidance.map_or_else(|| "its time or its condition is over".to_owned(), |avoidance| avoidance.message),
+                    "the taint {AVOID_TAINT} of a node was changed"
+                ),
+                Err(error) => {
+                    failures.inc();
+                    tracing::warn!(
+                        %cluster,
+                        %node,
+                        error = error.message(),
+                        "the taint {AVOID_TAINT} of a node was not changed; trying again (deploy/rbac-in-members-nodes.yaml allows it)"
+                    );
+                }
+            }
+        });
+    }
+}
+
+async fn write(
+    client: kube::Client,
+    name: &str,
+    avoidance: Option<&NodeAvoidance>,
+) -> Result<(), CallError> {
+    let nodes: Api<DynamicObject> = Api::all_with(client, &ApiResource::erase::<Node>(&()));
+    let node = with_deadline(nodes.get(name), LIMIT).await?;
+    let version = node.metadata.resource_version.as_deref();
+    let patch = Patch::Merge(patch(&node.data, version, avoidance));
+    let params = PatchParams::default();
+    with_deadline(nodes.patch(name, &params, &patch), LIMIT).await?;
+    Ok(())
+}
+
+/// Returns the merge patch of the node with this `data` in this `version`.
+fn patch(data: &Value, version: Option<&str>, avoidance: Option<&NodeAvoidance>) -> Value {
+    let taints = data.pointer("/spec/taints").and_then(Value::as_array);
+    let others = taints.into_iter().flatten();
+    let others = others.filter(|taint| taint["key"] != AVOID_TAINT).cloned();
+    let own = avoidance.map(|avoidance| {
+        json!({
+            "key": AVOID_TAINT, "value": avoidance.class.to_lowercase(), "effect": "NoSchedule",
+        })
+    });
+    let why = avoidance.and_then(|avoidance| serde_json::to_string(avoidance).ok());
+    json!({
+        "metadata": {"resourceVersion": version, "annotations": {(AVOIDANCE_ANNOTATION): why}},
+        "spec": {"taints": others.chain(own).collect::<Vec<_>>()},
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn taints_of_others_stay_as_they_are() {
+        let other = json!({"key": "a", "effect": "NoExecute", "timeAdded": "2026-11-25T10:00:00Z"});
+        let old = json!({"key": AVOID_TAINT, "value": "node", "effect": "NoSchedule"});
+        let data = json!({"spec": {"taints": [old, other]}});
+        let avoidance = NodeAvoidance {
+            class: "Device".to_owned(),
+            ..NodeAvoidance::default()
+        };
+        let taints = |avoidance| patch(&data, Some("7"), avoidance)["spec"]["taints"].clone();
+        let own = json!({"key": AVOID_TAINT, "value": "device", "effect": "NoSchedule"});
+        assert_eq!(taints(Some(&avoidance)), json!([other, own]));
+        assert_eq!(taints(None), json!([other]));
+        let cleared = patch(&data, Some("7"), None);
+        let why = &cleared["metadata"]["annotations"][AVOIDANCE_ANNOTATION];
+        assert_eq!(
+            (why, &cleared["metadata"]["resourceVersion"]),
+            (&Value::Null, &json!("7"))
+        );
+    }
+}

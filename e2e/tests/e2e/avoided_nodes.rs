@@ -1,0 +1,151 @@
+//! Nodes that are avoided: by what jobs report of them and by their own conditions, as a FaultPolicy says.
+
+use anyhow::ensure;
+use e2e::harness::kinds::{FAULT_POLICY, GPU_POOL, NODE};
+use e2e::harness::wait::eventually;
+use serde_json::{Value, json};
+
+use crate::case::{Case, SOON, brief};
+use crate::story::{managed, managed_and_killed};
+
+const MEMBER: &str = "member1";
+
+/// Prepares a queue, a FaultPolicy with `rule`, and one node in each of two members, of which member1 is
+/// preferred. Returns the node in member1.
+async fn with_rule(case: &Case, rule: Value) -> anyhow::Result<String> {
+    case.queue(32).await?;
+    let policy = json!({"spec": {"placement": {"preferredClusters": [MEMBER]}}});
+    case.capacity_policy(policy).await?;
+    let policy = json!({"metadata": {"name": case.name}, "spec": {"rules": [rule]}});
+    case.cluster_object(FAULT_POLICY, &policy).await?;
+    let nodes = case.nodes(MEMBER, 1).await?;
+    case.nodes("member2", 1).await?;
+    Ok(nodes[0].clone())
+}
+
+/// Waits until `node` has the taint, or has it no more.
+async fn is_avoided(case: &Case, node: &str, avoided: bool) -> anyhow::Result<Value> {
+    let member = case.plane.member(MEMBER).await?;
+    let what = format!(
+        "node {node} {} avoided",
+        if avoided { "is" } else { "is not" }
+    );
+    eventually(SOON, &what, async || {
+        let found = member.get(NODE, None, node).await;
+        let found = found
+            .map_err(|error| error.to_string())?
+            .unwrap_or_default();
+        let taints = found["spec"]["taints"].as_array();
+        let has = taints
+            .is_some_and(|taints| taints.iter().any(|taint| taint["key"] == "muster.io/avoid"));
+        (has == avoided)
+            .then_some(found.clone())
+            .ok_or_else(|| brief(&found["spec"]))
+    })
+    .await
+}
+
+/// Waits until a GpuPool names `node` with this rule.
+async fn is_shown(case: &Case, node: &str, rule: &str) -> anyhow::Result<()> {
+    eventually(SOON, "a GpuPool names the node", async || {
+        let pools = case.karmada().list(GPU_POOL, None).await;
+        let pools = pools.map_err(|error| error.to_string())?;
+        let named = pools
+            .iter()
+            .filter_map(|pool| pool["status"]["avoidedNodes"].as_array());
+        let named: Vec<&Value> = named.flatten().collect();
+        let is_right = |shown: &&&Value| shown["node"] == node && shown["rule"] == rule;
+        named
+            .iter()
+            .find(is_right)
+            .map(|_| ())
+            .ok_or_else(|| format!("{named:?}"))
+    })
+    .await
+}
+
+/// Submits a job of one whole node and returns the cluster in which it runs.
+async fn runs_in(case: &Case, name: &str) -> anyhow::Result<Vec<String>> {
+    let job = case.submit(&case.gang(name, 1, 8).batch()).await?;
+    case.running(&job).await?;
+    let clusters = case.placed(&job).await?;
+    case.delete(&job).await?;
+    case.gone(&job).await?;
+    Ok(clusters)
+}
+
+/// Two jobs report a fault of the node: later jobs are placed elsewhere, until a person clears the node.
+async fn by_failed_jobs(case: &Case) -> anyhow::Result<()> {
+    let fault = format!("{} fell off the bus", case.name);
+    let rule = json!({
+        "name": "off-the-bus", "class": "Device", "pod": {"messages": [fault]},
+        "avoidNode": {"jobs": 2, "namespaces": 1, "for": "1h"},
+    });
+    let node = with_rule(case, rule).await?;
+    for (name, is_last) in [("first", false), ("second", true)] {
+        let mut job = case.gang(name, 1, 8).batch();
+        let annotations = &mut job["spec"]["template"]["metadata"]["annotations"];
+        annotations["muster.io/wait-with"] = json!("CreateContainerError");
+        annotations["muster.io/wait-message"] = json!(fault);
+        let job = case.submit(&job).await?;
+        case.pod_group_when(&job, "says what keeps its pod", |group| {
+            let message = group["status"]["federation"]["message"].as_str();
+            message.is_some_and(|message| message.contains("fell off the bus"))
+        })
+        .await?;
+        ensure!(case.placed(&job).await? == [MEMBER]);
+        if is_last {
+            let tainted = is_avoided(case, &node, true).await?;
+            let why = &tainted["metadata"]["annotations"]["muster.io/avoidance"];
+            let why = why.as_str().unwrap_or_default();
+            ensure!(
+                why.contains("2 jobs failed there") && why.contains("until"),
+                "{why}"
+            );
+        }
+        case.delete(&job).await?;
+        case.gone(&job).await?;
+    }
+    is_shown(case, &node, "off-the-bus").await?;
+    ensure!(runs_in(case, "third").await? == ["member2"]);
+    let member = case.plane.member(MEMBER).await?;
+    member
+        .merge(NODE, None, &node, &json!({"spec": {"taints": null}}))
+        .await?;
+    is_avoided(case, &node, false).await?;
+    ensure!(runs_in(case, "fourth").await? == [MEMBER]);
+    Ok(())
+}
+
+/// A node has a condition that means a fault: it is avoided while it has it.
+async fn by_condition(case: &Case) -> anyhow::Result<()> {
+    let condition = format!("Fault-{}", case.name);
+    let rule = json!({"name": "memory", "class": "Device", "node": {"conditions": [condition]}});
+    let node = with_rule(case, rule).await?;
+    let member = case.plane.member(MEMBER).await?;
+    let set = async |status: &str| {
+        let condition = json!({"type": condition, "status": status, "message": "row remap failed"});
+        let ready = json!({"type": "Ready", "status": "True"});
+        let conditions = json!({"status": {"conditions": [ready, condition]}});
+        member.merge_status(NODE, None, &node, &conditions).await
+    };
+    set("True").await?;
+    is_avoided(case, &node, true).await?;
+    is_shown(case, &node, "memory").await?;
+    case.midway().await?;
+    ensure!(runs_in(case, "first").await? == ["member2"]);
+    set("False").await?;
+    is_avoided(case, &node, false).await?;
+    ensure!(runs_in(case, "second").await? == [MEMBER]);
+    Ok(())
+}
+
+#[test]
+fn a_node_on_which_jobs_fail_is_avoided_until_it_is_cleared() {
+    managed("lemonnode", by_failed_jobs);
+}
+
+#[test]
+fn a_node_with_a_condition_that_means_a_fault_is_avoided_while_it_has_it() {
+    managed_and_killed("nodecondition", by_condition);
+}
