@@ -1,8 +1,8 @@
-//! `muster install` and `muster uninstall`: the objects that Muster needs on a Karmada control plane, and
-//! in a member that it reaches through Karmada's cluster proxy.
+//! `muster install`: the objects that Muster needs on a Karmada control plane, and in a member that it reaches
+//! through Karmada's cluster proxy.
 //!
-//! They use server-side apply, so both are safe to repeat. Existing CRDs of Volcano and existing queues do
-//! not change.
+//! It uses server-side apply, so it is safe to repeat. Existing CRDs of Volcano and existing queues do not
+//! change.
 
 pub(crate) mod accounts;
 mod admission;
@@ -16,12 +16,12 @@ use runtime::apply;
 /// Field manager of installed objects.
 const MANAGER: &str = "muster-install";
 /// The CRD that Volcano also has.
-const PODGROUPS: &str = "podgroups.scheduling.volcano.sh";
+pub(crate) const PODGROUPS: &str = "podgroups.scheduling.volcano.sh";
 /// Volcano's CRD that Muster does not change.
 const QUEUES: &str = "queues.scheduling.volcano.sh";
 
 /// The manifests besides the CRDs, in this order.
-const MANIFESTS: &[&str] = &[
+pub(crate) const MANIFESTS: &[&str] = &[
     include_str!("../../deploy/namespace.yaml"),
     include_str!("../../deploy/accounts.yaml"),
     include_str!("../../deploy/rbac-controller.yaml"),
@@ -47,7 +47,7 @@ const MANIFESTS: &[&str] = &[
 ];
 
 /// The manifests for a member that is reached through Karmada's cluster proxy.
-const IN_MEMBERS: &[&str] = &[
+pub(crate) const IN_MEMBERS: &[&str] = &[
     include_str!("../../deploy/rbac-in-members.yaml"),
     include_str!("../../deploy/rbac-workloads.yaml"),
 ];
@@ -100,6 +100,11 @@ fn root_policy(tenancy: TenancyArg) -> String {
     )
 }
 
+/// Returns the manifest of the binding of Karmada's accounts, without its subjects.
+pub(crate) fn bypass_binding() -> &'static str {
+    admission::BINDING_MANIFEST
+}
+
 async fn apply_all(client: &Client, manifests: &[&str]) -> anyhow::Result<()> {
     for yaml in manifests {
         show(&apply::apply_yaml(client, yaml, MANAGER).await?);
@@ -107,22 +112,7 @@ async fn apply_all(client: &Client, manifests: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes every job unmanaged, and unregisters the webhook.
-pub(crate) async fn uninstall(connection: &ConnectionArgs) -> anyhow::Result<()> {
-    let client = connect(connection).await?;
-    webhook::register::unregister(&client)
-        .await
-        .context("cannot remove the webhook registrations")?;
-    println!("webhook registrations removed");
-    let count = binding_writer::uninstall::unmark_namespaces(&client).await?;
-    println!("adoption mark removed from {count} namespaces");
-    let count = binding_writer::uninstall::unmanage_all(&client).await?;
-    admission::remove(&client).await?;
-    println!("{count} bindings are unmanaged now; CRDs, queues and policies stay");
-    Ok(())
-}
-
-async fn connect(connection: &ConnectionArgs) -> anyhow::Result<Client> {
+pub(crate) async fn connect(connection: &ConnectionArgs) -> anyhow::Result<Client> {
     let agent = concat!("muster-install/", env!("CARGO_PKG_VERSION"));
     runtime::connect(
         connection.kubeconfig.as_deref(),
@@ -177,7 +167,7 @@ async fn check_queue_crd(client: &Client) -> anyhow::Result<()> {
 }
 
 /// Returns true if the PodGroup CRD is Volcano's own, which has no status subresource.
-async fn has_volcanos_podgroups(client: &Client) -> anyhow::Result<bool> {
+pub(crate) async fn has_volcanos_podgroups(client: &Client) -> anyhow::Result<bool> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let Some(crd) = api.get_opt(PODGROUPS).await? else {
         return Ok(false);

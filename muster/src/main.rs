@@ -7,6 +7,7 @@
 mod args;
 mod install;
 mod serve;
+mod uninstall;
 
 use args::{MusterArgs, MusterCommand};
 use clap::Parser;
@@ -23,7 +24,7 @@ fn main() -> anyhow::Result<()> {
 async fn run(args: MusterArgs) -> anyhow::Result<()> {
     match args.command {
         MusterCommand::Install(install) => install::install(&args.connection, &install).await,
-        MusterCommand::Uninstall => install::uninstall(&args.connection).await,
+        MusterCommand::Uninstall(options) => uninstall::uninstall(&args.connection, &options).await,
         MusterCommand::Simulate(simulate) => Ok(simulate.run(&mut std::io::stdout())?),
         MusterCommand::All(process) => {
             serve::serve(&args.connection, serve::ProcessParts::ALL, process).await
