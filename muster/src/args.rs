@@ -37,6 +37,9 @@ pub(crate) enum MusterCommand {
     Controller(ProcessArgs),
     /// The scheduler alone: places what the controller planned.
     Scheduler(ProcessArgs),
+    /// Finds what keeps Muster from working, and says how to mend it. Exit codes: 0 nothing blocks, 1 a finding
+    /// blocks, 2 the control plane could not be asked.
+    Check(Check),
     /// Installs CRDs, RBAC, interpreter customizations and the default queue; safe to repeat.
     Install(Install),
     /// Hands every job to Karmada's scheduler and removes what Muster wrote; what runs goes on. Safe to repeat.
@@ -110,6 +113,23 @@ pub(crate) struct Tuning {
     pub(crate) without_ledger: bool,
 }
 
+/// Flags of `muster check`.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct Check {
+    /// How the findings are printed.
+    #[arg(long, short, value_enum, default_value = "text")]
+    pub(crate) output: CheckOutput,
+}
+
+/// The format of findings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum CheckOutput {
+    /// Lines for people.
+    Text,
+    /// One object with all findings.
+    Json,
+}
+
 /// Flags of `muster install`.
 #[derive(Debug, Clone, Group)]
 pub(crate) struct Install {
@@ -136,6 +156,9 @@ pub(crate) struct Install {
     /// Installs no admission policies: editors of a namespace can then exceed its quota.
     #[arg(long, conflicts_with = "member")]
     pub(crate) without_admission_policies: bool,
+    /// Installs even if `muster check` finds something that blocks.
+    #[arg(long)]
+    pub(crate) skip_check: bool,
 }
 
 /// Flags of `muster uninstall`.

@@ -8,7 +8,6 @@ pub(crate) mod accounts;
 mod admission;
 
 use crate::args::{ConnectionArgs, Install, TenancyArg};
-use anyhow::{Context as _, bail};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client};
 use runtime::apply;
@@ -18,7 +17,7 @@ const MANAGER: &str = "muster-install";
 /// The CRD that Volcano also has.
 pub(crate) const PODGROUPS: &str = "podgroups.scheduling.volcano.sh";
 /// Volcano's CRD that Muster does not change.
-const QUEUES: &str = "queues.scheduling.volcano.sh";
+pub(crate) const QUEUES: &str = "queues.scheduling.volcano.sh";
 
 /// The manifests besides the CRDs, in this order.
 pub(crate) const MANIFESTS: &[&str] = &[
@@ -65,7 +64,9 @@ pub(crate) async fn install(connection: &ConnectionArgs, options: &Install) -> a
     if options.member {
         return apply_all(&client, IN_MEMBERS).await;
     }
-    check_queue_crd(&client).await?;
+    if !options.skip_check {
+        crate::check::before_install(&client).await?;
+    }
     for (name, yaml) in crds::yaml::manifests() {
         if name == PODGROUPS && has_volcanos_podgroups(&client).await? {
             println!(
@@ -147,23 +148,6 @@ fn show(applied: &[apply::Applied]) {
     for object in applied {
         println!("{} {} applied", object.kind, object.name);
     }
-}
-
-/// Volcano provides the CRD of Queues; Muster does not install it.
-async fn check_queue_crd(client: &Client) -> anyhow::Result<()> {
-    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    if api
-        .get_opt(QUEUES)
-        .await
-        .context("cannot read CRDs of the control plane")?
-        .is_none()
-    {
-        bail!(
-            "the control plane has no CRD {QUEUES}: apply Volcano's CRDs to it first \
-             (volcano v1.14 config/crd/volcano/bases/, all but podgroups, which Muster brings)"
-        );
-    }
-    Ok(())
 }
 
 /// Returns true if the PodGroup CRD is Volcano's own, which has no status subresource.
