@@ -39,7 +39,7 @@ pub(crate) enum MusterCommand {
     Scheduler(ProcessArgs),
     /// Finds what keeps Muster from working, and says how to mend it. Exit codes: 0 nothing blocks, 1 a finding
     /// blocks, 2 the control plane could not be asked.
-    Check(Check),
+    Check(CheckArgs),
     /// Installs CRDs, RBAC, interpreter customizations and the default queue; safe to repeat.
     Install(Install),
     /// Hands every job to Karmada's scheduler and removes what Muster wrote; what runs goes on. Safe to repeat.
@@ -115,7 +115,7 @@ pub(crate) struct Tuning {
 
 /// Flags of `muster check`.
 #[derive(Debug, Clone, Group)]
-pub(crate) struct Check {
+pub(crate) struct CheckArgs {
     /// How the findings are printed.
     #[arg(long, short, value_enum, default_value = "text")]
     pub(crate) output: CheckOutput,

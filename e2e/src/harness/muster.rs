@@ -169,6 +169,24 @@ impl Muster {
         run_once(&self.program, &testbed.karmada(), "uninstall", flags).await
     }
 
+    /// Runs `muster check` with a kubeconfig, and returns its exit code and output.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be run.
+    pub async fn check(&self, kubeconfig: &Path) -> anyhow::Result<(Option<i32>, String)> {
+        let mut command = Command::new(&self.program);
+        let output = command
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .args(["check", "--output=json"])
+            .kill_on_drop(true)
+            .output()
+            .await
+            .context("run muster check")?;
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        Ok((output.status.code(), stdout))
+    }
+
     /// Starts or restarts a process, and waits until it is ready and leads.
     ///
     /// # Errors

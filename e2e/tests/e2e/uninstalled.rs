@@ -72,6 +72,7 @@ fn job(namespace: &str, name: &str) -> Value {
 async fn handed_to_karmada(plane: &Plane) -> anyhow::Result<()> {
     let (karmada, testbed) = (&plane.karmada, &plane.testbed);
     plane.muster.start(testbed, ProcessRole::All).await?;
+    checked(plane).await?;
     submit(plane).await?;
     let before = pods(plane).await?;
     ensure!(before.len() == 1, "{before:?}");
@@ -119,6 +120,26 @@ async fn handed_to_karmada(plane: &Plane) -> anyhow::Result<()> {
     .await?;
     plane.muster.uninstall(testbed, &["--delete-crds"]).await?;
     names_muster_only_in(plane, &[], &[]).await
+}
+
+/// `muster check` finds nothing on a healthy plane, and names a plain cluster and one that does not answer.
+async fn checked(plane: &Plane) -> anyhow::Result<()> {
+    let (testbed, muster) = (&plane.testbed, &plane.muster);
+    let (code, said) = muster.check(&testbed.karmada().kubeconfig).await?;
+    ensure!(
+        code == Some(0) && said.contains("\"findings\": []"),
+        "{code:?} {said}"
+    );
+    let member = testbed.cluster(MEMBER)?.kubeconfig;
+    let (code, said) = muster.check(&member).await?;
+    ensure!(
+        code == Some(1) && said.contains("serves no work.karmada.io"),
+        "{code:?} {said}"
+    );
+    let nothing = testbed.dir().join("no-kubeconfig");
+    let (code, said) = muster.check(&nothing).await?;
+    ensure!(code == Some(2), "{code:?} {said}");
+    Ok(())
 }
 
 /// Submits a job that runs, one that waits for its quota, and one under a policy of its own that waits too.

@@ -1,6 +1,6 @@
 //! Checks of the members: whether they are reached as Muster reaches them, with the rights that it needs.
 
-use super::CheckFinding;
+use super::{CheckFinding, skew};
 use anyhow::Context as _;
 use crds::karmada::Cluster;
 use k8s_openapi::api::authorization::v1::{
@@ -48,7 +48,8 @@ async fn of_member(client: &Client, cluster: &Cluster) -> Vec<CheckFinding> {
         Ok(member) => member,
         Err(error) => return vec![unreached(&name, &error)],
     };
-    let mut findings = Vec::new();
+    let of_clock = skew::check(&member, &format!("cluster {name}")).await;
+    let mut findings = Vec::from_iter(of_clock);
     for (group, resource, verb) in NEEDED {
         match may(&member, group, resource, verb).await {
             Ok(true) => {}

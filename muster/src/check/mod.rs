@@ -5,11 +5,12 @@
 
 mod control_plane;
 mod members;
+mod skew;
 #[cfg(test)]
 mod tests;
 mod token;
 
-use crate::args::{Check, CheckOutput, ConnectionArgs};
+use crate::args::{CheckArgs, CheckOutput, ConnectionArgs};
 use crate::install;
 use anyhow::bail;
 use kube::Client;
@@ -56,7 +57,7 @@ impl CheckFinding {
 }
 
 /// Runs all checks and prints the findings.
-pub(crate) async fn check(connection: &ConnectionArgs, options: &Check) -> ExitCode {
+pub(crate) async fn check(connection: &ConnectionArgs, options: &CheckArgs) -> ExitCode {
     match findings(connection).await {
         Ok(findings) => {
             print(&findings, options.output);
@@ -78,6 +79,7 @@ async fn findings(connection: &ConnectionArgs) -> anyhow::Result<Vec<CheckFindin
     let of_plane = control_plane::before_install(&client).await?;
     let is_karmada = !of_plane.iter().any(|f| f.check == control_plane::KARMADA);
     all.extend(of_plane);
+    all.extend(skew::check(&client, "the control plane").await);
     if is_karmada {
         all.extend(control_plane::installed(&client).await?);
         all.extend(members::check(&client).await?);

@@ -1,7 +1,7 @@
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use super::control_plane::{address, before_install, installed};
-use super::{CheckFinding, Severity, members, token};
+use super::{CheckFinding, Severity, members, skew, token};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use jiff::Timestamp;
@@ -163,6 +163,45 @@ fn a_token_that_ends_is_named() {
     assert_eq!(after(-60).unwrap().severity, Severity::Warns);
     assert_eq!(after(-100_000), None);
     assert_eq!(token::expiry("opaque"), None);
+}
+
+#[test]
+fn a_clock_that_differs_is_named() {
+    let now = "2026-01-01T00:00:00Z".parse().unwrap();
+    let of = |date: &str| skew::finding(date, now, "cluster m1");
+    assert_eq!(of("Thu, 01 Jan 2026 00:00:04 GMT"), None);
+    let says = of("Wed, 31 Dec 2025 23:59:00 GMT").unwrap().found;
+    assert!(
+        says.contains("cluster m1") && says.contains("-60 s"),
+        "{says}"
+    );
+    assert_eq!(of("no date"), None);
+}
+
+#[tokio::test]
+async fn a_right_that_is_missing_in_a_member_is_named() {
+    let api = plane();
+    let review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let proxied = json!({
+        "metadata": {"name": "m1", "annotations": {"muster.io/access": "Proxy"}},
+        "spec": {
+            "syncMode": "Push", "apiEndpoint": "https://m1",
+            "impersonatorSecretRef": {"namespace": "karmada-cluster", "name": "m1"},
+        },
+    });
+    api.put(&format!("{CLUSTERS}/m1"), proxied);
+    let member = FakeApi::new();
+    member.answers(review, |asked| {
+        let allowed = asked["spec"]["resourceAttributes"]["resource"] != "pods";
+        json!({"spec": asked["spec"], "status": {"allowed": allowed}})
+    });
+    api.pass_on(
+        "/apis/cluster.karmada.io/v1alpha1/clusters/m1/proxy",
+        &member,
+    );
+    let (_, check, says) = of_members(&api).await;
+    assert_eq!(check, "member-rights");
+    assert!(says.contains("may not list pods in cluster m1"), "{says}");
 }
 
 async fn of_members(api: &FakeApi) -> (Severity, &'static str, String) {

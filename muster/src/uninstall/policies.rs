@@ -61,12 +61,13 @@ pub(super) fn successor(policy: &DynamicObject) -> DynamicObject {
         annotations: policy.metadata.annotations.clone(),
         ..ObjectMeta::default()
     };
-    for map in [&mut metadata.labels, &mut metadata.annotations] {
-        if let Some(map) = map {
-            map.retain(|key, _| {
-                !ours(key) && key != "kubectl.kubernetes.io/last-applied-configuration"
-            });
-        }
+    for map in [&mut metadata.labels, &mut metadata.annotations]
+        .into_iter()
+        .flatten()
+    {
+        map.retain(|key, _| {
+            !ours(key) && key != "kubectl.kubernetes.io/last-applied-configuration"
+        });
     }
     if is_default {
         // Without replicas to divide, Karmada would run each job once in every cluster.
