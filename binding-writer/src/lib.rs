@@ -11,18 +11,17 @@
 //! ```
 //!
 //! Controller and scheduler write through this crate, in one process or in two; the leases say which
-//! process writes what. [`term`] starts a leader's term, and [`uninstall`] leaves all bindings unmanaged.
+//! process writes what. [`term`] starts a leader's term.
 //!
 //! This crate must never choose: each write was decided elsewhere, and is done as a whole or not at all. It
-//! must never write without the version of the decision, nor outside of a term. Apart from the webhook's
-//! gate, no other code may write a binding.
+//! must never write without the version of the decision, nor outside of a term. No other code may write a
+//! binding, except the webhook's gate, and `muster uninstall`, which runs while no other process of Muster does.
 
 mod ack;
 mod commit;
 pub mod overrides;
 pub mod placement;
 pub mod term;
-pub mod uninstall;
 
 pub use ack::ack;
 pub use commit::{

@@ -48,6 +48,21 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+/// Returns a client of a member, reached as its Cluster object says, for checks.
+///
+/// # Errors
+/// Returns why it has no address, or cannot be connected to.
+pub async fn reach(
+    control_plane: &Client,
+    cluster: &Cluster,
+    user_agent: &str,
+) -> Result<Client, String> {
+    let address = address::Address::of(cluster).map_err(|error| error.to_string())?;
+    let connector = connect::connector(user_agent);
+    let connected = connect::connect(control_plane, &address, &connector).await;
+    Ok(connected.map_err(|error| error.to_string())?.client)
+}
+
 /// Options of watching members.
 #[derive(Debug, Clone)]
 pub struct MembersOptions {

@@ -37,10 +37,13 @@ pub(crate) enum MusterCommand {
     Controller(ProcessArgs),
     /// The scheduler alone: places what the controller planned.
     Scheduler(ProcessArgs),
+    /// Finds what keeps Muster from working, and says how to mend it. Exit codes: 0 nothing blocks, 1 a finding
+    /// blocks, 2 the control plane could not be asked.
+    Check(CheckArgs),
     /// Installs CRDs, RBAC, interpreter customizations and the default queue; safe to repeat.
     Install(Install),
-    /// Makes every job unmanaged and removes the webhook registrations; CRDs and queues stay.
-    Uninstall,
+    /// Hands every job to Karmada's scheduler and removes what Muster wrote; what runs goes on. Safe to repeat.
+    Uninstall(Uninstall),
     /// Simulates jobs on a fleet in virtual time, with the engine that runs live.
     Simulate(Box<sim::Simulate>),
 }
@@ -110,6 +113,23 @@ pub(crate) struct Tuning {
     pub(crate) without_ledger: bool,
 }
 
+/// Flags of `muster check`.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct CheckArgs {
+    /// How the findings are printed.
+    #[arg(long, short, value_enum, default_value = "text")]
+    pub(crate) output: CheckOutput,
+}
+
+/// The format of findings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum CheckOutput {
+    /// Lines for people.
+    Text,
+    /// One object with all findings.
+    Json,
+}
+
 /// Flags of `muster install`.
 #[derive(Debug, Clone, Group)]
 pub(crate) struct Install {
@@ -136,6 +156,29 @@ pub(crate) struct Install {
     /// Installs no admission policies: editors of a namespace can then exceed its quota.
     #[arg(long, conflicts_with = "member")]
     pub(crate) without_admission_policies: bool,
+    /// Installs even if `muster check` finds something that blocks.
+    #[arg(long)]
+    pub(crate) skip_check: bool,
+}
+
+/// Flags of `muster uninstall`.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct Uninstall {
+    /// Prints each change, and makes none.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Also deletes Muster's CRDs, and with them all CapacityPolicies, GpuPools, FaultPolicies and, unless
+    /// the CRD is Volcano's own, PodGroups: the quotas of all queues are lost.
+    #[arg(long, conflicts_with = "member")]
+    pub(crate) delete_crds: bool,
+    /// Creates no policy in place of Muster's own in managed namespaces: jobs that no other policy selects
+    /// are then placed by nobody.
+    #[arg(long, conflicts_with = "member")]
+    pub(crate) without_successors: bool,
+    /// The kubeconfig is that of a member: removes the rights that Muster has there, and the Queues and
+    /// PriorityClasses that it created.
+    #[arg(long)]
+    pub(crate) member: bool,
 }
 
 /// Who may use a queue whose CapacityPolicy does not say so.

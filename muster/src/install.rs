@@ -1,14 +1,13 @@
-//! `muster install` and `muster uninstall`: the objects that Muster needs on a Karmada control plane, and
-//! in a member that it reaches through Karmada's cluster proxy.
+//! `muster install`: the objects that Muster needs on a Karmada control plane, and in a member that it reaches
+//! through Karmada's cluster proxy.
 //!
-//! They use server-side apply, so both are safe to repeat. Existing CRDs of Volcano and existing queues do
-//! not change.
+//! It uses server-side apply, so it is safe to repeat. Existing CRDs of Volcano and existing queues do not
+//! change.
 
 pub(crate) mod accounts;
 mod admission;
 
 use crate::args::{ConnectionArgs, Install, TenancyArg};
-use anyhow::{Context as _, bail};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client};
 use runtime::apply;
@@ -16,12 +15,12 @@ use runtime::apply;
 /// Field manager of installed objects.
 const MANAGER: &str = "muster-install";
 /// The CRD that Volcano also has.
-const PODGROUPS: &str = "podgroups.scheduling.volcano.sh";
+pub(crate) const PODGROUPS: &str = "podgroups.scheduling.volcano.sh";
 /// Volcano's CRD that Muster does not change.
-const QUEUES: &str = "queues.scheduling.volcano.sh";
+pub(crate) const QUEUES: &str = "queues.scheduling.volcano.sh";
 
 /// The manifests besides the CRDs, in this order.
-const MANIFESTS: &[&str] = &[
+pub(crate) const MANIFESTS: &[&str] = &[
     include_str!("../../deploy/namespace.yaml"),
     include_str!("../../deploy/accounts.yaml"),
     include_str!("../../deploy/rbac-controller.yaml"),
@@ -47,7 +46,7 @@ const MANIFESTS: &[&str] = &[
 ];
 
 /// The manifests for a member that is reached through Karmada's cluster proxy.
-const IN_MEMBERS: &[&str] = &[
+pub(crate) const IN_MEMBERS: &[&str] = &[
     include_str!("../../deploy/rbac-in-members.yaml"),
     include_str!("../../deploy/rbac-workloads.yaml"),
 ];
@@ -65,7 +64,9 @@ pub(crate) async fn install(connection: &ConnectionArgs, options: &Install) -> a
     if options.member {
         return apply_all(&client, IN_MEMBERS).await;
     }
-    check_queue_crd(&client).await?;
+    if !options.skip_check {
+        crate::check::before_install(&client).await?;
+    }
     for (name, yaml) in crds::yaml::manifests() {
         if name == PODGROUPS && has_volcanos_podgroups(&client).await? {
             println!(
@@ -100,6 +101,11 @@ fn root_policy(tenancy: TenancyArg) -> String {
     )
 }
 
+/// Returns the manifest of the binding of Karmada's accounts, without its subjects.
+pub(crate) fn bypass_binding() -> &'static str {
+    admission::BINDING_MANIFEST
+}
+
 async fn apply_all(client: &Client, manifests: &[&str]) -> anyhow::Result<()> {
     for yaml in manifests {
         show(&apply::apply_yaml(client, yaml, MANAGER).await?);
@@ -107,22 +113,7 @@ async fn apply_all(client: &Client, manifests: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes every job unmanaged, and unregisters the webhook.
-pub(crate) async fn uninstall(connection: &ConnectionArgs) -> anyhow::Result<()> {
-    let client = connect(connection).await?;
-    webhook::register::unregister(&client)
-        .await
-        .context("cannot remove the webhook registrations")?;
-    println!("webhook registrations removed");
-    let count = binding_writer::uninstall::unmark_namespaces(&client).await?;
-    println!("adoption mark removed from {count} namespaces");
-    let count = binding_writer::uninstall::unmanage_all(&client).await?;
-    admission::remove(&client).await?;
-    println!("{count} bindings are unmanaged now; CRDs, queues and policies stay");
-    Ok(())
-}
-
-async fn connect(connection: &ConnectionArgs) -> anyhow::Result<Client> {
+pub(crate) async fn connect(connection: &ConnectionArgs) -> anyhow::Result<Client> {
     let agent = concat!("muster-install/", env!("CARGO_PKG_VERSION"));
     runtime::connect(
         connection.kubeconfig.as_deref(),
@@ -159,25 +150,8 @@ fn show(applied: &[apply::Applied]) {
     }
 }
 
-/// Volcano provides the CRD of Queues; Muster does not install it.
-async fn check_queue_crd(client: &Client) -> anyhow::Result<()> {
-    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    if api
-        .get_opt(QUEUES)
-        .await
-        .context("cannot read CRDs of the control plane")?
-        .is_none()
-    {
-        bail!(
-            "the control plane has no CRD {QUEUES}: apply Volcano's CRDs to it first \
-             (volcano v1.14 config/crd/volcano/bases/, all but podgroups, which Muster brings)"
-        );
-    }
-    Ok(())
-}
-
 /// Returns true if the PodGroup CRD is Volcano's own, which has no status subresource.
-async fn has_volcanos_podgroups(client: &Client) -> anyhow::Result<bool> {
+pub(crate) async fn has_volcanos_podgroups(client: &Client) -> anyhow::Result<bool> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let Some(crd) = api.get_opt(PODGROUPS).await? else {
         return Ok(false);

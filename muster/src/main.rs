@@ -5,13 +5,16 @@
 //! virtual time. This crate only reads flags and connects the parts: it decides nothing.
 
 mod args;
+mod check;
 mod install;
 mod serve;
+mod uninstall;
 
 use args::{MusterArgs, MusterCommand};
 use clap::Parser;
+use std::process::ExitCode;
 
-fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<ExitCode> {
     let args = MusterArgs::parse();
     runtime::install_crypto();
     let tokio = tokio::runtime::Builder::new_multi_thread()
@@ -20,10 +23,11 @@ fn main() -> anyhow::Result<()> {
     tokio.block_on(run(args))
 }
 
-async fn run(args: MusterArgs) -> anyhow::Result<()> {
-    match args.command {
+async fn run(args: MusterArgs) -> anyhow::Result<ExitCode> {
+    let done = match args.command {
+        MusterCommand::Check(check) => return Ok(check::check(&args.connection, &check).await),
         MusterCommand::Install(install) => install::install(&args.connection, &install).await,
-        MusterCommand::Uninstall => install::uninstall(&args.connection).await,
+        MusterCommand::Uninstall(options) => uninstall::uninstall(&args.connection, &options).await,
         MusterCommand::Simulate(simulate) => Ok(simulate.run(&mut std::io::stdout())?),
         MusterCommand::All(process) => {
             serve::serve(&args.connection, serve::ProcessParts::ALL, process).await
@@ -37,5 +41,6 @@ async fn run(args: MusterArgs) -> anyhow::Result<()> {
         MusterCommand::Scheduler(process) => {
             serve::serve(&args.connection, serve::ProcessParts::SCHEDULER, process).await
         }
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }

@@ -161,6 +161,32 @@ impl Muster {
         run_install(&self.program, &testbed.cluster(member)?, &["--member"]).await
     }
 
+    /// Runs `muster uninstall` with these flags, and returns its output.
+    ///
+    /// # Errors
+    /// Returns its output if it fails.
+    pub async fn uninstall(&self, testbed: &Testbed, flags: &[&str]) -> anyhow::Result<String> {
+        run_once(&self.program, &testbed.karmada(), "uninstall", flags).await
+    }
+
+    /// Runs `muster check` with a kubeconfig, and returns its exit code and output.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be run.
+    pub async fn check(&self, kubeconfig: &Path) -> anyhow::Result<(Option<i32>, String)> {
+        let mut command = Command::new(&self.program);
+        let output = command
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .args(["check", "--output=json"])
+            .kill_on_drop(true)
+            .output()
+            .await
+            .context("run muster check")?;
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        Ok((output.status.code(), stdout))
+    }
+
     /// Starts or restarts a process, and waits until it is ready and leads.
     ///
     /// # Errors
@@ -321,24 +347,35 @@ async fn run_install(
     cluster: &TestbedCluster,
     flags: &[&str],
 ) -> anyhow::Result<()> {
+    run_once(program, cluster, "install", flags).await.map(drop)
+}
+
+/// Runs a subcommand that ends by itself, and returns its output.
+async fn run_once(
+    program: &Path,
+    cluster: &TestbedCluster,
+    subcommand: &str,
+    flags: &[&str],
+) -> anyhow::Result<String> {
     let mut command = Command::new(program);
     command
         .arg("--kubeconfig")
         .arg(&cluster.kubeconfig)
-        .arg("install")
+        .arg(subcommand)
         .args(flags)
         .kill_on_drop(true);
-    let output = command.output().await.context("run muster install")?;
+    let named = || format!("run muster {subcommand}");
+    let output = command.output().await.with_context(named)?;
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {
         bail!(
-            "muster install failed in {} ({}):\n{}{}",
+            "muster {subcommand} failed in {} ({}):\n{stdout}{}",
             cluster.name,
             output.status,
-            String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
         );
     }
-    Ok(())
+    Ok(stdout)
 }
 
 /// Returns the names of Muster's webhook registrations of a kind.

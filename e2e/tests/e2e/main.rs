@@ -71,6 +71,7 @@ mod tenant_growth;
 mod tenant_policies;
 mod tenants;
 mod ttl;
+mod uninstalled;
 mod unjoined;
 mod unsafe_policies;
 mod upgrade;

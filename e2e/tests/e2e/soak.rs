@@ -111,6 +111,12 @@ fn soak_of_a_restored_etcd() {
 
 #[test]
 #[ignore = "soak"]
+fn soak_of_uninstalling() {
+    crate::uninstalled::uninstalled();
+}
+
+#[test]
+#[ignore = "soak"]
 fn soak_of_an_hour_at_rest() {
     let hour = Duration::from_secs(3_600);
     managed("soakrest", async |case| {

@@ -20,6 +20,8 @@ pub(crate) use controller::admission_policies::manifests::MANIFEST;
 
 /// Name of the binding of Karmada's accounts that are not exempt otherwise.
 const BINDING: &str = "muster-admission-bypass-karmada";
+/// The same binding, without its role and subjects.
+pub(crate) const BINDING_MANIFEST: &str = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: muster-admission-bypass-karmada}\n";
 const ROLE: &str = "muster-admission-bypass";
 /// How long the API server may take to apply a new right.
 const KNOWN: (u32, Duration) = (40, Duration::from_millis(250));
