@@ -16,6 +16,7 @@ mod backfill;
 mod bad_input;
 mod bounds;
 mod case;
+mod chart;
 mod cluster_spec;
 mod contest;
 mod crash;
