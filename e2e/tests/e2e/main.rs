@@ -31,6 +31,7 @@ mod examples;
 mod foreign_kinds;
 mod gate;
 mod hierarchy;
+mod image;
 mod job;
 mod job_set;
 mod leading_part;
