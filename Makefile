@@ -20,7 +20,7 @@ RECORD := $(if $(E2E_DIR),$(E2E_DIR),$(or $(CARGO_TARGET_DIR),target)/tmp)/e2e-r
 WORKSPACE := $(CARGO_FLAGS) --workspace
 
 .DEFAULT_GOAL := help
-.PHONY: help tools programs build test test-unit test-fresh test-e2e lint words sizes types arrows fmt clippy doc purity deny advisories demo bench-e2e bench-engine soak crds e2e-idle
+.PHONY: help tools programs build test test-unit test-fresh test-e2e lint words sizes types arrows fmt clippy doc purity deny advisories demo bench-e2e bench-engine soak crds e2e-idle image manifests
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -126,3 +126,10 @@ soak: doc tools ## the long end-to-end tests, and 10,000 seeds of two leaders in
 
 crds: ## write crds/yaml from the types
 	UPDATE_CRDS=1 cargo test $(CARGO_FLAGS) --quiet -p crds
+
+image: ## OCI image of a static binary in target/image/muster.tar (IMAGE=NAME:TAG, ARCHS="amd64 arm64")
+	@deploy/build-image $(ARCHS)
+
+manifests: ## write deploy/manifests from the Helm chart
+	@cd testbed/tools/packaging && CGO_ENABLED=0 go tool helm template muster $(CURDIR)/deploy/chart/muster --namespace muster \
+	  --kube-version 1.30 > $(CURDIR)/deploy/manifests/muster.yaml

@@ -35,6 +35,8 @@ pub enum Toolset {
     JobSet,
     MpiOperator,
     KubeRay,
+    /// What packages Muster: helm, and the program that assembles its image.
+    Packaging,
 }
 
 /// A built component.
@@ -59,6 +61,8 @@ pub enum Tool {
     JobSet,
     MpiOperator,
     KubeRay,
+    Helm,
+    ImageAssembler,
 }
 
 /// Built sets, with the paths of their binaries and of their modules.
@@ -129,7 +133,7 @@ type ToolsResult<T, E = ToolsError> = std::result::Result<T, E>;
 
 impl Toolset {
     /// All sets, the quickest build first.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Etcd,
         Self::Kwok,
         Self::Kubernetes,
@@ -139,6 +143,7 @@ impl Toolset {
         Self::JobSet,
         Self::MpiOperator,
         Self::KubeRay,
+        Self::Packaging,
     ];
 
     /// Returns the name of the set's folder.
@@ -153,6 +158,7 @@ impl Toolset {
             Self::JobSet => "jobset",
             Self::MpiOperator => "mpi-operator",
             Self::KubeRay => "kuberay",
+            Self::Packaging => "packaging",
         }
     }
 
@@ -168,6 +174,7 @@ impl Toolset {
             Self::JobSet => "sigs.k8s.io/jobset",
             Self::MpiOperator => "github.com/kubeflow/mpi-operator",
             Self::KubeRay => "github.com/ray-project/kuberay/ray-operator",
+            Self::Packaging => "helm.sh/helm/v3",
         }
     }
 
@@ -215,6 +222,8 @@ impl Tool {
             Self::JobSet => (Toolset::JobSet, "jobset"),
             Self::MpiOperator => (Toolset::MpiOperator, "mpi-operator"),
             Self::KubeRay => (Toolset::KubeRay, "ray-operator"),
+            Self::Helm => (Toolset::Packaging, "helm"),
+            Self::ImageAssembler => (Toolset::Packaging, "packaging"),
         }
     }
 }

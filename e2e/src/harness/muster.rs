@@ -455,7 +455,10 @@ pub fn metric(metrics: &str, name: &str) -> Option<f64> {
 }
 
 /// Sends a GET on loopback, and returns the whole response with its headers.
-async fn http_get(port: u16, path: &str) -> Result<String, String> {
+///
+/// # Errors
+/// Returns the failure if there is no answer within 5 s.
+pub async fn http_get(port: u16, path: &str) -> Result<String, String> {
     let request = async {
         let mut stream =
             tokio::net::TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, port)).await?;

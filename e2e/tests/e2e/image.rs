@@ -1,0 +1,182 @@
+//! The container image: what the assembler makes of a binary, and the image of `make image`.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+use e2e::harness::muster;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use testbed::tools::{self, Tool, Toolset};
+
+/// The repository's root.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+/// An image is as large as its binary, compressed.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// An unpacked OCI image layout.
+struct Layout {
+    dir: tempfile::TempDir,
+}
+
+impl Layout {
+    fn unpack(archive: &Path) -> anyhow::Result<Self> {
+        let dir = tempfile::tempdir()?;
+        untar(archive, dir.path())?;
+        let version: Value = read_json(&dir.path().join("oci-layout"))?;
+        ensure!(version["imageLayoutVersion"] == "1.0.0", "{version}");
+        Ok(Self { dir })
+    }
+
+    /// Returns the path of a descriptor's blob, whose digest is right.
+    fn blob(&self, descriptor: &Value) -> anyhow::Result<PathBuf> {
+        let digest = descriptor["digest"].as_str().context("no digest")?;
+        let hex = digest.strip_prefix("sha256:").context("no SHA-256")?;
+        let path = self.dir.path().join("blobs/sha256").join(hex);
+        let content = std::fs::read(&path)?;
+        let found: String = Sha256::digest(&content)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        ensure!(found == hex, "{} has the digest {found}", path.display());
+        Ok(path)
+    }
+
+    /// Returns the manifests of its one image, by architecture, and the name of the image.
+    fn manifests(&self) -> anyhow::Result<(String, BTreeMap<String, Value>)> {
+        let top = read_json(&self.dir.path().join("index.json"))?;
+        let image = &top["manifests"][0];
+        let name = &image["annotations"]["io.containerd.image.name"];
+        let index = read_json(&self.blob(image)?)?;
+        let mut manifests = BTreeMap::new();
+        for manifest in index["manifests"].as_array().context("no manifests")? {
+            let arch = manifest["platform"]["architecture"].as_str();
+            let arch = arch.context("no architecture")?.to_owned();
+            manifests.insert(arch, read_json(&self.blob(manifest)?)?);
+        }
+        Ok((name.as_str().unwrap_or_default().to_owned(), manifests))
+    }
+
+    /// Checks one image, and returns the binary in it, unpacked.
+    fn binary(&self, arch: &str, manifest: &Value) -> anyhow::Result<PathBuf> {
+        let config = read_json(&self.blob(&manifest["config"])?)?;
+        ensure!(config["architecture"] == arch, "{config}");
+        ensure!(config["os"] == "linux", "{config}");
+        ensure!(config["config"]["User"] == "65532:65532", "{config}");
+        ensure!(
+            config["config"]["Entrypoint"] == serde_json::json!(["/muster"]),
+            "{config}"
+        );
+        let layers = manifest["layers"].as_array().context("no layers")?;
+        ensure!(layers.len() == 1, "{manifest}");
+        let root = self.dir.path().join(arch);
+        std::fs::create_dir(&root)?;
+        untar(&self.blob(&layers[0])?, &root)?;
+        let files: Vec<_> = std::fs::read_dir(&root)?.collect::<Result<_, _>>()?;
+        ensure!(files.len() == 1, "{files:?}");
+        let binary = root.join("muster");
+        let mode = std::fs::metadata(&binary)?.permissions().mode();
+        ensure!(mode & 0o777 == 0o555, "{mode:o}");
+        Ok(binary)
+    }
+}
+
+fn untar(archive: &Path, dir: &Path) -> anyhow::Result<()> {
+    let mut tar = Command::new("tar");
+    let status = tar.arg("-xf").arg(archive).arg("-C").arg(dir).status()?;
+    ensure!(status.success(), "tar: {status}");
+    Ok(())
+}
+
+fn read_json(path: &Path) -> anyhow::Result<Value> {
+    let text = std::fs::read(path).with_context(|| path.display().to_string())?;
+    Ok(serde_json::from_slice(&text)?)
+}
+
+/// Runs the unpacked program, which has nothing beside it.
+fn says_its_version(binary: &Path) -> anyhow::Result<()> {
+    let output = Command::new(binary).arg("--version").env_clear().output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let wanted = format!("muster {}", env!("CARGO_PKG_VERSION"));
+    ensure!(said.trim() == wanted, "{said:?}, not {wanted:?}");
+    Ok(())
+}
+
+/// Returns true if an ELF program of 64 bits names no interpreter: it is static.
+fn is_static(binary: &Path) -> anyhow::Result<bool> {
+    const INTERPRETER: u32 = 3;
+    let bytes = std::fs::read(binary)?;
+    ensure!(bytes.starts_with(b"\x7fELF\x02\x01"), "no ELF of 64 bits");
+    let short = |at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
+    let headers = usize::try_from(u64::from_le_bytes(bytes[0x20..0x28].try_into()?))?;
+    let (size, count) = (short(0x36), short(0x38));
+    for index in 0..count {
+        let at = headers + index * size;
+        let field = bytes.get(at..at + 4).context("a short file")?;
+        if u32::from_le_bytes(field.try_into()?) == INTERPRETER {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+#[test]
+fn the_assembler_makes_an_image_of_a_binary_and_nothing_else() -> anyhow::Result<()> {
+    let tools = tools::ensure(&[Toolset::Packaging], &|line| eprintln!("{line}"))?;
+    let dir = tempfile::tempdir()?;
+    let assemble = |out: &str| -> anyhow::Result<Vec<u8>> {
+        let out = dir.path().join(out);
+        let output = Command::new(tools.program(Tool::ImageAssembler)?)
+            .arg(format!("--binary=amd64={}", muster::program()?.display()))
+            .arg("--name=registry.example:5000/team/muster:v1")
+            .arg(format!("--out={}", out.display()))
+            .output()?;
+        let error = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{error}");
+        Ok(std::fs::read(out)?)
+    };
+    let first = assemble("first.tar")?;
+    ensure!(
+        first == assemble("second.tar")?,
+        "the same binary makes two images"
+    );
+    let layout = Layout::unpack(&dir.path().join("first.tar"))?;
+    let (name, manifests) = layout.manifests()?;
+    ensure!(name == "registry.example:5000/team/muster:v1", "{name}");
+    ensure!(manifests.len() == 1, "{:?}", manifests.keys());
+    says_its_version(&layout.binary("amd64", &manifests["amd64"])?)?;
+    let dockerfile = std::fs::read_to_string(Path::new(ROOT).join("deploy/Dockerfile"))?;
+    for line in [
+        "USER 65532:65532",
+        "ENTRYPOINT [\"/muster\"]",
+        "FROM scratch",
+    ] {
+        ensure!(dockerfile.lines().any(|found| found == line), "{line}");
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "soak: a release build"]
+fn make_image_makes_a_static_binary() -> anyhow::Result<()> {
+    let made = Command::new("make")
+        .arg("image")
+        .current_dir(ROOT)
+        .status()?;
+    ensure!(made.success(), "make image: {made}");
+    let archive = Path::new(ROOT).join("target/image/muster.tar");
+    let size = std::fs::metadata(&archive)?.len();
+    ensure!(size < MOST_BYTES, "the image has {size} bytes");
+    let layout = Layout::unpack(&archive)?;
+    let (name, manifests) = layout.manifests()?;
+    ensure!(
+        name == format!("muster:{}", env!("CARGO_PKG_VERSION")),
+        "{name}"
+    );
+    ensure!(manifests.keys().eq(["amd64"]), "{:?}", manifests.keys());
+    let binary = layout.binary("amd64", &manifests["amd64"])?;
+    ensure!(is_static(&binary)?, "{} is not static", binary.display());
+    says_its_version(&binary)
+}
