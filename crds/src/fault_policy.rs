@@ -111,17 +111,17 @@ pub struct FaultPolicyAvoidNode {
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub jobs: Option<u32>,
     /// The number of namespaces that these jobs have to be of; by default 2, since a program can print what it
-    /// likes.
+    /// likes, or 1 if one job is enough.
     #[schemars(range(min = 1))]
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<u32>,
     /// The time within which they have to fail; by default 24h.
-    #[schemars(regex(pattern = DURATION_PATTERN))]
+    #[schemars(length(max = 32), regex(pattern = DURATION_PATTERN))]
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
     /// The time for which the node is avoided after the last of them; by default 24h.
     #[serde(rename = "for")]
-    #[schemars(regex(pattern = DURATION_PATTERN))]
+    #[schemars(length(max = 32), regex(pattern = DURATION_PATTERN))]
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub lasts: Option<String>,
 }

@@ -29,7 +29,7 @@ const MOST_FAILURES: usize = 64;
 const MOST_PERCENT: usize = 10;
 
 /// A node of a member.
-pub(crate) type NodeKey = (ClusterName, NodeName);
+type NodeKey = (ClusterName, NodeName);
 
 /// A change of the taint of one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,17 +134,19 @@ impl AvoidedNodes {
         });
     }
 
-    /// Returns the changes that are due at `now`; `nodes_in` returns the number of nodes of a cluster.
+    /// Returns true if something has changed since the nodes were compared with the rules, or that was a while ago.
+    pub(crate) fn is_due(&self, now: Time) -> bool {
+        let is_recent = |at: Time| now.millis_since(at) < COMPARE_MS;
+        !self.compared_at.is_some_and(is_recent)
+    }
+
+    /// Compares the nodes with the rules and returns the changes that are due at `now`; `nodes_in` returns the number of nodes of a cluster.
     pub(crate) fn due(
         &mut self,
         rules: &FaultRuleSet,
         nodes_in: impl Fn(&ClusterName) -> usize,
         now: Time,
     ) -> Vec<TaintChange> {
-        let is_recent = |at: Time| now.millis_since(at) < COMPARE_MS;
-        if self.compared_at.is_some_and(is_recent) {
-            return Vec::new();
-        }
         self.compared_at = Some(now);
         let mut for_failures = self.avoided_for_failures();
         let mut changes = Vec::new();

@@ -215,3 +215,18 @@ fn pods_that_are_found_at_their_end_do_not_count() {
     }
     assert_eq!(case.due(0), "");
 }
+
+#[test]
+fn nodes_are_compared_when_something_changes_and_now_and_then() {
+    let mut case = Case::new(8);
+    let is_due = |case: &Case, ms: i64| case.nodes.is_due(Time(ms));
+    assert!(is_due(&case, 0));
+    case.due(0);
+    assert!(!is_due(&case, 4_999) && is_due(&case, 5_000));
+    case.shows("n1", Some("GpuMemWatch"), None);
+    assert!(is_due(&case, 1));
+    case.due(0);
+    case.due(0);
+    case.fails("a/one", "n1", "Xid 79", 0);
+    assert!(is_due(&case, 1));
+}

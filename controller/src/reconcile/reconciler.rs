@@ -120,6 +120,9 @@ impl Reconciler {
 
     /// Requests the taints of nodes that have to change.
     pub(crate) fn taint_nodes(&mut self, now: Time) {
+        if !self.avoided_nodes.is_due(now) {
+            return;
+        }
         let engine = &self.engine;
         let nodes_in = |cluster: &ClusterName| engine.nodes_in(cluster);
         let due = self.avoided_nodes.due(engine.fault_rules(), nodes_in, now);
