@@ -188,6 +188,12 @@ impl CallError {
         }
     }
 
+    /// Returns true if the object, or its kind, does not exist.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        matches!(self.fault(), CallFault::NotFound | CallFault::NoSuchKind)
+    }
+
     /// Returns true if it was refused before it was sent, because this process does not lead.
     fn is_unsent(&self) -> bool {
         matches!(self, Self::Kube(kube::Error::Service(error)) if error.is::<TermOver>())

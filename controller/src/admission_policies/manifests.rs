@@ -99,7 +99,7 @@ pub async fn remove(client: &Client) -> Result<(), RestoreError> {
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &wanted.resource);
         let params = DeleteParams::default();
         match with_deadline(api.delete(&wanted.name, &params), LIMIT).await {
-            Err(error) if matches!(error.fault(), CallFault::NotFound | CallFault::NoSuchKind) => {}
+            Err(error) if error.is_missing() => {}
             other => drop(other?),
         }
     }

@@ -8,7 +8,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt as _};
-use runtime::client::{CallError, CallFault, with_deadline};
+use runtime::client::with_deadline;
 use runtime::pages;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -81,7 +81,7 @@ async fn interpreters(client: &Client) -> anyhow::Result<Vec<CheckFinding>> {
         for object in runtime::apply::parse(manifest)? {
             if object["kind"] == "ResourceInterpreterCustomization" {
                 own.insert(target(&object["spec"]));
-                names.insert(object["metadata"]["name"].to_string());
+                names.extend(object["metadata"]["name"].as_str().map(str::to_owned));
             }
         }
     }
@@ -93,12 +93,11 @@ async fn interpreters(client: &Client) -> anyhow::Result<Vec<CheckFinding>> {
     let resource = ApiResource::from_gvk_with_plural(&gvk, "resourceinterpretercustomizations");
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
     let all = match pages::list(&api, &ListParams::default(), LIMIT).await {
-        Err(error) if is_missing(&error) => return Ok(Vec::new()),
+        Err(error) if error.is_missing() => return Ok(Vec::new()),
         other => other.context("cannot list the interpreters")?.items,
     };
     let collides = |object: &&DynamicObject| {
-        !names.contains(&json!(object.name_any()).to_string())
-            && own.contains(&target(&object.data["spec"]))
+        !names.contains(&object.name_any()) && own.contains(&target(&object.data["spec"]))
     };
     let findings = all.iter().filter(collides).map(|object| {
         let (version, kind) = target(&object.data["spec"]);
@@ -223,14 +222,7 @@ async fn webhook(client: &Client) -> anyhow::Result<Vec<CheckFinding>> {
 
 /// Returns host and port of an https URL.
 pub(super) fn address(url: &str) -> Option<String> {
-    let authority = url.strip_prefix("https://")?.split('/').next()?;
-    let has_port = authority.rsplit(':').next()?.parse::<u16>().is_ok() && authority.contains(':');
-    Some(match has_port {
-        true => authority.to_owned(),
-        false => format!("{authority}:443"),
-    })
-}
-
-fn is_missing(error: &CallError) -> bool {
-    matches!(error.fault(), CallFault::NotFound | CallFault::NoSuchKind)
+    let url: http::Uri = url.parse().ok()?;
+    let port = url.port_u16().unwrap_or(443);
+    Some(format!("{}:{port}", url.host()?))
 }

@@ -90,7 +90,7 @@ impl Remover {
     {
         let api: Api<K> = Api::all_with(self.client.clone(), &());
         match pages::list(&api, &ListParams::default(), LIMIT).await {
-            Err(error) if is_missing(&error) => Ok(Vec::new()),
+            Err(error) if error.is_missing() => Ok(Vec::new()),
             other => Ok(other
                 .with_context(|| format!("cannot list {}", K::plural(&())))?
                 .items),
@@ -105,7 +105,7 @@ impl Remover {
     ) -> anyhow::Result<Vec<DynamicObject>> {
         let api = self.api(resource, None);
         match pages::list(&api, &ListParams::default().labels(labels), LIMIT).await {
-            Err(error) if is_missing(&error) => Ok(Vec::new()),
+            Err(error) if error.is_missing() => Ok(Vec::new()),
             other => Ok(other
                 .with_context(|| format!("cannot list {}", resource.plural))?
                 .items),
@@ -147,7 +147,7 @@ impl Remover {
             resource_version: None,
         });
         match with_deadline(api.delete(&object.name_any(), &params), CHANGED).await {
-            Err(error) if is_missing(&error) || error.fault() == CallFault::Conflict => Ok(()),
+            Err(error) if error.is_missing() || error.fault() == CallFault::Conflict => Ok(()),
             Err(error) => anyhow::bail!("{line}: {}", error.message()),
             Ok(_) => Ok(()),
         }
@@ -168,17 +168,13 @@ impl Remover {
             let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
             let patched = api.patch_metadata(name, &params, &patch);
             match with_deadline(patched, CHANGED).await {
-                Err(error) if is_missing(&error) => return Ok(()),
+                Err(error) if error.is_missing() => return Ok(()),
                 other => drop(other?),
             }
         }
         self.note(line);
         Ok(())
     }
-}
-
-fn is_missing(error: &CallError) -> bool {
-    matches!(error.fault(), CallFault::NotFound | CallFault::NoSuchKind)
 }
 
 /// Deletes the webhook registrations and the admission policies.
@@ -295,7 +291,7 @@ async fn remove_object(remover: &Remover, object: Value) -> anyhow::Result<()> {
     let gvk = GroupVersionKind::try_from(types)?;
     let (resource, capabilities) =
         match with_deadline(pinned_kind(remover.client(), &gvk), CHANGED).await {
-            Err(error) if is_missing(&error) => return Ok(()),
+            Err(error) if error.is_missing() => return Ok(()),
             other => other.with_context(|| format!("cannot look up {}", gvk.kind))?,
         };
     let namespace = match capabilities.scope {
@@ -305,7 +301,7 @@ async fn remove_object(remover: &Remover, object: Value) -> anyhow::Result<()> {
     let api = remover.api(&resource, namespace);
     let seen = with_deadline(api.get_opt(&object.name_any()), CHANGED).await;
     match seen {
-        Err(error) if is_missing(&error) => Ok(()),
+        Err(error) if error.is_missing() => Ok(()),
         other => match other.with_context(|| format!("cannot read {}", object.name_any()))? {
             Some(seen) => remover.remove(&resource, &seen).await,
             None => Ok(()),
@@ -313,7 +309,8 @@ async fn remove_object(remover: &Remover, object: Value) -> anyhow::Result<()> {
     }
 }
 
-/// Deletes the queues and priority classes that Muster created in a member, and nobody uses.
+/// Deletes the queues and priority classes that Muster created in a member. Volcano refuses to delete a queue
+/// that has jobs.
 pub(super) async fn remove_copies(remover: &Remover) -> anyhow::Result<()> {
     const COPIES: &str = "app.kubernetes.io/managed-by=muster";
     let queue = GroupVersionKind::gvk("scheduling.volcano.sh", "v1beta1", "Queue");
