@@ -131,6 +131,36 @@ pub(crate) fn without_plane(test: impl AsyncFnOnce() -> anyhow::Result<()>) {
     }));
 }
 
+/// Runs a story on a plane of its own, in the folder `e2e-<name>`, and prints the end of Muster's log if it fails.
+pub(crate) fn on_own_plane(
+    name: &str,
+    spec: TestbedSpec,
+    story: impl AsyncFnOnce(&Plane) -> anyhow::Result<()>,
+) {
+    without_plane(async || {
+        let plane = Plane::up(spec, &state_dir(&format!("e2e-{name}"))).await?;
+        let outcome = story(&plane).await;
+        if outcome.is_err() {
+            println!("{}", plane.log_end(ProcessRole::All, 60));
+        }
+        plane.testbed.down()?;
+        outcome
+    });
+}
+
+/// Returns a plane with one member that has the nodes of a default group.
+pub(crate) fn of_one_member(name: &str) -> TestbedSpec {
+    TestbedSpec {
+        karmada: KarmadaSpec::default(),
+        members: vec![MemberSpec {
+            name: name.into(),
+            nodes: vec![NodeGroup::default()],
+            ..MemberSpec::default()
+        }],
+        ..TestbedSpec::default()
+    }
+}
+
 /// Returns the shared plane, which the first caller starts.
 async fn shared() -> anyhow::Result<&'static Plane> {
     let started = PLANE.get_or_init(async || {

@@ -8,40 +8,20 @@ use e2e::harness::kinds::{BATCH_JOB, BINDING, NAMESPACE, QUEUE};
 use e2e::harness::muster::{ProcessRole, metric};
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
-use testbed::{
-    ETCD, KARMADA_APISERVER, KarmadaSpec, MemberProcess, MemberSpec, NodeGroup, TestbedSpec,
-};
+use testbed::{ETCD, KARMADA_APISERVER, MemberProcess};
 
 use crate::case::SOON;
 use crate::crash::CLEANED;
 use crate::job::{clusters, record};
-use crate::plane::{Plane, state_dir, without_plane};
+use crate::plane::{Plane, of_one_member, on_own_plane};
 
 const NAME: &str = "restored";
 const MEMBER: &str = "member1";
 
 pub(crate) fn restored() {
-    without_plane(async || {
-        let plane = Plane::up(spec(), &state_dir("e2e-restored")).await?;
-        let outcome = back_in_time(&plane).await;
-        if outcome.is_err() {
-            println!("{}", plane.log_end(ProcessRole::All, 60));
-        }
-        plane.testbed.down()?;
-        outcome
+    on_own_plane("restored", of_one_member(MEMBER), async |plane| {
+        back_in_time(plane).await
     });
-}
-
-fn spec() -> TestbedSpec {
-    TestbedSpec {
-        karmada: KarmadaSpec::default(),
-        members: vec![MemberSpec {
-            name: MEMBER.into(),
-            nodes: vec![NodeGroup::default()],
-            ..MemberSpec::default()
-        }],
-        ..TestbedSpec::default()
-    }
 }
 
 fn job(name: &str, gpus: u32) -> Value {

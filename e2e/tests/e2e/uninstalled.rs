@@ -11,12 +11,11 @@ use e2e::harness::wait::eventually;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::discovery::{Discovery, verbs};
 use serde_json::{Value, json};
-use testbed::{KarmadaSpec, MemberSpec, NodeGroup, TestbedSpec};
 
 use crate::case::SOON;
 use crate::crash::CLEANED;
 use crate::job::clusters;
-use crate::plane::{Plane, state_dir, without_plane};
+use crate::plane::{Plane, of_one_member, on_own_plane};
 
 /// The managed namespace.
 const MANAGED: &str = "managed";
@@ -31,27 +30,9 @@ const STAYS: [&str; 3] = [
 ];
 
 pub(crate) fn uninstalled() {
-    without_plane(async || {
-        let plane = Plane::up(spec(), &state_dir("e2e-uninstalled")).await?;
-        let outcome = handed_to_karmada(&plane).await;
-        if outcome.is_err() {
-            println!("{}", plane.log_end(ProcessRole::All, 40));
-        }
-        plane.testbed.down()?;
-        outcome
+    on_own_plane("uninstalled", of_one_member(MEMBER), async |plane| {
+        handed_to_karmada(plane).await
     });
-}
-
-fn spec() -> TestbedSpec {
-    TestbedSpec {
-        karmada: KarmadaSpec::default(),
-        members: vec![MemberSpec {
-            name: MEMBER.into(),
-            nodes: vec![NodeGroup::default()],
-            ..MemberSpec::default()
-        }],
-        ..TestbedSpec::default()
-    }
 }
 
 fn job(namespace: &str, name: &str) -> Value {

@@ -16,32 +16,23 @@ use testbed::{KarmadaSpec, MemberSpec, NodeGroup, TestbedSpec};
 use crate::audited;
 use crate::case::SOON;
 use crate::job::{Job, condition};
-use crate::plane::{Plane, state_dir, without_plane};
+use crate::plane::{Plane, on_own_plane};
 
 const NAME: &str = "plain";
 
 #[test]
 fn jobs_show_their_state_in_volcanos_own_podgroups_and_what_karmada_does_not_do_in_events() {
-    without_plane(async || {
-        let plane = Plane::up(spec(), &state_dir("e2e-volcano-podgroups")).await?;
-        let outcome = async {
-            plane.muster.start(&plane.testbed, ProcessRole::All).await?;
-            let namespace =
-                json!({"metadata": {"name": NAME, "labels": {"muster.io/managed": "true"}}});
-            plane.karmada.create(NAMESPACE, &namespace).await?;
-            plane.karmada.create(QUEUE, &jobs::queue(NAME, 0)).await?;
-            let train = queued_placed_and_shown(&plane).await?;
-            a_long_task_name_gets_an_event(&plane).await?;
-            let apart = services_that_karmada_does_not_carry_get_an_event(&plane).await?;
-            audited::audit(&plane, NAME, &[train, apart]).await?;
-            plane.ensure_healthy().await
-        };
-        let outcome = outcome.await;
-        if outcome.is_err() {
-            println!("{}", plane.log_end(ProcessRole::All, 60));
-        }
-        plane.testbed.down()?;
-        outcome
+    on_own_plane("volcano-podgroups", spec(), async |plane| {
+        plane.muster.start(&plane.testbed, ProcessRole::All).await?;
+        let namespace =
+            json!({"metadata": {"name": NAME, "labels": {"muster.io/managed": "true"}}});
+        plane.karmada.create(NAMESPACE, &namespace).await?;
+        plane.karmada.create(QUEUE, &jobs::queue(NAME, 0)).await?;
+        let train = queued_placed_and_shown(plane).await?;
+        a_long_task_name_gets_an_event(plane).await?;
+        let apart = services_that_karmada_does_not_carry_get_an_event(plane).await?;
+        audited::audit(plane, NAME, &[train, apart]).await?;
+        plane.ensure_healthy().await
     });
 }
 
