@@ -140,7 +140,8 @@ impl AvoidedNodes {
         !self.compared_at.is_some_and(is_recent)
     }
 
-    /// Compares the nodes with the rules and returns the changes that are due at `now`; `nodes_in` returns the number of nodes of a cluster.
+    /// Compares the nodes with the rules and returns the changes that are due at `now`; `nodes_in` returns the
+    /// number of nodes of a cluster.
     pub(crate) fn due(
         &mut self,
         rules: &FaultRuleSet,
