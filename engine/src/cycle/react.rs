@@ -67,7 +67,12 @@ pub(crate) enum Change<'a> {
 pub(crate) fn react(engine: &mut Engine, change: Change<'_>) {
     match change {
         Change::Capacity => capacity_changed(engine),
-        Change::Fleet(clusters) => fleet_changed(engine, clusters),
+        Change::Fleet(clusters) => {
+            // A cluster that may not take them says why in its own words.
+            let fleet = RequeueCondition::Fleet;
+            engine.pending.queues.forget_reasons(&fleet);
+            fleet_changed(engine, clusters);
+        }
         Change::Queue(name) => queue_changed(engine, name),
         Change::Policy(name) => {
             engine.pending.shapes.all_feasible();

@@ -175,6 +175,16 @@ impl PendingQueues {
         class.is_some_and(|class| class.last.replace(reason) != Some(reason))
     }
 
+    /// Forgets what blocks the classes that wait for a condition: their jobs are reported when they are
+    /// evaluated again, even if the reason is the same, because its words may be others.
+    pub(crate) fn forget_reasons(&mut self, condition: &RequeueCondition) {
+        for (queue, shape) in self.waiting.get(condition).into_iter().flatten() {
+            if let Some(class) = class_mut(&mut self.by_name, queue, *shape) {
+                class.last = None;
+            }
+        }
+    }
+
     /// Wakes all that wait for a condition.
     pub(crate) fn wake(&mut self, condition: &RequeueCondition) {
         for (queue, shape) in self.waiting.remove(condition).unwrap_or_default() {

@@ -1,7 +1,7 @@
 //! Explanations of jobs.
 
-use crate::world::{World, capped, gang, key, pods, policy, queue, role};
-use engine::facts::Hold;
+use crate::world::{World, capped, cluster, gang, key, pods, policy, queue, role};
+use engine::facts::{ClusterFact, Hold};
 use engine::{Event, Progress, Reason};
 use insta::assert_snapshot;
 
@@ -107,6 +107,34 @@ fn positions_count_the_pending_jobs_of_the_queue() {
     let places = ["urgent", "one", "two", "three"]
         .map(|name| world.engine.explain(&key(name)).unwrap().position);
     assert_eq!(places, [None, Some(1), Some(2), Some(3)]);
+}
+
+#[test]
+fn a_job_that_no_cluster_may_take_is_reported_when_a_cluster_says_something_else() {
+    let mut world = World::new();
+    world.cluster("a", 1, "cpu 64, gpu 8").queue(queue("q"));
+    let says = |world: &mut World, because: &str| {
+        world.apply(Event::ClusterUpserted(ClusterFact {
+            usable: false,
+            unusable_because: because.to_owned(),
+            ..cluster("a")
+        }));
+        world.decide();
+    };
+    says(&mut world, "its credentials are missing");
+    world.add("job", "q", 1, "gpu 8");
+    world.decide();
+    world.engine.take_changed();
+    for (because, reported) in [
+        ("its nodes cannot be listed", true),
+        ("its nodes cannot be listed", false),
+        ("it is not Ready", true),
+    ] {
+        says(&mut world, because);
+        assert!(world.why("job").contains(because), "{}", world.why("job"));
+        let changed = world.engine.take_changed().jobs;
+        assert_eq!(changed.contains(&key("job")), reported, "{because}");
+    }
 }
 
 #[test]
