@@ -99,7 +99,12 @@ pub(super) fn body(
         Write::Finalize => patch.no_finalizer(current),
         Write::RemoveWithWorks => {
             let field = "preserveResourcesOnDeletion".to_owned();
-            patch.spec.insert(field, json!(false));
+            // Unset means the same as false. Karmada writes the Works again only if the spec changes.
+            let value = match current.spec.preserve_resources_on_deletion {
+                Some(false) => Value::Null,
+                _ => json!(false),
+            };
+            patch.spec.insert(field, value);
         }
         Write::StopManaging => {
             patch.record(None, current)?;

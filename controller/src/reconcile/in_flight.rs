@@ -71,6 +71,8 @@ pub(crate) struct InFlight {
     pub(crate) excess: ExcessState,
     /// True if its user was told that members have kept it.
     pub(crate) kept_reported: bool,
+    /// When Karmada is made to write its Works again, while one of them preserves its objects.
+    pub(crate) sync_works_at: Option<Time>,
     /// What other users have changed of its binding that only Muster may write.
     pub(crate) guard: RecordGuard,
     /// Since when its adoption waits for its template.
@@ -232,6 +234,7 @@ impl InFlight {
         self.service_discovery = ServiceDiscovery::default();
         self.excess = ExcessState::default();
         self.kept_reported = false;
+        self.sync_works_at = None;
         self.guard.ended();
     }
 }

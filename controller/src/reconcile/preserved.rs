@@ -5,7 +5,9 @@
 //!
 //! 1. a pending job is not admitted before its policy has changed;
 //! 2. a placed job gets the field reset on its binding, so that its Works are deleted like all others;
-//!    Karmada's detector writes the field again only at a change of the template or policy;
+//!    Karmada's detector writes the field again only at a change of the template or policy. Karmada's binding
+//!    controller may miss the reset: it compares with its cache of Works, and that may not show yet what it
+//!    wrote a moment ago. A Work that still has the field makes Muster change the binding again;
 //! 3. objects that a Work left in its member stay charged until they are deleted there or have ended. This
 //!    happens if the field was set at the moment of the deletion, or Muster was away.
 //!
@@ -38,11 +40,14 @@ pub(crate) fn hold(binding: &ResourceBinding) -> Option<Hold> {
     })
 }
 
+/// Milliseconds that Karmada has to write the Works of a binding again.
+const SYNC_MS: i64 = 10_000;
+
 impl Reconciler {
     /// Makes members remove a placed job with its Works, whatever its policy says. Returns true if it wrote.
     pub(crate) fn remove_with_works(&mut self, ctx: &ReconcileCtx<'_>) -> bool {
         if !preserves(&ctx.binding) {
-            return false;
+            return self.sync_preserving_works(ctx);
         }
         let message = "its propagation policy says preserveResourcesOnDeletion: true; its binding is set back to false, \
                        for its quota ends with its Works"
@@ -51,6 +56,29 @@ impl Reconciler {
             ctx,
             JobEvent::warning(Reason::ResourcesPreserved, "Remove", message),
         );
+        self.write(ctx.key, &ctx.binding, Write::RemoveWithWorks);
+        true
+    }
+
+    /// Makes Karmada write the Works of a placed job again while one of them preserves its objects. Returns
+    /// true if it wrote.
+    fn sync_preserving_works(&mut self, ctx: &ReconcileCtx<'_>) -> bool {
+        let preserving = self
+            .mirror
+            .works_of(&ctx.binding)
+            .any(|work| work.preserves && !work.deleting);
+        if !preserving {
+            self.in_flight_of(ctx.key).sync_works_at = None;
+            return false;
+        }
+        let next = ctx.now.after(SYNC_MS);
+        let due = *self.in_flight_of(ctx.key).sync_works_at.get_or_insert(next);
+        if ctx.now < due {
+            self.requeue_at(ctx.key, due);
+            return false;
+        }
+        self.in_flight_of(ctx.key).sync_works_at = Some(next);
+        self.requeue_at(ctx.key, next);
         self.write(ctx.key, &ctx.binding, Write::RemoveWithWorks);
         true
     }

@@ -62,6 +62,29 @@ async fn a_placed_job_is_removed_with_its_works_whatever_its_policy_says_later()
     }
 }
 
+/// Karmada's binding controller compared the Work with its cache, and missed that the field was reset.
+#[tokio::test(start_paused = true)]
+async fn a_work_that_still_preserves_is_written_again() {
+    let mut stage = stage().await;
+    stage.job("a", 2);
+    stage.rest(&["a"]).await;
+    stage.change("a", preserved(true));
+    stage.rest(&["a"]).await;
+    stage.kept_work(true, false);
+    stage.rest(&["a"]).await;
+    let field = |stage: &Stage| stage.get("a")["spec"]["preserveResourcesOnDeletion"].clone();
+    assert_eq!(field(&stage), false, "Karmada has time to write it");
+    // Both values mean the same to Karmada; each change is a new generation of the binding.
+    for value in [Value::Null, json!(false)] {
+        stage.rest_later(&["a"], 11_000).await;
+        assert_eq!(field(&stage), value);
+    }
+    stage.kept_work(false, false);
+    stage.rest_later(&["a"], 60_000).await;
+    assert_eq!(field(&stage), false);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
+}
+
 #[tokio::test(start_paused = true)]
 async fn objects_left_in_a_member_stay_charged() {
     for (preserved, charged) in [(false, "0"), (true, "2")] {
