@@ -22,7 +22,7 @@ use crate::plane::state_dir;
 const MOST_FAILURES: usize = 3;
 
 /// The default deadline of all stories of a run; `E2E_DEADLINE_SECONDS` overrides it.
-const DEADLINE: Duration = Duration::from_secs(25 * 60);
+const DEADLINE: Duration = Duration::from_secs(30 * 60);
 
 /// Shorter waits are not recorded.
 const SHORT: Duration = Duration::from_millis(200);
