@@ -31,6 +31,8 @@ reasons! {
     // The job or its configuration must change before it can be evaluated.
     /// Its owner has suspended it.
     Suspended,
+    /// It is on hold by its label muster.io/hold, and is not admitted until the label is removed.
+    OnHold,
     /// Its size cannot be computed from its template or binding.
     SizeUnknown,
     /// A value in its template is invalid; the message names field and value.
