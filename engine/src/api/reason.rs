@@ -50,6 +50,8 @@ reasons! {
     QueueNotFound,
     /// Its queue takes no jobs: it is closed or closing.
     QueueClosed,
+    /// Its queue is stopped by its stopPolicy: it admits no jobs, and if it is drained, has evicted this one.
+    QueueStopped,
     /// Its queue has children, and only leaf queues take jobs.
     QueueNotLeaf,
     /// Its queue or CapacityPolicy has an invalid value, or a broken chain of parents.
