@@ -134,6 +134,9 @@ pub struct CapacityPolicySpec {
     #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_classes: Option<Vec<String>>,
+    /// Whether the queue is stopped. Unset: None.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_policy: Option<Loose<CapacityPolicyStop>>,
     /// How jobs may pass jobs that wait for quota or capacity.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub backfill: Option<CapacityPolicyBackfill>,
@@ -158,6 +161,19 @@ pub enum Tenancy {
     Open,
     /// Only namespaces and users with the verb `use` on the Queue.
     Closed,
+}
+
+/// Whether the queue is stopped, with the words of Kueue's ClusterQueue. None: it is not. Hold: it admits no
+/// jobs, and admitted jobs continue. HoldAndDrain: its admitted jobs are evicted too, as whole gangs, and
+/// wait at their old places. It concerns the queue's own jobs, not those of queues below it. Unset: None.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum CapacityPolicyStop {
+    /// It admits jobs.
+    None,
+    /// It admits no jobs; admitted jobs continue.
+    Hold,
+    /// It admits no jobs, and evicts its admitted jobs, which then wait at their old places.
+    HoldAndDrain,
 }
 
 /// The quota of a queue in one class of pools.

@@ -31,6 +31,8 @@ pub const MANAGED_LABEL: &str = "muster.io/managed";
 pub const ADOPTED_AT_ANNOTATION: &str = "muster.io/adopted-at";
 /// Label or annotation of a job: its queue.
 pub const QUEUE_KEY: &str = "muster.io/queue";
+/// Labels of a job: whether it is on hold, and its PriorityClass in its queue.
+pub use workload::{HOLD_LABEL, PRIORITY_CLASS_LABEL};
 /// Namespace annotation or label: the queue of jobs that name none.
 pub const DEFAULT_QUEUE_KEY: &str = "muster.io/default-queue";
 /// Annotation of a binding: the admission record (JSON, [`crate::record::AdmissionRecord`]).

@@ -102,7 +102,7 @@ impl QueueIndex {
         let labels = says.map_or(&none, |says| &says.labels);
         let closed = closed_to(&queue, policy, root, namespace, labels);
         let ask = workload::read_spec(template).ok();
-        let classes = ask.as_ref().map(workload::WorkloadSpec::priority_classes);
+        let classes = ask.as_ref().map(workload::WorkloadSpec::named_classes);
         let refused_class = policy.and_then(|policy| {
             let mut classes = classes.into_iter().flatten();
             classes.find(|class| !policy.admits_class(Some(class)))

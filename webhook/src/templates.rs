@@ -5,7 +5,7 @@
 //!   their number, also by a `scale` request, and Karmada does not hold that number (Volcano Jobs,
 //!   PyTorchJobs, ...) or holds it for ever (jobs in parts).
 //! - Values that are certain to fail later, in managed namespaces: a quantity that cannot be parsed, an
-//!   invalid name of a queue.
+//!   invalid name of a queue, a hold that is neither true nor false.
 //!
 //! It never calls the API server. The controller charges and pins what passes (a missed update, the webhook
 //! being away).
@@ -142,7 +142,11 @@ fn check_values(request: &ReviewRequest<Value>, new: &Value) -> ReviewAnswer {
             .as_ref()
             .is_some_and(|old| problem(old).is_some())
     };
-    for problem in [invalid_value as fn(&Value) -> Option<String>, invalid_queue] {
+    for problem in [
+        invalid_value as fn(&Value) -> Option<String>,
+        invalid_queue,
+        invalid_hold,
+    ] {
         if let Some(message) = problem(new).filter(|_| !was_wrong(problem)) {
             return ReviewAnswer::Deny {
                 denial: Denial::Invalid,
@@ -162,6 +166,11 @@ fn invalid_value(template: &Value) -> Option<String> {
         // Of unknown size: its binding may say it, and otherwise the job's status does.
         Ok(_) | Err(SpecError::SizeUnknown { .. } | SpecError::Uncounted { .. }) => None,
     }
+}
+
+fn invalid_hold(template: &Value) -> Option<String> {
+    let error = workload::is_on_hold(template).err()?;
+    Some(error.to_string())
 }
 
 /// Returns why the queue that the template names can be no object's name, if so.

@@ -80,7 +80,7 @@ pub(crate) fn elastic(
 /// Returns an error if the annotation is neither true nor false.
 pub(crate) fn asks_elastic(template: &Field<'_>) -> Result<bool, SpecError> {
     let asked = template.get("metadata.annotations")?.entry(ELASTIC)?;
-    Ok(truth(&asked)?.unwrap_or(false))
+    Ok(asked.truth()?.unwrap_or(false))
 }
 
 const RESIZABLE: &str = "false, or a kind that is resized while it runs: a Deployment, StatefulSet, batch/v1 Job or Volcano Job";
@@ -94,7 +94,7 @@ pub(crate) fn preemptible(template: &Field<'_>, pods: &[&Value]) -> Result<bool,
         .chain([template.clone()]);
     for object in pods {
         for map in ["metadata.annotations", "metadata.labels"] {
-            if truth(&object.get(map)?.entry(PREEMPTABLE)?)? == Some(false) {
+            if object.get(map)?.entry(PREEMPTABLE)?.truth()? == Some(false) {
                 return Ok(false);
             }
         }
@@ -136,16 +136,6 @@ pub(crate) fn topology(stated: Option<&Value>) -> Result<Option<Topology>, SpecE
         hard: hard && !only_named,
         highest_tier,
     }))
-}
-
-/// Reads a flag that is written as text, as in annotations and labels (Go's `strconv.ParseBool`).
-fn truth(field: &Field<'_>) -> Result<Option<bool>, SpecError> {
-    match field.name()? {
-        None => Ok(None),
-        Some("1" | "t" | "T" | "true" | "TRUE" | "True") => Ok(Some(true)),
-        Some("0" | "f" | "F" | "false" | "FALSE" | "False") => Ok(Some(false)),
-        Some(_) => Err(field.invalid("true or false")),
-    }
 }
 
 #[cfg(test)]

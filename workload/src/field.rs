@@ -140,6 +140,16 @@ impl<'a> Field<'a> {
         })
     }
 
+    /// Reads a flag that is written as text, as in annotations and labels (Go's `strconv.ParseBool`).
+    pub(crate) fn truth(&self) -> Result<Option<bool>, SpecError> {
+        match self.name()? {
+            None => Ok(None),
+            Some("1" | "t" | "T" | "true" | "TRUE" | "True") => Ok(Some(true)),
+            Some("0" | "f" | "F" | "false" | "FALSE" | "False") => Ok(Some(false)),
+            Some(_) => Err(self.invalid("true or false")),
+        }
+    }
+
     /// Reads a number of pods or of groups of pods.
     pub(crate) fn count(&self) -> Result<Option<u32>, SpecError> {
         self.value

@@ -29,6 +29,7 @@ mod error;
 mod field;
 mod growth;
 mod kinds;
+mod labels;
 mod leading;
 mod nodes;
 mod outcome;
@@ -61,6 +62,7 @@ pub use kinds::{
     KnownKind, default_kinds, divisible_kind, holds_replicas, is_known_kind, known_kinds,
     may_start_pods,
 };
+pub use labels::{HOLD_LABEL, PRIORITY_CLASS_LABEL, is_on_hold, labelled_class};
 pub use outcome::{GangRules, Outcome, PodCounts, counts, outcome};
 pub use parts::{PartsError, RenderedPart, attempt_of, mark, may_be_in_parts, parts, resized};
 pub use placement::{cluster_placement, divided, natively_divisible};

@@ -9,7 +9,7 @@ use crate::policies::{self, GangPolicies};
 use crate::queue::named_queue;
 use crate::rendezvous::{Addresses, Meeting, Reach};
 use crate::size::{PriorityOf, Size, check_total};
-use crate::{annotations, leading, rendezvous, services, split};
+use crate::{annotations, labels, leading, rendezvous, services, split};
 use engine::facts::{ClusterPlacement, Demand, Held, Role, Share, Split, Topology};
 use engine::{ClusterName, Resources};
 use serde_json::Value;
@@ -31,8 +31,10 @@ pub struct WorkloadSpec {
     pub min_resources: Resources,
     /// The queue that it names itself, if any ([`named_queue`]).
     pub queue: Option<String>,
-    /// The PriorityClass that it names, if any.
+    /// The PriorityClass that its template names, if any.
     pub priority_class: Option<String>,
+    /// The PriorityClass that its label names, if any: it counts in the queue, and its pods do not have it.
+    pub labelled_class: Option<String>,
     /// True if its owner has suspended it by a field of its template. A Volcano Job has no such field: an
     /// aborted one shows as [`crate::Outcome::Suspended`].
     pub suspended: bool,
@@ -201,6 +203,21 @@ impl WorkloadSpec {
         self
     }
 
+    /// Returns the PriorityClass that counts in its queue: that of its label, or else of its template.
+    #[must_use]
+    pub fn effective_class(&self) -> Option<&str> {
+        let label = self.labelled_class.as_deref();
+        label.or(self.priority_class.as_deref())
+    }
+
+    /// Returns every PriorityClass that its queue must allow: those of its pods, and that of its label.
+    #[must_use]
+    pub fn named_classes(&self) -> BTreeSet<String> {
+        let mut all = self.priority_classes();
+        all.extend(self.labelled_class.clone());
+        all
+    }
+
     /// Returns every PriorityClass that a member must have for it.
     #[must_use]
     pub fn priority_classes(&self) -> BTreeSet<String> {
@@ -322,6 +339,7 @@ fn finish(
         min_task_member: size.min_task_member,
         min_resources: size.min_resources,
         priority_class: size.priority_class,
+        labelled_class: template.value().and_then(labels::labelled_class),
         suspended: size.suspended,
         network_topology: size.network_topology,
         surge: size.surge,

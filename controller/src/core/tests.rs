@@ -26,6 +26,7 @@ mod remains;
 mod rendezvous;
 mod restart;
 mod retries;
+mod steered;
 
 use super::*;
 use crate::admission_policies::Enforcement;

@@ -6,7 +6,7 @@ use crate::mirror::namespace::NamespaceFact;
 use crate::mirror::template::Template;
 use crate::reconcile::placed::cannot_start;
 use crate::reconcile::placed::parts::over_before;
-use crds::karmada::ResourceBinding;
+use crds::karmada::{ObjectReference, ResourceBinding};
 use crds::names;
 use crds::record::{AdmissionRecord, RecordState};
 use engine::facts::{ClusterPlacement, Demand, Filters, Held, Hold, JobFact, Split};
@@ -99,7 +99,9 @@ pub(crate) fn job(
             (rules.filters)(&queue),
         ),
         queue,
-        priority_class: ask.as_ref().and_then(|ask| ask.priority_class.clone()),
+        priority_class: ask
+            .as_ref()
+            .and_then(|ask| priority_class(binding, ask, rules)),
         queued_at: queued_at(binding, template),
         hold,
         expected_duration_ms: ask.as_ref().and_then(|ask| ask.expected_duration_ms),
@@ -183,7 +185,11 @@ fn size(binding: &ResourceBinding, template: &Template) -> Result<WorkloadSpec, 
                 "replicaRequirements": binding.spec.replica_requirements,
                 "components": binding.spec.components,
             });
-            workload::read_spec_from_binding(&spec, None)
+            let ask = workload::read_spec_from_binding(&spec, None)?;
+            Ok(WorkloadSpec {
+                labelled_class: template.labelled_class.clone(),
+                ..ask
+            })
         }
         known => known.clone(),
     }
@@ -225,20 +231,72 @@ fn own_hold(
         // These rules apply again once it is evicted.
         return invalid_record(binding);
     }
+    if let Some(hold) = on_hold(binding, template) {
+        return Some(hold);
+    }
     if let Some(hold) = not_permitted(binding, template, queue, rules) {
         return Some(hold);
     }
-    let classes = ask.map(WorkloadSpec::priority_classes).unwrap_or_default();
+    let classes = ask.map(WorkloadSpec::named_classes).unwrap_or_default();
     if let Some(class) = (rules.class_refused)(queue, &classes) {
+        let is_label = template.labelled_class.as_ref() == Some(&class);
+        let mend = match is_label {
+            true => format!(
+                "name one that it lists in the label {}, or remove the label",
+                names::PRIORITY_CLASS_LABEL
+            ),
+            false => "submit it with one that it lists, or to another queue".to_owned(),
+        };
         return held(
             Reason::PriorityClassNotPermitted,
             format!(
-                "spec.priorityClasses of capacitypolicy {queue} does not list PriorityClass {class}; \
-                 submit it with one that it lists, or to another queue"
+                "spec.priorityClasses of capacitypolicy {queue} does not list PriorityClass {class}; {mend}"
             ),
         );
     }
     invalid_record(binding)
+}
+
+/// Returns the hold of the user's label. A value that cannot be read holds the job, too.
+fn on_hold(binding: &ResourceBinding, template: &Template) -> Option<Hold> {
+    let label = names::HOLD_LABEL;
+    match &template.on_hold {
+        Ok(false) => None,
+        Ok(true) => Some(Hold {
+            reason: Reason::OnHold,
+            message: format!(
+                "on hold by its label {label}; to release it: kubectl label -n {} {} {} {label}-",
+                binding.spec.resource.namespace,
+                kubectl_kind(&binding.spec.resource),
+                binding.spec.resource.name
+            ),
+        }),
+        Err(error) => Some(held(error)),
+    }
+}
+
+/// Returns the kind of an object as kubectl takes it, with the group: several groups have a Job.
+fn kubectl_kind(object: &ObjectReference) -> String {
+    let kind = object.kind.to_lowercase();
+    match object.api_version.split_once('/') {
+        Some((group, _)) => format!("{kind}.{group}"),
+        None => kind,
+    }
+}
+
+/// Returns the PriorityClass that counts in the queue. The label of an admitted job may have changed since
+/// its admission: a class that the charged queue does not allow must not protect it from eviction.
+fn priority_class(
+    binding: &ResourceBinding,
+    ask: &WorkloadSpec,
+    rules: QueueRules<'_>,
+) -> Option<String> {
+    let labelled = ask.labelled_class.clone().filter(|class| {
+        let classes = BTreeSet::from([class.clone()]);
+        released(binding)
+            .is_none_or(|record| (rules.class_refused)(&record.queue, &classes).is_none())
+    });
+    labelled.or_else(|| ask.priority_class.clone())
 }
 
 /// Returns true if its user has resumed the job after the attempt in which it was aborted.

@@ -45,6 +45,10 @@ pub(crate) struct Template {
     pub(crate) deleting: bool,
     /// What it requests by its kind; for unknown kinds the binding gives the size.
     pub(crate) ask: Result<WorkloadSpec, SpecError>,
+    /// Whether its label puts it on hold.
+    pub(crate) on_hold: Result<bool, SpecError>,
+    /// The PriorityClass that its label names, if any.
+    pub(crate) labelled_class: Option<String>,
     /// The queue that it names; `None` leaves the choice to the namespace.
     pub(crate) queue: Option<String>,
     /// The user who submitted it, as the webhook recorded; empty if unknown.
@@ -92,6 +96,8 @@ impl Template {
                 .map_or(Time(0), |t| Time(t.0.as_millisecond())),
             deleting: metadata.deletion_timestamp.is_some(),
             ask: workload::read_spec(&value),
+            on_hold: workload::is_on_hold(&value),
+            labelled_class: workload::labelled_class(&value),
             queue: workload::named_queue(&value),
             user,
             permitted_queue,

@@ -88,7 +88,7 @@ impl Reconciler {
         }
         let binding = self.mirror.bindings().get(key);
         let ask = binding.and_then(|binding| self.mirror.ask_of(binding));
-        let classes = ask.map(WorkloadSpec::priority_classes).unwrap_or_default();
+        let classes = ask.map(WorkloadSpec::named_classes).unwrap_or_default();
         self.mirror.refused_class(queue, &classes).is_none()
     }
 

@@ -18,6 +18,7 @@ use crate::mirror::namespace::NamespaceFact;
 use crate::status::advice::Advice;
 use crds::capacity_policy::CapacityPolicy;
 use crds::fault_policy::FaultPolicy;
+use crds::names;
 use crds::podgroup::PodGroup;
 use crds::queue::Queue;
 use engine::{JobKey, QueueName, Time};
@@ -269,7 +270,7 @@ impl Core {
     fn publish_queue(&mut self, name: &QueueName, now: Time) {
         let Some(queue) = self.reconciler.mirror.queues().get(name) else {
             self.metrics.forget(name);
-            return self.drop_policy(name);
+            return self.publish_without_queue(name, now);
         };
         let Some(usage) = self.reconciler.engine.queue_usage(name) else {
             return;
@@ -318,17 +319,21 @@ impl Core {
         }
     }
 
-    /// Deletes the policy that was created for a deleted queue. A policy that a user has edited stays: its
-    /// queue may come back.
-    fn drop_policy(&self, name: &QueueName) {
-        if self
-            .reconciler
-            .mirror
-            .policies()
-            .get(name)
-            .is_some_and(kept_policies::is_empty)
-        {
-            kept_policies::drop_policy(&self.publisher.objects, name.as_str());
+    /// Deletes the policy that was created for a deleted queue. A policy that a user has edited stays, since
+    /// its queue may come back, and says that it has no queue. That of the root needs none.
+    fn publish_without_queue(&mut self, name: &QueueName, now: Time) {
+        let Some(policy) = self.reconciler.mirror.policies().get(name) else {
+            return;
+        };
+        if kept_policies::is_empty(policy) {
+            return kept_policies::drop_policy(&self.publisher.objects, name.as_str());
+        }
+        let status = queue_status::policy_without_queue(policy, crds::record::timestamp(now));
+        if name.as_str() != names::ROOT_POLICY && policy.status.as_ref() != Some(&status) {
+            self.publisher.status.write(
+                target::<CapacityPolicy>(name.as_str()),
+                serde_json::json!({ "status": status }),
+            );
         }
     }
 

@@ -36,7 +36,7 @@ pub(crate) fn object(
         spec["minMember"] = ask.min_available.into();
         spec["minResources"] = json!(ask.min_resources);
         spec["minTaskMember"] = json!(ask.min_task_member);
-        if let Some(class) = &ask.priority_class {
+        if let Some(class) = &fact.priority_class {
             spec["priorityClassName"] = class.clone().into();
         }
         if let Some(topology) = &ask.network_topology {

@@ -8,7 +8,8 @@ use crds::conditions::{self, Statement};
 use crds::loose::{QuantityList, QuantityText};
 use crds::queue::Queue;
 use engine::decision::PoolUsage;
-use engine::{QueueUsage, ResourceName, Resources};
+use engine::{QueueUsage, Reason, ResourceName, Resources};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,23 +56,9 @@ pub(crate) fn policy(
         finished: usage.finished_jobs.into(),
     };
     let resources = resources(queue, usage);
-    let mut conditions = policy
-        .status
-        .as_ref()
-        .map(|status| status.conditions.clone())
-        .unwrap_or_default();
-    for statement in &statements(policy, queue, usage) {
-        let statement = Statement {
-            type_: statement.0,
-            holds: Some(statement.1),
-            reason: &statement.2,
-            message: &statement.3,
-        };
-        conditions::set(&mut conditions, &statement, policy.metadata.generation, now);
-    }
     CapacityPolicyStatus {
         observed_generation: policy.metadata.generation,
-        conditions,
+        conditions: conditions(policy, &statements(policy, queue, usage), now),
         clusters: clusters(usage),
         pools: pools(policy, usage),
         head: usage.head.as_ref().map(|(job, explanation)| QueueHead {
@@ -83,6 +70,45 @@ pub(crate) fn policy(
         resources,
         counts,
     }
+}
+
+/// Returns the status of a capacity policy without its queue: nothing goes by it until there is one.
+pub(crate) fn policy_without_queue(
+    policy: &CapacityPolicy,
+    now: jiff::Timestamp,
+) -> CapacityPolicyStatus {
+    use capacity_policy::condition_type::{OPEN, VALID};
+    let name = policy.metadata.name.as_deref().unwrap_or_default();
+    let missing = format!(
+        "queue {name} does not exist, so that this policy has no effect; create a Queue \
+         (scheduling.volcano.sh) named {name}, or name the policy as its queue"
+    );
+    let valid = match policy.to_fact(None).invalid {
+        Some(problem) => (VALID, false, Reason::QueueInvalid.to_string(), problem),
+        None => checked(),
+    };
+    let open = (OPEN, false, Reason::QueueNotFound.to_string(), missing);
+    CapacityPolicyStatus {
+        observed_generation: policy.metadata.generation,
+        conditions: conditions(policy, &[valid, open], now),
+        ..CapacityPolicyStatus::default()
+    }
+}
+
+/// Returns the conditions of a policy with what is said of it now.
+fn conditions(policy: &CapacityPolicy, said: &[Said], now: jiff::Timestamp) -> Vec<Condition> {
+    let status = policy.status.as_ref();
+    let mut conditions = status.map_or_else(Vec::new, |status| status.conditions.clone());
+    for (type_, holds, reason, message) in said {
+        let statement = Statement {
+            type_,
+            holds: Some(*holds),
+            reason,
+            message,
+        };
+        conditions::set(&mut conditions, &statement, policy.metadata.generation, now);
+    }
+    conditions
 }
 
 /// Returns every resource with a limit, a share, a use or a request.
@@ -209,12 +235,7 @@ fn statements(policy: &CapacityPolicy, queue: &Queue, usage: &QueueUsage) -> Vec
         (None, Some((reason, message))) if reason.as_str() == "QueueInvalid" => {
             (VALID, false, reason.to_string(), message.clone())
         }
-        _ => (
-            VALID,
-            true,
-            "Checked".to_owned(),
-            "every value can be used".to_owned(),
-        ),
+        _ => checked(),
     };
     let open = match &usage.closed {
         Some((reason, message)) => (OPEN, false, reason.to_string(), message.clone()),
@@ -226,4 +247,14 @@ fn statements(policy: &CapacityPolicy, queue: &Queue, usage: &QueueUsage) -> Vec
         ),
     };
     vec![valid, open]
+}
+
+fn checked() -> Said {
+    let message = "every value can be used".to_owned();
+    (
+        capacity_policy::condition_type::VALID,
+        true,
+        "Checked".to_owned(),
+        message,
+    )
 }

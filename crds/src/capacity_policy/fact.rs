@@ -4,13 +4,15 @@
 use super::{
     CapacityPolicy, CapacityPolicyBackfill, CapacityPolicyBounds, CapacityPolicyFairShare,
     CapacityPolicyLimits, CapacityPolicyOrdering, CapacityPolicyPlacement, CapacityPolicyPool,
-    CapacityPolicyPreemption, CapacityPolicySplit, Tenancy,
+    CapacityPolicyPreemption, CapacityPolicySplit, CapacityPolicyStop, Tenancy,
 };
 use crate::duration;
 use crate::loose::{Loose, QuantityList, QuantityText, resources};
 use crate::names;
 use crate::queue::FIFO;
-use engine::facts::{self, Filters, PlacementWeights, PolicyFact, PoolBound, QueueOrdering};
+use engine::facts::{
+    self, Filters, PlacementWeights, PolicyFact, PoolBound, QueueOrdering, StopPolicy,
+};
 use engine::matching::{Operator, Requirement};
 use engine::plugins::UnknownPlugin;
 use engine::{ClusterName, PoolClass, QueueName, Resources};
@@ -87,6 +89,7 @@ impl CapacityPolicy {
                 placement.recovery_deadline.as_deref(),
                 0,
             ),
+            stop: self.stop(&mut checks),
             preferred_clusters: placement
                 .preferred_clusters
                 .iter()
@@ -161,6 +164,20 @@ impl CapacityPolicy {
     pub fn admits_class(&self, class: Option<&str>) -> bool {
         let listed = self.spec.priority_classes.as_ref();
         listed.is_none_or(|listed| class.is_none_or(|class| listed.iter().any(|one| one == class)))
+    }
+
+    fn stop(&self, checks: &mut Checks) -> Option<StopPolicy> {
+        match self.spec.stop_policy.as_ref()? {
+            Loose::Known(CapacityPolicyStop::None) => None,
+            Loose::Known(CapacityPolicyStop::Hold) => Some(StopPolicy::Hold),
+            Loose::Known(CapacityPolicyStop::HoldAndDrain) => Some(StopPolicy::HoldAndDrain),
+            Loose::Unknown(word) => {
+                checks.fail(format!(
+                    "spec.stopPolicy: {word} is not known; None, Hold or HoldAndDrain is needed"
+                ));
+                None
+            }
+        }
     }
 
     fn ordering(&self, dequeue_strategy: Option<&str>, checks: &mut Checks) -> QueueOrdering {

@@ -67,6 +67,7 @@ mod soak;
 mod split;
 mod split_changes;
 mod split_retries;
+mod steered;
 mod stopped;
 mod story;
 mod tenant_growth;

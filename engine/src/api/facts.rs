@@ -68,6 +68,15 @@ pub enum QueueOrdering {
     ShortestPredicted,
 }
 
+/// How far a queue is stopped (Kueue `ClusterQueue.spec.stopPolicy`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StopPolicy {
+    /// It admits no jobs; admitted jobs continue.
+    Hold,
+    /// It admits no jobs, and its admitted jobs are evicted and queued again.
+    HoldAndDrain,
+}
+
 /// How a queue's usage is compared with that of its siblings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct FairShare {
@@ -175,6 +184,9 @@ pub struct PolicyFact {
     /// Milliseconds in which a running gang that fell below its minimum of pods must have it again, else
     /// it is evicted and queued again; `None`: as the config says.
     pub recovery_deadline_ms: Option<i64>,
+    /// How far the queue is stopped, if it is. It concerns its own jobs, not those of queues below.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<StopPolicy>,
     /// Field and value that are invalid, and why, if any are.
     pub invalid: Option<String>,
 }

@@ -31,6 +31,8 @@ reasons! {
     // The job or its configuration must change before it can be evaluated.
     /// Its owner has suspended it.
     Suspended,
+    /// It is on hold by its label muster.io/hold, and is not admitted until the label is removed.
+    OnHold,
     /// Its size cannot be computed from its template or binding.
     SizeUnknown,
     /// A value in its template is invalid; the message names field and value.
@@ -48,6 +50,8 @@ reasons! {
     QueueNotFound,
     /// Its queue takes no jobs: it is closed or closing.
     QueueClosed,
+    /// Its queue is stopped by its stopPolicy: it admits no jobs, and if it is drained, has evicted this one.
+    QueueStopped,
     /// Its queue has children, and only leaf queues take jobs.
     QueueNotLeaf,
     /// Its queue or CapacityPolicy has an invalid value, or a broken chain of parents.

@@ -94,6 +94,7 @@ pub(crate) fn restore(snapshot: Snapshot, config: EngineConfig) -> Engine {
     let clusters: Vec<ClusterName> = engine.capacity.cluster_names().cloned().collect();
     engine.capacity.restore_mix(snapshot.mix);
     react(&mut engine, Change::Fleet(&clusters));
+    engine.jobs.recheck_drains();
     engine.pending.backoff = snapshot.preemption_backoff;
     next_head::rank_queues(&mut engine);
     engine

@@ -41,7 +41,7 @@ pub(crate) fn apply(engine: &mut Engine, event: Event) {
                     recovery::note_jobs_in(engine, &name);
                 }
                 if emptied {
-                    engine.jobs.recheck_taints();
+                    engine.jobs.recheck_drains();
                 }
                 react(engine, Change::Fleet(&[name]));
             }

@@ -50,6 +50,10 @@ pub(crate) fn observe_job(engine: &mut Engine, fact: JobFact) {
         None => {}
     }
     settle_record(engine, key);
+    if observed.class_changed {
+        // It may preempt now, or may not any more.
+        react(engine, Change::Priority(key));
+    }
 }
 
 pub(crate) fn observe_admission(

@@ -29,7 +29,7 @@ pub(crate) fn queue_told(engine: &mut Engine, name: &QueueName, fact: Option<Que
     }
 }
 
-/// Drops the reservations of queues that are stopped by a problem of theirs now.
+/// Drops the reservations of queues that take no jobs now.
 fn drop_of_stopped(engine: &mut Engine) {
     let stopped: Vec<JobKey> = engine
         .reservations
@@ -46,6 +46,9 @@ pub(crate) fn policy_changed(engine: &mut Engine, name: &QueueName, changed: boo
     if changed {
         react(engine, Change::Policy(name));
         drop_of_stopped(engine);
+        if engine.quota.is_drained(name) {
+            engine.jobs.recheck_drains();
+        }
         policies_above_changed(engine, name);
         reorder(engine, name);
     }

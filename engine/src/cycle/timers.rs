@@ -1,6 +1,6 @@
 //! What time alone does to jobs: back-offs and avoidances end, jobs are evicted that start too late,
-//! have lost their nodes, run too long or do not tolerate a taint, and expected ends are estimated
-//! again.
+//! have lost their nodes, run too long, do not tolerate a taint or are in a drained queue, and expected
+//! ends are estimated again.
 //!
 //! A job has at most one timer, for the next thing that may happen to it by time alone. What is
 //! to be done is found from the job's state when the timer comes, so a timer that comes too early
@@ -8,14 +8,15 @@
 
 use crate::api::decision::Decision;
 use crate::api::facts::Share;
-use crate::api::ids::{ClusterName, JobKey};
+use crate::api::ids::JobKey;
 use crate::api::reason::Reason;
 use crate::cycle::react::{Change, react};
 use crate::cycle::{lifecycle, recovery, start, sync};
 use crate::jobs::deadline::{deadline, room_lost_at};
 use crate::jobs::drain::{emptied, is_emptied, must_leave};
 use crate::jobs::runtime::runtime_ends;
-use crate::state::Engine;
+use crate::state::{Engine, Inputs};
+use std::collections::BTreeMap;
 
 /// Handles every timer that has come, as far as the budget goes.
 pub(crate) fn run_timers(engine: &mut Engine, decisions: &mut Vec<Decision>) {
@@ -92,43 +93,53 @@ pub(crate) fn settle_room(engine: &mut Engine) {
     }
 }
 
-/// Evicts what does not tolerate a taint of its cluster, as far as the budget goes.
+/// Evicts the jobs of queues and clusters that are being drained, as far as the budget goes.
 pub(crate) fn evict_drained(engine: &mut Engine, decisions: &mut Vec<Decision>) {
-    if !engine.jobs.take_taints_due() {
+    if !engine.jobs.take_drains_due() {
         return;
     }
-    let emptied = emptied(engine.capacity.cluster_facts().values());
-    if emptied.is_empty() {
-        return;
-    }
-    let leaving = engine.jobs.iter().filter_map(|(key, job)| {
-        let (cluster, taint) = must_leave(job, &emptied)?;
-        Some((key.clone(), cluster, taint))
-    });
-    let mut leaving: Vec<(JobKey, ClusterName, String)> = leaving.collect();
-    leaving.sort_unstable();
-    for (key, cluster, taint) in leaving {
+    for (key, (reason, message)) in drained(engine.inputs()) {
         if decisions.len() >= engine.config.decision_budget {
-            return engine.jobs.recheck_taints();
+            return engine.jobs.recheck_drains();
         }
-        let message = format!("cluster {cluster} is being emptied (taint {taint})");
-        decisions.extend(lifecycle::evict(
-            engine,
-            &key,
-            Reason::ClusterDrained,
-            &message,
-            None,
-        ));
+        decisions.extend(lifecycle::evict(engine, &key, reason, &message, None));
     }
+}
+
+/// The jobs that have to leave their queue or their clusters, and why.
+fn drained(inputs: Inputs<'_>) -> BTreeMap<JobKey, (Reason, String)> {
+    let mut drained = BTreeMap::new();
+    for queue in inputs.quota.drained() {
+        let message = format!(
+            "queue {queue} is being drained: spec.stopPolicy of capacitypolicy {queue} is HoldAndDrain"
+        );
+        for (_, key) in inputs.jobs.preemptible().of(queue) {
+            drained.insert(key.clone(), (Reason::QueueStopped, message.clone()));
+        }
+    }
+    let emptied = emptied(inputs.capacity.cluster_facts().values());
+    if emptied.is_empty() {
+        return drained;
+    }
+    for (key, job) in inputs.jobs.iter() {
+        if let Some((cluster, taint)) = must_leave(job, &emptied) {
+            let message = format!("cluster {cluster} is being emptied (taint {taint})");
+            let why = (Reason::ClusterDrained, message);
+            drained.entry(key.clone()).or_insert(why);
+        }
+    }
+    drained
 }
 
 /// Notes that a job that was told of may have to leave.
 pub(crate) fn note_drain(engine: &mut Engine, key: &JobKey) {
-    let shares = engine.jobs.released(key).map(|r| &r.admission.shares);
+    let Some(released) = engine.jobs.released(key) else {
+        return;
+    };
     let cluster_of = |share: &Share| engine.capacity.cluster_fact(&share.cluster);
-    let mut clusters = shares.into_iter().flatten().filter_map(cluster_of);
-    if clusters.any(is_emptied) {
-        engine.jobs.recheck_taints();
+    let mut clusters = released.admission.shares.iter().filter_map(cluster_of);
+    if clusters.any(is_emptied) || engine.quota.is_drained(&released.admission.queue) {
+        engine.jobs.recheck_drains();
     }
 }
 

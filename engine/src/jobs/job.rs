@@ -202,7 +202,7 @@ impl ColdState {
 }
 
 impl Cause {
-    /// Whether the attempt failed; not if it was evicted for another job, or stopped.
+    /// Whether the attempt failed; not if it was evicted for another job, or by an operator, or stopped.
     pub(crate) fn is_failure(&self) -> bool {
         !matches!(
             self.reason,
@@ -210,6 +210,7 @@ impl Cause {
                 | Reason::Preempted
                 | Reason::RuntimeLimitExceeded
                 | Reason::ClusterDrained
+                | Reason::QueueStopped
                 | Reason::PodsLost
         )
     }

@@ -24,6 +24,8 @@ pub(crate) struct ObservedJob {
     pub(crate) gated: bool,
     /// Whether `preemptible` has changed.
     pub(crate) preemptible_changed: bool,
+    /// Whether a known job names another priority class.
+    pub(crate) class_changed: bool,
 }
 
 /// The change through an observed admission record.
@@ -64,6 +66,7 @@ impl Jobs {
         let priority_class = priority_class.map(|class| self.names.share(class));
         let user = self.names.share(&user_of(&fact.key, &fact.user));
         let asks_other_size = self.resizing.contains(&key);
+        let is_known = self.get(&key).is_some();
         let job = self.get_or_insert(&key, || {
             let queued_at = fact.queued_at;
             Job::bare(
@@ -82,6 +85,7 @@ impl Jobs {
             job.forecast = None;
         }
         let preemptible_changed = job.preemptible != fact.preemptible;
+        let class_changed = is_known && job.priority_class != priority_class;
         job.uid = fact.uid;
         job.queue = queue;
         job.priority_class = priority_class;
@@ -104,6 +108,7 @@ impl Jobs {
             replaced,
             gated,
             preemptible_changed,
+            class_changed,
         }
     }
 

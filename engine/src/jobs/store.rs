@@ -39,7 +39,7 @@ pub(crate) struct Jobs {
     pub(super) stranded: BTreeSet<JobKey>,
     /// Whether elastic jobs have to try to scale up, since capacity may be free.
     scale_up_due: bool,
-    /// Whether the clusters of admitted jobs have to be checked for NoExecute taints.
+    /// Whether admitted jobs have to be checked for queues and clusters that are being drained.
     drain_due: bool,
 }
 
@@ -185,14 +185,14 @@ impl Jobs {
         std::mem::take(&mut self.scale_up_due)
     }
 
-    /// Makes the clusters of admitted jobs be checked for NoExecute taints.
-    pub(crate) fn recheck_taints(&mut self) {
+    /// Makes admitted jobs be checked for queues and clusters that are being drained.
+    pub(crate) fn recheck_drains(&mut self) {
         self.drain_due = true;
     }
 
-    /// Whether the clusters of admitted jobs have to be checked for NoExecute taints. The caller
-    /// checks them.
-    pub(crate) fn take_taints_due(&mut self) -> bool {
+    /// Whether admitted jobs have to be checked for queues and clusters that are being drained. The
+    /// caller checks them.
+    pub(crate) fn take_drains_due(&mut self) -> bool {
         std::mem::take(&mut self.drain_due)
     }
 }

@@ -1,7 +1,7 @@
 //! A queue: its objects, its position in the tree, its charges and counts.
 
 use crate::amounts::resource_ids::ResourceVec;
-use crate::api::facts::{PolicyFact, QueueFact, QueueOrdering};
+use crate::api::facts::{PolicyFact, QueueFact, QueueOrdering, StopPolicy};
 use crate::api::ids::QueueName;
 use crate::api::job::JobState;
 use crate::api::reason::Reason;
@@ -141,6 +141,11 @@ impl QueueNode {
     pub(super) fn ordering(&self) -> QueueOrdering {
         let policy = self.policy.as_ref();
         policy.map(|policy| policy.ordering).unwrap_or_default()
+    }
+
+    /// How far its policy stops it, if it does.
+    pub(super) fn stop(&self) -> Option<StopPolicy> {
+        self.policy.as_ref()?.stop
     }
 
     /// The priority of its object.

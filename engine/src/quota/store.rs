@@ -9,7 +9,7 @@ use crate::amounts::hashed::Hashed;
 use crate::amounts::resource_ids::{ResourceIds, ResourceVec};
 use crate::amounts::resources::Resources;
 use crate::api::charge::Pools;
-use crate::api::facts::{PolicyFact, QueueFact, QueueOrdering};
+use crate::api::facts::{PolicyFact, QueueFact, QueueOrdering, StopPolicy};
 use crate::api::ids::{QueueName, Time};
 use crate::api::job::JobState;
 use crate::quota::queue::{Counts, OwnJobs, QueueId, QueueNode, StateCounts, count_user};
@@ -153,6 +153,18 @@ impl Quota {
     /// The policy of a queue.
     pub(crate) fn policy(&self, name: &QueueName) -> Option<&PolicyFact> {
         self.get(name)?.policy.as_ref()
+    }
+
+    /// True if the policy of a queue evicts its jobs.
+    pub(crate) fn is_drained(&self, name: &QueueName) -> bool {
+        self.get(name).and_then(QueueNode::stop) == Some(StopPolicy::HoldAndDrain)
+    }
+
+    /// The queues whose policies evict their jobs, in order of name.
+    pub(crate) fn drained(&self) -> impl Iterator<Item = &QueueName> {
+        self.iter()
+            .filter(|(_, node)| node.stop() == Some(StopPolicy::HoldAndDrain))
+            .map(|(name, _)| name)
     }
 
     /// Sets or removes the object of a queue. True if that changed anything.

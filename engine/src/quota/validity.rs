@@ -4,7 +4,8 @@
 //! ≤ capability; none of them is above the parent's capability; the guarantees of the children
 //! together are within the queue's own guarantee and capability. The same holds for each bound of
 //! its policy, against the parent's bound on the same pools. A queue that breaks a rule takes no
-//! jobs, nor do those below it, and counts as one without quota; its siblings are not affected.
+//! jobs, nor do those below it, and counts as one without quota; its siblings are not affected. A queue
+//! that its policy stops takes no jobs either, and keeps its quota.
 //!
 //! Some rules of Volcano's webhook do not apply here: the deserved amounts of the children may
 //! exceed their parent's, a guarantee needs no deserved amount, and the tree may have more than
@@ -13,7 +14,7 @@
 
 use crate::amounts::resource_ids::ResourceId;
 use crate::amounts::totals::clamp;
-use crate::api::facts::QueueState;
+use crate::api::facts::{QueueState, StopPolicy};
 use crate::api::ids::QueueName;
 use crate::api::reason::Reason;
 use crate::quota::accounts::{Account, NamedQuota};
@@ -41,7 +42,8 @@ impl Quota {
             return Some((Reason::QueueInvalid, broken));
         }
         let mut up = self.upwards(id);
-        up.find_map(|(_, node)| node.wrong.clone()).or_else(|| {
+        let wrong = up.find_map(|(_, node)| node.wrong.clone());
+        wrong.or_else(|| stopped(node)).or_else(|| {
             let children = node.child_names(self);
             let children: Vec<&str> = children.iter().map(QueueName::as_str).collect();
             (!children.is_empty()).then(|| {
@@ -61,6 +63,7 @@ impl Quota {
         let fine = |node: &QueueNode| node.broken.is_none() && node.wrong.is_none();
         node.fact.is_some()
             && node.children.is_empty()
+            && node.stop().is_none()
             && self.upwards(id).all(|(_, node)| fine(node))
     }
 
@@ -211,6 +214,21 @@ impl Quota {
     fn text(&self, resource: ResourceId, amount: i128) -> String {
         self.resource_ids.name(resource).format(clamp(amount))
     }
+}
+
+/// Why a queue takes no jobs of its own, if its policy stops it. Queues below it are not affected.
+fn stopped(node: &QueueNode) -> Option<(Reason, String)> {
+    let stop = match node.stop()? {
+        StopPolicy::Hold => "Hold",
+        StopPolicy::HoldAndDrain => "HoldAndDrain",
+    };
+    let name = &node.name;
+    let message = format!(
+        "queue {name} is stopped: spec.stopPolicy of capacitypolicy {name} is {stop}; who may change that \
+         policy resumes the queue by: kubectl patch capacitypolicy {name} --type merge -p \
+         '{{\"spec\":{{\"stopPolicy\":\"None\"}}}}'"
+    );
+    Some((Reason::QueueStopped, message))
 }
 
 fn not_found(name: &QueueName) -> (Reason, String) {

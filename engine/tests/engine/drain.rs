@@ -1,9 +1,9 @@
-//! NoExecute taints of clusters.
+//! NoExecute taints of clusters, and queues that are stopped.
 
-use crate::world::{World, cluster, key, pods, queue};
-use engine::facts::{Demand, Split};
+use crate::world::{World, below, cluster, key, pods, policy, queue};
+use engine::facts::{Demand, PolicyFact, Split, StopPolicy};
 use engine::matching::{Taint, TaintEffect, Toleration};
-use engine::{Event, JobState};
+use engine::{Engine, EngineConfig, Event, JobState, Reason};
 use insta::assert_snapshot;
 
 fn world() -> World {
@@ -93,4 +93,92 @@ fn an_admission_from_a_record_is_evicted_once_its_tolerations_are_known() {
     assert_snapshot!(after.decide(), @"");
     after.add("job", "q", 1, "gpu 8");
     assert_snapshot!(after.decide(), @"evict job #1: ClusterDrained: cluster a is being emptied (taint muster.io/drain:NoExecute)");
+}
+
+fn stopped(stop: Option<StopPolicy>) -> PolicyFact {
+    PolicyFact {
+        stop,
+        ..policy("q")
+    }
+}
+
+#[test]
+fn a_queue_on_hold_admits_nothing_and_what_runs_continues() {
+    let mut world = world();
+    world.runs("runs", "q", 1, "gpu 8");
+    world.policy(stopped(Some(StopPolicy::Hold)));
+    world.add("waits", "q", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"");
+    assert_snapshot!(world.why("waits"), @r#"#1 QueueStopped: queue q is stopped: spec.stopPolicy of capacitypolicy q is Hold; who may change that policy resumes the queue by: kubectl patch capacitypolicy q --type merge -p '{"spec":{"stopPolicy":"None"}}'"#);
+    assert_eq!(world.state("runs"), JobState::Running);
+    let closed = world.engine.queue_usage(&"q".into()).unwrap().closed;
+    assert_eq!(closed.unwrap().0, Reason::QueueStopped);
+    world.policy(stopped(None));
+    assert_snapshot!(world.decide(), @"release waits #1 a(n1)");
+}
+
+#[test]
+fn a_drained_queue_evicts_its_jobs_which_come_back_first() {
+    let mut world = world();
+    let mut whole = world.job("whole", "q", pods(2, "gpu 8"));
+    whole.0.preemptible = false;
+    world.submit(whole);
+    world.decide();
+    world.run("whole");
+    world.runs("later", "q", 2, "gpu 8");
+    world.policy(stopped(Some(StopPolicy::HoldAndDrain)));
+    assert_snapshot!(world.decide(), @r"
+    evict later #1: QueueStopped: queue q is being drained: spec.stopPolicy of capacitypolicy q is HoldAndDrain
+    evict whole #1: QueueStopped: queue q is being drained: spec.stopPolicy of capacitypolicy q is HoldAndDrain
+    ");
+    // A repeated fact evicts nothing twice.
+    world.policy(stopped(Some(StopPolicy::HoldAndDrain)));
+    assert_snapshot!(world.decide(), @"");
+    world.works_gone("later");
+    world.works_gone("whole");
+    assert_snapshot!(world.decide(), @"");
+    assert!(world.why("whole").starts_with("#1 QueueStopped"));
+    assert!(world.why("later").starts_with("#2 QueueStopped"));
+    world.policy(stopped(None));
+    // Each at its old place, and without a back-off.
+    assert_snapshot!(world.decide(), @r"
+    release whole #2 a(n0 n1)
+    release later #2 b(n0 n1)
+    ");
+}
+
+#[test]
+fn a_job_that_is_found_in_a_drained_queue_is_evicted() {
+    let mut world = world();
+    world.add("job", "q", 1, "gpu 8");
+    world.decide();
+    let admission = world.engine.job(&key("job")).unwrap().admission.cloned();
+    // Another process starts while the queue is drained.
+    let mut after = self::world();
+    after.policy(stopped(Some(StopPolicy::HoldAndDrain)));
+    assert_snapshot!(after.decide(), @"");
+    after.apply(Event::JobAdmitted {
+        key: key("job"),
+        admission: admission.unwrap(),
+        progress: engine::Progress::Running,
+    });
+    assert_snapshot!(after.decide(), @"evict job #1: QueueStopped: queue q is being drained: spec.stopPolicy of capacitypolicy q is HoldAndDrain");
+}
+
+#[test]
+fn a_restored_engine_goes_on_draining() {
+    let mut world = world();
+    world.runs("runs", "q", 1, "gpu 8");
+    world.policy(stopped(Some(StopPolicy::HoldAndDrain)));
+    let mut restored = Engine::restore(world.engine.snapshot(), EngineConfig::default());
+    assert_eq!(restored.decide(world.now).decisions.len(), 1);
+}
+
+#[test]
+fn the_stop_of_a_queue_concerns_its_own_jobs_only() {
+    let mut world = world();
+    world.queue(below("q", queue("child")));
+    world.policy(stopped(Some(StopPolicy::HoldAndDrain)));
+    world.add("job", "child", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"release job #1 a(n0)");
 }

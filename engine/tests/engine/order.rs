@@ -1,8 +1,8 @@
 //! The order of jobs and queues.
 
 use crate::world::{World, below, capped, deserving, policy, queue};
-use engine::Event;
-use engine::facts::{PriorityClassFact, QueueFact, QueueOrdering};
+use engine::facts::{Hold, JobFact, PriorityClassFact, QueueFact, QueueOrdering};
+use engine::{Event, Reason};
 use insta::assert_snapshot;
 
 /// A fleet of eight GPUs, so that jobs of eight run one after the other.
@@ -83,6 +83,59 @@ fn a_class_that_changes_moves_its_jobs() {
         preempts: true,
     }));
     assert_snapshot!(drain(&mut world, 2), @"second first");
+}
+
+#[test]
+fn a_job_whose_class_is_raised_passes_earlier_ones() {
+    let mut world = eight();
+    world.runs("runs", "q", 1, "gpu 8");
+    for name in ["first", "second"] {
+        world.add(name, "q", 1, "gpu 8");
+    }
+    let raised = world.add("raised", "q", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"");
+    world.apply(Event::JobUpserted(JobFact {
+        priority_class: Some("high".to_owned()),
+        ..raised
+    }));
+    assert!(world.why("raised").starts_with("#1 "));
+    world.finish("runs");
+    assert_snapshot!(drain(&mut world, 3), @"raised first second");
+}
+
+#[test]
+fn a_job_whose_class_is_raised_preempts_at_once() {
+    let mut world = eight();
+    world.policy(crate::preemption::preempting("q", 0));
+    world.runs("runs", "q", 1, "gpu 8");
+    let raised = world.add("raised", "q", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"");
+    world.apply(Event::JobUpserted(JobFact {
+        priority_class: Some("high".to_owned()),
+        ..raised
+    }));
+    assert_snapshot!(world.decide(), @"evict runs #1 for raised: Preempted: preempted for ns/raised, which has priority 100 in its queue; it has 0");
+}
+
+#[test]
+fn a_job_that_is_released_from_a_hold_has_its_old_place() {
+    let mut world = eight();
+    world.runs("runs", "q", 1, "gpu 8");
+    let held = world.add("held", "q", 1, "gpu 8");
+    world.add("later", "q", 1, "gpu 8");
+    let hold = Hold {
+        reason: Reason::OnHold,
+        message: "by its label".to_owned(),
+    };
+    world.apply(Event::JobUpserted(JobFact {
+        hold: Some(hold),
+        ..held.clone()
+    }));
+    assert_snapshot!(world.decide(), @"");
+    assert_snapshot!(world.why("held"), @"OnHold: by its label");
+    world.apply(Event::JobUpserted(held));
+    world.finish("runs");
+    assert_snapshot!(drain(&mut world, 2), @"held later");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::error::{InputError, InputLocation};
 use crate::scenario::{plain_policy, plain_queue};
 use engine::facts::{
     Backfill, FairShare, Filters, Limits, PlacementWeights, PolicyFact, PoolBound,
-    PriorityClassFact, QueueFact, QueueOrdering, QueueState,
+    PriorityClassFact, QueueFact, QueueOrdering, QueueState, StopPolicy,
 };
 use engine::{ClusterName, PoolClass, QueueName};
 use serde::Deserialize;
@@ -147,6 +147,24 @@ pub(super) struct PolicySpec {
     preemption: Option<ManifestPreemption>,
     limits: Option<LimitsSpec>,
     placement: Option<ManifestPlacement>,
+    stop_policy: Option<ManifestStop>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+enum ManifestStop {
+    None,
+    Hold,
+    HoldAndDrain,
+}
+
+impl ManifestStop {
+    fn fact(self) -> Option<StopPolicy> {
+        match self {
+            Self::None => None,
+            Self::Hold => Some(StopPolicy::Hold),
+            Self::HoldAndDrain => Some(StopPolicy::HoldAndDrain),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -300,6 +318,7 @@ impl PolicySpec {
                 .map(|name| ClusterName::from(name.as_str()))
                 .collect(),
             weights: placement.weights(place)?,
+            stop: self.stop_policy.and_then(ManifestStop::fact),
             ..plain
         };
         if let Some(stated) = self.preemption {

@@ -241,6 +241,15 @@ async fn disallowed_priority_classes_are_refused_when_they_are_set() {
         let denial = permits.check(&request).await.denial;
         assert_eq!(denial.is_none(), allowed, "{old:?} -> {new}");
     }
+    // The label is checked as the template's own class is.
+    for (label, allowed) in [("low", true), ("high", false)] {
+        let mut job = with_class("low");
+        job["metadata"]["labels"]["muster.io/priority-class"] = json!(label);
+        let request = create("team-b", "bob", &[], job);
+        let request = update(request, with_class("low"));
+        let denial = permits.check(&request).await.denial;
+        assert_eq!(denial.is_none(), allowed, "{label}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

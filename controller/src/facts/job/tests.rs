@@ -182,6 +182,75 @@ fn every_hold_keeps_a_job_from_being_considered() {
     );
 }
 
+fn labelled(key: &str, value: &str) -> Value {
+    json!({"metadata": {"labels": {key: value}}})
+}
+
+/// The record of a job that queue `default` has admitted.
+fn runs() -> Value {
+    let record = json!({"templateUID": "u", "attempt": 1, "state": "Admitted", "queue": "default",
+        "clusters": [], "time": "2026-11-21T04:00:00Z"});
+    json!({"metadata": {"annotations": {names::ADMISSION_ANNOTATION: record.to_string()}}})
+}
+
+#[test]
+fn a_label_holds_a_job_that_waits() {
+    let on = || labelled("muster.io/hold", "true");
+    let there = || json!({"spec": {"resource": {"namespace": "team"}}});
+    insta::assert_snapshot!(
+        hold(on(), there()),
+        @"OnHold: on hold by its label muster.io/hold; to release it: kubectl label -n team job.batch a muster.io/hold-"
+    );
+    assert_eq!(hold(labelled("muster.io/hold", "false"), there()), "none");
+    insta::assert_snapshot!(
+        hold(labelled("muster.io/hold", "later"), there()),
+        @r#"InvalidTemplate: metadata.labels[muster.io/hold] is "later"; needed: true or false"#
+    );
+    assert_eq!(hold(on(), runs()), "none", "what runs goes on");
+}
+
+#[test]
+fn a_label_names_the_class_that_counts() {
+    let class = |label: &str, binding_change: Value| {
+        let mut change = json!({"spec": {"template": {"spec": {"priorityClassName": "own"}}}});
+        merge(&mut change, labelled("muster.io/priority-class", label));
+        let job = job_of(&template(change), &binding(binding_change), None);
+        (job.fact.priority_class.unwrap(), job.fact.hold)
+    };
+    assert_eq!(class("urgent", json!({})), ("urgent".to_owned(), None));
+    let (_, refused) = class("forbidden", json!({}));
+    insta::assert_snapshot!(
+        refused.unwrap().message,
+        @"spec.priorityClasses of capacitypolicy default does not list PriorityClass forbidden; name one that it lists in the label muster.io/priority-class, or remove the label"
+    );
+    // The label of an admitted job protects it as far as its queue allows the class.
+    assert_eq!(class("urgent", runs()), ("urgent".to_owned(), None));
+    assert_eq!(class("forbidden", runs()), ("own".to_owned(), None));
+}
+
+#[test]
+fn a_label_names_the_class_of_a_kind_sized_by_its_binding() {
+    let kind = TemplateKind {
+        api_version: "example.com/v1".into(),
+        kind: "Sim".into(),
+    };
+    let object = json!({
+        "metadata": {
+            "namespace": "team", "name": "a", "uid": "u",
+            "labels": {"muster.io/priority-class": "urgent", "muster.io/hold": "true"},
+        },
+        "spec": {},
+    });
+    let template = Template::read(&kind, serde_json::from_value(object).unwrap());
+    let sized = json!({"spec": {
+        "resource": {"apiVersion": "example.com/v1", "kind": "Sim"}, "replicas": 3,
+        "replicaRequirements": {"resourceRequest": {"cpu": "2"}},
+    }});
+    let fact = job_of(&template, &binding(sized), None).fact;
+    assert_eq!(fact.priority_class.as_deref(), Some("urgent"));
+    assert!(fact.hold.unwrap().message.contains(" sim.example.com a "));
+}
+
 #[test]
 fn the_first_reason_is_the_one_to_act_on() {
     // A problem of the template itself comes first.

@@ -181,6 +181,17 @@ fn conditions_say_what_is_wrong_or_closed() {
 }
 
 #[test]
+fn a_policy_without_its_queue_says_so() {
+    let status = |spec| policy_without_queue(&policy_of(spec), jiff::Timestamp::UNIX_EPOCH);
+    let lone = status(json!({"ordering": "BestEffort"}));
+    insta::assert_snapshot!(condition(&lone, "Open"), @"False QueueNotFound: queue q does not exist, so that this policy has no effect; create a Queue (scheduling.volcano.sh) named q, or name the policy as its queue");
+    insta::assert_snapshot!(condition(&lone, "Valid"), @"True Checked: every value can be used");
+    assert_eq!((lone.observed_generation, lone.summary), (Some(4), None));
+    let wrong = status(json!({"stopPolicy": "Drain"}));
+    insta::assert_snapshot!(condition(&wrong, "Valid"), @r#"False QueueInvalid: spec.stopPolicy: "Drain" is not known; None, Hold or HoldAndDrain is needed"#);
+}
+
+#[test]
 fn a_condition_keeps_its_time_while_it_holds() {
     let mut policy_object = policy_of(json!({}));
     let first = status_of(json!({}), &usage());

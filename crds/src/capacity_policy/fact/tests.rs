@@ -112,6 +112,7 @@ fn every_field_becomes_a_fact() {
         "preemption": {"withinQueue": true, "reclaim": false, "minRuntime": "5m", "allowNonPreemptable": false, "evictOverdue": true},
         "limits": {"jobs": 3, "jobsPerUser": 0, "pending": 5_000_000_000_i64, "runtime": "1h"},
         "placement": {"maxClusters": 2, "weights": {"price": 7}},
+        "stopPolicy": "HoldAndDrain",
     }))
     .to_fact(Some("fifo"));
     assert_eq!(all.invalid, None);
@@ -149,10 +150,29 @@ fn every_field_becomes_a_fact() {
         }
     );
     assert_eq!(all.max_clusters, Some(2));
+    assert_eq!(all.stop, Some(StopPolicy::HoldAndDrain));
     assert_eq!(
         all.weights,
         PlacementWeights::default().with("price", 7).unwrap()
     );
+}
+
+#[test]
+fn a_queue_is_stopped_as_its_policy_says() {
+    for (stated, stop, invalid) in [
+        (json!(null), None, None),
+        (json!("None"), None, None),
+        (json!("Hold"), Some(StopPolicy::Hold), None),
+        (json!("HoldAndDrain"), Some(StopPolicy::HoldAndDrain), None),
+        (
+            json!("Drain"),
+            None,
+            Some("spec.stopPolicy: \"Drain\" is not known; None, Hold or HoldAndDrain is needed"),
+        ),
+    ] {
+        let fact = policy(json!({"stopPolicy": stated})).to_fact(None);
+        assert_eq!((fact.stop, fact.invalid.as_deref()), (stop, invalid));
+    }
 }
 
 #[test]
