@@ -1,4 +1,4 @@
-//! `queue list` and `queue get`: CapacityPolicies, with fields of their Queues.
+//! `queue`: CapacityPolicies, with fields of their Queues.
 
 mod detail;
 mod list;
