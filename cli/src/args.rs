@@ -1,14 +1,15 @@
 //! The command line.
 
 use crate::jobs::ListedStatus;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
 
 /// The name by which kubectl finds the plugin.
 pub(crate) const PROGRAM: &str = "kubectl-muster";
 
-/// Shows the queues and jobs of Muster.
+/// Shows the queues and jobs of Muster, and acts on them.
 #[derive(Debug, Parser)]
 #[command(name = PROGRAM, bin_name = "kubectl muster", version, propagate_version = false)]
 pub(crate) struct Cli {
@@ -61,6 +62,27 @@ pub(crate) enum CliCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
+    /// Delete jobs
+    ///
+    /// It deletes the workloads that were submitted, not only their pods.
+    Cancel(NamedJobs),
+    /// Hold jobs, so that they are not admitted
+    ///
+    /// It sets the label muster.io/hold. A held job keeps its place. A job that is admitted already goes on,
+    /// and is held once it is queued again.
+    Hold(NamedJobs),
+    /// Release jobs that are held
+    ///
+    /// It removes the label muster.io/hold.
+    Release(NamedJobs),
+    /// Give jobs another PriorityClass
+    ///
+    /// It sets the label muster.io/priority-class.
+    Priority(PriorityCommand),
+    /// Move pending jobs to another queue
+    ///
+    /// It sets the label muster.io/queue, and the field of the kind if that names a queue.
+    Move(MoveCommand),
     /// Show the nodes that are avoided because of faults. To clear one, remove the taint in its cluster:
     /// kubectl taint node NAME muster.io/avoid-
     Nodes {
@@ -118,6 +140,13 @@ pub(crate) struct JobFilter {
     pub(crate) status: Vec<ListedStatus>,
 }
 
+impl JobFilter {
+    /// Returns true if it selects jobs, and is more than the place to look in.
+    pub(crate) fn selects(&self) -> bool {
+        self.selector.is_some() || self.queue.is_some() || !self.status.is_empty()
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct JobsCommand {
     #[command(flatten)]
@@ -130,6 +159,129 @@ pub(crate) struct JobsCommand {
     /// Print no header
     #[arg(long)]
     pub(crate) no_headers: bool,
+}
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct NamedJobs {
+    /// The jobs: name of the workload, KIND/NAME, KIND.GROUP/NAME, or name of the PodGroup
+    #[arg(value_name = "JOB")]
+    pub(crate) jobs: Vec<String>,
+    #[command(flatten)]
+    pub(crate) act: ActArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(override_usage = "kubectl muster priority [OPTIONS] [JOB]... CLASS")]
+pub(crate) struct PriorityCommand {
+    /// The jobs, as for `hold`, and last the PriorityClass
+    #[arg(value_names = ["JOB", "CLASS"], num_args = 1.., required = true)]
+    words: Vec<String>,
+    #[command(flatten)]
+    act: ActArgs,
+}
+
+impl PriorityCommand {
+    /// Returns the jobs and the PriorityClass.
+    pub(crate) fn split(self) -> (NamedJobs, String) {
+        split(self.words, self.act)
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(override_usage = "kubectl muster move [OPTIONS] [JOB]... QUEUE")]
+pub(crate) struct MoveCommand {
+    /// The jobs, as for `hold`, and last the queue
+    #[arg(value_names = ["JOB", "QUEUE"], num_args = 1.., required = true)]
+    words: Vec<String>,
+    #[command(flatten)]
+    act: ActArgs,
+}
+
+impl MoveCommand {
+    /// Returns the jobs and the queue.
+    pub(crate) fn split(self) -> (NamedJobs, String) {
+        split(self.words, self.act)
+    }
+}
+
+/// Separates the last of the words, which clap cannot do if flags stand between them.
+fn split(mut words: Vec<String>, act: ActArgs) -> (NamedJobs, String) {
+    let last = words.pop().unwrap_or_default();
+    (NamedJobs { jobs: words, act }, last)
+}
+
+/// Flags of the commands that act on jobs.
+#[derive(Debug, Default, Args)]
+pub(crate) struct ActArgs {
+    #[command(flatten)]
+    pub(crate) filter: JobFilter,
+    /// Do not ask before several jobs are changed
+    #[arg(long, short = 'y')]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) write: WriteArgs,
+}
+
+impl NamedJobs {
+    /// Returns true if more than one named job may be changed.
+    pub(crate) fn is_bulk(&self) -> bool {
+        self.jobs.len() != 1
+    }
+
+    /// Checks that jobs are either named or selected.
+    pub(crate) fn check(&self) -> Result<(), clap::Error> {
+        let (kind, text) = match (self.jobs.is_empty(), self.act.filter.selects()) {
+            (true, false) => (
+                ErrorKind::MissingRequiredArgument,
+                "name the jobs, or select them with --selector, --queue or --status",
+            ),
+            (false, true) => (
+                ErrorKind::ArgumentConflict,
+                "name the jobs or select them, not both",
+            ),
+            _ => return Ok(()),
+        };
+        Err(Cli::command().error(kind, text))
+    }
+}
+
+/// Flags of the commands that change objects.
+#[derive(Debug, Default, Clone, Copy, Args)]
+pub(crate) struct WriteArgs {
+    /// Change nothing: `server` lets the server check the change, `client` sends nothing
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "WHERE",
+        hide_default_value = true
+    )]
+    pub(crate) dry_run: DryRun,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// Where a change ends that is not made.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DryRun {
+    /// The change is made
+    #[default]
+    None,
+    /// The server checks it
+    Server,
+    /// Nothing is sent
+    Client,
+}
+
+impl DryRun {
+    /// Returns what kubectl adds to the line of an object.
+    pub(crate) fn suffix(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Server => " (server dry run)",
+            Self::Client => " (dry run)",
+        }
+    }
 }
 
 #[derive(Debug, Default, Clone, Copy, Args)]
@@ -168,7 +320,6 @@ pub(crate) enum Format {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_flags_do_not_contradict_each_other() {
@@ -181,8 +332,43 @@ mod tests {
     }
 
     #[test]
+    fn the_last_word_is_the_target_wherever_the_flags_stand() {
+        let cases: [(&str, &[&str], &str); 5] = [
+            ("move train -n vision night", &["train"], "night"),
+            ("move job/a --yes pod/b night", &["job/a", "pod/b"], "night"),
+            ("move -l team=a night", &[], "night"),
+            ("move night -l team=a", &[], "night"),
+            (
+                "move --queue day --status queued,running night",
+                &[],
+                "night",
+            ),
+        ];
+        for (line, jobs, target) in cases {
+            let CliCommand::Move(command) = parse(line).unwrap() else {
+                panic!("{line}");
+            };
+            let (named, queue) = command.split();
+            assert_eq!(named.jobs, jobs, "{line}");
+            assert_eq!(queue, target, "{line}");
+            named.check().unwrap();
+        }
+        for line in ["move night", "move train night --queue day"] {
+            let CliCommand::Move(command) = parse(line).unwrap() else {
+                panic!("{line}");
+            };
+            command.split().0.check().unwrap_err();
+        }
+    }
+
+    #[test]
     fn wrong_values_are_wrong_usage() {
-        for line in ["jobs --status Sleeping", "jobs -o html", "queue get"] {
+        for line in [
+            "move",
+            "jobs --status Sleeping",
+            "jobs -o html",
+            "hold train --dry-run=maybe",
+        ] {
             let error = parse(line).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{line}");
         }

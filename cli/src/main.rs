@@ -8,6 +8,7 @@
 //!
 //! Exit codes: 0 done, 1 failed or only in part done, 2 wrong usage.
 
+mod acts;
 mod age;
 mod args;
 mod connect;
@@ -18,20 +19,31 @@ mod output;
 mod queue;
 mod version;
 
+use acts::JobAct;
 use anyhow::Result;
 use args::{Cli, CliCommand};
 use clap::{CommandFactory, Parser};
 use std::process::ExitCode;
+
+/// Wrong usage, as clap exits too.
+const USAGE: u8 = 2;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     match run(Cli::parse()).await {
         Ok(code) => code,
         Err(error) if output::is_reader_gone(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(error) => match error.downcast_ref::<clap::Error>() {
+            Some(usage) => {
+                // Nothing is left to say if standard error is closed.
+                let _ = usage.print();
+                ExitCode::from(USAGE)
+            }
+            None => {
+                eprintln!("error: {error:#}");
+                ExitCode::FAILURE
+            }
+        },
     }
 }
 
@@ -46,6 +58,17 @@ async fn run(cli: Cli) -> Result<ExitCode> {
         CliCommand::Jobs(command) => jobs::run(&command, &client().await?).await?,
         CliCommand::Explain { job, output } => {
             explain::run(&job, &output, &client().await?).await?
+        }
+        CliCommand::Cancel(jobs) => return acts::run(JobAct::Cancel, jobs, connection).await,
+        CliCommand::Hold(jobs) => return acts::run(JobAct::Hold, jobs, connection).await,
+        CliCommand::Release(jobs) => return acts::run(JobAct::Release, jobs, connection).await,
+        CliCommand::Priority(command) => {
+            let (jobs, class) = command.split();
+            return acts::run(JobAct::Priority(class), jobs, connection).await;
+        }
+        CliCommand::Move(command) => {
+            let (jobs, queue) = command.split();
+            return acts::run(JobAct::Move(queue), jobs, connection).await;
         }
         CliCommand::Nodes { output, no_headers } => {
             nodes::run(&output, no_headers, &client().await?).await?

@@ -3,7 +3,9 @@
 use crate::args::Format;
 use anyhow::Result;
 use comfy_table::{ContentArrangement, Table, presets};
+use kube::api::DynamicObject;
 use serde::Serialize;
+use serde_json::json;
 use std::io::{self, ErrorKind, Write};
 
 /// Spaces between columns, as many as kubectl's.
@@ -22,6 +24,17 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 pub(crate) fn is_reader_gone(error: &anyhow::Error) -> bool {
     let error = error.downcast_ref::<io::Error>();
     error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
+/// Formats objects for programs: one as it is, several as a List.
+pub(crate) fn objects(objects: &[DynamicObject], format: Format) -> Result<String> {
+    match objects {
+        [object] => machine(object, format),
+        _ => machine(
+            &json!({"apiVersion": "v1", "kind": "List", "items": objects}),
+            format,
+        ),
+    }
 }
 
 /// Formats `value` for programs.

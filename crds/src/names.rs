@@ -31,6 +31,10 @@ pub const MANAGED_LABEL: &str = "muster.io/managed";
 pub const ADOPTED_AT_ANNOTATION: &str = "muster.io/adopted-at";
 /// Label or annotation of a job: its queue.
 pub const QUEUE_KEY: &str = "muster.io/queue";
+/// Label of a job: `true` holds it. A held job is not admitted.
+pub const HOLD_LABEL: &str = "muster.io/hold";
+/// Label of a job: its PriorityClass.
+pub const PRIORITY_CLASS_LABEL: &str = "muster.io/priority-class";
 /// Namespace annotation or label: the queue of jobs that name none.
 pub const DEFAULT_QUEUE_KEY: &str = "muster.io/default-queue";
 /// Annotation of a binding: the admission record (JSON, [`crate::record::AdmissionRecord`]).

@@ -6,9 +6,9 @@ mod order;
 mod table;
 mod watch;
 
-use labels::TemplateLabels;
+pub(crate) use labels::TemplateLabels;
 pub(crate) use named::choose;
-use table::JobTable;
+pub(crate) use table::JobTable;
 
 use crate::args::{Format, JobFilter, JobsCommand};
 use crate::connect::{LIMIT, plain};
@@ -53,6 +53,14 @@ impl fmt::Display for ListedStatus {
 }
 
 impl ListedStatus {
+    /// Returns true if the job holds quota.
+    pub(crate) fn is_admitted(self) -> bool {
+        matches!(
+            self,
+            Self::Admitted | Self::Starting | Self::Running | Self::Evicting
+        )
+    }
+
     /// Returns true if the job has ended.
     pub(crate) fn is_over(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Finished)
