@@ -121,6 +121,25 @@ pub(crate) enum QueueCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
+    /// Stop a queue, so that it admits no jobs
+    ///
+    /// It sets spec.stopPolicy of the CapacityPolicy.
+    Stop {
+        /// Name of the queue
+        name: String,
+        /// Evict the jobs that are admitted too; else they go on
+        #[arg(long)]
+        drain: bool,
+        #[command(flatten)]
+        write: WriteArgs,
+    },
+    /// Resume a queue that was stopped
+    Resume {
+        /// Name of the queue
+        name: String,
+        #[command(flatten)]
+        write: WriteArgs,
+    },
 }
 
 /// Which jobs, by what they are.
@@ -368,6 +387,8 @@ mod tests {
             "jobs --status Sleeping",
             "jobs -o html",
             "hold train --dry-run=maybe",
+            "queue stop",
+            "queue stop vision --drain=no",
         ] {
             let error = parse(line).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{line}");
