@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::jobs::ListedStatus;
+use crate::pools::Shape;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -83,6 +84,10 @@ pub(crate) enum CliCommand {
     ///
     /// It sets the label muster.io/queue, and the field of the kind if that names a queue.
     Move(MoveCommand),
+    /// Show pools, and where a gang would fit now
+    ///
+    /// A pool is the nodes of one class in one cluster.
+    Pools(PoolsCommand),
     /// Show the nodes that are avoided because of faults. To clear one, remove the taint in its cluster:
     /// kubectl taint node NAME muster.io/avoid-
     Nodes {
@@ -303,6 +308,21 @@ impl DryRun {
     }
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct PoolsCommand {
+    /// Only pools with room now for so many pods of so many devices each: 2x8
+    ///
+    /// It is a snapshot and no promise: quota, reservations, other resources and the constraints of a job do
+    /// not count.
+    #[arg(long, value_name = "PODSxDEVICES")]
+    pub(crate) fits: Option<Shape>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    /// Print no header
+    #[arg(long)]
+    pub(crate) no_headers: bool,
+}
+
 #[derive(Debug, Default, Clone, Copy, Args)]
 pub(crate) struct OutputArgs {
     /// Output format
@@ -386,6 +406,7 @@ mod tests {
             "move",
             "jobs --status Sleeping",
             "jobs -o html",
+            "pools --fits 8",
             "hold train --dry-run=maybe",
             "queue stop",
             "queue stop vision --drain=no",

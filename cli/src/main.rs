@@ -16,6 +16,7 @@ mod explain;
 mod jobs;
 mod nodes;
 mod output;
+mod pools;
 mod queue;
 mod version;
 
@@ -70,6 +71,7 @@ async fn run(cli: Cli) -> Result<ExitCode> {
             let (jobs, queue) = command.split();
             return acts::run(JobAct::Move(queue), jobs, connection).await;
         }
+        CliCommand::Pools(command) => pools::run(&command, &client().await?).await?,
         CliCommand::Nodes { output, no_headers } => {
             nodes::run(&output, no_headers, &client().await?).await?
         }
