@@ -87,3 +87,20 @@ fn completion(shell: clap_complete::Shell) -> Result<String> {
     clap_complete::generate(shell, &mut Cli::command(), args::PROGRAM, &mut script);
     Ok(String::from_utf8(script)?)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::completion;
+    use clap_complete::Shell;
+
+    #[test]
+    fn each_shell_completes_the_commands() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let script = completion(shell).unwrap();
+            for word in ["release", "resume", "dry-run", "fits"] {
+                assert!(script.contains(word), "{shell} {word}");
+            }
+        }
+    }
+}

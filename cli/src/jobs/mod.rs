@@ -225,7 +225,7 @@ pub(crate) async fn run(command: &JobsCommand, client: &Client) -> Result<String
     let mut labels = TemplateLabels::of(&command.filter, client);
     let listed = list(&command.filter, &mut labels, client).await?;
     if command.watch {
-        watch::run(command, listed, labels, client).await?;
+        watch::run(command, listed, labels, client, &mut output::print).await?;
         return Ok(String::new());
     }
     match command.output.format {

@@ -10,10 +10,14 @@ use jiff::Timestamp;
 use kube::Client;
 use kube::api::{Api, DynamicObject, WatchEvent, WatchParams};
 use std::collections::HashMap;
+use std::io;
 use std::pin::pin;
 
 /// The status of the HTTP answer when a version is too old to be watched from.
 const GONE: u16 = 410;
+
+/// Writes lines, for instance [`output::print`].
+type Sink<'a> = &'a mut dyn FnMut(&str) -> io::Result<()>;
 
 /// What is printed, and what was.
 struct Watched<'a> {
@@ -30,19 +34,20 @@ pub(super) async fn run(
     mut listed: JobList,
     labels: Option<TemplateLabels>,
     client: &Client,
+    print: Sink<'_>,
 ) -> Result<()> {
     let mut watched = Watched::new(command, labels, &listed);
     let api = pod_groups(command.filter.all_namespaces, client);
-    output::print(&watched.header())?;
+    print(&watched.header())?;
     loop {
         let text: String = listed
             .jobs
             .iter()
             .map(|job| watched.change(job, false))
             .collect::<Result<_>>()?;
-        output::print(&text)?;
+        print(&text)?;
         let version = listed.head.metadata.resource_version.unwrap_or_default();
-        watched.follow(&api, version).await?;
+        watched.follow(&api, version, print).await?;
         listed = list(&command.filter, &mut watched.labels, client).await?;
     }
 }
@@ -74,7 +79,12 @@ impl<'a> Watched<'a> {
     }
 
     /// Prints changes after `version`. Returns when the server no longer has that version.
-    async fn follow(&mut self, api: &Api<DynamicObject>, mut version: String) -> Result<()> {
+    async fn follow(
+        &mut self,
+        api: &Api<DynamicObject>,
+        mut version: String,
+        print: Sink<'_>,
+    ) -> Result<()> {
         let params = WatchParams::default().timeout(WATCH_SECONDS);
         loop {
             let events = match api.watch(&params, &version).await {
@@ -101,7 +111,7 @@ impl<'a> Watched<'a> {
                 }
                 let job = ListedJob::of(object)?;
                 if self.concerns(&job).await? {
-                    output::print(&self.change(&job, deleted)?)?;
+                    print(&self.change(&job, deleted)?)?;
                 }
             }
         }

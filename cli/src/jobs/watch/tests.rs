@@ -1,8 +1,10 @@
 #![allow(clippy::unwrap_used)]
-use super::super::tests::job;
+use super::super::tests::{client, job, plane};
 use super::*;
 use crate::args::{JobFilter, OutputArgs};
 use kube::api::ObjectList;
+use serde_json::json;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 fn watched(command: &JobsCommand) -> Watched<'_> {
     let none = serde_json::from_str::<ObjectList<DynamicObject>>(
@@ -83,4 +85,57 @@ async fn a_line_is_printed_only_if_the_job_looks_different() {
     train   job.batch   night    Queued   <none>       <none>     <none>   0/4    <none>
     train   job.batch   night    Deleted   <none>       <none>     <none>   0/4    <none>
     ");
+}
+
+/// Returns the next text that is not empty.
+async fn next(texts: &mut UnboundedReceiver<String>) -> String {
+    loop {
+        let text = texts.recv().await.unwrap();
+        if !text.is_empty() {
+            return text;
+        }
+    }
+}
+
+#[tokio::test]
+async fn changes_are_printed_also_if_the_server_forgets_its_history() {
+    let api = plane();
+    let client = client(&api);
+    let command = JobsCommand {
+        filter: JobFilter::default(),
+        output: OutputArgs {
+            format: Format::Name,
+        },
+        watch: true,
+        no_headers: false,
+    };
+    let listed = list(&command.filter, &mut None, &client).await.unwrap();
+    let (sender, mut texts) = unbounded_channel();
+    let mut print = move |text: &str| {
+        let sent = sender.send(text.to_owned());
+        sent.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
+    };
+    let change = |name: &str, reason: &str| {
+        let path = "/apis/scheduling.volcano.sh/v1beta1/namespaces/vision/podgroups";
+        let status = json!({"status": {"federation": {"reason": reason}}});
+        api.merge(&format!("{path}/{name}"), &status);
+    };
+    let user = async {
+        assert_eq!(
+            next(&mut texts).await.lines().count(),
+            6,
+            "all of them first"
+        );
+        change("next-job", "Reserved");
+        assert_eq!(next(&mut texts).await, "job.batch/next\n");
+        // A watch from a version that is forgotten is refused; the list has what was missed.
+        api.cut_watches();
+        change("tenth-job", "Reserved");
+        api.compact();
+        assert_eq!(next(&mut texts).await, "job.batch/tenth\n");
+        drop(texts);
+        change("last-job", "Reserved");
+    };
+    let (ended, ()) = tokio::join!(run(&command, listed, None, &client, &mut print), user);
+    assert!(output::is_reader_gone(&ended.unwrap_err()));
 }
