@@ -1,13 +1,16 @@
 //! The command line.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use crate::jobs::ListedStatus;
+use crate::pools::Shape;
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
 
 /// The name by which kubectl finds the plugin.
 pub(crate) const PROGRAM: &str = "kubectl-muster";
 
-/// Shows the queues and jobs of Muster.
+/// Shows the queues and jobs of Muster, and acts on them.
 #[derive(Debug, Parser)]
 #[command(name = PROGRAM, bin_name = "kubectl muster", version, propagate_version = false)]
 pub(crate) struct Cli {
@@ -48,6 +51,11 @@ pub(crate) enum CliCommand {
     /// Show queues: usage, quota, and what the next job waits for
     #[command(subcommand, visible_alias = "queues")]
     Queue(QueueCommand),
+    /// List the jobs that Muster manages
+    ///
+    /// They are listed by queue: first those that are admitted, then the pending ones in their order, and
+    /// last those that ended.
+    Jobs(JobsCommand),
     /// Show why a job waits, what would help, and when it may start
     Explain {
         /// Name of the workload, KIND/NAME, or name of its PodGroup
@@ -55,6 +63,31 @@ pub(crate) enum CliCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
+    /// Delete jobs
+    ///
+    /// It deletes the workloads that were submitted, not only their pods.
+    Cancel(NamedJobs),
+    /// Hold jobs, so that they are not admitted
+    ///
+    /// It sets the label muster.io/hold. A held job keeps its place. A job that is admitted already goes on,
+    /// and is held once it is queued again.
+    Hold(NamedJobs),
+    /// Release jobs that are held
+    ///
+    /// It removes the label muster.io/hold.
+    Release(NamedJobs),
+    /// Give jobs another PriorityClass
+    ///
+    /// It sets the label muster.io/priority-class.
+    Priority(PriorityCommand),
+    /// Move pending jobs to another queue
+    ///
+    /// It sets the label muster.io/queue, and the field of the kind if that names a queue.
+    Move(MoveCommand),
+    /// Show pools, and where a gang would fit now
+    ///
+    /// A pool is the nodes of one class in one cluster.
+    Pools(PoolsCommand),
     /// Show the nodes that are avoided because of faults. To clear one, remove the taint in its cluster:
     /// kubectl taint node NAME muster.io/avoid-
     Nodes {
@@ -93,9 +126,204 @@ pub(crate) enum QueueCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
+    /// Stop a queue, so that it admits no jobs
+    ///
+    /// It sets spec.stopPolicy of the CapacityPolicy.
+    Stop {
+        /// Name of the queue
+        name: String,
+        /// Evict the jobs that are admitted too; else they go on
+        #[arg(long)]
+        drain: bool,
+        #[command(flatten)]
+        write: WriteArgs,
+    },
+    /// Resume a queue that was stopped
+    Resume {
+        /// Name of the queue
+        name: String,
+        #[command(flatten)]
+        write: WriteArgs,
+    },
+}
+
+/// Which jobs, by what they are.
+#[derive(Debug, Default, Args)]
+pub(crate) struct JobFilter {
+    /// Jobs of all namespaces
+    #[arg(long, short = 'A')]
+    pub(crate) all_namespaces: bool,
+    /// Only jobs with these labels
+    #[arg(long, short = 'l', value_name = "SELECTOR")]
+    pub(crate) selector: Option<String>,
+    /// Only jobs of this queue
+    #[arg(long, value_name = "QUEUE")]
+    pub(crate) queue: Option<String>,
+    /// Only jobs in one of these states
+    #[arg(long, value_enum, value_delimiter = ',', ignore_case = true)]
+    pub(crate) status: Vec<ListedStatus>,
+}
+
+impl JobFilter {
+    /// Returns true if it selects jobs, and is more than the place to look in.
+    pub(crate) fn selects(&self) -> bool {
+        self.selector.is_some() || self.queue.is_some() || !self.status.is_empty()
+    }
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct JobsCommand {
+    #[command(flatten)]
+    pub(crate) filter: JobFilter,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    /// Go on, and print each job again when it changes
+    #[arg(long, short = 'w')]
+    pub(crate) watch: bool,
+    /// Print no header
+    #[arg(long)]
+    pub(crate) no_headers: bool,
+}
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct NamedJobs {
+    /// The jobs: name of the workload, KIND/NAME, KIND.GROUP/NAME, or name of the PodGroup
+    #[arg(value_name = "JOB")]
+    pub(crate) jobs: Vec<String>,
+    #[command(flatten)]
+    pub(crate) act: ActArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(override_usage = "kubectl muster priority [OPTIONS] [JOB]... CLASS")]
+pub(crate) struct PriorityCommand {
+    /// The jobs, as for `hold`, and last the PriorityClass
+    #[arg(value_names = ["JOB", "CLASS"], num_args = 1.., required = true)]
+    words: Vec<String>,
+    #[command(flatten)]
+    act: ActArgs,
+}
+
+impl PriorityCommand {
+    /// Returns the jobs and the PriorityClass.
+    pub(crate) fn split(self) -> (NamedJobs, String) {
+        split(self.words, self.act)
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(override_usage = "kubectl muster move [OPTIONS] [JOB]... QUEUE")]
+pub(crate) struct MoveCommand {
+    /// The jobs, as for `hold`, and last the queue
+    #[arg(value_names = ["JOB", "QUEUE"], num_args = 1.., required = true)]
+    words: Vec<String>,
+    #[command(flatten)]
+    act: ActArgs,
+}
+
+impl MoveCommand {
+    /// Returns the jobs and the queue.
+    pub(crate) fn split(self) -> (NamedJobs, String) {
+        split(self.words, self.act)
+    }
+}
+
+/// Separates the last of the words, which clap cannot do if flags stand between them.
+fn split(mut words: Vec<String>, act: ActArgs) -> (NamedJobs, String) {
+    let last = words.pop().unwrap_or_default();
+    (NamedJobs { jobs: words, act }, last)
+}
+
+/// Flags of the commands that act on jobs.
+#[derive(Debug, Default, Args)]
+pub(crate) struct ActArgs {
+    #[command(flatten)]
+    pub(crate) filter: JobFilter,
+    /// Do not ask before several jobs are changed
+    #[arg(long, short = 'y')]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) write: WriteArgs,
+}
+
+impl NamedJobs {
+    /// Returns true if more than one named job may be changed.
+    pub(crate) fn is_bulk(&self) -> bool {
+        self.jobs.len() != 1
+    }
+
+    /// Checks that jobs are either named or selected.
+    pub(crate) fn check(&self) -> Result<(), clap::Error> {
+        let (kind, text) = match (self.jobs.is_empty(), self.act.filter.selects()) {
+            (true, false) => (
+                ErrorKind::MissingRequiredArgument,
+                "name the jobs, or select them with --selector, --queue or --status",
+            ),
+            (false, true) => (
+                ErrorKind::ArgumentConflict,
+                "name the jobs or select them, not both",
+            ),
+            _ => return Ok(()),
+        };
+        Err(Cli::command().error(kind, text))
+    }
+}
+
+/// Flags of the commands that change objects.
+#[derive(Debug, Default, Clone, Copy, Args)]
+pub(crate) struct WriteArgs {
+    /// Change nothing: `server` lets the server check the change, `client` sends nothing
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "WHERE",
+        hide_default_value = true
+    )]
+    pub(crate) dry_run: DryRun,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// Where a change ends that is not made.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DryRun {
+    /// The change is made
+    #[default]
+    None,
+    /// The server checks it
+    Server,
+    /// Nothing is sent
+    Client,
+}
+
+impl DryRun {
+    /// Returns what kubectl adds to the line of an object.
+    pub(crate) fn suffix(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Server => " (server dry run)",
+            Self::Client => " (dry run)",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PoolsCommand {
+    /// Only pools with room now for so many pods of so many devices each: 2x8
+    ///
+    /// It is a snapshot and no promise: quota, reservations, other resources and the constraints of a job do
+    /// not count.
+    #[arg(long, value_name = "PODSxDEVICES")]
+    pub(crate) fits: Option<Shape>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    /// Print no header
+    #[arg(long)]
+    pub(crate) no_headers: bool,
+}
+
+#[derive(Debug, Default, Clone, Copy, Args)]
 pub(crate) struct OutputArgs {
     /// Output format
     #[arg(long = "output", short = 'o', value_enum, default_value_t = Format::Table, hide_default_value = true)]
@@ -112,9 +340,10 @@ pub(crate) struct VersionCommand {
 }
 
 /// An output format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// A table
+    #[default]
     Table,
     /// A table with more columns
     Wide,
@@ -128,11 +357,106 @@ pub(crate) enum Format {
 
 #[cfg(test)]
 mod tests {
-    use super::Cli;
-    use clap::CommandFactory;
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
 
     #[test]
     fn the_flags_do_not_contradict_each_other() {
         Cli::command().debug_assert();
+    }
+
+    fn parse(line: &str) -> Result<CliCommand, clap::Error> {
+        let words = std::iter::once(PROGRAM).chain(line.split_whitespace());
+        Ok(Cli::try_parse_from(words)?.command)
+    }
+
+    #[test]
+    fn the_last_word_is_the_target_wherever_the_flags_stand() {
+        let cases: [(&str, &[&str], &str); 5] = [
+            ("move train -n vision night", &["train"], "night"),
+            ("move job/a --yes pod/b night", &["job/a", "pod/b"], "night"),
+            ("move -l team=a night", &[], "night"),
+            ("move night -l team=a", &[], "night"),
+            (
+                "move --queue day --status queued,running night",
+                &[],
+                "night",
+            ),
+        ];
+        for (line, jobs, target) in cases {
+            let CliCommand::Move(command) = parse(line).unwrap() else {
+                panic!("{line}");
+            };
+            let (named, queue) = command.split();
+            assert_eq!(named.jobs, jobs, "{line}");
+            assert_eq!(queue, target, "{line}");
+            named.check().unwrap();
+        }
+        for line in ["move night", "move train night --queue day"] {
+            let CliCommand::Move(command) = parse(line).unwrap() else {
+                panic!("{line}");
+            };
+            command.split().0.check().unwrap_err();
+        }
+    }
+
+    #[test]
+    fn wrong_values_are_wrong_usage() {
+        for line in [
+            "move",
+            "jobs --status Sleeping",
+            "jobs -o html",
+            "pools --fits 8",
+            "hold train --dry-run=maybe",
+            "queue stop",
+            "queue stop vision --drain=no",
+        ] {
+            let error = parse(line).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{line}");
+        }
+    }
+
+    /// Returns all commands without commands of their own, by the words that call them.
+    fn verbs(command: &clap::Command, words: &str) -> Vec<(String, clap::Command)> {
+        let inner = command
+            .get_subcommands()
+            .filter(|inner| inner.get_name() != "help");
+        let inner: Vec<_> = inner
+            .flat_map(|inner| verbs(inner, &format!("{words} {}", inner.get_name())))
+            .collect();
+        match inner.is_empty() {
+            true => vec![(words.to_owned(), command.clone())],
+            false => inner,
+        }
+    }
+
+    #[test]
+    fn the_reference_has_every_command_with_its_flags_and_an_example() {
+        let page = include_str!("../../docs/reference/cli.md");
+        for (verb, command) in verbs(&Cli::command(), "kubectl muster") {
+            let heading = format!("\n## `{verb}`\n");
+            let (_, section) = page
+                .split_once(&heading)
+                .unwrap_or_else(|| panic!("no section {verb}"));
+            let section = section.split("\n## ").next().unwrap_or_default();
+            let example = format!("\n$ {verb}");
+            assert!(section.contains(&example), "no example of {verb}");
+            for flag in command.get_arguments().filter_map(clap::Arg::get_long) {
+                let shared = flag == "help" || flag == "output";
+                assert!(
+                    shared || section.contains(&format!("`--{flag}")),
+                    "{verb} --{flag} is not described"
+                );
+            }
+        }
+        for flag in Cli::command()
+            .get_arguments()
+            .filter_map(clap::Arg::get_long)
+        {
+            assert!(
+                page.contains(&format!("`--{flag}")),
+                "--{flag} is not described"
+            );
+        }
     }
 }

@@ -10,11 +10,25 @@ use std::time::Duration;
 /// Limit of each page of a list; the client applies `--request-timeout` itself.
 pub(crate) const LIMIT: Duration = Duration::MAX;
 
+/// After how long the server ends a watch, which then goes on with another one.
+pub(crate) const WATCH_SECONDS: u32 = 60;
+
 /// Returns a client of the server that the flags name.
 pub(crate) async fn connect(flags: &KubectlConnection) -> Result<Client> {
+    client(config(flags).await.context("kubeconfig")?)
+}
+
+/// Returns a client that waits for the next event of a watch as long as the server may be silent.
+pub(crate) async fn connect_to_watch(flags: &KubectlConnection) -> Result<Client> {
+    let mut config = config(flags).await.context("kubeconfig")?;
+    let silence = u64::from(WATCH_SECONDS) + u64::from(flags.request_timeout);
+    config.read_timeout = Some(Duration::from_secs(silence));
+    client(config)
+}
+
+fn client(config: Config) -> Result<Client> {
     // It fails only if a provider is installed already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let config = config(flags).await.context("kubeconfig")?;
     Client::try_from(config).context("kubeconfig")
 }
 
@@ -54,6 +68,13 @@ pub(crate) fn plain(error: CallError, listed: &str) -> anyhow::Error {
         kube::Error::Api(status) if status.code == 404 => anyhow!(
             "the server has no {listed}: Muster is not installed on it (`muster install` does that), or this is not the Karmada control plane"
         ),
+        other => api_error(other),
+    }
+}
+
+/// Returns the server's message, without the debug form of its answer.
+pub(crate) fn api_error(error: kube::Error) -> anyhow::Error {
+    match error {
         kube::Error::Api(status) => anyhow!("{} ({})", status.message, status.reason),
         other => anyhow::Error::new(other),
     }

@@ -1,68 +1,38 @@
 //! `explain`: shows why a job waits or what it does, from the status of its PodGroup alone.
 
-use crate::args::{Format, OutputArgs};
-use crate::connect::{LIMIT, plain};
+use crate::args::{Format, JobFilter, OutputArgs};
+use crate::jobs::{self, ListedJob};
 use crate::output;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result};
 use crds::podgroup::{FederationStatus, PodGroup};
-use kube::api::{Api, DynamicObject, ListParams};
-use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
-use runtime::pages;
 use std::fmt::Write;
 
 /// Runs the command and returns its output. `job` is the name of the workload, `KIND/NAME` if two kinds
 /// have the same name, or the name of its PodGroup.
 pub(crate) async fn run(job: &str, output: &OutputArgs, client: &Client) -> Result<String> {
-    let namespace = client.default_namespace();
-    let kind = ApiResource::erase::<PodGroup>(&());
-    let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &kind);
-    let listed = pages::list(&api, &ListParams::default(), LIMIT).await;
-    let groups = listed.map_err(|error| plain(error, "PodGroups"))?.items;
-    let named: Vec<DynamicObject> = groups
-        .into_iter()
-        .filter(|group| is_of(group, job))
-        .collect();
-    let mut group = match <[DynamicObject; 1]>::try_from(named) {
-        Ok([group]) => group,
-        Err(none) if none.is_empty() => {
-            bail!("job {job:?} not found in namespace {namespace:?}: there is no PodGroup of it")
-        }
-        Err(several) => {
-            let names: Vec<String> = several.iter().map(workload).collect();
-            bail!("{job:?} is the name of several jobs: {}", names.join(", "));
-        }
-    };
-    group.metadata.managed_fields = None;
+    let listed = jobs::list(&JobFilter::default(), &mut None, client).await?;
+    let place = format!("namespace {:?}", client.default_namespace());
+    let (mut chosen, errors) = jobs::choose(&listed.jobs, &[job.to_owned()], &place);
+    if let Some(error) = errors.into_iter().next() {
+        return Err(error);
+    }
+    let job = chosen.pop().context("no job is named")?;
     match output.format {
         Format::Name => Ok(format!(
             "podgroup.scheduling.volcano.sh/{}\n",
-            group.name_any()
+            job.object.name_any()
         )),
-        Format::Json | Format::Yaml => output::machine(&group, output.format),
-        Format::Table | Format::Wide => {
-            let name = workload(&group);
-            let group: PodGroup = serde_json::from_value(serde_json::to_value(group)?)?;
-            Ok(render(&name, &group))
-        }
+        Format::Json | Format::Yaml => output::machine(&job.object, output.format),
+        Format::Table | Format::Wide => Ok(render(&workload(job), &job.group)),
     }
 }
 
-/// Returns true if `job` names the PodGroup, or the workload that owns it.
-fn is_of(group: &DynamicObject, job: &str) -> bool {
-    let mut owners = group.owner_references().iter();
-    group.name_any() == job
-        || owners.any(|owner| match job.split_once('/') {
-            Some((kind, name)) => owner.kind.eq_ignore_ascii_case(kind) && owner.name == name,
-            None => owner.name == job,
-        })
-}
-
 /// Returns the owner as `Job/train`.
-fn workload(group: &DynamicObject) -> String {
-    match group.owner_references().first() {
+fn workload(job: &ListedJob) -> String {
+    match job.template() {
         Some(owner) => format!("{}/{}", owner.kind, owner.name),
-        None => group.name_any(),
+        None => job.name(),
     }
 }
 
@@ -140,30 +110,18 @@ fn line(text: &mut String, name: &str, value: &str) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
-
-    fn group(status: &str) -> DynamicObject {
-        let text = format!(
-            "
-apiVersion: scheduling.volcano.sh/v1beta1
-kind: PodGroup
-metadata:
-  name: train-job
-  namespace: vision
-  ownerReferences: [{{apiVersion: batch/v1, kind: Job, name: train, uid: u}}]
-spec: {{queue: vision, minMember: 8}}
-status: {status}
-"
-        );
-        serde_saphyr::from_str(&text).unwrap()
-    }
+    use crate::jobs::tests::job;
 
     fn shown(status: &str) -> String {
-        let group = group(status);
-        let name = workload(&group);
-        let group = serde_json::from_value(serde_json::to_value(group).unwrap()).unwrap();
-        render(&name, &group)
+        let job = job(
+            "train",
+            "batch/v1",
+            "Job",
+            "{queue: vision, minMember: 8}",
+            status,
+        );
+        render(&workload(&job), &job.group)
     }
 
     #[test]
@@ -208,20 +166,5 @@ status: {status}
         Job       Job/train  (queue vision)
         State     Unknown
         ");
-    }
-
-    #[test]
-    fn a_job_is_found_by_each_of_its_names() {
-        let group = group("null");
-        for (name, want) in [
-            ("train", true),
-            ("job/train", true),
-            ("Job/train", true),
-            ("train-job", true),
-            ("PyTorchJob/train", false),
-            ("trai", false),
-        ] {
-            assert_eq!(is_of(&group, name), want, "{name}");
-        }
     }
 }

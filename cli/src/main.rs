@@ -3,58 +3,104 @@
 //! It reads what Muster publishes on the Karmada control plane (Queues, CapacityPolicies, PodGroups, its
 //! Lease) with the rights of its user. It prints tables for people, and the server's objects with `-o json`
 //! and `-o yaml` for programs. It decides nothing and computes no number that the server does not show, so
-//! that it never disagrees with `kubectl get cap`.
+//! that it never disagrees with `kubectl get cap`. It acts on jobs and queues by labels and fields that
+//! kubectl can write too.
 //!
-//! Exit codes: 0 done, 1 failed, 2 wrong usage.
+//! Exit codes: 0 done, 1 failed or only in part done, 2 wrong usage.
 
+mod acts;
 mod age;
 mod args;
 mod connect;
 mod explain;
+mod jobs;
 mod nodes;
 mod output;
+mod pools;
 mod queue;
 mod version;
 
+use acts::JobAct;
 use anyhow::Result;
 use args::{Cli, CliCommand};
 use clap::{CommandFactory, Parser};
 use std::process::ExitCode;
 
+/// Wrong usage, as clap exits too.
+const USAGE: u8 = 2;
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     match run(Cli::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
+        Ok(code) => code,
+        Err(error) if output::is_reader_gone(&error) => ExitCode::SUCCESS,
+        Err(error) => match error.downcast_ref::<clap::Error>() {
+            Some(usage) => {
+                // Nothing is left to say if standard error is closed.
+                let _ = usage.print();
+                ExitCode::from(USAGE)
+            }
+            None => {
+                eprintln!("error: {error:#}");
+                ExitCode::FAILURE
+            }
+        },
     }
 }
 
-async fn run(cli: Cli) -> Result<()> {
-    let text = match &cli.command {
-        CliCommand::Queue(command) => {
-            queue::run(command, &connect::connect(&cli.connection).await?).await?
+async fn run(cli: Cli) -> Result<ExitCode> {
+    let connection = &cli.connection;
+    let client = || connect::connect(connection);
+    let text = match cli.command {
+        CliCommand::Queue(command) => queue::run(&command, &client().await?).await?,
+        CliCommand::Jobs(command) if command.watch => {
+            jobs::run(&command, &connect::connect_to_watch(connection).await?).await?
         }
+        CliCommand::Jobs(command) => jobs::run(&command, &client().await?).await?,
         CliCommand::Explain { job, output } => {
-            explain::run(job, output, &connect::connect(&cli.connection).await?).await?
+            explain::run(&job, &output, &client().await?).await?
         }
+        CliCommand::Cancel(jobs) => return acts::run(JobAct::Cancel, jobs, connection).await,
+        CliCommand::Hold(jobs) => return acts::run(JobAct::Hold, jobs, connection).await,
+        CliCommand::Release(jobs) => return acts::run(JobAct::Release, jobs, connection).await,
+        CliCommand::Priority(command) => {
+            let (jobs, class) = command.split();
+            return acts::run(JobAct::Priority(class), jobs, connection).await;
+        }
+        CliCommand::Move(command) => {
+            let (jobs, queue) = command.split();
+            return acts::run(JobAct::Move(queue), jobs, connection).await;
+        }
+        CliCommand::Pools(command) => pools::run(&command, &client().await?).await?,
         CliCommand::Nodes { output, no_headers } => {
-            nodes::run(
-                output,
-                *no_headers,
-                &connect::connect(&cli.connection).await?,
-            )
-            .await?
+            nodes::run(&output, no_headers, &client().await?).await?
         }
-        CliCommand::Version(command) => version::run(command, &cli.connection).await?,
-        CliCommand::Completion { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Cli::command(), args::PROGRAM, &mut script);
-            String::from_utf8(script)?
-        }
+        CliCommand::Version(command) => version::run(&command, connection).await?,
+        CliCommand::Completion { shell } => completion(shell)?,
     };
     output::print(&text)?;
-    Ok(())
+    Ok(ExitCode::SUCCESS)
+}
+
+fn completion(shell: clap_complete::Shell) -> Result<String> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), args::PROGRAM, &mut script);
+    Ok(String::from_utf8(script)?)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::completion;
+    use clap_complete::Shell;
+
+    #[test]
+    fn each_shell_completes_the_commands() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let script = completion(shell).unwrap();
+            for word in ["release", "resume", "dry-run", "fits"] {
+                assert!(script.contains(word), "{shell} {word}");
+            }
+        }
+    }
 }

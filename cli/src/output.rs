@@ -3,21 +3,37 @@
 use crate::args::Format;
 use anyhow::Result;
 use comfy_table::{ContentArrangement, Table, presets};
+use kube::api::DynamicObject;
 use serde::Serialize;
+use serde_json::json;
 use std::io::{self, ErrorKind, Write};
 
+/// Spaces between columns, as many as kubectl's.
+const GAP: u16 = 3;
 /// Text of a cell without a value.
 pub(crate) const NONE: &str = "<none>";
 
-/// Writes to standard output; a reader that stops reading (`| head`) is no failure.
+/// Writes to standard output.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    match stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-    {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        result => result,
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}
+
+/// Returns true if `error` says that nobody reads any more (`| head`), which is no failure.
+pub(crate) fn is_reader_gone(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
+/// Formats objects for programs: one as it is, several as a List.
+pub(crate) fn objects(objects: &[DynamicObject], format: Format) -> Result<String> {
+    match objects {
+        [object] => machine(object, format),
+        _ => machine(
+            &json!({"apiVersion": "v1", "kind": "List", "items": objects}),
+            format,
+        ),
     }
 }
 
@@ -29,10 +45,19 @@ pub(crate) fn machine(value: &impl Serialize, format: Format) -> Result<String> 
     })
 }
 
-/// Formats rows below `header`, in columns three spaces apart, without lines.
+/// Formats rows of `N` cells, see [`table`].
 pub(crate) fn columns<const N: usize>(
     header: Option<[&str; N]>,
     rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
+    let rows = rows.into_iter().map(Vec::from);
+    table(header.map(Vec::from), rows)
+}
+
+/// Formats rows below `header`, in columns [`GAP`] spaces apart, without lines.
+pub(crate) fn table(
+    header: Option<Vec<&str>>,
+    rows: impl IntoIterator<Item = Vec<String>>,
 ) -> String {
     let mut table = Table::new();
     table
@@ -42,24 +67,46 @@ pub(crate) fn columns<const N: usize>(
         table.set_header(header);
     }
     for row in rows {
-        table.add_row(row.map(|cell| {
-            if cell.is_empty() {
-                NONE.to_owned()
-            } else {
-                cell
-            }
-        }));
+        table.add_row(row.iter().map(|cell| shown(cell)));
     }
     for column in table.column_iter_mut() {
-        column.set_padding((0, 3));
+        column.set_padding((0, GAP));
     }
     let lines = table.lines().map(|line| line.trim_end().to_owned() + "\n");
     lines.collect()
 }
 
+fn shown(cell: &str) -> &str {
+    if cell.is_empty() { NONE } else { cell }
+}
+
+/// Columns of lines that are printed one by one: as wide as the widest cell so far.
+#[derive(Debug, Default)]
+pub(crate) struct FixedColumns(Vec<usize>);
+
+impl FixedColumns {
+    /// Makes the columns wide enough for `cells`.
+    pub(crate) fn widen(&mut self, cells: &[impl AsRef<str>]) {
+        self.0.resize(self.0.len().max(cells.len()), 0);
+        for (width, cell) in self.0.iter_mut().zip(cells) {
+            *width = (*width).max(shown(cell.as_ref()).chars().count());
+        }
+    }
+
+    /// Formats one line.
+    pub(crate) fn line(&mut self, cells: &[impl AsRef<str>]) -> String {
+        self.widen(cells);
+        let cells = self.0.iter().zip(cells);
+        let padded: String = cells
+            .map(|(width, cell)| format!("{:<1$}", shown(cell.as_ref()), width + usize::from(GAP)))
+            .collect();
+        padded.trim_end().to_owned() + "\n"
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::columns;
+    use super::{FixedColumns, columns};
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
@@ -71,6 +118,19 @@ mod tests {
         NAME     B
         a        <none>
         longer   x
+        ");
+    }
+
+    #[test]
+    fn lines_that_are_printed_one_by_one_are_aligned() {
+        let mut fixed = FixedColumns::default();
+        fixed.widen(&["a", "wide"]);
+        let lines = [["NAME", "B", "C"], ["longer", "", "x"], ["a", "b", ""]];
+        let text: String = lines.iter().map(|line| fixed.line(line)).collect();
+        insta::assert_snapshot!(text, @r"
+        NAME   B      C
+        longer   <none>   x
+        a        b        <none>
         ");
     }
 }

@@ -55,11 +55,26 @@ impl KindCache {
         kind: &str,
         namespace: &str,
     ) -> Result<Api<DynamicObject>, KindError> {
+        self.api_in(api_version, kind, Some(namespace)).await
+    }
+
+    /// Returns the API of `kind` in `namespace`, or in all namespaces.
+    ///
+    /// # Errors
+    /// As [`Self::api`].
+    pub async fn api_in(
+        &self,
+        api_version: &str,
+        kind: &str,
+        namespace: Option<&str>,
+    ) -> Result<Api<DynamicObject>, KindError> {
         let (resource, scope) = self.resource(api_version, kind).await?;
         let client = self.client.clone();
-        Ok(match scope {
-            Scope::Namespaced => Api::namespaced_with(client, namespace, &resource),
-            Scope::Cluster => Api::all_with(client, &resource),
+        Ok(match (scope, namespace) {
+            (Scope::Namespaced, Some(namespace)) => {
+                Api::namespaced_with(client, namespace, &resource)
+            }
+            (Scope::Namespaced, None) | (Scope::Cluster, _) => Api::all_with(client, &resource),
         })
     }
 

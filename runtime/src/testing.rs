@@ -112,12 +112,18 @@ impl FakeApi {
     /// Returns a client of it, without retries.
     #[must_use]
     pub fn client(&self) -> Client {
+        self.client_in("default")
+    }
+
+    /// Returns a client of it whose namespace is `namespace`.
+    #[must_use]
+    pub fn client_in(&self, namespace: &str) -> Client {
         let api = self.clone();
         let service = tower::service_fn(move |request: Request<kube::client::Body>| {
             let api = api.clone();
             async move { Ok::<_, Infallible>(api.serve(request).await) }
         });
-        Client::new(service, "default")
+        Client::new(service, namespace)
     }
 
     /// Creates the object at `path`, or replaces it, as another client would.

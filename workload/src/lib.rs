@@ -67,7 +67,7 @@ pub use outcome::{GangRules, Outcome, PodCounts, counts, outcome};
 pub use parts::{PartsError, RenderedPart, attempt_of, mark, may_be_in_parts, parts, resized};
 pub use placement::{cluster_placement, divided, natively_divisible};
 pub use policies::{GangAction, GangPolicies, gang_action, limit_retries, retries};
-pub use queue::{DEFAULT_QUEUE, named_queue, queue_of};
+pub use queue::{DEFAULT_QUEUE, named_queue, queue_of, to_queue};
 pub use rendered::{Rendered, rendered};
 pub use rendezvous::{ANY_CLUSTER, AddressError, Addresses, Meeting, Reach};
 pub use services::{PART_LABEL, PodService, needs_services, services};

@@ -1,7 +1,7 @@
 //! The queue that a template names.
 
 use crate::kinds;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 /// The queue of jobs that name none, in namespaces that name none.
 pub const DEFAULT_QUEUE: &str = "default";
@@ -9,6 +9,8 @@ pub const DEFAULT_QUEUE: &str = "default";
 const QUEUE: &str = "muster.io/queue";
 const SCHEDULING_QUEUE: &str = "scheduling.volcano.sh/queue-name";
 const VOLCANO_QUEUE: &str = "volcano.sh/queue-name";
+/// The longest value of a label.
+const LONGEST_LABEL: usize = 63;
 
 /// Returns the queue that `template` itself names. The first that is set counts: the field of its kind
 /// (Volcano Job `spec.queue`, Kubeflow `schedulingPolicy.queue`), label or annotation `muster.io/queue`,
@@ -43,11 +45,39 @@ pub fn queue_of(template: &Value, namespace_default: Option<&str>) -> String {
         .unwrap_or_else(|| DEFAULT_QUEUE.to_owned())
 }
 
-fn own_field(template: &Value) -> Option<&str> {
+/// Returns the JSON merge patch after which `template` names `queue`. It writes the label `muster.io/queue`
+/// (the annotation, if the name is too long for a label), and the field of the kind if that names a queue.
+#[must_use]
+pub fn to_queue(template: &Value, queue: &str) -> Value {
+    let mut patch = match queue.len() <= LONGEST_LABEL {
+        true => json!({"metadata": {"labels": {QUEUE: queue}}}),
+        false => json!({"metadata": {"annotations": {QUEUE: queue}}}),
+    };
+    let label = entry(template.get("metadata"), "labels", QUEUE);
+    if label.is_some() && queue.len() > LONGEST_LABEL {
+        patch["metadata"]["labels"] = json!({QUEUE: null});
+    }
+    if let (Some(path), Some(_)) = (field_path(template), own_field(template)) {
+        let names = path.trim_start_matches('/').rsplit('/');
+        let field = names.fold(json!(queue), |inner, name| {
+            Value::Object(Map::from_iter([(name.to_owned(), inner)]))
+        });
+        if let (Some(patch), Value::Object(field)) = (patch.as_object_mut(), field) {
+            patch.extend(field);
+        }
+    }
+    patch
+}
+
+/// Returns the path of the field of its kind that names its queue.
+fn field_path(template: &Value) -> Option<&'static str> {
     let api_version = text(template.get("apiVersion"))?;
     let kind = text(template.get("kind")).unwrap_or_default();
-    let path = kinds::of_group(api_version, kind)?.queue_field()?;
-    text(template.pointer(path)).filter(|name| *name != DEFAULT_QUEUE)
+    kinds::of_group(api_version, kind)?.queue_field()
+}
+
+fn own_field(template: &Value) -> Option<&str> {
+    text(template.pointer(field_path(template)?)).filter(|name| *name != DEFAULT_QUEUE)
 }
 
 fn of_pods(template: &Value) -> Option<&str> {

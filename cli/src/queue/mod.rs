@@ -1,7 +1,8 @@
-//! `queue list` and `queue get`: CapacityPolicies, with fields of their Queues.
+//! `queue`: CapacityPolicies, with fields of their Queues.
 
 mod detail;
 mod list;
+mod stop;
 
 use crate::args::{Format, QueueCommand};
 use crate::connect::{LIMIT, plain};
@@ -15,6 +16,7 @@ use kube::core::ApiResource;
 use kube::{Client, Resource, ResourceExt};
 use runtime::pages;
 use std::collections::BTreeMap;
+use stop::Stop;
 
 /// A queue to show: its policy, and its Queue if that could be read.
 pub(crate) struct Shown {
@@ -64,6 +66,11 @@ pub(crate) async fn run(command: &QueueCommand, client: &Client) -> Result<Strin
                 }
             }
         }
+        QueueCommand::Stop { name, drain, write } => {
+            let stop = if *drain { Stop::Drain } else { Stop::Hold };
+            stop::set(stop, name, write, client).await
+        }
+        QueueCommand::Resume { name, write } => stop::set(Stop::No, name, write, client).await,
     }
 }
 

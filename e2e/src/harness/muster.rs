@@ -100,24 +100,32 @@ pub struct Muster {
     flags: Vec<String>,
 }
 
-/// Returns the binary of the same build as the running program: `MUSTER_BIN`, or the one that cargo
-/// built beside it.
+/// Returns the binary `muster` of the same build as the running program: `MUSTER_BIN`, or the one that
+/// cargo built beside it.
 ///
 /// # Errors
 /// Returns an error if there is none.
 pub fn program() -> anyhow::Result<PathBuf> {
-    if let Some(path) = std::env::var_os("MUSTER_BIN") {
-        return Ok(path.into());
+    match std::env::var_os("MUSTER_BIN") {
+        Some(path) => Ok(path.into()),
+        None => built("muster"),
     }
+}
+
+/// Returns the binary `name` that cargo built beside the running program.
+///
+/// # Errors
+/// Returns an error if there is none.
+pub fn built(name: &str) -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe().context("cannot tell where this program is")?;
     // The program is target/debug/deps/e2e-… or target/debug/demo.
     let candidates = own.ancestors().skip(1).take(2);
     let mut found = candidates
-        .map(|dir| dir.join("muster"))
+        .map(|dir| dir.join(name))
         .filter(|path| path.is_file());
     found.next().with_context(|| {
         format!(
-            "no binary `muster` beside {}: run `cargo build -p muster` first, or set MUSTER_BIN",
+            "no binary `{name}` beside {}: run `cargo build --workspace --bins` first",
             own.display()
         )
     })

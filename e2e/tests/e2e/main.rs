@@ -18,6 +18,7 @@ mod bad_input;
 mod bounds;
 mod case;
 mod chart;
+mod cli;
 mod cluster_spec;
 mod contest;
 mod crash;

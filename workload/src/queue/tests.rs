@@ -46,3 +46,68 @@ fn kubeflow_names_it_in_its_policy() {
     });
     assert_eq!(named_queue(&template).as_deref(), Some("field"));
 }
+
+/// Merges `patch` into `value` as the API server does (RFC 7386).
+fn merge(value: &mut Value, patch: &Value) {
+    let Some(fields) = patch.as_object() else {
+        *value = patch.clone();
+        return;
+    };
+    if !value.is_object() {
+        *value = json!({});
+    }
+    for (name, field) in fields {
+        match field {
+            Value::Null => drop(value.as_object_mut().unwrap().remove(name)),
+            field => merge(&mut value[name], field),
+        }
+    }
+}
+
+#[test]
+fn a_template_is_moved_to_a_queue_from_any_other() {
+    let metadata = [
+        json!({}),
+        json!({"labels": {"muster.io/queue": "other", "a": "b"}}),
+        json!({"annotations": {"muster.io/queue": "other"}}),
+        json!({"annotations": {"scheduling.volcano.sh/queue-name": "other"}}),
+        json!({"labels": {"volcano.sh/queue-name": "other"}}),
+    ];
+    let kinds = [
+        json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {"queue": "no field"}}),
+        json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {"queue": "field", "tasks": []}}),
+        json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {"queue": "default"}}),
+        json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}),
+        json!({
+            "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
+            "spec": {"runPolicy": {"schedulingPolicy": {"queue": "field", "minAvailable": 2}}},
+        }),
+        json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": {"runPolicy": {}}}),
+    ];
+    let long = "q".repeat(64);
+    for (kind, metadata) in kinds
+        .iter()
+        .flat_map(|kind| metadata.iter().map(move |m| (kind, m)))
+    {
+        for queue in ["night", "default", &long] {
+            let mut template = kind.clone();
+            template["metadata"] = metadata.clone();
+            let patch = to_queue(&template, queue);
+            merge(&mut template, &patch);
+            assert_eq!(
+                named_queue(&template).as_deref(),
+                Some(queue),
+                "{kind} {metadata}"
+            );
+        }
+    }
+    // No field appears that was not there, and what else is in the patched objects stays.
+    let patch = to_queue(&kinds[5], "night");
+    assert_eq!(
+        patch,
+        json!({"metadata": {"labels": {"muster.io/queue": "night"}}})
+    );
+    let patch = to_queue(&kinds[4], "night");
+    let field = json!({"runPolicy": {"schedulingPolicy": {"queue": "night"}}});
+    assert_eq!(patch["spec"], field);
+}

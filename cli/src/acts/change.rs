@@ -1,0 +1,125 @@
+//! What an act changes in the workload of a job.
+
+use crate::jobs::{ListedJob, ListedStatus};
+use anyhow::{Result, bail, ensure};
+use crds::names::{HOLD_LABEL, PRIORITY_CLASS_LABEL};
+use crds::queue::Queue;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::api::Api;
+use kube::{Client, Error};
+use serde_json::{Value, json};
+
+/// An act on jobs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum JobAct {
+    Cancel,
+    Hold,
+    Release,
+    /// Gives it this PriorityClass.
+    Priority(String),
+    /// Moves it to this queue.
+    Move(String),
+}
+
+/// A change of a workload, with a note for the user.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum JobChange {
+    Delete(Option<String>),
+    /// A JSON merge patch.
+    Merge(Value, Option<String>),
+    Nothing(Option<String>),
+}
+
+impl JobAct {
+    /// Returns what was done, as kubectl says it of an object.
+    pub(crate) fn done(&self) -> String {
+        match self {
+            Self::Cancel => "cancelled".to_owned(),
+            Self::Hold => "held".to_owned(),
+            Self::Release => "released".to_owned(),
+            Self::Priority(class) => format!("given the PriorityClass {class}"),
+            Self::Move(queue) => format!("moved to the queue {queue}"),
+        }
+    }
+
+    /// Fails if the queue or the PriorityClass does not exist. Users who may not read it get a note.
+    pub(super) async fn check(&self, client: &Client) -> Result<()> {
+        let found = match self {
+            Self::Priority(class) => {
+                let classes = Api::<PriorityClass>::all(client.clone());
+                classes.get_metadata(class).await.map(drop)
+            }
+            Self::Move(queue) => {
+                let queues = Api::<Queue>::all(client.clone());
+                queues.get_metadata(queue).await.map(drop)
+            }
+            _ => return Ok(()),
+        };
+        let target = match self {
+            Self::Move(queue) => format!("queue {queue:?}"),
+            Self::Priority(name) => format!("PriorityClass {name:?}"),
+            _ => String::new(),
+        };
+        match found {
+            Ok(()) => Ok(()),
+            Err(Error::Api(status)) if status.code == 404 => bail!("{target} does not exist"),
+            Err(Error::Api(status)) if status.code == 403 => {
+                eprintln!("note: you may not read {target}, so it was not checked that it exists");
+                Ok(())
+            }
+            Err(error) => Err(crate::connect::api_error(error)),
+        }
+    }
+
+    /// Returns what the act changes in `template`, the workload of `job`.
+    pub(super) fn change(&self, job: &ListedJob, template: &Value) -> Result<JobChange> {
+        let label = |key: &str| template["metadata"]["labels"][key].as_str();
+        let status = job.status();
+        Ok(match self {
+            Self::Cancel if !template["metadata"]["deletionTimestamp"].is_null() => {
+                unchanged("it is being deleted already")
+            }
+            Self::Cancel => JobChange::Delete(None),
+            Self::Hold if label(HOLD_LABEL) == Some("true") => unchanged("it is held already"),
+            Self::Hold => set_label(HOLD_LABEL, json!("true"), held_note(status)),
+            Self::Release if label(HOLD_LABEL).is_none() => unchanged("it is not held"),
+            Self::Release => set_label(HOLD_LABEL, Value::Null, None),
+            Self::Priority(class) if label(PRIORITY_CLASS_LABEL) == Some(class) => {
+                unchanged("it has that PriorityClass already")
+            }
+            Self::Priority(class) => set_label(PRIORITY_CLASS_LABEL, json!(class), None),
+            Self::Move(queue) if workload::named_queue(template).as_ref() == Some(queue) => {
+                unchanged("it is in that queue already")
+            }
+            Self::Move(queue) => {
+                ensure!(
+                    !status.is_admitted(),
+                    "it is {status} and charged to queue {}; only pending jobs can be moved",
+                    job.group.spec.queue
+                );
+                JobChange::Merge(workload::to_queue(template, queue), over_note(status))
+            }
+        })
+    }
+}
+
+fn unchanged(why: &str) -> JobChange {
+    JobChange::Nothing(Some(why.to_owned()))
+}
+
+fn set_label(key: &str, value: Value, note: Option<String>) -> JobChange {
+    JobChange::Merge(json!({"metadata": {"labels": {key: value}}}), note)
+}
+
+fn held_note(status: ListedStatus) -> Option<String> {
+    match status.is_admitted() {
+        true => Some(format!(
+            "it is {status}: the hold acts only once it is queued again"
+        )),
+        false => over_note(status),
+    }
+}
+
+fn over_note(status: ListedStatus) -> Option<String> {
+    status.is_over().then(|| "it has ended".to_owned())
+}

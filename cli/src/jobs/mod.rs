@@ -1,0 +1,255 @@
+//! `jobs`: the jobs that Muster manages, as their PodGroups on the control plane show them.
+
+mod labels;
+mod named;
+mod order;
+mod table;
+mod watch;
+
+pub(crate) use labels::TemplateLabels;
+pub(crate) use named::choose;
+pub(crate) use table::JobTable;
+
+use crate::args::{Format, JobFilter, JobsCommand};
+use crate::connect::{LIMIT, plain};
+use crate::output;
+use anyhow::Result;
+use clap::ValueEnum;
+use crds::podgroup::{FederationStatus, PodGroup, PodGroupCondition, condition_type, phase};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{Api, DynamicObject, ListParams, ObjectList};
+use kube::core::ApiResource;
+use kube::{Client, ResourceExt};
+use runtime::pages;
+use std::fmt;
+
+/// What a job does, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub(crate) enum ListedStatus {
+    /// It waits
+    Queued,
+    /// Its quota is charged
+    Admitted,
+    /// It is placed, and its pods are not all there
+    Starting,
+    /// Enough of its pods run
+    Running,
+    /// Its pods are being removed
+    Evicting,
+    /// It ended well
+    Succeeded,
+    /// It ended badly
+    Failed,
+    /// It ended, and nobody said how
+    Finished,
+}
+
+impl fmt::Display for ListedStatus {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, formatter)
+    }
+}
+
+impl ListedStatus {
+    /// Returns true if the job holds quota.
+    pub(crate) fn is_admitted(self) -> bool {
+        matches!(
+            self,
+            Self::Admitted | Self::Starting | Self::Running | Self::Evicting
+        )
+    }
+
+    /// Returns true if the job has ended.
+    pub(crate) fn is_over(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Finished)
+    }
+}
+
+/// A job, by its PodGroup.
+#[derive(Debug, Clone)]
+pub(crate) struct ListedJob {
+    /// The PodGroup as the server has it, without managed fields.
+    pub(crate) object: DynamicObject,
+    pub(crate) group: PodGroup,
+}
+
+impl ListedJob {
+    pub(crate) fn of(mut object: DynamicObject) -> Result<Self> {
+        object.metadata.managed_fields = None;
+        let group = serde_json::from_value(serde_json::to_value(&object)?)?;
+        Ok(Self { object, group })
+    }
+
+    /// Returns the workload, which the user submitted; it owns the PodGroup.
+    pub(crate) fn template(&self) -> Option<&OwnerReference> {
+        self.group.metadata.owner_references.iter().flatten().next()
+    }
+
+    pub(crate) fn uid(&self) -> String {
+        self.object.uid().unwrap_or_default()
+    }
+
+    /// Returns the name of the workload.
+    pub(crate) fn name(&self) -> String {
+        match self.template() {
+            Some(owner) => owner.name.clone(),
+            None => self.object.name_any(),
+        }
+    }
+
+    /// Returns its kind as kubectl prints it: `job.batch`.
+    pub(crate) fn kind(&self) -> String {
+        match self.template() {
+            Some(owner) => printed_kind(&owner.api_version, &owner.kind),
+            None => printed_kind(&self.group.api_version, &self.group.kind),
+        }
+    }
+
+    /// Returns `job.batch/train`.
+    pub(crate) fn reference(&self) -> String {
+        format!("{}/{}", self.kind(), self.name())
+    }
+
+    /// Returns its status in the federation. Volcano's own CRD has no place for it.
+    pub(crate) fn federation(&self) -> Option<&FederationStatus> {
+        self.group.status.as_ref()?.federation.as_ref()
+    }
+
+    pub(crate) fn status(&self) -> ListedStatus {
+        let status = self.group.status.as_ref();
+        let phase = status.and_then(|status| status.phase.as_deref());
+        match (phase, self.reason()) {
+            (Some(phase::INQUEUE), "Admitted") => ListedStatus::Admitted,
+            (Some(phase::INQUEUE), _) => ListedStatus::Starting,
+            (Some(phase::RUNNING), _) => ListedStatus::Running,
+            (Some(phase::UNKNOWN), _) => ListedStatus::Evicting,
+            (Some(phase::COMPLETED), "Succeeded") => ListedStatus::Succeeded,
+            (Some(phase::COMPLETED), "Finished" | "") => ListedStatus::Finished,
+            (Some(phase::COMPLETED), _) => ListedStatus::Failed,
+            _ => ListedStatus::Queued,
+        }
+    }
+
+    /// Returns why it waits, or what it does, in one word.
+    pub(crate) fn reason(&self) -> &str {
+        let federation = self.federation();
+        let reason = federation.and_then(|federation| federation.reason.as_deref());
+        let of_condition = || Some(self.telling_condition()?.reason.as_str());
+        reason.or_else(of_condition).unwrap_or_default()
+    }
+
+    /// Returns the same as a sentence.
+    pub(crate) fn message(&self) -> &str {
+        let federation = self.federation();
+        let message = federation.and_then(|federation| federation.message.as_deref());
+        let of_condition = || Some(self.telling_condition()?.message.as_str());
+        message.or_else(of_condition).unwrap_or_default()
+    }
+
+    /// Returns the condition that says most: the end, else the first step that is not done, else the last
+    /// one that is.
+    fn telling_condition(&self) -> Option<&PodGroupCondition> {
+        let conditions = &self.group.status.as_ref()?.conditions;
+        let of = |type_: &str| conditions.iter().find(|condition| condition.type_ == type_);
+        let finished = of(condition_type::FINISHED).filter(|condition| condition.status == "True");
+        let steps = [
+            condition_type::ADMITTED,
+            condition_type::PLACED,
+            condition_type::READY,
+        ];
+        let undone = || {
+            let mut steps = steps.iter().filter_map(|step| of(step));
+            steps.find(|condition| condition.status != "True")
+        };
+        finished
+            .or_else(undone)
+            .or_else(|| of(condition_type::READY))
+    }
+}
+
+/// Returns a kind as kubectl prints it: `job.batch`, and `pod` in the core group.
+pub(crate) fn printed_kind(api_version: &str, kind: &str) -> String {
+    let kind = kind.to_lowercase();
+    match api_version.split_once('/') {
+        Some((group, _)) => format!("{kind}.{group}"),
+        None => kind,
+    }
+}
+
+/// The jobs at one moment.
+pub(crate) struct JobList {
+    pub(crate) jobs: Vec<ListedJob>,
+    /// The list without its items.
+    head: ObjectList<DynamicObject>,
+}
+
+/// Returns the PodGroups of the namespace, or of all.
+fn pod_groups(everywhere: bool, client: &Client) -> Api<DynamicObject> {
+    let kind = ApiResource::erase::<PodGroup>(&());
+    match everywhere {
+        true => Api::all_with(client.clone(), &kind),
+        false => Api::namespaced_with(client.clone(), client.default_namespace(), &kind),
+    }
+}
+
+/// Returns the jobs of `filter` in their order.
+pub(crate) async fn list(
+    filter: &JobFilter,
+    labels: &mut Option<TemplateLabels>,
+    client: &Client,
+) -> Result<JobList> {
+    let api = pod_groups(filter.all_namespaces, client);
+    let listed = pages::list(&api, &ListParams::default(), LIMIT).await;
+    let mut head = listed.map_err(|error| plain(error, "PodGroups"))?;
+    let all = std::mem::take(&mut head.items).into_iter();
+    let mut jobs = all.map(ListedJob::of).collect::<Result<Vec<_>>>()?;
+    jobs.retain(|job| is_of(filter, job));
+    if let Some(labels) = labels {
+        labels.retain(&mut jobs).await?;
+    }
+    order::sort(&mut jobs);
+    Ok(JobList { jobs, head })
+}
+
+/// Returns true for a job in the queue and one of the states of `filter`.
+fn is_of(filter: &JobFilter, job: &ListedJob) -> bool {
+    let in_queue = |queue: &String| *queue == job.group.spec.queue;
+    filter.queue.as_ref().is_none_or(in_queue)
+        && (filter.status.is_empty() || filter.status.contains(&job.status()))
+}
+
+/// Runs the command. Only `--watch` prints by itself, and then it ends only with an error.
+pub(crate) async fn run(command: &JobsCommand, client: &Client) -> Result<String> {
+    let mut labels = TemplateLabels::of(&command.filter, client);
+    let listed = list(&command.filter, &mut labels, client).await?;
+    if command.watch {
+        watch::run(command, listed, labels, client, &mut output::print).await?;
+        return Ok(String::new());
+    }
+    match command.output.format {
+        Format::Name => Ok(listed.jobs.iter().map(name_line).collect()),
+        Format::Json | Format::Yaml => {
+            let mut objects = listed.head;
+            objects.items = listed.jobs.into_iter().map(|job| job.object).collect();
+            output::machine(&objects, command.output.format)
+        }
+        Format::Table | Format::Wide if listed.jobs.is_empty() => Ok("No jobs found\n".to_owned()),
+        Format::Table | Format::Wide => {
+            let table = JobTable::of(command);
+            let header = (!command.no_headers).then(|| table.header());
+            let now = Timestamp::now();
+            let rows = listed.jobs.iter().map(|job| table.row(job, now));
+            Ok(output::table(header, rows))
+        }
+    }
+}
+
+/// Formats `job.batch/train`, which the commands that act on jobs take as the name of one.
+fn name_line(job: &ListedJob) -> String {
+    format!("{}\n", job.reference())
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

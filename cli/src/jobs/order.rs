@@ -1,0 +1,65 @@
+//! The order of a list: by queue, what is placed before what waits, and what ended last.
+
+use super::{ListedJob, ListedStatus};
+use jiff::Timestamp;
+use kube::ResourceExt;
+use std::cmp::Reverse;
+
+/// The sort key of a job; the order of its fields is the order of the list.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct ListOrder {
+    queue: String,
+    stage: ListStage,
+    /// Position in the queue: `10` is before `10+`, and a job without one is last.
+    position: (u64, bool),
+    priority: Reverse<i32>,
+    /// Jobs that ended: the latest first.
+    ended: Reverse<Option<Timestamp>>,
+    submitted: Option<Timestamp>,
+    namespace: Option<String>,
+    name: String,
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum ListStage {
+    Placed,
+    Queued,
+    Ended,
+}
+
+pub(super) fn sort(jobs: &mut [ListedJob]) {
+    jobs.sort_by_cached_key(order);
+}
+
+fn order(job: &ListedJob) -> ListOrder {
+    let federation = job.federation();
+    let status = job.status();
+    let stage = match status {
+        ListedStatus::Queued => ListStage::Queued,
+        _ if status.is_over() => ListStage::Ended,
+        _ => ListStage::Placed,
+    };
+    let ended = federation.and_then(|federation| federation.timeline.finished.as_ref());
+    let position = federation.and_then(|federation| federation.position.as_deref());
+    let submitted = job.object.creation_timestamp();
+    ListOrder {
+        queue: job.group.spec.queue.clone(),
+        stage,
+        position: position.map_or((u64::MAX, true), position_of),
+        priority: Reverse(
+            federation
+                .and_then(|federation| federation.priority)
+                .unwrap_or_default(),
+        ),
+        ended: Reverse(ended.map(|time| time.0)),
+        submitted: submitted.map(|time| time.0),
+        namespace: job.object.namespace(),
+        name: job.object.name_any(),
+    }
+}
+
+/// Reads `7` and `100+`.
+fn position_of(text: &str) -> (u64, bool) {
+    let number = text.trim_end_matches('+');
+    (number.parse().unwrap_or(u64::MAX), number != text)
+}

@@ -1,0 +1,327 @@
+//! `kubectl muster`: each command on a real control plane, by the tenant or by the administrator.
+
+use std::process::Stdio;
+
+use anyhow::{Context as _, ensure};
+use e2e::harness::jobs::TestGang;
+use e2e::harness::kinds::CAPACITY_POLICY;
+use e2e::harness::muster;
+use e2e::harness::wait::eventually;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::Command;
+
+use crate::case::{Case, SOON};
+use crate::job::Job;
+use crate::story::managed;
+
+/// `kubectl-muster` with the connection of a user.
+struct MusterCli<'a> {
+    case: &'a Case,
+    user: Option<String>,
+}
+
+/// What a command printed.
+struct Printed {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl MusterCli<'_> {
+    fn command(&self, line: &str) -> anyhow::Result<Command> {
+        let mut command = Command::new(muster::built("kubectl-muster")?);
+        command
+            .arg("--kubeconfig")
+            .arg(self.case.plane.testbed.karmada().kubeconfig)
+            .arg(format!("--namespace={}", self.case.name))
+            .args(self.user.iter().map(|user| format!("--as={user}")))
+            .args(line.split_whitespace())
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        Ok(command)
+    }
+
+    async fn run(&self, line: &str) -> anyhow::Result<Printed> {
+        let output = self.command(line)?.output().await?;
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        Ok(Printed {
+            code: output.status.code(),
+            out: text(&output.stdout),
+            err: text(&output.stderr),
+        })
+    }
+
+    /// Runs a command that succeeds, and returns its standard output.
+    async fn done(&self, line: &str) -> anyhow::Result<String> {
+        let printed = self.run(line).await?;
+        let succeeded = printed.code == Some(0);
+        ensure!(succeeded, "{line}: {} {}", printed.out, printed.err);
+        Ok(printed.out)
+    }
+
+    /// Runs a command that fails, and returns its standard error.
+    async fn fails(&self, line: &str, code: i32) -> anyhow::Result<String> {
+        let printed = self.run(line).await?;
+        let failed = printed.code == Some(code);
+        ensure!(
+            failed,
+            "{line}: {:?} {} {}",
+            printed.code,
+            printed.out,
+            printed.err
+        );
+        Ok(printed.err)
+    }
+}
+
+async fn labels(case: &Case, job: &Job) -> anyhow::Result<Value> {
+    let template = case.template(job).await.map_err(anyhow::Error::msg)?;
+    Ok(template.context("its template")?["metadata"]["labels"].clone())
+}
+
+/// Lists the jobs in each form, and sees a change as it happens.
+async fn listed(case: &Case, tenant: &MusterCli<'_>) -> anyhow::Result<()> {
+    let table = tenant.done("jobs").await?;
+    let lines: Vec<Vec<&str>> = table
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    ensure!(lines.len() == 3, "{table}");
+    ensure!(
+        lines[1][..4] == ["runs", "job.batch", case.name.as_str(), "Running"],
+        "{table}"
+    );
+    ensure!(
+        lines[2][..4]
+            == [
+                "waits",
+                "job.batch.volcano.sh",
+                case.name.as_str(),
+                "Queued"
+            ],
+        "{table}"
+    );
+    let names = tenant.done("jobs -o name --status queued,running").await?;
+    ensure!(
+        names == "job.batch/runs\njob.batch.volcano.sh/waits\n",
+        "{names}"
+    );
+    let selected = format!("jobs -o name -l muster.io/queue={}", case.name);
+    ensure!(tenant.done(&selected).await? == "job.batch/runs\n");
+    let objects: Value = serde_json::from_str(&tenant.done("jobs -o json").await?)?;
+    ensure!(
+        objects["items"].as_array().map(Vec::len) == Some(2),
+        "{objects}"
+    );
+    let refused = tenant.fails("jobs -A", 1).await?;
+    ensure!(refused.contains("Forbidden"), "{refused}");
+
+    let mut watch = tenant.command("jobs --watch --queue nowhere -o name")?;
+    let mut watch = watch.stdout(Stdio::piped()).spawn()?;
+    let mut seen = BufReader::new(watch.stdout.take().context("its output")?).lines();
+    let mut all = tenant.command("jobs --watch -o name")?;
+    let mut all = all.stdout(Stdio::piped()).spawn()?;
+    let mut lines = BufReader::new(all.stdout.take().context("its output")?).lines();
+    for wanted in ["job.batch/runs", "job.batch.volcano.sh/waits"] {
+        let line = tokio::time::timeout(SOON, lines.next_line()).await??;
+        ensure!(line.as_deref() == Some(wanted), "{line:?}");
+    }
+    let extra = case.submit(&case.gang("extra", 1, 8).batch()).await?;
+    // The others may change meanwhile.
+    loop {
+        let line = tokio::time::timeout(SOON, lines.next_line()).await??;
+        if line.context("the watch ended")? == "job.batch/extra" {
+            break;
+        }
+    }
+    let line = tenant.done("cancel extra").await?;
+    ensure!(line == "job.batch/extra cancelled\n", "{line}");
+    case.gone(&extra).await?;
+    watch.kill().await?;
+    ensure!(seen.next_line().await?.is_none(), "no job is in that queue");
+    Ok(())
+}
+
+async fn held_and_released(
+    case: &Case,
+    tenant: &MusterCli<'_>,
+    runs: &Job,
+    waits: &Job,
+) -> anyhow::Result<()> {
+    let line = tenant.done("hold waits").await?;
+    ensure!(line == "job.batch.volcano.sh/waits held\n", "{line}");
+    ensure!(labels(case, waits).await?["muster.io/hold"] == "true");
+    let line = tenant.done("hold runs").await?;
+    ensure!(line.contains("only once it is queued again"), "{line}");
+    // Several jobs need a consent, and a dry run changes none of them.
+    let refused = tenant.fails("release runs waits", 1).await?;
+    ensure!(
+        refused.contains("2 jobs will be released") && refused.contains("--yes"),
+        "{refused}"
+    );
+    let lines = tenant.done("release runs waits --dry-run server").await?;
+    ensure!(
+        lines.matches("released (server dry run)").count() == 2,
+        "{lines}"
+    );
+    ensure!(labels(case, runs).await?["muster.io/hold"] == "true");
+    let selection = format!("release --queue {} --yes -o name", case.name);
+    let lines = tenant.done(&selection).await?;
+    ensure!(
+        lines == "job.batch/runs\njob.batch.volcano.sh/waits\n",
+        "{lines}"
+    );
+    for job in [runs, waits] {
+        ensure!(labels(case, job).await?["muster.io/hold"].is_null());
+    }
+    let line = tenant.done("release job.batch/runs").await?;
+    ensure!(
+        line == "job.batch/runs unchanged (it is not held)\n",
+        "{line}"
+    );
+    tenant.fails("hold gone", 1).await?;
+    tenant.fails("hold", 2).await?;
+    Ok(())
+}
+
+async fn raised_and_moved(
+    case: &Case,
+    tenant: &MusterCli<'_>,
+    admin: &MusterCli<'_>,
+    waits: &Job,
+) -> anyhow::Result<()> {
+    let high = case.priority_class("high", 100).await?;
+    let line = tenant.done(&format!("priority waits {high}")).await?;
+    ensure!(
+        line.contains(&format!("given the PriorityClass {high}")),
+        "{line}"
+    );
+    ensure!(labels(case, waits).await?["muster.io/priority-class"] == *high);
+    let missing = admin.fails("priority waits no-such-class", 1).await?;
+    ensure!(missing.contains("does not exist"), "{missing}");
+
+    let night = case
+        .queue_of("night", json!({"capability": {"nvidia.com/gpu": 8}}))
+        .await?;
+    let missing = admin.fails("move waits no-such-queue", 1).await?;
+    ensure!(missing.contains("does not exist"), "{missing}");
+    let line = tenant.done(&format!("move waits {night}")).await?;
+    ensure!(
+        line == format!("job.batch.volcano.sh/waits moved to the queue {night}\n"),
+        "{line}"
+    );
+    case.pod_group_when(waits, "in the other queue", |group| {
+        group["spec"]["queue"] == *night
+    })
+    .await?;
+    let refused = tenant.fails(&format!("move runs {night}"), 1).await?;
+    ensure!(refused.contains("only pending jobs"), "{refused}");
+    stopped_and_resumed(case, admin, &night).await
+}
+
+/// The CRD that is installed. Without the field, the server drops it, and the command says so.
+const CRD: &str = include_str!("../../../crds/yaml/capacitypolicies.muster.io.yaml");
+
+async fn stopped_and_resumed(
+    case: &Case,
+    admin: &MusterCli<'_>,
+    queue: &str,
+) -> anyhow::Result<()> {
+    let policies = case.karmada();
+    if CRD.contains("stopPolicy:") {
+        for (command, policy) in [
+            (format!("queue stop {queue}"), "Hold"),
+            (format!("queue stop {queue} --drain"), "HoldAndDrain"),
+            (format!("queue resume {queue}"), "None"),
+        ] {
+            let line = admin.done(&command).await?;
+            let name = format!("capacitypolicy.muster.io/{queue} ");
+            ensure!(line.starts_with(&name), "{line}");
+            let stored = policies.get(CAPACITY_POLICY, None, queue).await?;
+            let stored = stored.context("its policy")?;
+            ensure!(stored["spec"]["stopPolicy"] == policy, "{stored}");
+        }
+    } else {
+        let refused = admin.fails(&format!("queue stop {queue}"), 1).await?;
+        ensure!(refused.contains("newer Muster"), "{refused}");
+    }
+    let line = admin.done(&format!("queue resume {queue}")).await?;
+    ensure!(line.contains("unchanged"), "{line}");
+    let missing = admin.fails("queue stop no-such-queue", 1).await?;
+    ensure!(missing.contains("does not exist"), "{missing}");
+    policies.delete(CAPACITY_POLICY, None, queue).await?;
+    Ok(())
+}
+
+async fn commands(case: &Case) -> anyhow::Result<()> {
+    case.queue(8).await?;
+    case.nodes("member1", 1).await?;
+    let user = case.tenant().await?;
+    let tenant = MusterCli {
+        case,
+        user: Some(user.user.clone()),
+    };
+    let admin = MusterCli { case, user: None };
+    let gang = |name: &str| -> TestGang { case.gang(name, 1, 8) };
+    let runs = case.submit_by(&user.objects, &gang("runs").batch()).await?;
+    case.running(&runs).await?;
+    let waits = case
+        .submit_by(&user.objects, &gang("waits").volcano())
+        .await?;
+    case.waits(&waits, &["WaitingForQuota", "Reserved"]).await?;
+
+    listed(case, &tenant).await?;
+    let explained = tenant.done("explain waits").await?;
+    ensure!(explained.contains("State     Pending"), "{explained}");
+    held_and_released(case, &tenant, &runs, &waits).await?;
+    raised_and_moved(case, &tenant, &admin, &waits).await?;
+
+    let queues = admin.done("queue list -o name").await?;
+    ensure!(queues.contains(&case.name), "{queues}");
+    let queue = admin.done(&format!("queue get {}", case.name)).await?;
+    ensure!(queue.contains("1 running"), "{queue}");
+    admin.done("nodes").await?;
+    let versions = admin.done("version").await?;
+    ensure!(versions.contains("Leader"), "{versions}");
+    ensure!(
+        admin
+            .done("completion bash")
+            .await?
+            .contains("kubectl-muster")
+    );
+
+    // The administrator may not create jobs in this story, but may cancel them.
+    let lines = admin.done("cancel runs waits --yes").await?;
+    ensure!(
+        lines == "job.batch/runs cancelled\njob.batch.volcano.sh/waits cancelled\n",
+        "{lines}"
+    );
+    for job in [&runs, &waits] {
+        case.gone(job).await?;
+    }
+    let class = case.product.to_lowercase();
+    eventually(SOON, "a pool with room for one pod", async || {
+        let pools = admin.done("pools --fits 1x8").await;
+        let pools = pools.map_err(|error| format!("{error:#}"))?;
+        match pools
+            .lines()
+            .any(|line| line.contains(&class) && line.ends_with(" 1"))
+        {
+            true => Ok(()),
+            false => Err(pools),
+        }
+    })
+    .await?;
+    let none = admin.done("pools --fits 9999x8").await?;
+    ensure!(
+        none.contains("No pool has room for 9999 pods of 8 devices now"),
+        "{none}"
+    );
+    Ok(())
+}
+
+#[test]
+fn each_command_of_kubectl_muster_does_what_it_says() {
+    managed("cli", commands);
+}
