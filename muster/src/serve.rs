@@ -1,6 +1,6 @@
 //! Long-running processes: which parts run, and what they share.
 
-use crate::args::{ConnectionArgs, ProcessArgs};
+use crate::args::{ConnectionArgs, MetricsAuth, ProcessArgs};
 use anyhow::{Context as _, bail};
 use binding_writer::CommitOptions;
 use controller::{ControllerContext, ControllerOptions};
@@ -8,7 +8,7 @@ use engine::EngineConfig;
 use runtime::lease::ledger::LedgerOptions;
 use runtime::lease::{self, LeaseOptions};
 use runtime::watch::WatchMetrics;
-use runtime::{Health, Leadership, Registry};
+use runtime::{Health, Leadership, MetricsAccess, Registry};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -78,10 +78,11 @@ pub(crate) async fn serve(
     let client = connect(connection, &agent).await?;
     let registry = Registry::new();
     let health = Health::new();
+    let readers = readers(&process, &client, &agent)?;
     let (address, _probes) = runtime::health::serve(
         process.metrics_bind,
         health.clone(),
-        registry.clone(),
+        (registry.clone(), readers),
         cancel.clone(),
     )
     .await?;
@@ -117,6 +118,27 @@ async fn connect(connection: &ConnectionArgs, agent: &str) -> anyhow::Result<kub
         context,
     } = connection;
     runtime::connect(kubeconfig.as_deref(), context.as_deref(), agent).await
+}
+
+/// Returns who may read the metrics. The cluster in which Muster runs as a pod decides, because it is the one
+/// that gives Prometheus its token; outside of a pod the control plane does.
+fn readers(
+    process: &ProcessArgs,
+    control_plane: &kube::Client,
+    agent: &str,
+) -> anyhow::Result<MetricsAccess> {
+    let loopback = process.metrics_bind.ip().is_loopback();
+    if loopback || process.metrics_auth == MetricsAuth::None {
+        return Ok(MetricsAccess::Anyone);
+    }
+    let own = runtime::client::of_own_cluster(agent)?;
+    let decides = match &own {
+        Some(_) => "the cluster of this pod",
+        None => "the control plane",
+    };
+    tracing::info!(decides, "the metrics need a token");
+    let client = own.unwrap_or_else(|| control_plane.clone());
+    Ok(MetricsAccess::reviewed_by(client))
 }
 
 /// Starts the parts that only one replica may run.
