@@ -57,6 +57,11 @@ pub(crate) struct ProcessArgs {
     /// Address of /healthz, /readyz and /metrics.
     #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
     pub(crate) metrics_bind: SocketAddr,
+    /// Who may read /metrics on an address other than loopback. `token`: accounts with the right `get` on the
+    /// URL /metrics, by a bearer token that the API server of the pod's cluster checks; outside of a pod, the
+    /// control plane. `none`: everybody who reaches the port. Probes are always open.
+    #[arg(long, value_enum, default_value = "token", value_name = "token|none")]
+    pub(crate) metrics_auth: MetricsAuth,
     /// gRPC endpoint for OpenTelemetry traces; else OTEL_EXPORTER_OTLP_ENDPOINT; else none.
     #[arg(long, value_name = "URL")]
     pub(crate) otlp_endpoint: Option<String>,
@@ -71,6 +76,15 @@ pub(crate) struct ProcessArgs {
     pub(crate) webhook: Webhook,
     #[command(flatten)]
     pub(crate) tuning: Tuning,
+}
+
+/// Who may read the metrics beyond loopback.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum MetricsAuth {
+    /// Accounts with the right, by their tokens.
+    Token,
+    /// Everybody who reaches the port.
+    None,
 }
 
 /// Flags of the webhook.

@@ -29,6 +29,7 @@ pub(crate) const MANIFESTS: &[&str] = &[
     include_str!("../../deploy/rbac-workloads.yaml"),
     include_str!("../../deploy/rbac-lease.yaml"),
     include_str!("../../deploy/rbac-members.yaml"),
+    include_str!("../../deploy/rbac-metrics.yaml"),
     include_str!("../../deploy/rbac-users.yaml"),
     include_str!("../../deploy/rbac-admission.yaml"),
     include_str!("../../deploy/admission-permitted-queue.yaml"),

@@ -1,14 +1,16 @@
 //! Long-running processes: which parts run, and what they share.
 
-use crate::args::{ConnectionArgs, ProcessArgs};
+use crate::args::{ConnectionArgs, MetricsAuth, ProcessArgs};
+use crate::check::token;
 use anyhow::{Context as _, bail};
 use binding_writer::CommitOptions;
 use controller::{ControllerContext, ControllerOptions};
 use engine::EngineConfig;
 use runtime::lease::ledger::LedgerOptions;
 use runtime::lease::{self, LeaseOptions};
+use runtime::process_metrics::ProcessMetrics;
 use runtime::watch::WatchMetrics;
-use runtime::{Health, Leadership, Registry};
+use runtime::{Health, Leadership, MetricsAccess, Registry};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -77,11 +79,13 @@ pub(crate) async fn serve(
     let agent = format!("{}/{}", parts.name, env!("CARGO_PKG_VERSION"));
     let client = connect(connection, &agent).await?;
     let registry = Registry::new();
+    describe_process(connection, &registry, &cancel);
     let health = Health::new();
+    let readers = readers(&process, &client, &agent)?;
     let (address, _probes) = runtime::health::serve(
         process.metrics_bind,
         health.clone(),
-        registry.clone(),
+        (registry.clone(), readers),
         cancel.clone(),
     )
     .await?;
@@ -117,6 +121,33 @@ async fn connect(connection: &ConnectionArgs, agent: &str) -> anyhow::Result<kub
         context,
     } = connection;
     runtime::connect(kubeconfig.as_deref(), context.as_deref(), agent).await
+}
+
+/// Exports what is true of every process, whatever its parts are.
+fn describe_process(connection: &ConnectionArgs, registry: &Registry, cancel: &CancellationToken) {
+    registry.register_unprefixed(ProcessMetrics);
+    token::follow(connection.clone(), registry, cancel.clone());
+}
+
+/// Returns who may read the metrics. The cluster in which Muster runs as a pod decides, because it is the one
+/// that gives Prometheus its token; outside of a pod the control plane does.
+fn readers(
+    process: &ProcessArgs,
+    control_plane: &kube::Client,
+    agent: &str,
+) -> anyhow::Result<MetricsAccess> {
+    let loopback = process.metrics_bind.ip().is_loopback();
+    if loopback || process.metrics_auth == MetricsAuth::None {
+        return Ok(MetricsAccess::Anyone);
+    }
+    let own = runtime::client::of_own_cluster(agent)?;
+    let decides = match &own {
+        Some(_) => "the cluster of this pod",
+        None => "the control plane",
+    };
+    tracing::info!(decides, "the metrics need a token");
+    let client = own.unwrap_or_else(|| control_plane.clone());
+    Ok(MetricsAccess::reviewed_by(client))
 }
 
 /// Starts the parts that only one replica may run.
@@ -281,3 +312,6 @@ fn identity(process: &ProcessArgs) -> String {
     let host = || std::env::var("HOSTNAME").unwrap_or_else(|_| "localhost".to_owned());
     runtime::lease::identity(&name.unwrap_or_else(host))
 }
+
+#[cfg(test)]
+mod tests;

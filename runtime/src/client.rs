@@ -45,6 +45,18 @@ pub async fn connect(
     client_of(load(kubeconfig, context).await?, user_agent)
 }
 
+/// Returns a client for the cluster in which this process runs as a pod, or `None` outside of a pod and in a
+/// pod without the token of its account.
+///
+/// # Errors
+/// Returns an error if the pod's configuration is invalid.
+pub fn of_own_cluster(user_agent: &str) -> anyhow::Result<Option<Client>> {
+    let config = Config::incluster().ok();
+    config
+        .map(|config| client_of(config, user_agent))
+        .transpose()
+}
+
 /// Returns a client for `config` with Muster's timeouts and without retries, for configurations that are
 /// not from a file, such as a member cluster's.
 ///

@@ -1,13 +1,15 @@
 //! One HTTP server for `/healthz`, `/readyz` and `/metrics`.
 //!
 //! Liveness says only that the process answers. Readiness requires all named checks; the body lists the
-//! failed ones, so that `kubectl describe` says why a pod is not ready.
+//! failed ones, so that `kubectl describe` says why a pod is not ready. Probes are open to everybody; the
+//! metrics are so on loopback only ([`crate::metrics_access`]).
 
 use crate::metrics::{CONTENT_TYPE, Registry};
+use crate::metrics_access::MetricsAccess;
 use anyhow::Context as _;
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use parking_lot::RwLock;
@@ -84,22 +86,22 @@ impl Health {
     }
 }
 
-/// Serves probes and metrics on `address` until `cancel`, and returns the bound address, which has the port
-/// if 0 was requested.
+/// Serves probes, and metrics to `readers`, on `address` until `cancel`. Returns the bound address, which has
+/// the port if 0 was requested.
 ///
 /// # Errors
 /// Returns an error if the address cannot be bound.
 pub async fn serve(
     address: SocketAddr,
     health: Health,
-    registry: Registry,
+    (registry, readers): (Registry, MetricsAccess),
     cancel: CancellationToken,
 ) -> anyhow::Result<(SocketAddr, JoinHandle<()>)> {
     let listener = TcpListener::bind(address)
         .await
         .with_context(|| format!("cannot listen on {address} for probes and metrics"))?;
     let bound = listener.local_addr()?;
-    let app = router(health, registry);
+    let app = router(health, registry, readers);
     let task = tokio::spawn(async move {
         let server = axum::serve(listener, app)
             .with_graceful_shutdown(async move { cancel.cancelled().await });
@@ -111,11 +113,11 @@ pub async fn serve(
 }
 
 /// Returns the routes, for processes with a server of their own.
-pub fn router(health: Health, registry: Registry) -> Router {
+pub fn router(health: Health, registry: Registry, readers: MetricsAccess) -> Router {
     Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz).with_state(health))
-        .route("/metrics", get(metrics).with_state(registry))
+        .route("/metrics", get(metrics).with_state((registry, readers)))
 }
 
 async fn readyz(State(health): State<Health>) -> Response {
@@ -130,7 +132,13 @@ async fn readyz(State(health): State<Health>) -> Response {
     }
 }
 
-async fn metrics(State(registry): State<Registry>) -> Response {
+async fn metrics(
+    State((registry, readers)): State<(Registry, MetricsAccess)>,
+    headers: HeaderMap,
+) -> Response {
+    if let Err(refusal) = readers.check(&headers).await {
+        return refusal.into_response();
+    }
     match registry.encode() {
         Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
         Err(error) => (
@@ -165,7 +173,7 @@ mod tests {
         health.ready_when("certificate", || Err("expires in 2 m".to_owned()));
         let registry = Registry::new();
         registry.register("starts", "Starts", Counter::<u64>::default());
-        let app = router(health.clone(), registry);
+        let app = router(health.clone(), registry, MetricsAccess::Anyone);
 
         let waiting = "not ready\ncertificate: expires in 2 m\nlisted: not yet\n";
         assert_eq!(get(&app, "/readyz").await, (503, waiting.to_owned()));

@@ -9,7 +9,8 @@
 //!                       ├► kinds ──► where objects of a kind are
 //!                       └► apply ◄── manifests
 //! task: a panic ends the process. clock: time that does not jump
-//! telemetry, metrics, health, shutdown: logs, numbers, probes and the end of a process
+//! telemetry, metrics, process_metrics, health, shutdown: logs, numbers, probes and the end of a process
+//! metrics_access: who may read the numbers
 //! ```
 //!
 //! It knows Kubernetes but no queues: it must never decide anything about a job, and no call may hang: each
@@ -22,7 +23,9 @@ pub mod health;
 pub mod kinds;
 pub mod lease;
 pub mod metrics;
+pub mod metrics_access;
 pub mod pages;
+pub mod process_metrics;
 pub mod rights;
 pub mod shutdown;
 pub mod status_writer;
@@ -36,6 +39,7 @@ pub use client::{connect, install_crypto, with_deadline};
 pub use health::{Health, ReadyFlag};
 pub use lease::{Leadership, Term};
 pub use metrics::Registry;
+pub use metrics_access::MetricsAccess;
 pub use rights::{Principal, RightsCache};
 pub use status_writer::{StatusTarget, StatusWriter};
 pub use watch::{Delta, ObjectKey, WatchOptions, watch};

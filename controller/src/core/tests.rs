@@ -15,6 +15,7 @@ mod growth;
 mod infrastructure;
 mod kept;
 mod leaving;
+mod metrics;
 mod not_touched;
 mod objects;
 mod out_of_service;
@@ -70,6 +71,7 @@ struct Stage {
     api: FakeApi,
     core: Core,
     inputs: mpsc::Receiver<Input>,
+    registry: Registry,
     /// How far the clock is ahead of real time.
     ahead_ms: i64,
     _cancel: DropGuard,
@@ -163,6 +165,7 @@ impl Stage {
             api: api.clone(),
             core,
             inputs,
+            registry,
             ahead_ms: 0,
             _cancel: cancel.drop_guard(),
         }

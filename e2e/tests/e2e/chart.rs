@@ -41,7 +41,10 @@ const FULL: &str = r#"{
               "pullSecrets": [{"name": "registry"}]},
     "karmada": {"namespace": "control", "kubeconfig": {"secretName": "other", "key": "config", "context": "karmada"}},
     "webhook": {"url": "https://muster.example:8443", "service": {"type": "NodePort", "nodePort": 30443, "annotations": {"a": "b"}}},
-    "metrics": {"serviceMonitor": {"enabled": true, "labels": {"release": "prometheus"}}},
+    "metrics": {"readers": [{"name": "prometheus", "namespace": "monitoring"}],
+                "serviceMonitor": {"enabled": true, "labels": {"release": "prometheus"}}},
+    "monitoring": {"runbooks": "https://wiki.example/muster", "rules": {"enabled": true, "labels": {"release": "prometheus"}},
+                   "dashboards": {"enabled": true, "annotations": {"folder": "Muster"}}},
     "networkPolicy": {"webhookFrom": [{"ipBlock": {"cidr": "10.0.0.0/8"}}], "metricsFrom": [{"namespaceSelector": {}}]},
     "tracing": {"otlpEndpoint": "http://collector:4317"},
     "requireAdmissionPolicies": false,
@@ -91,6 +94,15 @@ fn the_chart_has_no_findings_and_renders_with_all_values() -> anyhow::Result<()>
     let rendered = text(render(&[&values])?)?;
     for wanted in [
         "kind: ServiceMonitor",
+        "bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token",
+        "- --metrics-auth=token",
+        "automountServiceAccountToken: true",
+        "nonResourceURLs: [/metrics]",
+        "namespace: monitoring",
+        "kind: PrometheusRule",
+        "runbook_url: https://wiki.example/muster/MusterNoLeader.md",
+        "grafana_dashboard: \"1\"",
+        "muster-overview.json: |",
         "cidr: 10.0.0.0/8",
         "- --context=karmada",
         "- --metrics-bind=[::]:8080",
@@ -118,6 +130,16 @@ fn the_manifests_are_the_charts_and_of_this_version() -> anyhow::Result<()> {
 }
 
 #[test]
+fn open_metrics_need_no_right_in_the_host_cluster() -> anyhow::Result<()> {
+    let rendered = text(render(&["--set=metrics.auth=none"])?)?;
+    assert!(rendered.contains("- --metrics-auth=none"), "{rendered}");
+    for unwanted in ["ClusterRole", "automountServiceAccountToken: true"] {
+        assert!(!rendered.contains(unwanted), "{unwanted} in:\n{rendered}");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_bad_value_is_refused() -> anyhow::Result<()> {
     let bad = [
         ("replicas=0", "/replicas"),
@@ -139,6 +161,9 @@ fn a_bad_value_is_refused() -> anyhow::Result<()> {
         ),
         ("extraArgs={all}", "/extraArgs/0"),
         ("metrics.serviceMonitor.enabled=true", "metricsFrom"),
+        ("metrics.auth=basic", "/metrics/auth"),
+        ("metrics.readers[0].name=prometheus", "/metrics/readers/0"),
+        ("monitoring.runbooks=docs/", "/monitoring/runbooks"),
     ];
     for (value, wanted) in bad {
         let output = render(&["--set", value])?;
