@@ -107,13 +107,14 @@ impl Core {
         if !self.reconciler.dirty.is_empty() || self.publisher.is_behind() {
             return std::time::Duration::from_millis(1);
         }
-        let until = [self.wake_at, self.reconciler.next_requeue()]
-            .into_iter()
-            .flatten()
-            .min()
-            .map_or(LONGEST_MS, |at| {
-                u64::try_from(at.millis_since(now)).unwrap_or(0)
-            });
+        let wakes = [
+            self.wake_at,
+            self.reconciler.next_requeue(),
+            self.publisher.reasons.next_due(),
+        ];
+        let until = wakes.into_iter().flatten().min().map_or(LONGEST_MS, |at| {
+            u64::try_from(at.millis_since(now)).unwrap_or(0)
+        });
         std::time::Duration::from_millis(until.clamp(1, LONGEST_MS))
     }
 

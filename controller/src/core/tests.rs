@@ -22,6 +22,7 @@ mod parts;
 mod permits;
 mod places;
 mod preserved;
+mod reasons;
 mod remains;
 mod rendezvous;
 mod restart;

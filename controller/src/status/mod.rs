@@ -7,15 +7,18 @@ pub(crate) mod advice;
 pub(crate) mod discretion;
 pub(crate) mod events;
 mod fault_policy_status;
+mod job_status;
 pub(crate) mod kept_policies;
 pub(crate) mod outlook;
 pub(crate) mod podgroups;
 pub(crate) mod queue_status;
+pub(crate) mod reason_events;
 
 use crate::core::Core;
 use crate::effects::object_writer::ObjectWriter;
 use crate::mirror::namespace::NamespaceFact;
 use crate::status::advice::Advice;
+use crate::status::reason_events::ReasonEvents;
 use crds::capacity_policy::CapacityPolicy;
 use crds::fault_policy::FaultPolicy;
 use crds::podgroup::PodGroup;
@@ -53,6 +56,8 @@ pub(crate) struct Publisher {
     fault_policies: BTreeSet<String>,
     /// Advice for the heads of queues.
     pub(crate) advice: Advice,
+    /// Jobs whose reasons get events.
+    pub(crate) reasons: ReasonEvents,
     /// PodGroup specs as they were last applied.
     applied: HashMap<JobKey, Value>,
     kept_at: Option<Time>,
@@ -73,6 +78,7 @@ impl Publisher {
             queues: BTreeSet::new(),
             fault_policies: BTreeSet::new(),
             advice: Advice::default(),
+            reasons: ReasonEvents::new(),
             applied: HashMap::new(),
             kept_at: None,
         }
@@ -152,6 +158,7 @@ impl Publisher {
         self.jobs.remove(key);
         self.applied.remove(key);
         self.advice.forget(key);
+        self.reasons.forget(key);
         self.status
             .forget(&podgroup_target(key, self.status_subresource));
     }
@@ -180,6 +187,7 @@ impl Core {
         {
             self.publish_job(&key, now);
         }
+        self.record_reasons(now);
         for name in std::mem::take(&mut self.publisher.queues) {
             self.publish_queue(&name, now);
         }
@@ -193,76 +201,6 @@ impl Core {
         {
             self.publisher.kept_at = Some(now);
             self.keep();
-        }
-    }
-
-    fn publish_job(&mut self, key: &JobKey, now: Time) {
-        let Some(binding) = self.reconciler.mirror.bindings().get(key).cloned() else {
-            return;
-        };
-        let Some(mut explanation) = self.reconciler.engine.explain(key) else {
-            return;
-        };
-        self.reconciler.enforcement.show_in(&mut explanation);
-        match explanation.position {
-            Some(1) => explanation.helps = self.advise(key, now),
-            _ => self.publisher.advice.forget(key),
-        }
-        self.reconciler.make_discreet(key, &mut explanation);
-        let (Some(view), Some(fact)) = (
-            self.reconciler.engine.job(key),
-            self.reconciler.last_facts.get(key),
-        ) else {
-            return;
-        };
-        let namespace = self
-            .reconciler
-            .mirror
-            .namespaces()
-            .get(&*key.namespace)
-            .cloned()
-            .unwrap_or_default();
-        if namespace.terminating {
-            return; // nothing can be created in it any more
-        }
-        let ask = self
-            .reconciler
-            .job_of(key, &binding, &namespace)
-            .and_then(|job| job.ask);
-        let spec = podgroups::object(key, &binding, fact, ask.as_ref());
-        let seen = self.reconciler.mirror.podgroups().get(key).cloned();
-        // Garbage collection removes the PodGroup with its owner, so it must not be created again. Without a
-        // template nothing better is known than the existing PodGroup.
-        let template = self.reconciler.mirror.template_of(&binding);
-        let going = binding.metadata.deletion_timestamp.is_some()
-            || template.map_or(seen.is_some(), |template| template.deleting);
-        self.publisher.podgroup(key, seen.as_deref(), spec, going);
-        let Some(seen) = seen else {
-            // The status follows once the PodGroup exists.
-            return;
-        };
-        let works: Vec<_> = self.reconciler.mirror.works_of(&binding).cloned().collect();
-        let in_flight = self.reconciler.in_flight.get(key);
-        let mut status = podgroups::status(&podgroups::StatusInputs {
-            seen: seen.status.as_ref(),
-            explanation: &explanation,
-            view: &view,
-            fact,
-            binding: &binding,
-            works: &works,
-            excess: in_flight.and_then(|in_flight| in_flight.excess.message()),
-            record_changed: in_flight.and_then(|in_flight| in_flight.guard.changed()),
-            now: crds::record::timestamp(now),
-        });
-        let federation = status.federation.iter_mut();
-        for back in federation.flat_map(|federation| &mut federation.eviction) {
-            self.reconciler.make_eviction_discreet(key, back);
-        }
-        if !podgroups::status_equals(seen.status.as_ref(), &status) {
-            let target = podgroup_target(key, self.publisher.status_subresource);
-            self.publisher
-                .status
-                .write(target, serde_json::json!({ "status": status }));
         }
     }
 

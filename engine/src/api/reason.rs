@@ -161,6 +161,20 @@ reasons! {
     OpenedByHand,
 }
 
+impl Reason {
+    /// True for a reason why a job is not admitted; the others say what has happened to it.
+    #[must_use]
+    pub fn is_of_waiting(self) -> bool {
+        self < Self::Admitted
+    }
+
+    /// True if the job waits until a person changes it, its queue or the fleet.
+    #[must_use]
+    pub fn needs_change(self) -> bool {
+        self < Self::WaitingForQuota && self != Self::Suspended
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
