@@ -37,6 +37,7 @@ use crate::effects::works_reader::WorksReader;
 use crate::ingest::input::Input;
 use crate::ingest::readiness::Readiness;
 use crate::ingest::template_watches::TemplateWatches;
+use crate::ingest::unselected_kinds;
 use crate::ingest::watches;
 use crate::metrics::ControllerMetrics;
 use crate::reconcile::Reconciler;
@@ -220,6 +221,7 @@ async fn live(
         template_watches.ensure(&kind);
         readiness.expect_template(kind);
     }
+    unselected_kinds::spawn(life.client.clone(), life.inputs.clone(), life.over.clone());
     let enforcement = life.enforcement(&metrics);
     let overrides = match &scheduler {
         Some(scheduler) => scheduler.overrides(),

@@ -59,7 +59,7 @@ pub use error::SpecError;
 pub use growth::{Growth, growth, growth_beside_replicas};
 pub use kinds::{
     KnownKind, default_kinds, divisible_kind, holds_replicas, is_known_kind, known_kinds,
-    may_start_pods,
+    may_start_pods, unselected_advice, unselected_kinds,
 };
 pub use outcome::{GangRules, Outcome, PodCounts, counts, outcome};
 pub use parts::{PartsError, RenderedPart, attempt_of, mark, may_be_in_parts, parts, resized};

@@ -13,12 +13,14 @@ pub(crate) mod outlook;
 pub(crate) mod podgroups;
 pub(crate) mod queue_status;
 pub(crate) mod reason_events;
+pub(crate) mod unselected;
 
 use crate::core::Core;
 use crate::effects::object_writer::ObjectWriter;
 use crate::mirror::namespace::NamespaceFact;
 use crate::status::advice::Advice;
 use crate::status::reason_events::ReasonEvents;
+use crate::status::unselected::Unselected;
 use crds::capacity_policy::CapacityPolicy;
 use crds::fault_policy::FaultPolicy;
 use crds::podgroup::PodGroup;
@@ -58,6 +60,8 @@ pub(crate) struct Publisher {
     pub(crate) advice: Advice,
     /// Jobs whose reasons get events.
     pub(crate) reasons: ReasonEvents,
+    /// Objects that no policy selects.
+    pub(crate) unselected: Unselected,
     /// PodGroup specs as they were last applied.
     applied: HashMap<JobKey, Value>,
     kept_at: Option<Time>,
@@ -79,6 +83,7 @@ impl Publisher {
             fault_policies: BTreeSet::new(),
             advice: Advice::default(),
             reasons: ReasonEvents::new(),
+            unselected: Unselected::default(),
             applied: HashMap::new(),
             kept_at: None,
         }
@@ -188,6 +193,7 @@ impl Core {
             self.publish_job(&key, now);
         }
         self.record_reasons(now);
+        self.warn_of_unselected(now);
         for name in std::mem::take(&mut self.publisher.queues) {
             self.publish_queue(&name, now);
         }

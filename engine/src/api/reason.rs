@@ -39,6 +39,9 @@ reasons! {
     BindingNameCollision,
     /// No propagation policy claims it. It stays where it is, is charged, and is not admitted.
     PolicyNotFound,
+    /// No propagation policy selects an object of its kind: it is neither queued nor started. The message says
+    /// what to do.
+    KindNotSelected,
     /// Its propagation policy keeps resources in the members when they are deleted
     /// (preserveResourcesOnDeletion), so that its quota could not be freed.
     ResourcesPreserved,

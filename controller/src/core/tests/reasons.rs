@@ -65,3 +65,73 @@ async fn a_job_that_is_admitted_soon_has_no_event_of_waiting() {
     post().await;
     insta::assert_snapshot!(events(&stage, "b").join("\n"), @"Normal Admitted: queue q: 3 pods on m1; charged cpu 3, pods 3");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_no_policy_selects_gets_a_warning() {
+    let mut stage = stage().await;
+    let create = |stage: &mut Stage, kind: &TemplateKind, name: &str, metadata: Value| {
+        let mut object = json!({"metadata": {"name": name, "namespace": "team", "uid": name}});
+        merge(&mut object["metadata"], metadata);
+        let template = Template::read(kind, read(object));
+        stage.take(Input::Template(kind.clone(), Delta::Upserted(template)));
+    };
+    let kind = |api_version: &str, kind: &str| TemplateKind {
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+    };
+    let cron = kind("batch/v1", "CronJob");
+    create(&mut stage, &cron, "nightly", json!({}));
+    let policy = json!({"labels": {names::POLICY_PERMANENT_ID: "own"}});
+    create(&mut stage, &cron, "selected", policy);
+    let owner = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "d", "controller": true});
+    let controlled = json!({"ownerReferences": [owner]});
+    create(
+        &mut stage,
+        &kind("apps/v1", "ReplicaSet"),
+        "controlled",
+        controlled,
+    );
+    create(
+        &mut stage,
+        &kind("kubeflow.org/v1", "XGBoostJob"),
+        "boost",
+        json!({}),
+    );
+    create(&mut stage, &job_kind(), "job", json!({}));
+    create(
+        &mut stage,
+        &cron,
+        "elsewhere",
+        json!({"namespace": "unmanaged"}),
+    );
+    stage.settle().await;
+    stage.ahead_ms += 6_000;
+    stage.settle().await;
+    create(
+        &mut stage,
+        &cron,
+        "nightly",
+        json!({"annotations": {"a": "b"}}),
+    );
+    stage.ahead_ms += 6_000;
+    stage.settle().await;
+    post().await;
+    insta::assert_snapshot!(events(&stage, "nightly").join("\n"), @"Warning KindNotSelected: no PropagationPolicy selects this CronJob: it is neither queued nor started; Muster queues Jobs, and no controller makes them from a CronJob here; create each Job in this namespace, as with kubectl create job NAME --from=cronjob/CRONJOB");
+    insta::assert_snapshot!(events(&stage, "boost").join("\n"), @"Warning KindNotSelected: no PropagationPolicy selects this XGBoostJob: it is neither queued nor started; to have it queued, create a PropagationPolicy in this namespace that selects kubeflow.org/v1 XGBoostJob and has spec.schedulerName: muster");
+    for name in ["selected", "controlled", "job", "elsewhere"] {
+        assert_eq!(events(&stage, name), Vec::<String>::new(), "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn kinds_that_no_policy_selects_are_watched_once_it_leads() {
+    let mut stage = stage().await;
+    let kind = TemplateKind {
+        api_version: "batch/v1".to_owned(),
+        kind: "CronJob".to_owned(),
+    };
+    stage.take(Input::UnselectedKinds([kind].into()));
+    stage.settle().await;
+    let watched = |request: &Recorded| request.path == "/apis/batch/v1/cronjobs";
+    assert!(stage.api.requests().iter().any(watched));
+}
