@@ -346,9 +346,19 @@ impl Life<'_> {
             registry: Some(self.context.registry.clone()),
             ..StatusWriterOptions::default()
         };
-        let status = StatusWriter::spawn_with(self.client.clone(), options, self.over.clone());
+        let templates = StatusWriterOptions {
+            in_flight: 1,
+            // A job that is admitted by then never shows that it was queued.
+            settle: Duration::from_secs(2),
+            interval: Duration::from_secs(5),
+            registry: None,
+            ..options.clone()
+        };
+        let writers = [options, templates].map(|options| {
+            StatusWriter::spawn_with(self.client.clone(), options, self.over.clone())
+        });
         Publisher::new(
-            status,
+            writers,
             ObjectWriter::spawn(self.client.clone(), overrides.clone(), self.over.clone()),
             status_subresource,
         )

@@ -38,6 +38,7 @@ mod pod;
 mod pod_specs;
 mod policies;
 mod queue;
+mod queued_status;
 mod rendered;
 mod rendezvous;
 mod services;
@@ -66,6 +67,7 @@ pub use parts::{PartsError, RenderedPart, attempt_of, mark, may_be_in_parts, par
 pub use placement::{cluster_placement, divided, natively_divisible};
 pub use policies::{GangAction, GangPolicies, gang_action, limit_retries, retries};
 pub use queue::{DEFAULT_QUEUE, named_queue, queue_of};
+pub use queued_status::{QueuedStatus, shown_as_queued};
 pub use rendered::{Rendered, rendered};
 pub use rendezvous::{ANY_CLUSTER, AddressError, Addresses, Meeting, Reach};
 pub use services::{PART_LABEL, PodService, needs_services, services};

@@ -110,7 +110,7 @@ impl Stage {
         );
         let overrides = Overrides::new(client.clone(), &runtime::Term::always());
         let publisher = Publisher::new(
-            StatusWriter::spawn(client.clone(), 4, cancel.clone()),
+            [(); 2].map(|()| StatusWriter::spawn(client.clone(), 4, cancel.clone())),
             ObjectWriter::spawn(client.clone(), overrides.clone(), cancel.clone()),
             true,
         );

@@ -64,6 +64,8 @@ pub(crate) struct Template {
     pub(crate) selected: bool,
     /// True if another object controls it.
     pub(crate) controlled: bool,
+    /// What its status says of why its job is queued, if it says that it is.
+    pub(crate) shown_as_queued: Option<String>,
     /// Messages on fields that are valid here and that Karmada or a member refuses later.
     pub(crate) warnings: Vec<String>,
 }
@@ -115,6 +117,7 @@ impl Template {
             divisible_kind: workload::divisible_kind(&value),
             selected,
             controlled,
+            shown_as_queued: workload::shown_as_queued(&value).map(str::to_owned),
             warnings: workload::warnings(&value)
                 .into_iter()
                 .chain(checkpoint.and_then(Result::err))

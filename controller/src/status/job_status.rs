@@ -24,6 +24,12 @@ impl ShownReason {
         let needs_event = reason_events::needs_event(self.state, self.shown.reason);
         needs_event.then(|| self.shown.clone())
     }
+
+    /// Returns the reason and its message if the job waits for its admission.
+    fn queued(&self) -> Option<(&QueuedReason, &str)> {
+        let waits = self.state == JobState::Queued && self.shown.reason.is_of_waiting();
+        waits.then_some((&self.shown, self.message.as_str()))
+    }
 }
 
 impl Core {
@@ -39,8 +45,18 @@ impl Core {
         let Some(reason) = self.reconciler.shown_reason(key, &explanation) else {
             return;
         };
-        let reasons = &mut self.publisher.reasons;
-        reasons.observe(key, reason.to_record(), reason.position, now);
+        let publisher = &mut self.publisher;
+        let to_record = reason.to_record();
+        publisher
+            .reasons
+            .observe(key, to_record, reason.position, now);
+        let binding = self.reconciler.mirror.bindings().get(key);
+        let template = binding.and_then(|binding| self.reconciler.mirror.template_of(binding));
+        if let Some(template) = template {
+            publisher
+                .templates
+                .show(key, template, reason.queued(), now);
+        }
         if !self.reconciler.namespace_of(key).terminating {
             // Nothing can be created in a namespace that is being deleted.
             self.publish_podgroup(key, &explanation, now);

@@ -13,6 +13,7 @@ pub(crate) mod outlook;
 pub(crate) mod podgroups;
 pub(crate) mod queue_status;
 pub(crate) mod reason_events;
+mod template_status;
 pub(crate) mod unselected;
 
 use crate::core::Core;
@@ -20,6 +21,7 @@ use crate::effects::object_writer::ObjectWriter;
 use crate::mirror::namespace::NamespaceFact;
 use crate::status::advice::Advice;
 use crate::status::reason_events::ReasonEvents;
+use crate::status::template_status::TemplateStatuses;
 use crate::status::unselected::Unselected;
 use crds::capacity_policy::CapacityPolicy;
 use crds::fault_policy::FaultPolicy;
@@ -48,6 +50,8 @@ const PASS: Duration = Duration::from_millis(25);
 #[derive(Debug)]
 pub(crate) struct Publisher {
     pub(crate) status: StatusWriter,
+    /// Statuses of templates.
+    templates: TemplateStatuses,
     pub(crate) objects: ObjectWriter,
     /// True if the PodGroup CRD has a status subresource (Muster's has one, Volcano's has not).
     status_subresource: bool,
@@ -69,12 +73,13 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     pub(crate) fn new(
-        status: StatusWriter,
+        [status, templates]: [StatusWriter; 2],
         objects: ObjectWriter,
         status_subresource: bool,
     ) -> Self {
         Self {
             status,
+            templates: TemplateStatuses::new(templates),
             objects,
             status_subresource,
             jobs: BTreeSet::new(),
@@ -164,6 +169,7 @@ impl Publisher {
         self.applied.remove(key);
         self.advice.forget(key);
         self.reasons.forget(key);
+        self.templates.forget(key);
         self.status
             .forget(&podgroup_target(key, self.status_subresource));
     }
@@ -317,6 +323,7 @@ fn target<K: Resource<DynamicType = ()>>(name: &str) -> StatusTarget {
         namespace: None,
         name: name.to_owned(),
         subresource: Some("status"),
+        strategic: false,
     }
 }
 
@@ -326,5 +333,6 @@ fn podgroup_target(key: &JobKey, status_subresource: bool) -> StatusTarget {
         namespace: Some(key.namespace.to_string()),
         name: key.name.to_string(),
         subresource: status_subresource.then_some("status"),
+        strategic: false,
     }
 }

@@ -66,6 +66,74 @@ async fn a_job_that_is_admitted_soon_has_no_event_of_waiting() {
     insta::assert_snapshot!(events(&stage, "b").join("\n"), @"Normal Admitted: queue q: 3 pods on m1; charged cpu 3, pods 3");
 }
 
+const JOB_STATUS: &str = "/apis/batch/v1/namespaces/team/jobs/b/status";
+
+/// The conditions that were written to the status of template `b`.
+fn conditions(stage: &Stage) -> Vec<Value> {
+    let patches = stage.api.requests_of("PATCH").into_iter();
+    let to_status = patches.filter(|request| request.path == JOB_STATUS);
+    to_status
+        .map(|request| {
+            let mut condition = request.body["status"]["conditions"][0].clone();
+            for time in ["lastProbeTime", "lastTransitionTime"] {
+                let at: Result<jiff::Timestamp, _> = condition[time].as_str().unwrap().parse();
+                assert!(at.is_ok(), "{condition}");
+                condition.as_object_mut().unwrap().remove(time);
+            }
+            condition
+        })
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queued_job_shows_in_its_status_that_it_is_suspended() {
+    let mut stage = stage().await;
+    stage
+        .api
+        .put("/apis/batch/v1/namespaces/team/jobs/b", json!({"spec": {}}));
+    stage.job("a", 3);
+    stage.job("b", 3);
+    stage.rest(&["a", "b"]).await;
+    post().await;
+    let written = conditions(&stage);
+    assert_eq!(written.len(), 1, "{written:#?}");
+    insta::assert_json_snapshot!(written[0], @r#"
+    {
+      "message": "Reserved in queue q: needs cpu 3; queue q may use 4 and has 3 charged: short by 2; it is next: what frees is kept for it",
+      "reason": "Queued",
+      "status": "True",
+      "type": "Suspended"
+    }
+    "#);
+    // Other numbers in the message change nothing once the template shows the reason.
+    let shown = json!({"status": {"conditions": [written[0]]}});
+    stage.template("b", 3, shown.clone());
+    stage.queue("5");
+    stage.rest_later(&["a", "b"], 10_000).await;
+    post().await;
+    assert_eq!(conditions(&stage).len(), 1);
+    // Karmada has overwritten the status.
+    stage.template("b", 3, json!({}));
+    stage.rest_later(&["a", "b"], 10_000).await;
+    post().await;
+    assert_eq!(conditions(&stage).len(), 2);
+    // It is admitted.
+    stage.template("b", 3, shown);
+    stage.queue("8");
+    stage.rest_later(&["a", "b"], 10_000).await;
+    post().await;
+    let written = conditions(&stage);
+    assert_eq!(written.len(), 3, "{written:#?}");
+    insta::assert_json_snapshot!(written[2], @r#"
+    {
+      "message": "its job is no longer queued",
+      "reason": "NotQueued",
+      "status": "False",
+      "type": "Suspended"
+    }
+    "#);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_object_that_no_policy_selects_gets_a_warning() {
     let mut stage = stage().await;
