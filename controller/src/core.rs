@@ -28,7 +28,7 @@ use engine::Time;
 use runtime::clock::Clock;
 use runtime::health::ReadyFlag;
 use runtime::lease::Heart;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -107,13 +107,15 @@ impl Core {
         if !self.reconciler.dirty.is_empty() || self.publisher.is_behind() {
             return std::time::Duration::from_millis(1);
         }
-        let until = [self.wake_at, self.reconciler.next_requeue()]
-            .into_iter()
-            .flatten()
-            .min()
-            .map_or(LONGEST_MS, |at| {
-                u64::try_from(at.millis_since(now)).unwrap_or(0)
-            });
+        let wakes = [
+            self.wake_at,
+            self.reconciler.next_requeue(),
+            self.publisher.reasons.next_due(),
+            self.publisher.unselected.next_due(),
+        ];
+        let until = wakes.into_iter().flatten().min().map_or(LONGEST_MS, |at| {
+            u64::try_from(at.millis_since(now)).unwrap_or(0)
+        });
         std::time::Duration::from_millis(until.clamp(1, LONGEST_MS))
     }
 
@@ -221,6 +223,7 @@ impl Core {
             self.reconciler.mirror.templates().keys().cloned().collect();
         for template in templates {
             self.warn(&template);
+            self.note_unselected(&template, now);
         }
         self.ready_flag.set(true);
         tracing::info!("deciding from now on");
@@ -247,6 +250,16 @@ impl Core {
     pub(crate) fn watch_kind(&mut self, kind: TemplateKind) {
         if self.template_watches.ensure(&kind) {
             self.readiness.expect_template(kind);
+        }
+    }
+
+    /// Starts the watches of kinds whose objects no policy of Muster selects. No decision waits for them, so
+    /// they begin after the others.
+    pub(crate) fn watch_unselected(&mut self, kinds: &BTreeSet<TemplateKind>) {
+        if self.leads() {
+            for kind in kinds {
+                self.template_watches.ensure(kind);
+            }
         }
     }
 

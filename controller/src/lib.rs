@@ -37,6 +37,7 @@ use crate::effects::works_reader::WorksReader;
 use crate::ingest::input::Input;
 use crate::ingest::readiness::Readiness;
 use crate::ingest::template_watches::TemplateWatches;
+use crate::ingest::unselected_kinds;
 use crate::ingest::watches;
 use crate::metrics::ControllerMetrics;
 use crate::reconcile::Reconciler;
@@ -220,6 +221,7 @@ async fn live(
         template_watches.ensure(&kind);
         readiness.expect_template(kind);
     }
+    unselected_kinds::spawn(life.client.clone(), life.inputs.clone(), life.over.clone());
     let enforcement = life.enforcement(&metrics);
     let overrides = match &scheduler {
         Some(scheduler) => scheduler.overrides(),
@@ -344,9 +346,19 @@ impl Life<'_> {
             registry: Some(self.context.registry.clone()),
             ..StatusWriterOptions::default()
         };
-        let status = StatusWriter::spawn_with(self.client.clone(), options, self.over.clone());
+        let templates = StatusWriterOptions {
+            in_flight: 1,
+            // A job that is admitted by then never shows that it was queued.
+            settle: Duration::from_secs(2),
+            interval: Duration::from_secs(5),
+            registry: None,
+            ..options.clone()
+        };
+        let writers = [options, templates].map(|options| {
+            StatusWriter::spawn_with(self.client.clone(), options, self.over.clone())
+        });
         Publisher::new(
-            status,
+            writers,
             ObjectWriter::spawn(self.client.clone(), overrides.clone(), self.over.clone()),
             status_subresource,
         )

@@ -47,6 +47,8 @@ pub struct StatusTarget {
     pub name: String,
     /// `Some("status")` for kinds with a status subresource.
     pub subresource: Option<&'static str>,
+    /// True if patches merge lists by their keys (strategic merge patches), as only built-in kinds allow.
+    pub strategic: bool,
 }
 
 /// Options of the writer.
@@ -270,7 +272,10 @@ async fn send(
         field_manager: Some(field_manager),
         ..PatchParams::default()
     };
-    let patch = Patch::Merge(&job.patch);
+    let patch = match target.strategic {
+        true => Patch::Strategic(&job.patch),
+        false => Patch::Merge(&job.patch),
+    };
     let outcome = match target.subresource {
         Some(subresource) => {
             let call = api.patch_subresource(subresource, &target.name, &params, &patch);

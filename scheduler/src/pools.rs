@@ -214,6 +214,7 @@ fn target(name: &str, subresource: Option<&'static str>) -> StatusTarget {
         namespace: None,
         name: name.to_owned(),
         subresource,
+        strategic: false,
     }
 }
 

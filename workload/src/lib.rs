@@ -39,6 +39,7 @@ mod pod;
 mod pod_specs;
 mod policies;
 mod queue;
+mod queued_status;
 mod rendered;
 mod rendezvous;
 mod services;
@@ -60,7 +61,7 @@ pub use error::SpecError;
 pub use growth::{Growth, growth, growth_beside_replicas};
 pub use kinds::{
     KnownKind, default_kinds, divisible_kind, holds_replicas, is_known_kind, known_kinds,
-    may_start_pods,
+    may_start_pods, unselected_advice, unselected_kinds,
 };
 pub use labels::{HOLD_LABEL, PRIORITY_CLASS_LABEL, is_on_hold, labelled_class};
 pub use outcome::{GangRules, Outcome, PodCounts, counts, outcome};
@@ -68,6 +69,7 @@ pub use parts::{PartsError, RenderedPart, attempt_of, mark, may_be_in_parts, par
 pub use placement::{cluster_placement, divided, natively_divisible};
 pub use policies::{GangAction, GangPolicies, gang_action, limit_retries, retries};
 pub use queue::{DEFAULT_QUEUE, named_queue, queue_of, to_queue};
+pub use queued_status::{QueuedStatus, shown_as_queued};
 pub use rendered::{Rendered, rendered};
 pub use rendezvous::{ANY_CLUSTER, AddressError, Addresses, Meeting, Reach};
 pub use services::{PART_LABEL, PodService, needs_services, services};

@@ -23,6 +23,7 @@ mod parts;
 mod permits;
 mod places;
 mod preserved;
+mod reasons;
 mod remains;
 mod rendezvous;
 mod restart;
@@ -112,7 +113,7 @@ impl Stage {
         );
         let overrides = Overrides::new(client.clone(), &runtime::Term::always());
         let publisher = Publisher::new(
-            StatusWriter::spawn(client.clone(), 4, cancel.clone()),
+            [(); 2].map(|()| StatusWriter::spawn(client.clone(), 4, cancel.clone())),
             ObjectWriter::spawn(client.clone(), overrides.clone(), cancel.clone()),
             true,
         );

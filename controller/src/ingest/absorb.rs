@@ -34,7 +34,7 @@ impl Core {
                 let delta = delta.map(|policy| policy.metadata);
                 self.reconciler.override_policy(delta);
             }
-            Input::Template(kind, delta) => self.template(&kind, delta),
+            Input::Template(kind, delta) => self.template(&kind, delta, now),
             Input::Namespace(delta) => self.namespace(delta, now),
             Input::Propagation(delta) => self.propagation(delta),
             Input::Queue(delta) => self.reconciler.queue(delta),
@@ -43,6 +43,7 @@ impl Core {
             Input::PriorityClass(delta) => self.reconciler.priority_class(delta),
             Input::ClaimTemplate(delta) => self.reconciler.claim_template(delta),
             Input::PodGroup(delta) => self.podgroup(delta),
+            Input::UnselectedKinds(kinds) => self.watch_unselected(&kinds),
             Input::Member(event) => self.reconciler.member(event, now),
             Input::Enforcement(enforcement) => self.enforcement(enforcement),
             Input::Outcome(outcome) => self.reconciler.outcome(outcome, now),
@@ -115,8 +116,9 @@ impl Core {
         if leads {
             let fact = reconciler.mirror.namespaces().get(&namespace);
             self.publisher.namespace(&namespace, fact);
+            self.note_unselected_in(&namespace, now);
         }
-        reconciler.note_adoption(&namespace, now);
+        self.reconciler.note_adoption(&namespace, now);
     }
 
     /// Handles a change of the admission policies' state, which the status of pending jobs shows.

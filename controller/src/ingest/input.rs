@@ -17,6 +17,7 @@ use engine::{Attempt, ClusterName, JobKey, QueueName};
 use members::MemberEvent;
 use runtime::watch::Delta;
 use scheduler::Refusal;
+use std::collections::BTreeSet;
 
 /// An observed change, or the answer to a question.
 #[derive(Debug)]
@@ -37,6 +38,8 @@ pub(crate) enum Input {
     ClaimTemplate(Delta<ResourceClaimTemplate>),
     PodGroup(Delta<PodGroup>),
     Template(TemplateKind, Delta<Template>),
+    /// The kinds that no policy of Muster selects and that the control plane serves.
+    UnselectedKinds(BTreeSet<TemplateKind>),
     Member(MemberEvent),
     /// The state of the admission policies has changed.
     Enforcement(Enforcement),

@@ -12,4 +12,5 @@ pub(crate) mod input;
 pub(crate) mod readiness;
 pub(crate) mod sources;
 pub(crate) mod template_watches;
+pub(crate) mod unselected_kinds;
 pub(crate) mod watches;

@@ -198,7 +198,7 @@ impl Core {
     }
 
     /// Handles a change of a template.
-    pub(crate) fn template(&mut self, kind: &TemplateKind, delta: Delta<Template>) {
+    pub(crate) fn template(&mut self, kind: &TemplateKind, delta: Delta<Template>, now: Time) {
         let Some(key) = self.reconciler.mirror.template(kind, delta) else {
             return;
         };
@@ -207,6 +207,7 @@ impl Core {
         }
         if self.leads() {
             self.warn(&key);
+            self.note_unselected(&key, now);
         }
     }
 
@@ -225,7 +226,7 @@ impl Core {
         if !managed || template.deleting {
             return;
         }
-        let own = reference(template);
+        let own = template.reference();
         if !template.warnings.is_empty() {
             let note = template.warnings.join("; ");
             let event = JobEvent::warning(Reason::InvalidTemplate, "Validate", note);
@@ -281,17 +282,6 @@ fn digest(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     hasher.finish()
-}
-
-fn reference(template: &Template) -> ObjectReference {
-    ObjectReference {
-        api_version: template.key.kind.api_version.clone(),
-        kind: template.key.kind.kind.clone(),
-        namespace: template.key.namespace.clone(),
-        name: template.key.name.clone(),
-        uid: template.uid.to_string(),
-        resource_version: template.resource_version.clone(),
-    }
 }
 
 fn describe(object: &ObjectReference) -> String {

@@ -3,6 +3,7 @@
 //! The task of the watch decodes each template as it arrives, so that a large template is parsed once and
 //! takes no memory after that.
 
+use crds::karmada::ObjectReference;
 use crds::names;
 use engine::{Attempt, Time, Uid};
 use kube::api::DynamicObject;
@@ -63,6 +64,12 @@ pub(crate) struct Template {
     pub(crate) time_to_live: Option<TimeToLive>,
     /// True if Karmada itself may divide its replicas, as far as its kind allows.
     pub(crate) divisible_kind: bool,
+    /// True if a policy has selected it.
+    pub(crate) selected: bool,
+    /// True if another object controls it.
+    pub(crate) controlled: bool,
+    /// What its status says of why its job is queued, if it says that it is.
+    pub(crate) shown_as_queued: Option<String>,
     /// Messages on fields that are valid here and that Karmada or a member refuses later.
     pub(crate) warnings: Vec<String>,
 }
@@ -71,6 +78,13 @@ impl Template {
     /// Reads `object`. The kind is an argument because list items carry no type.
     pub(crate) fn read(kind: &TemplateKind, object: DynamicObject) -> Self {
         let metadata = object.metadata.clone();
+        let labels = metadata.labels.as_ref();
+        let selected = labels.is_some_and(|labels| {
+            labels.contains_key(names::POLICY_PERMANENT_ID)
+                || labels.contains_key(names::CLUSTER_POLICY_PERMANENT_ID)
+        });
+        let mut owners = metadata.owner_references.iter().flatten();
+        let controlled = owners.any(|owner| owner.controller == Some(true));
         let annotation = |name| metadata.annotations.as_ref()?.get(name).cloned();
         let user = annotation(names::USER_ANNOTATION).unwrap_or_default();
         let permitted_queue = annotation(names::PERMITTED_QUEUE_ANNOTATION);
@@ -107,10 +121,25 @@ impl Template {
             resumed_after: resumed.and_then(|attempt| attempt.trim().parse().ok().map(Attempt)),
             time_to_live: workload::time_to_live(&value),
             divisible_kind: workload::divisible_kind(&value),
+            selected,
+            controlled,
+            shown_as_queued: workload::shown_as_queued(&value).map(str::to_owned),
             warnings: workload::warnings(&value)
                 .into_iter()
                 .chain(checkpoint.and_then(Result::err))
                 .collect(),
+        }
+    }
+
+    /// Returns the reference to it, for events.
+    pub(crate) fn reference(&self) -> ObjectReference {
+        ObjectReference {
+            api_version: self.key.kind.api_version.clone(),
+            kind: self.key.kind.kind.clone(),
+            namespace: self.key.namespace.clone(),
+            name: self.key.name.clone(),
+            uid: self.uid.to_string(),
+            resource_version: self.resource_version.clone(),
         }
     }
 

@@ -1,7 +1,9 @@
 //! Events on a user's object: what happened to the job and why.
 //!
 //! An event is recorded once until another event of the same object is recorded. A task of its own posts
-//! events from a bounded queue, so that events can get lost but never delay a decision.
+//! events from bounded queues, so that events can get lost but never delay a decision. The reasons of jobs
+//! come at a lower rate ([`super::reason_events`]) and go before what happens to jobs, so that they arrive
+//! within seconds while hundreds of jobs are admitted.
 
 use crds::karmada::ObjectReference;
 use engine::Reason;
@@ -10,12 +12,17 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use std::collections::HashMap;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 /// Capacity of the queue of events; more are dropped.
 const QUEUE: usize = 200;
 /// Kubernetes' limit of an event's note, in bytes.
-const LONGEST_NOTE: usize = 1_024;
+pub(super) const LONGEST_NOTE: usize = 1_024;
+/// Capacity of the queue of reasons, which has few entries while the API server answers.
+const REASONS: usize = 50;
+/// The action of events that say what a job waits for.
+pub(super) const WAIT: &str = "Wait";
 /// Most events posted in a second, because they share the API server with more important writes.
 const PER_SECOND: u32 = 5;
 /// Most objects whose last event is remembered.
@@ -54,6 +61,8 @@ impl JobEvent {
 #[derive(Debug)]
 pub(crate) struct EventRecorder {
     queue: mpsc::Sender<(core_v1::ObjectReference, JobEvent)>,
+    /// The queue of events that say what a job waits for.
+    reasons: mpsc::Sender<(core_v1::ObjectReference, JobEvent)>,
     last: HashMap<String, JobEvent>,
 }
 
@@ -61,15 +70,24 @@ impl EventRecorder {
     /// Starts the task that posts events.
     pub(crate) fn spawn(client: kube::Client, cancel: CancellationToken) -> Self {
         let (queue, mut events) = mpsc::channel::<(core_v1::ObjectReference, JobEvent)>(QUEUE);
+        let (reasons, mut first) = mpsc::channel(REASONS);
         runtime::task::spawn(async move {
             let reporter = Reporter {
                 controller: "muster-controller".into(),
                 instance: None,
             };
             let mut pace = tokio::time::interval(Duration::from_secs(1) / PER_SECOND);
-            while let Some(Some((object, event))) = cancel.run_until_cancelled(events.recv()).await
-            {
+            // Otherwise a burst would follow a pause.
+            pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
                 pace.tick().await;
+                let (object, event) = tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => return,
+                    Some(next) = first.recv() => next,
+                    Some(next) = events.recv() => next,
+                    else => return,
+                };
                 // A recorder that is reused would treat a note with the same reason as a repetition of the last one,
                 // and drop its text.
                 let recorder = Recorder::new(client.clone(), reporter.clone());
@@ -80,6 +98,7 @@ impl EventRecorder {
         });
         Self {
             queue,
+            reasons,
             last: HashMap::new(),
         }
     }
@@ -101,22 +120,18 @@ impl EventRecorder {
             uid: Some(object.uid.clone()),
             ..core_v1::ObjectReference::default()
         };
-        if self.queue.try_send((reference, event)).is_err() {
+        let queue = match event.action {
+            WAIT => &self.reasons,
+            _ => &self.queue,
+        };
+        if queue.try_send((reference, event)).is_err() {
             tracing::debug!(object = %object.name, "too many events wait to be posted; one is dropped");
         }
     }
 }
 
 fn as_event(event: JobEvent) -> Event {
-    let mut message = event.message;
-    if message.len() > LONGEST_NOTE {
-        let end = (0..=LONGEST_NOTE - 3)
-            .rev()
-            .find(|&i| message.is_char_boundary(i))
-            .unwrap_or(0);
-        message.truncate(end);
-        message.push_str("...");
-    }
+    let message = truncated(event.message, LONGEST_NOTE);
     Event {
         type_: if event.warning {
             EventType::Warning
@@ -127,5 +142,58 @@ fn as_event(event: JobEvent) -> Event {
         note: Some(message),
         action: event.action.to_owned(),
         secondary: None,
+    }
+}
+
+/// Shortens a text to at most `most` bytes.
+pub(super) fn truncated(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        let end = text.floor_char_boundary(most.saturating_sub(3));
+        text.truncate(end);
+        text.push_str("...");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use runtime::testing::FakeApi;
+
+    fn object(name: &str) -> ObjectReference {
+        ObjectReference {
+            api_version: "batch/v1".into(),
+            kind: "Job".into(),
+            namespace: "team".into(),
+            name: name.to_owned(),
+            uid: format!("{name}-uid"),
+            resource_version: String::new(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reasons_go_before_what_happens_and_both_at_a_limited_rate() {
+        let api = FakeApi::new();
+        let cancel = CancellationToken::new();
+        let mut recorder = EventRecorder::spawn(api.client(), cancel.clone());
+        for index in 0..1_000 {
+            let event = JobEvent::normal(Reason::Admitted, "Release", "runs".into());
+            recorder.record(&object(&format!("job-{index}")), event);
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let event = JobEvent::normal(Reason::WaitingForQuota, WAIT, "waits".into());
+        recorder.record(&object("waits"), event.clone());
+        recorder.record(&object("waits"), event);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let posted = api.requests_of("POST");
+        assert!((14..=17).contains(&posted.len()), "{}", posted.len());
+        let waits = posted
+            .iter()
+            .filter(|request| request.body["note"] == "waits");
+        assert_eq!(waits.count(), 1);
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        let posted = api.requests_of("POST").len();
+        assert!(posted <= QUEUE + 20, "{posted} of a thousand");
+        cancel.cancel();
     }
 }

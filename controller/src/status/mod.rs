@@ -7,15 +7,22 @@ pub(crate) mod advice;
 pub(crate) mod discretion;
 pub(crate) mod events;
 mod fault_policy_status;
+mod job_status;
 pub(crate) mod kept_policies;
 pub(crate) mod outlook;
 pub(crate) mod podgroups;
 pub(crate) mod queue_status;
+pub(crate) mod reason_events;
+mod template_status;
+pub(crate) mod unselected;
 
 use crate::core::Core;
 use crate::effects::object_writer::ObjectWriter;
 use crate::mirror::namespace::NamespaceFact;
 use crate::status::advice::Advice;
+use crate::status::reason_events::ReasonEvents;
+use crate::status::template_status::TemplateStatuses;
+use crate::status::unselected::Unselected;
 use crds::capacity_policy::CapacityPolicy;
 use crds::fault_policy::FaultPolicy;
 use crds::names;
@@ -44,6 +51,8 @@ const PASS: Duration = Duration::from_millis(25);
 #[derive(Debug)]
 pub(crate) struct Publisher {
     pub(crate) status: StatusWriter,
+    /// Statuses of templates.
+    templates: TemplateStatuses,
     pub(crate) objects: ObjectWriter,
     /// True if the PodGroup CRD has a status subresource (Muster's has one, Volcano's has not).
     status_subresource: bool,
@@ -54,6 +63,10 @@ pub(crate) struct Publisher {
     fault_policies: BTreeSet<String>,
     /// Advice for the heads of queues.
     pub(crate) advice: Advice,
+    /// Jobs whose reasons get events.
+    pub(crate) reasons: ReasonEvents,
+    /// Objects that no policy selects.
+    pub(crate) unselected: Unselected,
     /// PodGroup specs as they were last applied.
     applied: HashMap<JobKey, Value>,
     kept_at: Option<Time>,
@@ -61,12 +74,13 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     pub(crate) fn new(
-        status: StatusWriter,
+        [status, templates]: [StatusWriter; 2],
         objects: ObjectWriter,
         status_subresource: bool,
     ) -> Self {
         Self {
             status,
+            templates: TemplateStatuses::new(templates),
             objects,
             status_subresource,
             jobs: BTreeSet::new(),
@@ -74,6 +88,8 @@ impl Publisher {
             queues: BTreeSet::new(),
             fault_policies: BTreeSet::new(),
             advice: Advice::default(),
+            reasons: ReasonEvents::new(),
+            unselected: Unselected::default(),
             applied: HashMap::new(),
             kept_at: None,
         }
@@ -153,6 +169,8 @@ impl Publisher {
         self.jobs.remove(key);
         self.applied.remove(key);
         self.advice.forget(key);
+        self.reasons.forget(key);
+        self.templates.forget(key);
         self.status
             .forget(&podgroup_target(key, self.status_subresource));
     }
@@ -181,6 +199,8 @@ impl Core {
         {
             self.publish_job(&key, now);
         }
+        self.record_reasons(now);
+        self.warn_of_unselected(now);
         for name in std::mem::take(&mut self.publisher.queues) {
             self.publish_queue(&name, now);
         }
@@ -194,76 +214,6 @@ impl Core {
         {
             self.publisher.kept_at = Some(now);
             self.keep();
-        }
-    }
-
-    fn publish_job(&mut self, key: &JobKey, now: Time) {
-        let Some(binding) = self.reconciler.mirror.bindings().get(key).cloned() else {
-            return;
-        };
-        let Some(mut explanation) = self.reconciler.engine.explain(key) else {
-            return;
-        };
-        self.reconciler.enforcement.show_in(&mut explanation);
-        match explanation.position {
-            Some(1) => explanation.helps = self.advise(key, now),
-            _ => self.publisher.advice.forget(key),
-        }
-        self.reconciler.make_discreet(key, &mut explanation);
-        let (Some(view), Some(fact)) = (
-            self.reconciler.engine.job(key),
-            self.reconciler.last_facts.get(key),
-        ) else {
-            return;
-        };
-        let namespace = self
-            .reconciler
-            .mirror
-            .namespaces()
-            .get(&*key.namespace)
-            .cloned()
-            .unwrap_or_default();
-        if namespace.terminating {
-            return; // nothing can be created in it any more
-        }
-        let ask = self
-            .reconciler
-            .job_of(key, &binding, &namespace)
-            .and_then(|job| job.ask);
-        let spec = podgroups::object(key, &binding, fact, ask.as_ref());
-        let seen = self.reconciler.mirror.podgroups().get(key).cloned();
-        // Garbage collection removes the PodGroup with its owner, so it must not be created again. Without a
-        // template nothing better is known than the existing PodGroup.
-        let template = self.reconciler.mirror.template_of(&binding);
-        let going = binding.metadata.deletion_timestamp.is_some()
-            || template.map_or(seen.is_some(), |template| template.deleting);
-        self.publisher.podgroup(key, seen.as_deref(), spec, going);
-        let Some(seen) = seen else {
-            // The status follows once the PodGroup exists.
-            return;
-        };
-        let works: Vec<_> = self.reconciler.mirror.works_of(&binding).cloned().collect();
-        let in_flight = self.reconciler.in_flight.get(key);
-        let mut status = podgroups::status(&podgroups::StatusInputs {
-            seen: seen.status.as_ref(),
-            explanation: &explanation,
-            view: &view,
-            fact,
-            binding: &binding,
-            works: &works,
-            excess: in_flight.and_then(|in_flight| in_flight.excess.message()),
-            record_changed: in_flight.and_then(|in_flight| in_flight.guard.changed()),
-            now: crds::record::timestamp(now),
-        });
-        let federation = status.federation.iter_mut();
-        for back in federation.flat_map(|federation| &mut federation.eviction) {
-            self.reconciler.make_eviction_discreet(key, back);
-        }
-        if !podgroups::status_equals(seen.status.as_ref(), &status) {
-            let target = podgroup_target(key, self.publisher.status_subresource);
-            self.publisher
-                .status
-                .write(target, serde_json::json!({ "status": status }));
         }
     }
 
@@ -367,6 +317,7 @@ fn target<K: Resource<DynamicType = ()>>(name: &str) -> StatusTarget {
         namespace: None,
         name: name.to_owned(),
         subresource: Some("status"),
+        strategic: false,
     }
 }
 
@@ -376,5 +327,6 @@ fn podgroup_target(key: &JobKey, status_subresource: bool) -> StatusTarget {
         namespace: Some(key.namespace.to_string()),
         name: key.name.to_string(),
         subresource: status_subresource.then_some("status"),
+        strategic: false,
     }
 }

@@ -95,31 +95,13 @@ pub(crate) struct StatusInputs<'a> {
 /// Returns the status of a job's PodGroup.
 pub(crate) fn status(shown: &StatusInputs<'_>) -> PodGroupStatus {
     let counts = counts(shown.binding);
-    let refused = shown
-        .works
-        .iter()
-        .find_map(|work| Some((work, work.refused.as_ref()?)));
-    let explained = &shown.explanation.message;
-    let unreadable = unreadable(shown.binding).map(|error| error.to_string());
-    let (reason, message) = match (shown.view.state, refused, outcome(shown.binding)) {
-        _ if let Some(message) = unreadable => (Reason::RecordUnreadable, message),
-        (JobState::Placed | JobState::Running, _, _) if let Some(excess) = shown.excess => {
-            (Reason::OverrideExceeds, excess.to_owned())
-        }
-        (JobState::Placed, Some((work, message)), _) => (
-            Reason::MemberRefused,
-            format!("{} refused it: {message}", work.cluster),
-        ),
-        (JobState::Finished, _, Outcome::Succeeded) => (Reason::Succeeded, explained.clone()),
-        (JobState::Finished, _, Outcome::Failed { message }) => {
-            (Reason::Failed, format!("failed: {message}; {explained}"))
-        }
-        (JobState::Finished, _, Outcome::Suspended) => (
-            Reason::Suspended,
-            "aborted in its member; it is charged again at once if it is resumed there".to_owned(),
-        ),
-        _ => (shown.explanation.reason, explained.clone()),
-    };
+    let (reason, message) = reason_of(
+        shown.explanation,
+        shown.view.state,
+        shown.binding,
+        shown.works,
+        shown.excess,
+    );
     let seen = shown.seen.and_then(|seen| seen.federation.as_ref());
     let placement = placement(shown);
     let timeline = timeline(shown, &placement);
@@ -156,6 +138,41 @@ pub(crate) fn status(shown: &StatusInputs<'_>) -> PodGroupStatus {
             priority: Some(shown.view.priority),
             timeline,
         }),
+    }
+}
+
+/// Returns the reason that a job shows, with its message: that of the engine, or what its binding and its
+/// Works say. `excess` is what its Works request beyond what was admitted, as text.
+pub(crate) fn reason_of(
+    explanation: &Explanation,
+    state: JobState,
+    binding: &ResourceBinding,
+    works: &[SeenWork],
+    excess: Option<&str>,
+) -> (Reason, String) {
+    let refused = works
+        .iter()
+        .find_map(|work| Some((work, work.refused.as_ref()?)));
+    let explained = &explanation.message;
+    let unreadable = unreadable(binding).map(|error| error.to_string());
+    match (state, refused, outcome(binding)) {
+        _ if let Some(message) = unreadable => (Reason::RecordUnreadable, message),
+        (JobState::Placed | JobState::Running, _, _) if let Some(excess) = excess => {
+            (Reason::OverrideExceeds, excess.to_owned())
+        }
+        (JobState::Placed, Some((work, message)), _) => (
+            Reason::MemberRefused,
+            format!("{} refused it: {message}", work.cluster),
+        ),
+        (JobState::Finished, _, Outcome::Succeeded) => (Reason::Succeeded, explained.clone()),
+        (JobState::Finished, _, Outcome::Failed { message }) => {
+            (Reason::Failed, format!("failed: {message}; {explained}"))
+        }
+        (JobState::Finished, _, Outcome::Suspended) => (
+            Reason::Suspended,
+            "aborted in its member; it is charged again at once if it is resumed there".to_owned(),
+        ),
+        _ => (explanation.reason, explained.clone()),
     }
 }
 

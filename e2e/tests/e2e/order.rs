@@ -1,11 +1,13 @@
 //! The order of jobs, and the messages of pending jobs.
 
 use e2e::harness::jobs::{self, TestGang};
-use e2e::harness::kinds::QUEUE;
-use serde_json::json;
+use e2e::harness::kinds::{CRON_JOB, QUEUE};
+use e2e::harness::wait::eventually;
+use serde_json::{Value, json};
 
-use crate::case::A_WHILE;
-use crate::job::record;
+use crate::case::{A_WHILE, Case, SOON};
+use crate::job::{Job, record};
+use crate::lifecycle::event;
 use crate::story::managed;
 
 #[test]
@@ -142,6 +144,8 @@ fn a_job_may_change_its_queue_while_it_waits() {
             .await?;
         case.waits(&job, &["WaitingForQuota", "ExceedsCapability"])
             .await?;
+        says_why_it_waits(case, &job).await?;
+        a_cron_job_says_what_to_do(case).await?;
         let relabel = json!({"metadata": {"labels": {"muster.io/queue": "move-to"}}});
         let namespace = Some(case.name.as_str());
         case.karmada()
@@ -150,6 +154,50 @@ fn a_job_may_change_its_queue_while_it_waits() {
         case.finished(&job, "Succeeded").await?;
         let group = case.pod_group(&job).await.unwrap().unwrap();
         assert_eq!(group["spec"]["queue"], "move-to");
+        let template = case.template(&job).await.unwrap().unwrap();
+        assert!(!is_suspended(&template), "{}", template["status"]);
         Ok(())
     });
+}
+
+/// The user's own object says in an event and in its status why its job waits.
+async fn says_why_it_waits(case: &Case, job: &Job) -> anyhow::Result<()> {
+    let group = case.pod_group(job).await.unwrap().unwrap();
+    let reason = group["status"]["federation"]["reason"].clone();
+    let reason = reason.as_str().unwrap_or_default();
+    let note = event(case, job, reason).await?;
+    let command = format!("kubectl muster explain job/{} -n {}", job.name, case.name);
+    for words in [&format!("queue {}", case.name), &command] {
+        assert!(note.contains(words), "does not say {words}: {note}");
+    }
+    let what = format!("{} shows that it is suspended", job.name);
+    eventually(SOON, &what, async || match case.template(job).await? {
+        Some(template) if is_suspended(&template) => Ok(()),
+        other => Err(format!(
+            "{:?}",
+            other.map(|object| object["status"].clone())
+        )),
+    })
+    .await
+}
+
+/// Returns true if the status of a batch Job has the condition that makes kubectl print `Suspended`.
+fn is_suspended(template: &Value) -> bool {
+    let conditions = template["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| condition["type"] == "Suspended" && condition["status"] == "True")
+}
+
+/// No policy selects a CronJob: an event says what its user can do.
+async fn a_cron_job_says_what_to_do(case: &Case) -> anyhow::Result<()> {
+    let job = case.gang("nightly", 1, 1).batch();
+    let object = json!({
+        "metadata": {"name": "nightly", "namespace": case.name},
+        "spec": {"schedule": "0 3 * * *", "jobTemplate": {"spec": job["spec"]}},
+    });
+    let created = case.karmada().create(CRON_JOB, &object).await?;
+    let note = event(case, &Job::of(CRON_JOB, created), "KindNotSelected").await?;
+    let command = "kubectl create job";
+    assert!(note.contains(command), "does not say {command}: {note}");
+    Ok(())
 }

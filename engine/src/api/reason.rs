@@ -41,6 +41,9 @@ reasons! {
     BindingNameCollision,
     /// No propagation policy claims it. It stays where it is, is charged, and is not admitted.
     PolicyNotFound,
+    /// No propagation policy selects an object of its kind: it is neither queued nor started. The message says
+    /// what to do.
+    KindNotSelected,
     /// Its propagation policy keeps resources in the members when they are deleted
     /// (preserveResourcesOnDeletion), so that its quota could not be freed.
     ResourcesPreserved,
@@ -163,6 +166,20 @@ reasons! {
     RecordChanged,
     /// It was opened by hand, without admission, and was closed again.
     OpenedByHand,
+}
+
+impl Reason {
+    /// True for a reason why a job is not admitted; the others say what has happened to it.
+    #[must_use]
+    pub fn is_of_waiting(self) -> bool {
+        self < Self::Admitted
+    }
+
+    /// True if the job waits until a person changes it, its queue or the fleet.
+    #[must_use]
+    pub fn needs_change(self) -> bool {
+        self < Self::WaitingForQuota && self != Self::Suspended
+    }
 }
 
 impl fmt::Display for Reason {

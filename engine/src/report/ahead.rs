@@ -5,6 +5,7 @@
 //! bounded.
 
 use crate::amounts::resources::Resources;
+use crate::amounts::texts::counted;
 use crate::api::decision::{Ahead, StartRange};
 use crate::api::ids::{QueueName, Time};
 use crate::api::job::QueueOrder;
@@ -116,14 +117,14 @@ fn start_by_work(
     let known = work.unknown == 0;
     let basis = if known {
         format!(
-            "{} jobs ahead, {} device-hours by their expected run times, on {may_use} devices",
-            ahead.jobs,
+            "{} ahead, {} device-hours by their expected run times, on {may_use} devices",
+            counted(ahead.jobs, "job"),
             ahead.device_seconds / 3_600
         )
     } else {
         format!(
-            "{} jobs ahead; the run times of some are not known",
-            ahead.jobs
+            "{} ahead; the run times of some are not known",
+            counted(ahead.jobs, "job")
         )
     };
     Some(StartRange {

@@ -1,5 +1,6 @@
 //! The state of a job in words, computed by the functions that decide.
 
+use crate::amounts::texts::counted;
 use crate::api::decision::{Blocker, Explanation};
 use crate::api::facts::QueueOrdering;
 use crate::api::faults::described;
@@ -174,8 +175,9 @@ fn explain_released(
         };
         let (all, missing) = (demand.pods(), u64::from(job.pods_missing()));
         let message = format!(
-            "has {} of {all} pods; to grow it {why}",
-            all - missing.min(all)
+            "has {} of {}; to grow it {why}",
+            all - missing.min(all),
+            counted(all, "pod")
         );
         return Explanation::of(stage(job).0, message);
     }
@@ -213,7 +215,11 @@ fn what_keeps(inputs: Inputs<'_>, key: &JobKey, released: &Released) -> String {
     let shares = released.admission.shares.iter();
     let kept = shares.filter_map(|share| {
         let symptoms = inputs.capacity.symptoms(key, &share.cluster);
-        let of = format!("of {} pods on {}, ", share.replicas(), share.cluster);
+        let of = format!(
+            "of {} on {}, ",
+            counted(share.replicas(), "pod"),
+            share.cluster
+        );
         (!symptoms.is_empty()).then(|| of + &described(&symptoms))
     });
     kept.collect::<Vec<_>>().join("; ")

@@ -20,6 +20,7 @@ fn target(name: &str) -> StatusTarget {
         namespace: Some("ns".to_owned()),
         name: name.to_owned(),
         subresource: Some("status"),
+        strategic: false,
     }
 }
 

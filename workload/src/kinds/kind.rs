@@ -18,6 +18,7 @@ use crate::field::Field;
 use crate::outcome::{Outcome, PodCounts};
 use crate::parts::{Fields, Gang, PartResizing};
 use crate::policies::{GangAction, GangPolicies};
+use crate::queued_status::QueuedStatus;
 use crate::rendezvous::Meeting;
 use crate::size::{PriorityOf, Size};
 use crate::ttl::TtlField;
@@ -60,6 +61,12 @@ pub(crate) trait WorkloadKind: Sync {
 
     /// Returns when a part ended (RFC 3339), if its status says so; `None` while it runs.
     fn ended_at<'a>(&self, _status: &'a Value) -> Option<&'a str> {
+        None
+    }
+
+    /// Returns how the status of its template shows that it is queued; `None` if its status has no place for
+    /// it.
+    fn queued_status(&self) -> Option<QueuedStatus> {
         None
     }
 

@@ -14,9 +14,11 @@ mod kind;
 pub(crate) mod kubeflow;
 mod plain_pod;
 pub(crate) mod ray;
+mod unselected;
 pub(crate) mod volcano;
 
 pub(crate) use kind::{PartFields, WorkloadKind, only_one_cluster_resolves};
+pub use unselected::{unselected_advice, unselected_kinds};
 
 use serde_json::Value;
 

@@ -67,6 +67,17 @@ fn a_binding_without_a_size_leaves_it_unknown() {
 }
 
 #[test]
+fn the_user_of_a_kind_that_no_policy_selects_learns_what_to_do() {
+    let advice = |api_version: &str, kind: &str| unselected_advice(api_version, kind).unwrap();
+    assert_snapshot!(advice("kubeflow.org/v1", "XGBoostJob"), @"to have it queued, create a PropagationPolicy in this namespace that selects kubeflow.org/v1 XGBoostJob and has spec.schedulerName: muster");
+    assert_snapshot!(advice("batch/v1", "CronJob"), @"Muster queues Jobs, and no controller makes them from a CronJob here; create each Job in this namespace, as with kubectl create job NAME --from=cronjob/CRONJOB");
+    assert_snapshot!(advice("flow.volcano.sh/v1alpha1", "JobFlow"), @"Muster queues jobs, not what makes them; create the jobs of the JobFlow in this namespace");
+    assert_snapshot!(advice("ray.io/v1", "RayService"), @"Muster cannot read its size from its template; use one of Deployment, Job, JobSet, MPIJob, Pod, PyTorchJob, RayCluster, RayJob, StatefulSet, TFJob, or create a PropagationPolicy in this namespace that selects ray.io/v1 RayService and has spec.schedulerName: muster, with a ResourceInterpreterCustomization that returns its replicas");
+    assert_eq!(unselected_advice("v1", "ConfigMap"), None);
+    assert_eq!(unselected_advice("batch/v1", "Job"), None);
+}
+
+#[test]
 fn the_lists_of_kinds_agree() {
     for kind in known_kinds() {
         assert!(is_known_kind(&kind.api_version(), kind.kind), "{kind:?}");
@@ -75,6 +86,16 @@ fn the_lists_of_kinds_agree() {
     assert!(may_start_pods("trainer.kubeflow.org/v1alpha1", "TrainJob"));
     assert!(!is_known_kind("trainer.kubeflow.org/v1alpha1", "TrainJob"));
     assert!(!may_start_pods("v1", "ConfigMap"));
+    for kind in default_kinds() {
+        assert_eq!(unselected_advice(&kind.api_version(), kind.kind), None);
+    }
+    for (group, kind) in unselected_kinds() {
+        assert!(may_start_pods(&format!("{group}/v1"), kind), "{kind}");
+        assert!(
+            unselected_advice(&format!("{group}/v1"), kind).is_some(),
+            "{kind}"
+        );
+    }
     // The group distinguishes a Volcano Job from a batch/v1 Job.
     assert!(holds_replicas("batch/v1", "Job"));
     assert!(!holds_replicas("batch.volcano.sh/v1alpha1", "Job"));

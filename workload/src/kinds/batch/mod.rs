@@ -10,6 +10,7 @@ use crate::outcome::{self, Outcome, PodCounts};
 use crate::parts::Fields;
 use crate::pod::PodRequirements;
 use crate::pod_specs;
+use crate::queued_status::QueuedStatus;
 use crate::services;
 use crate::size::{self, PriorityOf, Size};
 use crate::ttl::TtlField;
@@ -81,6 +82,11 @@ impl WorkloadKind for BatchJobKind {
             succeeded: outcome::number(status, "succeeded"),
             failed: outcome::number(status, "failed"),
         }
+    }
+
+    /// `kubectl get` would otherwise say that it runs.
+    fn queued_status(&self) -> Option<QueuedStatus> {
+        Some(QueuedStatus::Condition)
     }
 
     /// Kubernetes' own controller on the control plane acts on it.

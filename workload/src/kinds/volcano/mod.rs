@@ -14,6 +14,7 @@ use crate::outcome::{self, Outcome, PodCounts};
 use crate::parts::{Fields, PartResizing};
 use crate::pod::PodRequirements;
 use crate::policies::{GangAction, GangPolicies};
+use crate::queued_status::QueuedStatus;
 use crate::size::{self, PriorityOf, Size};
 use crate::ttl::TtlField;
 use crate::{pod_specs, services, warnings};
@@ -81,6 +82,10 @@ impl WorkloadKind for VolcanoJobKind {
         let phase = outcome::text(state, "phase");
         let over = matches!(phase, "Completed" | "Failed" | "Terminated");
         over.then(|| outcome::text(state, "lastTransitionTime"))
+    }
+
+    fn queued_status(&self) -> Option<QueuedStatus> {
+        Some(QueuedStatus::State)
     }
 
     fn queue_field(&self) -> Option<&'static str> {

@@ -1,0 +1,180 @@
+//! What one job shows: its PodGroup with its status, and events for the reasons why it waits.
+
+use crate::core::Core;
+use crate::reconcile::Reconciler;
+use crate::reconcile::action::ReconcileAction;
+use crate::status::podgroup_target;
+use crate::status::podgroups::{self, StatusInputs};
+use crate::status::reason_events::{self, QueuedReason};
+use crds::podgroup::PodGroup;
+use engine::{Explanation, JobKey, JobState, Time};
+use std::sync::Arc;
+
+/// The reason that a job shows.
+struct ShownReason {
+    state: JobState,
+    shown: QueuedReason,
+    message: String,
+    position: Option<usize>,
+}
+
+impl ShownReason {
+    /// Returns the reason if it needs an event.
+    fn to_record(&self) -> Option<QueuedReason> {
+        let needs_event = reason_events::needs_event(self.state, self.shown.reason);
+        needs_event.then(|| self.shown.clone())
+    }
+
+    /// Returns the reason and its message if the job waits for its admission.
+    fn queued(&self) -> Option<(&QueuedReason, &str)> {
+        let waits = self.state == JobState::Queued && self.shown.reason.is_of_waiting();
+        waits.then_some((&self.shown, self.message.as_str()))
+    }
+}
+
+impl Core {
+    pub(crate) fn publish_job(&mut self, key: &JobKey, now: Time) {
+        let Some(mut explanation) = self.reconciler.explanation(key) else {
+            return;
+        };
+        match explanation.position {
+            Some(1) => explanation.helps = self.advise(key, now),
+            _ => self.publisher.advice.forget(key),
+        }
+        self.reconciler.make_discreet(key, &mut explanation);
+        let Some(reason) = self.reconciler.shown_reason(key, &explanation) else {
+            return;
+        };
+        let publisher = &mut self.publisher;
+        let to_record = reason.to_record();
+        publisher
+            .reasons
+            .observe(key, to_record, reason.position, now);
+        let binding = self.reconciler.mirror.bindings().get(key);
+        let template = binding.and_then(|binding| self.reconciler.mirror.template_of(binding));
+        if let Some(template) = template {
+            publisher
+                .templates
+                .show(key, template, reason.queued(), now);
+        }
+        if !self.reconciler.namespace_of(key).terminating {
+            // Nothing can be created in a namespace that is being deleted.
+            self.publish_podgroup(key, &explanation, now);
+        }
+    }
+
+    /// Keeps the PodGroup of a job and its status.
+    fn publish_podgroup(&mut self, key: &JobKey, explanation: &Explanation, now: Time) {
+        let Some(binding) = self.reconciler.mirror.bindings().get(key).cloned() else {
+            return;
+        };
+        let (Some(view), Some(fact)) = (
+            self.reconciler.engine.job(key),
+            self.reconciler.last_facts.get(key),
+        ) else {
+            return;
+        };
+        let namespace = self.reconciler.namespace_of(key);
+        let ask = self
+            .reconciler
+            .job_of(key, &binding, &namespace)
+            .and_then(|job| job.ask);
+        let spec = podgroups::object(key, &binding, fact, ask.as_ref());
+        let seen = self.reconciler.mirror.podgroups().get(key).cloned();
+        // Garbage collection removes the PodGroup with its owner, so it must not be created again. Without a
+        // template nothing better is known than the existing PodGroup.
+        let template = self.reconciler.mirror.template_of(&binding);
+        let going = binding.metadata.deletion_timestamp.is_some()
+            || template.map_or(seen.is_some(), |template| template.deleting);
+        self.publisher.podgroup(key, seen.as_deref(), spec, going);
+        let Some(seen) = seen else {
+            // The status follows once the PodGroup exists.
+            return;
+        };
+        let works: Vec<_> = self.reconciler.mirror.works_of(&binding).cloned().collect();
+        let in_flight = self.reconciler.in_flight.get(key);
+        let status = podgroups::status(&StatusInputs {
+            seen: seen.status.as_ref(),
+            explanation,
+            view: &view,
+            fact,
+            binding: &binding,
+            works: &works,
+            excess: in_flight.and_then(|in_flight| in_flight.excess.message()),
+            record_changed: in_flight.and_then(|in_flight| in_flight.guard.changed()),
+            now: crds::record::timestamp(now),
+        });
+        self.write_podgroup_status(key, &seen, status);
+    }
+
+    fn write_podgroup_status(
+        &self,
+        key: &JobKey,
+        seen: &Arc<PodGroup>,
+        mut status: crds::podgroup::PodGroupStatus,
+    ) {
+        let federation = status.federation.iter_mut();
+        for back in federation.flat_map(|federation| &mut federation.eviction) {
+            self.reconciler.make_eviction_discreet(key, back);
+        }
+        if !podgroups::status_equals(seen.status.as_ref(), &status) {
+            let target = podgroup_target(key, self.publisher.status_subresource);
+            self.publisher
+                .status
+                .write(target, serde_json::json!({ "status": status }));
+        }
+    }
+
+    /// Records events for the reasons of jobs that have lasted.
+    pub(crate) fn record_reasons(&mut self, now: Time) {
+        for key in self.publisher.reasons.take_due(now) {
+            let Some(reason) = self.reconciler.reason_now(&key) else {
+                continue;
+            };
+            let Some(shown) = reason.to_record() else {
+                continue;
+            };
+            if let Some(binding) = self.reconciler.mirror.bindings().get(&key) {
+                let object = binding.spec.resource.clone();
+                let event = reason_events::event(&object, &shown, &reason.message);
+                self.publisher.reasons.recorded(&key, shown, now);
+                self.reconciler
+                    .push(ReconcileAction::RecordEvent { object, event });
+            }
+        }
+    }
+}
+
+impl Reconciler {
+    /// Returns the explanation of a job, as operators may see it.
+    fn explanation(&self, key: &JobKey) -> Option<Explanation> {
+        let mut explanation = self.engine.explain(key)?;
+        self.enforcement.show_in(&mut explanation);
+        Some(explanation)
+    }
+
+    /// Returns the reason that a job shows now, as readers of its namespace may see it.
+    fn reason_now(&self, key: &JobKey) -> Option<ShownReason> {
+        let mut explanation = self.explanation(key)?;
+        self.make_discreet(key, &mut explanation);
+        self.shown_reason(key, &explanation)
+    }
+
+    /// Returns the reason that a job shows with an explanation.
+    fn shown_reason(&self, key: &JobKey, explanation: &Explanation) -> Option<ShownReason> {
+        let binding = self.mirror.bindings().get(key)?;
+        let view = self.engine.job(key)?;
+        let works: Vec<_> = self.mirror.works_of(binding).cloned().collect();
+        let in_flight = self.in_flight.get(key);
+        let excess = in_flight.and_then(|in_flight| in_flight.excess.message());
+        let (reason, message) =
+            podgroups::reason_of(explanation, view.state, binding, &works, excess);
+        let queue = self.last_facts.get(key)?.queue.clone();
+        Some(ShownReason {
+            state: view.state,
+            shown: QueuedReason { reason, queue },
+            message,
+            position: explanation.position,
+        })
+    }
+}
