@@ -133,6 +133,7 @@ fn line(text: &mut String, name: &str, value: &str) {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::jobs::tests::job;
 
@@ -144,7 +145,7 @@ mod tests {
             "{queue: vision, minMember: 8}",
             status,
         );
-        let now = "2026-11-21T14:00:00Z".parse().expect("a time");
+        let now = "2026-11-21T14:00:00Z".parse().unwrap();
         render(&workload(&job), &job.group, now)
     }
 

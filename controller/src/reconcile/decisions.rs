@@ -89,10 +89,10 @@ impl Reconciler {
         reason: Reason,
         message: &str,
     ) {
-        if let Some(fact) = self.last_facts.get(key) {
-            if let Some(queues) = self.metrics_of(&fact.queue) {
-                queues.preempted(reason, &fact.queue, EvictedPart::Whole);
-            }
+        if let Some(fact) = self.last_facts.get(key)
+            && let Some(queues) = self.metrics_of(&fact.queue)
+        {
+            queues.preempted(reason, &fact.queue, EvictedPart::Whole);
         }
         self.record_for_preemptor(
             &preemptor,
