@@ -1,10 +1,13 @@
 //! `explain`: shows why a job waits or what it does, from the status of its PodGroup alone.
 
+use crate::age;
 use crate::args::{Format, OutputArgs};
 use crate::connect::{LIMIT, plain};
 use crate::output;
 use anyhow::{Result, bail};
 use crds::podgroup::{FederationStatus, PodGroup};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
@@ -43,7 +46,7 @@ pub(crate) async fn run(job: &str, output: &OutputArgs, client: &Client) -> Resu
         Format::Table | Format::Wide => {
             let name = workload(&group);
             let group: PodGroup = serde_json::from_value(serde_json::to_value(group)?)?;
-            Ok(render(&name, &group))
+            Ok(render(&name, &group, Timestamp::now()))
         }
     }
 }
@@ -66,7 +69,7 @@ fn workload(group: &DynamicObject) -> String {
     }
 }
 
-fn render(workload: &str, group: &PodGroup) -> String {
+fn render(workload: &str, group: &PodGroup, now: Timestamp) -> String {
     let status = group.status.clone().unwrap_or_default();
     let federation = status.federation.unwrap_or_default();
     let phase = status.phase.unwrap_or_else(|| "Unknown".to_owned());
@@ -85,18 +88,20 @@ fn render(workload: &str, group: &PodGroup) -> String {
     for (index, help) in federation.helps.iter().enumerate() {
         line(&mut text, if index == 0 { "Helps" } else { "" }, help);
     }
-    outlook(&mut text, &federation);
-    history(&mut text, &federation);
+    outlook(&mut text, &federation, now);
+    history(&mut text, &federation, now);
     text
 }
 
 /// Adds the jobs ahead of it, and when it may start.
-fn outlook(text: &mut String, federation: &FederationStatus) {
+fn outlook(text: &mut String, federation: &FederationStatus, now: Timestamp) {
     if let Some(position) = &federation.position {
         let ahead = federation.ahead.as_ref().map(|ahead| {
             format!(
-                "; ahead: {} jobs, {} devices, {} device-hours",
-                ahead.jobs, ahead.devices, ahead.device_hours
+                "; ahead: {}, {}, {}",
+                counted(&ahead.jobs, "job"),
+                counted(&ahead.devices, "device"),
+                counted(&ahead.device_hours, "device-hour")
             )
         });
         line(
@@ -106,7 +111,7 @@ fn outlook(text: &mut String, federation: &FederationStatus) {
         );
     }
     if let Some(start) = &federation.start {
-        let time = |time: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Time| time.0.to_string();
+        let time = |time: &Time| with_distance(time, now);
         let latest = start.latest.as_ref().map_or("not known".to_owned(), time);
         let earliest = start.earliest.as_ref().map_or("now".to_owned(), time);
         line(
@@ -118,17 +123,35 @@ fn outlook(text: &mut String, federation: &FederationStatus) {
 }
 
 /// Adds where it runs, and its last eviction.
-fn history(text: &mut String, federation: &FederationStatus) {
+fn history(text: &mut String, federation: &FederationStatus, now: Timestamp) {
     if let Some(placement) = &federation.placement_summary {
         line(text, "Placed", placement);
     }
     if let Some(back) = &federation.eviction {
-        let time = back.time.as_ref().map(|time| format!(" at {}", time.0));
+        let time = back.time.as_ref();
+        let time = time.map(|time| format!(" at {}", with_distance(time, now)));
         let preemptor = back.for_job.as_ref().map(|job| format!(", for {job}"));
         let (time, preemptor) = (time.unwrap_or_default(), preemptor.unwrap_or_default());
         let how = format!("{}{time}{preemptor}: {}", back.reason, back.message);
         line(text, "Before", &how);
     }
+}
+
+/// Returns a time with its distance from now: `2026-11-21T14:10:00Z (in 10m)`.
+fn with_distance(time: &Time, now: Timestamp) -> String {
+    let at = time.0;
+    let distance = match at.as_second() - now.as_second() {
+        0 => "now".to_owned(),
+        ahead @ 1.. => format!("in {}", age::human(ahead)),
+        since => format!("{} ago", age::human(-since)),
+    };
+    format!("{at} ({distance})")
+}
+
+/// Returns a count, which may be coarse (`~40`), with its noun.
+fn counted(count: &str, noun: &str) -> String {
+    let plural = if count == "1" { "" } else { "s" };
+    format!("{count} {noun}{plural}")
 }
 
 fn line(text: &mut String, name: &str, value: &str) {
@@ -163,7 +186,7 @@ status: {status}
         let group = group(status);
         let name = workload(&group);
         let group = serde_json::from_value(serde_json::to_value(group).unwrap()).unwrap();
-        render(&name, &group)
+        render(&name, &group, "2026-11-21T14:00:00Z".parse().unwrap())
     }
 
     #[test]
@@ -188,8 +211,24 @@ status: {status}
         Helps     4 pods of main instead of all
                   queue night instead of its own
         Position  3; ahead: 2 jobs, ~40 devices, 12 device-hours
-        Start     from 2026-11-21T14:10:00Z to not known (ends that jobs declare)
-        Before    Reclaimed at 2026-11-21T13:00:00Z, for nlp/llm-job: queue nlp deserves it
+        Start     from 2026-11-21T14:10:00Z (in 10m) to not known (ends that jobs declare)
+        Before    Reclaimed at 2026-11-21T13:00:00Z (60m ago), for nlp/llm-job: queue nlp deserves it
+        ");
+    }
+
+    #[test]
+    fn a_job_behind_one_other_says_so_in_the_singular() {
+        insta::assert_snapshot!(shown("
+  phase: Pending
+  federation:
+    position: '2'
+    ahead: {jobs: '1', devices: '1', deviceHours: '1'}
+    start: {earliest: '2026-11-21T14:00:00Z', latest: '2026-11-21T15:30:00Z', basis: 1 job ahead}
+"), @r"
+        Job       Job/train  (queue vision)
+        State     Pending
+        Position  2; ahead: 1 job, 1 device, 1 device-hour
+        Start     from 2026-11-21T14:00:00Z (now) to 2026-11-21T15:30:00Z (in 90m) (1 job ahead)
         ");
     }
 

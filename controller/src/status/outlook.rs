@@ -26,7 +26,9 @@ pub(crate) fn helps(helps: &[Help]) -> Vec<String> {
 
 fn help(help: &Help) -> String {
     match help {
-        Help::FewerPods { role, count } => format!("{count} pods of {role} instead of all"),
+        Help::FewerPods { role, count } => {
+            format!("{} of {role} instead of all", counted(*count, "pod"))
+        }
         Help::OtherQueue(queue) => format!("queue {queue} instead of its own"),
         Help::RaiseCapability {
             queue,
@@ -45,8 +47,17 @@ fn help(help: &Help) -> String {
             cluster,
             class,
             count,
-        } => format!("{count} more nodes of class {class} in {cluster}"),
+        } => {
+            let nodes = counted(*count, "more node");
+            format!("{nodes} of class {class} in {cluster}")
+        }
     }
+}
+
+/// Returns a count with its noun: `1 pod`, `2 pods`.
+fn counted(count: u32, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
 }
 
 /// Returns what is ahead, in coarse numbers.
@@ -149,6 +160,30 @@ mod tests {
     the bound of capacitypolicy vision on pools of class h100 raised to nvidia.com/gpu 16
     2 more nodes of class h100 in gpu-a
     ");
+    }
+
+    #[test]
+    fn one_is_singular() {
+        let pod = Help::FewerPods {
+            role: "main".into(),
+            count: 1,
+        };
+        let node = Help::MoreNodes {
+            cluster: ClusterName::new("gpu-a"),
+            class: PoolClass::new("h100"),
+            count: 1,
+        };
+        let shown = helps(&[pod.clone(), node.clone()]);
+        let one = [
+            "1 pod of main instead of all",
+            "1 more node of class h100 in gpu-a",
+        ];
+        assert_eq!(shown, one);
+        let advice = [
+            "ask for 1 main pod",
+            "add 1 node of class h100 to cluster gpu-a",
+        ];
+        assert_eq!([pod, node].map(|help| help.to_string()), advice);
     }
 
     #[test]

@@ -11,6 +11,13 @@ pub(crate) fn order_of_texts(one: &Arc<str>, other: &Arc<str>) -> Ordering {
     one.cmp(other)
 }
 
+/// A count with its noun: `1 pod`, `2 pods`.
+pub(crate) fn counted(count: impl Into<u64>, noun: &str) -> String {
+    let count = count.into();
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
 /// Defines the type of a name: a shared text that serializes as itself.
 macro_rules! name_type {
     ($(#[$doc:meta])* $name:ident) => {

@@ -2,6 +2,7 @@
 
 use crate::amounts::quantity::Amount;
 use crate::amounts::resources::{ResourceName, Resources};
+use crate::amounts::texts::counted;
 use crate::api::facts::{Admission, Share};
 use crate::api::ids::{Attempt, ClusterName, JobKey, PoolClass, QueueName, Time};
 use crate::api::reason::Reason;
@@ -141,7 +142,9 @@ impl fmt::Display for Help {
     /// The advice, in the imperative.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::FewerPods { role, count } => write!(f, "ask for {count} {role} pods"),
+            Self::FewerPods { role, count } => {
+                write!(f, "ask for {}", counted(*count, &format!("{role} pod")))
+            }
             Self::OtherQueue(queue) => write!(f, "submit it to queue {queue}"),
             Self::RaiseCapability {
                 queue,
@@ -163,7 +166,10 @@ impl fmt::Display for Help {
                 cluster,
                 class,
                 count,
-            } => write!(f, "add {count} nodes of class {class} to cluster {cluster}"),
+            } => {
+                let nodes = counted(*count, "node");
+                write!(f, "add {nodes} of class {class} to cluster {cluster}")
+            }
         }
     }
 }
