@@ -175,10 +175,11 @@ impl Reason {
         self < Self::Admitted
     }
 
-    /// True if the job waits until a person changes it, its queue or the fleet.
+    /// True if the job waits until a person changes it, its queue or the fleet, and none meant it to wait.
     #[must_use]
     pub fn needs_change(self) -> bool {
-        self < Self::WaitingForQuota && self != Self::Suspended
+        let meant = matches!(self, Self::Suspended | Self::OnHold | Self::QueueStopped);
+        self < Self::WaitingForQuota && !meant
     }
 }
 
