@@ -165,7 +165,7 @@ pub async fn run(
             () = cancel.cancelled() => {}
         }
         context.leadership.heart().rest();
-        metrics.clear();
+        metrics.queues.clear();
         ready.set(false);
         over.cancel();
     }

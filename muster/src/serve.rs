@@ -1,12 +1,14 @@
 //! Long-running processes: which parts run, and what they share.
 
 use crate::args::{ConnectionArgs, MetricsAuth, ProcessArgs};
+use crate::check::token;
 use anyhow::{Context as _, bail};
 use binding_writer::CommitOptions;
 use controller::{ControllerContext, ControllerOptions};
 use engine::EngineConfig;
 use runtime::lease::ledger::LedgerOptions;
 use runtime::lease::{self, LeaseOptions};
+use runtime::process_metrics::ProcessMetrics;
 use runtime::watch::WatchMetrics;
 use runtime::{Health, Leadership, MetricsAccess, Registry};
 use tokio::task::JoinSet;
@@ -77,6 +79,7 @@ pub(crate) async fn serve(
     let agent = format!("{}/{}", parts.name, env!("CARGO_PKG_VERSION"));
     let client = connect(connection, &agent).await?;
     let registry = Registry::new();
+    describe_process(connection, &registry, &cancel);
     let health = Health::new();
     let readers = readers(&process, &client, &agent)?;
     let (address, _probes) = runtime::health::serve(
@@ -118,6 +121,12 @@ async fn connect(connection: &ConnectionArgs, agent: &str) -> anyhow::Result<kub
         context,
     } = connection;
     runtime::connect(kubeconfig.as_deref(), context.as_deref(), agent).await
+}
+
+/// Exports what is true of every process, whatever its parts are.
+fn describe_process(connection: &ConnectionArgs, registry: &Registry, cancel: &CancellationToken) {
+    registry.register_unprefixed(ProcessMetrics);
+    token::follow(connection.clone(), registry, cancel.clone());
 }
 
 /// Returns who may read the metrics. The cluster in which Muster runs as a pod decides, because it is the one

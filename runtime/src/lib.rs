@@ -9,7 +9,7 @@
 //!                       ├► kinds ──► where objects of a kind are
 //!                       └► apply ◄── manifests
 //! task: a panic ends the process. clock: time that does not jump
-//! telemetry, metrics, health, shutdown: logs, numbers, probes and the end of a process
+//! telemetry, metrics, process_metrics, health, shutdown: logs, numbers, probes and the end of a process
 //! metrics_access: who may read the numbers
 //! ```
 //!
@@ -25,6 +25,7 @@ pub mod lease;
 pub mod metrics;
 pub mod metrics_access;
 pub mod pages;
+pub mod process_metrics;
 pub mod rights;
 pub mod shutdown;
 pub mod status_writer;

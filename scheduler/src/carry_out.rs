@@ -137,7 +137,7 @@ impl Scheduler {
         let key = request.binding.job_key();
         let prepared = self.prepare_all(&key, &request).await;
         if let Err(refusal) = &prepared {
-            self.metrics.refused(refusal.reason);
+            self.metrics.failed(refusal.reason);
             tracing::debug!(job = %key, reason = %refusal.reason, message = refusal.message, "plan refused");
         }
         prepared

@@ -17,7 +17,7 @@ struct ReasonLabel {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PlanMetrics {
     pub(crate) checked: Counter,
-    refused: Family<ReasonLabel, Counter>,
+    failed: Family<ReasonLabel, Counter>,
     pub(crate) created: Counter,
 }
 
@@ -26,9 +26,9 @@ impl PlanMetrics {
         let counter = |name, help| registry.register(name, help, Counter::default());
         Self {
             checked: counter("plans_checked", "Plans checked on the live view"),
-            refused: registry.register(
-                "plans_refused",
-                "Plans that could not be carried out",
+            failed: registry.register(
+                "plan_checks_failed",
+                "Plans that failed the check on the live view, or the preparation of their members",
                 Family::default(),
             ),
             created: counter(
@@ -38,9 +38,9 @@ impl PlanMetrics {
         }
     }
 
-    /// Counts a refused plan.
-    pub(crate) fn refused(&self, reason: Reason) {
-        self.refused
+    /// Counts a plan that failed its check.
+    pub(crate) fn failed(&self, reason: Reason) {
+        self.failed
             .get_or_create(&ReasonLabel {
                 reason: reason.to_string(),
             })

@@ -9,10 +9,13 @@
 //! This is output only: no decision reads it. A GpuPool is written only if something other than the time
 //! differs. `lastSeen` changes with such a write, and says since when the data is old if the health is not
 //! Ready. A GpuPool is deleted if its cluster left, or its class is gone from a cluster with a complete
-//! view; while a member is away its pools stay, with that health.
+//! view; while a member is away its pools stay, with that health. The leader exports the same as metrics.
+
+mod metrics;
 
 use crate::carry_out::SchedulerOptions;
 use crate::live::{Live, LivePools};
+use crate::pools::metrics::PoolMetrics;
 use crds::gpu_pool::{
     self, AvoidedNode, FreeNodes, GpuPool, GpuPoolSpec, GpuPoolStatus, MOST_AVOIDED, health,
 };
@@ -74,6 +77,7 @@ pub(crate) fn spawn(
         live,
         members,
         leadership,
+        metrics: PoolMetrics::new(&options.registry),
         observed: BTreeMap::new(),
         listed: false,
         seen: None,
@@ -87,11 +91,19 @@ struct Keeper {
     members: Members,
     writer: StatusWriter,
     leadership: Option<Leadership>,
+    metrics: PoolMetrics,
     /// GpuPools as the watch shows them, by name.
     observed: BTreeMap<String, GpuPool>,
     listed: bool,
     /// Version of the live view at the last check.
     seen: Option<u64>,
+}
+
+/// Its term is over; the next leader exports the pools.
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.metrics.clear();
+    }
 }
 
 impl Keeper {
@@ -129,6 +141,9 @@ impl Keeper {
 
     async fn look(&mut self) {
         let leads = self.leadership.as_ref().is_none_or(Leadership::is_leading);
+        if !leads {
+            self.metrics.clear();
+        }
         if !leads || !self.listed {
             return;
         }
@@ -137,6 +152,7 @@ impl Keeper {
         };
         self.seen = Some(pools.version);
         let now = Time(jiff::Timestamp::now());
+        self.metrics.record(&pools);
         let desired = desired(&pools, &|cluster| self.members.health(cluster));
         let writes = writes(&desired, &self.observed, &pools.clusters, &now);
         futures::stream::iter(writes)

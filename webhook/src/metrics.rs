@@ -5,7 +5,7 @@ use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use runtime::Registry;
 use std::time::Duration;
 
@@ -42,11 +42,16 @@ struct Labels {
     outcome: RequestOutcome,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PathLabel {
+    path: &'static str,
+}
+
 /// Numbers and times of requests. Clones share them.
 #[derive(Debug, Clone)]
 pub struct WebhookMetrics {
     requests: Family<Labels, Counter>,
-    seconds: Histogram,
+    seconds: Family<PathLabel, Histogram, fn() -> Histogram>,
     certificate_until: Gauge,
 }
 
@@ -55,7 +60,7 @@ impl WebhookMetrics {
     #[must_use]
     pub fn new(registry: &Registry) -> Self {
         // From 25 µs: a decision takes microseconds, and slower ones should show.
-        let buckets = prometheus_client::metrics::histogram::exponential_buckets(25e-6, 2.0, 16);
+        let histogram: fn() -> Histogram = || Histogram::new(exponential_buckets(25e-6, 2.0, 16));
         Self {
             requests: registry.register(
                 "webhook_requests",
@@ -64,8 +69,8 @@ impl WebhookMetrics {
             ),
             seconds: registry.register(
                 "webhook_seconds",
-                "Time to answer an admission review once it has been received",
-                Histogram::new(buckets),
+                "Time to answer an admission review once it has been received, by path",
+                Family::new_with_constructor(histogram),
             ),
             certificate_until: registry.register(
                 "webhook_certificate_expiry_timestamp_seconds",
@@ -83,6 +88,7 @@ impl WebhookMetrics {
     /// Counts one request.
     pub fn observe(&self, path: &'static str, outcome: RequestOutcome, took: Duration) {
         self.requests.get_or_create(&Labels { path, outcome }).inc();
-        self.seconds.observe(took.as_secs_f64());
+        let seconds = self.seconds.get_or_create(&PathLabel { path });
+        seconds.observe(took.as_secs_f64());
     }
 }

@@ -15,6 +15,7 @@ mod growth;
 mod infrastructure;
 mod kept;
 mod leaving;
+mod metrics;
 mod not_touched;
 mod objects;
 mod out_of_service;
@@ -69,6 +70,7 @@ struct Stage {
     api: FakeApi,
     core: Core,
     inputs: mpsc::Receiver<Input>,
+    registry: Registry,
     /// How far the clock is ahead of real time.
     ahead_ms: i64,
     _cancel: DropGuard,
@@ -162,6 +164,7 @@ impl Stage {
             api: api.clone(),
             core,
             inputs,
+            registry,
             ahead_ms: 0,
             _cancel: cancel.drop_guard(),
         }

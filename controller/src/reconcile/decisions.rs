@@ -4,7 +4,7 @@
 //! members; admission and placement are one patch. Otherwise the controller hands the plan over: it writes
 //! the plan as a record in state Planned.
 
-use crate::metrics::EvictedPart;
+use crate::metrics::{EvictedPart, QueueSeries};
 use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::in_flight::InFlight;
 use crate::reconcile::{ReconcileCtx, Reconciler};
@@ -89,9 +89,10 @@ impl Reconciler {
         reason: Reason,
         message: &str,
     ) {
-        if let Some(fact) = self.last_facts.get(key) {
-            self.metrics
-                .preempted(reason, &fact.queue, EvictedPart::Whole);
+        if let Some(fact) = self.last_facts.get(key)
+            && let Some(queues) = self.metrics_of(&fact.queue)
+        {
+            queues.preempted(reason, &fact.queue, EvictedPart::Whole);
         }
         self.record_for_preemptor(
             &preemptor,
@@ -110,7 +111,9 @@ impl Reconciler {
             true => Reason::Preempted,
             false => Reason::Reclaimed,
         };
-        self.metrics.preempted(reason, queue, EvictedPart::Surplus);
+        if let Some(queues) = self.metrics_of(queue) {
+            queues.preempted(reason, queue, EvictedPart::Surplus);
+        }
         self.record_for_preemptor(
             preemptor,
             &format!("{key} is shrunk to make room for it: {message}"),
@@ -151,12 +154,28 @@ impl Reconciler {
             return self.refuse(key, admission.attempt, &still_there(left), now);
         }
         self.metrics.released.inc();
+        self.note_admission(key, &admission, now);
         let message = self.discreet(key, message);
         self.push(ReconcileAction::RecordEvent {
             object: binding.spec.resource.clone(),
             event: JobEvent::normal(Reason::Admitted, "Release", message),
         });
         self.hand_over(key, &binding, admission, now);
+    }
+
+    /// Records how long the job has waited for its first admission.
+    fn note_admission(&self, key: &JobKey, admission: &Admission, now: Time) {
+        let (job, queues) = (self.engine.job(key), self.metrics_of(&admission.queue));
+        if let (Attempt(1), Some(job), Some(queues)) = (admission.attempt, job, queues) {
+            let waited = now.millis_since(job.queued_at);
+            queues.admitted_after(&admission.queue, waited);
+        }
+    }
+
+    /// Returns the metrics of queues if `queue` exists: no series outlives its queue.
+    pub(crate) fn metrics_of(&self, queue: &QueueName) -> Option<&QueueSeries> {
+        let exists = self.mirror.queues().contains_key(queue);
+        exists.then_some(&self.metrics.queues)
     }
 
     /// Drops a plan that was not handed over, since a write of the binding is open: of the record that it was

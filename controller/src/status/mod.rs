@@ -268,28 +268,17 @@ impl Core {
 
     fn publish_queue(&mut self, name: &QueueName, now: Time) {
         let Some(queue) = self.reconciler.mirror.queues().get(name) else {
-            self.metrics.forget(name);
+            self.metrics.queues.forget(name);
             return self.drop_policy(name);
         };
         let Some(usage) = self.reconciler.engine.queue_usage(name) else {
             return;
         };
-        let label = crate::metrics::QueueLabel {
-            queue: name.to_string(),
-        };
-        self.metrics
-            .pending_jobs
-            .get_or_create(&label)
-            .set(i64::from(usage.pending_jobs));
-        let active = usage.admitted_jobs + usage.running_jobs + usage.ending_jobs;
-        self.metrics
-            .active_jobs
-            .get_or_create(&label)
-            .set(i64::from(active));
-        self.metrics
-            .reserved(name, self.reconciler.engine.reserved(name));
-        self.metrics
-            .charged(name, &usage.allocated, &usage.real_capability);
+        let engine = &self.reconciler.engine;
+        let head = usage.head.as_ref().and_then(|(job, _)| engine.job(job));
+        let head_queued = head.map(|job| job.queued_at);
+        let queues = &self.metrics.queues;
+        queues.used(name, &usage, engine.reserved(name), head_queued);
         let status = queue_status::queue(queue, &usage);
         self.publisher.status.write(
             target::<Queue>(name.as_str()),

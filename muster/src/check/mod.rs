@@ -8,7 +8,7 @@ mod members;
 mod skew;
 #[cfg(test)]
 mod tests;
-mod token;
+pub(crate) mod token;
 
 use crate::args::{CheckArgs, CheckOutput, ConnectionArgs};
 use crate::install;

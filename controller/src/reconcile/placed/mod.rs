@@ -24,7 +24,7 @@ use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordedShare};
 use engine::decision::without_slots;
 use engine::facts::Held;
-use engine::{Event, JobState, Progress, Reason, Resources};
+use engine::{Event, JobState, Progress, Reason, Resources, Time};
 use workload::{GangRules, Outcome};
 
 impl Reconciler {
@@ -58,6 +58,7 @@ impl Reconciler {
         }
         let progress = self.progress_of(ctx, &record, job.as_ref());
         let was_over = self.is_over(ctx, &record);
+        self.note_start(ctx, &record, progress);
         self.apply_admission(ctx, &record, progress);
         self.note_whole(ctx.key, progress == Progress::Running, ctx.now);
         if self.runs_after_end(ctx, &record, was_over, &outcome) && self.runs_again(ctx, &record) {
@@ -96,6 +97,19 @@ impl Reconciler {
         self.confirm_shrinks(ctx, &record);
         self.expire(ctx, &record);
         self.acknowledge(ctx);
+    }
+
+    /// Records how long the job took to run, when it is seen to run for the first time in its attempt.
+    fn note_start(&self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord, progress: Progress) {
+        let before = self.engine.job(ctx.key).map(|job| job.state);
+        // A job that is not known to be placed ran under an earlier leader, or before it was managed.
+        let starts = matches!(before, Some(JobState::Assumed | JobState::Placed));
+        if starts && progress == Progress::Running && !record.adopted {
+            let admitted = Time(record.time.as_millisecond());
+            if let Some(queues) = self.metrics_of(&record.queue) {
+                queues.started_after(&record.queue, ctx.now.millis_since(admitted));
+            }
+        }
     }
 
     /// Returns how far a placed job has come. Without its template it is unknown whether it keeps its pods

@@ -1,0 +1,371 @@
+//! Metrics with the label `queue`. They end with their queue and with the term: no series outlives its queue,
+//! and a replica that does not lead exports none.
+
+use engine::decision::Reserved;
+use engine::resources::Unit;
+use engine::{Amount, QueueName, QueueUsage, Reason, ResourceName, Resources, Time};
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Metric;
+use runtime::metrics::{Registry, wait_buckets};
+use std::collections::{BTreeMap, HashSet};
+use std::hash::Hash;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+#[cfg(test)]
+mod tests;
+
+/// Gauges may have fractions: CPUs.
+type AmountGauge = Gauge<f64, AtomicU64>;
+
+/// Label: the queue.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QueueLabel {
+    queue: String,
+}
+
+/// Labels: the queue and the resource.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QueueResourceLabel {
+    queue: String,
+    resource: String,
+}
+
+/// What an amount of a queue is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+enum AmountKind {
+    Allocated,
+    Deserved,
+    Capability,
+    Borrowed,
+    Lent,
+    Pending,
+}
+
+/// Labels of a queue's amounts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QueueAmountLabel {
+    queue: String,
+    resource: String,
+    kind: AmountKind,
+}
+
+/// Labels: the queue and the reason why its first pending job waits.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QueueHeadLabel {
+    queue: String,
+    reason: String,
+}
+
+/// What is reserved for a pending job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+enum ReservedFor {
+    Nodes,
+    Headroom,
+    Evictions,
+}
+
+/// Labels of reservations.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReservationLabel {
+    queue: String,
+    kept: ReservedFor,
+}
+
+/// How much of a job is evicted for another job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub(crate) enum EvictedPart {
+    /// The whole job.
+    Whole,
+    /// Its pods above the minimum.
+    Surplus,
+}
+
+/// Labels of evictions for other jobs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PreemptionLabel {
+    reason: String,
+    queue: String,
+    part: EvictedPart,
+}
+
+/// A family of metrics whose labels include a queue. It knows the labels of each queue, to remove them.
+#[derive(Debug)]
+struct QueueFamily<L, M> {
+    family: Family<L, M, fn() -> M>,
+    exported: Arc<Mutex<BTreeMap<QueueName, HashSet<L>>>>,
+}
+
+impl<L, M> Clone for QueueFamily<L, M> {
+    fn clone(&self) -> Self {
+        Self {
+            family: self.family.clone(),
+            exported: Arc::clone(&self.exported),
+        }
+    }
+}
+
+impl<L: Clone + Eq + Hash, M: Clone> QueueFamily<L, M> {
+    fn new(family: Family<L, M, fn() -> M>) -> Self {
+        Self {
+            family,
+            exported: Arc::default(),
+        }
+    }
+
+    /// Returns the metric with `label`, which is about `queue`.
+    fn of(&self, queue: &QueueName, label: L) -> M {
+        let metric = self.family.get_or_create_owned(&label);
+        let mut exported = self.exported();
+        exported.entry(queue.clone()).or_default().insert(label);
+        metric
+    }
+
+    /// Removes what is exported about `queue`.
+    fn forget(&self, queue: &QueueName) {
+        for label in self.exported().remove(queue).into_iter().flatten() {
+            self.family.remove(&label);
+        }
+    }
+
+    fn clear(&self) {
+        self.exported().clear();
+        self.family.clear();
+    }
+
+    fn exported(&self) -> MutexGuard<'_, BTreeMap<QueueName, HashSet<L>>> {
+        // After a panic it still names labels that are, or were, exported.
+        self.exported.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<L: Clone + Eq + Hash> QueueFamily<L, AmountGauge> {
+    /// Exports exactly `values` about `queue`.
+    fn replace(&self, queue: &QueueName, values: Vec<(L, f64)>) {
+        let mut labels = HashSet::new();
+        for (label, value) in values {
+            self.family.get_or_create(&label).set(value);
+            labels.insert(label);
+        }
+        let before = self.exported().insert(queue.clone(), labels.clone());
+        for label in before.unwrap_or_default().difference(&labels) {
+            self.family.remove(label);
+        }
+    }
+}
+
+/// The metrics of queues.
+#[derive(Debug, Clone)]
+pub(crate) struct QueueSeries {
+    pending: QueueFamily<QueueLabel, Gauge>,
+    active: QueueFamily<QueueLabel, Gauge>,
+    amounts: QueueFamily<QueueAmountLabel, AmountGauge>,
+    head_reason: QueueFamily<QueueHeadLabel, AmountGauge>,
+    head_queued: QueueFamily<QueueLabel, AmountGauge>,
+    reservations: QueueFamily<ReservationLabel, Gauge>,
+    over_capability: QueueFamily<QueueResourceLabel, AmountGauge>,
+    preemptions: QueueFamily<PreemptionLabel, Counter>,
+    admission_wait: QueueFamily<QueueLabel, Histogram>,
+    start_wait: QueueFamily<QueueLabel, Histogram>,
+}
+
+impl QueueSeries {
+    /// Registers the metrics.
+    pub(super) fn new(registry: &Registry) -> Self {
+        let pending = "Pending jobs, by queue";
+        let active = "Charged jobs, by queue";
+        let amounts = "AmountGauge of a queue with those of its children, by resource, in cores, bytes or units";
+        let head_reason = "1 for the reason why the first pending job of a queue waits";
+        let head_queued = "When the first pending job of a queue was submitted";
+        let reservations = "Pending jobs with a reservation, by queue and by what is reserved";
+        let over =
+            "Charge of a queue above its real capability, by resource, in cores, bytes or units";
+        let preemptions = "Jobs evicted, or shrunk, for another job, by their queue";
+        let admission_wait =
+            "Time from the submission of jobs to their first admission, by queue, in seconds";
+        let start_wait =
+            "Time from the admission of jobs until enough of them ran, by queue, in seconds";
+        Self {
+            pending: counts(registry, "queue_pending_jobs", pending),
+            active: counts(registry, "queue_active_jobs", active),
+            amounts: counts(registry, "queue_resources", amounts),
+            head_reason: counts(registry, "queue_head_reason", head_reason),
+            head_queued: counts(registry, "queue_head_queued_timestamp_seconds", head_queued),
+            reservations: counts(registry, "reservations", reservations),
+            over_capability: counts(registry, "queue_over_capability", over),
+            preemptions: counts(registry, "preemptions", preemptions),
+            admission_wait: waits(registry, "job_admission_wait_seconds", admission_wait),
+            start_wait: waits(registry, "job_start_wait_seconds", start_wait),
+        }
+    }
+
+    /// Records the use of `queue`. `head_queued` says when its first pending job was submitted.
+    pub(crate) fn used(
+        &self,
+        queue: &QueueName,
+        usage: &QueueUsage,
+        reserved: Reserved,
+        head_queued: Option<Time>,
+    ) {
+        let pending = self.pending.of(queue, label(queue));
+        pending.set(usage.pending_jobs.into());
+        let active = usage.admitted_jobs + usage.running_jobs + usage.ending_jobs;
+        self.active.of(queue, label(queue)).set(active.into());
+        self.amounts.replace(queue, amounts(queue, usage));
+        self.charged(queue, &usage.allocated, &usage.real_capability);
+        self.reserved(queue, reserved);
+        let head = usage.head.iter().map(|(_, explanation)| {
+            let reason = explanation.reason.to_string();
+            let queue = queue.to_string();
+            (QueueHeadLabel { queue, reason }, 1.0)
+        });
+        self.head_reason.replace(queue, head.collect());
+        let queued = head_queued.filter(|_| usage.head.is_some());
+        let queued = queued.map(|at| (label(queue), seconds(at.millis_since(Time(0)))));
+        self.head_queued
+            .replace(queue, queued.into_iter().collect());
+    }
+
+    fn reserved(&self, queue: &QueueName, reserved: Reserved) {
+        for (kept, count) in [
+            (ReservedFor::Nodes, reserved.nodes),
+            (ReservedFor::Headroom, reserved.headroom),
+            (ReservedFor::Evictions, reserved.evictions),
+        ] {
+            let label = ReservationLabel {
+                queue: queue.to_string(),
+                kept,
+            };
+            self.reservations.of(queue, label).set(count.into());
+        }
+    }
+
+    /// Records what a queue is charged and the most it may have. Exports only resources that exceed the most.
+    fn charged(&self, queue: &QueueName, charged: &Resources, most: &Resources) {
+        let beyond = most.iter().filter_map(|(resource, most)| {
+            let beyond = charged.amount_of(resource).0.saturating_sub(most.0);
+            let label = QueueResourceLabel {
+                queue: queue.to_string(),
+                resource: resource.to_string(),
+            };
+            (beyond > 0).then(|| (label, shown(resource, Amount(beyond))))
+        });
+        self.over_capability.replace(queue, beyond.collect());
+    }
+
+    /// Counts an eviction for another job.
+    pub(crate) fn preempted(&self, reason: Reason, queue: &QueueName, part: EvictedPart) {
+        let label = PreemptionLabel {
+            reason: reason.to_string(),
+            queue: queue.to_string(),
+            part,
+        };
+        self.preemptions.of(queue, label).inc();
+    }
+
+    /// Records how long a job has waited for its first admission.
+    pub(crate) fn admitted_after(&self, queue: &QueueName, millis: i64) {
+        let wait = self.admission_wait.of(queue, label(queue));
+        wait.observe(seconds(millis.max(0)));
+    }
+
+    /// Records how long an admitted job took to run.
+    pub(crate) fn started_after(&self, queue: &QueueName, millis: i64) {
+        let wait = self.start_wait.of(queue, label(queue));
+        wait.observe(seconds(millis.max(0)));
+    }
+
+    /// Removes what is exported about a deleted `queue`.
+    pub(crate) fn forget(&self, queue: &QueueName) {
+        self.pending.forget(queue);
+        self.active.forget(queue);
+        self.amounts.forget(queue);
+        self.head_reason.forget(queue);
+        self.head_queued.forget(queue);
+        self.reservations.forget(queue);
+        self.over_capability.forget(queue);
+        self.preemptions.forget(queue);
+        self.admission_wait.forget(queue);
+        self.start_wait.forget(queue);
+    }
+
+    /// Removes everything when this replica stops leading; the new leader exports it.
+    pub(crate) fn clear(&self) {
+        self.pending.clear();
+        self.active.clear();
+        self.amounts.clear();
+        self.head_reason.clear();
+        self.head_queued.clear();
+        self.reservations.clear();
+        self.over_capability.clear();
+        self.preemptions.clear();
+        self.admission_wait.clear();
+        self.start_wait.clear();
+    }
+}
+
+/// Registers gauges or counters.
+fn counts<L, M>(registry: &Registry, name: &str, help: &str) -> QueueFamily<L, M>
+where
+    L: Clone + Eq + Hash,
+    M: Clone + Default,
+    Family<L, M, fn() -> M>: Metric,
+{
+    let family: Family<L, M, fn() -> M> = Family::new_with_constructor(M::default);
+    QueueFamily::new(registry.register(name, help, family))
+}
+
+/// Registers histograms of waiting times.
+fn waits(registry: &Registry, name: &str, help: &str) -> QueueFamily<QueueLabel, Histogram> {
+    let constructor: fn() -> Histogram = || Histogram::new(wait_buckets());
+    let family = Family::new_with_constructor(constructor);
+    QueueFamily::new(registry.register(name, help, family))
+}
+
+fn label(queue: &QueueName) -> QueueLabel {
+    QueueLabel {
+        queue: queue.to_string(),
+    }
+}
+
+fn amounts(queue: &QueueName, usage: &QueueUsage) -> Vec<(QueueAmountLabel, f64)> {
+    let kinds = [
+        (AmountKind::Allocated, &usage.allocated),
+        (AmountKind::Deserved, &usage.deserved),
+        (AmountKind::Capability, &usage.real_capability),
+        (AmountKind::Borrowed, &usage.borrowed),
+        (AmountKind::Lent, &usage.lent),
+        (AmountKind::Pending, &usage.pending),
+    ];
+    let all = kinds.into_iter().flat_map(|(kind, list)| {
+        list.iter().map(move |(resource, amount)| {
+            let label = QueueAmountLabel {
+                queue: queue.to_string(),
+                resource: resource.to_string(),
+                kind,
+            };
+            (label, shown(resource, amount))
+        })
+    });
+    all.collect()
+}
+
+// For display only; decisions never use it.
+#[allow(clippy::cast_precision_loss)]
+fn shown(resource: &ResourceName, amount: Amount) -> f64 {
+    let unit = match resource.unit() {
+        Unit::Milli => 1_000.0,
+        Unit::Bytes | Unit::Count => 1.0,
+    };
+    amount.0 as f64 / unit
+}
+
+// As `shown`.
+#[allow(clippy::cast_precision_loss)]
+fn seconds(millis: i64) -> f64 {
+    millis as f64 / 1_000.0
+}
