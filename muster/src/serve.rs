@@ -312,3 +312,6 @@ fn identity(process: &ProcessArgs) -> String {
     let host = || std::env::var("HOSTNAME").unwrap_or_else(|_| "localhost".to_owned());
     runtime::lease::identity(&name.unwrap_or_else(host))
 }
+
+#[cfg(test)]
+mod tests;

@@ -43,6 +43,8 @@ const FULL: &str = r#"{
     "webhook": {"url": "https://muster.example:8443", "service": {"type": "NodePort", "nodePort": 30443, "annotations": {"a": "b"}}},
     "metrics": {"readers": [{"name": "prometheus", "namespace": "monitoring"}],
                 "serviceMonitor": {"enabled": true, "labels": {"release": "prometheus"}}},
+    "monitoring": {"runbooks": "https://wiki.example/muster", "rules": {"enabled": true, "labels": {"release": "prometheus"}},
+                   "dashboards": {"enabled": true, "annotations": {"folder": "Muster"}}},
     "networkPolicy": {"webhookFrom": [{"ipBlock": {"cidr": "10.0.0.0/8"}}], "metricsFrom": [{"namespaceSelector": {}}]},
     "tracing": {"otlpEndpoint": "http://collector:4317"},
     "requireAdmissionPolicies": false,
@@ -97,6 +99,10 @@ fn the_chart_has_no_findings_and_renders_with_all_values() -> anyhow::Result<()>
         "automountServiceAccountToken: true",
         "nonResourceURLs: [/metrics]",
         "namespace: monitoring",
+        "kind: PrometheusRule",
+        "runbook_url: https://wiki.example/muster/MusterNoLeader.md",
+        "grafana_dashboard: \"1\"",
+        "muster-overview.json: |",
         "cidr: 10.0.0.0/8",
         "- --context=karmada",
         "- --metrics-bind=[::]:8080",
@@ -157,6 +163,7 @@ fn a_bad_value_is_refused() -> anyhow::Result<()> {
         ("metrics.serviceMonitor.enabled=true", "metricsFrom"),
         ("metrics.auth=basic", "/metrics/auth"),
         ("metrics.readers[0].name=prometheus", "/metrics/readers/0"),
+        ("monitoring.runbooks=docs/", "/monitoring/runbooks"),
     ];
     for (value, wanted) in bad {
         let output = render(&["--set", value])?;
