@@ -37,6 +37,8 @@ pub enum Toolset {
     KubeRay,
     /// What packages Muster: helm, and the program that assembles its image.
     Packaging,
+    /// What checks Muster's alerts: promtool.
+    Prometheus,
 }
 
 /// A built component.
@@ -63,6 +65,7 @@ pub enum Tool {
     KubeRay,
     Helm,
     ImageAssembler,
+    Promtool,
 }
 
 /// Built sets, with the paths of their binaries and of their modules.
@@ -132,7 +135,8 @@ pub enum ToolsError {
 type ToolsResult<T, E = ToolsError> = std::result::Result<T, E>;
 
 impl Toolset {
-    /// All sets, the quickest build first.
+    /// The sets of `make tools`, the quickest build first. Prometheus takes long to build and is needed by one
+    /// test, which builds it.
     pub const ALL: [Self; 10] = [
         Self::Etcd,
         Self::Kwok,
@@ -159,6 +163,7 @@ impl Toolset {
             Self::MpiOperator => "mpi-operator",
             Self::KubeRay => "kuberay",
             Self::Packaging => "packaging",
+            Self::Prometheus => "prometheus",
         }
     }
 
@@ -175,6 +180,7 @@ impl Toolset {
             Self::MpiOperator => "github.com/kubeflow/mpi-operator",
             Self::KubeRay => "github.com/ray-project/kuberay/ray-operator",
             Self::Packaging => "helm.sh/helm/v3",
+            Self::Prometheus => "github.com/prometheus/prometheus",
         }
     }
 
@@ -224,6 +230,7 @@ impl Tool {
             Self::KubeRay => (Toolset::KubeRay, "ray-operator"),
             Self::Helm => (Toolset::Packaging, "helm"),
             Self::ImageAssembler => (Toolset::Packaging, "packaging"),
+            Self::Promtool => (Toolset::Prometheus, "promtool"),
         }
     }
 }

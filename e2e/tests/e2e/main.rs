@@ -11,6 +11,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod admission_policies;
+mod alerts;
 mod audited;
 mod avoided_nodes;
 mod backfill;
