@@ -47,6 +47,9 @@ impl Core {
         };
         let publisher = &mut self.publisher;
         let to_record = reason.to_record();
+        let seen = self.reconciler.mirror.podgroups().get(key);
+        let published = || seen.and_then(|seen| reason_events::published(seen));
+        publisher.reasons.remember(key, published, now);
         publisher
             .reasons
             .observe(key, to_record, reason.position, now);

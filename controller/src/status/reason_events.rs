@@ -5,9 +5,12 @@
 //! same reason is not repeated for some minutes. Events come at a limited rate: first those of the heads of
 //! queues, then those of jobs that do not compete, then those of the other jobs in the order of their
 //! positions.
+//!
+//! A new leader learns from the PodGroups for which reasons the last one recorded events.
 
 use crate::status::events::{self, JobEvent};
 use crds::karmada::ObjectReference;
+use crds::podgroup::PodGroup;
 use engine::{JobKey, JobState, QueueName, Reason, Time};
 use std::collections::{BTreeSet, HashMap};
 
@@ -66,6 +69,24 @@ impl ReasonEvents {
             settling: BTreeSet::new(),
             due: BTreeSet::new(),
             used_until: Time(i64::MIN / 2),
+        }
+    }
+
+    /// Notes the reason that the PodGroup of a job showed when this process saw the job first: an earlier
+    /// leader recorded its event.
+    pub(crate) fn remember(
+        &mut self,
+        key: &JobKey,
+        published: impl FnOnce() -> Option<QueuedReason>,
+        now: Time,
+    ) {
+        if !self.jobs.contains_key(key) {
+            let recorded = published().map(|published| (published, now));
+            let job = JobReasons {
+                candidate: None,
+                recorded: recorded.into_iter().collect(),
+            };
+            self.jobs.insert(key.clone(), job);
         }
     }
 
@@ -179,6 +200,19 @@ impl ReasonEvents {
         let due = self.due.first().map(|_| self.allowed_at());
         settled.into_iter().chain(due).min()
     }
+}
+
+/// Returns the reason that an existing PodGroup shows.
+pub(crate) fn published(seen: &PodGroup) -> Option<QueuedReason> {
+    let status = seen.status.as_ref()?.federation.as_ref()?;
+    let word = status.reason.as_deref()?;
+    let (reason, _) = Reason::ALL
+        .iter()
+        .find(|(reason, _)| reason.as_str() == word)?;
+    Some(QueuedReason {
+        reason: *reason,
+        queue: QueueName::new(&seen.spec.queue),
+    })
 }
 
 /// Returns the place in the order of events: lower is earlier.

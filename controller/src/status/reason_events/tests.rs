@@ -48,6 +48,20 @@ fn a_reason_that_lasts_gets_one_event() {
 }
 
 #[test]
+fn a_new_leader_repeats_no_event_of_the_last_one() {
+    let mut events = ReasonEvents::new();
+    events.remember(&key(1), || shown(Reason::WaitingForRoom), Time(0));
+    // A new leader evaluates the job again.
+    events.observe(&key(1), shown(Reason::NotEvaluated), None, Time(0));
+    events.observe(&key(1), shown(Reason::WaitingForRoom), Some(1), Time(500));
+    assert_eq!(events.take_due(Time(60_000)), Vec::new());
+    // What the PodGroup shows later, this leader has written itself.
+    events.remember(&key(1), || shown(Reason::Reserved), Time(60_000));
+    events.observe(&key(1), shown(Reason::Reserved), Some(1), Time(60_000));
+    assert_eq!(events.take_due(Time(62_000)), [key(1)]);
+}
+
+#[test]
 fn a_reason_that_passes_gets_none() {
     let mut events = ReasonEvents::new();
     events.observe(&key(1), shown(Reason::WaitingForRoom), Some(1), Time(0));

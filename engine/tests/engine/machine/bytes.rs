@@ -163,17 +163,17 @@ fn row(row: u8) -> String {
 fn the_same_events_give_the_same_bytes_everywhere() {
     let rows: Vec<String> = (0..12).map(row).collect();
     insta::assert_snapshot!(rows.join("\n"), @r"
-    98 released, 2 resized, 2 evicted: a70e0dde672efd6c, told 5b8194a94b148cf8
-    70 released, 1 resized, 3 evicted: 62b74f118367dcd9, told abc2313a36400711
-    112 released, 2 resized, 9 evicted: 40e176d7b0b3c332, told 42f82fa6928bd559
-    63 released, 0 resized, 1 evicted: 1cf133ab16589870, told 8472ee25b9bce20e
-    122 released, 4 resized, 7 evicted: 63dc5373dd8e4f3f, told ded358c87a0ba9b3
-    57 released, 0 resized, 2 evicted: 495ebbd0386ba0d4, told 3502abb2f9f16d6d
-    107 released, 1 resized, 6 evicted: bd82c8d3fc395ff7, told 949056691cb0b12a
-    54 released, 1 resized, 0 evicted: d8f4da4e2cbbf1c9, told baf88cb023703f11
-    114 released, 1 resized, 4 evicted: 48c90dcab87c74d8, told 6f18795acd6176bd
-    85 released, 1 resized, 2 evicted: 819d4d2f23680580, told 80deef4bbc23b2fb
-    94 released, 3 resized, 3 evicted: 13592ceaf8077015, told aa6638af39841d4d
-    53 released, 1 resized, 1 evicted: e86a7064ef380bfe, told ada0fd5ac4ec3fd6
+    98 released, 2 resized, 2 evicted: a70e0dde672efd6c, told 03c41ecc39d2b36f
+    70 released, 1 resized, 3 evicted: 62b74f118367dcd9, told 408112418ac087c3
+    112 released, 2 resized, 9 evicted: 40e176d7b0b3c332, told ab0b731df51aa794
+    63 released, 0 resized, 1 evicted: 1cf133ab16589870, told 7fbf1db7296c48de
+    122 released, 4 resized, 7 evicted: 63dc5373dd8e4f3f, told fc218e3e977febfa
+    57 released, 0 resized, 2 evicted: 495ebbd0386ba0d4, told 7dd736112e6f3269
+    107 released, 1 resized, 6 evicted: bd82c8d3fc395ff7, told 3ff16cb91c57b5f7
+    54 released, 1 resized, 0 evicted: d8f4da4e2cbbf1c9, told 681914acd6b4f290
+    114 released, 1 resized, 4 evicted: 48c90dcab87c74d8, told 1d49542ae1753ab8
+    85 released, 1 resized, 2 evicted: 819d4d2f23680580, told 9dee87ee0bac03ad
+    94 released, 3 resized, 3 evicted: 13592ceaf8077015, told 891a66bcc0cfecc0
+    53 released, 1 resized, 1 evicted: e86a7064ef380bfe, told 321c381d1a520166
     ");
 }

@@ -30,13 +30,13 @@ fn row(row: u8) -> String {
 fn wide_streams_give_the_same_bytes_everywhere() {
     let rows: Vec<String> = (0..8).map(row).collect();
     insta::assert_snapshot!(rows.join("\n"), @r"
-    21 released, 0 resized, 0 evicted: baded6ef38d9bfd1, told 6b3b1a76e13ba661
-    30 released, 0 resized, 0 evicted: edd97b13c16ac5d4, told e484a22d7d292675
-    28 released, 1 resized, 2 evicted: 91083b7e43b571de, told 278696bbcf532829
-    40 released, 0 resized, 1 evicted: 6fa84a58200764e9, told 3220b9ffc6d15152
-    52 released, 0 resized, 0 evicted: efbd5ced13015c64, told 92b42105f6f173db
-    34 released, 1 resized, 4 evicted: 6715f5c3c7ddc785, told 6fdcdcffbb1e6211
-    27 released, 0 resized, 1 evicted: b14eec80ff254e9a, told 1d8c02bf0a8e28a1
-    29 released, 0 resized, 3 evicted: 1394ca486dcd653c, told 782fb2714f6d583c
+    21 released, 0 resized, 0 evicted: baded6ef38d9bfd1, told 474d93c792fdbb9b
+    30 released, 0 resized, 0 evicted: edd97b13c16ac5d4, told 7ada89196c0677a5
+    28 released, 1 resized, 2 evicted: 91083b7e43b571de, told c32c3180e036d436
+    40 released, 0 resized, 1 evicted: 6fa84a58200764e9, told 3e457a25d931df15
+    52 released, 0 resized, 0 evicted: efbd5ced13015c64, told d63d3183554207e2
+    34 released, 1 resized, 4 evicted: 6715f5c3c7ddc785, told f4f2c8269939d5b9
+    27 released, 0 resized, 1 evicted: b14eec80ff254e9a, told a828d8d2ee4abe7e
+    29 released, 0 resized, 3 evicted: 1394ca486dcd653c, told 0317104c2c8aa912
     ");
 }
