@@ -12,7 +12,7 @@ use testbed::tools::{self, Tool, Toolset};
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const ALERTS: &str = "deploy/chart/muster/files/alerts.yaml";
 const DASHBOARDS: &str = "deploy/chart/muster/files/dashboards";
-const TESTS: &str = "e2e/tests/e2e/fixtures/alerts-test.yaml";
+const TESTS: &str = "e2e/tests/e2e/alerts/test.yaml";
 
 /// Runs promtool and returns what it prints.
 fn promtool(arguments: &[&str]) -> anyhow::Result<String> {

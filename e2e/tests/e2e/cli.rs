@@ -220,31 +220,23 @@ async fn raised_and_moved(
     stopped_and_resumed(case, admin, &night).await
 }
 
-/// The CRD that is installed. Without the field, the server drops it, and the command says so.
-const CRD: &str = include_str!("../../../crds/yaml/capacitypolicies.muster.io.yaml");
-
 async fn stopped_and_resumed(
     case: &Case,
     admin: &MusterCli<'_>,
     queue: &str,
 ) -> anyhow::Result<()> {
     let policies = case.karmada();
-    if CRD.contains("stopPolicy:") {
-        for (command, policy) in [
-            (format!("queue stop {queue}"), "Hold"),
-            (format!("queue stop {queue} --drain"), "HoldAndDrain"),
-            (format!("queue resume {queue}"), "None"),
-        ] {
-            let line = admin.done(&command).await?;
-            let name = format!("capacitypolicy.muster.io/{queue} ");
-            ensure!(line.starts_with(&name), "{line}");
-            let stored = policies.get(CAPACITY_POLICY, None, queue).await?;
-            let stored = stored.context("its policy")?;
-            ensure!(stored["spec"]["stopPolicy"] == policy, "{stored}");
-        }
-    } else {
-        let refused = admin.fails(&format!("queue stop {queue}"), 1).await?;
-        ensure!(refused.contains("newer Muster"), "{refused}");
+    for (command, policy) in [
+        (format!("queue stop {queue}"), "Hold"),
+        (format!("queue stop {queue} --drain"), "HoldAndDrain"),
+        (format!("queue resume {queue}"), "None"),
+    ] {
+        let line = admin.done(&command).await?;
+        let name = format!("capacitypolicy.muster.io/{queue} ");
+        ensure!(line.starts_with(&name), "{line}");
+        let stored = policies.get(CAPACITY_POLICY, None, queue).await?;
+        let stored = stored.context("its policy")?;
+        ensure!(stored["spec"]["stopPolicy"] == policy, "{stored}");
     }
     let line = admin.done(&format!("queue resume {queue}")).await?;
     ensure!(line.contains("unchanged"), "{line}");

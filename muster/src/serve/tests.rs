@@ -253,8 +253,7 @@ fn every_alert_says_how_bad_it_is_and_where_to_read_on() {
 
 #[test]
 fn promtool_tests_that_each_alert_fires_and_when_it_does_not() {
-    let tests: Value =
-        serde_saphyr::from_str(&read("e2e/tests/e2e/fixtures/alerts-test.yaml")).unwrap();
+    let tests: Value = serde_saphyr::from_str(&read("e2e/tests/e2e/alerts/test.yaml")).unwrap();
     let mut counts: BTreeMap<String, BTreeSet<bool>> = BTreeMap::new();
     for test in tests["tests"].as_array().unwrap() {
         for asked in test["promql_expr_test"].as_array().into_iter().flatten() {
