@@ -62,12 +62,18 @@ impl Core {
         }
         if !self.reconciler.namespace_of(key).terminating {
             // Nothing can be created in a namespace that is being deleted.
-            self.publish_podgroup(key, &explanation, now);
+            self.publish_podgroup(key, &explanation, &reason, now);
         }
     }
 
     /// Keeps the PodGroup of a job and its status.
-    fn publish_podgroup(&mut self, key: &JobKey, explanation: &Explanation, now: Time) {
+    fn publish_podgroup(
+        &mut self,
+        key: &JobKey,
+        explanation: &Explanation,
+        reason: &ShownReason,
+        now: Time,
+    ) {
         let Some(binding) = self.reconciler.mirror.bindings().get(key).cloned() else {
             return;
         };
@@ -104,6 +110,7 @@ impl Core {
             binding: &binding,
             works: &works,
             excess: in_flight.and_then(|in_flight| in_flight.excess.message()),
+            reason: (reason.shown.reason, &reason.message),
             record_changed: in_flight.and_then(|in_flight| in_flight.guard.changed()),
             now: crds::record::timestamp(now),
         });
@@ -167,11 +174,11 @@ impl Reconciler {
     fn shown_reason(&self, key: &JobKey, explanation: &Explanation) -> Option<ShownReason> {
         let binding = self.mirror.bindings().get(key)?;
         let view = self.engine.job(key)?;
-        let works: Vec<_> = self.mirror.works_of(binding).cloned().collect();
+        let works = self.mirror.works_of(binding);
         let in_flight = self.in_flight.get(key);
         let excess = in_flight.and_then(|in_flight| in_flight.excess.message());
         let (reason, message) =
-            podgroups::reason_of(explanation, view.state, binding, &works, excess);
+            podgroups::reason_of(explanation, view.state, binding, works, excess);
         let queue = self.last_facts.get(key)?.queue.clone();
         Some(ShownReason {
             state: view.state,

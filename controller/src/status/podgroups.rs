@@ -87,6 +87,8 @@ pub(crate) struct StatusInputs<'a> {
     pub(crate) works: &'a [SeenWork],
     /// What its Works request beyond what was admitted, as text, if they do.
     pub(crate) excess: Option<&'a str>,
+    /// The reason that the job shows, with its message ([`reason_of`]).
+    pub(crate) reason: (Reason, &'a str),
     /// What another user has changed in its admission record, if so.
     pub(crate) record_changed: Option<&'a str>,
     pub(crate) now: jiff::Timestamp,
@@ -95,17 +97,11 @@ pub(crate) struct StatusInputs<'a> {
 /// Returns the status of a job's PodGroup.
 pub(crate) fn status(shown: &StatusInputs<'_>) -> PodGroupStatus {
     let counts = counts(shown.binding);
-    let (reason, message) = reason_of(
-        shown.explanation,
-        shown.view.state,
-        shown.binding,
-        shown.works,
-        shown.excess,
-    );
+    let (reason, message) = shown.reason;
     let seen = shown.seen.and_then(|seen| seen.federation.as_ref());
     let placement = placement(shown);
     let timeline = timeline(shown, &placement);
-    let conditions = conditions(shown, reason, &message);
+    let conditions = conditions(shown, reason, message);
     PodGroupStatus {
         phase: Some(phase_of(state_of(shown)).to_owned()),
         conditions,
@@ -120,7 +116,7 @@ pub(crate) fn status(shown: &StatusInputs<'_>) -> PodGroupStatus {
             placement_summary: placement_summary(&placement),
             placement,
             reason: Some(reason.to_string()),
-            message: Some(message),
+            message: Some(message.to_owned()),
             evidence: outlook::evidence(&shown.explanation.evidence),
             helps: outlook::helps(&shown.explanation.helps),
             ahead: shown.explanation.ahead.map(outlook::ahead),
@@ -143,16 +139,14 @@ pub(crate) fn status(shown: &StatusInputs<'_>) -> PodGroupStatus {
 
 /// Returns the reason that a job shows, with its message: that of the engine, or what its binding and its
 /// Works say. `excess` is what its Works request beyond what was admitted, as text.
-pub(crate) fn reason_of(
+pub(crate) fn reason_of<'a>(
     explanation: &Explanation,
     state: JobState,
     binding: &ResourceBinding,
-    works: &[SeenWork],
+    mut works: impl Iterator<Item = &'a SeenWork>,
     excess: Option<&str>,
 ) -> (Reason, String) {
-    let refused = works
-        .iter()
-        .find_map(|work| Some((work, work.refused.as_ref()?)));
+    let refused = works.find_map(|work| Some((work, work.refused.as_ref()?)));
     let explained = &explanation.message;
     let unreadable = unreadable(binding).map(|error| error.to_string());
     match (state, refused, outcome(binding)) {

@@ -97,6 +97,8 @@ impl Case {
             position: self.position,
             ..Explanation::of(self.reason, "as the engine says".into())
         };
+        let works = self.works.iter();
+        let (reason, message) = reason_of(&explanation, self.state, &binding, works, None);
         status(&StatusInputs {
             seen: self.seen.as_ref(),
             explanation: &explanation,
@@ -105,6 +107,7 @@ impl Case {
             binding: &binding,
             works: &self.works,
             excess: None,
+            reason: (reason, &message),
             record_changed: self.record_changed,
             now: jiff::Timestamp::from_second(self.now).unwrap(),
         })
