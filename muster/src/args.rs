@@ -59,7 +59,7 @@ pub(crate) struct ProcessArgs {
     pub(crate) metrics_bind: SocketAddr,
     /// Who may read /metrics on an address other than loopback. `token`: accounts with the right `get` on the
     /// URL /metrics, by a bearer token that the API server of the pod's cluster checks; outside of a pod, the
-    /// control plane. `none`: everybody who reaches the port. Probes are always open.
+    /// control plane. `none`: every client that reaches the port. Probes are always open.
     #[arg(long, value_enum, default_value = "token", value_name = "token|none")]
     pub(crate) metrics_auth: MetricsAuth,
     /// gRPC endpoint for OpenTelemetry traces; else OTEL_EXPORTER_OTLP_ENDPOINT; else none.
@@ -83,7 +83,7 @@ pub(crate) struct ProcessArgs {
 pub(crate) enum MetricsAuth {
     /// Accounts with the right, by their tokens.
     Token,
-    /// Everybody who reaches the port.
+    /// Every client that reaches the port.
     None,
 }
 

@@ -8,6 +8,7 @@ mod args;
 mod check;
 mod install;
 mod serve;
+mod token;
 mod uninstall;
 
 use args::{MusterArgs, MusterCommand};

@@ -1,7 +1,7 @@
 //! Long-running processes: which parts run, and what they share.
 
 use crate::args::{ConnectionArgs, MetricsAuth, ProcessArgs};
-use crate::check::token;
+use crate::token;
 use anyhow::{Context as _, bail};
 use binding_writer::CommitOptions;
 use controller::{ControllerContext, ControllerOptions};
@@ -85,7 +85,8 @@ pub(crate) async fn serve(
     let (address, _probes) = runtime::health::serve(
         process.metrics_bind,
         health.clone(),
-        (registry.clone(), readers),
+        registry.clone(),
+        readers,
         cancel.clone(),
     )
     .await?;

@@ -94,7 +94,8 @@ impl Health {
 pub async fn serve(
     address: SocketAddr,
     health: Health,
-    (registry, readers): (Registry, MetricsAccess),
+    registry: Registry,
+    readers: MetricsAccess,
     cancel: CancellationToken,
 ) -> anyhow::Result<(SocketAddr, JoinHandle<()>)> {
     let listener = TcpListener::bind(address)

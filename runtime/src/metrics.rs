@@ -3,19 +3,18 @@
 //! Clones share it. Labels must have a limited set of values (kinds, results), never names of jobs: there
 //! would be a series for each job.
 
+mod scoped;
+
+pub use scoped::{AmountGauge, ScopedFamily};
+
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Metric, Registry as Inner};
 use std::any::Any;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 /// Content type of [`Registry::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -195,54 +194,13 @@ impl MetricDescription {
     }
 }
 
-/// Gauges with exactly the labels that were last recorded. Clones share them.
-#[derive(Debug)]
-pub struct GaugeTable<L> {
-    family: Family<L, Gauge<f64, AtomicU64>>,
-    exported: Arc<Mutex<HashSet<L>>>,
-}
-
-impl<L> Clone for GaugeTable<L> {
-    fn clone(&self) -> Self {
-        Self {
-            family: self.family.clone(),
-            exported: Arc::clone(&self.exported),
-        }
-    }
-}
-
-impl<L> GaugeTable<L>
-where
-    L: EncodeLabelSet + Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static,
-{
-    /// Registers the gauges as `muster_<name>`.
-    pub fn register(registry: &Registry, name: &str, help: &str) -> Self {
-        Self {
-            family: registry.register(name, help, Family::default()),
-            exported: Arc::default(),
-        }
-    }
-
-    /// Exports exactly `values`.
-    pub fn replace(&self, values: impl IntoIterator<Item = (L, f64)>) {
-        let mut exported = self.exported.lock();
-        let mut labels = HashSet::new();
-        for (label, value) in values {
-            self.family.get_or_create(&label).set(value);
-            labels.insert(label);
-        }
-        for label in exported.difference(&labels) {
-            self.family.remove(label);
-        }
-        *exported = labels;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use prometheus_client::metrics::counter::Counter;
+    use prometheus_client::metrics::family::Family;
+    use prometheus_client::metrics::gauge::Gauge;
     use prometheus_client::metrics::histogram::Histogram;
 
     #[test]
@@ -267,20 +225,6 @@ mod tests {
         assert_eq!(described.get("muster_leading").unwrap().kind, "gauge");
         let cpu = described.get("process_cpu_seconds_total");
         assert_eq!(cpu.unwrap().help, "User and system CPU time of the process");
-    }
-
-    #[test]
-    fn a_table_exports_what_was_recorded_last() {
-        let registry = Registry::new();
-        let table = GaugeTable::register(&registry, "free", "Free");
-        let label = |pool: &str| vec![("pool".to_owned(), pool.to_owned())];
-        table.replace([(label("a"), 1.0), (label("b"), 2.0)]);
-        table.replace([(label("b"), 3.5)]);
-        let text = registry.encode().unwrap();
-        assert!(text.contains("muster_free{pool=\"b\"} 3.5"), "{text}");
-        assert!(!text.contains("pool=\"a\""), "{text}");
-        table.replace([]);
-        assert!(!registry.encode().unwrap().contains("pool="));
     }
 
     #[test]

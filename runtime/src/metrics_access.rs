@@ -44,7 +44,7 @@ const AT_A_TIME: usize = 4;
 /// Who may read the metrics.
 #[derive(Clone)]
 pub enum MetricsAccess {
-    /// Everybody who reaches the port.
+    /// Every client that reaches the port.
     Anyone,
     /// Accounts of an API server that have the right.
     Reviewed(MetricsReviewer),

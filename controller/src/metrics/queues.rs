@@ -10,17 +10,11 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Metric;
-use runtime::metrics::{Registry, wait_buckets};
-use std::collections::{BTreeMap, HashSet};
+use runtime::metrics::{AmountGauge, Registry, ScopedFamily, wait_buckets};
 use std::hash::Hash;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 #[cfg(test)]
 mod tests;
-
-/// Gauges may have fractions: CPUs.
-type AmountGauge = Gauge<f64, AtomicU64>;
 
 /// Label: the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -93,68 +87,27 @@ struct PreemptionLabel {
     part: EvictedPart,
 }
 
-/// A family of metrics whose labels include a queue. It knows the labels of each queue, to remove them.
-#[derive(Debug)]
-struct QueueFamily<L, M> {
-    family: Family<L, M, fn() -> M>,
-    exported: Arc<Mutex<BTreeMap<QueueName, HashSet<L>>>>,
+/// Metrics whose labels include a queue.
+type QueueFamily<L, M> = ScopedFamily<QueueName, L, M>;
+
+/// The end of series, whatever their labels and values are.
+trait QueueScoped {
+    fn forget(&self, queue: &QueueName);
+    fn clear(&self);
 }
 
-impl<L, M> Clone for QueueFamily<L, M> {
-    fn clone(&self) -> Self {
-        Self {
-            family: self.family.clone(),
-            exported: Arc::clone(&self.exported),
-        }
-    }
-}
-
-impl<L: Clone + Eq + Hash, M: Clone> QueueFamily<L, M> {
-    fn new(family: Family<L, M, fn() -> M>) -> Self {
-        Self {
-            family,
-            exported: Arc::default(),
-        }
-    }
-
-    /// Returns the metric with `label`, which is about `queue`.
-    fn of(&self, queue: &QueueName, label: L) -> M {
-        let metric = self.family.get_or_create_owned(&label);
-        let mut exported = self.exported();
-        exported.entry(queue.clone()).or_default().insert(label);
-        metric
-    }
-
-    /// Removes what is exported about `queue`.
+impl<L, M> QueueScoped for QueueFamily<L, M>
+where
+    L: Clone + Eq + Hash,
+    M: Clone,
+    Family<L, M, fn() -> M>: Metric,
+{
     fn forget(&self, queue: &QueueName) {
-        for label in self.exported().remove(queue).into_iter().flatten() {
-            self.family.remove(&label);
-        }
+        self.forget(queue);
     }
 
     fn clear(&self) {
-        self.exported().clear();
-        self.family.clear();
-    }
-
-    fn exported(&self) -> MutexGuard<'_, BTreeMap<QueueName, HashSet<L>>> {
-        // After a panic it still names labels that are, or were, exported.
-        self.exported.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<L: Clone + Eq + Hash> QueueFamily<L, AmountGauge> {
-    /// Exports exactly `values` about `queue`.
-    fn replace(&self, queue: &QueueName, values: Vec<(L, f64)>) {
-        let mut labels = HashSet::new();
-        for (label, value) in values {
-            self.family.get_or_create(&label).set(value);
-            labels.insert(label);
-        }
-        let before = self.exported().insert(queue.clone(), labels.clone());
-        for label in before.unwrap_or_default().difference(&labels) {
-            self.family.remove(label);
-        }
+        self.clear();
     }
 }
 
@@ -178,7 +131,8 @@ impl QueueSeries {
     pub(super) fn new(registry: &Registry) -> Self {
         let pending = "Pending jobs, by queue";
         let active = "Charged jobs, by queue";
-        let amounts = "AmountGauge of a queue with those of its children, by resource, in cores, bytes or units";
+        let amounts =
+            "Amounts of a queue with those of its children, by resource, in cores, bytes or units";
         let head_reason = "1 for the reason why the first pending job of a queue waits";
         let head_queued = "When the first pending job of a queue was submitted";
         let reservations = "Pending jobs with a reservation, by queue and by what is reserved";
@@ -223,11 +177,10 @@ impl QueueSeries {
             let queue = queue.to_string();
             (QueueHeadLabel { queue, reason }, 1.0)
         });
-        self.head_reason.replace(queue, head.collect());
+        self.head_reason.replace(queue, head);
         let queued = head_queued.filter(|_| usage.head.is_some());
         let queued = queued.map(|at| (label(queue), seconds(at.millis_since(Time(0)))));
-        self.head_queued
-            .replace(queue, queued.into_iter().collect());
+        self.head_queued.replace(queue, queued);
     }
 
     fn reserved(&self, queue: &QueueName, reserved: Reserved) {
@@ -254,7 +207,7 @@ impl QueueSeries {
             };
             (beyond > 0).then(|| (label, shown(resource, Amount(beyond))))
         });
-        self.over_capability.replace(queue, beyond.collect());
+        self.over_capability.replace(queue, beyond);
     }
 
     /// Counts an eviction for another job.
@@ -281,30 +234,31 @@ impl QueueSeries {
 
     /// Removes what is exported about a deleted `queue`.
     pub(crate) fn forget(&self, queue: &QueueName) {
-        self.pending.forget(queue);
-        self.active.forget(queue);
-        self.amounts.forget(queue);
-        self.head_reason.forget(queue);
-        self.head_queued.forget(queue);
-        self.reservations.forget(queue);
-        self.over_capability.forget(queue);
-        self.preemptions.forget(queue);
-        self.admission_wait.forget(queue);
-        self.start_wait.forget(queue);
+        for family in self.all() {
+            family.forget(queue);
+        }
     }
 
     /// Removes everything when this replica stops leading; the new leader exports it.
     pub(crate) fn clear(&self) {
-        self.pending.clear();
-        self.active.clear();
-        self.amounts.clear();
-        self.head_reason.clear();
-        self.head_queued.clear();
-        self.reservations.clear();
-        self.over_capability.clear();
-        self.preemptions.clear();
-        self.admission_wait.clear();
-        self.start_wait.clear();
+        for family in self.all() {
+            family.clear();
+        }
+    }
+
+    fn all(&self) -> [&dyn QueueScoped; 10] {
+        [
+            &self.pending,
+            &self.active,
+            &self.amounts,
+            &self.head_reason,
+            &self.head_queued,
+            &self.reservations,
+            &self.over_capability,
+            &self.preemptions,
+            &self.admission_wait,
+            &self.start_wait,
+        ]
     }
 }
 
@@ -315,15 +269,12 @@ where
     M: Clone + Default,
     Family<L, M, fn() -> M>: Metric,
 {
-    let family: Family<L, M, fn() -> M> = Family::new_with_constructor(M::default);
-    QueueFamily::new(registry.register(name, help, family))
+    QueueFamily::register(registry, name, help, M::default)
 }
 
 /// Registers histograms of waiting times.
 fn waits(registry: &Registry, name: &str, help: &str) -> QueueFamily<QueueLabel, Histogram> {
-    let constructor: fn() -> Histogram = || Histogram::new(wait_buckets());
-    let family = Family::new_with_constructor(constructor);
-    QueueFamily::new(registry.register(name, help, family))
+    QueueFamily::register(registry, name, help, || Histogram::new(wait_buckets()))
 }
 
 fn label(queue: &QueueName) -> QueueLabel {

@@ -27,7 +27,7 @@ use mix::DemandMix;
 pub(crate) use mix::MixRecord;
 pub(crate) use pack::{Need, NodeView, Packing, can_run_on, device, leading, leading_amount};
 pub(crate) use place::PackEffect;
-pub use pools::PoolSummary;
+pub use pools::{PoolSummary, pods_that_fit};
 
 pub(crate) use sites::Sites;
 use std::borrow::Cow;

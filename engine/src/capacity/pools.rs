@@ -38,6 +38,17 @@ pub struct PoolSummary {
     pub fragmentation_permille: u32,
 }
 
+/// How many pods with this many devices each fit at once, by the devices that are free on each node alone:
+/// pairs of free devices and the number of nodes that have them. Each pod needs its devices on one node.
+#[must_use]
+pub fn pods_that_fit(free: impl IntoIterator<Item = (i64, i64)>, devices: u32) -> i64 {
+    let devices = i64::from(devices.max(1));
+    let pods = free
+        .into_iter()
+        .map(|(free, nodes)| (free.max(0) / devices).saturating_mul(nodes.max(0)));
+    pods.fold(0, i64::saturating_add)
+}
+
 #[derive(Default)]
 struct PoolSums {
     device: Option<ResourceName>,

@@ -8,7 +8,7 @@ mod members;
 mod skew;
 #[cfg(test)]
 mod tests;
-pub(crate) mod token;
+mod token;
 
 use crate::args::{CheckArgs, CheckOutput, ConnectionArgs};
 use crate::install;

@@ -156,13 +156,13 @@ fn the_address_of_a_webhook_has_a_port() {
 #[test]
 fn a_token_that_ends_is_named() {
     let claims = URL_SAFE_NO_PAD.encode(r#"{"exp":1000000}"#);
-    let at = token::expiry(&format!("h.{claims}.s")).unwrap();
+    let at = crate::token::expiry(&format!("h.{claims}.s")).unwrap();
     let after =
         |seconds: i64| token::finding(at, Timestamp::from_second(1_000_000 + seconds).unwrap());
     assert_eq!(after(1).unwrap().severity, Severity::Blocks);
     assert_eq!(after(-60).unwrap().severity, Severity::Warns);
     assert_eq!(after(-100_000), None);
-    assert_eq!(token::expiry("opaque"), None);
+    assert_eq!(crate::token::expiry("opaque"), None);
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 use super::status;
 use crate::live::LivePools;
-use engine::capacity::PoolSummary;
+use engine::capacity::{PoolSummary, pods_that_fit};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use runtime::Registry;
-use runtime::metrics::GaugeTable;
+use runtime::metrics::{AmountGauge, ScopedFamily};
 
 /// The sizes of pods, in devices, for which the largest gang is exported.
 const POD_SIZES: [u32; 4] = [1, 2, 4, 8];
@@ -54,33 +54,34 @@ struct PoolGangLabel {
     devices_per_pod: u32,
 }
 
+/// Gauges of all pools, which are recorded together.
+type PoolGauges<L> = ScopedFamily<(), L, AmountGauge>;
+
 /// Metrics of all pools.
 #[derive(Debug, Clone)]
 pub(super) struct PoolMetrics {
-    devices: GaugeTable<PoolDeviceLabel>,
-    nodes: GaugeTable<PoolNodeLabel>,
-    largest_gang: GaugeTable<PoolGangLabel>,
-    fragmentation: GaugeTable<PoolLabel>,
+    devices: PoolGauges<PoolDeviceLabel>,
+    nodes: PoolGauges<PoolNodeLabel>,
+    largest_gang: PoolGauges<PoolGangLabel>,
+    fragmentation: PoolGauges<PoolLabel>,
 }
 
 impl PoolMetrics {
     pub(super) fn new(registry: &Registry) -> Self {
+        let devices = "Devices (cores where there are none) of a pool, by state";
+        let nodes = "Nodes of a pool, by state";
+        let gang = "Most pods with this many devices each that fit at once, by devices alone";
+        let fragmentation = "Share of the free devices that are on partly used nodes";
+        let new = AmountGauge::default;
         Self {
-            devices: GaugeTable::register(
-                registry,
-                "pool_devices",
-                "Devices (cores where there are none) of a pool, by state",
-            ),
-            nodes: GaugeTable::register(registry, "pool_nodes", "Nodes of a pool, by state"),
-            largest_gang: GaugeTable::register(
-                registry,
-                "pool_largest_gang_pods",
-                "Most pods with this many devices each that fit at once, by devices alone",
-            ),
-            fragmentation: GaugeTable::register(
+            devices: PoolGauges::register(registry, "pool_devices", devices, new),
+            nodes: PoolGauges::register(registry, "pool_nodes", nodes, new),
+            largest_gang: PoolGauges::register(registry, "pool_largest_gang_pods", gang, new),
+            fragmentation: PoolGauges::register(
                 registry,
                 "pool_fragmentation_ratio",
-                "Share of the free devices that are on partly used nodes",
+                fragmentation,
+                new,
             ),
         }
     }
@@ -91,24 +92,24 @@ impl PoolMetrics {
         let known = known.filter(|pool| pools.clusters.contains_key(&pool.cluster));
         let known: Vec<&PoolSummary> = known.collect();
         self.devices
-            .replace(known.iter().flat_map(|pool| devices(pool)));
+            .replace(&(), known.iter().flat_map(|pool| devices(pool)));
         self.nodes
-            .replace(known.iter().flat_map(|pool| nodes(pool, pools)));
+            .replace(&(), known.iter().flat_map(|pool| nodes(pool, pools)));
         let gangs = known.iter().flat_map(|pool| gangs(pool));
-        self.largest_gang.replace(gangs);
+        self.largest_gang.replace(&(), gangs);
         let shares = known.iter().map(|pool| {
             let share = f64::from(pool.fragmentation_permille) / 1_000.0;
             (label(pool), share)
         });
-        self.fragmentation.replace(shares);
+        self.fragmentation.replace(&(), shares);
     }
 
     /// Removes everything.
     pub(super) fn clear(&self) {
-        self.devices.replace([]);
-        self.nodes.replace([]);
-        self.largest_gang.replace([]);
-        self.fragmentation.replace([]);
+        self.devices.clear();
+        self.nodes.clear();
+        self.largest_gang.clear();
+        self.fragmentation.clear();
     }
 }
 
@@ -183,8 +184,7 @@ fn gangs(pool: &PoolSummary) -> [(PoolGangLabel, f64); 4] {
 /// Returns how many pods of `size` devices fit at once.
 fn largest_gang(pool: &PoolSummary, size: u32) -> i64 {
     let nodes = pool.histogram.iter();
-    let fitting = nodes.map(|(free, nodes)| (free.max(&0) / i64::from(size)) * i64::from(*nodes));
-    fitting.sum()
+    pods_that_fit(nodes.map(|(free, nodes)| (*free, i64::from(*nodes))), size)
 }
 
 // For display only.
