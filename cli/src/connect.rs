@@ -3,8 +3,10 @@
 use crate::args::KubectlConnection;
 use anyhow::{Context, Result, anyhow};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::{Api, Client, Config, Resource};
 use runtime::client::CallError;
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
 use std::time::Duration;
 
 /// Limit of each page of a list; the client applies `--request-timeout` itself.
@@ -77,5 +79,27 @@ pub(crate) fn api_error(error: kube::Error) -> anyhow::Error {
     match error {
         kube::Error::Api(status) => anyhow!("{} ({})", status.message, status.reason),
         other => anyhow::Error::new(other),
+    }
+}
+
+/// Whether an object exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Existence {
+    Exists,
+    Missing,
+    /// The user may not read it.
+    Unreadable,
+}
+
+/// Returns whether the object of a kind without namespaces exists.
+pub(crate) async fn existence<K>(name: &str, client: &Client) -> Result<Existence>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    match Api::<K>::all(client.clone()).get_metadata(name).await {
+        Ok(_) => Ok(Existence::Exists),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Existence::Missing),
+        Err(kube::Error::Api(status)) if status.code == 403 => Ok(Existence::Unreadable),
+        Err(error) => Err(api_error(error)),
     }
 }

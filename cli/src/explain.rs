@@ -6,6 +6,7 @@ use crate::jobs::{self, ListedJob};
 use crate::output;
 use anyhow::{Context, Result};
 use crds::podgroup::{FederationStatus, PodGroup};
+use engine::counted;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Client, ResourceExt};
@@ -116,12 +117,6 @@ fn with_distance(time: &Time, now: Timestamp) -> String {
         since => format!("{} ago", age::human(-since)),
     };
     format!("{at} ({distance})")
-}
-
-/// Returns a count, which may be coarse (`~40`), with its noun.
-fn counted(count: &str, noun: &str) -> String {
-    let plural = if count == "1" { "" } else { "s" };
-    format!("{count} {noun}{plural}")
 }
 
 fn line(text: &mut String, name: &str, value: &str) {

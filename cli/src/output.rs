@@ -3,7 +3,9 @@
 use crate::args::Format;
 use anyhow::Result;
 use comfy_table::{ContentArrangement, Table, presets};
+use crds::names::kubectl_kind;
 use kube::api::DynamicObject;
+use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde_json::json;
 use std::io::{self, ErrorKind, Write};
@@ -43,6 +45,12 @@ pub(crate) fn machine(value: &impl Serialize, format: Format) -> Result<String> 
         Format::Yaml => serde_saphyr::to_string(value)?,
         _ => serde_json::to_string_pretty(value)? + "\n",
     })
+}
+
+/// Formats `capacitypolicy.muster.io/vision`, as kubectl prints names.
+pub(crate) fn name_line<K: Resource<DynamicType = ()>>(object: &DynamicObject) -> String {
+    let kind = kubectl_kind(&K::api_version(&()), &K::kind(&()));
+    format!("{kind}/{}\n", object.name_any())
 }
 
 /// Formats rows of `N` cells, see [`table`].

@@ -6,10 +6,12 @@ use crate::connect::{LIMIT, plain};
 use crate::output::{self, columns};
 use anyhow::Result;
 use crds::gpu_pool::{GpuPool, GpuPoolStatus, health};
+use engine::capacity::pods_that_fit;
+use engine::counted;
 use jiff::Timestamp;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::ApiResource;
-use kube::{Client, Resource, ResourceExt};
+use kube::{Client, ResourceExt};
 use runtime::pages;
 use std::str::FromStr;
 
@@ -43,22 +45,13 @@ impl Shape {
     /// devices on one node.
     fn fits(self, status: &GpuPoolStatus) -> i64 {
         let nodes = status.histogram.iter();
-        let pods = nodes.map(|free| {
-            let pods = free.free.max(0) / i64::from(self.devices);
-            pods.saturating_mul(free.nodes.max(0))
-        });
-        pods.fold(0, i64::saturating_add) / i64::from(self.pods)
+        let nodes = nodes.map(|free| (free.free, free.nodes));
+        pods_that_fit(nodes, self.devices) / i64::from(self.pods)
     }
 
     fn text(self) -> String {
-        let plural = |count: u32| if count == 1 { "" } else { "s" };
-        format!(
-            "{} pod{} of {} device{}",
-            self.pods,
-            plural(self.pods),
-            self.devices,
-            plural(self.devices)
-        )
+        let pods = counted(self.pods, "pod");
+        format!("{pods} of {}", counted(self.devices, "device"))
     }
 }
 
@@ -85,7 +78,10 @@ pub(crate) async fn run(command: &PoolsCommand, client: &Client) -> Result<Strin
             objects.items = pools.into_iter().map(|pool| pool.object).collect();
             output::machine(&objects, command.output.format)?
         }
-        Format::Name => pools.iter().map(ShownPool::name_line).collect(),
+        Format::Name => pools
+            .iter()
+            .map(|pool| output::name_line::<GpuPool>(&pool.object))
+            .collect(),
         Format::Table | Format::Wide => render(&pools, command, Timestamp::now()) + &left_out(&old),
     })
 }
@@ -102,15 +98,6 @@ impl ShownPool {
             status,
             fits,
         })
-    }
-
-    fn name_line(&self) -> String {
-        let kind = GpuPool::kind(&()).to_lowercase();
-        format!(
-            "{kind}.{}/{}\n",
-            GpuPool::group(&()),
-            self.object.name_any()
-        )
     }
 
     fn is_ready(&self) -> bool {

@@ -135,6 +135,17 @@ pub fn execution_namespace(cluster: &str) -> String {
     format!("{EXECUTION_NAMESPACE_PREFIX}{cluster}")
 }
 
+/// Returns a kind as kubectl prints and takes it: `job.batch`, and `pod` in the core group. Several groups
+/// have a Job.
+#[must_use]
+pub fn kubectl_kind(api_version: &str, kind: &str) -> String {
+    let kind = kind.to_lowercase();
+    match api_version.split_once('/') {
+        Some((group, _)) => format!("{kind}.{group}"),
+        None => kind,
+    }
+}
+
 /// Returns Karmada's name of the binding of an object (pkg/util/names, `GenerateBindingName`). It does not
 /// contain the API group, so two kinds of the same name collide.
 #[must_use]

@@ -411,6 +411,14 @@ fn first_version() -> u32 {
     1
 }
 
+/// Formats `time` in seconds, as Go's metav1.Time does.
+#[must_use]
+pub fn seconds(time: jiff::Timestamp) -> String {
+    // A valid time in whole seconds is a valid time.
+    jiff::Timestamp::from_second(time.as_second())
+        .map_or_else(|_| time.to_string(), |whole| whole.to_string())
+}
+
 /// Returns `time` as a timestamp; an out-of-range time, which no clock returns, becomes the epoch.
 #[must_use]
 pub fn timestamp(time: Time) -> jiff::Timestamp {

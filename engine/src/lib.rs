@@ -33,6 +33,7 @@ mod state;
 #[cfg(test)]
 mod testing;
 
+pub use amounts::texts::counted;
 pub use amounts::{quantity, resources};
 pub use api::job::JobState;
 pub use api::{decision, event, facts, faults, ids, matching, reason};

@@ -203,13 +203,6 @@ impl WorkloadSpec {
         self
     }
 
-    /// Returns the PriorityClass that counts in its queue: that of its label, or else of its template.
-    #[must_use]
-    pub fn effective_class(&self) -> Option<&str> {
-        let label = self.labelled_class.as_deref();
-        label.or(self.priority_class.as_deref())
-    }
-
     /// Returns every PriorityClass that its queue must allow: those of its pods, and that of its label.
     #[must_use]
     pub fn named_classes(&self) -> BTreeSet<String> {

@@ -9,7 +9,7 @@ use crds::karmada::ResourceBinding;
 use crds::names::{
     ACCOUNTING_FINALIZER, ADMISSION_ANNOTATION, APPLIED_PLACEMENT, FENCE_ANNOTATION,
 };
-use crds::record::{AdmissionRecord, Parts};
+use crds::record::{AdmissionRecord, Parts, seconds};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -123,12 +123,6 @@ pub(super) fn body(
         Write::Ack { reschedule } => return Ok(ack(&intent.binding, current, *reschedule, now)),
     }
     Ok(patch.into_body())
-}
-
-/// Formats `time` in seconds, as Go's metav1.Time does.
-pub(super) fn seconds(time: Timestamp) -> String {
-    // A valid time in whole seconds is a valid time.
-    Timestamp::from_second(time.as_second()).map_or_else(|_| time.to_string(), |t| t.to_string())
 }
 
 /// Returns true if what the decision depends on has not changed.

@@ -11,10 +11,11 @@
 use super::CommitContext;
 use super::intent::{Intent, Write, WrittenBinding};
 use super::metrics::BehindWord;
-use super::patch::{annotation, is_gated, seconds};
+use super::patch::{annotation, is_gated};
 use super::write::{pauses, read_binding};
 use crds::karmada::ResourceBinding;
 use crds::names::ADMISSION_ANNOTATION;
+use crds::record::seconds;
 use engine::JobKey;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;

@@ -1,12 +1,12 @@
 //! What an act changes in the workload of a job.
 
+use crate::connect::{Existence, existence};
 use crate::jobs::{ListedJob, ListedStatus};
 use anyhow::{Result, bail, ensure};
 use crds::names::{HOLD_LABEL, PRIORITY_CLASS_LABEL};
 use crds::queue::Queue;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use kube::api::Api;
-use kube::{Client, Error};
+use kube::Client;
 use serde_json::{Value, json};
 
 /// An act on jobs.
@@ -44,31 +44,25 @@ impl JobAct {
 
     /// Fails if the queue or the PriorityClass does not exist. Users who may not read it get a note.
     pub(super) async fn check(&self, client: &Client) -> Result<()> {
-        let found = match self {
-            Self::Priority(class) => {
-                let classes = Api::<PriorityClass>::all(client.clone());
-                classes.get_metadata(class).await.map(drop)
-            }
-            Self::Move(queue) => {
-                let queues = Api::<Queue>::all(client.clone());
-                queues.get_metadata(queue).await.map(drop)
-            }
-            _ => return Ok(()),
-        };
-        let target = match self {
-            Self::Move(queue) => format!("queue {queue:?}"),
-            Self::Priority(name) => format!("PriorityClass {name:?}"),
-            _ => String::new(),
+        let (target, found) = match self {
+            Self::Priority(class) => (
+                format!("PriorityClass {class:?}"),
+                existence::<PriorityClass>(class, client).await?,
+            ),
+            Self::Move(queue) => (
+                format!("queue {queue:?}"),
+                existence::<Queue>(queue, client).await?,
+            ),
+            Self::Cancel | Self::Hold | Self::Release => return Ok(()),
         };
         match found {
-            Ok(()) => Ok(()),
-            Err(Error::Api(status)) if status.code == 404 => bail!("{target} does not exist"),
-            Err(Error::Api(status)) if status.code == 403 => {
+            Existence::Exists => {}
+            Existence::Missing => bail!("{target} does not exist"),
+            Existence::Unreadable => {
                 eprintln!("note: you may not read {target}, so it was not checked that it exists");
-                Ok(())
             }
-            Err(error) => Err(crate::connect::api_error(error)),
         }
+        Ok(())
     }
 
     /// Returns what the act changes in `template`, the workload of `job`.

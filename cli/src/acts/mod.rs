@@ -16,6 +16,7 @@ use crate::jobs::{self, JobTable, ListedJob, TemplateLabels};
 use crate::{connect, output};
 use anyhow::{Context, Result, bail, ensure};
 use change::JobChange;
+use engine::counted;
 use jiff::Timestamp;
 use kube::api::{
     Api, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, PropagationPolicy,
@@ -83,10 +84,7 @@ fn preview(act: &JobAct, jobs: &[ListedJob], namespace: bool) -> String {
     };
     let now = Timestamp::now();
     let rows = jobs.iter().map(|job| table.row(job, now));
-    let count = match jobs.len() {
-        1 => "1 job".to_owned(),
-        many => format!("{many} jobs"),
-    };
+    let count = counted(jobs.len(), "job");
     let table = output::table(Some(table.header()), rows);
     format!("{count} will be {}:\n{table}", act.done())
 }

@@ -15,6 +15,7 @@ use crate::connect::{LIMIT, plain};
 use crate::output;
 use anyhow::Result;
 use clap::ValueEnum;
+use crds::names::kubectl_kind;
 use crds::podgroup::{FederationStatus, PodGroup, PodGroupCondition, condition_type, phase};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -102,8 +103,8 @@ impl ListedJob {
     /// Returns its kind as kubectl prints it: `job.batch`.
     pub(crate) fn kind(&self) -> String {
         match self.template() {
-            Some(owner) => printed_kind(&owner.api_version, &owner.kind),
-            None => printed_kind(&self.group.api_version, &self.group.kind),
+            Some(owner) => kubectl_kind(&owner.api_version, &owner.kind),
+            None => kubectl_kind(&self.group.api_version, &self.group.kind),
         }
     }
 
@@ -166,15 +167,6 @@ impl ListedJob {
         finished
             .or_else(undone)
             .or_else(|| of(condition_type::READY))
-    }
-}
-
-/// Returns a kind as kubectl prints it: `job.batch`, and `pod` in the core group.
-pub(crate) fn printed_kind(api_version: &str, kind: &str) -> String {
-    let kind = kind.to_lowercase();
-    match api_version.split_once('/') {
-        Some((group, _)) => format!("{kind}.{group}"),
-        None => kind,
     }
 }
 

@@ -13,7 +13,7 @@ use crds::queue::Queue;
 use jiff::Timestamp;
 use kube::api::{Api, DynamicObject, ListParams, ObjectList};
 use kube::core::ApiResource;
-use kube::{Client, Resource, ResourceExt};
+use kube::{Client, ResourceExt};
 use runtime::pages;
 use std::collections::BTreeMap;
 use stop::Stop;
@@ -38,7 +38,10 @@ pub(crate) async fn run(command: &QueueCommand, client: &Client) -> Result<Strin
             };
             let policies = policies(client, &params).await?;
             match output.format {
-                Format::Name => Ok(policies.iter().map(name_line).collect()),
+                Format::Name => Ok(policies
+                    .iter()
+                    .map(output::name_line::<CapacityPolicy>)
+                    .collect()),
                 Format::Json | Format::Yaml => output::machine(&policies, output.format),
                 Format::Table | Format::Wide => {
                     let shown = shown(client, policies).await?;
@@ -58,7 +61,7 @@ pub(crate) async fn run(command: &QueueCommand, client: &Client) -> Result<Strin
                 bail!("queue {name:?} not found: there is no CapacityPolicy of this name");
             };
             match output.format {
-                Format::Name => Ok(name_line(policy)),
+                Format::Name => Ok(output::name_line::<CapacityPolicy>(policy)),
                 Format::Json | Format::Yaml => output::machine(policy, output.format),
                 Format::Table | Format::Wide => {
                     let shown = shown(client, policies).await?;
@@ -72,13 +75,6 @@ pub(crate) async fn run(command: &QueueCommand, client: &Client) -> Result<Strin
         }
         QueueCommand::Resume { name, write } => stop::set(Stop::No, name, write, client).await,
     }
-}
-
-/// Formats `capacitypolicy.muster.io/vision`, as kubectl prints names.
-fn name_line(policy: &DynamicObject) -> String {
-    let kind = CapacityPolicy::kind(&()).to_lowercase();
-    let group = CapacityPolicy::group(&());
-    format!("{kind}.{group}/{}\n", policy.name_any())
 }
 
 /// Returns the server's objects without managed fields, which kubectl leaves out too.

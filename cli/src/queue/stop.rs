@@ -1,17 +1,16 @@
 //! `queue stop` and `queue resume`: `spec.stopPolicy` of the CapacityPolicy.
 
-use super::name_line;
 use crate::acts::{FIELD_MANAGER, merge};
 use crate::args::{DryRun, Format, WriteArgs};
-use crate::connect::api_error;
+use crate::connect::{Existence, api_error, existence};
 use crate::output;
 use anyhow::{Result, bail};
 use crds::capacity_policy::{CapacityPolicy, JobCounts};
 use crds::queue::Queue;
 use kube::Client;
+use kube::Resource;
 use kube::api::{Api, DynamicObject, PostParams};
 use kube::core::ApiResource;
-use kube::{Error, Resource};
 use serde_json::{Value, json};
 
 /// Whether a queue admits jobs: the values of `spec.stopPolicy`.
@@ -122,12 +121,9 @@ async fn create(
 
 /// Fails if there is no such Queue. A user who may not read Queues is believed.
 async fn ensure_queue(name: &str, client: &Client) -> Result<()> {
-    let queues = Api::<Queue>::all(client.clone());
-    match queues.get_metadata(name).await {
-        Ok(_) => Ok(()),
-        Err(Error::Api(status)) if status.code == 403 => Ok(()),
-        Err(Error::Api(status)) if status.code == 404 => bail!("queue {name:?} does not exist"),
-        Err(error) => Err(api_error(error)),
+    match existence::<Queue>(name, client).await? {
+        Existence::Exists | Existence::Unreadable => Ok(()),
+        Existence::Missing => bail!("queue {name:?} does not exist"),
     }
 }
 
@@ -143,17 +139,15 @@ fn ensure_stored(stop: Stop, policy: &DynamicObject) -> Result<()> {
 }
 
 fn reply(done: &str, policy: &DynamicObject, args: &WriteArgs) -> Result<String> {
+    let name = output::name_line::<CapacityPolicy>(policy);
     match args.output.format {
-        Format::Name => Ok(name_line(policy)),
+        Format::Name => Ok(name),
         Format::Json | Format::Yaml => output::machine(policy, args.output.format),
-        Format::Table | Format::Wide => {
-            let name = name_line(policy);
-            Ok(format!(
-                "{} {done}{}\n",
-                name.trim_end(),
-                args.dry_run.suffix()
-            ))
-        }
+        Format::Table | Format::Wide => Ok(format!(
+            "{} {done}{}\n",
+            name.trim_end(),
+            args.dry_run.suffix()
+        )),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::mirror::namespace::NamespaceFact;
 use crate::mirror::template::Template;
 use crate::reconcile::placed::cannot_start;
 use crate::reconcile::placed::parts::over_before;
-use crds::karmada::{ObjectReference, ResourceBinding};
+use crds::karmada::ResourceBinding;
 use crds::names;
 use crds::record::{AdmissionRecord, RecordState};
 use engine::facts::{ClusterPlacement, Demand, Filters, Held, Hold, JobFact, Split};
@@ -262,25 +262,18 @@ fn on_hold(binding: &ResourceBinding, template: &Template) -> Option<Hold> {
     let label = names::HOLD_LABEL;
     match &template.on_hold {
         Ok(false) => None,
-        Ok(true) => Some(Hold {
-            reason: Reason::OnHold,
-            message: format!(
-                "on hold by its label {label}; to release it: kubectl label -n {} {} {} {label}-",
-                binding.spec.resource.namespace,
-                kubectl_kind(&binding.spec.resource),
-                binding.spec.resource.name
-            ),
-        }),
+        Ok(true) => {
+            let object = &binding.spec.resource;
+            let kind = names::kubectl_kind(&object.api_version, &object.kind);
+            Some(Hold {
+                reason: Reason::OnHold,
+                message: format!(
+                    "on hold by its label {label}; to release it: kubectl label -n {} {kind} {} {label}-",
+                    object.namespace, object.name
+                ),
+            })
+        }
         Err(error) => Some(held(error)),
-    }
-}
-
-/// Returns the kind of an object as kubectl takes it, with the group: several groups have a Job.
-fn kubectl_kind(object: &ObjectReference) -> String {
-    let kind = object.kind.to_lowercase();
-    match object.api_version.split_once('/') {
-        Some((group, _)) => format!("{kind}.{group}"),
-        None => kind,
     }
 }
 

@@ -7,7 +7,7 @@
 use crds::podgroup::{Eviction, ExpectedStart, JobsAhead, shown_count, shown_position};
 use crds::record::{self, AdmissionRecord};
 use engine::decision::{self, Help, StartRange};
-use engine::{Amount, ResourceName};
+use engine::{Amount, ResourceName, counted};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -52,12 +52,6 @@ fn help(help: &Help) -> String {
             format!("{nodes} of class {class} in {cluster}")
         }
     }
-}
-
-/// Returns a count with its noun: `1 pod`, `2 pods`.
-fn counted(count: u32, noun: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{plural}")
 }
 
 /// Returns what is ahead, in coarse numbers.

@@ -7,6 +7,7 @@
 use crate::ingest::template_watches::api_resource;
 use crate::mirror::template::Template;
 use crate::status::reason_events::QueuedReason;
+use crds::record;
 use engine::{JobKey, Time};
 use runtime::status_writer::{StatusTarget, StatusWriter};
 use std::collections::HashMap;
@@ -47,6 +48,7 @@ impl TemplateStatuses {
         now: Time,
     ) {
         let kind = &template.key.kind;
+        let now = record::seconds(record::timestamp(now));
         let Some(status) = QueuedStatus::of(&kind.api_version, &kind.kind) else {
             return;
         };
@@ -56,9 +58,9 @@ impl TemplateStatuses {
             _ if template.deleting => None,
             (Some((_, message)), Some(why)) => {
                 let differs = shown.is_none_or(|shown| !why.is_of(shown));
-                differs.then(|| status.queued(&why.with(message), &second(now)))
+                differs.then(|| status.queued(&why.with(message), &now))
             }
-            _ => shown.and_then(|_| status.no_longer_queued(&second(now))),
+            _ => shown.and_then(|_| status.no_longer_queued(&now)),
         };
         let Some(patch) = patch else {
             return self.forget(key);
@@ -91,14 +93,6 @@ fn target(template: &Template, status: QueuedStatus) -> StatusTarget {
         subresource: Some("status"),
         strategic: status.is_strategic(),
     }
-}
-
-/// Kubernetes' times have seconds.
-fn second(now: Time) -> String {
-    let at = crds::record::timestamp(now).as_second();
-    jiff::Timestamp::from_second(at)
-        .unwrap_or_default()
-        .to_string()
 }
 
 /// The beginning of what a status says: reason and queue.

@@ -1,6 +1,7 @@
 //! Names as shared texts, and their order.
 
 use std::cmp::Ordering;
+use std::fmt;
 use std::sync::Arc;
 
 /// Compares two texts. Equal texts are mostly one and the same, which need not be read.
@@ -11,10 +12,11 @@ pub(crate) fn order_of_texts(one: &Arc<str>, other: &Arc<str>) -> Ordering {
     one.cmp(other)
 }
 
-/// A count with its noun: `1 pod`, `2 pods`.
-pub(crate) fn counted(count: impl Into<u64>, noun: &str) -> String {
-    let count = count.into();
-    let plural = if count == 1 { "" } else { "s" };
+/// A count, which may be coarse (`~40`), with its noun: `1 pod`, `2 pods`.
+#[must_use]
+pub fn counted(count: impl fmt::Display, noun: &str) -> String {
+    let count = count.to_string();
+    let plural = if count == "1" { "" } else { "s" };
     format!("{count} {noun}{plural}")
 }
 

@@ -4,6 +4,7 @@
 //! The job store changes the job; capacity that is assumed for its pods follows; and `settle`
 //! brings its charge, its counts and its place among pending jobs in step.
 
+use crate::amounts::texts::counted;
 use crate::api::decision::Decision;
 use crate::api::demand::Demand;
 use crate::api::event::Progress;
@@ -336,9 +337,8 @@ pub(crate) fn released_message(admission: &Admission) -> String {
         .shares
         .iter()
         .map(|share| {
-            let pods = share.replicas();
-            let plural = if pods == 1 { "" } else { "s" };
-            format!("{pods} pod{plural} on {}", share.cluster)
+            let pods = counted(share.replicas(), "pod");
+            format!("{pods} on {}", share.cluster)
         })
         .collect();
     let charge = admission.charge().unwrap_or_default();
