@@ -2,9 +2,12 @@
 
 use crate::args::KubectlConnection;
 use anyhow::{Context, Result, anyhow};
+use kube::api::{DynamicObject, ListParams, ObjectList};
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::ApiResource;
 use kube::{Api, Client, Config, Resource};
 use runtime::client::CallError;
+use runtime::pages;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use std::time::Duration;
@@ -80,6 +83,25 @@ pub(crate) fn api_error(error: kube::Error) -> anyhow::Error {
         kube::Error::Api(status) => anyhow!("{} ({})", status.message, status.reason),
         other => anyhow::Error::new(other),
     }
+}
+
+/// Returns the objects of a kind without namespaces, as the server has them.
+pub(crate) fn objects<K: Resource<DynamicType = ()>>(client: &Client) -> Api<DynamicObject> {
+    Api::all_with(client.clone(), &ApiResource::erase::<K>(&()))
+}
+
+/// Lists objects without managed fields, which kubectl leaves out too. `kinds` is their name in a message.
+pub(crate) async fn list(
+    api: &Api<DynamicObject>,
+    params: &ListParams,
+    kinds: &str,
+) -> Result<ObjectList<DynamicObject>> {
+    let listed = pages::list(api, params, LIMIT).await;
+    let mut objects = listed.map_err(|error| plain(error, kinds))?;
+    for object in &mut objects {
+        object.metadata.managed_fields = None;
+    }
+    Ok(objects)
 }
 
 /// Whether an object exists.

@@ -2,9 +2,9 @@
 //!
 //! It reads what Muster publishes on the Karmada control plane (Queues, CapacityPolicies, PodGroups, its
 //! Lease) with the rights of its user. It prints tables for people, and the server's objects with `-o json`
-//! and `-o yaml` for programs. It decides nothing and computes no number that the server does not show, so
-//! that it never disagrees with `kubectl get cap`. It acts on jobs and queues by labels and fields that
-//! kubectl can write too.
+//! and `-o yaml` for programs. It decides nothing, and the only number that it computes itself is how often a
+//! shape fits in a pool, so that it never disagrees with `kubectl get cap`. It acts on jobs and queues by
+//! labels and fields that kubectl can write too.
 //!
 //! Exit codes: 0 done, 1 failed or only in part done, 2 wrong usage.
 

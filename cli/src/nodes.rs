@@ -2,15 +2,13 @@
 
 use crate::age::human;
 use crate::args::{Format, OutputArgs};
-use crate::connect::{LIMIT, plain};
+use crate::connect;
 use crate::output::{self, columns};
 use anyhow::Result;
 use crds::gpu_pool::{AvoidedNode, GpuPool};
 use jiff::Timestamp;
 use kube::Client;
-use kube::api::{Api, DynamicObject, ListParams, ObjectList};
-use kube::core::ApiResource;
-use runtime::pages;
+use kube::api::{DynamicObject, ListParams, ObjectList};
 
 /// Runs the command and returns its output. For programs these are the GpuPools with such nodes.
 pub(crate) async fn run(output: &OutputArgs, no_headers: bool, client: &Client) -> Result<String> {
@@ -34,17 +32,12 @@ pub(crate) async fn run(output: &OutputArgs, no_headers: bool, client: &Client) 
 
 /// Returns the GpuPools with avoided nodes, without managed fields.
 async fn pools(client: &Client) -> Result<ObjectList<DynamicObject>> {
-    let kind = ApiResource::erase::<GpuPool>(&());
-    let api = Api::<DynamicObject>::all_with(client.clone(), &kind);
-    let listed = pages::list(&api, &ListParams::default(), LIMIT).await;
-    let mut pools = listed.map_err(|error| plain(error, "GpuPools"))?;
+    let api = connect::objects::<GpuPool>(client);
+    let mut pools = connect::list(&api, &ListParams::default(), "GpuPools").await?;
     pools.items.retain(|pool| {
         let avoided = pool.data["status"]["avoided"].as_i64();
         avoided.is_some_and(|avoided| avoided > 0)
     });
-    for pool in &mut pools {
-        pool.metadata.managed_fields = None;
-    }
     Ok(pools)
 }
 

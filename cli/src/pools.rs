@@ -2,17 +2,15 @@
 
 use crate::age::age;
 use crate::args::{Format, PoolsCommand};
-use crate::connect::{LIMIT, plain};
+use crate::connect;
 use crate::output::{self, columns};
 use anyhow::Result;
 use crds::gpu_pool::{GpuPool, GpuPoolStatus, health};
 use engine::capacity::pods_that_fit;
 use engine::counted;
 use jiff::Timestamp;
-use kube::api::{Api, DynamicObject, ListParams};
-use kube::core::ApiResource;
+use kube::api::{DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
-use runtime::pages;
 use std::str::FromStr;
 
 /// Pods and devices of each: `2x8`.
@@ -66,10 +64,8 @@ struct ShownPool {
 
 /// Runs the command and returns its output.
 pub(crate) async fn run(command: &PoolsCommand, client: &Client) -> Result<String> {
-    let kind = ApiResource::erase::<GpuPool>(&());
-    let api = Api::<DynamicObject>::all_with(client.clone(), &kind);
-    let listed = pages::list(&api, &ListParams::default(), LIMIT).await;
-    let mut objects = listed.map_err(|error| plain(error, "GpuPools"))?;
+    let api = connect::objects::<GpuPool>(client);
+    let mut objects = connect::list(&api, &ListParams::default(), "GpuPools").await?;
     let all = std::mem::take(&mut objects.items).into_iter();
     let pools = all.map(|object| ShownPool::of(object, command.fits));
     let (pools, old) = select(pools.collect::<Result<_>>()?, command.fits);
@@ -87,8 +83,7 @@ pub(crate) async fn run(command: &PoolsCommand, client: &Client) -> Result<Strin
 }
 
 impl ShownPool {
-    fn of(mut object: DynamicObject, shape: Option<Shape>) -> Result<Self> {
-        object.metadata.managed_fields = None;
+    fn of(object: DynamicObject, shape: Option<Shape>) -> Result<Self> {
         let pool: GpuPool = serde_json::from_value(serde_json::to_value(&object)?)?;
         let status = pool.status.clone().unwrap_or_default();
         let fits = shape.map(|shape| shape.fits(&status)).unwrap_or_default();

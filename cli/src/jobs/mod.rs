@@ -11,7 +11,7 @@ pub(crate) use named::choose;
 pub(crate) use table::JobTable;
 
 use crate::args::{Format, JobFilter, JobsCommand};
-use crate::connect::{LIMIT, plain};
+use crate::connect;
 use crate::output;
 use anyhow::Result;
 use clap::ValueEnum;
@@ -22,7 +22,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, DynamicObject, ListParams, ObjectList};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
-use runtime::pages;
 use std::fmt;
 
 /// What a job does, in one word.
@@ -43,7 +42,7 @@ pub(crate) enum ListedStatus {
     Succeeded,
     /// It ended badly
     Failed,
-    /// It ended, and nobody said how
+    /// It ended, and its result is not known
     Finished,
 }
 
@@ -193,8 +192,7 @@ pub(crate) async fn list(
     client: &Client,
 ) -> Result<JobList> {
     let api = pod_groups(filter.all_namespaces, client);
-    let listed = pages::list(&api, &ListParams::default(), LIMIT).await;
-    let mut head = listed.map_err(|error| plain(error, "PodGroups"))?;
+    let mut head = connect::list(&api, &ListParams::default(), "PodGroups").await?;
     let all = std::mem::take(&mut head.items).into_iter();
     let mut jobs = all.map(ListedJob::of).collect::<Result<Vec<_>>>()?;
     jobs.retain(|job| is_of(filter, job));

@@ -5,14 +5,13 @@ mod list;
 mod stop;
 
 use crate::args::{Format, QueueCommand};
-use crate::connect::{LIMIT, plain};
+use crate::connect::{self, LIMIT, plain};
 use crate::output;
 use anyhow::{Result, bail};
 use crds::capacity_policy::CapacityPolicy;
 use crds::queue::Queue;
 use jiff::Timestamp;
 use kube::api::{Api, DynamicObject, ListParams, ObjectList};
-use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
 use runtime::pages;
 use std::collections::BTreeMap;
@@ -77,16 +76,9 @@ pub(crate) async fn run(command: &QueueCommand, client: &Client) -> Result<Strin
     }
 }
 
-/// Returns the server's objects without managed fields, which kubectl leaves out too.
 async fn policies(client: &Client, params: &ListParams) -> Result<ObjectList<DynamicObject>> {
-    let kind = ApiResource::erase::<CapacityPolicy>(&());
-    let api = Api::<DynamicObject>::all_with(client.clone(), &kind);
-    let listed = pages::list(&api, params, LIMIT).await;
-    let mut policies = listed.map_err(|error| plain(error, "CapacityPolicies"))?;
-    for policy in &mut policies {
-        policy.metadata.managed_fields = None;
-    }
-    Ok(policies)
+    let api = connect::objects::<CapacityPolicy>(client);
+    connect::list(&api, params, "CapacityPolicies").await
 }
 
 /// Adds the Queues. A user who may not read them sees everything else.

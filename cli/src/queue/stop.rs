@@ -2,7 +2,7 @@
 
 use crate::acts::{FIELD_MANAGER, merge};
 use crate::args::{DryRun, Format, WriteArgs};
-use crate::connect::{Existence, api_error, existence};
+use crate::connect::{self, Existence, api_error, existence};
 use crate::output;
 use anyhow::{Result, bail};
 use crds::capacity_policy::{CapacityPolicy, JobCounts};
@@ -10,7 +10,6 @@ use crds::queue::Queue;
 use kube::Client;
 use kube::Resource;
 use kube::api::{Api, DynamicObject, PostParams};
-use kube::core::ApiResource;
 use serde_json::{Value, json};
 
 /// Whether a queue admits jobs: the values of `spec.stopPolicy`.
@@ -63,8 +62,7 @@ pub(super) async fn set(
     args: &WriteArgs,
     client: &Client,
 ) -> Result<String> {
-    let kind = ApiResource::erase::<CapacityPolicy>(&());
-    let api = Api::<DynamicObject>::all_with(client.clone(), &kind);
+    let api = connect::objects::<CapacityPolicy>(client);
     let found = api.get_opt(name).await.map_err(api_error)?;
     let Some(mut policy) = found else {
         ensure_queue(name, client).await?;
