@@ -111,11 +111,11 @@ async fn uids(case: &Case, job: &Job) -> anyhow::Result<Vec<String>> {
 
 pub(crate) async fn lost(case: &Case) -> anyhow::Result<()> {
     case.gives_up(LOST);
+    // Both run for as long as the cluster stays away after the gang runs elsewhere: longer than the
+    // audit's tolerance on a busy machine only.
     let words = "pods with 16 of its 12 devices run";
-    case.audit_finds(
-        words,
-        "the operator gives up a cluster whose pods still run",
-    );
+    let why = "the operator gives up a cluster whose pods still run";
+    case.audit_may_find(words, why);
     let job = gang(case).await?;
     back_in_time(case, &job).await?;
     let testbed = &case.plane.testbed;
