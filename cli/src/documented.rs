@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::args::Cli;
+use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 use std::path::{Path, PathBuf};
 
@@ -35,11 +36,16 @@ fn commands(text: &str) -> Vec<String> {
     code.filter(|line| line.len() > PLUGIN.len()).collect()
 }
 
-/// Returns the error of a command line; help counts as none.
+/// Returns the error of a command line. Help is none, and a text may name a verb without its arguments.
 fn refusal(line: &str) -> Option<String> {
     let words = line["kubectl ".len()..].split_whitespace();
     let error = Cli::try_parse_from(words).err()?;
-    error.use_stderr().then(|| error.to_string())
+    let named = [
+        ErrorKind::MissingRequiredArgument,
+        ErrorKind::MissingSubcommand,
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
+    ];
+    (error.use_stderr() && !named.contains(&error.kind())).then(|| error.to_string())
 }
 
 #[test]
