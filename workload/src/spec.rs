@@ -244,6 +244,7 @@ pub fn read_spec_with(
     let Some(known) = kinds::of(api_version, kind) else {
         return Err(unknown(api_version, kind, "this kind is not known"));
     };
+    has_pods_of_its_own(&root)?;
     let size = known.size(&root, priority_of)?;
     finish(size, &root, kinds::holds_replicas(api_version, kind))
 }
@@ -281,6 +282,24 @@ pub fn read_spec_from_binding(
         Field::absent()
     };
     finish(size, &root, kinds::holds_replicas(api_version, kind))
+}
+
+/// Checks that no job controls the template: where a controller of workloads runs on the control plane, what
+/// it makes there, such as the ReplicaSet of a Deployment, has the pods of that job and not more.
+fn has_pods_of_its_own(template: &Field<'_>) -> Result<(), SpecError> {
+    let owners = template.get("metadata.ownerReferences")?;
+    for owner in owners.items()? {
+        let text = |key| Ok::<_, SpecError>(owner.get(key)?.text()?.unwrap_or_default());
+        let (api_version, kind) = (text("apiVersion")?, text("kind")?);
+        if owner.get("controller")?.flag()? && kinds::of(api_version, kind).is_some() {
+            return Err(SpecError::Invalid {
+                field: owner.path().to_owned(),
+                value: format!("{kind} {}", text("name")?),
+                want: "no controller that is a job itself: its pods are those of that job, which is queued by itself".to_owned(),
+            });
+        }
+    }
+    Ok(())
 }
 
 fn unknown(api_version: &str, kind: &str, why: &str) -> SpecError {
