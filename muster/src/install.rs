@@ -210,10 +210,22 @@ mod tests {
         assert!(script(torch).contains("AggregateStatus"));
         for (kind, other) in [
             ("TFJob", include_str!("../../deploy/interpreter-tfjob.yaml")),
-            ("MPIJob", include_str!("../../deploy/interpreter-mpijob.yaml")),
-            ("JAXJob", include_str!("../../deploy/interpreter-jaxjob.yaml")),
-            ("PaddleJob", include_str!("../../deploy/interpreter-paddlejob.yaml")),
-            ("XGBoostJob", include_str!("../../deploy/interpreter-xgboostjob.yaml")),
+            (
+                "MPIJob",
+                include_str!("../../deploy/interpreter-mpijob.yaml"),
+            ),
+            (
+                "JAXJob",
+                include_str!("../../deploy/interpreter-jaxjob.yaml"),
+            ),
+            (
+                "PaddleJob",
+                include_str!("../../deploy/interpreter-paddlejob.yaml"),
+            ),
+            (
+                "XGBoostJob",
+                include_str!("../../deploy/interpreter-xgboostjob.yaml"),
+            ),
         ] {
             assert!(other.contains(&format!("    kind: {kind}\n")), "{kind}");
             assert_eq!(script(torch), script(other), "{kind}");

@@ -20,7 +20,6 @@ pub(crate) const DEPLOYMENT: AppsKind = AppsKind {
 };
 pub(crate) const STATEFUL_SET: AppsKind =
     service(known("apps", "v1", "StatefulSet", "statefulsets"));
-/// Karmada sets its replicas by deploy/interpreter-replicaset.yaml only.
 pub(crate) const REPLICA_SET: AppsKind = service(known("apps", "v1", "ReplicaSet", "replicasets"));
 
 /// A kind of the group `apps` with replicas.
