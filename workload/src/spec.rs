@@ -18,6 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Annotation: the expected run time of the job.
 const EXPECTED_DURATION: &str = "muster.io/expected-duration";
 
+/// Why a job has no size that its kind, and Karmada's interpreter, do not know.
+const NO_SIZE: &str = "its binding names no replicas with replicaRequirements and no components; give Karmada a ResourceInterpreterCustomization for it";
+
 /// What a job requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkloadSpec {
@@ -265,8 +268,11 @@ pub fn read_spec_from_binding(
     let resource = spec.get("resource")?;
     let api_version = resource.get("apiVersion")?.text()?.unwrap_or_default();
     let kind = resource.get("kind")?.text()?.unwrap_or_default();
-    let mut size = crate::binding::size(&spec)?
-        .ok_or_else(|| unknown(api_version, kind, "its binding names no replicas with replicaRequirements and no components; give Karmada a ResourceInterpreterCustomization for it"))?;
+    let unknown = || {
+        let advice = kinds::maker_advice(api_version, kind);
+        unknown(api_version, kind, advice.as_deref().unwrap_or(NO_SIZE))
+    };
+    let mut size = crate::binding::size(&spec)?.ok_or_else(unknown)?;
     let nothing = Value::Null;
     let template = template.unwrap_or(&nothing);
     let suspended = |path| {

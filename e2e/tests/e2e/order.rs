@@ -217,8 +217,13 @@ async fn a_cron_job_says_what_to_do(case: &Case) -> anyhow::Result<()> {
         made.ok_or_else(|| "there is none".to_owned())
     })
     .await?;
-    case.waits(&Job::of(BATCH_JOB, made), &["WaitingForQuota", "ExceedsCapability"])
+    case.waits(
+        &Job::of(BATCH_JOB, made),
+        &["WaitingForQuota", "ExceedsCapability"],
+    )
+    .await?;
+    case.karmada()
+        .delete(CRON_JOB, namespace, "nightly")
         .await?;
-    case.karmada().delete(CRON_JOB, namespace, "nightly").await?;
     Ok(())
 }

@@ -19,6 +19,7 @@ mod unselected;
 pub(crate) mod volcano;
 
 pub(crate) use kind::{PartFields, WorkloadKind, only_one_cluster_resolves};
+pub(crate) use unselected::maker_advice;
 pub use unselected::{unselected_advice, unselected_kinds};
 
 use serde_json::Value;

@@ -25,21 +25,35 @@ pub fn unselected_advice(api_version: &str, kind: &str) -> Option<String> {
 }
 
 fn advice(api_version: &str, kind: &str) -> String {
-    let create = |what: &str| format!("create {what} of the {kind} in this namespace");
-    let maker = |controller: &str, what: &str| {
+    maker_advice(api_version, kind).unwrap_or_else(|| {
+        let mut kinds: Vec<&str> = known_kinds().map(|kind| kind.kind).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
         format!(
-            "Muster queues {what} that it makes, where an operator runs {controller} on the control plane \
+            "Muster cannot read its size from its template; use one of {}, or create a PropagationPolicy in this \
+             namespace that selects {api_version} {kind} and has spec.schedulerName: muster, with a \
+             ResourceInterpreterCustomization that returns its replicas",
+            kinds.join(", ")
+        )
+    })
+}
+
+/// Returns what a user can do with an object of a kind that only makes jobs; `None` for other kinds.
+pub(crate) fn maker_advice(api_version: &str, kind: &str) -> Option<String> {
+    let made = |what: &str, controller: &str| {
+        format!(
+            "Muster queues the {what} that it makes, where an operator runs {controller} on the control plane \
              (docs/how-to/cronjob.md)"
         )
     };
-    match (super::group(api_version), kind) {
+    Some(match (super::group(api_version), kind) {
         ("batch", "CronJob") => format!(
             "{}; else create each Job in this namespace, as with kubectl create job NAME --from=cronjob/CRONJOB",
-            maker("the cronjob-controller", "the Jobs"),
+            made("Jobs", "the cronjob-controller"),
         ),
         ("trainer.kubeflow.org", "TrainJob") => format!(
             "{}; else create that JobSet, or a job of the framework, in this namespace",
-            maker("the controller of Kubeflow Trainer", "the JobSet"),
+            made("JobSet", "the controller of Kubeflow Trainer"),
         ),
         (
             _,
@@ -50,22 +64,9 @@ fn advice(api_version: &str, kind: &str) -> String {
             | "RayCronJob"
             | "CronWorkflow"
             | "AdvancedCronJob",
-        ) => {
-            format!(
-                "Muster queues jobs, not what makes them; {}",
-                create("the jobs")
-            )
-        }
-        _ => {
-            let mut kinds: Vec<&str> = known_kinds().map(|kind| kind.kind).collect();
-            kinds.sort_unstable();
-            kinds.dedup();
-            format!(
-                "Muster cannot read its size from its template; use one of {}, or create a PropagationPolicy in this \
-                 namespace that selects {api_version} {kind} and has spec.schedulerName: muster, with a \
-                 ResourceInterpreterCustomization that returns its replicas",
-                kinds.join(", ")
-            )
-        }
-    }
+        ) => format!(
+            "Muster queues jobs, not what makes them; create the jobs of the {kind} in this namespace"
+        ),
+        _ => return None,
+    })
 }

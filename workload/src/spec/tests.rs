@@ -62,6 +62,11 @@ fn a_binding_without_a_size_leaves_it_unknown() {
             "{got}"
         );
     }
+    let maker = from_binding("resource: {apiVersion: batch/v1, kind: CronJob}", None);
+    assert!(
+        maker.contains("kubectl create job NAME --from=cronjob/CRONJOB"),
+        "{maker}"
+    );
     assert_snapshot!(from_binding(&format!("{resource}\nreplicas: -3\nreplicaRequirements: {{}}"), None), @"InvalidTemplate: binding.spec.replicas is -3; needed: a whole number from 0 to 1000000");
     assert_snapshot!(from_binding(&format!("{resource}\ncomponents: [{{name: a, replicas: 1}}, {{name: a, replicas: 1}}]"), None), @r#"InvalidTemplate: binding.spec.components is "a" twice; needed: a name of its own for each group of pods"#);
 }
