@@ -1,4 +1,4 @@
-//! What a member reports about its part of a RayCluster or a RayJob.
+//! What a member reports about its part of a RayCluster or a RayJob, or about a RayService.
 
 use crate::outcome::{self, Outcome, PodCounts};
 use serde_json::Value;
@@ -65,4 +65,23 @@ pub(super) fn job_counts(status: &Value) -> PodCounts {
         .get("rayClusterStatus")
         .map(|cluster| counts(cluster, head_is_elsewhere(status)))
         .unwrap_or_default()
+}
+
+/// Returns the outcome of a RayService: it never finishes.
+pub(super) fn of_service(status: &Value) -> Outcome {
+    if outcome::condition(status, "Suspended").is_some() {
+        return Outcome::Suspended;
+    }
+    outcome::active_if_reported(status)
+}
+
+/// Returns the pods of the clusters of a RayService: that which serves, and that of an upgrade.
+pub(super) fn service_counts(status: &Value) -> PodCounts {
+    let clusters = ["activeServiceStatus", "pendingServiceStatus"].map(|which| status.get(which));
+    let clusters = clusters.into_iter().flatten();
+    let named = clusters.filter(|cluster| !outcome::text(cluster, "rayClusterName").is_empty());
+    let reported = named.filter_map(|cluster| cluster.get("rayClusterStatus"));
+    reported.fold(PodCounts::default(), |sum, cluster| {
+        sum.plus(counts(cluster, false))
+    })
 }
