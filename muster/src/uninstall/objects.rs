@@ -1,9 +1,10 @@
 //! Lists and removes objects. A kind or an object that does not exist is no error, so every step can be
 //! repeated.
 
-use crate::install::{self, PODGROUPS};
+use crate::install;
 use anyhow::Context as _;
 use binding_writer::overrides::MANAGER;
+use checks::{PODGROUPS, has_volcanos_podgroups};
 use controller::admission_policies::manifests;
 use crds::kubernetes::Namespace;
 use crds::names::{ACCOUNTING_FINALIZER, ADOPTED_AT_ANNOTATION, MANAGED_LABEL};
@@ -261,7 +262,7 @@ pub(super) async fn remove_installed(
     kept: &[(String, String)],
 ) -> anyhow::Result<()> {
     remove_manifest(remover, install::bypass_binding(), &[]).await?;
-    for manifest in install::MANIFESTS.iter().rev() {
+    for manifest in install::manifests().rev() {
         remove_manifest(remover, manifest, kept).await?;
     }
     Ok(())
@@ -324,7 +325,7 @@ pub(super) async fn remove_copies(remover: &Remover) -> anyhow::Result<()> {
 
 /// Deletes Muster's CRDs with all their objects. Volcano's own CRD of PodGroups stays.
 pub(super) async fn remove_crds(remover: &Remover) -> anyhow::Result<()> {
-    let volcanos = install::has_volcanos_podgroups(remover.client()).await?;
+    let volcanos = has_volcanos_podgroups(remover.client()).await?;
     for (name, yaml) in crds::yaml::manifests() {
         if name != PODGROUPS || !volcanos {
             remove_manifest(remover, yaml, &[]).await?;

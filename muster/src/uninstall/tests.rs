@@ -1,7 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
 use super::bindings::{HandOver, hand_over, hand_over_of};
-use super::leases::is_fresh;
 use super::policies::{OF_DEFAULT, successor};
 use super::{objects, policies, remover};
 use crds::karmada::ResourceBinding;
@@ -249,15 +248,4 @@ async fn a_queue_loses_only_the_finalizer_of_muster() {
     assert_eq!(first.count(), 1);
     let finalizers = api.get(&format!("{path}/a")).unwrap()["metadata"]["finalizers"].clone();
     assert_eq!(finalizers, json!(["other"]));
-}
-
-#[test]
-fn a_lease_is_fresh_for_its_duration() {
-    let lease = serde_json::from_value(json!({
-        "holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000000Z",
-    }))
-    .unwrap();
-    assert!(is_fresh(&lease, "2026-01-01T00:00:15Z".parse().unwrap()));
-    assert!(!is_fresh(&lease, "2026-01-01T00:00:16Z".parse().unwrap()));
-    assert!(is_fresh(&lease, "2025-12-31T23:00:00Z".parse().unwrap()));
 }
