@@ -77,6 +77,7 @@ mod tenant_policies;
 mod tenants;
 mod ttl;
 mod uninstalled;
+mod uninstalled_split;
 mod unjoined;
 mod unsafe_policies;
 mod upgrade;

@@ -117,6 +117,12 @@ fn soak_of_uninstalling() {
 
 #[test]
 #[ignore = "soak"]
+fn soak_of_uninstalling_with_parts() {
+    crate::uninstalled_split::uninstalled_with_parts();
+}
+
+#[test]
+#[ignore = "soak"]
 fn soak_of_an_hour_at_rest() {
     let hour = Duration::from_secs(3_600);
     managed("soakrest", async |case| {

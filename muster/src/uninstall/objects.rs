@@ -310,19 +310,6 @@ async fn remove_object(remover: &Remover, object: Value) -> anyhow::Result<()> {
     }
 }
 
-/// Deletes the queues and priority classes that Muster created in a member. Volcano refuses to delete a queue
-/// that has jobs.
-pub(super) async fn remove_copies(remover: &Remover) -> anyhow::Result<()> {
-    const COPIES: &str = "app.kubernetes.io/managed-by=muster";
-    let queue = GroupVersionKind::gvk("scheduling.volcano.sh", "v1beta1", "Queue");
-    let class = GroupVersionKind::gvk("scheduling.k8s.io", "v1", "PriorityClass");
-    for (gvk, plural) in [(queue, "queues"), (class, "priorityclasses")] {
-        let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
-        remover.remove_where(&resource, COPIES, |_| true).await?;
-    }
-    Ok(())
-}
-
 /// Deletes Muster's CRDs with all their objects. Volcano's own CRD of PodGroups stays.
 pub(super) async fn remove_crds(remover: &Remover) -> anyhow::Result<()> {
     let volcanos = has_volcanos_podgroups(remover.client()).await?;
