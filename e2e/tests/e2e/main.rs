@@ -81,4 +81,5 @@ mod uninstalled_split;
 mod unjoined;
 mod unsafe_policies;
 mod upgrade;
+mod upgrade_crowd;
 mod volcano_podgroups;
