@@ -14,6 +14,8 @@ mod age;
 mod args;
 mod check;
 mod connect;
+#[cfg(test)]
+mod documented;
 mod explain;
 mod jobs;
 mod nodes;
