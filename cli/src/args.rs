@@ -97,6 +97,13 @@ pub(crate) enum CliCommand {
         #[arg(long)]
         no_headers: bool,
     },
+    /// Find what keeps Muster from working, and say how to mend it
+    ///
+    /// It changes nothing. Exit codes: 0 nothing blocks, 1 a finding blocks, 2 the server could not be asked.
+    Check {
+        #[command(flatten)]
+        output: OutputArgs,
+    },
     /// Show the versions of this program and of the server
     Version(VersionCommand),
     /// Print a completion script: source <(kubectl-muster completion bash)

@@ -6,11 +6,13 @@
 //! shape fits in a pool, so that it never disagrees with `kubectl get cap`. It acts on jobs and queues by
 //! labels and fields that kubectl can write too.
 //!
-//! Exit codes: 0 done, 1 failed or only in part done, 2 wrong usage.
+//! Exit codes: 0 done, 1 failed or only in part done, 2 wrong usage; for `check`, 2 says that the server did not
+//! answer.
 
 mod acts;
 mod age;
 mod args;
+mod check;
 mod connect;
 #[cfg(test)]
 mod documented;
@@ -77,6 +79,7 @@ async fn run(cli: Cli) -> Result<ExitCode> {
         CliCommand::Nodes { output, no_headers } => {
             nodes::run(&output, no_headers, &client().await?).await?
         }
+        CliCommand::Check { output } => return check::run(&output, connection).await,
         CliCommand::Version(command) => version::run(&command, connection).await?,
         CliCommand::Completion { shell } => completion(shell)?,
     };

@@ -8,6 +8,8 @@ pub const SCHEDULER_NAME: &str = "muster";
 pub const SYSTEM_NAMESPACE: &str = "muster-system";
 /// Name of the Lease for leader election, in [`SYSTEM_NAMESPACE`].
 pub const LEASE: &str = "muster";
+/// Name of both configurations by which the API server calls the webhook.
+pub const WEBHOOK_CONFIGURATION: &str = "muster";
 /// Annotation of a ledger (`runtime::lease::ledger`): the bindings and OverridePolicies that are about
 /// to be written (JSON, UID or `override:` and UID to `namespace/name`).
 pub const LEDGER_OPEN: &str = "muster.io/ledger-open";

@@ -63,6 +63,15 @@ pub async fn reach(
     Ok(connected.map_err(|error| error.to_string())?.client)
 }
 
+/// Returns true if a member is reached through Karmada's cluster proxy.
+#[must_use]
+pub fn is_proxied(cluster: &Cluster) -> bool {
+    matches!(
+        address::Address::of(cluster),
+        Ok(address::Address::Proxy(_))
+    )
+}
+
 /// Options of watching members.
 #[derive(Debug, Clone)]
 pub struct MembersOptions {

@@ -8,19 +8,14 @@ pub(crate) mod accounts;
 mod admission;
 
 use crate::args::{ConnectionArgs, Install, TenancyArg};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use checks::{INTERPRETERS, PODGROUPS, has_volcanos_podgroups};
 use kube::{Api, Client};
 use runtime::apply;
 
 /// Field manager of installed objects.
 const MANAGER: &str = "muster-install";
-/// The CRD that Volcano also has.
-pub(crate) const PODGROUPS: &str = "podgroups.scheduling.volcano.sh";
-/// Volcano's CRD that Muster does not change.
-pub(crate) const QUEUES: &str = "queues.scheduling.volcano.sh";
-
-/// The manifests besides the CRDs, in this order.
-pub(crate) const MANIFESTS: &[&str] = &[
+/// The manifests besides the CRDs and the interpreters, in this order.
+const MANIFESTS: &[&str] = &[
     include_str!("../../deploy/namespace.yaml"),
     include_str!("../../deploy/accounts.yaml"),
     include_str!("../../deploy/rbac-controller.yaml"),
@@ -33,23 +28,6 @@ pub(crate) const MANIFESTS: &[&str] = &[
     include_str!("../../deploy/rbac-users.yaml"),
     include_str!("../../deploy/rbac-admission.yaml"),
     include_str!("../../deploy/admission-permitted-queue.yaml"),
-    include_str!("../../deploy/interpreter-volcano-job.yaml"),
-    include_str!("../../deploy/interpreter-job.yaml"),
-    include_str!("../../deploy/interpreter-deployment.yaml"),
-    include_str!("../../deploy/interpreter-jaxjob.yaml"),
-    include_str!("../../deploy/interpreter-jobset.yaml"),
-    include_str!("../../deploy/interpreter-leaderworkerset.yaml"),
-    include_str!("../../deploy/interpreter-mpijob.yaml"),
-    include_str!("../../deploy/interpreter-paddlejob.yaml"),
-    include_str!("../../deploy/interpreter-pod.yaml"),
-    include_str!("../../deploy/interpreter-pytorchjob.yaml"),
-    include_str!("../../deploy/interpreter-raycluster.yaml"),
-    include_str!("../../deploy/interpreter-rayjob.yaml"),
-    include_str!("../../deploy/interpreter-rayservice.yaml"),
-    include_str!("../../deploy/interpreter-replicaset.yaml"),
-    include_str!("../../deploy/interpreter-statefulset.yaml"),
-    include_str!("../../deploy/interpreter-tfjob.yaml"),
-    include_str!("../../deploy/interpreter-xgboostjob.yaml"),
 ];
 
 /// The manifests for a member that is reached through Karmada's cluster proxy.
@@ -57,6 +35,11 @@ pub(crate) const IN_MEMBERS: &[&str] = &[
     include_str!("../../deploy/rbac-in-members.yaml"),
     include_str!("../../deploy/rbac-workloads.yaml"),
 ];
+
+/// Returns the manifests besides the CRDs, in the order in which they are applied.
+pub(crate) fn manifests() -> impl DoubleEndedIterator<Item = &'static str> {
+    MANIFESTS.iter().chain(INTERPRETERS).copied()
+}
 
 /// The queue of jobs that name none: created if it is missing, never changed.
 const DEFAULT_QUEUE: &str = include_str!("../../deploy/queue-default.yaml");
@@ -69,7 +52,7 @@ pub(crate) async fn install(connection: &ConnectionArgs, options: &Install) -> a
     }
     let client = connect(connection).await?;
     if options.member {
-        return apply_all(&client, IN_MEMBERS).await;
+        return apply_all(&client, IN_MEMBERS.iter().copied()).await;
     }
     if !options.skip_check {
         crate::check::before_install(&client).await?;
@@ -83,7 +66,7 @@ pub(crate) async fn install(connection: &ConnectionArgs, options: &Install) -> a
         }
         show(&apply::apply_yaml(&client, yaml, MANAGER).await?);
     }
-    apply_all(&client, MANIFESTS).await?;
+    apply_all(&client, manifests()).await?;
     make_default_queue(&client).await?;
     if let Some(tenancy) = options.tenancy {
         choose_tenancy(&client, tenancy).await?;
@@ -113,7 +96,7 @@ pub(crate) fn bypass_binding() -> &'static str {
     admission::BINDING_MANIFEST
 }
 
-async fn apply_all(client: &Client, manifests: &[&str]) -> anyhow::Result<()> {
+async fn apply_all(client: &Client, manifests: impl Iterator<Item = &str>) -> anyhow::Result<()> {
     for yaml in manifests {
         show(&apply::apply_yaml(client, yaml, MANAGER).await?);
     }
@@ -138,9 +121,8 @@ fn print_manifests(options: &Install) {
         true => IN_MEMBERS.to_vec(),
         false => {
             let crds = crds.iter().map(|(_, yaml)| *yaml);
-            let manifests = MANIFESTS.iter().copied();
             let chosen = [DEFAULT_QUEUE].into_iter().chain(root.as_deref());
-            crds.chain(manifests)
+            crds.chain(manifests().map(|yaml| yaml as &str))
                 .chain(chosen)
                 .chain(policies)
                 .collect()
@@ -155,20 +137,6 @@ fn show(applied: &[apply::Applied]) {
     for object in applied {
         println!("{} {} applied", object.kind, object.name);
     }
-}
-
-/// Returns true if the PodGroup CRD is Volcano's own, which has no status subresource.
-pub(crate) async fn has_volcanos_podgroups(client: &Client) -> anyhow::Result<bool> {
-    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let Some(crd) = api.get_opt(PODGROUPS).await? else {
-        return Ok(false);
-    };
-    Ok(!crd.spec.versions.iter().any(|version| {
-        version
-            .subresources
-            .as_ref()
-            .is_some_and(|s| s.status.is_some())
-    }))
 }
 
 async fn make_default_queue(client: &Client) -> anyhow::Result<()> {

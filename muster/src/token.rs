@@ -1,13 +1,10 @@
 //! When the token of the kubeconfig expires, and the metric that says so.
 
 use crate::args::ConnectionArgs;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use prometheus_client::metrics::gauge::Gauge;
 use runtime::Registry;
-use serde_json::Value;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -55,13 +52,5 @@ pub(crate) async fn expires(connection: &ConnectionArgs) -> Option<Timestamp> {
         (None, Some(file)) => std::fs::read_to_string(file).ok()?,
         (None, None) => return None,
     };
-    expiry(token.trim())
-}
-
-/// Returns when a JSON web token expires; `None` if it does not, or is none.
-pub(crate) fn expiry(token: &str) -> Option<Timestamp> {
-    let claims = token.split('.').nth(1)?;
-    let claims = URL_SAFE_NO_PAD.decode(claims.trim_end_matches('=')).ok()?;
-    let claims: Value = serde_json::from_slice(&claims).ok()?;
-    Timestamp::from_second(claims["exp"].as_i64()?).ok()
+    checks::token_expiry(token.trim())
 }

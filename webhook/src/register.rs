@@ -23,7 +23,7 @@ use std::time::Duration;
 use workload::{KnownKind, holds_replicas, known_kinds};
 
 /// Name of both configurations.
-pub const NAME: &str = "muster";
+pub use crds::names::WEBHOOK_CONFIGURATION as NAME;
 /// Field manager of both.
 const FIELD_MANAGER: &str = "muster-webhook";
 /// Deadline of one call.

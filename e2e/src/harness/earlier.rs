@@ -16,8 +16,15 @@ use testbed::tools::cache_dir;
 /// that. It knows neither versions of records nor unknown fields in them.
 pub const FIRST: &str = "c2f12396d19800064e98a8d0c4fe022136affd5d";
 
+/// Names another binary than that of [`FIRST`].
+const BIN_OF_FIRST: &str = "MUSTER_EARLIER_BIN";
+
 /// Flags that a binary of [`FIRST`] knows, which set the same back-off as in all stories.
 pub const FIRST_FLAGS: [&str; 1] = ["--backoff-seconds=1"];
+
+/// The commit that stands for the version before this one (N−1), until there are releases. It knows all
+/// flags of the stories.
+pub const PREVIOUS: &str = "c3f95e5deb0724fafdb3ac25db3c18891f4d6575";
 
 /// Returns the binary `muster` of [`FIRST`]: `MUSTER_EARLIER_BIN`, or the one in the cache of
 /// tools, which is built if it is missing. Processes that build it at the same time wait for each
@@ -26,10 +33,22 @@ pub const FIRST_FLAGS: [&str; 1] = ["--backoff-seconds=1"];
 /// # Errors
 /// Returns an error if the history does not reach that far back, or the build fails.
 pub fn first() -> anyhow::Result<PathBuf> {
-    if let Some(path) = std::env::var_os("MUSTER_EARLIER_BIN") {
+    program_at(FIRST, BIN_OF_FIRST)
+}
+
+/// Returns the binary `muster` of [`PREVIOUS`] in the same way; `MUSTER_PREVIOUS_BIN` names another one.
+///
+/// # Errors
+/// Returns an error if the history does not reach that far back, or the build fails.
+pub fn previous() -> anyhow::Result<PathBuf> {
+    program_at(PREVIOUS, "MUSTER_PREVIOUS_BIN")
+}
+
+fn program_at(commit: &str, variable: &str) -> anyhow::Result<PathBuf> {
+    if let Some(path) = std::env::var_os(variable) {
         return Ok(path.into());
     }
-    let dir = cache_dir()?.join(format!("muster-{}", &FIRST[..12]));
+    let dir = cache_dir()?.join(format!("muster-{}", &commit[..12]));
     let program = dir.join("muster");
     if program.is_file() {
         return Ok(program);
@@ -38,13 +57,13 @@ pub fn first() -> anyhow::Result<PathBuf> {
     let lock = File::create(dir.join("lock")).context("create the lock of the build")?;
     lock.lock().context("wait for another build")?;
     if !program.is_file() {
-        build(&program).with_context(|| format!("build muster at {FIRST}"))?;
+        build(&program, commit).with_context(|| format!("build muster at {commit}"))?;
     }
     Ok(program)
 }
 
-fn build(program: &Path) -> anyhow::Result<()> {
-    eprintln!("building muster at {FIRST}");
+fn build(program: &Path, commit: &str) -> anyhow::Result<()> {
+    eprintln!("building muster at {commit}");
     // This program is target/debug/deps/e2e-…, and target/earlier is beside debug: on one file
     // system, so that files can be linked.
     let own = std::env::current_exe().context("cannot tell where this program is")?;
@@ -57,7 +76,7 @@ fn build(program: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(&source).with_context(|| format!("create {}", source.display()))?;
     let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
     // The archive is complete wherever in the repository this runs.
-    unpack(repository.parent().unwrap_or(repository), &source)?;
+    unpack(commit, repository.parent().unwrap_or(repository), &source)?;
     lend(debug, &target.join("debug"))?;
     compile(&source, &target)?;
     // The final name appears only when the file is complete: another process may look for it
@@ -89,25 +108,25 @@ fn compile(source: &Path, target: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Extracts the sources of [`FIRST`] into `source`.
-fn unpack(repository: &Path, source: &Path) -> anyhow::Result<()> {
+/// Extracts the sources of a commit into `source`.
+fn unpack(commit: &str, repository: &Path, source: &Path) -> anyhow::Result<()> {
     let git = || {
         let mut command = Command::new("git");
         command.current_dir(repository);
         command
     };
     let known = git()
-        .args(["cat-file", "-e", &format!("{FIRST}^{{commit}}")])
+        .args(["cat-file", "-e", &format!("{commit}^{{commit}}")])
         .output()
         .context("run git")?;
     ensure!(
         known.status.success(),
         "the commit is not in the history of {}: in a shallow clone run `git fetch --unshallow`, \
-         elsewhere name a binary of it in MUSTER_EARLIER_BIN",
+         elsewhere name a binary of it in {BIN_OF_FIRST} or MUSTER_PREVIOUS_BIN",
         repository.display()
     );
     let mut archive = git()
-        .args(["archive", "--format=tar", FIRST])
+        .args(["archive", "--format=tar", commit])
         .stdout(Stdio::piped())
         .spawn()
         .context("run git")?;
@@ -174,7 +193,7 @@ mod tests {
     fn a_clone_without_the_commit_says_how_to_get_it() {
         let dir = tempfile::tempdir().unwrap();
         git(dir.path(), &["init", "--quiet"]);
-        let error = unpack(dir.path(), &dir.path().join("source")).unwrap_err();
+        let error = unpack(FIRST, dir.path(), &dir.path().join("source")).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("`git fetch --unshallow`"), "{text}");
         assert!(text.contains("MUSTER_EARLIER_BIN"), "{text}");

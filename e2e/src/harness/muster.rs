@@ -1,15 +1,18 @@
 //! Muster's server processes in a testbed, installed and run as on a real control plane, each with
 //! only the rights of its own service account.
 
+mod commands;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use testbed::{Testbed, TestbedCluster};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::Command;
+
+use commands::run_once;
 
 use super::kinds::{LEASE, MUTATING_WEBHOOKS, ObjectKind, VALIDATING_WEBHOOKS};
 use super::objects::Objects;
@@ -167,32 +170,6 @@ impl Muster {
     /// Returns an error if there is no such member, or the output if it fails.
     pub async fn install_in_member(&self, testbed: &Testbed, member: &str) -> anyhow::Result<()> {
         run_install(&self.program, &testbed.cluster(member)?, &["--member"]).await
-    }
-
-    /// Runs `muster uninstall` with these flags, and returns its output.
-    ///
-    /// # Errors
-    /// Returns its output if it fails.
-    pub async fn uninstall(&self, testbed: &Testbed, flags: &[&str]) -> anyhow::Result<String> {
-        run_once(&self.program, &testbed.karmada(), "uninstall", flags).await
-    }
-
-    /// Runs `muster check` with a kubeconfig, and returns its exit code and output.
-    ///
-    /// # Errors
-    /// Returns an error if it cannot be run.
-    pub async fn check(&self, kubeconfig: &Path) -> anyhow::Result<(Option<i32>, String)> {
-        let mut command = Command::new(&self.program);
-        let output = command
-            .arg("--kubeconfig")
-            .arg(kubeconfig)
-            .args(["check", "--output=json"])
-            .kill_on_drop(true)
-            .output()
-            .await
-            .context("run muster check")?;
-        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
-        Ok((output.status.code(), stdout))
     }
 
     /// Starts or restarts a process, and waits until it is ready and leads.
@@ -356,34 +333,6 @@ async fn run_install(
     flags: &[&str],
 ) -> anyhow::Result<()> {
     run_once(program, cluster, "install", flags).await.map(drop)
-}
-
-/// Runs a subcommand that ends by itself, and returns its output.
-async fn run_once(
-    program: &Path,
-    cluster: &TestbedCluster,
-    subcommand: &str,
-    flags: &[&str],
-) -> anyhow::Result<String> {
-    let mut command = Command::new(program);
-    command
-        .arg("--kubeconfig")
-        .arg(&cluster.kubeconfig)
-        .arg(subcommand)
-        .args(flags)
-        .kill_on_drop(true);
-    let named = || format!("run muster {subcommand}");
-    let output = command.output().await.with_context(named)?;
-    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
-    if !output.status.success() {
-        bail!(
-            "muster {subcommand} failed in {} ({}):\n{stdout}{}",
-            cluster.name,
-            output.status,
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-    Ok(stdout)
 }
 
 /// Returns the names of Muster's webhook registrations of a kind.

@@ -18,6 +18,19 @@ impl Case {
         some_at_a_time(submitted).await
     }
 
+    /// Submits the jobs with these numbers, of one pod with one GPU that succeeds after some seconds.
+    pub(crate) async fn submit_short_crowd(
+        &self,
+        numbers: std::ops::Range<u32>,
+        seconds: u32,
+    ) -> anyhow::Result<Vec<Job>> {
+        let submitted = numbers.map(async |number| {
+            let gang = self.short_gang(&format!("short-{number:04}"), 1, 1, seconds);
+            self.submit(&gang.batch()).await
+        });
+        some_at_a_time(submitted).await
+    }
+
     /// Deletes all of `jobs`.
     pub(crate) async fn delete_crowd(&self, jobs: &[Job]) -> anyhow::Result<()> {
         let deleted = jobs.iter().map(|job| self.delete(job));

@@ -105,6 +105,17 @@ fn soak_of_upgrade_and_roll_back() {
 
 #[test]
 #[ignore = "soak"]
+fn soak_of_an_upgrade_with_a_thousand_jobs() {
+    let previous = e2e::harness::earlier::previous().expect("the previous Muster");
+    let jobs = std::env::var("E2E_JOBS").ok();
+    let jobs = jobs.and_then(|jobs| jobs.parse().ok()).unwrap_or(1_000);
+    managed_alone("soakcrowdup", async |case| {
+        crate::upgrade_crowd::upgraded(case, &previous, jobs).await
+    });
+}
+
+#[test]
+#[ignore = "soak"]
 fn soak_of_a_restored_etcd() {
     crate::restored::restored();
 }
@@ -113,6 +124,12 @@ fn soak_of_a_restored_etcd() {
 #[ignore = "soak"]
 fn soak_of_uninstalling() {
     crate::uninstalled::uninstalled();
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_of_uninstalling_with_parts() {
+    crate::uninstalled_split::uninstalled_with_parts();
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Muster is uninstalled from a control plane of its own with jobs that run and jobs that wait: the pods
-//! that run are the same afterwards, Karmada's scheduler places the rest, and nothing names Muster.
+//! that run are the same afterwards, Karmada's scheduler places the rest, and nothing names Muster. `muster check`
+//! is right before and after.
 
 use std::collections::BTreeSet;
 
@@ -58,9 +59,11 @@ async fn handed_to_karmada(plane: &Plane) -> anyhow::Result<()> {
     let before = pods(plane).await?;
     ensure!(before.len() == 1, "{before:?}");
 
+    called_by_the_api_server(plane).await?;
     let refused = plane.muster.uninstall(testbed, &[]).await.unwrap_err();
     ensure!(format!("{refused:#}").contains("still runs"), "{refused:#}");
     plane.muster.stop(testbed, ProcessRole::All).await?;
+    without_a_process(plane).await?;
     let dry = plane.muster.uninstall(testbed, &["--dry-run"]).await?;
     ensure!(
         dry.contains("propagationpolicy managed/muster deleted (dry run)"),
@@ -120,6 +123,32 @@ async fn checked(plane: &Plane) -> anyhow::Result<()> {
     let nothing = testbed.dir().join("no-kubeconfig");
     let (code, said) = muster.check(&nothing).await?;
     ensure!(code == Some(2), "{code:?} {said}");
+    Ok(())
+}
+
+/// `muster check` has the API server call the webhook, now that there is a managed namespace.
+async fn called_by_the_api_server(plane: &Plane) -> anyhow::Result<()> {
+    let karmada = plane.testbed.karmada().kubeconfig;
+    let (code, said) = plane.muster.check(&karmada).await?;
+    let report: Value = serde_json::from_str(&said)?;
+    let unchecked = report["unchecked"].as_array().map(Vec::len);
+    // What is left are the flags of Karmada's processes.
+    ensure!(
+        code == Some(0) && report["findings"] == json!([]) && unchecked == Some(1),
+        "{code:?} {said}"
+    );
+    Ok(())
+}
+
+/// `muster check` names what no longer works without a process of Muster.
+async fn without_a_process(plane: &Plane) -> anyhow::Result<()> {
+    let karmada = plane.testbed.karmada().kubeconfig;
+    let (code, said) = plane.muster.check(&karmada).await?;
+    let named = ["accepts no connection", "cannot call it", "holds the Lease"];
+    ensure!(
+        code == Some(1) && named.iter().all(|part| said.contains(part)),
+        "{code:?} {said}"
+    );
     Ok(())
 }
 
@@ -191,10 +220,23 @@ async fn pods(plane: &Plane) -> anyhow::Result<BTreeSet<String>> {
 
 /// Waits until no object is named after Muster or has its group in it, besides the named ones, and those
 /// whose kind belongs to a group of `kinds` or defines it.
-async fn names_muster_only_in(plane: &Plane, names: &[&str], kinds: &[&str]) -> anyhow::Result<()> {
+pub(crate) async fn names_muster_only_in(
+    plane: &Plane,
+    names: &[&str],
+    kinds: &[&str],
+) -> anyhow::Result<()> {
     let client = plane.testbed.karmada().client().await?;
+    left_of_muster(&client, names, kinds).await
+}
+
+/// Does the same for the objects of any cluster.
+pub(crate) async fn left_of_muster(
+    client: &kube::Client,
+    names: &[&str],
+    kinds: &[&str],
+) -> anyhow::Result<()> {
     eventually(CLEANED, "nothing names Muster", async || {
-        let found = named(&client).await.map_err(|error| error.to_string())?;
+        let found = named(client).await.map_err(|error| error.to_string())?;
         let left = found.into_iter().filter(|(kind, name)| {
             let of_kind = kinds
                 .iter()

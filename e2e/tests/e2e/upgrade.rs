@@ -39,9 +39,9 @@ impl Leads {
 }
 
 /// Both versions, of which one runs at a time.
-struct Versions<'a> {
-    case: &'a Case,
-    first: Muster,
+pub(crate) struct Versions<'a> {
+    pub(crate) case: &'a Case,
+    pub(crate) first: Muster,
 }
 
 impl Versions<'_> {
@@ -53,7 +53,7 @@ impl Versions<'_> {
     }
 
     /// Stops one version and starts the other, which then leads.
-    async fn replace(&self, by: Leads) -> anyhow::Result<()> {
+    pub(crate) async fn replace(&self, by: Leads) -> anyhow::Result<()> {
         let testbed = &self.case.plane.testbed;
         let (old, old_part) = self.of(by.other());
         let (new, new_part) = self.of(by);
@@ -154,7 +154,7 @@ pub(crate) async fn back_and_forth(case: &Case, first: &Path, begins: Leads) -> 
 }
 
 /// Installs only the earlier version, as on a control plane that never had another.
-async fn install_first(versions: &Versions<'_>) -> anyhow::Result<()> {
+pub(crate) async fn install_first(versions: &Versions<'_>) -> anyhow::Result<()> {
     let (plane, testbed) = (versions.case.plane, &versions.case.plane.testbed);
     plane.muster.stop(testbed, ProcessRole::All).await?;
     let without_policies = ["--without-admission-policies"];

@@ -2,6 +2,7 @@
 //! removed.
 
 use anyhow::{Context as _, bail};
+use checks::is_fresh;
 use crds::names::{LEASE, SYSTEM_NAMESPACE};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -55,13 +56,4 @@ async fn read(client: &Client, name: &str) -> anyhow::Result<Option<LeaseSpec>> 
 fn holder(lease: &LeaseSpec) -> Option<&str> {
     let holder = lease.holder_identity.as_deref();
     holder.filter(|holder| !holder.is_empty())
-}
-
-/// Returns true if the Lease was renewed within its duration before `now`, or after it.
-pub(super) fn is_fresh(lease: &LeaseSpec, now: Timestamp) -> bool {
-    let lasts = i64::from(lease.lease_duration_seconds.unwrap_or(15));
-    lease
-        .renew_time
-        .as_ref()
-        .is_some_and(|renewed| now.as_second() - renewed.0.as_second() <= lasts)
 }

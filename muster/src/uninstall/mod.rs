@@ -12,6 +12,7 @@
 //! Each step looks for what is still there, so that a second run finishes the work of one that was stopped.
 
 mod bindings;
+mod copies;
 mod leases;
 mod objects;
 mod overrides;
@@ -21,6 +22,7 @@ mod tests;
 
 use crate::args::{ConnectionArgs, Uninstall};
 use crate::install;
+use anyhow::ensure;
 #[cfg(test)]
 use kube::Client;
 use objects::Remover;
@@ -71,12 +73,21 @@ async fn ungate(remover: &Remover) -> anyhow::Result<()> {
     objects::unmark_namespaces(remover).await
 }
 
-/// Removes the rights of a member that is reached by proxy, and the queues and classes that Muster created.
+/// Removes the rights of a member that is reached by proxy, and the queues and classes that Muster created. Those in
+/// use stay.
 async fn from_member(remover: &Remover) -> anyhow::Result<()> {
-    objects::remove_copies(remover).await?;
+    let kept = copies::remove(remover).await?;
     for manifest in install::IN_MEMBERS.iter().rev() {
         objects::remove_manifest(remover, manifest, &[]).await?;
     }
+    ensure!(
+        kept.is_empty() || remover.is_dry(),
+        "{} changes; jobs still use {}: when they have ended, run the command again to remove that too",
+        remover.count(),
+        kept.join(", ")
+    );
+    kept.iter()
+        .for_each(|name| println!("{name} stays: jobs still use it"));
     Ok(())
 }
 

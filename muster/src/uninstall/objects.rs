@@ -1,9 +1,10 @@
 //! Lists and removes objects. A kind or an object that does not exist is no error, so every step can be
 //! repeated.
 
-use crate::install::{self, PODGROUPS};
+use crate::install;
 use anyhow::Context as _;
 use binding_writer::overrides::MANAGER;
+use checks::{PODGROUPS, has_volcanos_podgroups};
 use controller::admission_policies::manifests;
 use crds::kubernetes::Namespace;
 use crds::names::{ACCOUNTING_FINALIZER, ADOPTED_AT_ANNOTATION, MANAGED_LABEL};
@@ -261,7 +262,7 @@ pub(super) async fn remove_installed(
     kept: &[(String, String)],
 ) -> anyhow::Result<()> {
     remove_manifest(remover, install::bypass_binding(), &[]).await?;
-    for manifest in install::MANIFESTS.iter().rev() {
+    for manifest in install::manifests().rev() {
         remove_manifest(remover, manifest, kept).await?;
     }
     Ok(())
@@ -309,22 +310,9 @@ async fn remove_object(remover: &Remover, object: Value) -> anyhow::Result<()> {
     }
 }
 
-/// Deletes the queues and priority classes that Muster created in a member. Volcano refuses to delete a queue
-/// that has jobs.
-pub(super) async fn remove_copies(remover: &Remover) -> anyhow::Result<()> {
-    const COPIES: &str = "app.kubernetes.io/managed-by=muster";
-    let queue = GroupVersionKind::gvk("scheduling.volcano.sh", "v1beta1", "Queue");
-    let class = GroupVersionKind::gvk("scheduling.k8s.io", "v1", "PriorityClass");
-    for (gvk, plural) in [(queue, "queues"), (class, "priorityclasses")] {
-        let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
-        remover.remove_where(&resource, COPIES, |_| true).await?;
-    }
-    Ok(())
-}
-
 /// Deletes Muster's CRDs with all their objects. Volcano's own CRD of PodGroups stays.
 pub(super) async fn remove_crds(remover: &Remover) -> anyhow::Result<()> {
-    let volcanos = install::has_volcanos_podgroups(remover.client()).await?;
+    let volcanos = has_volcanos_podgroups(remover.client()).await?;
     for (name, yaml) in crds::yaml::manifests() {
         if name != PODGROUPS || !volcanos {
             remove_manifest(remover, yaml, &[]).await?;

@@ -1,9 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
 use super::bindings::{HandOver, hand_over, hand_over_of};
-use super::leases::is_fresh;
 use super::policies::{OF_DEFAULT, successor};
-use super::{objects, policies, remover};
+use super::{copies, objects, policies, remover};
 use crds::karmada::ResourceBinding;
 use kube::api::DynamicObject;
 use runtime::testing::{FakeApi, Fault};
@@ -251,13 +250,35 @@ async fn a_queue_loses_only_the_finalizer_of_muster() {
     assert_eq!(finalizers, json!(["other"]));
 }
 
-#[test]
-fn a_lease_is_fresh_for_its_duration() {
-    let lease = serde_json::from_value(json!({
-        "holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000000Z",
-    }))
-    .unwrap();
-    assert!(is_fresh(&lease, "2026-01-01T00:00:15Z".parse().unwrap()));
-    assert!(!is_fresh(&lease, "2026-01-01T00:00:16Z".parse().unwrap()));
-    assert!(is_fresh(&lease, "2025-12-31T23:00:00Z".parse().unwrap()));
+#[tokio::test(start_paused = true)]
+async fn what_jobs_use_in_a_member_stays() {
+    let api = FakeApi::new();
+    let volcano = "/apis/scheduling.volcano.sh/v1beta1";
+    let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    for path in [format!("{volcano}/queues"), classes.to_owned()] {
+        for name in ["used", "over"] {
+            api.put(
+                &format!("{path}/{name}"),
+                json!({"metadata": {"name": name}}),
+            );
+        }
+    }
+    let groups = format!("{volcano}/namespaces/team/podgroups");
+    for (name, phase, pod) in [
+        ("used", "Running", "Running"),
+        ("over", "Completed", "Succeeded"),
+    ] {
+        let metadata = json!({"name": name, "namespace": "team"});
+        let group =
+            json!({"metadata": metadata, "spec": {"queue": name}, "status": {"phase": phase}});
+        api.put(&format!("{groups}/{name}"), group);
+        let spec = json!({"priorityClassName": name, "containers": []});
+        let pod = json!({"metadata": metadata, "spec": spec, "status": {"phase": pod}});
+        api.put(&format!("/api/v1/namespaces/team/pods/{name}"), pod);
+    }
+    let kept = copies::remove(&remover(api.client())).await.unwrap();
+    assert_eq!(kept, ["queue used", "priorityclass used"]);
+    let left = [format!("{volcano}/queues"), classes.to_owned()]
+        .map(|path| ["used", "over"].map(|name| api.get(&format!("{path}/{name}")).is_some()));
+    assert_eq!(left, [[true, false]; 2]);
 }

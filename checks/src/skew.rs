@@ -1,6 +1,6 @@
 //! How far the clock of an API server is from that of this machine.
 
-use super::CheckFinding;
+use crate::CheckFinding;
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
@@ -12,16 +12,24 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// A larger difference is reported. The header has whole seconds.
 const SKEW_SECONDS: i64 = 5;
 
-/// Compares the Date of an answer with `now`; a server without one has no finding.
-pub(super) async fn check(client: &Client, whose: &str) -> Option<CheckFinding> {
-    let request = http::Request::get("/version").body(Body::empty()).ok()?;
-    let answer = with_deadline(client.send(request), LIMIT).await.ok()?;
-    let date = answer.headers().get("date")?.to_str().ok()?;
-    finding(date, Timestamp::now(), whose)
+/// Compares the Date of an answer with the time here; a server without one has no finding.
+pub(crate) async fn check(client: &Client, whose: &str) -> Option<CheckFinding> {
+    finding(date(client).await?, Timestamp::now(), whose)
 }
 
-pub(super) fn finding(date: &str, now: Timestamp, whose: &str) -> Option<CheckFinding> {
-    let theirs = jiff::fmt::rfc2822::parse(date).ok()?.timestamp();
+/// Returns the Date of an answer of the server.
+pub(crate) async fn date(client: &Client) -> Option<Timestamp> {
+    let request = http::Request::get("/version").body(Body::empty()).ok()?;
+    let answer = with_deadline(client.send(request), LIMIT).await.ok()?;
+    parse(answer.headers().get("date")?.to_str().ok()?)
+}
+
+/// Reads the header `Date`.
+pub(crate) fn parse(date: &str) -> Option<Timestamp> {
+    Some(jiff::fmt::rfc2822::parse(date).ok()?.timestamp())
+}
+
+pub(crate) fn finding(theirs: Timestamp, now: Timestamp, whose: &str) -> Option<CheckFinding> {
     let skew = theirs.as_second() - now.as_second();
     (skew.abs() > SKEW_SECONDS).then(|| {
         CheckFinding::warns(
