@@ -1,10 +1,11 @@
 //! The command line.
 
-use crate::jobs::ListedStatus;
 use crate::pools::Shape;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use crds::podgroup::JobStatus;
 use std::path::PathBuf;
 
 /// The name by which kubectl finds the plugin.
@@ -160,8 +161,16 @@ pub(crate) struct JobFilter {
     #[arg(long, value_name = "QUEUE")]
     pub(crate) queue: Option<String>,
     /// Only jobs in one of these states
-    #[arg(long, value_enum, value_delimiter = ',', ignore_case = true)]
-    pub(crate) status: Vec<ListedStatus>,
+    #[arg(long, value_parser = job_status(), value_delimiter = ',', ignore_case = true)]
+    pub(crate) status: Vec<JobStatus>,
+}
+
+/// Returns the parser of the status of a job, which knows what each word means.
+fn job_status() -> impl TypedValueParser<Value = JobStatus> {
+    let word = |(status, meaning): (JobStatus, &'static str)| {
+        PossibleValue::new(status.as_str()).help(meaning)
+    };
+    PossibleValuesParser::new(JobStatus::ALL.map(word)).try_map(|word| word.parse::<JobStatus>())
 }
 
 impl JobFilter {

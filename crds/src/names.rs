@@ -39,6 +39,9 @@ pub use workload::{HOLD_LABEL, PRIORITY_CLASS_LABEL};
 pub const DEFAULT_QUEUE_KEY: &str = "muster.io/default-queue";
 /// Annotation of a binding: the admission record (JSON, [`crate::record::AdmissionRecord`]).
 pub const ADMISSION_ANNOTATION: &str = "muster.io/admission";
+/// Annotation of a PodGroup where the CRD is Volcano's own, which has no `status.federation`: its JSON
+/// ([`crate::podgroup::FederationStatus`]).
+pub const FEDERATION_ANNOTATION: &str = "muster.io/federation";
 /// Annotation of a binding or an OverridePolicy: the epoch of the leader that last wrote it only to make
 /// the open writes of an earlier leader fail.
 pub const FENCE_ANNOTATION: &str = "muster.io/fence";

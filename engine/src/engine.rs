@@ -21,6 +21,7 @@ use crate::config::EngineConfig;
 use crate::cycle::{decide, events};
 use crate::jobs::job::JobView;
 use crate::placement::eligible;
+use crate::report::advise::AdviceClass;
 use crate::report::{advise, explain, usage};
 use crate::state::{Changed, Engine};
 use std::collections::{BTreeMap, BTreeSet};
@@ -154,6 +155,19 @@ impl Engine {
     #[must_use]
     pub fn advise(&self, key: &JobKey, may_use: &dyn Fn(&QueueName) -> bool) -> Vec<Help> {
         advise::advise(self.inputs(), key, may_use)
+    }
+
+    /// The class of a pending job, of which all jobs get the same advice; `None` if it is not pending.
+    #[must_use]
+    pub fn advice_class(&self, key: &JobKey) -> Option<AdviceClass> {
+        advise::class_of(self.inputs(), key)
+    }
+
+    /// Whether only quota, capacity and the jobs ahead of it keep a queued job waiting: no hold, no
+    /// back-off, no closed queue and no limit of pending jobs.
+    #[must_use]
+    pub fn competes(&self, key: &JobKey) -> bool {
+        explain::competes(self.inputs(), key)
     }
 
     /// Whether a queue or a queue below it is charged.

@@ -40,6 +40,7 @@ pub use api::{decision, event, facts, faults, ids, matching, reason};
 pub use audit::snapshot::Snapshot;
 pub use config::EngineConfig;
 pub use jobs::job::JobView;
+pub use report::advise::AdviceClass;
 pub use state::{Changed, Engine};
 
 pub use decision::{Blocker, Decision, Decisions, Explanation, QueueUsage};

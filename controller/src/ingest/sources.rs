@@ -171,6 +171,7 @@ impl Core {
         match delta {
             Delta::Upserted(mut podgroup) => {
                 podgroup.metadata.managed_fields = None;
+                let podgroup = podgroup.with_annotated_federation();
                 let namespace = podgroup.metadata.namespace.as_deref().unwrap_or_default();
                 let key = JobKey::new(
                     namespace,

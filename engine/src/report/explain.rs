@@ -10,7 +10,7 @@ use crate::api::reason::Reason;
 use crate::evaluation::{growth, pending_as, sizes};
 use crate::jobs::job::{Job, Released};
 use crate::pending::shapes::RequestShape;
-use crate::placement::request::{Gate, Request, Verdict};
+use crate::placement::request::{self, Gate, Request, Verdict};
 use crate::report::{ahead, evidence};
 use crate::state::Inputs;
 
@@ -20,6 +20,15 @@ pub(crate) fn explain(inputs: Inputs<'_>, key: &JobKey) -> Option<Explanation> {
     Some(match job.released.as_deref() {
         Some(released) => explain_released(inputs, key, job, released),
         None => explain_queued(inputs, key, job),
+    })
+}
+
+/// Whether only quota, capacity and the jobs ahead of it keep a queued job waiting.
+pub(crate) fn competes(inputs: Inputs<'_>, key: &JobKey) -> bool {
+    let line = inputs.jobs.line_of(key);
+    line.is_some_and(|line| {
+        inputs.quota.problem(&line.queue).is_none()
+            && request::over_pending_limit(inputs, &line.queue, &line.rank).is_none()
     })
 }
 
