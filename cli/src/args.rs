@@ -97,6 +97,13 @@ pub(crate) enum CliCommand {
         #[arg(long)]
         no_headers: bool,
     },
+    /// Keep new jobs out of a cluster or off a node, and have those that run there run elsewhere
+    ///
+    /// It sets the annotation muster.io/drain of a Cluster. A node is cordoned and its pods are evicted, through
+    /// Karmada's cluster proxy with your own rights.
+    Drain(DrainCommand),
+    /// Let jobs into a cluster or onto a node again that was drained
+    Undrain(UndrainCommand),
     /// Find what keeps Muster from working, and say how to mend it
     ///
     /// It changes nothing. Exit codes: 0 nothing blocks, 1 a finding blocks, 2 the server could not be asked.
@@ -290,6 +297,30 @@ pub(crate) struct WriteArgs {
     pub(crate) dry_run: DryRun,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DrainCommand {
+    /// The cluster, or a node of it
+    #[arg(value_name = "CLUSTER[/NODE]")]
+    pub(crate) place: String,
+    /// Do not ask before jobs are evicted
+    #[arg(long, short = 'y')]
+    pub(crate) yes: bool,
+    /// Wait until they have left
+    #[arg(long)]
+    pub(crate) wait: bool,
+    #[command(flatten)]
+    pub(crate) write: WriteArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UndrainCommand {
+    /// The cluster, or a node of it
+    #[arg(value_name = "CLUSTER[/NODE]")]
+    pub(crate) place: String,
+    #[command(flatten)]
+    pub(crate) write: WriteArgs,
 }
 
 /// Where a change ends that is not made.

@@ -16,6 +16,7 @@ mod check;
 mod connect;
 #[cfg(test)]
 mod documented;
+mod drain;
 mod explain;
 mod jobs;
 mod nodes;
@@ -79,6 +80,8 @@ async fn run(cli: Cli) -> Result<ExitCode> {
         CliCommand::Nodes { output, no_headers } => {
             nodes::run(&output, no_headers, &client().await?).await?
         }
+        CliCommand::Drain(command) => return drain::drain(&command, connection).await,
+        CliCommand::Undrain(command) => return drain::undrain(&command, connection).await,
         CliCommand::Check { output } => return check::run(&output, connection).await,
         CliCommand::Version(command) => version::run(&command, connection).await?,
         CliCommand::Completion { shell } => completion(shell)?,

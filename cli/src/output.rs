@@ -1,6 +1,6 @@
 //! Output: aligned columns like kubectl's, and objects as the server has them.
 
-use crate::args::Format;
+use crate::args::{Format, WriteArgs};
 use anyhow::Result;
 use comfy_table::{ContentArrangement, Table, presets};
 use crds::names::kubectl_kind;
@@ -51,6 +51,23 @@ pub(crate) fn machine(value: &impl Serialize, format: Format) -> Result<String> 
 pub(crate) fn name_line<K: Resource<DynamicType = ()>>(object: &DynamicObject) -> String {
     let kind = kubectl_kind(&K::api_version(&()), &K::kind(&()));
     format!("{kind}/{}\n", object.name_any())
+}
+
+/// Formats what was done to an object whose line of a name is `name`.
+pub(crate) fn changed(
+    name: &str,
+    done: &str,
+    object: &DynamicObject,
+    args: &WriteArgs,
+) -> Result<String> {
+    match args.output.format {
+        Format::Name => Ok(name.to_owned()),
+        Format::Json | Format::Yaml => machine(object, args.output.format),
+        Format::Table | Format::Wide => {
+            let suffix = args.dry_run.suffix();
+            Ok(format!("{} {done}{suffix}\n", name.trim_end()))
+        }
+    }
 }
 
 /// Formats rows of `N` cells, see [`table`].
