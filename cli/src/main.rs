@@ -24,11 +24,14 @@ mod output;
 mod pools;
 mod queue;
 mod version;
+mod watch;
 
 use acts::JobAct;
 use anyhow::Result;
-use args::{Cli, CliCommand};
+use args::{Cli, CliCommand, KubectlConnection, PoolsCommand, QueueCommand};
 use clap::{CommandFactory, Parser};
+use crds::capacity_policy::CapacityPolicy;
+use crds::gpu_pool::GpuPool;
 use std::process::ExitCode;
 
 /// Wrong usage, as clap exits too.
@@ -57,6 +60,9 @@ async fn run(cli: Cli) -> Result<ExitCode> {
     let connection = &cli.connection;
     let client = || connect::connect(connection);
     let text = match cli.command {
+        CliCommand::Queue(command) if command.is_watch() => {
+            watched(&CliCommand::Queue(command), connection).await?
+        }
         CliCommand::Queue(command) => queue::run(&command, &client().await?).await?,
         CliCommand::Jobs(command) if command.watch => {
             jobs::run(&command, &connect::connect_to_watch(connection).await?).await?
@@ -76,10 +82,12 @@ async fn run(cli: Cli) -> Result<ExitCode> {
             let (jobs, queue) = command.split();
             return acts::run(JobAct::Move(queue), jobs, connection).await;
         }
+        command @ (CliCommand::Pools(PoolsCommand { watch: true, .. })
+        | CliCommand::Nodes { watch: true, .. }) => watched(&command, connection).await?,
         CliCommand::Pools(command) => pools::run(&command, &client().await?).await?,
-        CliCommand::Nodes { output, no_headers } => {
-            nodes::run(&output, no_headers, &client().await?).await?
-        }
+        CliCommand::Nodes {
+            output, no_headers, ..
+        } => nodes::run(&output, no_headers, &client().await?).await?,
         CliCommand::Drain(command) => return drain::drain(&command, connection).await,
         CliCommand::Undrain(command) => return drain::undrain(&command, connection).await,
         CliCommand::Check { output } => return check::run(&output, connection).await,
@@ -88,6 +96,45 @@ async fn run(cli: Cli) -> Result<ExitCode> {
     };
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Runs a command with `--watch`, which ends only with an error.
+async fn watched(command: &CliCommand, connection: &KubectlConnection) -> Result<String> {
+    let client = connect::connect_to_watch(connection).await?;
+    let print = &mut output::print;
+    match command {
+        CliCommand::Queue(
+            command @ QueueCommand::List {
+                output, no_headers, ..
+            },
+        ) => {
+            watch::check(output.format)?;
+            let api = connect::objects::<CapacityPolicy>(&client);
+            let list = async || queue::run(&command.with_header(), &client).await;
+            watch::run(&api, list, 1, !no_headers, print).await?;
+        }
+        CliCommand::Pools(command) => {
+            watch::check(command.output.format)?;
+            let api = connect::objects::<GpuPool>(&client);
+            let whole = PoolsCommand {
+                no_headers: false,
+                ..*command
+            };
+            let list = async || pools::run(&whole, &client).await;
+            watch::run(&api, list, 1, !command.no_headers, print).await?;
+        }
+        CliCommand::Nodes {
+            output, no_headers, ..
+        } => {
+            watch::check(output.format)?;
+            let api = connect::objects::<GpuPool>(&client);
+            let list = async || nodes::run(output, false, &client).await;
+            // A node has the name of its cluster before its own.
+            watch::run(&api, list, 2, !no_headers, print).await?;
+        }
+        _ => {}
+    }
+    Ok(String::new())
 }
 
 fn completion(shell: clap_complete::Shell) -> Result<String> {

@@ -101,6 +101,19 @@ pub(crate) fn table(
     lines.collect()
 }
 
+/// Returns the cells of what [`table`] formatted: no cell has [`GAP`] spaces in a row.
+pub(crate) fn rows(table: &str) -> Vec<Vec<String>> {
+    let gap = " ".repeat(usize::from(GAP));
+    let cells = |line: &str| {
+        let cells = line
+            .split(&gap)
+            .map(str::trim)
+            .filter(|cell| !cell.is_empty());
+        cells.map(str::to_owned).collect()
+    };
+    table.lines().map(cells).collect()
+}
+
 fn shown(cell: &str) -> &str {
     if cell.is_empty() { NONE } else { cell }
 }
@@ -131,19 +144,22 @@ impl FixedColumns {
 
 #[cfg(test)]
 mod tests {
-    use super::{FixedColumns, columns};
+    use super::{FixedColumns, columns, rows};
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let rows = [
+        let cells = [
             ["a".to_owned(), String::new()],
             ["longer".to_owned(), "x".to_owned()],
         ];
-        insta::assert_snapshot!(columns(Some(["NAME", "B"]), rows), @r"
+        let text = columns(Some(["NAME", "B"]), cells);
+        insta::assert_snapshot!(text, @r"
         NAME     B
         a        <none>
         longer   x
         ");
+        let again = [["NAME", "B"], ["a", "<none>"], ["longer", "x"]];
+        assert_eq!(rows(&text), again);
     }
 
     #[test]
