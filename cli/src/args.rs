@@ -91,6 +91,13 @@ pub(crate) enum CliCommand {
     Pools(PoolsCommand),
     /// Show the nodes that are avoided because of faults, or clear them
     Nodes(NodesCommand),
+    /// Keep new jobs out of a cluster or off a node, and have those that run there run elsewhere
+    ///
+    /// It sets the annotation muster.io/drain of a Cluster. A node is cordoned and its pods are evicted, through
+    /// Karmada's cluster proxy with your own rights.
+    Drain(DrainCommand),
+    /// Let jobs into a cluster or onto a node again that was drained
+    Undrain(UndrainCommand),
     /// Find what keeps Muster from working, and say how to mend it
     ///
     /// It changes nothing. Exit codes: 0 nothing blocks, 1 a finding blocks, 2 the server could not be asked.
@@ -107,7 +114,7 @@ pub(crate) enum CliCommand {
     },
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Debug, Clone, Subcommand)]
 pub(crate) enum QueueCommand {
     /// List all queues
     List {
@@ -116,6 +123,9 @@ pub(crate) enum QueueCommand {
         /// Only queues whose CapacityPolicy has these labels
         #[arg(long, short = 'l', value_name = "SELECTOR")]
         selector: Option<String>,
+        /// Go on, and print each row again when it changes
+        #[arg(long, short = 'w')]
+        watch: bool,
         /// Print no header
         #[arg(long)]
         no_headers: bool,
@@ -146,6 +156,22 @@ pub(crate) enum QueueCommand {
         #[command(flatten)]
         write: WriteArgs,
     },
+}
+
+impl QueueCommand {
+    /// Returns true if it goes on until the user ends it.
+    pub(crate) fn is_watch(&self) -> bool {
+        matches!(self, Self::List { watch: true, .. })
+    }
+
+    /// Returns the same command with a header.
+    pub(crate) fn with_header(&self) -> Self {
+        let mut same = self.clone();
+        if let Self::List { no_headers, .. } = &mut same {
+            *no_headers = false;
+        }
+        same
+    }
 }
 
 /// Which jobs, by what they are.
@@ -294,6 +320,30 @@ pub(crate) struct WriteArgs {
     pub(crate) output: OutputArgs,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct DrainCommand {
+    /// The cluster, or a node of it
+    #[arg(value_name = "CLUSTER[/NODE]")]
+    pub(crate) place: String,
+    /// Do not ask before jobs are evicted
+    #[arg(long, short = 'y')]
+    pub(crate) yes: bool,
+    /// Wait until they have left
+    #[arg(long)]
+    pub(crate) wait: bool,
+    #[command(flatten)]
+    pub(crate) write: WriteArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UndrainCommand {
+    /// The cluster, or a node of it
+    #[arg(value_name = "CLUSTER[/NODE]")]
+    pub(crate) place: String,
+    #[command(flatten)]
+    pub(crate) write: WriteArgs,
+}
+
 /// Where a change ends that is not made.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DryRun {
@@ -327,6 +377,9 @@ pub(crate) struct PoolsCommand {
     pub(crate) fits: Option<Shape>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+    /// Go on, and print each row again when it changes
+    #[arg(long, short = 'w')]
+    pub(crate) watch: bool,
     /// Print no header
     #[arg(long)]
     pub(crate) no_headers: bool,
@@ -339,6 +392,9 @@ pub(crate) struct NodesCommand {
     pub(crate) act: Option<NodesAct>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+    /// Go on, and print each row again when it changes
+    #[arg(long, short = 'w')]
+    pub(crate) watch: bool,
     /// Print no header
     #[arg(long)]
     pub(crate) no_headers: bool,
@@ -404,108 +460,4 @@ pub(crate) enum Format {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, clippy::panic)]
-    use super::*;
-
-    #[test]
-    fn the_flags_do_not_contradict_each_other() {
-        Cli::command().debug_assert();
-    }
-
-    fn parse(line: &str) -> Result<CliCommand, clap::Error> {
-        let words = std::iter::once(PROGRAM).chain(line.split_whitespace());
-        Ok(Cli::try_parse_from(words)?.command)
-    }
-
-    #[test]
-    fn the_last_word_is_the_target_wherever_the_flags_stand() {
-        let cases: [(&str, &[&str], &str); 5] = [
-            ("move train -n vision night", &["train"], "night"),
-            ("move job/a --yes pod/b night", &["job/a", "pod/b"], "night"),
-            ("move -l team=a night", &[], "night"),
-            ("move night -l team=a", &[], "night"),
-            (
-                "move --queue day --status queued,running night",
-                &[],
-                "night",
-            ),
-        ];
-        for (line, jobs, target) in cases {
-            let CliCommand::Move(command) = parse(line).unwrap() else {
-                panic!("{line}");
-            };
-            let (named, queue) = command.split();
-            assert_eq!(named.jobs, jobs, "{line}");
-            assert_eq!(queue, target, "{line}");
-            named.check().unwrap();
-        }
-        for line in ["move night", "move train night --queue day"] {
-            let CliCommand::Move(command) = parse(line).unwrap() else {
-                panic!("{line}");
-            };
-            command.split().0.check().unwrap_err();
-        }
-    }
-
-    #[test]
-    fn wrong_values_are_wrong_usage() {
-        for line in [
-            "move",
-            "jobs --status Sleeping",
-            "jobs -o html",
-            "pools --fits 8",
-            "hold train --dry-run=maybe",
-            "queue stop",
-            "queue stop vision --drain=no",
-            "nodes clear m1/n1 --all",
-        ] {
-            let error = parse(line).unwrap_err();
-            assert_eq!(error.exit_code(), 2, "{line}");
-        }
-    }
-
-    /// Returns all commands without commands of their own, by the words that call them.
-    fn verbs(command: &clap::Command, words: &str) -> Vec<(String, clap::Command)> {
-        let inner = command
-            .get_subcommands()
-            .filter(|inner| inner.get_name() != "help");
-        let inner: Vec<_> = inner
-            .flat_map(|inner| verbs(inner, &format!("{words} {}", inner.get_name())))
-            .collect();
-        match inner.is_empty() {
-            true => vec![(words.to_owned(), command.clone())],
-            false => inner,
-        }
-    }
-
-    #[test]
-    fn the_reference_has_every_command_with_its_flags_and_an_example() {
-        let page = include_str!("../../docs/reference/cli.md");
-        for (verb, command) in verbs(&Cli::command(), "kubectl muster") {
-            let heading = format!("\n## `{verb}`\n");
-            let (_, section) = page
-                .split_once(&heading)
-                .unwrap_or_else(|| panic!("no section {verb}"));
-            let section = section.split("\n## ").next().unwrap_or_default();
-            let example = format!("\n$ {verb}");
-            assert!(section.contains(&example), "no example of {verb}");
-            for flag in command.get_arguments().filter_map(clap::Arg::get_long) {
-                let shared = flag == "help" || flag == "output";
-                assert!(
-                    shared || section.contains(&format!("`--{flag}")),
-                    "{verb} --{flag} is not described"
-                );
-            }
-        }
-        for flag in Cli::command()
-            .get_arguments()
-            .filter_map(clap::Arg::get_long)
-        {
-            assert!(
-                page.contains(&format!("`--{flag}")),
-                "--{flag} is not described"
-            );
-        }
-    }
-}
+mod tests;

@@ -85,6 +85,12 @@ pub(crate) fn api_error(error: kube::Error) -> anyhow::Error {
     }
 }
 
+/// Returns a client of a member, which Karmada's cluster proxy reaches as the same user.
+pub(crate) fn member(cluster: &str, client: &Client) -> Result<Client> {
+    let path = format!("/apis/cluster.karmada.io/v1alpha1/clusters/{cluster}/proxy");
+    runtime::client::beneath(client, &path)
+}
+
 /// Returns the objects of a kind without namespaces, as the server has them.
 pub(crate) fn objects<K: Resource<DynamicType = ()>>(client: &Client) -> Api<DynamicObject> {
     Api::all_with(client.clone(), &ApiResource::erase::<K>(&()))

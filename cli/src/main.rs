@@ -17,6 +17,7 @@ mod clear_nodes;
 mod connect;
 #[cfg(test)]
 mod documented;
+mod drain;
 mod explain;
 mod jobs;
 mod nodes;
@@ -24,11 +25,14 @@ mod output;
 mod pools;
 mod queue;
 mod version;
+mod watch;
 
 use acts::JobAct;
 use anyhow::Result;
-use args::{Cli, CliCommand, NodesAct, NodesCommand};
+use args::{Cli, CliCommand, KubectlConnection, NodesAct, NodesCommand, PoolsCommand, QueueCommand};
 use clap::{CommandFactory, Parser};
+use crds::capacity_policy::CapacityPolicy;
+use crds::gpu_pool::GpuPool;
 use std::process::ExitCode;
 
 /// Wrong usage, as clap exits too.
@@ -57,6 +61,9 @@ async fn run(cli: Cli) -> Result<ExitCode> {
     let connection = &cli.connection;
     let client = || connect::connect(connection);
     let text = match cli.command {
+        CliCommand::Queue(command) if command.is_watch() => {
+            watched(&CliCommand::Queue(command), connection).await?
+        }
         CliCommand::Queue(command) => queue::run(&command, &client().await?).await?,
         CliCommand::Jobs(command) if command.watch => {
             jobs::run(&command, &connect::connect_to_watch(connection).await?).await?
@@ -76,18 +83,65 @@ async fn run(cli: Cli) -> Result<ExitCode> {
             let (jobs, queue) = command.split();
             return acts::run(JobAct::Move(queue), jobs, connection).await;
         }
+        command @ (CliCommand::Pools(PoolsCommand { watch: true, .. })
+        | CliCommand::Nodes(NodesCommand {
+            act: None,
+            watch: true,
+            ..
+        })) => watched(&command, connection).await?,
         CliCommand::Pools(command) => pools::run(&command, &client().await?).await?,
         CliCommand::Nodes(NodesCommand {
             act: Some(NodesAct::Clear(args)),
             ..
         }) => return clear_nodes::run(&args, connection).await,
-        CliCommand::Nodes(command) => nodes::run(&command, &client().await?).await?,
+        CliCommand::Nodes(command) => {
+            nodes::run(&command.output, command.no_headers, &client().await?).await?
+        },
+        CliCommand::Drain(command) => return drain::drain(&command, connection).await,
+        CliCommand::Undrain(command) => return drain::undrain(&command, connection).await,
         CliCommand::Check { output } => return check::run(&output, connection).await,
         CliCommand::Version(command) => version::run(&command, connection).await?,
         CliCommand::Completion { shell } => completion(shell)?,
     };
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Runs a command with `--watch`, which ends only with an error.
+async fn watched(command: &CliCommand, connection: &KubectlConnection) -> Result<String> {
+    let client = connect::connect_to_watch(connection).await?;
+    let print = &mut output::print;
+    match command {
+        CliCommand::Queue(
+            command @ QueueCommand::List {
+                output, no_headers, ..
+            },
+        ) => {
+            watch::check(output.format)?;
+            let api = connect::objects::<CapacityPolicy>(&client);
+            let list = async || queue::run(&command.with_header(), &client).await;
+            watch::run(&api, list, 1, !no_headers, print).await?;
+        }
+        CliCommand::Pools(command) => {
+            watch::check(command.output.format)?;
+            let api = connect::objects::<GpuPool>(&client);
+            let whole = PoolsCommand {
+                no_headers: false,
+                ..*command
+            };
+            let list = async || pools::run(&whole, &client).await;
+            watch::run(&api, list, 1, !command.no_headers, print).await?;
+        }
+        CliCommand::Nodes(command) => {
+            watch::check(command.output.format)?;
+            let api = connect::objects::<GpuPool>(&client);
+            let list = async || nodes::run(&command.output, false, &client).await;
+            // A node has the name of its cluster before its own.
+            watch::run(&api, list, 2, !command.no_headers, print).await?;
+        }
+        _ => {}
+    }
+    Ok(String::new())
 }
 
 fn completion(shell: clap_complete::Shell) -> Result<String> {

@@ -1,7 +1,7 @@
 //! `nodes`: the nodes that are avoided because of faults, as GpuPools show them.
 
 use crate::age::human;
-use crate::args::{Format, NodesCommand};
+use crate::args::{Format, OutputArgs};
 use crate::connect;
 use crate::output::{self, columns};
 use anyhow::Result;
@@ -11,8 +11,7 @@ use kube::Client;
 use kube::api::{DynamicObject, ListParams, ObjectList};
 
 /// Runs the command and returns its output. For programs these are the GpuPools with such nodes.
-pub(crate) async fn run(command: &NodesCommand, client: &Client) -> Result<String> {
-    let (output, no_headers) = (command.output, command.no_headers);
+pub(crate) async fn run(output: &OutputArgs, no_headers: bool, client: &Client) -> Result<String> {
     let objects = pools(client).await?;
     let pools = read(&objects);
     Ok(match output.format {

@@ -1,6 +1,6 @@
 //! Output: aligned columns like kubectl's, and objects as the server has them.
 
-use crate::args::Format;
+use crate::args::{Format, WriteArgs};
 use anyhow::Result;
 use comfy_table::{ContentArrangement, Table, presets};
 use crds::names::kubectl_kind;
@@ -53,6 +53,23 @@ pub(crate) fn name_line<K: Resource<DynamicType = ()>>(object: &DynamicObject) -
     format!("{kind}/{}\n", object.name_any())
 }
 
+/// Formats what was done to an object whose line of a name is `name`.
+pub(crate) fn changed(
+    name: &str,
+    done: &str,
+    object: &DynamicObject,
+    args: &WriteArgs,
+) -> Result<String> {
+    match args.output.format {
+        Format::Name => Ok(name.to_owned()),
+        Format::Json | Format::Yaml => machine(object, args.output.format),
+        Format::Table | Format::Wide => {
+            let suffix = args.dry_run.suffix();
+            Ok(format!("{} {done}{suffix}\n", name.trim_end()))
+        }
+    }
+}
+
 /// Formats rows of `N` cells, see [`table`].
 pub(crate) fn columns<const N: usize>(
     header: Option<[&str; N]>,
@@ -82,6 +99,19 @@ pub(crate) fn table(
     }
     let lines = table.lines().map(|line| line.trim_end().to_owned() + "\n");
     lines.collect()
+}
+
+/// Returns the cells of what [`table`] formatted: no cell has [`GAP`] spaces in a row.
+pub(crate) fn rows(table: &str) -> Vec<Vec<String>> {
+    let gap = " ".repeat(usize::from(GAP));
+    let cells = |line: &str| {
+        let cells = line
+            .split(&gap)
+            .map(str::trim)
+            .filter(|cell| !cell.is_empty());
+        cells.map(str::to_owned).collect()
+    };
+    table.lines().map(cells).collect()
 }
 
 fn shown(cell: &str) -> &str {
@@ -114,19 +144,22 @@ impl FixedColumns {
 
 #[cfg(test)]
 mod tests {
-    use super::{FixedColumns, columns};
+    use super::{FixedColumns, columns, rows};
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let rows = [
+        let cells = [
             ["a".to_owned(), String::new()],
             ["longer".to_owned(), "x".to_owned()],
         ];
-        insta::assert_snapshot!(columns(Some(["NAME", "B"]), rows), @r"
+        let text = columns(Some(["NAME", "B"]), cells);
+        insta::assert_snapshot!(text, @r"
         NAME     B
         a        <none>
         longer   x
         ");
+        let again = [["NAME", "B"], ["a", "<none>"], ["longer", "x"]];
+        assert_eq!(rows(&text), again);
     }
 
     #[test]

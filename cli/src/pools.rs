@@ -299,6 +299,7 @@ mod tests {
         let command = PoolsCommand {
             fits: fits.map(|text| text.parse().unwrap()),
             output: OutputArgs { format },
+            watch: false,
             no_headers: false,
         };
         let pools = pools().into_iter();

@@ -1,4 +1,4 @@
-//! The consent before several jobs or nodes are changed.
+//! The consent before several objects are changed.
 
 use anyhow::{Result, bail};
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -9,7 +9,7 @@ pub(crate) fn ask(yes: bool) -> Result<()> {
         return Ok(());
     }
     if !io::stdin().is_terminal() {
-        bail!("nothing was changed: several are changed only with --yes");
+        bail!("nothing was changed: without a terminal this needs --yes");
     }
     eprint!("Continue? [y/N] ");
     io::stderr().flush()?;

@@ -10,6 +10,7 @@ pub(crate) mod consent;
 mod tests;
 
 pub(crate) use change::JobAct;
+pub(crate) use consent::ask;
 
 use crate::args::{ActArgs, DryRun, Format, KubectlConnection, NamedJobs, WriteArgs};
 use crate::jobs::{self, JobTable, ListedJob, TemplateLabels};
@@ -48,7 +49,7 @@ pub(crate) async fn run(
     let write = &named.act.write;
     if named.is_bulk() && !jobs.is_empty() && write.dry_run == DryRun::None {
         eprint!("{}", preview(&act, &jobs, named.act.filter.all_namespaces));
-        consent::ask(named.act.yes)?;
+        ask(named.act.yes)?;
     }
     let done = write_all(&act, &jobs, &named.act, &client).await?;
     match done && errors.is_empty() {

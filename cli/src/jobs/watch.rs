@@ -2,22 +2,14 @@
 
 use super::{JobList, JobTable, ListedJob, TemplateLabels, is_of, list, name_line, pod_groups};
 use crate::args::{Format, JobsCommand};
-use crate::connect::{WATCH_SECONDS, api_error};
 use crate::output::{self, FixedColumns};
+use crate::watch::{self, Sink};
 use anyhow::Result;
-use futures::TryStreamExt;
 use jiff::Timestamp;
 use kube::Client;
-use kube::api::{Api, DynamicObject, WatchEvent, WatchParams};
+use kube::api::{Api, DynamicObject};
 use std::collections::HashMap;
-use std::io;
-use std::pin::pin;
-
-/// The status of the HTTP answer when a version is too old to be watched from.
-const GONE: u16 = 410;
-
-/// Writes lines, for instance [`output::print`].
-type Sink<'a> = &'a mut dyn FnMut(&str) -> io::Result<()>;
+use std::ops::ControlFlow;
 
 /// What is printed, and what was.
 struct Watched<'a> {
@@ -82,39 +74,17 @@ impl<'a> Watched<'a> {
     async fn follow(
         &mut self,
         api: &Api<DynamicObject>,
-        mut version: String,
+        version: String,
         print: Sink<'_>,
     ) -> Result<()> {
-        let params = WatchParams::default().timeout(WATCH_SECONDS);
-        loop {
-            let events = match api.watch(&params, &version).await {
-                Ok(events) => events,
-                Err(kube::Error::Api(status)) if status.code == GONE => return Ok(()),
-                Err(error) => return Err(api_error(error)),
-            };
-            let mut events = pin!(events);
-            while let Some(event) = events.try_next().await.map_err(api_error)? {
-                let (object, deleted) = match event {
-                    WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
-                    WatchEvent::Deleted(object) => (object, true),
-                    WatchEvent::Bookmark(mark) => {
-                        version = mark.metadata.resource_version;
-                        continue;
-                    }
-                    WatchEvent::Error(status) if status.code == GONE => return Ok(()),
-                    WatchEvent::Error(status) => {
-                        return Err(api_error(kube::Error::Api(status)));
-                    }
-                };
-                if let Some(next) = object.metadata.resource_version.clone() {
-                    version = next;
-                }
-                let job = ListedJob::of(object)?;
-                if self.concerns(&job).await? {
-                    print(&self.change(&job, deleted)?)?;
-                }
+        let mut changed = async |object: DynamicObject, deleted| {
+            let job = ListedJob::of(object)?;
+            if self.concerns(&job).await? {
+                print(&self.change(&job, deleted)?)?;
             }
-        }
+            Ok(ControlFlow::Continue(()))
+        };
+        watch::follow(api, version, &mut changed).await
     }
 
     /// Returns true for a job that the filter selects, or that it selected before.

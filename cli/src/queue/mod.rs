@@ -30,6 +30,7 @@ pub(crate) async fn run(command: &QueueCommand, client: &Client) -> Result<Strin
             output,
             selector,
             no_headers,
+            ..
         } => {
             let params = ListParams {
                 label_selector: selector.clone(),

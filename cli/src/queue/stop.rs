@@ -1,7 +1,7 @@
 //! `queue stop` and `queue resume`: `spec.stopPolicy` of the CapacityPolicy.
 
 use crate::acts::{FIELD_MANAGER, merge};
-use crate::args::{DryRun, Format, WriteArgs};
+use crate::args::{DryRun, WriteArgs};
 use crate::connect::{self, Existence, api_error, existence};
 use crate::output;
 use anyhow::{Result, bail};
@@ -138,15 +138,7 @@ fn ensure_stored(stop: Stop, policy: &DynamicObject) -> Result<()> {
 
 fn reply(done: &str, policy: &DynamicObject, args: &WriteArgs) -> Result<String> {
     let name = output::name_line::<CapacityPolicy>(policy);
-    match args.output.format {
-        Format::Name => Ok(name),
-        Format::Json | Format::Yaml => output::machine(policy, args.output.format),
-        Format::Table | Format::Wide => Ok(format!(
-            "{} {done}{}\n",
-            name.trim_end(),
-            args.dry_run.suffix()
-        )),
-    }
+    output::changed(&name, done, policy, args)
 }
 
 #[cfg(test)]

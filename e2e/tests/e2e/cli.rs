@@ -251,6 +251,48 @@ async fn stopped_and_resumed(
     Ok(())
 }
 
+/// What only reads, or is a dry run: the other stories use the same control plane and members.
+async fn checked_and_drained(
+    case: &Case,
+    admin: &MusterCli<'_>,
+    tenant: &MusterCli<'_>,
+) -> anyhow::Result<()> {
+    let report = admin.run("check -o json").await?;
+    let report: Value = serde_json::from_str(&report.out)?;
+    let findings = report["findings"].as_array().context("findings")?;
+    // Other stories stop members and drain clusters.
+    let others = findings.iter().filter(|finding| {
+        let check = finding["check"].as_str().unwrap_or_default();
+        !check.starts_with("member-") && !check.starts_with("karmada-services")
+    });
+    let others: Vec<_> = others.collect();
+    ensure!(others.is_empty(), "{others:?}");
+    let drained = admin.run("drain member1 --dry-run server").await?;
+    ensure!(
+        drained.code == Some(0)
+            && drained.out.contains("member1 drained")
+            && drained.err.contains("runs"),
+        "{} {}",
+        drained.out,
+        drained.err
+    );
+    let node = format!("member1/member1-{}-n-1", case.name);
+    let drained = admin.run(&format!("drain {node} --dry-run server")).await?;
+    ensure!(
+        drained.code == Some(0) && drained.out.contains("1 pod evicted"),
+        "{} {}",
+        drained.out,
+        drained.err
+    );
+    let refused = tenant.fails("undrain member1", 1).await?;
+    ensure!(refused.contains("Forbidden"), "{refused}");
+    let refused = tenant.fails(&format!("drain {node}"), 1).await?;
+    ensure!(refused.contains("kubectl drain"), "{refused}");
+    let missing = admin.fails("drain no-such-cluster --yes", 1).await?;
+    ensure!(missing.contains("does not exist"), "{missing}");
+    Ok(())
+}
+
 async fn commands(case: &Case) -> anyhow::Result<()> {
     case.queue(8).await?;
     case.nodes("member1", 1).await?;
@@ -279,6 +321,7 @@ async fn commands(case: &Case) -> anyhow::Result<()> {
     let queue = admin.done(&format!("queue get {}", case.name)).await?;
     ensure!(queue.contains("1 running"), "{queue}");
     admin.done("nodes").await?;
+    checked_and_drained(case, &admin, &tenant).await?;
     let versions = admin.done("version").await?;
     ensure!(versions.contains("Leader"), "{versions}");
     ensure!(

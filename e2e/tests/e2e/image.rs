@@ -122,6 +122,54 @@ fn is_static(binary: &Path) -> anyhow::Result<bool> {
     Ok(true)
 }
 
+/// Compares the instructions of `deploy/Dockerfile` with the configuration of the image that was made without it.
+/// There is no container engine here that could run them, so it has no others than those that are compared.
+fn dockerfile_makes_the_same(config: &Value) -> anyhow::Result<()> {
+    let read = |name: &str| std::fs::read_to_string(Path::new(ROOT).join(name));
+    let text = read("deploy/Dockerfile")?;
+    let lines = text
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let instructions = lines.map(|line| line.split_once(' ').unwrap_or((line, "")));
+    let instructions: Vec<_> = instructions.collect();
+    let [
+        ("FROM", "scratch"),
+        ("ARG", "TARGETARCH"),
+        ("COPY", copied),
+        ("USER", user),
+        ("WORKDIR", folder),
+        ("ENTRYPOINT", entrypoint),
+    ] = instructions[..]
+    else {
+        anyhow::bail!("{instructions:?}");
+    };
+    let entrypoint: Value = serde_json::from_str(entrypoint)?;
+    let path = entrypoint[0]
+        .as_str()
+        .context("an entrypoint without a program")?;
+    let source = "target/image/${TARGETARCH}/muster";
+    ensure!(copied == format!("{source} {path}"), "COPY {copied}");
+    ensure!(
+        config["User"] == user && config["Entrypoint"] == entrypoint,
+        "{config}"
+    );
+    let runs_in = config["WorkingDir"]
+        .as_str()
+        .filter(|folder| !folder.is_empty());
+    ensure!(runs_in.unwrap_or("/") == folder, "{config}");
+    // The context has the binary where the script puts it.
+    let ignored = read("deploy/Dockerfile.dockerignore")?;
+    let wanted = format!("*\n!{}\n", source.replace("${TARGETARCH}", "*"));
+    ensure!(ignored == wanted, "{ignored}");
+    let script = read("deploy/build-image")?;
+    let puts = ["out=target/image\n", "\"$out/$arch/muster\""];
+    ensure!(
+        puts.iter().all(|part| script.contains(part)),
+        "deploy/build-image"
+    );
+    Ok(())
+}
+
 #[test]
 fn the_assembler_makes_an_image_of_a_binary_and_nothing_else() -> anyhow::Result<()> {
     let tools = tools::ensure(&[Toolset::Packaging], &|line| eprintln!("{line}"))?;
@@ -147,15 +195,8 @@ fn the_assembler_makes_an_image_of_a_binary_and_nothing_else() -> anyhow::Result
     ensure!(name == "registry.example:5000/team/muster:v1", "{name}");
     ensure!(manifests.len() == 1, "{:?}", manifests.keys());
     says_its_version(&layout.binary("amd64", &manifests["amd64"])?)?;
-    let dockerfile = std::fs::read_to_string(Path::new(ROOT).join("deploy/Dockerfile"))?;
-    for line in [
-        "USER 65532:65532",
-        "ENTRYPOINT [\"/muster\"]",
-        "FROM scratch",
-    ] {
-        ensure!(dockerfile.lines().any(|found| found == line), "{line}");
-    }
-    Ok(())
+    let config = read_json(&layout.blob(&manifests["amd64"]["config"])?)?;
+    dockerfile_makes_the_same(&config["config"])
 }
 
 #[test]

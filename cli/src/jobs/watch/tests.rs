@@ -4,6 +4,7 @@ use super::*;
 use crate::args::{JobFilter, OutputArgs};
 use kube::api::ObjectList;
 use serde_json::json;
+use std::io;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 fn watched(command: &JobsCommand) -> Watched<'_> {
