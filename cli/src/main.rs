@@ -29,7 +29,9 @@ mod watch;
 
 use acts::JobAct;
 use anyhow::Result;
-use args::{Cli, CliCommand, KubectlConnection, NodesAct, NodesCommand, PoolsCommand, QueueCommand};
+use args::{
+    Cli, CliCommand, KubectlConnection, NodesAct, NodesCommand, PoolsCommand, QueueCommand,
+};
 use clap::{CommandFactory, Parser};
 use crds::capacity_policy::CapacityPolicy;
 use crds::gpu_pool::GpuPool;
@@ -96,7 +98,7 @@ async fn run(cli: Cli) -> Result<ExitCode> {
         }) => return clear_nodes::run(&args, connection).await,
         CliCommand::Nodes(command) => {
             nodes::run(&command.output, command.no_headers, &client().await?).await?
-        },
+        }
         CliCommand::Drain(command) => return drain::drain(&command, connection).await,
         CliCommand::Undrain(command) => return drain::undrain(&command, connection).await,
         CliCommand::Check { output } => return check::run(&output, connection).await,

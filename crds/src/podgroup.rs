@@ -20,9 +20,7 @@ use std::collections::BTreeMap;
 mod federation;
 mod job_status;
 
-pub use federation::{
-    Eviction, ExpectedStart, FederationStatus, JobsAhead, PlacedPart, Timeline,
-};
+pub use federation::{Eviction, ExpectedStart, FederationStatus, JobsAhead, PlacedPart, Timeline};
 pub use job_status::{JobStatus, UnknownStatus};
 
 /// Values of `status.phase`, as Volcano names them. Strings, because a new one must not break a LIST.

@@ -54,9 +54,8 @@ impl WaitParts {
     /// Formats `10m until eligible, 40m until admitted, 5s so far`; empty if nothing is known.
     pub(crate) fn sentence(&self, now: Timestamp) -> String {
         let parts = self.until.iter().zip(STAGES);
-        let over = parts.filter_map(|(seconds, stage)| {
-            Some(format!("{} until {stage}", human((*seconds)?)))
-        });
+        let over = parts
+            .filter_map(|(seconds, stage)| Some(format!("{} until {stage}", human((*seconds)?))));
         let open = self.open_since.map(|since| {
             let seconds = now.as_second() - since.as_second();
             format!("{} so far", human(seconds))

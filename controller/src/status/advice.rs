@@ -290,7 +290,8 @@ mod tests {
         advice.set_turn(&job("other"), Turn::Again(Time(5)));
         advice.set_turn(&job("new"), Turn::First(Time(20)));
         advice.set_turn(&job("new"), Turn::First(Time(1)));
-        let taken = |advice: &mut Advice, now| advice.take_due(Time(now)).map(|key| key.to_string());
+        let taken =
+            |advice: &mut Advice, now| advice.take_due(Time(now)).map(|key| key.to_string());
         assert_eq!(taken(&mut advice, 20).as_deref(), Some("team/new"));
         assert_eq!(taken(&mut advice, 20).as_deref(), Some("team/other"));
         // Each may write a status.

@@ -52,7 +52,8 @@ impl StageLog {
             Some(seen) if seen.last.queued_at == now.queued_at => seen.then(now),
             _ => first(published, now),
         };
-        self.jobs.insert(key.clone(), SeenStages { last: now, times });
+        self.jobs
+            .insert(key.clone(), SeenStages { last: now, times });
     }
 
     /// Returns the times of a job that was observed.
@@ -136,7 +137,9 @@ fn published_eligible(
     let waited = shown.job_status() == Some(JobStatus::Queued);
     let same_wait = match now.state {
         JobState::Queued => now.competes && waited,
-        _ => attempt == Some(now.attempt) || (waited && attempt.map(|n| n + 1) == Some(now.attempt)),
+        _ => {
+            attempt == Some(now.attempt) || (waited && attempt.map(|n| n + 1) == Some(now.attempt))
+        }
     };
     shown.timeline.eligible.clone().filter(|_| same_wait)
 }

@@ -38,7 +38,10 @@ impl JobStatus {
     pub const ALL: [(Self, &'static str); 8] = [
         (Self::Queued, "It waits"),
         (Self::Admitted, "Its quota is charged"),
-        (Self::Starting, "It is placed, and its pods are not all there"),
+        (
+            Self::Starting,
+            "It is placed, and its pods are not all there",
+        ),
         (Self::Running, "Enough of its pods run"),
         (Self::Evicting, "Its pods are being removed"),
         (Self::Succeeded, "It ended well"),

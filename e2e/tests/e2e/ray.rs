@@ -324,7 +324,9 @@ pub(crate) async fn service(case: &Case) -> anyhow::Result<()> {
 
     let grown = json!({"spec": {"upgradeStrategy": {"type": "None"}}});
     let namespace = Some(case.name.as_str());
-    case.karmada().merge(job.kind, namespace, "serve", &grown).await?;
+    case.karmada()
+        .merge(job.kind, namespace, "serve", &grown)
+        .await?;
     case.shows_gpus(&case.name, "allocated", 6).await?;
     case.running(&next).await?;
     case.delete(&job).await?;

@@ -99,7 +99,10 @@ fn a_hold_ends_eligibility_and_each_attempt_has_times_of_its_own() {
 #[test]
 fn what_nobody_saw_is_absent() {
     // The process started long after the job, and nothing was published.
-    assert_eq!(shown(&after(None, &[stage(500, 0, Queued, None)])), [None; 5]);
+    assert_eq!(
+        shown(&after(None, &[stage(500, 0, Queued, None)])),
+        [None; 5]
+    );
     let runs = after(None, &[stage(500, 1, Running, Some(300))]);
     assert_eq!(shown(&runs), [None, Some(300), None, None, None]);
     // It reached the stage while no process ran.
