@@ -12,6 +12,8 @@ mod acts;
 mod age;
 mod args;
 mod connect;
+#[cfg(test)]
+mod documented;
 mod explain;
 mod jobs;
 mod nodes;

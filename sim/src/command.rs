@@ -54,7 +54,7 @@ pub struct Simulate {
     /// Output format.
     #[arg(long, default_value = "table", value_name = "table|json")]
     output: OutputFormat,
-    /// Draws charts, SVG and PNG, into this folder.
+    /// Draws charts (SVG) into this folder.
     #[arg(long, value_name = "FOLDER")]
     charts: Option<PathBuf>,
 }

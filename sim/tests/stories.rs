@@ -112,7 +112,7 @@ fn the_examples_run() {
 }
 
 #[test]
-fn charts_are_drawn_as_svg_and_png() {
+fn charts_are_drawn() {
     let files = Files::new();
     let fleet = files.with("fleet.yaml", ONE_NODE);
     let jobs = files.with(
@@ -125,11 +125,9 @@ fn charts_are_drawn_as_svg_and_png() {
     let folder = files.path().join("charts");
     let queues = ["default".to_owned()];
     let drawn = sim::charts::draw_all(&folder, &outcome.record, &metrics, &queues).unwrap();
-    assert_eq!(drawn.len(), 8);
+    assert_eq!(drawn.len(), 4);
     let svg = std::fs::read_to_string(folder.join("queues.svg")).unwrap();
     assert!(svg.contains("GPUs in use by queue") && svg.contains("waiting"));
-    let png = std::fs::read(folder.join("queues.png")).unwrap();
-    assert!(png.starts_with(b"\x89PNG"));
 }
 
 /// Returns the error for input files that cannot be used.

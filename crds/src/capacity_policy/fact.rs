@@ -13,10 +13,10 @@ use crate::queue::FIFO;
 use engine::facts::{
     self, Filters, PlacementWeights, PolicyFact, PoolBound, QueueOrdering, StopPolicy,
 };
-use engine::matching::{Operator, Requirement};
 use engine::plugins::UnknownPlugin;
 use engine::{ClusterName, PoolClass, QueueName, Resources};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::core::{Selector, SelectorExt as _};
 use std::collections::BTreeMap;
 use workload::Addresses;
 
@@ -372,28 +372,9 @@ fn weights(stated: &BTreeMap<String, i32>, checks: &mut Checks) -> PlacementWeig
     all
 }
 
-/// Returns true if `selector` selects `labels`; an unknown operator selects nothing.
+/// Returns true if `selector` selects `labels`. A selector that Kubernetes would refuse selects nothing.
 fn selects(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
-    let equal = selector.match_labels.iter().flatten();
-    let mut requirements = selector.match_expressions.iter().flatten();
-    equal
-        .into_iter()
-        .all(|(key, value)| labels.get(key) == Some(value))
-        && requirements.all(|requirement| {
-            let operator = match requirement.operator.as_str() {
-                "In" => Operator::In,
-                "NotIn" => Operator::NotIn,
-                "Exists" => Operator::Exists,
-                "DoesNotExist" => Operator::DoesNotExist,
-                _ => return false,
-            };
-            let requirement = Requirement {
-                key: requirement.key.clone(),
-                operator,
-                values: requirement.values.clone().unwrap_or_default(),
-            };
-            requirement.matches(labels.get(&requirement.key).map(String::as_str))
-        })
+    Selector::try_from(selector.clone()).is_ok_and(|selector| selector.matches(labels))
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ use anyhow::Context as _;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::harness::percentile::percentile;
+
 /// Results by phase. The file is written after each phase, so that an interrupted run keeps its
 /// results.
 #[derive(Debug)]
@@ -90,10 +92,7 @@ impl BenchReport {
 impl Milliseconds {
     pub(super) fn of(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
-        let at = |percent: usize| {
-            let rank = (times.len() * percent).div_ceil(100).saturating_sub(1);
-            times.get(rank).map_or(0.0, |time| milliseconds(*time))
-        };
+        let at = |percent| percentile(&times, percent).map_or(0.0, milliseconds);
         Self {
             p50: at(50),
             p99: at(99),

@@ -8,6 +8,7 @@ use super::screen::plain;
 use super::trace::Pace;
 use super::world::{DemoJob, JobId, Stage, World};
 use crate::harness::audit::AuditReport;
+use crate::harness::percentile::percentile;
 
 /// The quota of a queue in GPUs, in one cluster or in all clusters together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,7 +81,7 @@ impl DemoSummary<'_> {
             ("until all pods run", until_running),
         ] {
             let mut times: Vec<Duration> = jobs.iter().copied().filter_map(waited).collect();
-            let [p50, p99] = [50, 99].map(|percent| percentile(&mut times, percent));
+            let [p50, p99] = middle_and_tail(&mut times);
             waits.add_row([
                 what.to_owned(),
                 seconds(p50),
@@ -114,6 +115,7 @@ impl DemoSummary<'_> {
                 .collect();
             let mut waits: Vec<Duration> =
                 jobs.iter().copied().filter_map(until_admitted).collect();
+            let [p50, p99] = middle_and_tail(&mut waits);
             let whole = |value: String| {
                 if bound.cluster.is_none() {
                     value
@@ -128,8 +130,8 @@ impl DemoSummary<'_> {
                 whole(audited.to_string()),
                 self.world.peak(&bound.queue, bound.cluster).to_string(),
                 whole(jobs.len().to_string()),
-                whole(seconds(percentile(&mut waits, 50))),
-                whole(seconds(percentile(&mut waits, 99))),
+                whole(seconds(p50)),
+                whole(seconds(p99)),
             ]);
         }
         table.to_string()
@@ -153,11 +155,10 @@ fn until_running(job: &DemoJob) -> Option<Duration> {
     Duration::try_from(job.ran?.duration_since(job.submitted)).ok()
 }
 
-/// Returns a percentile by nearest rank; zero for an empty list.
-fn percentile(times: &mut [Duration], percent: usize) -> Duration {
+/// Returns the median and the 99th percentile; zero for an empty list.
+fn middle_and_tail(times: &mut [Duration]) -> [Duration; 2] {
     times.sort_unstable();
-    let rank = (times.len() * percent).div_ceil(100).saturating_sub(1);
-    times.get(rank).copied().unwrap_or_default()
+    [50, 99].map(|percent| percentile(times, percent).unwrap_or_default())
 }
 
 fn seconds(time: Duration) -> String {
@@ -172,14 +173,6 @@ fn minutes(time: Duration) -> String {
 mod tests {
     use super::super::world::tests::job;
     use super::*;
-
-    #[test]
-    fn percentiles_are_values_that_occurred() {
-        let mut times: Vec<Duration> = (1..=150).map(Duration::from_secs).collect();
-        assert_eq!(percentile(&mut times, 50), Duration::from_secs(75));
-        assert_eq!(percentile(&mut times, 99), Duration::from_secs(149));
-        assert_eq!(percentile(&mut [], 99), Duration::ZERO);
-    }
 
     #[test]
     fn what_did_not_finish_or_passed_a_bound_is_a_fault() {

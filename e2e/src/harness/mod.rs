@@ -11,6 +11,7 @@ pub mod jobs;
 pub mod kinds;
 pub mod muster;
 pub mod objects;
+pub mod percentile;
 pub mod record;
 pub mod report;
 pub mod tenant;

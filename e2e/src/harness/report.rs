@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
+use super::percentile::percentile;
 use super::record::{RecordLine, StoryEnd, milliseconds};
 
 /// The least factor over its idle time from which a wait is reported.
@@ -112,10 +113,7 @@ impl Idle {
         };
         let mut slowdowns: Vec<f64> = lines.iter().filter_map(slowdown).collect();
         slowdowns.sort_by(f64::total_cmp);
-        let median = slowdowns
-            .get(slowdowns.len().saturating_sub(1) / 2)
-            .copied()
-            .unwrap_or(1.0);
+        let median = percentile(&slowdowns, 50).unwrap_or(1.0);
         (OVER_MEDIAN * median).clamp(FACTOR, LARGEST_FACTOR)
     }
 }

@@ -16,7 +16,7 @@ use crate::job::Job;
 use crate::story::managed;
 
 /// `kubectl-muster` with the connection of a user.
-struct MusterCli<'a> {
+pub(crate) struct MusterCli<'a> {
     case: &'a Case,
     user: Option<String>,
 }
@@ -28,7 +28,12 @@ struct Printed {
     err: String,
 }
 
-impl MusterCli<'_> {
+impl<'a> MusterCli<'a> {
+    /// Returns it with the connection of the administrator.
+    pub(crate) fn of_admin(case: &'a Case) -> Self {
+        Self { case, user: None }
+    }
+
     fn command(&self, line: &str) -> anyhow::Result<Command> {
         let mut command = Command::new(muster::built("kubectl-muster")?);
         command
@@ -53,7 +58,7 @@ impl MusterCli<'_> {
     }
 
     /// Runs a command that succeeds, and returns its standard output.
-    async fn done(&self, line: &str) -> anyhow::Result<String> {
+    pub(crate) async fn done(&self, line: &str) -> anyhow::Result<String> {
         let printed = self.run(line).await?;
         let succeeded = printed.code == Some(0);
         ensure!(succeeded, "{line}: {} {}", printed.out, printed.err);

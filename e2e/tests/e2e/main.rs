@@ -18,6 +18,7 @@ mod backfill;
 mod bad_input;
 mod bounds;
 mod case;
+mod causes;
 mod chart;
 mod cli;
 mod cluster_spec;

@@ -27,8 +27,13 @@ async fn label(case: &Case, job: &Job, label: &str, value: Value) -> anyhow::Res
 }
 
 /// Runs the kubectl command that a message ends with.
-async fn follow(case: &Case, message: &str) -> anyhow::Result<()> {
+pub(crate) async fn follow(case: &Case, message: &str) -> anyhow::Result<()> {
     let (_, arguments) = message.split_once("kubectl ").context("a command")?;
+    kubectl(case, arguments).await
+}
+
+/// Runs a kubectl command line as the administrator.
+pub(crate) async fn kubectl(case: &Case, arguments: &str) -> anyhow::Result<()> {
     let kubectl = case.plane.tools.program(Tool::Kubectl)?;
     let script = format!("\"$KUBECTL\" {arguments}");
     let mut command = Command::new("sh");

@@ -224,8 +224,8 @@ fn stopped(node: &QueueNode) -> Option<(Reason, String)> {
     };
     let name = &node.name;
     let message = format!(
-        "queue {name} is stopped: spec.stopPolicy of capacitypolicy {name} is {stop}; who may change that \
-         policy resumes the queue by: kubectl patch capacitypolicy {name} --type merge -p \
+        "queue {name} is stopped: spec.stopPolicy of capacitypolicy {name} is {stop}; users who may change \
+         that policy resume the queue with: kubectl patch capacitypolicy {name} --type merge -p \
          '{{\"spec\":{{\"stopPolicy\":\"None\"}}}}'"
     );
     Some((Reason::QueueStopped, message))

@@ -109,7 +109,7 @@ fn a_queue_on_hold_admits_nothing_and_what_runs_continues() {
     world.policy(stopped(Some(StopPolicy::Hold)));
     world.add("waits", "q", 1, "gpu 8");
     assert_snapshot!(world.decide(), @"");
-    assert_snapshot!(world.why("waits"), @r#"#1 QueueStopped: queue q is stopped: spec.stopPolicy of capacitypolicy q is Hold; who may change that policy resumes the queue by: kubectl patch capacitypolicy q --type merge -p '{"spec":{"stopPolicy":"None"}}'"#);
+    assert_snapshot!(world.why("waits"), @r#"#1 QueueStopped: queue q is stopped: spec.stopPolicy of capacitypolicy q is Hold; users who may change that policy resume the queue with: kubectl patch capacitypolicy q --type merge -p '{"spec":{"stopPolicy":"None"}}'"#);
     assert_eq!(world.state("runs"), JobState::Running);
     let closed = world.engine.queue_usage(&"q".into()).unwrap().closed;
     assert_eq!(closed.unwrap().0, Reason::QueueStopped);

@@ -1,14 +1,11 @@
-//! Charts of a run, each as SVG and PNG: use of pools and queues over time, waits by job size, and
-//! fragmentation.
+//! Charts of a run, as SVG: use of pools and queues over time, waits by job size, and fragmentation.
 //!
-//! PNG files use a bitmap font, so that drawing needs no font of the machine.
+//! The viewer of an SVG file chooses the font, so that drawing needs none of the machine.
 
-mod bitmap;
 mod draw;
 
 use crate::metrics::RunMetrics;
 use crate::record::RunRecord;
-use bitmap::Bitmap;
 use draw::{Chart, Series};
 use plotters::backend::SVGBackend;
 use std::path::{Path, PathBuf};
@@ -151,7 +148,6 @@ pub fn draw_all(
     let mut files = Vec::new();
     for (name, chart) in &charts {
         files.push(svg(&folder.join(format!("{name}.svg")), chart)?);
-        files.push(png(&folder.join(format!("{name}.png")), chart)?);
     }
     Ok(files)
 }
@@ -193,14 +189,6 @@ fn svg(path: &Path, chart: &Chart) -> Result<PathBuf, ChartError> {
         .draw(SVGBackend::with_string(&mut text, SIZE))
         .map_err(|reason| failed(path, reason))?;
     write(path, text.as_bytes())
-}
-
-fn png(path: &Path, chart: &Chart) -> Result<PathBuf, ChartError> {
-    let mut pixels = vec![0; (SIZE.0 * SIZE.1 * 3) as usize];
-    let backend = Bitmap::new(&mut pixels, SIZE);
-    chart.draw(backend).map_err(|reason| failed(path, reason))?;
-    let encoded = bitmap::encode(&pixels, SIZE).map_err(|reason| failed(path, reason))?;
-    write(path, &encoded)
 }
 
 fn failed(path: &Path, reason: String) -> ChartError {

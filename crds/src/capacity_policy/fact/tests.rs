@@ -199,6 +199,10 @@ fn namespaces_are_selected_as_kubernetes_selects() {
             json!({"matchExpressions": [{"key": "team", "operator": "Like", "values": ["a"]}]}),
             false,
         ),
+        (
+            json!({"matchExpressions": [{"key": "stage", "operator": "NotIn"}]}),
+            false,
+        ),
     ] {
         let policy = policy(json!({"namespaceSelector": selector}));
         let closed = closed_to("q", Some(&policy), None, "team-a", &labels);
