@@ -14,6 +14,7 @@ pub(crate) const JAX_JOB: TrainingJobKind = TrainingJobKind {
     groups: JAX.groups,
     leaders: &[],
     default_replicas: |_, _| 1,
+    autoscaled: false,
     secret: None,
     split: SplitTrainingJob {
         fields,

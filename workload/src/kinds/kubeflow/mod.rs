@@ -34,6 +34,8 @@ pub(crate) struct TrainingJobKind {
     leaders: &'static [&'static str],
     /// Replicas of a group without a number, by apiVersion and group.
     default_replicas: fn(&str, &str) -> u32,
+    /// True if its operator creates an autoscaler for an elastic policy with metrics.
+    autoscaled: bool,
     /// Annotation that names a Secret which its pods need.
     secret: Option<&'static str>,
     split: SplitTrainingJob,

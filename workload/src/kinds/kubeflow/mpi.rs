@@ -35,6 +35,7 @@ pub(crate) const MPI_JOB: TrainingJobKind = TrainingJobKind {
         let is_mpi_operator = api_version != TRAINING_OPERATOR;
         u32::from(!(is_mpi_operator && group == WORKER))
     },
+    autoscaled: false,
     secret: Some(SSH_SECRET),
     split: SplitTrainingJob {
         fields,

@@ -20,6 +20,7 @@ pub(crate) const PADDLE_JOB: TrainingJobKind = TrainingJobKind {
     groups: PADDLE.groups,
     leaders: &["master"],
     default_replicas: |_, _| 1,
+    autoscaled: false,
     secret: None,
     split: SplitTrainingJob {
         fields,

@@ -15,6 +15,7 @@ pub(crate) const PYTORCH_JOB: TrainingJobKind = TrainingJobKind {
     groups: TORCH.groups,
     leaders: &["master"],
     default_replicas: |_, _| 1,
+    autoscaled: true,
     secret: None,
     split: SplitTrainingJob {
         fields,

@@ -18,6 +18,7 @@ pub(crate) const TF_JOB: TrainingJobKind = TrainingJobKind {
     groups: TENSORFLOW.groups,
     leaders: &["master", "chief"],
     default_replicas: |_, _| 1,
+    autoscaled: false,
     secret: None,
     split: SplitTrainingJob {
         fields,

@@ -19,6 +19,7 @@ pub(crate) const XGBOOST_JOB: TrainingJobKind = TrainingJobKind {
     groups: XGBOOST.groups,
     leaders: &[MASTER],
     default_replicas: |_, _| 1,
+    autoscaled: false,
     secret: None,
     split: SplitTrainingJob {
         fields,

@@ -75,13 +75,20 @@ pub(super) fn of_service(status: &Value) -> Outcome {
     outcome::active_if_reported(status)
 }
 
-/// Returns the pods of the clusters of a RayService: that which serves, and that of an upgrade.
+/// Returns the pods of the clusters of a RayService: that which serves, and that of an upgrade. KubeRay writes
+/// them only when something of the applications changes (`InconsistentRayServiceStatuses`, v1.6), so they may
+/// be old: a service that is ready has all pods of the cluster that serves.
 pub(super) fn service_counts(status: &Value) -> PodCounts {
-    let clusters = ["activeServiceStatus", "pendingServiceStatus"].map(|which| status.get(which));
-    let clusters = clusters.into_iter().flatten();
-    let named = clusters.filter(|cluster| !outcome::text(cluster, "rayClusterName").is_empty());
-    let reported = named.filter_map(|cluster| cluster.get("rayClusterStatus"));
-    reported.fold(PodCounts::default(), |sum, cluster| {
-        sum.plus(counts(cluster, false))
-    })
+    let of = |which| {
+        let cluster = status.get(which)?;
+        let exists = !outcome::text(cluster, "rayClusterName").is_empty();
+        let reported = cluster.get("rayClusterStatus").filter(|_| exists)?;
+        Some(counts(reported, false))
+    };
+    let mut serving = of("activeServiceStatus").unwrap_or_default();
+    if outcome::condition(status, "Ready").is_some() {
+        serving.running = serving.running.saturating_add(serving.pending);
+        serving.pending = 0;
+    }
+    serving.plus(of("pendingServiceStatus").unwrap_or_default())
 }

@@ -67,6 +67,15 @@ fn masters_come_first() {
 }
 
 #[test]
+fn its_elastic_policy_starts_no_autoscaler() {
+    let elastic = EQUAL.replace(
+        "\nspec:\n",
+        "\nspec:\n  elasticPolicy: {maxReplicas: 8, metrics: [{type: Resource}]}\n",
+    );
+    assert!(asked(&elastic).starts_with("worker 4 ×"));
+}
+
+#[test]
 fn equal_pods_meet_at_the_first_worker_of_all() {
     let parts = of(
         EQUAL,

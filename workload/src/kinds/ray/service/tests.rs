@@ -136,6 +136,19 @@ fn it_runs_until_it_is_deleted_and_counts_the_pods_of_both_clusters() {
     );
     let pods = counts("ray.io/v1", "RayService", statuses);
     assert_eq!((pods.pending, pods.running), (0, 4));
+    let mut starting = status.clone();
+    starting["activeServiceStatus"] = cluster("serve-a", 1);
+    let pods = |status: &Value| {
+        let pods = counts("ray.io/v1", "RayService", std::slice::from_ref(status));
+        (pods.pending, pods.running)
+    };
+    assert_eq!(
+        pods(&starting),
+        (0, 4),
+        "it is ready, and its report is old"
+    );
+    starting["conditions"][0]["status"] = json!("False");
+    assert_eq!(pods(&starting), (2, 2));
     let mut upgrading = status.clone();
     upgrading["pendingServiceStatus"] = cluster("serve-b", 1);
     let pods = counts("ray.io/v1", "RayService", &[upgrading]);
