@@ -120,6 +120,9 @@ pub struct CapacityPolicySpec {
     /// dequeueStrategy is fifo, else Backfill.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordering: Option<Loose<CapacityPolicyOrdering>>,
+    /// How the priority of a pending job rises while it waits. Unset: it does not.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub ageing: Option<CapacityPolicyAgeing>,
     /// Namespaces that may submit. Others, and their users, need the verb `use` on the Queue. Unset:
     /// tenancy decides.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
@@ -243,6 +246,23 @@ pub enum CapacityPolicyOrdering {
     /// As Backfill, with short jobs first: jobs are ordered by the time of queueing plus a multiple of
     /// the predicted run time.
     ShortestPredicted,
+}
+
+/// How the priority of a pending job rises while it waits, so that no job waits for ever behind jobs of
+/// higher priority. It rises up to the highest class in priorityClasses, or of all PriorityClasses. Preemption
+/// goes by the job's own class.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["every"]))]
+pub struct CapacityPolicyAgeing {
+    /// The time of one step: 1h, ... At least 1s.
+    #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every: Option<String>,
+    /// By how much the priority rises with each step. Unset: 1.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raise: Option<i32>,
 }
 
 /// How jobs pass jobs that wait for quota or capacity, if the ordering allows that.

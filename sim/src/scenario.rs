@@ -125,6 +125,7 @@ pub fn plain_policy(queue: &str) -> PolicyFact {
         queue: QueueName::from(queue),
         pools: Vec::new(),
         ordering: QueueOrdering::default(),
+        ageing: None,
         backfill: Backfill::default(),
         fair_share: FairShare::default(),
         preemption: Preemption::default(),

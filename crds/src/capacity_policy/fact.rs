@@ -23,6 +23,9 @@ use workload::Addresses;
 /// Default of startDeadline in milliseconds.
 pub const DEFAULT_START_DEADLINE_MS: i64 = 600_000;
 
+/// The shortest step of ageing in milliseconds: each step of each pending job is looked at.
+const LEAST_AGEING_MS: i64 = 1_000;
+
 impl CapacityPolicyOrdering {
     fn to_fact(self) -> QueueOrdering {
         match self {
@@ -49,6 +52,7 @@ impl CapacityPolicy {
                 .map(|(index, pool)| pool.bound(index, &mut checks))
                 .collect(),
             ordering: self.ordering(dequeue_strategy, &mut checks),
+            ageing: self.ageing(&mut checks),
             backfill: spec
                 .backfill
                 .as_ref()
@@ -166,6 +170,22 @@ impl CapacityPolicy {
         listed.is_none_or(|listed| class.is_none_or(|class| listed.iter().any(|one| one == class)))
     }
 
+    fn ageing(&self, checks: &mut Checks) -> Option<facts::Ageing> {
+        let ageing = self.spec.ageing.as_ref()?;
+        let field = "spec.ageing.every";
+        let Some(every) = ageing.every.as_deref() else {
+            checks.fail(format!("{field} is missing; a duration like 1h is needed"));
+            return None;
+        };
+        let every_ms = checks.duration(field, Some(every), LEAST_AGEING_MS)?;
+        let raise = checks.at_least("spec.ageing.raise", ageing.raise.map(i64::from), 1);
+        Some(facts::Ageing {
+            every_ms,
+            raise: raise.unwrap_or(1),
+            classes: self.spec.priority_classes.clone(),
+        })
+    }
+
     fn stop(&self, checks: &mut Checks) -> Option<StopPolicy> {
         match self.spec.stop_policy.as_ref()? {
             Loose::Known(CapacityPolicyStop::None) => None,
@@ -254,8 +274,12 @@ impl Checks {
         match duration::parse_millis(text?) {
             Ok(millis) if millis >= least => Some(millis),
             Ok(_) => {
+                let needed = match least {
+                    ..=1 => "more than 0".to_owned(),
+                    least => format!("{} s or more", least / 1_000),
+                };
                 self.fail(format!(
-                    "{field}: {:?} is too short; more than 0 is needed",
+                    "{field}: {:?} is too short; {needed} is needed",
                     text.unwrap_or_default()
                 ));
                 None

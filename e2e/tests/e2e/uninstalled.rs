@@ -23,9 +23,11 @@ const MANAGED: &str = "managed";
 /// A namespace that is not managed, in which a policy of its own names Muster's scheduler.
 const OWN: &str = "own";
 const MEMBER: &str = "member1";
-/// What the user wrote, and what the webhook stamped on templates, ends with the object.
-const STAYS: [&str; 3] = [
+/// What users wrote, and what the webhook stamped on templates, ends with the object.
+const STAYS: [&str; 5] = [
     "muster.io/queue",
+    "muster.io/split",
+    "muster.io/access",
     "muster.io/user",
     "muster.io/permitted-queue",
 ];

@@ -87,6 +87,17 @@ pub struct FairShare {
     pub usage_half_life_ms: Option<i64>,
 }
 
+/// How the priority of a pending job rises while it waits, so that none waits for ever.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ageing {
+    /// Milliseconds of one step, at least 1.
+    pub every_ms: i64,
+    /// By how much the priority rises with each step.
+    pub raise: u32,
+    /// The classes of which the highest is the most that it rises to; `None` for all but those of Kubernetes.
+    pub classes: Option<Vec<String>>,
+}
+
 /// Which jobs may be evicted for the jobs of a queue, and when its own may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Preemption {
@@ -164,6 +175,9 @@ pub struct PolicyFact {
     pub pools: Vec<PoolBound>,
     /// The order of its jobs.
     pub ordering: QueueOrdering,
+    /// How the priority of its pending jobs rises; `None` if it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ageing: Option<Ageing>,
     /// The rules for reservations and backfill.
     pub backfill: Backfill,
     /// How its usage is compared with that of its siblings.

@@ -24,7 +24,7 @@ pub enum JobState {
 /// Sort key of a pending job in its queue. The order of the fields is the policy.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct QueueOrder {
-    /// Higher priority first.
+    /// Higher priority first: that of its class, which rises while it waits if its queue wants that.
     pub(crate) priority: Reverse<i32>,
     /// Then the earlier queueing time, to which `ShortestPredicted` adds a multiple of the
     /// predicted run time.

@@ -36,7 +36,7 @@ fn check_jobs(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
             .map(|(queue, rank, shape)| (queue, rank, shape));
         let (is, charged) = (&job.derived, &job.derived.has);
         let preemptible = inputs.jobs.preemptible_as(job);
-        let timer = next_look(&inputs.config, &inputs.quota, job);
+        let timer = next_look(&inputs.config, &inputs.jobs, &inputs.quota, job);
         let differences = [
             differs(key, "pending as", &pending, &should),
             differs(key, "charged", &charged.charge, &job.charge()),

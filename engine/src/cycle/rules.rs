@@ -7,6 +7,7 @@ use crate::api::ids::{JobKey, QueueName};
 use crate::cycle::react::{Change, react};
 use crate::cycle::{reserve, sync};
 use crate::evaluation::pending_as;
+use crate::jobs::ageing::{self, age_at};
 use crate::quota::ROOT;
 use crate::state::{Engine, Inputs};
 
@@ -69,6 +70,7 @@ fn policies_above_changed(engine: &mut Engine, name: &QueueName) {
 
 /// Puts the waiting jobs of a queue in the order that its policy asks for.
 fn reorder(engine: &mut Engine, name: &QueueName) {
+    let aged = set_ages(engine, name);
     let pending_queue = engine.pending.queues.pending_queue(name);
     let ranks = pending_queue
         .into_iter()
@@ -82,9 +84,30 @@ fn reorder(engine: &mut Engine, name: &QueueName) {
             || job.is_some_and(|job| pending_as::rank_of(engine.inputs(), &rank.key, job) != **rank)
     });
     let moved: Vec<JobKey> = moved.map(|rank| rank.key.clone()).collect();
-    for key in moved {
+    for key in moved.into_iter().chain(aged) {
         sync::sync_indexes(engine, &key);
     }
+}
+
+/// Counts the steps of ageing of the queued jobs of a queue by its present rule. Returns the jobs, whose timers may
+/// be others, if there is a rule or was one.
+fn set_ages(engine: &mut Engine, name: &QueueName) -> Vec<JobKey> {
+    let rule = engine
+        .quota
+        .policy(name)
+        .is_some_and(|policy| policy.ageing.is_some());
+    let queued = engine.jobs.iter().filter(|(_, job)| {
+        job.released.is_none()
+            && job.queue == *name
+            && (rule || job.cold.age > 0 || job.derived.timer.is_some())
+    });
+    let ages = queued.map(|(key, job)| (key.clone(), age_at(&engine.quota, job, engine.now)));
+    let mut ages: Vec<_> = ages.collect();
+    ages.sort_unstable();
+    for (key, age) in &ages {
+        engine.jobs.set_age(key, *age);
+    }
+    ages.into_iter().map(|(key, _)| key).collect()
 }
 
 /// Brings pending jobs in step with whether the queue distinguishes users.
@@ -127,6 +150,8 @@ pub(crate) fn class_told(engine: &mut Engine, name: &str, fact: Option<PriorityC
         .jobs
         .iter()
         .filter(|(_, job)| match &job.priority_class {
+            // It may be the highest that a job rises to.
+            _ if job.released.is_none() && ageing::applies(&engine.quota, job) => true,
             Some(class) => class.as_ref() == name,
             None => concerns_unnamed,
         })

@@ -26,7 +26,7 @@ pub(crate) fn sync_indexes(engine: &mut Engine, key: &JobKey) {
     let now = Derived {
         line,
         counted: Some(job.counted_as()),
-        timer: next_look(&engine.config, &engine.quota, job),
+        timer: next_look(&engine.config, &engine.jobs, &engine.quota, job),
         has: Rare::new(ChargedState {
             charge: job.charge(),
             holder: job.charged_user(),

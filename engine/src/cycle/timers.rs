@@ -1,4 +1,4 @@
-//! What time alone does to jobs: back-offs and avoidances end, jobs are evicted that start too late,
+//! What time alone does to jobs: pending ones age, back-offs and avoidances end, jobs are evicted that start too late,
 //! have lost their nodes, run too long, do not tolerate a taint or are in a drained queue, and expected
 //! ends are estimated again.
 //!
@@ -12,6 +12,7 @@ use crate::api::ids::JobKey;
 use crate::api::reason::Reason;
 use crate::cycle::react::{Change, react};
 use crate::cycle::{lifecycle, recovery, start, sync};
+use crate::jobs::ageing::age_at;
 use crate::jobs::deadline::{deadline, room_lost_at};
 use crate::jobs::drain::{emptied, is_emptied, must_leave};
 use crate::jobs::runtime::runtime_ends;
@@ -32,7 +33,9 @@ fn look(engine: &mut Engine, key: &JobKey) -> Option<Decision> {
     let now = engine.now;
     let job = engine.jobs.get(key)?;
     let Some(released) = job.released.as_deref() else {
+        let age = age_at(&engine.quota, job, now);
         engine.jobs.end_back_off(key, now);
+        engine.jobs.set_age(key, age);
         return None;
     };
     if released.loss.is_some() {

@@ -4,6 +4,7 @@ use crate::api::facts::QueueOrdering;
 use crate::api::ids::{JobKey, QueueName};
 use crate::api::job::{PredictedRunTime, QueueOrder};
 use crate::api::reason::Reason;
+use crate::jobs::ageing;
 use crate::jobs::job::Job;
 use crate::jobs::runtime::stopped;
 use crate::pending::shapes::RequestShape;
@@ -41,7 +42,7 @@ pub(crate) fn obstacle(inputs: Inputs<'_>, job: &Job) -> Option<(Reason, String)
 /// The sort key of a job in its queue.
 pub(crate) fn rank_of(inputs: Inputs<'_>, key: &JobKey, job: &Job) -> QueueOrder {
     QueueOrder {
-        priority: Reverse(inputs.jobs.priority_of(job).unwrap_or_default()),
+        priority: Reverse(ageing::priority(&inputs.jobs, &inputs.quota, job)),
         at: ordered_at(inputs, job),
         key: key.clone(),
     }

@@ -4,19 +4,27 @@ use crate::api::demand::Demand;
 use crate::api::facts::Share;
 use crate::api::ids::{ClusterName, Time};
 use crate::config::EngineConfig;
+use crate::jobs::ageing;
 use crate::jobs::job::{Job, Released};
 use crate::jobs::recovery::recovery_ends;
 use crate::jobs::runtime::runtime_ends;
+use crate::jobs::store::Jobs;
 use crate::quota::Quota;
 
 /// The next time at which a job has to be checked although no event came.
-pub(crate) fn next_look(config: &EngineConfig, queues: &Quota, job: &Job) -> Option<Time> {
+pub(crate) fn next_look(
+    config: &EngineConfig,
+    jobs: &Jobs,
+    queues: &Quota,
+    job: &Job,
+) -> Option<Time> {
     let Some(released) = &job.released else {
         let ends = job
             .cold
             .back_off_until
             .into_iter()
-            .chain(job.cold.avoid.values().copied());
+            .chain(job.cold.avoid.values().copied())
+            .chain(ageing::next_step(jobs, queues, job));
         return ends.min();
     };
     if !released.alive() {

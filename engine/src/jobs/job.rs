@@ -81,6 +81,14 @@ pub(crate) struct ColdState {
     pub(crate) avoid: BTreeMap<ClusterName, Time>,
     /// Why the last attempt was evicted.
     pub(crate) last: Option<Cause>,
+    /// How many steps of ageing it has waited.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) age: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Nothing for ColdState {
@@ -92,6 +100,7 @@ impl Nothing for ColdState {
         back_off_until: None,
         avoid: BTreeMap::new(),
         last: None,
+        age: 0,
     };
 }
 

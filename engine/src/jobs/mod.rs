@@ -1,5 +1,6 @@
 //! The job store: the state of jobs and its transitions, indexes over jobs, and deadlines.
 
+pub(crate) mod ageing;
 mod audit;
 pub(crate) mod deadline;
 pub(crate) mod drain;

@@ -123,6 +123,15 @@ impl Jobs {
         }
     }
 
+    /// Notes how many steps of ageing a job has waited.
+    pub(crate) fn set_age(&mut self, key: &JobKey, age: u32) {
+        if let Some(job) = self.job_mut(key)
+            && job.cold.age != age
+        {
+            job.cold.change(|cold| cold.age = age);
+        }
+    }
+
     /// Notes that a job was stopped at its queue's limit after `ran_ms` milliseconds.
     pub(crate) fn stop(&mut self, key: &JobKey, ran_ms: i64) {
         if let Some(job) = self.job_mut(key) {

@@ -169,8 +169,7 @@ fn offers<'a>(
         }
     }
     if own {
-        let priority = request.rank.priority.0;
-        let below = Some(priority);
+        let below = Some(own_priority(inputs, &request.rank.key));
         victims::offer(
             inputs,
             &mut offers,
@@ -207,8 +206,15 @@ pub(crate) fn taking_words(inputs: Inputs<'_>, request: Request<'_>, item: &Vict
         .unwrap_or_default();
     format!(
         "preempted for {preemptor}, which has priority {} in its queue; it has {priority}",
-        request.rank.priority.0
+        own_priority(inputs, preemptor)
     )
+}
+
+/// The priority of a job's own class, not the one to which it has risen by waiting.
+fn own_priority(inputs: Inputs<'_>, key: &JobKey) -> i32 {
+    let job = inputs.jobs.get(key);
+    job.and_then(|job| inputs.jobs.priority_of(job))
+        .unwrap_or_default()
 }
 
 /// The words for a job that may be evicted since it runs longer than it declared.

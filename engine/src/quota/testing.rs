@@ -29,6 +29,7 @@ pub(crate) fn policy(queue: &QueueName) -> PolicyFact {
         queue: queue.clone(),
         pools: Vec::new(),
         ordering: QueueOrdering::default(),
+        ageing: None,
         backfill: Backfill::default(),
         fair_share: FairShare::default(),
         preemption: Preemption::default(),

@@ -81,6 +81,7 @@ pub fn policy(name: &str) -> PolicyFact {
         queue: QueueName::from(name),
         pools: Vec::new(),
         ordering: QueueOrdering::Backfill,
+        ageing: None,
         backfill: Backfill::default(),
         fair_share: FairShare::default(),
         preemption: Preemption::default(),

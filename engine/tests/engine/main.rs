@@ -8,6 +8,7 @@
 
 mod accounts;
 mod advise;
+mod ageing;
 mod asked;
 mod assigned_pods;
 mod assumed_pods;

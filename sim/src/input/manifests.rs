@@ -5,7 +5,7 @@ use super::amounts::{QuantityTexts, Text, millis, resources};
 use crate::error::{InputError, InputLocation};
 use crate::scenario::{plain_policy, plain_queue};
 use engine::facts::{
-    Backfill, FairShare, Filters, Limits, PlacementWeights, PolicyFact, PoolBound,
+    Ageing, Backfill, FairShare, Filters, Limits, PlacementWeights, PolicyFact, PoolBound,
     PriorityClassFact, QueueFact, QueueOrdering, QueueState, StopPolicy,
 };
 use engine::{ClusterName, PoolClass, QueueName};
@@ -140,6 +140,7 @@ pub(super) struct CapacityPolicy {
 pub(super) struct PolicySpec {
     pools: Vec<ManifestPool>,
     ordering: Option<ManifestOrdering>,
+    ageing: Option<AgeingSpec>,
     #[serde(rename = "namespaceSelector")]
     _namespace_selector: Option<IgnoredAny>,
     backfill: Option<BackfillSpec>,
@@ -165,6 +166,13 @@ impl ManifestStop {
             Self::HoldAndDrain => Some(StopPolicy::HoldAndDrain),
         }
     }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AgeingSpec {
+    every: Text,
+    raise: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -307,6 +315,7 @@ impl PolicySpec {
         let mut fact = PolicyFact {
             pools: pools.collect::<Result<_, _>>()?,
             ordering: self.ordering.map(Into::into).unwrap_or_default(),
+            ageing: self.ageing.map(|ageing| ageing.fact(place)).transpose()?,
             backfill: Backfill {
                 conservative: backfill.conservative,
                 reservations: backfill.reservations,
@@ -361,6 +370,20 @@ impl ManifestPool {
                 let names = names.iter();
                 names.map(|name| ClusterName::from(name.as_str())).collect()
             }),
+        })
+    }
+}
+
+impl AgeingSpec {
+    fn fact(self, place: &InputLocation<'_>) -> Result<Ageing, InputError> {
+        let every_ms = millis(place, "spec.ageing.every", &self.every.0)?;
+        if every_ms < 1_000 {
+            return Err(place.refuse("spec.ageing.every", &self.every.0, "1s or more is needed"));
+        }
+        Ok(Ageing {
+            every_ms,
+            raise: self.raise.unwrap_or(1),
+            classes: None,
         })
     }
 }

@@ -90,6 +90,18 @@ fn invalid_values_are_named() {
             "spec.fairShare.usageHalfLife: \"0s\" is too short; more than 0 is needed",
         ),
         (
+            json!({"ageing": {"every": "10ms"}}),
+            "spec.ageing.every: \"10ms\" is too short; 1 s or more is needed",
+        ),
+        (
+            json!({"ageing": {"raise": 1}}),
+            "spec.ageing.every is missing; a duration like 1h is needed",
+        ),
+        (
+            json!({"ageing": {"every": "1h", "raise": 0}}),
+            "spec.ageing.raise: 0 is too small; 1 or more is needed",
+        ),
+        (
             json!({"limits": {"jobs": -1}}),
             "spec.limits.jobs: -1 is too small; 0 or more is needed",
         ),
@@ -107,6 +119,8 @@ fn every_field_becomes_a_fact() {
     let all = policy(json!({
         "pools": [{"class": "a", "resources": {"cpu": {"guarantee": 1, "deserved": 2, "capability": 3}}}],
         "ordering": "ShortestPredicted",
+        "ageing": {"every": "1h", "raise": 5},
+        "priorityClasses": ["low", "high"],
         "backfill": {"conservative": true, "reservations": 4},
         "fairShare": {"weight": 2, "usageHalfLife": "24h"},
         "preemption": {"withinQueue": true, "reclaim": false, "minRuntime": "5m", "allowNonPreemptable": false, "evictOverdue": true},
@@ -122,6 +136,12 @@ fn every_field_becomes_a_fact() {
         ["cpu 1", "cpu 2", "cpu 3"]
     );
     assert_eq!(all.ordering, QueueOrdering::ShortestPredicted);
+    let ageing = facts::Ageing {
+        every_ms: 3_600_000,
+        raise: 5,
+        classes: Some(vec!["low".to_owned(), "high".to_owned()]),
+    };
+    assert_eq!(all.ageing, Some(ageing));
     assert_eq!(
         (all.backfill.conservative, all.backfill.reservations),
         (true, Some(4))
