@@ -88,15 +88,8 @@ pub(crate) enum CliCommand {
     ///
     /// A pool is the nodes of one class in one cluster.
     Pools(PoolsCommand),
-    /// Show the nodes that are avoided because of faults. To clear one, remove the taint in its cluster:
-    /// kubectl taint node NAME muster.io/avoid-
-    Nodes {
-        #[command(flatten)]
-        output: OutputArgs,
-        /// Print no header
-        #[arg(long)]
-        no_headers: bool,
-    },
+    /// Show the nodes that are avoided because of faults, or clear them
+    Nodes(NodesCommand),
     /// Show the versions of this program and of the server
     Version(VersionCommand),
     /// Print a completion script: source <(kubectl-muster completion bash)
@@ -323,6 +316,45 @@ pub(crate) struct PoolsCommand {
     pub(crate) no_headers: bool,
 }
 
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct NodesCommand {
+    #[command(subcommand)]
+    pub(crate) act: Option<NodesAct>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    /// Print no header
+    #[arg(long)]
+    pub(crate) no_headers: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NodesAct {
+    /// Clear nodes, so that they are avoided no more
+    ///
+    /// It writes the time into the annotation muster.io/cleared-nodes of the Cluster. What was seen of a node
+    /// before does not count any more; what is seen later does.
+    Clear(ClearNodesArgs),
+}
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct ClearNodesArgs {
+    /// The nodes; CLUSTER/* clears all nodes of a cluster, and lets it take new jobs if it is paused
+    #[arg(value_name = "CLUSTER/NODE")]
+    pub(crate) nodes: Vec<String>,
+    /// All nodes that Muster avoids
+    #[arg(long, conflicts_with = "nodes")]
+    pub(crate) all: bool,
+    /// All nodes that are avoided by this rule
+    #[arg(long, value_name = "RULE", conflicts_with_all = ["nodes", "all"])]
+    pub(crate) rule: Option<String>,
+    /// Do not ask before several nodes are cleared
+    #[arg(long, short = 'y')]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) write: WriteArgs,
+}
+
 #[derive(Debug, Default, Clone, Copy, Args)]
 pub(crate) struct OutputArgs {
     /// Output format
@@ -410,6 +442,7 @@ mod tests {
             "hold train --dry-run=maybe",
             "queue stop",
             "queue stop vision --drain=no",
+            "nodes clear m1/n1 --all",
         ] {
             let error = parse(line).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{line}");

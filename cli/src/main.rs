@@ -11,6 +11,7 @@
 mod acts;
 mod age;
 mod args;
+mod clear_nodes;
 mod connect;
 #[cfg(test)]
 mod documented;
@@ -24,7 +25,7 @@ mod version;
 
 use acts::JobAct;
 use anyhow::Result;
-use args::{Cli, CliCommand};
+use args::{Cli, CliCommand, NodesAct, NodesCommand};
 use clap::{CommandFactory, Parser};
 use std::process::ExitCode;
 
@@ -74,9 +75,11 @@ async fn run(cli: Cli) -> Result<ExitCode> {
             return acts::run(JobAct::Move(queue), jobs, connection).await;
         }
         CliCommand::Pools(command) => pools::run(&command, &client().await?).await?,
-        CliCommand::Nodes { output, no_headers } => {
-            nodes::run(&output, no_headers, &client().await?).await?
-        }
+        CliCommand::Nodes(NodesCommand {
+            act: Some(NodesAct::Clear(args)),
+            ..
+        }) => return clear_nodes::run(&args, connection).await,
+        CliCommand::Nodes(command) => nodes::run(&command, &client().await?).await?,
         CliCommand::Version(command) => version::run(&command, connection).await?,
         CliCommand::Completion { shell } => completion(shell)?,
     };

@@ -132,6 +132,7 @@ impl Core {
         }
         self.reconciler.mark_adopted(now);
         self.reconciler.taint_nodes(now);
+        self.reconciler.pause_clusters(now);
         self.run_actions();
         match self.reconciler.enforcement.allows_decisions() {
             true => self.decide(now),
@@ -216,6 +217,7 @@ impl Core {
         for name in self.reconciler.mirror.queues().keys() {
             self.publisher.queue(name);
         }
+        self.reconciler.begin_fault_policies();
         for name in self.reconciler.mirror.fault_policies().keys() {
             self.publisher.fault_policy(name);
         }
@@ -242,7 +244,9 @@ impl Core {
         }
         self.publisher.clear();
         self.reconciler.lost_pods.stand_by();
+        self.reconciler.breakers.stand_by();
         self.metrics.nodes_avoided.set(0);
+        self.metrics.clusters_paused.set(0);
         self.reconciler.engine.take_changed();
     }
 

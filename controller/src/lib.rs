@@ -18,6 +18,7 @@
 
 pub mod admission_policies;
 mod avoided_nodes;
+mod cluster_breakers;
 mod core;
 mod effects;
 mod facts;
@@ -242,6 +243,7 @@ async fn live(
         inputs: life.inputs.clone(),
         checks: Arc::new(Semaphore::new(CHECKS)),
         node_taint_failures: metrics.node_taint_failures.clone(),
+        leadership: life.term.leadership.clone(),
         writes: Vec::new(),
     };
     let core = Core {

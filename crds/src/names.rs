@@ -57,6 +57,9 @@ pub const AVOID_TAINT: &str = "muster.io/avoid";
 /// Annotation of a node that Muster avoids: why, since when and until when (JSON,
 /// [`crate::node_health::NodeAvoidance`]).
 pub const AVOIDANCE_ANNOTATION: &str = "muster.io/avoidance";
+/// Annotation of a Cluster: the nodes that a person has cleared, and when
+/// (`node7=2026-11-25T18:00:00Z,node9=...`). What was seen of them before does not count.
+pub const CLEARED_NODES_ANNOTATION: &str = "muster.io/cleared-nodes";
 /// Annotation of a Cluster: the price of one device for one hour, in the operator's own unit (`2.50`).
 pub const PRICE_ANNOTATION: &str = "muster.io/price";
 /// Annotation of a Cluster: the round-trip time to other clusters (`gpu-b=0.4ms,gpu-c=12ms`). A value of

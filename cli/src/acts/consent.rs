@@ -1,15 +1,15 @@
-//! The consent before several jobs are changed.
+//! The consent before several jobs or nodes are changed.
 
 use anyhow::{Result, bail};
 use std::io::{self, BufRead, IsTerminal, Write};
 
 /// Returns if the user consents: by `--yes`, or by an answer on the terminal.
-pub(super) fn ask(yes: bool) -> Result<()> {
+pub(crate) fn ask(yes: bool) -> Result<()> {
     if yes {
         return Ok(());
     }
     if !io::stdin().is_terminal() {
-        bail!("nothing was changed: several jobs are changed only with --yes");
+        bail!("nothing was changed: several are changed only with --yes");
     }
     eprint!("Continue? [y/N] ");
     io::stderr().flush()?;

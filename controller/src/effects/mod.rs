@@ -29,6 +29,7 @@ use binding_writer::overrides::{self, Overrides};
 use binding_writer::{Committer, Intent};
 use members::Members;
 use prometheus_client::metrics::counter::Counter;
+use runtime::Leadership;
 use scheduler::Scheduler;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
@@ -51,6 +52,8 @@ pub(crate) struct Effects {
     pub(crate) checks: Arc<Semaphore>,
     /// Counts taints of nodes that could not be written.
     pub(crate) node_taint_failures: Counter,
+    /// Nodes are changed only while it lasts.
+    pub(crate) leadership: Leadership,
     /// Binding writes of this pass.
     pub(crate) writes: Vec<Intent>,
 }
@@ -68,6 +71,7 @@ impl Core {
             match action {
                 ReconcileAction::PublishJob(key) => self.publisher.job(&key),
                 ReconcileAction::PublishQueue(name) => self.publisher.queue(&name),
+                ReconcileAction::PublishFaultPolicy(name) => self.publisher.fault_policy(&name),
                 ReconcileAction::ForgetJob(key) => self.publisher.forget(&key),
                 ReconcileAction::WatchTemplates(kind) => self.watch_kind(kind),
                 action => self.effects.run(action),
@@ -156,6 +160,7 @@ impl Effects {
             | Action::KeepInMembers { .. }
             | Action::PublishJob(_)
             | Action::PublishQueue(_)
+            | Action::PublishFaultPolicy(_)
             | Action::ForgetJob(_)
             | Action::WatchTemplates(_) => {}
         }

@@ -99,9 +99,11 @@ impl Reconciler {
                 node,
                 health,
             } => self.avoided_nodes.health(cluster, node, health),
-            MemberEvent::Fact(fact) => {
-                match &fact {
+            MemberEvent::Marks { cluster, marks } => self.cluster_marks(cluster, marks),
+            MemberEvent::Fact(mut fact) => {
+                match &mut fact {
                     Event::ClusterUpserted(cluster) => {
+                        cluster.paused = self.breakers.pause_of(&cluster.name);
                         self.dirty.extend(self.spread_bindings.iter().cloned());
                         self.note_leaving(cluster);
                         if self.engine.cluster(&cluster.name).is_none() {
@@ -113,9 +115,7 @@ impl Reconciler {
                     }
                     _ => {}
                 }
-                let (rules, pods) = (self.engine.fault_rules(), &self.pods);
-                self.avoided_nodes
-                    .note(&fact, rules, |uid| pods.has(uid), now);
+                self.note_faults(&fact, now);
                 self.pods.note(&fact);
                 let engine = &self.engine;
                 self.lost_pods

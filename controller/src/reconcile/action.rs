@@ -43,6 +43,8 @@ pub(crate) enum ReconcileAction {
     PublishJob(JobKey),
     /// Publish what a queue shows.
     PublishQueue(QueueName),
+    /// Publish what a fault policy shows.
+    PublishFaultPolicy(String),
     /// Drop what was published of a deleted job.
     ForgetJob(JobKey),
     /// Watch a kind of templates, if it is not watched yet.

@@ -250,7 +250,8 @@ impl Core {
     fn publish_fault_policy(&mut self, name: &str, now: Time) {
         let policy = self.reconciler.mirror.fault_policies().get(name);
         let Some(policy) = policy else { return };
-        let status = fault_policy_status::status(policy, crds::record::timestamp(now));
+        let effects = self.reconciler.policy_effects(name);
+        let status = fault_policy_status::status(policy, effects, crds::record::timestamp(now));
         if policy.status.as_ref() != Some(&status) {
             let target = target::<FaultPolicy>(name);
             let status = serde_json::json!({ "status": status });

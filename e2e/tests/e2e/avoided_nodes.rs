@@ -1,7 +1,7 @@
 //! Nodes that are avoided: by what jobs report of them and by their own conditions, as a FaultPolicy says.
 
 use anyhow::ensure;
-use e2e::harness::kinds::{FAULT_POLICY, GPU_POOL, NODE};
+use e2e::harness::kinds::{CLUSTER, EVENT, FAULT_POLICY, GPU_POOL, NODE};
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 
@@ -64,6 +64,45 @@ async fn is_shown(case: &Case, node: &str, rule: &str) -> anyhow::Result<()> {
     .await
 }
 
+/// Clears `node` at the control plane, as a person would.
+async fn clear(case: &Case, node: &str) -> anyhow::Result<()> {
+    let karmada = case.karmada();
+    eventually(SOON, "the node is cleared", async || {
+        let cluster = karmada.get(CLUSTER, None, MEMBER).await;
+        let cluster = cluster.map_err(|error| error.to_string())?;
+        let metadata = &cluster.unwrap_or_default()["metadata"];
+        // Other stories clear other nodes of the same cluster.
+        let before = metadata["annotations"]["muster.io/cleared-nodes"].as_str();
+        let cleared = format!("{},{node}={}", before.unwrap_or_default(), now());
+        let annotations = json!({"muster.io/cleared-nodes": cleared});
+        let version = &metadata["resourceVersion"];
+        let patch = json!({"metadata": {"resourceVersion": version, "annotations": annotations}});
+        let patched = karmada.merge(CLUSTER, None, MEMBER, &patch).await;
+        patched.map(drop).map_err(|error| error.to_string())
+    })
+    .await
+}
+
+/// Waits for an event of the Cluster with this text.
+async fn has_event(case: &Case, text: &str) -> anyhow::Result<()> {
+    eventually(SOON, "the Cluster has the event", async || {
+        let events = case.karmada().list(EVENT, Some("default")).await;
+        let events = events.map_err(|error| error.to_string())?;
+        let notes = events.iter().filter_map(|event| event["message"].as_str());
+        let notes: Vec<&str> = notes.collect();
+        notes
+            .iter()
+            .find(|note| note.contains(text))
+            .map(|_| ())
+            .ok_or_else(|| format!("{notes:?}"))
+    })
+    .await
+}
+
+fn now() -> String {
+    jiff::Timestamp::now().to_string()
+}
+
 /// Submits a job of one whole node and returns the cluster in which it runs.
 async fn runs_in(case: &Case, name: &str) -> anyhow::Result<Vec<String>> {
     let job = case.submit(&case.gang(name, 1, 8).batch()).await?;
@@ -108,11 +147,10 @@ async fn by_failed_jobs(case: &Case) -> anyhow::Result<()> {
     }
     is_shown(case, &node, "off-the-bus").await?;
     ensure!(runs_in(case, "third").await? == ["member2"]);
-    let member = case.plane.member(MEMBER).await?;
-    member
-        .merge(NODE, None, &node, &json!({"spec": {"taints": null}}))
-        .await?;
+    has_event(case, &format!("node {node} is avoided until")).await?;
+    clear(case, &node).await?;
     is_avoided(case, &node, false).await?;
+    has_event(case, &format!("node {node} is avoided no more: a person")).await?;
     ensure!(runs_in(case, "fourth").await? == [MEMBER]);
     Ok(())
 }
@@ -124,7 +162,9 @@ async fn by_condition(case: &Case) -> anyhow::Result<()> {
     let node = with_rule(case, rule).await?;
     let member = case.plane.member(MEMBER).await?;
     let set = async |status: &str| {
-        let condition = json!({"type": condition, "status": status, "message": "row remap failed"});
+        let condition = json!({
+            "type": condition, "status": status, "message": "row remap failed", "lastTransitionTime": now(),
+        });
         let ready = json!({"type": "Ready", "status": "True"});
         let conditions = json!({"status": {"conditions": [ready, condition]}});
         member.merge_status(NODE, None, &node, &conditions).await
@@ -134,6 +174,12 @@ async fn by_condition(case: &Case) -> anyhow::Result<()> {
     is_shown(case, &node, "memory").await?;
     case.midway().await?;
     ensure!(runs_in(case, "first").await? == ["member2"]);
+    // A person says that it works, although the condition is still True; it counts once it begins again.
+    clear(case, &node).await?;
+    is_avoided(case, &node, false).await?;
+    set("False").await?;
+    set("True").await?;
+    is_avoided(case, &node, true).await?;
     set("False").await?;
     is_avoided(case, &node, false).await?;
     ensure!(runs_in(case, "second").await? == [MEMBER]);

@@ -1,0 +1,178 @@
+//! Clusters that are paused because jobs fail there, nodes that are tainted, and their events.
+
+use super::*;
+use crds::node_health::{ClearedNodes, NodeCondition, NodeHealth};
+use engine::facts::PodPhase;
+use engine::faults::Symptom;
+use members::ClusterMarks;
+
+fn policy(spec: Value) -> Input {
+    let policy = json!({"metadata": {"name": "p", "uid": "p-uid"}, "spec": spec});
+    Input::FaultPolicy(Delta::Upserted(read(policy)))
+}
+
+fn marks(cleared: ClearedNodes) -> Input {
+    let marks = ClusterMarks {
+        uid: "m1-uid".to_owned(),
+        cleared,
+    };
+    let cluster = ClusterName::new("m1");
+    Input::Member(MemberEvent::Marks { cluster, marks })
+}
+
+/// The pod of `job` on `node` cannot be given its device.
+fn fails(stage: &mut Stage, job: &str, node: &str) {
+    let said = Some(("CreateContainerError", "libcuda.so: not found"));
+    let mut pod = pod(job, PodPhase::Starting, said);
+    pod.job = Some(JobKey::new("team", job));
+    pod.node = Some(NodeName::new(node));
+    stage.member_shows(Event::PodUpserted(pod));
+}
+
+/// The notes of the events on the Cluster.
+fn notes(stage: &Stage) -> Vec<String> {
+    let posted = stage.api.requests_of("POST").into_iter();
+    let of_cluster = posted.filter(|request| request.body["regarding"]["kind"] == "Cluster");
+    let notes = of_cluster.map(|request| {
+        assert_eq!(request.body["regarding"]["uid"], "m1-uid");
+        assert!(
+            request.path.contains("/namespaces/default/"),
+            "{}",
+            request.path
+        );
+        let (reason, note) = (&request.body["reason"], &request.body["note"]);
+        format!("{} {}", reason.as_str().unwrap(), note.as_str().unwrap())
+    });
+    notes.collect()
+}
+
+/// Lets the task that posts events work.
+async fn posted() {
+    tokio::time::sleep(Duration::from_secs(2)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_in_which_jobs_fail_takes_no_new_ones_until_one_that_is_tried_runs() {
+    let mut stage = stage().await;
+    stage.take(marks(ClearedNodes::default()));
+    let breaker = json!({"jobs": 2, "namespaces": 1, "for": "2m"});
+    stage.take(policy(json!({ "clusterBreaker": breaker })));
+    for (job, node) in [("a", "n1"), ("b", "n2")] {
+        stage.job(job, 1);
+        stage.rest(&[job]).await;
+        assert_eq!(stage.shown(job), r#"Admitted 1 open ["m1"]"#);
+        fails(&mut stage, job, node);
+    }
+    stage.settle().await;
+    stage.job("c", 1);
+    stage.rest(&["c"]).await;
+    assert_eq!(stage.shown("c"), "no record, gated []");
+    posted().await;
+    let notes_now = notes(&stage);
+    assert_eq!(notes_now.len(), 1, "{notes_now:?}");
+    assert!(
+        notes_now[0].starts_with("ClusterPaused it takes no new jobs until")
+            && notes_now[0].contains(
+                "2 jobs of 1 namespace failed there on 2 nodes within 600 s (class Device)"
+            ),
+        "{notes_now:?}"
+    );
+    // One is tried.
+    stage.rest_later(&["c"], 130_000).await;
+    assert_eq!(stage.shown("c"), r#"Admitted 1 open ["m1"]"#);
+    stage.job("d", 1);
+    stage.rest(&["d"]).await;
+    assert_eq!(stage.shown("d"), "no record, gated []");
+    // It runs.
+    stage.work("c", true);
+    let mut pod = pod("c", PodPhase::Running, None);
+    pod.job = Some(JobKey::new("team", "c"));
+    stage.member_shows(Event::PodUpserted(pod));
+    stage.change("c", reported(json!({"active": 1, "ready": 1})));
+    stage.rest_later(&["c"], 6_000).await;
+    assert_eq!(stage.state("c"), Some(JobState::Running));
+    stage.rest_later(&["d"], 40_000).await;
+    assert_eq!(stage.shown("d"), r#"Admitted 1 open ["m1"]"#);
+    posted().await;
+    assert!(
+        notes(&stage)
+            .iter()
+            .any(|note| note.starts_with("ClusterResumed"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_fact_of_the_cluster_changes_does_not_end_its_pause() {
+    let mut stage = stage().await;
+    stage.take(policy(
+        json!({"clusterBreaker": {"jobs": 2, "namespaces": 1}}),
+    ));
+    for (job, node) in [("a", "n1"), ("b", "n2")] {
+        stage.job(job, 1);
+        stage.rest(&[job]).await;
+        fails(&mut stage, job, node);
+    }
+    stage.settle().await;
+    for fact in member_facts() {
+        stage.member_shows(fact);
+    }
+    stage.job("c", 1);
+    stage.rest(&["c"]).await;
+    assert_eq!(stage.shown("c"), "no record, gated []");
+    // A person ends it.
+    let mut cleared = ClearedNodes::default();
+    let at = jiff::Timestamp::from_millisecond(stage.now().0).unwrap();
+    cleared.clear("*", at);
+    stage.take(marks(cleared));
+    stage.rest(&["c"]).await;
+    assert_eq!(stage.shown("c"), r#"Admitted 1 open ["m1"]"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_taint_that_was_written_has_an_event_on_the_cluster() {
+    let mut stage = stage().await;
+    let path = "/api/v1/nodes/n1";
+    stage.api.put(path, json!({"metadata": {"name": "n1"}}));
+    stage.core.effects.members = Members::reached_by(&[("m1", stage.api.client())]);
+    stage.take(marks(ClearedNodes::default()));
+    let rule =
+        json!({"name": "memory", "class": "Device", "node": {"conditions": ["GpuMemWatch"]}});
+    stage.take(policy(json!({ "rules": [rule] })));
+    let health = NodeHealth {
+        conditions: vec![NodeCondition {
+            symptom: Symptom {
+                reason: "GpuMemWatch".to_owned(),
+                message: "row remap failed".to_owned(),
+                exit_code: None,
+            },
+            since: None,
+        }],
+        ..NodeHealth::default()
+    };
+    let (cluster, node) = (ClusterName::new("m1"), NodeName::new("n1"));
+    stage.take(Input::Member(MemberEvent::NodeHealth {
+        cluster,
+        node,
+        health,
+    }));
+    // Another replica leads: nothing is written.
+    let (leads, over) = (
+        stage.core.effects.leadership.clone(),
+        CancellationToken::new(),
+    );
+    stage.core.effects.leadership = leads.term(over);
+    stage.settle().await;
+    assert_eq!(stage.api.get(path).unwrap()["spec"]["taints"], Value::Null);
+    stage.core.effects.leadership = leads;
+    stage.rest_later(&[], 31_000).await;
+    let taints = stage.api.get(path).unwrap()["spec"]["taints"].clone();
+    assert_eq!(taints[0]["key"], names::AVOID_TAINT, "{taints}");
+    posted().await;
+    assert_eq!(
+        notes(&stage),
+        [
+            "NodeAvoided node n1 is avoided while it lasts for a fault of class Device, by rule memory of FaultPolicy p: \
+          its condition GpuMemWatch (row remap failed) is True"
+        ]
+    );
+}
