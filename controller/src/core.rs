@@ -133,6 +133,7 @@ impl Core {
         self.reconciler.mark_adopted(now);
         self.reconciler.taint_nodes(now);
         self.reconciler.pause_clusters(now);
+        self.reconciler.leave_ending_nodes(now);
         self.run_actions();
         match self.reconciler.enforcement.allows_decisions() {
             true => self.decide(now),

@@ -21,6 +21,7 @@ mod avoided_nodes;
 mod cluster_breakers;
 mod core;
 mod effects;
+mod ending_nodes;
 mod facts;
 mod ingest;
 mod invariants;

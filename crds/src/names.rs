@@ -60,6 +60,10 @@ pub const AVOIDANCE_ANNOTATION: &str = "muster.io/avoidance";
 /// Annotation of a Cluster: the nodes that a person has cleared, and when
 /// (`node7=2026-11-25T18:00:00Z,node9=...`). What was seen of them before does not count.
 pub const CLEARED_NODES_ANNOTATION: &str = "muster.io/cleared-nodes";
+/// Annotation of a node: when it ends (RFC 3339), as spot capacity or for maintenance.
+pub const ENDS_AT_ANNOTATION: &str = "muster.io/ends-at";
+/// Label of a node of GKE: when its maintenance begins, in seconds of Unix time.
+pub const GKE_MAINTENANCE_LABEL: &str = "cloud.google.com/scheduled-maintenance-time";
 /// Annotation of a Cluster: the price of one device for one hour, in the operator's own unit (`2.50`).
 pub const PRICE_ANNOTATION: &str = "muster.io/price";
 /// Annotation of a Cluster: the round-trip time to other clusters (`gpu-b=0.4ms,gpu-c=12ms`). A value of

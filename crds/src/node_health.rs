@@ -6,7 +6,10 @@
 //! annotation of its Cluster: what was seen of the node before does not count.
 
 use crate::kubernetes::Node;
-use crate::names::{AVOID_TAINT, AVOIDANCE_ANNOTATION, CLEARED_NODES_ANNOTATION};
+use crate::names::{
+    AVOID_TAINT, AVOIDANCE_ANNOTATION, CLEARED_NODES_ANNOTATION, ENDS_AT_ANNOTATION,
+    GKE_MAINTENANCE_LABEL,
+};
 use engine::faults::Symptom;
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -35,11 +38,20 @@ pub struct NodeAvoidance {
 }
 
 impl NodeAvoidance {
+    /// The rule of a node that is avoided because it ends.
+    pub const ENDS: &str = "ends-at";
+
     /// Returns true if its time is over at `now`. A time that cannot be read is over: nothing else would end it.
     #[must_use]
     pub fn is_over(&self, now: Timestamp) -> bool {
         let lasts = |until: &String| until.parse().is_ok_and(|until: Timestamp| now < until);
         self.until.as_ref().is_some_and(|until| !lasts(until))
+    }
+
+    /// Returns true if the end of the node is the reason, and not a fault.
+    #[must_use]
+    pub fn is_end(&self) -> bool {
+        self.rule == Self::ENDS && self.policy.is_empty()
     }
 
     /// Returns true if a person put the taint there, so that nothing is said of it.
@@ -140,6 +152,8 @@ pub struct NodeHealth {
     pub is_avoided: bool,
     /// Why, if Muster avoids it.
     pub avoidance: Option<NodeAvoidance>,
+    /// When it ends, if that is known.
+    pub ends_at: Option<Timestamp>,
 }
 
 impl Node {
@@ -170,7 +184,19 @@ impl Node {
                 .collect(),
             is_avoided,
             avoidance: avoidance.and_then(|text| serde_json::from_str(text).ok()),
+            ends_at: self.ends_at(),
         }
+    }
+
+    /// Returns when it ends: by Muster's annotation, or by GKE's label.
+    fn ends_at(&self) -> Option<Timestamp> {
+        let annotations = self.metadata.annotations.as_ref();
+        if let Some(text) = annotations.and_then(|all| all.get(ENDS_AT_ANNOTATION)) {
+            return text.parse().ok();
+        }
+        let labels = self.metadata.labels.as_ref();
+        let text = labels.and_then(|all| all.get(GKE_MAINTENANCE_LABEL))?;
+        Timestamp::from_second(text.parse().ok()?).ok()
     }
 }
 
@@ -270,5 +296,28 @@ mod tests {
         let is_cleared = |text: &str| since(text).is_cleared(cleared);
         assert!(is_cleared("2026-11-25T10:00:00Z") && is_cleared("yesterday"));
         assert!(!is_cleared("2026-11-25T10:00:01Z"));
+    }
+
+    #[test]
+    fn the_end_of_a_node_is_read() {
+        let ends = |metadata: serde_json::Value| {
+            let node: Node = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
+            node.to_health().ends_at.map(|at| at.to_string())
+        };
+        let gke = json!({"cloud.google.com/scheduled-maintenance-time": "1733083200"});
+        assert_eq!(
+            ends(json!({"labels": gke})).as_deref(),
+            Some("2024-12-01T20:00:00Z")
+        );
+        let own = json!({"muster.io/ends-at": "2026-11-25T18:00:00Z"});
+        assert_eq!(
+            ends(json!({"labels": gke, "annotations": own})).as_deref(),
+            Some("2026-11-25T18:00:00Z")
+        );
+        assert_eq!(
+            ends(json!({"annotations": {"muster.io/ends-at": "soon"}})),
+            None
+        );
+        assert_eq!(ends(json!({})), None);
     }
 }

@@ -10,7 +10,7 @@ use crate::amounts::resources::Resources;
 use crate::api::decision::{Decisions, Explanation, Help, QueueUsage, Reserved};
 use crate::api::demand::ClusterPlacement;
 use crate::api::event::Event;
-use crate::api::facts::{ClusterFact, Leaving};
+use crate::api::facts::{ClusterFact, Leaving, NodeFact};
 use crate::api::faults::FaultRuleSet;
 use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, QueueName, Time};
 use crate::api::reason::Reason;
@@ -140,6 +140,13 @@ impl Engine {
     #[must_use]
     pub fn fault_rules(&self) -> &FaultRuleSet {
         &self.fault_rules
+    }
+
+    /// The fact of a node.
+    #[must_use]
+    pub fn node(&self, cluster: &ClusterName, node: &NodeName) -> Option<&NodeFact> {
+        let nodes = self.capacity.cluster(cluster)?.nodes();
+        Some(&nodes.get(node)?.fact)
     }
 
     /// The number of known nodes of a cluster.

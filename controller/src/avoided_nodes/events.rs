@@ -25,6 +25,10 @@ pub(crate) fn node_event(change: &TaintChange) -> ClusterEvent {
         because,
     } = change;
     let (reason, message) = match avoidance {
+        Some(avoidance) if avoidance.is_end() => (
+            Reason::NodeAvoided,
+            format!("node {node} is avoided: {because}; its jobs are moved"),
+        ),
         Some(avoidance) => (
             Reason::NodeAvoided,
             format!(

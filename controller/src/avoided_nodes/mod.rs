@@ -214,8 +214,7 @@ impl AvoidedNodes {
                 Some(TaintNeed::Return(because)) => (None, because.to_owned()),
                 Some(TaintNeed::Avoid(avoided)) => (Some(avoided.avoidance), avoided.told),
             };
-            let for_a_while = |avoidance: &NodeAvoidance| avoidance.until.is_some();
-            if avoidance.as_ref().is_some_and(for_a_while) {
+            if avoidance.as_ref().is_some_and(is_for_failures) {
                 let avoided = for_failures.entry(cluster.clone()).or_default();
                 if *avoided >= most(nodes_in(cluster)) {
                     state.report_too_many(cluster, node);
@@ -262,12 +261,17 @@ impl AvoidedNodes {
         let mut counts = BTreeMap::new();
         for ((cluster, _), state) in &self.nodes {
             let avoidance = state.health.avoidance.as_ref();
-            if avoidance.is_some_and(|avoidance| avoidance.until.is_some()) {
+            if avoidance.is_some_and(is_for_failures) {
                 *counts.entry(cluster.clone()).or_default() += 1;
             }
         }
         counts
     }
+}
+
+/// Whether a node is avoided because of failed pods.
+fn is_for_failures(avoidance: &NodeAvoidance) -> bool {
+    avoidance.until.is_some() && !avoidance.is_end()
 }
 
 /// Returns the most nodes of a cluster with `nodes` nodes that are avoided because of failed pods.

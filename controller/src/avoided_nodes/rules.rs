@@ -1,8 +1,9 @@
 //! Whether one node has to be avoided, by its conditions and by the jobs that failed there.
 
 use super::{Avoided, NodeFailure, NodeState};
+use crate::ending_nodes::MOVE_BEFORE_MS;
 use crds::node_health::{NodeAvoidance, NodeCondition};
-use engine::faults::{FaultRuleSet, NodeFaultRule};
+use engine::faults::{FaultClass, FaultRuleSet, NodeFaultRule};
 use engine::{Time, counted};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +22,8 @@ impl NodeState {
     pub(super) fn change(&mut self, rules: &FaultRuleSet, now: Time) -> Option<TaintNeed> {
         self.failures.retain(|failure| counts(failure, now));
         let wanted = || {
-            self.by_condition(rules, now)
+            self.by_end(now)
+                .or_else(|| self.by_condition(rules, now))
                 .or_else(|| self.by_failures(None, now))
         };
         let cleared = |is: &NodeAvoidance| self.cleared.is_some_and(|at| is.is_cleared(at));
@@ -69,6 +71,29 @@ impl NodeState {
             cleared.is_none_or(|cleared| condition.since.is_some_and(|since| cleared < since))
         };
         self.health.conditions.iter().filter(counts)
+    }
+
+    /// Returns why the node is avoided shortly before it ends: jobs leave it, and others must not come.
+    fn by_end(&self, now: Time) -> Option<Avoided> {
+        let at = Time(self.health.ends_at?.as_millisecond());
+        let left = at.millis_since(now);
+        let from = timestamp(Time(at.0.saturating_sub(MOVE_BEFORE_MS)));
+        let cleared = self.cleared.is_some_and(|cleared| from <= cleared);
+        let is_soon = (1..=MOVE_BEFORE_MS).contains(&left) && !cleared;
+        is_soon.then(|| {
+            let message = format!("it ends at {}", timestamp(at));
+            Avoided {
+                told: message.clone(),
+                avoidance: NodeAvoidance {
+                    class: FaultClass::Node.as_str().to_owned(),
+                    rule: NodeAvoidance::ENDS.to_owned(),
+                    policy: String::new(),
+                    message,
+                    since: timestamp(now).to_string(),
+                    until: Some(timestamp(at).to_string()),
+                },
+            }
+        })
     }
 
     /// Returns why the node is avoided while a condition lasts.

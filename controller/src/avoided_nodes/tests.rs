@@ -98,6 +98,7 @@ impl Case {
             conditions: condition.into_iter().collect(),
             is_avoided: avoidance.is_some(),
             avoidance,
+            ..NodeHealth::default()
         };
         self.nodes
             .health(ClusterName::new("m1"), NodeName::new(node), health);
@@ -347,4 +348,34 @@ fn a_dry_run_says_once_which_nodes_it_would_avoid() {
     case.rules.rules[0].dry_run = false;
     case.due(2);
     assert_eq!(case.would().0, 0);
+}
+
+#[test]
+fn a_node_is_avoided_shortly_before_it_ends_whatever_else_is_avoided() {
+    let mut case = Case::new(8);
+    for job in ["a/one", "b/two", "b/three"] {
+        case.fails(job, "n1", "Xid 79", 0);
+    }
+    assert!(case.due(0).starts_with("+n1"), "all of a tenth");
+    let ends = |minute: i64| NodeHealth {
+        ends_at: Some(timestamp(Time(minute * MINUTE))),
+        ..NodeHealth::default()
+    };
+    let (m1, n2) = (ClusterName::new("m1"), NodeName::new("n2"));
+    case.nodes.health(m1.clone(), n2.clone(), ends(60));
+    assert_eq!(case.due(54), "");
+    let change = case
+        .nodes
+        .due(&case.rules, |_| 8, Time(55 * MINUTE))
+        .remove(0);
+    assert_eq!(
+        node_event(&change).message,
+        "node n2 is avoided: it ends at 1970-01-01T01:00:00Z; its jobs are moved"
+    );
+    let mut shown = ends(60);
+    shown.is_avoided = true;
+    shown.avoidance = change.avoidance;
+    case.nodes.health(m1, n2, shown);
+    assert_eq!(case.due(59), "");
+    assert_eq!(case.due(60), "-n2");
 }

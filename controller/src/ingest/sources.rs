@@ -98,7 +98,7 @@ impl Reconciler {
                 cluster,
                 node,
                 health,
-            } => self.avoided_nodes.health(cluster, node, health),
+            } => self.node_health(cluster, node, health),
             MemberEvent::Marks { cluster, marks } => self.cluster_marks(cluster, marks),
             MemberEvent::Fact(mut fact) => {
                 match &mut fact {
@@ -110,6 +110,7 @@ impl Reconciler {
                             self.dirty.extend(self.rendezvous_jobs.iter().cloned());
                         }
                     }
+                    Event::NodeUpserted(node) => self.ending_nodes.mark(node, now),
                     Event::ClusterGone(_) => {
                         self.dirty.extend(self.rendezvous_jobs.iter().cloned())
                     }

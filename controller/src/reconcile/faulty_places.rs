@@ -7,7 +7,8 @@ use crate::reconcile::action::ReconcileAction;
 use crate::status::events::JobEvent;
 use crds::fault_policy::{PausedCluster, WouldAvoidNode};
 use crds::karmada::{Cluster, ObjectReference};
-use engine::{ClusterName, Event, JobKey, Reason, Time};
+use crds::node_health::NodeHealth;
+use engine::{ClusterName, Event, JobKey, NodeName, Reason, Time};
 use kube::Resource;
 use members::ClusterMarks;
 
@@ -28,10 +29,24 @@ impl Reconciler {
         self.cluster_uids.insert(cluster, marks.uid);
     }
 
+    /// Applies the health of a node.
+    pub(crate) fn node_health(&mut self, cluster: ClusterName, node: NodeName, health: NodeHealth) {
+        if self.ending_nodes.health(&cluster, &node, health.ends_at) {
+            // Jobs that declare how long they run may use such nodes.
+            self.dirty.extend(self.last_facts.keys().cloned());
+        }
+        self.avoided_nodes.health(cluster, node, health);
+    }
+
     /// Notes what a fact of a member says of faults, before the engine knows it.
     pub(crate) fn note_faults(&mut self, fact: &Event, now: Time) {
-        if let Event::ClusterGone(cluster) = fact {
-            self.cluster_uids.remove(cluster);
+        match fact {
+            Event::ClusterGone(cluster) => {
+                self.cluster_uids.remove(cluster);
+                self.ending_nodes.forget(cluster, None);
+            }
+            Event::NodeGone(cluster, node) => self.ending_nodes.forget(cluster, Some(node)),
+            _ => {}
         }
         let (engine, pods, facts) = (&self.engine, &self.pods, &self.last_facts);
         let rules = engine.fault_rules();

@@ -12,6 +12,7 @@
 use crate::admission_policies::Enforcement;
 use crate::avoided_nodes::AvoidedNodes;
 use crate::cluster_breakers::ClusterBreakers;
+use crate::ending_nodes::EndingNodes;
 use crate::facts::queue_places::Places;
 use crate::facts::queue_rights::QueueRights;
 use crate::metrics::ControllerMetrics;
@@ -77,6 +78,10 @@ pub(crate) struct Reconciler {
     pub(crate) avoided_nodes: AvoidedNodes,
     /// Which clusters take no new jobs because many failed there.
     pub(crate) breakers: ClusterBreakers,
+    /// The nodes that end at a known time.
+    pub(crate) ending_nodes: EndingNodes,
+    /// When the jobs on nodes that end soon were last looked at.
+    pub(crate) looked_at_ends: Option<Time>,
     /// UIDs of the Cluster objects, for events.
     pub(crate) cluster_uids: BTreeMap<ClusterName, String>,
     pub(crate) metrics: ControllerMetrics,
@@ -111,6 +116,8 @@ impl Reconciler {
             lost_pods: LostPods::default(),
             avoided_nodes: AvoidedNodes::default(),
             breakers: ClusterBreakers::default(),
+            ending_nodes: EndingNodes::default(),
+            looked_at_ends: None,
             cluster_uids: BTreeMap::new(),
             metrics,
             actions: Vec::new(),

@@ -4,6 +4,7 @@ use anyhow::ensure;
 use e2e::harness::kinds::{CLUSTER, EVENT, FAULT_POLICY, GPU_POOL, NODE};
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 use crate::case::{Case, SOON, brief};
 use crate::story::{managed, managed_and_killed};
@@ -194,4 +195,47 @@ fn a_node_on_which_jobs_fail_is_avoided_until_it_is_cleared() {
 #[test]
 fn a_node_with_a_condition_that_means_a_fault_is_avoided_while_it_has_it() {
     managed_and_killed("nodecondition", by_condition);
+}
+
+/// Says when a node of member1 ends.
+async fn ends_in(case: &Case, node: &str, seconds: i64) -> anyhow::Result<()> {
+    let at = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second() + seconds)?;
+    let patch = json!({"metadata": {"annotations": {"muster.io/ends-at": at.to_string()}}});
+    let member = case.plane.member(MEMBER).await?;
+    member.merge(NODE, None, node, &patch).await?;
+    Ok(())
+}
+
+/// A node of member1 ends: a job that would run past its end goes elsewhere, one that ends before goes there, and
+/// moves when the end comes too near.
+async fn by_its_end(case: &Case) -> anyhow::Result<()> {
+    let rule = json!({"name": "none", "class": "Device", "node": {"conditions": [case.name]}});
+    let node = with_rule(case, rule).await?;
+    ends_in(case, &node, 900).await?;
+    // The watch of the members shows the end.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    ensure!(runs_in(case, "unknown").await? == ["member2"]);
+    let mut short = case.gang("short", 1, 8).batch();
+    short["metadata"]["annotations"]["muster.io/expected-duration"] = json!("2m");
+    let short = case.submit(&short).await?;
+    case.running(&short).await?;
+    ensure!(case.placed(&short).await? == [MEMBER]);
+    ends_in(case, &node, 120).await?;
+    is_avoided(case, &node, true).await?;
+    eventually(SOON, "the job has moved", async || {
+        let placed = case
+            .placed(&short)
+            .await
+            .map_err(|error| error.to_string())?;
+        (placed == ["member2"])
+            .then_some(())
+            .ok_or_else(|| format!("{placed:?}"))
+    })
+    .await?;
+    case.running(&short).await
+}
+
+#[test]
+fn jobs_leave_a_node_before_it_ends_and_longer_ones_do_not_come() {
+    managed("endingnode", by_its_end);
 }

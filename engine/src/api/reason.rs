@@ -141,6 +141,8 @@ reasons! {
     InfrastructureFailed,
     /// It was evicted because one of its clusters is being emptied.
     ClusterDrained,
+    /// It was evicted because a node that it ran on ends: spot capacity, or maintenance.
+    NodeEnding,
     /// The scheduler could not carry out its plan.
     PlanRefused,
     /// A member cluster refused it; the message is the member's.

@@ -210,6 +210,7 @@ impl Cause {
                 | Reason::Preempted
                 | Reason::RuntimeLimitExceeded
                 | Reason::ClusterDrained
+                | Reason::NodeEnding
                 | Reason::QueueStopped
                 | Reason::PodsLost
         )

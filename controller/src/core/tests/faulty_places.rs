@@ -176,3 +176,85 @@ async fn a_taint_that_was_written_has_an_event_on_the_cluster() {
         ]
     );
 }
+
+/// The node of `m1` ends in so many minutes.
+fn ends_in(stage: &mut Stage, minutes: i64) {
+    let at = stage.now().after(minutes * 60_000);
+    let health = NodeHealth {
+        ends_at: jiff::Timestamp::from_millisecond(at.0).ok(),
+        ..NodeHealth::default()
+    };
+    let (cluster, node) = (ClusterName::new("m1"), NodeName::new("n1"));
+    stage.take(Input::Member(MemberEvent::NodeHealth {
+        cluster,
+        node,
+        health,
+    }));
+}
+
+/// A job of one pod that declares how long it runs.
+fn declares(stage: &mut Stage, job: &str, lasts: &str) {
+    let annotations = json!({ "muster.io/expected-duration": lasts });
+    stage.template(job, 1, json!({"metadata": {"annotations": annotations}}));
+    stage.binding(job, 1, json!({}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_ends_takes_only_jobs_that_end_before() {
+    let mut stage = stage().await;
+    stage.job("early", 1);
+    stage.rest(&["early"]).await;
+    ends_in(&mut stage, 60);
+    stage.settle().await;
+    stage.job("unknown", 1);
+    declares(&mut stage, "long", "2h");
+    declares(&mut stage, "short", "10m");
+    stage.rest(&["unknown", "long", "short"]).await;
+    assert_eq!(stage.shown("early"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("unknown"), "no record, gated []");
+    assert_eq!(stage.shown("long"), "no record, gated []");
+    assert_eq!(stage.shown("short"), r#"Admitted 1 open ["m1"]"#);
+    // It does not end after all.
+    let (cluster, node) = (ClusterName::new("m1"), NodeName::new("n1"));
+    stage.take(Input::Member(MemberEvent::NodeHealth {
+        cluster,
+        node,
+        health: NodeHealth::default(),
+    }));
+    stage.rest(&["unknown", "long"]).await;
+    assert_eq!(stage.shown("unknown"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("long"), r#"Admitted 1 open ["m1"]"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_leave_a_node_before_it_ends() {
+    let mut stage = stage().await;
+    stage.job("a", 1);
+    declares(&mut stage, "b", "8m");
+    stage.rest(&["a", "b"]).await;
+    for job in ["a", "b"] {
+        stage.work(job, true);
+        let mut pod = pod(job, PodPhase::Running, None);
+        pod.job = Some(JobKey::new("team", job));
+        stage.member_shows(Event::PodUpserted(pod));
+        stage.change(job, reported(json!({"active": 1, "ready": 1})));
+    }
+    stage.rest(&["a", "b"]).await;
+    ends_in(&mut stage, 10);
+    stage.rest_later(&["a", "b"], 4 * 60_000).await;
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
+    stage.rest_later(&["a", "b"], 62_000).await;
+    assert_eq!(stage.shown("a"), "Ending 1 gated []");
+    let record = stage.record("a").unwrap();
+    assert_eq!(record.reason, Some(engine::Reason::NodeEnding));
+    assert!(
+        record.message.starts_with("node n1 of m1 ends at"),
+        "{}",
+        record.message
+    );
+    // It declares to end before.
+    assert_eq!(stage.shown("b"), r#"Admitted 1 open ["m1"]"#);
+    // It does not.
+    stage.rest_later(&["b"], 190_000).await;
+    assert_eq!(stage.shown("b"), "Ending 1 gated []");
+}
