@@ -154,6 +154,7 @@ impl Stage {
                 checks: Arc::new(Semaphore::new(2)),
                 node_taint_failures: metrics.node_taint_failures.clone(),
                 leadership: runtime::Leadership::always(),
+                notices: None,
                 inputs: sender,
                 writes: Vec::new(),
                 client,

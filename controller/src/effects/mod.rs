@@ -23,6 +23,7 @@ use crate::effects::object_writer::ObjectWriter;
 use crate::effects::rights::RightsReviewer;
 use crate::effects::works_reader::WorksReader;
 use crate::ingest::input::Input;
+use crate::notices::Notices;
 use crate::reconcile::action::ReconcileAction;
 use crate::status::events::EventRecorder;
 use binding_writer::overrides::{self, Overrides};
@@ -54,6 +55,8 @@ pub(crate) struct Effects {
     pub(crate) node_taint_failures: Counter,
     /// Nodes are changed only while it lasts.
     pub(crate) leadership: Leadership,
+    /// Where notices are posted, if the operator wants them.
+    pub(crate) notices: Option<Notices>,
     /// Binding writes of this pass.
     pub(crate) writes: Vec<Intent>,
 }
@@ -86,6 +89,11 @@ impl Effects {
         match action {
             ReconcileAction::WriteBinding(intent) => self.writes.push(*intent),
             ReconcileAction::RecordEvent { object, event } => self.events.record(&object, event),
+            ReconcileAction::Notify(event) => {
+                if let Some(notices) = &self.notices {
+                    notices.notify(event);
+                }
+            }
             ReconcileAction::AskRight { namespace, queue } => self.rights.ask((namespace, queue)),
             ReconcileAction::ForgetPlacement(key) => {
                 if let Some(scheduler) = &self.scheduler {
@@ -154,6 +162,7 @@ impl Effects {
             // Carried out directly, by `run` and by the core.
             Action::WriteBinding(_)
             | Action::RecordEvent { .. }
+            | Action::Notify(_)
             | Action::AskRight { .. }
             | Action::ForgetPlacement(_)
             | Action::UnpinJob(_)

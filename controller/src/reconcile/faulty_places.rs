@@ -138,6 +138,7 @@ impl Reconciler {
     }
 
     fn record_cluster_event(&mut self, event: ClusterEvent) {
+        self.push(ReconcileAction::Notify(event.clone()));
         let ClusterEvent {
             cluster,
             reason,
