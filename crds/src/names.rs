@@ -50,6 +50,10 @@ pub const USER_ANNOTATION: &str = "muster.io/user";
 pub const PERMITTED_QUEUE_ANNOTATION: &str = "muster.io/permitted-queue";
 /// Annotation of a template: when its job last wrote a checkpoint (RFC 3339).
 pub const CHECKPOINTED_AT_ANNOTATION: &str = "muster.io/checkpointed-at";
+/// Annotation of a template: when its job last made progress (RFC 3339).
+pub const HEARTBEAT_ANNOTATION: &str = "muster.io/heartbeat";
+/// Annotation of a template: the time without a heartbeat after which its job is stuck (`20m`).
+pub const HEARTBEAT_TIMEOUT_ANNOTATION: &str = "muster.io/heartbeat-timeout";
 /// Annotation of a template: the attempt in which its job was aborted, by a user who resumes it (`2`).
 pub const RESUME_ANNOTATION: &str = "muster.io/resume-attempt";
 /// Taint of a node that is avoided; its value is the class of the fault.

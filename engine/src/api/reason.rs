@@ -139,6 +139,8 @@ reasons! {
     /// It failed because pods of it were lost through no fault of its own. It is queued again, and that costs it
     /// no retry.
     InfrastructureFailed,
+    /// It was evicted because it made no progress: it had no heartbeat for longer than it says it may.
+    NoProgress,
     /// It was evicted because one of its clusters is being emptied.
     ClusterDrained,
     /// It was evicted because a node that it ran on ends: spot capacity, or maintenance.

@@ -258,3 +258,38 @@ async fn jobs_leave_a_node_before_it_ends() {
     stage.rest_later(&["b"], 190_000).await;
     assert_eq!(stage.shown("b"), "Ending 1 gated []");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_running_job_without_a_heartbeat_is_queued_again() {
+    let mut stage = stage().await;
+    let says = |at: Option<Time>, timeout: &str| {
+        let long_ago = Time(0);
+        let at = crds::record::timestamp(at.unwrap_or(long_ago)).to_string();
+        json!({"metadata": {"annotations": {
+            "muster.io/heartbeat": at, "muster.io/heartbeat-timeout": timeout,
+        }}})
+    };
+    stage.template("a", 1, says(None, "10m"));
+    stage.binding("a", 1, json!({}));
+    stage.rest(&["a"]).await;
+    stage.work("a", true);
+    stage.member_shows(Event::PodUpserted(pod("a", PodPhase::Running, None)));
+    // The time in which its pods start does not count.
+    stage.rest_later(&["a"], 5 * 60_000).await;
+    stage.change("a", reported(json!({"active": 1, "ready": 1})));
+    stage.rest_later(&["a"], 9 * 60_000).await;
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
+    let now = stage.now();
+    stage.template("a", 1, says(Some(now), "10m"));
+    stage.rest_later(&["a"], 9 * 60_000).await;
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
+    stage.rest_later(&["a"], 2 * 60_000).await;
+    assert_eq!(stage.shown("a"), "Ending 1 gated []");
+    let record = stage.record("a").unwrap();
+    assert_eq!(record.reason, Some(engine::Reason::NoProgress));
+    assert!(
+        record.message.contains("needs one every 600 s"),
+        "{}",
+        record.message
+    );
+}

@@ -14,6 +14,7 @@ pub(crate) mod rendezvous;
 pub(crate) mod renew;
 pub(crate) mod retries;
 pub(crate) mod shrink;
+pub(crate) mod stuck;
 
 use crate::facts::job::ResolvedJob;
 use crate::mirror::binding::own_record;
@@ -65,7 +66,10 @@ impl Reconciler {
         if self.runs_after_end(ctx, &record, was_over, &outcome) && self.runs_again(ctx, &record) {
             return;
         }
-        if !outcome.is_finished() && self.left_before_its_end(ctx, &record) {
+        if !outcome.is_finished()
+            && (self.left_before_its_end(ctx, &record)
+                || self.left_without_progress(ctx, &record, progress))
+        {
             return;
         }
         if let Some(job) = job {
