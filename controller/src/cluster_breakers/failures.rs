@@ -1,7 +1,7 @@
 //! Jobs that failed in one cluster through no fault of their own.
 
 use crds::fault_policy::ClusterBreaker;
-use engine::facts::PodPhase;
+use engine::facts::{PodFact, PodPhase};
 use engine::faults::{FaultClass, FaultRuleSet};
 use engine::{ClusterName, Event, JobKey, NodeName, QueueName, Time, Uid, counted};
 use std::collections::BTreeSet;
@@ -92,31 +92,45 @@ impl ClusterFailures {
     }
 }
 
-/// Returns the jobs that a fact shows as failed in a cluster through no fault of their own, with node and class.
+/// A job that a fact shows as failed on a node.
+#[derive(Debug)]
+pub(super) struct FailedJob {
+    pub(super) job: JobKey,
+    pub(super) node: NodeName,
+    pub(super) class: FaultClass,
+}
+
+/// Returns the cluster of a fact, and the jobs that failed there through no fault of their own.
 pub(super) fn of_fact(
     fact: &Event,
     rules: &FaultRuleSet,
     was_there: impl Fn(&Uid) -> bool,
     jobs_on: impl Fn(&ClusterName, &NodeName) -> BTreeSet<JobKey>,
-) -> Option<(ClusterName, Vec<(JobKey, NodeName, FaultClass)>)> {
+) -> Option<(ClusterName, Vec<FailedJob>)> {
     let (cluster, node) = match fact {
         Event::PodUpserted(pod) => {
-            let failed = !matches!(pod.phase, PodPhase::Running | PodPhase::Evicting)
-                && (!pod.ended() || was_there(&pod.uid));
-            let seen = pod.job.as_ref().zip(pod.node.as_ref());
-            let seen = seen.zip(pod.symptom.as_deref()).filter(|_| failed);
-            let of_pod = seen
-                .map(|((job, node), symptom)| (job.clone(), node.clone(), rules.class_of(symptom)));
-            let counts = of_pod.filter(|(_, _, class)| is_infrastructure(*class));
-            return Some((pod.cluster.clone(), counts.into_iter().collect()));
+            let failed = of_pod(pod, rules).filter(|_| !pod.ended() || was_there(&pod.uid));
+            return Some((pod.cluster.clone(), failed.into_iter().collect()));
         }
         Event::NodeGone(cluster, node) => (cluster, node),
         Event::NodeUpserted(node) if node.lost => (&node.cluster, &node.name),
         _ => return None,
     };
     let jobs = jobs_on(cluster, node).into_iter();
-    let lost = jobs.map(|job| (job, node.clone(), FaultClass::Node));
+    let lost = jobs.map(|job| FailedJob {
+        job,
+        node: node.clone(),
+        class: FaultClass::Node,
+    });
     Some((cluster.clone(), lost.collect()))
+}
+
+/// Returns the failure that a pod shows, if it is not the job's own.
+fn of_pod(pod: &PodFact, rules: &FaultRuleSet) -> Option<FailedJob> {
+    let goes_on = matches!(pod.phase, PodPhase::Running | PodPhase::Evicting);
+    let class = rules.class_of(pod.symptom.as_deref().filter(|_| !goes_on)?);
+    let (job, node) = (pod.job.clone()?, pod.node.clone()?);
+    is_infrastructure(class).then_some(FailedJob { job, node, class })
 }
 
 /// Whether faults of a class may be the cluster's: not the job's own, and known.

@@ -21,7 +21,7 @@ use crds::node_health::ClearedNodes;
 use engine::facts::ClusterPause;
 use engine::faults::FaultRuleSet;
 use engine::{ClusterName, Event, JobKey, JobState, NodeName, QueueName, Reason, Time, Uid};
-use failures::ClusterFailures;
+use failures::{ClusterFailures, FailedJob};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -128,7 +128,7 @@ impl ClusterBreakers {
         let Some((cluster, found)) = failures::of_fact(fact, rules, was_there, jobs_on) else {
             return;
         };
-        for (job, node, class) in found {
+        for FailedJob { job, node, class } in found {
             let Some(queue) = queue_of(&job) else {
                 continue;
             };

@@ -232,7 +232,7 @@ async fn by_its_end(case: &Case) -> anyhow::Result<()> {
             .ok_or_else(|| format!("{placed:?}"))
     })
     .await?;
-    case.running(&short).await
+    case.running(&short).await.map(drop)
 }
 
 #[test]
