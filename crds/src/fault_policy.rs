@@ -46,7 +46,7 @@ pub const DEFAULT_YAML: &str = include_str!("fault_policy/default.yaml");
         name = "PAUSED",
         type_ = "string",
         json_path = ".status.pausedClusters[*].cluster",
-        description = "Clusters that take no new jobs"
+        description = "The first cluster that takes no new jobs"
     ),
     printcolumn(
         name = "WOULD AVOID",
@@ -185,14 +185,15 @@ pub struct FaultPolicyStatus {
     pub conditions: Vec<Condition>,
     /// The clusters that the breaker pauses, or would pause without dryRun.
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["cluster"]))]
-    #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
+    // Present also if empty: a merge patch removes only what it names.
+    #[serde(deserialize_with = "lenient")]
     pub paused_clusters: Vec<PausedCluster>,
     /// The number of nodes that would be avoided without dryRun.
-    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "lenient")]
     pub would_avoid: Option<i64>,
     /// The first 50 of them, and why.
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["cluster", "node"]))]
-    #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "lenient")]
     pub would_avoid_nodes: Vec<WouldAvoidNode>,
 }
 
