@@ -31,7 +31,9 @@ impl JobTable {
             "NAME", "KIND", "QUEUE", "STATUS", "REASON", "PRIORITY", "POS", "PODS", "CLUSTERS",
         ]);
         if self.wide {
-            names.extend(["CLASS", "ATTEMPT", "START", "ELIGIBLE", "ADMITTED", "RUNNING"]);
+            names.extend([
+                "CLASS", "ATTEMPT", "START", "ELIGIBLE", "ADMITTED", "RUNNING",
+            ]);
         }
         names.push("AGE");
         if self.wide {
