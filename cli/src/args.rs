@@ -5,7 +5,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use crds::podgroup::JobStatus;
+use crds::podgroup::StatusWord;
 use std::path::PathBuf;
 
 /// The name by which kubectl finds the plugin.
@@ -188,15 +188,15 @@ pub(crate) struct JobFilter {
     pub(crate) queue: Option<String>,
     /// Only jobs in one of these states
     #[arg(long, value_parser = job_status(), value_delimiter = ',', ignore_case = true)]
-    pub(crate) status: Vec<JobStatus>,
+    pub(crate) status: Vec<StatusWord>,
 }
 
 /// Returns the parser of the status of a job, which knows what each word means.
-fn job_status() -> impl TypedValueParser<Value = JobStatus> {
-    let word = |(status, meaning): (JobStatus, &'static str)| {
+fn job_status() -> impl TypedValueParser<Value = StatusWord> {
+    let word = |(status, meaning): (StatusWord, &'static str)| {
         PossibleValue::new(status.as_str()).help(meaning)
     };
-    PossibleValuesParser::new(JobStatus::ALL.map(word)).try_map(|word| word.parse::<JobStatus>())
+    PossibleValuesParser::new(StatusWord::ALL.map(word)).try_map(|word| word.parse::<StatusWord>())
 }
 
 impl JobFilter {

@@ -84,11 +84,13 @@ fn outlook(text: &mut String, federation: &FederationStatus, now: Timestamp) {
         let time = |time: &Time| with_distance(time, now);
         let latest = start.latest.as_ref().map_or("not known".to_owned(), time);
         let earliest = start.earliest.as_ref().map_or("now".to_owned(), time);
-        line(
-            text,
-            "Start",
-            &format!("from {earliest} to {latest} ({})", start.basis),
-        );
+        let past = match start.past.as_str() {
+            "" => String::new(),
+            past => format!("; {past}"),
+        };
+        let basis = &start.basis;
+        let range = format!("from {earliest} to {latest} ({basis}{past})");
+        line(text, "Start", &range);
     }
 }
 
@@ -177,12 +179,13 @@ mod tests {
   federation:
     position: '2'
     ahead: {jobs: '1', devices: '1', deviceHours: '1'}
-    start: {earliest: '2026-11-21T14:00:00Z', latest: '2026-11-21T15:30:00Z', basis: 1 job ahead}
+    start: {earliest: '2026-11-21T14:00:00Z', latest: '2026-11-21T15:30:00Z', basis: 1 job ahead,
+            past: 17 of the last 20 ranges for jobs like it held their starts}
 "), @r"
         Job       Job/train  (queue vision)
         State     Queued
         Position  2; ahead: 1 job, 1 device, 1 device-hour
-        Start     from 2026-11-21T14:00:00Z (now) to 2026-11-21T15:30:00Z (in 90m) (1 job ahead)
+        Start     from 2026-11-21T14:00:00Z (now) to 2026-11-21T15:30:00Z (in 90m) (1 job ahead; 17 of the last 20 ranges for jobs like it held their starts)
         ");
     }
 

@@ -18,10 +18,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 mod federation;
-mod job_status;
+mod status_word;
 
 pub use federation::{Eviction, ExpectedStart, FederationStatus, JobsAhead, PlacedPart, Timeline};
-pub use job_status::{JobStatus, UnknownStatus};
+pub use status_word::{StatusWord, UnknownStatus};
 
 /// Values of `status.phase`, as Volcano names them. Strings, because a new one must not break a LIST.
 pub mod phase {

@@ -7,7 +7,7 @@
 //! never scans all pending jobs.
 
 use crate::amounts::resources::Resources;
-use crate::api::decision::{Decisions, Explanation, Help, QueueUsage, Reserved};
+use crate::api::decision::{Decisions, Explanation, Help, QueueUsage, Reserved, StartEstimate};
 use crate::api::demand::ClusterPlacement;
 use crate::api::event::Event;
 use crate::api::facts::{ClusterFact, Leaving, NodeFact};
@@ -22,7 +22,7 @@ use crate::cycle::{decide, events};
 use crate::jobs::job::JobView;
 use crate::placement::eligible;
 use crate::report::advise::AdviceClass;
-use crate::report::{advise, explain, usage};
+use crate::report::{advise, explain, start, usage};
 use crate::state::{Changed, Engine};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -107,6 +107,12 @@ impl Engine {
     #[must_use]
     pub fn explain(&self, key: &JobKey) -> Option<Explanation> {
         explain::explain(self.inputs(), key)
+    }
+
+    /// An estimate of the start of a pending job, as [`Engine::explain`] has it for a job that may start.
+    #[must_use]
+    pub fn start_estimate(&self, key: &JobKey) -> Option<StartEstimate> {
+        start::estimate(self.inputs(), key)
     }
 
     /// The attempt of a job that is being evicted, with the reason and the message.

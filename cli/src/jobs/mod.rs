@@ -17,7 +17,7 @@ use crate::connect;
 use crate::output;
 use anyhow::Result;
 use crds::names::kubectl_kind;
-use crds::podgroup::{FederationStatus, JobStatus, PodGroup, PodGroupCondition, condition_type};
+use crds::podgroup::{FederationStatus, PodGroup, PodGroupCondition, StatusWord, condition_type};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, DynamicObject, ListParams, ObjectList};
@@ -76,11 +76,11 @@ impl ListedJob {
 
     /// Returns its status as published. An earlier version of Muster publishes none: then it follows from the
     /// phase and the reason.
-    pub(crate) fn status(&self) -> JobStatus {
-        let published = self.federation().and_then(FederationStatus::job_status);
+    pub(crate) fn status(&self) -> StatusWord {
+        let published = self.federation().and_then(FederationStatus::status_word);
         let status = self.group.status.as_ref();
         let phase = status.and_then(|status| status.phase.as_deref());
-        published.unwrap_or_else(|| JobStatus::of(phase.unwrap_or_default(), self.reason()))
+        published.unwrap_or_else(|| StatusWord::of(phase.unwrap_or_default(), self.reason()))
     }
 
     /// Returns why it waits, or what it does, in one word.

@@ -72,11 +72,11 @@ pub(crate) fn jobs() -> Vec<ListedJob> {
 fn the_status_is_the_published_one_or_follows_from_the_phase() {
     let of = |status: &str| job("a", "batch/v1", "Job", "{}", status).status();
     let published = "{phase: Inqueue, federation: {status: Failed, reason: Placed}}";
-    assert_eq!(of(published), JobStatus::Failed);
+    assert_eq!(of(published), StatusWord::Failed);
     // Of an earlier version, and of one that has a word more.
     for published in ["reason: Placed", "status: Dreaming, reason: Placed"] {
         let status = format!("{{phase: Inqueue, federation: {{{published}}}}}");
-        assert_eq!(of(&status), JobStatus::Starting);
+        assert_eq!(of(&status), StatusWord::Starting);
     }
 }
 
@@ -93,7 +93,7 @@ fn conditions_say_what_volcanos_own_crd_prunes() {
         {type: Finished, status: 'True', reason: Succeeded},
         {type: Admitted, status: 'False', reason: Succeeded}]}";
     let ended = job("a", "batch/v1", "Job", "{}", status);
-    assert_eq!(ended.status(), JobStatus::Succeeded);
+    assert_eq!(ended.status(), StatusWord::Succeeded);
 }
 
 #[test]
@@ -180,7 +180,7 @@ async fn jobs_are_filtered_and_named_as_other_commands_take_them() {
     let client = client(&api);
     let filter = || JobFilter {
         queue: Some("vision".to_owned()),
-        status: vec![JobStatus::Queued, JobStatus::Running],
+        status: vec![StatusWord::Queued, StatusWord::Running],
         ..JobFilter::default()
     };
     let text = run(&command(filter(), Format::Name), &client)

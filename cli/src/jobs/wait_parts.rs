@@ -3,7 +3,7 @@
 //! A stage whose time is not known has no part of its own: the next part covers it.
 
 use crate::age::human;
-use crds::podgroup::{JobStatus, Timeline};
+use crds::podgroup::{StatusWord, Timeline};
 use jiff::Timestamp;
 
 /// The stages that end a part, in their order.
@@ -18,12 +18,12 @@ pub(crate) struct WaitParts {
 }
 
 impl WaitParts {
-    pub(crate) fn of(timeline: &Timeline, status: JobStatus) -> Self {
+    pub(crate) fn of(timeline: &Timeline, status: StatusWord) -> Self {
         let mut until = [None; 3];
         let mut last = timeline.queued.as_ref().map(|time| time.0);
         // What a queued job has reached beyond that, it reached in an earlier attempt.
         let reached = match status {
-            JobStatus::Queued => [&timeline.eligible, &None, &None],
+            StatusWord::Queued => [&timeline.eligible, &None, &None],
             _ => [&timeline.eligible, &timeline.admitted, &timeline.running],
         };
         for (part, time) in until.iter_mut().zip(reached) {
@@ -37,7 +37,7 @@ impl WaitParts {
         }
         let waits = matches!(
             status,
-            JobStatus::Queued | JobStatus::Admitted | JobStatus::Starting
+            StatusWord::Queued | StatusWord::Admitted | StatusWord::Starting
         );
         Self {
             until,
@@ -69,7 +69,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn sentence(status: JobStatus, times: &str) -> String {
+    fn sentence(status: StatusWord, times: &str) -> String {
         let timeline: Timeline = serde_saphyr::from_str(times).unwrap();
         let now = "2026-11-25T10:00:00Z".parse().unwrap();
         WaitParts::of(&timeline, status).sentence(now)
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_split_by_the_stages_that_are_known() {
-        use JobStatus::{Queued, Running, Starting, Succeeded};
+        use StatusWord::{Queued, Running, Starting, Succeeded};
         let cases = [
             (
                 Queued,

@@ -4,7 +4,7 @@
 //! a job shows. So jobs that get the same answer share it (same queue, request and reservations ahead), and
 //! all answers together take only a small share of the time: decisions come first. The head of each queue
 //! is answered first and again after seconds. The jobs behind it take turns: those without an answer come
-//! first, and each is answered again after a minute or, in long queues, more. A turn shows the job anew, so
+//! first, and each is answered again after a minute or, in long queues, more. A turn shows the job again, so
 //! that its position and its expected start are never older than its advice. Nobody has to ask: readers of a
 //! namespace may write nothing in it. Advice names no queue that the job's namespace may not use.
 
@@ -31,18 +31,18 @@ const PAUSE_FACTOR: u32 = 20;
 
 /// Jobs that get the same answer: the engine's class, and the namespace and the PriorityClasses, by which
 /// queues may be named.
-type Alike = (AdviceClass, String, BTreeSet<String>);
+type SameAdvice = (AdviceClass, String, BTreeSet<String>);
 
 /// The cached answers, and who is answered next.
 #[derive(Debug)]
 pub(crate) struct Advice {
-    answers: BTreeMap<Alike, (Time, Vec<Help>)>,
+    answers: BTreeMap<SameAdvice, (Time, Vec<Help>)>,
     /// What each job shows, and since when it has been the answer.
     known: HashMap<JobKey, (Time, Vec<Help>)>,
     /// The turn of each job behind a head.
-    turns: HashMap<JobKey, Turn>,
+    turns: HashMap<JobKey, AdviceTurn>,
     /// Turns in their order.
-    due: BTreeSet<(Turn, JobKey)>,
+    due: BTreeSet<(AdviceTurn, JobKey)>,
     /// Until when no answer is computed.
     paused_until: Time,
     /// Until when no job that has an answer has its turn.
@@ -51,7 +51,7 @@ pub(crate) struct Advice {
 
 /// When a job is answered; the order of the variants is the order of turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Turn {
+enum AdviceTurn {
     /// It has no answer since then.
     First(Time),
     /// It has an answer, which is looked at again then.
@@ -83,8 +83,8 @@ impl Advice {
     pub(crate) fn next_due(&self) -> Option<Time> {
         let (turn, _) = self.due.first()?;
         Some(self.paused_until.max(match turn {
-            Turn::First(at) => *at,
-            Turn::Again(at) => self.spaced_until.max(*at),
+            AdviceTurn::First(at) => *at,
+            AdviceTurn::Again(at) => self.spaced_until.max(*at),
         }))
     }
 
@@ -95,13 +95,13 @@ impl Advice {
         }
         let (turn, key) = self.due.pop_first()?;
         self.turns.remove(&key);
-        if matches!(turn, Turn::Again(_)) {
+        if matches!(turn, AdviceTurn::Again(_)) {
             self.spaced_until = now.after(BETWEEN_TURNS_MS);
         }
         Some(key)
     }
 
-    fn set_turn(&mut self, key: &JobKey, turn: Turn) {
+    fn set_turn(&mut self, key: &JobKey, turn: AdviceTurn) {
         if !self.turns.contains_key(key) {
             self.turns.insert(key.clone(), turn);
             self.due.insert((turn, key.clone()));
@@ -128,7 +128,7 @@ impl Advice {
     }
 
     /// Has a job use the answer of another, if that is still valid. Returns true if it does.
-    fn share(&mut self, key: &JobKey, alike: &Alike, now: Time) -> bool {
+    fn share(&mut self, key: &JobKey, alike: &SameAdvice, now: Time) -> bool {
         let answer = self.answers.get(alike);
         let fresh = answer.filter(|(at, _)| now < at.after(CACHED_MS)).cloned();
         fresh.is_some_and(|answer| {
@@ -137,7 +137,7 @@ impl Advice {
         })
     }
 
-    fn note(&mut self, key: &JobKey, alike: Alike, now: Time, helps: Vec<Help>) {
+    fn note(&mut self, key: &JobKey, alike: SameAdvice, now: Time, helps: Vec<Help>) {
         // Old answers are dropped now and then.
         if self.answers.len() >= 256 && self.answers.len().is_power_of_two() {
             self.answers.retain(|_, (at, _)| now < at.after(CACHED_MS));
@@ -185,8 +185,8 @@ impl Core {
             });
         let advice = &mut self.publisher.advice;
         let turn = match shared || advice.known.contains_key(key) {
-            true => Turn::Again(now.after(TURN_MS)),
-            false => Turn::First(now),
+            true => AdviceTurn::Again(now.after(TURN_MS)),
+            false => AdviceTurn::First(now),
         };
         advice.set_turn(key, turn);
         advice.shown(key)
@@ -225,7 +225,7 @@ impl Core {
 
 impl Reconciler {
     /// Returns what a job's answer depends on, apart from the moment.
-    fn alike(&self, key: &JobKey) -> Option<Alike> {
+    fn alike(&self, key: &JobKey) -> Option<SameAdvice> {
         let class = self.engine.advice_class(key)?;
         Some((class, key.namespace.to_string(), self.classes_of(key)))
     }
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(advice.fresh(&key, now.after(CACHED_MS)), None);
         advice.forget(&key);
         assert_eq!(advice.fresh(&key, now), None);
-        advice.set_turn(&key, Turn::First(now));
+        advice.set_turn(&key, AdviceTurn::First(now));
         advice.pause(now, Duration::from_millis(5));
         assert_eq!(advice.take_due(Time(99)), None);
         assert_eq!(advice.take_due(Time(100)), Some(key));
@@ -286,10 +286,10 @@ mod tests {
     #[test]
     fn jobs_without_an_answer_come_first_and_the_others_take_turns() {
         let mut advice = Advice::default();
-        advice.set_turn(&job("again"), Turn::Again(Time(10)));
-        advice.set_turn(&job("other"), Turn::Again(Time(5)));
-        advice.set_turn(&job("new"), Turn::First(Time(20)));
-        advice.set_turn(&job("new"), Turn::First(Time(1)));
+        advice.set_turn(&job("again"), AdviceTurn::Again(Time(10)));
+        advice.set_turn(&job("other"), AdviceTurn::Again(Time(5)));
+        advice.set_turn(&job("new"), AdviceTurn::First(Time(20)));
+        advice.set_turn(&job("new"), AdviceTurn::First(Time(1)));
         let taken =
             |advice: &mut Advice, now| advice.take_due(Time(now)).map(|key| key.to_string());
         assert_eq!(taken(&mut advice, 20).as_deref(), Some("team/new"));
@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(taken(&mut advice, 70).as_deref(), Some("team/again"));
         assert_eq!(taken(&mut advice, 1_000), None);
         // One that is gone has no turn.
-        advice.set_turn(&job("gone"), Turn::First(Time(0)));
+        advice.set_turn(&job("gone"), AdviceTurn::First(Time(0)));
         advice.forget(&job("gone"));
         assert_eq!(advice.next_due(), None);
     }

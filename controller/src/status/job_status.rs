@@ -107,12 +107,20 @@ impl Core {
             return;
         };
         let works: Vec<_> = self.reconciler.mirror.works_of(&binding).cloned().collect();
+        let start = match &explanation.start {
+            Some(start) => Some(self.publisher.starts.range(key, start, now)),
+            None => {
+                self.publisher.starts.forget(key);
+                None
+            }
+        };
         let in_flight = self.reconciler.in_flight.get(key);
         let status = podgroups::status(&StatusInputs {
             seen: seen.status.as_ref(),
             explanation,
             view: &view,
             timeline: self.publisher.stages.times(key),
+            start,
             binding: &binding,
             works: &works,
             excess: in_flight.and_then(|in_flight| in_flight.excess.message()),
@@ -166,7 +174,21 @@ impl Core {
         };
         let seen = self.reconciler.mirror.podgroups().get(key);
         let published = seen.and_then(|seen| seen.status.as_ref()?.federation.as_ref());
-        self.publisher.stages.observe(key, published, stage);
+        let admitted = self.publisher.stages.observe(key, published, stage);
+        if admitted {
+            self.compare_start(key, now);
+        }
+    }
+
+    /// Compares the start of a job with the ranges that its PodGroup has shown.
+    fn compare_start(&mut self, key: &JobKey, now: Time) {
+        let queue = self.reconciler.engine.job(key).map(|job| job.queue.clone());
+        let Some(queue) = queue else { return };
+        for fared in self.publisher.starts.started(key, now) {
+            if let Some(queues) = self.reconciler.metrics_of(&queue) {
+                queues.started_as_expected(&queue, fared.result);
+            }
+        }
     }
 
     /// Records events for the reasons of jobs that have lasted.

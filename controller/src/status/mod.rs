@@ -30,7 +30,7 @@ use crds::fault_policy::FaultPolicy;
 use crds::names;
 use crds::podgroup::PodGroup;
 use crds::queue::Queue;
-use engine::{JobKey, QueueName, Time};
+use engine::{JobKey, QueueName, StartForecasts, Time};
 use kube::Resource;
 use kube::api::ApiResource;
 use runtime::status_writer::{StatusTarget, StatusWriter};
@@ -67,6 +67,8 @@ pub(crate) struct Publisher {
     pub(crate) advice: Advice,
     /// When jobs reached each stage.
     stages: StageLog,
+    /// When pending jobs are expected to start.
+    starts: StartForecasts,
     /// Jobs whose reasons get events.
     pub(crate) reasons: ReasonEvents,
     /// Objects that no policy selects.
@@ -93,6 +95,7 @@ impl Publisher {
             fault_policies: BTreeSet::new(),
             advice: Advice::default(),
             stages: StageLog::default(),
+            starts: StartForecasts::default(),
             reasons: ReasonEvents::new(),
             unselected: Unselected::default(),
             applied: HashMap::new(),
@@ -128,6 +131,7 @@ impl Publisher {
     pub(crate) fn clear(&mut self) {
         self.jobs.clear();
         self.stages.clear();
+        self.starts = StartForecasts::default();
         self.queues.clear();
         self.fault_policies.clear();
     }
@@ -176,6 +180,7 @@ impl Publisher {
         self.applied.remove(key);
         self.advice.forget(key);
         self.stages.forget(key);
+        self.starts.forget(key);
         self.reasons.forget(key);
         self.templates.forget(key);
         self.status

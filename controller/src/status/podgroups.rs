@@ -10,10 +10,11 @@ use crate::status::outlook;
 use crds::conditions::Statement;
 use crds::karmada::ResourceBinding;
 use crds::podgroup::{
-    FederationStatus, JobStatus, PlacedPart, PodGroup, PodGroupCondition, PodGroupStatus, Timeline,
-    condition_type, phase, placement_summary, set_condition, shown_position,
+    FederationStatus, PlacedPart, PodGroup, PodGroupCondition, PodGroupStatus, StatusWord,
+    Timeline, condition_type, phase, placement_summary, set_condition, shown_position,
 };
 use crds::record::AdmissionRecord;
+use engine::decision::StartRange;
 use engine::facts::JobFact;
 use engine::{Explanation, JobKey, JobState, JobView, Reason};
 use serde_json::{Value, json};
@@ -83,6 +84,8 @@ pub(crate) struct StatusInputs<'a> {
     pub(crate) view: &'a JobView<'a>,
     /// When it reached each stage.
     pub(crate) timeline: Timeline,
+    /// When it is expected to start.
+    pub(crate) start: Option<StartRange>,
     pub(crate) binding: &'a ResourceBinding,
     pub(crate) works: &'a [SeenWork],
     /// What its Works request beyond what was admitted, as text, if they do.
@@ -109,7 +112,7 @@ pub(crate) fn status(shown: &StatusInputs<'_>) -> PodGroupStatus {
         succeeded: Some(number(counts.succeeded)),
         failed: Some(number(counts.failed)),
         federation: Some(FederationStatus {
-            status: Some(JobStatus::of(phase, reason.as_str()).to_string()),
+            status: Some(StatusWord::of(phase, reason.as_str()).to_string()),
             position: shown
                 .explanation
                 .position
@@ -121,11 +124,10 @@ pub(crate) fn status(shown: &StatusInputs<'_>) -> PodGroupStatus {
             evidence: outlook::evidence(&shown.explanation.evidence),
             helps: outlook::helps(&shown.explanation.helps),
             ahead: shown.explanation.ahead.map(outlook::ahead),
-            start: shown
-                .explanation
-                .start
-                .as_ref()
-                .map(|range| outlook::start(range, shown.now)),
+            start: shown.start.as_ref().map(|range| {
+                let seen = seen.and_then(|seen| seen.start.as_ref());
+                outlook::start_or_seen(range, seen, shown.now)
+            }),
             eviction: outlook::last_eviction(
                 record(shown.binding).as_ref(),
                 seen.and_then(|seen| seen.eviction.as_ref().or(seen.taken_back.as_ref())),

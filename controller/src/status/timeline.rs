@@ -4,7 +4,7 @@
 //! same time. What an earlier process has published stays. If a job had reached a stage before this process
 //! saw it and no time was published, the time is not known, and stays absent.
 
-use crds::podgroup::{FederationStatus, JobStatus, Timeline};
+use crds::podgroup::{FederationStatus, StatusWord, Timeline};
 use crds::record::timestamp;
 use engine::{JobKey, JobState, Time};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as ApiTime;
@@ -41,19 +41,22 @@ struct SeenStages {
 }
 
 impl StageLog {
-    /// Notes a job as it is now. `published` is what its PodGroup shows.
+    /// Notes a job as it is now. `published` is what its PodGroup shows. Returns true if this process has seen
+    /// the job wait, and now sees it admitted.
     pub(crate) fn observe(
         &mut self,
         key: &JobKey,
         published: Option<&FederationStatus>,
         now: StageNow,
-    ) {
+    ) -> bool {
+        let waited = self.jobs.get(key).map(|seen| seen.last.state) == Some(JobState::Queued);
         let times = match self.jobs.get(key) {
             Some(seen) if seen.last.queued_at == now.queued_at => seen.then(now),
             _ => first(published, now),
         };
         self.jobs
             .insert(key.clone(), SeenStages { last: now, times });
+        waited && now.state != JobState::Queued
     }
 
     /// Returns the times of a job that was observed.
@@ -134,7 +137,7 @@ fn published_eligible(
     attempt: Option<u32>,
     now: StageNow,
 ) -> Option<ApiTime> {
-    let waited = shown.job_status() == Some(JobStatus::Queued);
+    let waited = shown.status_word() == Some(StatusWord::Queued);
     let same_wait = match now.state {
         JobState::Queued => now.competes && waited,
         _ => {

@@ -3,7 +3,7 @@
 //! Where that CRD is installed, the API server would prune it. There it stands as JSON in the annotation
 //! [`FEDERATION_ANNOTATION`], and [`PodGroup::with_annotated_federation`] reads it back.
 
-use super::{JobStatus, PodGroup};
+use super::{PodGroup, StatusWord};
 use crate::loose::lenient;
 use crate::names::FEDERATION_ANNOTATION;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -78,12 +78,15 @@ pub struct JobsAhead {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExpectedStart {
-    /// The earliest start.
+    /// The earliest start that is likely. Never now: the job is blocked.
     pub earliest: Option<Time>,
-    /// The likely start. Absent if it depends on an end that is not known.
+    /// The latest start that is likely. Absent if nothing is known of it.
     pub latest: Option<Time>,
     /// What the estimate rests on, as a sentence.
     pub basis: String,
+    /// How many of the latest ranges for jobs like it have held their starts, as a sentence; empty if there
+    /// were too few.
+    pub past: String,
 }
 
 /// The eviction of an attempt of a job.
@@ -141,7 +144,7 @@ pub struct Timeline {
 impl FederationStatus {
     /// Returns the published status, if this version knows the word.
     #[must_use]
-    pub fn job_status(&self) -> Option<JobStatus> {
+    pub fn status_word(&self) -> Option<StatusWord> {
         self.status.as_deref()?.parse().ok()
     }
 }

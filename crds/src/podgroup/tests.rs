@@ -67,5 +67,5 @@ fn what_volcanos_crd_would_prune_is_read_from_the_annotation() {
     // The field of Muster's own CRD comes first: the annotation may be of an earlier installation.
     let own = serde_json::json!({"phase": "Running", "federation": {"status": "Running"}});
     let shown = read(own, &text).unwrap();
-    assert_eq!(shown.job_status(), Some(JobStatus::Running));
+    assert_eq!(shown.status_word(), Some(StatusWord::Running));
 }

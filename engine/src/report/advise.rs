@@ -19,7 +19,6 @@ use crate::placement::plan;
 use crate::placement::plan::{ClusterLack, NoPlan};
 use crate::placement::request::Request;
 use crate::quota::Shortfall;
-use crate::reservation::store::Reservation;
 use crate::state::Inputs;
 use std::sync::Arc;
 
@@ -44,14 +43,14 @@ pub(crate) fn class_of(inputs: Inputs<'_>, key: &JobKey) -> Option<AdviceClass> 
         shape,
         verbose: false,
     };
-    let stands = |reserved: &Reservation| {
+    let reservations = inputs.reservations.iter().map(|reserved| {
         let binds = withheld::binds(inputs, reserved, request);
         (reserved.rank.key.clone(), binds, reserved.rank < line.rank)
-    };
+    });
     Some(AdviceClass {
         queue: line.queue.clone(),
         shape: Arc::clone(shape),
-        reservations: inputs.reservations.iter().map(stands).collect(),
+        reservations: reservations.collect(),
     })
 }
 

@@ -11,7 +11,7 @@ use crate::evaluation::{growth, pending_as, sizes};
 use crate::jobs::job::{Job, Released};
 use crate::pending::shapes::RequestShape;
 use crate::placement::request::{self, Gate, Request, Verdict};
-use crate::report::{ahead, evidence};
+use crate::report::{ahead, evidence, start};
 use crate::state::Inputs;
 
 /// The state of a job and the reason for it; `None` if the job is not known.
@@ -56,13 +56,13 @@ fn explain_queued(inputs: Inputs<'_>, key: &JobKey, job: &Job) -> Explanation {
         );
     };
     let explanation = explain_pending(inputs, key, &line.queue, &line.rank, shape);
-    let outlook = position.map(|at| ahead::outlook_of(inputs, &line.queue, &line.rank, at));
-    let (ahead, start) = outlook.unzip();
+    // What could never start has no start.
+    let may_start = !explanation.reason.needs_change();
     Explanation {
         position,
         evidence: evidence::evidence(inputs, key, &line.queue, shape),
-        ahead,
-        start: start.flatten(),
+        ahead: position.map(|at| ahead::ahead_of(inputs, &line.queue, at)),
+        start: may_start.then(|| start::estimate(inputs, key)).flatten(),
         ..explanation
     }
 }

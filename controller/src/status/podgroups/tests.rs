@@ -104,6 +104,7 @@ impl Case {
             explanation: &explanation,
             view: &view,
             timeline: Timeline::default(),
+            start: None,
             binding: &binding,
             works: &self.works,
             excess: None,

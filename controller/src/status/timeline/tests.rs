@@ -43,7 +43,7 @@ fn after(published: Option<&FederationStatus>, stages: &[StageNow]) -> Timeline 
 }
 
 /// What an earlier process has published.
-fn published(status: JobStatus, attempt: i32, times: Timeline) -> FederationStatus {
+fn published(status: StatusWord, attempt: i32, times: Timeline) -> FederationStatus {
     FederationStatus {
         status: Some(status.to_string()),
         attempt: Some(attempt),
@@ -107,7 +107,7 @@ fn what_nobody_saw_is_absent() {
     assert_eq!(shown(&runs), [None, Some(300), None, None, None]);
     // It reached the stage while no process ran.
     let times = after(None, &[stage(101, 0, Queued, None)]);
-    let was = published(JobStatus::Queued, 0, times);
+    let was = published(StatusWord::Queued, 0, times);
     let runs = after(Some(&was), &[stage(500, 1, Running, Some(300))]);
     assert_eq!(shown(&runs), [Some(100), Some(300), None, None, None]);
     // It may have been held meanwhile, and have had another attempt.
@@ -131,9 +131,9 @@ fn a_restart_keeps_what_was_published() {
     for until in 1..=stages.len() {
         let times = after(None, &stages[..until]);
         let state = match stages[until - 1].state {
-            Queued => JobStatus::Queued,
-            Placed => JobStatus::Starting,
-            _ => JobStatus::Running,
+            Queued => StatusWord::Queued,
+            Placed => StatusWord::Starting,
+            _ => StatusWord::Running,
         };
         let attempt = i32::try_from(stages[until - 1].attempt).unwrap();
         let was = published(state, attempt, times.clone());

@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 /// What a job does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum JobStatus {
+pub enum StatusWord {
     /// It waits.
     Queued,
     /// Its quota is charged.
@@ -33,7 +33,7 @@ pub enum JobStatus {
 #[error("{0:?} is no status of a job")]
 pub struct UnknownStatus(String);
 
-impl JobStatus {
+impl StatusWord {
     /// Every status, with what it means.
     pub const ALL: [(Self, &'static str); 8] = [
         (Self::Queued, "It waits"),
@@ -95,13 +95,13 @@ impl JobStatus {
     }
 }
 
-impl fmt::Display for JobStatus {
+impl fmt::Display for StatusWord {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.as_str())
     }
 }
 
-impl FromStr for JobStatus {
+impl FromStr for StatusWord {
     type Err = UnknownStatus;
 
     /// Reads a word in any case.
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn the_status_says_in_one_word_what_a_job_does() {
-        use JobStatus::*;
+        use StatusWord::*;
         let cases = [
             (phase::PENDING, "WaitingForQuota", Queued),
             (phase::INQUEUE, "Admitted", Admitted),
@@ -135,16 +135,16 @@ mod tests {
             ("Strange", "Failed", Queued),
         ];
         for (phase, reason, wanted) in cases {
-            assert_eq!(JobStatus::of(phase, reason), wanted, "{phase} {reason}");
+            assert_eq!(StatusWord::of(phase, reason), wanted, "{phase} {reason}");
         }
     }
 
     #[test]
     fn every_word_is_read_back() {
-        for (status, _) in JobStatus::ALL {
+        for (status, _) in StatusWord::ALL {
             assert_eq!(status.as_str().parse(), Ok(status));
             assert_eq!(status.to_string().to_lowercase().parse(), Ok(status));
         }
-        assert!("Inqueue".parse::<JobStatus>().is_err());
+        assert!("Inqueue".parse::<StatusWord>().is_err());
     }
 }
