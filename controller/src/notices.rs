@@ -99,7 +99,10 @@ impl Notices {
     /// Starts the task that posts notices as the file `path` says. `failures` counts those that were lost.
     pub(crate) fn spawn(path: PathBuf, failures: Counter, cancel: CancellationToken) -> Self {
         if let Err(error) = NoticeSettings::read(&path) {
-            tracing::error!(error, "no notices can be posted; the file is read again for each");
+            tracing::error!(
+                error,
+                "no notices can be posted; the file is read again for each"
+            );
         }
         let (queue, events) = mpsc::channel(QUEUE);
         let left_out = Arc::new(AtomicU64::new(0));
