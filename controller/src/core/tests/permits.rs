@@ -218,9 +218,9 @@ async fn jobs_behind_the_head_have_advice_too() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let federation = |name: &str| {
         let written = stage.api.requests_of("PATCH").into_iter();
-        let own =
+        let mut own =
             written.filter(|request| request.path.ends_with(&format!("/podgroups/{name}/status")));
-        own.last().unwrap().body["status"]["federation"].clone()
+        own.next_back().unwrap().body["status"]["federation"].clone()
     };
     for name in ["c", "d"] {
         let shown = federation(name);
