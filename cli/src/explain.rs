@@ -83,13 +83,16 @@ fn outlook(text: &mut String, federation: &FederationStatus, now: Timestamp) {
     if let Some(start) = &federation.start {
         let time = |time: &Time| with_distance(time, now);
         let latest = start.latest.as_ref().map_or("not known".to_owned(), time);
-        let earliest = start.earliest.as_ref().map_or("now".to_owned(), time);
         let past = match start.past.as_str() {
             "" => String::new(),
             past => format!("; {past}"),
         };
         let basis = &start.basis;
-        let range = format!("from {earliest} to {latest} ({basis}{past})");
+        let range = match &start.earliest {
+            Some(earliest) => format!("from {} to {latest}", time(earliest)),
+            None => "not known".to_owned(),
+        };
+        let range = format!("{range} ({basis}{past})");
         line(text, "Start", &range);
     }
 }

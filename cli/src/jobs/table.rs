@@ -102,14 +102,11 @@ fn pods(job: &ListedJob) -> String {
 
 /// Formats when it may start: `EARLIEST..LATEST`.
 fn start(federation: &FederationStatus) -> String {
-    let Some(start) = &federation.start else {
+    let start = federation.start.as_ref();
+    let Some((start, earliest)) = start.and_then(|start| Some((start, start.earliest.as_ref()?)))
+    else {
         return String::new();
     };
-    let earliest = start.earliest.as_ref().map(|time| time.0.to_string());
     let latest = start.latest.as_ref().map(|time| time.0.to_string());
-    format!(
-        "{}..{}",
-        earliest.as_deref().unwrap_or("now"),
-        latest.as_deref().unwrap_or_default()
-    )
+    format!("{}..{}", earliest.0, latest.unwrap_or_default())
 }

@@ -73,11 +73,13 @@ pub(crate) fn ahead(ahead: decision::Ahead) -> JobsAhead {
 pub(crate) fn start(range: &StartRange, now: Timestamp) -> ExpectedStart {
     let earliest = record::timestamp(range.earliest);
     let latest = range.latest.map(record::timestamp);
+    let earliest = match rounded(earliest, now, Rounding::Down) {
+        down if down > now => down,
+        _ => rounded(earliest, now, Rounding::Up),
+    };
     ExpectedStart {
-        earliest: Some(Time(match rounded(earliest, now, Rounding::Down) {
-            down if down > now => down,
-            _ => rounded(earliest, now, Rounding::Up),
-        })),
+        // Where nothing is known of the end, nothing is known of the beginning.
+        earliest: latest.map(|_| Time(earliest)),
         latest: latest.map(|latest| Time(rounded(latest, now, Rounding::Up))),
         basis: range.basis.clone(),
         past: range.past.map(past).unwrap_or_default(),
@@ -256,6 +258,13 @@ mod tests {
         // What has passed is not shown, however little it moves.
         let later = Timestamp::from_second(now.as_second() + 1_800).unwrap();
         assert_ne!(shown(range(35, 210, "2 jobs ahead"), later), seen);
+        let unknown = StartRange {
+            latest: None,
+            ..range(1, 1, "no run time is known")
+        };
+        let shown = start_or_seen(&unknown, None, now);
+        assert_eq!((&shown.earliest, &shown.latest), (&None, &None));
+        assert_eq!(start_or_seen(&unknown, Some(&shown), later), shown);
         assert_eq!(
             start_or_seen(&range(30, 200, "2 jobs ahead"), None, now),
             seen

@@ -78,7 +78,7 @@ pub struct JobsAhead {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExpectedStart {
-    /// The earliest start that is likely. Never now: the job is blocked.
+    /// The earliest start that is likely. Never now: the job is blocked. Absent if nothing is known of it.
     pub earliest: Option<Time>,
     /// The latest start that is likely. Absent if nothing is known of it.
     pub latest: Option<Time>,

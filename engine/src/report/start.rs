@@ -121,7 +121,7 @@ fn running<'a>(inputs: Inputs<'a>, resource: &ResourceName) -> Vec<RunningJob<'a
         let job = inputs.jobs.get(key)?;
         let released = job.released.as_deref()?;
         let (queue, pools) = job.derived.has.charge.as_ref()?;
-        let charges = pools.iter().map(|(_, charge)| charge.amount_of(resource).0);
+        let charges = pools.values().map(|charge| charge.amount_of(resource).0);
         let expected = expected_run(job).or(released.expected_ms)?;
         let elapsed = inputs.now.millis_since(released.begun());
         // A job that has run longer than expected is taken to run as long again.

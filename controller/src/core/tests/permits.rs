@@ -195,3 +195,41 @@ async fn advice_names_no_queue_that_the_namespace_may_not_use() {
     });
     assert_eq!(queues.collect::<Vec<_>>(), ["open"], "{helps:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn jobs_behind_the_head_have_advice_too() {
+    let mut stage = stage().await;
+    grants(&stage.api);
+    let open = json!({"metadata": {"name": "open"}, "spec": {}});
+    stage.take(Input::Queue(Delta::Upserted(read(open))));
+    for (name, pods) in [("a", 3), ("b", 3), ("c", 2), ("d", 2)] {
+        stage.job(name, pods);
+    }
+    for name in ["b", "c", "d"] {
+        let podgroup = json!({"metadata": {"name": name, "namespace": "team"}, "spec": {}});
+        stage.take(Input::PodGroup(Delta::Upserted(read(podgroup))));
+    }
+    stage.rest(&["a", "b", "c", "d"]).await;
+    // Each answer is followed by a rest.
+    for _ in 0..8 {
+        stage.rest_later(&["a", "b", "c", "d"], 3_000).await;
+    }
+    // A status is written at most once a second.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let federation = |name: &str| {
+        let written = stage.api.requests_of("PATCH").into_iter();
+        let mut own =
+            written.filter(|request| request.path.ends_with(&format!("/podgroups/{name}/status")));
+        own.next_back().unwrap().body["status"]["federation"].clone()
+    };
+    for name in ["c", "d"] {
+        let shown = federation(name);
+        assert_ne!(shown["position"], "1", "{shown}");
+        let helps = shown["helps"].to_string();
+        assert!(
+            helps.contains("queue open instead of its own"),
+            "{name}: {shown}"
+        );
+        assert_eq!(shown["status"], "Queued");
+    }
+}
