@@ -174,6 +174,7 @@ mod tests {
             apis: None,
             usable: true,
             unusable_because: String::new(),
+            paused: None,
         };
         let rule = |name: &str, tiers: &[&str]| ClusterRule {
             name: name.into(),

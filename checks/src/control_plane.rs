@@ -24,14 +24,20 @@ pub const INTERPRETERS: &[&str] = &[
     include_str!("../../deploy/interpreter-volcano-job.yaml"),
     include_str!("../../deploy/interpreter-job.yaml"),
     include_str!("../../deploy/interpreter-deployment.yaml"),
+    include_str!("../../deploy/interpreter-jaxjob.yaml"),
     include_str!("../../deploy/interpreter-jobset.yaml"),
+    include_str!("../../deploy/interpreter-leaderworkerset.yaml"),
     include_str!("../../deploy/interpreter-mpijob.yaml"),
+    include_str!("../../deploy/interpreter-paddlejob.yaml"),
     include_str!("../../deploy/interpreter-pod.yaml"),
     include_str!("../../deploy/interpreter-pytorchjob.yaml"),
     include_str!("../../deploy/interpreter-raycluster.yaml"),
     include_str!("../../deploy/interpreter-rayjob.yaml"),
+    include_str!("../../deploy/interpreter-rayservice.yaml"),
+    include_str!("../../deploy/interpreter-replicaset.yaml"),
     include_str!("../../deploy/interpreter-statefulset.yaml"),
     include_str!("../../deploy/interpreter-tfjob.yaml"),
+    include_str!("../../deploy/interpreter-xgboostjob.yaml"),
 ];
 /// The admission policies, which the controller restores.
 const POLICIES: [&str; 2] = [

@@ -1,10 +1,11 @@
 //! The command line.
 
-use crate::jobs::ListedStatus;
 use crate::pools::Shape;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use crds::podgroup::StatusWord;
 use std::path::PathBuf;
 
 /// The name by which kubectl finds the plugin.
@@ -88,18 +89,8 @@ pub(crate) enum CliCommand {
     ///
     /// A pool is the nodes of one class in one cluster.
     Pools(PoolsCommand),
-    /// Show the nodes that are avoided because of faults. To clear one, remove the taint in its cluster:
-    /// kubectl taint node NAME muster.io/avoid-
-    Nodes {
-        #[command(flatten)]
-        output: OutputArgs,
-        /// Go on, and print each row again when it changes
-        #[arg(long, short = 'w')]
-        watch: bool,
-        /// Print no header
-        #[arg(long)]
-        no_headers: bool,
-    },
+    /// Show the nodes that are avoided because of faults, or clear them
+    Nodes(NodesCommand),
     /// Keep new jobs out of a cluster or off a node, and have those that run there run elsewhere
     ///
     /// It sets the annotation muster.io/drain of a Cluster. A node is cordoned and its pods are evicted, through
@@ -196,8 +187,16 @@ pub(crate) struct JobFilter {
     #[arg(long, value_name = "QUEUE")]
     pub(crate) queue: Option<String>,
     /// Only jobs in one of these states
-    #[arg(long, value_enum, value_delimiter = ',', ignore_case = true)]
-    pub(crate) status: Vec<ListedStatus>,
+    #[arg(long, value_parser = job_status(), value_delimiter = ',', ignore_case = true)]
+    pub(crate) status: Vec<StatusWord>,
+}
+
+/// Returns the parser of the status of a job, which knows what each word means.
+fn job_status() -> impl TypedValueParser<Value = StatusWord> {
+    let word = |(status, meaning): (StatusWord, &'static str)| {
+        PossibleValue::new(status.as_str()).help(meaning)
+    };
+    PossibleValuesParser::new(StatusWord::ALL.map(word)).try_map(|word| word.parse::<StatusWord>())
 }
 
 impl JobFilter {
@@ -384,6 +383,48 @@ pub(crate) struct PoolsCommand {
     /// Print no header
     #[arg(long)]
     pub(crate) no_headers: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct NodesCommand {
+    #[command(subcommand)]
+    pub(crate) act: Option<NodesAct>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    /// Go on, and print each row again when it changes
+    #[arg(long, short = 'w')]
+    pub(crate) watch: bool,
+    /// Print no header
+    #[arg(long)]
+    pub(crate) no_headers: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NodesAct {
+    /// Clear nodes, so that they are avoided no more
+    ///
+    /// It writes the time into the annotation muster.io/cleared-nodes of the Cluster. What was seen of a node
+    /// before does not count any more; what is seen later does.
+    Clear(ClearNodesArgs),
+}
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct ClearNodesArgs {
+    /// The nodes; CLUSTER/* clears all nodes of a cluster, and lets it take new jobs if it is paused
+    #[arg(value_name = "CLUSTER/NODE")]
+    pub(crate) nodes: Vec<String>,
+    /// All nodes that Muster avoids
+    #[arg(long, conflicts_with = "nodes")]
+    pub(crate) all: bool,
+    /// All nodes that are avoided by this rule
+    #[arg(long, value_name = "RULE", conflicts_with_all = ["nodes", "all"])]
+    pub(crate) rule: Option<String>,
+    /// Do not ask before several nodes are cleared
+    #[arg(long, short = 'y')]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) write: WriteArgs,
 }
 
 #[derive(Debug, Default, Clone, Copy, Args)]

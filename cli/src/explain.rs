@@ -2,10 +2,10 @@
 
 use crate::age;
 use crate::args::{Format, JobFilter, OutputArgs};
-use crate::jobs::{self, ListedJob};
+use crate::jobs::{self, ListedJob, WaitParts};
 use crate::output;
 use anyhow::{Context, Result};
-use crds::podgroup::{FederationStatus, PodGroup};
+use crds::podgroup::FederationStatus;
 use engine::counted;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -28,7 +28,7 @@ pub(crate) async fn run(job: &str, output: &OutputArgs, client: &Client) -> Resu
             job.object.name_any()
         )),
         Format::Json | Format::Yaml => output::machine(&job.object, output.format),
-        Format::Table | Format::Wide => Ok(render(&workload(job), &job.group, Timestamp::now())),
+        Format::Table | Format::Wide => Ok(render(job, Timestamp::now())),
     }
 }
 
@@ -40,25 +40,24 @@ fn workload(job: &ListedJob) -> String {
     }
 }
 
-fn render(workload: &str, group: &PodGroup, now: Timestamp) -> String {
-    let status = group.status.clone().unwrap_or_default();
-    let federation = status.federation.unwrap_or_default();
-    let phase = status.phase.unwrap_or_else(|| "Unknown".to_owned());
-    let reason = federation.reason.as_ref();
-    let reason = reason.map(|word| format!(": {word}")).unwrap_or_default();
-    let mut text = format!("Job       {workload}  (queue {})\n", group.spec.queue);
-    line(&mut text, "State", &format!("{phase}{reason}"));
-    line(
-        &mut text,
-        "",
-        federation.message.as_deref().unwrap_or_default(),
-    );
+fn render(job: &ListedJob, now: Timestamp) -> String {
+    let federation = job.federation().cloned().unwrap_or_default();
+    let (queue, status) = (&job.group.spec.queue, job.status());
+    let reason = match job.reason() {
+        "" => String::new(),
+        word => format!(": {word}"),
+    };
+    let mut text = format!("Job       {}  (queue {queue})\n", workload(job));
+    line(&mut text, "State", &format!("{status}{reason}"));
+    line(&mut text, "", job.message());
     for (index, fact) in federation.evidence.iter().enumerate() {
         line(&mut text, if index == 0 { "Because" } else { "" }, fact);
     }
     for (index, help) in federation.helps.iter().enumerate() {
         line(&mut text, if index == 0 { "Helps" } else { "" }, help);
     }
+    let wait = WaitParts::of(&federation.timeline, status);
+    line(&mut text, "Wait", &wait.sentence(now));
     outlook(&mut text, &federation, now);
     history(&mut text, &federation, now);
     text
@@ -85,11 +84,13 @@ fn outlook(text: &mut String, federation: &FederationStatus, now: Timestamp) {
         let time = |time: &Time| with_distance(time, now);
         let latest = start.latest.as_ref().map_or("not known".to_owned(), time);
         let earliest = start.earliest.as_ref().map_or("now".to_owned(), time);
-        line(
-            text,
-            "Start",
-            &format!("from {earliest} to {latest} ({})", start.basis),
-        );
+        let past = match start.past.as_str() {
+            "" => String::new(),
+            past => format!("; {past}"),
+        };
+        let basis = &start.basis;
+        let range = format!("from {earliest} to {latest} ({basis}{past})");
+        line(text, "Start", &range);
     }
 }
 
@@ -141,7 +142,7 @@ mod tests {
             status,
         );
         let now = "2026-11-21T14:00:00Z".parse().unwrap();
-        render(&workload(&job), &job.group, now)
+        render(&job, now)
     }
 
     #[test]
@@ -159,7 +160,7 @@ mod tests {
     eviction: {time: '2026-11-21T13:00:00Z', reason: Reclaimed, message: queue nlp deserves it, forJob: nlp/llm-job}
 "), @r"
         Job       Job/train  (queue vision)
-        State     Pending: WaitingForQuota
+        State     Queued: WaitingForQuota
                   needs nvidia.com/gpu 16; queue vision may use 32 and has 24 charged: short by 8
         Because   queue research has 64 of 64 charged
                   the next to end is vision/resnet-job
@@ -178,12 +179,13 @@ mod tests {
   federation:
     position: '2'
     ahead: {jobs: '1', devices: '1', deviceHours: '1'}
-    start: {earliest: '2026-11-21T14:00:00Z', latest: '2026-11-21T15:30:00Z', basis: 1 job ahead}
+    start: {earliest: '2026-11-21T14:00:00Z', latest: '2026-11-21T15:30:00Z', basis: 1 job ahead,
+            past: 17 of the last 20 ranges for jobs like it held their starts}
 "), @r"
         Job       Job/train  (queue vision)
-        State     Pending
+        State     Queued
         Position  2; ahead: 1 job, 1 device, 1 device-hour
-        Start     from 2026-11-21T14:00:00Z (now) to 2026-11-21T15:30:00Z (in 90m) (1 job ahead)
+        Start     from 2026-11-21T14:00:00Z (now) to 2026-11-21T15:30:00Z (in 90m) (1 job ahead; 17 of the last 20 ranges for jobs like it held their starts)
         ");
     }
 
@@ -200,7 +202,7 @@ mod tests {
         );
         insta::assert_snapshot!(shown("null"), @r"
         Job       Job/train  (queue vision)
-        State     Unknown
+        State     Queued
         ");
     }
 }

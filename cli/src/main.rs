@@ -13,6 +13,7 @@ mod acts;
 mod age;
 mod args;
 mod check;
+mod clear_nodes;
 mod connect;
 #[cfg(test)]
 mod documented;
@@ -28,7 +29,9 @@ mod watch;
 
 use acts::JobAct;
 use anyhow::Result;
-use args::{Cli, CliCommand, KubectlConnection, PoolsCommand, QueueCommand};
+use args::{
+    Cli, CliCommand, KubectlConnection, NodesAct, NodesCommand, PoolsCommand, QueueCommand,
+};
 use clap::{CommandFactory, Parser};
 use crds::capacity_policy::CapacityPolicy;
 use crds::gpu_pool::GpuPool;
@@ -83,11 +86,19 @@ async fn run(cli: Cli) -> Result<ExitCode> {
             return acts::run(JobAct::Move(queue), jobs, connection).await;
         }
         command @ (CliCommand::Pools(PoolsCommand { watch: true, .. })
-        | CliCommand::Nodes { watch: true, .. }) => watched(&command, connection).await?,
+        | CliCommand::Nodes(NodesCommand {
+            act: None,
+            watch: true,
+            ..
+        })) => watched(&command, connection).await?,
         CliCommand::Pools(command) => pools::run(&command, &client().await?).await?,
-        CliCommand::Nodes {
-            output, no_headers, ..
-        } => nodes::run(&output, no_headers, &client().await?).await?,
+        CliCommand::Nodes(NodesCommand {
+            act: Some(NodesAct::Clear(args)),
+            ..
+        }) => return clear_nodes::run(&args, connection).await,
+        CliCommand::Nodes(command) => {
+            nodes::run(&command.output, command.no_headers, &client().await?).await?
+        }
         CliCommand::Drain(command) => return drain::drain(&command, connection).await,
         CliCommand::Undrain(command) => return drain::undrain(&command, connection).await,
         CliCommand::Check { output } => return check::run(&output, connection).await,
@@ -123,14 +134,12 @@ async fn watched(command: &CliCommand, connection: &KubectlConnection) -> Result
             let list = async || pools::run(&whole, &client).await;
             watch::run(&api, list, 1, !command.no_headers, print).await?;
         }
-        CliCommand::Nodes {
-            output, no_headers, ..
-        } => {
-            watch::check(output.format)?;
+        CliCommand::Nodes(command) => {
+            watch::check(command.output.format)?;
             let api = connect::objects::<GpuPool>(&client);
-            let list = async || nodes::run(output, false, &client).await;
+            let list = async || nodes::run(&command.output, false, &client).await;
             // A node has the name of its cluster before its own.
-            watch::run(&api, list, 2, !no_headers, print).await?;
+            watch::run(&api, list, 2, !command.no_headers, print).await?;
         }
         _ => {}
     }

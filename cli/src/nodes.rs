@@ -13,11 +13,7 @@ use kube::api::{DynamicObject, ListParams, ObjectList};
 /// Runs the command and returns its output. For programs these are the GpuPools with such nodes.
 pub(crate) async fn run(output: &OutputArgs, no_headers: bool, client: &Client) -> Result<String> {
     let objects = pools(client).await?;
-    let pools = objects.iter().filter_map(|object| {
-        let value = serde_json::to_value(object).ok()?;
-        serde_json::from_value(value).ok()
-    });
-    let pools: Vec<GpuPool> = pools.collect();
+    let pools = read(&objects);
     Ok(match output.format {
         Format::Json | Format::Yaml => output::machine(&objects, output.format)?,
         Format::Name => names(&pools),
@@ -30,8 +26,22 @@ pub(crate) async fn run(output: &OutputArgs, no_headers: bool, client: &Client) 
     })
 }
 
+/// Returns the GpuPools of `objects` that can be read.
+pub(crate) fn read(objects: &ObjectList<DynamicObject>) -> Vec<GpuPool> {
+    let pools = objects.iter().filter_map(|object| {
+        let value = serde_json::to_value(object).ok()?;
+        serde_json::from_value(value).ok()
+    });
+    pools.collect()
+}
+
+/// Returns true if the status of a pool does not name all its nodes that are avoided.
+pub(crate) fn is_cut(pool: &GpuPool) -> bool {
+    !not_named(pool).is_empty()
+}
+
 /// Returns the GpuPools with avoided nodes, without managed fields.
-async fn pools(client: &Client) -> Result<ObjectList<DynamicObject>> {
+pub(crate) async fn pools(client: &Client) -> Result<ObjectList<DynamicObject>> {
     let api = connect::objects::<GpuPool>(client);
     let mut pools = connect::list(&api, &ListParams::default(), "GpuPools").await?;
     pools.items.retain(|pool| {
@@ -41,7 +51,8 @@ async fn pools(client: &Client) -> Result<ObjectList<DynamicObject>> {
     Ok(pools)
 }
 
-fn avoided(pools: &[GpuPool]) -> impl Iterator<Item = (&GpuPool, &AvoidedNode)> {
+/// Returns the avoided nodes that are named, each with its pool.
+pub(crate) fn avoided(pools: &[GpuPool]) -> impl Iterator<Item = (&GpuPool, &AvoidedNode)> {
     pools.iter().flat_map(|pool| {
         let nodes = pool.status.iter().flat_map(|status| &status.avoided_nodes);
         nodes.map(move |node| (pool, node))
@@ -99,7 +110,7 @@ fn row(pool: &GpuPool, node: &AvoidedNode, now: Timestamp) -> [String; 6] {
     };
     let since = seconds(&why.since).map(|seconds| human(-seconds));
     let ends = match &why.until {
-        None if why.rule.is_empty() => "by hand".to_owned(),
+        None if why.is_by_hand() => "by hand".to_owned(),
         None => "with the condition".to_owned(),
         Some(until) => {
             seconds(until).map_or_else(|| until.clone(), |left| format!("in {}", human(left)))

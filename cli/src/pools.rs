@@ -5,12 +5,14 @@ use crate::args::{Format, PoolsCommand};
 use crate::connect;
 use crate::output::{self, columns};
 use anyhow::Result;
+use crds::fault_policy::{FaultPolicy, pause};
 use crds::gpu_pool::{GpuPool, GpuPoolStatus, health};
 use engine::capacity::pods_that_fit;
 use engine::counted;
 use jiff::Timestamp;
 use kube::api::{DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 /// Pods and devices of each: `2x8`.
@@ -60,6 +62,8 @@ struct ShownPool {
     status: GpuPoolStatus,
     /// How many gangs of the shape fit, if there is one.
     fits: i64,
+    /// The phase of its cluster's pause, if it is paused.
+    paused: Option<String>,
 }
 
 /// Runs the command and returns its output.
@@ -67,7 +71,8 @@ pub(crate) async fn run(command: &PoolsCommand, client: &Client) -> Result<Strin
     let api = connect::objects::<GpuPool>(client);
     let mut objects = connect::list(&api, &ListParams::default(), "GpuPools").await?;
     let all = std::mem::take(&mut objects.items).into_iter();
-    let pools = all.map(|object| ShownPool::of(object, command.fits));
+    let paused = paused(client).await;
+    let pools = all.map(|object| ShownPool::of(object, command.fits, &paused));
     let (pools, old) = select(pools.collect::<Result<_>>()?, command.fits);
     Ok(match command.output.format {
         Format::Json | Format::Yaml => {
@@ -82,21 +87,59 @@ pub(crate) async fn run(command: &PoolsCommand, client: &Client) -> Result<Strin
     })
 }
 
+/// Returns the clusters that take no new jobs because many failed there, and the phase of their pause. Users
+/// who may not read FaultPolicies see none.
+async fn paused(client: &Client) -> BTreeMap<String, String> {
+    let api = connect::objects::<FaultPolicy>(client);
+    let listed = connect::list(&api, &ListParams::default(), "FaultPolicies").await;
+    let policies = listed.into_iter().flatten().filter_map(|object| {
+        let value = serde_json::to_value(object).ok()?;
+        serde_json::from_value::<FaultPolicy>(value).ok()
+    });
+    let in_force = policies.filter(|policy| !policy.is_dry_run());
+    let paused = in_force
+        .filter_map(|policy| policy.status)
+        .flat_map(|status| status.paused_clusters);
+    let mut phases = BTreeMap::new();
+    for pause in paused {
+        let phase = phases
+            .entry(pause.cluster)
+            .or_insert_with(|| pause.phase.clone());
+        if pause.phase == pause::PAUSED {
+            *phase = pause.phase;
+        }
+    }
+    phases
+}
+
 impl ShownPool {
-    fn of(object: DynamicObject, shape: Option<Shape>) -> Result<Self> {
+    fn of(
+        object: DynamicObject,
+        shape: Option<Shape>,
+        paused: &BTreeMap<String, String>,
+    ) -> Result<Self> {
         let pool: GpuPool = serde_json::from_value(serde_json::to_value(&object)?)?;
         let status = pool.status.clone().unwrap_or_default();
         let fits = shape.map(|shape| shape.fits(&status)).unwrap_or_default();
         Ok(Self {
             object,
+            paused: paused.get(&pool.spec.cluster).cloned(),
             pool,
             status,
             fits,
         })
     }
 
+    /// Returns its health, or that its cluster is paused.
+    fn state(&self) -> &str {
+        let paused = self.paused.as_deref();
+        paused
+            .filter(|_| self.status.health == health::READY)
+            .unwrap_or(&self.status.health)
+    }
+
     fn is_ready(&self) -> bool {
-        self.status.health == health::READY
+        self.state() == health::READY
     }
 }
 
@@ -114,7 +157,7 @@ fn select(mut pools: Vec<ShownPool>, shape: Option<Shape>) -> (Vec<ShownPool>, V
 fn left_out(old: &[ShownPool]) -> String {
     let lines = old.iter().map(|pool| {
         let name = pool.object.name_any();
-        format!("{name} is left out: it is {}\n", pool.status.health)
+        format!("{name} is left out: it is {}\n", pool.state())
     });
     lines.collect()
 }
@@ -158,7 +201,7 @@ fn row(shown: &ShownPool, now: Timestamp) -> [String; 9] {
         status.largest_free_node.to_string(),
         status.fragmentation.clone(),
         status.avoided.to_string(),
-        status.health.clone(),
+        shown.state().to_owned(),
         age(shown.object.metadata.creation_timestamp.as_ref(), now),
     ]
 }
@@ -240,6 +283,11 @@ mod tests {
                        "fragmentation": "0%", "histogram": [{"free": 8, "nodes": 4}], "avoided": 1, "health": "Ready"}),
             ),
             pool(
+                "gpu-e.h100",
+                json!({"nodes": 2, "total": 16, "free": 16, "largestFreeNode": 8, "fragmentation": "0%",
+                       "histogram": [{"free": 8, "nodes": 2}], "health": "Ready"}),
+            ),
+            pool(
                 "gpu-c.a100",
                 json!({"nodes": 4, "free": 32, "histogram": [{"free": 8, "nodes": 4}], "health": "Unreachable"}),
             ),
@@ -255,7 +303,8 @@ mod tests {
             no_headers: false,
         };
         let pools = pools().into_iter();
-        let pools = pools.map(|pool| ShownPool::of(pool, command.fits).unwrap());
+        let paused = BTreeMap::from([("gpu-e".to_owned(), "Paused".to_owned())]);
+        let pools = pools.map(|pool| ShownPool::of(pool, command.fits, &paused).unwrap());
         let (pools, old) = select(pools.collect(), command.fits);
         render(&pools, &command, "2026-11-25T10:00:00Z".parse().unwrap()) + &left_out(&old)
     }
@@ -266,6 +315,7 @@ mod tests {
         NAME         NODES   TOTAL   FREE   LARGEST   FRAG     AVOIDED   STATUS        AGE
         gpu-a.h100   6       48      16     8         50%      0         Ready         60m
         gpu-b.h100   5       40      32     8         0%       1         Ready         60m
+        gpu-e.h100   2       16      16     8         0%       0         Paused        60m
         gpu-c.a100   4       0       32     0         <none>   0         Unreachable   60m
         gpu-d.l4     0       0       0      0         <none>   0         <none>        60m
         ");
@@ -273,6 +323,7 @@ mod tests {
         NAME         CLUSTER   CLASS   DEVICE           NODES   USABLE   TOTAL   USED   FREE   LARGEST   FRAG     AVOIDED   STATUS        AGE
         gpu-a.h100   gpu-a     h100    nvidia.com/gpu   6       6        48      32     16     8         50%      0         Ready         60m
         gpu-b.h100   gpu-b     h100    nvidia.com/gpu   5       4        40      0      32     8         0%       1         Ready         60m
+        gpu-e.h100   gpu-e     h100    nvidia.com/gpu   2       0        16      0      16     8         0%       0         Paused        60m
         gpu-c.a100   gpu-c     a100    nvidia.com/gpu   4       0        0       0      32     0         <none>   0         Unreachable   60m
         gpu-d.l4     gpu-d     l4      nvidia.com/gpu   0       0        0       0      0      0         <none>   0         <none>        60m
         ");
@@ -285,11 +336,13 @@ mod tests {
         gpu-b.h100   gpu-b     h100    nvidia.com/gpu   32     8         4
         gpu-a.h100   gpu-a     h100    nvidia.com/gpu   16     8         2
         gpu-c.a100 is left out: it is Unreachable
+        gpu-e.h100 is left out: it is Paused
         ");
         insta::assert_snapshot!(shown(Some("2x8"), Format::Table), @r"
         NAME         CLUSTER   CLASS   DEVICE           FREE   LARGEST   FITS
         gpu-b.h100   gpu-b     h100    nvidia.com/gpu   32     8         2
         gpu-c.a100 is left out: it is Unreachable
+        gpu-e.h100 is left out: it is Paused
         ");
         insta::assert_snapshot!(shown(Some("1x9"), Format::Table), @"No pool has room for 1 pod of 9 devices now");
     }

@@ -94,7 +94,7 @@ fn every_known_kind_of_workload_may_be_read() {
             })
         })
         .collect();
-    for kind in workload::default_kinds() {
+    for kind in workload::known_kinds() {
         let wanted = (kind.group.to_owned(), kind.plural.to_owned());
         assert!(
             readable.contains(&wanted),

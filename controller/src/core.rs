@@ -111,6 +111,7 @@ impl Core {
             self.wake_at,
             self.reconciler.next_requeue(),
             self.publisher.reasons.next_due(),
+            self.publisher.advice.next_due(),
             self.publisher.unselected.next_due(),
         ];
         let until = wakes.into_iter().flatten().min().map_or(LONGEST_MS, |at| {
@@ -132,6 +133,8 @@ impl Core {
         }
         self.reconciler.mark_adopted(now);
         self.reconciler.taint_nodes(now);
+        self.reconciler.pause_clusters(now);
+        self.reconciler.leave_ending_nodes(now);
         self.run_actions();
         match self.reconciler.enforcement.allows_decisions() {
             true => self.decide(now),
@@ -216,6 +219,7 @@ impl Core {
         for name in self.reconciler.mirror.queues().keys() {
             self.publisher.queue(name);
         }
+        self.reconciler.begin_fault_policies();
         for name in self.reconciler.mirror.fault_policies().keys() {
             self.publisher.fault_policy(name);
         }
@@ -242,7 +246,9 @@ impl Core {
         }
         self.publisher.clear();
         self.reconciler.lost_pods.stand_by();
+        self.reconciler.breakers.stand_by();
         self.metrics.nodes_avoided.set(0);
+        self.metrics.clusters_paused.set(0);
         self.reconciler.engine.take_changed();
     }
 

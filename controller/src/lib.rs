@@ -18,13 +18,16 @@
 
 pub mod admission_policies;
 mod avoided_nodes;
+mod cluster_breakers;
 mod core;
 mod effects;
+mod ending_nodes;
 mod facts;
 mod ingest;
 mod invariants;
 mod metrics;
 mod mirror;
+mod notices;
 mod reconcile;
 mod status;
 
@@ -40,6 +43,7 @@ use crate::ingest::template_watches::TemplateWatches;
 use crate::ingest::unselected_kinds;
 use crate::ingest::watches;
 use crate::metrics::ControllerMetrics;
+use crate::notices::Notices;
 use crate::reconcile::Reconciler;
 use crate::reconcile::reconciler::ReconcileOptions;
 use crate::status::Publisher;
@@ -57,6 +61,7 @@ use runtime::status_writer::{StatusWriter, StatusWriterOptions};
 use runtime::watch::WatchMetrics;
 use scheduler::{Scheduler, SchedulerOptions};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, mpsc};
@@ -99,6 +104,8 @@ pub struct ControllerOptions {
     pub ledger: Option<LedgerOptions>,
     /// How long a job keeps running when an override makes its Works request more than was admitted.
     pub override_grace: Duration,
+    /// The operator's file that says where notices are posted; `None` if they are not.
+    pub notices: Option<PathBuf>,
     /// Decide even if the admission policies are not in force.
     pub without_admission_policies: bool,
 }
@@ -111,6 +118,7 @@ impl Default for ControllerOptions {
             commit: CommitOptions::default(),
             ledger: None,
             override_grace: Duration::from_secs(60),
+            notices: None,
             without_admission_policies: false,
         }
     }
@@ -242,6 +250,8 @@ async fn live(
         inputs: life.inputs.clone(),
         checks: Arc::new(Semaphore::new(CHECKS)),
         node_taint_failures: metrics.node_taint_failures.clone(),
+        leadership: life.term.leadership.clone(),
+        notices: life.notices(&metrics),
         writes: Vec::new(),
     };
     let core = Core {
@@ -277,6 +287,13 @@ impl Life<'_> {
         };
         let engine = Engine::new(self.options.engine.clone());
         Reconciler::new(options, engine, enforcement, metrics)
+    }
+
+    /// Starts to post notices, if the operator wants them.
+    fn notices(&self, metrics: &ControllerMetrics) -> Option<Notices> {
+        let path = self.options.notices.clone()?;
+        let failures = metrics.notice_failures.clone();
+        Some(Notices::spawn(path, failures, self.over.clone()))
     }
 
     /// Returns whether decisions need the admission policies, and starts the keeper that reports changes.

@@ -34,6 +34,9 @@ pub(crate) struct ControllerMetrics {
     /// Nodes of all members with the taint of avoided nodes.
     pub(crate) nodes_avoided: Gauge,
     pub(crate) node_taint_failures: Counter,
+    pub(crate) notice_failures: Counter,
+    /// Clusters that take no new jobs because many failed there.
+    pub(crate) clusters_paused: Gauge,
     pub(crate) invariant_violations: Counter,
     pub(crate) invariant_check_seconds: Histogram,
     pub(crate) queues: QueueSeries,
@@ -91,6 +94,16 @@ impl ControllerMetrics {
                 "node_taint_failures",
                 "Taints of avoided nodes that could not be written",
                 Counter::default(),
+            ),
+            notice_failures: registry.register(
+                "notice_failures",
+                "Notices that could not be posted to the operator's webhook",
+                Counter::default(),
+            ),
+            clusters_paused: registry.register(
+                "clusters_paused",
+                "Clusters that take no new jobs because many jobs failed there",
+                Gauge::default(),
             ),
             invariant_violations: registry.register(
                 "invariant_violations",

@@ -357,8 +357,8 @@ pub struct CapacityPolicyPlacement {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_clusters: Option<i32>,
     /// Whether its jobs are split over several clusters if they do not say so themselves
-    /// (muster.io/split). Volcano Jobs, batch/v1 Jobs and JobSets can be split; PyTorchJobs, TFJobs,
-    /// MPIJobs, RayClusters and RayJobs only if addresses are set. Unset: Never.
+    /// (muster.io/split). Volcano Jobs, batch/v1 Jobs and JobSets can be split; Kubeflow's jobs, RayClusters
+    /// and RayJobs only if addresses are set. Unset: Never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split: Option<Loose<CapacityPolicySplit>>,
     /// The address of a pod for pods of other clusters, by the name of its cluster, or "*" for all

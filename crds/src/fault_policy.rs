@@ -6,11 +6,16 @@
 
 use crate::duration::{DURATION_PATTERN, parse_millis};
 use crate::loose::lenient;
+use crate::node_health::NodeAvoidance;
 use engine::faults::{AvoidNode, FaultClass, FaultRuleSet, NodeFaultRule, PodFaultRule};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+mod breaker;
+
+pub use breaker::{ClusterBreaker, FaultPolicyBreaker, PausedCluster, pause};
 
 /// The rules that Muster has by itself, as the YAML of a FaultPolicy.
 pub const DEFAULT_YAML: &str = include_str!("fault_policy/default.yaml");
@@ -36,6 +41,20 @@ pub const DEFAULT_YAML: &str = include_str!("fault_policy/default.yaml");
         type_ = "string",
         json_path = r#".status.conditions[?(@.type=="Valid")].status"#
     ),
+    printcolumn(name = "DRY RUN", type_ = "boolean", json_path = ".spec.dryRun"),
+    printcolumn(
+        name = "PAUSED",
+        type_ = "string",
+        json_path = ".status.pausedClusters[*].cluster",
+        description = "The first cluster that takes no new jobs"
+    ),
+    printcolumn(
+        name = "WOULD AVOID",
+        type_ = "integer",
+        json_path = ".status.wouldAvoid",
+        description = "Nodes that would be avoided without dryRun",
+        priority = 1
+    ),
     printcolumn(
         name = "MESSAGE",
         type_ = "string",
@@ -53,6 +72,14 @@ pub struct FaultPolicySpec {
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     #[serde(deserialize_with = "lenient")]
     pub rules: Vec<FaultPolicyRule>,
+    /// When a cluster takes no new jobs because many fail there. Without it none is paused.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub cluster_breaker: Option<FaultPolicyBreaker>,
+    /// True to do nothing, and to tell in the status and in events what would be done: which nodes would be
+    /// avoided, and which clusters would be paused. The rules decide no class, and later ones are read as if
+    /// these were not there.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub dry_run: Option<bool>,
 }
 
 /// One rule.
@@ -156,6 +183,32 @@ pub struct FaultPolicyStatus {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     #[serde(deserialize_with = "lenient")]
     pub conditions: Vec<Condition>,
+    /// The clusters that the breaker pauses, or would pause without dryRun.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["cluster"]))]
+    // Present also if empty: a merge patch removes only what it names.
+    #[serde(deserialize_with = "lenient")]
+    pub paused_clusters: Vec<PausedCluster>,
+    /// The number of nodes that would be avoided without dryRun.
+    #[serde(deserialize_with = "lenient")]
+    pub would_avoid: Option<i64>,
+    /// The first 50 of them, and why.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["cluster", "node"]))]
+    #[serde(deserialize_with = "lenient")]
+    pub would_avoid_nodes: Vec<WouldAvoidNode>,
+}
+
+/// A node that would be avoided, were the policy not in a dry run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["cluster", "node"]))]
+pub struct WouldAvoidNode {
+    /// Its cluster.
+    pub cluster: String,
+    /// Its name.
+    pub node: String,
+    /// Why, and until when.
+    #[serde(flatten)]
+    pub avoidance: NodeAvoidance,
 }
 
 /// A rule that can be read.
@@ -212,6 +265,8 @@ impl FaultPolicyRule {
             messages: messages.clone(),
             exit_codes: exit_codes.clone(),
             class,
+            policy: String::new(),
+            dry_run: false,
             avoid_node: avoid.transpose()?,
         })
     }
@@ -244,6 +299,8 @@ impl FaultPolicyRule {
             conditions: node.conditions.clone(),
             messages: node.messages.clone(),
             class,
+            policy: String::new(),
+            dry_run: false,
         })
     }
 }
@@ -284,15 +341,31 @@ fn no_empty_text(texts: &[String], field: &str) -> Result<(), String> {
 }
 
 impl FaultPolicy {
+    /// Returns true if it only counts and tells.
+    #[must_use]
+    pub fn is_dry_run(&self) -> bool {
+        self.spec.dry_run == Some(true)
+    }
+
     /// Returns the rules that can be read, and what is wrong with the first that cannot.
     #[must_use]
     pub fn to_rules(&self) -> (FaultRuleSet, Option<String>) {
         let mut wrong = None;
         let mut set = FaultRuleSet::default();
+        let policy = self.metadata.name.clone().unwrap_or_default();
+        let dry_run = self.is_dry_run();
         for (index, rule) in self.spec.rules.iter().enumerate() {
             match rule.to_rule(index) {
-                Ok(ReadRule::Pod(rule)) => set.rules.push(rule),
-                Ok(ReadRule::Node(rule)) => set.nodes.push(rule),
+                Ok(ReadRule::Pod(rule)) => set.rules.push(PodFaultRule {
+                    policy: policy.clone(),
+                    dry_run,
+                    ..rule
+                }),
+                Ok(ReadRule::Node(rule)) => set.nodes.push(NodeFaultRule {
+                    policy: policy.clone(),
+                    dry_run,
+                    ..rule
+                }),
                 Err(why) => {
                     wrong.get_or_insert(why);
                 }

@@ -139,7 +139,8 @@ pub struct GpuPoolStatus {
     pub avoided: i64,
     /// The first 50 of them by name, and why.
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["node"]))]
-    #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
+    // Present also if empty: a merge patch removes only what it names.
+    #[serde(deserialize_with = "lenient")]
     pub avoided_nodes: Vec<AvoidedNode>,
     /// When the member last answered, coarsely.
     #[serde(deserialize_with = "lenient")]

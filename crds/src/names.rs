@@ -39,6 +39,9 @@ pub use workload::{HOLD_LABEL, PRIORITY_CLASS_LABEL};
 pub const DEFAULT_QUEUE_KEY: &str = "muster.io/default-queue";
 /// Annotation of a binding: the admission record (JSON, [`crate::record::AdmissionRecord`]).
 pub const ADMISSION_ANNOTATION: &str = "muster.io/admission";
+/// Annotation of a PodGroup where the CRD is Volcano's own, which has no `status.federation`: its JSON
+/// ([`crate::podgroup::FederationStatus`]).
+pub const FEDERATION_ANNOTATION: &str = "muster.io/federation";
 /// Annotation of a binding or an OverridePolicy: the epoch of the leader that last wrote it only to make
 /// the open writes of an earlier leader fail.
 pub const FENCE_ANNOTATION: &str = "muster.io/fence";
@@ -52,6 +55,10 @@ pub const USER_ANNOTATION: &str = "muster.io/user";
 pub const PERMITTED_QUEUE_ANNOTATION: &str = "muster.io/permitted-queue";
 /// Annotation of a template: when its job last wrote a checkpoint (RFC 3339).
 pub const CHECKPOINTED_AT_ANNOTATION: &str = "muster.io/checkpointed-at";
+/// Annotation of a template: when its job last made progress (RFC 3339).
+pub const HEARTBEAT_ANNOTATION: &str = "muster.io/heartbeat";
+/// Annotation of a template: the time without a heartbeat after which its job is stuck (`20m`).
+pub const HEARTBEAT_TIMEOUT_ANNOTATION: &str = "muster.io/heartbeat-timeout";
 /// Annotation of a template: the attempt in which its job was aborted, by a user who resumes it (`2`).
 pub const RESUME_ANNOTATION: &str = "muster.io/resume-attempt";
 /// Taint of a node that is avoided; its value is the class of the fault.
@@ -59,6 +66,13 @@ pub const AVOID_TAINT: &str = "muster.io/avoid";
 /// Annotation of a node that Muster avoids: why, since when and until when (JSON,
 /// [`crate::node_health::NodeAvoidance`]).
 pub const AVOIDANCE_ANNOTATION: &str = "muster.io/avoidance";
+/// Annotation of a Cluster: the nodes that a person has cleared, and when
+/// (`node7=2026-11-25T18:00:00Z,node9=...`). What was seen of them before does not count.
+pub const CLEARED_NODES_ANNOTATION: &str = "muster.io/cleared-nodes";
+/// Annotation of a node: when it ends (RFC 3339), as spot capacity or for maintenance.
+pub const ENDS_AT_ANNOTATION: &str = "muster.io/ends-at";
+/// Label of a node of GKE: when its maintenance begins, in seconds of Unix time.
+pub const GKE_MAINTENANCE_LABEL: &str = "cloud.google.com/scheduled-maintenance-time";
 /// Annotation of a Cluster: the price of one device for one hour, in the operator's own unit (`2.50`).
 pub const PRICE_ANNOTATION: &str = "muster.io/price";
 /// Annotation of a Cluster: the round-trip time to other clusters (`gpu-b=0.4ms,gpu-c=12ms`). A value of

@@ -3,7 +3,7 @@
 //! The CRD made from these types is a superset of Volcano's (v1.14): all its fields, a status
 //! subresource, printer columns, and `status.federation`. It is for people: no decision is
 //! read from it. Where Volcano's own CRD is installed it is left alone; what that would prune
-//! goes into conditions.
+//! goes into an annotation, and the reason into conditions.
 
 use crate::conditions::Statement;
 use crate::loose::{QuantityList, any_object, lenient};
@@ -16,6 +16,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+mod federation;
+mod status_word;
+
+pub use federation::{Eviction, ExpectedStart, FederationStatus, JobsAhead, PlacedPart, Timeline};
+pub use status_word::{StatusWord, UnknownStatus};
 
 /// Values of `status.phase`, as Volcano names them. Strings, because a new one must not break a LIST.
 pub mod phase {
@@ -121,7 +127,12 @@ fn kind() -> String {
     doc = "PodGroup is one job: what its gang needs, its position in its queue, and where it runs.",
     annotation("helm.sh/resource-policy", "keep"),
     selectable = ".spec.queue",
-    printcolumn(name = "STATUS", type_ = "string", json_path = ".status.phase"),
+    printcolumn(
+        name = "STATUS",
+        type_ = "string",
+        json_path = ".status.federation.status",
+        description = "What it does"
+    ),
     printcolumn(name = "RUNNING", type_ = "integer", json_path = ".status.running"),
     printcolumn(name = "QUEUE", type_ = "string", json_path = ".spec.queue"),
     printcolumn(
@@ -141,6 +152,13 @@ fn kind() -> String {
         type_ = "string",
         json_path = ".status.federation.reason",
         description = "Why it is where it is"
+    ),
+    printcolumn(
+        name = "PHASE",
+        type_ = "string",
+        json_path = ".status.phase",
+        description = "Volcano's word for it",
+        priority = 1
     ),
     printcolumn(
         name = "minMember",
@@ -260,127 +278,6 @@ pub struct PodGroupCondition {
     pub reason: String,
     /// A sentence.
     pub message: String,
-}
-
-/// The status of a job in the federation.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct FederationStatus {
-    /// Its position in its queue: exact up to 10, then coarse (`10+`, `100+`).
-    #[serde(deserialize_with = "lenient")]
-    pub position: Option<String>,
-    /// Its parts, by cluster.
-    #[serde(deserialize_with = "lenient")]
-    pub placement: Vec<PlacedPart>,
-    /// Pods by cluster: `gpu-a:8,gpu-b:8`.
-    #[serde(deserialize_with = "lenient")]
-    pub placement_summary: Option<String>,
-    /// Why it waits, or what it does: one word of a closed list.
-    #[serde(deserialize_with = "lenient")]
-    pub reason: Option<String>,
-    /// The reason as a sentence, with numbers.
-    #[serde(deserialize_with = "lenient")]
-    pub message: Option<String>,
-    /// The facts behind the reason, one in each line, the most important first.
-    #[serde(deserialize_with = "lenient")]
-    pub evidence: Vec<String>,
-    /// Changes of which each one would let the job start now.
-    #[serde(deserialize_with = "lenient")]
-    pub helps: Vec<String>,
-    /// The jobs ahead of it in its queue.
-    #[serde(deserialize_with = "lenient")]
-    pub ahead: Option<JobsAhead>,
-    /// When it is expected to start, if that is known.
-    #[serde(deserialize_with = "lenient")]
-    pub start: Option<ExpectedStart>,
-    /// Its last eviction, if any.
-    #[serde(deserialize_with = "lenient")]
-    pub eviction: Option<Eviction>,
-    /// The former name of `eviction`: read for one version, never written.
-    #[serde(deserialize_with = "lenient", skip_serializing)]
-    pub taken_back: Option<Eviction>,
-    /// How often it was admitted, this time included.
-    #[serde(deserialize_with = "lenient")]
-    pub attempt: Option<i32>,
-    /// The value of its PriorityClass.
-    #[serde(deserialize_with = "lenient")]
-    pub priority: Option<i32>,
-    /// When it reached each stage.
-    #[serde(deserialize_with = "lenient")]
-    pub timeline: Timeline,
-}
-
-/// The jobs ahead of a job. Small numbers are exact and large ones are coarse, so that a moving queue
-/// writes little.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct JobsAhead {
-    /// Jobs.
-    pub jobs: String,
-    /// Devices that they request together.
-    pub devices: String,
-    /// Device-hours that they are expected to take, if run times are known.
-    pub device_hours: String,
-}
-
-/// When a job is expected to start. Times are rounded by how far away they are.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ExpectedStart {
-    /// The earliest start.
-    pub earliest: Option<Time>,
-    /// The likely start. Absent if it depends on an end that is not known.
-    pub latest: Option<Time>,
-    /// What the estimate rests on, as a sentence.
-    pub basis: String,
-}
-
-/// The eviction of an attempt of a job.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Eviction {
-    /// When.
-    pub time: Option<Time>,
-    /// Why: one word of a closed list.
-    pub reason: String,
-    /// A sentence.
-    pub message: String,
-    /// The job that it was evicted for (`namespace/name` of its PodGroup), if any.
-    pub for_job: Option<String>,
-}
-
-/// One cluster's part of a job.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PlacedPart {
-    /// The cluster.
-    pub cluster: String,
-    /// Pods that were placed there.
-    pub pods: i32,
-    /// Pods that run there, as the cluster reports.
-    pub ready: i32,
-    /// The state of the part: Dispatched, Running, Ended, ...
-    pub phase: String,
-    /// What is wrong, if anything.
-    pub reason: String,
-}
-
-/// When a job reached each stage, in its latest attempt (`queued`: in all of them).
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Timeline {
-    /// It was submitted.
-    pub queued: Option<Time>,
-    /// Quota was charged.
-    pub admitted: Option<Time>,
-    /// Its placement was written.
-    pub placed: Option<Time>,
-    /// Its minimum ran.
-    pub running: Option<Time>,
-    /// It was last grown or shrunk.
-    pub resized: Option<Time>,
-    /// It ended.
-    pub finished: Option<Time>,
 }
 
 /// Formats `gpu-a:8,gpu-b:8`; `None` if it is not placed.

@@ -7,10 +7,10 @@
 //! never scans all pending jobs.
 
 use crate::amounts::resources::Resources;
-use crate::api::decision::{Decisions, Explanation, Help, QueueUsage, Reserved};
+use crate::api::decision::{Decisions, Explanation, Help, QueueUsage, Reserved, StartEstimate};
 use crate::api::demand::ClusterPlacement;
 use crate::api::event::Event;
-use crate::api::facts::{ClusterFact, Leaving};
+use crate::api::facts::{ClusterFact, Leaving, NodeFact};
 use crate::api::faults::FaultRuleSet;
 use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, QueueName, Time};
 use crate::api::reason::Reason;
@@ -21,7 +21,8 @@ use crate::config::EngineConfig;
 use crate::cycle::{decide, events};
 use crate::jobs::job::JobView;
 use crate::placement::eligible;
-use crate::report::{advise, explain, usage};
+use crate::report::advise::AdviceClass;
+use crate::report::{advise, explain, start, usage};
 use crate::state::{Changed, Engine};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -108,6 +109,12 @@ impl Engine {
         explain::explain(self.inputs(), key)
     }
 
+    /// An estimate of the start of a pending job, as [`Engine::explain`] has it for a job that may start.
+    #[must_use]
+    pub fn start_estimate(&self, key: &JobKey) -> Option<StartEstimate> {
+        start::estimate(self.inputs(), key)
+    }
+
     /// The attempt of a job that is being evicted, with the reason and the message.
     #[must_use]
     pub fn evicted_because(&self, key: &JobKey) -> Option<(Attempt, Reason, &str)> {
@@ -142,6 +149,13 @@ impl Engine {
         &self.fault_rules
     }
 
+    /// The fact of a node.
+    #[must_use]
+    pub fn node(&self, cluster: &ClusterName, node: &NodeName) -> Option<&NodeFact> {
+        let nodes = self.capacity.cluster(cluster)?.nodes();
+        Some(&nodes.get(node)?.fact)
+    }
+
     /// The number of known nodes of a cluster.
     #[must_use]
     pub fn nodes_in(&self, cluster: &ClusterName) -> usize {
@@ -154,6 +168,19 @@ impl Engine {
     #[must_use]
     pub fn advise(&self, key: &JobKey, may_use: &dyn Fn(&QueueName) -> bool) -> Vec<Help> {
         advise::advise(self.inputs(), key, may_use)
+    }
+
+    /// The class of a pending job, of which all jobs get the same advice; `None` if it is not pending.
+    #[must_use]
+    pub fn advice_class(&self, key: &JobKey) -> Option<AdviceClass> {
+        advise::class_of(self.inputs(), key)
+    }
+
+    /// Whether only quota, capacity and the jobs ahead of it keep a queued job waiting: no hold, no
+    /// back-off, no closed queue and no limit of pending jobs.
+    #[must_use]
+    pub fn competes(&self, key: &JobKey) -> bool {
+        explain::competes(self.inputs(), key)
     }
 
     /// Whether a queue or a queue below it is charged.

@@ -39,7 +39,9 @@ pub use api::job::JobState;
 pub use api::{decision, event, facts, faults, ids, matching, reason};
 pub use audit::snapshot::Snapshot;
 pub use config::EngineConfig;
+pub use forecast::starts::{FaredRange, StartForecasts, StartResult, WAIT_STAGES};
 pub use jobs::job::JobView;
+pub use report::advise::AdviceClass;
 pub use state::{Changed, Engine};
 
 pub use decision::{Blocker, Decision, Decisions, Explanation, QueueUsage};

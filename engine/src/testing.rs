@@ -26,6 +26,7 @@ pub(crate) fn cluster(name: &str) -> ClusterFact {
         apis: None,
         usable: true,
         unusable_because: String::new(),
+        paused: None,
     }
 }
 

@@ -1,10 +1,13 @@
 //! Converts a Cluster object into a fact. Pure.
 
+use super::ClusterMarks;
 use super::verdict::MemberVerdict;
 use crds::karmada::{Cluster, LooseTaint};
 use crds::names::{
-    DRAIN_ANNOTATION, NETWORK_ANNOTATION, OUT_OF_SERVICE_ANNOTATION, PRICE_ANNOTATION,
+    CLEARED_NODES_ANNOTATION, DRAIN_ANNOTATION, NETWORK_ANNOTATION, OUT_OF_SERVICE_ANNOTATION,
+    PRICE_ANNOTATION,
 };
+use crds::node_health::ClearedNodes;
 use engine::facts::ClusterFact;
 use engine::matching::{LEAVING, Taint, TaintEffect};
 use engine::{ClusterName, Quantity};
@@ -32,6 +35,7 @@ pub(super) fn fact(name: &ClusterName, cluster: &Cluster, verdict: &MemberVerdic
         network: network(cluster).unwrap_or_default(),
         usable: verdict.usable(),
         unusable_because: verdict.because.clone(),
+        paused: None,
     }
 }
 
@@ -102,6 +106,23 @@ fn time_to(part: &str) -> Option<(ClusterName, u64)> {
     (!name.is_empty()).then(|| (ClusterName::new(name), micros))
 }
 
+/// Returns what `cluster` says besides its fact.
+pub(super) fn marks(cluster: &Cluster) -> ClusterMarks {
+    ClusterMarks {
+        uid: cluster.metadata.uid.clone().unwrap_or_default(),
+        cleared: cleared(cluster).unwrap_or_else(|(readable, _)| readable),
+    }
+}
+
+fn cleared(cluster: &Cluster) -> Result<ClearedNodes, (ClearedNodes, String)> {
+    let annotations = cluster.metadata.annotations.as_ref();
+    let text = annotations.and_then(|all| all.get(CLEARED_NODES_ANNOTATION));
+    text.map_or_else(
+        || Ok(ClearedNodes::default()),
+        |text| ClearedNodes::parse(text),
+    )
+}
+
 /// Returns which of its annotations cannot be read, with the effect.
 pub(super) fn unread(cluster: &Cluster) -> Vec<(String, &'static str)> {
     let price = price(cluster)
@@ -109,7 +130,9 @@ pub(super) fn unread(cluster: &Cluster) -> Vec<(String, &'static str)> {
         .map(|problem| (problem, "its price is not used"));
     let times = network(cluster).err();
     let times = times.map(|problem| (problem, "its times to other clusters are not used"));
-    price.into_iter().chain(times).collect()
+    let cleared = cleared(cluster).err();
+    let cleared = cleared.map(|(_, problem)| (problem, "that node is not cleared"));
+    price.into_iter().chain(times).chain(cleared).collect()
 }
 
 /// Returns `apiVersion/Kind` of all APIs that it serves; `None` while Karmada has not reported them.

@@ -1,13 +1,14 @@
 //! The task that owns the state of all members.
 
 use super::address::Address;
-use super::cluster::{fact, unread};
+use super::cluster::{fact, marks, unread};
 use super::connect::Connector;
 use super::session::{Session, device_watch_names, watch_names};
 use super::verdict::{MemberVerdict, ViewHealth, ViewState, verdict};
 use super::view::MemberView;
 use super::{
-    CoordinatorMessage, FailedProbe, MemberAccess, MemberEvent, Members, MembersOptions, Origin,
+    ClusterMarks, CoordinatorMessage, FailedProbe, MemberAccess, MemberEvent, Members,
+    MembersOptions, Origin,
 };
 use crate::matching::Owner;
 use crate::metrics::MemberMetrics;
@@ -56,6 +57,8 @@ struct Member {
     view: MemberView,
     state: ViewState,
     since: Instant,
+    /// What the Cluster object said besides its fact when that was last sent.
+    marks: ClusterMarks,
     /// True if `Listed` was sent.
     settled: bool,
     /// True if the Cluster object has changed since it was last sent.
@@ -199,6 +202,8 @@ impl Coordinator {
             let (problem, consequence) = unread;
             tracing::warn!(cluster = %name, problem, "{consequence}");
         }
+        let marks = marks(&cluster);
+        let differs = std::mem::replace(&mut member.marks, marks.clone()) != marks;
         member.cluster = cluster;
         member.renewed = true;
         match address {
@@ -214,6 +219,10 @@ impl Coordinator {
                 member.session = None;
                 member.state.unreachable_by_design = Some(error.to_string());
             }
+        }
+        if differs {
+            let cluster = name.clone();
+            self.send_event(MemberEvent::Marks { cluster, marks }).await;
         }
         self.assess(&name).await;
     }
@@ -387,6 +396,7 @@ impl Member {
             view: MemberView::new(name.clone()),
             state: ViewState::default(),
             since: Instant::now(),
+            marks: ClusterMarks::default(),
             settled: false,
             renewed: false,
             sent: None,

@@ -34,7 +34,7 @@ mod view;
 pub use verdict::ViewHealth;
 
 use crds::karmada::Cluster;
-use crds::node_health::NodeHealth;
+use crds::node_health::{ClearedNodes, NodeHealth};
 use engine::{ClusterName, Event, JobKey, NodeName};
 use kube::Client;
 use matching::Owner;
@@ -119,6 +119,13 @@ pub enum MemberEvent {
         /// Its health.
         health: NodeHealth,
     },
+    /// The Cluster object has another UID or other cleared nodes than before. Sent before its first fact.
+    Marks {
+        /// The cluster.
+        cluster: ClusterName,
+        /// What its object says.
+        marks: ClusterMarks,
+    },
     /// All nodes and pods of a cluster have been sent once, or it is known to be unusable.
     Listed {
         /// The cluster.
@@ -126,6 +133,15 @@ pub enum MemberEvent {
     },
     /// Every cluster that existed at the start has listed. Sent once.
     Ready,
+}
+
+/// What a Cluster object says besides its fact.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClusterMarks {
+    /// Its UID.
+    pub uid: String,
+    /// The nodes that a person has cleared, and when.
+    pub cleared: ClearedNodes,
 }
 
 /// What other crates need of a member besides its facts.

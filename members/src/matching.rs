@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 /// Label of pods below a JobSet.
 const JOBSET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
+/// Label of pods below a LeaderWorkerSet.
+const LEADER_WORKER_SET: &str = "leaderworkerset.sigs.k8s.io/name";
 /// Labels of pods below a RayCluster, and of the object that created the cluster.
 const RAY_CLUSTER: &str = "ray.io/cluster";
 const RAY_ORIGIN_KIND: &str = "ray.io/originated-from-crd";
@@ -103,6 +105,9 @@ fn by_labels(labels: &BTreeMap<String, String>) -> Option<(&str, &str)> {
     if let Some(jobset) = label(JOBSET_NAME) {
         return Some(("JobSet", jobset));
     }
+    if let Some(set) = label(LEADER_WORKER_SET) {
+        return Some(("LeaderWorkerSet", set));
+    }
     if let (Some(kind), Some(name)) = (label(RAY_ORIGIN_KIND), label(RAY_ORIGIN_NAME)) {
         return Some((kind, name));
     }
@@ -122,6 +127,7 @@ fn training_kind(operator: &str) -> Option<&'static str> {
         "tfjob-controller" => Some("TFJob"),
         "xgboostjob-controller" => Some("XGBoostJob"),
         "paddlejob-controller" => Some("PaddleJob"),
+        "jaxjob-controller" => Some("JAXJob"),
         "mpijob-controller" | "mpi-operator" => Some("MPIJob"),
         _ => None,
     }
@@ -204,6 +210,24 @@ mod tests {
                 "RayCluster",
                 "rj-x7k",
                 "team/rj-rayjob",
+            ),
+            (
+                json!({RAY_CLUSTER: "s-x7k", RAY_ORIGIN_KIND: "RayService", RAY_ORIGIN_NAME: "s"}),
+                "RayCluster",
+                "s-x7k",
+                "team/s-rayservice",
+            ),
+            (
+                json!({LEADER_WORKER_SET: "vllm"}),
+                "StatefulSet",
+                "vllm-0",
+                "team/vllm-leaderworkerset",
+            ),
+            (
+                json!({TRAINING_OPERATOR: "jaxjob-controller", TRAINING_JOB: "jax"}),
+                "JAXJob",
+                "jax",
+                "team/jax-jaxjob",
             ),
             (
                 json!({TRAINING_OPERATOR: "mpi-operator", TRAINING_JOB: "mpi"}),

@@ -126,6 +126,7 @@ async fn next(events: &mut mpsc::Receiver<MemberEvent>) -> String {
         MemberEvent::Ready => "ready".to_owned(),
         MemberEvent::Fact(other) => format!("{other:?}"),
         MemberEvent::NodeHealth { node, health, .. } => format!("{node} {health:?}"),
+        MemberEvent::Marks { cluster, marks } => format!("{cluster} {}", marks.cleared),
     }
 }
 

@@ -65,6 +65,9 @@ pub(crate) struct ProcessArgs {
     /// gRPC endpoint for OpenTelemetry traces; else OTEL_EXPORTER_OTLP_ENDPOINT; else none.
     #[arg(long, value_name = "URL")]
     pub(crate) otlp_endpoint: Option<String>,
+    /// JSON file that says where notices about nodes and clusters are posted: url, template, perMinute.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) notices: Option<PathBuf>,
     /// Name of this replica in the Lease; else the host's name and the process id.
     #[arg(long)]
     pub(crate) identity: Option<String>,

@@ -175,10 +175,28 @@ mod tests {
     #[test]
     fn the_statuses_of_kubeflows_jobs_are_made_by_one_rule() {
         let torch = include_str!("../../deploy/interpreter-pytorchjob.yaml");
-        let tensorflow = include_str!("../../deploy/interpreter-tfjob.yaml");
-        let mpi = include_str!("../../deploy/interpreter-mpijob.yaml");
         assert!(script(torch).contains("AggregateStatus"));
-        assert_eq!(script(torch), script(tensorflow));
-        assert_eq!(script(torch), script(mpi));
+        for (kind, other) in [
+            ("TFJob", include_str!("../../deploy/interpreter-tfjob.yaml")),
+            (
+                "MPIJob",
+                include_str!("../../deploy/interpreter-mpijob.yaml"),
+            ),
+            (
+                "JAXJob",
+                include_str!("../../deploy/interpreter-jaxjob.yaml"),
+            ),
+            (
+                "PaddleJob",
+                include_str!("../../deploy/interpreter-paddlejob.yaml"),
+            ),
+            (
+                "XGBoostJob",
+                include_str!("../../deploy/interpreter-xgboostjob.yaml"),
+            ),
+        ] {
+            assert!(other.contains(&format!("    kind: {kind}\n")), "{kind}");
+            assert_eq!(script(torch), script(other), "{kind}");
+        }
     }
 }

@@ -276,6 +276,7 @@ fn options(process: &ProcessArgs) -> ControllerOptions {
         override_grace: std::time::Duration::from_secs(
             process.tuning.override_grace_seconds.into(),
         ),
+        notices: process.notices.clone(),
         without_admission_policies: process.without_admission_policies,
         ..ControllerOptions::default()
     }

@@ -88,6 +88,7 @@ impl Live {
             MemberEvent::Listed { cluster } => {
                 view.listed.insert(cluster);
             }
+            MemberEvent::Marks { .. } => {}
             MemberEvent::Ready => view.ready = true,
         }
     }

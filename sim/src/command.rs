@@ -48,6 +48,9 @@ pub struct Simulate {
     /// The seed of random faults, instead of that of the file.
     #[arg(long, value_name = "NUMBER", requires = "faults")]
     fault_seed: Option<u64>,
+    /// Asks pending jobs when they expect to start, and compares that with their starts.
+    #[arg(long)]
+    starts: bool,
     /// Recomputes every number that the engine derives after every step; slow.
     #[arg(long)]
     check: bool,
@@ -143,6 +146,7 @@ impl Simulate {
             },
             check: self.check,
             stop_ms: i64::from(self.stop_seconds) * 1000,
+            starts: self.starts,
         };
         let outcome = simulate(&scenario, &options, &mut |done| {
             bar.set_position(done as u64)

@@ -26,6 +26,7 @@ pub mod record;
 pub mod report;
 pub mod run;
 pub mod scenario;
+pub mod starts;
 
 pub use command::{Simulate, SimulationError};
 pub use error::InputError;

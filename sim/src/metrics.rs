@@ -8,6 +8,7 @@ use crate::fault_metrics::FaultMetrics;
 use crate::record::{Decided, Measure, RunRecord};
 use crate::run::RunOutcome;
 use crate::scenario::Scenario;
+use crate::starts::StartAccuracy;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -79,6 +80,9 @@ pub struct RunMetrics {
     pub wait_by_size: Vec<SizeWait>,
     /// Metrics by queue.
     pub queues: Vec<QueueMetrics>,
+    /// How expected starts fared, by the wait so far; empty if jobs were not asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub starts: Vec<StartAccuracy>,
     /// Metrics of faults; `None` in a run without.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub faults: Option<FaultMetrics>,
@@ -194,6 +198,7 @@ impl RunMetrics {
             decisions: record.decisions,
             wait_by_size: by_size(&done),
             queues: by_queue(scenario, &done, &samples),
+            starts: outcome.starts.clone(),
             faults: outcome
                 .faults
                 .as_ref()

@@ -17,6 +17,9 @@ pub fn tables(metrics: &RunMetrics, outcome: &RunOutcome) -> String {
     if metrics.queues.len() > 1 {
         text.push_str(&format!("\n{}\n", by_queue(metrics)));
     }
+    if !metrics.starts.is_empty() {
+        text.push_str(&format!("\n{}\n", expected_starts(metrics)));
+    }
     if let Some(faults) = &metrics.faults {
         text.push_str(&format!("\n{}\n", of_faults(faults, metrics)));
     }
@@ -140,6 +143,33 @@ fn by_queue(metrics: &RunMetrics) -> String {
         String::new()
     };
     format!("{rows}{note}")
+}
+
+fn expected_starts(metrics: &RunMetrics) -> String {
+    let mut rows = table(&[
+        "expected starts after",
+        "starts",
+        "in range",
+        "early",
+        "late",
+        "no end",
+        "width p50",
+        "wait left p50",
+    ]);
+    for stage in &metrics.starts {
+        let share = |count: usize| percent(count as f64 / stage.starts.max(1) as f64);
+        rows.add_row([
+            duration(stage.waited),
+            stage.starts.to_string(),
+            share(stage.within),
+            share(stage.early),
+            share(stage.late),
+            share(stage.open),
+            duration(stage.width.p50),
+            duration(stage.left.p50),
+        ]);
+    }
+    rows.to_string()
 }
 
 fn ratio(value: f64) -> String {

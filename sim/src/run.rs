@@ -8,6 +8,7 @@ use crate::faults::{FaultInjector, FaultRecord, Sides};
 use crate::members::SimulatedMembers;
 use crate::record::RunRecord;
 use crate::scenario::Scenario;
+use crate::starts::{StartAccuracy, StartWatch};
 use engine::facts::{Admission, Share};
 use engine::{
     Attempt, ClusterName, Decision, Engine, EngineConfig, Event, JobKey, Progress, Reason, Time,
@@ -24,6 +25,8 @@ pub struct RunOptions {
     pub check: bool,
     /// Milliseconds from an eviction until all pods are gone.
     pub stop_ms: i64,
+    /// Whether pending jobs are asked when they expect to start.
+    pub starts: bool,
 }
 
 /// A timer after this time never fires (a start deadline without pods).
@@ -76,6 +79,7 @@ pub fn simulate(
         if run.decide() {
             idle = 0;
         }
+        run.ask_starts();
         run.check_placements()?;
         if options.check {
             run.check()?;
@@ -96,6 +100,8 @@ pub struct RunOutcome {
     pub stuck: Vec<(JobKey, String)>,
     /// What faults did; `None` if there were to be none.
     pub faults: Option<FaultRecord>,
+    /// How expected starts fared; empty if jobs were not asked.
+    pub starts: Vec<StartAccuracy>,
 }
 
 /// The next event.
@@ -128,6 +134,7 @@ struct Run<'a> {
     /// The newest size of each resized job: pods by cluster.
     sizes: BTreeMap<usize, BTreeMap<ClusterName, u32>>,
     faults: Option<FaultInjector<'a>>,
+    starts: Option<StartWatch>,
 }
 
 impl<'a> Run<'a> {
@@ -175,6 +182,16 @@ impl<'a> Run<'a> {
             stopping: BinaryHeap::new(),
             resizing: BinaryHeap::new(),
             sizes: BTreeMap::new(),
+            starts: options.starts.then(StartWatch::default),
+        }
+    }
+
+    /// Asks pending jobs when they expect to start.
+    fn ask_starts(&mut self) {
+        let (jobs, records) = (&self.scenario.jobs, &self.record.jobs);
+        let waits = |job: usize| records[job].started.is_none().then(|| &jobs[job].fact.key);
+        if let Some(starts) = &mut self.starts {
+            starts.ask(&self.engine, waits, self.now);
         }
     }
 
@@ -246,6 +263,9 @@ impl<'a> Run<'a> {
             }
             self.engine.apply(Event::JobUpserted(job.fact.clone()));
             self.record.arrives(self.arrived, now);
+            if let Some(starts) = &mut self.starts {
+                starts.arrives(self.arrived, now);
+            }
             self.arrived += 1;
         }
         if let Some((faults, mut sides)) = self.faults() {
@@ -345,6 +365,9 @@ impl<'a> Run<'a> {
             }
         }
         self.record.runs(job, admission, self.now);
+        if let Some(watch) = self.starts.as_mut().filter(|_| starts) {
+            watch.starts(key, self.now);
+        }
         if starts {
             self.progress(job, Progress::Running);
         }
@@ -433,6 +456,10 @@ impl<'a> Run<'a> {
             stuck: stuck.collect(),
             end: self.now,
             faults: self.faults.map(FaultInjector::into_record),
+            starts: self
+                .starts
+                .map(|starts| starts.accuracy())
+                .unwrap_or_default(),
             record: self.record,
         }
     }

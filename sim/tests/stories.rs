@@ -8,6 +8,7 @@ use common::{Files, run, run_with};
 use engine::facts::QueueOrdering;
 use sim::input::read_scenario;
 use sim::scenario::ScenarioOverrides;
+use sim::starts::StartAccuracy;
 use std::path::{Path, PathBuf};
 
 fn repository(path: &str) -> PathBuf {
@@ -94,6 +95,30 @@ fn a_real_trace_under_load_keeps_the_books_in_order() {
     assert!(metrics.wait.average > 0.0 && metrics.use_in_window > 0.5);
     // A second run has exactly the same result.
     assert_eq!(run_with(&scenario, false).0, metrics);
+}
+
+#[test]
+fn jobs_start_when_they_expect_to() {
+    let files = Files::new();
+    let fleet = files.with("fleet.yaml", ONE_NODE);
+    let jobs = "jobs: [{name: small, count: 240, every: 40m, run: 1h, gpus: 2},
+        {name: large, count: 80, every: 2h, run: 2h, gpus: 4}, {name: whole, count: 12, every: 14h, run: 3h, gpus: 8}]";
+    let jobs = files.with("jobs.yaml", jobs);
+    let mut scenario = read_scenario(&fleet, None, &jobs).unwrap().what;
+    scenario.change(&ScenarioOverrides::default());
+    let (metrics, _) = run_with(&scenario, false);
+    let sum = |of: fn(&StartAccuracy) -> usize| metrics.starts.iter().map(of).sum::<usize>();
+    let (starts, within) = (sum(|stage| stage.starts), sum(|stage| stage.within));
+    assert_eq!(
+        sum(|stage| stage.within + stage.early + stage.late + stage.open),
+        starts
+    );
+    // Nothing is known of the first run times.
+    assert!(
+        starts > 300 && within * 10 >= starts * 8,
+        "{within} of {starts}: {:?}",
+        metrics.starts
+    );
 }
 
 #[test]

@@ -29,8 +29,8 @@ const MEMBER_BURST: u32 = 1000;
 const MULTI_CLUSTER_SERVICES: &str = "--feature-gates=MultiClusterService=true";
 
 /// The controllers of Kubernetes that the control plane needs. Controllers of workloads are
-/// excluded: a template on the control plane must not start pods there.
-const CONTROL_PLANE_CONTROLLERS: &str = "namespace-controller,garbage-collector-controller,\
+/// excluded, except that of CronJobs: a template on the control plane must not start pods there.
+const CONTROL_PLANE_CONTROLLERS: &str = "namespace-controller,garbage-collector-controller,cronjob-controller,\
     serviceaccount-token-controller,ttl-after-finished-controller,clusterrole-aggregation-controller";
 
 /// The controllers of Kubernetes that a member needs. Without the node lifecycle controller, nodes

@@ -115,9 +115,12 @@ impl Testbed {
                 rule("batch.volcano.sh", &["jobs", "cronjobs"]),
                 rule("bus.volcano.sh", &["commands"]),
                 rule("scheduling.volcano.sh", &["podgroups"]),
-                rule("kubeflow.org", &["pytorchjobs", "tfjobs", "mpijobs", "notebooks"]),
+                rule(
+                    "kubeflow.org",
+                    &["pytorchjobs", "tfjobs", "mpijobs", "jaxjobs", "paddlejobs", "xgboostjobs", "notebooks"],
+                ),
                 rule("jobset.x-k8s.io", &["jobsets"]),
-                rule("ray.io", &["rayclusters", "rayjobs"]),
+                rule("ray.io", &["rayclusters", "rayjobs", "rayservices"]),
             ],
         });
         Ok(Manifests::read(&[karmadas])?.and(&Manifests::literal("roles for jobs", vec![jobs])?))

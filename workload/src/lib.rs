@@ -60,8 +60,8 @@ pub use duration::parse_millis as duration_millis;
 pub use error::SpecError;
 pub use growth::{Growth, growth, growth_beside_replicas};
 pub use kinds::{
-    KnownKind, default_kinds, divisible_kind, holds_replicas, is_known_kind, known_kinds,
-    may_start_pods, unselected_advice, unselected_kinds,
+    KnownKind, divisible_kind, holds_replicas, is_known_kind, known_kinds, may_start_pods,
+    unselected_advice, unselected_kinds,
 };
 pub use labels::{HOLD_LABEL, PRIORITY_CLASS_LABEL, is_on_hold, labelled_class};
 pub use outcome::{GangRules, Outcome, PodCounts, counts, outcome};

@@ -138,6 +138,31 @@ pub(crate) fn number_of_pods(field: &Field<'_>, pods: u32) -> Result<Option<u32>
     }
 }
 
+/// Reads a number of `what`, or a percentage of `whole` that is rounded up; `unstated` percent if it is
+/// absent.
+pub(crate) fn number_or_percent(
+    field: &Field<'_>,
+    whole: u32,
+    unstated: u32,
+    what: &str,
+) -> Result<u32, SpecError> {
+    let percent = match field.value() {
+        None => unstated,
+        Some(Value::String(text)) => text
+            .strip_suffix('%')
+            .and_then(|percent| percent.parse::<u32>().ok())
+            .ok_or_else(|| {
+                field.invalid(format!("a number of {what} or a percentage such as 25%"))
+            })?,
+        Some(_) => return Ok(field.count()?.unwrap_or(0)),
+    };
+    let number = (u64::from(whole) * u64::from(percent)).div_ceil(100);
+    u32::try_from(number)
+        .ok()
+        .filter(|number| *number <= MAX_PODS)
+        .ok_or_else(|| field.invalid(format!("at most {MAX_PODS} {what}")))
+}
+
 /// Returns `seconds` in milliseconds.
 pub(crate) fn deadline(seconds: &Field<'_>) -> Result<Option<i64>, SpecError> {
     Ok(seconds

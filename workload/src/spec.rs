@@ -18,6 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Annotation: the expected run time of the job.
 const EXPECTED_DURATION: &str = "muster.io/expected-duration";
 
+/// Why a job has no size that its kind, and Karmada's interpreter, do not know.
+const NO_SIZE: &str = "its binding names no replicas with replicaRequirements and no components; give Karmada a ResourceInterpreterCustomization for it";
+
 /// What a job requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkloadSpec {
@@ -244,6 +247,7 @@ pub fn read_spec_with(
     let Some(known) = kinds::of(api_version, kind) else {
         return Err(unknown(api_version, kind, "this kind is not known"));
     };
+    has_pods_of_its_own(&root)?;
     let size = known.size(&root, priority_of)?;
     finish(size, &root, kinds::holds_replicas(api_version, kind))
 }
@@ -264,8 +268,11 @@ pub fn read_spec_from_binding(
     let resource = spec.get("resource")?;
     let api_version = resource.get("apiVersion")?.text()?.unwrap_or_default();
     let kind = resource.get("kind")?.text()?.unwrap_or_default();
-    let mut size = crate::binding::size(&spec)?
-        .ok_or_else(|| unknown(api_version, kind, "its binding names no replicas with replicaRequirements and no components; give Karmada a ResourceInterpreterCustomization for it"))?;
+    let unknown = || {
+        let advice = kinds::maker_advice(api_version, kind);
+        unknown(api_version, kind, advice.as_deref().unwrap_or(NO_SIZE))
+    };
+    let mut size = crate::binding::size(&spec)?.ok_or_else(unknown)?;
     let nothing = Value::Null;
     let template = template.unwrap_or(&nothing);
     let suspended = |path| {
@@ -281,6 +288,24 @@ pub fn read_spec_from_binding(
         Field::absent()
     };
     finish(size, &root, kinds::holds_replicas(api_version, kind))
+}
+
+/// Checks that no job controls the template: where a controller of workloads runs on the control plane, what
+/// it makes there, such as the ReplicaSet of a Deployment, has the pods of that job and not more.
+fn has_pods_of_its_own(template: &Field<'_>) -> Result<(), SpecError> {
+    let owners = template.get("metadata.ownerReferences")?;
+    for owner in owners.items()? {
+        let text = |key| Ok::<_, SpecError>(owner.get(key)?.text()?.unwrap_or_default());
+        let (api_version, kind) = (text("apiVersion")?, text("kind")?);
+        if owner.get("controller")?.flag()? && kinds::of(api_version, kind).is_some() {
+            return Err(SpecError::Invalid {
+                field: owner.path().to_owned(),
+                value: format!("{kind} {}", text("name")?),
+                want: "no controller that is a job itself: its pods are those of that job, which is queued by itself".to_owned(),
+            });
+        }
+    }
+    Ok(())
 }
 
 fn unknown(api_version: &str, kind: &str, why: &str) -> SpecError {

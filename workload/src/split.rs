@@ -3,8 +3,8 @@
 //!
 //! A kind can be split if the operator of each cluster can run its part as a whole job. Pods of Volcano
 //! Jobs, batch/v1 Jobs and JobSets find their place in the gang in their environment
-//! ([`mod@crate::parts`]). Those of PyTorchJobs, TFJobs, MPIJobs, RayClusters and RayJobs also have to find
-//! each other ([`crate::rendezvous`]). A kind stays in one cluster if its operator passes names of pods to
+//! ([`mod@crate::parts`]). Those of Kubeflow's kinds, RayClusters and RayJobs also have to find each other
+//! ([`crate::rendezvous`]). A kind stays in one cluster if its operator passes names of pods to
 //! each other, which only one cluster resolves. A job stays in one cluster if it has rules that need to see
 //! all of it. A request for an impossible split is no error: the job runs in one cluster, and [`refused`]
 //! says why.

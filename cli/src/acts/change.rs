@@ -1,9 +1,10 @@
 //! What an act changes in the workload of a job.
 
 use crate::connect::{Existence, existence};
-use crate::jobs::{ListedJob, ListedStatus};
+use crate::jobs::ListedJob;
 use anyhow::{Result, bail, ensure};
 use crds::names::{HOLD_LABEL, PRIORITY_CLASS_LABEL};
+use crds::podgroup::StatusWord;
 use crds::queue::Queue;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::Client;
@@ -105,7 +106,7 @@ fn set_label(key: &str, value: Value, note: Option<String>) -> JobChange {
     JobChange::Merge(json!({"metadata": {"labels": {key: value}}}), note)
 }
 
-fn held_note(status: ListedStatus) -> Option<String> {
+fn held_note(status: StatusWord) -> Option<String> {
     match status.is_admitted() {
         true => Some(format!(
             "it is {status}: the hold acts only once it is queued again"
@@ -114,6 +115,6 @@ fn held_note(status: ListedStatus) -> Option<String> {
     }
 }
 
-fn over_note(status: ListedStatus) -> Option<String> {
+fn over_note(status: StatusWord) -> Option<String> {
     status.is_over().then(|| "it has ended".to_owned())
 }

@@ -5,7 +5,7 @@
 //! changed after a consent.
 
 mod change;
-mod consent;
+pub(crate) mod consent;
 #[cfg(test)]
 mod tests;
 

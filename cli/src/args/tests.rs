@@ -51,6 +51,7 @@ fn wrong_values_are_wrong_usage() {
         "hold train --dry-run=maybe",
         "queue stop",
         "queue stop vision --drain=no",
+        "nodes clear m1/n1 --all",
     ] {
         let error = parse(line).unwrap_err();
         assert_eq!(error.exit_code(), 2, "{line}");

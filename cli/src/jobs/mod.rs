@@ -4,69 +4,25 @@ mod labels;
 mod named;
 mod order;
 mod table;
+mod wait_parts;
 mod watch;
 
 pub(crate) use labels::TemplateLabels;
 pub(crate) use named::choose;
 pub(crate) use table::JobTable;
+pub(crate) use wait_parts::WaitParts;
 
 use crate::args::{Format, JobFilter, JobsCommand};
 use crate::connect;
 use crate::output;
 use anyhow::Result;
-use clap::ValueEnum;
 use crds::names::kubectl_kind;
-use crds::podgroup::{FederationStatus, PodGroup, PodGroupCondition, condition_type, phase};
+use crds::podgroup::{FederationStatus, PodGroup, PodGroupCondition, StatusWord, condition_type};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, DynamicObject, ListParams, ObjectList};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
-use std::fmt;
-
-/// What a job does, in one word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "PascalCase")]
-pub(crate) enum ListedStatus {
-    /// It waits
-    Queued,
-    /// Its quota is charged
-    Admitted,
-    /// It is placed, and its pods are not all there
-    Starting,
-    /// Enough of its pods run
-    Running,
-    /// Its pods are being removed
-    Evicting,
-    /// It ended well
-    Succeeded,
-    /// It ended badly
-    Failed,
-    /// It ended, and its result is not known
-    Finished,
-}
-
-impl fmt::Display for ListedStatus {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, formatter)
-    }
-}
-
-impl ListedStatus {
-    /// Returns true if the job holds quota.
-    pub(crate) fn is_admitted(self) -> bool {
-        matches!(
-            self,
-            Self::Admitted | Self::Starting | Self::Running | Self::Evicting
-        )
-    }
-
-    /// Returns true if the job has ended.
-    pub(crate) fn is_over(self) -> bool {
-        matches!(self, Self::Succeeded | Self::Failed | Self::Finished)
-    }
-}
-
 /// A job, by its PodGroup.
 #[derive(Debug, Clone)]
 pub(crate) struct ListedJob {
@@ -78,7 +34,8 @@ pub(crate) struct ListedJob {
 impl ListedJob {
     pub(crate) fn of(mut object: DynamicObject) -> Result<Self> {
         object.metadata.managed_fields = None;
-        let group = serde_json::from_value(serde_json::to_value(&object)?)?;
+        let group: PodGroup = serde_json::from_value(serde_json::to_value(&object)?)?;
+        let group = group.with_annotated_federation();
         Ok(Self { object, group })
     }
 
@@ -112,24 +69,18 @@ impl ListedJob {
         format!("{}/{}", self.kind(), self.name())
     }
 
-    /// Returns its status in the federation. Volcano's own CRD has no place for it.
+    /// Returns its status in the federation, if it has been published.
     pub(crate) fn federation(&self) -> Option<&FederationStatus> {
         self.group.status.as_ref()?.federation.as_ref()
     }
 
-    pub(crate) fn status(&self) -> ListedStatus {
+    /// Returns its status as published. An earlier version of Muster publishes none: then it follows from the
+    /// phase and the reason.
+    pub(crate) fn status(&self) -> StatusWord {
+        let published = self.federation().and_then(FederationStatus::status_word);
         let status = self.group.status.as_ref();
         let phase = status.and_then(|status| status.phase.as_deref());
-        match (phase, self.reason()) {
-            (Some(phase::INQUEUE), "Admitted") => ListedStatus::Admitted,
-            (Some(phase::INQUEUE), _) => ListedStatus::Starting,
-            (Some(phase::RUNNING), _) => ListedStatus::Running,
-            (Some(phase::UNKNOWN), _) => ListedStatus::Evicting,
-            (Some(phase::COMPLETED), "Succeeded") => ListedStatus::Succeeded,
-            (Some(phase::COMPLETED), "Finished" | "") => ListedStatus::Finished,
-            (Some(phase::COMPLETED), _) => ListedStatus::Failed,
-            _ => ListedStatus::Queued,
-        }
+        published.unwrap_or_else(|| StatusWord::of(phase.unwrap_or_default(), self.reason()))
     }
 
     /// Returns why it waits, or what it does, in one word.

@@ -1,6 +1,7 @@
 //! The order of a list: by queue, what is placed before what waits, and what ended last.
 
-use super::{ListedJob, ListedStatus};
+use super::ListedJob;
+use crds::podgroup::StatusWord;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use std::cmp::Reverse;
@@ -35,7 +36,7 @@ fn order(job: &ListedJob) -> ListOrder {
     let federation = job.federation();
     let status = job.status();
     let stage = match status {
-        ListedStatus::Queued => ListStage::Queued,
+        StatusWord::Queued => ListStage::Queued,
         _ if status.is_over() => ListStage::Ended,
         _ => ListStage::Placed,
     };

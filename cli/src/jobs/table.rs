@@ -1,6 +1,6 @@
 //! The columns of a list of jobs.
 
-use super::ListedJob;
+use super::{ListedJob, WaitParts};
 use crate::age::age;
 use crate::args::{Format, JobsCommand};
 use crds::podgroup::FederationStatus;
@@ -31,7 +31,9 @@ impl JobTable {
             "NAME", "KIND", "QUEUE", "STATUS", "REASON", "PRIORITY", "POS", "PODS", "CLUSTERS",
         ]);
         if self.wide {
-            names.extend(["CLASS", "ATTEMPT", "START"]);
+            names.extend([
+                "CLASS", "ATTEMPT", "START", "ELIGIBLE", "ADMITTED", "RUNNING",
+            ]);
         }
         names.push("AGE");
         if self.wide {
@@ -66,6 +68,7 @@ impl JobTable {
                 number(federation.attempt).unwrap_or_default(),
                 start(federation),
             ]);
+            cells.extend(WaitParts::of(&federation.timeline, job.status()).cells());
         }
         cells.push(age(job.object.metadata.creation_timestamp.as_ref(), now));
         if self.wide {

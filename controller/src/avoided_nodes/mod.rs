@@ -8,14 +8,22 @@
 //!
 //! The rules are those of FaultPolicies. The taint with its annotation on the node is the state: it outlives
 //! this process, and all schedulers of the member keep off. Failures are remembered in this process only.
-//! A person who removes the taint has cleared the node: what failed before does not count any more. Pure.
+//! A person clears a node by removing the taint, or by an annotation of its Cluster: what was seen before does
+//! not count any more. Policies in a dry run only tell what they would do (`would`). Pure.
 
+mod events;
 mod rules;
+mod would;
 
-use crds::node_health::{NodeAvoidance, NodeHealth};
+pub(crate) use events::{ClusterEvent, node_event};
+
+use crate::avoided_nodes::rules::{TaintNeed, timestamp};
+use crate::avoided_nodes::would::WouldAvoid;
+use crds::node_health::{ClearedNodes, NodeAvoidance, NodeHealth};
 use engine::facts::{PodFact, PodPhase};
 use engine::faults::{AvoidNode, FaultRuleSet, Symptom};
 use engine::{ClusterName, Event, JobKey, NodeName, Time, Uid};
+use jiff::Timestamp;
 use std::collections::BTreeMap;
 
 /// Milliseconds after which a change that the node does not show is requested again.
@@ -31,6 +39,9 @@ const MOST_PERCENT: usize = 10;
 /// A node of a member.
 type NodeKey = (ClusterName, NodeName);
 
+/// The name in the annotation of cleared nodes that means every node of the cluster, and its pause.
+pub(crate) const EVERY_NODE: &str = "*";
+
 /// A change of the taint of one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TaintChange {
@@ -38,12 +49,25 @@ pub(crate) struct TaintChange {
     pub(crate) node: NodeName,
     /// Why it is avoided; `None` to avoid it no more.
     pub(crate) avoidance: Option<NodeAvoidance>,
+    /// The same in words for an event, without names of jobs.
+    pub(crate) because: String,
+}
+
+/// Why a node is avoided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Avoided {
+    avoidance: NodeAvoidance,
+    /// The same in words for an event, without names of jobs.
+    told: String,
 }
 
 /// A job that failed on a node, by a rule that counts such failures.
 #[derive(Debug)]
 struct NodeFailure {
     job: JobKey,
+    policy: String,
+    /// The policy again, if it is in a dry run.
+    dry_run: Option<String>,
     rule: String,
     class: &'static str,
     avoid: AvoidNode,
@@ -56,6 +80,8 @@ struct NodeFailure {
 struct NodeState {
     health: NodeHealth,
     failures: Vec<NodeFailure>,
+    /// When a person last cleared it.
+    cleared: Option<Timestamp>,
     /// When a change was last requested, until the node shows it.
     requested_at: Option<Time>,
     /// True once it was reported that the node is not avoided because too many are.
@@ -66,6 +92,9 @@ struct NodeState {
 #[derive(Debug, Default)]
 pub(crate) struct AvoidedNodes {
     nodes: BTreeMap<NodeKey, NodeState>,
+    /// The nodes that persons have cleared, and when.
+    cleared: BTreeMap<ClusterName, ClearedNodes>,
+    would: WouldAvoid,
     /// When the nodes were last compared with the rules, unless something has changed since.
     compared_at: Option<Time>,
 }
@@ -85,9 +114,15 @@ impl AvoidedNodes {
                 self.pod(pod, rules, now)
             }
             Event::NodeGone(cluster, node) => {
-                self.nodes.remove(&(cluster.clone(), node.clone()));
+                let key = (cluster.clone(), node.clone());
+                self.nodes.remove(&key);
+                self.would.forget(|node| *node == key);
             }
-            Event::ClusterGone(cluster) => self.nodes.retain(|(of, _), _| of != cluster),
+            Event::ClusterGone(cluster) => {
+                self.nodes.retain(|(of, _), _| of != cluster);
+                self.cleared.remove(cluster);
+                self.would.forget(|(of, _)| of == cluster);
+            }
             _ => {}
         }
     }
@@ -95,7 +130,7 @@ impl AvoidedNodes {
     /// Applies the health of a node.
     pub(crate) fn health(&mut self, cluster: ClusterName, node: NodeName, health: NodeHealth) {
         self.compared_at = None;
-        let state = self.nodes.entry((cluster, node)).or_default();
+        let state = self.state_of((cluster, node));
         state.requested_at = None;
         if state.health.is_avoided && !health.is_avoided {
             state.failures.clear();
@@ -103,7 +138,7 @@ impl AvoidedNodes {
         state.health = health;
     }
 
-    /// Notes the failure of a pod. Its job counts once for each rule, with its last failure.
+    /// Notes the failure of a pod.
     fn pod(&mut self, pod: &PodFact, rules: &FaultRuleSet, now: Time) {
         let (Some(job), Some(node), Some(symptom)) = (&pod.job, &pod.node, &pod.symptom) else {
             return;
@@ -111,27 +146,45 @@ impl AvoidedNodes {
         if matches!(pod.phase, PodPhase::Running | PodPhase::Evicting) {
             return;
         }
-        let Some(rule) = rules.rule_of(symptom) else {
-            return;
-        };
-        let Some(avoid) = rule.avoid_node else {
-            return;
-        };
-        self.compared_at = None;
-        let key = (pod.cluster.clone(), node.clone());
-        let failures = &mut self.nodes.entry(key).or_default().failures;
-        failures.retain(|failure| (&failure.job, &failure.rule) != (job, &rule.name));
-        if failures.len() == MOST_FAILURES {
-            failures.remove(0);
+        for rule in rules.rules_of(symptom) {
+            let Some(avoid) = rule.avoid_node else {
+                continue;
+            };
+            self.compared_at = None;
+            let failure = NodeFailure {
+                job: job.clone(),
+                policy: rule.policy.clone(),
+                dry_run: rule.dry_run.then(|| rule.policy.clone()),
+                rule: rule.name.clone(),
+                class: rule.class.as_str(),
+                avoid,
+                symptom: symptom.as_ref().clone(),
+                at: now,
+            };
+            let state = self.state_of((pod.cluster.clone(), node.clone()));
+            state.failed(failure);
         }
-        failures.push(NodeFailure {
-            job: job.clone(),
-            rule: rule.name.clone(),
-            class: rule.class.as_str(),
-            avoid,
-            symptom: symptom.as_ref().clone(),
-            at: now,
-        });
+    }
+
+    /// Returns the state of a node, which is new if nothing is known of it.
+    fn state_of(&mut self, key: NodeKey) -> &mut NodeState {
+        let cleared = cleared_at(&self.cleared, &key);
+        let new = || NodeState {
+            cleared,
+            ..NodeState::default()
+        };
+        self.nodes.entry(key).or_insert_with(new)
+    }
+
+    /// Applies which nodes of a cluster a person has cleared, and when.
+    pub(crate) fn cleared(&mut self, cluster: &ClusterName, cleared: ClearedNodes) {
+        self.compared_at = None;
+        self.cleared.insert(cluster.clone(), cleared);
+        for (key, state) in &mut self.nodes {
+            if key.0 == *cluster {
+                state.clear(cleared_at(&self.cleared, key));
+            }
+        }
     }
 
     /// Returns true if something has changed since the nodes were compared with the rules, or that was a while ago.
@@ -156,13 +209,12 @@ impl AvoidedNodes {
             if state.requested_at.is_some_and(waits) {
                 continue;
             }
-            let Some(avoidance) = state.change(rules, now) else {
-                continue;
+            let (avoidance, because) = match state.change(rules, now) {
+                None => continue,
+                Some(TaintNeed::Return(because)) => (None, because.to_owned()),
+                Some(TaintNeed::Avoid(avoided)) => (Some(avoided.avoidance), avoided.told),
             };
-            if avoidance
-                .as_ref()
-                .is_some_and(|avoidance| avoidance.until.is_some())
-            {
+            if avoidance.as_ref().is_some_and(is_for_failures) {
                 let avoided = for_failures.entry(cluster.clone()).or_default();
                 if *avoided >= most(nodes_in(cluster)) {
                     state.report_too_many(cluster, node);
@@ -175,12 +227,27 @@ impl AvoidedNodes {
                 cluster: cluster.clone(),
                 node: node.clone(),
                 avoidance,
+                because,
             });
         }
+        let nodes = self.nodes.iter();
+        let found = nodes.map(|(key, state)| (key, state.would(rules, now)));
+        let cleared = |key: &NodeKey| cleared_at(&self.cleared, key);
+        self.would.compare(rules, found, cleared, timestamp(now));
         let keeps =
             |state: &NodeState| !state.failures.is_empty() || state.health != NodeHealth::default();
         self.nodes.retain(|_, state| keeps(state));
         changes
+    }
+
+    /// Returns what policies in a dry run would do with nodes.
+    pub(crate) fn would(&self) -> &WouldAvoid {
+        &self.would
+    }
+
+    /// Returns the same, to change it.
+    pub(crate) fn would_mut(&mut self) -> &mut WouldAvoid {
+        &mut self.would
     }
 
     /// Returns the number of nodes that are avoided.
@@ -194,7 +261,7 @@ impl AvoidedNodes {
         let mut counts = BTreeMap::new();
         for ((cluster, _), state) in &self.nodes {
             let avoidance = state.health.avoidance.as_ref();
-            if avoidance.is_some_and(|avoidance| avoidance.until.is_some()) {
+            if avoidance.is_some_and(is_for_failures) {
                 *counts.entry(cluster.clone()).or_default() += 1;
             }
         }
@@ -202,12 +269,47 @@ impl AvoidedNodes {
     }
 }
 
+/// Whether a node is avoided because of failed pods.
+fn is_for_failures(avoidance: &NodeAvoidance) -> bool {
+    avoidance.until.is_some() && !avoidance.is_end()
+}
+
 /// Returns the most nodes of a cluster with `nodes` nodes that are avoided because of failed pods.
 fn most(nodes: usize) -> usize {
     (nodes * MOST_PERCENT / 100).max(1)
 }
 
+/// Returns when a person last cleared a node, or its whole cluster.
+fn cleared_at(all: &BTreeMap<ClusterName, ClearedNodes>, key: &NodeKey) -> Option<Timestamp> {
+    let nodes = &all.get(&key.0)?.nodes;
+    let names = [key.1.as_str(), EVERY_NODE];
+    names
+        .iter()
+        .filter_map(|name| nodes.get(*name).copied())
+        .max()
+}
+
 impl NodeState {
+    /// Notes a failure. Its job counts once for each rule, with its last failure.
+    fn failed(&mut self, failure: NodeFailure) {
+        let same = |known: &NodeFailure| {
+            (&known.job, &known.policy, &known.rule)
+                == (&failure.job, &failure.policy, &failure.rule)
+        };
+        self.failures.retain(|known| !same(known));
+        if self.failures.len() == MOST_FAILURES {
+            self.failures.remove(0);
+        }
+        self.failures.push(failure);
+    }
+
+    /// Notes when a person cleared it: what failed before does not count.
+    fn clear(&mut self, at: Option<Timestamp>) {
+        self.cleared = at;
+        self.failures
+            .retain(|failure| at.is_none_or(|at| at < timestamp(failure.at)));
+    }
+
     fn report_too_many(&mut self, cluster: &ClusterName, node: &NodeName) {
         if !std::mem::replace(&mut self.is_reported, true) {
             tracing::warn!(%cluster, %node, "jobs fail on this node; it is not avoided because too many of its cluster are");

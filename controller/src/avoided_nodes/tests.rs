@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
+use crds::node_health::NodeCondition;
 use engine::faults::{FaultClass, NodeFaultRule, PodFaultRule};
 use engine::{Resources, Uid};
 
@@ -9,6 +10,7 @@ fn rules() -> FaultRuleSet {
     FaultRuleSet {
         rules: vec![PodFaultRule {
             name: "xid".to_owned(),
+            policy: "p".to_owned(),
             messages: vec!["xid 79".to_owned()],
             class: FaultClass::Device,
             avoid_node: Some(AvoidNode {
@@ -24,6 +26,7 @@ fn rules() -> FaultRuleSet {
             conditions: vec!["GpuMemWatch".to_owned()],
             messages: Vec::new(),
             class: FaultClass::Device,
+            ..NodeFaultRule::default()
         }],
     }
 }
@@ -71,15 +74,31 @@ impl Case {
         nodes.note(&pod, rules, |_| self.was_there, Time(minute * MINUTE));
     }
 
-    /// The node shows this health.
+    /// A person cleared the node.
+    fn clear(&mut self, node: &str, minute: i64) {
+        let mut cleared = ClearedNodes::default();
+        cleared.clear(node, timestamp(Time(minute * MINUTE)));
+        self.nodes.cleared(&ClusterName::new("m1"), cleared);
+    }
+
+    /// What policies in a dry run would do, and the events since the last call.
+    fn would(&mut self) -> (usize, Vec<String>) {
+        let (_, events) = self.nodes.would_mut().take();
+        let events = events.into_iter().map(|event| event.message);
+        (self.nodes.would().of("p").0, events.collect())
+    }
+
+    /// The node shows this health; the condition is True since minute 0.
     fn shows(&mut self, node: &str, condition: Option<&str>, avoidance: Option<NodeAvoidance>) {
+        let condition = condition.map(|type_| NodeCondition {
+            symptom: symptom(type_, ""),
+            since: Some(Timestamp::UNIX_EPOCH),
+        });
         let health = NodeHealth {
-            conditions: condition
-                .map(|type_| symptom(type_, ""))
-                .into_iter()
-                .collect(),
+            conditions: condition.into_iter().collect(),
             is_avoided: avoidance.is_some(),
             avoidance,
+            ..NodeHealth::default()
         };
         self.nodes
             .health(ClusterName::new("m1"), NodeName::new(node), health);
@@ -229,4 +248,134 @@ fn nodes_are_compared_when_something_changes_and_now_and_then() {
     case.due(0);
     case.fails("a/one", "n1", "Xid 79", 0);
     assert!(is_due(&case, 1));
+}
+
+#[test]
+fn a_person_clears_a_node_and_a_later_fault_counts_again() {
+    let mut case = Case::new(8);
+    let fail = |case: &mut Case, minute: i64| {
+        for job in ["a/one", "b/two", "b/three"] {
+            case.fails(job, "n1", "Xid 79", minute);
+        }
+    };
+    fail(&mut case, 0);
+    assert!(case.due(0).starts_with("+n1"));
+    case.clear("n1", 1);
+    assert_eq!(case.due(1), "-n1");
+    assert_eq!(case.due(2), "");
+    fail(&mut case, 3);
+    assert!(
+        case.due(3).starts_with("+n1"),
+        "the annotation is still there"
+    );
+    // A new leader sees the taint and the annotation, and knows of no failure.
+    let mut next = Case::new(8);
+    let avoidance = NodeAvoidance {
+        since: timestamp(Time(0)).to_string(),
+        until: Some(timestamp(Time(100 * MINUTE)).to_string()),
+        ..NodeAvoidance::default()
+    };
+    next.clear("n1", 1);
+    next.shows("n1", None, Some(avoidance));
+    assert_eq!(next.due(2), "-n1");
+}
+
+#[test]
+fn a_condition_that_was_cleared_counts_once_it_begins_again() {
+    let mut case = Case::new(8);
+    case.shows("n1", Some("GpuMemWatch"), None);
+    case.clear("*", 1);
+    assert_eq!(case.due(2), "");
+    let mut again = NodeHealth::default();
+    again.conditions.push(NodeCondition {
+        symptom: symptom("GpuMemWatch", ""),
+        since: Some(timestamp(Time(3 * MINUTE))),
+    });
+    let (m1, n1) = (ClusterName::new("m1"), NodeName::new("n1"));
+    case.nodes.health(m1, n1, again);
+    assert!(case.due(3).starts_with("+n1 memory"));
+}
+
+#[test]
+fn events_say_what_was_seen_without_names_of_jobs() {
+    let mut case = Case::new(8);
+    for job in ["a/one", "b/two", "b/three"] {
+        case.fails(job, "n1", "Xid 79", 0);
+    }
+    let change = case.nodes.due(&case.rules, |_| 8, Time(0)).remove(0);
+    let event = node_event(&change);
+    assert_eq!(event.reason, engine::Reason::NodeAvoided);
+    assert_eq!(
+        event.message,
+        "node n1 is avoided until 1970-01-01T02:00:00Z for a fault of class Device, by rule xid of FaultPolicy p: \
+         3 jobs of 2 namespaces failed there, the last with Error"
+    );
+    case.shows("n1", None, change.avoidance);
+    case.clear("n1", 1);
+    let change = case.nodes.due(&case.rules, |_| 8, Time(MINUTE)).remove(0);
+    assert_eq!(
+        node_event(&change).message,
+        "node n1 is avoided no more: a person has cleared it"
+    );
+}
+
+#[test]
+fn a_dry_run_says_once_which_nodes_it_would_avoid() {
+    let mut case = Case::new(8);
+    case.rules.rules[0].dry_run = true;
+    for job in ["a/one", "b/two", "b/three"] {
+        case.fails(job, "n1", "Xid 79", 0);
+    }
+    assert_eq!(case.due(0), "");
+    let (count, events) = case.would();
+    assert_eq!((count, events.len()), (1, 1));
+    assert!(
+        events[0].starts_with("node n1 would be avoided until 1970-01-01T02:00:00Z"),
+        "{events:?}"
+    );
+    assert_eq!(case.due(1), "");
+    assert_eq!(case.would(), (1, Vec::new()));
+    // A new leader begins with the status.
+    let (_, shown) = case.nodes.would().of("p");
+    let mut next = Case::new(8);
+    next.rules.rules[0].dry_run = true;
+    next.nodes.would_mut().begin("p", &shown);
+    next.due(2);
+    assert_eq!(next.would(), (1, Vec::new()));
+    next.due(121);
+    assert_eq!(next.would().0, 0);
+    // Once the policy is in force, nothing would be.
+    case.rules.rules[0].dry_run = false;
+    case.due(2);
+    assert_eq!(case.would().0, 0);
+}
+
+#[test]
+fn a_node_is_avoided_shortly_before_it_ends_whatever_else_is_avoided() {
+    let mut case = Case::new(8);
+    for job in ["a/one", "b/two", "b/three"] {
+        case.fails(job, "n1", "Xid 79", 0);
+    }
+    assert!(case.due(0).starts_with("+n1"), "all of a tenth");
+    let ends = |minute: i64| NodeHealth {
+        ends_at: Some(timestamp(Time(minute * MINUTE))),
+        ..NodeHealth::default()
+    };
+    let (m1, n2) = (ClusterName::new("m1"), NodeName::new("n2"));
+    case.nodes.health(m1.clone(), n2.clone(), ends(60));
+    assert_eq!(case.due(54), "");
+    let change = case
+        .nodes
+        .due(&case.rules, |_| 8, Time(55 * MINUTE))
+        .remove(0);
+    assert_eq!(
+        node_event(&change).message,
+        "node n2 is avoided: it ends at 1970-01-01T01:00:00Z; its jobs are moved"
+    );
+    let mut shown = ends(60);
+    shown.is_avoided = true;
+    shown.avoidance = change.avoidance;
+    case.nodes.health(m1, n2, shown);
+    assert_eq!(case.due(59), "");
+    assert_eq!(case.due(60), "-n2");
 }

@@ -10,6 +10,7 @@ mod deletion;
 mod endings;
 mod excess;
 mod faults;
+mod faulty_places;
 mod flow;
 mod growth;
 mod infrastructure;
@@ -152,6 +153,8 @@ impl Stage {
                 rights: RightsReviewer::spawn(client.clone(), sender.clone(), cancel.clone()),
                 checks: Arc::new(Semaphore::new(2)),
                 node_taint_failures: metrics.node_taint_failures.clone(),
+                leadership: runtime::Leadership::always(),
+                notices: None,
                 inputs: sender,
                 writes: Vec::new(),
                 client,

@@ -23,12 +23,14 @@ use crate::effects::object_writer::ObjectWriter;
 use crate::effects::rights::RightsReviewer;
 use crate::effects::works_reader::WorksReader;
 use crate::ingest::input::Input;
+use crate::notices::Notices;
 use crate::reconcile::action::ReconcileAction;
 use crate::status::events::EventRecorder;
 use binding_writer::overrides::{self, Overrides};
 use binding_writer::{Committer, Intent};
 use members::Members;
 use prometheus_client::metrics::counter::Counter;
+use runtime::Leadership;
 use scheduler::Scheduler;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
@@ -51,6 +53,10 @@ pub(crate) struct Effects {
     pub(crate) checks: Arc<Semaphore>,
     /// Counts taints of nodes that could not be written.
     pub(crate) node_taint_failures: Counter,
+    /// Nodes are changed only while it lasts.
+    pub(crate) leadership: Leadership,
+    /// Where notices are posted, if the operator wants them.
+    pub(crate) notices: Option<Notices>,
     /// Binding writes of this pass.
     pub(crate) writes: Vec<Intent>,
 }
@@ -68,6 +74,7 @@ impl Core {
             match action {
                 ReconcileAction::PublishJob(key) => self.publisher.job(&key),
                 ReconcileAction::PublishQueue(name) => self.publisher.queue(&name),
+                ReconcileAction::PublishFaultPolicy(name) => self.publisher.fault_policy(&name),
                 ReconcileAction::ForgetJob(key) => self.publisher.forget(&key),
                 ReconcileAction::WatchTemplates(kind) => self.watch_kind(kind),
                 action => self.effects.run(action),
@@ -82,6 +89,11 @@ impl Effects {
         match action {
             ReconcileAction::WriteBinding(intent) => self.writes.push(*intent),
             ReconcileAction::RecordEvent { object, event } => self.events.record(&object, event),
+            ReconcileAction::Notify(event) => {
+                if let Some(notices) = &self.notices {
+                    notices.notify(event);
+                }
+            }
             ReconcileAction::AskRight { namespace, queue } => self.rights.ask((namespace, queue)),
             ReconcileAction::ForgetPlacement(key) => {
                 if let Some(scheduler) = &self.scheduler {
@@ -150,12 +162,14 @@ impl Effects {
             // Carried out directly, by `run` and by the core.
             Action::WriteBinding(_)
             | Action::RecordEvent { .. }
+            | Action::Notify(_)
             | Action::AskRight { .. }
             | Action::ForgetPlacement(_)
             | Action::UnpinJob(_)
             | Action::KeepInMembers { .. }
             | Action::PublishJob(_)
             | Action::PublishQueue(_)
+            | Action::PublishFaultPolicy(_)
             | Action::ForgetJob(_)
             | Action::WatchTemplates(_) => {}
         }

@@ -1,15 +1,16 @@
 //! Effects on nodes of members: the taint of avoided nodes, with the annotation that says why.
 //!
-//! A patch of the version that was read; the watch of the member shows the result, and a change that is not
-//! shown is requested again. Taints of others stay as they are.
+//! A patch of the version that was read, during the term only; the watch of the member shows the result, and a
+//! change that is not shown is requested again. Taints of others stay as they are.
 
 use crate::avoided_nodes::TaintChange;
 use crate::effects::Effects;
+use crate::ingest::input::Input;
 use crds::kubernetes::Node;
 use crds::names::{AVOID_TAINT, AVOIDANCE_ANNOTATION};
 use crds::node_health::NodeAvoidance;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
-use runtime::client::{CallError, with_deadline};
+use runtime::client::{CallError, while_leading, with_deadline};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -22,23 +23,21 @@ impl Effects {
         let Some(client) = self.members.client(&change.cluster) else {
             return; // requested again
         };
+        let client = while_leading(&client, &self.leadership);
+        let inputs = self.inputs.clone();
         let failures = self.node_taint_failures.clone();
         let slots = std::sync::Arc::clone(&self.checks);
         runtime::task::spawn(async move {
             // The semaphore is never closed.
             let _slot = slots.acquire().await;
-            let TaintChange {
-                cluster,
-                node,
-                avoidance,
-            } = change;
-            match write(client, node.as_str(), avoidance.as_ref()).await {
-                Ok(()) => tracing::warn!(
-                    %cluster,
-                    %node,
-                    because = avoidance.map_or_else(|| "its time or its condition is over".to_owned(), |avoidance| avoidance.message),
-                    "the taint {AVOID_TAINT} of a node was changed"
-                ),
+            let (cluster, node) = (&change.cluster, &change.node);
+            match write(client, node.as_str(), change.avoidance.as_ref()).await {
+                Ok(()) => {
+                    let because = &change.because;
+                    tracing::warn!(%cluster, %node, because, "the taint {AVOID_TAINT} of a node was changed");
+                    // The core ends only with the process.
+                    let _ = inputs.send(Input::NodeTainted(change)).await;
+                }
                 Err(error) => {
                     failures.inc();
                     tracing::warn!(

@@ -9,6 +9,7 @@ use crds::capacity_policy::CapacityPolicy;
 use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;
 use engine::facts::{Filters, JobFact, Split};
+use engine::matching::ends_toleration;
 use engine::{Event, JobKey, JobState, Progress, QueueName, Reason};
 use std::collections::BTreeSet;
 
@@ -56,7 +57,20 @@ impl Reconciler {
             let preserved = crate::reconcile::preserved::hold(binding);
             job.fact.hold = preserved.or_else(|| self.still_overridden(binding));
         }
+        self.let_end(&mut job.fact);
         Some(job)
+    }
+
+    /// Lets a job that declares how long it runs go to nodes that end after that.
+    fn let_end(&self, job: &mut JobFact) {
+        let Some(lasts) = job.expected_duration_ms else {
+            return;
+        };
+        if self.ending_nodes.is_any() {
+            for role in &mut job.demand.roles {
+                role.tolerations.push(ends_toleration(lasts));
+            }
+        }
     }
 
     /// Returns whether jobs of a namespace may be in a queue; asks if only a right could permit it.

@@ -71,6 +71,7 @@ impl Core {
                 queue,
                 allowed,
             } => self.reconciler.right_asked(namespace, queue, allowed),
+            Input::NodeTainted(change) => self.reconciler.node_tainted(&change),
             Input::SizeChecked {
                 key,
                 attempt,

@@ -33,7 +33,10 @@ impl Reconciler {
             Delta::Listed => false,
         };
         if !same {
-            let rules = rules_in_force(self.mirror.fault_policies().values());
+            let policies = self.mirror.fault_policies().values();
+            let breakers = policies.clone().filter_map(|policy| policy.breaker().ok()?);
+            self.breakers.set(breakers.collect());
+            let rules = rules_in_force(policies);
             self.apply(Event::FaultRulesChanged(rules));
         }
     }

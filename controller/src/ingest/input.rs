@@ -1,6 +1,7 @@
 //! All inputs of the controller's owner task, in one enum.
 
 use crate::admission_policies::Enforcement;
+use crate::avoided_nodes::TaintChange;
 use crate::mirror::seen_work::ReadWork;
 use crate::mirror::template::{Template, TemplateKind};
 use binding_writer::overrides::OverrideError;
@@ -77,6 +78,8 @@ pub(crate) enum Input {
         queue: QueueName,
         allowed: bool,
     },
+    /// The taint of a node was changed.
+    NodeTainted(TaintChange),
     /// A member has said whether it has applied the smaller size of a job.
     SizeChecked {
         key: JobKey,

@@ -98,24 +98,25 @@ impl Reconciler {
                 cluster,
                 node,
                 health,
-            } => self.avoided_nodes.health(cluster, node, health),
-            MemberEvent::Fact(fact) => {
-                match &fact {
+            } => self.node_health(cluster, node, health),
+            MemberEvent::Marks { cluster, marks } => self.cluster_marks(cluster, marks),
+            MemberEvent::Fact(mut fact) => {
+                match &mut fact {
                     Event::ClusterUpserted(cluster) => {
+                        cluster.paused = self.breakers.pause_of(&cluster.name);
                         self.dirty.extend(self.spread_bindings.iter().cloned());
                         self.note_leaving(cluster);
                         if self.engine.cluster(&cluster.name).is_none() {
                             self.dirty.extend(self.rendezvous_jobs.iter().cloned());
                         }
                     }
+                    Event::NodeUpserted(node) => self.ending_nodes.mark(node, now),
                     Event::ClusterGone(_) => {
                         self.dirty.extend(self.rendezvous_jobs.iter().cloned())
                     }
                     _ => {}
                 }
-                let (rules, pods) = (self.engine.fault_rules(), &self.pods);
-                self.avoided_nodes
-                    .note(&fact, rules, |uid| pods.has(uid), now);
+                self.note_faults(&fact, now);
                 self.pods.note(&fact);
                 let engine = &self.engine;
                 self.lost_pods
@@ -171,6 +172,7 @@ impl Core {
         match delta {
             Delta::Upserted(mut podgroup) => {
                 podgroup.metadata.managed_fields = None;
+                let podgroup = podgroup.with_annotated_federation();
                 let namespace = podgroup.metadata.namespace.as_deref().unwrap_or_default();
                 let key = JobKey::new(
                     namespace,

@@ -107,7 +107,7 @@ mod tests {
         let list = |version: &str, resources: serde_json::Value| json!({"kind": "APIResourceList", "groupVersion": version, "resources": resources});
         let batch = json!([resource("CronJob", "cronjobs"), resource("Job", "jobs")]);
         api.document("/apis/batch/v1", list("batch/v1", batch));
-        let ray = json!([resource("RayService", "rayservices/status")]);
+        let ray = json!([resource("RayCronJob", "raycronjobs/status")]);
         api.document("/apis/ray.io/v1", list("ray.io/v1", ray));
         let found = served(&api.client()).await.unwrap();
         let found: Vec<String> = found.iter().map(ToString::to_string).collect();

@@ -105,7 +105,7 @@ impl Each<'_> {
 
 /// Returns the template kinds that are watched even if no binding names them.
 pub(crate) fn known_template_kinds() -> impl Iterator<Item = TemplateKind> {
-    workload::default_kinds().map(|kind| TemplateKind {
+    workload::known_kinds().map(|kind| TemplateKind {
         api_version: kind.api_version(),
         kind: kind.kind.to_owned(),
     })

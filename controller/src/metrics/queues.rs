@@ -3,7 +3,7 @@
 
 use engine::decision::Reserved;
 use engine::resources::Unit;
-use engine::{Amount, QueueName, QueueUsage, Reason, ResourceName, Resources, Time};
+use engine::{Amount, QueueName, QueueUsage, Reason, ResourceName, Resources, StartResult, Time};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -87,6 +87,22 @@ struct PreemptionLabel {
     part: EvictedPart,
 }
 
+/// Where an admission came relative to the range in which it was expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+enum StartRangeResult {
+    Early,
+    Within,
+    Late,
+    Open,
+}
+
+/// Labels of expected starts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StartRangeLabel {
+    queue: String,
+    result: StartRangeResult,
+}
+
 /// Metrics whose labels include a queue.
 type QueueFamily<L, M> = ScopedFamily<QueueName, L, M>;
 
@@ -124,6 +140,7 @@ pub(crate) struct QueueSeries {
     preemptions: QueueFamily<PreemptionLabel, Counter>,
     admission_wait: QueueFamily<QueueLabel, Histogram>,
     start_wait: QueueFamily<QueueLabel, Histogram>,
+    start_ranges: QueueFamily<StartRangeLabel, Counter>,
 }
 
 impl QueueSeries {
@@ -143,6 +160,8 @@ impl QueueSeries {
             "Time from the submission of jobs to their first admission, by queue, in seconds";
         let start_wait =
             "Time from the admission of jobs until enough of them ran, by queue, in seconds";
+        let start_ranges = "Expected starts that pending jobs have shown, by queue and by whether the admission \
+                            came before the range, within it, after it, or in one without an end";
         Self {
             pending: counts(registry, "queue_pending_jobs", pending),
             active: counts(registry, "queue_active_jobs", active),
@@ -154,6 +173,7 @@ impl QueueSeries {
             preemptions: counts(registry, "preemptions", preemptions),
             admission_wait: waits(registry, "job_admission_wait_seconds", admission_wait),
             start_wait: waits(registry, "job_start_wait_seconds", start_wait),
+            start_ranges: counts(registry, "start_ranges", start_ranges),
         }
     }
 
@@ -232,6 +252,20 @@ impl QueueSeries {
         wait.observe(seconds(millis.max(0)));
     }
 
+    /// Counts a range in which a job was expected to start.
+    pub(crate) fn started_as_expected(&self, queue: &QueueName, result: StartResult) {
+        let label = StartRangeLabel {
+            queue: queue.to_string(),
+            result: match result {
+                StartResult::Early => StartRangeResult::Early,
+                StartResult::Within => StartRangeResult::Within,
+                StartResult::Late => StartRangeResult::Late,
+                StartResult::Open => StartRangeResult::Open,
+            },
+        };
+        self.start_ranges.of(queue, label).inc();
+    }
+
     /// Removes what is exported about a deleted `queue`.
     pub(crate) fn forget(&self, queue: &QueueName) {
         for family in self.all() {
@@ -246,7 +280,7 @@ impl QueueSeries {
         }
     }
 
-    fn all(&self) -> [&dyn QueueScoped; 10] {
+    fn all(&self) -> [&dyn QueueScoped; 11] {
         [
             &self.pending,
             &self.active,
@@ -258,6 +292,7 @@ impl QueueSeries {
             &self.preemptions,
             &self.admission_wait,
             &self.start_wait,
+            &self.start_ranges,
         ]
     }
 }

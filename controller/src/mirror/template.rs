@@ -3,6 +3,8 @@
 //! The task of the watch decodes each template as it arrives, so that a large template is parsed once and
 //! takes no memory after that.
 
+use crate::reconcile::placed::stuck::Heartbeat;
+use crds::duration::parse_millis;
 use crds::karmada::ObjectReference;
 use crds::names;
 use engine::{Attempt, Time, Uid};
@@ -10,6 +12,9 @@ use kube::api::DynamicObject;
 use serde_json::Value;
 use std::fmt;
 use workload::{SpecError, TimeToLive, WorkloadSpec};
+
+/// The shortest time after which a job without a heartbeat is stuck.
+const LEAST_TIMEOUT_MS: i64 = 60_000;
 
 /// The kind of a template, as bindings name it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,6 +63,8 @@ pub(crate) struct Template {
     pub(crate) permitted_queue: Option<String>,
     /// When its job last wrote a checkpoint, if it says so.
     pub(crate) checkpointed_at: Option<Time>,
+    /// What its job says of its progress.
+    pub(crate) heartbeat: Heartbeat,
     /// The aborted attempt after which a user has resumed its job, if one has.
     pub(crate) resumed_after: Option<Attempt>,
     /// How long it stays after its end, if it says so.
@@ -90,6 +97,9 @@ impl Template {
         let permitted_queue = annotation(names::PERMITTED_QUEUE_ANNOTATION);
         let checkpoint =
             annotation(names::CHECKPOINTED_AT_ANNOTATION).map(|text| checkpoint(&text));
+        let beat = annotation(names::HEARTBEAT_ANNOTATION)
+            .map(|text| time_of(names::HEARTBEAT_ANNOTATION, &text));
+        let timeout = annotation(names::HEARTBEAT_TIMEOUT_ANNOTATION).map(|text| timeout(&text));
         let resumed = annotation(names::RESUME_ANNOTATION);
         let mut value = serde_json::to_value(&object).unwrap_or(Value::Null);
         if let Some(map) = value.as_object_mut() {
@@ -118,6 +128,12 @@ impl Template {
             checkpointed_at: checkpoint
                 .as_ref()
                 .and_then(|read| read.as_ref().ok().copied()),
+            heartbeat: Heartbeat {
+                at: beat.as_ref().and_then(|read| read.as_ref().ok().copied()),
+                timeout_ms: timeout
+                    .as_ref()
+                    .and_then(|read| read.as_ref().ok().copied()),
+            },
             resumed_after: resumed.and_then(|attempt| attempt.trim().parse().ok().map(Attempt)),
             time_to_live: workload::time_to_live(&value),
             divisible_kind: workload::divisible_kind(&value),
@@ -127,6 +143,8 @@ impl Template {
             warnings: workload::warnings(&value)
                 .into_iter()
                 .chain(checkpoint.and_then(Result::err))
+                .chain(beat.and_then(Result::err))
+                .chain(timeout.and_then(Result::err))
                 .collect(),
         }
     }
@@ -151,11 +169,25 @@ impl Template {
 
 /// Parses the time of a job's last checkpoint.
 fn checkpoint(text: &str) -> Result<Time, String> {
+    time_of(names::CHECKPOINTED_AT_ANNOTATION, text)
+}
+
+/// Parses a time that a job reports in an annotation.
+fn time_of(annotation: &str, text: &str) -> Result<Time, String> {
     let read: Result<jiff::Timestamp, _> = text.parse();
     read.map(|at| Time(at.as_millisecond())).map_err(|_| {
-        format!(
-            "annotation {}: {text:?} is not used: a time like 2026-11-21T14:00:00Z is needed",
-            names::CHECKPOINTED_AT_ANNOTATION
-        )
+        format!("annotation {annotation}: {text:?} is not used: a time like 2026-11-21T14:00:00Z is needed")
     })
+}
+
+/// Parses the time after which a job without a heartbeat is stuck.
+fn timeout(text: &str) -> Result<i64, String> {
+    let name = names::HEARTBEAT_TIMEOUT_ANNOTATION;
+    match parse_millis(text) {
+        Ok(ms) if ms >= LEAST_TIMEOUT_MS => Ok(ms),
+        Ok(_) => Err(format!(
+            "annotation {name}: {text:?} is not used: at least 1m is needed"
+        )),
+        Err(error) => Err(format!("annotation {name} is not used: {error}")),
+    }
 }

@@ -1,7 +1,7 @@
 //! The effects that a reconcile requests, as values. [`crate::effects`] carries them out in the order in
 //! which they were pushed.
 
-use crate::avoided_nodes::TaintChange;
+use crate::avoided_nodes::{ClusterEvent, TaintChange};
 use crate::mirror::template::TemplateKind;
 use crate::status::events::JobEvent;
 use binding_writer::Intent;
@@ -39,10 +39,14 @@ pub(crate) enum ReconcileAction {
         object: ObjectReference,
         event: JobEvent,
     },
+    /// Post a notice to the operator's webhook.
+    Notify(ClusterEvent),
     /// Publish what a job shows.
     PublishJob(JobKey),
     /// Publish what a queue shows.
     PublishQueue(QueueName),
+    /// Publish what a fault policy shows.
+    PublishFaultPolicy(String),
     /// Drop what was published of a deleted job.
     ForgetJob(JobKey),
     /// Watch a kind of templates, if it is not watched yet.

@@ -49,7 +49,11 @@ impl Reconciler {
                 key,
                 admission,
                 message,
-            } => self.release(&key, admission, &message, now),
+            } => {
+                let clusters = admission.shares.iter().map(|share| &share.cluster);
+                self.breakers.admitted(&key, clusters);
+                self.release(&key, admission, &message, now);
+            }
             Decision::Resize {
                 key,
                 admission,

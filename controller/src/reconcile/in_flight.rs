@@ -63,6 +63,8 @@ pub(crate) struct InFlight {
     pub(crate) kept_alive: bool,
     /// How it ended, as last reported.
     pub(crate) ended: Option<(Attempt, Outcome)>,
+    /// Since when this process sees it run.
+    pub(crate) runs_since: Option<Time>,
     /// When to check again what it needs in its members, while none of its pods runs.
     pub(crate) renew_at: Option<Time>,
     /// The finished attempt that is charged again, until it has ended or was seen to run.

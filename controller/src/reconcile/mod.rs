@@ -9,6 +9,7 @@ pub(crate) mod adoption;
 pub(crate) mod binding_phase;
 pub(crate) mod decisions;
 pub(crate) mod evict;
+pub(crate) mod faulty_places;
 pub(crate) mod in_flight;
 pub(crate) mod opened;
 pub(crate) mod out_of_service;

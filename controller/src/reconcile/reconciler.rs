@@ -11,6 +11,8 @@
 
 use crate::admission_policies::Enforcement;
 use crate::avoided_nodes::AvoidedNodes;
+use crate::cluster_breakers::ClusterBreakers;
+use crate::ending_nodes::EndingNodes;
 use crate::facts::queue_places::Places;
 use crate::facts::queue_rights::QueueRights;
 use crate::metrics::ControllerMetrics;
@@ -74,6 +76,14 @@ pub(crate) struct Reconciler {
     pub(crate) lost_pods: LostPods,
     /// Faults of nodes, and the nodes that are avoided.
     pub(crate) avoided_nodes: AvoidedNodes,
+    /// Which clusters take no new jobs because many failed there.
+    pub(crate) breakers: ClusterBreakers,
+    /// The nodes that end at a known time.
+    pub(crate) ending_nodes: EndingNodes,
+    /// When the jobs on nodes that end soon were last looked at.
+    pub(crate) looked_at_ends: Option<Time>,
+    /// UIDs of the Cluster objects, for events.
+    pub(crate) cluster_uids: BTreeMap<ClusterName, String>,
     pub(crate) metrics: ControllerMetrics,
     actions: Vec<ReconcileAction>,
 }
@@ -105,6 +115,10 @@ impl Reconciler {
             pods: LivePods::default(),
             lost_pods: LostPods::default(),
             avoided_nodes: AvoidedNodes::default(),
+            breakers: ClusterBreakers::default(),
+            ending_nodes: EndingNodes::default(),
+            looked_at_ends: None,
+            cluster_uids: BTreeMap::new(),
             metrics,
             actions: Vec::new(),
         }
@@ -116,20 +130,6 @@ impl Reconciler {
         let asked = asked.map(|(namespace, queue)| ReconcileAction::AskRight { namespace, queue });
         self.actions.extend(asked);
         std::mem::take(&mut self.actions)
-    }
-
-    /// Requests the taints of nodes that have to change.
-    pub(crate) fn taint_nodes(&mut self, now: Time) {
-        if !self.avoided_nodes.is_due(now) {
-            return;
-        }
-        let engine = &self.engine;
-        let nodes_in = |cluster: &ClusterName| engine.nodes_in(cluster);
-        let due = self.avoided_nodes.due(engine.fault_rules(), nodes_in, now);
-        let actions = due.into_iter().map(ReconcileAction::TaintNode);
-        self.actions.extend(actions);
-        let count = i64::try_from(self.avoided_nodes.count()).unwrap_or(i64::MAX);
-        self.metrics.nodes_avoided.set(count);
     }
 
     /// Queues an action.

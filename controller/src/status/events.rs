@@ -115,7 +115,7 @@ impl EventRecorder {
         let reference = core_v1::ObjectReference {
             api_version: Some(object.api_version.clone()),
             kind: Some(object.kind.clone()),
-            namespace: Some(object.namespace.clone()),
+            namespace: Some(object.namespace.clone()).filter(|namespace| !namespace.is_empty()),
             name: Some(object.name.clone()),
             uid: Some(object.uid.clone()),
             ..core_v1::ObjectReference::default()

@@ -1,17 +1,27 @@
-//! The status of a fault policy: whether all its rules are in force.
+//! The status of a fault policy: whether all its rules are in force, and what it does or would do.
 
+use crate::reconcile::faulty_places::PolicyEffects;
 use crds::conditions::{self, Statement};
 use crds::fault_policy::{FaultPolicy, FaultPolicyStatus};
 
-/// Returns the status of `policy`.
-pub(crate) fn status(policy: &FaultPolicy, now: jiff::Timestamp) -> FaultPolicyStatus {
+/// Returns the status of `policy`, with its present `effects`.
+pub(crate) fn status(
+    policy: &FaultPolicy,
+    effects: PolicyEffects,
+    now: jiff::Timestamp,
+) -> FaultPolicyStatus {
     let generation = policy.metadata.generation;
     let mut status = policy.status.clone().unwrap_or_default();
     let (rules, wrong) = policy.to_rules();
+    let wrong = wrong.or_else(|| policy.breaker().err());
     let count = rules.rules.len() + rules.nodes.len();
+    let force = match policy.is_dry_run() {
+        true => "in a dry run",
+        false => "in force",
+    };
     let message = match &wrong {
-        Some(wrong) => format!("{wrong}; the other {count} rules of it are in force"),
-        None => format!("its {count} rules are in force"),
+        Some(wrong) => format!("{wrong}; the other {count} rules of it are {force}"),
+        None => format!("its {count} rules are {force}"),
     };
     let statement = Statement {
         type_: "Valid",
@@ -24,6 +34,11 @@ pub(crate) fn status(policy: &FaultPolicy, now: jiff::Timestamp) -> FaultPolicyS
     };
     conditions::set(&mut status.conditions, &statement, generation, now);
     status.observed_generation = generation;
+    status.paused_clusters = effects.paused;
+    let (count, nodes) = effects.would_avoid;
+    let would = policy.is_dry_run().then_some(count);
+    status.would_avoid = would.and_then(|count| i64::try_from(count).ok());
+    status.would_avoid_nodes = nodes;
     status
 }
 
@@ -47,7 +62,7 @@ mod tests {
         };
         let now = jiff::Timestamp::UNIX_EPOCH;
         let said = |policy: &FaultPolicy| {
-            let status = status(policy, now);
+            let status = status(policy, PolicyEffects::default(), now);
             let condition = &status.conditions[0];
             (condition.status.clone(), condition.message.clone())
         };

@@ -6,8 +6,12 @@ use crate::reconcile::action::ReconcileAction;
 use crate::status::podgroup_target;
 use crate::status::podgroups::{self, StatusInputs};
 use crate::status::reason_events::{self, QueuedReason};
+use crate::status::timeline::StageNow;
+use crds::names::FEDERATION_ANNOTATION;
 use crds::podgroup::PodGroup;
+use engine::facts::Share;
 use engine::{Explanation, JobKey, JobState, Time};
+use serde_json::json;
 use std::sync::Arc;
 
 /// The reason that a job shows.
@@ -39,7 +43,8 @@ impl Core {
         };
         match explanation.position {
             Some(1) => explanation.helps = self.advise(key, now),
-            _ => self.publisher.advice.forget(key),
+            Some(_) => explanation.helps = self.advice_in_turn(key, now),
+            None => self.publisher.advice.forget(key),
         }
         self.reconciler.make_discreet(key, &mut explanation);
         let Some(reason) = self.reconciler.shown_reason(key, &explanation) else {
@@ -77,6 +82,7 @@ impl Core {
         let Some(binding) = self.reconciler.mirror.bindings().get(key).cloned() else {
             return;
         };
+        self.note_stage(key, now);
         let (Some(view), Some(fact)) = (
             self.reconciler.engine.job(key),
             self.reconciler.last_facts.get(key),
@@ -101,12 +107,20 @@ impl Core {
             return;
         };
         let works: Vec<_> = self.reconciler.mirror.works_of(&binding).cloned().collect();
+        let start = match &explanation.start {
+            Some(start) => Some(self.publisher.starts.range(key, start, now)),
+            None => {
+                self.publisher.starts.forget(key);
+                None
+            }
+        };
         let in_flight = self.reconciler.in_flight.get(key);
         let status = podgroups::status(&StatusInputs {
             seen: seen.status.as_ref(),
             explanation,
             view: &view,
-            fact,
+            timeline: self.publisher.stages.times(key),
+            start,
             binding: &binding,
             works: &works,
             excess: in_flight.and_then(|in_flight| in_flight.excess.message()),
@@ -128,10 +142,52 @@ impl Core {
             self.reconciler.make_eviction_discreet(key, back);
         }
         if !podgroups::status_equals(seen.status.as_ref(), &status) {
-            let target = podgroup_target(key, self.publisher.status_subresource);
-            self.publisher
-                .status
-                .write(target, serde_json::json!({ "status": status }));
+            let subresource = self.publisher.status_subresource;
+            let target = podgroup_target(key, subresource);
+            let mut patch = json!({ "status": status });
+            if !subresource {
+                // Volcano's own CRD prunes the field.
+                let text = json!(status.federation).to_string();
+                patch["metadata"] = json!({ "annotations": { FEDERATION_ANNOTATION: text } });
+            }
+            self.publisher.status.write(target, patch);
+        }
+    }
+
+    /// Notes the stage of a job, for the times that its PodGroup shows.
+    pub(crate) fn note_stage(&mut self, key: &JobKey, now: Time) {
+        let engine = &self.reconciler.engine;
+        let (Some(view), Some(fact)) = (engine.job(key), self.reconciler.last_facts.get(key))
+        else {
+            return;
+        };
+        let stage = StageNow {
+            attempt: view.attempts.0,
+            state: view.state,
+            competes: engine.competes(key),
+            pods: view.admission.map_or(0, |admission| {
+                admission.shares.iter().map(Share::replicas).sum()
+            }),
+            queued_at: fact.queued_at,
+            admitted_at: view.admission.map(|admission| admission.admitted_at),
+            now,
+        };
+        let seen = self.reconciler.mirror.podgroups().get(key);
+        let published = seen.and_then(|seen| seen.status.as_ref()?.federation.as_ref());
+        let admitted = self.publisher.stages.observe(key, published, stage);
+        if admitted {
+            self.compare_start(key, now);
+        }
+    }
+
+    /// Compares the start of a job with the ranges that its PodGroup has shown.
+    fn compare_start(&mut self, key: &JobKey, now: Time) {
+        let queue = self.reconciler.engine.job(key).map(|job| job.queue.clone());
+        let Some(queue) = queue else { return };
+        for fared in self.publisher.starts.started(key, now) {
+            if let Some(queues) = self.reconciler.metrics_of(&queue) {
+                queues.started_as_expected(&queue, fared.result);
+            }
         }
     }
 

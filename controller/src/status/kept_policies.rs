@@ -37,7 +37,7 @@ pub(crate) fn drop_propagation(objects: &ObjectWriter, namespace: &str) {
 }
 
 pub(crate) fn propagation(namespace: &str) -> Value {
-    let selectors: Vec<Value> = workload::default_kinds()
+    let selectors: Vec<Value> = workload::known_kinds()
         .map(|kind| json!({ "apiVersion": kind.api_version(), "kind": kind.kind }))
         .collect();
     json!({

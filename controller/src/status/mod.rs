@@ -14,6 +14,7 @@ pub(crate) mod podgroups;
 pub(crate) mod queue_status;
 pub(crate) mod reason_events;
 mod template_status;
+mod timeline;
 pub(crate) mod unselected;
 
 use crate::core::Core;
@@ -22,13 +23,14 @@ use crate::mirror::namespace::NamespaceFact;
 use crate::status::advice::Advice;
 use crate::status::reason_events::ReasonEvents;
 use crate::status::template_status::TemplateStatuses;
+use crate::status::timeline::StageLog;
 use crate::status::unselected::Unselected;
 use crds::capacity_policy::CapacityPolicy;
 use crds::fault_policy::FaultPolicy;
 use crds::names;
 use crds::podgroup::PodGroup;
 use crds::queue::Queue;
-use engine::{JobKey, QueueName, Time};
+use engine::{JobKey, QueueName, StartForecasts, Time};
 use kube::Resource;
 use kube::api::ApiResource;
 use runtime::status_writer::{StatusTarget, StatusWriter};
@@ -61,8 +63,12 @@ pub(crate) struct Publisher {
     reached: Option<JobKey>,
     queues: BTreeSet<QueueName>,
     fault_policies: BTreeSet<String>,
-    /// Advice for the heads of queues.
+    /// Advice for pending jobs.
     pub(crate) advice: Advice,
+    /// When jobs reached each stage.
+    stages: StageLog,
+    /// When pending jobs are expected to start.
+    starts: StartForecasts,
     /// Jobs whose reasons get events.
     pub(crate) reasons: ReasonEvents,
     /// Objects that no policy selects.
@@ -88,6 +94,8 @@ impl Publisher {
             queues: BTreeSet::new(),
             fault_policies: BTreeSet::new(),
             advice: Advice::default(),
+            stages: StageLog::default(),
+            starts: StartForecasts::default(),
             reasons: ReasonEvents::new(),
             unselected: Unselected::default(),
             applied: HashMap::new(),
@@ -122,6 +130,8 @@ impl Publisher {
     /// Drops what has to be published: another replica publishes it.
     pub(crate) fn clear(&mut self) {
         self.jobs.clear();
+        self.stages.clear();
+        self.starts = StartForecasts::default();
         self.queues.clear();
         self.fault_policies.clear();
     }
@@ -169,6 +179,8 @@ impl Publisher {
         self.jobs.remove(key);
         self.applied.remove(key);
         self.advice.forget(key);
+        self.stages.forget(key);
+        self.starts.forget(key);
         self.reasons.forget(key);
         self.templates.forget(key);
         self.status
@@ -191,7 +203,11 @@ impl Core {
         self.reconciler.places.charged(&changed.queues);
         self.reconciler.keep_places(now);
         self.run_actions();
-        self.publisher.jobs.extend(changed.jobs);
+        for key in changed.jobs {
+            // Publishing may come later, and a stage has the time at which it is reached.
+            self.note_stage(&key, now);
+            self.publisher.jobs.insert(key);
+        }
         self.publisher.queues.extend(changed.queues);
         let started = Instant::now();
         while started.elapsed() < PASS
@@ -199,6 +215,7 @@ impl Core {
         {
             self.publish_job(&key, now);
         }
+        self.advise_due(now);
         self.record_reasons(now);
         self.warn_of_unselected(now);
         for name in std::mem::take(&mut self.publisher.queues) {
@@ -250,7 +267,8 @@ impl Core {
     fn publish_fault_policy(&mut self, name: &str, now: Time) {
         let policy = self.reconciler.mirror.fault_policies().get(name);
         let Some(policy) = policy else { return };
-        let status = fault_policy_status::status(policy, crds::record::timestamp(now));
+        let effects = self.reconciler.policy_effects(name);
+        let status = fault_policy_status::status(policy, effects, crds::record::timestamp(now));
         if policy.status.as_ref() != Some(&status) {
             let target = target::<FaultPolicy>(name);
             let status = serde_json::json!({ "status": status });

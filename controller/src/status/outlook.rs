@@ -6,13 +6,15 @@
 
 use crds::podgroup::{Eviction, ExpectedStart, JobsAhead, shown_count, shown_position};
 use crds::record::{self, AdmissionRecord};
-use engine::decision::{self, Help, StartRange};
+use engine::decision::{self, Help, PastRanges, StartRange};
 use engine::{Amount, ResourceName, counted};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// Most lines of evidence or advice.
 const MOST_LINES: usize = 8;
+/// A range that moves by less than this part of its distance is not written again.
+const LITTLE: i64 = 10;
 
 /// Returns the first lines of `evidence`.
 pub(crate) fn evidence(evidence: &[String]) -> Vec<String> {
@@ -72,10 +74,46 @@ pub(crate) fn start(range: &StartRange, now: Timestamp) -> ExpectedStart {
     let earliest = record::timestamp(range.earliest);
     let latest = range.latest.map(record::timestamp);
     ExpectedStart {
-        earliest: Some(Time(rounded(earliest, now, Rounding::Down))),
+        earliest: Some(Time(match rounded(earliest, now, Rounding::Down) {
+            down if down > now => down,
+            _ => rounded(earliest, now, Rounding::Up),
+        })),
         latest: latest.map(|latest| Time(rounded(latest, now, Rounding::Up))),
         basis: range.basis.clone(),
+        past: range.past.map(past).unwrap_or_default(),
     }
+}
+
+/// Returns what to show of a range: what is shown already if that differs little, so that a job that waits
+/// causes few writes.
+pub(crate) fn start_or_seen(
+    range: &StartRange,
+    seen: Option<&ExpectedStart>,
+    now: Timestamp,
+) -> ExpectedStart {
+    let fresh = start(range, now);
+    let second = |time: &Option<Time>| time.as_ref().map(|time| time.0.as_second());
+    let last = second(&fresh.latest).or_else(|| second(&fresh.earliest));
+    let little = last.map_or(0, |last| (last - now.as_second()) / LITTLE);
+    let near = |one: &Option<Time>, other: &Option<Time>| match (second(one), second(other)) {
+        (Some(one), Some(other)) => one.abs_diff(other) <= little.unsigned_abs(),
+        (one, other) => one == other,
+    };
+    let holds = |seen: &&ExpectedStart| {
+        near(&seen.earliest, &fresh.earliest)
+            && near(&seen.latest, &fresh.latest)
+            && second(&seen.earliest).is_some_and(|earliest| earliest > now.as_second())
+    };
+    seen.filter(holds).cloned().unwrap_or(fresh)
+}
+
+/// Returns how past ranges have fared, as text.
+fn past(past: PastRanges) -> String {
+    let ranges = counted(past.of, "range");
+    format!(
+        "{} of the last {ranges} for jobs like it held their starts",
+        past.within
+    )
 }
 
 #[derive(Clone, Copy)]
@@ -199,6 +237,32 @@ mod tests {
     }
 
     #[test]
+    fn a_range_that_moves_little_is_not_written_again() {
+        let now: Timestamp = "2026-11-21T14:00:00Z".parse().unwrap();
+        let range = |earliest: i64, latest: i64, basis: &str| {
+            let at = |minutes: i64| engine::Time(now.as_millisecond() + minutes * 60_000);
+            StartRange {
+                earliest: at(earliest),
+                latest: Some(at(latest)),
+                basis: basis.to_owned(),
+                past: None,
+            }
+        };
+        let seen = start(&range(30, 200, "2 jobs ahead"), now);
+        let shown = |range, at| start_or_seen(&range, Some(&seen), at);
+        assert_eq!(shown(range(25, 210, "1 job ahead"), now), seen);
+        let moved = shown(range(30, 300, "1 job ahead"), now);
+        assert_eq!(moved.basis, "1 job ahead");
+        // What has passed is not shown, however little it moves.
+        let later = Timestamp::from_second(now.as_second() + 1_800).unwrap();
+        assert_ne!(shown(range(35, 210, "2 jobs ahead"), later), seen);
+        assert_eq!(
+            start_or_seen(&range(30, 200, "2 jobs ahead"), None, now),
+            seen
+        );
+    }
+
+    #[test]
     fn an_expected_start_is_rounded_by_its_distance() {
         let now: Timestamp = "2026-11-21T14:00:00Z".parse().unwrap();
         let shown = |earliest: &str, latest: &str| {
@@ -210,8 +274,11 @@ mod tests {
                 earliest: time(earliest),
                 latest: Some(time(latest)),
                 basis: String::new(),
+                past: Some(PastRanges { within: 17, of: 20 }),
             };
             let start = start(&range, now);
+            let past = "17 of the last 20 ranges for jobs like it held their starts";
+            assert_eq!(start.past, past);
             format!("{} {}", start.earliest.unwrap().0, start.latest.unwrap().0)
         };
         assert_eq!(
@@ -219,8 +286,8 @@ mod tests {
             "2026-11-21T14:07:00Z 2026-11-21T16:40:00Z"
         );
         assert_eq!(
-            shown("21T13:59:59", "23T08:00:00"),
-            "2026-11-21T13:59:00Z 2026-11-23T08:00:00Z"
+            shown("21T14:00:01", "23T08:00:00"),
+            "2026-11-21T14:01:00Z 2026-11-23T08:00:00Z"
         );
     }
 }

@@ -10,13 +10,13 @@ use crate::status::outlook;
 use crds::conditions::Statement;
 use crds::karmada::ResourceBinding;
 use crds::podgroup::{
-    FederationStatus, PlacedPart, PodGroup, PodGroupCondition, PodGroupStatus, Timeline,
-    condition_type, phase, placement_summary, set_condition, shown_position,
+    FederationStatus, PlacedPart, PodGroup, PodGroupCondition, PodGroupStatus, StatusWord,
+    Timeline, condition_type, phase, placement_summary, set_condition, shown_position,
 };
 use crds::record::AdmissionRecord;
+use engine::decision::StartRange;
 use engine::facts::JobFact;
 use engine::{Explanation, JobKey, JobState, JobView, Reason};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 use workload::{Outcome, PodCounts, WorkloadSpec};
 
@@ -82,7 +82,10 @@ pub(crate) struct StatusInputs<'a> {
     pub(crate) seen: Option<&'a PodGroupStatus>,
     pub(crate) explanation: &'a Explanation,
     pub(crate) view: &'a JobView<'a>,
-    pub(crate) fact: &'a JobFact,
+    /// When it reached each stage.
+    pub(crate) timeline: Timeline,
+    /// When it is expected to start.
+    pub(crate) start: Option<StartRange>,
     pub(crate) binding: &'a ResourceBinding,
     pub(crate) works: &'a [SeenWork],
     /// What its Works request beyond what was admitted, as text, if they do.
@@ -100,15 +103,16 @@ pub(crate) fn status(shown: &StatusInputs<'_>) -> PodGroupStatus {
     let (reason, message) = shown.reason;
     let seen = shown.seen.and_then(|seen| seen.federation.as_ref());
     let placement = placement(shown);
-    let timeline = timeline(shown, &placement);
     let conditions = conditions(shown, reason, message);
+    let phase = phase_of(state_of(shown));
     PodGroupStatus {
-        phase: Some(phase_of(state_of(shown)).to_owned()),
+        phase: Some(phase.to_owned()),
         conditions,
         running: Some(number(counts.running)),
         succeeded: Some(number(counts.succeeded)),
         failed: Some(number(counts.failed)),
         federation: Some(FederationStatus {
+            status: Some(StatusWord::of(phase, reason.as_str()).to_string()),
             position: shown
                 .explanation
                 .position
@@ -120,11 +124,10 @@ pub(crate) fn status(shown: &StatusInputs<'_>) -> PodGroupStatus {
             evidence: outlook::evidence(&shown.explanation.evidence),
             helps: outlook::helps(&shown.explanation.helps),
             ahead: shown.explanation.ahead.map(outlook::ahead),
-            start: shown
-                .explanation
-                .start
-                .as_ref()
-                .map(|range| outlook::start(range, shown.now)),
+            start: shown.start.as_ref().map(|range| {
+                let seen = seen.and_then(|seen| seen.start.as_ref());
+                outlook::start_or_seen(range, seen, shown.now)
+            }),
             eviction: outlook::last_eviction(
                 record(shown.binding).as_ref(),
                 seen.and_then(|seen| seen.eviction.as_ref().or(seen.taken_back.as_ref())),
@@ -132,7 +135,7 @@ pub(crate) fn status(shown: &StatusInputs<'_>) -> PodGroupStatus {
             taken_back: None,
             attempt: Some(number(shown.view.attempts.0)),
             priority: Some(shown.view.priority),
-            timeline,
+            timeline: shown.timeline.clone(),
         }),
     }
 }
@@ -389,39 +392,5 @@ fn part_phase(counts: &PodCounts) -> &'static str {
             ..
         } => phase::COMPLETED,
         _ => phase::PENDING,
-    }
-}
-
-/// Returns when the job reached each stage; times of this attempt stay.
-fn timeline(shown: &StatusInputs<'_>, placement: &[PlacedPart]) -> Timeline {
-    use JobState::{Finished, Placed, Running};
-    let admitted = shown
-        .view
-        .admission
-        .map(|a| Time(crds::record::timestamp(a.admitted_at)));
-    let seen = shown
-        .seen
-        .and_then(|seen| seen.federation.as_ref())
-        .filter(|federation| federation.attempt == Some(number(shown.view.attempts.0)));
-    let pods = |parts: &[PlacedPart]| parts.iter().map(|part| i64::from(part.pods)).sum::<i64>();
-    let before = seen.map_or(0, |federation| pods(&federation.placement));
-    let now = pods(placement);
-    let resized = before > 0 && now > 0 && before != now;
-    let seen = seen
-        .map(|federation| federation.timeline.clone())
-        .unwrap_or_default();
-    let state = state_of(shown);
-    let first =
-        |noted: Option<Time>, reached: bool| noted.or_else(|| reached.then_some(Time(shown.now)));
-    Timeline {
-        queued: Some(Time(crds::record::timestamp(shown.fact.queued_at))),
-        placed: first(seen.placed, matches!(state, Placed | Running | Finished)),
-        running: first(seen.running, matches!(state, Running)),
-        resized: match resized {
-            true => Some(Time(shown.now)),
-            false => seen.resized,
-        },
-        finished: first(seen.finished, matches!(state, Finished)),
-        admitted,
     }
 }

@@ -185,3 +185,14 @@ fn rules_about_nodes_are_read_and_wrong_ones_are_named() {
         assert_eq!(rules, FaultRuleSet::default());
     }
 }
+
+#[test]
+fn a_status_names_what_it_has_no_more() {
+    // It is written as a merge patch, which would leave a field that is absent as it was.
+    let status = serde_json::to_value(FaultPolicyStatus::default()).unwrap();
+    for field in ["pausedClusters", "wouldAvoid", "wouldAvoidNodes"] {
+        assert!(status.get(field).is_some(), "{field}");
+    }
+    let pool = serde_json::to_value(crate::gpu_pool::GpuPoolStatus::default()).unwrap();
+    assert_eq!(pool["avoidedNodes"], json!([]));
+}

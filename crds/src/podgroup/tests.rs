@@ -44,3 +44,28 @@ fn parts_are_summed_up_in_a_word() {
     );
     assert_eq!(placement_summary(&[]), None);
 }
+
+#[test]
+fn what_volcanos_crd_would_prune_is_read_from_the_annotation() {
+    let read = |status: serde_json::Value, annotation: &str| {
+        let object = serde_json::json!({
+            "metadata": {"name": "a", "annotations": {"muster.io/federation": annotation}},
+            "status": status,
+        });
+        let group: PodGroup = serde_json::from_value(object).unwrap();
+        group.with_annotated_federation().status.unwrap().federation
+    };
+    let volcanos = || serde_json::json!({"phase": "Pending"});
+    let told = FederationStatus {
+        status: Some("Queued".to_owned()),
+        helps: vec!["queue night instead of its own".to_owned()],
+        ..FederationStatus::default()
+    };
+    let text = serde_json::to_string(&told).unwrap();
+    assert_eq!(read(volcanos(), &text), Some(told));
+    assert_eq!(read(volcanos(), "no JSON"), None);
+    // The field of Muster's own CRD comes first: the annotation may be of an earlier installation.
+    let own = serde_json::json!({"phase": "Running", "federation": {"status": "Running"}});
+    let shown = read(own, &text).unwrap();
+    assert_eq!(shown.status_word(), Some(StatusWord::Running));
+}

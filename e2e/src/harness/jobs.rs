@@ -6,8 +6,8 @@
 use serde_json::{Value, json};
 
 use super::kinds::{
-    BATCH_JOB, DEPLOYMENT, JOB_SET, MPI_JOB, ObjectKind, POD, PYTORCH_JOB, RAY_CLUSTER, RAY_JOB,
-    VOLCANO_JOB,
+    BATCH_JOB, DEPLOYMENT, JAX_JOB, JOB_SET, MPI_JOB, ObjectKind, POD, PYTORCH_JOB, RAY_CLUSTER,
+    RAY_JOB, RAY_SERVICE, VOLCANO_JOB, XGBOOST_JOB,
 };
 
 /// A job of `pods` pods with `gpus` GPUs each.
@@ -80,6 +80,34 @@ impl TestGang {
         self.object(PYTORCH_JOB, spec, true)
     }
 
+    /// Returns a JAXJob, which has workers only.
+    pub fn jax(&self) -> Value {
+        let spec = json!({
+            "runPolicy": {"cleanPodPolicy": "None"},
+            "jaxReplicaSpecs": {"Worker": self.group("jax", self.pods)},
+        });
+        self.object(JAX_JOB, spec, true)
+    }
+
+    /// Returns an XGBoostJob: a master and workers.
+    pub fn xgboost(&self) -> Value {
+        let spec = json!({
+            "runPolicy": {"cleanPodPolicy": "None"},
+            "xgbReplicaSpecs": {
+                "Master": self.group("xgboost", 1),
+                "Worker": self.group("xgboost", self.pods.saturating_sub(1)),
+            },
+        });
+        self.object(XGBOOST_JOB, spec, true)
+    }
+
+    /// Returns a group of training-operator, with the container that it asks for.
+    fn group(&self, container: &str, replicas: u32) -> Value {
+        let mut template = self.template("Never");
+        template["spec"]["containers"][0]["name"] = json!(container);
+        json!({"replicas": replicas, "restartPolicy": "Never", "template": template})
+    }
+
     /// Returns an MPIJob: a launcher without GPUs, which is not retried, and workers.
     pub fn mpi(&self) -> Value {
         let role = |replicas: u32, mut template: Value| {
@@ -133,6 +161,12 @@ impl TestGang {
             "rayClusterSpec": self.ray_nodes(),
         });
         self.object(RAY_JOB, spec, true)
+    }
+
+    /// Returns a RayService, whose applications are none of the testbed's.
+    pub fn ray_service(&self) -> Value {
+        let spec = json!({"serveConfigV2": "", "rayClusterConfig": self.ray_nodes()});
+        self.object(RAY_SERVICE, spec, true)
     }
 
     fn ray_nodes(&self) -> Value {

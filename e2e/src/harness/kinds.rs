@@ -150,12 +150,18 @@ pub const PYTORCH_JOB: ObjectKind = kind("kubeflow.org", "v1", "PyTorchJob", "py
 pub const TF_JOB: ObjectKind = kind("kubeflow.org", "v1", "TFJob", "tfjobs");
 /// Kubeflow's job for MPI.
 pub const MPI_JOB: ObjectKind = kind("kubeflow.org", "v2beta1", "MPIJob", "mpijobs");
+/// Kubeflow's job for JAX.
+pub const JAX_JOB: ObjectKind = kind("kubeflow.org", "v1", "JAXJob", "jaxjobs");
+/// Kubeflow's job for XGBoost and LightGBM.
+pub const XGBOOST_JOB: ObjectKind = kind("kubeflow.org", "v1", "XGBoostJob", "xgboostjobs");
 /// A set of batch Jobs.
 pub const JOB_SET: ObjectKind = kind("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets");
 /// A cluster of Ray nodes.
 pub const RAY_CLUSTER: ObjectKind = kind("ray.io", "v1", "RayCluster", "rayclusters");
 /// A RayJob, which runs a program on a RayCluster.
 pub const RAY_JOB: ObjectKind = kind("ray.io", "v1", "RayJob", "rayjobs");
+/// A RayService, which serves from a RayCluster.
+pub const RAY_SERVICE: ObjectKind = kind("ray.io", "v1", "RayService", "rayservices");
 /// Muster's policy of a queue, with its quotas by pool.
 pub const CAPACITY_POLICY: ObjectKind = kind(
     "muster.io",
@@ -222,15 +228,18 @@ pub const VALIDATING_WEBHOOKS: ObjectKind = kind(
 );
 
 /// Kinds of templates, which are looked up by an object's apiVersion and kind.
-const TEMPLATES: [ObjectKind; 11] = [
+const TEMPLATES: [ObjectKind; 14] = [
     BATCH_JOB,
     VOLCANO_JOB,
     PYTORCH_JOB,
     TF_JOB,
     MPI_JOB,
+    JAX_JOB,
+    XGBOOST_JOB,
     JOB_SET,
     RAY_CLUSTER,
     RAY_JOB,
+    RAY_SERVICE,
     DEPLOYMENT,
     STATEFUL_SET,
     POD,

@@ -1,9 +1,10 @@
 //! Nodes that are avoided: by what jobs report of them and by their own conditions, as a FaultPolicy says.
 
 use anyhow::ensure;
-use e2e::harness::kinds::{FAULT_POLICY, GPU_POOL, NODE};
+use e2e::harness::kinds::{CLUSTER, EVENT, FAULT_POLICY, GPU_POOL, NODE};
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 use crate::case::{Case, SOON, brief};
 use crate::story::{managed, managed_and_killed};
@@ -64,6 +65,45 @@ async fn is_shown(case: &Case, node: &str, rule: &str) -> anyhow::Result<()> {
     .await
 }
 
+/// Clears `node` at the control plane, as a person would.
+async fn clear(case: &Case, node: &str) -> anyhow::Result<()> {
+    let karmada = case.karmada();
+    eventually(SOON, "the node is cleared", async || {
+        let cluster = karmada.get(CLUSTER, None, MEMBER).await;
+        let cluster = cluster.map_err(|error| error.to_string())?;
+        let metadata = &cluster.unwrap_or_default()["metadata"];
+        // Other stories clear other nodes of the same cluster.
+        let before = metadata["annotations"]["muster.io/cleared-nodes"].as_str();
+        let cleared = format!("{},{node}={}", before.unwrap_or_default(), now());
+        let annotations = json!({"muster.io/cleared-nodes": cleared});
+        let version = &metadata["resourceVersion"];
+        let patch = json!({"metadata": {"resourceVersion": version, "annotations": annotations}});
+        let patched = karmada.merge(CLUSTER, None, MEMBER, &patch).await;
+        patched.map(drop).map_err(|error| error.to_string())
+    })
+    .await
+}
+
+/// Waits for an event of the Cluster with this text.
+async fn has_event(case: &Case, text: &str) -> anyhow::Result<()> {
+    eventually(SOON, "the Cluster has the event", async || {
+        let events = case.karmada().list(EVENT, Some("default")).await;
+        let events = events.map_err(|error| error.to_string())?;
+        let notes = events.iter().filter_map(|event| event["message"].as_str());
+        let notes: Vec<&str> = notes.collect();
+        notes
+            .iter()
+            .find(|note| note.contains(text))
+            .map(|_| ())
+            .ok_or_else(|| format!("{notes:?}"))
+    })
+    .await
+}
+
+fn now() -> String {
+    jiff::Timestamp::now().to_string()
+}
+
 /// Submits a job of one whole node and returns the cluster in which it runs.
 async fn runs_in(case: &Case, name: &str) -> anyhow::Result<Vec<String>> {
     let job = case.submit(&case.gang(name, 1, 8).batch()).await?;
@@ -108,11 +148,10 @@ async fn by_failed_jobs(case: &Case) -> anyhow::Result<()> {
     }
     is_shown(case, &node, "off-the-bus").await?;
     ensure!(runs_in(case, "third").await? == ["member2"]);
-    let member = case.plane.member(MEMBER).await?;
-    member
-        .merge(NODE, None, &node, &json!({"spec": {"taints": null}}))
-        .await?;
+    has_event(case, &format!("node {node} is avoided until")).await?;
+    clear(case, &node).await?;
     is_avoided(case, &node, false).await?;
+    has_event(case, &format!("node {node} is avoided no more: a person")).await?;
     ensure!(runs_in(case, "fourth").await? == [MEMBER]);
     Ok(())
 }
@@ -124,7 +163,9 @@ async fn by_condition(case: &Case) -> anyhow::Result<()> {
     let node = with_rule(case, rule).await?;
     let member = case.plane.member(MEMBER).await?;
     let set = async |status: &str| {
-        let condition = json!({"type": condition, "status": status, "message": "row remap failed"});
+        let condition = json!({
+            "type": condition, "status": status, "message": "row remap failed", "lastTransitionTime": now(),
+        });
         let ready = json!({"type": "Ready", "status": "True"});
         let conditions = json!({"status": {"conditions": [ready, condition]}});
         member.merge_status(NODE, None, &node, &conditions).await
@@ -134,6 +175,12 @@ async fn by_condition(case: &Case) -> anyhow::Result<()> {
     is_shown(case, &node, "memory").await?;
     case.midway().await?;
     ensure!(runs_in(case, "first").await? == ["member2"]);
+    // A person says that it works, although the condition is still True; it counts once it begins again.
+    clear(case, &node).await?;
+    is_avoided(case, &node, false).await?;
+    set("False").await?;
+    set("True").await?;
+    is_avoided(case, &node, true).await?;
     set("False").await?;
     is_avoided(case, &node, false).await?;
     ensure!(runs_in(case, "second").await? == [MEMBER]);
@@ -148,4 +195,47 @@ fn a_node_on_which_jobs_fail_is_avoided_until_it_is_cleared() {
 #[test]
 fn a_node_with_a_condition_that_means_a_fault_is_avoided_while_it_has_it() {
     managed_and_killed("nodecondition", by_condition);
+}
+
+/// Says when a node of member1 ends.
+async fn ends_in(case: &Case, node: &str, seconds: i64) -> anyhow::Result<()> {
+    let at = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second() + seconds)?;
+    let patch = json!({"metadata": {"annotations": {"muster.io/ends-at": at.to_string()}}});
+    let member = case.plane.member(MEMBER).await?;
+    member.merge(NODE, None, node, &patch).await?;
+    Ok(())
+}
+
+/// A node of member1 ends: a job that would run past its end goes elsewhere, one that ends before goes there, and
+/// moves when the end comes too near.
+async fn by_its_end(case: &Case) -> anyhow::Result<()> {
+    let rule = json!({"name": "none", "class": "Device", "node": {"conditions": [case.name]}});
+    let node = with_rule(case, rule).await?;
+    ends_in(case, &node, 900).await?;
+    // The watch of the members shows the end.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    ensure!(runs_in(case, "unknown").await? == ["member2"]);
+    let mut short = case.gang("short", 1, 8).batch();
+    short["metadata"]["annotations"]["muster.io/expected-duration"] = json!("2m");
+    let short = case.submit(&short).await?;
+    case.running(&short).await?;
+    ensure!(case.placed(&short).await? == [MEMBER]);
+    ends_in(case, &node, 120).await?;
+    is_avoided(case, &node, true).await?;
+    eventually(SOON, "the job has moved", async || {
+        let placed = case
+            .placed(&short)
+            .await
+            .map_err(|error| error.to_string())?;
+        (placed == ["member2"])
+            .then_some(())
+            .ok_or_else(|| format!("{placed:?}"))
+    })
+    .await?;
+    case.running(&short).await.map(drop)
+}
+
+#[test]
+fn jobs_leave_a_node_before_it_ends_and_longer_ones_do_not_come() {
+    managed("endingnode", by_its_end);
 }

@@ -7,6 +7,7 @@ use e2e::harness::kinds::{
     CAPACITY_POLICY, DEPLOYMENT, JOB_SET, ObjectKind, POD, PROPAGATION_POLICY, QUEUE,
 };
 use e2e::harness::wait::eventually;
+use futures::future::join_all;
 use serde_json::{Value, json};
 use testbed::NodeGroup;
 
@@ -177,14 +178,15 @@ impl Causes<'_> {
         let raise = self.capability("invalid", 4);
         self.add(invalid.volcano(), &["QueueInvalid"], "guarantee", raise);
 
-        let classes = json!({"priorityClasses": [self.queue_of("low")]});
-        let classes = self.in_queue("classes", json!({}), Some(classes)).await?;
+        // It has no quota at first, since the webhook refuses what its queue does not take already.
+        let none = json!({"capability": {"nvidia.com/gpu": 0}});
+        let classes = self.in_queue("classes", none, None).await?;
         let [high, low] = ["high", "low"].map(|word| self.queue_of(word));
         let mut template = classes.batch();
         template["metadata"]["labels"]["muster.io/priority-class"] = json!(high);
         let change = format!("label job classes --overwrite muster.io/priority-class={low}");
         let reasons = &["PriorityClassNotPermitted"];
-        self.add(template, reasons, low, of_kubectl(&change));
+        self.add(template, reasons, high, of_kubectl(&change));
         Ok(())
     }
 
@@ -240,16 +242,15 @@ impl Causes<'_> {
             self.add(gang.batch(), reasons, self.queue_of(word), remedy);
         }
 
-        let class = &self.case.product;
-        let pool = json!({"pools": [{"class": class, "capability": {"nvidia.com/gpu": 1}}]});
+        let class = self.case.product.to_lowercase();
+        let pools = |gpus: u32| json!([{"class": class, "resources": {"nvidia.com/gpu": {"capability": gpus}}}]);
+        let pool = json!({"pools": pools(1)});
         let pool = self.in_queue("pool", two, Some(pool)).await?;
         self.holder(&pool).await?;
-        let more =
-            json!({"spec": {"pools": [{"class": class, "capability": {"nvidia.com/gpu": 2}}]}});
+        let more = json!({"spec": {"pools": pools(2)}});
         let name = self.queue_of("pool");
         let more = format!("patch capacitypolicy {name} --type merge -p '{more}'");
-        let words = class.to_lowercase();
-        self.add(pool.batch(), NO_QUOTA, words, of_kubectl(&more));
+        self.add(pool.batch(), NO_QUOTA, &class, of_kubectl(&more));
         Ok(())
     }
 
@@ -389,7 +390,7 @@ async fn nodes(case: &Case, product: &str) -> anyhow::Result<()> {
     case.nodes_like("member1", &group).await.map(drop)
 }
 
-async fn apply(case: &Case, job: &Job, message: &str, remedy: Remedy) -> anyhow::Result<()> {
+async fn apply(case: &Case, job: &Job, message: &str, remedy: &Remedy) -> anyhow::Result<()> {
     match remedy {
         Remedy::AsTold => follow(case, message).await,
         Remedy::Kubectl(arguments) => {
@@ -400,12 +401,12 @@ async fn apply(case: &Case, job: &Job, message: &str, remedy: Remedy) -> anyhow:
             let group = NodeGroup {
                 count: 1,
                 prefix: Some(format!("{}-more", case.name)),
-                product: Some(product),
+                product: Some(product.clone()),
                 ..NodeGroup::default()
             };
             case.nodes_like("member1", &group).await.map(drop)
         }
-        Remedy::End(holder) => case.end(&holder).await,
+        Remedy::End(holder) => case.end(holder).await,
     }
     .with_context(|| format!("follow what is said of {}", job.name))
 }
@@ -433,33 +434,57 @@ async fn causes(case: &Case) -> anyhow::Result<()> {
     for cause in &all {
         jobs.push(case.submit(&cause.template).await?);
     }
-    let cli = MusterCli::of_admin(case);
-    let mut messages = Vec::new();
-    for (job, cause) in jobs.iter().zip(&all) {
-        messages.push(case.waits(job, cause.reasons).await?);
-        let explained = cli.done(&format!("explain {}", job.name)).await?;
-        println!("{explained}");
-        let named = cause
-            .reasons
-            .iter()
-            .any(|reason| explained.contains(reason));
-        ensure!(
-            named && explained.contains(&cause.words),
-            "{:?} and {:?} in: {explained}",
-            cause.reasons,
-            cause.words
-        );
-    }
+    let low = format!("{}-low", case.name);
+    let classes = json!({"spec": {"priorityClasses": [low]}});
+    let queue = format!("{}-classes", case.name);
+    let only = format!("patch capacitypolicy {queue} --type merge -p '{classes}'");
+    kubectl(case, &only).await?;
+    let pairs = || jobs.iter().zip(&all);
+    let messages = whole(pairs().map(|(job, cause)| explained(case, job, cause))).await?;
     for job in &jobs {
         assert_eq!(case.placements(job)?, 0, "{}", job.name);
     }
-    for ((job, cause), message) in jobs.iter().zip(all).zip(&messages) {
-        apply(case, job, message, cause.remedy).await?;
+    for ((job, cause), message) in pairs().zip(&messages) {
+        apply(case, job, message, &cause.remedy).await?;
     }
-    for job in &jobs {
-        case.running(job).await?;
-    }
+    let gpu = json!({"capability": {"nvidia.com/gpu": 1}});
+    case.change_queue(&queue, gpu).await?;
+    whole(jobs.iter().map(|job| case.running(job))).await?;
     Ok(())
+}
+
+/// Waits for all, and returns all errors as one.
+async fn whole<T>(
+    all: impl Iterator<Item = impl Future<Output = anyhow::Result<T>>>,
+) -> anyhow::Result<Vec<T>> {
+    let (mut done, mut failed) = (Vec::new(), Vec::new());
+    for outcome in join_all(all).await {
+        match outcome {
+            Ok(outcome) => done.push(outcome),
+            Err(error) => failed.push(format!("{error:#}")),
+        }
+    }
+    ensure!(failed.is_empty(), "{}", failed.join("\n"));
+    Ok(done)
+}
+
+/// Waits until a job reports its reason, and checks what `explain` prints. Returns the job's message.
+async fn explained(case: &Case, job: &Job, cause: &Cause) -> anyhow::Result<String> {
+    let message = case.waits(job, cause.reasons).await?;
+    let cli = MusterCli::of_admin(case);
+    let explained = cli.done(&format!("explain {}", job.name)).await?;
+    println!("{explained}");
+    let named = cause
+        .reasons
+        .iter()
+        .any(|reason| explained.contains(reason));
+    ensure!(
+        named && explained.contains(&cause.words),
+        "{:?} and {:?} in: {explained}",
+        cause.reasons,
+        cause.words
+    );
+    Ok(message)
 }
 
 #[test]

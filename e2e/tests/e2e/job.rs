@@ -1,6 +1,6 @@
 //! A submitted job: its template, and the objects that controllers derive from it.
 
-use e2e::harness::kinds::{JOB_SET, MPI_JOB, ObjectKind, RAY_JOB};
+use e2e::harness::kinds::{JOB_SET, MPI_JOB, ObjectKind, RAY_JOB, RAY_SERVICE};
 use serde_json::Value;
 
 /// A job as it was submitted.
@@ -33,7 +33,7 @@ impl Job {
     }
 
     /// Returns true if a pod in a member belongs to this job: created by the job itself, by a Job
-    /// of this JobSet or MPIJob, or by the RayCluster of this RayJob.
+    /// of this JobSet or MPIJob, or by a RayCluster of this RayJob or RayService.
     pub(crate) fn owns(&self, pod: &Value) -> bool {
         let labels = &pod["metadata"]["labels"];
         if self.kind == JOB_SET {
@@ -47,6 +47,9 @@ impl Job {
             let cluster = pod["metadata"]["labels"]["ray.io/cluster"].as_str();
             let cluster = cluster.and_then(|cluster| cluster.rsplit_once('-'));
             return cluster.is_some_and(|(job, _)| job == self.name);
+        }
+        if self.kind == RAY_SERVICE {
+            return labels["ray.io/originated-from-cr-name"] == self.name.as_str();
         }
         let owners = pod["metadata"]["ownerReferences"].as_array();
         let mut owners = owners.into_iter().flatten();

@@ -11,18 +11,19 @@ use crate::split::{no_pods, play, pods_of};
 use crate::story::{managed, managed_and_killed};
 use crate::ttl::SECONDS;
 
-/// Returns true if a pod is the master of a PyTorchJob or of a Volcano Job, the chief of a TFJob,
-/// the driver of a JobSet, or the launcher of an MPIJob (but not a placeholder for it).
+/// Returns true if a pod is the master of a PyTorchJob, an XGBoostJob or a Volcano Job, the chief of
+/// a TFJob, the driver of a JobSet, or the launcher of an MPIJob (but not a placeholder for it).
 pub(crate) fn leads(pod: &Value) -> bool {
     let labels = &pod["metadata"]["labels"];
     let group = &labels["training.kubeflow.org/replica-type"];
     let driver = &labels["jobset.sigs.k8s.io/replicatedjob-name"];
     let launcher = labels["training.kubeflow.org/job-role"] == "launcher";
-    group == "master"
+    let leader = group == "master"
         || group == "chief"
         || labels["volcano.sh/task-spec"] == "master"
         || driver == "driver"
-        || (launcher && pod["spec"]["schedulingGates"].is_null())
+        || launcher;
+    leader && pod["spec"]["schedulingGates"].is_null()
 }
 
 /// Returns the cluster with the master.

@@ -38,6 +38,7 @@ mod hierarchy;
 mod image;
 mod job;
 mod job_set;
+mod kubeflow;
 mod leading_part;
 mod lifecycle;
 mod lost_cluster;

@@ -1,7 +1,7 @@
 //! The order of jobs, and the messages of pending jobs.
 
 use e2e::harness::jobs::{self, TestGang};
-use e2e::harness::kinds::{CRON_JOB, QUEUE};
+use e2e::harness::kinds::{BATCH_JOB, CRON_JOB, QUEUE};
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 
@@ -188,16 +188,42 @@ fn is_suspended(template: &Value) -> bool {
     conditions.any(|condition| condition["type"] == "Suspended" && condition["status"] == "True")
 }
 
-/// No policy selects a CronJob: an event says what its user can do.
+/// No policy selects a CronJob: an event says what its user can do. The Jobs that its controller makes on the
+/// control plane are queued like those of a user.
 async fn a_cron_job_says_what_to_do(case: &Case) -> anyhow::Result<()> {
     let job = case.gang("nightly", 1, 1).batch();
+    let metadata = json!({"labels": job["metadata"]["labels"]});
     let object = json!({
         "metadata": {"name": "nightly", "namespace": case.name},
-        "spec": {"schedule": "0 3 * * *", "jobTemplate": {"spec": job["spec"]}},
+        "spec": {
+            "schedule": "0 3 * * *",
+            "jobTemplate": {"metadata": metadata, "spec": job["spec"]},
+        },
     });
     let created = case.karmada().create(CRON_JOB, &object).await?;
     let note = event(case, &Job::of(CRON_JOB, created), "KindNotSelected").await?;
     let command = "kubectl create job";
     assert!(note.contains(command), "does not say {command}: {note}");
+    // Its controller makes at once what it has missed.
+    let namespace = Some(case.name.as_str());
+    let missed = json!({"status": {"lastScheduleTime": "2026-01-01T00:00:00Z"}});
+    case.karmada()
+        .merge_status(CRON_JOB, namespace, "nightly", &missed)
+        .await?;
+    let made = eventually(SOON, "nightly makes a Job", async || {
+        let jobs = case.karmada().list(BATCH_JOB, namespace).await;
+        let mut jobs = jobs.map_err(|error| error.to_string())?.into_iter();
+        let made = jobs.find(|job| job["metadata"]["ownerReferences"][0]["kind"] == "CronJob");
+        made.ok_or_else(|| "there is none".to_owned())
+    })
+    .await?;
+    case.waits(
+        &Job::of(BATCH_JOB, made),
+        &["WaitingForQuota", "ExceedsCapability"],
+    )
+    .await?;
+    case.karmada()
+        .delete(CRON_JOB, namespace, "nightly")
+        .await?;
     Ok(())
 }

@@ -310,6 +310,43 @@ pub(crate) async fn refused(case: &Case) -> anyhow::Result<()> {
     .await
 }
 
+/// A RayService runs one RayCluster, and is charged the one of an upgrade too. No application serves on
+/// simulated pods, so it never reports that it is ready.
+pub(crate) async fn service(case: &Case) -> anyhow::Result<()> {
+    case.queue(12).await?;
+    case.nodes("member1", 2).await?;
+    let job = case.submit(&case.gang("serve", 3, 2).ray_service()).await?;
+    eventually(SOON, "the pods of serve run", async || {
+        let pods = case
+            .pods("member1")
+            .await
+            .map_err(|error| error.to_string())?;
+        let running = pods
+            .iter()
+            .filter(|pod| pod["status"]["phase"] == "Running");
+        let running = running.count();
+        match running {
+            3 => Ok(()),
+            _ => Err(format!("{running} run")),
+        }
+    })
+    .await?;
+    case.shows_gpus(&case.name, "allocated", 12).await?;
+    let next = case.submit(&case.gang("next", 1, 2).volcano()).await?;
+    case.waits(&next, &["WaitingForQuota"]).await?;
+    case.delete(&job).await?;
+    case.gone(&job).await?;
+    case.running(&next).await?;
+    let report = case.audit(12, [&job, &next])?;
+    assert_eq!(report.violations, Vec::<String>::new());
+    Ok(())
+}
+
+#[test]
+fn a_rayservice_is_charged_the_cluster_of_its_upgrade() {
+    managed("rayservice", service);
+}
+
 #[test]
 fn a_raycluster_over_two_clusters_has_one_head_that_all_workers_join() {
     managed("raycluster", cluster);

@@ -77,17 +77,30 @@ async fn queued_placed_and_shown(plane: &Plane) -> anyhow::Result<Job> {
     let waits = |group: &Value| {
         let admitted = condition(group, "Admitted");
         let message = admitted["message"].as_str().unwrap_or_default();
-        admitted["status"] == "False" && !message.is_empty()
+        let federation = annotated(group);
+        admitted["status"] == "False"
+            && !message.is_empty()
+            && federation["status"] == "Queued"
+            && !federation["evidence"].is_null()
     };
     shows(plane, "train-job", "waits", waits).await?;
     let raise = json!({"spec": {"capability": {"nvidia.com/gpu": 8}}});
     plane.karmada.merge(QUEUE, None, NAME, &raise).await?;
     let finished = |group: &Value| {
         let finished = condition(group, "Finished");
-        finished["status"] == "True" && finished["reason"] == "Succeeded"
+        finished["status"] == "True"
+            && finished["reason"] == "Succeeded"
+            && annotated(group)["status"] == "Succeeded"
     };
     shows(plane, "train-job", "finished", finished).await?;
     Ok(Job::of(VOLCANO_JOB, job))
+}
+
+/// Returns what Volcano's CRD would prune of a PodGroup's status; null if it is not there.
+fn annotated(group: &Value) -> Value {
+    let text = group["metadata"]["annotations"]["muster.io/federation"].as_str();
+    text.and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default()
 }
 
 async fn shows(

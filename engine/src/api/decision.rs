@@ -83,8 +83,8 @@ pub struct Explanation {
     pub helps: Vec<Help>,
     /// The jobs ahead of it in its queue; `None` if it is not pending.
     pub ahead: Option<Ahead>,
-    /// When it is expected to start; `None` if nothing is known.
-    pub start: Option<StartRange>,
+    /// An estimate of its start; `None` if it is not pending, or could not start before something is changed.
+    pub start: Option<StartEstimate>,
 }
 
 impl Explanation {
@@ -185,15 +185,55 @@ pub struct Ahead {
     pub device_seconds: i64,
 }
 
+/// An estimate of the start of a pending job. Alone it is no forecast: [`crate::StartForecasts`] compares
+/// estimates with starts, and makes a range of one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartEstimate {
+    /// Its queue.
+    pub queue: QueueName,
+    /// What it requests of the resource that it is best known by.
+    pub amount: i64,
+    /// For how many milliseconds it has waited since it was queued.
+    pub waited_ms: i64,
+    /// What the estimate comes from.
+    pub source: EstimateSource,
+    /// After how many milliseconds it would start; `None` if that depends on ends that are not known.
+    pub wait_ms: Option<i64>,
+    /// The basis of the estimate, in words.
+    pub basis: String,
+}
+
+/// What an estimate comes from. Those of one source err alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum EstimateSource {
+    /// The start of its reservation.
+    Reservation,
+    /// The run times of running jobs and of those ahead.
+    Work,
+    /// Nothing: too few run times are known.
+    Unknown,
+}
+
 /// When a job is expected to start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartRange {
-    /// The earliest start.
+    /// The earliest start that is likely.
     pub earliest: Time,
-    /// The likely latest start; `None` if it depends on an end that is not known.
+    /// The latest start that is likely; `None` if nothing is known of it.
     pub latest: Option<Time>,
     /// The basis of the estimate, in words.
     pub basis: String,
+    /// How past ranges for jobs like it have fared, if there were any.
+    pub past: Option<PastRanges>,
+}
+
+/// How many of the latest ranges have held the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PastRanges {
+    /// Starts that came within the range.
+    pub within: usize,
+    /// All starts that a range was given for.
+    pub of: usize,
 }
 
 /// The constraint that blocks a job.

@@ -243,6 +243,18 @@ pub struct ClusterFact {
     pub usable: bool,
     /// Why it is not usable; empty if it is.
     pub unusable_because: String,
+    /// Set while it takes no new jobs because many failed there. Admitted jobs stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<ClusterPause>,
+}
+
+/// Why a cluster takes no new jobs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterPause {
+    /// Why, in words that follow the cluster's name.
+    pub because: String,
+    /// True if one job may be admitted there, to see whether it runs. Its admission makes this false.
+    pub trial: bool,
 }
 
 impl ClusterFact {

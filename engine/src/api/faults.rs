@@ -108,6 +108,12 @@ pub struct PodFaultRule {
     pub exit_codes: Vec<i32>,
     /// Whose fault it is.
     pub class: FaultClass,
+    /// The FaultPolicy that it is of.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub policy: String,
+    /// True if it only counts what it would do: the first other rule that matches decides.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
     /// When nodes on which pods fail like this are avoided; `None` if they never are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub avoid_node: Option<AvoidNode>,
@@ -127,7 +133,7 @@ pub struct AvoidNode {
 }
 
 /// A rule about conditions of nodes: a node is avoided while it has one of them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct NodeFaultRule {
     /// Its name, which messages give.
     pub name: String,
@@ -137,6 +143,12 @@ pub struct NodeFaultRule {
     pub messages: Vec<String>,
     /// Whose fault it is.
     pub class: FaultClass,
+    /// The FaultPolicy that it is of.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub policy: String,
+    /// True if it only counts what it would do: the first other rule that matches decides.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
 }
 
 impl NodeFaultRule {
@@ -192,16 +204,29 @@ impl FaultRuleSet {
         self.rules.is_empty() && self.nodes.is_empty()
     }
 
-    /// The first rule that matches a symptom of a pod.
+    /// The first rule in force that matches a symptom of a pod.
     #[must_use]
     pub fn rule_of(&self, symptom: &Symptom) -> Option<&PodFaultRule> {
-        self.rules.iter().find(|rule| rule.matches(symptom))
+        self.rules_of(symptom).find(|rule| !rule.dry_run)
     }
 
-    /// The first rule that matches a condition of a node which is True.
+    /// The first rule in force that matches a condition of a node which is True.
     #[must_use]
     pub fn node_rule_of(&self, condition: &Symptom) -> Option<&NodeFaultRule> {
-        self.nodes.iter().find(|rule| rule.matches(condition))
+        self.node_rules_of(condition).find(|rule| !rule.dry_run)
+    }
+
+    /// The rules that act on a symptom of a pod: the first in force that matches, after those before it that
+    /// are in a dry run.
+    pub fn rules_of(&self, symptom: &Symptom) -> impl Iterator<Item = &PodFaultRule> {
+        let rules = self.rules.iter().filter(|rule| rule.matches(symptom));
+        up_to_first_in_force(rules, |rule| rule.dry_run)
+    }
+
+    /// The same for a condition of a node which is True.
+    pub fn node_rules_of(&self, condition: &Symptom) -> impl Iterator<Item = &NodeFaultRule> {
+        let rules = self.nodes.iter().filter(|rule| rule.matches(condition));
+        up_to_first_in_force(rules, |rule| rule.dry_run)
     }
 
     /// The class of a symptom, by the first rule that matches it.
@@ -210,6 +235,15 @@ impl FaultRuleSet {
         let rule = self.rule_of(symptom);
         rule.map_or(FaultClass::Unknown, |rule| rule.class)
     }
+}
+
+/// `rules` up to the first that is in force.
+fn up_to_first_in_force<'a, R: 'a>(
+    rules: impl Iterator<Item = &'a R>,
+    dry_run: impl Fn(&R) -> bool,
+) -> impl Iterator<Item = &'a R> {
+    let mut decided = false;
+    rules.take_while(move |rule| !std::mem::replace(&mut decided, !dry_run(rule)))
 }
 
 #[cfg(test)]
@@ -256,6 +290,7 @@ mod tests {
                 conditions: texts(&["SysLogsXIDError"]),
                 messages: texts(&["[79]", "[48]"]),
                 class: FaultClass::Device,
+                ..NodeFaultRule::default()
             }],
         };
         for (condition, rule) in [
@@ -295,5 +330,35 @@ mod tests {
             assert_eq!(rules.class_of(&symptom), class, "{symptom}");
             assert_eq!(symptom.to_string(), text);
         }
+    }
+    #[test]
+    fn a_rule_in_a_dry_run_decides_nothing_and_hides_nothing() {
+        let rule = |name: &str, code: i32, dry_run: bool| PodFaultRule {
+            name: name.to_owned(),
+            exit_codes: vec![code],
+            class: FaultClass::Device,
+            dry_run,
+            ..PodFaultRule::default()
+        };
+        let rules = FaultRuleSet {
+            rules: vec![
+                rule("try", 3, true),
+                rule("decides", 3, false),
+                rule("late", 3, true),
+                rule("alone", 4, true),
+            ],
+            nodes: Vec::new(),
+        };
+        let acting = |code| {
+            let symptom = symptom("Error", "", Some(code));
+            let names = rules
+                .rules_of(&symptom)
+                .map(|rule| rule.name.clone())
+                .collect::<Vec<_>>();
+            (names, rules.class_of(&symptom))
+        };
+        let names = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(acting(3), (names(&["try", "decides"]), FaultClass::Device));
+        assert_eq!(acting(4), (names(&["alone"]), FaultClass::Unknown));
     }
 }

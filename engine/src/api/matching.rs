@@ -114,6 +114,14 @@ pub struct Toleration {
 
 impl Toleration {
     fn tolerates(&self, taint: &Taint) -> bool {
+        if taint.key == ENDS_AT
+            && let Some(lasts) = self.value.as_ref().filter(|_| self.key == ENDS_AT)
+        {
+            let number = |text: &str| text.parse::<i32>().ok();
+            return number(lasts)
+                .zip(number(&taint.value))
+                .is_some_and(|(lasts, left)| lasts <= left);
+        }
         (self.key.is_empty() || self.key == taint.key)
             && self.effect.is_none_or(|effect| effect == taint.effect)
             && self
@@ -126,6 +134,44 @@ impl Toleration {
 /// The key of the taint of a cluster that is being removed from the federation. Karmada removes
 /// everything from such a cluster at once, so no toleration applies.
 pub const LEAVING: &str = "muster.io/leaving";
+
+/// The key of the taint of a node that ends at a known time. Its value says for how long jobs may still run there,
+/// as a power of two of minutes, and the value of a toleration for how long a job runs: a longer one is not placed
+/// there. A toleration without a value tolerates it always: such a job does not mind to be moved.
+pub const ENDS_AT: &str = "muster.io/ends-at";
+
+/// The value of the taint of a node on which jobs may run for `ms` more milliseconds: the power of two of minutes,
+/// rounded down; -1 if that is less than a minute.
+#[must_use]
+pub fn left_for(ms: i64) -> i32 {
+    let minutes = u64::try_from(ms / 60_000).unwrap_or(0);
+    minutes
+        .checked_ilog2()
+        .and_then(|power| i32::try_from(power).ok())
+        .unwrap_or(-1)
+}
+
+/// The taint of a node that ends, with a value of [`left_for`].
+#[must_use]
+pub fn ends_taint(value: i32) -> Taint {
+    Taint {
+        key: ENDS_AT.to_owned(),
+        value: value.to_string(),
+        effect: TaintEffect::NoSchedule,
+    }
+}
+
+/// The toleration of a job that runs for at most `ms` milliseconds. The power of two is rounded up.
+#[must_use]
+pub fn ends_toleration(ms: i64) -> Toleration {
+    let minutes = u64::try_from(ms).unwrap_or(0).div_ceil(60_000).max(1);
+    let power = minutes.next_power_of_two().ilog2();
+    Toleration {
+        key: ENDS_AT.to_owned(),
+        value: Some(power.to_string()),
+        effect: None,
+    }
+}
 
 /// The first taint that `tolerations` do not tolerate, if there is one.
 #[must_use]
@@ -326,5 +372,30 @@ mod tests {
                 "{key:?} {value:?} {effect:?}"
             );
         }
+    }
+    #[test]
+    fn a_job_goes_to_a_node_that_ends_only_if_it_ends_before() {
+        const MINUTE: i64 = 60_000;
+        let tolerates = |lasts: i64, left: i64| {
+            let taints = [ends_taint(left_for(left))];
+            untolerated(&taints, &[ends_toleration(lasts)]).is_none()
+        };
+        for lasts in [1, 2, 3, 59, 60, 61, 64, 1_000] {
+            for left in [-5, 0, 1, 3, 60, 63, 64, 127, 128, 5_000] {
+                let goes = tolerates(lasts * MINUTE, left * MINUTE);
+                assert!(!goes || lasts <= left, "{lasts} of {left}");
+                // Both are rounded, by less than half.
+                assert!(goes || 4 * lasts > left, "{lasts} of {left}");
+            }
+        }
+        assert!(tolerates(0, MINUTE) && !tolerates(0, MINUTE - 1));
+        let none = [ends_taint(left_for(9_999 * MINUTE))];
+        assert_eq!(untolerated(&none, &[]), Some(&none[0]));
+        let always = Toleration {
+            key: ENDS_AT.to_owned(),
+            value: None,
+            effect: None,
+        };
+        assert_eq!(untolerated(&[ends_taint(-1)], &[always]), None);
     }
 }

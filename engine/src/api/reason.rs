@@ -93,6 +93,9 @@ reasons! {
     AwaitingEviction,
     /// It was evicted and waits for the end of its back-off.
     BackingOff,
+    /// Every cluster that could take it is paused: many jobs failed there within a short time, and it takes no
+    /// new ones for a while.
+    ClusterPaused,
     /// It has not been evaluated yet.
     NotEvaluated,
     // What has happened to the job.
@@ -136,8 +139,12 @@ reasons! {
     /// It failed because pods of it were lost through no fault of its own. It is queued again, and that costs it
     /// no retry.
     InfrastructureFailed,
+    /// It was evicted because it made no progress: it had no heartbeat for longer than it says it may.
+    NoProgress,
     /// It was evicted because one of its clusters is being emptied.
     ClusterDrained,
+    /// It was evicted because a node that it ran on ends: spot capacity, or maintenance.
+    NodeEnding,
     /// The scheduler could not carry out its plan.
     PlanRefused,
     /// A member cluster refused it; the message is the member's.
@@ -166,6 +173,15 @@ reasons! {
     RecordChanged,
     /// It was opened by hand, without admission, and was closed again.
     OpenedByHand,
+    // What has happened to nodes and clusters: events of Clusters.
+    /// A node of the cluster is avoided because of faults: no new pods start there.
+    NodeAvoided,
+    /// A node of the cluster is avoided no more.
+    NodeReturned,
+    /// The cluster takes new jobs again.
+    ClusterResumed,
+    /// A FaultPolicy in a dry run would have avoided a node or paused the cluster. Nothing was done.
+    FaultPolicyDryRun,
 }
 
 impl Reason {

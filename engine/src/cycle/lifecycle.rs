@@ -227,14 +227,34 @@ pub(crate) fn release(engine: &mut Engine, key: &JobKey, shares: Vec<Share>) -> 
     let (admission, demand) = engine.jobs.admit(key, shares, expected_ms, engine.now)?;
     let message = released_message(&admission);
     engine.capacity.assume_pods(key, demand, &admission.shares);
+    let trials = admission.shares.iter().map(|share| share.cluster.clone());
+    let trials: Vec<ClusterName> = trials.collect();
     let intern = |demand: &_| engine.pending.shapes.intern_demand(demand);
     engine.jobs.rebase(key, intern);
     settle(engine, key);
+    end_trials(engine, &trials);
     Some(Decision::Release {
         key: key.clone(),
         admission,
         message,
     })
+}
+
+/// Pauses the clusters of a new admission that take one job on trial: they take no other until its fate is known.
+fn end_trials(engine: &mut Engine, clusters: &[ClusterName]) {
+    for name in clusters {
+        let Some(fact) = engine.capacity.cluster_fact(name) else {
+            continue;
+        };
+        let mut fact = fact.clone();
+        let Some(pause) = fact.paused.as_mut().filter(|pause| pause.trial) else {
+            continue;
+        };
+        pause.trial = false;
+        "it takes no other job until one that is tried there runs".clone_into(&mut pause.because);
+        engine.capacity.set_cluster(fact);
+        react(engine, Change::Fleet(std::slice::from_ref(name)));
+    }
 }
 
 /// Adds pods to a released job that waits for them.

@@ -16,7 +16,7 @@ use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::infeasible::Infeasible;
 use crate::placement::plan::{ClusterLack, NoPlan};
 use crate::placement::request::{Block, Gate, Request, Verdict};
-use crate::placement::{empty, plan, request};
+use crate::placement::{eligible, empty, plan, request};
 use crate::quota::{LimitReached, Shortfall};
 use crate::state::Inputs;
 use std::collections::BTreeSet;
@@ -124,12 +124,14 @@ fn block_by_plan(inputs: Inputs<'_>, request: Request<'_>, no_plan: NoPlan) -> B
     let no_plan = past_bounds(inputs, request, no_plan);
     let message = request.words(|| words::words(&inputs.quota, &request.shape.demand, &no_plan));
     match no_plan {
-        NoPlan::NoCluster(_) => block(
-            Reason::NoEligibleCluster,
-            message,
-            Gate::Never,
-            vec![RequeueCondition::Fleet],
-        ),
+        NoPlan::NoCluster(_) => {
+            let reason = match eligible::is_paused(inputs, &request.shape.demand.placement) {
+                true => Reason::ClusterPaused,
+                false => Reason::NoEligibleCluster,
+            };
+            let conditions = vec![RequeueCondition::Fleet];
+            block(reason, message, Gate::Never, conditions)
+        }
         NoPlan::Bound(short, pools) => {
             let mut block = block_by_quota(inputs, request, short, Some(pools));
             // Another plan may be bounded by another queue of the path.
@@ -151,8 +153,12 @@ fn block_by_room(
     let shape = request.shape;
     let known = inputs.pending.shapes.fits_empty_fleet(shape);
     if !known.unwrap_or_else(|| empty::fits_empty_fleet(inputs, shape, &BTreeSet::new())) {
-        let message = message + "; it would not fit even if they were empty";
         let conditions = vec![RequeueCondition::Fleet];
+        if eligible::is_paused(inputs, &shape.demand.placement) {
+            let message = message + "; other clusters that it may use are paused";
+            return block(Reason::ClusterPaused, message, Gate::Never, conditions);
+        }
+        let message = message + "; it would not fit even if they were empty";
         return block(Reason::ExceedsFleet, message, Gate::Never, conditions);
     }
     // Bounds on pools may leave less of some nodes than is free there: then a change of the quota

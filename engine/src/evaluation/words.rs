@@ -1,5 +1,6 @@
 //! The words of a verdict: the needs of a job, and what is free in each cluster.
 
+use crate::amounts::resources::ResourceName;
 use crate::api::decision::Blocker;
 use crate::api::demand::{Demand, Role};
 use crate::placement::plan::{ClusterLack, NoPlan};
@@ -7,7 +8,7 @@ use crate::quota::Quota;
 
 /// The blocker of a job that fits into no cluster, from what the best of them lacks.
 pub(crate) fn room_blocker(lack: &ClusterLack, role: &Role) -> Blocker {
-    let name = crate::capacity::leading(&role.request);
+    let name = binding(lack, role);
     let each = name.map_or(0, |name| role.request.amount_of(name).0);
     Blocker {
         scope: format!("cluster/{}", lack.cluster),
@@ -31,14 +32,16 @@ pub(crate) fn words(queues: &Quota, demand: &Demand, no_plan: &NoPlan) -> String
             format!("has no cluster to go to: {}", some(why.collect()))
         }
         NoPlan::NoRoom(lacks) => {
-            let asks: Vec<String> = demand
-                .roles
-                .iter()
-                .filter(|role| role.count > 0)
-                .map(|role| asks(role, demand.roles.len() > 1))
-                .collect();
             let mut lacks = lacks.clone();
             lacks.sort_by_key(|lack| (std::cmp::Reverse(lack.placed), lack.cluster.clone()));
+            let roles = demand.roles.iter().enumerate();
+            let asks: Vec<String> = roles
+                .filter(|(_, role)| role.count > 0)
+                .map(|(index, role)| {
+                    let lacks = lacks.iter().filter(|lack| lack.role == index);
+                    asks(role, demand.roles.len() > 1, lacks)
+                })
+                .collect();
             let rooms: Vec<String> = lacks.iter().map(|lack| has(lack, demand)).collect();
             let rooms = if rooms.is_empty() {
                 // A single cluster would take it, but that is not allowed.
@@ -52,12 +55,32 @@ pub(crate) fn words(queues: &Quota, demand: &Demand, no_plan: &NoPlan) -> String
     }
 }
 
-/// `8 pods × nvidia.com/gpu 8`, or with the role's name where there are several.
-fn asks(role: &Role, named: bool) -> String {
-    let each = crate::capacity::leading(&role.request).map_or_else(String::new, |name| {
+/// The resource that is short in a cluster, or else the one that the role is best known by.
+fn binding<'a>(lack: &'a ClusterLack, role: &'a Role) -> Option<&'a ResourceName> {
+    let short = lack.short.as_ref().map(|short| &short.resource);
+    short.or_else(|| crate::capacity::leading(&role.request))
+}
+
+/// `8 pods × nvidia.com/gpu 8`, or with the role's name where there are several: what is short in the
+/// clusters, those that come closest first.
+fn asks<'a>(role: &Role, named: bool, lacks: impl Iterator<Item = &'a ClusterLack>) -> String {
+    let mut names: Vec<&ResourceName> = Vec::new();
+    for lack in lacks {
+        let name = lack.short.as_ref().map(|short| &short.resource);
+        names.extend(name.filter(|name| !names.contains(name)));
+    }
+    if names.is_empty() {
+        names.extend(crate::capacity::leading(&role.request));
+    }
+    let amounts = names.into_iter().map(|name| {
         let amount = name.format(role.request.amount_of(name));
-        format!(" × {name} {amount}")
+        format!("{name} {amount}")
     });
+    let amounts = amounts.collect::<Vec<_>>().join(", ");
+    let each = match amounts.as_str() {
+        "" => String::new(),
+        amounts => format!(" × {amounts}"),
+    };
     let pods = if role.count == 1 { "pod" } else { "pods" };
     let name = if named {
         format!("{} ", role.name)
@@ -82,8 +105,16 @@ fn has(lack: &ClusterLack, demand: &Demand) -> String {
     }
     let domain = lack.domain.as_ref();
     let domain = domain.map_or_else(String::new, |domain| format!(" in {domain}"));
+    // Of the resource that a pod is best known by, the numbers of pods say enough.
+    let best_known = crate::capacity::leading(&demand.roles[lack.role].request);
+    let short = lack.short.as_ref();
+    let short = short.filter(|short| best_known != Some(&short.resource));
+    let short = short.map_or_else(String::new, |short| {
+        let (name, most) = (&short.resource, short.resource.format(short.most));
+        format!(" ({name}: at most {most} free on a node)")
+    });
     format!(
-        "{}{domain} has room for {}{role} of {}",
+        "{}{domain} has room for {}{role} of {}{short}",
         lack.cluster, lack.placed, lack.wanted
     )
 }

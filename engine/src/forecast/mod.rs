@@ -2,6 +2,7 @@
 //!
 //! No job is ended, stopped or limited by a prediction.
 
+pub(crate) mod starts;
 mod store;
 
 pub(crate) use store::{Forecast, KnownRuns, Prediction, PredictionBasis, Runner};

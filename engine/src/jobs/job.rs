@@ -219,6 +219,7 @@ impl Cause {
                 | Reason::Preempted
                 | Reason::RuntimeLimitExceeded
                 | Reason::ClusterDrained
+                | Reason::NodeEnding
                 | Reason::QueueStopped
                 | Reason::PodsLost
         )

@@ -58,6 +58,31 @@ pub(crate) fn eligible_by_group<'a>(
     Cow::Owned(left.collect())
 }
 
+/// True if a cluster could take the job, were it not paused.
+pub(crate) fn is_paused(inputs: Inputs<'_>, placement: &ClusterPlacement) -> bool {
+    let fleet = inputs.capacity.cluster_facts();
+    let could = |fact: &ClusterFact| {
+        let cluster = &ClusterFact {
+            paused: None,
+            ..fact.clone()
+        };
+        let groups = store::groups_of(placement);
+        let takes = |group: &ClusterRule| {
+            let question = Question {
+                placement,
+                group,
+                cluster,
+                fleet,
+            };
+            refusal(&question).is_none()
+        };
+        groups.iter().any(takes)
+    };
+    fleet
+        .values()
+        .any(|fact| fact.paused.is_some() && could(fact))
+}
+
 /// The clusters of a group that may take the job, and why the others may not.
 pub(crate) fn eligible<'a>(
     inputs: Inputs<'a>,

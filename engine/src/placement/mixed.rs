@@ -102,7 +102,7 @@ fn mixed_on(
     let mut overlay = overlay.clone();
     for packed in 0..PACKED {
         let packing = plan::place_all(inputs, demand, cluster, NodeView::of(&overlay));
-        if let Some(lack) = plan::lack_of(inputs, gang, cluster, &packing) {
+        if let Some(lack) = plan::lack_of(inputs, gang, cluster, &packing, &overlay) {
             return (packed > 0).then_some(Err(lack));
         }
         let share = plan::share_of(inputs, cluster, demand, &packing);

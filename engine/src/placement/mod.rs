@@ -8,4 +8,5 @@ pub(crate) mod no_plan;
 pub(crate) mod plan;
 pub(crate) mod request;
 pub(crate) mod score;
+pub(crate) mod shortage;
 pub(crate) mod split;

@@ -4,6 +4,7 @@
 use crate::api::charge::Pools;
 use crate::api::ids::ClusterName;
 use crate::placement::eligible::Ineligible;
+use crate::placement::shortage::ResourceShortage;
 use crate::quota::Shortfall;
 use std::collections::BTreeSet;
 
@@ -30,6 +31,8 @@ pub(crate) struct ClusterLack {
     pub(crate) nodes: u32,
     /// The domain that comes closest, where all must be in one.
     pub(crate) domain: Option<String>,
+    /// The resource that is short, if one alone is and words are to be said.
+    pub(crate) short: Option<ResourceShortage>,
 }
 
 impl NoPlan {
@@ -85,6 +88,7 @@ mod tests {
             placed,
             nodes: 1,
             domain: None,
+            short: None,
         }
     }
 

@@ -18,7 +18,7 @@ use crate::placement::lookup::{EXACT, Estimate, largest_role};
 pub(crate) use crate::placement::no_plan::{ClusterLack, NoPlan};
 use crate::placement::request::GangRequest;
 use crate::placement::score::{PlacementScore, Weights};
-use crate::placement::{eligible, empty, lookup, mixed, score, split};
+use crate::placement::{eligible, empty, lookup, mixed, score, shortage, split};
 use crate::plugins::Site;
 use crate::state::Inputs;
 use std::collections::{BTreeMap, BTreeSet};
@@ -183,7 +183,7 @@ fn options_on(
         }
         let class = class.as_ref();
         let packing = place_all(inputs, demand, cluster, NodeView { overlay, class });
-        match lack_of(inputs, gang, cluster, &packing) {
+        match lack_of(inputs, gang, cluster, &packing, overlay) {
             Some(found) => lack = Some(found),
             None => {
                 let parts = vec![(place, packing)];
@@ -288,10 +288,11 @@ fn lacks(
                 placed: 0,
                 nodes: 1,
                 domain: None,
+                short: None,
             });
         }
         let packing = place_all(inputs, demand, cluster, NodeView::of(overlay));
-        lack_of(inputs, gang, cluster, &packing)
+        lack_of(inputs, gang, cluster, &packing, overlay)
     });
     lacks.collect()
 }
@@ -336,6 +337,7 @@ pub(crate) fn lack_of(
     gang: GangRequest<'_>,
     cluster: &ClusterName,
     packing: &Packing,
+    overlay: &Overlay,
 ) -> Option<ClusterLack> {
     let lack = packing.lack.as_ref()?;
     let role = &gang.shape.demand.roles[lack.role];
@@ -352,6 +354,10 @@ pub(crate) fn lack_of(
         placed: lack.placed,
         nodes: u32::try_from(nodes).unwrap_or(u32::MAX),
         domain: lack.domain.clone(),
+        short: gang
+            .verbose
+            .then(|| shortage::shortage(inputs, cluster, role, lack.wanted, overlay))
+            .flatten(),
     })
 }
 

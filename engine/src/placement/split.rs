@@ -279,7 +279,7 @@ fn lacks_of(inputs: Inputs<'_>, question: &SplitQuestion<'_>, parts: &[Part]) ->
         .filter_map(|part| {
             let packing = Packing::shortfall(question.main, count, part.pods);
             let cluster = &inputs.capacity.places()[part.place];
-            plan::lack_of(inputs, question.gang, cluster, &packing)
+            plan::lack_of(inputs, question.gang, cluster, &packing, question.overlay)
         })
         .collect()
 }

@@ -5,7 +5,7 @@ use crate::api::facts::ClusterFact;
 use crate::api::ids::ClusterName;
 use crate::api::matching::ClusterRule;
 use crate::plugins::filters::{
-    ApiEnablementFilter, ClusterAffinity, ClusterReady, DataRegion, TaintToleration,
+    ApiEnablementFilter, ClusterAffinity, ClusterPaused, ClusterReady, DataRegion, TaintToleration,
 };
 use crate::plugins::{Plugin, UnknownPlugin};
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,7 @@ const FILTERS: &[&dyn Filter] = &[
     &TaintToleration,
     &ApiEnablementFilter,
     &DataRegion,
+    &ClusterPaused,
 ];
 
 /// The input of a filter: a job's placement and a cluster.

@@ -1,8 +1,8 @@
 //! What would help a pending job: the smallest changes with which it would start now.
 //!
 //! The functions that decide try each change, with another request shape or an [`Overlay`]; nothing is
-//! estimated that can be evaluated. It costs some tens of verdicts a job, so it is computed when a person
-//! looks, never for every pending job.
+//! estimated that can be evaluated. It costs some tens of verdicts, so it is computed once for all jobs
+//! that get the same answer ([`AdviceClass`]), and never as part of a decision.
 
 use crate::amounts::bisect::boundary;
 use crate::amounts::quantity::Amount;
@@ -21,6 +21,38 @@ use crate::placement::request::Request;
 use crate::quota::Shortfall;
 use crate::state::Inputs;
 use std::sync::Arc;
+
+/// Pending jobs that get the same advice, as long as nothing changes: those of one queue and one request
+/// shape that stand behind the same reservations.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AdviceClass {
+    queue: QueueName,
+    shape: Arc<RequestShape>,
+    /// The owners of all reservations: whether they bind the job, and whether they stand before it by rank,
+    /// which is what counts in another queue.
+    reservations: Vec<(JobKey, bool, bool)>,
+}
+
+/// The class of a pending job; `None` if it is not pending.
+pub(crate) fn class_of(inputs: Inputs<'_>, key: &JobKey) -> Option<AdviceClass> {
+    let line = inputs.jobs.line_of(key)?;
+    let shape = inputs.pending.shapes.get(line.shape)?;
+    let request = Request {
+        queue: &line.queue,
+        rank: &line.rank,
+        shape,
+        verbose: false,
+    };
+    let reservations = inputs.reservations.iter().map(|reserved| {
+        let binds = withheld::binds(inputs, reserved, request);
+        (reserved.rank.key.clone(), binds, reserved.rank < line.rank)
+    });
+    Some(AdviceClass {
+        queue: line.queue.clone(),
+        shape: Arc::clone(shape),
+        reservations: reservations.collect(),
+    })
+}
 
 /// Most other queues that are named, and that are tried.
 const OTHER_QUEUES: (usize, usize) = (3, 64);

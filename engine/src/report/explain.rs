@@ -10,8 +10,8 @@ use crate::api::reason::Reason;
 use crate::evaluation::{growth, pending_as, sizes};
 use crate::jobs::job::{Job, Released};
 use crate::pending::shapes::RequestShape;
-use crate::placement::request::{Gate, Request, Verdict};
-use crate::report::{ahead, evidence};
+use crate::placement::request::{self, Gate, Request, Verdict};
+use crate::report::{ahead, evidence, start};
 use crate::state::Inputs;
 
 /// The state of a job and the reason for it; `None` if the job is not known.
@@ -20,6 +20,15 @@ pub(crate) fn explain(inputs: Inputs<'_>, key: &JobKey) -> Option<Explanation> {
     Some(match job.released.as_deref() {
         Some(released) => explain_released(inputs, key, job, released),
         None => explain_queued(inputs, key, job),
+    })
+}
+
+/// Whether only quota, capacity and the jobs ahead of it keep a queued job waiting.
+pub(crate) fn competes(inputs: Inputs<'_>, key: &JobKey) -> bool {
+    let line = inputs.jobs.line_of(key);
+    line.is_some_and(|line| {
+        inputs.quota.problem(&line.queue).is_none()
+            && request::over_pending_limit(inputs, &line.queue, &line.rank).is_none()
     })
 }
 
@@ -47,13 +56,13 @@ fn explain_queued(inputs: Inputs<'_>, key: &JobKey, job: &Job) -> Explanation {
         );
     };
     let explanation = explain_pending(inputs, key, &line.queue, &line.rank, shape);
-    let outlook = position.map(|at| ahead::outlook_of(inputs, &line.queue, &line.rank, at));
-    let (ahead, start) = outlook.unzip();
+    // What could never start has no start.
+    let may_start = !explanation.reason.needs_change();
     Explanation {
         position,
         evidence: evidence::evidence(inputs, key, &line.queue, shape),
-        ahead,
-        start: start.flatten(),
+        ahead: position.map(|at| ahead::ahead_of(inputs, &line.queue, at)),
+        start: may_start.then(|| start::estimate(inputs, key)).flatten(),
         ..explanation
     }
 }

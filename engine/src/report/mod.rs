@@ -4,4 +4,5 @@ pub(crate) mod advise;
 pub(crate) mod ahead;
 pub(crate) mod evidence;
 pub(crate) mod explain;
+pub(crate) mod start;
 pub(crate) mod usage;

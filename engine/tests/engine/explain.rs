@@ -177,23 +177,35 @@ fn the_jobs_ahead_and_the_expected_start_are_reported() {
     let told = |name: &str| {
         let told = world.engine.explain(&key(name)).unwrap();
         let (ahead, start) = (told.ahead.unwrap(), told.start.unwrap());
-        let latest = start.latest.map(|at| at.millis_since(world.now));
-        assert_eq!(start.earliest, world.now);
+        assert_eq!(
+            world.engine.start_estimate(&key(name)).as_ref(),
+            Some(&start)
+        );
+        let wait = start.wait_ms.map(|wait| wait / 1_000);
         (
             ahead.jobs,
             ahead.devices,
             ahead.device_seconds,
-            latest,
+            wait,
             start.basis,
         )
     };
-    let basis = "2 jobs ahead, 7 device-hours by their expected run times, on 6 devices";
-    assert_eq!(
-        told("three"),
-        (2, 9, 27_000, Some(4_500_000), basis.to_owned())
-    );
-    let basis = "3 jobs ahead; the run times of some are not known";
-    assert_eq!(told("four"), (3, 10, 27_000, None, basis.to_owned()));
+    // The running job ends after 60 s, then the next runs for an hour, and then the other three fit.
+    let basis = "2 jobs ahead and 1 running, by their expected run times";
+    assert_eq!(told("three"), (2, 9, 27_000, Some(3_660), basis.to_owned()));
+    let basis = "3 jobs ahead and 1 running, by their expected run times";
+    assert_eq!(told("four"), (3, 10, 27_000, Some(3_660), basis.to_owned()));
+    // Behind a job whose end nobody knows, nobody knows the start.
+    world.add("five", "q", 1, "gpu 6");
+    world.decide();
+    let told = world.engine.explain(&key("five")).unwrap();
+    let start = told.start.unwrap();
+    let basis = "4 jobs ahead and 1 running; too few of their run times are known";
+    assert_eq!((start.wait_ms, start.basis.as_str()), (None, basis));
+    // What could never start has no start.
+    world.add("never", "q", 1, "gpu 7");
+    world.decide();
+    assert_eq!(world.engine.explain(&key("never")).unwrap().start, None);
 }
 
 #[test]
@@ -327,4 +339,29 @@ fn a_queue_that_does_not_exist_counts_as_closed() {
     };
     assert!(closed("nowhere"));
     assert!(!closed("root"));
+}
+
+#[test]
+fn the_resource_that_is_short_is_named_first_with_what_is_free() {
+    let mut world = World::new();
+    world.queue(queue("q"));
+    world.cluster("a", 3, "cpu 16, ephemeral-storage 5Gi");
+    world.cluster("b", 3, "cpu 1, ephemeral-storage 50Gi");
+    let demand = gang(vec![
+        role("pserver", 2, "cpu 2, ephemeral-storage 20Gi"),
+        role("worker", 1, "cpu 1"),
+    ]);
+    let job = world.job("job", "q", demand);
+    world.submit(job);
+    world.decide();
+    assert_snapshot!(world.why("job"), @"#1 ExceedsFleet: needs 2 pserver pods × ephemeral-storage 20Gi, cpu 2 and 1 worker pod × cpu 1; a has room for 0 pserver of 2 (ephemeral-storage: at most 5Gi free on a node), b has room for 0 pserver of 2; it would not fit even if they were empty");
+    // What runs counts, and what is reserved.
+    let mut world = World::new();
+    world.queue(queue("q"));
+    world.cluster("a", 2, "cpu 16, ephemeral-storage 50Gi");
+    world.add("runs", "q", 2, "cpu 1, ephemeral-storage 40Gi");
+    world.decide();
+    world.add("waits", "q", 2, "cpu 1, ephemeral-storage 20Gi");
+    world.decide();
+    assert_snapshot!(world.why("waits"), @"#1 Reserved: needs 2 pods × ephemeral-storage 20Gi; a has room for 0 of 2 (ephemeral-storage: at most 10Gi free on a node); it is next: what frees is kept for it");
 }

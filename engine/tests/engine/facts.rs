@@ -157,6 +157,7 @@ pub fn cluster(name: &str) -> ClusterFact {
         apis: Some(BTreeSet::from(["batch/v1/Job".to_owned()])),
         usable: true,
         unusable_because: String::new(),
+        paused: None,
     }
 }
 

@@ -39,6 +39,7 @@ mod outranked;
 mod overdue;
 mod owing;
 mod packing;
+mod paused;
 mod placement;
 mod plugins;
 mod prediction;

@@ -463,7 +463,7 @@ fn not_only_the_likeliest_clusters_are_tried() {
     assert_snapshot!(world.decide(), @"release job #1 c19(n0)");
     world.add("another", "q", 1, "cpu 32, gpu 8");
     world.decide();
-    assert_snapshot!(world.why("another"), @"#1 Reserved: needs 1 pod × nvidia.com/gpu 8; c00 has room for 0 of 1, c01 has room for 0 of 1, c02 has room for 0 of 1, c03 has room for 0 of 1, and 16 more; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("another"), @"#1 Reserved: needs 1 pod × cpu 32, nvidia.com/gpu 8; c00 has room for 0 of 1 (cpu: at most 2 free on a node), c01 has room for 0 of 1 (cpu: at most 2 free on a node), c02 has room for 0 of 1 (cpu: at most 2 free on a node), c03 has room for 0 of 1 (cpu: at most 2 free on a node), and 16 more; it is next: what frees is kept for it");
 }
 
 #[test]

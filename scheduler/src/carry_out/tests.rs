@@ -66,6 +66,7 @@ fn cluster(unusable_because: &str) -> ClusterFact {
         apis: Some(["batch/v1/Job".to_owned()].into()),
         usable: unusable_because.is_empty(),
         unusable_because: unusable_because.to_owned(),
+        paused: None,
     }
 }
 

@@ -91,6 +91,7 @@ pub(crate) fn run(sheet: &mut Sheet, traces: Option<&Path>) -> Result<(), String
             },
             check: false,
             stop_ms: 30_000,
+            starts: false,
         };
         let begin = Instant::now();
         let outcome = simulate(&scenario, &options, &mut |_| {}).map_err(|e| e.to_string())?;

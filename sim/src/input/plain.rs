@@ -24,6 +24,7 @@ pub fn cluster(name: &str) -> ClusterFact {
         apis: None,
         usable: true,
         unusable_because: String::new(),
+        paused: None,
     }
 }
 

@@ -38,6 +38,7 @@ pub(crate) fn run_with(scenario: &Scenario, check: bool) -> (RunMetrics, RunOutc
         },
         check,
         stop_ms: 30_000,
+        starts: true,
     };
     let outcome = simulate(scenario, &options, &mut |_| {}).unwrap();
     (RunMetrics::of(scenario, &outcome), outcome)

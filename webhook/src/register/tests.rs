@@ -174,9 +174,19 @@ fn configurations_for_a_url() {
               - pytorchjobs
               - tfjobs
               - mpijobs
-              - xgboostjobs
-              - paddlejobs
               - jaxjobs
+              - paddlejobs
+              - xgboostjobs
+            scope: Namespaced
+          - apiGroups:
+              - leaderworkerset.x-k8s.io
+            apiVersions:
+              - "*"
+            operations:
+              - CREATE
+              - UPDATE
+            resources:
+              - leaderworkersets
             scope: Namespaced
           - apiGroups:
               - ray.io
@@ -188,6 +198,7 @@ fn configurations_for_a_url() {
             resources:
               - rayjobs
               - rayclusters
+              - rayservices
             scope: Namespaced
         sideEffects: None
         timeoutSeconds: 3

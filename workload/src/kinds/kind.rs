@@ -35,11 +35,6 @@ pub(crate) trait WorkloadKind: Sync {
     /// Its names in the API.
     fn api(&self) -> KnownKind;
 
-    /// Whether the default PropagationPolicy of a managed namespace selects it.
-    fn in_default_policy(&self) -> bool {
-        true
-    }
-
     // Size.
 
     /// Returns roles, minimum and other parts of the size of `template` that only the kind knows.

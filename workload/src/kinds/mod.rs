@@ -12,38 +12,42 @@ pub(crate) mod batch;
 pub(crate) mod jobset;
 mod kind;
 pub(crate) mod kubeflow;
+mod leader_worker_set;
 mod plain_pod;
 pub(crate) mod ray;
 mod unselected;
 pub(crate) mod volcano;
 
 pub(crate) use kind::{PartFields, WorkloadKind, only_one_cluster_resolves};
+pub(crate) use unselected::maker_advice;
 pub use unselected::{unselected_advice, unselected_kinds};
 
 use serde_json::Value;
 
 /// The known kinds. The first of a group also stands for fields that kinds of its group share
 /// ([`of_group`]).
-static KINDS: [&dyn WorkloadKind; 15] = [
+static KINDS: [&dyn WorkloadKind; 17] = [
     &batch::BatchJobKind,
     &volcano::VolcanoJobKind,
     &kubeflow::pytorch::PYTORCH_JOB,
     &kubeflow::tensorflow::TF_JOB,
     &kubeflow::mpi::MPI_JOB,
+    &kubeflow::jax::JAX_JOB,
+    &kubeflow::paddle::PADDLE_JOB,
+    &kubeflow::xgboost::XGBOOST_JOB,
     &ray::RayJobKind,
     &ray::RayClusterKind,
+    &ray::RayServiceKind,
     &jobset::JobSetKind,
+    &leader_worker_set::LeaderWorkerSetKind,
     &apps::DEPLOYMENT,
     &apps::STATEFUL_SET,
-    &plain_pod::PlainPodKind,
     &apps::REPLICA_SET,
-    &kubeflow::XGBOOST_JOB,
-    &kubeflow::PADDLE_JOB,
-    &kubeflow::JAX_JOB,
+    &plain_pod::PlainPodKind,
 ];
 
 /// Kinds that start pods and whose size only their binding has: group, names.
-const OTHER_KINDS: [(&str, &[&str]); 17] = [
+const OTHER_KINDS: [(&str, &[&str]); 16] = [
     ("", &["ReplicationController"]),
     ("apps", &["DaemonSet"]),
     ("batch", &["CronJob"]),
@@ -52,8 +56,7 @@ const OTHER_KINDS: [(&str, &[&str]); 17] = [
     ("training.volcano.sh", &["HyperJob"]),
     ("trainer.kubeflow.org", &["TrainJob"]),
     ("kubeflow.org", &["MXJob", "Notebook"]),
-    ("ray.io", &["RayService", "RayCronJob"]),
-    ("leaderworkerset.x-k8s.io", &["LeaderWorkerSet"]),
+    ("ray.io", &["RayCronJob"]),
     (
         "sparkoperator.k8s.io",
         &["SparkApplication", "ScheduledSparkApplication"],
@@ -160,18 +163,10 @@ const fn known(
     }
 }
 
-/// Returns the kinds whose size is read from their templates, in any version; those of [`default_kinds`]
-/// come first.
+/// Returns the kinds whose size is read from their templates, in any version. The default PropagationPolicy
+/// of a managed namespace selects them in their current version.
 pub fn known_kinds() -> impl Iterator<Item = KnownKind> {
     all().map(WorkloadKind::api)
-}
-
-/// Returns the known kinds that the default PropagationPolicy of a managed namespace selects: the usual
-/// kinds for training and serving.
-pub fn default_kinds() -> impl Iterator<Item = KnownKind> {
-    all()
-        .filter(|kind| kind.in_default_policy())
-        .map(WorkloadKind::api)
 }
 
 /// Returns true if the size of this kind is read from its template ([`known_kinds`]).

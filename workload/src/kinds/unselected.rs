@@ -1,14 +1,16 @@
-//! Kinds that start pods and that the default policy of a managed namespace does not select: what a user can
-//! do to have an object of such a kind queued.
+//! Kinds that start pods, whose size no template says, and that the default policy of a managed namespace
+//! does not select: what a user can do to have an object of such a kind queued.
+//!
+//! Some of them only make jobs. A policy that selects one would not help: a member would make the jobs, past
+//! every queue. Where their controller runs on the control plane, the jobs are made there, and are queued
+//! like those of a user.
 
-use super::{OTHER_KINDS, all, default_kinds, of};
+use super::{OTHER_KINDS, known_kinds};
 
 /// Returns group and name of each kind that starts pods and that no policy of Muster selects.
 pub fn unselected_kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let known = all().filter(|kind| !kind.in_default_policy());
-    let known = known.map(|kind| (kind.api().group, kind.api().kind));
     let others = OTHER_KINDS.iter();
-    known.chain(others.flat_map(|(group, names)| names.iter().map(|name| (*group, *name))))
+    others.flat_map(|(group, names)| names.iter().map(|name| (*group, *name)))
 }
 
 /// Returns what a user can do with an object of a kind that no policy selects; `None` if the default policy
@@ -23,29 +25,48 @@ pub fn unselected_advice(api_version: &str, kind: &str) -> Option<String> {
 }
 
 fn advice(api_version: &str, kind: &str) -> String {
-    let policy = format!(
-        "create a PropagationPolicy in this namespace that selects {api_version} {kind} and has spec.schedulerName: muster"
-    );
-    if of(api_version, kind).is_some() {
-        return format!("to have it queued, {policy}");
-    }
-    match kind {
-        "CronJob" => "Muster queues Jobs, and no controller makes them from a CronJob here; create each Job in this \
-                      namespace, as with kubectl create job NAME --from=cronjob/CRONJOB"
-            .to_owned(),
-        "JobFlow" | "HyperJob" | "ScheduledSparkApplication" | "RayCronJob" | "CronWorkflow"
-        | "AdvancedCronJob" => {
-            format!("Muster queues jobs, not what makes them; create the jobs of the {kind} in this namespace")
-        }
-        _ => {
-            let mut kinds: Vec<&str> = default_kinds().map(|kind| kind.kind).collect();
-            kinds.sort_unstable();
-            kinds.dedup();
-            format!(
-                "Muster cannot read its size from its template; use one of {}, or {policy}, with a \
-                 ResourceInterpreterCustomization that returns its replicas",
-                kinds.join(", ")
-            )
-        }
-    }
+    maker_advice(api_version, kind).unwrap_or_else(|| {
+        let mut kinds: Vec<&str> = known_kinds().map(|kind| kind.kind).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        format!(
+            "Muster cannot read its size from its template; use one of {}, or create a PropagationPolicy in this \
+             namespace that selects {api_version} {kind} and has spec.schedulerName: muster, with a \
+             ResourceInterpreterCustomization that returns its replicas",
+            kinds.join(", ")
+        )
+    })
+}
+
+/// Returns what a user can do with an object of a kind that only makes jobs; `None` for other kinds.
+pub(crate) fn maker_advice(api_version: &str, kind: &str) -> Option<String> {
+    let made = |what: &str, controller: &str| {
+        format!(
+            "Muster queues the {what} that it makes, where an operator runs {controller} on the control plane \
+             (docs/how-to/cronjob.md)"
+        )
+    };
+    Some(match (super::group(api_version), kind) {
+        ("batch", "CronJob") => format!(
+            "{}; else create each Job in this namespace, as with kubectl create job NAME --from=cronjob/CRONJOB",
+            made("Jobs", "the cronjob-controller"),
+        ),
+        ("trainer.kubeflow.org", "TrainJob") => format!(
+            "{}; else create that JobSet, or a job of the framework, in this namespace",
+            made("JobSet", "the controller of Kubeflow Trainer"),
+        ),
+        (
+            _,
+            "CronJob"
+            | "JobFlow"
+            | "HyperJob"
+            | "ScheduledSparkApplication"
+            | "RayCronJob"
+            | "CronWorkflow"
+            | "AdvancedCronJob",
+        ) => format!(
+            "Muster queues jobs, not what makes them; create the jobs of the {kind} in this namespace"
+        ),
+        _ => return None,
+    })
 }

@@ -101,6 +101,7 @@ fn cluster(name: &str) -> ClusterFact {
         apis: None,
         usable: true,
         unusable_because: String::new(),
+        paused: None,
     }
 }
 

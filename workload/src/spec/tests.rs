@@ -62,6 +62,11 @@ fn a_binding_without_a_size_leaves_it_unknown() {
             "{got}"
         );
     }
+    let maker = from_binding("resource: {apiVersion: batch/v1, kind: CronJob}", None);
+    assert!(
+        maker.contains("kubectl create job NAME --from=cronjob/CRONJOB"),
+        "{maker}"
+    );
     assert_snapshot!(from_binding(&format!("{resource}\nreplicas: -3\nreplicaRequirements: {{}}"), None), @"InvalidTemplate: binding.spec.replicas is -3; needed: a whole number from 0 to 1000000");
     assert_snapshot!(from_binding(&format!("{resource}\ncomponents: [{{name: a, replicas: 1}}, {{name: a, replicas: 1}}]"), None), @r#"InvalidTemplate: binding.spec.components is "a" twice; needed: a name of its own for each group of pods"#);
 }
@@ -69,12 +74,13 @@ fn a_binding_without_a_size_leaves_it_unknown() {
 #[test]
 fn the_user_of_a_kind_that_no_policy_selects_learns_what_to_do() {
     let advice = |api_version: &str, kind: &str| unselected_advice(api_version, kind).unwrap();
-    assert_snapshot!(advice("kubeflow.org/v1", "XGBoostJob"), @"to have it queued, create a PropagationPolicy in this namespace that selects kubeflow.org/v1 XGBoostJob and has spec.schedulerName: muster");
-    assert_snapshot!(advice("batch/v1", "CronJob"), @"Muster queues Jobs, and no controller makes them from a CronJob here; create each Job in this namespace, as with kubectl create job NAME --from=cronjob/CRONJOB");
+    assert_snapshot!(advice("batch/v1", "CronJob"), @"Muster queues the Jobs that it makes, where an operator runs the cronjob-controller on the control plane (docs/how-to/cronjob.md); else create each Job in this namespace, as with kubectl create job NAME --from=cronjob/CRONJOB");
+    assert_snapshot!(advice("trainer.kubeflow.org/v1alpha1", "TrainJob"), @"Muster queues the JobSet that it makes, where an operator runs the controller of Kubeflow Trainer on the control plane (docs/how-to/cronjob.md); else create that JobSet, or a job of the framework, in this namespace");
     assert_snapshot!(advice("flow.volcano.sh/v1alpha1", "JobFlow"), @"Muster queues jobs, not what makes them; create the jobs of the JobFlow in this namespace");
-    assert_snapshot!(advice("ray.io/v1", "RayService"), @"Muster cannot read its size from its template; use one of Deployment, Job, JobSet, MPIJob, Pod, PyTorchJob, RayCluster, RayJob, StatefulSet, TFJob, or create a PropagationPolicy in this namespace that selects ray.io/v1 RayService and has spec.schedulerName: muster, with a ResourceInterpreterCustomization that returns its replicas");
+    assert_snapshot!(advice("kubeflow.org/v1", "MXJob"), @"Muster cannot read its size from its template; use one of Deployment, JAXJob, Job, JobSet, LeaderWorkerSet, MPIJob, PaddleJob, Pod, PyTorchJob, RayCluster, RayJob, RayService, ReplicaSet, StatefulSet, TFJob, XGBoostJob, or create a PropagationPolicy in this namespace that selects kubeflow.org/v1 MXJob and has spec.schedulerName: muster, with a ResourceInterpreterCustomization that returns its replicas");
     assert_eq!(unselected_advice("v1", "ConfigMap"), None);
     assert_eq!(unselected_advice("batch/v1", "Job"), None);
+    assert_eq!(unselected_advice("kubeflow.org/v1", "XGBoostJob"), None);
 }
 
 #[test]
@@ -86,7 +92,7 @@ fn the_lists_of_kinds_agree() {
     assert!(may_start_pods("trainer.kubeflow.org/v1alpha1", "TrainJob"));
     assert!(!is_known_kind("trainer.kubeflow.org/v1alpha1", "TrainJob"));
     assert!(!may_start_pods("v1", "ConfigMap"));
-    for kind in default_kinds() {
+    for kind in known_kinds() {
         assert_eq!(unselected_advice(&kind.api_version(), kind.kind), None);
     }
     for (group, kind) in unselected_kinds() {
@@ -146,7 +152,7 @@ fn word() -> impl Strategy<Value = String> {
 /// A template of a known kind whose parts are any JSON.
 fn any_template() -> impl Strategy<Value = Value> {
     let spec = prop::collection::btree_map(word(), any_json(), 0..8);
-    (prop::sample::select(default_kinds().collect::<Vec<_>>()), spec, any_json()).prop_map(|(kind, spec, metadata)| {
+    (prop::sample::select(known_kinds().collect::<Vec<_>>()), spec, any_json()).prop_map(|(kind, spec, metadata)| {
         let spec: serde_json::Map<String, Value> = spec.into_iter().collect();
         json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": metadata, "spec": spec})
     })
@@ -251,6 +257,8 @@ fn paths(value: &Value, path: String, into: &mut Vec<String>) {
 }
 
 const VALID: &[&str] = &[
+    "{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, metadata: {annotations: {muster.io/min-available: '3'}}, spec: {replicas: 2, rolloutStrategy: {rollingUpdateConfiguration: {maxSurge: 30%}}, leaderWorkerTemplate: {size: 3, leaderTemplate: {spec: {containers: [{}]}}, workerTemplate: {spec: {containers: [{}]}}}}}",
+    "{apiVersion: ray.io/v1, kind: RayService, spec: {rayClusterDeletionDelaySeconds: 5, upgradeStrategy: {type: NewCluster}, rayClusterConfig: {headGroupSpec: {template: {spec: {containers: [{}]}}}, workerGroupSpecs: [{groupName: g, replicas: 2, template: {spec: {containers: [{}]}}}]}}}",
     "{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, spec: {minAvailable: 2, tasks: [{name: a, replicas: 3, minAvailable: 1, partitionPolicy: {minPartitions: 1, partitionSize: 1}, template: {spec: {containers: [{resources: {requests: {cpu: 1}, limits: {memory: 1Gi}}}]}}}, {replicas: 4, template: {spec: {containers: [{}]}}}]}}",
     "{apiVersion: batch/v1, kind: Job, metadata: {annotations: {muster.io/min-available: '2', muster.io/expected-duration: 2h}}, spec: {parallelism: 4, completions: 9, activeDeadlineSeconds: 5, template: {spec: {nodeSelector: {a: b}, tolerations: [{key: a}], overhead: {cpu: 1}, resources: {requests: {cpu: 1}}, initContainers: [{restartPolicy: Always, resources: {requests: {cpu: 1}}}], containers: [{}]}}}}",
     "{apiVersion: apps/v1, kind: Deployment, spec: {replicas: 4, strategy: {rollingUpdate: {maxSurge: 30%}}, template: {spec: {containers: [{}]}}}}",
@@ -335,4 +343,24 @@ fn a_job_is_reached_and_led_where_its_pods_went() {
     let reach = torch.reach(&addresses, "team", &shares);
     assert_eq!(reach.leader.as_deref(), Some("j-master-0.team.b"));
     assert!(reach.hosts.is_empty(), "only the first has to be found");
+}
+
+#[test]
+fn what_a_job_makes_beside_itself_is_no_job_of_its_own() {
+    let controlled = |owner: &str| {
+        let text = format!(
+            "{{apiVersion: apps/v1, kind: ReplicaSet, metadata: {{ownerReferences: [{{name: other}}, {{{owner}}}]}}, spec: {{template: {{spec: {{containers: [{{}}]}}}}}}}}"
+        );
+        read_spec(&yaml(&text)).map_err(|error| error.to_string())
+    };
+    let error = controlled("apiVersion: apps/v1, kind: Deployment, name: web, controller: true");
+    assert_eq!(
+        error.unwrap_err(),
+        "metadata.ownerReferences[1] is Deployment web; needed: no controller that is a job itself: its pods are those of that job, which is queued by itself"
+    );
+    // A CronJob makes jobs and has no pods, and an owner that does not control has its own.
+    assert!(
+        controlled("apiVersion: batch/v1, kind: CronJob, name: nightly, controller: true").is_ok()
+    );
+    assert!(controlled("apiVersion: apps/v1, kind: Deployment, name: web").is_ok());
 }

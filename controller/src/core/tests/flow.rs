@@ -299,3 +299,31 @@ async fn the_head_of_a_queue_shows_advice() {
     let shown = helps.any(|helps| helps.to_string().contains(message));
     assert!(shown, "{:#?}", last(&stage.api.requests()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn jobs_behind_the_head_have_advice_too() {
+    let mut stage = stage().await;
+    for (name, pods) in [("a", 3), ("b", 3), ("c", 3), ("d", 2)] {
+        stage.job(name, pods);
+    }
+    for name in ["b", "c", "d"] {
+        let podgroup = json!({"metadata": {"name": name, "namespace": "team"}, "spec": {}});
+        stage.take(Input::PodGroup(Delta::Upserted(read(podgroup))));
+    }
+    stage.rest(&["a", "b", "c", "d"]).await;
+    stage.rest_later(&["a", "b", "c", "d"], 5_000).await;
+    let federation = |name: &str| {
+        let written = stage.api.requests_of("PATCH").into_iter();
+        let own =
+            written.filter(|request| request.path.ends_with(&format!("/podgroups/{name}/status")));
+        own.last().unwrap().body["status"]["federation"].clone()
+    };
+    for name in ["c", "d"] {
+        let shown = federation(name);
+        assert_ne!(shown["position"], "1", "{shown}");
+        let helps = shown["helps"].to_string();
+        assert!(helps.contains("of main instead of all"), "{name}: {shown}");
+        assert_eq!(shown["status"], "Queued");
+        assert!(shown["timeline"]["eligible"].is_string(), "{shown}");
+    }
+}

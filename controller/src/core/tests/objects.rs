@@ -21,6 +21,7 @@ pub(super) fn member_facts() -> [Event; 2] {
         apis: Some(["batch/v1/Job".to_owned()].into()),
         usable: true,
         unusable_because: String::new(),
+        paused: None,
     };
     let node = NodeFact {
         cluster: ClusterName::new("m1"),

@@ -151,18 +151,18 @@ async fn an_object_that_no_policy_selects_gets_a_warning() {
     create(&mut stage, &cron, "nightly", json!({}));
     let policy = json!({"labels": {names::POLICY_PERMANENT_ID: "own"}});
     create(&mut stage, &cron, "selected", policy);
-    let owner = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "d", "controller": true});
+    let owner = json!({"apiVersion": "apps/v1", "kind": "Other", "name": "d", "uid": "d", "controller": true});
     let controlled = json!({"ownerReferences": [owner]});
     create(
         &mut stage,
-        &kind("apps/v1", "ReplicaSet"),
+        &kind("apps/v1", "DaemonSet"),
         "controlled",
         controlled,
     );
     create(
         &mut stage,
-        &kind("kubeflow.org/v1", "XGBoostJob"),
-        "boost",
+        &kind("trainer.kubeflow.org/v1alpha1", "TrainJob"),
+        "tune",
         json!({}),
     );
     create(&mut stage, &job_kind(), "job", json!({}));
@@ -184,8 +184,8 @@ async fn an_object_that_no_policy_selects_gets_a_warning() {
     stage.ahead_ms += 6_000;
     stage.settle().await;
     post().await;
-    insta::assert_snapshot!(events(&stage, "nightly").join("\n"), @"Warning KindNotSelected: no PropagationPolicy selects this CronJob: it is neither queued nor started; Muster queues Jobs, and no controller makes them from a CronJob here; create each Job in this namespace, as with kubectl create job NAME --from=cronjob/CRONJOB");
-    insta::assert_snapshot!(events(&stage, "boost").join("\n"), @"Warning KindNotSelected: no PropagationPolicy selects this XGBoostJob: it is neither queued nor started; to have it queued, create a PropagationPolicy in this namespace that selects kubeflow.org/v1 XGBoostJob and has spec.schedulerName: muster");
+    insta::assert_snapshot!(events(&stage, "nightly").join("\n"), @"Warning KindNotSelected: no PropagationPolicy selects this CronJob: it is neither queued nor started; Muster queues the Jobs that it makes, where an operator runs the cronjob-controller on the control plane (docs/how-to/cronjob.md); else create each Job in this namespace, as with kubectl create job NAME --from=cronjob/CRONJOB");
+    insta::assert_snapshot!(events(&stage, "tune").join("\n"), @"Warning KindNotSelected: no PropagationPolicy selects this TrainJob: it is neither queued nor started; Muster queues the JobSet that it makes, where an operator runs the controller of Kubeflow Trainer on the control plane (docs/how-to/cronjob.md); else create that JobSet, or a job of the framework, in this namespace");
     for name in ["selected", "controlled", "job", "elsewhere"] {
         assert_eq!(events(&stage, name), Vec::<String>::new(), "{name}");
     }

@@ -38,6 +38,7 @@ fn export(metrics: &QueueSeries, queues: &[&str]) {
         metrics.preempted(Reason::Reclaimed, &name, EvictedPart::Whole);
         metrics.admitted_after(&name, 90_000);
         metrics.started_after(&name, 2_500);
+        metrics.started_as_expected(&name, StartResult::Within);
     }
 }
 
@@ -57,6 +58,7 @@ fn a_queue_shows_its_use_its_head_and_its_waits() {
         r#"muster_queue_head_reason{queue="a",reason="WaitingForQuota"} 1"#,
         r#"muster_queue_head_queued_timestamp_seconds{queue="a"} 1.5"#,
         r#"muster_reservations{queue="a",kept="Nodes"} 1"#,
+        r#"muster_start_ranges_total{queue="a",result="Within"} 1"#,
         r#"muster_preemptions_total{reason="Reclaimed",queue="a",part="Whole"} 1"#,
         r#"muster_job_admission_wait_seconds_bucket{le="64.0",queue="a"} 0"#,
         r#"muster_job_admission_wait_seconds_bucket{le="128.0",queue="a"} 1"#,

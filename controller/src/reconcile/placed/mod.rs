@@ -2,6 +2,7 @@
 //! not what was admitted.
 
 pub(crate) mod cannot_start;
+pub(crate) mod ending;
 pub(crate) mod excess;
 pub(crate) mod expiry;
 pub(crate) mod growth;
@@ -13,6 +14,7 @@ pub(crate) mod rendezvous;
 pub(crate) mod renew;
 pub(crate) mod retries;
 pub(crate) mod shrink;
+pub(crate) mod stuck;
 
 use crate::facts::job::ResolvedJob;
 use crate::mirror::binding::own_record;
@@ -62,6 +64,12 @@ impl Reconciler {
         self.apply_admission(ctx, &record, progress);
         self.note_whole(ctx.key, progress == Progress::Running, ctx.now);
         if self.runs_after_end(ctx, &record, was_over, &outcome) && self.runs_again(ctx, &record) {
+            return;
+        }
+        if !outcome.is_finished()
+            && (self.left_before_its_end(ctx, &record)
+                || self.left_without_progress(ctx, &record, progress))
+        {
             return;
         }
         if let Some(job) = job {

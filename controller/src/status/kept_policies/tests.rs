@@ -27,7 +27,7 @@ fn the_policy_of_a_namespace_claims_known_kinds_with_lowest_priority() {
             "{kind} in {selectors:?}"
         );
     }
-    assert_eq!(selectors.len(), workload::default_kinds().count());
+    assert_eq!(selectors.len(), workload::known_kinds().count());
     assert!(
         spec["resourceSelectors"][0]["name"].is_null(),
         "all of a kind"

@@ -103,7 +103,8 @@ impl Case {
             seen: self.seen.as_ref(),
             explanation: &explanation,
             view: &view,
-            fact: &fact,
+            timeline: Timeline::default(),
+            start: None,
             binding: &binding,
             works: &self.works,
             excess: None,
@@ -113,12 +114,13 @@ impl Case {
         })
     }
 
-    /// Phase, reason, message, position.
+    /// Status, phase, reason, message, position.
     fn said(&self) -> String {
         let status = self.status();
         let federation = status.federation.unwrap();
         format!(
-            "{} {} {} ({})",
+            "{} {} {} {} ({})",
+            federation.status.unwrap(),
             status.phase.unwrap(),
             federation.reason.unwrap(),
             federation.position.unwrap_or("-".into()),
@@ -153,14 +155,14 @@ fn refused() -> Vec<SeenWork> {
 
 #[test]
 fn the_reason_is_the_engines_by_default() {
-    insta::assert_snapshot!(Case::default().said(), @"Pending WaitingForQuota 3 (as the engine says)");
+    insta::assert_snapshot!(Case::default().said(), @"Queued Pending WaitingForQuota 3 (as the engine says)");
     let far = Case {
         position: Some(4711),
         ..Case::default()
     };
-    insta::assert_snapshot!(far.said(), @"Pending WaitingForQuota 1000+ (as the engine says)");
+    insta::assert_snapshot!(far.said(), @"Queued Pending WaitingForQuota 1000+ (as the engine says)");
     let ending = released(JobState::Ending, Reason::Suspended);
-    insta::assert_snapshot!(ending.said(), @"Unknown Suspended - (as the engine says)");
+    insta::assert_snapshot!(ending.said(), @"Evicting Unknown Suspended - (as the engine says)");
 }
 
 #[test]
@@ -169,7 +171,7 @@ fn a_member_that_refuses_a_part_is_named() {
         works: refused(),
         ..released(JobState::Placed, Reason::Placed)
     };
-    insta::assert_snapshot!(placed.said(), @"Inqueue MemberRefused - (m1 refused it: quota exceeded)");
+    insta::assert_snapshot!(placed.said(), @"Starting Inqueue MemberRefused - (m1 refused it: quota exceeded)");
     let part = &placed.status().federation.unwrap().placement[0];
     assert_eq!((part.pods, part.reason.as_str()), (2, "MemberRefused"));
     // A running job is not stopped when its member refuses an update.
@@ -177,7 +179,7 @@ fn a_member_that_refuses_a_part_is_named() {
         works: refused(),
         ..released(JobState::Running, Reason::Running)
     };
-    insta::assert_snapshot!(runs.said(), @"Running Running - (as the engine says)");
+    insta::assert_snapshot!(runs.said(), @"Running Running Running - (as the engine says)");
 }
 
 #[test]
@@ -191,17 +193,17 @@ fn the_status_of_a_finished_job_says_how_it_ended() {
     assert!(
         ended(condition("Complete"))
             .said()
-            .starts_with("Completed Succeeded")
+            .starts_with("Succeeded Completed Succeeded")
     );
     let failed = ended(condition("Failed")).said();
     assert!(
-        failed.starts_with("Completed Failed") && failed.contains("why"),
+        failed.starts_with("Failed Completed Failed") && failed.contains("why"),
         "{failed}"
     );
     assert!(
         ended(condition("Suspended"))
             .said()
-            .starts_with("Completed Suspended")
+            .starts_with("Finished Completed Suspended")
     );
 }
 
@@ -219,36 +221,6 @@ fn pods_are_counted_as_members_report_them() {
     let federation = status.federation.unwrap();
     assert_eq!(federation.placement_summary.as_deref(), Some("m1:2"));
     assert_eq!(federation.priority, Some(7));
-}
-
-#[test]
-fn the_timeline_keeps_times_of_this_attempt() {
-    let placed = released(JobState::Placed, Reason::Placed).status();
-    let runs = Case {
-        seen: Some(placed),
-        now: 200,
-        ..released(JobState::Running, Reason::Running)
-    };
-    let runs = runs.status();
-    let at = |time: &Option<Time>| time.as_ref().map(|time| time.0.as_second());
-    let times = |status: &PodGroupStatus| {
-        let timeline = &status.federation.as_ref().unwrap().timeline;
-        [
-            &timeline.queued,
-            &timeline.admitted,
-            &timeline.placed,
-            &timeline.running,
-        ]
-        .map(at)
-    };
-    assert_eq!(times(&runs), [Some(1), Some(50), Some(100), Some(200)]);
-    let again = Case {
-        seen: Some(runs),
-        attempt: 2,
-        now: 300,
-        ..released(JobState::Placed, Reason::Placed)
-    };
-    assert_eq!(times(&again.status()), [Some(1), Some(50), Some(300), None]);
 }
 
 #[test]

@@ -134,6 +134,8 @@ fn pods_of(api_version: &str, kind: &str, spec: &Value) -> anyhow::Result<Vec<Eq
         ("kubeflow.org", "PyTorchJob") => each(&spec["pytorchReplicaSpecs"], replicas),
         ("kubeflow.org", "TFJob") => each(&spec["tfReplicaSpecs"], replicas),
         ("kubeflow.org", "MPIJob") => each(&spec["mpiReplicaSpecs"], replicas),
+        ("kubeflow.org", "JAXJob") => each(&spec["jaxReplicaSpecs"], replicas),
+        ("kubeflow.org", "XGBoostJob") => each(&spec["xgbReplicaSpecs"], replicas),
         ("jobset.x-k8s.io", "JobSet") => each(&spec["replicatedJobs"], |job| {
             let times = count(&job["replicas"])?;
             let mut one = batch(&job["template"]["spec"])?;
@@ -142,6 +144,14 @@ fn pods_of(api_version: &str, kind: &str, spec: &Value) -> anyhow::Result<Vec<Eq
         }),
         ("ray.io", "RayCluster") => ray(spec),
         ("ray.io", "RayJob") => ray(&spec["rayClusterSpec"]),
+        // An upgrade starts a second cluster beside the first.
+        ("ray.io", "RayService") => {
+            let mut all = ray(&spec["rayClusterConfig"])?;
+            if spec["upgradeStrategy"]["type"] != "None" {
+                all.iter_mut().for_each(|pods| pods.count *= 2);
+            }
+            Ok(all)
+        }
         ("batch", "Job") => batch(spec),
         ("apps", "Deployment" | "ReplicaSet" | "StatefulSet") => replicas(spec),
         // This kind exists only in the tests.

@@ -96,9 +96,19 @@ fn the_validating_configuration_for_a_url() {
               - pytorchjobs
               - tfjobs
               - mpijobs
-              - xgboostjobs
-              - paddlejobs
               - jaxjobs
+              - paddlejobs
+              - xgboostjobs
+            scope: Namespaced
+          - apiGroups:
+              - leaderworkerset.x-k8s.io
+            apiVersions:
+              - "*"
+            operations:
+              - CREATE
+              - UPDATE
+            resources:
+              - leaderworkersets
             scope: Namespaced
           - apiGroups:
               - ray.io
@@ -110,6 +120,7 @@ fn the_validating_configuration_for_a_url() {
             resources:
               - rayjobs
               - rayclusters
+              - rayservices
             scope: Namespaced
           - apiGroups:
               - batch
@@ -148,9 +159,18 @@ fn the_validating_configuration_for_a_url() {
               - pytorchjobs/scale
               - tfjobs/scale
               - mpijobs/scale
-              - xgboostjobs/scale
-              - paddlejobs/scale
               - jaxjobs/scale
+              - paddlejobs/scale
+              - xgboostjobs/scale
+            scope: Namespaced
+          - apiGroups:
+              - leaderworkerset.x-k8s.io
+            apiVersions:
+              - "*"
+            operations:
+              - UPDATE
+            resources:
+              - leaderworkersets/scale
             scope: Namespaced
           - apiGroups:
               - ray.io
@@ -161,6 +181,7 @@ fn the_validating_configuration_for_a_url() {
             resources:
               - rayjobs/scale
               - rayclusters/scale
+              - rayservices/scale
             scope: Namespaced
         sideEffects: None
         timeoutSeconds: 3
@@ -245,9 +266,18 @@ fn the_validating_configuration_for_a_url() {
               - pytorchjobs
               - tfjobs
               - mpijobs
-              - xgboostjobs
-              - paddlejobs
               - jaxjobs
+              - paddlejobs
+              - xgboostjobs
+            scope: Namespaced
+          - apiGroups:
+              - leaderworkerset.x-k8s.io
+            apiVersions:
+              - "*"
+            operations:
+              - UPDATE
+            resources:
+              - leaderworkersets
             scope: Namespaced
           - apiGroups:
               - ray.io
@@ -258,6 +288,7 @@ fn the_validating_configuration_for_a_url() {
             resources:
               - rayjobs
               - rayclusters
+              - rayservices
             scope: Namespaced
           - apiGroups:
               - batch
@@ -296,9 +327,18 @@ fn the_validating_configuration_for_a_url() {
               - pytorchjobs/scale
               - tfjobs/scale
               - mpijobs/scale
-              - xgboostjobs/scale
-              - paddlejobs/scale
               - jaxjobs/scale
+              - paddlejobs/scale
+              - xgboostjobs/scale
+            scope: Namespaced
+          - apiGroups:
+              - leaderworkerset.x-k8s.io
+            apiVersions:
+              - "*"
+            operations:
+              - UPDATE
+            resources:
+              - leaderworkersets/scale
             scope: Namespaced
           - apiGroups:
               - ray.io
@@ -309,6 +349,7 @@ fn the_validating_configuration_for_a_url() {
             resources:
               - rayjobs/scale
               - rayclusters/scale
+              - rayservices/scale
             scope: Namespaced
         sideEffects: None
         timeoutSeconds: 3

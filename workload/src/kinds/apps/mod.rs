@@ -5,7 +5,7 @@ use super::batch::{MAIN, POD_SPEC};
 use super::{KnownKind, WorkloadKind, known, only_one_cluster_resolves};
 use crate::cap_to_admitted;
 use crate::error::SpecError;
-use crate::field::{Field, MAX_PODS};
+use crate::field::Field;
 use crate::outcome::{self, Outcome, PodCounts};
 use crate::parts::Fields;
 use crate::pod::PodRequirements;
@@ -20,34 +20,25 @@ pub(crate) const DEPLOYMENT: AppsKind = AppsKind {
 };
 pub(crate) const STATEFUL_SET: AppsKind =
     service(known("apps", "v1", "StatefulSet", "statefulsets"));
-pub(crate) const REPLICA_SET: AppsKind = AppsKind {
-    in_default_policy: false,
-    ..service(known("apps", "v1", "ReplicaSet", "replicasets"))
-};
+pub(crate) const REPLICA_SET: AppsKind = service(known("apps", "v1", "ReplicaSet", "replicasets"));
 
 /// A kind of the group `apps` with replicas.
 pub(crate) struct AppsKind {
     api: KnownKind,
     /// True for Deployments: rolling updates start more pods than the replicas, and Karmada divides them.
     is_deployment: bool,
-    in_default_policy: bool,
 }
 
 const fn service(api: KnownKind) -> AppsKind {
     AppsKind {
         api,
         is_deployment: false,
-        in_default_policy: true,
     }
 }
 
 impl WorkloadKind for AppsKind {
     fn api(&self) -> KnownKind {
         self.api
-    }
-
-    fn in_default_policy(&self) -> bool {
-        self.in_default_policy
     }
 
     /// Its replicas, and the pods that a rolling update starts in addition.
@@ -148,19 +139,7 @@ fn surge(spec: &Field<'_>) -> Result<u32, SpecError> {
         return Ok(0);
     }
     let field = spec.get("strategy.rollingUpdate.maxSurge")?;
-    let percent = match field.value() {
-        None => 25,
-        Some(Value::String(text)) => text
-            .strip_suffix('%')
-            .and_then(|percent| percent.parse::<u32>().ok())
-            .ok_or_else(|| field.invalid("a number of pods or a percentage such as 25%"))?,
-        Some(_) => return Ok(field.count()?.unwrap_or(0)),
-    };
-    let pods = (u64::from(replicas) * u64::from(percent)).div_ceil(100);
-    u32::try_from(pods)
-        .ok()
-        .filter(|pods| *pods <= MAX_PODS)
-        .ok_or_else(|| field.invalid(format!("at most {MAX_PODS} pods")))
+    size::number_or_percent(&field, replicas, 25, "pods")
 }
 
 /// Returns true if an update of the Deployment `template` may start more pods than its replicas.

@@ -1,14 +1,18 @@
-//! Training jobs of Kubeflow: PyTorchJob, TFJob, MPIJob and similar kinds (training-operator v1,
-//! mpi-operator v2beta1). They differ in the name of one field and a few defaults. The kinds that can be
-//! split also differ in how their pods find each other: see [`TrainingJobKind`].
+//! Training jobs of Kubeflow: PyTorchJob, TFJob, JAXJob, PaddleJob, XGBoostJob and MPIJob (training-operator
+//! v1, mpi-operator v2beta1). They differ in the name of one field, a few defaults, and how their pods find
+//! each other if they are split: see [`TrainingJobKind`].
 
+pub(crate) mod jax;
 pub(crate) mod mpi;
+pub(crate) mod paddle;
 mod parts;
 pub(crate) mod pytorch;
 mod size;
+mod stand_in;
 pub(crate) mod tensorflow;
+pub(crate) mod xgboost;
 
-use super::{KnownKind, PartFields, WorkloadKind, known, only_one_cluster_resolves};
+use super::{KnownKind, PartFields, WorkloadKind, known};
 use crate::dependencies::NamedObjects;
 use crate::error::SpecError;
 use crate::field::Field;
@@ -21,25 +25,20 @@ use crate::ttl::TtlField;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-pub(crate) const XGBOOST_JOB: TrainingJobKind =
-    unsplit("XGBoostJob", "xgboostjobs", "xgbReplicaSpecs");
-pub(crate) const PADDLE_JOB: TrainingJobKind =
-    unsplit("PaddleJob", "paddlejobs", "paddleReplicaSpecs");
-pub(crate) const JAX_JOB: TrainingJobKind = unsplit("JAXJob", "jaxjobs", "jaxReplicaSpecs");
-
 /// What differs between the kinds of training jobs.
 pub(crate) struct TrainingJobKind {
     api: KnownKind,
-    in_default_policy: bool,
     /// The field of the spec with its groups of pods.
     groups: &'static str,
     /// Groups whose end is the end of the job, in lower case.
     leaders: &'static [&'static str],
     /// Replicas of a group without a number, by apiVersion and group.
     default_replicas: fn(&str, &str) -> u32,
+    /// True if its operator creates an autoscaler for an elastic policy with metrics.
+    autoscaled: bool,
     /// Annotation that names a Secret which its pods need.
     secret: Option<&'static str>,
-    split: Option<SplitTrainingJob>,
+    split: SplitTrainingJob,
 }
 
 /// How a kind of training jobs is split over clusters.
@@ -47,28 +46,11 @@ struct SplitTrainingJob {
     fields: PartFields,
     unsplittable: fn(&Value) -> Option<String>,
     meeting: Meeting,
-    /// The host of the pod of rank 0, by the name of the job.
-    first_host: fn(&str) -> Option<String>,
+    /// The host of the pod of rank 0, by the template and the name of the job.
+    first_host: fn(&Value, &str) -> Option<String>,
     /// The labels of the pod with this index of a role.
     pod_labels: fn(&str, u32) -> BTreeMap<String, String>,
     stand_in_gate: Option<&'static str>,
-}
-
-/// Defines a kind that runs in one cluster and that no default policy selects.
-const fn unsplit(
-    kind: &'static str,
-    plural: &'static str,
-    groups: &'static str,
-) -> TrainingJobKind {
-    TrainingJobKind {
-        api: known("kubeflow.org", "v1", kind, plural),
-        in_default_policy: false,
-        groups,
-        leaders: &[],
-        default_replicas: |_, _| 1,
-        secret: None,
-        split: None,
-    }
 }
 
 impl TrainingJobKind {
@@ -81,10 +63,6 @@ impl TrainingJobKind {
 impl WorkloadKind for TrainingJobKind {
     fn api(&self) -> KnownKind {
         self.api
-    }
-
-    fn in_default_policy(&self) -> bool {
-        self.in_default_policy
     }
 
     fn size(&self, template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, SpecError> {
@@ -179,19 +157,15 @@ impl WorkloadKind for TrainingJobKind {
     }
 
     fn part_fields(&self) -> Option<PartFields> {
-        self.split.as_ref().map(|split| split.fields)
+        Some(self.split.fields)
     }
 
     fn unsplittable(&self, template: &Value) -> Option<String> {
-        match &self.split {
-            Some(split) => (split.unsplittable)(template),
-            None => Some(only_one_cluster_resolves(self.api.kind)),
-        }
+        (self.split.unsplittable)(template)
     }
 
     fn meeting(&self, _: &Field<'_>) -> Result<Meeting, SpecError> {
-        let split = self.split.as_ref();
-        Ok(split.map_or(Meeting::Nobody, |split| split.meeting))
+        Ok(self.split.meeting)
     }
 
     /// The one group of one pod that leads.
@@ -206,16 +180,15 @@ impl WorkloadKind for TrainingJobKind {
 
     fn first_host(&self, template: &Value) -> Option<String> {
         let name = template.pointer("/metadata/name")?.as_str()?;
-        (self.split.as_ref()?.first_host)(name)
+        (self.split.first_host)(template, name)
     }
 
     fn pod_labels(&self, _: &Value, role: &str, index: u32) -> Option<BTreeMap<String, String>> {
-        let split = self.split.as_ref()?;
-        Some((split.pod_labels)(role, index))
+        Some((self.split.pod_labels)(role, index))
     }
 
     fn stand_in_gate(&self) -> Option<&'static str> {
-        self.split.as_ref()?.stand_in_gate
+        self.split.stand_in_gate
     }
 }
 

@@ -16,6 +16,7 @@
 //! by its hostname, as Hydra makes them do.
 
 use super::parts::{self, cannot_be_led, containers, own_index, put_first, words};
+use super::stand_in::StandIn;
 use super::{SplitTrainingJob, TrainingJobKind, known};
 use crate::leading;
 use crate::parts::{Environment, Fields, Gang};
@@ -28,22 +29,22 @@ use std::collections::BTreeMap;
 /// without their number, and names pods in a headless Service with the job's name (newJobService).
 pub(crate) const MPI_JOB: TrainingJobKind = TrainingJobKind {
     api: known("kubeflow.org", "v2beta1", "MPIJob", "mpijobs"),
-    in_default_policy: true,
     groups: GROUPS,
     leaders: &[LAUNCHER],
     default_replicas: |api_version, group| {
         let is_mpi_operator = api_version != TRAINING_OPERATOR;
         u32::from(!(is_mpi_operator && group == WORKER))
     },
+    autoscaled: false,
     secret: Some(SSH_SECRET),
-    split: Some(SplitTrainingJob {
+    split: SplitTrainingJob {
         fields,
         unsplittable,
         meeting: Meeting::All,
-        first_host: |job| Some(format!("{job}-{LAUNCHER}.{job}")),
+        first_host: |_, job| Some(format!("{job}-{LAUNCHER}.{job}")),
         pod_labels,
         stand_in_gate: Some(GATE),
-    }),
+    },
 };
 
 /// The apiVersion of MPIJobs that training-operator runs.
@@ -60,6 +61,13 @@ const LAUNCHER: &str = "launcher";
 const WORKER: &str = "worker";
 /// The gate that keeps the stand-in of a launcher from being scheduled.
 const GATE: &str = "muster.io/launcher-is-elsewhere";
+/// The stand-in of a launcher.
+const STAND_IN: StandIn = StandIn {
+    groups: GROUPS,
+    role: LAUNCHER,
+    container: None,
+    gate: GATE,
+};
 /// Where the operator mounts its list of hosts, which it updates as workers come and go.
 const OPERATORS_LIST: &str = "/etc/mpi/";
 /// Where the parts mount the operator's own keys.
@@ -72,9 +80,6 @@ const KEYS_VOLUME: &str = "muster-ssh-auth";
 const LIST_VOLUME: &str = "muster-mpi";
 const LIST_DIR: &str = "/etc/muster/mpi";
 const LIST: &str = "/etc/muster/mpi/hostfile";
-
-const POLICY: &str = "/spec/runPolicy/schedulingPolicy";
-const DEADLINE: &str = "/spec/runPolicy/activeDeadlineSeconds";
 
 /// What differs between implementations of MPI.
 struct Implementation {
@@ -156,7 +161,7 @@ fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
     }
     fields.push(("/spec/sshAuthMountPath".to_owned(), json!(OPERATORS_KEYS)));
     if gang.per_cluster(LAUNCHER)[index] == 0 {
-        without_launcher(template, gang, index, &mut fields);
+        STAND_IN.replace(template, gang, index, &mut fields);
     }
     fields
 }
@@ -270,55 +275,6 @@ fn hosts(template: &Value, gang: &Gang<'_>, index: usize) -> String {
         }
     }
     list
-}
-
-/// Returns the part of a cluster without the launcher: a stand-in that never starts replaces it, no gang
-/// waits for it, and it has no deadline.
-fn without_launcher(template: &Value, gang: &Gang<'_>, index: usize, fields: &mut Fields) {
-    let groups = template.pointer(&format!("/spec/{GROUPS}"));
-    let mut groups = groups.and_then(Value::as_object).into_iter().flatten();
-    let launcher = groups.find(|(key, _)| key.to_lowercase() == LAUNCHER);
-    if let (Some((key, launcher)), Some((_, own))) = (launcher, fields.first_mut()) {
-        own[key] = stand_in(launcher);
-    }
-    if template.pointer(DEADLINE).is_some() {
-        fields.push((DEADLINE.to_owned(), Value::Null));
-    }
-    // The operator's own number includes a launcher (calculateMinAvailable in podgroup.go).
-    let policy = template.pointer(POLICY).filter(|policy| policy.is_object());
-    if policy.is_none_or(|policy| policy.get("minAvailable").is_none()) {
-        let minimum = gang.replicas()[index];
-        fields.push(match policy {
-            Some(_) => (format!("{POLICY}/minAvailable"), json!(minimum)),
-            None => with_policy(template, json!({ "minAvailable": minimum })),
-        });
-    }
-}
-
-/// Returns a scheduling policy, in the smallest possible field.
-fn with_policy(template: &Value, policy: Value) -> (String, Value) {
-    let path = "/spec/runPolicy";
-    match template.pointer(path).is_some_and(Value::is_object) {
-        true => (POLICY.to_owned(), policy),
-        false => (path.to_owned(), json!({ "schedulingPolicy": policy })),
-    }
-}
-
-/// Returns a gated launcher with only the required fields of the real one.
-fn stand_in(launcher: &Value) -> Value {
-    let real = containers(launcher).next();
-    let mut container = json!({ "name": LAUNCHER });
-    for field in ["name", "image"] {
-        if let Some(value) = real.and_then(|real| real.get(field)) {
-            container[field] = value.clone();
-        }
-    }
-    let mut launcher = launcher.clone();
-    launcher["template"] = json!({"spec": {
-        "schedulingGates": [{"name": GATE}],
-        "containers": [container],
-    }});
-    launcher
 }
 
 /// Returns why it cannot be split.

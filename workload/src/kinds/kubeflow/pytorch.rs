@@ -12,19 +12,19 @@ use serde_json::{Value, json};
 /// Service with the name of each pod (replicaName in its envvar.go).
 pub(crate) const PYTORCH_JOB: TrainingJobKind = TrainingJobKind {
     api: known("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs"),
-    in_default_policy: true,
     groups: TORCH.groups,
     leaders: &["master"],
     default_replicas: |_, _| 1,
+    autoscaled: true,
     secret: None,
-    split: Some(SplitTrainingJob {
+    split: SplitTrainingJob {
         fields,
         unsplittable,
         meeting: Meeting::First,
-        first_host: |job| Some(format!("{job}-master-0")),
+        first_host: |_, job| Some(format!("{job}-master-0")),
         pod_labels: replica_labels,
         stand_in_gate: None,
-    }),
+    },
 };
 
 /// `PyTorchJobDefaultContainerName` and similar. Kubernetes expands the variables that it knows in

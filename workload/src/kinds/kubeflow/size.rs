@@ -56,7 +56,7 @@ fn groups(
             .get("replicas")?
             .count()?
             .unwrap_or_else(|| (kind.default_replicas)(api_version, &name));
-        let most = if name == "worker" {
+        let most = if kind.autoscaled && name == "worker" {
             elastic_most(spec, replicas)?
         } else {
             replicas
@@ -84,8 +84,8 @@ fn order(name: &str) -> (usize, &str) {
     )
 }
 
-/// Returns the workers that the members may start: training-operator creates an autoscaler for an elastic
-/// policy with metrics, and only then.
+/// Returns the workers that the members may start: training-operator creates an autoscaler for a PyTorchJob's
+/// elastic policy with metrics (hpa.go, v1.9), and only then.
 fn elastic_most(spec: &Field<'_>, replicas: u32) -> Result<u32, SpecError> {
     let policy = spec.get("elasticPolicy")?;
     if policy.get("metrics")?.items()?.is_empty() {

@@ -15,19 +15,19 @@ use serde_json::{Map, Value, json};
 /// (`UpdateJobStatus`, v1.9).
 pub(crate) const TF_JOB: TrainingJobKind = TrainingJobKind {
     api: known("kubeflow.org", "v1", "TFJob", "tfjobs"),
-    in_default_policy: true,
     groups: TENSORFLOW.groups,
     leaders: &["master", "chief"],
     default_replicas: |_, _| 1,
+    autoscaled: false,
     secret: None,
-    split: Some(SplitTrainingJob {
+    split: SplitTrainingJob {
         fields,
         unsplittable,
         meeting: Meeting::All,
-        first_host: |_| None,
+        first_host: |_, _| None,
         pod_labels: replica_labels,
         stand_in_gate: None,
-    }),
+    },
 };
 
 /// `TFJobDefaultContainerName` and similar.

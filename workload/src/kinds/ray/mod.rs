@@ -1,13 +1,16 @@
-//! RayCluster and RayJob (ray.io), by KubeRay's rules (ray-operator/controllers/ray, v1.4).
+//! RayCluster, RayJob and RayService (ray.io), by KubeRay's rules (ray-operator/controllers/ray, v1.4).
 //!
-//! A RayJob contains its RayCluster, so the same functions read both: size, pods and status here, and parts
-//! in several clusters in `parts` and `unsplittable`.
+//! RayJobs and RayServices contain their RayCluster, so the same functions read all: size, pods and status
+//! here, and parts in several clusters in `parts` and `unsplittable`. A RayService stays in one (`service`).
 
 mod parts;
 mod pods;
+mod service;
 mod size;
 mod status;
 mod unsplittable;
+
+pub(crate) use service::RayServiceKind;
 
 use super::{KnownKind, PartFields, WorkloadKind, known};
 use crate::error::SpecError;

@@ -1,4 +1,5 @@
-//! The size of a RayCluster, and of a RayJob with the pod that submits it, by KubeRay's rules.
+//! The size of a RayCluster, of a RayJob with the pod that submits it, and of a RayService with the clusters
+//! of an upgrade, by KubeRay's rules.
 
 use super::{HEAD, SUBMITTER, group_name, keeps_cluster};
 use crate::error::SpecError;
@@ -12,6 +13,10 @@ use engine::resources::ResourceName;
 
 /// Label with which KubeRay sets the PriorityClass of a cluster's gang.
 const PRIORITY_LABEL: &str = "ray.io/priority-class-name";
+
+/// How long KubeRay keeps the old cluster of a RayService after an upgrade by default
+/// (`RayClusterDeletionDelayDuration`).
+const KEPT_SECONDS: i64 = 60;
 
 /// Head, workers, and the class that the head's pod names.
 struct RayRoles {
@@ -60,6 +65,35 @@ pub(super) fn of_job(template: &Field<'_>) -> Result<Size, SpecError> {
         keeps_pods,
         ..gang(template, &spec, whole, suspended, deadline)?
     })
+}
+
+/// Returns the size of a RayService, of which `clusters` may run at the same time. It starts with one.
+pub(super) fn of_service(template: &Field<'_>, clusters: u32) -> Result<Size, SpecError> {
+    let spec = template.get("spec")?;
+    let cluster_spec = spec.get("rayClusterConfig")?;
+    if !cluster_spec.is_set() {
+        return Err(cluster_spec.invalid("the cluster that serves"));
+    }
+    let mut all = cluster(&cluster_spec, None)?;
+    for role in &mut all.roles {
+        role.count = size::times(&cluster_spec, role.count, clusters)?;
+        if role.request.checked_mul(role.count).is_none() {
+            let what = format!("{} pods of {}", role.count, role.request);
+            return Err(SpecError::too_large(cluster_spec.path(), what));
+        }
+    }
+    let kept = spec.get("rayClusterDeletionDelaySeconds")?;
+    if clusters > 1
+        && kept
+            .seconds()?
+            .is_some_and(|seconds| seconds > KEPT_SECONDS)
+    {
+        return Err(kept.invalid(format!(
+            "at most {KEPT_SECONDS}, unless spec.upgradeStrategy.type is None: a cluster that stays beside those of the next upgrade would not be charged"
+        )));
+    }
+    let suspended = spec.get("suspend")?.flag()? || cluster_spec.get("suspend")?.flag()?;
+    gang(template, &spec, all, suspended, None)
 }
 
 fn gang(

@@ -1,4 +1,4 @@
-//! What a member reports about its part of a RayCluster or a RayJob.
+//! What a member reports about its part of a RayCluster or a RayJob, or about a RayService.
 
 use crate::outcome::{self, Outcome, PodCounts};
 use serde_json::Value;
@@ -65,4 +65,30 @@ pub(super) fn job_counts(status: &Value) -> PodCounts {
         .get("rayClusterStatus")
         .map(|cluster| counts(cluster, head_is_elsewhere(status)))
         .unwrap_or_default()
+}
+
+/// Returns the outcome of a RayService: it never finishes.
+pub(super) fn of_service(status: &Value) -> Outcome {
+    if outcome::condition(status, "Suspended").is_some() {
+        return Outcome::Suspended;
+    }
+    outcome::active_if_reported(status)
+}
+
+/// Returns the pods of the clusters of a RayService: that which serves, and that of an upgrade. KubeRay writes
+/// them only when something of the applications changes (`InconsistentRayServiceStatuses`, v1.6), so they may
+/// be old: a service that is ready has all pods of the cluster that serves.
+pub(super) fn service_counts(status: &Value) -> PodCounts {
+    let of = |which| {
+        let cluster = status.get(which)?;
+        let exists = !outcome::text(cluster, "rayClusterName").is_empty();
+        let reported = cluster.get("rayClusterStatus").filter(|_| exists)?;
+        Some(counts(reported, false))
+    };
+    let mut serving = of("activeServiceStatus").unwrap_or_default();
+    if outcome::condition(status, "Ready").is_some() {
+        serving.running = serving.running.saturating_add(serving.pending);
+        serving.pending = 0;
+    }
+    serving.plus(of("pendingServiceStatus").unwrap_or_default())
 }

@@ -12,7 +12,10 @@ const PODS: &str = "
 ";
 
 /// Kinds that can be in parts; `PODS` stands for a pod template, whose container `C` is.
-const SPLIT: [&str; 8] = [
+const SPLIT: [&str; 11] = [
+    "{apiVersion: kubeflow.org/v1, kind: JAXJob, spec: {runPolicy: {schedulingPolicy: {minAvailable: 3}}, jaxReplicaSpecs: {Worker: {replicas: 4, template: PODS=jax}}}}",
+    "{apiVersion: kubeflow.org/v1, kind: PaddleJob, spec: {paddleReplicaSpecs: {Master: {template: PODS=paddle}, Worker: {replicas: 3, template: PODS=paddle}}}}",
+    "{apiVersion: kubeflow.org/v1, kind: XGBoostJob, spec: {runPolicy: {activeDeadlineSeconds: 5, schedulingPolicy: {}}, xgbReplicaSpecs: {Master: {replicas: 1, template: PODS=xgboost}, Worker: {replicas: 3, template: PODS=xgboost}}}}",
     "{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, spec: {minAvailable: 4, plugins: {svc: []}, tasks: [{name: m, replicas: 1, minAvailable: 1, policies: [{event: TaskCompleted, action: CompleteJob}], template: PODS}, {name: w, replicas: 4, template: PODS}]}}",
     "{apiVersion: batch/v1, kind: Job, spec: {completionMode: Indexed, parallelism: 4, completions: 9, backoffLimit: 3, template: PODS}}",
     "{apiVersion: kubeflow.org/v1, kind: PyTorchJob, spec: {nprocPerNode: '2', runPolicy: {schedulingPolicy: {minAvailable: 3}}, pytorchReplicaSpecs: {Master: {replicas: 1, template: PODS=pytorch}, Worker: {replicas: 3, template: PODS=pytorch}}}}",

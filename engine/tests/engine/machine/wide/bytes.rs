@@ -30,13 +30,13 @@ fn row(row: u8) -> String {
 fn wide_streams_give_the_same_bytes_everywhere() {
     let rows: Vec<String> = (0..8).map(row).collect();
     insta::assert_snapshot!(rows.join("\n"), @r"
-    21 released, 0 resized, 0 evicted: baded6ef38d9bfd1, told 474d93c792fdbb9b
-    30 released, 0 resized, 0 evicted: edd97b13c16ac5d4, told 7ada89196c0677a5
-    28 released, 1 resized, 2 evicted: 91083b7e43b571de, told c32c3180e036d436
-    40 released, 0 resized, 1 evicted: 6fa84a58200764e9, told 3e457a25d931df15
-    52 released, 0 resized, 0 evicted: efbd5ced13015c64, told d63d3183554207e2
-    34 released, 1 resized, 4 evicted: 6715f5c3c7ddc785, told f4f2c8269939d5b9
-    27 released, 0 resized, 1 evicted: b14eec80ff254e9a, told a828d8d2ee4abe7e
-    29 released, 0 resized, 3 evicted: 1394ca486dcd653c, told 0317104c2c8aa912
+    21 released, 0 resized, 0 evicted: baded6ef38d9bfd1, told 3aa273573cef6bf8
+    30 released, 0 resized, 0 evicted: edd97b13c16ac5d4, told d8492561dca19068
+    28 released, 1 resized, 2 evicted: 91083b7e43b571de, told a19a7bc926ad9de6
+    40 released, 0 resized, 1 evicted: 6fa84a58200764e9, told fcedca353acb220b
+    52 released, 0 resized, 0 evicted: efbd5ced13015c64, told 06714b82669e1425
+    34 released, 1 resized, 4 evicted: 6715f5c3c7ddc785, told 2bd4fb6b0ce0960f
+    27 released, 0 resized, 1 evicted: b14eec80ff254e9a, told e359f860f5952bd5
+    29 released, 0 resized, 3 evicted: 1394ca486dcd653c, told 02f358186a6c3936
     ");
 }
