@@ -24,7 +24,7 @@ pub const FIRST_FLAGS: [&str; 1] = ["--backoff-seconds=1"];
 
 /// The commit that stands for the version before this one (N−1), until there are releases. It knows all
 /// flags of the stories.
-pub const PREVIOUS: &str = "c3f95e5deb0724fafdb3ac25db3c18891f4d6575";
+pub const PREVIOUS: &str = "eec307e620ce6ee3cd9d3beb847793d9a3b3e692";
 
 /// Returns the binary `muster` of [`FIRST`]: `MUSTER_EARLIER_BIN`, or the one in the cache of
 /// tools, which is built if it is missing. Processes that build it at the same time wait for each
