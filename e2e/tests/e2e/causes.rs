@@ -355,7 +355,7 @@ impl Causes<'_> {
             product: Some(fleet.clone()),
             ..self.gang("fleet")
         };
-        let words = fleet.to_lowercase();
+        let words = "member1 has room for 1 of 2";
         self.add(
             fleet_gang.volcano(),
             &["ExceedsFleet"],
@@ -368,7 +368,7 @@ impl Causes<'_> {
             ..self.gang("room")
         };
         let holder = self.holder(&gang).await?;
-        let words = room.to_lowercase();
+        let words = "member1 has room for 0 of 1";
         let reasons = &["WaitingForRoom", "Reserved"];
         self.add(gang.batch(), reasons, words, Remedy::End(holder));
         Ok(())

@@ -4,6 +4,7 @@
 //! A job that is blocked by a limit on the number of jobs does not count as ahead of others: it
 //! gets no reservation, and no job waits behind it.
 
+use crate::amounts::texts::counted;
 use crate::api::facts::{Limits, QueueOrdering};
 use crate::api::ids::QueueName;
 use crate::api::reason::Reason;
@@ -26,8 +27,8 @@ impl LimitReached {
             reason: Reason::PendingLimitReached,
             queue: queue.clone(),
             message: format!(
-                "queue {queue} lets the first {limit} that wait compete; this one is number \
-                 {position}"
+                "queue {queue} lets {} compete; this one is number {position}",
+                counted(limit, "pending job")
             ),
         }
     }
@@ -66,7 +67,8 @@ impl Quota {
                     reason: Reason::JobLimitReached,
                     queue: name.clone(),
                     message: format!(
-                        "queue {name} may have {limit} jobs released and has {charged}"
+                        "queue {name} may have {} and has {charged}",
+                        counted(limit, "admitted job")
                     ),
                 });
             }
@@ -76,7 +78,8 @@ impl Quota {
                     reason: Reason::UserJobLimitReached,
                     queue: name.clone(),
                     message: format!(
-                        "user {user} may have {limit} jobs released in queue {name} and has {has}"
+                        "user {user} may have {} in queue {name} and has {has}",
+                        counted(limit, "admitted job")
                     ),
                 });
             }

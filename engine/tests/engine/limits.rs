@@ -32,7 +32,7 @@ fn a_limit_on_jobs_counts_all_below() {
         fill(&mut world, name, 2);
     }
     assert_snapshot!(order(&mut world), @"x lone y lone x");
-    assert_snapshot!(world.why("y-1"), @"#1 JobLimitReached: queue dept may have 3 jobs released and has 3");
+    assert_snapshot!(world.why("y-1"), @"#1 JobLimitReached: queue dept may have 3 admitted jobs and has 3");
     world.run("x-0");
     world.finish("x-0");
     assert_snapshot!(order(&mut world), @"y");
@@ -59,7 +59,7 @@ fn the_limit_of_one_user_blocks_no_other_user() {
         world.submit(job);
     }
     assert_snapshot!(order(&mut world), @"ann bob");
-    assert_snapshot!(world.why("ann-1"), @"#1 UserJobLimitReached: user ann may have 1 jobs released in queue q and has 1");
+    assert_snapshot!(world.why("ann-1"), @"#1 UserJobLimitReached: user ann may have 1 admitted job in queue q and has 1");
     world.run("ann-0");
     world.finish("ann-0");
     assert_snapshot!(order(&mut world), @"ann");
@@ -114,7 +114,7 @@ fn only_the_first_compete_where_pending_is_limited() {
     assert_snapshot!(world.why("small-0"), @"#2 Reserved: needs 1 pod × nvidia.com/gpu 1; a has room for 0 of 1; it is next: what frees is kept for it");
     world.add("third-0", "q", 1, "gpu 1");
     world.decide();
-    assert_snapshot!(world.why("third-0"), @"#3 PendingLimitReached: queue q lets the first 2 that wait compete; this one is number 3");
+    assert_snapshot!(world.why("third-0"), @"#3 PendingLimitReached: queue q lets 2 pending jobs compete; this one is number 3");
     world.apply(Event::JobGone(key("never-0")));
     world.run("large-0");
     world.finish("large-0");

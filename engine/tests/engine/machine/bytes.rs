@@ -170,17 +170,17 @@ fn row(row: u8) -> String {
 fn the_same_events_give_the_same_bytes_everywhere() {
     let rows: Vec<String> = (0..12).map(row).collect();
     insta::assert_snapshot!(rows.join("\n"), @r"
-    98 released, 2 resized, 2 evicted: a70e0dde672efd6c, told ea01f1c0470a7d53
-    70 released, 1 resized, 3 evicted: 62b74f118367dcd9, told 8e6c4ac7b23013f2
-    112 released, 2 resized, 9 evicted: 40e176d7b0b3c332, told 75f69177e4ff9ba5
+    98 released, 2 resized, 2 evicted: a70e0dde672efd6c, told 344ed64dd9b2fb4f
+    70 released, 1 resized, 3 evicted: 62b74f118367dcd9, told 5b3572edd98fba86
+    112 released, 2 resized, 9 evicted: 40e176d7b0b3c332, told 1f551684ebba9cd9
     63 released, 0 resized, 1 evicted: 1cf133ab16589870, told c32335bba575612b
     122 released, 4 resized, 7 evicted: 63dc5373dd8e4f3f, told 6e4ab0aaf7f2ddcb
-    57 released, 0 resized, 2 evicted: 495ebbd0386ba0d4, told 219125714dfe9fc5
-    107 released, 1 resized, 6 evicted: bd82c8d3fc395ff7, told d8cf6785c86eba2f
-    54 released, 1 resized, 0 evicted: d8f4da4e2cbbf1c9, told 178279a164475d11
+    57 released, 0 resized, 2 evicted: 495ebbd0386ba0d4, told d6424715aca7671f
+    107 released, 1 resized, 6 evicted: bd82c8d3fc395ff7, told 25e7a204c39c20ff
+    54 released, 1 resized, 0 evicted: d8f4da4e2cbbf1c9, told 3614b10bceeced74
     114 released, 1 resized, 4 evicted: 48c90dcab87c74d8, told ccb802e6d090d1e6
     85 released, 1 resized, 2 evicted: 819d4d2f23680580, told 7b0c58c1a2f35ac8
-    94 released, 3 resized, 3 evicted: 13592ceaf8077015, told eeac33f3acb2502a
+    94 released, 3 resized, 3 evicted: 13592ceaf8077015, told d42620c7ac33f827
     53 released, 1 resized, 1 evicted: e86a7064ef380bfe, told a2c8846a6a370025
     ");
 }
