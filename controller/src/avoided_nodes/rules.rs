@@ -64,11 +64,13 @@ impl NodeState {
         found
     }
 
-    /// Returns the conditions that count: those that began after a person cleared the node.
+    /// Returns the conditions that count: those that began after a person cleared the node. Kubernetes writes
+    /// their times in whole seconds, so that one of the same second may have begun after it, and counts.
     fn conditions(&self) -> impl Iterator<Item = &NodeCondition> {
-        let cleared = self.cleared;
+        let cleared = self.cleared.map(Timestamp::as_second);
         let counts = move |condition: &&NodeCondition| {
-            cleared.is_none_or(|cleared| condition.since.is_some_and(|since| cleared < since))
+            let since = condition.since.map(Timestamp::as_second);
+            cleared.is_none_or(|cleared| since.is_some_and(|since| cleared <= since))
         };
         self.health.conditions.iter().filter(counts)
     }

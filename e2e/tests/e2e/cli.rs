@@ -312,7 +312,7 @@ async fn commands(case: &Case) -> anyhow::Result<()> {
 
     listed(case, &tenant).await?;
     let explained = tenant.done("explain waits").await?;
-    ensure!(explained.contains("State     Pending"), "{explained}");
+    ensure!(explained.contains("State     Queued"), "{explained}");
     held_and_released(case, &tenant, &runs, &waits).await?;
     raised_and_moved(case, &tenant, &admin, &waits).await?;
 
