@@ -4,10 +4,10 @@ use crate::acts::{self, merge};
 use crate::args::{DrainCommand, DryRun, WriteArgs};
 use crate::connect;
 use crate::output;
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use engine::counted;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, DeleteParams, DynamicObject, EvictParams, ListParams, PostParams};
+use kube::api::{Api, DynamicObject, EvictParams, ListParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -25,7 +25,7 @@ pub(super) async fn drain(
     command: &DrainCommand,
     client: &Client,
 ) -> Result<ExitCode> {
-    let node = MemberNode::of(cluster, name, client)?;
+    let node = MemberNode::of(cluster, name, command.write.dry_run, client)?;
     let object = node.read().await?;
     let pods = node.pods().await?;
     let dry_run = command.write.dry_run;
@@ -70,7 +70,7 @@ pub(super) async fn undrain(
     write: &WriteArgs,
     client: &Client,
 ) -> Result<ExitCode> {
-    let node = MemberNode::of(cluster, name, client)?;
+    let node = MemberNode::of(cluster, name, write.dry_run, client)?;
     let object = node.read().await?;
     if object.data["spec"]["unschedulable"] != true {
         node.reply("unchanged (it is not drained)", &object, write)?;
@@ -82,7 +82,14 @@ pub(super) async fn undrain(
 }
 
 impl<'a> MemberNode<'a> {
-    fn of(cluster: &'a str, name: &'a str, client: &Client) -> Result<Self> {
+    /// Connects to the cluster. Fails for a dry run by the server: the API server refuses `dryRun` on the way
+    /// of a proxy ("dryRun is not supported").
+    fn of(cluster: &'a str, name: &'a str, dry_run: DryRun, client: &Client) -> Result<Self> {
+        if dry_run == DryRun::Server {
+            bail!(
+                "--dry-run=server: Karmada's cluster proxy, which leads to nodes, takes no dry runs; use --dry-run=client"
+            );
+        }
         let client = connect::member(cluster, client)?;
         Ok(Self {
             cluster,
@@ -135,18 +142,7 @@ impl<'a> MemberNode<'a> {
         }
         let api: Api<Pod> =
             Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
-        let is_dry = dry_run == DryRun::Server;
-        let params = EvictParams {
-            delete_options: Some(DeleteParams {
-                dry_run: is_dry,
-                ..DeleteParams::default()
-            }),
-            post_options: PostParams {
-                dry_run: is_dry,
-                field_manager: None,
-            },
-        };
-        match api.evict(&pod.name_any(), &params).await {
+        match api.evict(&pod.name_any(), &EvictParams::default()).await {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             other => other.map(drop).map_err(connect::api_error),
         }

@@ -277,13 +277,16 @@ async fn checked_and_drained(
         drained.err
     );
     let node = format!("member1/member1-{}-n-1", case.name);
-    let drained = admin.run(&format!("drain {node} --dry-run server")).await?;
+    let drained = admin.run(&format!("drain {node} --dry-run client")).await?;
     ensure!(
         drained.code == Some(0) && drained.out.contains("1 pod evicted"),
         "{} {}",
         drained.out,
         drained.err
     );
+    let by_server = format!("drain {node} --dry-run server");
+    let refused = admin.fails(&by_server, 1).await?;
+    ensure!(refused.contains("--dry-run=client"), "{refused}");
     let refused = tenant.fails("undrain member1", 1).await?;
     ensure!(refused.contains("Forbidden"), "{refused}");
     let refused = tenant.fails(&format!("drain {node}"), 1).await?;
@@ -318,6 +321,7 @@ async fn commands(case: &Case) -> anyhow::Result<()> {
 
     let queues = admin.done("queue list -o name").await?;
     ensure!(queues.contains(&case.name), "{queues}");
+    case.shows_gpus(&case.name, "allocated", 8).await?;
     let queue = admin.done(&format!("queue get {}", case.name)).await?;
     ensure!(queue.contains("1 running"), "{queue}");
     admin.done("nodes").await?;
