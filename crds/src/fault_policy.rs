@@ -314,13 +314,8 @@ impl FaultPolicyAvoidNode {
             )),
             value => Ok(value),
         };
-        let millis = |value: Option<&String>, name: &str| match value.map(|text| parse_millis(text))
-        {
-            None => Ok(DAY_MS),
-            Some(Ok(0)) => Err(format!(
-                "{field}.{name}: is no time; more than 0s is needed, like 24h"
-            )),
-            Some(millis) => millis.map_err(|error| format!("{field}.{name}: {error}")),
+        let millis = |value: Option<&String>, name: &str| {
+            positive_millis(value, (DAY_MS, "24h"), &format!("{field}.{name}"))
         };
         Ok(AvoidNode {
             jobs: number(self.jobs, 3, "jobs")?,
@@ -328,6 +323,23 @@ impl FaultPolicyAvoidNode {
             within_ms: millis(self.within.as_ref(), "within")?,
             for_ms: millis(self.lasts.as_ref(), "for")?,
         })
+    }
+}
+
+/// Returns the milliseconds of a duration above zero; `default` in milliseconds, and as a user writes it, if it is
+/// unset.
+fn positive_millis(
+    text: Option<&String>,
+    default: (i64, &str),
+    field: &str,
+) -> Result<i64, String> {
+    match text.map(|text| parse_millis(text)) {
+        None => Ok(default.0),
+        Some(Ok(0)) => Err(format!(
+            "{field}: is no time; more than 0s is needed, like {}",
+            default.1
+        )),
+        Some(millis) => millis.map_err(|error| format!("{field}: {error}")),
     }
 }
 

@@ -18,7 +18,6 @@ use crate::{connect, output};
 use anyhow::{Context, Result, bail, ensure};
 use change::JobChange;
 use engine::counted;
-use jiff::Timestamp;
 use kube::api::{
     Api, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, PropagationPolicy,
 };
@@ -79,14 +78,8 @@ async fn chosen(
 
 /// Says what will happen to which jobs.
 fn preview(act: &JobAct, jobs: &[ListedJob], namespace: bool) -> String {
-    let table = JobTable {
-        namespace,
-        wide: false,
-    };
-    let now = Timestamp::now();
-    let rows = jobs.iter().map(|job| table.row(job, now));
     let count = counted(jobs.len(), "job");
-    let table = output::table(Some(table.header()), rows);
+    let table = JobTable::preview(jobs, namespace);
     format!("{count} will be {}:\n{table}", act.done())
 }
 

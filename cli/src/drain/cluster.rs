@@ -9,7 +9,6 @@ use anyhow::{Result, bail};
 use crds::karmada::Cluster;
 use crds::names::DRAIN_ANNOTATION;
 use engine::counted;
-use jiff::Timestamp;
 use kube::api::{Api, DynamicObject};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
@@ -121,37 +120,25 @@ pub(super) fn preview(cluster: &str, jobs: &[ListedJob]) -> String {
     if jobs.is_empty() {
         return format!("No job runs in {cluster}.\n");
     }
-    let table = JobTable {
-        namespace: true,
-        wide: false,
-    };
-    let now = Timestamp::now();
-    let rows = jobs.iter().map(|job| table.row(job, now));
     format!(
         "{} will be evicted from {cluster}, with all parts, and start again elsewhere when there is room. Those \
          that tolerate {DRAIN_ANNOTATION} stay:\n{}",
         counted(jobs.len(), "job"),
-        output::table(Some(table.header()), rows)
+        JobTable::preview(jobs, true)
     )
 }
 
 /// Waits until no job is in the cluster.
 async fn wait(name: &str, client: &Client) -> Result<()> {
-    let mut before = None;
-    loop {
+    super::until_none_left("job", &format!("in {name}"), async || {
         let Some(jobs) = there(name, client).await? else {
             bail!("--wait needs the right to list the PodGroups of all namespaces");
         };
-        if jobs.is_empty() {
-            eprintln!("no job runs in {name} any more");
-            return Ok(());
-        }
-        if before != Some(jobs.len()) {
-            eprintln!("{} left in {name}", counted(jobs.len(), "job"));
-            before = Some(jobs.len());
-        }
-        tokio::time::sleep(super::LOOK).await;
-    }
+        Ok(jobs.len())
+    })
+    .await?;
+    eprintln!("no job runs in {name} any more");
+    Ok(())
 }
 
 fn reply(done: &str, cluster: &DynamicObject, args: &WriteArgs) -> Result<()> {

@@ -12,6 +12,7 @@ mod tests;
 use crate::args::{DrainCommand, KubectlConnection, UndrainCommand};
 use crate::connect;
 use anyhow::{Result, bail};
+use engine::counted;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -35,6 +36,26 @@ impl<'a> DrainPlace<'a> {
             }
             _ => bail!("{text:?} is neither CLUSTER nor CLUSTER/NODE"),
         }
+    }
+}
+
+/// Waits until `count` finds none, and says how many are left at `place` whenever that changes.
+async fn until_none_left(
+    noun: &str,
+    place: &str,
+    count: impl AsyncFn() -> Result<usize>,
+) -> Result<()> {
+    let mut before = 0;
+    loop {
+        let left = count().await?;
+        if left == 0 {
+            return Ok(());
+        }
+        if left != before {
+            eprintln!("{} left {place}", counted(left, noun));
+            before = left;
+        }
+        tokio::time::sleep(LOOK).await;
     }
 }
 

@@ -150,27 +150,11 @@ impl<'a> MemberNode<'a> {
 
     /// Waits until the pods are gone.
     async fn wait(&self) -> Result<()> {
-        let mut before = None;
-        loop {
-            let left = self.pods().await?.len();
-            if left == 0 {
-                eprintln!(
-                    "no pod of a job runs on {}/{} any more",
-                    self.cluster, self.name
-                );
-                return Ok(());
-            }
-            if before != Some(left) {
-                eprintln!(
-                    "{} left on {}/{}",
-                    counted(left, "pod"),
-                    self.cluster,
-                    self.name
-                );
-                before = Some(left);
-            }
-            tokio::time::sleep(super::LOOK).await;
-        }
+        let place = format!("on {}/{}", self.cluster, self.name);
+        let left = async || Ok(self.pods().await?.len());
+        super::until_none_left("pod", &place, left).await?;
+        eprintln!("no pod of a job runs {place} any more");
+        Ok(())
     }
 
     fn refused(&self, error: kube::Error) -> anyhow::Error {

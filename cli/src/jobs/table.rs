@@ -3,6 +3,7 @@
 use super::{ListedJob, WaitParts};
 use crate::age::age;
 use crate::args::{Format, JobsCommand};
+use crate::output;
 use crds::podgroup::FederationStatus;
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -20,6 +21,17 @@ impl JobTable {
             namespace: command.filter.all_namespaces,
             wide: command.output.format == Format::Wide,
         }
+    }
+
+    /// Returns the table of jobs that a command is about to change.
+    pub(crate) fn preview(jobs: &[ListedJob], namespace: bool) -> String {
+        let table = Self {
+            namespace,
+            wide: false,
+        };
+        let now = Timestamp::now();
+        let rows = jobs.iter().map(|job| table.row(job, now));
+        output::table(Some(table.header()), rows)
     }
 
     pub(crate) fn header(self) -> Vec<&'static str> {

@@ -1,7 +1,7 @@
 //! The breaker of a FaultPolicy: when a cluster takes no new jobs because many fail there.
 
-use crate::duration::{DURATION_PATTERN, parse_millis};
-use crate::fault_policy::FaultPolicy;
+use crate::duration::DURATION_PATTERN;
+use crate::fault_policy::{FaultPolicy, positive_millis};
 use crate::loose::lenient;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -96,13 +96,7 @@ impl FaultPolicy {
         };
         let millis = |text: Option<&String>, name: &str| {
             let field = format!("spec.clusterBreaker.{name}");
-            match text.map(|text| parse_millis(text)) {
-                None => Ok(TEN_MINUTES_MS),
-                Some(Ok(0)) => Err(format!(
-                    "{field}: is no time; more than 0s is needed, like 10m"
-                )),
-                Some(millis) => millis.map_err(|error| format!("{field}: {error}")),
-            }
+            positive_millis(text, (TEN_MINUTES_MS, "10m"), &field)
         };
         Ok(Some(ClusterBreaker {
             policy: self.metadata.name.clone().unwrap_or_default(),

@@ -18,10 +18,10 @@ use crate::crash::CLEANED;
 use crate::job::clusters;
 use crate::plane::{Plane, of_one_member, on_own_plane};
 
-/// The managed namespace.
-const MANAGED: &str = "managed";
-/// A namespace that is not managed, in which a policy of its own names Muster's scheduler.
-const OWN: &str = "own";
+/// The managed namespace, and its queue.
+pub(crate) const MANAGED: &str = "managed";
+/// A namespace that is not managed, in which a policy of its own, or of the cluster, names Muster's scheduler.
+pub(crate) const OWN: &str = "own";
 const MEMBER: &str = "member1";
 /// What users wrote, and what the webhook stamped on templates, ends with the object.
 const STAYS: [&str; 5] = [
@@ -38,7 +38,8 @@ pub(crate) fn uninstalled() {
     });
 }
 
-fn job(namespace: &str, name: &str) -> Value {
+/// Returns a job of one pod with two GPUs.
+pub(crate) fn job(namespace: &str, name: &str) -> Value {
     let gang = TestGang {
         namespace: namespace.into(),
         name: name.into(),

@@ -18,12 +18,8 @@ use crate::case::SOON;
 use crate::crash::CLEANED;
 use crate::job::clusters;
 use crate::plane::{Plane, on_own_plane};
-use crate::uninstalled::{left_of_muster, names_muster_only_in};
+use crate::uninstalled::{MANAGED, OWN, job, left_of_muster, names_muster_only_in};
 
-/// The managed namespace, and its queue.
-const MANAGED: &str = "managed";
-/// A namespace that is not managed, whose jobs a ClusterPropagationPolicy hands to Muster.
-const OWN: &str = "own";
 const MEMBERS: [&str; 2] = ["member1", "member2"];
 /// The member that is reached through the proxy.
 const PROXIED: &str = "member2";
@@ -54,22 +50,6 @@ fn in_parts(name: &str) -> Value {
         priority_class: None,
     };
     annotated(gang.volcano(), "muster.io/split", "Allowed")
-}
-
-/// Returns a job of one pod with two GPUs in the namespace that is not managed.
-fn single(name: &str) -> Value {
-    let gang = TestGang {
-        namespace: OWN.into(),
-        name: name.into(),
-        queue: Some(MANAGED.into()),
-        pods: 1,
-        gpus: 2,
-        product: None,
-        run_for: None,
-        fail: false,
-        priority_class: None,
-    };
-    gang.batch()
 }
 
 async fn handed_over_with_parts(plane: &Plane) -> anyhow::Result<()> {
@@ -128,11 +108,11 @@ async fn submit(plane: &Plane) -> anyhow::Result<()> {
     karmada.create(CLUSTER_PROPAGATION_POLICY, &policy).await?;
     karmada.create(VOLCANO_JOB, &in_parts("parts")).await?;
     pods_run(plane, 5).await?;
-    karmada.create(BATCH_JOB, &single("runs")).await?;
+    karmada.create(BATCH_JOB, &job(OWN, "runs")).await?;
     pods_run(plane, 6).await?;
     // The quota is used up.
     karmada.create(VOLCANO_JOB, &in_parts("waits")).await?;
-    karmada.create(BATCH_JOB, &single("waits")).await?;
+    karmada.create(BATCH_JOB, &job(OWN, "waits")).await?;
     for namespace in [MANAGED, OWN] {
         eventually(SOON, "a job is gated", async || {
             let seen = karmada.get(BINDING, Some(namespace), "waits-job").await;
