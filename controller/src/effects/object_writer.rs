@@ -9,6 +9,7 @@
 use binding_writer::overrides::{self, Overrides};
 use engine::JobKey;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
+use kube::core::Status;
 use runtime::client::CallError;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -213,7 +214,7 @@ async fn carry_out(
     let result = tokio::time::timeout(DEADLINE, request).await;
     let error = match result {
         Ok(Ok(())) => return WriteOutcome::Settled(write.name),
-        Ok(Err(CallError::Kube(kube::Error::Api(status)))) if is_final(status.code) => {
+        Ok(Err(CallError::Kube(kube::Error::Api(status)))) if is_final(&status) => {
             log_final(&write, &status.message, status.code);
             return WriteOutcome::Settled(write.name);
         }
@@ -241,9 +242,20 @@ async fn delete_ours(api: &Api<DynamicObject>, name: &str) -> Result<(), CallErr
 }
 
 /// Gone, or its namespace is being deleted: nothing to write. Invalid, or denied by a webhook: a retry
-/// would not help.
-fn is_final(code: u16) -> bool {
-    matches!(code, 400 | 403 | 404 | 422)
+/// would not help. What is forbidden may be allowed later, with nothing here that changes: rights and
+/// admission policies come into force some seconds after they were written.
+fn is_final(status: &Status) -> bool {
+    match status.code {
+        403 => of_deleted_namespace(status),
+        code => matches!(code, 400 | 404 | 422),
+    }
+}
+
+fn of_deleted_namespace(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes
+        .map(|cause| cause.reason.as_str())
+        .any(|reason| reason == "NamespaceTerminating")
 }
 
 fn log_final(write: &ObjectWrite, message: &str, code: u16) {

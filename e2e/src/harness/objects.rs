@@ -40,6 +40,22 @@ impl Objects {
         Ok(json(kind, created?))
     }
 
+    /// Asks whether an object could be created, without creating it.
+    ///
+    /// # Errors
+    /// Returns an error if the server would refuse, also because there is one of that name.
+    pub async fn could_create(&self, kind: ObjectKind, object: &Value) -> KubeResult<()> {
+        let namespace = object["metadata"]["namespace"].as_str();
+        let object = serde_json::from_value(of_kind(kind, object.clone()));
+        let object = object.map_err(kube::Error::SerdeError)?;
+        let params = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let created = self.api(kind, namespace).create(&params, &object).await;
+        created.map(drop)
+    }
+
     /// Returns the object, or `None` if there is none of that name.
     ///
     /// # Errors

@@ -5,11 +5,13 @@ use std::path::Path;
 
 use anyhow::ensure;
 use e2e::harness::earlier;
+use e2e::harness::kinds::PROPAGATION_POLICY;
 use e2e::harness::muster::{Muster, ProcessRole};
-use e2e::harness::wait::never_within;
+use e2e::harness::objects::Objects;
+use e2e::harness::wait::{eventually, never_within};
 use serde_json::json;
 
-use crate::case::{A_WHILE, Case};
+use crate::case::{A_WHILE, Case, SOON};
 use crate::contest::{HeldWorks, SHORT};
 use crate::job::{Job, clusters, record};
 use crate::split::{no_pods, pods_of, training};
@@ -162,7 +164,32 @@ pub(crate) async fn install_first(versions: &Versions<'_>) -> anyhow::Result<()>
         .muster
         .install_again(testbed, &without_policies)
         .await?;
-    versions.first.install_again(testbed, &[]).await
+    versions.first.install_again(testbed, &[]).await?;
+    without_policies_in_force(versions.case).await
+}
+
+/// Waits until the API server forgets the admission policies that the current version had installed. Until then
+/// it refuses what the earlier version writes, whose roles do not pass them.
+async fn without_policies_in_force(case: &Case) -> anyhow::Result<()> {
+    let account = "system:serviceaccount:muster-system:muster";
+    let client = case.plane.testbed.karmada().client_as(account, &[]).await?;
+    let earlier = Objects::new(client);
+    let policy = json!({
+        "metadata": {"name": "muster", "namespace": case.name},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": "batch/v1", "kind": "Job"}],
+            "schedulerName": "muster",
+        },
+    });
+    eventually(
+        SOON,
+        "admission policies not in force",
+        async || match earlier.could_create(PROPAGATION_POLICY, &policy).await {
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            other => other.map_err(|error| error.to_string()),
+        },
+    )
+    .await
 }
 
 async fn turns(versions: &Versions<'_>, begins: Leads) -> anyhow::Result<()> {

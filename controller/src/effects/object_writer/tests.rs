@@ -109,3 +109,25 @@ async fn a_denied_write_is_not_retried() {
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!(bench.api.requests_of("APPLY").len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_forbidden_write_is_tried_again_until_it_is_allowed() {
+    let bench = bench();
+    bench
+        .api
+        .fault(3, Fault::Status(403, "forbidden"), |_| true);
+    bench
+        .ensurer
+        .apply(&resource(), Some("team"), "a", object("a", 1));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(bench.api.get(&path("a")).is_some());
+}
+
+#[test]
+fn nothing_is_written_to_a_namespace_that_is_being_deleted() {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "reason": "Forbidden",
+        "details": {"causes": [{"reason": "NamespaceTerminating", "message": "", "field": "metadata.namespace"}]},
+    });
+    assert!(is_final(&serde_json::from_value(status).unwrap()));
+}
