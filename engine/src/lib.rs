@@ -32,6 +32,7 @@ mod reservation;
 mod state;
 #[cfg(test)]
 mod testing;
+mod timers;
 
 pub use amounts::texts::counted;
 pub use amounts::{quantity, resources};

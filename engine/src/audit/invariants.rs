@@ -43,7 +43,7 @@ fn check_jobs(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
             differs(key, "charged for", &charged.holder, &job.charged_user()),
             differs(key, "counted as", &is.counted, &Some(job.counted_as())),
             differs(key, "preemptible as", &charged.held, &preemptible),
-            differs(key, "timer", &is.timer, &timer),
+            differs(key, "timer", &inputs.jobs.timer_of(key), &timer),
         ];
         wrong.extend(differences.into_iter().flatten());
     }
@@ -188,7 +188,7 @@ mod tests {
                 cold.change(|cold| cold.stopped_after = Some(7));
             }),
             ("job ns/runs: timer Some(", |e| {
-                job(e, "runs").derived.timer = Some(crate::Time(7));
+                e.jobs.set_timer(&crate::JobKey::new("ns", "runs"), Some(crate::Time(7)));
             }),
             ("queue q: kept", |e| {
                 let (queue, pools) = job(e, "runs").derived.has.charge.clone().unwrap();

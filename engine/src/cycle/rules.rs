@@ -96,10 +96,10 @@ fn set_ages(engine: &mut Engine, name: &QueueName) -> Vec<JobKey> {
         .quota
         .policy(name)
         .is_some_and(|policy| policy.ageing.is_some());
-    let queued = engine.jobs.iter().filter(|(_, job)| {
+    let queued = engine.jobs.iter().filter(|(key, job)| {
         job.released.is_none()
             && job.queue == *name
-            && (rule || job.cold.age > 0 || job.derived.timer.is_some())
+            && (rule || job.cold.age > 0 || engine.jobs.timer_of(key).is_some())
     });
     let ages = queued.map(|(key, job)| (key.clone(), age_at(&engine.quota, job, engine.now)));
     let mut ages: Vec<_> = ages.collect();

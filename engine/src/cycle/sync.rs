@@ -23,10 +23,10 @@ pub(crate) fn sync_indexes(engine: &mut Engine, key: &JobKey) {
         return;
     };
     let was = job.derived.clone();
+    let timer = next_look(&engine.config, &engine.jobs, &engine.quota, job);
     let now = Derived {
         line,
         counted: Some(job.counted_as()),
-        timer: next_look(&engine.config, &engine.jobs, &engine.quota, job),
         has: Rare::new(ChargedState {
             charge: job.charge(),
             holder: job.charged_user(),
@@ -37,7 +37,7 @@ pub(crate) fn sync_indexes(engine: &mut Engine, key: &JobKey) {
     apply_derived(engine, &was, &now);
     let (before, after) = (&was.has.charge, &now.has.charge);
     let (recharged, gone) = (before != after, before.is_some() && after.is_none());
-    let changed = was != now;
+    let changed = engine.jobs.set_timer(key, timer) || was != now;
     engine.jobs.sync(key, now);
     if recharged {
         engine.capacity.end_grace_of(key);

@@ -13,8 +13,8 @@ impl Jobs {
             let jobs = self.iter().filter(|(_, job)| belongs(job));
             jobs.map(|(key, _)| key.clone()).collect()
         };
-        let timers = self.iter();
-        let timers = timers.filter_map(|(key, job)| Some((job.derived.timer?, key.clone())));
+        let of_nothing = self.timers.keys().filter(|key| self.get(key).is_none());
+        let of_nothing: BTreeSet<&JobKey> = of_nothing.collect();
         let ends = self.iter();
         let ends =
             ends.filter_map(|(key, job)| Some((job.derived.has.expected_end?.until, key.clone())));
@@ -24,7 +24,7 @@ impl Jobs {
             preemptible.set_terminating(key, job.is_terminating());
         }
         [
-            differs("timers", &self.timers, &timers.collect()),
+            differs("timers of no job", &of_nothing, &BTreeSet::new()),
             differs("expected ends", &self.ends, &ends.collect()),
             differs("preemptible jobs", &self.preemptible, &preemptible),
             differs(
@@ -68,9 +68,6 @@ mod tests {
     fn an_index_that_differs_from_the_jobs_is_reported() {
         let (runs, ghost) = (JobKey::new("ns", "runs"), JobKey::new("ns", "ghost"));
         let breaks: &[Break] = &[
-            ("timers", |jobs, key| {
-                jobs.timers.change(key, None, Some(Time(7)));
-            }),
             ("expected ends", |jobs, key| {
                 jobs.ends.change(key, None, Some(Time(7)));
             }),
@@ -106,9 +103,15 @@ mod tests {
     }
 
     #[test]
+    fn a_timer_of_no_job_is_reported() {
+        let mut jobs = pending().jobs;
+        jobs.set_timer(&JobKey::new("ns", "ghost"), Some(Time(7)));
+        assert!(jobs.audit()[0].starts_with("timers of no job"));
+    }
+
+    #[test]
     fn a_job_that_an_index_lacks_is_reported() {
         let breaks: &[Break] = &[
-            ("timers", |jobs, _| jobs.timers = Default::default()),
             ("expected ends", |jobs, _| jobs.ends = Default::default()),
             ("preemptible jobs", |jobs, _| {
                 jobs.preemptible = PreemptibleIndex::default();

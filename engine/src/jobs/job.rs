@@ -163,8 +163,6 @@ pub(crate) struct Derived {
     pub(crate) line: Option<PendingEntry>,
     /// The queue and the state in which it is counted, with its demand while it is pending.
     pub(crate) counted: Option<(QueueName, JobState, Option<Arc<Demand>>)>,
-    /// When it has to be checked again although no event came.
-    pub(crate) timer: Option<Time>,
     /// Entries that only charged jobs have.
     pub(crate) has: Rare<ChargedState>,
 }

@@ -9,10 +9,11 @@ use crate::api::charge::Pools;
 use crate::api::demand::Demand;
 use crate::api::facts::PriorityClassFact;
 use crate::api::ids::{JobKey, QueueName, Time};
+use crate::jobs::ends_in_order::EndsInOrder;
 use crate::jobs::job::{Derived, Job, PendingEntry, Released};
 use crate::jobs::names::Names;
 use crate::jobs::preemptible_index::PreemptibleIndex;
-use crate::jobs::timers::Timers;
+use crate::timers::Timers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -26,9 +27,9 @@ pub(crate) struct Jobs {
     /// Priority classes by name.
     priority_classes: BTreeMap<String, PriorityClassFact>,
     /// When each job has to be checked again although no event came.
-    pub(super) timers: Timers,
+    pub(super) timers: Timers<JobKey>,
     /// Until when the expected end of each charged job is valid.
-    pub(super) ends: Timers,
+    pub(super) ends: EndsInOrder,
     /// Admitted jobs whose template has another size.
     pub(super) resizing: BTreeSet<JobKey>,
     /// Jobs that may be evicted, and terminating jobs.
@@ -95,22 +96,28 @@ impl Jobs {
 
     /// Takes the first timer that is due at `now`, and returns its job.
     pub(crate) fn take_timer(&mut self, now: Time) -> Option<JobKey> {
-        let (at, key) = self.timers.first_by(now)?;
-        self.timers.change(&key, Some(at), None);
-        if let Some(job) = self.by_key.get_mut(&key) {
-            job.derived.timer = None;
-        }
-        Some(key)
+        self.timers.take_due(now)
+    }
+
+    /// When a job has to be checked again although no event came.
+    pub(crate) fn timer_of(&self, key: &JobKey) -> Option<Time> {
+        self.timers.of(key)
+    }
+
+    /// Sets when a job has to be checked again. Returns whether that is another time than before.
+    pub(crate) fn set_timer(&mut self, key: &JobKey, at: Option<Time>) -> bool {
+        self.timers.set(key, at)
     }
 
     /// When the first expected end has to be estimated again, which is at that end.
     pub(crate) fn next_end(&self) -> Option<Time> {
-        self.ends.first()
+        self.ends.first().map(|(at, _)| *at)
     }
 
     /// The job with the first expected end, if that has passed at `now`.
     pub(crate) fn first_past_end(&self, now: Time) -> Option<JobKey> {
-        Some(self.ends.first_by(now)?.1)
+        let (_, key) = self.ends.first().filter(|(at, _)| *at <= now)?;
+        Some(key.clone())
     }
 
     /// The expected ends after `now`, in order.
@@ -134,6 +141,7 @@ impl Jobs {
         self.job_mut(key)?
             .cold
             .change(|cold| cold.stopped_after = None);
+        self.timers.set(key, None);
         let was = self.sync(key, Derived::default());
         self.by_key.remove(key);
         was
@@ -144,7 +152,6 @@ impl Jobs {
         let job = self.by_key.get_mut(key)?;
         let was = std::mem::replace(&mut job.derived, now);
         let (job, now) = (&*job, &job.derived);
-        self.timers.change(key, was.timer, now.timer);
         let until = |derived: &Derived| derived.has.expected_end.map(|end| end.until);
         self.ends.change(key, until(&was), until(now));
         self.preemptible

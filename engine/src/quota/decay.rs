@@ -48,8 +48,6 @@ pub(super) struct DecayedUsage {
     average: ResourceVec,
     /// The end of the time that is averaged.
     at: Time,
-    /// When its queue is ranked next.
-    due: Option<Time>,
 }
 
 /// [`DecayedUsage`] in a snapshot, with amounts as text, since they need more than 64 bits.
@@ -135,10 +133,7 @@ impl Quota {
     /// Advances the clock, and marks queues that are due for ranking.
     pub(crate) fn advance(&mut self, now: Time) {
         self.now = self.now.max(now);
-        while let Some((at, id)) = self.decay_due.first().copied()
-            && at <= self.now
-        {
-            self.decay_due.remove(&(at, id));
+        while let Some(id) = self.decay_due.take_due(self.now) {
             self.decay_one(id);
             self.schedule_decay_of(id);
             self.unranked.insert(id);
@@ -178,39 +173,28 @@ impl Quota {
         let now = self.now;
         let node = self.node_mut(id);
         if node.half_life().is_none() {
-            let due = node.decayed.take().and_then(|past| past.due);
-            if let Some(due) = due {
-                self.decay_due.remove(&(due, id));
-            }
+            node.decayed = None;
+            self.decay_due.set(&id, None);
             return;
         }
         node.decayed.get_or_insert_with(|| DecayedUsage {
             average: ResourceVec::default(),
             at: now,
-            due: None,
         });
         self.schedule_decay_of(id);
     }
 
     /// Schedules the next ranking of one queue. Called after every change of its usage.
     pub(super) fn schedule_decay_of(&mut self, id: QueueId) {
-        let Some(node) = self.slots[id.index()].as_mut() else {
+        let Some(node) = self.slots[id.index()].as_ref() else {
             return;
         };
-        let usage = &node.overall().charged;
-        let decays = node.decayed.as_ref().is_some_and(|past| past.decays(usage));
-        let half_life = node.half_life();
-        let (Some(past), Some(half_life)) = (&mut node.decayed, half_life) else {
+        let (Some(past), Some(half_life)) = (&node.decayed, node.half_life()) else {
             return;
         };
-        if let Some(due) = past.due.take() {
-            self.decay_due.remove(&(due, id));
-        }
-        if decays {
-            let due = past.at.after((half_life / STEPS).max(LEAST_STEP_MS));
-            past.due = Some(due);
-            self.decay_due.insert((due, id));
-        }
+        let due = past.at.after((half_life / STEPS).max(LEAST_STEP_MS));
+        let decays = past.decays(&node.overall().charged);
+        self.decay_due.set(&id, decays.then_some(due));
     }
 
     /// The decayed device-hours of a queue in thousandths: the integral of its usage with the
@@ -263,14 +247,9 @@ impl Quota {
             average.set(resource, amount.parse().unwrap_or_default());
         }
         let half_life = self.node(id).half_life();
-        let before = self.node(id).decayed.as_ref().and_then(|past| past.due);
-        if let Some(due) = before {
-            self.decay_due.remove(&(due, id));
-        }
         self.node_mut(id).decayed = half_life.map(|_| DecayedUsage {
             average,
             at: snapshot.at,
-            due: None,
         });
         self.schedule_decay_of(id);
         self.unranked.insert(id);
@@ -278,16 +257,12 @@ impl Quota {
 
     /// Queues that are scheduled for ranking though their usage does not decay, or the reverse.
     pub(crate) fn audit_decay(&self) -> Vec<String> {
-        let scheduled = |id: QueueId, decayed: &DecayedUsage| {
-            let due = decayed.due?;
-            Some(self.decay_due.contains(&(due, id)))
-        };
         let wrong = self.iter().filter_map(|(name, node)| {
-            let decayed = node.decayed.as_ref()?;
-            let scheduled = scheduled(self.id(name)?, decayed);
-            let should = decayed.decays(&node.overall().charged).then_some(true);
+            let scheduled = self.decay_due.of(&self.id(name)?).is_some();
+            let decayed = node.decayed.as_ref();
+            let should = decayed.is_some_and(|past| past.decays(&node.overall().charged));
             (scheduled != should)
-                .then(|| format!("queue {name}: its decay is scheduled: {scheduled:?}"))
+                .then(|| format!("queue {name}: its decay is scheduled: {scheduled}"))
         });
         wrong.collect()
     }
@@ -303,6 +278,7 @@ mod tests {
     use crate::api::facts::FairShare;
     use crate::api::ids::{ClusterName, PoolClass};
     use crate::quota::testing::policy;
+    use crate::timers::Timers;
 
     #[test]
     fn a_queue_is_scheduled_from_a_drop_of_its_usage_until_past_usage_has_decayed() {
@@ -320,10 +296,10 @@ mod tests {
         queues.set_policy(&name, Some(counting));
         queues.charge(&name, &charge, 1);
         queues.advance(Time(HALF));
-        assert!(queues.decay_due.is_empty());
+        assert_eq!(queues.decay_due.first(), None);
         queues.charge(&name, &charge, -1);
         let mut rankings = 0;
-        while let Some((at, _)) = queues.decay_due.first().copied() {
+        while let Some(at) = queues.decay_due.first() {
             assert_eq!(queues.audit_decay(), Vec::<String>::new());
             rankings += 1;
             queues.advance(at);
@@ -333,7 +309,7 @@ mod tests {
         queues.charge(&name, &charge, 1);
         queues.advance(Time(100 * HALF));
         queues.charge(&name, &charge, -1);
-        queues.decay_due.clear();
+        queues.decay_due = Timers::default();
         assert_eq!(queues.audit_decay().len(), 1);
     }
 

@@ -14,6 +14,7 @@ use crate::api::ids::{QueueName, Time};
 use crate::api::job::JobState;
 use crate::quota::queue::{Counts, OwnJobs, QueueId, QueueNode, StateCounts, count_user};
 use crate::quota::scopes::{PoolId, Scopes};
+use crate::timers::Timers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -37,8 +38,8 @@ pub(crate) struct Quota {
     pub(super) bounds_changed: BTreeSet<QueueId>,
     /// Queues that must be ranked among their siblings again.
     pub(super) unranked: BTreeSet<QueueId>,
-    /// Queues whose usage decays, by the time at which they are ranked next.
-    pub(super) decay_due: BTreeSet<(Time, QueueId)>,
+    /// When each queue whose usage decays is ranked next.
+    pub(super) decay_due: Timers<QueueId>,
     pub(super) now: Time,
 }
 
@@ -55,7 +56,7 @@ impl Default for Quota {
             scopes: Scopes::default(),
             bounds_changed: BTreeSet::new(),
             unranked: BTreeSet::new(),
-            decay_due: BTreeSet::new(),
+            decay_due: Timers::default(),
             now: Time::default(),
         }
     }
