@@ -10,7 +10,7 @@ mod status;
 pub use fact::{DEFAULT_START_DEADLINE_MS, closed_to};
 pub use status::{
     CapacityPolicyStatus, CapacityPolicySummary, ClusterUse, JobCounts, PoolUse, QueueHead,
-    ResourceUse,
+    ResourceUse, SpareNodeUse,
 };
 
 use crate::duration;
@@ -155,6 +155,33 @@ pub struct CapacityPolicySpec {
     /// Where its jobs are placed.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub placement: Option<CapacityPolicyPlacement>,
+    /// Whole nodes that are kept for its large gangs. Unset: none.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub spare: Option<CapacityPolicySpare>,
+}
+
+/// Whole nodes that are kept in each cluster where a large gang of the queue runs, so that a gang that loses a node
+/// finds another one at once. They count towards the quota of the queue. Jobs that may be evicted at any time run on
+/// them meanwhile: preemptible jobs of other queues, or of lower priority than these gangs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["nodes", "forGangsOf"]))]
+pub struct CapacityPolicySpare {
+    /// How many nodes in each cluster.
+    #[schemars(range(min = 1, max = 64))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<i32>,
+    /// Their class, as GpuPools show it. Unset: the classes of nodes that the gang uses in the cluster.
+    #[schemars(
+        length(min = 1, max = 63),
+        regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+    /// The number of pods from which on a gang is large.
+    #[schemars(range(min = 2))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub for_gangs_of: Option<i32>,
 }
 
 /// Who may submit to a queue without a namespaceSelector.

@@ -10,7 +10,7 @@ use crate::amounts::resources::Resources;
 use crate::api::decision::{Decisions, Explanation, Help, QueueUsage, Reserved, StartEstimate};
 use crate::api::demand::ClusterPlacement;
 use crate::api::event::Event;
-use crate::api::facts::{ClusterFact, Leaving, NodeFact};
+use crate::api::facts::{ClusterFact, Leaving, NodeFact, Slot};
 use crate::api::faults::FaultRuleSet;
 use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, QueueName, Time};
 use crate::api::reason::Reason;
@@ -128,6 +128,35 @@ impl Engine {
     pub fn has_lost_pods(&self, key: &JobKey) -> bool {
         let released = self.jobs.released(key);
         released.is_some_and(|released| released.loss.is_some())
+    }
+
+    /// Where capacity is held for pods of an admitted job that are not bound yet, or are to replace lost ones.
+    #[must_use]
+    pub fn assumed_pods(&self, key: &JobKey) -> Vec<(ClusterName, Slot)> {
+        let assumption = self.capacity.assumed().get(key).into_iter();
+        let each = assumption.flat_map(|assumption| {
+            assumption.assumed.iter().filter_map(|pod| {
+                let slot = Slot {
+                    node: pod.node.clone()?,
+                    role: assumption.demand.roles[pod.role].name.clone(),
+                    count: pod.count,
+                };
+                Some((pod.cluster.clone(), slot))
+            })
+        });
+        each.collect()
+    }
+
+    /// The nodes that a queue keeps as spare ones for its large gangs, and whether another job runs there meanwhile.
+    #[must_use]
+    pub fn spare_nodes(&self, queue: &QueueName) -> BTreeMap<(ClusterName, NodeName), bool> {
+        let spares = self.spares.iter().filter(|spare| spare.queue == *queue);
+        let nodes = spares.flat_map(|spare| {
+            let lent = |node| spare.lent.contains(node);
+            let nodes = spare.nodes.iter();
+            nodes.map(move |node| ((spare.cluster.clone(), node.node.clone()), lent(&node.node)))
+        });
+        nodes.collect()
     }
 
     /// The jobs with pods on a node that have not ended; none if the node is not known, or lost.

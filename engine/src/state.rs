@@ -1,5 +1,4 @@
-//! The engine's state: six stores that do not know each other, the fault rules, the config and
-//! the clock.
+//! The engine's state: stores that do not know each other, the fault rules, the config and the clock.
 //!
 //! [`Engine`] owns them, and only `cycle` changes them. Everything else reads them as [`Inputs`],
 //! a shared reference.
@@ -13,6 +12,7 @@ use crate::forecast::Forecast;
 use crate::jobs::store::Jobs;
 use crate::pending::store::Pending;
 use crate::quota::Quota;
+use crate::reservation::spares::Spares;
 use crate::reservation::store::Reservations;
 use std::collections::BTreeSet;
 
@@ -38,6 +38,7 @@ pub struct Engine {
     pub(crate) eligibility: Eligibility,
     pub(crate) pending: Pending,
     pub(crate) reservations: Reservations,
+    pub(crate) spares: Spares,
     pub(crate) jobs: Jobs,
     pub(crate) forecast: Forecast,
     /// The rules in force; `FaultRulesChanged` replaces them.
@@ -57,6 +58,7 @@ impl Engine {
             eligibility: Eligibility::default(),
             pending: Pending::default(),
             reservations: Reservations::default(),
+            spares: Spares::default(),
             jobs: Jobs::default(),
             forecast: Forecast::default(),
             fault_rules: FaultRuleSet::default(),

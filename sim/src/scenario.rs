@@ -135,6 +135,7 @@ pub fn plain_policy(queue: &str) -> PolicyFact {
         preferred_clusters: Vec::new(),
         start_deadline_ms: NO_DEADLINE_MS,
         recovery_deadline_ms: None,
+        spare: None,
         stop: None,
         invalid: None,
     }

@@ -103,6 +103,58 @@ fn a_node_that_is_back_in_time_lets_the_gang_go_on_in_place() {
 }
 
 #[test]
+fn a_controller_replaces_the_lost_pod_on_a_free_node() {
+    // 12:00 lost, 12:50 detected, 13:00 replaced, 14:00 back at work, of which 50 minutes are left.
+    let faults = "restart: 1m\nreplacement: 10s\nfaults: [{node: a-0, at: 12m, for: 1h}]";
+    let (metrics, _) = run(&scenario(&Files::new(), &fleet_of(3), None, GANG, faults));
+    let faults = metrics.faults.clone().unwrap();
+    assert_eq!((metrics.finished, metrics.makespan), (1, 840.0 + 3000.0));
+    assert_eq!((faults.evicted, faults.in_place), (0, 1));
+    assert_eq!((faults.jobs[0].attempts, faults.placed), (1, 3));
+}
+
+/// Three nodes: a gang of two, whose queue may keep one spare node, and small jobs of another queue that all deserve
+/// their node. The first node fails at 12 minutes.
+fn beside_small_jobs(spare: &str, preemptible: bool) -> FaultMetrics {
+    let queues = format!(
+        "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {{name: gangs}}\n\
+         spec: {{deserved: {{nvidia.com/gpu: 24}}}}\n---\nkind: CapacityPolicy\nmetadata: {{name: gangs}}\n\
+         spec: {{preemption: {{reclaim: false}}, spare: {spare}}}\n---\n\
+         kind: Queue\nmetadata: {{name: small}}\nspec: {{deserved: {{nvidia.com/gpu: 8}}}}\n"
+    );
+    let jobs = format!(
+        "jobs:\n- {{name: gang, queue: gangs, run: 1h, pods: 2, gpus: 8, checkpoint: 5m}}\n\
+         - {{name: small, queue: small, at: 1m, count: 20, every: 1m, run: 1h, gpus: 8, preemptible: {preemptible}}}"
+    );
+    let faults = "restart: 1m\nreplacement: 10s\nfaults: [{node: a-0, at: 12m, for: 2h}]";
+    let scenario = scenario(&Files::new(), &fleet_of(3), Some(&queues), &jobs, faults);
+    let (metrics, _) = run(&scenario);
+    assert_eq!(metrics.finished, 21);
+    let faults = metrics.faults.unwrap();
+    assert_eq!(faults.misplaced, 0);
+    faults
+}
+
+#[test]
+fn a_gang_with_a_spare_node_goes_on_at_once() {
+    let gang = |faults: &FaultMetrics| {
+        let mut jobs = faults.jobs.iter();
+        jobs.find(|job| job.job == "default/gang").unwrap().clone()
+    };
+    // Without one, a small job has the third node, and the gang is evicted.
+    let without = beside_small_jobs("null", false);
+    assert!(without.evicted == 1 && gang(&without).recovering > 1000.0);
+    // Kept free: replaced 10 s after it is detected.
+    let with = beside_small_jobs("{nodes: 1, forGangsOf: 2}", false);
+    assert_eq!((with.evicted, with.in_place), (0, 1));
+    assert_eq!(gang(&with).recovering, 60.0);
+    // Lent: the small job is gone 30 s later.
+    let lent = beside_small_jobs("{nodes: 1, forGangsOf: 2}", true);
+    assert_eq!((lent.evicted, lent.in_place), (0, 1));
+    assert_eq!(gang(&lent).recovering, 90.0);
+}
+
+#[test]
 fn a_failed_device_stops_the_pod_that_has_it_and_no_pod_is_placed_beside_it() {
     let jobs = "jobs: [{name: one, run: 1h, gpus: 4, checkpoint: 5m}, \
                 {name: two, run: 1h, gpus: 4}, {name: three, at: 15m, run: 1h, gpus: 8}]";

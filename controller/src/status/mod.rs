@@ -255,7 +255,9 @@ impl Core {
         let Some(policy) = self.reconciler.mirror.policies().get(name) else {
             return self.make_policy(name, now);
         };
-        let status = queue_status::policy(policy, queue, &usage, crds::record::timestamp(now));
+        let spares = self.reconciler.engine.spare_nodes(name);
+        let now = crds::record::timestamp(now);
+        let status = queue_status::policy(policy, queue, &usage, spares, now);
         if policy.status.as_ref() != Some(&status) {
             self.publisher.status.write(
                 target::<CapacityPolicy>(name.as_str()),

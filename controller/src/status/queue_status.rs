@@ -2,13 +2,13 @@
 
 use crds::capacity_policy::{
     self, CapacityPolicy, CapacityPolicyStatus, CapacityPolicySummary, ClusterUse, JobCounts,
-    PoolUse, QueueHead, ResourceUse,
+    PoolUse, QueueHead, ResourceUse, SpareNodeUse,
 };
 use crds::conditions::{self, Statement};
 use crds::loose::{QuantityList, QuantityText};
 use crds::queue::Queue;
 use engine::decision::PoolUsage;
-use engine::{QueueUsage, Reason, ResourceName, Resources};
+use engine::{ClusterName, NodeName, QueueUsage, Reason, ResourceName, Resources};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,8 +46,14 @@ pub(crate) fn policy(
     policy: &CapacityPolicy,
     queue: &Queue,
     usage: &QueueUsage,
+    spares: BTreeMap<(ClusterName, NodeName), bool>,
     now: jiff::Timestamp,
 ) -> CapacityPolicyStatus {
+    let spare_node = |((cluster, node), lent): ((ClusterName, NodeName), bool)| SpareNodeUse {
+        cluster: cluster.to_string(),
+        node: node.to_string(),
+        lent,
+    };
     let counts = JobCounts {
         pending: usage.pending_jobs.into(),
         admitted: usage.admitted_jobs.into(),
@@ -61,6 +67,7 @@ pub(crate) fn policy(
         conditions: conditions(policy, &statements(policy, queue, usage), now),
         clusters: clusters(usage),
         pools: pools(policy, usage),
+        spare_nodes: spares.into_iter().map(spare_node).collect(),
         head: usage.head.as_ref().map(|(job, explanation)| QueueHead {
             job: job.to_string(),
             reason: explanation.reason.to_string(),

@@ -4,7 +4,8 @@
 use super::{
     CapacityPolicy, CapacityPolicyBackfill, CapacityPolicyBounds, CapacityPolicyFairShare,
     CapacityPolicyLimits, CapacityPolicyOrdering, CapacityPolicyPlacement, CapacityPolicyPool,
-    CapacityPolicyPreemption, CapacityPolicySplit, CapacityPolicyStop, Tenancy,
+    CapacityPolicyPreemption, CapacityPolicySpare, CapacityPolicySplit, CapacityPolicyStop,
+    Tenancy,
 };
 use crate::duration;
 use crate::loose::{Loose, QuantityList, QuantityText, resources};
@@ -93,6 +94,10 @@ impl CapacityPolicy {
                 placement.recovery_deadline.as_deref(),
                 0,
             ),
+            spare: spec
+                .spare
+                .as_ref()
+                .and_then(|spare| spare.to_fact(&mut checks)),
             stop: self.stop(&mut checks),
             preferred_clusters: placement
                 .preferred_clusters
@@ -361,6 +366,24 @@ impl CapacityPolicyPreemption {
                 .unwrap_or(unset.allow_non_preemptible),
             evict_overdue: self.evict_overdue.unwrap_or(unset.evict_overdue),
         }
+    }
+}
+
+impl CapacityPolicySpare {
+    fn to_fact(&self, checks: &mut Checks) -> Option<facts::SpareRule> {
+        let mut number = |field: &str, value: Option<i32>, least: i64| {
+            if value.is_none() {
+                checks.fail(format!("{field} is missing; {least} or more is needed"));
+            }
+            checks.at_least(field, value.map(i64::from), least)
+        };
+        let nodes = number("spec.spare.nodes", self.nodes, 1);
+        let for_gangs_of = number("spec.spare.forGangsOf", self.for_gangs_of, 2);
+        Some(facts::SpareRule {
+            nodes: nodes?,
+            class: self.class.as_ref().map(PoolClass::new),
+            for_gangs_of: for_gangs_of?,
+        })
     }
 }
 

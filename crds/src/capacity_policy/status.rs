@@ -33,9 +33,24 @@ pub struct CapacityPolicyStatus {
     /// The pending job that is next, if any.
     #[serde(deserialize_with = "lenient")]
     pub head: Option<QueueHead>,
+    /// The nodes that are kept as spare ones for its large gangs (spec.spare).
+    #[serde(deserialize_with = "lenient")]
+    pub spare_nodes: Vec<SpareNodeUse>,
     /// The columns of `kubectl get cap`.
     #[serde(deserialize_with = "lenient")]
     pub summary: Option<CapacityPolicySummary>,
+}
+
+/// A spare node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SpareNodeUse {
+    /// Its cluster.
+    pub cluster: String,
+    /// Its name there.
+    pub node: String,
+    /// Whether jobs run on it that are evicted once a gang needs it.
+    pub lent: bool,
 }
 
 /// One resource.

@@ -166,6 +166,17 @@ pub struct PoolBound {
     pub capability: Resources,
 }
 
+/// Whole nodes that a queue keeps for its large gangs, in each cluster where such a gang runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpareRule {
+    /// How many nodes, at least 1.
+    pub nodes: u32,
+    /// Their class; `None` for the classes of nodes that the gang uses there.
+    pub class: Option<PoolClass>,
+    /// The number of pods from which on a gang is large.
+    pub for_gangs_of: u32,
+}
+
 /// The spec of a `CapacityPolicy` object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyFact {
@@ -198,6 +209,9 @@ pub struct PolicyFact {
     /// Milliseconds in which a running gang that fell below its minimum of pods must have it again, else
     /// it is evicted and queued again; `None`: as the config says.
     pub recovery_deadline_ms: Option<i64>,
+    /// The nodes that it keeps for its large gangs, if it keeps any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spare: Option<SpareRule>,
     /// How far the queue is stopped, if it is. It concerns its own jobs, not those of queues below.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<StopPolicy>,

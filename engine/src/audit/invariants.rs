@@ -2,7 +2,7 @@
 //! differences. It scans everything; tests and simulations call it.
 
 use crate::api::ids::JobKey;
-use crate::backfill::feasible;
+use crate::backfill::{feasible, spare};
 use crate::cycle::{next_head, wake};
 use crate::evaluation::pending_as;
 use crate::jobs::deadline::next_look;
@@ -132,6 +132,7 @@ fn check_pending(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
 /// The owners of reservations are pending.
 fn check_reservations(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
     wrong.extend(inputs.reservations.audit());
+    wrong.extend(spare::audit(inputs));
     wrong.extend(inputs.forecast.audit());
     for reservation in inputs.reservations.iter() {
         let (queue, rank) = (&reservation.queue, &reservation.rank);

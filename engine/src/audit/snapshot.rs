@@ -9,11 +9,12 @@ use crate::api::ids::{ClusterName, JobKey, Time};
 use crate::capacity::{AssumedPod, Ended, MixRecord};
 use crate::config::EngineConfig;
 use crate::cycle::react::{Change, react};
-use crate::cycle::{decide, next_head, sync};
+use crate::cycle::{decide, next_head, spare, sync};
 use crate::forecast::{Forecast, KnownRuns};
 use crate::jobs::job::{Derived, Job};
 use crate::pending::backoff::PreemptionBackoff;
 use crate::quota::DecayedUsageSnapshot;
+use crate::reservation::spares::Spare;
 use crate::reservation::store::Reservation;
 use crate::state::{Engine, Inputs};
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,8 @@ pub struct Snapshot {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     completion_grace: Vec<Ended>,
     reservations: Vec<Reservation>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    spares: Vec<Spare>,
     /// Jobs that found no victims, and when they try again.
     preemption_backoff: PreemptionBackoff,
     /// The decayed usage of queues.
@@ -88,6 +91,8 @@ pub(crate) fn restore(snapshot: Snapshot, config: EngineConfig) -> Engine {
     for reservation in snapshot.reservations {
         engine.reservations.set(reservation);
     }
+    spare::note_policies(&mut engine);
+    engine.spares.replace(snapshot.spares);
     for past in snapshot.pasts {
         engine.quota.restore_decayed(past);
     }
@@ -140,6 +145,7 @@ pub(crate) fn snapshot(inputs: Inputs<'_>) -> Snapshot {
             .collect(),
         completion_grace: inputs.capacity.in_grace().cloned().collect(),
         reservations: inputs.reservations.iter().cloned().collect(),
+        spares: inputs.spares.iter().cloned().collect(),
         preemption_backoff: inputs.pending.backoff.clone(),
         pasts: inputs.quota.decayed_usages(),
         mix: inputs.capacity.mix().clone(),

@@ -111,7 +111,7 @@ impl Overlay {
             terminating(inputs).for_each(|leaving| overlay.release(inputs, &leaving));
             overlay.floor();
         }
-        overlay
+        overlay.with_spares(inputs, request)
     }
 
     /// Once all evictions are done: victims are gone, their preemptors are there, and the
@@ -135,7 +135,7 @@ impl Overlay {
         ahead.retain(|key| !is_there(key));
         let mut overlay = overlay.with_reservations(inputs, &ahead);
         terminating(inputs).for_each(|leaving| overlay.release(inputs, &leaving));
-        overlay
+        overlay.with_spares(inputs, request)
     }
 
     /// As if the bound that is short allowed `amount` more; `pools` are those that the job would use.

@@ -10,5 +10,6 @@ pub(crate) mod expected_release;
 pub(crate) mod feasible;
 pub(crate) mod plan;
 pub(crate) mod reservation;
+pub(crate) mod spare;
 pub(crate) mod window;
 pub(crate) mod withheld;

@@ -11,7 +11,7 @@ use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::demand::{Demand, Split};
 use crate::api::ids::{ClusterName, JobKey, NodeName, Time};
-use crate::backfill::withheld;
+use crate::backfill::{spare, withheld};
 use crate::capacity::{Need, Sites, leading};
 use crate::overlay::Overlay;
 use crate::pending::shapes::RequestShape;
@@ -33,9 +33,24 @@ pub(crate) struct ReservationPlan {
 
 /// The nodes to reserve for a job, if any are possible: of one cluster, or of the fewest clusters that take
 /// it together if it may be divided and less has to become free there.
+///
+/// Spare nodes are left out as long as others are enough. If they are not, the job starts on them when the gangs
+/// have ended that they are kept for.
 pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<ReservationPlan> {
     let ahead = withheld::reservations_ahead(inputs, request);
-    let overlay = Overlay::of_reserved_nodes(inputs, &ahead);
+    let reserved = Overlay::of_reserved_nodes(inputs, &ahead);
+    if spare::binding(inputs, request).is_empty() {
+        return target_beside(inputs, request, &reserved);
+    }
+    let others = reserved.clone().with_spares(inputs, request);
+    target_beside(inputs, request, &others).or_else(|| target_beside(inputs, request, &reserved))
+}
+
+fn target_beside(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+    overlay: &Overlay,
+) -> Option<ReservationPlan> {
     let current: BTreeSet<&ClusterName> = inputs
         .reservations
         .of(&request.rank.key)
@@ -52,7 +67,7 @@ pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<Reserva
             break;
         }
         let LowerBound { cluster, .. } = bound;
-        let mut sites = inputs.capacity.sites([cluster], &overlay);
+        let mut sites = inputs.capacity.sites([cluster], overlay);
         let Some(cost) = put_all(demand, &mut sites) else {
             continue;
         };
@@ -70,7 +85,7 @@ pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<Reserva
         }
     }
     if best.as_ref().is_none_or(|best| best.cost > 0)
-        && let Some(found) = target_across(inputs, request.shape, &clusters, &overlay)
+        && let Some(found) = target_across(inputs, request.shape, &clusters, overlay)
         && best.as_ref().is_none_or(|best| found.key() < best.key())
     {
         best = Some(found);
@@ -78,7 +93,7 @@ pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<Reserva
     let nodes = best?.nodes;
     let start = start_on(inputs, &nodes);
     let found = ReservationPlan { nodes, start };
-    Some(sooner_where_it_was(inputs, request, &found, &overlay).unwrap_or(found))
+    Some(sooner_where_it_was(inputs, request, &found, overlay).unwrap_or(found))
 }
 
 /// The nodes that are reserved for a job already, if it would start later on those found now: other jobs
@@ -188,7 +203,7 @@ pub(crate) fn lacks_less(
             return true;
         }
         let ahead = withheld::reservations_ahead(inputs, request);
-        let overlay = Overlay::of_reserved_nodes(inputs, &ahead);
+        let overlay = Overlay::of_reserved_nodes(inputs, &ahead).with_spares(inputs, request);
         let cost = put_all(demand, &mut inputs.capacity.sites([cluster], &overlay));
         cost.is_some_and(|cost| cost < shortfall(inputs, reserved))
     })

@@ -229,6 +229,21 @@ impl Capacity {
         lost
     }
 
+    /// The pods of a job in a cluster for which no node is assumed, by role; `None` if there are none.
+    pub(crate) fn unplaced_pods(
+        &self,
+        key: &JobKey,
+        cluster: &ClusterName,
+    ) -> Option<(Arc<Demand>, BTreeMap<usize, u32>)> {
+        let assumption = self.assumed.get(key)?;
+        let mut counts: BTreeMap<usize, u32> = BTreeMap::new();
+        let unplaced = assumption.assumed.iter();
+        for pod in unplaced.filter(|pod| pod.node.is_none() && pod.cluster == *cluster) {
+            *counts.entry(pod.role).or_default() += pod.count;
+        }
+        (!counts.is_empty()).then(|| (Arc::clone(&assumption.demand), counts))
+    }
+
     fn lift_overcommitted(&mut self) {
         for cluster in self.overcommitted.clone() {
             let room = self.clusters.get(&cluster);

@@ -10,7 +10,9 @@ use crate::api::reason::Reason;
 use crate::cycle::next_head::HeadCandidate;
 use crate::cycle::react::{Change, react};
 use crate::cycle::wake;
-use crate::cycle::{elastic, lifecycle, next_head, preempt, recovery, reserve, resize, timers};
+use crate::cycle::{
+    elastic, lifecycle, next_head, preempt, recovery, reserve, resize, spare, timers,
+};
 use crate::evaluation::sizes;
 use crate::pending::inadmissible::Inadmissible;
 use crate::pending::infeasible::Infeasible;
@@ -36,7 +38,8 @@ pub(crate) fn decide(engine: &mut Engine, now: Time) -> Decisions {
     engine.capacity.end_expired_grace(engine.now);
     react(engine, Change::Capacity);
     recovery::check_pods(engine);
-    timers::settle_room(engine);
+    timers::settle_room(engine, &mut decisions);
+    spare::settle(engine);
     timers::run_timers(engine, &mut decisions);
     timers::evict_drained(engine, &mut decisions);
     timers::renew_ends(engine);
@@ -104,6 +107,7 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
             Verdict::Go(shares) => {
                 fruitless = 0;
                 decisions.extend(lifecycle::release(engine, &rank.key, shares));
+                spare::settle(engine);
                 let (key, user) = (&rank.key, wanted.user_of(&rank.key));
                 let queue = &queue;
                 react(engine, Change::Admitted { key, queue, user });

@@ -15,6 +15,7 @@ mod recovery;
 mod reserve;
 mod resize;
 mod rules;
+pub(crate) mod spare;
 pub(crate) mod start;
 pub(crate) mod sync;
 mod timers;

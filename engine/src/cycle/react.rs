@@ -55,6 +55,8 @@ pub(crate) enum Change<'a> {
         key: &'a JobKey,
         before: Option<&'a Reservation>,
     },
+    /// Nodes that were kept as spare ones are not any more, or are kept for other jobs.
+    Spares,
     /// All victims of these preemptors are gone.
     EvictionsDone(&'a [JobKey]),
     /// Expected ends of jobs have passed.
@@ -99,6 +101,7 @@ pub(crate) fn react(engine: &mut Engine, change: Change<'_>) {
         }
         Change::ReservationDropped(dropped) => reservation_dropped(engine, dropped),
         Change::ReservationSet { key, before } => reservation_set(engine, key, before),
+        Change::Spares => spares_changed(engine),
         Change::EvictionsDone(preemptors) => {
             for key in preemptors {
                 recheck(engine, key);
@@ -306,6 +309,18 @@ fn reservation_set(engine: &mut Engine, key: &JobKey, before: Option<&Reservatio
     };
     if !before.is_some_and(as_it_was) {
         replan_beside(engine, &planned);
+    }
+}
+
+/// What was kept as a spare is as good as freed, and reservations may be on other nodes.
+fn spares_changed(engine: &mut Engine) {
+    engine.jobs.retry_scale_up();
+    engine.pending.backoff.moved();
+    engine.pending.queues.wake(&RequeueCondition::Reservation);
+    let owners = engine.reservations.with_nodes();
+    let owners: Vec<JobKey> = owners.map(|owner| owner.rank.key.clone()).collect();
+    for owner in owners {
+        recheck(engine, &owner);
     }
 }
 

@@ -5,7 +5,7 @@
 use crate::api::facts::{PriorityClassFact, QueueFact};
 use crate::api::ids::{JobKey, QueueName};
 use crate::cycle::react::{Change, react};
-use crate::cycle::{reserve, sync};
+use crate::cycle::{reserve, spare, sync};
 use crate::evaluation::pending_as;
 use crate::jobs::ageing::{self, age_at};
 use crate::quota::ROOT;
@@ -45,6 +45,7 @@ fn drop_of_stopped(engine: &mut Engine) {
 
 pub(crate) fn policy_changed(engine: &mut Engine, name: &QueueName, changed: bool) {
     if changed {
+        spare::note_policies(engine);
         react(engine, Change::Policy(name));
         drop_of_stopped(engine);
         if engine.quota.is_drained(name) {

@@ -10,7 +10,9 @@ use crate::api::decision::Decision;
 use crate::api::facts::Share;
 use crate::api::ids::JobKey;
 use crate::api::reason::Reason;
+use crate::backfill::spare::comes_back;
 use crate::cycle::react::{Change, react};
+use crate::cycle::spare::evict_lent;
 use crate::cycle::{lifecycle, recovery, start, sync};
 use crate::jobs::ageing::age_at;
 use crate::jobs::deadline::{deadline, room_lost_at};
@@ -84,14 +86,19 @@ fn stop_overdue(engine: &mut Engine, key: &JobKey) -> Option<Decision> {
 }
 
 /// Finds other nodes for released pods that have lost theirs, and notes since when there are
-/// none for them.
-pub(crate) fn settle_room(engine: &mut Engine) {
-    let lost = engine.capacity.settle().into_iter();
+/// none for them. If a gang has spare nodes that are lent, the jobs there are evicted for it.
+pub(crate) fn settle_room(engine: &mut Engine, decisions: &mut Vec<Decision>) {
+    let lost = engine.capacity.settle();
+    evict_lent(engine, &lost, decisions);
+    let inputs = engine.inputs();
+    let lost = lost.into_iter();
+    let lost = lost.filter(|(key, cluster)| !comes_back(inputs, key, cluster));
     // What a cluster looks like that cannot be seen says nothing.
     let clusters = engine.capacity.cluster_facts();
     let usable = |cluster: &_| clusters.get(cluster).is_some_and(|fact| fact.usable);
     let lost = lost.filter(|(_, cluster)| usable(cluster));
-    for key in engine.jobs.set_stranded(lost, engine.now) {
+    let lost: Vec<_> = lost.collect();
+    for key in engine.jobs.set_stranded(lost.into_iter(), engine.now) {
         sync::sync_indexes(engine, &key);
     }
 }

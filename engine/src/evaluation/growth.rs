@@ -78,7 +78,7 @@ fn growth_of(
     } else {
         withheld::reservations_ahead(inputs, request)
     };
-    let overlay = Overlay::beside(inputs, &ahead);
+    let overlay = Overlay::beside(inputs, &ahead).with_spares(inputs, request);
     let (queue, total) = (request.queue, &request.shape.total);
     let total = inputs.quota.check_total(queue, total, &overlay);
     total.map_err(|short| short.message(&inputs.quota))?;

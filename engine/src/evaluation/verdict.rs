@@ -9,7 +9,8 @@ use crate::api::decision::Blocker;
 use crate::api::facts::Share;
 use crate::api::ids::JobKey;
 use crate::api::reason::Reason;
-use crate::backfill::withheld;
+use crate::backfill::spare::BindingSpares;
+use crate::backfill::{spare, withheld};
 use crate::evaluation::words;
 use crate::overlay::Overlay;
 use crate::pending::inadmissible::RequeueCondition;
@@ -41,17 +42,19 @@ fn try_plan(inputs: Inputs<'_>, request: Request<'_>) -> Result<Vec<Share>, Box<
     if inputs.pending.shapes.let_by(shape, queue) == Some(false) {
         return Err(Box::new(block_by_bounds(inputs, request)));
     }
-    let now = Overlay::default();
+    let spares = spare::binding(inputs, request);
+    let now = Overlay::default().with_spares(inputs, request);
     if let Err(short) = inputs.quota.check_total(queue, &shape.total, &now) {
         // A job that could never start must not wait for headroom: the plan below says why.
         let never = inputs.pending.shapes.fits_empty_fleet(shape) == Some(false);
         if short.never() || shape.demand.elastic || !never {
             let short = Box::new(short);
-            return Err(Box::new(block_by_quota(inputs, request, short, None)));
+            let block = block_by_quota(inputs, request, short, None);
+            return Err(Box::new(beside_spares(block, &spares)));
         }
     }
     let shares = plan::plan(inputs, request.gang(), &now)
-        .map_err(|no_plan| block_by_plan(inputs, request, no_plan))?;
+        .map_err(|no_plan| beside_spares(block_by_plan(inputs, request, no_plan), &spares))?;
     let ahead = withheld::reservations_ahead(inputs, request);
     if ahead.is_empty() {
         return Ok(shares);
@@ -69,17 +72,31 @@ fn try_plan(inputs: Inputs<'_>, request: Request<'_>) -> Result<Vec<Share>, Box<
         // A job with a reservation is blocked by fewer reservations than others with its shape.
         let reserves = inputs.reservations.of(&request.rank.key).is_some();
         Block {
-            infeasible: (no_room && !reserves).then(|| withheld_by(inputs, &ahead)),
+            infeasible: (no_room && !reserves && spares.is_empty())
+                .then(|| withheld_by(inputs, &ahead)),
             ..block_by_reservation(inputs, request, &ahead, &why)
         }
     };
     Ok(plan.map_err(block)?)
 }
 
+/// A block beside the spares that bind the job: those do not bind every job of its shape, and they may end.
+fn beside_spares(mut block: Block, spares: &BindingSpares<'_>) -> Block {
+    if !spares.is_empty() {
+        block.infeasible = None;
+        block.conditions.push(RequeueCondition::Reservation);
+        if !block.message.is_empty() {
+            block.message.push_str(&spares.words());
+        }
+    }
+    block
+}
+
 /// Whether a job would be admitted beside the reservations ahead of it and what `overlay` assumes.
 pub(crate) fn passes(inputs: Inputs<'_>, request: Request<'_>, overlay: Overlay) -> bool {
     let ahead = withheld::reservations_ahead(inputs, request);
     let overlay = overlay.with_reservations(inputs, &ahead);
+    let overlay = overlay.with_spares(inputs, request);
     let (queue, total) = (request.queue, &request.shape.total);
     inputs.quota.check_total(queue, total, &overlay).is_ok()
         && plan::plan(inputs, request.gang(), &overlay).is_ok()

@@ -29,7 +29,8 @@ pub(crate) fn pending_evictions_for(
         slots.map(|slot| (share.cluster.clone(), slot.node.clone()))
     });
     let used: BTreeSet<_> = used.collect();
-    let mut overlay = Overlay::beside(inputs, &withheld::reservations_ahead(inputs, request));
+    let ahead = withheld::reservations_ahead(inputs, request);
+    let mut overlay = Overlay::beside(inputs, &ahead).with_spares(inputs, request);
     let mut pending_evictions = BTreeSet::new();
     let is_on_used =
         |leaving: &FreedByEnd<'_>| leaving.nodes.keys().any(|node| used.contains(node));

@@ -39,6 +39,7 @@ pub(crate) fn policy(queue: &QueueName) -> PolicyFact {
         preferred_clusters: Vec::new(),
         start_deadline_ms: 1,
         recovery_deadline_ms: None,
+        spare: None,
         stop: None,
         invalid: None,
     }

@@ -91,6 +91,7 @@ pub fn policy(name: &str) -> PolicyFact {
         preferred_clusters: Vec::new(),
         start_deadline_ms: 600_000,
         recovery_deadline_ms: None,
+        spare: None,
         stop: None,
         invalid: None,
     }

@@ -55,6 +55,7 @@ mod runtime;
 mod scale;
 mod sharing;
 mod shrinking;
+mod spare;
 mod speed;
 mod split;
 mod start;

@@ -24,7 +24,7 @@ pub(crate) struct Sides<'a> {
 /// All faults of a run and the jobs that they hit.
 #[derive(Debug)]
 pub(crate) struct FaultInjector<'a> {
-    plan: &'a FaultPlan,
+    pub(super) plan: &'a FaultPlan,
     pub(super) scenario: &'a Scenario,
     pub(super) measure: Measure,
     generator: FaultGenerator,
@@ -36,7 +36,7 @@ pub(crate) struct FaultInjector<'a> {
     steps: u64,
     /// When in its first attempt a fault hits each job, in millionths of its run time.
     hits: Vec<Option<u64>>,
-    jobs: Vec<JobRecovery>,
+    pub(super) jobs: Vec<JobRecovery>,
     /// Jobs that have started and not ended.
     unfinished: usize,
     pub(super) record: FaultRecord,
@@ -45,24 +45,26 @@ pub(crate) struct FaultInjector<'a> {
 
 /// A step of a fault that has happened, with the index of its node or job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum FaultStep {
+pub(super) enum FaultStep {
     /// The engine receives what the node is now.
     Detected(usize),
     /// The node is as before.
     Repaired(usize),
     /// A fault comes to a node of a job.
     HitsJob(usize),
+    /// The controller of a job starts pods in the place of lost ones.
+    Replaces(usize),
 }
 
 /// Where a job is in its recovery.
 #[derive(Debug, Clone, Default)]
-struct JobRecovery {
+pub(super) struct JobRecovery {
     /// Whether it is admitted and not being evicted.
-    runs: bool,
+    pub(super) runs: bool,
     /// Whether a fault has stopped it.
-    stalled: bool,
+    pub(super) stalled: bool,
     /// When the engine received that it is below its minimum of pods.
-    detected_at: Option<Time>,
+    pub(super) detected_at: Option<Time>,
     /// When the fault happened after which it does not run again yet.
     fault_at: Option<Time>,
     /// When all of it was gone after that.
@@ -119,6 +121,7 @@ impl<'a> FaultInjector<'a> {
                     FaultStep::Detected(node) => self.detected(node, sides),
                     FaultStep::Repaired(node) => self.repaired(node, sides),
                     FaultStep::HitsJob(job) => self.hits_job(job, sides),
+                    FaultStep::Replaces(job) => self.replaces(job, sides),
                 }
             } else if let Some(fault) = self.generator.take(now) {
                 self.happens(fault, sides);
@@ -137,7 +140,7 @@ impl<'a> FaultInjector<'a> {
         self.record
     }
 
-    fn schedule(&mut self, at: Time, step: FaultStep) {
+    pub(super) fn schedule(&mut self, at: Time, step: FaultStep) {
         self.steps += 1;
         self.agenda.push(Reverse((at, self.steps, step)));
     }
@@ -185,7 +188,7 @@ impl<'a> FaultInjector<'a> {
 
     /// Faults of a job's pods are detected, or its pods are back: it goes on in place with those that it
     /// has, if they are enough.
-    fn goes_on(&mut self, job: usize, sides: &mut Sides<'_>) {
+    pub(super) fn goes_on(&mut self, job: usize, sides: &mut Sides<'_>) {
         let recovery = &self.jobs[job];
         if !recovery.runs {
             return;
@@ -203,7 +206,11 @@ impl<'a> FaultInjector<'a> {
         let pods = self.pods.of(job).iter();
         let all_known = pods.filter(|pod| pod.failed).all(known);
         let detected = &mut self.jobs[job].detected_at;
+        let first = below && detected.is_none();
         *detected = below.then(|| detected.unwrap_or(sides.now));
+        if let Some(millis) = self.plan.replace_ms.filter(|_| first) {
+            self.schedule(sides.now.after(millis), FaultStep::Replaces(job));
+        }
         if all_known && !below {
             self.restarts_in_place(job, sides);
             self.runs_again(job, sides.now);
@@ -384,7 +391,7 @@ impl<'a> FaultInjector<'a> {
     }
 
     /// Checks that a pod is not placed on a node that is known to be out of service.
-    fn placed(&mut self, job: usize, pod: &SimulatedPod, now: Time) {
+    pub(super) fn placed(&mut self, job: usize, pod: &SimulatedPod, now: Time) {
         self.record.placed += 1;
         let Some(down) = self.down.get(&pod.node).filter(|down| down.detected) else {
             return;

@@ -14,6 +14,7 @@ mod inject;
 mod nodes;
 mod pods;
 mod record;
+mod replace;
 
 pub(crate) use inject::{FaultInjector, Sides};
 pub use record::{FaultRecord, JobFaultRecord, RecoveryTimes};
@@ -84,6 +85,9 @@ pub struct FaultPlan {
     pub restart_ms: i64,
     /// For how long a job may be below its minimum of pods, if its queue's policy does not say.
     pub recovery_deadline_ms: i64,
+    /// Milliseconds until the controller of a gang has started another pod in the place of a lost one, where a node
+    /// has room for it. `None` if it starts none.
+    pub replace_ms: Option<i64>,
     /// Whether an eviction for another job has the same costs as a fault.
     pub preemption_restarts: bool,
     /// Milliseconds from the first arrival after which no random fault comes.
@@ -111,6 +115,7 @@ impl Default for FaultPlan {
             checkpoint_ms: None,
             restart_ms: 0,
             recovery_deadline_ms: 60_000,
+            replace_ms: None,
             preemption_restarts: false,
             until_ms: 365 * 86_400_000,
         }

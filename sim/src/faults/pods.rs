@@ -14,7 +14,7 @@ pub(super) struct SimulatedPod {
     /// The node's index in the fleet.
     pub(super) node: usize,
     /// The role's index in the job's demand.
-    role: usize,
+    pub(super) role: usize,
     /// Whether a fault of its node has stopped it.
     pub(super) failed: bool,
     /// Whether it terminates, since its job was shrunk.
@@ -134,6 +134,25 @@ impl SimulatedPods {
         self.by_job[job].push(pod);
         self.on[node].insert(pod.number, job);
         pod
+    }
+
+    /// Starts a pod of a job in the place of another one, which is removed.
+    pub(super) fn replace(&mut self, job: usize, lost: &SimulatedPod, node: usize) -> SimulatedPod {
+        // The plan is of where pods run: the next one is compared with it.
+        let mut plan = std::mem::take(&mut self.plans[job]);
+        if let Some(count) = plan.get_mut(&(lost.role, lost.node)) {
+            *count = count.saturating_sub(1);
+        }
+        *plan.entry((lost.role, node)).or_default() += 1;
+        self.remove(job, |pod| pod.number == lost.number);
+        self.plans[job] = plan;
+        self.start(job, lost.role, node)
+    }
+
+    /// The index of a node.
+    pub(super) fn index_of(&self, cluster: &ClusterName, node: &NodeName) -> Option<usize> {
+        let at = (cluster.clone(), node.clone());
+        self.node_index.get(&at).copied()
     }
 
     /// Changes one pod of a job.

@@ -29,6 +29,8 @@ struct FaultsFile {
     checkpoint_every: Option<Text>,
     restart: Option<Text>,
     recovery_deadline: Option<Text>,
+    /// The time until a lost pod is replaced by its controller.
+    replacement: Option<Text>,
     preemption_restarts: bool,
     /// Faults at given times.
     faults: Vec<PlannedFaultSpec>,
@@ -199,6 +201,9 @@ impl FaultsFile {
         )?;
         if let Some(every) = &self.checkpoint_every {
             plan.checkpoint_ms = Some(duration(place, "checkpointEvery", &every.0, 1)?);
+        }
+        if let Some(text) = &self.replacement {
+            plan.replace_ms = Some(duration(place, "replacement", &text.0, 1)?);
         }
         plan.preemption_restarts = self.preemption_restarts;
         let both = FaultClassSpec {

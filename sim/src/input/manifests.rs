@@ -6,7 +6,7 @@ use crate::error::{InputError, InputLocation};
 use crate::scenario::{plain_policy, plain_queue};
 use engine::facts::{
     Ageing, Backfill, FairShare, Filters, Limits, PlacementWeights, PolicyFact, PoolBound,
-    PriorityClassFact, QueueFact, QueueOrdering, QueueState, StopPolicy,
+    PriorityClassFact, QueueFact, QueueOrdering, QueueState, SpareRule, StopPolicy,
 };
 use engine::{ClusterName, PoolClass, QueueName};
 use serde::Deserialize;
@@ -149,6 +149,32 @@ pub(super) struct PolicySpec {
     limits: Option<LimitsSpec>,
     placement: Option<ManifestPlacement>,
     stop_policy: Option<ManifestStop>,
+    spare: Option<ManifestSpare>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct ManifestSpare {
+    nodes: u32,
+    class: Option<String>,
+    for_gangs_of: u32,
+}
+
+impl ManifestSpare {
+    fn fact(self, place: &InputLocation<'_>) -> Result<SpareRule, InputError> {
+        if self.nodes == 0 {
+            return Err(place.refuse("spec.spare.nodes", "0", "1 or more is needed"));
+        }
+        if self.for_gangs_of < 2 {
+            let given = self.for_gangs_of.to_string();
+            return Err(place.refuse("spec.spare.forGangsOf", &given, "2 or more is needed"));
+        }
+        Ok(SpareRule {
+            nodes: self.nodes,
+            class: self.class.as_deref().map(PoolClass::from),
+            for_gangs_of: self.for_gangs_of,
+        })
+    }
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -328,6 +354,7 @@ impl PolicySpec {
                 .collect(),
             weights: placement.weights(place)?,
             stop: self.stop_policy.and_then(ManifestStop::fact),
+            spare: self.spare.map(|spare| spare.fact(place)).transpose()?,
             ..plain
         };
         if let Some(stated) = self.preemption {

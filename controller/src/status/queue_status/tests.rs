@@ -2,7 +2,7 @@
 
 use super::*;
 use engine::decision::{PlacedUsage, PoolUsage};
-use engine::{ClusterName, Explanation, JobKey, PoolClass, Reason};
+use engine::{Explanation, JobKey, PoolClass, Reason};
 
 fn cpus(amount: &str) -> Resources {
     Resources::parse([("cpu", amount)]).unwrap()
@@ -57,11 +57,16 @@ fn usage() -> QueueUsage {
     }
 }
 
+fn lent() -> BTreeMap<(ClusterName, NodeName), bool> {
+    BTreeMap::from([(("m1".into(), "n1".into()), true)])
+}
+
 fn status_of(spec: Value, usage: &QueueUsage) -> CapacityPolicyStatus {
     policy(
         &policy_of(spec),
         &bounded(),
         usage,
+        lent(),
         jiff::Timestamp::UNIX_EPOCH,
     )
 }
@@ -146,6 +151,11 @@ fn a_policy_shows_use_by_resource_cluster_and_bound() {
         ["3", "2", "4"]
     );
     assert_eq!(status.counts.ending, 4);
+    let spare = &status.spare_nodes[0];
+    assert_eq!(
+        (spare.cluster.as_str(), spare.node.as_str(), spare.lent),
+        ("m1", "n1", true)
+    );
     let head = status.head.unwrap();
     assert_eq!(
         (head.job.as_str(), head.reason.as_str()),
@@ -171,6 +181,7 @@ fn conditions_say_what_is_wrong_or_closed() {
         &policy_of(json!({})),
         &broken,
         &usage(),
+        BTreeMap::new(),
         jiff::Timestamp::UNIX_EPOCH,
     );
     let said = condition(&broken, "Valid");
@@ -197,5 +208,8 @@ fn a_condition_keeps_its_time_while_it_holds() {
     let first = status_of(json!({}), &usage());
     policy_object.status = Some(first.clone());
     let later = jiff::Timestamp::from_second(500).unwrap();
-    assert_eq!(policy(&policy_object, &bounded(), &usage(), later), first);
+    assert_eq!(
+        policy(&policy_object, &bounded(), &usage(), lent(), later),
+        first
+    );
 }

@@ -106,6 +106,14 @@ fn invalid_values_are_named() {
             "spec.limits.jobs: -1 is too small; 0 or more is needed",
         ),
         (
+            json!({"spare": {"nodes": 0, "forGangsOf": 32}}),
+            "spec.spare.nodes: 0 is too small; 1 or more is needed",
+        ),
+        (
+            json!({"spare": {"nodes": 1}}),
+            "spec.spare.forGangsOf is missing; 2 or more is needed",
+        ),
+        (
             json!({"pools": [{"class": "a", "resources": {"cpu": {"deserved": "-2"}}}]}),
             "spec.pools[0].deserved[cpu]: quantity \"-2\" is negative; 0 or more is needed",
         ),
@@ -127,9 +135,16 @@ fn every_field_becomes_a_fact() {
         "limits": {"jobs": 3, "jobsPerUser": 0, "pending": 5_000_000_000_i64, "runtime": "1h"},
         "placement": {"maxClusters": 2, "weights": {"price": 7}},
         "stopPolicy": "HoldAndDrain",
+        "spare": {"nodes": 2, "class": "h100", "forGangsOf": 32},
     }))
     .to_fact(Some("fifo"));
     assert_eq!(all.invalid, None);
+    let spare = facts::SpareRule {
+        nodes: 2,
+        class: Some(PoolClass::new("h100")),
+        for_gangs_of: 32,
+    };
+    assert_eq!(all.spare, Some(spare));
     let bound = &all.pools[0];
     assert_eq!(
         [&bound.guarantee, &bound.deserved, &bound.capability].map(ToString::to_string),

@@ -1,0 +1,60 @@
+//! Controllers of gangs: they start pods in the place of those that were lost, on nodes where the engine holds
+//! capacity for them.
+
+use super::inject::{FaultInjector, FaultStep, Sides};
+use super::pods::{SimulatedPod, SimulatedPods};
+use engine::facts::PodPhase;
+use engine::{ClusterName, Event};
+
+impl FaultInjector<'_> {
+    /// Replaces the lost pods of a job if there is room for all of them; if not, tries again.
+    pub(super) fn replaces(&mut self, job: usize, sides: &mut Sides<'_>) {
+        let recovery = &self.jobs[job];
+        let recovers = recovery.runs && recovery.stalled && recovery.detected_at.is_some();
+        let Some(millis) = self.plan.replace_ms.filter(|_| recovers) else {
+            return;
+        };
+        match self.places(job, sides) {
+            Some(places) => {
+                for (lost, node) in places {
+                    self.replaced(job, &lost, node, sides);
+                }
+                self.goes_on(job, sides);
+            }
+            None => self.schedule(sides.now.after(millis), FaultStep::Replaces(job)),
+        }
+    }
+
+    /// The lost pods of a job, each with the node for the one in its place; `None` while not all have one.
+    fn places(&self, job: usize, sides: &Sides<'_>) -> Option<Vec<(SimulatedPod, usize)>> {
+        let sim = self.job(job);
+        let nodes = &self.scenario.fleet.nodes;
+        let mut open: Vec<(ClusterName, String, usize, u32)> = Vec::new();
+        for (cluster, slot) in sides.engine.assumed_pods(&sim.fact.key) {
+            let node = self.pods.index_of(&cluster, &slot.node)?;
+            open.push((cluster, slot.role, node, slot.count));
+        }
+        let mut places = Vec::new();
+        for lost in self.pods.of(job).iter().filter(|pod| pod.failed) {
+            let role = &sim.fact.demand.roles[lost.role].name;
+            let cluster = &nodes[lost.node].cluster;
+            let place = open.iter_mut().find(|(at, of, node, left)| {
+                at == cluster && of == role && *left > 0 && !self.down.contains_key(node)
+            })?;
+            place.3 -= 1;
+            places.push((*lost, place.2));
+        }
+        Some(places)
+    }
+
+    fn replaced(&mut self, job: usize, lost: &SimulatedPod, node: usize, sides: &mut Sides<'_>) {
+        let (sim, fleet) = (self.job(job), &self.scenario.fleet);
+        let cluster = fleet.nodes[lost.node].cluster.clone();
+        let gone = Event::PodGone(cluster, SimulatedPods::uid(lost));
+        sides.engine.apply(gone);
+        let pod = self.pods.replace(job, lost, node);
+        self.placed(job, &pod, sides.now);
+        let fact = SimulatedPods::fact(&pod, sim, fleet, PodPhase::Running);
+        sides.engine.apply(Event::PodUpserted(fact));
+    }
+}
