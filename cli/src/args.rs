@@ -1,10 +1,15 @@
 //! The command line.
 
+mod completion;
+mod simulate;
+
+pub(crate) use completion::CompletionTarget;
+pub(crate) use simulate::{ChangeArgs, QueueField, SimulateCommand};
+
 use crate::pools::Shape;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use clap_complete::Shell;
 use crds::podgroup::StatusWord;
 use std::path::PathBuf;
 
@@ -22,19 +27,19 @@ pub(crate) struct Cli {
 }
 
 /// The connection to the server, with kubectl's flags.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct KubectlConnection {
     /// Path of the kubeconfig; else KUBECONFIG, else ~/.kube/config
     #[arg(long, global = true, value_name = "PATH")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig
-    #[arg(long, global = true)]
+    #[arg(long, global = true, value_name = "NAME")]
     pub(crate) context: Option<String>,
     /// Cluster of the kubeconfig
-    #[arg(long, global = true)]
+    #[arg(long, global = true, value_name = "NAME")]
     pub(crate) cluster: Option<String>,
     /// User of the kubeconfig
-    #[arg(long, global = true)]
+    #[arg(long, global = true, value_name = "NAME")]
     pub(crate) user: Option<String>,
     /// User to impersonate
     #[arg(long = "as", global = true, value_name = "USER")]
@@ -61,9 +66,17 @@ pub(crate) enum CliCommand {
     Explain {
         /// Name of the workload, KIND/NAME, or name of its PodGroup
         job: String,
+        /// Compute what would help now, also if Muster has published it
+        #[arg(long)]
+        live: bool,
         #[command(flatten)]
         output: OutputArgs,
     },
+    /// Show what would happen after a change, and do not make it
+    ///
+    /// It reads what Muster's leader reads, with your own rights, and decides as the leader does, once as things
+    /// are and once with the change. It shows the jobs for which that makes a difference.
+    Simulate(SimulateCommand),
     /// Delete jobs
     ///
     /// It deletes the workloads that were submitted, not only their pods.
@@ -108,10 +121,33 @@ pub(crate) enum CliCommand {
     /// Show the versions of this program and of the server
     Version(VersionCommand),
     /// Print a completion script: source <(kubectl-muster completion bash)
+    ///
+    /// `kubectl` prints the program by which kubectl itself completes `kubectl muster`.
     Completion {
-        /// The shell
-        shell: Shell,
+        /// The shell, or kubectl
+        shell: CompletionTarget,
     },
+    /// Print candidates for the last word, as kubectl asks for them
+    #[command(name = "__complete", hide = true, disable_help_flag = true)]
+    Complete {
+        /// The words after `kubectl muster`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
+}
+
+impl CliCommand {
+    /// Returns true if it goes on until the user ends it.
+    pub(crate) fn watches(&self) -> bool {
+        let list = match self {
+            Self::Queue(QueueCommand::List { list, .. }) => list,
+            Self::Jobs(command) => &command.list,
+            Self::Pools(command) => &command.list,
+            Self::Nodes(NodesCommand { act: None, list }) => list,
+            _ => return false,
+        };
+        list.watch
+    }
 }
 
 #[derive(Debug, Clone, Subcommand)]
@@ -119,20 +155,15 @@ pub(crate) enum QueueCommand {
     /// List all queues
     List {
         #[command(flatten)]
-        output: OutputArgs,
+        list: ListArgs,
         /// Only queues whose CapacityPolicy has these labels
         #[arg(long, short = 'l', value_name = "SELECTOR")]
         selector: Option<String>,
-        /// Go on, and print each row again when it changes
-        #[arg(long, short = 'w')]
-        watch: bool,
-        /// Print no header
-        #[arg(long)]
-        no_headers: bool,
     },
     /// Show one queue: by resource, cluster and pool
     Get {
         /// Name of the queue
+        #[arg(value_name = "QUEUE")]
         name: String,
         #[command(flatten)]
         output: OutputArgs,
@@ -142,6 +173,7 @@ pub(crate) enum QueueCommand {
     /// It sets spec.stopPolicy of the CapacityPolicy.
     Stop {
         /// Name of the queue
+        #[arg(value_name = "QUEUE")]
         name: String,
         /// Evict the jobs that are admitted too; else they go on
         #[arg(long)]
@@ -152,26 +184,11 @@ pub(crate) enum QueueCommand {
     /// Resume a queue that was stopped
     Resume {
         /// Name of the queue
+        #[arg(value_name = "QUEUE")]
         name: String,
         #[command(flatten)]
         write: WriteArgs,
     },
-}
-
-impl QueueCommand {
-    /// Returns true if it goes on until the user ends it.
-    pub(crate) fn is_watch(&self) -> bool {
-        matches!(self, Self::List { watch: true, .. })
-    }
-
-    /// Returns the same command with a header.
-    pub(crate) fn with_header(&self) -> Self {
-        let mut same = self.clone();
-        if let Self::List { no_headers, .. } = &mut same {
-            *no_headers = false;
-        }
-        same
-    }
 }
 
 /// Which jobs, by what they are.
@@ -211,13 +228,7 @@ pub(crate) struct JobsCommand {
     #[command(flatten)]
     pub(crate) filter: JobFilter,
     #[command(flatten)]
-    pub(crate) output: OutputArgs,
-    /// Go on, and print each job again when it changes
-    #[arg(long, short = 'w')]
-    pub(crate) watch: bool,
-    /// Print no header
-    #[arg(long)]
-    pub(crate) no_headers: bool,
+    pub(crate) list: ListArgs,
 }
 
 #[derive(Debug, Default, Args)]
@@ -376,13 +387,7 @@ pub(crate) struct PoolsCommand {
     #[arg(long, value_name = "PODSxDEVICES")]
     pub(crate) fits: Option<Shape>,
     #[command(flatten)]
-    pub(crate) output: OutputArgs,
-    /// Go on, and print each row again when it changes
-    #[arg(long, short = 'w')]
-    pub(crate) watch: bool,
-    /// Print no header
-    #[arg(long)]
-    pub(crate) no_headers: bool,
+    pub(crate) list: ListArgs,
 }
 
 #[derive(Debug, Args)]
@@ -391,13 +396,7 @@ pub(crate) struct NodesCommand {
     #[command(subcommand)]
     pub(crate) act: Option<NodesAct>,
     #[command(flatten)]
-    pub(crate) output: OutputArgs,
-    /// Go on, and print each row again when it changes
-    #[arg(long, short = 'w')]
-    pub(crate) watch: bool,
-    /// Print no header
-    #[arg(long)]
-    pub(crate) no_headers: bool,
+    pub(crate) list: ListArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -425,6 +424,29 @@ pub(crate) struct ClearNodesArgs {
     pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) write: WriteArgs,
+}
+
+/// Flags of the commands that list.
+#[derive(Debug, Default, Clone, Copy, Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    /// Go on, and print each row again when it changes
+    #[arg(long, short = 'w')]
+    pub(crate) watch: bool,
+    /// Print no header
+    #[arg(long)]
+    pub(crate) no_headers: bool,
+}
+
+impl ListArgs {
+    /// Returns the same with a header.
+    pub(crate) fn with_header(self) -> Self {
+        Self {
+            no_headers: false,
+            ..self
+        }
+    }
 }
 
 #[derive(Debug, Default, Clone, Copy, Args)]

@@ -2,10 +2,11 @@
 //!
 //! The annotation says when each node was cleared: what was seen of it before does not count any more.
 
-use crate::acts::{FIELD_MANAGER, consent};
-use crate::args::{ClearNodesArgs, Cli, DryRun, Format, KubectlConnection};
+use crate::acts::{self, consent};
+use crate::args::{ClearNodesArgs, Cli, DryRun, KubectlConnection};
+use crate::connect;
 use crate::nodes::{self, avoided};
-use crate::{connect, output};
+use crate::output::ChangedObjects;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
@@ -15,7 +16,7 @@ use crds::names::{AVOID_TAINT, CLEARED_NODES_ANNOTATION};
 use crds::node_health::ClearedNodes;
 use engine::counted;
 use jiff::Timestamp;
-use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::api::DynamicObject;
 use kube::{Client, ResourceExt};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -108,7 +109,7 @@ fn named<'a>(
     };
     ensure!(
         !shown.avoidance.is_by_hand(),
-        "{name}: somebody put the taint {AVOID_TAINT} there, and only a person removes it: in its cluster, kubectl \
+        "{name}: it has the taint {AVOID_TAINT}, which Muster did not set and does not remove: in its cluster, kubectl \
          taint node {node} {AVOID_TAINT}-"
     );
     Ok((cluster, node, Some(shown)))
@@ -133,10 +134,9 @@ fn lines(chosen: &Chosen, done: &str) -> Vec<String> {
 /// Clears the nodes of one cluster after the other, and prints a line for each. Returns true if all succeeded.
 async fn clear_all(chosen: &Chosen, args: &ClearNodesArgs, client: &Client) -> Result<bool> {
     let write = args.write;
-    let (mut objects, mut done) = (Vec::new(), true);
+    let (mut changed, mut done) = (ChangedObjects::new(write.output.format), true);
     for (cluster, nodes) in chosen {
-        let cleared = clear(cluster, nodes, write.dry_run, client).await;
-        let object = match cleared {
+        let object = match clear(cluster, nodes, write.dry_run, client).await {
             Ok(object) => object,
             Err(error) => {
                 done = false;
@@ -144,22 +144,12 @@ async fn clear_all(chosen: &Chosen, args: &ClearNodesArgs, client: &Client) -> R
                 continue;
             }
         };
+        let names = nodes.keys().map(|node| format!("{cluster}/{node}\n"));
         let only = Chosen::from([(cluster.clone(), nodes.clone())]);
-        match write.output.format {
-            Format::Json | Format::Yaml => objects.push(object),
-            Format::Name => {
-                let names = nodes.keys().map(|node| format!("{cluster}/{node}\n"));
-                output::print(&names.collect::<String>())?;
-            }
-            Format::Table | Format::Wide => {
-                let done = format!(" cleared{}", write.dry_run.suffix());
-                output::print(&lines(&only, &done).concat())?;
-            }
-        }
+        let lines = lines(&only, &format!(" cleared{}", write.dry_run.suffix()));
+        changed.print(&names.collect::<String>(), &lines.concat(), object)?;
     }
-    if !objects.is_empty() {
-        output::print(&output::objects(&objects, write.output.format)?)?;
-    }
+    changed.finish()?;
     Ok(done)
 }
 
@@ -171,11 +161,6 @@ async fn clear(
     client: &Client,
 ) -> Result<DynamicObject> {
     let api = connect::objects::<Cluster>(client);
-    let params = PatchParams {
-        dry_run: dry_run == DryRun::Server,
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
     for _ in 0..TRIES {
         let found = api.get_opt(cluster).await.map_err(connect::api_error)?;
         let Some(mut object) = found else {
@@ -185,21 +170,13 @@ async fn clear(
         let text = object.annotations().get(CLEARED_NODES_ANNOTATION);
         let text = text.map_or("", String::as_str);
         let text = marked(text, nodes, Timestamp::now()).to_string();
-        if dry_run == DryRun::Client {
-            let annotations = object.annotations_mut();
-            annotations.insert(CLEARED_NODES_ANNOTATION.to_owned(), text);
-            return Ok(object);
-        }
         let patch = json!({"metadata": {
             "resourceVersion": object.resource_version(),
             "annotations": {(CLEARED_NODES_ANNOTATION): text},
         }});
-        match api.patch(cluster, &params, &Patch::Merge(patch)).await {
-            Ok(mut object) => {
-                object.metadata.managed_fields = None;
-                return Ok(object);
-            }
-            // Somebody else cleared another node, or Karmada wrote its status.
+        match acts::patched(&api, object, patch, dry_run).await? {
+            Ok(object) => return Ok(object),
+            // Another node was cleared meanwhile, or Karmada wrote the status.
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             Err(error) => return Err(connect::api_error(error)),
         }
@@ -272,7 +249,7 @@ mod tests {
         insta::assert_snapshot!(said(&args(&names), 3), @r#"
         m1/n1 cleared (3 jobs failed there)
         m2/* cleared
-        error: m1/n3: somebody put the taint muster.io/avoid there, and only a person removes it: in its cluster, kubectl taint node n3 muster.io/avoid-
+        error: m1/n3: it has the taint muster.io/avoid, which Muster did not set and does not remove: in its cluster, kubectl taint node n3 muster.io/avoid-
         error: m1/n9 is not avoided
         error: "n1" is no node; CLUSTER/NODE is needed, as `kubectl muster nodes -o name` prints it
         error: "m1/a=b" is no node; CLUSTER/NODE is needed, as `kubectl muster nodes -o name` prints it

@@ -1,21 +1,46 @@
-//! `explain`: shows why a job waits or what it does, from the status of its PodGroup alone.
+//! `explain`: shows why a job waits or what it does, from the status of its PodGroup.
+//!
+//! Muster gives advice by turns: a job far behind may have none yet. Then, or on demand, it is computed here, by the
+//! same functions, if the user may read what the leader reads.
 
 use crate::age;
-use crate::args::{Format, JobFilter, OutputArgs};
+use crate::args::{Format, JobFilter, KubectlConnection, OutputArgs};
 use crate::jobs::{self, ListedJob, WaitParts};
-use crate::output;
+use crate::{connect, live, output};
 use anyhow::{Context, Result};
-use crds::podgroup::FederationStatus;
-use engine::counted;
+use controller::live::LiveState;
+use crds::podgroup::{FederationStatus, StatusWord};
+use engine::{JobKey, counted};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Client, ResourceExt};
 use std::fmt::Write;
+use std::time::Duration;
+
+/// The advice for a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum ShownAdvice {
+    /// Its PodGroup has what there is.
+    Published,
+    /// It was computed now.
+    Computed {
+        evidence: Vec<String>,
+        helps: Vec<String>,
+    },
+    /// There is none yet, and it could not be computed.
+    Missing(String),
+}
 
 /// Runs the command and returns its output. `job` is the name of the workload, `KIND/NAME` if two kinds
-/// have the same name, or the name of its PodGroup.
-pub(crate) async fn run(job: &str, output: &OutputArgs, client: &Client) -> Result<String> {
-    let listed = jobs::list(&JobFilter::default(), &mut None, client).await?;
+/// have the same name, or the name of its PodGroup. `live` has advice computed even if there is some.
+pub(crate) async fn run(
+    job: &str,
+    live: bool,
+    output: &OutputArgs,
+    connection: &KubectlConnection,
+) -> Result<String> {
+    let client = connect::connect(connection).await?;
+    let listed = jobs::list(&JobFilter::default(), &mut None, &client).await?;
     let place = format!("namespace {:?}", client.default_namespace());
     let (mut chosen, errors) = jobs::choose(&listed.jobs, &[job.to_owned()], &place);
     if let Some(error) = errors.into_iter().next() {
@@ -28,7 +53,39 @@ pub(crate) async fn run(job: &str, output: &OutputArgs, client: &Client) -> Resu
             job.object.name_any()
         )),
         Format::Json | Format::Yaml => output::machine(&job.object, output.format),
-        Format::Table | Format::Wide => Ok(render(job, Timestamp::now())),
+        Format::Table | Format::Wide => {
+            let advice = match job.status() == StatusWord::Queued && (live || lacks_advice(job)) {
+                true => advice(job, &client, connection).await,
+                false => ShownAdvice::Published,
+            };
+            Ok(render(job, &advice, Timestamp::now()))
+        }
+    }
+}
+
+/// Returns true if a job has not had its turn. The first of a queue has its advice at once.
+fn lacks_advice(job: &ListedJob) -> bool {
+    let federation = job.federation();
+    federation.is_some_and(|federation| {
+        let behind = federation.position.as_ref().filter(|at| *at != "1");
+        behind.is_some() && federation.helps.is_empty()
+    })
+}
+
+/// Computes what would help a job.
+async fn advice(job: &ListedJob, client: &Client, connection: &KubectlConnection) -> ShownAdvice {
+    let timeout = Duration::from_secs(connection.request_timeout.into());
+    let namespace = job.object.namespace().unwrap_or_default();
+    let key = JobKey::new(&namespace, &job.object.name_any());
+    let observed = live::read(client, timeout, &[]).await;
+    match observed.map(|(observed, now)| LiveState::new(&observed, now).explain(&key)) {
+        Ok(Some(answer)) => ShownAdvice::Computed {
+            evidence: answer.explanation.evidence,
+            helps: answer.helps,
+        },
+        // It has started or ended meanwhile.
+        Ok(None) => ShownAdvice::Published,
+        Err(error) => ShownAdvice::Missing(format!("{error:#}")),
     }
 }
 
@@ -40,8 +97,12 @@ fn workload(job: &ListedJob) -> String {
     }
 }
 
-fn render(job: &ListedJob, now: Timestamp) -> String {
-    let federation = job.federation().cloned().unwrap_or_default();
+fn render(job: &ListedJob, advice: &ShownAdvice, now: Timestamp) -> String {
+    let mut federation = job.federation().cloned().unwrap_or_default();
+    if let ShownAdvice::Computed { evidence, helps } = advice {
+        federation.evidence.clone_from(evidence);
+        federation.helps.clone_from(helps);
+    }
     let (queue, status) = (&job.group.spec.queue, job.status());
     let reason = match job.reason() {
         "" => String::new(),
@@ -55,6 +116,16 @@ fn render(job: &ListedJob, now: Timestamp) -> String {
     }
     for (index, help) in federation.helps.iter().enumerate() {
         line(&mut text, if index == 0 { "Helps" } else { "" }, help);
+    }
+    match advice {
+        ShownAdvice::Computed { helps, .. } if helps.is_empty() => {
+            line(&mut text, "Helps", "nothing that was tried just now");
+        }
+        ShownAdvice::Missing(why) => {
+            let later = "not known yet: Muster gives advice by turns, and to compute it now";
+            line(&mut text, "Helps", &format!("{later} failed: {why}"));
+        }
+        _ => {}
     }
     let wait = WaitParts::of(&federation.timeline, status);
     line(&mut text, "Wait", &wait.sentence(now));
@@ -145,7 +216,43 @@ mod tests {
             status,
         );
         let now = "2026-11-21T14:00:00Z".parse().unwrap();
-        render(&job, now)
+        render(&job, &ShownAdvice::Published, now)
+    }
+
+    #[test]
+    fn advice_that_is_missing_is_computed_or_said_to_be_missing() {
+        let of = |position: &str, helps: &str| {
+            let status = format!(
+                "{{phase: Pending, federation: {{reason: WaitingForQuota, position: '{position}', helps: {helps}}}}}"
+            );
+            job(
+                "train",
+                "batch/v1",
+                "Job",
+                "{queue: vision, minMember: 8}",
+                &status,
+            )
+        };
+        assert!(lacks_advice(&of("2", "[]")));
+        assert!(lacks_advice(&of("100+", "[]")));
+        assert!(!lacks_advice(&of("1", "[]")), "the leader has answered");
+        assert!(!lacks_advice(&of("2", "[queue night]")));
+        let now = "2026-11-21T14:00:00Z".parse().unwrap();
+        let shown = |advice| render(&of("20+", "[]"), &advice, now);
+        let computed = |helps: &[&str]| ShownAdvice::Computed {
+            evidence: vec!["queue vision has 8 of 8 charged".to_owned()],
+            helps: helps.iter().map(ToString::to_string).collect(),
+        };
+        insta::assert_snapshot!(shown(computed(&["queue night instead of its own"])), @r"
+        Job       Job/train  (queue vision)
+        State     Queued: WaitingForQuota
+        Because   queue vision has 8 of 8 charged
+        Helps     queue night instead of its own
+        Position  20+
+        ");
+        assert!(shown(computed(&[])).contains("Helps     nothing that was tried just now\n"));
+        let missing = shown(ShownAdvice::Missing("Works cannot be listed".to_owned()));
+        assert!(missing.contains("Helps     not known yet"), "{missing}");
     }
 
     #[test]

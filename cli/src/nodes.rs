@@ -1,7 +1,7 @@
 //! `nodes`: the nodes that are avoided because of faults, as GpuPools show them.
 
 use crate::age::human;
-use crate::args::{Format, OutputArgs};
+use crate::args::{Format, ListArgs};
 use crate::connect;
 use crate::output::{self, columns};
 use anyhow::Result;
@@ -11,16 +11,17 @@ use kube::Client;
 use kube::api::{DynamicObject, ListParams, ObjectList};
 
 /// Runs the command and returns its output. For programs these are the GpuPools with such nodes.
-pub(crate) async fn run(output: &OutputArgs, no_headers: bool, client: &Client) -> Result<String> {
+pub(crate) async fn run(list: &ListArgs, client: &Client) -> Result<String> {
     let objects = pools(client).await?;
     let pools = read(&objects);
-    Ok(match output.format {
-        Format::Json | Format::Yaml => output::machine(&objects, output.format)?,
+    let format = list.output.format;
+    Ok(match format {
+        Format::Json | Format::Yaml => output::machine(&objects, format)?,
         Format::Name => names(&pools),
         Format::Table | Format::Wide => render(
             &pools,
-            output.format == Format::Wide,
-            !no_headers,
+            format == Format::Wide,
+            !list.no_headers,
             Timestamp::now(),
         ),
     })
@@ -117,7 +118,7 @@ fn row(pool: &GpuPool, node: &AvoidedNode, now: Timestamp) -> [String; 6] {
         }
     };
     let message = match why.message.is_empty() {
-        true => "somebody put the taint muster.io/avoid there".to_owned(),
+        true => "it has the taint muster.io/avoid, which Muster did not set".to_owned(),
         false => why.message.clone(),
     };
     [
@@ -156,13 +157,13 @@ mod tests {
         CLUSTER   NODE   FAULT    FOR      ENDS                 MESSAGE
         m1        n1     Device   60m      in 23h               3 jobs failed there
         m1        n2     Device   60s      with the condition   its condition GpuMemWatch is True
-        m1        n3     <none>   <none>   by hand              somebody put the taint muster.io/avoid there
+        m1        n3     <none>   <none>   by hand              it has the taint muster.io/avoid, which Muster did not set
         1 more in m1 are not named
         ");
         insta::assert_snapshot!(render(&pools, true, false, now), @r"
         m1   n1   h100   Device   xid      60m      in 23h               3 jobs failed there
         m1   n2   h100   Device   memory   60s      with the condition   its condition GpuMemWatch is True
-        m1   n3   h100   <none>   <none>   <none>   by hand              somebody put the taint muster.io/avoid there
+        m1   n3   h100   <none>   <none>   <none>   by hand              it has the taint muster.io/avoid, which Muster did not set
         1 more in m1 are not named
         ");
         assert_eq!(names(&pools), "m1/n1\nm1/n2\nm1/n3\n");

@@ -29,7 +29,7 @@ pub(crate) fn is_reader_gone(error: &anyhow::Error) -> bool {
 }
 
 /// Formats objects for programs: one as it is, several as a List.
-pub(crate) fn objects(objects: &[DynamicObject], format: Format) -> Result<String> {
+fn objects(objects: &[DynamicObject], format: Format) -> Result<String> {
     match objects {
         [object] => machine(object, format),
         _ => machine(
@@ -67,6 +67,44 @@ pub(crate) fn changed(
             let suffix = args.dry_run.suffix();
             Ok(format!("{} {done}{suffix}\n", name.trim_end()))
         }
+    }
+}
+
+/// The objects that a command changes one by one: lines are printed at once, objects for programs at the end.
+pub(crate) struct ChangedObjects {
+    format: Format,
+    objects: Vec<DynamicObject>,
+}
+
+impl ChangedObjects {
+    pub(crate) fn new(format: Format) -> Self {
+        Self {
+            format,
+            objects: Vec::new(),
+        }
+    }
+
+    /// Takes an object that was changed: the lines of its names, and the lines that say what was done.
+    pub(crate) fn print(
+        &mut self,
+        names: &str,
+        lines: &str,
+        object: DynamicObject,
+    ) -> io::Result<()> {
+        match self.format {
+            Format::Json | Format::Yaml => self.objects.push(object),
+            Format::Name => print(names)?,
+            Format::Table | Format::Wide => print(lines)?,
+        }
+        Ok(())
+    }
+
+    /// Prints the objects for programs.
+    pub(crate) fn finish(self) -> Result<()> {
+        if !self.objects.is_empty() {
+            print(&objects(&self.objects, self.format)?)?;
+        }
+        Ok(())
     }
 }
 

@@ -74,10 +74,10 @@ pub(crate) async fn run(command: &PoolsCommand, client: &Client) -> Result<Strin
     let paused = paused(client).await;
     let pools = all.map(|object| ShownPool::of(object, command.fits, &paused));
     let (pools, old) = select(pools.collect::<Result<_>>()?, command.fits);
-    Ok(match command.output.format {
+    Ok(match command.list.output.format {
         Format::Json | Format::Yaml => {
             objects.items = pools.into_iter().map(|pool| pool.object).collect();
-            output::machine(&objects, command.output.format)?
+            output::machine(&objects, command.list.output.format)?
         }
         Format::Name => pools
             .iter()
@@ -163,7 +163,7 @@ fn left_out(old: &[ShownPool]) -> String {
 }
 
 fn render(pools: &[ShownPool], command: &PoolsCommand, now: Timestamp) -> String {
-    let header = !command.no_headers;
+    let header = !command.list.no_headers;
     match command.fits {
         None if pools.is_empty() => "No pools found\n".to_owned(),
         Some(shape) if pools.is_empty() => format!("No pool has room for {} now\n", shape.text()),
@@ -173,7 +173,7 @@ fn render(pools: &[ShownPool], command: &PoolsCommand, now: Timestamp) -> String
             ];
             columns(header.then_some(names), pools.iter().map(fits_row))
         }
-        None if command.output.format == Format::Wide => {
+        None if command.list.output.format == Format::Wide => {
             let names = [
                 "NAME", "CLUSTER", "CLASS", "DEVICE", "NODES", "USABLE", "TOTAL", "USED", "FREE",
                 "LARGEST", "FRAG", "AVOIDED", "STATUS", "AGE",
@@ -254,7 +254,7 @@ fn fits_row(shown: &ShownPool) -> [String; 7] {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::args::OutputArgs;
+    use crate::args::{ListArgs, OutputArgs};
     use serde_json::{Value, json};
 
     fn pool(name: &str, status: Value) -> DynamicObject {
@@ -298,9 +298,10 @@ mod tests {
     fn shown(fits: Option<&str>, format: Format) -> String {
         let command = PoolsCommand {
             fits: fits.map(|text| text.parse().unwrap()),
-            output: OutputArgs { format },
-            watch: false,
-            no_headers: false,
+            list: ListArgs {
+                output: OutputArgs { format },
+                ..ListArgs::default()
+            },
         };
         let pools = pools().into_iter();
         let paused = BTreeMap::from([("gpu-e".to_owned(), "Paused".to_owned())]);

@@ -3,7 +3,7 @@
 //! [`follow`] is the watch of all commands. A table whose rows depend on several kinds is listed again after a
 //! change of the kind that it is about ([`run`]), and the rows that look different are printed.
 
-use crate::args::Format;
+use crate::args::{Format, ListArgs};
 use crate::connect::{WATCH_SECONDS, api_error};
 use crate::output::{self, FixedColumns};
 use anyhow::{Result, ensure};
@@ -69,6 +69,16 @@ pub(crate) async fn run(
     api: &Api<DynamicObject>,
     list: impl AsyncFn() -> Result<String>,
     keys: usize,
+    args: &ListArgs,
+) -> Result<()> {
+    check(args.output.format)?;
+    rows(api, list, keys, !args.no_headers, &mut output::print).await
+}
+
+async fn rows(
+    api: &Api<DynamicObject>,
+    list: impl AsyncFn() -> Result<String>,
+    keys: usize,
     header: bool,
     print: Sink<'_>,
 ) -> Result<()> {
@@ -86,7 +96,7 @@ pub(crate) async fn run(
 }
 
 /// Checks that a format has rows.
-pub(crate) fn check(format: Format) -> Result<()> {
+fn check(format: Format) -> Result<()> {
     ensure!(
         matches!(format, Format::Table | Format::Wide),
         "--watch prints the rows of a table; for objects, use kubectl get --watch -o json"
@@ -246,7 +256,7 @@ mod tests {
             drop(texts);
             api.merge(path, &json!({"status": {"free": 2}}));
         };
-        let (ended, ()) = tokio::join!(run(&pools, list, 1, true, &mut print), user);
+        let (ended, ()) = tokio::join!(rows(&pools, list, 1, true, &mut print), user);
         assert!(output::is_reader_gone(&ended.unwrap_err()));
         for format in [Format::Json, Format::Yaml, Format::Name] {
             check(format).unwrap_err();

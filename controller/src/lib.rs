@@ -25,6 +25,7 @@ mod ending_nodes;
 mod facts;
 mod ingest;
 mod invariants;
+pub mod live;
 mod metrics;
 mod mirror;
 mod notices;

@@ -89,6 +89,14 @@ impl Address {
         }
     }
 
+    /// Returns the same, or the way through Karmada's cluster proxy whatever way `cluster` states.
+    pub(crate) fn by(cluster: &Cluster, through_proxy: bool) -> Result<Self, MemberAddressError> {
+        match through_proxy {
+            true => Proxied::of(cluster).map(Self::Proxy),
+            false => Self::of(cluster),
+        }
+    }
+
     /// Returns the kind of access as a word, for logs.
     pub(crate) fn access(&self) -> &'static str {
         match self {

@@ -189,7 +189,7 @@ impl Coordinator {
     /// Handles a Cluster object that is new or has changed.
     async fn cluster(&mut self, cluster: Cluster) {
         let name = ClusterName::new(cluster.metadata.name.as_deref().unwrap_or_default());
-        let address = Address::of(&cluster);
+        let address = Address::by(&cluster, self.options.through_proxy);
         let member = self
             .members
             .entry(name.clone())

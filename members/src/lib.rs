@@ -88,6 +88,9 @@ pub struct MembersOptions {
     pub watch_metrics: WatchMetrics,
     /// Registry of the metrics of the views.
     pub registry: Registry,
+    /// Whether every member is reached through Karmada's cluster proxy with the rights of the client, whatever its
+    /// Cluster object says.
+    pub through_proxy: bool,
 }
 
 impl Default for MembersOptions {
@@ -99,6 +102,7 @@ impl Default for MembersOptions {
             user_agent: "muster".to_owned(),
             watch_metrics: WatchMetrics::default(),
             registry: Registry::default(),
+            through_proxy: false,
         }
     }
 }

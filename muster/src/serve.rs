@@ -14,10 +14,6 @@ use runtime::{Health, Leadership, MetricsAccess, Registry};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Milliseconds that a running gang may be below its minimum of pods, where its queue's policy does not
-/// say.
-const RECOVERY_DEADLINE_MS: i64 = 60_000;
-
 /// How long the process drains after one of its tasks panicked.
 const AFTER_A_PANIC: std::time::Duration = std::time::Duration::from_secs(5);
 
@@ -266,7 +262,7 @@ fn options(process: &ProcessArgs) -> ControllerOptions {
     ControllerOptions {
         engine: EngineConfig {
             backoff_base_ms: i64::from(process.tuning.backoff_seconds) * 1_000,
-            recovery_deadline_ms: Some(RECOVERY_DEADLINE_MS),
+            recovery_deadline_ms: Some(controller::live::RECOVERY_DEADLINE_MS),
             ..EngineConfig::default()
         },
         commit: CommitOptions {

@@ -12,9 +12,10 @@ mod tests;
 pub(crate) use change::JobAct;
 pub(crate) use consent::ask;
 
-use crate::args::{ActArgs, DryRun, Format, KubectlConnection, NamedJobs, WriteArgs};
+use crate::args::{ActArgs, DryRun, KubectlConnection, NamedJobs, WriteArgs};
+use crate::connect;
 use crate::jobs::{self, JobTable, ListedJob, TemplateLabels};
-use crate::{connect, output};
+use crate::output::ChangedObjects;
 use anyhow::{Context, Result, bail, ensure};
 use change::JobChange;
 use engine::counted;
@@ -92,14 +93,13 @@ async fn write_all(
 ) -> Result<bool> {
     let WriteArgs { dry_run, output } = args.write;
     let kinds = KindCache::new(client.clone());
-    let (mut objects, mut done) = (Vec::new(), true);
+    let (mut changed, mut done) = (ChangedObjects::new(output.format), true);
     for job in jobs {
         match write(act, job, dry_run, &kinds).await {
-            Ok(Some((line, object))) => match output.format {
-                Format::Json | Format::Yaml => objects.push(object),
-                Format::Name => output::print(&format!("{}\n", job.reference()))?,
-                Format::Table | Format::Wide => output::print(&format!("{line}\n"))?,
-            },
+            Ok(Some((line, object))) => {
+                let name = format!("{}\n", job.reference());
+                changed.print(&name, &format!("{line}\n"), object)?;
+            }
             // The PodGroup outlives it for a moment.
             Ok(None) if args.filter.selects() || *act == JobAct::Cancel => {
                 eprintln!("note: {} is gone already", job.reference());
@@ -114,9 +114,7 @@ async fn write_all(
             }
         }
     }
-    if !objects.is_empty() {
-        output::print(&output::objects(&objects, output.format)?)?;
-    }
+    changed.finish()?;
     Ok(done)
 }
 
@@ -181,13 +179,24 @@ async fn delete(api: &Api<DynamicObject>, template: &DynamicObject, dry_run: Dry
 pub(crate) async fn merge(
     api: &Api<DynamicObject>,
     object: DynamicObject,
-    mut patch: Value,
+    patch: Value,
     dry_run: DryRun,
 ) -> Result<DynamicObject> {
+    let patched = patched(api, object, patch, dry_run).await?;
+    patched.map_err(connect::api_error)
+}
+
+/// Does the same, and returns a refusal by the server as a value.
+pub(crate) async fn patched(
+    api: &Api<DynamicObject>,
+    object: DynamicObject,
+    mut patch: Value,
+    dry_run: DryRun,
+) -> Result<kube::Result<DynamicObject>> {
     if dry_run == DryRun::Client {
         let mut value = serde_json::to_value(&object)?;
         json_patch::merge(&mut value, &patch);
-        return Ok(serde_json::from_value(value)?);
+        return Ok(Ok(serde_json::from_value(value)?));
     }
     let Some(uid) = object.uid() else {
         bail!("it has no UID");
@@ -200,7 +209,8 @@ pub(crate) async fn merge(
     };
     let (name, patch) = (object.name_any(), Patch::Merge(patch));
     let patched = api.patch(&name, &params, &patch).await;
-    let mut patched = patched.map_err(connect::api_error)?;
-    patched.metadata.managed_fields = None;
-    Ok(patched)
+    Ok(patched.map(|mut object| {
+        object.metadata.managed_fields = None;
+        object
+    }))
 }

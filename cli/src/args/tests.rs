@@ -62,7 +62,7 @@ fn wrong_values_are_wrong_usage() {
 fn verbs(command: &clap::Command, words: &str) -> Vec<(String, clap::Command)> {
     let inner = command
         .get_subcommands()
-        .filter(|inner| inner.get_name() != "help");
+        .filter(|inner| inner.get_name() != "help" && !inner.is_hide_set());
     let inner: Vec<_> = inner
         .flat_map(|inner| verbs(inner, &format!("{words} {}", inner.get_name())))
         .collect();

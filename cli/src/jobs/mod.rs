@@ -165,21 +165,21 @@ fn is_of(filter: &JobFilter, job: &ListedJob) -> bool {
 pub(crate) async fn run(command: &JobsCommand, client: &Client) -> Result<String> {
     let mut labels = TemplateLabels::of(&command.filter, client);
     let listed = list(&command.filter, &mut labels, client).await?;
-    if command.watch {
+    if command.list.watch {
         watch::run(command, listed, labels, client, &mut output::print).await?;
         return Ok(String::new());
     }
-    match command.output.format {
+    match command.list.output.format {
         Format::Name => Ok(listed.jobs.iter().map(name_line).collect()),
         Format::Json | Format::Yaml => {
             let mut objects = listed.head;
             objects.items = listed.jobs.into_iter().map(|job| job.object).collect();
-            output::machine(&objects, command.output.format)
+            output::machine(&objects, command.list.output.format)
         }
         Format::Table | Format::Wide if listed.jobs.is_empty() => Ok("No jobs found\n".to_owned()),
         Format::Table | Format::Wide => {
             let table = JobTable::of(command);
-            let header = (!command.no_headers).then(|| table.header());
+            let header = (!command.list.no_headers).then(|| table.header());
             let now = Timestamp::now();
             let rows = listed.jobs.iter().map(|job| table.row(job, now));
             Ok(output::table(header, rows))

@@ -19,7 +19,7 @@ impl JobTable {
     pub(super) fn of(command: &JobsCommand) -> Self {
         Self {
             namespace: command.filter.all_namespaces,
-            wide: command.output.format == Format::Wide,
+            wide: command.list.output.format == Format::Wide,
         }
     }
 

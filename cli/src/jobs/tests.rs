@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::args::OutputArgs;
+use crate::args::{ListArgs, OutputArgs};
 use runtime::testing::FakeApi;
 use serde_json::{Value, json};
 
@@ -168,9 +168,10 @@ pub(crate) fn client(api: &FakeApi) -> Client {
 fn command(filter: JobFilter, format: Format) -> JobsCommand {
     JobsCommand {
         filter,
-        output: OutputArgs { format },
-        watch: false,
-        no_headers: false,
+        list: ListArgs {
+            output: OutputArgs { format },
+            ..ListArgs::default()
+        },
     }
 }
 

@@ -63,8 +63,11 @@ impl<'a> Watched<'a> {
     }
 
     fn header(&mut self) -> String {
-        let is_table = matches!(self.command.output.format, Format::Table | Format::Wide);
-        match is_table && !self.command.no_headers {
+        let is_table = matches!(
+            self.command.list.output.format,
+            Format::Table | Format::Wide
+        );
+        match is_table && !self.command.list.no_headers {
             true => self.columns.line(&self.table.header()),
             false => String::new(),
         }
@@ -115,9 +118,11 @@ impl<'a> Watched<'a> {
         } else if self.shown.insert(job.uid(), lasting.clone()) == Some(lasting) {
             return Ok(String::new());
         }
-        match self.command.output.format {
+        match self.command.list.output.format {
             Format::Name => Ok(name_line(job)),
-            Format::Json | Format::Yaml => output::machine(&job.object, self.command.output.format),
+            Format::Json | Format::Yaml => {
+                output::machine(&job.object, self.command.list.output.format)
+            }
             Format::Table | Format::Wide => Ok(self.columns.line(&row)),
         }
     }

@@ -26,29 +26,25 @@ pub(crate) struct Shown {
 /// Runs the command and returns its output.
 pub(crate) async fn run(command: &QueueCommand, client: &Client) -> Result<String> {
     match command {
-        QueueCommand::List {
-            output,
-            selector,
-            no_headers,
-            ..
-        } => {
+        QueueCommand::List { list, selector } => {
+            let format = list.output.format;
             let params = ListParams {
                 label_selector: selector.clone(),
                 ..ListParams::default()
             };
             let policies = policies(client, &params).await?;
-            match output.format {
+            match format {
                 Format::Name => Ok(policies
                     .iter()
                     .map(output::name_line::<CapacityPolicy>)
                     .collect()),
-                Format::Json | Format::Yaml => output::machine(&policies, output.format),
+                Format::Json | Format::Yaml => output::machine(&policies, format),
                 Format::Table | Format::Wide => {
                     let shown = shown(client, policies).await?;
                     Ok(list::render(
                         &shown,
-                        output.format == Format::Wide,
-                        !no_headers,
+                        format == Format::Wide,
+                        !list.no_headers,
                         Timestamp::now(),
                     ))
                 }

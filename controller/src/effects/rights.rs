@@ -115,7 +115,8 @@ async fn keep_asking(
     }
 }
 
-async fn ask(client: &Client, pair: Pair) -> (Pair, Option<bool>) {
+/// Asks whether a namespace may use a queue; `None` if there is no answer.
+pub(crate) async fn ask(client: &Client, pair: Pair) -> (Pair, Option<bool>) {
     let (namespace, queue) = &pair;
     let who = Principal::of_namespace(namespace);
     let answer = may_use(client, &who, namespace, queue.as_str()).await;

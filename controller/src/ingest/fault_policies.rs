@@ -18,7 +18,8 @@ impl Core {
 }
 
 impl Reconciler {
-    fn fault_policy(&mut self, delta: Delta<FaultPolicy>) {
+    /// Files a fault policy, and gives the engine the rules in force.
+    pub(crate) fn fault_policy(&mut self, delta: Delta<FaultPolicy>) {
         let same = match delta {
             Delta::Upserted(policy) => {
                 let spec = policy.spec.clone();

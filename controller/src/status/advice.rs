@@ -239,7 +239,7 @@ impl Reconciler {
 
     /// Returns true if advice may name a queue: the job's namespace may use it, and it allows the job's
     /// PriorityClasses.
-    fn may_be_named(&self, key: &JobKey, queue: &QueueName) -> bool {
+    pub(crate) fn may_be_named(&self, key: &JobKey, queue: &QueueName) -> bool {
         let allowed = || {
             let refused = self.mirror.refused_class(queue, &self.classes_of(key));
             refused.is_none()

@@ -251,6 +251,31 @@ async fn stopped_and_resumed(
     Ok(())
 }
 
+/// Advice is computed for who may read what it takes, and names are completed.
+async fn completed(
+    queue: &str,
+    tenant: &MusterCli<'_>,
+    admin: &MusterCli<'_>,
+) -> anyhow::Result<()> {
+    let advice = admin.done("explain waits --live").await?;
+    ensure!(
+        advice.contains("Helps") && !advice.contains("failed"),
+        "{advice}"
+    );
+    let advice = tenant.done("explain waits --live").await?;
+    ensure!(advice.contains("cannot be listed"), "{advice}");
+    let names = tenant
+        .done(&format!("__complete --namespace {queue} explain wai"))
+        .await?;
+    ensure!(
+        names.starts_with("waits\t") && names.ends_with(":4\n"),
+        "{names}"
+    );
+    let names = admin.done("__complete drain member").await?;
+    ensure!(names.contains("member1\n"), "{names}");
+    Ok(())
+}
+
 /// What only reads, or is a dry run: the other stories use the same control plane and members.
 async fn checked_and_drained(
     case: &Case,
@@ -316,6 +341,7 @@ async fn commands(case: &Case) -> anyhow::Result<()> {
     listed(case, &tenant).await?;
     let explained = tenant.done("explain waits").await?;
     ensure!(explained.contains("State     Queued"), "{explained}");
+    completed(&case.name, &tenant, &admin).await?;
     held_and_released(case, &tenant, &runs, &waits).await?;
     raised_and_moved(case, &tenant, &admin, &waits).await?;
 

@@ -67,6 +67,7 @@ mod rights;
 mod run;
 mod separate;
 mod services;
+mod simulated;
 mod soak;
 mod split;
 mod split_changes;

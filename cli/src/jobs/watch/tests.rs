@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 use super::super::tests::{client, job, plane};
 use super::*;
-use crate::args::{JobFilter, OutputArgs};
+use crate::args::{JobFilter, ListArgs, OutputArgs};
 use kube::api::ObjectList;
 use serde_json::json;
 use std::io;
@@ -35,9 +35,10 @@ async fn a_line_is_printed_only_if_the_job_looks_different() {
             queue: Some("vision".to_owned()),
             ..JobFilter::default()
         },
-        output: OutputArgs::default(),
-        watch: true,
-        no_headers: false,
+        list: ListArgs {
+            watch: true,
+            ..ListArgs::default()
+        },
     };
     let mut watched = watched(&command);
     let waits =
@@ -104,11 +105,13 @@ async fn changes_are_printed_also_if_the_server_forgets_its_history() {
     let client = client(&api);
     let command = JobsCommand {
         filter: JobFilter::default(),
-        output: OutputArgs {
-            format: Format::Name,
+        list: ListArgs {
+            output: OutputArgs {
+                format: Format::Name,
+            },
+            watch: true,
+            no_headers: false,
         },
-        watch: true,
-        no_headers: false,
     };
     let listed = list(&command.filter, &mut None, &client).await.unwrap();
     let (sender, mut texts) = unbounded_channel();
