@@ -270,7 +270,7 @@ impl Core {
     }
 
     /// Returns the time; only shells read the clock.
-    fn now(&self) -> Time {
+    pub(crate) fn now(&self) -> Time {
         Time(self.clock.now().as_millisecond())
     }
 }

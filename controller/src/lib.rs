@@ -59,6 +59,7 @@ use runtime::lease::ledger::{Ledger, LedgerOptions};
 use runtime::lease::{Leadership, Term};
 use runtime::metrics::Registry;
 use runtime::status_writer::{StatusWriter, StatusWriterOptions};
+use runtime::traces::TraceSink;
 use runtime::watch::WatchMetrics;
 use scheduler::{Scheduler, SchedulerOptions};
 use std::collections::BTreeMap;
@@ -107,6 +108,10 @@ pub struct ControllerOptions {
     pub override_grace: Duration,
     /// The operator's file that says where notices are posted; `None` if they are not.
     pub notices: Option<PathBuf>,
+    /// Where the traces of jobs are sent.
+    pub traces: TraceSink,
+    /// Export the metrics of queues by Volcano's names too.
+    pub volcano_metrics: bool,
     /// Decide even if the admission policies are not in force.
     pub without_admission_policies: bool,
 }
@@ -120,6 +125,8 @@ impl Default for ControllerOptions {
             ledger: None,
             override_grace: Duration::from_secs(60),
             notices: None,
+            traces: TraceSink::default(),
+            volcano_metrics: false,
             without_admission_policies: false,
         }
     }
@@ -135,7 +142,10 @@ pub async fn run(
     with_scheduler: bool,
     cancel: CancellationToken,
 ) {
-    let metrics = ControllerMetrics::new(&context.registry);
+    let mut metrics = ControllerMetrics::new(&context.registry);
+    if options.volcano_metrics {
+        metrics.queues.add_volcano_names(&context.registry);
+    }
     let ready = readiness_check(&context);
     while !cancel.is_cancelled() {
         let over = cancel.child_token();
@@ -380,5 +390,6 @@ impl Life<'_> {
             ObjectWriter::spawn(self.client.clone(), overrides.clone(), self.over.clone()),
             status_subresource,
         )
+        .with_traces(self.options.traces.clone())
     }
 }

@@ -1,6 +1,7 @@
 //! Metrics of the controller. Only labels with names of queues grow with use ([`queues`]).
 
 mod queues;
+mod volcano;
 
 pub(crate) use queues::{EvictedPart, QueueSeries};
 

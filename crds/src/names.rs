@@ -59,6 +59,8 @@ pub const CHECKPOINTED_AT_ANNOTATION: &str = "muster.io/checkpointed-at";
 pub const HEARTBEAT_ANNOTATION: &str = "muster.io/heartbeat";
 /// Annotation of a template: the time without a heartbeat after which its job is stuck (`20m`).
 pub const HEARTBEAT_TIMEOUT_ANNOTATION: &str = "muster.io/heartbeat-timeout";
+/// Annotation of a template: the span of another program of which its job is a part, as W3C Trace Context writes it.
+pub const TRACEPARENT_ANNOTATION: &str = "traceparent";
 /// Annotation of a template: the attempt in which its job was aborted, by a user who resumes it (`2`).
 pub const RESUME_ANNOTATION: &str = "muster.io/resume-attempt";
 /// Taint of a node that is avoided; its value is the class of the fault.

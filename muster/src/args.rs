@@ -62,9 +62,16 @@ pub(crate) struct ProcessArgs {
     /// control plane. `none`: every client that reaches the port. Probes are always open.
     #[arg(long, value_enum, default_value = "token", value_name = "token|none")]
     pub(crate) metrics_auth: MetricsAuth,
-    /// gRPC endpoint for OpenTelemetry traces; else OTEL_EXPORTER_OTLP_ENDPOINT; else none.
+    /// Exports the metrics of queues by Volcano's names too, for dashboards that ask for those.
+    #[arg(long, value_enum, value_name = "volcano")]
+    pub(crate) compat_metrics: Option<CompatMetrics>,
+    /// gRPC endpoint for the traces of jobs (OpenTelemetry); else OTEL_EXPORTER_OTLP_ENDPOINT; else none.
     #[arg(long, value_name = "URL")]
     pub(crate) otlp_endpoint: Option<String>,
+    /// File with the certificates (PEM) of the authorities that may have signed the collector's, for an endpoint
+    /// that begins with https://; else OTEL_EXPORTER_OTLP_CERTIFICATE; else those of the system.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) otlp_ca: Option<PathBuf>,
     /// JSON file that says where notices about nodes and clusters are posted: url, template, perMinute.
     #[arg(long, value_name = "FILE")]
     pub(crate) notices: Option<PathBuf>,
@@ -88,6 +95,13 @@ pub(crate) enum MetricsAuth {
     Token,
     /// Every client that reaches the port.
     None,
+}
+
+/// A program whose names of metrics Muster exports too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum CompatMetrics {
+    /// Volcano.
+    Volcano,
 }
 
 /// Flags of the webhook.

@@ -1,6 +1,6 @@
 //! Long-running processes: which parts run, and what they share.
 
-use crate::args::{ConnectionArgs, MetricsAuth, ProcessArgs};
+use crate::args::{CompatMetrics, ConnectionArgs, MetricsAuth, ProcessArgs};
 use crate::token;
 use anyhow::{Context as _, bail};
 use binding_writer::CommitOptions;
@@ -9,6 +9,8 @@ use engine::EngineConfig;
 use runtime::lease::ledger::LedgerOptions;
 use runtime::lease::{self, LeaseOptions};
 use runtime::process_metrics::ProcessMetrics;
+use runtime::telemetry::OtlpOptions;
+use runtime::traces::TraceSink;
 use runtime::watch::WatchMetrics;
 use runtime::{Health, Leadership, MetricsAccess, Registry};
 use tokio::task::JoinSet;
@@ -66,11 +68,11 @@ pub(crate) async fn serve(
     parts: ProcessParts,
     process: ProcessArgs,
 ) -> anyhow::Result<()> {
-    let _telemetry = runtime::telemetry::init(
-        process.log_format,
-        process.otlp_endpoint.clone(),
-        parts.name,
-    )?;
+    let otlp = OtlpOptions {
+        endpoint: process.otlp_endpoint.clone(),
+        ca: process.otlp_ca.clone(),
+    };
+    let telemetry = runtime::telemetry::init(process.log_format, otlp, parts.name)?;
     let cancel = runtime::shutdown::on_signal()?;
     let agent = format!("{}/{}", parts.name, env!("CARGO_PKG_VERSION"));
     let client = connect(connection, &agent).await?;
@@ -105,9 +107,13 @@ pub(crate) async fn serve(
         });
     }
     if parts.controller || parts.scheduler {
-        spawn_leader(
-            &mut tasks, parts, &process, client, registry, health, &cancel,
-        );
+        let shared = ProcessShared {
+            client,
+            registry,
+            health,
+            traces: telemetry.traces(),
+        };
+        spawn_leader(&mut tasks, parts, &process, shared, &cancel);
     }
     drain(tasks, &cancel).await
 }
@@ -147,16 +153,28 @@ fn readers(
     Ok(MetricsAccess::reviewed_by(client))
 }
 
+/// What the parts of a process share.
+struct ProcessShared {
+    client: kube::Client,
+    registry: Registry,
+    health: Health,
+    traces: TraceSink,
+}
+
 /// Starts the parts that only one replica may run.
 fn spawn_leader(
     tasks: &mut JoinSet<anyhow::Result<&'static str>>,
     parts: ProcessParts,
     process: &ProcessArgs,
-    client: kube::Client,
-    registry: Registry,
-    health: Health,
+    shared: ProcessShared,
     cancel: &CancellationToken,
 ) {
+    let ProcessShared {
+        client,
+        registry,
+        health,
+        traces,
+    } = shared;
     let identity = identity(process);
     let ledger = LedgerOptions::beside(parts.lease, &identity);
     let lease_options = LeaseOptions {
@@ -178,6 +196,7 @@ fn spawn_leader(
     };
     let options = ControllerOptions {
         ledger: (!process.tuning.without_ledger).then_some(ledger),
+        traces,
         ..options(process)
     };
     let cancel = cancel.clone();
@@ -273,6 +292,7 @@ fn options(process: &ProcessArgs) -> ControllerOptions {
             process.tuning.override_grace_seconds.into(),
         ),
         notices: process.notices.clone(),
+        volcano_metrics: process.compat_metrics == Some(CompatMetrics::Volcano),
         without_admission_policies: process.without_admission_policies,
         ..ControllerOptions::default()
     }

@@ -9,7 +9,7 @@
 //!                       ├► kinds ──► where objects of a kind are
 //!                       └► apply ◄── manifests
 //! task: a panic ends the process. clock: time that does not jump
-//! telemetry, metrics, process_metrics, health, shutdown: logs, numbers, probes and the end of a process
+//! telemetry, traces, metrics, process_metrics, health, shutdown: logs, numbers, probes and the end of a process
 //! metrics_access: who may read the numbers
 //! ```
 //!
@@ -33,6 +33,7 @@ pub mod task;
 pub mod telemetry;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod traces;
 pub mod watch;
 
 pub use client::{connect, install_crypto, with_deadline};

@@ -79,6 +79,19 @@ impl Registry {
     /// Panics in debug builds if a metric of that name and another type is registered: the name would be
     /// exported twice.
     pub fn register<M: Metric + Clone>(&self, name: &str, help: &str, metric: M) -> M {
+        self.register_in(name, &format!("{PREFIX}_{name}"), help, metric)
+    }
+
+    /// Registers `metric` as `name`, without the prefix; see [`Self::register`]. For names that other programs
+    /// gave.
+    ///
+    /// # Panics
+    /// As [`Self::register`].
+    pub fn register_as<M: Metric + Clone>(&self, name: &str, help: &str, metric: M) -> M {
+        self.register_in(name, name, help, metric)
+    }
+
+    fn register_in<M: Metric + Clone>(&self, name: &str, full: &str, help: &str, metric: M) -> M {
         let mut shared = self.0.lock();
         let known = shared.registered.get(name);
         if let Some(known) = known.and_then(|known| known.downcast_ref::<M>()) {
@@ -86,10 +99,14 @@ impl Registry {
         }
         debug_assert!(known.is_none(), "{name} is registered with two types");
         let kind = metric.metric_type();
-        let described = MetricDescription::new(&format!("{PREFIX}_{name}"), kind.as_str(), help);
+        let described = MetricDescription::new(full, kind.as_str(), help);
         let name_in_text = described.name.clone();
         shared.described.insert(name_in_text, described);
-        shared.inner.register(name, help, metric.clone());
+        let inner = match full == name {
+            true => &mut shared.unprefixed,
+            false => &mut shared.inner,
+        };
+        inner.register(name, help, metric.clone());
         shared
             .registered
             .insert(name.to_owned(), Box::new(metric.clone()));

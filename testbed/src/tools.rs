@@ -6,6 +6,10 @@
 //! of everything that determines the binaries, so a second checkout builds nothing. A set is moved
 //! into its place only when it is complete. A warm start does not run `go`.
 
+mod sets;
+
+pub use sets::{Tool, Toolset};
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -20,53 +24,6 @@ const MODULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tools");
 
 /// The file in a built set that has the paths of its modules.
 const MODULE_DIRS: &str = "modules.json";
-
-/// Components that are built together from one Go module.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "names of projects")]
-pub enum Toolset {
-    Etcd,
-    Kwok,
-    Kubernetes,
-    Karmada,
-    Volcano,
-    TrainingOperator,
-    JobSet,
-    MpiOperator,
-    KubeRay,
-    /// What packages Muster: helm, and the program that assembles its image.
-    Packaging,
-    /// What checks Muster's alerts: promtool.
-    Prometheus,
-}
-
-/// A built component.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "names of programs")]
-pub enum Tool {
-    Etcd,
-    Kwok,
-    KubeApiserver,
-    KubeControllerManager,
-    KubeScheduler,
-    Kubectl,
-    KarmadaAgent,
-    KarmadaAggregatedApiserver,
-    KarmadaControllerManager,
-    KarmadaScheduler,
-    KarmadaWebhook,
-    VolcanoScheduler,
-    VolcanoControllerManager,
-    VolcanoWebhookManager,
-    TrainingOperator,
-    JobSet,
-    MpiOperator,
-    KubeRay,
-    Helm,
-    ImageAssembler,
-    Promtool,
-}
 
 /// Built sets, with the paths of their binaries and of their modules.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,107 +90,6 @@ pub enum ToolsError {
 }
 
 type ToolsResult<T, E = ToolsError> = std::result::Result<T, E>;
-
-impl Toolset {
-    /// The sets of `make tools`, the quickest build first. Prometheus takes long to build and is needed by one
-    /// test, which builds it.
-    pub const ALL: [Self; 10] = [
-        Self::Etcd,
-        Self::Kwok,
-        Self::Kubernetes,
-        Self::Karmada,
-        Self::Volcano,
-        Self::TrainingOperator,
-        Self::JobSet,
-        Self::MpiOperator,
-        Self::KubeRay,
-        Self::Packaging,
-    ];
-
-    /// Returns the name of the set's folder.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Etcd => "etcd",
-            Self::Kwok => "kwok",
-            Self::Kubernetes => "kubernetes",
-            Self::Karmada => "karmada",
-            Self::Volcano => "volcano",
-            Self::TrainingOperator => "training-operator",
-            Self::JobSet => "jobset",
-            Self::MpiOperator => "mpi-operator",
-            Self::KubeRay => "kuberay",
-            Self::Packaging => "packaging",
-            Self::Prometheus => "prometheus",
-        }
-    }
-
-    /// Returns the module whose sources include the set's manifests.
-    fn module(self) -> &'static str {
-        match self {
-            Self::Etcd => "go.etcd.io/etcd/server/v3",
-            Self::Kwok => "sigs.k8s.io/kwok",
-            Self::Kubernetes => "k8s.io/kubernetes",
-            Self::Karmada => "github.com/karmada-io/karmada",
-            Self::Volcano => "volcano.sh/volcano",
-            Self::TrainingOperator => "github.com/kubeflow/training-operator",
-            Self::JobSet => "sigs.k8s.io/jobset",
-            Self::MpiOperator => "github.com/kubeflow/mpi-operator",
-            Self::KubeRay => "github.com/ray-project/kuberay/ray-operator",
-            Self::Packaging => "helm.sh/helm/v3",
-            Self::Prometheus => "github.com/prometheus/prometheus",
-        }
-    }
-
-    fn source_dir(self) -> PathBuf {
-        Path::new(MODULES).join(self.name())
-    }
-
-    /// Returns the linker flags. Kubernetes' own build sets its version by flags; other programs
-    /// cannot parse a version without them.
-    fn ldflags(self, go_mod: &str) -> String {
-        let strip = "-s -w";
-        if self != Self::Kubernetes {
-            return strip.to_owned();
-        }
-        let version = module_version(go_mod, self.module()).unwrap_or("v0.0.0");
-        let mut numbers = version.trim_start_matches('v').split('.');
-        let (major, minor) = (numbers.next().unwrap_or("0"), numbers.next().unwrap_or("0"));
-        let package = "k8s.io/component-base/version";
-        format!(
-            "{strip} -X {package}.gitVersion={version} -X {package}.gitMajor={major} \
-             -X {package}.gitMinor={minor}"
-        )
-    }
-}
-
-impl Tool {
-    /// Returns the set of the tool, and the tool's name in it.
-    fn place(self) -> (Toolset, &'static str) {
-        match self {
-            Self::Etcd => (Toolset::Etcd, "server"),
-            Self::Kwok => (Toolset::Kwok, "kwok"),
-            Self::KubeApiserver => (Toolset::Kubernetes, "kube-apiserver"),
-            Self::KubeControllerManager => (Toolset::Kubernetes, "kube-controller-manager"),
-            Self::KubeScheduler => (Toolset::Kubernetes, "kube-scheduler"),
-            Self::Kubectl => (Toolset::Kubernetes, "kubectl"),
-            Self::KarmadaAgent => (Toolset::Karmada, "agent"),
-            Self::KarmadaAggregatedApiserver => (Toolset::Karmada, "aggregated-apiserver"),
-            Self::KarmadaControllerManager => (Toolset::Karmada, "controller-manager"),
-            Self::KarmadaScheduler => (Toolset::Karmada, "scheduler"),
-            Self::KarmadaWebhook => (Toolset::Karmada, "webhook"),
-            Self::VolcanoScheduler => (Toolset::Volcano, "scheduler"),
-            Self::VolcanoControllerManager => (Toolset::Volcano, "controller-manager"),
-            Self::VolcanoWebhookManager => (Toolset::Volcano, "webhook-manager"),
-            Self::TrainingOperator => (Toolset::TrainingOperator, "training-operator"),
-            Self::JobSet => (Toolset::JobSet, "jobset"),
-            Self::MpiOperator => (Toolset::MpiOperator, "mpi-operator"),
-            Self::KubeRay => (Toolset::KubeRay, "ray-operator"),
-            Self::Helm => (Toolset::Packaging, "helm"),
-            Self::ImageAssembler => (Toolset::Packaging, "packaging"),
-            Self::Promtool => (Toolset::Prometheus, "promtool"),
-        }
-    }
-}
 
 impl Tools {
     /// Returns the path of a program.
@@ -341,7 +197,8 @@ fn install(set: Toolset, cache: &Path, bin: &Path) -> ToolsResult<()> {
         .tempdir_in(cache)
         .map_err(io("create a folder in", cache))?;
     let ldflags = format!("-ldflags={}", set.ldflags(&go_mod(set)?));
-    let mut command = go(set, &["install", &ldflags, "tool"]);
+    let tags = format!("-tags={}", set.tags());
+    let mut command = go(set, &["install", &ldflags, &tags, "tool"]);
     command
         .env("GOBIN", temporary.path())
         .env("CGO_ENABLED", "0");
@@ -434,7 +291,7 @@ fn own_source(set: Toolset) -> ToolsResult<String> {
 
 fn hashed_name(set: Toolset, go_mod: &str, go_sum: &str, own_source: &str) -> String {
     let mut hash = Sha256::new();
-    for part in [go_mod, go_sum, &set.ldflags(go_mod), own_source] {
+    for part in [go_mod, go_sum, &set.ldflags(go_mod), set.tags(), own_source] {
         hash.update(part);
     }
     let hex: String = hash

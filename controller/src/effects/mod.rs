@@ -75,7 +75,7 @@ impl Core {
                 ReconcileAction::PublishJob(key) => self.publisher.job(&key),
                 ReconcileAction::PublishQueue(name) => self.publisher.queue(&name),
                 ReconcileAction::PublishFaultPolicy(name) => self.publisher.fault_policy(&name),
-                ReconcileAction::ForgetJob(key) => self.publisher.forget(&key),
+                ReconcileAction::ForgetJob(key) => self.publisher.forget(&key, self.now()),
                 ReconcileAction::WatchTemplates(kind) => self.watch_kind(kind),
                 action => self.effects.run(action),
             }

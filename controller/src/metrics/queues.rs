@@ -1,7 +1,9 @@
 //! Metrics with the label `queue`. They end with their queue and with the term: no series outlives its queue,
 //! and a replica that does not lead exports none.
 
+use super::volcano::VolcanoSeries;
 use engine::decision::Reserved;
+use engine::facts::QueueFact;
 use engine::resources::Unit;
 use engine::{Amount, QueueName, QueueUsage, Reason, ResourceName, Resources, StartResult, Time};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
@@ -104,10 +106,10 @@ struct StartRangeLabel {
 }
 
 /// Metrics whose labels include a queue.
-type QueueFamily<L, M> = ScopedFamily<QueueName, L, M>;
+pub(super) type QueueFamily<L, M> = ScopedFamily<QueueName, L, M>;
 
 /// The end of series, whatever their labels and values are.
-trait QueueScoped {
+pub(super) trait QueueScoped {
     fn forget(&self, queue: &QueueName);
     fn clear(&self);
 }
@@ -141,6 +143,8 @@ pub(crate) struct QueueSeries {
     admission_wait: QueueFamily<QueueLabel, Histogram>,
     start_wait: QueueFamily<QueueLabel, Histogram>,
     start_ranges: QueueFamily<StartRangeLabel, Counter>,
+    /// The same by Volcano's names, if the operator wants them.
+    volcano: Option<VolcanoSeries>,
 }
 
 impl QueueSeries {
@@ -174,17 +178,27 @@ impl QueueSeries {
             admission_wait: waits(registry, "job_admission_wait_seconds", admission_wait),
             start_wait: waits(registry, "job_start_wait_seconds", start_wait),
             start_ranges: counts(registry, "start_ranges", start_ranges),
+            volcano: None,
         }
     }
 
-    /// Records the use of `queue`. `head_queued` says when its first pending job was submitted.
+    /// Exports the amounts and jobs of queues by Volcano's names too.
+    pub(crate) fn add_volcano_names(&mut self, registry: &Registry) {
+        self.volcano = Some(VolcanoSeries::new(registry));
+    }
+
+    /// Records the use of a queue. `head_queued` says when its first pending job was submitted.
     pub(crate) fn used(
         &self,
-        queue: &QueueName,
+        fact: &QueueFact,
         usage: &QueueUsage,
         reserved: Reserved,
         head_queued: Option<Time>,
     ) {
+        let queue = &fact.name;
+        if let Some(volcano) = &self.volcano {
+            volcano.used(fact, usage);
+        }
         let pending = self.pending.of(queue, label(queue));
         pending.set(usage.pending_jobs.into());
         let active = usage.admitted_jobs + usage.running_jobs + usage.ending_jobs;
@@ -280,8 +294,8 @@ impl QueueSeries {
         }
     }
 
-    fn all(&self) -> [&dyn QueueScoped; 11] {
-        [
+    fn all(&self) -> Vec<&dyn QueueScoped> {
+        let own: [&dyn QueueScoped; 11] = [
             &self.pending,
             &self.active,
             &self.amounts,
@@ -293,7 +307,9 @@ impl QueueSeries {
             &self.admission_wait,
             &self.start_wait,
             &self.start_ranges,
-        ]
+        ];
+        let volcano = self.volcano.iter().flat_map(VolcanoSeries::all);
+        own.into_iter().chain(volcano).collect()
     }
 }
 

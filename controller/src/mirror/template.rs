@@ -65,6 +65,8 @@ pub(crate) struct Template {
     pub(crate) checkpointed_at: Option<Time>,
     /// What its job says of its progress.
     pub(crate) heartbeat: Heartbeat,
+    /// The span of which its author says that its job is a part.
+    pub(crate) traceparent: Option<String>,
     /// The aborted attempt after which a user has resumed its job, if one has.
     pub(crate) resumed_after: Option<Attempt>,
     /// How long it stays after its end, if it says so.
@@ -100,6 +102,7 @@ impl Template {
         let beat = annotation(names::HEARTBEAT_ANNOTATION)
             .map(|text| time_of(names::HEARTBEAT_ANNOTATION, &text));
         let timeout = annotation(names::HEARTBEAT_TIMEOUT_ANNOTATION).map(|text| timeout(&text));
+        let traceparent = annotation(names::TRACEPARENT_ANNOTATION);
         let resumed = annotation(names::RESUME_ANNOTATION);
         let mut value = serde_json::to_value(&object).unwrap_or(Value::Null);
         if let Some(map) = value.as_object_mut() {
@@ -134,6 +137,7 @@ impl Template {
                     .as_ref()
                     .and_then(|read| read.as_ref().ok().copied()),
             },
+            traceparent,
             resumed_after: resumed.and_then(|attempt| attempt.trim().parse().ok().map(Attempt)),
             time_to_live: workload::time_to_live(&value),
             divisible_kind: workload::divisible_kind(&value),

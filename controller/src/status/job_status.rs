@@ -3,6 +3,7 @@
 use crate::core::Core;
 use crate::reconcile::Reconciler;
 use crate::reconcile::action::ReconcileAction;
+use crate::status::job_trace::TracedObject;
 use crate::status::podgroup_target;
 use crate::status::podgroups::{self, StatusInputs};
 use crate::status::reason_events::{self, QueuedReason};
@@ -128,6 +129,21 @@ impl Core {
             record_changed: in_flight.and_then(|in_flight| in_flight.guard.changed()),
             now: crds::record::timestamp(now),
         });
+        if let Some(federation) = &status.federation {
+            let template = self.reconciler.mirror.template_of(&binding);
+            let object = TracedObject {
+                uid: &binding.spec.resource.uid,
+                traceparent: template.and_then(|template| template.traceparent.as_deref()),
+                kind: &binding.spec.resource.kind,
+                queue: view.queue.as_str(),
+            };
+            let published = seen
+                .status
+                .as_ref()
+                .and_then(|seen| seen.federation.as_ref());
+            let traces = &mut self.publisher.traces;
+            traces.observe(key, &object, published, federation);
+        }
         self.write_podgroup_status(key, &seen, status);
     }
 

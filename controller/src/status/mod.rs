@@ -8,6 +8,7 @@ pub(crate) mod discretion;
 pub(crate) mod events;
 mod fault_policy_status;
 mod job_status;
+mod job_trace;
 pub(crate) mod kept_policies;
 pub(crate) mod outlook;
 pub(crate) mod podgroups;
@@ -21,6 +22,7 @@ use crate::core::Core;
 use crate::effects::object_writer::ObjectWriter;
 use crate::mirror::namespace::NamespaceFact;
 use crate::status::advice::Advice;
+use crate::status::job_trace::JobTraces;
 use crate::status::reason_events::ReasonEvents;
 use crate::status::template_status::TemplateStatuses;
 use crate::status::timeline::StageLog;
@@ -34,6 +36,7 @@ use engine::{JobKey, QueueName, StartForecasts, Time};
 use kube::Resource;
 use kube::api::ApiResource;
 use runtime::status_writer::{StatusTarget, StatusWriter};
+use runtime::traces::TraceSink;
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
@@ -67,6 +70,8 @@ pub(crate) struct Publisher {
     pub(crate) advice: Advice,
     /// When jobs reached each stage.
     stages: StageLog,
+    /// The traces of jobs.
+    traces: JobTraces,
     /// When pending jobs are expected to start.
     starts: StartForecasts,
     /// Jobs whose reasons get events.
@@ -95,11 +100,20 @@ impl Publisher {
             fault_policies: BTreeSet::new(),
             advice: Advice::default(),
             stages: StageLog::default(),
+            traces: JobTraces::default(),
             starts: StartForecasts::default(),
             reasons: ReasonEvents::new(),
             unselected: Unselected::default(),
             applied: HashMap::new(),
             kept_at: None,
+        }
+    }
+
+    /// Sends the traces of jobs to `sink`.
+    pub(crate) fn with_traces(self, sink: TraceSink) -> Self {
+        Self {
+            traces: JobTraces::new(sink),
+            ..self
         }
     }
 
@@ -131,6 +145,7 @@ impl Publisher {
     pub(crate) fn clear(&mut self) {
         self.jobs.clear();
         self.stages.clear();
+        self.traces.clear();
         self.starts = StartForecasts::default();
         self.queues.clear();
         self.fault_policies.clear();
@@ -175,11 +190,12 @@ impl Publisher {
     }
 
     /// Drops the state of a job; the owner reference deletes its PodGroup with its template.
-    pub(crate) fn forget(&mut self, key: &JobKey) {
+    pub(crate) fn forget(&mut self, key: &JobKey, now: Time) {
         self.jobs.remove(key);
         self.applied.remove(key);
         self.advice.forget(key);
         self.stages.forget(key);
+        self.traces.forget(key, crds::record::timestamp(now));
         self.starts.forget(key);
         self.reasons.forget(key);
         self.templates.forget(key);
@@ -246,7 +262,7 @@ impl Core {
         let head = usage.head.as_ref().and_then(|(job, _)| engine.job(job));
         let head_queued = head.map(|job| job.queued_at);
         let queues = &self.metrics.queues;
-        queues.used(name, &usage, engine.reserved(name), head_queued);
+        queues.used(&queue.to_fact(), &usage, engine.reserved(name), head_queued);
         let status = queue_status::queue(queue, &usage);
         self.publisher.status.write(
             target::<Queue>(name.as_str()),

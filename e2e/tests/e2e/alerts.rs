@@ -1,5 +1,6 @@
 //! Muster's alerts and dashboards, checked by promtool: that Prometheus accepts them, and that each alert fires
-//! when it should. That the metrics exist is checked in `muster/src/serve/tests.rs`.
+//! when it should. That the metrics exist is checked in `muster/src/serve/tests.rs`, that they have values in
+//! `prometheus.rs`.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,13 +10,13 @@ use serde_json::Value;
 use testbed::tools::{self, Tool, Toolset};
 
 /// The repository's root.
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-const ALERTS: &str = "deploy/chart/muster/files/alerts.yaml";
+pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+pub(crate) const ALERTS: &str = "deploy/chart/muster/files/alerts.yaml";
 const DASHBOARDS: &str = "deploy/chart/muster/files/dashboards";
 const TESTS: &str = "e2e/tests/e2e/alerts/test.yaml";
 
 /// Runs promtool and returns what it prints.
-fn promtool(arguments: &[&str]) -> anyhow::Result<String> {
+pub(crate) fn promtool(arguments: &[&str]) -> anyhow::Result<String> {
     let tools = tools::ensure(&[Toolset::Prometheus], &|line| eprintln!("{line}"))?;
     let mut command = Command::new(tools.program(Tool::Promtool)?);
     let output = command.args(arguments).current_dir(ROOT).output()?;
@@ -23,6 +24,17 @@ fn promtool(arguments: &[&str]) -> anyhow::Result<String> {
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{arguments:?}\n{said}{errors}");
     Ok(said)
+}
+
+/// Returns the queries of all dashboards.
+pub(crate) fn all_queries() -> anyhow::Result<Vec<String>> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(Path::new(ROOT).join(DASHBOARDS))? {
+        let board: Value = serde_json::from_str(&std::fs::read_to_string(entry?.path())?)?;
+        all.extend(queries(&board)?);
+    }
+    ensure!(all.len() > 50, "only {} queries", all.len());
+    Ok(all)
 }
 
 /// Returns the queries of a dashboard's panels, with values for Grafana's variables.
@@ -51,14 +63,8 @@ fn prometheus_accepts_the_alerts_and_each_fires_when_it_should() -> anyhow::Resu
 #[test]
 #[ignore = "soak: builds promtool"]
 fn prometheus_can_parse_the_queries_of_the_dashboards() -> anyhow::Result<()> {
-    let mut checked = 0;
-    for entry in std::fs::read_dir(Path::new(ROOT).join(DASHBOARDS))? {
-        let board: Value = serde_json::from_str(&std::fs::read_to_string(entry?.path())?)?;
-        for query in queries(&board)? {
-            promtool(&["--experimental", "promql", "format", &query])?;
-            checked += 1;
-        }
+    for query in all_queries()? {
+        promtool(&["--experimental", "promql", "format", &query])?;
     }
-    ensure!(checked > 50, "only {checked} queries");
     Ok(())
 }

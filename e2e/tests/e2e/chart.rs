@@ -6,7 +6,7 @@
 //! so the story also starts Muster as a kubelet would, from the Deployment that the API server has.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Output;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use testbed::tools::{self, Tool, Tools, Toolset};
 use tokio::process::{Child, Command};
 
 use crate::case::{Case, SOON};
+use crate::documents::Guide;
 use crate::story::managed_alone;
 
 /// The repository's root.
@@ -41,12 +42,12 @@ const FULL: &str = r#"{
               "pullSecrets": [{"name": "registry"}]},
     "karmada": {"namespace": "control", "kubeconfig": {"secretName": "other", "key": "config", "context": "karmada"}},
     "webhook": {"url": "https://muster.example:8443", "service": {"type": "NodePort", "nodePort": 30443, "annotations": {"a": "b"}}},
-    "metrics": {"readers": [{"name": "prometheus", "namespace": "monitoring"}],
+    "metrics": {"compat": "volcano", "readers": [{"name": "prometheus", "namespace": "monitoring"}],
                 "serviceMonitor": {"enabled": true, "labels": {"release": "prometheus"}}},
     "monitoring": {"runbooks": "https://wiki.example/muster", "rules": {"enabled": true, "labels": {"release": "prometheus"}},
                    "dashboards": {"enabled": true, "annotations": {"folder": "Muster"}}},
     "networkPolicy": {"webhookFrom": [{"ipBlock": {"cidr": "10.0.0.0/8"}}], "metricsFrom": [{"namespaceSelector": {}}]},
-    "tracing": {"otlpEndpoint": "http://collector:4317"},
+    "tracing": {"otlpEndpoint": "https://collector:4317", "ca": {"secretName": "collector-ca", "key": "ca.pem"}},
     "requireAdmissionPolicies": false,
     "extraArgs": ["--identity=me"],
     "bindAddress": "::",
@@ -107,7 +108,10 @@ fn the_chart_has_no_findings_and_renders_with_all_values() -> anyhow::Result<()>
         "- --context=karmada",
         "- --metrics-bind=[::]:8080",
         "- --webhook-url=https://muster.example:8443",
-        "- --otlp-endpoint=http://collector:4317",
+        "- --otlp-endpoint=https://collector:4317",
+        "- --otlp-ca=/etc/muster/collector/ca.pem",
+        "secretName: collector-ca",
+        "- --compat-metrics=volcano",
         "- --without-admission-policies",
         "- \"--identity=me\"",
         "serviceAccountName: queue",
@@ -164,6 +168,8 @@ fn a_bad_value_is_refused() -> anyhow::Result<()> {
         ("metrics.auth=basic", "/metrics/auth"),
         ("metrics.readers[0].name=prometheus", "/metrics/readers/0"),
         ("monitoring.runbooks=docs/", "/monitoring/runbooks"),
+        ("metrics.compat=kueue", "/metrics/compat"),
+        ("tracing.ca.key=a/b", "/tracing/ca/key"),
     ];
     for (value, wanted) in bad {
         let output = render(&["--set", value])?;
@@ -177,7 +183,7 @@ fn a_bad_value_is_refused() -> anyhow::Result<()> {
 #[test]
 fn muster_runs_as_the_chart_says_where_the_guide_installed_it() {
     managed_alone("chart", async |case| {
-        let guide = Guide::prepare(case)?;
+        let guide = prepare(case)?;
         let installed = async {
             guide.run("The control plane").await?;
             guide.run("The account").await?;
@@ -186,7 +192,7 @@ fn muster_runs_as_the_chart_says_where_the_guide_installed_it() {
                 .shell("kubectl delete -f deploy/manifests/muster.yaml")
                 .await?;
             guide.run("The chart").await?;
-            guide.pods_are_restricted(case).await
+            pods_are_restricted(case).await
         };
         let outcome = match installed.await {
             Ok(()) => runs_as_rendered(case, &guide).await,
@@ -213,7 +219,7 @@ async fn runs_as_rendered(case: &Case, guide: &Guide) -> anyhow::Result<()> {
     let pod = deployment.context("no Deployment")?["spec"]["template"]["spec"].take();
     muster.stop(testbed, ProcessRole::All).await?;
     let outcome = async {
-        let mut process = start(&pod, &host, guide.dir.path()).await?;
+        let mut process = start(&pod, &host, guide.folder()).await?;
         let outcome = async {
             for probe in ["livenessProbe", "readinessProbe"] {
                 probed(&pod["containers"][0], probe).await?;
@@ -234,7 +240,7 @@ async fn runs_as_rendered(case: &Case, guide: &Guide) -> anyhow::Result<()> {
     };
     let outcome = outcome.await;
     if outcome.is_err() {
-        let log = std::fs::read_to_string(guide.dir.path().join("muster.log"));
+        let log = std::fs::read_to_string(guide.folder().join("muster.log"));
         println!("{}", log.unwrap_or_default());
     }
     muster.start(testbed, ProcessRole::All).await?;
@@ -326,109 +332,64 @@ fn text_of(value: &Value) -> anyhow::Result<&str> {
         .with_context(|| format!("{value} is no text"))
 }
 
-/// The guide docs/how-to/install.md, with a folder in which its commands run as in the repository.
-struct Guide {
-    text: String,
-    dir: tempfile::TempDir,
-    env: Vec<(&'static str, String)>,
+/// Returns the guide docs/how-to/install.md on this plane.
+fn prepare(case: &Case) -> anyhow::Result<Guide> {
+    let testbed = &case.plane.testbed;
+    let sets = [Toolset::Packaging, Toolset::Kubernetes];
+    let tools: Tools = tools::ensure(&sets, &|line| eprintln!("{line}"))?;
+    let (webhook, metrics) = (free_port()?, free_port()?);
+    // On one host, the Deployment's ports must be free, and nothing but loopback is used.
+    let values = json!({
+        "bindAddress": "127.0.0.1",
+        "webhook": {"url": format!("https://127.0.0.1:{webhook}"), "port": webhook},
+        "metrics": {"port": metrics},
+        "tuning": {"backoffSeconds": 1, "overrideGraceSeconds": 10},
+    });
+    let karmada = testbed.karmada();
+    let host = testbed.cluster(HOST)?.kubeconfig.display().to_string();
+    let env = [
+        ("KARMADA", karmada.kubeconfig.display().to_string()),
+        ("KUBECONFIG", host),
+        ("SERVER", karmada.server),
+        ("REGISTRY", "registry.example".into()),
+    ];
+    let programs = [
+        ("helm", tools.program(Tool::Helm)?),
+        ("kubectl", tools.program(Tool::Kubectl)?),
+        ("muster", muster::program()?),
+    ];
+    // The values of this host come after those of the guide.
+    let own = "--values muster-values.yaml";
+    let guide = Guide::of("docs/how-to/install.md", &programs, env)?
+        .with_words_replaced(own, &format!("{own} --values of-this-host.yaml"));
+    std::fs::write(guide.folder().join("of-this-host.yaml"), values.to_string())?;
+    Ok(guide)
 }
 
-impl Guide {
-    fn prepare(case: &Case) -> anyhow::Result<Self> {
-        let testbed = &case.plane.testbed;
-        let sets = [Toolset::Packaging, Toolset::Kubernetes];
-        let tools: Tools = tools::ensure(&sets, &|line| eprintln!("{line}"))?;
-        let dir = tempfile::tempdir()?;
-        let bin = dir.path().join("bin");
-        std::fs::create_dir(&bin)?;
-        let link =
-            |program: PathBuf, name: &str| std::os::unix::fs::symlink(program, bin.join(name));
-        link(tools.program(Tool::Helm)?, "helm")?;
-        link(tools.program(Tool::Kubectl)?, "kubectl")?;
-        link(muster::program()?, "muster")?;
-        std::os::unix::fs::symlink(Path::new(ROOT).join("deploy"), dir.path().join("deploy"))?;
-        let (webhook, metrics) = (free_port()?, free_port()?);
-        // On one host, the Deployment's ports must be free, and nothing but loopback is used.
-        let values = json!({
-            "bindAddress": "127.0.0.1",
-            "webhook": {"url": format!("https://127.0.0.1:{webhook}"), "port": webhook},
-            "metrics": {"port": metrics},
-            "tuning": {"backoffSeconds": 1, "overrideGraceSeconds": 10},
-        });
-        std::fs::write(dir.path().join("of-this-host.yaml"), values.to_string())?;
-        let path = std::env::var("PATH").unwrap_or_default();
-        let karmada = testbed.karmada();
-        let env = vec![
-            ("PATH", format!("{}:{path}", bin.display())),
-            ("HOME", dir.path().display().to_string()),
-            ("KARMADA", karmada.kubeconfig.display().to_string()),
-            (
-                "KUBECONFIG",
-                testbed.cluster(HOST)?.kubeconfig.display().to_string(),
-            ),
-            ("SERVER", karmada.server),
-            ("REGISTRY", "registry.example".into()),
-        ];
-        let text = std::fs::read_to_string(Path::new(ROOT).join("docs/how-to/install.md"))?;
-        Ok(Self { text, dir, env })
-    }
-
-    /// Runs the commands of a section.
-    async fn run(&self, section: &str) -> anyhow::Result<()> {
-        let begin = format!("\n## {section}\n");
-        let (_, rest) = self
-            .text
-            .split_once(&begin)
-            .with_context(|| format!("no {begin:?}"))?;
-        let section = rest.split("\n## ").next().unwrap_or_default();
-        for block in section.split("\n```\n").skip(1).step_by(2) {
-            // The values of this host come after those of the guide.
-            let values = "--values muster-values.yaml";
-            let block = block.replace(values, &format!("{values} --values of-this-host.yaml"));
-            self.shell(&block).await?;
+/// Fails unless the pods of the Deployment passed the admission of a restricted namespace.
+async fn pods_are_restricted(case: &Case) -> anyhow::Result<()> {
+    let host = case.plane.member(HOST).await?;
+    let namespace = host
+        .get(NAMESPACE, None, RELEASE)
+        .await?
+        .context("no namespace")?;
+    let label = &namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"];
+    ensure!(
+        label == "restricted",
+        "the namespace is not restricted: {namespace}"
+    );
+    eventually(SOON, "two pods of the Deployment run", async || {
+        let pods = host
+            .list(POD, Some(RELEASE))
+            .await
+            .map_err(|error| error.to_string())?;
+        let run = pods
+            .iter()
+            .filter(|pod| pod["status"]["phase"] == "Running");
+        match run.count() {
+            2 => Ok(()),
+            other => Err(format!("{other} run")),
         }
-        Ok(())
-    }
-
-    async fn shell(&self, script: &str) -> anyhow::Result<()> {
-        let mut bash = Command::new("bash");
-        bash.args(["-euo", "pipefail", "-c", script])
-            .kill_on_drop(true);
-        bash.current_dir(self.dir.path())
-            .env_clear()
-            .envs(self.env.iter().cloned());
-        let output = bash.output().await.context("run bash")?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{script}\n{said}{errors}");
-        Ok(())
-    }
-
-    /// Fails unless the pods of the Deployment passed the admission of a restricted namespace.
-    async fn pods_are_restricted(&self, case: &Case) -> anyhow::Result<()> {
-        let host = case.plane.member(HOST).await?;
-        let namespace = host
-            .get(NAMESPACE, None, RELEASE)
-            .await?
-            .context("no namespace")?;
-        let label = &namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"];
-        ensure!(
-            label == "restricted",
-            "the namespace is not restricted: {namespace}"
-        );
-        eventually(SOON, "two pods of the Deployment run", async || {
-            let pods = host
-                .list(POD, Some(RELEASE))
-                .await
-                .map_err(|error| error.to_string())?;
-            let run = pods
-                .iter()
-                .filter(|pod| pod["status"]["phase"] == "Running");
-            match run.count() {
-                2 => Ok(()),
-                other => Err(format!("{other} run")),
-            }
-        })
-        .await
-    }
+    })
+    .await
 }

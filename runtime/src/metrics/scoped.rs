@@ -45,6 +45,14 @@ where
         }
     }
 
+    /// Registers the metrics as `name`, which has no prefix.
+    pub fn register_as(registry: &Registry, name: &str, help: &str, new: fn() -> M) -> Self {
+        Self {
+            family: registry.register_as(name, help, Family::new_with_constructor(new)),
+            exported: Arc::default(),
+        }
+    }
+
     /// Returns the metric with `label`, which is about `scope`.
     pub fn of(&self, scope: &S, label: L) -> M {
         let metric = self.family.get_or_create_owned(&label);

@@ -26,7 +26,7 @@ fn kubernetes_gets_the_version_that_its_module_requires() {
 
 #[test]
 fn every_set_names_its_programs_and_requires_its_module() {
-    for set in Toolset::ALL.into_iter().chain([Toolset::Prometheus]) {
+    for set in Toolset::ALL.into_iter().chain(Toolset::SOAK) {
         let text = go_mod(set).unwrap();
         assert!(module_version(&text, set.module()).is_some(), "{set:?}");
         key(set).unwrap();

@@ -25,16 +25,23 @@ fn queue(name: &str) -> QueueName {
     QueueName::new(name)
 }
 
+fn fact(name: &str) -> QueueFact {
+    let mut queue = crds::queue::Queue::default();
+    queue.metadata.name = Some(name.to_owned());
+    queue.to_fact()
+}
+
 /// Exports something of every metric about `queues`.
 fn export(metrics: &QueueSeries, queues: &[&str]) {
     for name in queues {
+        let fact = fact(name);
         let name = queue(name);
         let usage = usage("9500m", Some(Reason::WaitingForQuota));
         let reserved = Reserved {
             nodes: 1,
             ..Reserved::default()
         };
-        metrics.used(&name, &usage, reserved, Some(Time(1_500)));
+        metrics.used(&fact, &usage, reserved, Some(Time(1_500)));
         metrics.preempted(Reason::Reclaimed, &name, EvictedPart::Whole);
         metrics.admitted_after(&name, 90_000);
         metrics.started_after(&name, 2_500);
@@ -74,12 +81,12 @@ fn what_does_not_hold_any_more_is_not_exported() {
     let metrics = QueueSeries::new(&registry);
     export(&metrics, &["a"]);
     let used = usage("8", Some(Reason::Reserved));
-    metrics.used(&queue("a"), &used, Reserved::default(), Some(Time(0)));
+    metrics.used(&fact("a"), &used, Reserved::default(), Some(Time(0)));
     let text = registry.encode().unwrap();
     assert!(!text.contains("over_capability{"), "{text}");
     assert!(!text.contains("WaitingForQuota"), "{text}");
     assert!(text.contains(r#"reason="Reserved"} 1"#), "{text}");
-    metrics.used(&queue("a"), &usage("8", None), Reserved::default(), None);
+    metrics.used(&fact("a"), &usage("8", None), Reserved::default(), None);
     let text = registry.encode().unwrap();
     assert!(!text.contains("queue_head_reason{"), "{text}");
     assert!(
