@@ -151,6 +151,9 @@ pub struct AdmissionRecord {
     /// How often it has failed through no fault of its own.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub infrastructure_failures: u32,
+    /// How often it was queued again after it had failed by itself.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub own_failures: u32,
     /// True if the job ran before Muster managed it: charged, never gated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub adopted: bool,
@@ -233,6 +236,7 @@ impl AdmissionRecord {
             not_before: None,
             template_generation: None,
             infrastructure_failures: 0,
+            own_failures: 0,
             adopted: false,
             exceeds_since: None,
             overrides: Vec::new(),
@@ -267,6 +271,7 @@ impl AdmissionRecord {
             failed_action: plan.failed_action,
             template_generation: plan.template_generation,
             infrastructure_failures: plan.infrastructure_failures,
+            own_failures: plan.own_failures,
             ..self
         }
     }

@@ -88,6 +88,26 @@ pub fn retries(api_version: &str, kind: &str, statuses: &[Value]) -> u32 {
     counts.fold(0, u32::saturating_add)
 }
 
+/// Returns which rule of its own template has ended a failed job: it says by itself that it must not be tried
+/// again. `None` if it failed for another reason.
+#[must_use]
+pub fn ended_by_rule(
+    api_version: &str,
+    kind: &str,
+    statuses: &[Value],
+    policies: Option<&GangPolicies>,
+) -> Option<String> {
+    let kind = kinds::of(api_version, kind)?;
+    let mut parts = statuses.iter();
+    parts.find_map(|status| kind.ended_by_rule(status, policies))
+}
+
+/// Returns true if `template` says that a pod with an exit code below 128 must not be tried again.
+#[must_use]
+pub fn has_permanent_exit_codes(template: &Value) -> bool {
+    kinds::of_template(template).is_some_and(|kind| kind.has_permanent_exit_codes(template))
+}
+
 /// Lowers the retries that `template` allows by those that were `used` in earlier attempts.
 pub fn limit_retries(template: &mut Value, used: u32) {
     if used > 0
@@ -106,4 +126,85 @@ pub(crate) fn of(template: &Value) -> Option<GangPolicies> {
 /// its operator applies them.
 pub(crate) fn over(policies: Option<&GangPolicies>, shares: &[Share]) -> Option<GangPolicies> {
     policies.filter(|_| shares.len() > 1).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_job_that_its_own_template_ended_differs_from_one_that_failed() {
+        let failed = |reason: &str| json!({"conditions": [{"type": "Failed", "status": "True", "reason": reason}]});
+        let phase = |phase: &str| json!({"state": {"phase": phase}});
+        let (batch, volcano) = (("batch/v1", "Job"), ("batch.volcano.sh/v1alpha1", "Job"));
+        let job_set = ("jobset.x-k8s.io/v1alpha2", "JobSet");
+        for ((api_version, kind), status, rule) in [
+            (batch, failed("BackoffLimitExceeded"), None),
+            (
+                batch,
+                failed("PodFailurePolicy"),
+                Some("spec.podFailurePolicy (FailJob)"),
+            ),
+            (
+                batch,
+                failed("DeadlineExceeded"),
+                Some("spec.activeDeadlineSeconds"),
+            ),
+            (job_set, failed("ReachedMaxRestarts"), None),
+            (
+                job_set,
+                failed("FailJobSetFailurePolicyAction"),
+                Some("spec.failurePolicy (FailJobSet)"),
+            ),
+            (volcano, phase("Failed"), None),
+            (
+                volcano,
+                phase("Terminated"),
+                Some("spec.policies (TerminateJob)"),
+            ),
+            (
+                ("ray.io/v1", "RayJob"),
+                json!({"jobDeploymentStatus": "Failed", "reason": "DeadlineExceeded"}),
+                Some("spec.activeDeadlineSeconds"),
+            ),
+            (
+                ("kubeflow.org/v1", "PyTorchJob"),
+                failed("PyTorchJobFailed"),
+                None,
+            ),
+            (
+                ("example.com/v1", "Unknown"),
+                failed("PodFailurePolicy"),
+                None,
+            ),
+        ] {
+            let statuses = [json!(null), status];
+            let ended = ended_by_rule(api_version, kind, &statuses, None);
+            assert_eq!(ended.as_deref(), rule, "{kind} {statuses:?}");
+        }
+        // In a gang over several clusters it asks for a restart, by Muster.
+        let restarts = GangPolicies {
+            restart_phase: Some("Terminated".to_owned()),
+            failed_action: None,
+            max_retry: 3,
+        };
+        let (api_version, kind) = volcano;
+        let statuses = [phase("Terminated")];
+        let ended = |policies| ended_by_rule(api_version, kind, &statuses, policies);
+        assert_eq!(ended(Some(&restarts)), None);
+    }
+
+    #[test]
+    fn exit_codes_are_permanent_where_the_template_says_so() {
+        let of = |policy: &str| {
+            let worker = json!({"replicas": 2, "restartPolicy": policy});
+            json!({
+                "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
+                "spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": worker}},
+            })
+        };
+        assert!(has_permanent_exit_codes(&of("ExitCode")));
+        assert!(!has_permanent_exit_codes(&of("OnFailure")));
+    }
 }

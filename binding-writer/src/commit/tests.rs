@@ -47,6 +47,7 @@ fn record(attempt: u32, state: RecordState) -> AdmissionRecord {
         not_before: None,
         template_generation: None,
         infrastructure_failures: 0,
+        own_failures: 0,
         adopted: false,
         exceeds_since: None,
         overrides: Vec::new(),

@@ -166,6 +166,17 @@ pub(crate) trait WorkloadKind: Sync {
         0
     }
 
+    /// Returns which rule of its own template has ended a part that failed, from the status that its member
+    /// reports; `None` if it failed for another reason.
+    fn ended_by_rule(&self, _status: &Value, _policies: Option<&GangPolicies>) -> Option<String> {
+        None
+    }
+
+    /// Returns true if `template` says that a pod with an exit code below 128 must not be tried again.
+    fn has_permanent_exit_codes(&self, _template: &Value) -> bool {
+        false
+    }
+
     /// Lowers the retries that `template` allows by those `used` in earlier attempts.
     fn limit_retries(&self, _template: &mut Value, _used: u32) {}
 

@@ -58,6 +58,7 @@ fn record(state: RecordState) -> AdmissionRecord {
         not_before: None,
         template_generation: None,
         infrastructure_failures: 0,
+        own_failures: 0,
         adopted: false,
         exceeds_since: None,
         overrides: Vec::new(),

@@ -30,6 +30,7 @@ impl Reconciler {
             record.retries = record.retries.max(before.retries);
             let failures = before.infrastructure_failures;
             record.infrastructure_failures = record.infrastructure_failures.max(failures);
+            record.own_failures = record.own_failures.max(before.own_failures);
         }
         if before.is_some_and(|before| before.attempt == record.attempt) {
             return;

@@ -149,6 +149,10 @@ impl WorkloadKind for VolcanoJobKind {
         policies::request(status, policies)
     }
 
+    fn ended_by_rule(&self, status: &Value, policies: Option<&GangPolicies>) -> Option<String> {
+        policies::ended_by_rule(status, policies)
+    }
+
     fn retries(&self, status: &Value) -> u32 {
         outcome::number(status, "retryCount")
     }

@@ -167,6 +167,14 @@ pub(super) fn request(status: &Value, policies: &GangPolicies) -> Option<GangAct
     }
 }
 
+/// Returns the policy by which a part has failed, and that asks for nothing more.
+pub(super) fn ended_by_rule(status: &Value, policies: Option<&GangPolicies>) -> Option<String> {
+    let phase = text(status.get("state")?, "phase");
+    let restarts = policies.and_then(|policies| policies.restart_phase.as_deref());
+    let ended = phase == TERMINATE.stopped && restarts != Some(TERMINATE.stopped);
+    ended.then(|| "spec.policies (TerminateJob)".to_owned())
+}
+
 /// Returns true if a policy completed the part. It did not end because its pods had ended.
 fn was_completing(status: &Value) -> bool {
     let conditions = status.get("conditions").and_then(Value::as_array);
