@@ -5,9 +5,11 @@
 //! schema cannot detect makes the policy invalid: its condition `Valid` names field and value.
 
 mod fact;
+mod retries;
 mod status;
 
 pub use fact::{DEFAULT_START_DEADLINE_MS, closed_to};
+pub use retries::{CapacityPolicyRetries, RetryLimits};
 pub use status::{
     CapacityPolicyStatus, CapacityPolicySummary, ClusterUse, JobCounts, PoolUse, QueueHead,
     ResourceUse, SpareNodeUse,
@@ -152,6 +154,9 @@ pub struct CapacityPolicySpec {
     /// Limits on the number of jobs and on their run time.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub limits: Option<CapacityPolicyLimits>,
+    /// How often its jobs are queued again after they have failed.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub retries: Option<CapacityPolicyRetries>,
     /// Where its jobs are placed.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub placement: Option<CapacityPolicyPlacement>,

@@ -2,8 +2,9 @@
 //!
 //! Both are created if they are missing, before the placement, and never updated: changes by the member's
 //! own users or controllers stay. A queue is created without limits or parent, because limits apply on the
-//! control plane, and a member's Volcano with only some of them would decide differently on the same pods.
-//! Karmada creates the namespace.
+//! control plane, and a member's Volcano with only some of them would decide differently on the same pods. For
+//! the same reason it has the highest weight, and nothing is reclaimed from it there ([`WEIGHT`]). Karmada creates
+//! the namespace.
 
 use crate::metrics::PlanMetrics;
 use engine::{ClusterName, QueueName, Reason};
@@ -25,6 +26,17 @@ use tokio::time::Instant;
 const LIMIT: Duration = Duration::from_secs(5);
 /// How long an object seen in a member counts as existing: a member may come back empty.
 const CACHED_FOR: Duration = Duration::from_secs(20);
+/// The weight of its queues in members, the highest that Volcano's API allows.
+///
+/// Volcano's plugin `proportion` starts a pod only if its queue then has no more than it deserves. If more is
+/// requested in a member than there is, a queue deserves the smaller of its requests and its weight × λ, with λ
+/// such that all is given away. What Muster has admitted fits in its member, but the pending jobs of the member's
+/// own queues are requests too: with equal weights, a gang that needs more than half of the member would wait for
+/// ever. Let R be the requests of Muster's queues, r the largest of one queue, w the sum of the other queues'
+/// weights and T the member's total. Each of Muster's queues deserves all that it requests if R + r · w ÷ WEIGHT ≤ T.
+/// At the highest weight the second term is r ÷ 65,535 for each other queue of weight 1, which is less than the
+/// member's own pods use. The other queues share what is left, as before.
+const WEIGHT: u32 = 65_535;
 /// The group of Volcano's own jobs, which do not start without their queue.
 const VOLCANO_JOBS: &str = "batch.volcano.sh/";
 
@@ -272,7 +284,8 @@ impl MemberNeed {
         Api::all_with(client, &self.resource())
     }
 
-    /// Returns the object for a member, derived from the control plane's `source`.
+    /// Returns the object for a member, derived from the control plane's `source`. Weight and `reclaimable` of a
+    /// queue there are about shares of the federation: a member must not reclaim what the federation has admitted.
     fn body(&self, source: &Value) -> Value {
         let resource = self.resource();
         let mut body = json!({
@@ -282,14 +295,7 @@ impl MemberNeed {
         });
         let take = |field: &str| source.get(field).cloned();
         match self {
-            Self::Queue(_) => {
-                let spec = source.get("spec");
-                let of_spec = |field: &str| spec.and_then(|spec| spec.get(field)).cloned();
-                body["spec"] = json!({
-                    "weight": of_spec("weight").unwrap_or(json!(1)),
-                    "reclaimable": of_spec("reclaimable").unwrap_or(json!(true)),
-                });
-            }
+            Self::Queue(_) => body["spec"] = json!({"weight": WEIGHT, "reclaimable": false}),
             Self::PriorityClass(_) => {
                 body["value"] = take("value").unwrap_or(json!(0));
                 // Never the default class of a member: that would change the pods of other users.
@@ -308,9 +314,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_member_gets_a_queue_without_bounds() {
+    fn a_member_gets_a_queue_without_bounds_that_holds_nothing_up() {
         let source = json!({"spec": {
-            "weight": 4, "reclaimable": false, "parent": "org", "capability": {"cpu": "8"},
+            "weight": 4, "reclaimable": true, "parent": "org", "capability": {"cpu": "8"},
             "guarantee": {"resource": {"cpu": "2"}}, "deserved": {"cpu": "4"},
         }});
         insta::assert_json_snapshot!(MemberNeed::Queue("vision".into()).body(&source), @r#"
@@ -325,14 +331,10 @@ mod tests {
           },
           "spec": {
             "reclaimable": false,
-            "weight": 4
+            "weight": 65535
           }
         }
         "#);
-        assert_eq!(
-            MemberNeed::Queue("q".into()).body(&json!({}))["spec"],
-            json!({"weight": 1, "reclaimable": true})
-        );
     }
 
     #[test]

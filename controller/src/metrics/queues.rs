@@ -4,6 +4,7 @@
 use super::volcano::VolcanoSeries;
 use engine::decision::Reserved;
 use engine::facts::QueueFact;
+use engine::faults::FaultClass;
 use engine::resources::Unit;
 use engine::{Amount, QueueName, QueueUsage, Reason, ResourceName, Resources, StartResult, Time};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
@@ -89,6 +90,13 @@ struct PreemptionLabel {
     part: EvictedPart,
 }
 
+/// Labels of jobs that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FailureLabel {
+    queue: String,
+    class: String,
+}
+
 /// Where an admission came relative to the range in which it was expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 enum StartRangeResult {
@@ -140,6 +148,7 @@ pub(crate) struct QueueSeries {
     reservations: QueueFamily<ReservationLabel, Gauge>,
     over_capability: QueueFamily<QueueResourceLabel, AmountGauge>,
     preemptions: QueueFamily<PreemptionLabel, Counter>,
+    failures: QueueFamily<FailureLabel, Counter>,
     admission_wait: QueueFamily<QueueLabel, Histogram>,
     start_wait: QueueFamily<QueueLabel, Histogram>,
     start_ranges: QueueFamily<StartRangeLabel, Counter>,
@@ -160,6 +169,8 @@ impl QueueSeries {
         let over =
             "Charge of a queue above its real capability, by resource, in cores, bytes or units";
         let preemptions = "Jobs evicted, or shrunk, for another job, by their queue";
+        let failures = "Jobs that failed, by queue and by whose fault it was: User, Node, Device, Network, Storage, \
+                        Cluster, or Unknown if no rule says; also those that are queued again";
         let admission_wait =
             "Time from the submission of jobs to their first admission, by queue, in seconds";
         let start_wait =
@@ -175,6 +186,7 @@ impl QueueSeries {
             reservations: counts(registry, "reservations", reservations),
             over_capability: counts(registry, "queue_over_capability", over),
             preemptions: counts(registry, "preemptions", preemptions),
+            failures: counts(registry, "jobs_failed", failures),
             admission_wait: waits(registry, "job_admission_wait_seconds", admission_wait),
             start_wait: waits(registry, "job_start_wait_seconds", start_wait),
             start_ranges: counts(registry, "start_ranges", start_ranges),
@@ -254,6 +266,15 @@ impl QueueSeries {
         self.preemptions.of(queue, label).inc();
     }
 
+    /// Counts a job that has failed.
+    pub(crate) fn failed(&self, queue: &QueueName, class: FaultClass) {
+        let label = FailureLabel {
+            queue: queue.to_string(),
+            class: class.to_string(),
+        };
+        self.failures.of(queue, label).inc();
+    }
+
     /// Records how long a job has waited for its first admission.
     pub(crate) fn admitted_after(&self, queue: &QueueName, millis: i64) {
         let wait = self.admission_wait.of(queue, label(queue));
@@ -295,7 +316,7 @@ impl QueueSeries {
     }
 
     fn all(&self) -> Vec<&dyn QueueScoped> {
-        let own: [&dyn QueueScoped; 11] = [
+        let own: [&dyn QueueScoped; 12] = [
             &self.pending,
             &self.active,
             &self.amounts,
@@ -304,6 +325,7 @@ impl QueueSeries {
             &self.reservations,
             &self.over_capability,
             &self.preemptions,
+            &self.failures,
             &self.admission_wait,
             &self.start_wait,
             &self.start_ranges,

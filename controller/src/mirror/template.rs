@@ -71,6 +71,8 @@ pub(crate) struct Template {
     pub(crate) resumed_after: Option<Attempt>,
     /// How long it stays after its end, if it says so.
     pub(crate) time_to_live: Option<TimeToLive>,
+    /// True if it calls exit codes below 128 permanent.
+    pub(crate) permanent_exit_codes: bool,
     /// True if Karmada itself may divide its replicas, as far as its kind allows.
     pub(crate) divisible_kind: bool,
     /// True if a policy has selected it.
@@ -140,6 +142,7 @@ impl Template {
             traceparent,
             resumed_after: resumed.and_then(|attempt| attempt.trim().parse().ok().map(Attempt)),
             time_to_live: workload::time_to_live(&value),
+            permanent_exit_codes: workload::has_permanent_exit_codes(&value),
             divisible_kind: workload::divisible_kind(&value),
             selected,
             controlled,

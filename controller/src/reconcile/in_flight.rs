@@ -63,6 +63,8 @@ pub(crate) struct InFlight {
     pub(crate) kept_alive: bool,
     /// How it ended, as last reported.
     pub(crate) ended: Option<(Attempt, Outcome)>,
+    /// Why it failed, and why it is not queued again, as far as this process saw it.
+    pub(crate) failure: Option<(Attempt, String)>,
     /// Since when this process sees it run.
     pub(crate) runs_since: Option<Time>,
     /// When to check again what it needs in its members, while none of its pods runs.

@@ -249,8 +249,10 @@ impl Reconciler {
         let works = self.mirror.works_of(binding);
         let in_flight = self.in_flight.get(key);
         let excess = in_flight.and_then(|in_flight| in_flight.excess.message());
+        let failure = self.told_failure(key).map(|why| self.discreet(key, why));
+        let failure = failure.as_deref();
         let (reason, message) =
-            podgroups::reason_of(explanation, view.state, binding, works, excess);
+            podgroups::reason_of(explanation, view.state, binding, works, excess, failure);
         let queue = self.last_facts.get(key)?.queue.clone();
         Some(ShownReason {
             state: view.state,

@@ -141,13 +141,15 @@ pub(crate) fn status(shown: &StatusInputs<'_>) -> PodGroupStatus {
 }
 
 /// Returns the reason that a job shows, with its message: that of the engine, or what its binding and its
-/// Works say. `excess` is what its Works request beyond what was admitted, as text.
+/// Works say. `excess` is what its Works request beyond what was admitted, as text, and `failure` why it failed and
+/// is not queued again.
 pub(crate) fn reason_of<'a>(
     explanation: &Explanation,
     state: JobState,
     binding: &ResourceBinding,
     mut works: impl Iterator<Item = &'a SeenWork>,
     excess: Option<&str>,
+    failure: Option<&str>,
 ) -> (Reason, String) {
     let refused = works.find_map(|work| Some((work, work.refused.as_ref()?)));
     let explained = &explanation.message;
@@ -163,7 +165,11 @@ pub(crate) fn reason_of<'a>(
         ),
         (JobState::Finished, _, Outcome::Succeeded) => (Reason::Succeeded, explained.clone()),
         (JobState::Finished, _, Outcome::Failed { message }) => {
-            (Reason::Failed, format!("failed: {message}; {explained}"))
+            let why = failure.map_or_else(String::new, |why| format!("; {why}"));
+            (
+                Reason::Failed,
+                format!("failed: {message}{why}; {explained}"),
+            )
         }
         (JobState::Finished, _, Outcome::Suspended) => (
             Reason::Suspended,

@@ -118,6 +118,10 @@ impl CapacityPolicy {
                 if let Err(error) = chosen(&placement) {
                     checks.fail(format!("spec.placement.filters: {error}"));
                 }
+                if let Some(retries) = &spec.retries {
+                    checks.at_least("spec.retries.infrastructure", retries.infrastructure, 0);
+                    checks.at_least("spec.retries.user", retries.user, 0);
+                }
                 for (cluster, text) in &placement.addresses {
                     if let Err(error) = Addresses::check(text) {
                         checks.fail(format!(

@@ -44,6 +44,7 @@ mod leading_part;
 mod lifecycle;
 mod lost_cluster;
 mod many_deleted;
+mod member_queues;
 mod mpi;
 mod namespaces;
 mod not_started;

@@ -139,6 +139,9 @@ reasons! {
     /// It failed because pods of it were lost through no fault of its own. It is queued again, and that costs it
     /// no retry.
     InfrastructureFailed,
+    /// It failed by itself, and its queue lets it try again (spec.retries of its CapacityPolicy): it is queued
+    /// again.
+    FailureRetried,
     /// It was evicted because it made no progress: it had no heartbeat for longer than it says it may.
     NoProgress,
     /// It was evicted because one of its clusters is being emptied.

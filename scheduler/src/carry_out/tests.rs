@@ -191,7 +191,7 @@ async fn a_possible_plan_becomes_one_placement_and_prepares_its_member_once() {
     assert_eq!(in_member[0]["globalDefault"], false);
     assert_eq!(
         in_member[1]["spec"],
-        json!({"weight": 3, "reclaimable": true})
+        json!({"weight": 65535, "reclaimable": false})
     );
     let before = stage.member.requests().len();
     stage.scheduler.prepare(job("b", 2)).await.unwrap();

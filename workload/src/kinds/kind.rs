@@ -161,9 +161,25 @@ pub(crate) trait WorkloadKind: Sync {
         None
     }
 
+    /// Returns how many pods of a role have succeeded in a part.
+    fn succeeded(&self, _status: &Value, _role: &str) -> u32 {
+        0
+    }
+
     /// Returns how often its member's operator has restarted a part or pods of it.
     fn retries(&self, _status: &Value) -> u32 {
         0
+    }
+
+    /// Returns which rule of its own template has ended a part that failed, from the status that its member
+    /// reports; `None` if it failed for another reason.
+    fn ended_by_rule(&self, _status: &Value, _policies: Option<&GangPolicies>) -> Option<String> {
+        None
+    }
+
+    /// Returns true if `template` says that a pod with an exit code below 128 must not be tried again.
+    fn has_permanent_exit_codes(&self, _template: &Value) -> bool {
+        false
     }
 
     /// Lowers the retries that `template` allows by those `used` in earlier attempts.

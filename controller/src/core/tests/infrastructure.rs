@@ -1,4 +1,4 @@
-//! Jobs that fail because their nodes did.
+//! Jobs that fail because their nodes did, or by themselves, and are queued again.
 
 use super::*;
 use engine::facts::PodPhase;
@@ -139,4 +139,105 @@ async fn a_failure_that_is_found_at_the_start_is_left_as_it_is() {
     stage.binding("a", 1, left);
     fails(&mut stage).await;
     assert_eq!(stage.state("a"), Some(JobState::Finished));
+}
+
+impl Stage {
+    fn told_failure(&self, name: &str) -> Option<&str> {
+        let key = JobKey::new("team", name);
+        self.core.reconciler.told_failure(&key)
+    }
+
+    /// The CapacityPolicy of queue `q` allows these retries.
+    fn allow(&mut self, retries: Value) {
+        let policy = json!({"metadata": {"name": "q"}, "spec": {"retries": retries}});
+        self.take(Input::Policy(Delta::Upserted(read(policy))));
+    }
+}
+
+/// The container of job `a` ends with this exit code.
+fn exits(stage: &mut Stage, code: i32) {
+    let mut pod = pod("pod", PodPhase::Ended, Some(("Error", "")));
+    if let Some(symptom) = &mut pod.symptom {
+        symptom.exit_code = Some(code);
+    }
+    stage.member_shows(Event::PodUpserted(pod));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_says_how_often_a_job_that_fails_by_itself_is_queued_again() {
+    let mut stage = running().await;
+    stage.allow(json!({"user": 1, "onExitCodes": [75]}));
+    exits(&mut stage, 75);
+    fails(&mut stage).await;
+    let record = stage.record("a").unwrap();
+    assert_eq!(record.reason, Some(engine::Reason::FailureRetried));
+    assert_eq!(
+        (record.own_failures, record.infrastructure_failures),
+        (1, 0)
+    );
+    assert_eq!(
+        record.message,
+        "it failed (too often) by itself, a fault of class Unknown on m1: Error, exit code 75; it is queued again: \
+         retry 1 of 1 of its queue"
+    );
+    ends(&mut stage).await;
+    assert_eq!(stage.shown("a"), r#"Admitted 2 open ["m1"]"#);
+    run(&mut stage).await;
+    // A fault of the node costs none of these retries.
+    show_pod(&mut stage, PodPhase::Disrupted, Some(("OutOfcpu", "")));
+    fails(&mut stage).await;
+    let record = stage.record("a").unwrap();
+    assert_eq!(
+        (record.own_failures, record.infrastructure_failures),
+        (1, 1)
+    );
+    ends(&mut stage).await;
+    run(&mut stage).await;
+    exits(&mut stage, 75);
+    fails(&mut stage).await;
+    assert_eq!(stage.shown("a"), r#"Admitted 3 open ["m1"]"#);
+    assert_eq!(stage.state("a"), Some(JobState::Finished));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_fails_with_another_exit_code_stays_failed_and_says_why() {
+    let mut stage = running().await;
+    stage.allow(json!({"user": 9, "onExitCodes": [75, 76]}));
+    exits(&mut stage, 1);
+    fails(&mut stage).await;
+    assert_eq!(stage.state("a"), Some(JobState::Finished));
+    let told = stage.told_failure("a").unwrap();
+    assert_eq!(
+        told,
+        "a fault of class Unknown on m1: Error, exit code 1; its queue allows retries of its own failures only after \
+         the exit codes 75, 76 (spec.retries.onExitCodes)"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_of_the_template_that_fails_the_job_comes_first() {
+    let mut stage = running().await;
+    stage.allow(json!({"user": 9}));
+    show_pod(&mut stage, PodPhase::Disrupted, Some(("OutOfcpu", "")));
+    let reason = "PodFailurePolicy";
+    let failed = json!({"failed": 1, "conditions": [{"type": "Failed", "status": "True", "reason": reason}]});
+    stage.change("a", reported(failed));
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.state("a"), Some(JobState::Finished));
+    let told = stage.told_failure("a").unwrap();
+    assert_eq!(
+        told,
+        "a fault of class Node on m1: OutOfcpu; its spec.podFailurePolicy (FailJob) says that it is not tried again"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_may_let_no_job_be_queued_again() {
+    let mut stage = running().await;
+    stage.allow(json!({"infrastructure": 0}));
+    show_pod(&mut stage, PodPhase::Disrupted, Some(("OutOfcpu", "")));
+    fails(&mut stage).await;
+    assert_eq!(stage.state("a"), Some(JobState::Finished));
+    let told = stage.told_failure("a").unwrap();
+    assert!(told.contains("(spec.retries.infrastructure)"), "{told}");
 }

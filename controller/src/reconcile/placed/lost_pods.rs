@@ -146,6 +146,25 @@ impl Reconciler {
             })
     }
 
+    /// Returns the pod by whose failure a job failed by itself, and the class of that fault: one that a rule
+    /// calls the job's own, or else the first.
+    pub(crate) fn own_fault(&self, key: &JobKey) -> Option<(&LostPod, FaultClass)> {
+        let pods = self.lost_pods.of(key);
+        let rules = self.engine.fault_rules();
+        let own = pods.iter().filter(|pod| !pod.ended_by_node);
+        let mut classed = own.map(|pod| (pod, rules.class_of(&pod.symptom)));
+        let first = classed.clone().next();
+        classed
+            .find(|(_, class)| *class == FaultClass::User)
+            .or(first)
+    }
+
+    /// Returns the exit codes with which containers of a job ended.
+    pub(crate) fn exit_codes(&self, key: &JobKey) -> impl Iterator<Item = i32> {
+        let pods = self.lost_pods.of(key).iter();
+        pods.filter_map(|pod| pod.symptom.exit_code)
+    }
+
     /// Notes whether a job that runs has all the pods that it needs.
     pub(crate) fn note_whole(&mut self, key: &JobKey, runs: bool, now: Time) {
         let whole = runs && !self.engine.has_lost_pods(key);

@@ -5,8 +5,8 @@ pub(crate) mod cannot_start;
 pub(crate) mod ending;
 pub(crate) mod excess;
 pub(crate) mod expiry;
+pub(crate) mod failures;
 pub(crate) mod growth;
-pub(crate) mod infrastructure;
 pub(crate) mod leaving;
 pub(crate) mod lost_pods;
 pub(crate) mod parts;
@@ -52,7 +52,7 @@ impl Reconciler {
         if let Some((reason, message)) = ending {
             return self.evict(ctx, &record, reason, &message);
         }
-        if self.failed_with_its_nodes(ctx, &record, &outcome)
+        if self.failed(ctx, &record, &outcome)
             || self.leaves_its_end(ctx, &record)
             || self.remove_with_works(ctx)
         {

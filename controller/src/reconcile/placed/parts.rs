@@ -212,13 +212,10 @@ impl Reconciler {
                 self.write_override(ctx, record, shares);
                 return false;
             }
-            PartsStep::Evict(GangStop {
-                reason,
-                message,
-                avoid,
-            }) => {
-                self.apply_ending_avoiding(ctx, reason, &message, avoid);
-                self.evict(ctx, record, reason, &message);
+            PartsStep::Evict(stop) => {
+                let (stop, record) = self.stop_of_failed_part(ctx, record, stop);
+                self.apply_ending_avoiding(ctx, stop.reason, &stop.message, stop.avoid);
+                self.evict(ctx, &record, stop.reason, &stop.message);
             }
         }
         true

@@ -30,6 +30,7 @@ impl Reconciler {
             record.retries = record.retries.max(before.retries);
             let failures = before.infrastructure_failures;
             record.infrastructure_failures = record.infrastructure_failures.max(failures);
+            record.own_failures = record.own_failures.max(before.own_failures);
         }
         if before.is_some_and(|before| before.attempt == record.attempt) {
             return;
@@ -123,9 +124,21 @@ fn stopped(reason: Reason, how: &str) -> GangStop {
     }
 }
 
-/// Returns how a policy has completed a part, and with it the whole gang.
+/// Returns how a policy has completed the whole gang: by a task in all clusters, or by a part.
 pub(crate) fn completed(binding: &ResourceBinding, record: &AdmissionRecord) -> Option<String> {
     let policies = record.policies()?;
+    let resource = &binding.spec.resource;
+    let clusters = record.clusters.iter();
+    let statuses: Vec<Value> = clusters
+        .map(|share| status_in(binding, share.name.as_str()))
+        .collect();
+    let task =
+        workload::completed_task(&resource.api_version, &resource.kind, &statuses, &policies);
+    if let Some(task) = task {
+        return Some(format!(
+            "all pods of task {task} have succeeded, which completes the job (CompleteJob by TaskCompleted)"
+        ));
+    }
     let cluster = part_that_asks(binding, record, &policies, GangAction::Complete)?;
     Some(format!(
         "a policy completed the part on {cluster} (CompleteJob), and with it the job"

@@ -98,7 +98,7 @@ impl Case {
             ..Explanation::of(self.reason, "as the engine says".into())
         };
         let works = self.works.iter();
-        let (reason, message) = reason_of(&explanation, self.state, &binding, works, None);
+        let (reason, message) = reason_of(&explanation, self.state, &binding, works, None, None);
         status(&StatusInputs {
             seen: self.seen.as_ref(),
             explanation: &explanation,

@@ -10,6 +10,7 @@ use crate::outcome::{self, Outcome, PodCounts};
 use crate::parts::Fields;
 use crate::pod::PodRequirements;
 use crate::pod_specs;
+use crate::policies::GangPolicies;
 use crate::queued_status::QueuedStatus;
 use crate::services;
 use crate::size::{self, PriorityOf, Size};
@@ -126,6 +127,16 @@ impl WorkloadKind for BatchJobKind {
 
     fn unsplittable(&self, template: &Value) -> Option<String> {
         unsplittable(template)
+    }
+
+    /// A `podFailurePolicy` with `FailJob`, or its `activeDeadlineSeconds`.
+    fn ended_by_rule(&self, status: &Value, _: Option<&GangPolicies>) -> Option<String> {
+        let failed = outcome::condition(status, "Failed")?;
+        match outcome::text(failed, "reason") {
+            "PodFailurePolicy" => Some("spec.podFailurePolicy (FailJob)".to_owned()),
+            "DeadlineExceeded" => Some("spec.activeDeadlineSeconds".to_owned()),
+            _ => None,
+        }
     }
 
     /// Pods of an indexed Job have their index in their hostname; the Service belongs to the user.

@@ -10,6 +10,7 @@ use crate::field::Field;
 use crate::outcome::{self, Outcome, PodCounts};
 use crate::parts::Fields;
 use crate::pod::PodRequirements;
+use crate::policies::GangPolicies;
 use crate::rendezvous::Meeting;
 use crate::size::{self, PriorityOf, Size};
 use crate::ttl::TtlField;
@@ -105,6 +106,12 @@ impl WorkloadKind for JobSetKind {
         ReplicatedJobSize::of(job)
             .is_one_pod()
             .then(|| target.to_owned())
+    }
+
+    fn ended_by_rule(&self, status: &Value, _: Option<&GangPolicies>) -> Option<String> {
+        let failed = outcome::condition(status, "Failed")?;
+        let by_rule = outcome::text(failed, "reason") == "FailJobSetFailurePolicyAction";
+        by_rule.then(|| "spec.failurePolicy (FailJobSet)".to_owned())
     }
 
     fn first_host(&self, template: &Value) -> Option<String> {

@@ -97,6 +97,13 @@ impl WorkloadKind for TrainingJobKind {
         outcome::active_if_reported(status)
     }
 
+    /// training-operator restarts pods with higher exit codes itself.
+    fn has_permanent_exit_codes(&self, template: &Value) -> bool {
+        let groups = self.groups(template).into_iter().flatten();
+        let mut policies = groups.filter_map(|(_, group)| group.get("restartPolicy")?.as_str());
+        policies.any(|policy| policy == "ExitCode")
+    }
+
     /// The sum over all groups; the operators do not report pending pods.
     fn counts(&self, status: &Value) -> PodCounts {
         let groups = status.get("replicaStatuses").and_then(Value::as_object);

@@ -17,6 +17,7 @@ use crate::error::SpecError;
 use crate::field::Field;
 use crate::outcome::{self, Outcome, PodCounts};
 use crate::parts::Fields;
+use crate::policies::GangPolicies;
 use crate::rendezvous::Meeting;
 use crate::size::{PriorityOf, Size};
 use crate::{cap_to_admitted, services, warnings};
@@ -141,6 +142,11 @@ impl WorkloadKind for RayJobKind {
 
     fn part_outcome(&self, status: &Value) -> Outcome {
         status::of_job(status)
+    }
+
+    fn ended_by_rule(&self, status: &Value, _: Option<&GangPolicies>) -> Option<String> {
+        let overdue = outcome::text(status, "reason") == "DeadlineExceeded";
+        overdue.then(|| "spec.activeDeadlineSeconds".to_owned())
     }
 
     fn counts(&self, status: &Value) -> PodCounts {

@@ -1,0 +1,261 @@
+//! Jobs that have failed, because their own controllers have given up: whose fault it was, and whether they are
+//! queued again.
+//!
+//! ```text
+//! a rule of its own template ended it ─────────────────────────────────► it stays failed
+//! pods were lost through no fault of its own ─► retries.infrastructure ─► queued again
+//! it failed by itself ─► retries.onExitCodes, retries.user ─────────────► queued again
+//! ```
+//!
+//! The limits are those of its queue (`spec.retries` of the CapacityPolicy). Each kind of failure has a count of
+//! its own in the admission record, so that a fault of a node costs a job none of its own retries.
+//!
+//! A member's controller may count a pod that its node lost as a failure of the job: a batch/v1 Job with
+//! `backoffLimit: 0` fails as soon as a node is emptied. Only a failure that this process has seen coming
+//! counts: one that is found at the start may be days old.
+
+use crate::reconcile::placed::parts::GangStop;
+use crate::reconcile::placed::statuses;
+use crate::reconcile::{ReconcileCtx, Reconciler};
+use crate::status::events::JobEvent;
+use crds::capacity_policy::{CapacityPolicy, RetryLimits};
+use crds::record::AdmissionRecord;
+use engine::faults::{FaultClass, Symptom};
+use engine::{ClusterName, JobState, Progress, Reason};
+use workload::Outcome;
+
+/// What follows from the failure of a job.
+#[derive(Debug, Clone)]
+enum FailureVerdict {
+    /// It is queued again, with this record.
+    Retry(GangStop, Box<AdmissionRecord>),
+    /// It has failed for good: whose fault it was, and why it is not queued again.
+    Final(String),
+}
+
+impl Reconciler {
+    /// Handles a job that has failed. Returns true if it is evicted, to be queued again.
+    pub(crate) fn failed(
+        &mut self,
+        ctx: &ReconcileCtx<'_>,
+        record: &AdmissionRecord,
+        outcome: &Outcome,
+    ) -> bool {
+        let Outcome::Failed { message: failed } = outcome else {
+            return false;
+        };
+        let job = self.engine.job(ctx.key);
+        let ran = job.is_some_and(|job| {
+            let current = job.admission.map(|admission| admission.attempt);
+            matches!(job.state, JobState::Placed | JobState::Running)
+                && current == Some(record.attempt)
+        });
+        if !ran {
+            return false;
+        }
+        let class = self.class_of_failure(ctx);
+        if let Some(queues) = self.metrics_of(&record.queue) {
+            queues.failed(&record.queue, class);
+        }
+        match self.verdict(ctx, record, failed) {
+            FailureVerdict::Retry(stop, next) => {
+                self.apply_admission(ctx, record, Progress::Running);
+                self.apply_ending_avoiding(ctx, stop.reason, &stop.message, stop.avoid);
+                self.evict(ctx, &next, stop.reason, &stop.message);
+                true
+            }
+            FailureVerdict::Final(why) => {
+                let message = self.discreet(ctx.key, &format!("it failed ({failed}): {why}"));
+                self.record_event(ctx, JobEvent::warning(Reason::Failed, "Finish", message));
+                self.in_flight_of(ctx.key).failure = Some((record.attempt, why));
+                false
+            }
+        }
+    }
+
+    /// Returns the stop of a gang of which a part has failed, and its record: it is queued again if the failure
+    /// allows that.
+    pub(crate) fn stop_of_failed_part(
+        &mut self,
+        ctx: &ReconcileCtx<'_>,
+        record: &AdmissionRecord,
+        stop: GangStop,
+    ) -> (GangStop, AdmissionRecord) {
+        if stop.reason != Reason::PartFailed {
+            return (stop, record.clone());
+        }
+        let class = self.class_of_failure(ctx);
+        if let Some(queues) = self.metrics_of(&record.queue) {
+            queues.failed(&record.queue, class);
+        }
+        match self.verdict(ctx, record, &stop.message) {
+            FailureVerdict::Retry(stop, next) => (stop, *next),
+            FailureVerdict::Final(why) => {
+                let message = format!("{}: {why}", stop.message);
+                (GangStop { message, ..stop }, record.clone())
+            }
+        }
+    }
+
+    /// Returns why the attempt of `record` failed for good, as far as this process saw it.
+    pub(crate) fn told_failure(&self, key: &engine::JobKey) -> Option<&str> {
+        let (attempt, why) = self.in_flight.get(key)?.failure.as_ref()?;
+        let current = self.engine.job(key)?.admission?.attempt;
+        (*attempt == current).then_some(why.as_str())
+    }
+
+    /// Returns true if the end of a job does not count in an eviction for `reason`: it is queued again in spite
+    /// of it, or its nodes caused both.
+    pub(crate) fn is_excused(&self, ctx: &ReconcileCtx<'_>, reason: Reason) -> bool {
+        match reason {
+            Reason::InfrastructureFailed | Reason::FailureRetried => true,
+            Reason::PodsLost => self.infrastructure_fault(ctx.key).is_some(),
+            _ => false,
+        }
+    }
+
+    /// Returns whose fault the failure of a job was.
+    fn class_of_failure(&self, ctx: &ReconcileCtx<'_>) -> FaultClass {
+        let infrastructure = self.infrastructure_fault(ctx.key);
+        let fault = infrastructure.or_else(|| self.own_fault(ctx.key));
+        fault.map_or(FaultClass::Unknown, |(_, class)| class)
+    }
+
+    /// Returns what follows from the failure of a job, which its members describe as `failed`.
+    fn verdict(
+        &self,
+        ctx: &ReconcileCtx<'_>,
+        record: &AdmissionRecord,
+        failed: &str,
+    ) -> FailureVerdict {
+        let policy = self.mirror.policies().get(&record.queue);
+        let limits = policy.map_or_else(RetryLimits::default, CapacityPolicy::retries);
+        if let Some((pod, class)) = self.infrastructure_fault(ctx.key) {
+            let fault = fault_on(class, &pod.cluster, &pod.symptom);
+            if let Some(rule) = self.own_rule(ctx, record) {
+                return FailureVerdict::Final(format!("{fault}; {rule}"));
+            }
+            return infrastructure(record, &limits, failed, &fault, &pod.cluster);
+        }
+        let fault = self.own_fault(ctx.key);
+        let fault = fault.map_or_else(
+            || "no pod says why".to_owned(),
+            |(pod, class)| fault_on(class, &pod.cluster, &pod.symptom),
+        );
+        match self
+            .own_rule(ctx, record)
+            .or_else(|| self.bars(ctx, &limits))
+        {
+            Some(why) => FailureVerdict::Final(format!("{fault}; {why}")),
+            None => own(record, &limits, failed, &fault),
+        }
+    }
+
+    /// Returns which rule of its own template keeps a job from being queued again.
+    fn own_rule(&self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> Option<String> {
+        if record.adopted {
+            return Some("it ran before Muster managed it, and is not queued again".to_owned());
+        }
+        let resource = &ctx.binding.spec.resource;
+        let policies = record.policies();
+        let rule = workload::ended_by_rule(
+            &resource.api_version,
+            &resource.kind,
+            &statuses(&ctx.binding),
+            policies.as_ref(),
+        );
+        rule.map(|rule| format!("its {rule} says that it is not tried again"))
+    }
+
+    /// Returns why the exit codes of a job that failed by itself keep it from being queued again.
+    fn bars(&self, ctx: &ReconcileCtx<'_>, limits: &RetryLimits) -> Option<String> {
+        if limits.user == 0 {
+            return None; // its queue retries no such job, which says more
+        }
+        let template = self.mirror.template_of(&ctx.binding);
+        let permanent = template.is_some_and(|template| template.permanent_exit_codes);
+        let mut codes = self.exit_codes(ctx.key);
+        if permanent && let Some(code) = codes.find(|code| (1..128).contains(code)) {
+            return Some(format!(
+                "its restartPolicy ExitCode says that exit code {code} is permanent"
+            ));
+        }
+        let wanted = &limits.on_exit_codes;
+        let matches = wanted.is_empty() || self.exit_codes(ctx.key).any(|c| wanted.contains(&c));
+        (!matches).then(|| {
+            let wanted: Vec<String> = wanted.iter().map(ToString::to_string).collect();
+            format!(
+                "its queue allows retries of its own failures only after the exit codes {} \
+                 (spec.retries.onExitCodes)",
+                wanted.join(", ")
+            )
+        })
+    }
+}
+
+/// Returns what follows from a failure through no fault of the job's own.
+fn infrastructure(
+    record: &AdmissionRecord,
+    limits: &RetryLimits,
+    failed: &str,
+    fault: &str,
+    cluster: &ClusterName,
+) -> FailureVerdict {
+    let number = record.infrastructure_failures.saturating_add(1);
+    let most = limits.infrastructure;
+    if number > most {
+        return FailureVerdict::Final(format!(
+            "{fault}; it is not queued again: its queue allows that {most} times for such faults \
+             (spec.retries.infrastructure)"
+        ));
+    }
+    let stop = GangStop {
+        reason: Reason::InfrastructureFailed,
+        message: format!(
+            "it failed ({failed}) after {fault}; it is queued again, which costs it no retry of its own (failure \
+             {number} of {most} of this kind)"
+        ),
+        avoid: Some(cluster.clone()),
+    };
+    let next = AdmissionRecord {
+        infrastructure_failures: number,
+        ..record.clone()
+    };
+    FailureVerdict::Retry(stop, Box::new(next))
+}
+
+/// Returns what follows from a failure of the job's own.
+fn own(
+    record: &AdmissionRecord,
+    limits: &RetryLimits,
+    failed: &str,
+    fault: &str,
+) -> FailureVerdict {
+    let number = record.own_failures.saturating_add(1);
+    let most = limits.user;
+    if number > most {
+        return FailureVerdict::Final(match most {
+            0 => format!("{fault}; it is not queued again (spec.retries.user of its queue is 0)"),
+            _ => format!(
+                "{fault}; it was queued again {most} times, as often as its queue allows (spec.retries.user)"
+            ),
+        });
+    }
+    let stop = GangStop {
+        reason: Reason::FailureRetried,
+        message: format!(
+            "it failed ({failed}) by itself, {fault}; it is queued again: retry {number} of {most} of its queue"
+        ),
+        avoid: None,
+    };
+    let next = AdmissionRecord {
+        own_failures: number,
+        ..record.clone()
+    };
+    FailureVerdict::Retry(stop, Box::new(next))
+}
+
+/// Describes a fault: `a fault of class Device on gpu-a: Error, exit code 134 (NVRM: Xid 79)`.
+fn fault_on(class: FaultClass, cluster: &ClusterName, symptom: &Symptom) -> String {
+    format!("a fault of class {class} on {cluster}: {symptom}")
+}
