@@ -385,11 +385,12 @@ impl Life<'_> {
         let writers = [options, templates].map(|options| {
             StatusWriter::spawn_with(self.client.clone(), options, self.over.clone())
         });
-        Publisher::new(
+        let mut publisher = Publisher::new(
             writers,
             ObjectWriter::spawn(self.client.clone(), overrides.clone(), self.over.clone()),
             status_subresource,
-        )
-        .with_traces(self.options.traces.clone())
+        );
+        publisher.send_traces_to(self.options.traces.clone());
+        publisher
     }
 }

@@ -133,6 +133,42 @@ impl TraceSink {
     }
 }
 
+/// Spans that were sent, for tests.
+#[cfg(any(test, feature = "testing"))]
+#[derive(Debug, Clone, Default)]
+pub struct CollectedSpans(Arc<parking_lot::Mutex<Vec<SpanData>>>);
+
+#[cfg(any(test, feature = "testing"))]
+impl CollectedSpans {
+    /// Returns a sink whose spans are collected here.
+    #[must_use]
+    pub fn sink(&self) -> TraceSink {
+        TraceSink::to(self.clone(), &Resource::builder_empty().build())
+    }
+
+    /// Returns name and id of each span that was sent to `sink` so far.
+    #[must_use]
+    pub fn sent_to(&self, sink: &TraceSink) -> Vec<(String, String)> {
+        if let Some(processor) = &sink.0 {
+            let _ = processor.force_flush();
+        }
+        let spans = self.0.lock();
+        let named = |span: &SpanData| {
+            let id = span.span_context.span_id().to_string();
+            (span.name.clone().into_owned(), id)
+        };
+        spans.iter().map(named).collect()
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl SpanExporter for CollectedSpans {
+    async fn export(&self, batch: Vec<SpanData>) -> opentelemetry_sdk::error::OTelSdkResult {
+        self.0.lock().extend(batch);
+        Ok(())
+    }
+}
+
 fn first<const N: usize>(digest: &[u8]) -> [u8; N] {
     std::array::from_fn(|at| digest[at])
 }
@@ -161,8 +197,6 @@ fn parse(text: &str) -> Option<(TraceId, SpanId, bool)> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use opentelemetry_sdk::error::OTelSdkResult;
-    use parking_lot::Mutex;
 
     const GIVEN: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -177,27 +211,16 @@ mod tests {
         }
     }
 
-    /// Keeps what it is sent.
-    #[derive(Debug, Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<SpanData>>>);
-
-    impl SpanExporter for Kept {
-        async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
-            self.0.lock().extend(batch);
-            Ok(())
-        }
-    }
-
     #[test]
     fn a_sink_sends_everything_before_it_closes_and_nothing_that_is_not_sampled() {
-        let kept = Kept::default();
-        let sink = TraceSink::to(kept.clone(), &Resource::builder_empty().build());
+        let collected = CollectedSpans::default();
+        let sink = collected.sink();
         let trace = ObjectTrace::new("uid-1", None);
         let quiet = ObjectTrace::new("uid-2", Some(&GIVEN.replace("-01", "-00")));
         sink.send(&quiet, span(None));
         sink.send(&trace, span(Some("1/queued")));
         sink.close();
-        assert_eq!(*kept.0.lock(), [trace.data(span(Some("1/queued")))]);
+        assert_eq!(*collected.0.lock(), [trace.data(span(Some("1/queued")))]);
         // Without a collector nothing happens.
         TraceSink::default().send(&trace, span(None));
         assert!(!TraceSink::default().is_open());

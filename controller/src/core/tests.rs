@@ -30,6 +30,7 @@ mod rendezvous;
 mod restart;
 mod retries;
 mod steered;
+mod traces;
 
 use super::*;
 use crate::admission_policies::Enforcement;

@@ -134,6 +134,7 @@ impl Core {
             let object = TracedObject {
                 uid: &binding.spec.resource.uid,
                 traceparent: template.and_then(|template| template.traceparent.as_deref()),
+                api_version: &binding.spec.resource.api_version,
                 kind: &binding.spec.resource.kind,
                 queue: view.queue.as_str(),
             };

@@ -10,12 +10,15 @@
 //! PodGroup shows already, an earlier leader has sent; a leader that ends between sending and publishing leaves
 //! spans that are sent again, with the same ids.
 
-use crds::podgroup::{FederationStatus, StatusWord};
+use crds::podgroup::{Eviction, FederationStatus, StatusWord};
 use engine::JobKey;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as ApiTime;
 use runtime::traces::{EndedSpan, ObjectTrace, TraceSink};
 use std::collections::HashMap;
+
+/// The outcome of a job whose object is deleted before it ends.
+const DELETED: &str = "Deleted";
 
 /// Sends the traces of jobs.
 #[derive(Debug, Default)]
@@ -30,6 +33,7 @@ pub(crate) struct TracedObject<'a> {
     pub(crate) uid: &'a str,
     /// The annotation of its template.
     pub(crate) traceparent: Option<&'a str>,
+    pub(crate) api_version: &'a str,
     pub(crate) kind: &'a str,
     pub(crate) queue: &'a str,
 }
@@ -40,6 +44,8 @@ struct TracedJob {
     attributes: Vec<(&'static str, String)>,
     /// What was sent last.
     status: FederationStatus,
+    /// True if the span of the whole job was sent: the job may be deleted, or resumed, after that.
+    over: bool,
 }
 
 /// A phase of one attempt that has ended.
@@ -72,21 +78,30 @@ impl JobTraces {
             return;
         }
         let trace = ObjectTrace::new(object.uid, object.traceparent);
-        let before = match self.jobs.get(key) {
-            Some(known) if known.trace == trace => known.status.clone(),
-            _ => published_of(status, published),
+        let (before, over) = match self.jobs.get(key) {
+            Some(known) if known.trace == trace => (known.status.clone(), known.over),
+            _ => {
+                let before = published_of(status, published);
+                let over = before.timeline.finished.is_some() || ended(&before).is_some();
+                (before, over)
+            }
         };
-        let job = TracedJob {
+        let mut job = TracedJob {
             attributes: vec![
                 ("k8s.namespace.name", key.namespace.to_string()),
                 ("muster.job", key.name.to_string()),
-                ("muster.kind", object.kind.to_owned()),
+                (
+                    "muster.kind",
+                    format!("{}/{}", object.api_version, object.kind),
+                ),
                 ("muster.queue", object.queue.to_owned()),
             ],
             trace,
             status: status.clone(),
+            over,
         };
         for span in job.spans(&before) {
+            job.over |= span.key.is_none();
             self.sink.send(&job.trace, span);
         }
         self.jobs.insert(key.clone(), job);
@@ -97,11 +112,8 @@ impl JobTraces {
         let Some(job) = self.jobs.remove(key) else {
             return;
         };
-        if ended(&job.status).is_none()
-            && let Some(queued) = time(&job.status.timeline.queued)
-        {
-            let whole = job.whole(queued, now, "Deleted", None);
-            self.sink.send(&job.trace, whole);
+        for span in job.gone(now) {
+            self.sink.send(&job.trace, span);
         }
     }
 
@@ -120,12 +132,39 @@ impl TracedJob {
         let phases = phases(before, &self.status).into_iter();
         let new = phases.filter(|phase| !(same && known.contains(phase)));
         let mut spans: Vec<EndedSpan> = new.map(|phase| self.part(phase, before)).collect();
-        let whole = ended(&self.status).filter(|_| ended(before).is_none());
+        let whole = ended(&self.status).filter(|_| !self.over);
         if let (Some((end, outcome)), Some(start)) = (whole, time(&self.status.timeline.queued)) {
             let failed = outcome == StatusWord::Failed.to_string();
             let error = self.status.message.clone().filter(|_| failed);
             spans.push(self.whole(start, end, &outcome, error));
         }
+        spans
+    }
+
+    /// Returns what ends with the deletion of the job, if it has not ended before.
+    fn gone(&self, now: Timestamp) -> Vec<EndedSpan> {
+        if self.over {
+            return Vec::new();
+        }
+        let deleted = Eviction {
+            time: Some(ApiTime(now)),
+            reason: DELETED.to_owned(),
+            ..Eviction::default()
+        };
+        let status = FederationStatus {
+            status: Some(StatusWord::Evicting.to_string()),
+            eviction: Some(deleted),
+            ..self.status.clone()
+        };
+        let gone = Self {
+            status,
+            attributes: self.attributes.clone(),
+            trace: self.trace.clone(),
+            over: true,
+        };
+        let mut spans = gone.spans(&self.status);
+        let queued = time(&self.status.timeline.queued);
+        spans.extend(queued.map(|queued| self.whole(queued, now, DELETED, None)));
         spans
     }
 

@@ -110,11 +110,8 @@ impl Publisher {
     }
 
     /// Sends the traces of jobs to `sink`.
-    pub(crate) fn with_traces(self, sink: TraceSink) -> Self {
-        Self {
-            traces: JobTraces::new(sink),
-            ..self
-        }
+    pub(crate) fn send_traces_to(&mut self, sink: TraceSink) {
+        self.traces = JobTraces::new(sink);
     }
 
     /// Handles a namespace that was labelled, unlabelled or deleted.

@@ -113,8 +113,7 @@ impl Toolset {
         Path::new(MODULES).join(self.name())
     }
 
-    /// Returns the build tags. Prometheus finds targets in a file here: without the clients of all clouds it builds in
-    /// a third of the time.
+    /// Returns the build tags. Prometheus finds its targets in a file here, and needs the clients of no cloud.
     pub(super) fn tags(self) -> &'static str {
         match self {
             Self::Prometheus => "remove_all_sd",

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crds::podgroup::{Eviction, Timeline};
+use crds::podgroup::Timeline;
 
 fn at(second: i64) -> Option<ApiTime> {
     Some(ApiTime(Timestamp::from_second(second).unwrap()))
@@ -45,14 +45,21 @@ fn job(status: &FederationStatus) -> TracedJob {
         trace: ObjectTrace::new("uid", None),
         attributes: vec![("muster.queue", "q".to_owned())],
         status: status.clone(),
+        over: false,
     }
 }
 
 /// The spans of a job with these statuses, one after the other: `attempt/name start-end`.
 fn sent(before: FederationStatus, statuses: &[FederationStatus]) -> Vec<String> {
     let (mut before, mut sent) = (before, Vec::new());
+    let mut over = ended(&before).is_some();
     for status in statuses {
-        let spans = job(status).spans(&before);
+        let job = TracedJob {
+            over,
+            ..job(status)
+        };
+        let spans = job.spans(&before);
+        over |= spans.iter().any(|span| span.key.is_none());
         sent.extend(spans.iter().map(|span| {
             let key = span.key.as_deref().unwrap_or(span.name);
             let (start, end) = (span.start.as_second(), span.end.as_second());
@@ -161,4 +168,28 @@ fn spans_say_why_the_job_waited_and_where_it_ran() {
     assert_eq!(of("job", "muster.outcome"), Some("Failed"));
     let whole = spans.last().unwrap();
     assert_eq!(whole.error.as_deref(), Some("failed: 1 pod"));
+}
+
+#[test]
+fn a_deletion_ends_what_the_job_did() {
+    let gone = |status: &FederationStatus| {
+        let spans = job(status).gone(Timestamp::from_second(400).unwrap());
+        let shown = spans.iter().map(|span| {
+            let (start, end) = (span.start.as_second(), span.end.as_second());
+            format!("{} {start}-{end}", span.name)
+        });
+        shown.collect::<Vec<_>>()
+    };
+    let runs = shown(1, Running, [100, 160, 161, 170, 0]);
+    assert_eq!(gone(&runs), ["run 170-400", "job 100-400"]);
+    let starts = shown(1, Starting, [100, 160, 161, 0, 0]);
+    assert_eq!(gone(&starts), ["start 161-400", "job 100-400"]);
+    assert_eq!(gone(&shown(0, Queued, [0; 5])), ["job 100-400"]);
+    let again = evicted(shown(1, Queued, [0, 0, 161, 170, 0]), 300);
+    assert_eq!(gone(&again), ["job 100-400"]);
+    let over = TracedJob {
+        over: true,
+        ..job(&shown(1, Succeeded, [100, 160, 161, 170, 300]))
+    };
+    assert!(over.gone(Timestamp::from_second(400).unwrap()).is_empty());
 }
