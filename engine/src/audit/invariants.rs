@@ -188,7 +188,8 @@ mod tests {
                 cold.change(|cold| cold.stopped_after = Some(7));
             }),
             ("job ns/runs: timer Some(", |e| {
-                e.jobs.set_timer(&crate::JobKey::new("ns", "runs"), Some(crate::Time(7)));
+                e.jobs
+                    .set_timer(&crate::JobKey::new("ns", "runs"), Some(crate::Time(7)));
             }),
             ("queue q: kept", |e| {
                 let (queue, pools) = job(e, "runs").derived.has.charge.clone().unwrap();

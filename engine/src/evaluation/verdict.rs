@@ -12,7 +12,7 @@ use crate::api::reason::Reason;
 use crate::backfill::withheld;
 use crate::evaluation::words;
 use crate::overlay::Overlay;
-use crate::pending::inadmissible::RequeueCondition;
+use crate::pending::inadmissible::{QueueNeed, RequeueCondition};
 use crate::pending::infeasible::Infeasible;
 use crate::placement::plan::{ClusterLack, NoPlan};
 use crate::placement::request::{Block, Gate, Request, Verdict};
@@ -243,12 +243,12 @@ fn block_by_quota(
             // Guarantees exceed the capacity, so that any change of the queue may help.
             RequeueCondition::Quota(queue)
         } else {
-            RequeueCondition::Headroom {
+            RequeueCondition::Headroom(QueueNeed {
                 queue,
                 class: short.class.clone(),
                 resource: short.resource.clone(),
                 needs: short.detail.beyond,
-            }
+            })
         };
         let mut conditions = vec![first];
         let below = inputs.quota.guaranteed_below(request.queue, &short);
