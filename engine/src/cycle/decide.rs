@@ -7,6 +7,7 @@
 use crate::api::decision::{Decision, Decisions};
 use crate::api::ids::{JobKey, QueueName, Time};
 use crate::api::reason::Reason;
+use crate::cycle::fruitless::Fruitless;
 use crate::cycle::next_head::HeadCandidate;
 use crate::cycle::react::{Change, react};
 use crate::cycle::wake;
@@ -68,7 +69,7 @@ pub(crate) fn advance(engine: &mut Engine, now: Time) {
 /// Evaluates active classes in order, up to the budget. Returns whether it stopped for too many
 /// fruitless evaluations: the classes that are left stay active.
 fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
-    let mut fruitless = 0;
+    let mut fruitless = Fruitless::default();
     while decisions.len() < engine.config.decision_budget {
         let Some(HeadCandidate {
             queue,
@@ -87,8 +88,8 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
         if only_takes && preempt::takes_nothing(engine, &queue, &rank, &wanted) {
             continue;
         }
-        fruitless += 1;
-        if fruitless > engine.config.max_fruitless_evaluations {
+        let count = fruitless.count(&queue, shape);
+        if count > engine.config.max_fruitless_evaluations {
             return true;
         }
         let request = Request {
@@ -105,7 +106,7 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
         };
         match evaluate_knowing(engine, request, shape) {
             Verdict::Go(shares) => {
-                fruitless = 0;
+                fruitless = Fruitless::default();
                 decisions.extend(lifecycle::release(engine, &rank.key, shares));
                 spare::settle(engine);
                 let (key, user) = (&rank.key, wanted.user_of(&rank.key));

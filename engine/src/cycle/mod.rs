@@ -7,6 +7,7 @@ pub(crate) mod decide;
 mod elastic;
 pub(crate) mod ended_pods;
 pub(crate) mod events;
+mod fruitless;
 mod lifecycle;
 pub(crate) mod next_head;
 mod preempt;

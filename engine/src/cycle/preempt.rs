@@ -13,6 +13,7 @@ use crate::backfill::withheld;
 use crate::cycle::react::{Change, react};
 use crate::cycle::{lifecycle, reserve};
 use crate::evaluation::sizes;
+use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::shapes::{RequestShape, ShapeId};
 use crate::placement::request::{Block, Gate, Request, Verdict};
 use crate::preemption::evict::Taking;
@@ -96,7 +97,7 @@ pub(crate) fn take_for(engine: &mut Engine, request: Request<'_>, block: &Block)
         return Vec::new();
     }
     if let Some(gaps) = evict::not_entitled(engine.inputs(), request, rights) {
-        engine.pending.backoff.not_entitled(key, gaps);
+        engine.pending.backoff.rest(key, gaps);
         return Vec::new();
     }
     let mut more_at = None;
@@ -113,7 +114,9 @@ pub(crate) fn take_for(engine: &mut Engine, request: Request<'_>, block: &Block)
 /// A preemptor that found no victims tries again later.
 pub(crate) fn rest(engine: &mut Engine, key: &JobKey, more_at: Option<crate::Time>) {
     let until = engine.now.after(engine.config.take_retry_ms);
-    engine.pending.backoff.failed(key, until, more_at);
+    let time = more_at.map(RequeueCondition::Time);
+    let conditions = [RequeueCondition::Victims(until)].into_iter().chain(time);
+    engine.pending.backoff.rest(key, conditions.collect());
 }
 
 /// Whether a job that would be evaluated for preemption only is not entitled to anything; notes that.
@@ -141,7 +144,7 @@ pub(crate) fn takes_nothing(
     );
     let nothing = gaps.is_some();
     if let Some(gaps) = gaps {
-        engine.pending.backoff.not_entitled(&rank.key, gaps);
+        engine.pending.backoff.rest(&rank.key, gaps);
     }
     nothing
 }

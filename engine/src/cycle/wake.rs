@@ -60,7 +60,8 @@ pub(crate) fn mark_dirty(engine: &mut Engine, queue: &QueueName) {
     }
 }
 
-/// Marks every queue with a reservation window dirty: its jobs may have a better claim now.
+/// Marks every queue with a reservation window dirty: its jobs may have a better claim now. They do not
+/// wait for that; to find it out without asking all queues is the business of the cache.
 pub(crate) fn mark_windows_dirty(engine: &mut Engine) {
     let queues = engine.pending.queues.with_window().cloned();
     for queue in queues.collect::<Vec<_>>() {

@@ -13,7 +13,7 @@ use crate::backfill::spare::BindingSpares;
 use crate::backfill::{spare, withheld};
 use crate::evaluation::words;
 use crate::overlay::Overlay;
-use crate::pending::inadmissible::RequeueCondition;
+use crate::pending::inadmissible::{QueueNeed, RequeueCondition};
 use crate::pending::infeasible::Infeasible;
 use crate::placement::plan::{ClusterLack, NoPlan};
 use crate::placement::request::{Block, Gate, Request, Verdict};
@@ -260,12 +260,12 @@ fn block_by_quota(
             // Guarantees exceed the capacity, so that any change of the queue may help.
             RequeueCondition::Quota(queue)
         } else {
-            RequeueCondition::Headroom {
+            RequeueCondition::Headroom(QueueNeed {
                 queue,
                 class: short.class.clone(),
                 resource: short.resource.clone(),
                 needs: short.detail.beyond,
-            }
+            })
         };
         let mut conditions = vec![first];
         let below = inputs.quota.guaranteed_below(request.queue, &short);

@@ -182,7 +182,8 @@ impl Jobs {
         entry.or_insert_with(|| Box::new(new()))
     }
 
-    /// Makes elastic jobs try to scale up, since capacity may be free.
+    /// Makes elastic jobs try to scale up, since capacity may be free. Those that cannot do not wait: all
+    /// are tried once in the next call, after the pending jobs.
     pub(crate) fn retry_scale_up(&mut self) {
         self.scale_up_due = true;
     }

@@ -5,6 +5,7 @@ use crate::pending::pending_queue::{ClassState, PendingClass, PendingQueue};
 use crate::pending::queues::PendingQueues;
 use crate::pending::shapes::{ShapeId, Shapes};
 use crate::pending::store::Pending;
+use crate::pending::waiting_list::WaitingList;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Pending {
@@ -19,7 +20,7 @@ impl Pending {
         audit_windows(&self.queues, &mut wrong);
         audit_shapes(&self.queues, &self.shapes, &mut wrong);
         if self.backoff.rebuilt() != self.backoff {
-            wrong.push("preemption back-off: its orders are not those of its jobs".to_owned());
+            wrong.push("preemption back-off: its list is not that of its jobs".to_owned());
         }
         wrong
     }
@@ -51,15 +52,14 @@ fn audit_queue(name: &QueueName, queue: &PendingQueue, wrong: &mut Vec<String>) 
 
 /// Each parked class is listed under all that it waits for, and nothing else is.
 fn audit_waiting(queues: &PendingQueues, wrong: &mut Vec<String>) {
-    let mut waiting: BTreeMap<_, BTreeSet<(QueueName, ShapeId)>> = BTreeMap::new();
+    let mut waiting = WaitingList::default();
     for (name, queue) in &queues.by_name {
         for (shape, class) in &queue.classes {
             let ClassState::Parked(parked) = &class.state else {
                 continue;
             };
             for condition in &parked.conditions {
-                let listed = waiting.entry(condition.clone()).or_default();
-                listed.insert((name.clone(), *shape));
+                waiting.add(&(name.clone(), *shape), condition);
             }
         }
     }
@@ -144,11 +144,10 @@ mod tests {
                 queue.admissible_later = queue.active.clone();
             }),
             ("parked classes: listed", |pending| {
-                let nothing = BTreeSet::new();
-                pending
-                    .queues
-                    .waiting
-                    .insert(RequeueCondition::Fleet, nothing);
+                let shape = *queue(pending).classes.keys().next().unwrap();
+                let class = ("gone".into(), shape);
+                let waiting = &mut pending.queues.waiting;
+                waiting.add(&class, &RequeueCondition::Fleet);
             }),
             ("active classes: listed", |pending| {
                 pending.queues.active.clear()
@@ -157,10 +156,11 @@ mod tests {
                 let shape = *queue(pending).classes.keys().next().unwrap();
                 *pending.queues.in_window.entry(shape).or_default() += 1;
             }),
-            ("preemption back-off: its orders", |pending| {
+            ("preemption back-off: its list", |pending| {
                 let key = JobKey::new("ns", "waits");
-                pending.backoff.failed(&key, Time(7), None);
-                pending.backoff.order.clear();
+                let conditions = vec![RequeueCondition::Victims(Time(7))];
+                pending.backoff.rest(&key, conditions);
+                pending.backoff.waiting = WaitingList::default();
             }),
         ];
         for (words, breaks) in breaks {

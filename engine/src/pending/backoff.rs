@@ -1,17 +1,23 @@
 //! The back-off of jobs that searched for victims and found none.
 //!
-//! A search costs far more than another evaluation, so it is limited for each job: the back-off stays
-//! when the class of the job is woken for something else. It ends after a while, once anything has
-//! changed since the search. Where a victim was protected by its queue's minimum run time, it ends
-//! when that has passed. Where the job was not entitled to reclaim, it ends when a queue of its path
-//! uses enough less than it deserves. When a queue, a policy or a priority class has changed, all
-//! back-offs end. The class of a job is activated when its back-off ends.
+//! A search costs far more than another evaluation, so it is limited for each job: a job rests until one
+//! of its [`RequeueCondition`]s has come, and stays at rest when its class is woken for something else.
+//! - `Victims`: a while has passed, and anything has changed since the search.
+//! - `Time`: a victim was protected by the minimum run time of its queue, which has passed.
+//! - `Entitlement`: the job was not entitled to reclaim, and a queue of its path uses enough less than it
+//!   deserves.
+//!
+//! When a queue, a policy or a priority class has changed, all back-offs end, some at a time. The class of
+//! a job is activated when its back-off ends.
 
+use super::inadmissible::{QueueNeed, RequeueCondition};
+use super::waiting_list::WaitingList;
 use crate::amounts::hashed::Hashed;
 use crate::amounts::resources::ResourceName;
+use crate::amounts::totals::clamp;
 use crate::api::ids::{JobKey, QueueName, Time};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most back-offs that end at once.
 const AT_ONCE: usize = 64;
@@ -22,79 +28,107 @@ const AT_ONCE: usize = 64;
 pub(crate) struct PreemptionBackoff {
     /// Counts changes after which a search may find victims.
     version: u64,
-    /// The end of each back-off, and the version at the search.
-    resting: Hashed<JobKey, (Time, u64)>,
-    /// The same in order of time.
-    pub(super) order: BTreeSet<(Time, JobKey)>,
-    /// When a victim is protected no more.
-    timed: BTreeSet<(Time, JobKey)>,
-    /// What jobs that are not entitled to reclaim wait for.
-    not_entitled: Hashed<JobKey, Vec<EntitlementGap>>,
-    /// The same by queue and resource, the least amount first.
-    by_gap: BTreeSet<(EntitlementGap, JobKey)>,
-    /// Whether all back-offs end.
-    hurried: bool,
+    resting: Hashed<JobKey, Resting>,
+    /// The same jobs by what they wait for.
+    pub(super) waiting: WaitingList<JobKey>,
+    /// Back-offs that began before this version end, whatever they wait for; zero: none does.
+    ended_before: u64,
 }
 
-/// An amount of a resource that a queue deserves and does not use. The order of the fields is the
-/// order in which gaps are looked up.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct EntitlementGap {
-    pub(crate) queue: QueueName,
-    pub(crate) resource: ResourceName,
-    pub(crate) amount: i64,
+/// The back-off of one job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Resting {
+    /// The version at the search.
+    seen: u64,
+    conditions: Vec<RequeueCondition>,
 }
-
-/// The end of a back-off that waits for something other than time.
-const NEVER: Time = Time(i64::MAX);
 
 /// The same as plain lists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
     version: u64,
+    /// When each job searches again, and the version at its search.
     resting: Vec<(JobKey, Time, u64)>,
     timed: BTreeSet<(Time, JobKey)>,
-    not_entitled: Vec<(JobKey, Vec<EntitlementGap>)>,
-    hurried: bool,
+    not_entitled: Vec<(JobKey, Vec<GapRecord>)>,
+    #[serde(default)]
+    ended_before: u64,
 }
+
+/// The need of a job that is not entitled.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct GapRecord {
+    queue: QueueName,
+    resource: ResourceName,
+    amount: i64,
+}
+
+/// In a record, when a job searches again that waits for something other than time.
+const NEVER: Time = Time(i64::MAX);
 
 impl From<PreemptionBackoff> for Record {
     fn from(backoff: PreemptionBackoff) -> Self {
-        let resting = backoff.resting.into_iter();
-        let mut resting: Vec<_> = resting
-            .map(|(key, (until, seen))| (key, until, seen))
-            .collect();
-        resting.sort_unstable();
-        let mut not_entitled: Vec<_> = backoff.not_entitled.into_iter().collect();
-        not_entitled.sort_unstable();
-        Self {
+        let mut record = Self {
             version: backoff.version,
-            resting,
-            timed: backoff.timed,
-            not_entitled,
-            hurried: backoff.hurried,
+            resting: Vec::new(),
+            timed: BTreeSet::new(),
+            not_entitled: Vec::new(),
+            ended_before: backoff.ended_before,
+        };
+        for (key, resting) in backoff.resting {
+            let (mut until, mut gaps) = (NEVER, Vec::new());
+            for condition in resting.conditions {
+                match condition {
+                    RequeueCondition::Victims(at) => until = at,
+                    RequeueCondition::Time(at) => {
+                        record.timed.insert((at, key.clone()));
+                    }
+                    RequeueCondition::Entitlement(need) => gaps.push(GapRecord {
+                        queue: need.queue,
+                        resource: need.resource,
+                        amount: clamp(need.needs).0,
+                    }),
+                    _ => {}
+                }
+            }
+            if !gaps.is_empty() {
+                record.not_entitled.push((key.clone(), gaps));
+            }
+            record.resting.push((key, until, resting.seen));
         }
+        record.resting.sort_unstable();
+        record.not_entitled.sort_unstable();
+        record
     }
 }
 
 impl From<Record> for PreemptionBackoff {
     fn from(record: Record) -> Self {
-        let resting = || record.resting.iter().cloned();
-        Self {
-            version: record.version,
-            order: resting().map(|(key, until, _)| (until, key)).collect(),
-            resting: resting()
-                .map(|(key, until, seen)| (key, (until, seen)))
-                .collect(),
-            timed: record.timed,
-            by_gap: record
-                .not_entitled
-                .iter()
-                .flat_map(|(key, gaps)| gaps.iter().map(|gap| (gap.clone(), key.clone())))
-                .collect(),
-            not_entitled: record.not_entitled.into_iter().collect(),
-            hurried: record.hurried,
+        let timed = record.timed.into_iter();
+        let timed: BTreeMap<JobKey, Time> = timed.map(|(at, key)| (key, at)).collect();
+        let mut gaps: BTreeMap<JobKey, Vec<GapRecord>> = record.not_entitled.into_iter().collect();
+        let mut backoff = Self {
+            ended_before: record.ended_before,
+            ..Self::default()
+        };
+        for (key, until, seen) in record.resting {
+            let victims = (until != NEVER).then_some(RequeueCondition::Victims(until));
+            let time = timed.get(&key).copied().map(RequeueCondition::Time);
+            let gaps = gaps.remove(&key).unwrap_or_default().into_iter();
+            let gaps = gaps.map(|gap| {
+                RequeueCondition::Entitlement(QueueNeed {
+                    queue: gap.queue,
+                    class: None,
+                    resource: gap.resource,
+                    needs: gap.amount.into(),
+                })
+            });
+            backoff.version = seen;
+            let conditions = victims.into_iter().chain(time).chain(gaps);
+            backoff.rest(&key, conditions.collect());
         }
+        backoff.version = record.version;
+        backoff
     }
 }
 
@@ -107,7 +141,7 @@ impl PreemptionBackoff {
     /// The rules changed: all back-offs end.
     pub(crate) fn hurry(&mut self) {
         self.version += 1;
-        self.hurried = !self.order.is_empty();
+        self.ended_before = self.version;
     }
 
     /// Whether a job has a back-off.
@@ -115,21 +149,23 @@ impl PreemptionBackoff {
         self.resting.contains_key(key)
     }
 
-    /// A job searched without result. It may search again when a victim is protected no more.
-    pub(crate) fn failed(&mut self, key: &JobKey, until: Time, more_at: Option<Time>) {
+    /// A job searched without result: it rests until one of these conditions has come.
+    pub(crate) fn rest(&mut self, key: &JobKey, conditions: Vec<RequeueCondition>) {
         self.forget(key);
-        self.resting.insert(key.clone(), (until, self.version));
-        self.order.insert((until, key.clone()));
-        self.timed.extend(more_at.map(|at| (at, key.clone())));
+        for condition in &conditions {
+            self.waiting.add(key, condition);
+        }
+        let seen = self.version;
+        self.resting
+            .insert(key.clone(), Resting { seen, conditions });
     }
 
-    /// A job is not entitled to reclaim until one of these gaps is there.
-    pub(crate) fn not_entitled(&mut self, key: &JobKey, gaps: Vec<EntitlementGap>) {
-        self.failed(key, NEVER, None);
-        for gap in &gaps {
-            self.by_gap.insert((gap.clone(), key.clone()));
+    /// The back-off of a job ends.
+    pub(crate) fn forget(&mut self, key: &JobKey) {
+        let resting = self.resting.remove(key);
+        for condition in resting.iter().flat_map(|resting| &resting.conditions) {
+            self.waiting.remove(key, condition);
         }
-        self.not_entitled.insert(key.clone(), gaps);
     }
 
     /// The jobs whose back-off ends, now that a queue deserves so much of each resource and does not
@@ -139,94 +175,163 @@ impl PreemptionBackoff {
         queue: &QueueName,
         unused: impl Fn(&ResourceName) -> i128,
     ) -> Vec<JobKey> {
-        let mut met: Vec<JobKey> = Vec::new();
-        let first = |resource: &ResourceName, amount| {
-            let resource = resource.clone();
-            let queue = queue.clone();
-            let key = JobKey::new("", "");
-            (
-                EntitlementGap {
-                    queue,
-                    resource,
-                    amount,
-                },
-                key,
-            )
-        };
-        let mut from = first(&ResourceName::new(""), i64::MIN);
-        // Resource by resource, of each up to what is unused.
-        while let Some((next, _)) = self.by_gap.range(from..).next() {
-            if next.queue != *queue {
-                break;
-            }
-            let resource = next.resource.clone();
-            let has = unused(&resource);
-            let those = self.by_gap.range(first(&resource, i64::MIN)..);
-            let those = those.take_while(|(of, _)| {
-                of.queue == *queue && of.resource == resource && i128::from(of.amount) <= has
-            });
-            met.extend(those.map(|(_, key)| key.clone()));
-            from = first(&resource, i64::MAX);
-        }
-        met.iter().for_each(|key| self.forget(key));
-        met
-    }
-
-    /// The back-off of a job ends.
-    pub(crate) fn forget(&mut self, key: &JobKey) {
-        if let Some((until, _)) = self.resting.remove(key) {
-            self.order.remove(&(until, key.clone()));
-            self.timed.retain(|(_, of)| of != key);
-        }
-        for gap in self.not_entitled.remove(key).into_iter().flatten() {
-            self.by_gap.remove(&(gap, key.clone()));
-        }
+        let gap = RequeueCondition::Entitlement;
+        let met = self.waiting.met(gap, queue, |_, of| unused(of));
+        let jobs = met.iter().flat_map(|gap| self.waiting.of(gap));
+        let jobs: BTreeSet<JobKey> = jobs.cloned().collect();
+        jobs.iter().for_each(|key| self.forget(key));
+        jobs.into_iter().collect()
     }
 
     /// The jobs whose back-off ends at `now`.
     pub(crate) fn due(&mut self, now: Time) -> Vec<JobKey> {
-        let mut due = Vec::new();
-        while let Some((at, key)) = self.timed.first().cloned() {
-            if at > now {
-                break;
+        let timed = self.waiting.within(times(RequeueCondition::Time, now));
+        let mut due: Vec<JobKey> = timed.map(|(_, key)| key.clone()).collect();
+        due.iter().for_each(|key| self.forget(key));
+        if self.ended_before > 0 {
+            let resting = self.resting.iter();
+            let ended = resting.filter(|(_, resting)| resting.seen < self.ended_before);
+            let mut ended: Vec<JobKey> = ended.map(|(key, _)| key.clone()).collect();
+            let most = AT_ONCE.saturating_sub(due.len());
+            if ended.len() <= most {
+                self.ended_before = 0;
             }
-            self.forget(&key);
-            due.push(key);
+            ended.sort_unstable();
+            ended.truncate(most);
+            ended.iter().for_each(|key| self.forget(key));
+            due.extend(ended);
         }
         while due.len() < AT_ONCE {
-            let Some((at, key)) = self.order.first().cloned() else {
+            let first = self.next_search().filter(|(at, _)| *at <= now);
+            let Some((_, key)) = first.map(|(at, key)| (at, key.clone())) else {
                 break;
             };
-            if !self.is_stale(&key) || (at > now && !self.hurried) {
-                break;
-            }
             self.forget(&key);
             due.push(key);
         }
-        self.hurried &= self
-            .order
-            .first()
-            .is_some_and(|(_, key)| self.is_stale(key));
         due
     }
 
     /// When the next back-off ends, as things are.
     pub(crate) fn next(&self) -> Option<Time> {
-        let timed = self.timed.first().map(|(at, _)| *at);
-        let first = self.order.first().filter(|(_, key)| self.is_stale(key));
-        let first = first.map(|(at, _)| if self.hurried { Time::default() } else { *at });
-        let first = first.filter(|at| *at != NEVER);
-        timed.into_iter().chain(first).min()
+        let ended = (self.ended_before > 0).then(Time::default);
+        let search = self.next_search().map(|(at, _)| at);
+        let timed = self.first_at(RequeueCondition::Time).map(|(at, _)| at);
+        ended.into_iter().chain(search).chain(timed).min()
     }
 
-    /// For the audit: the same with its orders rebuilt.
+    /// The first job that searches again after a while, if anything has changed since its search. Those
+    /// behind it have searched later.
+    fn next_search(&self) -> Option<(Time, &JobKey)> {
+        let (at, key) = self.first_at(RequeueCondition::Victims)?;
+        let resting = self.resting.get(key)?;
+        (resting.seen < self.version).then_some((at, key))
+    }
+
+    fn first_at(&self, kind: fn(Time) -> RequeueCondition) -> Option<(Time, &JobKey)> {
+        let (condition, key) = self.waiting.within(times(kind, NEVER)).next()?;
+        match condition {
+            RequeueCondition::Victims(at) | RequeueCondition::Time(at) => Some((*at, key)),
+            _ => None,
+        }
+    }
+
+    /// For the audit: the same with its list rebuilt.
     pub(super) fn rebuilt(&self) -> Self {
         Self::from(Record::from(self.clone()))
     }
+}
 
-    /// Whether anything has changed since the search of a job.
-    fn is_stale(&self, key: &JobKey) -> bool {
-        let looked = self.resting.get(key);
-        looked.is_some_and(|(_, seen)| *seen < self.version)
+/// The conditions of a kind that have come at `now`.
+fn times(
+    kind: fn(Time) -> RequeueCondition,
+    now: Time,
+) -> std::ops::RangeInclusive<RequeueCondition> {
+    kind(Time(i64::MIN))..=kind(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(count: usize) -> Vec<JobKey> {
+        let keys = (0..count).map(|index| JobKey::new("ns", &format!("job-{index:03}")));
+        keys.collect()
+    }
+
+    #[test]
+    fn a_job_searches_again_after_a_while_once_anything_has_changed() {
+        let mut backoff = PreemptionBackoff::default();
+        let key = &keys(1)[0];
+        backoff.rest(key, vec![RequeueCondition::Victims(Time(10))]);
+        assert_eq!(backoff.due(Time(20)), []);
+        assert_eq!(backoff.next(), None);
+        backoff.moved();
+        assert_eq!(backoff.next(), Some(Time(10)));
+        assert_eq!(backoff.due(Time(9)), []);
+        assert!(backoff.rests(key));
+        assert_eq!(backoff.due(Time(10)), [key.clone()]);
+        assert!(!backoff.rests(key));
+    }
+
+    #[test]
+    fn a_job_searches_again_when_a_victim_is_not_protected_any_more() {
+        let mut backoff = PreemptionBackoff::default();
+        let key = &keys(1)[0];
+        let conditions = [RequeueCondition::Victims, RequeueCondition::Time].map(|of| of(Time(7)));
+        backoff.rest(key, conditions.into());
+        assert_eq!(backoff.next(), Some(Time(7)));
+        assert_eq!(backoff.due(Time(6)), []);
+        assert_eq!(backoff.due(Time(7)), [key.clone()]);
+        assert_eq!(backoff, PreemptionBackoff::default());
+    }
+
+    /// Those that were let search and rest again do not keep the others at rest.
+    #[test]
+    fn after_a_change_of_the_rules_every_job_searches_once_some_at_a_time() {
+        let mut backoff = PreemptionBackoff::default();
+        let all = keys(2 * AT_ONCE + 1);
+        for key in &all {
+            backoff.rest(key, Vec::new());
+        }
+        backoff.hurry();
+        let mut searched = Vec::new();
+        for count in [AT_ONCE, AT_ONCE, 1, 0] {
+            let expected = (count > 0).then(Time::default);
+            assert_eq!(backoff.next(), expected);
+            let due = backoff.due(Time(1));
+            assert_eq!(due.len(), count);
+            for key in &due {
+                backoff.rest(key, vec![RequeueCondition::Victims(Time(5))]);
+            }
+            searched.extend(due);
+        }
+        assert_eq!(searched, all);
+    }
+
+    #[test]
+    fn a_restored_back_off_is_the_same() {
+        let mut backoff = PreemptionBackoff::default();
+        let need = |needs| QueueNeed {
+            queue: QueueName::from("q"),
+            class: None,
+            resource: ResourceName::new("cpu"),
+            needs,
+        };
+        let gaps = [2, 1].map(|needs| RequeueCondition::Entitlement(need(needs)));
+        let timed = [
+            RequeueCondition::Victims(Time(3)),
+            RequeueCondition::Time(Time(2)),
+        ];
+        let never = Vec::new();
+        for (key, conditions) in keys(3).iter().zip([gaps.into(), timed.into(), never]) {
+            backoff.rest(key, conditions);
+            backoff.moved();
+        }
+        backoff.hurry();
+        assert_eq!(backoff.rebuilt(), backoff);
+        let entitled = backoff.entitled_in(&QueueName::from("q"), |_| 1);
+        assert_eq!(entitled, keys(1));
+        assert_eq!(backoff.rebuilt(), backoff);
     }
 }

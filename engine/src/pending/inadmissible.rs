@@ -1,24 +1,17 @@
-//! What a parked class waits for.
+//! What parked classes and resting preemptors wait for.
 
 use crate::amounts::resources::ResourceName;
-use crate::api::ids::{PoolClass, QueueName};
+use crate::api::ids::{PoolClass, QueueName, Time};
 use crate::api::reason::Reason;
 use crate::api::slot::ReservationSlot;
 
-/// Something that a parked class waits for.
+/// Something that a parked class waits for, or a preemptor that rests.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RequeueCondition {
     /// Any headroom of a queue, or another limit of it.
     Quota(QueueName),
-    /// So much headroom of one bound. The needs come last, so that the classes that wait for the
-    /// least of a bound are first.
-    Headroom {
-        queue: QueueName,
-        /// The class of pools that is bounded; `None`: the queue as a whole.
-        class: Option<PoolClass>,
-        resource: ResourceName,
-        needs: i128,
-    },
+    /// So much headroom of one bound.
+    Headroom(QueueNeed),
     /// Other bounds of a queue: as they are, no job of the class can ever be admitted.
     Bounds(QueueName),
     /// More capacity on a node that could take one of its pods.
@@ -30,6 +23,33 @@ pub(crate) enum RequeueCondition {
     /// A slot for a reservation of headroom. A job that lost a slot of a class of pools is asked as a
     /// job of the reservation window instead.
     Slot(ReservationSlot),
+    /// Other victims than there were when it searched, and not before this time.
+    Victims(Time),
+    /// This time: a victim is not protected by the minimum run time of its queue any more.
+    Time(Time),
+    /// So much that a queue deserves and does not use: then a queue on its path may reclaim.
+    Entitlement(QueueNeed),
+}
+
+impl RequeueCondition {
+    /// What a queue needs to have, where the condition is that it has it.
+    pub(super) fn need(&self) -> Option<&QueueNeed> {
+        match self {
+            Self::Headroom(need) | Self::Entitlement(need) => Some(need),
+            _ => None,
+        }
+    }
+}
+
+/// So much of a resource that a queue needs to have. The amount comes last, so that what needs the least
+/// of a resource comes first.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct QueueNeed {
+    pub(crate) queue: QueueName,
+    /// In this class of pools; `None`: in the queue as a whole.
+    pub(crate) class: Option<PoolClass>,
+    pub(crate) resource: ResourceName,
+    pub(crate) needs: i128,
 }
 
 /// Why a class is parked.

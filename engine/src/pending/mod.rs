@@ -10,8 +10,13 @@
 //!   and a slot is not taken by reservations of higher priority (`backfill::window`), and for
 //!   preemption, while it has no back-off ([`backoff`]).
 //!
-//! `cycle::react` says what each change wakes. [`head_selector`] only remembers which queues have to be
-//! asked: it is a cache, without which each search asks all queues.
+//! A verdict names what it waits for as [`inadmissible::RequeueCondition`]s, for a class as for the search for
+//! victims of one job, and one index ([`waiting_list`]) finds who waits for what. `cycle::react` says what
+//! each change wakes. These are not ways to sleep:
+//! - [`head_selector`] is a cache of which queues have to be asked, without which each search asks all.
+//! - An infeasible shape is a fact about the fleet, and costs its classes nothing until a node is freed.
+//! - An unreservable job ([`store`]) and a class that may move are notes of what a plan would say, so that
+//!   it is not made again before a node is freed. Their classes are active.
 
 mod audit;
 pub(crate) mod backoff;
@@ -24,3 +29,4 @@ pub(crate) mod position_index;
 pub(crate) mod queues;
 pub(crate) mod shapes;
 pub(crate) mod store;
+mod waiting_list;

@@ -11,6 +11,7 @@ use crate::api::reason::Reason;
 use crate::pending::inadmissible::{Inadmissible, RequeueCondition};
 use crate::pending::pending_queue::{ClassState, PendingClass, PendingQueue};
 use crate::pending::shapes::ShapeId;
+use crate::pending::waiting_list::WaitingList;
 use crate::quota::QueueId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct PendingQueues {
     pub(super) by_name: Hashed<QueueName, PendingQueue>,
     /// The parked classes, by what they wait for.
-    pub(super) waiting: BTreeMap<RequeueCondition, BTreeSet<(QueueName, ShapeId)>>,
+    pub(super) waiting: WaitingList<(QueueName, ShapeId)>,
     /// Classes that were woken since this was last taken.
     woken: BTreeSet<(QueueName, ShapeId)>,
     /// Queues whose jobs or classes changed since this was last taken.
@@ -121,9 +122,9 @@ impl PendingQueues {
         };
         let changed = class.last.replace(parked.reason) != Some(parked.reason);
         let first = class.jobs.first().cloned();
+        let waiter = (queue.clone(), shape);
         for condition in &parked.conditions {
-            let waiting = self.waiting.entry(condition.clone()).or_default();
-            waiting.insert((queue.clone(), shape));
+            self.waiting.add(&waiter, condition);
         }
         pending_queue.may_move.remove(&shape);
         let admissible_later = parked.admissible_later;
@@ -147,8 +148,7 @@ impl PendingQueues {
     ) {
         let class = class_mut(&mut self.by_name, queue, shape);
         if let Some(ClassState::Parked(parked)) = class.map(|class| &mut class.state) {
-            let waiting = self.waiting.entry(condition.clone()).or_default();
-            waiting.insert((queue.clone(), shape));
+            self.waiting.add(&(queue.clone(), shape), &condition);
             parked.conditions.push(condition);
         }
     }
@@ -178,7 +178,7 @@ impl PendingQueues {
     /// Forgets what blocks the classes that wait for a condition: their jobs are reported when they are
     /// evaluated again, even if the reason is the same, because its words may be others.
     pub(crate) fn forget_reasons(&mut self, condition: &RequeueCondition) {
-        for (queue, shape) in self.waiting.get(condition).into_iter().flatten() {
+        for (queue, shape) in self.waiting.of(condition) {
             if let Some(class) = class_mut(&mut self.by_name, queue, *shape) {
                 class.last = None;
             }
@@ -187,15 +187,18 @@ impl PendingQueues {
 
     /// Wakes all that wait for a condition.
     pub(crate) fn wake(&mut self, condition: &RequeueCondition) {
-        for (queue, shape) in self.waiting.remove(condition).unwrap_or_default() {
+        for (queue, shape) in self.waiting.take(condition) {
             self.activate(&queue, shape);
         }
     }
 
     /// Wakes what waits for a condition in other queues than one.
     pub(crate) fn wake_others(&mut self, condition: &RequeueCondition, queue: &QueueName) {
-        let waiting = self.waiting.get(condition).into_iter().flatten();
-        let others = waiting.filter(|(other, _)| other != queue).cloned();
+        let others = self
+            .waiting
+            .of(condition)
+            .filter(|(other, _)| other != queue)
+            .cloned();
         for (queue, shape) in others.collect::<Vec<_>>() {
             self.activate(&queue, shape);
         }
@@ -207,38 +210,21 @@ impl PendingQueues {
         queue: &QueueName,
         headroom: impl Fn(Option<&PoolClass>, &ResourceName) -> i128,
     ) {
-        let first = RequeueCondition::Headroom {
-            queue: queue.clone(),
-            class: None,
-            resource: ResourceName::new(""),
-            needs: i128::MIN,
-        };
-        let of_queue = self.waiting.range(first..);
-        let of_queue = of_queue.map_while(|(condition, _)| match condition {
-            RequeueCondition::Headroom {
-                queue: of,
-                class,
-                resource,
-                needs,
-            } if of == queue => Some((condition, class, resource, needs)),
-            _ => None,
-        });
-        let enough = of_queue
-            .filter(|(_, class, resource, needs)| headroom(class.as_ref(), resource) >= **needs);
-        let enough: Vec<_> = enough.map(|(condition, ..)| condition.clone()).collect();
+        let enough = self
+            .waiting
+            .met(RequeueCondition::Headroom, queue, headroom);
         enough.iter().for_each(|condition| self.wake(condition));
     }
 
     /// The shapes of the classes that wait for capacity.
     pub(crate) fn waiting_for_capacity(&self) -> impl Iterator<Item = ShapeId> {
-        let waiting = self.waiting.get(&RequeueCondition::Room);
-        waiting.into_iter().flatten().map(|(_, shape)| *shape)
+        let waiting = self.waiting.of(&RequeueCondition::Room);
+        waiting.map(|(_, shape)| *shape)
     }
 
     /// Wakes the classes that wait for capacity and have one of these shapes.
     pub(crate) fn wake_for_capacity(&mut self, fits: impl Fn(ShapeId) -> bool) {
-        let waiting = self.waiting.get(&RequeueCondition::Room);
-        let waiting = waiting.into_iter().flatten();
+        let waiting = self.waiting.of(&RequeueCondition::Room);
         let woken = waiting.filter(|(_, shape)| fits(*shape)).cloned();
         for (queue, shape) in woken.collect::<Vec<_>>() {
             self.activate(&queue, shape);
@@ -268,13 +254,8 @@ impl PendingQueues {
         };
         if let ClassState::Parked(parked) = std::mem::replace(&mut class.state, woken) {
             let class = (queue.clone(), shape);
-            for condition in parked.conditions {
-                if let Some(waiting) = self.waiting.get_mut(&condition) {
-                    waiting.remove(&class);
-                    if waiting.is_empty() {
-                        self.waiting.remove(&condition);
-                    }
-                }
+            for condition in &parked.conditions {
+                self.waiting.remove(&class, condition);
             }
             self.woken.insert(class);
         }
@@ -326,7 +307,7 @@ impl PendingQueues {
 
     /// Rechecks all that wait for a condition.
     pub(crate) fn recheck_waiting(&mut self, condition: &RequeueCondition) {
-        for (queue, shape) in self.waiting.remove(condition).unwrap_or_default() {
+        for (queue, shape) in self.waiting.take(condition) {
             self.recheck(&queue, shape);
         }
     }

@@ -23,7 +23,7 @@ use crate::amounts::totals::clamp;
 use crate::api::charge::Pools;
 use crate::api::ids::QueueName;
 use crate::overlay::Overlay;
-use crate::pending::backoff::EntitlementGap;
+use crate::pending::inadmissible::QueueNeed;
 use crate::quota::{QueueId, Quota, ScopedResource};
 
 /// Why a victim may not be reclaimed.
@@ -188,14 +188,15 @@ pub(crate) fn entitlement_gaps(
     quota: &Quota,
     queue: &QueueName,
     total: &Resources,
-) -> Vec<EntitlementGap> {
+) -> Vec<QueueNeed> {
     let gaps_of = |id| {
         let requested = quota.requested(id, total, None).into_iter();
         let deserved = requested.filter(move |(of, _)| quota.deserved_of(id, *of).is_some());
-        deserved.map(move |(of, amount)| EntitlementGap {
+        deserved.map(move |(of, amount)| QueueNeed {
             queue: quota.name(id).clone(),
+            class: None,
             resource: quota.resource_of(of).clone(),
-            amount: clamp(amount).0,
+            needs: clamp(amount).0.into(),
         })
     };
     quota.below_root(queue).flat_map(gaps_of).collect()

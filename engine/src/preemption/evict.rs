@@ -16,7 +16,7 @@ use crate::backfill::{assume, withheld};
 use crate::capacity::leading;
 use crate::jobs::job::Job;
 use crate::overlay::Overlay;
-use crate::pending::backoff::EntitlementGap;
+use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::pending_queue::PendingQueue;
 use crate::pending::shapes::ShapeId;
 use crate::placement::request::Request;
@@ -65,13 +65,13 @@ pub(crate) fn may_take(
     })
 }
 
-/// The entitlement gaps of a job that may only reclaim and is not entitled to anything, even once all
-/// terminating jobs are gone.
+/// What a job waits for that may only reclaim and is not entitled to anything, even once all terminating
+/// jobs are gone.
 pub(crate) fn not_entitled(
     inputs: Inputs<'_>,
     request: Request<'_>,
     rights: Rights,
-) -> Option<Vec<EntitlementGap>> {
+) -> Option<Vec<RequeueCondition>> {
     if rights.preempt {
         return None;
     }
@@ -82,7 +82,8 @@ pub(crate) fn not_entitled(
     }
     let total = &request.shape.total;
     let entitled = reclaim(inputs, request, &usage).could_be_entitled();
-    (!entitled).then(|| entitlement_gaps(&inputs.quota, request.queue, total))
+    let gaps = || entitlement_gaps(&inputs.quota, request.queue, total).into_iter();
+    (!entitled).then(|| gaps().map(RequeueCondition::Entitlement).collect())
 }
 
 /// Whether a queue lets any of its jobs preempt.

@@ -296,7 +296,9 @@ fn what_is_due_is_what_is_deserved_and_not_held_of_what_a_job_asks_for() {
         let gaps = entitlement_gaps(&tree.0, &below, &res(asks)).into_iter();
         let told = gaps.map(|due| {
             let left = tree.0.unused_deserved(&due.queue, &due.resource).unwrap();
-            let asked = due.resource.format(crate::Amount(due.amount));
+            let asked = due
+                .resource
+                .format(crate::amounts::totals::clamp(due.needs));
             let left = due.resource.format(crate::amounts::totals::clamp(left));
             format!("{}: {} {asked} of {left}", due.queue, due.resource)
         });
