@@ -173,6 +173,16 @@ impl Cursor {
         here.or_else(|| arguments.last().filter(repeats)).copied()
     }
 
+    /// Returns a value that may be typed in any case as it was begun: shells compare candidates with that.
+    fn in_case(&self, argument: &Arg, name: String) -> String {
+        let begun = name.get(..self.word.len());
+        let is_begun = begun.is_some_and(|begun| begun.eq_ignore_ascii_case(&self.word));
+        match argument.is_ignore_case_set() && is_begun {
+            true => self.word.clone() + &name[self.word.len()..],
+            false => name,
+        }
+    }
+
     /// Returns the values that an argument can have.
     async fn values(
         &self,
@@ -183,9 +193,11 @@ impl Cursor {
         let possible = argument.get_possible_values();
         if !possible.is_empty() {
             let shown = possible.iter().filter(|value| !value.is_hide_set());
-            return shown
-                .map(|value| (value.get_name().to_owned(), first_line(value.get_help())))
-                .collect();
+            let named = shown.map(|value| {
+                let name = value.get_name().to_owned();
+                (self.in_case(argument, name), first_line(value.get_help()))
+            });
+            return named.collect();
         }
         let mut candidates = Vec::new();
         for kind in argument.get_value_names().unwrap_or_default() {

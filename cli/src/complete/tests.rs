@@ -77,6 +77,11 @@ async fn names_are_those_of_the_server() {
     ] {
         assert_eq!(answer(line).await, wanted, "{line}");
     }
+    let states = answer("jobs --status ru|").await;
+    assert!(
+        states.starts_with("running\t") && states.ends_with("\n:4\n"),
+        "{states}"
+    );
     let formats = answer("jobs -o w|").await;
     assert_eq!(formats, "wide\tA table with more columns\n:4\n");
 }

@@ -166,7 +166,7 @@ fn unknown_demand(placement: ClusterPlacement) -> Demand {
 }
 
 /// Returns the template's own queue, or the namespace's, or `default`.
-fn queue(template: &Template, namespace: &NamespaceFact) -> QueueName {
+pub(crate) fn queue(template: &Template, namespace: &NamespaceFact) -> QueueName {
     let name = template
         .queue
         .as_deref()

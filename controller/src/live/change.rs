@@ -1,6 +1,7 @@
 //! Changes to try: a job that is submitted, a queue that is edited, a cluster or a node that is gone. Each is made
 //! as if the watches showed it.
 
+use crate::facts::job;
 use crate::facts::queue_rights::Pair;
 use crate::live::LiveState;
 use crate::mirror::template::{Template, TemplateKind};
@@ -112,7 +113,13 @@ impl LiveState {
         if self.reconciler.mirror.bindings().contains_key(&key) {
             return Err(LiveChangeError::Exists(key));
         }
-        let (template, binding) = submitted(object, &key, kind, self.now.0);
+        let (mut template, binding) = submitted(object, &key, kind, self.now.0);
+        let queue = job::queue(&template, &self.reconciler.namespace_of(&key));
+        // The webhook records it.
+        let right = (namespace, queue);
+        if self.own_rights.contains(&right) {
+            template.permitted_queue = Some(right.1.to_string());
+        }
         let kind = template.key.kind.clone();
         let delta = Delta::Upserted(template);
         self.reconciler.mirror.template(&kind, delta);
@@ -185,6 +192,14 @@ fn submitted(
     object.metadata.uid = Some(uid.clone());
     object.metadata.creation_timestamp = created.clone();
     object.metadata.generation = Some(1);
+    // Only the webhook says who submitted it, and what that user may use.
+    for name in [names::USER_ANNOTATION, names::PERMITTED_QUEUE_ANNOTATION] {
+        object
+            .metadata
+            .annotations
+            .get_or_insert_default()
+            .remove(name);
+    }
     let labels = object.metadata.labels.get_or_insert_default();
     labels.extend([claim.clone()]);
     // A manifest may have been copied from an object that runs.

@@ -50,6 +50,8 @@ pub struct LiveState {
     now: Time,
     /// The pods of jobs that members show, with their nodes.
     pods: BTreeMap<JobKey, BTreeMap<(ClusterName, Uid), Option<NodeName>>>,
+    /// The queues that the user may use, see [`LiveObjects`].
+    own_rights: BTreeSet<Pair>,
     /// Where jobs were placed at the beginning.
     before: BTreeMap<JobKey, PodsByCluster>,
     /// How many pods were made up.
@@ -87,6 +89,7 @@ impl LiveState {
             reconciler: Reconciler::new(options, engine, Enforcement::NotRequired, metrics),
             now,
             pods: BTreeMap::new(),
+            own_rights: observed.own_rights.clone(),
             before: BTreeMap::new(),
             made_up: 0,
         };

@@ -13,6 +13,7 @@ use crds::queue::Queue;
 use engine::JobKey;
 use kube::core::ObjectMeta;
 use members::MemberEvent;
+use std::collections::BTreeSet;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
@@ -31,6 +32,8 @@ pub struct LiveObjects {
     pub(crate) overrides: Vec<ObjectMeta>,
     pub(crate) members: Vec<MemberEvent>,
     pub(crate) rights: Vec<(Pair, bool)>,
+    /// The queues that the user may use in namespaces where not everybody may.
+    pub(crate) own_rights: BTreeSet<Pair>,
     /// What could not be read and was not needed, or makes answers worse.
     pub notes: Vec<String>,
 }

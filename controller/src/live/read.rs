@@ -1,6 +1,7 @@
 //! Reads, once, what the controller watches, with the rights of the client.
 
 use crate::effects::rights::ask;
+use crate::facts::queue_rights::Pair;
 use crate::ingest::template_watches::api_resource;
 use crate::ingest::watches::known_template_kinds;
 use crate::live::{LiveChange, LiveObjects, LiveState, ROUNDS};
@@ -12,11 +13,13 @@ use crds::karmada::{ClusterOverridePolicy, OverridePolicy, Work};
 use crds::podgroup::PodGroup;
 use engine::{Event, JobKey, Time};
 use futures::StreamExt as _;
-use kube::api::{DynamicObject, ListParams};
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::{Api, Client, Resource};
 use members::{MemberEvent, Members, MembersOptions};
 use runtime::client::CallError;
-use runtime::pages;
+use runtime::rights::may_use;
+use runtime::{Principal, pages};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -277,12 +280,12 @@ async fn ask_rights(
 ) {
     for _ in 0..ROUNDS {
         let (mut live, mut asked) = LiveState::begun(observed, now);
+        let mut for_changes = BTreeSet::new();
         for change in changes {
             // What is wrong with a change is said when it is made.
-            if let Ok(more) = live.make(change) {
-                asked.extend(more);
-            }
+            for_changes.extend(live.make(change).unwrap_or_default());
         }
+        asked.extend(for_changes.iter().cloned());
         let known: BTreeSet<_> = observed
             .rights
             .iter()
@@ -292,6 +295,8 @@ async fn ask_rights(
         if asked.is_empty() {
             return;
         }
+        for_changes.retain(|pair| asked.contains(pair));
+        ask_own_rights(client, observed, for_changes).await;
         let mut answers = futures::stream::iter(asked)
             .map(|pair| ask(client, pair))
             .buffer_unordered(AT_A_TIME);
@@ -303,6 +308,32 @@ async fn ask_rights(
             }
             let allowed = answer.unwrap_or(false);
             observed.rights.push(((namespace, queue), allowed));
+        }
+    }
+}
+
+/// Asks which queues the user may use, who submits the jobs of changes.
+async fn ask_own_rights(client: &Client, observed: &mut LiveObjects, pairs: BTreeSet<Pair>) {
+    if pairs.is_empty() {
+        return;
+    }
+    let api = Api::<SelfSubjectReview>::all(client.clone());
+    let review = SelfSubjectReview::default();
+    let reviewed = api.create(&PostParams::default(), &review).await;
+    let user = reviewed.ok().and_then(|review| review.status?.user_info);
+    let Some(user) = user else {
+        return;
+    };
+    let user = Principal {
+        user: user.username.unwrap_or_default(),
+        uid: user.uid.unwrap_or_default(),
+        groups: user.groups.unwrap_or_default(),
+        extra: user.extra.unwrap_or_default(),
+    };
+    for (namespace, queue) in pairs {
+        let answer = may_use(client, &user, &namespace, queue.as_str()).await;
+        if answer.unwrap_or(false) {
+            observed.own_rights.insert((namespace, queue));
         }
     }
 }

@@ -300,13 +300,16 @@ fn what_cannot_be_tried_says_why() {
     ");
 }
 
-#[tokio::test]
-async fn what_may_not_be_read_is_named() {
-    let options = LiveReadOptions {
+fn options() -> LiveReadOptions {
+    LiveReadOptions {
         timeout: Duration::from_secs(5),
         members_within: Duration::from_secs(1),
         user_agent: "test".to_owned(),
-    };
+    }
+}
+
+#[tokio::test]
+async fn what_may_not_be_read_is_named() {
     let read_but = async |kinds: &'static str| {
         let api = FakeApi::new();
         api.fault(
@@ -314,7 +317,7 @@ async fn what_may_not_be_read_is_named() {
             Fault::Status(403, "you may not"),
             move |request| request.path.ends_with(kinds),
         );
-        crate::live::read(&api.client(), &options, &[], now()).await
+        crate::live::read(&api.client(), &options(), &[], now()).await
     };
     let error = read_but("/works").await.unwrap_err().to_string();
     assert!(
@@ -330,4 +333,35 @@ async fn what_may_not_be_read_is_named() {
         "{note}"
     );
     assert!(LiveState::new(&observed, now()).follow().is_empty());
+}
+
+#[tokio::test]
+async fn a_closed_queue_takes_a_job_of_a_user_who_may_use_it() {
+    for (user, refused) in [("may", false), ("may-not", true)] {
+        let api = FakeApi::new();
+        let labels = json!({names::MANAGED_LABEL: "true"});
+        let namespace = json!({"metadata": {"name": "team", "labels": labels}});
+        api.put("/api/v1/namespaces/team", namespace);
+        let queue = serde_json::to_value(queue("4")).unwrap();
+        api.put("/apis/scheduling.volcano.sh/v1beta1/queues/q", queue);
+        let policy = json!({"metadata": {"name": "q"}, "spec": {"tenancy": "Closed"}});
+        api.put("/apis/muster.io/v1alpha1/capacitypolicies/q", policy);
+        let reviews = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+        let of_user = json!({"status": {"userInfo": {"username": user}}});
+        api.answers(reviews, move |_| of_user.clone());
+        let reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        api.answers(reviews, |review| {
+            let allowed = review["spec"]["user"] == "may";
+            json!({"spec": review["spec"], "status": {"allowed": allowed}})
+        });
+        let changes = [submit("job", 1, None)];
+        let read = crate::live::read(&api.client(), &options(), &changes, now()).await;
+        let (fates, _) = after(&read.unwrap(), &changes);
+        let reason = fates[&key("job")].reason;
+        assert_eq!(
+            reason == Reason::QueueNotPermitted,
+            refused,
+            "{user}: {reason}"
+        );
+    }
 }

@@ -1,6 +1,6 @@
 //! `kubectl muster`: each command on a real control plane, by the tenant or by the administrator.
 
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 
 use anyhow::{Context as _, ensure};
 use e2e::harness::jobs::TestGang;
@@ -8,11 +8,13 @@ use e2e::harness::kinds::CAPACITY_POLICY;
 use e2e::harness::muster;
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
+use testbed::tools::{self, Tool, Toolset};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
 use crate::case::{Case, SOON};
 use crate::job::Job;
+use crate::plane::state_dir;
 use crate::story::managed;
 
 /// `kubectl-muster` with the connection of a user.
@@ -26,6 +28,17 @@ struct Printed {
     code: Option<i32>,
     out: String,
     err: String,
+}
+
+impl Printed {
+    fn of(output: &Output) -> Self {
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        Self {
+            code: output.status.code(),
+            out: text(&output.stdout),
+            err: text(&output.stderr),
+        }
+    }
 }
 
 impl<'a> MusterCli<'a> {
@@ -48,13 +61,32 @@ impl<'a> MusterCli<'a> {
     }
 
     async fn run(&self, line: &str) -> anyhow::Result<Printed> {
-        let output = self.command(line)?.output().await?;
-        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-        Ok(Printed {
-            code: output.status.code(),
-            out: text(&output.stdout),
-            err: text(&output.stderr),
-        })
+        Ok(Printed::of(&self.command(line)?.output().await?))
+    }
+
+    /// Has kubectl complete a command line of the plugin, and returns its answer.
+    async fn through_kubectl(&self, line: &str) -> anyhow::Result<Printed> {
+        let tools = tools::ensure(&[Toolset::Kubernetes], &|line| eprintln!("{line}"))?;
+        let folder = state_dir("plugins");
+        std::fs::create_dir_all(&folder)?;
+        let program = muster::built("kubectl-muster")?;
+        for name in ["kubectl-muster", "kubectl_complete-muster"] {
+            let link = folder.join(name);
+            if !link.exists() {
+                std::os::unix::fs::symlink(&program, link)?;
+            }
+        }
+        let path = std::env::var("PATH").unwrap_or_default();
+        let output = Command::new(tools.program(Tool::Kubectl)?)
+            .env("PATH", format!("{}:{path}", folder.display()))
+            .env("KUBECONFIG", self.case.plane.testbed.karmada().kubeconfig)
+            .args(["__complete", "muster", "--namespace", &self.case.name])
+            .args(self.user.iter().map(|user| format!("--as={user}")))
+            .args(line.split_whitespace())
+            .kill_on_drop(true)
+            .output()
+            .await?;
+        Ok(Printed::of(&output))
     }
 
     /// Runs a command that succeeds, and returns its standard output.
@@ -252,11 +284,7 @@ async fn stopped_and_resumed(
 }
 
 /// Advice is computed for who may read what it takes, and names are completed.
-async fn completed(
-    queue: &str,
-    tenant: &MusterCli<'_>,
-    admin: &MusterCli<'_>,
-) -> anyhow::Result<()> {
+async fn completed(tenant: &MusterCli<'_>, admin: &MusterCli<'_>) -> anyhow::Result<()> {
     let advice = admin.done("explain waits --live").await?;
     ensure!(
         advice.contains("Helps") && !advice.contains("failed"),
@@ -264,13 +292,18 @@ async fn completed(
     );
     let advice = tenant.done("explain waits --live").await?;
     ensure!(advice.contains("cannot be listed"), "{advice}");
-    let names = tenant
-        .done(&format!("__complete --namespace {queue} explain wai"))
+    // On a busy machine the server may not answer in the short time that completion waits.
+    for (line, candidate) in [("explain wai", "waits\t"), ("queue re", "resume\t")] {
+        eventually(SOON, &format!("{line} completed"), async || {
+            let printed = tenant.through_kubectl(line).await;
+            let printed = printed.map_err(|error| format!("{error:#}"))?;
+            match printed.out.starts_with(candidate) && printed.out.ends_with("\n:4\n") {
+                true => Ok(()),
+                false => Err(format!("{} {}", printed.out, printed.err)),
+            }
+        })
         .await?;
-    ensure!(
-        names.starts_with("waits\t") && names.ends_with(":4\n"),
-        "{names}"
-    );
+    }
     let names = admin.done("__complete drain member").await?;
     ensure!(names.contains("member1\n"), "{names}");
     Ok(())
@@ -341,7 +374,7 @@ async fn commands(case: &Case) -> anyhow::Result<()> {
     listed(case, &tenant).await?;
     let explained = tenant.done("explain waits").await?;
     ensure!(explained.contains("State     Queued"), "{explained}");
-    completed(&case.name, &tenant, &admin).await?;
+    completed(&tenant, &admin).await?;
     held_and_released(case, &tenant, &runs, &waits).await?;
     raised_and_moved(case, &tenant, &admin, &waits).await?;
 

@@ -255,9 +255,13 @@ async fn reclaimed(compared: &mut Compared<'_>) -> anyhow::Result<()> {
     compared.comes_true("a stop", &simulated, &before).await
 }
 
-/// A cluster is drained.
+/// A cluster is drained. What ran there has no room elsewhere.
 async fn drained(compared: &mut Compared<'_>) -> anyhow::Result<()> {
     let case = compared.case;
+    let urgent = compared.jobs.remove("urgent-job").context("urgent")?;
+    case.delete(&urgent).await?;
+    case.gone(&urgent).await?;
+    case.running(&compared.jobs["c-job"]).await?;
     let before = compared.placed().await.map_err(anyhow::Error::msg)?;
     let there = before.values().any(|shares| shares.contains(DRAINED));
     ensure!(there, "no job runs in {DRAINED}: {before:?}");
