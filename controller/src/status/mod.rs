@@ -8,6 +8,7 @@ pub(crate) mod discretion;
 pub(crate) mod events;
 mod fault_policy_status;
 mod job_status;
+pub(crate) mod kept_jobs;
 pub(crate) mod kept_policies;
 pub(crate) mod outlook;
 pub(crate) mod podgroups;
@@ -21,6 +22,7 @@ use crate::core::Core;
 use crate::effects::object_writer::ObjectWriter;
 use crate::mirror::namespace::NamespaceFact;
 use crate::status::advice::Advice;
+use crate::status::kept_jobs::KeptJobs;
 use crate::status::reason_events::ReasonEvents;
 use crate::status::template_status::TemplateStatuses;
 use crate::status::timeline::StageLog;
@@ -71,6 +73,8 @@ pub(crate) struct Publisher {
     starts: StartForecasts,
     /// Jobs whose reasons get events.
     pub(crate) reasons: ReasonEvents,
+    /// Admitted jobs that something keeps from running.
+    pub(crate) kept: KeptJobs,
     /// Objects that no policy selects.
     pub(crate) unselected: Unselected,
     /// PodGroup specs as they were last applied.
@@ -97,6 +101,7 @@ impl Publisher {
             stages: StageLog::default(),
             starts: StartForecasts::default(),
             reasons: ReasonEvents::new(),
+            kept: KeptJobs::default(),
             unselected: Unselected::default(),
             applied: HashMap::new(),
             kept_at: None,
@@ -130,6 +135,7 @@ impl Publisher {
     /// Drops what has to be published: another replica publishes it.
     pub(crate) fn clear(&mut self) {
         self.jobs.clear();
+        self.kept.clear();
         self.stages.clear();
         self.starts = StartForecasts::default();
         self.queues.clear();
@@ -182,6 +188,7 @@ impl Publisher {
         self.stages.forget(key);
         self.starts.forget(key);
         self.reasons.forget(key);
+        self.kept.forget(key);
         self.templates.forget(key);
         self.status
             .forget(&podgroup_target(key, self.status_subresource));
@@ -215,6 +222,7 @@ impl Core {
         {
             self.publish_job(&key, now);
         }
+        self.publisher.kept.export(&self.metrics);
         self.advise_due(now);
         self.record_reasons(now);
         self.warn_of_unselected(now);
