@@ -245,6 +245,7 @@ impl Core {
             }
         }
         self.publisher.clear();
+        self.publisher.kept.export(&self.metrics);
         self.reconciler.lost_pods.stand_by();
         self.reconciler.breakers.stand_by();
         self.metrics.nodes_avoided.set(0);

@@ -42,6 +42,7 @@ pub(crate) struct ControllerMetrics {
     pub(crate) invariant_check_seconds: Histogram,
     pub(crate) queues: QueueSeries,
     evicted: Family<EvictionReason, Counter>,
+    kept: Family<EvictionReason, Gauge>,
     refused: Family<EvictionReason, Counter>,
     decide_seconds: Histogram,
 }
@@ -122,6 +123,11 @@ impl ControllerMetrics {
                 "Admitted jobs that were evicted",
                 Family::default(),
             ),
+            kept: registry.register(
+                "jobs_kept",
+                "Admitted jobs whose pods do not run, by reason: PodsRefused, PodsNotStarting, PodsNotScheduled",
+                Family::default(),
+            ),
             refused: registry.register(
                 "plans_refused",
                 "Plans that could not be carried out",
@@ -141,6 +147,14 @@ impl ControllerMetrics {
                 reason: reason.to_string(),
             })
             .inc();
+    }
+
+    /// Sets how many admitted jobs show `reason`.
+    pub(crate) fn kept(&self, reason: Reason, jobs: i64) {
+        let reason = reason.to_string();
+        self.kept
+            .get_or_create(&EvictionReason { reason })
+            .set(jobs);
     }
 
     pub(crate) fn refused(&self, reason: Reason) {

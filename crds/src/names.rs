@@ -61,6 +61,8 @@ pub const HEARTBEAT_ANNOTATION: &str = "muster.io/heartbeat";
 pub const HEARTBEAT_TIMEOUT_ANNOTATION: &str = "muster.io/heartbeat-timeout";
 /// Annotation of a template: the span of another program of which its job is a part, as W3C Trace Context writes it.
 pub const TRACEPARENT_ANNOTATION: &str = "traceparent";
+/// Annotation of pods: `true` if the pod counts as lost while it runs and is not Ready.
+pub const UNREADY_IS_LOST_ANNOTATION: &str = "muster.io/unready-is-lost";
 /// Annotation of a template: the attempt in which its job was aborted, by a user who resumes it (`2`).
 pub const RESUME_ANNOTATION: &str = "muster.io/resume-attempt";
 /// Taint of a node that is avoided; its value is the class of the fault.

@@ -159,6 +159,12 @@ impl Engine {
         nodes.collect()
     }
 
+    /// The pods of a job in a cluster that are bound to nodes and have not been lost.
+    #[must_use]
+    pub fn bound_pods(&self, key: &JobKey, cluster: &ClusterName) -> u32 {
+        self.capacity.present_pods(key, cluster)
+    }
+
     /// The jobs with pods on a node that have not ended; none if the node is not known, or lost.
     #[must_use]
     pub fn jobs_on(&self, cluster: &ClusterName, node: &NodeName) -> BTreeSet<JobKey> {

@@ -17,6 +17,7 @@ mod infrastructure;
 mod kept;
 mod leaving;
 mod metrics;
+mod not_running;
 mod not_touched;
 mod objects;
 mod out_of_service;

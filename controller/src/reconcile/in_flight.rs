@@ -65,6 +65,8 @@ pub(crate) struct InFlight {
     pub(crate) ended: Option<(Attempt, Outcome)>,
     /// Why it failed, and why it is not queued again, as far as this process saw it.
     pub(crate) failure: Option<(Attempt, String)>,
+    /// Which of its pods the scheduler of a cluster has not bound in time.
+    pub(crate) unscheduled: Option<String>,
     /// Since when this process sees it run.
     pub(crate) runs_since: Option<Time>,
     /// When to check again what it needs in its members, while none of its pods runs.

@@ -52,6 +52,7 @@ impl Core {
             return;
         };
         let publisher = &mut self.publisher;
+        publisher.kept.observe(key, reason.shown.reason);
         let to_record = reason.to_record();
         let seen = self.reconciler.mirror.podgroups().get(key);
         let published = || seen.and_then(|seen| reason_events::published(seen));
@@ -254,6 +255,7 @@ impl Reconciler {
         let failure = failure.as_deref();
         let (reason, message) =
             podgroups::reason_of(explanation, view.state, binding, works, excess, failure);
+        let (reason, message) = self.what_keeps(key, reason, message);
         let queue = self.last_facts.get(key)?.queue.clone();
         Some(ShownReason {
             state: view.state,

@@ -9,6 +9,7 @@ pub(crate) mod events;
 mod fault_policy_status;
 mod job_status;
 mod job_trace;
+pub(crate) mod kept_jobs;
 pub(crate) mod kept_policies;
 pub(crate) mod outlook;
 pub(crate) mod podgroups;
@@ -23,6 +24,7 @@ use crate::effects::object_writer::ObjectWriter;
 use crate::mirror::namespace::NamespaceFact;
 use crate::status::advice::Advice;
 use crate::status::job_trace::JobTraces;
+use crate::status::kept_jobs::KeptJobs;
 use crate::status::reason_events::ReasonEvents;
 use crate::status::template_status::TemplateStatuses;
 use crate::status::timeline::StageLog;
@@ -76,6 +78,8 @@ pub(crate) struct Publisher {
     starts: StartForecasts,
     /// Jobs whose reasons get events.
     pub(crate) reasons: ReasonEvents,
+    /// Admitted jobs that something keeps from running.
+    pub(crate) kept: KeptJobs,
     /// Objects that no policy selects.
     pub(crate) unselected: Unselected,
     /// PodGroup specs as they were last applied.
@@ -103,6 +107,7 @@ impl Publisher {
             traces: JobTraces::default(),
             starts: StartForecasts::default(),
             reasons: ReasonEvents::new(),
+            kept: KeptJobs::default(),
             unselected: Unselected::default(),
             applied: HashMap::new(),
             kept_at: None,
@@ -141,6 +146,7 @@ impl Publisher {
     /// Drops what has to be published: another replica publishes it.
     pub(crate) fn clear(&mut self) {
         self.jobs.clear();
+        self.kept.clear();
         self.stages.clear();
         self.traces.clear();
         self.starts = StartForecasts::default();
@@ -195,6 +201,7 @@ impl Publisher {
         self.traces.forget(key, crds::record::timestamp(now));
         self.starts.forget(key);
         self.reasons.forget(key);
+        self.kept.forget(key);
         self.templates.forget(key);
         self.status
             .forget(&podgroup_target(key, self.status_subresource));
@@ -228,6 +235,7 @@ impl Core {
         {
             self.publish_job(&key, now);
         }
+        self.publisher.kept.export(&self.metrics);
         self.advise_due(now);
         self.record_reasons(now);
         self.warn_of_unselected(now);

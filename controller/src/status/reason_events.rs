@@ -227,11 +227,12 @@ fn turn_of(position: Option<usize>) -> usize {
 /// Returns true if a job in this state gets an event for this reason. What happens to a job (it is admitted,
 /// evicted, resized) has events of its own.
 pub(crate) fn needs_event(state: JobState, reason: Reason) -> bool {
-    use Reason::{MemberRefused, PodsLost, PodsNotStarting};
+    use Reason::{MemberRefused, PodsLost, PodsNotScheduled, PodsNotStarting, PodsRefused};
     match state {
         JobState::Queued => reason.is_of_waiting(),
         JobState::Placed | JobState::Running => {
-            matches!(reason, MemberRefused | PodsLost | PodsNotStarting)
+            let kept = matches!(reason, PodsRefused | PodsNotStarting | PodsNotScheduled);
+            kept || matches!(reason, MemberRefused | PodsLost)
         }
         JobState::Assumed | JobState::Ending | JobState::Finished => false,
     }

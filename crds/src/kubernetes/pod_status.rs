@@ -4,6 +4,7 @@ use super::Pod;
 use super::PodClaim;
 use crate::karmada::{LooseCondition, condition};
 use crate::loose::nullable;
+use crate::names::UNREADY_IS_LOST_ANNOTATION;
 use engine::facts::PodPhase;
 use engine::faults::Symptom;
 use serde::{Deserialize, Serialize};
@@ -102,6 +103,9 @@ const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
 /// The reason of the symptom of a pod with an unhealthy device.
 const UNHEALTHY_DEVICE: &str = "DeviceUnhealthy";
 
+/// The reason of the symptom of a running pod that is not Ready.
+const UNREADY: &str = "NotReady";
+
 /// Reasons of containers that wait for their turn: nothing is wrong with them.
 const IN_TURN: [&str; 3] = ["", "ContainerCreating", "PodInitializing"];
 
@@ -150,9 +154,17 @@ impl Pod {
                 exit_code: failed.exit_code,
                 ..symptom(&failed.reason, &failed.message)
             }),
-            PodPhase::Running => status.unhealthy_device(),
+            PodPhase::Running => status.unhealthy_device().or_else(|| self.unready()),
             _ => None,
         }
+    }
+
+    /// Returns the symptom of a running pod that is not Ready, if its template says that this counts.
+    fn unready(&self) -> Option<Symptom> {
+        let annotations = self.metadata.annotations.as_ref()?;
+        let counts = annotations.get(UNREADY_IS_LOST_ANNOTATION)? == "true";
+        let ready = condition(&self.status.conditions, "Ready")?;
+        (counts && !ready.is_true()).then(|| symptom(UNREADY, &ready.message))
     }
 }
 
@@ -258,6 +270,26 @@ mod tests {
             ),
         ] {
             assert_eq!(pod(status.clone()).phase(), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_running_pod_that_is_not_ready_has_a_symptom_if_its_template_asks_for_it() {
+        for (stated, ready, expected) in [
+            (Some("true"), "False", Some("NotReady (no answer)")),
+            (Some("true"), "True", None),
+            (Some("false"), "False", None),
+            (None, "False", None),
+        ] {
+            let mut pod = pod(json!({"phase": "Running", "conditions": [
+                {"type": "Ready", "status": ready, "message": "no answer"},
+            ]}));
+            let annotation =
+                stated.map(|stated| (UNREADY_IS_LOST_ANNOTATION.to_owned(), stated.to_owned()));
+            pod.metadata.annotations = Some(annotation.into_iter().collect());
+            assert_eq!(pod.phase(), PodPhase::Running);
+            let found = pod.symptom().map(|symptom| symptom.to_string());
+            assert_eq!(found.as_deref(), expected, "{stated:?} {ready}");
         }
     }
 

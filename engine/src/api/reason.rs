@@ -128,6 +128,10 @@ reasons! {
     /// Something keeps its pods from running on their nodes: an image, a volume, a container. The message says
     /// what.
     PodsNotStarting,
+    /// Nodes refuse its pods, which a scheduler of their cluster has bound there. The message says why.
+    PodsRefused,
+    /// For more than a minute a scheduler of its cluster has not bound the pods that it needs.
+    PodsNotScheduled,
     /// Its pods could not start through a fault of its own, such as an image that does not exist. It does not
     /// compete again until its template changes.
     PodsCannotStart,

@@ -79,7 +79,8 @@ pub(crate) fn evict_unrecovered(engine: &mut Engine, key: &JobKey) -> Option<Dec
     } = loss;
     if loss.devices {
         let message = format!(
-            "for {seconds} s {healthy} of the {least} pods it needs on {cluster} have had devices that work"
+            "for {seconds} s {healthy} of the {least} pods it needs on {cluster} have worked: devices of the others \
+             have failed, or they are not Ready"
         );
         return lifecycle::evict(engine, key, Reason::PodsLost, &message, None);
     }

@@ -26,7 +26,7 @@ pub(crate) struct Loss {
     pub(crate) healthy: u32,
     /// The pods that the gang needs there.
     pub(crate) least: u32,
-    /// Whether enough pods are there, and only devices of theirs have failed.
+    /// Whether enough pods are there, and do not work: devices of theirs have failed, or they are not Ready.
     #[serde(default)]
     pub(crate) devices: bool,
 }
@@ -42,8 +42,8 @@ impl fmt::Display for Loss {
         if self.devices {
             return write!(
                 f,
-                "runs with working devices in {healthy} of the {least} pods it needs on {cluster}; if those that \
-                 failed do not come back, it is evicted and queued again"
+                "{healthy} of the {least} pods it needs on {cluster} work: devices of the others have failed, or they \
+                 are not Ready; if that does not change, it is evicted and queued again"
             );
         }
         write!(

@@ -279,7 +279,7 @@ fn a_gang_whose_devices_fail_is_evicted_unless_they_come_back() {
     let mut world = running();
     offers(&mut world, 7);
     assert_snapshot!(world.decide(), @"");
-    assert_snapshot!(world.why("gang"), @"PodsLost: runs with working devices in 1 of the 2 pods it needs on a; if those that failed do not come back, it is evicted and queued again; attempt 1 on a, charged nvidia.com/gpu 16, pods 2 to queue q");
+    assert_snapshot!(world.why("gang"), @"PodsLost: 1 of the 2 pods it needs on a work: devices of the others have failed, or they are not Ready; if that does not change, it is evicted and queued again; attempt 1 on a, charged nvidia.com/gpu 16, pods 2 to queue q");
     // A device plugin that restarts offers no devices for a while.
     offers(&mut world, 0);
     world.wait(299);
@@ -290,7 +290,7 @@ fn a_gang_whose_devices_fail_is_evicted_unless_they_come_back() {
     offers(&mut world, 7);
     world.decide();
     world.wait(300);
-    assert_snapshot!(world.decide(), @"evict gang #1: PodsLost: for 300 s 1 of the 2 pods it needs on a have had devices that work");
+    assert_snapshot!(world.decide(), @"evict gang #1: PodsLost: for 300 s 1 of the 2 pods it needs on a have worked: devices of the others have failed, or they are not Ready");
     world.works_gone("gang");
     assert_snapshot!(world.decide(), @"release gang #2 b(n0 n1)");
 }
@@ -324,7 +324,7 @@ fn a_pod_whose_kubelet_reports_an_unhealthy_device_does_not_count() {
     assert!(
         world
             .why("gang")
-            .starts_with("PodsLost: runs with working devices in 1 of the 2 pods")
+            .starts_with("PodsLost: 1 of the 2 pods it needs on a work")
     );
     world.apply(Event::PodUpserted(pod));
     world.decide();

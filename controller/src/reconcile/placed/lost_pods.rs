@@ -92,7 +92,7 @@ impl LostPods {
     }
 
     /// Returns what a job has lost.
-    fn of(&self, job: &JobKey) -> &[LostPod] {
+    pub(crate) fn of(&self, job: &JobKey) -> &[LostPod] {
         self.lost.get(job).map_or(&[], |of_job| &of_job.pods)
     }
 

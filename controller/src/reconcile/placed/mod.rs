@@ -7,6 +7,7 @@ pub(crate) mod excess;
 pub(crate) mod expiry;
 pub(crate) mod failures;
 pub(crate) mod growth;
+pub(crate) mod kept;
 pub(crate) mod leaving;
 pub(crate) mod lost_pods;
 pub(crate) mod parts;
@@ -62,6 +63,7 @@ impl Reconciler {
         let was_over = self.is_over(ctx, &record);
         self.note_start(ctx, &record, progress);
         self.apply_admission(ctx, &record, progress);
+        self.note_unscheduled(ctx, &record, progress);
         self.note_whole(ctx.key, progress == Progress::Running, ctx.now);
         if self.runs_after_end(ctx, &record, was_over, &outcome) && self.runs_again(ctx, &record) {
             return;

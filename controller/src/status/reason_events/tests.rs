@@ -193,6 +193,8 @@ fn only_what_lasts_gets_an_event() {
         (Queued, Reason::Suspended, true),
         (Queued, Reason::Failed, false),
         (Placed, Reason::PodsNotStarting, true),
+        (Placed, Reason::PodsRefused, true),
+        (Placed, Reason::PodsNotScheduled, true),
         (Placed, Reason::Placed, false),
         (Finished, Reason::Succeeded, false),
     ] {

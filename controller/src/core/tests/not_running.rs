@@ -1,0 +1,57 @@
+//! What keeps admitted jobs from running: nodes that refuse their pods, and schedulers that do not bind them.
+
+use super::*;
+use engine::Reason;
+use engine::facts::PodPhase;
+
+/// Job `a` is placed, and its Work is there.
+async fn placed() -> Stage {
+    let mut stage = stage().await;
+    stage.job("a", 1);
+    stage.rest(&["a"]).await;
+    stage.work("a", true);
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.state("a"), Some(JobState::Placed));
+    stage
+}
+
+/// What job `a` shows in place of the engine's `reason`.
+fn shows(stage: &Stage, reason: Reason) -> (Reason, String) {
+    let key = JobKey::new("team", "a");
+    let reconciler = &stage.core.reconciler;
+    reconciler.what_keeps(&key, reason, String::new())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_pods_no_scheduler_binds_says_so_after_a_minute() {
+    let mut stage = placed().await;
+    stage.rest_later(&["a"], 50_000).await;
+    assert_eq!(shows(&stage, Reason::Placed).0, Reason::Placed);
+    stage.rest_later(&["a"], 11_000).await;
+    let (reason, message) = shows(&stage, Reason::Placed);
+    assert_eq!(reason, Reason::PodsNotScheduled);
+    assert!(
+        message.contains("0 of the 1 pods it needs on m1 have a node"),
+        "{message}"
+    );
+    stage.member_shows(Event::PodUpserted(objects::pod(
+        "pod",
+        PodPhase::Starting,
+        None,
+    )));
+    stage.rest_later(&["a"], 11_000).await;
+    assert_eq!(shows(&stage, Reason::Placed).0, Reason::Placed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_pods_its_node_refuses_says_so() {
+    let mut stage = placed().await;
+    let waiting = ("ImagePullBackOff", "no such host");
+    let pod = |phase, said| Event::PodUpserted(objects::pod("pod", phase, Some(said)));
+    stage.member_shows(pod(PodPhase::Starting, waiting));
+    let started = shows(&stage, Reason::PodsNotStarting);
+    assert_eq!(started.0, Reason::PodsNotStarting);
+    stage.member_shows(pod(PodPhase::Disrupted, ("UnexpectedAdmissionError", "")));
+    let refused = shows(&stage, Reason::PodsNotStarting);
+    assert_eq!(refused.0, Reason::PodsRefused);
+}

@@ -1,0 +1,152 @@
+//! What keeps an admitted job from running, by the three ways in which devices fail their jobs in a cluster:
+//!
+//! - Nodes refuse its pods (`PodsRefused`): what the scheduler saw of a node was not so.
+//! - Its pods do not run on nodes that have taken them (`PodsNotStarting`, by the engine).
+//! - The scheduler of a cluster does not bind its pods (`PodsNotScheduled`), although they fit there.
+//!
+//! This says what it is, for reasons, events, metrics and alerts. The start deadline ends it.
+
+use crate::reconcile::action::ReconcileAction;
+use crate::reconcile::placed::lost_pods::LostPods;
+use crate::reconcile::{ReconcileCtx, Reconciler};
+use crds::record::{AdmissionRecord, Parts};
+use engine::facts::Share;
+use engine::{JobKey, Progress, Reason, Time};
+
+/// Milliseconds that the scheduler of a cluster has to bind the pods of an admitted job.
+const BOUND_WITHIN_MS: i64 = 60_000;
+
+/// Milliseconds after which such a job is looked at again.
+const RECHECK_MS: i64 = 10_000;
+
+/// The reasons of the kubelet for a pod that it does not admit (pkg/kubelet/lifecycle, cm/admission and
+/// cm/topologymanager, v1.35), besides those that begin with [`OUT_OF`].
+const REFUSALS: [&str; 5] = [
+    "UnexpectedAdmissionError",
+    "TopologyAffinityError",
+    "NodeAffinity",
+    "NodeName",
+    "PodOSNotSupported",
+];
+
+/// How the kubelet's reasons begin for a pod that requests more than a node has left: `OutOfcpu`.
+const OUT_OF: &str = "OutOf";
+
+impl LostPods {
+    /// Returns true if a node has refused a pod of the job's present attempt.
+    fn refused(&self, job: &JobKey) -> bool {
+        let mut reasons = self.of(job).iter().map(|pod| pod.symptom.reason.as_str());
+        reasons.any(|reason| reason.starts_with(OUT_OF) || REFUSALS.contains(&reason))
+    }
+}
+
+impl Reconciler {
+    /// Notes whether the pods of a placed job wait for the scheduler of a cluster for too long.
+    pub(crate) fn note_unscheduled(
+        &mut self,
+        ctx: &ReconcileCtx<'_>,
+        record: &AdmissionRecord,
+        progress: Progress,
+    ) {
+        let dispatched = record.parts != Some(Parts::Held);
+        let waits = progress == Progress::Placed && dispatched && !record.adopted;
+        let admitted = Time(record.time.as_millisecond());
+        let late = admitted.after(BOUND_WITHIN_MS);
+        if waits && ctx.now < late {
+            self.requeue_at(ctx.key, late);
+        }
+        let shares = record.admission().shares;
+        let found = match waits && ctx.now >= late {
+            true => self.unscheduled(ctx.key, &shares),
+            false => None,
+        };
+        if found.is_some() {
+            // No event comes when nothing happens.
+            self.requeue_at(ctx.key, ctx.now.after(RECHECK_MS));
+        }
+        let unscheduled = &mut self.in_flight_of(ctx.key).unscheduled;
+        if *unscheduled != found {
+            *unscheduled = found;
+            self.push(ReconcileAction::PublishJob(ctx.key.clone()));
+        }
+    }
+
+    /// Returns which pods of a job no scheduler has bound. A cluster that cannot be seen says nothing.
+    fn unscheduled(&self, key: &JobKey, shares: &[Share]) -> Option<String> {
+        let demand = self.last_facts.get(key).map(|fact| &fact.demand)?;
+        let admitted: u64 = shares.iter().map(|share| u64::from(share.replicas())).sum();
+        let visible = |share: &&Share| {
+            let fact = self.engine.cluster(&share.cluster);
+            fact.is_some_and(|fact| fact.usable)
+        };
+        shares.iter().filter(visible).find_map(|share| {
+            let least = demand.min_of_part(share.replicas(), admitted);
+            let bound = self.engine.bound_pods(key, &share.cluster);
+            let cluster = &share.cluster;
+            (bound < least).then(|| {
+                format!(
+                    "placed; {bound} of the {least} pods it needs on {cluster} have a node: the scheduler there has \
+                     not bound the others for more than a minute, and their events there say why"
+                )
+            })
+        })
+    }
+
+    /// Returns the reason of a placed job, more exactly than the engine's `reason`.
+    pub(crate) fn what_keeps(
+        &self,
+        key: &JobKey,
+        reason: Reason,
+        message: String,
+    ) -> (Reason, String) {
+        let in_flight = self.in_flight.get(key);
+        let unscheduled = in_flight.and_then(|in_flight| in_flight.unscheduled.as_ref());
+        match reason {
+            Reason::PodsNotStarting if self.lost_pods.refused(key) => {
+                (Reason::PodsRefused, message)
+            }
+            Reason::Placed if let Some(why) = unscheduled => {
+                (Reason::PodsNotScheduled, why.clone())
+            }
+            _ => (reason, message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::facts::{PodFact, PodPhase};
+    use engine::faults::Symptom;
+    use engine::{ClusterName, Event, NodeName, Resources, Uid};
+
+    #[test]
+    fn what_the_kubelet_does_not_admit_is_refused_and_what_it_ends_later_is_not() {
+        for (reason, refused) in [
+            ("UnexpectedAdmissionError", true),
+            ("TopologyAffinityError", true),
+            ("OutOfcpu", true),
+            ("OutOfnvidia.com/gpu", true),
+            ("Evicted", false),
+            ("NodeShutdown", false),
+        ] {
+            let job = JobKey::new("team", "a");
+            let mut pods = LostPods::default();
+            let pod = PodFact {
+                cluster: ClusterName::new("m1"),
+                uid: Uid::new("p"),
+                node: Some(NodeName::new("n1")),
+                request: Resources::new(),
+                job: Some(job.clone()),
+                phase: PodPhase::Disrupted,
+                symptom: Some(Box::new(Symptom {
+                    reason: reason.to_owned(),
+                    message: String::new(),
+                    exit_code: None,
+                })),
+            };
+            pods.note(&Event::PodUpserted(pod), |_, _| Default::default());
+            assert_eq!(pods.refused(&job), refused, "{reason}");
+        }
+    }
+}
