@@ -57,6 +57,7 @@ mod sharing;
 mod shrinking;
 mod speed;
 mod split;
+mod spread;
 mod start;
 mod surplus;
 mod taking;
