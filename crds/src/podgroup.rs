@@ -51,6 +51,8 @@ pub mod condition_type {
     pub const RECORD_READABLE: &str = "RecordReadable";
     /// Its Works request no more than was admitted. Present only if they did.
     pub const WITHIN_ADMISSION: &str = "WithinAdmission";
+    /// Its propagation policy asks for nothing that is not done. Present only if it did.
+    pub const POLICY_FOLLOWED: &str = "PolicyFollowed";
     /// Its admission record is as Muster wrote it. Present only if another client has changed it, until
     /// the next attempt is admitted.
     pub const RECORD_INTACT: &str = "RecordIntact";

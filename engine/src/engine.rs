@@ -96,11 +96,11 @@ impl Engine {
         self.capacity.pools()
     }
 
-    /// The eligible clusters of the first group of `placement` that has any. For workloads that
-    /// are placed without being queued.
+    /// The clusters for an object without pods, such as a ConfigMap: those of the first group of `placement` that
+    /// has any. They need no live view and no capacity.
     #[must_use]
-    pub fn eligible_clusters(&self, placement: &ClusterPlacement) -> Vec<ClusterName> {
-        eligible::eligible_clusters(self.inputs(), placement)
+    pub fn clusters_for_objects(&self, placement: &ClusterPlacement) -> Vec<ClusterName> {
+        eligible::clusters_for_objects(self.inputs(), placement)
     }
 
     /// The state of a job and the reason for it; `None` if the job is not known.

@@ -66,7 +66,7 @@ pub use kinds::{
 pub use labels::{HOLD_LABEL, PRIORITY_CLASS_LABEL, is_on_hold, labelled_class};
 pub use outcome::{GangRules, Outcome, PodCounts, counts, outcome};
 pub use parts::{PartsError, RenderedPart, attempt_of, mark, may_be_in_parts, parts, resized};
-pub use placement::{cluster_placement, divided, natively_divisible};
+pub use placement::{cluster_placement, divided, natively_divisible, not_followed};
 pub use policies::{
     GangAction, GangPolicies, completed_task, ended_by_rule, gang_action, has_permanent_exit_codes,
     limit_retries, retries,

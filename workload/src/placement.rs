@@ -5,7 +5,7 @@ use crate::field::Field;
 use crate::kinds;
 use crate::nodes;
 use engine::ClusterName;
-use engine::facts::{ClusterPlacement, Filters};
+use engine::facts::{ClusterPlacement, ClusterWeight, Division, Filters, GroupBy, GroupSpread};
 use engine::matching::{ClusterRule, Operator, Requirement};
 use serde_json::Value;
 
@@ -20,7 +20,8 @@ pub fn cluster_placement(placement: Option<&Value>, api: &str) -> ClusterPlaceme
         };
     };
     let placement = Field::root(placement);
-    let (min_clusters, max_clusters) = spread(&placement);
+    let constraints = constraints(&placement);
+    let (min_clusters, max_clusters) = of_clusters(&constraints);
     ClusterPlacement {
         api: api.to_owned(),
         groups: groups(&placement).unwrap_or_else(|_| vec![no_cluster()]),
@@ -32,6 +33,8 @@ pub fn cluster_placement(placement: Option<&Value>, api: &str) -> ClusterPlaceme
         min_clusters,
         data_clusters: Vec::new(),
         filters: Filters::default(),
+        spread: of_groups(constraints),
+        division: division(&placement).unwrap_or_default(),
     }
 }
 
@@ -110,31 +113,92 @@ fn no_cluster() -> ClusterRule {
     }
 }
 
-/// Returns the least and most clusters that the spread constraints allow. Groups by region, zone, provider
-/// or label consist of clusters, so n groups need n clusters, and n clusters are at most n groups: counting
-/// clusters instead is stricter, and never wrong.
-fn spread(placement: &Field<'_>) -> (Option<u32>, Option<u32>) {
-    let constraints = placement
+/// One spread constraint: by single clusters if it names no group.
+struct Constraint {
+    by: Option<GroupBy>,
+    min: Option<u32>,
+    max: Option<u32>,
+}
+
+fn constraints(placement: &Field<'_>) -> Vec<Constraint> {
+    let items = placement
         .get("spreadConstraints")
         .and_then(|list| list.items())
         .unwrap_or_default();
-    let bound = |item: &Field<'_>, key| {
-        item.get(key)
-            .and_then(|field| field.count())
-            .ok()
-            .flatten()
-            .filter(|n| *n > 0)
-    };
-    let least = constraints
-        .iter()
-        .filter_map(|item| bound(item, "minGroups"))
-        .max();
+    let each = items.iter().map(|item| {
+        let text = |key| item.get(key).ok().and_then(|field| field.text().ok()?);
+        let bound = |key| {
+            let count = item.get(key).and_then(|field| field.count()).ok();
+            count.flatten().filter(|count| *count > 0)
+        };
+        let label = text("spreadByLabel").filter(|label| !label.is_empty());
+        let by = match (text("spreadByField"), label) {
+            (_, Some(label)) => Some(GroupBy::Label(label.to_owned())),
+            (Some("provider"), None) => Some(GroupBy::Provider),
+            (Some("region"), None) => Some(GroupBy::Region),
+            (Some("zone"), None) => Some(GroupBy::Zone),
+            (_, None) => None,
+        };
+        Constraint {
+            by,
+            min: bound("minGroups"),
+            max: bound("maxGroups"),
+        }
+    });
+    each.collect()
+}
+
+/// Returns the least and most clusters that the constraints allow. So many groups need as many clusters: for zones,
+/// of which a cluster may have several, that is stricter than needed.
+fn of_clusters(constraints: &[Constraint]) -> (Option<u32>, Option<u32>) {
+    let least = constraints.iter().filter_map(|constraint| constraint.min);
     let most = constraints
         .iter()
-        .filter_map(|item| bound(item, "maxGroups"))
-        .min();
-    (least, most)
+        .filter(|constraint| constraint.by.is_none())
+        .filter_map(|constraint| constraint.max);
+    (least.max(), most.min())
 }
+
+fn of_groups(constraints: Vec<Constraint>) -> Vec<GroupSpread> {
+    let groups = constraints.into_iter().filter_map(|constraint| {
+        Some(GroupSpread {
+            by: constraint.by?,
+            min: constraint.min.unwrap_or(1),
+            max: constraint.max,
+        })
+    });
+    groups.collect()
+}
+
+/// Returns how the pods of a job that Karmada divides are shared out. Without weights it is as with `Aggregated`:
+/// Karmada would give every cluster the same number.
+fn division(placement: &Field<'_>) -> Result<Division, SpecError> {
+    let scheduling = placement.get("replicaScheduling")?;
+    let preference = scheduling.get("replicaDivisionPreference")?;
+    if preference.text()? == Some("Aggregated") {
+        return Ok(Division::Fewest);
+    }
+    let weights = scheduling.get("weightPreference")?;
+    if weights.get("dynamicWeight")?.text()? == Some("AvailableReplicas") {
+        return Ok(Division::ByCapacity);
+    }
+    let list = weights.get("staticWeightList")?.items()?;
+    if list.is_empty() {
+        return Ok(Division::Fewest);
+    }
+    let weight = |item: &Field<'_>| {
+        Ok(ClusterWeight {
+            clusters: rule(&item.get("targetCluster")?)?,
+            weight: item.get("weight")?.count()?.unwrap_or(0).into(),
+        })
+    };
+    let weights: Result<Vec<_>, SpecError> = list.iter().map(weight).collect();
+    Ok(Division::ByWeight(weights?))
+}
+
+mod unfollowed;
+
+pub use unfollowed::not_followed;
 
 #[cfg(test)]
 mod tests;

@@ -169,7 +169,7 @@ impl Reconciler {
         let mut clusters: BTreeSet<String> = spec.clusters.iter().map(|c| c.name.clone()).collect();
         clusters.extend(
             self.engine
-                .eligible_clusters(&placement)
+                .clusters_for_objects(&placement)
                 .iter()
                 .map(ToString::to_string),
         );

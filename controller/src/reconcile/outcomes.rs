@@ -5,9 +5,12 @@ use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::binding_phase::{BindingPhase, binding_phase};
 use crate::reconcile::in_flight::InFlight;
 use crate::reconcile::{ReconcileCtx, Reconciler};
+use crate::status::events::{JobEvent, PLACE};
 use binding_writer::{CommitOutcome, Write, WriteFailure, WriteKind};
+use crds::karmada::{ObjectReference, ResourceBinding};
 use crds::record::RecordState;
 use engine::{Event, JobKey, Reason, Time};
+use kube::Resource;
 use scheduler::Refusal;
 
 /// Milliseconds after a placement at which the controller checks whether Karmada's components still wait
@@ -33,6 +36,7 @@ impl Reconciler {
                 self.in_flight_of(&key).written(&written.resource_version);
                 if outcome.write == WriteKind::Place {
                     self.requeue_at(&key, now.after(ACK_CHECK_MS));
+                    self.announce_placement(&key);
                 }
             }
             Err(failure) => {
@@ -52,6 +56,33 @@ impl Reconciler {
                     }
                 }
             }
+        }
+    }
+
+    /// Records the event that Karmada's scheduler records of a placement, on the binding and on its template:
+    /// tools that know Karmada wait for it.
+    fn announce_placement(&mut self, key: &JobKey) {
+        let Some(binding) = self.mirror.bindings().get(key) else {
+            return;
+        };
+        let admission = self.engine.job(key).and_then(|job| job.admission);
+        let Some(admission) = admission else { return };
+        let clusters = admission.shares.iter();
+        let clusters = clusters.map(|share| format!("{}:{}", share.cluster, share.replicas()));
+        let clusters = clusters.collect::<Vec<_>>().join(", ");
+        let message = format!("Binding has been scheduled successfully. Result: {{{clusters}}}");
+        let metadata = &binding.metadata;
+        let of_binding = ObjectReference {
+            api_version: ResourceBinding::api_version(&()).into_owned(),
+            kind: ResourceBinding::kind(&()).into_owned(),
+            namespace: key.namespace.to_string(),
+            name: key.name.to_string(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+            resource_version: metadata.resource_version.clone().unwrap_or_default(),
+        };
+        for object in [of_binding, binding.spec.resource.clone()] {
+            let event = JobEvent::normal(Reason::ScheduleBindingSucceed, PLACE, message.clone());
+            self.push(ReconcileAction::RecordEvent { object, event });
         }
     }
 

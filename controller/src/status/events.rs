@@ -23,6 +23,10 @@ pub(super) const LONGEST_NOTE: usize = 1_024;
 const REASONS: usize = 50;
 /// The action of events that say what a job waits for.
 pub(super) const WAIT: &str = "Wait";
+/// The action of events that repeat those of Karmada's scheduler. All others go before them.
+pub(crate) const PLACE: &str = "Schedule";
+/// The action of events about values of a template. They are due again with each change of the template.
+const VALIDATE: &str = "Validate";
 /// Most events posted in a second, because they share the API server with more important writes.
 const PER_SECOND: u32 = 5;
 /// Most objects whose last event is remembered.
@@ -63,7 +67,10 @@ pub(crate) struct EventRecorder {
     queue: mpsc::Sender<(core_v1::ObjectReference, JobEvent)>,
     /// The queue of events that say what a job waits for.
     reasons: mpsc::Sender<(core_v1::ObjectReference, JobEvent)>,
-    last: HashMap<String, JobEvent>,
+    /// The queue of events that repeat those of Karmada's scheduler.
+    placements: mpsc::Sender<(core_v1::ObjectReference, JobEvent)>,
+    /// The last event of each object, and the last about the values of its template.
+    last: HashMap<(String, bool), JobEvent>,
 }
 
 impl EventRecorder {
@@ -71,6 +78,7 @@ impl EventRecorder {
     pub(crate) fn spawn(client: kube::Client, cancel: CancellationToken) -> Self {
         let (queue, mut events) = mpsc::channel::<(core_v1::ObjectReference, JobEvent)>(QUEUE);
         let (reasons, mut first) = mpsc::channel(REASONS);
+        let (placements, mut last) = mpsc::channel(QUEUE);
         runtime::task::spawn(async move {
             let reporter = Reporter {
                 controller: "muster-controller".into(),
@@ -86,6 +94,7 @@ impl EventRecorder {
                     () = cancel.cancelled() => return,
                     Some(next) = first.recv() => next,
                     Some(next) = events.recv() => next,
+                    Some(next) = last.recv() => next,
                     else => return,
                 };
                 // A recorder that is reused would treat a note with the same reason as a repetition of the last one,
@@ -99,19 +108,22 @@ impl EventRecorder {
         Self {
             queue,
             reasons,
+            placements,
             last: HashMap::new(),
         }
     }
 
-    /// Records `event` of `object` if it differs from the last one.
+    /// Records `event` of `object` if it differs from the last one. What happens to a job does not make what is wrong
+    /// with its template new.
     pub(crate) fn record(&mut self, object: &ObjectReference, event: JobEvent) {
-        if self.last.get(&object.uid) == Some(&event) {
+        let slot = (object.uid.clone(), event.action == VALIDATE);
+        if self.last.get(&slot) == Some(&event) {
             return;
         }
         if self.last.len() >= REMEMBERED {
             self.last.clear();
         }
-        self.last.insert(object.uid.clone(), event.clone());
+        self.last.insert(slot, event.clone());
         let reference = core_v1::ObjectReference {
             api_version: Some(object.api_version.clone()),
             kind: Some(object.kind.clone()),
@@ -122,6 +134,7 @@ impl EventRecorder {
         };
         let queue = match event.action {
             WAIT => &self.reasons,
+            PLACE => &self.placements,
             _ => &self.queue,
         };
         if queue.try_send((reference, event)).is_err() {
@@ -194,6 +207,29 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(600)).await;
         let posted = api.requests_of("POST").len();
         assert!(posted <= QUEUE + 20, "{posted} of a thousand");
+        cancel.cancel();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_value_is_complained_about_once_and_placements_come_last() {
+        let api = FakeApi::new();
+        let cancel = CancellationToken::new();
+        let mut recorder = EventRecorder::spawn(api.client(), cancel.clone());
+        let wrong = JobEvent::warning(Reason::InvalidTemplate, VALIDATE, "wrong".into());
+        let placed = JobEvent::normal(Reason::ScheduleBindingSucceed, PLACE, "placed".into());
+        for note in ["first", "second"] {
+            recorder.record(&object("job"), placed.clone());
+            recorder.record(&object("job"), wrong.clone());
+            let runs = JobEvent::normal(Reason::Admitted, "Release", note.into());
+            recorder.record(&object("job"), runs);
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let posted = api.requests_of("POST");
+        let notes = posted
+            .iter()
+            .filter_map(|request| request.body["note"].as_str());
+        let notes: Vec<&str> = notes.collect();
+        assert_eq!(notes, ["wrong", "first", "second", "placed", "placed"]);
         cancel.cancel();
     }
 }

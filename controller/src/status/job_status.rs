@@ -3,6 +3,7 @@
 use crate::core::Core;
 use crate::reconcile::Reconciler;
 use crate::reconcile::action::ReconcileAction;
+use crate::status::events::JobEvent;
 use crate::status::job_trace::TracedObject;
 use crate::status::podgroup_target;
 use crate::status::podgroups::{self, StatusInputs};
@@ -11,7 +12,7 @@ use crate::status::timeline::StageNow;
 use crds::names::FEDERATION_ANNOTATION;
 use crds::podgroup::PodGroup;
 use engine::facts::Share;
-use engine::{Explanation, JobKey, JobState, Time};
+use engine::{Explanation, JobKey, JobState, Reason, Time};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -116,6 +117,13 @@ impl Core {
                 None
             }
         };
+        let not_followed = match &ask {
+            Some(_) => workload::not_followed(binding.spec.placement.as_ref(), &fact.demand),
+            None => Vec::new(),
+        };
+        let not_followed = not_followed.join("; ");
+        let is_new = !not_followed.is_empty()
+            && !podgroups::tells_of_policy(seen.status.as_ref(), &not_followed);
         let in_flight = self.reconciler.in_flight.get(key);
         let status = podgroups::status(&StatusInputs {
             seen: seen.status.as_ref(),
@@ -128,6 +136,7 @@ impl Core {
             excess: in_flight.and_then(|in_flight| in_flight.excess.message()),
             reason: (reason.shown.reason, &reason.message),
             record_changed: in_flight.and_then(|in_flight| in_flight.guard.changed()),
+            not_followed: &not_followed,
             now: crds::record::timestamp(now),
         });
         if let Some(federation) = &status.federation {
@@ -147,6 +156,12 @@ impl Core {
             traces.observe(key, &object, published, federation);
         }
         self.write_podgroup_status(key, &seen, status);
+        if is_new {
+            let object = binding.spec.resource.clone();
+            let event = JobEvent::warning(Reason::PolicyNotFollowed, "Place", not_followed);
+            self.reconciler
+                .push(ReconcileAction::RecordEvent { object, event });
+        }
     }
 
     fn write_podgroup_status(

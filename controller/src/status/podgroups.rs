@@ -94,6 +94,8 @@ pub(crate) struct StatusInputs<'a> {
     pub(crate) reason: (Reason, &'a str),
     /// What another user has changed in its admission record, if so.
     pub(crate) record_changed: Option<&'a str>,
+    /// What its policy asks for and does not get; empty if nothing.
+    pub(crate) not_followed: &'a str,
     pub(crate) now: jiff::Timestamp,
 }
 
@@ -261,6 +263,15 @@ fn conditions(shown: &StatusInputs<'_>, reason: Reason, message: &str) -> Vec<Po
         };
         set_condition(&mut conditions, &statement, shown.now);
     }
+    if let Some((reason, message)) = policy_followed(&conditions, shown) {
+        let statement = Statement {
+            type_: condition_type::POLICY_FOLLOWED,
+            holds: Some(reason != Reason::PolicyNotFollowed),
+            reason: reason.as_str(),
+            message,
+        };
+        set_condition(&mut conditions, &statement, shown.now);
+    }
     if let Some((reason, message)) = record_intact(&conditions, shown) {
         let statement = Statement {
             type_: condition_type::RECORD_INTACT,
@@ -291,6 +302,33 @@ fn within_admission(
     was.then(|| {
         let message = "its Works request what was admitted";
         (Reason::Admitted, message.to_owned())
+    })
+}
+
+/// Condition: whether all that its policy asks for is done.
+fn policy_followed<'a>(
+    conditions: &[PodGroupCondition],
+    shown: &StatusInputs<'a>,
+) -> Option<(Reason, &'a str)> {
+    if !shown.not_followed.is_empty() {
+        return Some((Reason::PolicyNotFollowed, shown.not_followed));
+    }
+    let mut conditions = conditions.iter();
+    let was = conditions.any(|condition| condition.type_ == condition_type::POLICY_FOLLOWED);
+    was.then_some((
+        Reason::Admitted,
+        "its propagation policy asks for nothing that is not done",
+    ))
+}
+
+/// Returns true if a status says that a policy is not followed, with this text.
+pub(crate) fn tells_of_policy(seen: Option<&PodGroupStatus>, not_followed: &str) -> bool {
+    let conditions = seen.map(|seen| seen.conditions.iter());
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| {
+        condition.type_ == condition_type::POLICY_FOLLOWED
+            && condition.status == "False"
+            && condition.message == not_followed
     })
 }
 

@@ -51,6 +51,7 @@ mod not_started;
 mod order;
 mod outlive;
 mod over_three;
+mod own_policies;
 mod past_quota;
 mod plane;
 mod plugins;

@@ -4,6 +4,7 @@ use crate::amounts::resources::Resources;
 use crate::api::ids::ClusterName;
 use crate::api::matching::{ClusterRule, NodeTerm, Toleration};
 use crate::api::reason::Reason;
+use crate::api::spread::{Division, GroupSpread};
 use crate::plugins::Filters;
 use serde::{Deserialize, Serialize};
 
@@ -144,6 +145,12 @@ pub struct ClusterPlacement {
     pub data_clusters: Vec<ClusterName>,
     /// The filters that its queue's policy chooses.
     pub filters: Filters,
+    /// The groups of clusters to spread over (spread constraints by region, zone, provider or label).
+    #[serde(default)]
+    pub spread: Vec<GroupSpread>,
+    /// How its pods are shared out, if Karmada divides it.
+    #[serde(default)]
+    pub division: Division,
 }
 
 /// Why the controller keeps a job from being evaluated.

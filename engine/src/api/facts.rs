@@ -8,6 +8,7 @@ pub use crate::api::demand::{ClusterPlacement, Demand, Held, Hold, Role, Split, 
 use crate::api::faults::Symptom;
 use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, PoolClass, QueueName, Time, Uid};
 use crate::api::matching::Taint;
+pub use crate::api::spread::{ClusterWeight, Division, GroupBy, GroupSpread};
 pub use crate::plugins::{Filters, PlacementWeights};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

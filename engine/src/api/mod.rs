@@ -11,4 +11,5 @@ pub(crate) mod job;
 pub mod matching;
 pub mod reason;
 pub(crate) mod slot;
+pub(crate) mod spread;
 pub(crate) mod uid;

@@ -49,6 +49,9 @@ reasons! {
     ResourcesPreserved,
     /// Its propagation policy names another scheduler.
     WrongScheduler,
+    /// Its propagation policy asks for something that is not done for a job. The message names the field and what to
+    /// do instead.
+    PolicyNotFollowed,
     /// The queue that it names does not exist.
     QueueNotFound,
     /// Its queue takes no jobs: it is closed or closing.
@@ -103,6 +106,8 @@ reasons! {
     Admitted,
     /// Its placement was written.
     Placed,
+    /// Its placement was written: the event of Karmada's scheduler, for tools that wait for it.
+    ScheduleBindingSucceed,
     /// It ran before Muster managed it, and is charged as it is.
     Adopted,
     /// Enough of its pods run.

@@ -18,7 +18,7 @@ use crate::pending::shapes::RequestShape;
 use crate::placement::lookup::largest_role;
 use crate::placement::plan::all_needs;
 use crate::placement::request::Request;
-use crate::placement::{eligible, plan};
+use crate::placement::{eligible, plan, spread};
 use crate::reservation::store::{Reservation, ReservedNode};
 use crate::state::Inputs;
 use std::cmp::Reverse;
@@ -251,21 +251,44 @@ pub(crate) fn target_across<'a>(
         .collect();
     fitting.sort();
     for few in least.max(2)..=most.min(fitting.len()) {
-        let chosen = fitting.iter().take(few).map(|(_, cluster)| *cluster);
-        let mut sites = inputs.capacity.sites(chosen, overlay);
-        if let Some(cost) = put_all(demand, &mut sites) {
-            let nodes = reserved_on(&sites);
-            return Some(Choice {
-                cost,
-                divided: true,
-                moved: true,
-                preference: usize::MAX,
-                cluster: None,
-                nodes,
-            });
+        for chosen in chosen(inputs, demand, &fitting, few) {
+            let mut sites = inputs.capacity.sites(chosen, overlay);
+            if let Some(cost) = put_all(demand, &mut sites) {
+                let nodes = reserved_on(&sites);
+                return Some(Choice {
+                    cost,
+                    divided: true,
+                    moved: true,
+                    preference: usize::MAX,
+                    cluster: None,
+                    nodes,
+                });
+            }
         }
     }
     None
+}
+
+/// Choices of so many clusters: the first ones, or those that meet the job's spread constraints.
+fn chosen<'a>(
+    inputs: Inputs<'a>,
+    demand: &Demand,
+    fitting: &[(Reverse<u64>, &'a ClusterName)],
+    few: usize,
+) -> Vec<Vec<&'a ClusterName>> {
+    let rules = demand.placement.spread.as_slice();
+    if rules.is_empty() {
+        let first = fitting.iter().take(few).map(|(_, cluster)| *cluster);
+        return vec![first.collect()];
+    }
+    let names = fitting.iter().map(|(_, cluster)| *cluster);
+    let known: Vec<_> = names
+        .filter_map(|name| Some((name, inputs.capacity.cluster_fact(name)?)))
+        .collect();
+    let facts: Vec<_> = known.iter().map(|(_, fact)| *fact).collect();
+    let choices = spread::choices(rules, &facts, few).into_iter();
+    let named = choices.map(|choice| choice.into_iter().map(|index| known[index].0).collect());
+    named.collect()
 }
 
 pub(crate) fn clusters_for<'a>(inputs: Inputs<'a>, demand: &Demand) -> BTreeSet<&'a ClusterName> {

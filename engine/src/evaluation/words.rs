@@ -4,6 +4,7 @@ use crate::amounts::resources::ResourceName;
 use crate::api::decision::Blocker;
 use crate::api::demand::{Demand, Role};
 use crate::placement::plan::{ClusterLack, NoPlan};
+use crate::placement::spread;
 use crate::quota::Quota;
 
 /// The blocker of a job that fits into no cluster, from what the best of them lacks.
@@ -50,7 +51,11 @@ pub(crate) fn words(queues: &Quota, demand: &Demand, no_plan: &NoPlan) -> String
             } else {
                 some(rooms)
             };
-            format!("needs {}; {rooms}", asks.join(" and "))
+            let spread = match demand.placement.spread.as_slice() {
+                [] => String::new(),
+                rules => format!("; its policy spreads it over {}", spread::words(rules)),
+            };
+            format!("needs {}; {rooms}{spread}", asks.join(" and "))
         }
     }
 }

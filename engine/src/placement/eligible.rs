@@ -9,7 +9,7 @@ use crate::api::ids::ClusterName;
 use crate::api::matching::ClusterRule;
 use crate::eligibility::store;
 use crate::eligibility::store::Eligible;
-use crate::plugins::{Question, refusal, selects};
+use crate::plugins::{Question, refusal, selects, takes_objects};
 use crate::state::Inputs;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -23,16 +23,29 @@ pub(crate) struct Ineligible {
     pub(crate) why: String,
 }
 
-/// The clusters that `placement` selects now: of its first group that has any, all that
-/// are usable, serve the kind and are tolerated. For what is placed without being queued.
+/// The clusters that `placement` selects for an object without pods: of its first group that has any, all that
+/// serve the kind and are tolerated, whether or not jobs may go there now.
 #[must_use]
-pub(crate) fn eligible_clusters(
+pub(crate) fn clusters_for_objects(
     inputs: Inputs<'_>,
     placement: &ClusterPlacement,
 ) -> Vec<ClusterName> {
-    let groups = eligible_by_group(inputs, placement, &BTreeSet::new());
-    let first = groups.iter().find(|group| !group.clusters.is_empty());
-    first.map_or_else(Vec::new, |group| group.clusters.clone())
+    let fleet = inputs.capacity.cluster_facts();
+    let groups = store::groups_of(placement);
+    let mut of_groups = groups.iter().map(|group| {
+        let takes = |cluster: &&ClusterFact| {
+            takes_objects(&Question {
+                placement,
+                group,
+                cluster,
+                fleet,
+            })
+        };
+        let able = fleet.values().filter(takes);
+        able.map(|cluster| cluster.name.clone()).collect::<Vec<_>>()
+    });
+    let first = of_groups.find(|clusters| !clusters.is_empty());
+    first.unwrap_or_default()
 }
 
 /// The clusters of each group of a placement that may take the job.

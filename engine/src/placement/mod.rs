@@ -10,3 +10,5 @@ pub(crate) mod request;
 pub(crate) mod score;
 pub(crate) mod shortage;
 pub(crate) mod split;
+pub(crate) mod spread;
+pub(crate) mod weighted;

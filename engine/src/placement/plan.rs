@@ -18,7 +18,7 @@ use crate::placement::lookup::{EXACT, Estimate, largest_role};
 pub(crate) use crate::placement::no_plan::{ClusterLack, NoPlan};
 use crate::placement::request::GangRequest;
 use crate::placement::score::{PlacementScore, Weights};
-use crate::placement::{eligible, empty, lookup, mixed, score, shortage, split};
+use crate::placement::{eligible, empty, lookup, mixed, score, shortage, split, weighted};
 use crate::plugins::Site;
 use crate::state::Inputs;
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,6 +77,9 @@ fn plan_in(
     let demand = &gang.shape.demand;
     let least = demand.placement.min_clusters.unwrap_or(1).max(1);
     let weights = score::weights(inputs, gang);
+    if let Some((shares, _)) = weighted::as_wished(inputs, gang, overlay, eligible, &weights) {
+        return Ok(shares);
+    }
     let whole = (least == 1).then(|| plan_whole(inputs, gang, overlay, eligible, &weights));
     let splits = demand.natively_divisible || demand.split != Split::Never;
     let divided = || split::split(inputs, gang, overlay, eligible, &weights);

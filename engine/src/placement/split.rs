@@ -12,8 +12,8 @@
 
 use crate::amounts::bisect::boundary;
 use crate::api::charge::pools_of;
-use crate::api::demand::Role;
-use crate::api::facts::Share;
+use crate::api::demand::{ClusterPlacement, Role};
+use crate::api::facts::{ClusterFact, Share};
 use crate::capacity::{FittingPods, Need, NodeView, Packing, Place};
 use crate::eligibility::store::Eligible;
 use crate::overlay::Overlay;
@@ -21,7 +21,7 @@ use crate::placement::lookup::largest_role;
 use crate::placement::plan::{ClusterLack, NoPlan, PlacementCandidate};
 use crate::placement::request::GangRequest;
 use crate::placement::score::Weights;
-use crate::placement::{mixed, plan};
+use crate::placement::{mixed, plan, spread};
 use crate::state::Inputs;
 use std::cmp::Reverse;
 
@@ -198,7 +198,7 @@ fn fewest(
         if sum < u64::from(count) {
             continue;
         }
-        let options = choices(&parts[..able], clusters as usize, count)
+        let options = allowed(inputs, placement, &parts[..able], clusters as usize, count)
             .into_iter()
             .filter_map(|choice| divide_led(inputs, question, choice, &mut leaders))
             .collect();
@@ -318,6 +318,48 @@ fn shares_of(
 
 fn sort(parts: &mut [Part]) {
     parts.sort_by_key(|part| (Reverse(part.pods), part.preference, part.place));
+}
+
+/// The same as [`choices`], of which those that break the spread constraints of the job are left out. Others that
+/// meet them are added: where there are many clusters, none of the usual ones may do.
+fn allowed(
+    inputs: Inputs<'_>,
+    placement: &ClusterPlacement,
+    parts: &[Part],
+    clusters: usize,
+    count: u32,
+) -> Vec<Vec<Part>> {
+    let mut found = choices(parts, clusters, count);
+    let rules = placement.spread.as_slice();
+    if rules.is_empty() {
+        return found;
+    }
+    let fact = |part: &Part| {
+        let cluster = &inputs.capacity.places()[part.place];
+        inputs.capacity.cluster_fact(cluster)
+    };
+    found.retain(|choice| {
+        let facts: Vec<_> = choice.iter().filter_map(fact).collect();
+        spread::is_met(rules, &facts)
+    });
+    let known: Vec<(Part, &ClusterFact)> = parts
+        .iter()
+        .filter_map(|part| Some((*part, fact(part)?)))
+        .collect();
+    let facts: Vec<&ClusterFact> = known.iter().map(|(_, fact)| *fact).collect();
+    let others = spread::choices(rules, &facts, clusters).into_iter();
+    let others = others.map(|choice| choice.into_iter().map(|index| known[index].0).collect());
+    let enough = |choice: &Vec<Part>| {
+        let sum: u64 = choice.iter().map(|part| u64::from(part.pods)).sum();
+        sum >= u64::from(count)
+    };
+    for choice in others.filter(enough) {
+        let places = |choice: &[Part]| choice.iter().map(|part| part.place).collect::<Vec<_>>();
+        if !found.iter().any(|known| places(known) == places(&choice)) {
+            found.push(choice);
+        }
+    }
+    found
 }
 
 /// Choices of so many clusters that take `count` pods together, those with the most capacity first in

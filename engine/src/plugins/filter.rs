@@ -5,7 +5,8 @@ use crate::api::facts::ClusterFact;
 use crate::api::ids::ClusterName;
 use crate::api::matching::ClusterRule;
 use crate::plugins::filters::{
-    ApiEnablementFilter, ClusterAffinity, ClusterPaused, ClusterReady, DataRegion, TaintToleration,
+    ApiEnablementFilter, ClusterAffinity, ClusterPaused, ClusterReady, DataRegion,
+    SpreadConstraint, TaintToleration,
 };
 use crate::plugins::{Plugin, UnknownPlugin};
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,7 @@ const FILTERS: &[&dyn Filter] = &[
     &ApiEnablementFilter,
     &DataRegion,
     &ClusterPaused,
+    &SpreadConstraint,
 ];
 
 /// The input of a filter: a job's placement and a cluster.
@@ -59,6 +61,20 @@ pub fn filters() -> impl Iterator<Item = Plugin<Holds>> {
 /// Whether the group selects the cluster.
 pub(crate) fn selects(question: &Question<'_>) -> bool {
     ClusterAffinity.refuses(question).is_none()
+}
+
+/// Whether the cluster may take an object without pods. It needs neither capacity nor a live view of it, and a pause
+/// for new jobs does not concern it.
+pub(crate) fn takes_objects(question: &Question<'_>) -> bool {
+    let filters: [&dyn Filter; 4] = [
+        &ClusterAffinity,
+        &TaintToleration,
+        &ApiEnablementFilter,
+        &SpreadConstraint,
+    ];
+    filters
+        .into_iter()
+        .all(|filter| filter.refuses(question).is_none())
 }
 
 /// Why the first filter that refuses the cluster does so, if one does.

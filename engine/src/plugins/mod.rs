@@ -18,7 +18,7 @@ mod scores;
 pub use filter::{Filters, Holds, filters};
 pub use score::{PlacementWeights, scores};
 
-pub(crate) use filter::{Question, refusal, selects};
+pub(crate) use filter::{Question, refusal, selects, takes_objects};
 pub(crate) use score::{FRAGMENTATION, ScoredJob, Site};
 
 /// The description of a plugin.

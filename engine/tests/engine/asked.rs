@@ -26,7 +26,7 @@ fn group(names: &[&str]) -> ClusterRule {
 }
 
 #[test]
-fn eligible_clusters_are_those_of_the_first_group_that_has_any() {
+fn objects_go_to_the_first_group_that_has_clusters_also_where_no_job_may_go() {
     let mut world = World::new();
     for name in ["a", "b", "c"] {
         world.apply(Event::ClusterUpserted(cluster(name)));
@@ -37,7 +37,7 @@ fn eligible_clusters_are_those_of_the_first_group_that_has_any() {
             groups,
             ..ClusterPlacement::default()
         };
-        let clusters = world.engine.eligible_clusters(&placement);
+        let clusters = world.engine.clusters_for_objects(&placement);
         let names: Vec<String> = clusters.iter().map(ToString::to_string).collect();
         names.join(" ")
     };
@@ -47,6 +47,13 @@ fn eligible_clusters_are_those_of_the_first_group_that_has_any() {
     );
     assert_eq!(eligible(&world, vec![group(&["a"]), group(&["b"])]), "a");
     assert_eq!(eligible(&world, vec![group(&["d"])]), "");
+    // Muster has no view of b, which Karmada reaches.
+    world.apply(Event::ClusterUpserted(ClusterFact {
+        usable: false,
+        unusable_because: "its nodes cannot be listed".to_owned(),
+        ..cluster("b")
+    }));
+    assert_eq!(eligible(&world, vec![group(&["b", "c"])]), "b c");
 }
 
 #[test]

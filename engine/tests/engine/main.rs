@@ -58,6 +58,7 @@ mod shrinking;
 mod spare;
 mod speed;
 mod split;
+mod spread;
 mod start;
 mod surplus;
 mod taking;

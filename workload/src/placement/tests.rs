@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 use crate::cluster_placement;
 use crate::testing::yaml;
-use engine::facts::ClusterFact;
+use engine::facts::{ClusterFact, Division};
 use engine::{ClusterName, facts::ClusterPlacement};
 use insta::assert_snapshot;
 
@@ -23,7 +23,11 @@ clusterAffinities:
 clusterTolerations: [{key: busy, operator: Exists}]
 spreadConstraints:
 - {spreadByField: cluster, minGroups: 1, maxGroups: 3}
-- {spreadByField: region, maxGroups: 2}
+- {spreadByField: region, minGroups: 2, maxGroups: 2}
+- {spreadByLabel: rack}
+replicaScheduling:
+  replicaDivisionPreference: Weighted
+  weightPreference: {staticWeightList: [{targetCluster: {clusterNames: [gpu-a]}, weight: 3}]}
 "#,
     );
     assert_snapshot!(serde_json::to_string_pretty(&read).unwrap(), @r#"
@@ -80,10 +84,40 @@ spreadConstraints:
           "effect": null
         }
       ],
-      "max_clusters": 2,
-      "min_clusters": 1,
+      "max_clusters": 3,
+      "min_clusters": 2,
       "data_clusters": [],
-      "filters": null
+      "filters": null,
+      "spread": [
+        {
+          "by": "Region",
+          "min": 2,
+          "max": 2
+        },
+        {
+          "by": {
+            "Label": "rack"
+          },
+          "min": 1,
+          "max": null
+        }
+      ],
+      "division": {
+        "ByWeight": [
+          {
+            "clusters": {
+              "name": "",
+              "names": [
+                "gpu-a"
+              ],
+              "exclude": [],
+              "labels": [],
+              "fields": []
+            },
+            "weight": 3
+          }
+        ]
+      }
     }
     "#);
 }
@@ -134,4 +168,19 @@ fn an_unreadable_placement_selects_no_cluster() {
             "{text}"
         );
     }
+}
+
+#[test]
+fn without_weights_a_divided_job_goes_to_the_fewest_clusters() {
+    let division = |text: &str| placement(&format!("replicaScheduling: {text}")).division;
+    for text in [
+        "{}",
+        "{replicaDivisionPreference: Weighted}",
+        "{replicaDivisionPreference: Weighted, weightPreference: {staticWeightList: []}}",
+        "{replicaDivisionPreference: Aggregated, weightPreference: {dynamicWeight: AvailableReplicas}}",
+    ] {
+        assert_eq!(division(text), Division::Fewest, "{text}");
+    }
+    let dynamic = "{weightPreference: {dynamicWeight: AvailableReplicas}}";
+    assert_eq!(division(dynamic), Division::ByCapacity);
 }

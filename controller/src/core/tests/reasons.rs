@@ -50,9 +50,11 @@ async fn a_job_that_waits_has_one_event_for_each_reason() {
     Normal Reserved: needs cpu 3; queue q may use 4 and has 3 charged: short by 2; it is next: what frees is kept for it; see kubectl muster explain job/b -n team
     Warning QueueNotFound: queue nowhere does not exist; create it or name another; see kubectl muster explain job/b -n team
     ");
-    // No scheduler binds the pods of the other.
+    // The binding has the name of the job here, and its events too. No scheduler binds the pods of the other.
     insta::assert_snapshot!(events(&stage, "a").join("\n"), @r"
     Normal Admitted: queue q: 3 pods on m1; charged cpu 3, pods 3
+    Normal ScheduleBindingSucceed: Binding has been scheduled successfully. Result: {m1:3}
+    Normal ScheduleBindingSucceed: Binding has been scheduled successfully. Result: {m1:3}
     Warning PodsNotScheduled: queue q: placed; 0 of the 3 pods it needs on m1 have a node: the scheduler there has not bound the others for more than a minute, and their events there say why; see kubectl muster explain job/a -n team
     ");
 }
@@ -67,7 +69,11 @@ async fn a_job_that_is_admitted_soon_has_no_event_of_waiting() {
     stage.rest(&["a", "b"]).await;
     stage.rest_later(&["a", "b"], 10_000).await;
     post().await;
-    insta::assert_snapshot!(events(&stage, "b").join("\n"), @"Normal Admitted: queue q: 3 pods on m1; charged cpu 3, pods 3");
+    insta::assert_snapshot!(events(&stage, "b").join("\n"), @r"
+    Normal Admitted: queue q: 3 pods on m1; charged cpu 3, pods 3
+    Normal ScheduleBindingSucceed: Binding has been scheduled successfully. Result: {m1:3}
+    Normal ScheduleBindingSucceed: Binding has been scheduled successfully. Result: {m1:3}
+    ");
 }
 
 const JOB_STATUS: &str = "/apis/batch/v1/namespaces/team/jobs/b/status";

@@ -13,6 +13,7 @@ struct Case {
     reported: Value,
     works: Vec<SeenWork>,
     record_changed: Option<&'static str>,
+    not_followed: &'static str,
     seen: Option<PodGroupStatus>,
     now: i64,
 }
@@ -27,6 +28,7 @@ impl Default for Case {
             reported: json!([]),
             works: Vec::new(),
             record_changed: None,
+            not_followed: "",
             seen: None,
             now: 100,
         }
@@ -110,6 +112,7 @@ impl Case {
             excess: None,
             reason: (reason, &message),
             record_changed: self.record_changed,
+            not_followed: self.not_followed,
             now: jiff::Timestamp::from_second(self.now).unwrap(),
         })
     }
@@ -299,4 +302,28 @@ fn a_changed_record_is_shown_until_the_next_attempt() {
     case.attempt = 2;
     case.seen = Some(kept);
     assert_eq!(intact(&case.status()).unwrap().0, "True");
+}
+
+#[test]
+fn a_policy_that_is_not_followed_is_shown_until_it_is_changed() {
+    let followed = |status: &PodGroupStatus| {
+        let mut conditions = status.conditions.iter();
+        let condition = conditions.find(|condition| condition.type_ == "PolicyFollowed");
+        condition.map(|condition| (condition.status.clone(), condition.message.clone()))
+    };
+    let mut case = Case::default();
+    assert_eq!(followed(&case.status()), None);
+    case.not_followed = "spec.placement.workloadAffinity is not followed";
+    let told = case.status();
+    let said = Some(("False".to_owned(), case.not_followed.to_owned()));
+    assert_eq!(followed(&told), said);
+    assert!(tells_of_policy(Some(&told), case.not_followed));
+    assert!(!tells_of_policy(
+        Some(&told),
+        "spec.placement.x is not followed"
+    ));
+    assert!(!tells_of_policy(None, case.not_followed));
+    case.not_followed = "";
+    case.seen = Some(told);
+    assert_eq!(followed(&case.status()).unwrap().0, "True");
 }
