@@ -209,6 +209,26 @@ fn a_job_that_found_no_victims_tries_again_when_a_cluster_becomes_eligible() {
 }
 
 #[test]
+fn a_job_that_found_no_victims_tries_again_at_once_when_a_class_has_another_value() {
+    let mut world = world(1);
+    let class = |name: &str, value| {
+        Event::PriorityClassUpserted(PriorityClassFact {
+            name: name.to_owned(),
+            value,
+            global_default: false,
+            preempts: true,
+        })
+    };
+    world.apply(class("equal", 0));
+    runs(&mut world, "runs", "normal", pods(1, "gpu 4"));
+    add(&mut world, "waits", "equal", pods(1, "gpu 4"));
+    assert_snapshot!(world.decide(), @"");
+    // The class of the preemptor stays, and it searched a moment ago.
+    world.apply(class("normal", -50));
+    assert_snapshot!(world.decide(), @"evict runs #1 for waits: Preempted: preempted for ns/waits, which has priority 0 in its queue; it has -50");
+}
+
+#[test]
 fn free_capacity_is_used_before_eviction() {
     // Bug class 9.
     let mut world = world(2);

@@ -59,6 +59,22 @@ fn a_job_that_found_no_victims_tries_again_when_a_priority_changes() {
 }
 
 #[test]
+fn a_preemptor_is_reported_as_changed_when_its_last_victim_is_gone() {
+    let mut world = world(2);
+    for name in ["one", "two"] {
+        runs(&mut world, name, "low", pods(1, "gpu 4"));
+    }
+    add(&mut world, "high", "high", pods(2, "gpu 4"));
+    world.decide();
+    for (victim, is_last) in [("one", false), ("two", true)] {
+        world.engine.take_changed();
+        world.works_gone(victim);
+        let changed = world.engine.take_changed().jobs;
+        assert_eq!(changed.contains(&key("high")), is_last, "{victim}");
+    }
+}
+
+#[test]
 fn another_report_on_a_victim_does_not_count_as_gone() {
     let mut world = world(1);
     let fact = runs(&mut world, "low", "low", pods(1, "gpu 4"));
