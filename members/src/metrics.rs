@@ -34,7 +34,10 @@ impl MemberMetrics {
                 Family::default(),
             ),
             nodes: gauge("member_nodes", "Known nodes of a member"),
-            pods: gauge("member_pods", "Pods that use capacity in a member"),
+            pods: gauge(
+                "member_pods",
+                "Known pods of a member: bound ones, and those of jobs that have ended",
+            ),
             usable: gauge("member_usable", "Whether decisions use a member"),
         }
     }

@@ -25,8 +25,10 @@ use tokio_util::sync::CancellationToken;
 const PROBE_LIMIT: Duration = Duration::from_secs(5);
 /// Successful probes between two reads of the Secret; after a failed probe it is always read.
 const PROBES_PER_SECRET: u32 = 6;
-/// Field selector of pods that use capacity: bound and not ended. The server sends no others.
-const PODS_THAT_COUNT: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
+/// Field selector of bound pods. The server sends no others. Those that have ended use no capacity, but how they
+/// ended says whose fault it was, and they are no loss of their job: without them the view could not tell them
+/// from pods that were deleted.
+const PODS_THAT_COUNT: &str = "spec.nodeName!=";
 
 /// Source of connection numbers, unique also among those of one member.
 static EPOCHS: AtomicU64 = AtomicU64::new(1);

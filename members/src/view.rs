@@ -94,6 +94,8 @@ pub(crate) fn pod_delta(cluster: &ClusterName, delta: Delta<Pod>) -> Delta<SeenP
 #[derive(Debug)]
 struct OwnerEntry {
     owner: Owner,
+    /// True if the climb from it was requested.
+    asked: bool,
     /// Its pods.
     pods: HashSet<Uid>,
     /// The result of the climb from it: a job, or `Some(None)` if the topmost owner belongs to none. `None`
@@ -169,7 +171,8 @@ impl MemberView {
         self.devices.begin();
         self.unseen_nodes = self.nodes.keys().cloned().collect();
         self.unseen_pods = self.pod_uids.keys().cloned().collect();
-        let open = self.owners.values().filter(|entry| entry.answer.is_none());
+        let open = self.owners.values();
+        let open = open.filter(|entry| entry.asked && entry.answer.is_none());
         self.asks = open.map(|entry| entry.owner.clone()).collect();
     }
 
@@ -275,6 +278,10 @@ impl MemberView {
     }
 
     fn pod_upserted(&mut self, mut pod: SeenPod) {
+        if pod.fact.ended() && pod.belongs == Belongs::Nobody {
+            // It uses nothing, and no job needs to know how it ended.
+            return self.pod_gone(&pod.key);
+        }
         let uid = pod.fact.uid.clone();
         if self
             .pod_uids
@@ -283,7 +290,7 @@ impl MemberView {
         {
             self.pod_gone(&pod.key.clone());
         }
-        pod.fact.job = self.job_of(&uid, &pod.belongs);
+        pod.fact.job = self.job_of(&uid, &pod.belongs, pod.fact.ended());
         self.pod_uids.insert(pod.key.clone(), uid.clone());
         let sent = self.pods.remove(&uid).and_then(|known| known.sent);
         let is_new = sent.is_none();
@@ -294,21 +301,25 @@ impl MemberView {
         }
     }
 
-    /// Returns the job of the pod `uid`: from the climb, or else the likely one.
-    fn job_of(&mut self, uid: &Uid, belongs: &Belongs) -> Option<JobKey> {
+    /// Returns the job of the pod `uid`: from the climb, or else the likely one. A member may have thousands of
+    /// owners all of whose pods have `ended`, so there is no climb for these: they use nothing.
+    fn job_of(&mut self, uid: &Uid, belongs: &Belongs, ended: bool) -> Option<JobKey> {
         let (owner, likely) = match belongs {
             Belongs::Applied(key) => return Some(key.clone()),
             Belongs::Nobody => return None,
             Belongs::Owned { owner, likely } => (owner, likely),
         };
-        let entry = self.owners.entry(owner.uid.clone()).or_insert_with(|| {
-            self.asks.push(owner.clone());
-            OwnerEntry {
-                owner: owner.clone(),
-                pods: HashSet::new(),
-                answer: None,
-            }
+        let entry = self.owners.entry(owner.uid.clone());
+        let entry = entry.or_insert_with(|| OwnerEntry {
+            owner: owner.clone(),
+            asked: false,
+            pods: HashSet::new(),
+            answer: None,
         });
+        if !ended && !entry.asked {
+            entry.asked = true;
+            self.asks.push(owner.clone());
+        }
         entry.pods.insert(uid.clone());
         entry.answer.clone().unwrap_or_else(|| Some(likely.clone()))
     }

@@ -119,8 +119,18 @@ impl Reconciler {
                 self.note_faults(&fact, now);
                 self.pods.note(&fact);
                 let engine = &self.engine;
-                self.lost_pods
-                    .note(&fact, |cluster, node| engine.jobs_on(cluster, node));
+                // Members have ended pods of jobs that are none of Muster's.
+                let of_ours = match &fact {
+                    Event::PodUpserted(pod) => pod
+                        .job
+                        .as_ref()
+                        .is_some_and(|job| engine.job(job).is_some()),
+                    _ => true,
+                };
+                if of_ours {
+                    self.lost_pods
+                        .note(&fact, |cluster, node| engine.jobs_on(cluster, node));
+                }
                 self.apply(fact);
             }
             MemberEvent::Listed { cluster } => tracing::debug!(%cluster, "member listed"),

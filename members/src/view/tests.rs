@@ -8,6 +8,10 @@ fn cluster() -> ClusterName {
 }
 
 fn pod(name: &str, uid: &str, owner: Option<&str>) -> Delta<SeenPod> {
+    pod_in("Running", name, uid, owner)
+}
+
+fn pod_in(phase: &str, name: &str, uid: &str, owner: Option<&str>) -> Delta<SeenPod> {
     let owners: Value = owner.map_or(json!([]), |name| {
         json!([{"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": format!("{name}-uid"),
                 "controller": true}])
@@ -15,7 +19,7 @@ fn pod(name: &str, uid: &str, owner: Option<&str>) -> Delta<SeenPod> {
     let pod = serde_json::from_value(json!({
         "metadata": {"namespace": "team", "name": name, "uid": uid, "ownerReferences": owners},
         "spec": {"nodeName": "n1", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
-        "status": {"phase": "Running"},
+        "status": {"phase": phase},
     }))
     .unwrap();
     pod_delta(&cluster(), Delta::Upserted(pod))
@@ -72,6 +76,27 @@ fn only_changes_come_out() {
     view.pod(pod("p", "u1", None));
     view.pod(pod("p", "u2", None));
     assert_eq!(sent(&mut view), "+u1 of others, -u1, +u2 of others");
+}
+
+#[test]
+fn pods_that_have_ended_stay_known_for_their_job_and_cause_no_climb() {
+    let mut view = MemberView::new(cluster());
+    view.pod(pod_in("Succeeded", "a", "u1", Some("train")));
+    assert_eq!(sent(&mut view), "+u1 of team/train-job");
+    view.pod(pod("b", "u2", Some("train")));
+    assert_eq!(sent(&mut view), "+u2 of team/train-job, ?train");
+    view.pod(gone(Some("team"), "a"));
+    view.pod(pod_in("Failed", "b", "u2", Some("train")));
+    view.owner_known("train-uid", Some(JobKey::new("team", "train")));
+    assert_eq!(
+        sent(&mut view),
+        "-u1, +u2 of team/train-job, +u2 of team/train"
+    );
+    // No job needs to know of those without an owner.
+    view.pod(pod_in("Succeeded", "c", "u3", None));
+    view.pod(pod("d", "u4", None));
+    view.pod(pod_in("Succeeded", "d", "u4", None));
+    assert_eq!(sent(&mut view), "+u4 of others, -u4");
 }
 
 #[test]
