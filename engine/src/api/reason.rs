@@ -122,7 +122,7 @@ reasons! {
     Deleting,
     /// It was evicted; its charge stays until its Works are gone.
     Evicted,
-    /// It was evicted, or shrunk, for a queue that had less than it deserves.
+    /// It was evicted, or shrunk, for a queue that had less than it deserves, or for a job whose spare node it used.
     Reclaimed,
     /// It was evicted, or shrunk, for a job of higher priority in its queue.
     Preempted,

@@ -45,20 +45,21 @@ pub(crate) fn evict_lent(
                 continue;
             };
             let attempt = job.attempt;
-            let queue = engine
-                .jobs
-                .get(gang)
-                .map(|gang| gang.queue_now().to_string());
-            let queue = queue.unwrap_or_default();
+            let queue = engine.jobs.get(gang).map(|gang| gang.queue_now());
+            let (reason, word) = match queue == Some(job.queue_now()) {
+                true => (Reason::Preempted, "preempted"),
+                false => (Reason::Reclaimed, "reclaimed"),
+            };
+            let queue = queue.map_or_else(String::new, ToString::to_string);
             let message = format!(
-                "reclaimed for {gang}, which has lost pods: it ran on a node that is lent and kept as a spare \
-                 for large gangs of queue {queue}"
+                "{word} for {gang}, which has lost pods: it ran on a node that is lent and kept as a spare for \
+                 large gangs of queue {queue}"
             );
-            lifecycle::begin_eviction(engine, &key, Reason::Reclaimed, &message, None);
+            lifecycle::begin_eviction(engine, &key, reason, &message, None);
             decisions.push(Decision::Evict {
                 key,
                 attempt,
-                reason: Reason::Reclaimed,
+                reason,
                 for_job: Some(gang.clone()),
                 message,
             });

@@ -98,7 +98,7 @@ pub(crate) fn settle_room(engine: &mut Engine, decisions: &mut Vec<Decision>) {
     let usable = |cluster: &_| clusters.get(cluster).is_some_and(|fact| fact.usable);
     let lost = lost.filter(|(_, cluster)| usable(cluster));
     let lost: Vec<_> = lost.collect();
-    for key in engine.jobs.set_stranded(lost.into_iter(), engine.now) {
+    for key in engine.jobs.set_stranded(lost, engine.now) {
         sync::sync_indexes(engine, &key);
     }
 }
