@@ -27,7 +27,7 @@ pub(crate) struct Cli {
 }
 
 /// The connection to the server, with kubectl's flags.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Default, Clone, Args)]
 pub(crate) struct KubectlConnection {
     /// Path of the kubeconfig; else KUBECONFIG, else ~/.kube/config
     #[arg(long, global = true, value_name = "PATH")]

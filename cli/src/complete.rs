@@ -42,10 +42,14 @@ pub(crate) fn asked() -> Option<Cli> {
     })
 }
 
-/// Returns the answer to kubectl.
-pub(crate) async fn run(words: &[String]) -> Result<String> {
+/// Returns the answer to kubectl. `unless` is the connection if the words name none.
+pub(crate) async fn run(words: &[String], unless: &KubectlConnection) -> Result<String> {
     let cursor = Cursor::of(words);
-    let names = async |wanted| names::of(wanted, connection(&cursor.flags)).await;
+    let connection = match cursor.flags.is_empty() {
+        true => unless.clone(),
+        false => connection(&cursor.flags),
+    };
+    let names = async |wanted| names::of(wanted, &connection).await;
     Ok(cursor.answer(names).await)
 }
 

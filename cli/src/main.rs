@@ -98,7 +98,7 @@ async fn run(cli: Cli) -> Result<ExitCode> {
         CliCommand::Check { output } => return check::run(&output, connection).await,
         CliCommand::Version(command) => version::run(&command, connection).await?,
         CliCommand::Completion { shell } => completion(shell)?,
-        CliCommand::Complete { words } => complete::run(&words).await?,
+        CliCommand::Complete { words } => complete::run(&words, connection).await?,
     };
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)

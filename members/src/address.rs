@@ -245,6 +245,17 @@ mod tests {
     }
 
     #[test]
+    fn who_has_no_credentials_of_members_reaches_all_through_the_proxy() {
+        for (mode, access) in [("Push", None), ("Push", Some("Direct")), ("Pull", None)] {
+            let cluster = cluster(mode, access, &[("secretRef", json!(null))]);
+            let address = Address::by(&cluster, true).unwrap();
+            assert_eq!(address.access(), "Proxy", "{mode} with {access:?}");
+        }
+        let direct = Address::by(&cluster("Push", None, &[]), false).unwrap();
+        assert_eq!(direct.access(), "Direct");
+    }
+
+    #[test]
     fn a_changed_endpoint_changes_the_address() {
         for access in ["Direct", "Proxy"] {
             let at = |endpoint: &str| {

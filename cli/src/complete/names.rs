@@ -52,7 +52,7 @@ impl NamesOf {
 }
 
 /// Returns the names, or none if the server does not say them in time.
-pub(super) async fn of(wanted: NamesOf, connection: KubectlConnection) -> Vec<Completion> {
+pub(super) async fn of(wanted: NamesOf, connection: &KubectlConnection) -> Vec<Completion> {
     let named = tokio::time::timeout(LIMIT, read(wanted, connection)).await;
     match named {
         Ok(Ok(names)) => names,
@@ -60,8 +60,8 @@ pub(super) async fn of(wanted: NamesOf, connection: KubectlConnection) -> Vec<Co
     }
 }
 
-async fn read(wanted: NamesOf, connection: KubectlConnection) -> Result<Vec<Completion>> {
-    let client = connect::connect(&connection).await?;
+async fn read(wanted: NamesOf, connection: &KubectlConnection) -> Result<Vec<Completion>> {
+    let client = connect::connect(connection).await?;
     let plain = |names: Vec<String>| names.into_iter().map(|name| (name, String::new()));
     Ok(match wanted {
         NamesOf::Jobs => return job_names(&client).await,

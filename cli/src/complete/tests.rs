@@ -105,6 +105,7 @@ async fn the_connection_of_the_command_line_is_used() {
     assert_eq!(connection.context.as_deref(), Some("there"));
     // A server that does not answer has no names, and there is no error.
     let words = ["--kubeconfig", "/nowhere", "explain", ""].map(str::to_owned);
-    assert_eq!(run(&words).await.unwrap(), ":4\n");
+    let unless = KubectlConnection::default();
+    assert_eq!(run(&words, &unless).await.unwrap(), ":4\n");
     assert!(PROGRAM.contains("exec kubectl-muster __complete \"$@\"\n"));
 }

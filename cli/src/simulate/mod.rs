@@ -9,7 +9,7 @@ mod report;
 use crate::args::{ChangeArgs, Format, KubectlConnection, SimulateCommand};
 use crate::{connect, live, output};
 use anyhow::Result;
-use controller::live::{LiveChange, LiveObjects, LiveState};
+use controller::live::{LiveAnswer, LiveChange, LiveObjects, LiveState};
 use engine::{ClusterName, JobKey, NodeName, Time};
 use kube::Client;
 use manifests::QueueEdit;
@@ -78,7 +78,10 @@ fn compare(observed: &LiveObjects, changes: &[LiveChange], now: Time) -> Result<
     let with = changed.follow();
     let jobs = with.iter().filter_map(|(key, fate)| {
         let is_new = submitted.contains(key);
-        let answer = || changed.explain(key);
+        let answer = |advice: bool| match advice {
+            true => changed.explain(key),
+            false => changed.state(key).map(LiveAnswer::from),
+        };
         SimulatedJob::of(key, fate, without.get(key), is_new, answer)
     });
     let mut jobs: Vec<SimulatedJob> = jobs.collect();

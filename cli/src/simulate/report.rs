@@ -87,14 +87,14 @@ pub(super) struct SimulatedJob {
 }
 
 impl SimulatedJob {
-    /// Returns the job if it is new, or if its fate is another one `without` the change. Only a job that is new is
-    /// asked for its `answer`.
+    /// Returns the job if it is new, or if its fate is another one `without` the change. `answer` returns what it
+    /// shows then, with advice if asked to.
     pub(super) fn of(
         key: &JobKey,
         fate: &Fate,
         without: Option<&Fate>,
         submitted: bool,
-        answer: impl FnOnce() -> Option<LiveAnswer>,
+        answer: impl FnOnce(bool) -> Option<LiveAnswer>,
     ) -> Option<Self> {
         let same = without.is_some_and(|without| {
             without.after == fate.after
@@ -106,14 +106,15 @@ impl SimulatedJob {
         }
         let outcome = SimulatedOutcome::of(fate);
         let waits = outcome == SimulatedOutcome::Waits && submitted;
-        let answer = waits.then(answer).flatten();
-        let explained = answer.as_ref().map(|answer| &answer.explanation);
-        let start = explained.and_then(|explained| explained.start.as_ref());
-        let (reason, message) = match (&fate.evicted, outcome) {
-            (_, SimulatedOutcome::Starts) => (Reason::Admitted, &fate.message),
-            (Some(evicted), _) => (evicted.reason, &evicted.message),
-            (None, _) => (fate.reason, &fate.message),
+        let answer = answer(waits)?;
+        let explained = &answer.explanation;
+        let (reason, message) = match (&fate.started, &fate.evicted) {
+            (Some(started), None) => (Reason::Admitted, started),
+            (_, Some(evicted)) => (evicted.reason, &evicted.message),
+            (None, None) => (explained.reason, &explained.message),
         };
+        let explained = Some(explained).filter(|_| waits);
+        let start = explained.and_then(|explained| explained.start.as_ref());
         let evicted_for = fate.evicted.as_ref();
         Some(Self {
             namespace: key.namespace.to_string(),
@@ -128,9 +129,7 @@ impl SimulatedJob {
             message: message.clone(),
             for_job: evicted_for.and_then(|evicted| Some(evicted.for_job.as_ref()?.to_string())),
             evidence: explained.map_or_else(Vec::new, |explained| explained.evidence.clone()),
-            helps: answer
-                .as_ref()
-                .map_or_else(Vec::new, |answer| answer.helps.clone()),
+            helps: answer.helps.clone(),
             position: explained.and_then(|explained| explained.position),
             starts_in_seconds: start.and_then(|start| Some(start.wait_ms? / 1_000)),
             start_basis: start.map(|start| start.basis.clone()),
@@ -260,7 +259,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use controller::live::FollowedEviction;
-    use engine::{ClusterName, QueueName};
+    use engine::{ClusterName, Explanation, QueueName};
 
     fn pods(cluster: &str) -> Option<PodsByCluster> {
         Some([(ClusterName::new(cluster), 2)].into())
@@ -273,8 +272,7 @@ mod tests {
             after,
             evicted: None,
             recovers: false,
-            reason: Reason::Running,
-            message: "runs".to_owned(),
+            started: None,
         }
     }
 
@@ -315,13 +313,10 @@ mod tests {
     fn only_what_the_change_makes_a_difference_for_is_shown() {
         let key = |name: &str| JobKey::new("vision", name);
         let of = |name: &str, with: &Fate, without: Option<&Fate>, new: bool| {
-            SimulatedJob::of(&key(name), with, without, new, || None)
+            let waits = Explanation::of(Reason::WaitingForQuota, "short by 8".to_owned());
+            SimulatedJob::of(&key(name), with, without, new, |_| Some(waits.into()))
         };
-        let waits = Fate {
-            reason: Reason::WaitingForQuota,
-            message: "short by 8".to_owned(),
-            ..fate(None, None)
-        };
+        let waits = fate(None, None);
         let runs = fate(pods("a"), pods("a"));
         let starts = fate(None, pods("b"));
         assert!(of("same", &waits, Some(&waits), false).is_none());

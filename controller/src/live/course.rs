@@ -35,10 +35,8 @@ pub struct Fate {
     pub evicted: Option<FollowedEviction>,
     /// True if it has lost pods, and its own controller is expected to replace them where it runs.
     pub recovers: bool,
-    /// Its state at the end, in one word.
-    pub reason: Reason,
-    /// Why it starts, or why it waits.
-    pub message: String,
+    /// Why it starts, if it was admitted meanwhile. What the others do [`LiveState::state`] says.
+    pub started: Option<String>,
 }
 
 /// An eviction in a course.
@@ -246,17 +244,15 @@ impl LiveState {
         if matches!(job.state, JobState::Finished | JobState::Ending) {
             return None;
         }
-        let explained = engine.explain(key)?;
         let after = self.place_of(key);
         let started = course.started.get(key).filter(|_| after.is_some());
         Some(Fate {
             queue: job.queue.clone(),
             before: self.before.get(key).cloned(),
+            started: started.cloned(),
             after,
             evicted: course.evicted.get(key).cloned(),
             recovers: engine.has_lost_pods(key),
-            reason: explained.reason,
-            message: started.cloned().unwrap_or(explained.message),
         })
     }
 }

@@ -67,6 +67,15 @@ pub struct LiveAnswer {
     pub helps: Vec<String>,
 }
 
+impl From<Explanation> for LiveAnswer {
+    fn from(explanation: Explanation) -> Self {
+        Self {
+            explanation,
+            helps: Vec::new(),
+        }
+    }
+}
+
 impl LiveState {
     /// Builds the state at `now`, and decides nothing.
     #[must_use]
@@ -202,8 +211,14 @@ impl LiveState {
 
     /// Returns the state of a job now; `None` if it is not known.
     #[must_use]
+    pub fn state(&self, key: &JobKey) -> Option<Explanation> {
+        self.reconciler.engine.explain(key)
+    }
+
+    /// Returns the same with what would help it.
+    #[must_use]
     pub fn explain(&self, key: &JobKey) -> Option<LiveAnswer> {
-        let explanation = self.reconciler.engine.explain(key)?;
+        let explanation = self.state(key)?;
         let may_use = |queue: &QueueName| self.reconciler.may_be_named(key, queue);
         let helps = self.reconciler.engine.advise(key, &may_use);
         Some(LiveAnswer {

@@ -199,10 +199,10 @@ fn a_job_that_is_submitted_starts_or_says_why_it_waits() {
     let (fates, _) = after(&observed, &[submit("small", 1, None)]);
     assert_eq!(fates[&key("small")].after, pods("m1", 1));
     let (fates, live) = after(&observed, &[submit("large", 2, None)]);
-    let large = &fates[&key("large")];
-    assert_eq!(large.after, None);
-    assert!(large.message.contains("short by 1"), "{}", large.message);
+    assert_eq!(fates[&key("large")].after, None);
     let answer = live.explain(&key("large")).unwrap();
+    let message = &answer.explanation.message;
+    assert!(message.contains("short by 1"), "{message}");
     assert_eq!(
         answer.helps,
         [
@@ -356,8 +356,8 @@ async fn a_closed_queue_takes_a_job_of_a_user_who_may_use_it() {
         });
         let changes = [submit("job", 1, None)];
         let read = crate::live::read(&api.client(), &options(), &changes, now()).await;
-        let (fates, _) = after(&read.unwrap(), &changes);
-        let reason = fates[&key("job")].reason;
+        let (_, live) = after(&read.unwrap(), &changes);
+        let reason = live.state(&key("job")).unwrap().reason;
         assert_eq!(
             reason == Reason::QueueNotPermitted,
             refused,

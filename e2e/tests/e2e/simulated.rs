@@ -38,9 +38,19 @@ impl Compared<'_> {
     async fn submit(&mut self, templates: &[Value]) -> anyhow::Result<Value> {
         let file = self.file(&json!({"items": templates}))?;
         let simulated = self.simulate(&format!("--job {file}")).await?;
+        let fates = simulated["jobs"].as_array().context("jobs")?;
         for template in templates {
             let job = self.case.submit(template).await?;
-            self.jobs.insert(job.binding(), job);
+            let name = job.binding();
+            let mut fates = fates.iter();
+            let fate =
+                fates.find(|fate| fate["namespace"] == self.case.name && fate["name"] == name);
+            // Karmada makes bindings in no order.
+            match fate.context("its fate")?["outcome"] == "Starts" {
+                true => drop(self.case.placed(&job).await?),
+                false => drop(self.case.gated(&job).await?),
+            }
+            self.jobs.insert(name, job);
         }
         Ok(simulated)
     }
