@@ -91,4 +91,5 @@ mod unjoined;
 mod unsafe_policies;
 mod upgrade;
 mod upgrade_crowd;
+mod upstream_examples;
 mod volcano_podgroups;

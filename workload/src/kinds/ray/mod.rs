@@ -33,6 +33,9 @@ const DEFAULT_PORT: &str = "6379";
 /// Warning: a RayJob whose cluster outlives it keeps its pods, and so its quota, until it is deleted.
 const KEEPS_CLUSTER: &str = "spec.shutdownAfterJobFinishes: false keeps the cluster, and its quota, when the job has finished; set it to true to have both freed";
 
+/// Warning: nothing places a RayJob beside the RayCluster that it selects.
+const CLUSTER_SELECTED: &str = "spec.clusterSelector: the RayCluster that it selects has to run in the cluster where this job is placed; have a PropagationPolicy name that cluster for both";
+
 /// RayClusters.
 pub(crate) struct RayClusterKind;
 
@@ -157,6 +160,9 @@ impl WorkloadKind for RayJobKind {
         let workers = "/spec/rayClusterSpec/workerGroupSpecs";
         let mut warnings = warnings::long_names(template, workers, "groupName");
         warnings.extend(keeps_cluster(template).then(|| KEEPS_CLUSTER.to_owned()));
+        let selector = template.pointer("/spec/clusterSelector");
+        let selects = selector.is_some_and(|selector| !selector.is_null());
+        warnings.extend(selects.then(|| CLUSTER_SELECTED.to_owned()));
         warnings
     }
 

@@ -59,12 +59,18 @@ fn counts(status: &Value, head_is_elsewhere: bool) -> PodCounts {
     }
 }
 
-/// Returns the pods of a RayJob's cluster in one member.
+/// Returns the pods of a RayJob's cluster in one member. While it waits for its user to submit an entrypoint
+/// (`InteractiveMode`), KubeRay reports the cluster as it was before it was ready (`rayjob_controller.go`, v1.6).
 pub(super) fn job_counts(status: &Value) -> PodCounts {
-    status
-        .get("rayClusterStatus")
+    let cluster = status.get("rayClusterStatus");
+    let mut counts = cluster
         .map(|cluster| counts(cluster, head_is_elsewhere(status)))
-        .unwrap_or_default()
+        .unwrap_or_default();
+    if outcome::text(status, "jobDeploymentStatus") == "Waiting" {
+        counts.running = counts.running.saturating_add(counts.pending).max(1);
+        counts.pending = 0;
+    }
+    counts
 }
 
 /// Returns the outcome of a RayService: it never finishes.

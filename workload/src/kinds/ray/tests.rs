@@ -36,6 +36,20 @@ fn job(spec: Value) -> Value {
 }
 
 #[test]
+fn a_rayjob_that_waits_for_its_user_has_all_of_its_pods() {
+    let status = |phase: &str| json!({"jobDeploymentStatus": phase, "rayClusterStatus": {"state": "", "desiredWorkerReplicas": 3, "availableWorkerReplicas": 1}});
+    let counts = |status: Value| {
+        let counts = crate::counts("ray.io/v1", "RayJob", &[status]);
+        (counts.running, counts.pending)
+    };
+    assert_eq!(counts(status("Initializing")), (1, 3));
+    assert_eq!(counts(status("Waiting")), (4, 0));
+    assert_eq!(counts(json!({"jobDeploymentStatus": "Waiting"})), (1, 0));
+    let selects = job(json!({"clusterSelector": {"ray.io/cluster": "shared"}}));
+    assert_snapshot!(warnings(&selects).join("\n"), @"spec.clusterSelector: the RayCluster that it selects has to run in the cluster where this job is placed; have a PropagationPolicy name that cluster for both");
+}
+
+#[test]
 fn replicas_within_bounds_times_hosts() {
     assert_snapshot!(cluster(|_| ()), @r"
     ray-head 1 × (cpu 4, memory 8Gi, pods 1)

@@ -114,7 +114,9 @@ impl WorkloadKind for VolcanoJobKind {
     }
 
     fn warnings(&self, template: &Value) -> Vec<String> {
-        warnings::long_names(template, "/spec/tasks", "name")
+        let mut warnings = warnings::long_names(template, "/spec/tasks", "name");
+        warnings.extend(policies::refused_by_volcano(template));
+        warnings
     }
 
     fn part_resizing(&self) -> Option<PartResizing> {

@@ -63,6 +63,36 @@ pub(super) fn events(policy: &Value) -> impl Iterator<Item = &str> {
         .filter(|event| !event.is_empty())
 }
 
+/// Returns why Volcano's webhook of a member would refuse the policies of `template` (`validatePolicies`, v1.14): an
+/// event may have one action, and `*` no other event beside it. Without that webhook one of the actions would win.
+pub(super) fn refused_by_volcano(template: &Value) -> Vec<String> {
+    let spec = template.get("spec");
+    let of_spec = spec.into_iter().map(|spec| ("spec".to_owned(), spec));
+    let of_tasks = tasks(template).iter().enumerate();
+    let of_tasks = of_tasks.map(|(index, task)| (format!("spec.tasks[{index}]"), task));
+    let mut refused = Vec::new();
+    for (path, object) in of_spec.chain(of_tasks) {
+        let mut known: Vec<&str> = Vec::new();
+        for (index, policy) in policies(object).enumerate() {
+            let mut own: Vec<&str> = events(policy).collect();
+            own.sort_unstable();
+            own.dedup();
+            let twice = own.iter().find(|event| known.contains(event));
+            let beside = own
+                .iter()
+                .find(|event| !known.is_empty() && (**event == "*" || known.contains(&"*")));
+            if let Some(event) = twice.or(beside) {
+                refused.push(format!(
+                    "{path}.policies[{index}] names event {event}, for which another policy has an action; Volcano's \
+                     webhook of a member refuses such a job; leave one policy for each event, and none beside *"
+                ));
+            }
+            known.extend(own);
+        }
+    }
+    refused
+}
+
 fn uses(template: &Value, wanted: &str) -> bool {
     let spec = template.get("spec");
     let mut objects = spec.into_iter().chain(tasks(template));

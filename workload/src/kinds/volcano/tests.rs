@@ -211,6 +211,20 @@ fn long_task_names_cause_a_warning() {
 }
 
 #[test]
+fn an_event_with_two_actions_causes_a_warning() {
+    let refused = |policies: &str| {
+        let mut template = yaml(PS_AND_WORKERS);
+        template["spec"]["policies"] = yaml(policies);
+        warnings(&template).join("\n")
+    };
+    let fine = "[{event: PodFailed, action: AbortJob}, {events: [PodEvicted, PodEvicted], action: RestartJob}, {exitCode: 3, action: AbortJob}]";
+    assert_eq!(refused(fine), "");
+    assert_eq!(refused("[{event: '*', action: RestartJob}]"), "");
+    assert_snapshot!(refused("[{event: PodFailed, action: RestartJob}, {events: [PodEvicted, PodFailed], action: AbortJob}]"), @"spec.policies[1] names event PodFailed, for which another policy has an action; Volcano's webhook of a member refuses such a job; leave one policy for each event, and none beside *");
+    assert_snapshot!(refused("[{event: PodFailed, action: RestartJob}, {event: '*', action: AbortJob}]"), @"spec.policies[1] names event *, for which another policy has an action; Volcano's webhook of a member refuses such a job; leave one policy for each event, and none beside *");
+}
+
+#[test]
 fn more_workers_are_growth_whatever_the_minimum_says() {
     let old = yaml(PS_AND_WORKERS);
     let mut new = old.clone();
