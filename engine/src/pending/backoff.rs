@@ -10,14 +10,14 @@
 //! When a queue, a policy or a priority class has changed, all back-offs end, some at a time. The class of
 //! a job is activated when its back-off ends.
 
-use super::inadmissible::{QueueNeed, RequeueCondition};
+use super::inadmissible::RequeueCondition;
 use super::waiting_list::WaitingList;
 use crate::amounts::hashed::Hashed;
 use crate::amounts::resources::ResourceName;
-use crate::amounts::totals::clamp;
 use crate::api::ids::{JobKey, QueueName, Time};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 /// The most back-offs that end at once.
 const AT_ONCE: usize = 64;
@@ -36,99 +36,48 @@ pub(crate) struct PreemptionBackoff {
 }
 
 /// The back-off of one job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Resting {
     /// The version at the search.
     seen: u64,
     conditions: Vec<RequeueCondition>,
 }
 
-/// The same as plain lists.
+/// The same as a plain list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
     version: u64,
-    /// When each job searches again, and the version at its search.
-    resting: Vec<(JobKey, Time, u64)>,
-    timed: BTreeSet<(Time, JobKey)>,
-    not_entitled: Vec<(JobKey, Vec<GapRecord>)>,
+    #[serde(default)]
+    searches: Vec<(JobKey, Resting)>,
     #[serde(default)]
     ended_before: u64,
 }
 
-/// The need of a job that is not entitled.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-struct GapRecord {
-    queue: QueueName,
-    resource: ResourceName,
-    amount: i64,
-}
-
-/// In a record, when a job searches again that waits for something other than time.
-const NEVER: Time = Time(i64::MAX);
-
 impl From<PreemptionBackoff> for Record {
     fn from(backoff: PreemptionBackoff) -> Self {
-        let mut record = Self {
+        let mut searches: Vec<_> = backoff.resting.into_iter().collect();
+        searches.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        Self {
             version: backoff.version,
-            resting: Vec::new(),
-            timed: BTreeSet::new(),
-            not_entitled: Vec::new(),
+            searches,
             ended_before: backoff.ended_before,
-        };
-        for (key, resting) in backoff.resting {
-            let (mut until, mut gaps) = (NEVER, Vec::new());
-            for condition in resting.conditions {
-                match condition {
-                    RequeueCondition::Victims(at) => until = at,
-                    RequeueCondition::Time(at) => {
-                        record.timed.insert((at, key.clone()));
-                    }
-                    RequeueCondition::Entitlement(need) => gaps.push(GapRecord {
-                        queue: need.queue,
-                        resource: need.resource,
-                        amount: clamp(need.needs).0,
-                    }),
-                    _ => {}
-                }
-            }
-            if !gaps.is_empty() {
-                record.not_entitled.push((key.clone(), gaps));
-            }
-            record.resting.push((key, until, resting.seen));
         }
-        record.resting.sort_unstable();
-        record.not_entitled.sort_unstable();
-        record
     }
 }
 
 impl From<Record> for PreemptionBackoff {
     fn from(record: Record) -> Self {
-        let timed = record.timed.into_iter();
-        let timed: BTreeMap<JobKey, Time> = timed.map(|(at, key)| (key, at)).collect();
-        let mut gaps: BTreeMap<JobKey, Vec<GapRecord>> = record.not_entitled.into_iter().collect();
-        let mut backoff = Self {
-            ended_before: record.ended_before,
-            ..Self::default()
-        };
-        for (key, until, seen) in record.resting {
-            let victims = (until != NEVER).then_some(RequeueCondition::Victims(until));
-            let time = timed.get(&key).copied().map(RequeueCondition::Time);
-            let gaps = gaps.remove(&key).unwrap_or_default().into_iter();
-            let gaps = gaps.map(|gap| {
-                RequeueCondition::Entitlement(QueueNeed {
-                    queue: gap.queue,
-                    class: None,
-                    resource: gap.resource,
-                    needs: gap.amount.into(),
-                })
-            });
-            backoff.version = seen;
-            let conditions = victims.into_iter().chain(time).chain(gaps);
-            backoff.rest(&key, conditions.collect());
+        let mut waiting = WaitingList::default();
+        for (key, resting) in &record.searches {
+            let conditions = resting.conditions.iter();
+            conditions.for_each(|condition| waiting.add(key, condition));
         }
-        backoff.version = record.version;
-        backoff
+        Self {
+            version: record.version,
+            resting: record.searches.into_iter().collect(),
+            waiting,
+            ended_before: record.ended_before,
+        }
     }
 }
 
@@ -229,7 +178,8 @@ impl PreemptionBackoff {
     }
 
     fn first_at(&self, kind: fn(Time) -> RequeueCondition) -> Option<(Time, &JobKey)> {
-        let (condition, key) = self.waiting.within(times(kind, NEVER)).next()?;
+        let all = times(kind, Time(i64::MAX));
+        let (condition, key) = self.waiting.within(all).next()?;
         match condition {
             RequeueCondition::Victims(at) | RequeueCondition::Time(at) => Some((*at, key)),
             _ => None,
@@ -243,16 +193,16 @@ impl PreemptionBackoff {
 }
 
 /// The conditions of a kind that have come at `now`.
-fn times(
-    kind: fn(Time) -> RequeueCondition,
-    now: Time,
-) -> std::ops::RangeInclusive<RequeueCondition> {
+fn times(kind: fn(Time) -> RequeueCondition, now: Time) -> RangeInclusive<RequeueCondition> {
     kind(Time(i64::MIN))..=kind(now)
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
+    use crate::pending::inadmissible::QueueNeed;
 
     fn keys(count: usize) -> Vec<JobKey> {
         let keys = (0..count).map(|index| JobKey::new("ns", &format!("job-{index:03}")));
@@ -329,7 +279,11 @@ mod tests {
             backoff.moved();
         }
         backoff.hurry();
-        assert_eq!(backoff.rebuilt(), backoff);
+        let text = serde_json::to_string(&backoff).unwrap();
+        assert_eq!(
+            serde_json::from_str::<PreemptionBackoff>(&text).unwrap(),
+            backoff
+        );
         let entitled = backoff.entitled_in(&QueueName::from("q"), |_| 1);
         assert_eq!(entitled, keys(1));
         assert_eq!(backoff.rebuilt(), backoff);

@@ -4,9 +4,10 @@ use crate::amounts::resources::ResourceName;
 use crate::api::ids::{PoolClass, QueueName, Time};
 use crate::api::reason::Reason;
 use crate::api::slot::ReservationSlot;
+use serde::{Deserialize, Serialize};
 
 /// Something that a parked class waits for, or a preemptor that rests.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum RequeueCondition {
     /// Any headroom of a queue, or another limit of it.
     Quota(QueueName),
@@ -43,7 +44,7 @@ impl RequeueCondition {
 
 /// So much of a resource that a queue needs to have. The amount comes last, so that what needs the least
 /// of a resource comes first.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct QueueNeed {
     pub(crate) queue: QueueName,
     /// In this class of pools; `None`: in the queue as a whole.
