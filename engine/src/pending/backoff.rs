@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(backoff.next(), Some(Time(10)));
         assert_eq!(backoff.due(Time(9)), []);
         assert!(backoff.rests(key));
-        assert_eq!(backoff.due(Time(10)), [key.clone()]);
+        assert_eq!(backoff.due(Time(10)), std::slice::from_ref(key));
         assert!(!backoff.rests(key));
     }
 
@@ -232,7 +232,7 @@ mod tests {
         backoff.rest(key, conditions.into());
         assert_eq!(backoff.next(), Some(Time(7)));
         assert_eq!(backoff.due(Time(6)), []);
-        assert_eq!(backoff.due(Time(7)), [key.clone()]);
+        assert_eq!(backoff.due(Time(7)), std::slice::from_ref(key));
         assert_eq!(backoff, PreemptionBackoff::default());
     }
 

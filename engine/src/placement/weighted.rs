@@ -224,7 +224,8 @@ mod tests {
 
     #[test]
     fn pods_are_shared_out_by_weight_as_far_as_there_is_room() {
-        let cases: [(u32, &[(u64, u32)], Option<&[u32]>); 9] = [
+        type Case = (u32, &'static [(u64, u32)], Option<&'static [u32]>);
+        let cases: [Case; 9] = [
             (12, &[(1, 99), (2, 99), (3, 99)], Some(&[2, 4, 6])),
             (10, &[(1, 99), (1, 99), (1, 99)], Some(&[4, 3, 3])),
             (3, &[(2, 9), (1, 9)], Some(&[2, 1])),
