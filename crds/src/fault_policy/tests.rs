@@ -16,7 +16,7 @@ fn the_example_can_be_read() {
     let example = include_str!("../../../examples/fault-policy.yaml");
     let policy: FaultPolicy = serde_saphyr::from_str(example).unwrap();
     let (rules, wrong) = policy.to_rules();
-    assert_eq!((rules.rules.len(), rules.nodes.len(), wrong), (2, 2, None));
+    assert_eq!((rules.rules.len(), rules.nodes.len(), wrong), (2, 3, None));
 }
 
 #[test]
