@@ -3,6 +3,7 @@
 
 use crate::loose::{lenient, nullable, slim_metadata};
 use crate::slim_resource;
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{ClusterResourceScope, NamespaceResourceScope};
 use serde::{Deserialize, Serialize};
@@ -87,12 +88,21 @@ pub struct Device {
 
 /// A taint of a device.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct DeviceTaint {
     /// The key of the taint.
     pub key: String,
+    /// Its value, often what is wrong.
+    #[serde(
+        deserialize_with = "nullable",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub value: String,
     /// `None`, `NoSchedule` or `NoExecute`.
     pub effect: String,
+    /// Since when it is there; Kubernetes adds it.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub time_added: Option<Timestamp>,
 }
 
 impl Device {

@@ -6,7 +6,7 @@
 
 use crate::duration::{DURATION_PATTERN, parse_millis};
 use crate::loose::lenient;
-use crate::node_health::NodeAvoidance;
+use crate::node_health::{DEVICE_TAINT, NodeAvoidance};
 use engine::faults::{AvoidNode, FaultClass, FaultRuleSet, NodeFaultRule, PodFaultRule};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
@@ -117,13 +117,21 @@ pub struct FaultPolicyRule {
 /// What a node shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(extend("required" = ["conditions"]))]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "(has(self.conditions) && size(self.conditions) > 0) || (has(self.deviceTaints) && size(self.deviceTaints) > 0)",
+    "message": "conditions or deviceTaints is needed"
+}]))]
 pub struct FaultPolicyNode {
     /// Types of conditions that mean a fault while they are True: GpuMemWatch, KernelDeadlock, ...
-    #[schemars(length(min = 1, max = 64))]
-    #[serde(deserialize_with = "lenient")]
+    #[schemars(length(max = 64))]
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<String>,
-    /// Texts of which the message of the condition contains one, whatever the case.
+    /// Keys of taints that mean a fault while a device of the node has them in its ResourceSlice, whatever their
+    /// effect: gpu.nvidia.com/unhealthy, ...
+    #[schemars(length(max = 64), inner(length(min = 1, max = 317)))]
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
+    pub device_taints: Vec<String>,
+    /// Texts of which the message of the condition, or the value of the taint, contains one, whatever the case.
     #[schemars(length(max = 64))]
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<String>,
@@ -277,11 +285,12 @@ impl FaultPolicyRule {
         class: FaultClass,
         field: &str,
     ) -> Result<NodeFaultRule, String> {
-        if node.conditions.is_empty() {
+        if node.conditions.is_empty() && node.device_taints.is_empty() {
             return Err(format!(
-                "{field}.node.conditions: is empty; the type of a condition is needed, like GpuMemWatch"
+                "{field}.node: is empty; conditions, like GpuMemWatch, or deviceTaints are needed"
             ));
         }
+        no_empty_text(&node.device_taints, &format!("{field}.node.deviceTaints"))?;
         if let Some(index) = node.conditions.iter().position(|type_| type_ == "Ready") {
             return Err(format!(
                 "{field}.node.conditions[{index}]: \"Ready\" is True on nodes that work; a condition that is True on \
@@ -296,7 +305,11 @@ impl FaultPolicyRule {
         }
         Ok(NodeFaultRule {
             name: self.name.clone(),
-            conditions: node.conditions.clone(),
+            conditions: {
+                let taints = node.device_taints.iter();
+                let taints = taints.map(|key| format!("{DEVICE_TAINT}{key}"));
+                node.conditions.iter().cloned().chain(taints).collect()
+            },
             messages: node.messages.clone(),
             class,
             policy: String::new(),

@@ -69,13 +69,30 @@ impl NodeAvoidance {
     }
 }
 
-/// A condition of a node that is True.
+/// What the reason of a [`NodeCondition`] begins with that is a taint of devices. The key follows.
+pub const DEVICE_TAINT: &str = "device taint ";
+
+/// A condition of a node that is True, or a taint of some of its devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeCondition {
-    /// Its type and message.
+    /// Its type and message; of a taint, [`DEVICE_TAINT`] with the key, and the devices.
     pub symptom: Symptom,
     /// Since when it is True, if the node says so.
     pub since: Option<Timestamp>,
+}
+
+impl NodeCondition {
+    /// Returns what is said of it, in words that can follow those of a node.
+    #[must_use]
+    pub fn words(&self) -> String {
+        match self.symptom.reason.strip_prefix(DEVICE_TAINT) {
+            Some(key) => format!(
+                "its devices have the taint {key} ({})",
+                self.symptom.message
+            ),
+            None => format!("its condition {} is True", self.symptom),
+        }
+    }
 }
 
 /// The nodes of one cluster that a person has cleared, and when: the annotation
@@ -146,7 +163,7 @@ impl fmt::Display for ClearedNodes {
 /// The health of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeHealth {
-    /// Its conditions that are True, besides Ready.
+    /// Its conditions that are True, besides Ready, and the taints of its devices.
     pub conditions: Vec<NodeCondition>,
     /// True if it has the taint.
     pub is_avoided: bool,

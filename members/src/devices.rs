@@ -12,9 +12,12 @@
 //! count. It counts in every class that selects it. Claims of devices that do not count are not counted
 //! either, so that a node's devices minus the claimed ones are the free ones.
 
+mod taints;
+
 use super::known::Known;
 use super::selectors::{Evaluator, Selectors};
 use crds::devices::{AllocatedDevice, Device, DeviceClass, ResourceClaim, ResourceSlice};
+use crds::node_health::NodeCondition;
 use engine::{Amount, ResourceName, Resources, Uid};
 use runtime::watch::{Delta, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -124,6 +127,8 @@ pub(crate) struct Devices {
     counted: HashMap<DeviceId, CountedDevice>,
     /// The devices of each node; zero for classes whose devices there do not count.
     offered: BTreeMap<Arc<str>, Resources>,
+    /// The taints of the devices of each node, as conditions of the node.
+    tainted: BTreeMap<Arc<str>, Vec<NodeCondition>>,
     /// The last message about each class that cannot be evaluated.
     logged: BTreeMap<String, String>,
 }
@@ -202,6 +207,16 @@ impl Devices {
     /// Returns the devices of `node` by class, without classes that have no device there.
     pub(crate) fn of_node(&self, node: &str) -> Option<&Resources> {
         self.offered.get(node)
+    }
+
+    /// Returns the taints of the devices of `node`, by key.
+    pub(crate) fn taints_of(&self, node: &str) -> &[NodeCondition] {
+        self.tainted.get(node).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the nodes of which devices have taints.
+    pub(crate) fn tainted_nodes(&self) -> impl Iterator<Item = &str> {
+        self.tainted.keys().map(|node| &**node)
     }
 
     /// Returns the nodes that have devices.
@@ -297,6 +312,8 @@ impl Devices {
                 }
             }
         }
+        let tainted = pools.values().flat_map(DevicePool::devices);
+        self.tainted = taints::of(tainted.map(|(device, _, node)| (node, device)));
         self.exclude(&unclear_on);
         self.offered.retain(|_, amounts| !amounts.is_empty());
         self.log_unclear(unclear);

@@ -109,6 +109,8 @@ struct KnownNode {
     seen: NodeFact,
     sent: Option<NodeFact>,
     health: NodeHealth,
+    /// Its health with that of its devices, as last sent.
+    told: NodeHealth,
 }
 
 /// A pod as seen, with its job, and as last sent.
@@ -212,15 +214,13 @@ impl MemberView {
                 let name = fact.name.as_str().to_owned();
                 self.unseen_nodes.remove(&name);
                 let before = self.nodes.remove(&name);
-                let (sent, before) =
-                    before.map_or_else(Default::default, |known| (known.sent, known.health));
-                if health != before {
-                    self.healths.push((fact.name.clone(), health.clone()));
-                }
+                let (sent, told) =
+                    before.map_or_else(Default::default, |known| (known.sent, known.told));
                 let known = KnownNode {
                     seen: fact,
                     sent,
                     health,
+                    told,
                 };
                 self.nodes.insert(name.clone(), known);
                 self.emit_node(&name);
@@ -242,11 +242,19 @@ impl MemberView {
         }
     }
 
-    /// Sends a node with its devices, if that has changed.
+    /// Sends a node with its devices, and its health with theirs, if that has changed.
     fn emit_node(&mut self, name: &str) {
         let Some(known) = self.nodes.get_mut(name) else {
             return;
         };
+        let mut health = known.health.clone();
+        health
+            .conditions
+            .extend_from_slice(self.devices.taints_of(name));
+        if health != known.told {
+            known.told = health.clone();
+            self.healths.push((known.seen.name.clone(), health));
+        }
         let mut fact = known.seen.clone();
         if let Some(devices) = self.devices.of_node(name) {
             for (class, count) in devices.iter() {

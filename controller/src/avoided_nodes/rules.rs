@@ -126,7 +126,7 @@ impl NodeState {
 }
 
 fn while_it_lasts(rule: &NodeFaultRule, condition: &NodeCondition, now: Time) -> Avoided {
-    let message = format!("its condition {} is True", condition.symptom);
+    let message = condition.words();
     Avoided {
         told: message.clone(),
         avoidance: NodeAvoidance {

@@ -273,3 +273,43 @@ fn devices_removed_between_two_connections_are_no_longer_offered() {
             .devices
     );
 }
+
+#[test]
+fn taints_of_devices_are_conditions_of_their_nodes() {
+    let taint = |key: &str, value: &str, effect: &str, at: &str| json!({"key": key, "value": value, "effect": effect, "timeAdded": at});
+    let (early, late) = ("2026-11-25T10:00:00Z", "2026-11-25T11:00:00Z");
+    let one = with(
+        gpu("g0"),
+        "taints",
+        json!([taint("x/ecc", "", "None", late)]),
+    );
+    let two = json!([
+        taint("x/ecc", "row 7", "NoExecute", early),
+        taint("x/xid", "79", "NoSchedule", early)
+    ]);
+    let two = with(gpu("g1"), "taints", two);
+    let mut devices = known(&[
+        slice("a", "n1", 1, 1, &[two, one]),
+        slice("b", "n2", 1, 1, &gpus(1)),
+    ]);
+    let told = |devices: &Devices, node: &str| {
+        let taints = devices.taints_of(node).iter();
+        let taints = taints.map(|taint| {
+            let since = taint.since.map(|since| since.to_string());
+            format!("{} since {}", taint.words(), since.unwrap_or_default())
+        });
+        taints.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        told(&devices, "n1"),
+        [
+            "its devices have the taint x/ecc (g0, g1: row 7) since 2026-11-25T11:00:00Z",
+            "its devices have the taint x/xid (g1: 79) since 2026-11-25T10:00:00Z",
+        ]
+    );
+    assert_eq!(told(&devices, "n2"), [""; 0]);
+    // A newer generation without them: they are over.
+    let slice = serde_json::from_value(slice("a", "n1", 2, 1, &gpus(2))).unwrap();
+    devices.take(DeviceDelta::Slice(Delta::Upserted(slice)));
+    assert_eq!(told(&devices, "n1"), [""; 0]);
+}

@@ -30,7 +30,12 @@ impl MemberView {
     }
 
     fn nodes_with_devices(&self) -> Vec<String> {
-        self.devices.nodes().map(str::to_owned).collect()
+        let tainted = self.devices.tainted_nodes();
+        self.devices
+            .nodes()
+            .chain(tainted)
+            .map(str::to_owned)
+            .collect()
     }
 
     fn all_claims(&self) -> Vec<(ObjectKey, Option<Uid>)> {
