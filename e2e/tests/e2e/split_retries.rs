@@ -130,29 +130,6 @@ async fn completes(case: &Case) -> anyhow::Result<()> {
     no_pods(case, &job).await
 }
 
-/// `CompleteJob` by `TaskCompleted` follows when the task has completed in both clusters, not in one.
-async fn completes_by_a_task(case: &Case) -> anyhow::Result<()> {
-    room_for_seven(case).await?;
-    let mut template = training(case, "train", 6);
-    template["spec"]["tasks"][1]["policies"] =
-        json!([{"event": "TaskCompleted", "action": "CompleteJob"}]);
-    let job = case.submit(&template).await?;
-    runs_as(case, &job, "1").await?;
-    let well = || json!({"muster.io/run-for": "1ms"});
-    let ends_in =
-        |there: &'static str| move |cluster: &str, pod: &Value| cluster == there && !leads(pod);
-    play(case, &job, ends_in("member1"), well()).await?;
-    case.pod_group_when(&job, "has pods that succeeded", |group| {
-        group["status"]["succeeded"].as_u64().unwrap_or_default() >= 2
-    })
-    .await?;
-    case.running(&job).await?;
-    play(case, &job, ends_in("member2"), well()).await?;
-    case.finished(&job, "Succeeded").await?;
-    shows(case, &job, "Completed").await?;
-    no_pods(case, &job).await
-}
-
 #[test]
 fn a_split_job_restarts_as_a_whole_until_its_max_retry() {
     managed("splitretry", restarts);
@@ -166,9 +143,4 @@ fn a_split_job_is_aborted_as_a_whole_and_resumed() {
 #[test]
 fn a_split_job_is_completed_as_a_whole() {
     managed("splitcomplete", completes);
-}
-
-#[test]
-fn a_split_job_is_completed_by_a_task_in_all_clusters() {
-    managed("splittask", completes_by_a_task);
 }

@@ -136,80 +136,31 @@ fn a_part_shows_a_restart_by_an_action_that_the_job_does_not_use() {
 }
 
 #[test]
-fn a_task_of_several_clusters_completes_the_gang_and_no_part() {
-    let task_completed = "{event: TaskCompleted, action: CompleteJob}";
-    let both = "{events: [TaskCompleted, PodFailed], action: CompleteJob}";
-    for (policies, completing, want) in [
-        (
-            ["{event: PodFailed, action: CompleteJob}", "", ""],
-            &[][..],
-            None,
-        ),
-        // The master is one pod, and alone completes the job: it leads.
-        (["", task_completed, ""], &[], None),
-        (
-            [task_completed, "", ""],
-            &["master", "worker"],
-            Some(["", "", ""]),
-        ),
-        (["", "", task_completed], &["worker"], Some(["", "", ""])),
-        (
-            ["", task_completed, both],
-            &["master", "worker"],
-            Some(["", "", "{events: [PodFailed], action: CompleteJob}"]),
-        ),
-        (
-            [
-                "{event: PodEvicted, action: RestartJob}",
-                "",
-                task_completed,
-            ],
-            &["worker"],
-            Some(["{event: PodEvicted, action: TerminateJob}", "", ""]),
-        ),
-    ] {
-        let template = job(policies);
-        assert_eq!(unsplittable(&template), None, "{policies:?}");
-        let gang = gang_policies(&template).completing;
-        let tasks: Vec<&str> = gang.keys().map(String::as_str).collect();
-        assert_eq!(tasks, completing, "{policies:?}");
-        let Some(want) = want else { continue };
-        let (found, _) = part(&template, 2);
-        let lists = lists(want);
-        for (found, want) in found.iter().zip(&lists) {
-            let found = found.as_array().cloned().unwrap_or_default();
-            assert_eq!(&Value::Array(found), want, "{policies:?}");
-        }
-    }
-}
-
-#[test]
-fn a_completed_task_that_only_one_cluster_could_see_keeps_a_job_in_one_cluster() {
-    let hides = "{event: TaskCompleted, action: CompleteJob}";
-    for (policies, why) in [
-        (
-            ["{event: '*', action: CompleteJob}", "", ""],
-            "spec.policies: CompleteJob by *",
-        ),
-        (
-            ["", "{event: '*', action: CompleteJob}", ""],
-            "spec.tasks[0].policies: CompleteJob by *",
-        ),
+fn a_completed_task_is_seen_in_one_cluster_only_if_it_is_one_pod() {
+    for (policies, splits) in [
+        (["{event: PodFailed, action: CompleteJob}", "", ""], true),
+        (["", "", "{exitCode: 3, action: CompleteJob}"], true),
         (
             [
                 "",
-                "",
-                "{event: TaskCompleted, action: CompleteJob, timeout: 1m}",
+                "{event: TaskCompleted, action: CompleteJob}",
+                "{exitCode: 3, action: CompleteJob}",
             ],
-            "spec.tasks[1].policies: CompleteJob by TaskCompleted has a timeout",
+            true,
         ),
         (
-            ["{event: '*', action: AbortJob}", "", hides],
-            "spec.tasks[1].policies: CompleteJob by TaskCompleted comes before another policy",
+            ["{event: TaskCompleted, action: CompleteJob}", "", ""],
+            false,
         ),
+        (["{event: '*', action: CompleteJob}", "", ""], false),
+        (
+            ["", "", "{events: [TaskCompleted], action: CompleteJob}"],
+            false,
+        ),
+        (["", "{event: '*', action: CompleteJob}", ""], false),
     ] {
-        let told = unsplittable(&job(policies)).unwrap_or_default();
-        assert!(told.starts_with(why), "{policies:?}: {told}");
+        let why = unsplittable(&job(policies));
+        assert_eq!(why.is_none(), splits, "{policies:?}: {why:?}");
     }
 }
 
@@ -227,7 +178,6 @@ fn a_part_asks_by_the_phase_in_which_it_stops() {
             restart_phase: restart_phase.map(str::to_owned),
             failed_action: None,
             max_retry: 3,
-            completing: Default::default(),
         };
         request(&status(phases), &policies)
     };
