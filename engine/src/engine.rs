@@ -165,6 +165,13 @@ impl Engine {
         self.capacity.present_pods(key, cluster)
     }
 
+    /// The number of a job's pods that still use capacity, of whichever attempt, in clusters and on nodes that can be
+    /// seen.
+    #[must_use]
+    pub fn pods_left(&self, key: &JobKey) -> usize {
+        self.capacity.pods_left(key)
+    }
+
     /// The jobs with pods on a node that have not ended; none if the node is not known, or lost.
     #[must_use]
     pub fn jobs_on(&self, cluster: &ClusterName, node: &NodeName) -> BTreeSet<JobKey> {

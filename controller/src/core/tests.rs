@@ -7,6 +7,7 @@
 
 mod cannot_start;
 mod deletion;
+mod ending_pods;
 mod endings;
 mod excess;
 mod faults;

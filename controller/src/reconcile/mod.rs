@@ -8,6 +8,7 @@ pub(crate) mod action;
 pub(crate) mod adoption;
 pub(crate) mod binding_phase;
 pub(crate) mod decisions;
+mod ending_pods;
 pub(crate) mod evict;
 pub(crate) mod faulty_places;
 pub(crate) mod in_flight;
@@ -406,9 +407,19 @@ impl Reconciler {
             return self.sweep_works(ctx);
         }
         match self.in_flight_of(ctx.key).has_settled(ctx.now) {
-            Ok(()) => self.check_works(ctx),
+            Ok(()) => self.check_works_after_pods(ctx),
             Err(settled) => self.requeue_at(ctx.key, settled),
         }
+    }
+
+    /// Checks whether the Works of an evicted job are gone, unless they were and its pods still end.
+    fn check_works_after_pods(&mut self, ctx: &ReconcileCtx<'_>) {
+        if self.in_flight_of(ctx.key).waits_for_pods()
+            && let Some(at) = self.pods_still_end(ctx.key, ctx.now)
+        {
+            return self.requeue_at(ctx.key, at);
+        }
+        self.check_works(ctx);
     }
 
     /// Records an event on the template, for the job's user, and in the log.

@@ -154,6 +154,9 @@ impl Reconciler {
         match binding_phase(&ctx.binding, namespace.rule()) {
             BindingPhase::Deleting(_) => self.write(key, &ctx.binding, Write::Finalize),
             BindingPhase::Ending(record) => {
+                if let Some(at) = self.pods_still_end(key, now) {
+                    return self.requeue_at(key, at);
+                }
                 self.works_gone(key, now);
                 let until = self.engine.job(key).and_then(|job| job.back_off_until);
                 let mut record =

@@ -65,6 +65,21 @@ impl Capacity {
         u32::try_from(present).unwrap_or(u32::MAX)
     }
 
+    /// The number of a job's pods that use capacity in clusters that can be seen. Pods on lost nodes are not
+    /// counted: nothing says whether they are left.
+    pub(crate) fn pods_left(&self, key: &JobKey) -> usize {
+        let clusters = self.clusters.keys().filter(|cluster| {
+            let fact = self.cluster_fact(cluster);
+            fact.is_some_and(|fact| fact.usable)
+        });
+        let pods = clusters.flat_map(|cluster| self.pods_in(key, cluster));
+        let left = pods.filter(|pod| {
+            let node = pod.node.as_ref().filter(|_| !pod.ended());
+            node.is_some_and(|node| self.is_seen(&pod.cluster, node))
+        });
+        left.count()
+    }
+
     /// Whether a pod counts toward the minimum of its job: it is there, and its devices work.
     fn is_healthy(&self, pod: &PodFact) -> bool {
         self.is_present(pod) && !self.has_failed_device(pod)
@@ -113,15 +128,15 @@ impl Capacity {
         match pod.phase {
             PodPhase::Ended => true,
             PodPhase::Evicting | PodPhase::Disrupted => false,
-            PodPhase::Starting | PodPhase::Running => {
-                let nodes = self
-                    .clusters
-                    .get(&pod.cluster)
-                    .map(|cluster| cluster.nodes());
-                let info = nodes.and_then(|nodes| nodes.get(node));
-                info.is_some_and(|info| !info.fact.lost)
-            }
+            PodPhase::Starting | PodPhase::Running => self.is_seen(&pod.cluster, node),
         }
+    }
+
+    /// Whether a node is known and not lost.
+    fn is_seen(&self, cluster: &ClusterName, node: &NodeName) -> bool {
+        let nodes = self.clusters.get(cluster).map(|cluster| cluster.nodes());
+        let info = nodes.and_then(|nodes| nodes.get(node));
+        info.is_some_and(|info| !info.fact.lost)
     }
 
     /// Notes that the pods on a node count otherwise than before.

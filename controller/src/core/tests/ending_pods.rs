@@ -1,0 +1,54 @@
+//! Pods of evicted jobs that end after their Works are gone.
+
+use super::*;
+use engine::facts::PodPhase;
+
+fn other_pod_runs(stage: &mut Stage) {
+    stage.member_shows(Event::PodUpserted(pod("other", PodPhase::Running, None)));
+}
+
+/// Job `a` was evicted and its Work is gone. A pod of it still ends, as in its grace period.
+async fn evicted() -> Stage {
+    let mut stage = stage().await;
+    stage.job("a", 1);
+    stage.rest(&["a"]).await;
+    stage.work("a", true);
+    other_pod_runs(&mut stage);
+    stage.change("a", reported(json!({"active": 1, "ready": 1})));
+    stage.rest(&["a"]).await;
+    let refused = Some(("OutOfcpu", ""));
+    stage.member_shows(Event::PodUpserted(pod("pod", PodPhase::Disrupted, refused)));
+    let failed = json!({"failed": 1, "conditions": [{"type": "Failed", "status": "True"}]});
+    stage.change("a", reported(failed));
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.shown("a"), "Ending 1 gated []");
+    stage.change("a", json!({"status": {"aggregatedStatus": null}}));
+    stage.work("a", false);
+    stage
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_evicted_job_is_charged_until_its_pods_have_ended() {
+    let mut stage = evicted().await;
+    stage.rest_later(&["a"], 40_000).await;
+    assert_eq!(stage.shown("a"), "Ending 1 gated []");
+    assert_eq!(stage.charged(), "1");
+    let gone = Event::PodGone(ClusterName::new("m1"), engine::Uid::new("other"));
+    stage.member_shows(gone);
+    stage.rest_later(&["a"], 1_000).await;
+    assert!(
+        stage.shown("a").starts_with("Requeued 1"),
+        "{}",
+        stage.shown("a")
+    );
+    assert_eq!(stage.charged(), "0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_cannot_be_ended_keeps_its_job_for_two_minutes() {
+    let mut stage = evicted().await;
+    stage.rest_later(&["a"], 60_000).await;
+    assert_eq!(stage.shown("a"), "Ending 1 gated []");
+    stage.rest_later(&["a"], 120_000).await;
+    assert_ne!(stage.shown("a"), "Ending 1 gated []");
+}
