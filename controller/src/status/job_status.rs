@@ -49,7 +49,7 @@ impl Core {
             None => self.publisher.advice.forget(key),
         }
         self.reconciler.make_discreet(key, &mut explanation);
-        let Some(reason) = self.reconciler.shown_reason(key, &explanation) else {
+        let Some(reason) = self.reconciler.shown_reason(key, &explanation, now) else {
             return;
         };
         let publisher = &mut self.publisher;
@@ -227,7 +227,7 @@ impl Core {
     /// Records events for the reasons of jobs that have lasted.
     pub(crate) fn record_reasons(&mut self, now: Time) {
         for key in self.publisher.reasons.take_due(now) {
-            let Some(reason) = self.reconciler.reason_now(&key) else {
+            let Some(reason) = self.reconciler.reason_now(&key, now) else {
                 continue;
             };
             let Some(shown) = reason.to_record() else {
@@ -253,14 +253,19 @@ impl Reconciler {
     }
 
     /// Returns the reason that a job shows now, as readers of its namespace may see it.
-    fn reason_now(&self, key: &JobKey) -> Option<ShownReason> {
+    fn reason_now(&self, key: &JobKey, now: Time) -> Option<ShownReason> {
         let mut explanation = self.explanation(key)?;
         self.make_discreet(key, &mut explanation);
-        self.shown_reason(key, &explanation)
+        self.shown_reason(key, &explanation, now)
     }
 
     /// Returns the reason that a job shows with an explanation.
-    fn shown_reason(&self, key: &JobKey, explanation: &Explanation) -> Option<ShownReason> {
+    fn shown_reason(
+        &self,
+        key: &JobKey,
+        explanation: &Explanation,
+        now: Time,
+    ) -> Option<ShownReason> {
         let binding = self.mirror.bindings().get(key)?;
         let view = self.engine.job(key)?;
         let works = self.mirror.works_of(binding);
@@ -268,9 +273,8 @@ impl Reconciler {
         let excess = in_flight.and_then(|in_flight| in_flight.excess.message());
         let failure = self.told_failure(key).map(|why| self.discreet(key, why));
         let failure = failure.as_deref();
-        let (reason, message) =
-            podgroups::reason_of(explanation, view.state, binding, works, excess, failure);
-        let (reason, message) = self.what_keeps(key, reason, message);
+        let found = podgroups::reason_of(explanation, view.state, binding, works, excess, failure);
+        let (reason, message) = self.what_keeps(key, found, now);
         let queue = self.last_facts.get(key)?.queue.clone();
         Some(ShownReason {
             state: view.state,

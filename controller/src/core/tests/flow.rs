@@ -28,6 +28,8 @@ async fn nothing_is_written_at_rest() {
     stage.job("waits", 3);
     stage.rest(&["runs", "waits"]).await;
     stage.rest_later(&["runs", "waits"], 5_000).await;
+    // Events are posted at a limited rate.
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
     let writes = |stage: &Stage| {
         let all = stage.api.requests();
         all.iter()

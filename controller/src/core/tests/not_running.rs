@@ -19,7 +19,8 @@ async fn placed() -> Stage {
 fn shows(stage: &Stage, reason: Reason) -> (Reason, String) {
     let key = JobKey::new("team", "a");
     let reconciler = &stage.core.reconciler;
-    reconciler.what_keeps(&key, reason, String::new())
+    let now = stage.now();
+    reconciler.what_keeps(&key, (reason, String::new()), now)
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,7 +21,7 @@ fn events(stage: &Stage, job: &str) -> Vec<String> {
 
 /// The recorder posts what it has.
 async fn post() {
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
 }
 
 #[tokio::test(start_paused = true)]

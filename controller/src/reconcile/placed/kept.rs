@@ -6,12 +6,13 @@
 //!
 //! This says what it is, for reasons, events, metrics and alerts. The start deadline ends it.
 
+use crate::mirror::binding::own_record;
 use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::placed::lost_pods::LostPods;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::record::{AdmissionRecord, Parts};
-use engine::facts::Share;
-use engine::{JobKey, Progress, Reason, Time};
+use engine::facts::{Demand, Share};
+use engine::{ClusterName, JobKey, Progress, Reason, Time};
 
 /// Milliseconds that the scheduler of a cluster has to bind the pods of an admitted job.
 const BOUND_WITHIN_MS: i64 = 60_000;
@@ -41,26 +42,25 @@ impl LostPods {
 }
 
 impl Reconciler {
-    /// Notes whether the pods of a placed job wait for the scheduler of a cluster for too long.
+    /// Notes whether the pods of a placed job, which requests `demand`, wait for the scheduler of a cluster for too
+    /// long.
     pub(crate) fn note_unscheduled(
         &mut self,
         ctx: &ReconcileCtx<'_>,
         record: &AdmissionRecord,
         progress: Progress,
+        demand: Option<&Demand>,
     ) {
-        let dispatched = record.parts != Some(Parts::Held);
-        let waits = progress == Progress::Placed && dispatched && !record.adopted;
-        let admitted = Time(record.time.as_millisecond());
-        let late = admitted.after(BOUND_WITHIN_MS);
+        let waits = progress == Progress::Placed && is_with_schedulers(record);
+        let late = late_from(record);
         if waits && ctx.now < late {
             self.requeue_at(ctx.key, late);
         }
+        let is_late = waits && ctx.now >= late;
         let shares = record.admission().shares;
-        let found = match waits && ctx.now >= late {
-            true => self.unscheduled(ctx.key, &shares),
-            false => None,
-        };
-        if found.is_some() {
+        let demand = demand.filter(|_| is_late);
+        let found = demand.and_then(|demand| self.unscheduled(ctx.key, demand, &shares));
+        if is_late {
             // No event comes when nothing happens.
             self.requeue_at(ctx.key, ctx.now.after(RECHECK_MS));
         }
@@ -72,13 +72,9 @@ impl Reconciler {
     }
 
     /// Returns which pods of a job no scheduler has bound. A cluster that cannot be seen says nothing.
-    fn unscheduled(&self, key: &JobKey, shares: &[Share]) -> Option<String> {
-        let demand = self.last_facts.get(key).map(|fact| &fact.demand)?;
+    fn unscheduled(&self, key: &JobKey, demand: &Demand, shares: &[Share]) -> Option<String> {
         let admitted: u64 = shares.iter().map(|share| u64::from(share.replicas())).sum();
-        let visible = |share: &&Share| {
-            let fact = self.engine.cluster(&share.cluster);
-            fact.is_some_and(|fact| fact.usable)
-        };
+        let visible = |share: &&Share| self.can_see(&share.cluster);
         shares.iter().filter(visible).find_map(|share| {
             let least = demand.min_of_part(share.replicas(), admitted);
             let bound = self.engine.bound_pods(key, &share.cluster);
@@ -96,21 +92,54 @@ impl Reconciler {
     pub(crate) fn what_keeps(
         &self,
         key: &JobKey,
-        reason: Reason,
-        message: String,
+        (reason, message): (Reason, String),
+        now: Time,
     ) -> (Reason, String) {
-        let in_flight = self.in_flight.get(key);
-        let unscheduled = in_flight.and_then(|in_flight| in_flight.unscheduled.as_ref());
         match reason {
             Reason::PodsNotStarting if self.lost_pods.refused(key) => {
                 (Reason::PodsRefused, message)
             }
-            Reason::Placed if let Some(why) = unscheduled => {
-                (Reason::PodsNotScheduled, why.clone())
-            }
+            Reason::Placed => match self.unscheduled_now(key, now) {
+                Some(why) => (Reason::PodsNotScheduled, why),
+                None => (reason, message),
+            },
             _ => (reason, message),
         }
     }
+
+    /// Returns which pods of a placed job have not been bound in time. This does not need an earlier look at the job:
+    /// a new leader publishes before its first one.
+    fn unscheduled_now(&self, key: &JobKey, now: Time) -> Option<String> {
+        let record = own_record(self.mirror.bindings().get(key)?)?;
+        if !is_with_schedulers(&record) || now < late_from(&record) {
+            return None;
+        }
+        let shares = record.admission().shares;
+        if !shares.iter().all(|share| self.can_see(&share.cluster)) {
+            // A new leader sees the clusters a moment later. Until then, what was said last stands.
+            let shown = self.mirror.podgroups().get(key)?.status.as_ref()?;
+            let shown = shown.federation.as_ref()?;
+            let said = shown.reason.as_deref() == Some(Reason::PodsNotScheduled.as_str());
+            return shown.message.clone().filter(|_| said);
+        }
+        let demand = &self.last_facts.get(key)?.demand;
+        self.unscheduled(key, demand, &shares)
+    }
+
+    fn can_see(&self, cluster: &ClusterName) -> bool {
+        let fact = self.engine.cluster(cluster);
+        fact.is_some_and(|fact| fact.usable)
+    }
+}
+
+/// Whether the schedulers of the members have the pods of an admitted job.
+fn is_with_schedulers(record: &AdmissionRecord) -> bool {
+    record.parts != Some(Parts::Held) && !record.adopted
+}
+
+/// Returns from when on the pods of an admitted job should have nodes.
+fn late_from(record: &AdmissionRecord) -> Time {
+    Time(record.time.as_millisecond()).after(BOUND_WITHIN_MS)
 }
 
 #[cfg(test)]

@@ -147,7 +147,8 @@ fn a_job_that_keeps_its_cluster_gets_a_warning() {
         kept(json!({"deletionStrategy": {"onSuccess": {"policy": "DeleteCluster"}}})),
         (false, 0)
     );
-    assert_eq!(kept(json!({"clusterSelector": {"a": "b"}})), (false, 0));
+    // The warning is about the cluster that it names.
+    assert_eq!(kept(json!({"clusterSelector": {"a": "b"}})), (false, 1));
 }
 
 #[test]
