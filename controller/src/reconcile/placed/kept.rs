@@ -11,8 +11,8 @@ use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::placed::lost_pods::LostPods;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::record::{AdmissionRecord, Parts};
-use engine::facts::{Demand, Share};
-use engine::{ClusterName, JobKey, Progress, Reason, Time};
+use engine::facts::Share;
+use engine::{JobKey, Progress, Reason, Time};
 
 /// Milliseconds that the scheduler of a cluster has to bind the pods of an admitted job.
 const BOUND_WITHIN_MS: i64 = 60_000;
@@ -42,14 +42,12 @@ impl LostPods {
 }
 
 impl Reconciler {
-    /// Notes whether the pods of a placed job, which requests `demand`, wait for the scheduler of a cluster for too
-    /// long.
+    /// Notes whether the pods of a placed job wait for the scheduler of a cluster for too long.
     pub(crate) fn note_unscheduled(
         &mut self,
         ctx: &ReconcileCtx<'_>,
         record: &AdmissionRecord,
         progress: Progress,
-        demand: Option<&Demand>,
     ) {
         let waits = progress == Progress::Placed && is_with_schedulers(record);
         let late = late_from(record);
@@ -57,9 +55,10 @@ impl Reconciler {
             self.requeue_at(ctx.key, late);
         }
         let is_late = waits && ctx.now >= late;
-        let shares = record.admission().shares;
-        let demand = demand.filter(|_| is_late);
-        let found = demand.and_then(|demand| self.unscheduled(ctx.key, demand, &shares));
+        let found = match is_late {
+            true => self.unscheduled(ctx.key, record),
+            false => None,
+        };
         if is_late {
             // No event comes when nothing happens.
             self.requeue_at(ctx.key, ctx.now.after(RECHECK_MS));
@@ -71,10 +70,15 @@ impl Reconciler {
         }
     }
 
-    /// Returns which pods of a job no scheduler has bound. A cluster that cannot be seen says nothing.
-    fn unscheduled(&self, key: &JobKey, demand: &Demand, shares: &[Share]) -> Option<String> {
+    /// Returns which pods of an admitted job no scheduler has bound. A cluster that cannot be seen says nothing.
+    fn unscheduled(&self, key: &JobKey, record: &AdmissionRecord) -> Option<String> {
+        let demand = &self.last_facts.get(key)?.demand;
+        let shares = record.admission().shares;
         let admitted: u64 = shares.iter().map(|share| u64::from(share.replicas())).sum();
-        let visible = |share: &&Share| self.can_see(&share.cluster);
+        let visible = |share: &&Share| {
+            let fact = self.engine.cluster(&share.cluster);
+            fact.is_some_and(|fact| fact.usable)
+        };
         shares.iter().filter(visible).find_map(|share| {
             let least = demand.min_of_part(share.replicas(), admitted);
             let bound = self.engine.bound_pods(key, &share.cluster);
@@ -111,24 +115,8 @@ impl Reconciler {
     /// a new leader publishes before its first one.
     fn unscheduled_now(&self, key: &JobKey, now: Time) -> Option<String> {
         let record = own_record(self.mirror.bindings().get(key)?)?;
-        if !is_with_schedulers(&record) || now < late_from(&record) {
-            return None;
-        }
-        let shares = record.admission().shares;
-        if !shares.iter().all(|share| self.can_see(&share.cluster)) {
-            // A new leader sees the clusters a moment later. Until then, what was said last stands.
-            let shown = self.mirror.podgroups().get(key)?.status.as_ref()?;
-            let shown = shown.federation.as_ref()?;
-            let said = shown.reason.as_deref() == Some(Reason::PodsNotScheduled.as_str());
-            return shown.message.clone().filter(|_| said);
-        }
-        let demand = &self.last_facts.get(key)?.demand;
-        self.unscheduled(key, demand, &shares)
-    }
-
-    fn can_see(&self, cluster: &ClusterName) -> bool {
-        let fact = self.engine.cluster(cluster);
-        fact.is_some_and(|fact| fact.usable)
+        let is_late = is_with_schedulers(&record) && now >= late_from(&record);
+        is_late.then(|| self.unscheduled(key, &record)).flatten()
     }
 }
 

@@ -63,8 +63,7 @@ impl Reconciler {
         let was_over = self.is_over(ctx, &record);
         self.note_start(ctx, &record, progress);
         self.apply_admission(ctx, &record, progress);
-        let demand = job.as_ref().map(|job| &job.fact.demand);
-        self.note_unscheduled(ctx, &record, progress, demand);
+        self.note_unscheduled(ctx, &record, progress);
         self.note_whole(ctx.key, progress == Progress::Running, ctx.now);
         if self.runs_after_end(ctx, &record, was_over, &outcome) && self.runs_again(ctx, &record) {
             return;
