@@ -95,6 +95,8 @@ enum WriteResult {
     Gone,
     /// The server refuses the patch.
     Refused,
+    /// The object has changed since the version that the patch is for.
+    Outdated,
     /// It will be sent again.
     Retried,
 }
@@ -148,7 +150,8 @@ impl StatusWriter {
     }
 
     /// Submits `patch` (a JSON merge patch of the whole object) for `target`. It replaces an earlier patch
-    /// that was not sent yet.
+    /// that was not sent yet. A patch with a `metadata.resourceVersion` is dropped if the object has another
+    /// version when it arrives: the caller sees that version later and submits again.
     pub fn write(&self, target: StatusTarget, patch: Value) {
         if self.table.lock().submit(target, patch, Instant::now()) {
             self.wake.notify_one();
@@ -234,6 +237,10 @@ impl Sending {
                     );
                     table.refused(&job, now);
                     WriteResult::Refused
+                }
+                CallFault::Conflict if !job.patch["metadata"]["resourceVersion"].is_null() => {
+                    table.refused(&job, now);
+                    WriteResult::Outdated
                 }
                 CallFault::NoSuchKind
                 | CallFault::Conflict

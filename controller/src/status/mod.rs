@@ -268,11 +268,10 @@ impl Core {
         let head_queued = head.map(|job| job.queued_at);
         let queues = &self.metrics.queues;
         queues.used(&queue.to_fact(), &usage, engine.reserved(name), head_queued);
-        let status = queue_status::queue(queue, &usage);
-        self.publisher.status.write(
-            target::<Queue>(name.as_str()),
-            serde_json::json!({ "status": status }),
-        );
+        let patch = queue_status::queue(queue, &usage);
+        self.publisher
+            .status
+            .write(target::<Queue>(name.as_str()), patch);
         let Some(policy) = self.reconciler.mirror.policies().get(name) else {
             return self.make_policy(name, now);
         };

@@ -117,6 +117,25 @@ async fn a_status_of_a_gone_object_or_a_refused_one_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_patch_for_a_version_is_dropped_once_the_object_has_another() {
+    let api = FakeApi::new();
+    let writer = start(&api, &["a"]);
+    let in_version = |version: &Value, n: u32| json!({"metadata": {"resourceVersion": version}, "status": {"position": n}});
+    let seen = api.get(&path("a")).unwrap()["metadata"]["resourceVersion"].clone();
+    writer.write(target("a"), position(1));
+    millis(1500).await;
+    writer.write(target("a"), in_version(&seen, 2));
+    millis(60_000).await;
+    assert_eq!(sent(&api), [1, 2]);
+    assert_eq!(api.get(&path("a")).unwrap()["status"]["position"], 1);
+    assert_eq!(writer.pending(), 0);
+    let now = api.get(&path("a")).unwrap()["metadata"]["resourceVersion"].clone();
+    writer.write(target("a"), in_version(&now, 2));
+    millis(1500).await;
+    assert_eq!(api.get(&path("a")).unwrap()["status"]["position"], 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_limited_number_of_writes_is_in_flight() {
     let api = FakeApi::new();
     let names: Vec<String> = (0..20).map(|n| format!("t{n}")).collect();

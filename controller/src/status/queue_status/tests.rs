@@ -78,8 +78,13 @@ fn condition(status: &CapacityPolicyStatus, type_: &str) -> String {
 
 #[test]
 fn a_queue_status_shows_charges_and_leaves_the_state_alone() {
-    let shown = queue(&bounded(), &usage());
+    let mut new = bounded();
+    new.metadata.resource_version = Some("7".to_owned());
+    let patch = queue(&new, &usage());
+    let shown = &patch["status"];
     assert_eq!(shown["state"], "Open");
+    // The patch is for the version without a state: it does not open a queue that was closed meanwhile.
+    assert_eq!(patch["metadata"], json!({"resourceVersion": "7"}));
     assert_eq!(shown["allocated"], json!({"cpu": "6"}));
     assert_eq!(
         (&shown["pending"], &shown["inqueue"]),
@@ -91,7 +96,9 @@ fn a_queue_status_shows_charges_and_leaves_the_state_alone() {
     );
     let closing = queue_of(json!({"metadata": {}, "spec": {}, "status": {"state": "Closing"}}));
     // A merge patch without the field leaves it as it is when the patch arrives.
-    assert_eq!(queue(&closing, &usage()).get("state"), None);
+    let patch = queue(&closing, &usage());
+    assert_eq!(patch["status"].get("state"), None);
+    assert_eq!(patch.get("metadata"), None);
 }
 
 #[test]
@@ -100,7 +107,7 @@ fn a_resource_without_charge_is_written_as_zero() {
         "metadata": {}, "spec": {}, "status": {"allocated": {"cpu": "9", "nvidia.com/gpu": "4"}},
     }));
     assert_eq!(
-        queue(&used, &usage())["allocated"],
+        queue(&used, &usage())["status"]["allocated"],
         json!({"cpu": "6", "nvidia.com/gpu": "0"})
     );
 }
