@@ -4,12 +4,15 @@ use anyhow::ensure;
 use e2e::harness::kinds::{CLUSTER, EVENT, FAULT_POLICY, GPU_POOL, NODE};
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::collections::BTreeMap;
+use testbed::NodeGroup;
 
 use crate::case::{Case, SOON, brief};
 use crate::story::{managed, managed_and_killed};
 
 const MEMBER: &str = "member1";
+/// GKE's label of a node for which maintenance is planned: when it begins, in seconds.
+const MAINTENANCE: &str = "cloud.google.com/scheduled-maintenance-time";
 
 /// Prepares a queue, a FaultPolicy with `rule`, and one node in each of two members, of which member1 is
 /// preferred. Returns the node in member1.
@@ -209,11 +212,19 @@ async fn ends_in(case: &Case, node: &str, seconds: i64) -> anyhow::Result<()> {
 /// A node of member1 ends: a job that would run past its end goes elsewhere, one that ends before goes there, and
 /// moves when the end comes too near.
 async fn by_its_end(case: &Case) -> anyhow::Result<()> {
-    let rule = json!({"name": "none", "class": "Device", "node": {"conditions": [case.name]}});
-    let node = with_rule(case, rule).await?;
-    ends_in(case, &node, 900).await?;
-    // The watch of the members shows the end.
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    case.queue(32).await?;
+    let policy = json!({"spec": {"placement": {"preferredClusters": [MEMBER]}}});
+    case.capacity_policy(policy).await?;
+    case.nodes("member2", 1).await?;
+    // From its creation the node says when it ends, by GKE's label: so no job is placed before Muster knows.
+    let end = jiff::Timestamp::now().as_second() + 900;
+    let group = NodeGroup {
+        prefix: Some(format!("{}-n", case.name)),
+        product: Some(case.product.clone()),
+        labels: BTreeMap::from([(MAINTENANCE.to_owned(), end.to_string())]),
+        ..NodeGroup::default()
+    };
+    let node = case.nodes_like(MEMBER, &group).await?[0].clone();
     ensure!(runs_in(case, "unknown").await? == ["member2"]);
     let mut short = case.gang("short", 1, 8).batch();
     short["metadata"]["annotations"]["muster.io/expected-duration"] = json!("2m");

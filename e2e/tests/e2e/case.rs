@@ -427,14 +427,26 @@ impl Case {
         Ok(())
     }
 
-    /// Patches this test's CapacityPolicy, which Muster creates for the queue.
+    /// Patches this test's CapacityPolicy, which Muster creates for the queue, and waits until Muster has seen
+    /// the change: a job that is submitted next could be decided before.
     pub(crate) async fn capacity_policy(&self, patch: Value) -> anyhow::Result<()> {
-        let what = format!("CapacityPolicy {}", self.name);
+        let (policies, name) = (self.karmada(), &self.name);
+        let what = format!("CapacityPolicy {name}");
+        let patched = eventually(SOON, &what, async || {
+            let patched = policies.merge(CAPACITY_POLICY, None, name, &patch).await;
+            patched.map_err(|error| error.to_string())
+        })
+        .await?;
+        let generation = patched["metadata"]["generation"].as_u64();
+        let what = format!("CapacityPolicy {name} is observed");
         eventually(SOON, &what, async || {
-            let patched = self
-                .karmada()
-                .merge(CAPACITY_POLICY, None, &self.name, &patch);
-            patched.await.map(drop).map_err(|error| error.to_string())
+            let policy = policies.get(CAPACITY_POLICY, None, name).await;
+            let policy = policy.map_err(|error| error.to_string())?;
+            let seen = policy.unwrap_or_default()["status"]["observedGeneration"].as_u64();
+            let is_seen = seen >= generation;
+            is_seen
+                .then_some(())
+                .ok_or_else(|| format!("{seen:?} of {generation:?}"))
         })
         .await
     }

@@ -20,7 +20,9 @@ use e2e::harness::turns::{Line, Mode, StoryNeeds, Turn};
 use serde_json::Value;
 use testbed::operators::{jobset, kuberay, mpi_operator, training_operator};
 use testbed::tools::{self, Toolset};
-use testbed::{KarmadaSpec, MemberSpec, NodeGroup, Testbed, TestbedSpec};
+use testbed::{
+    KarmadaSpec, MemberSpec, NodeGroup, NodeTaint, NodeTaintEffect, Testbed, TestbedSpec,
+};
 use tokio::runtime::Runtime;
 use tokio::sync::{Mutex, OnceCell};
 
@@ -366,12 +368,33 @@ fn member(name: &str) -> MemberSpec {
     MemberSpec {
         name: name.into(),
         volcano: name != MEMBERS[2],
-        nodes: vec![NodeGroup {
-            prefix: Some("cpu".into()),
-            gpus: 0,
-            ..NodeGroup::default()
-        }],
+        nodes: vec![
+            NodeGroup {
+                prefix: Some("cpu".into()),
+                gpus: 0,
+                ..NodeGroup::default()
+            },
+            reserve(),
+        ],
         ..MemberSpec::default()
+    }
+}
+
+/// Returns a node whose devices no pod can use. All queues together may use what the fleet has. The nodes of a
+/// story that has ended go before its jobs have, which are charged a while longer: without this node a story in
+/// which one queue reclaims from another would take what it lacks from any other story.
+fn reserve() -> NodeGroup {
+    let taint = NodeTaint {
+        key: "reserve".into(),
+        value: String::new(),
+        effect: NodeTaintEffect::NoSchedule,
+    };
+    NodeGroup {
+        prefix: Some("reserve".into()),
+        gpus: 1024,
+        product: Some("RESERVE".into()),
+        taints: vec![taint],
+        ..NodeGroup::default()
     }
 }
 

@@ -90,11 +90,22 @@ pub(crate) async fn closed_deleted_recreated(case: &Case) -> anyhow::Result<()> 
     Ok(())
 }
 
+/// Sets the state of the queue, and waits until Muster has seen it: a job that is submitted next could be
+/// decided before.
 async fn state(case: &Case, state: &str) -> anyhow::Result<()> {
     let patch = json!({"status": {"state": state}});
     let queues = case.karmada();
     queues.merge_status(QUEUE, None, &case.name, &patch).await?;
-    Ok(())
+    let is_open = if state == "Open" { "True" } else { "False" };
+    eventually(SOON, &format!("the policy says {state}"), async || {
+        let policy = queues.get(CAPACITY_POLICY, None, &case.name).await;
+        let policy = policy.map_err(|error| error.to_string())?;
+        let conditions = policy.unwrap_or_default()["status"]["conditions"].clone();
+        let mut all = conditions.as_array().into_iter().flatten();
+        let said = all.any(|said| said["type"] == "Open" && said["status"] == is_open);
+        said.then_some(()).ok_or_else(|| conditions.to_string())
+    })
+    .await
 }
 
 /// The number of pending jobs.
