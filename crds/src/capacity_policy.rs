@@ -5,10 +5,12 @@
 //! schema cannot detect makes the policy invalid: its condition `Valid` names field and value.
 
 mod fact;
+mod priority_classes;
 mod retries;
 mod status;
 
 pub use fact::{DEFAULT_START_DEADLINE_MS, closed_to};
+pub use priority_classes::RefusedClass;
 pub use retries::{CapacityPolicyRetries, RetryLimits};
 pub use status::{
     CapacityPolicyStatus, CapacityPolicySummary, ClusterUse, JobCounts, PoolUse, QueueHead,

@@ -13,6 +13,7 @@
 
 use crate::queues::{QueueIndex, QueueSays};
 use crate::review::{Denial, ReviewRequest, UserInfo};
+use crds::capacity_policy::RefusedClass;
 use crds::names::PERMITTED_QUEUE_ANNOTATION;
 use runtime::{Principal, RightsCache};
 use serde_json::Value;
@@ -103,10 +104,10 @@ impl Permits {
         }
         // An update is refused only for what it breaks itself.
         let was_wrong = before.is_some_and(|before| before.refused_class == says.refused_class);
-        if let Some(class) = says.refused_class.filter(|_| !was_wrong) {
+        if let Some(RefusedClass { class, listed }) = says.refused_class.filter(|_| !was_wrong) {
             let queue = &says.queue;
             let message = format!(
-                "queue {queue} takes no jobs of PriorityClass {class}: spec.priorityClasses of capacitypolicy {queue} does not list it"
+                "queue {queue} takes no jobs of PriorityClass {class}: spec.priorityClasses of capacitypolicy {queue} does not list it, but {listed}"
             );
             checked.denial.get_or_insert((Denial::Forbidden, message));
         }

@@ -3,7 +3,7 @@
 //!
 //! Until both have listed nothing is known, and every answer says so.
 
-use crds::capacity_policy::{CapacityPolicy, closed_to};
+use crds::capacity_policy::{CapacityPolicy, RefusedClass, closed_to};
 use crds::kubernetes::Namespace;
 use crds::names::ROOT_POLICY;
 use parking_lot::RwLock;
@@ -38,7 +38,7 @@ pub struct QueueSays {
     /// Why its namespace may not submit to it without an explicit right, if so.
     pub closed: Option<String>,
     /// The first of its PriorityClasses that the queue does not allow.
-    pub refused_class: Option<String>,
+    pub refused_class: Option<RefusedClass>,
     /// True if it opts out of eviction but its queue does not allow that.
     pub preemptible_all_the_same: bool,
 }
@@ -104,8 +104,8 @@ impl QueueIndex {
         let ask = workload::read_spec(template).ok();
         let classes = ask.as_ref().map(workload::WorkloadSpec::named_classes);
         let refused_class = policy.and_then(|policy| {
-            let mut classes = classes.into_iter().flatten();
-            classes.find(|class| !policy.admits_class(Some(class)))
+            let classes = classes.iter().flatten();
+            policy.refused_class(classes.map(String::as_str))
         });
         let disregards = policy.is_some_and(|policy| {
             let preemption = policy.spec.preemption.as_ref();

@@ -6,6 +6,7 @@ use crate::mirror::namespace::NamespaceFact;
 use crate::mirror::template::Template;
 use crate::reconcile::placed::cannot_start;
 use crate::reconcile::placed::parts::over_before;
+use crds::capacity_policy::RefusedClass;
 use crds::karmada::ResourceBinding;
 use crds::names;
 use crds::record::{AdmissionRecord, RecordState};
@@ -37,7 +38,7 @@ pub(crate) struct QueueRules<'a> {
     pub(crate) permitted: &'a dyn Fn(&QueueName) -> Permission,
     /// Returns the first of the named PriorityClasses that a queue does not allow; without a name the
     /// cluster's default counts.
-    pub(crate) class_refused: &'a dyn Fn(&QueueName, &BTreeSet<String>) -> Option<String>,
+    pub(crate) class_refused: &'a dyn Fn(&QueueName, &BTreeSet<String>) -> Option<RefusedClass>,
     /// Returns whether a queue splits jobs by default.
     pub(crate) split: &'a dyn Fn(&QueueName) -> Split,
     /// Returns the filters of a queue.
@@ -238,14 +239,14 @@ fn own_hold(
         return Some(hold);
     }
     let classes = ask.map(WorkloadSpec::named_classes).unwrap_or_default();
-    if let Some(class) = (rules.class_refused)(queue, &classes) {
+    if let Some(RefusedClass { class, listed }) = (rules.class_refused)(queue, &classes) {
         let is_label = template.labelled_class.as_ref() == Some(&class);
         let mend = match is_label {
             true => format!(
-                "name one that it lists in the label {}, or remove the label",
+                "name one that it lists ({listed}) in the label {}, or remove the label",
                 names::PRIORITY_CLASS_LABEL
             ),
-            false => "submit it with one that it lists, or to another queue".to_owned(),
+            false => format!("submit it with one that it lists ({listed}), or to another queue"),
         };
         return held(
             Reason::PriorityClassNotPermitted,

@@ -13,7 +13,7 @@ use crate::mirror::binding::is_workload;
 use crate::mirror::namespace::NamespaceFact;
 use crate::mirror::seen_work::{ReadWork, SeenWork};
 use crate::mirror::template::{Template, TemplateKey, TemplateKind};
-use crds::capacity_policy::{self, CapacityPolicy};
+use crds::capacity_policy::{self, CapacityPolicy, RefusedClass};
 use crds::devices::ResourceClaimTemplate;
 use crds::fault_policy::FaultPolicy;
 use crds::karmada::{AppliedOverride, ResourceBinding};
@@ -81,14 +81,11 @@ impl Mirror {
         &self,
         queue: &QueueName,
         classes: &BTreeSet<String>,
-    ) -> Option<String> {
+    ) -> Option<RefusedClass> {
         let policy = self.policies.get(queue)?;
         let named = classes.iter().map(String::as_str);
         let default = self.default_class().filter(|_| classes.is_empty());
-        let mut counted = named.chain(default);
-        counted
-            .find(|class| !policy.admits_class(Some(class)))
-            .map(str::to_owned)
+        policy.refused_class(named.chain(default))
     }
 
     /// Returns the PriorityClass of jobs that name none; of several defaults Kubernetes takes the lowest.

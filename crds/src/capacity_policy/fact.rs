@@ -171,14 +171,6 @@ impl CapacityPolicy {
         Some(stated.known().copied().unwrap_or(Tenancy::Closed))
     }
 
-    /// Returns true if jobs of a PriorityClass may be submitted; `class` is the named one, or else the
-    /// cluster's default.
-    #[must_use]
-    pub fn admits_class(&self, class: Option<&str>) -> bool {
-        let listed = self.spec.priority_classes.as_ref();
-        listed.is_none_or(|listed| class.is_none_or(|class| listed.iter().any(|one| one == class)))
-    }
-
     fn ageing(&self, checks: &mut Checks) -> Option<facts::Ageing> {
         let ageing = self.spec.ageing.as_ref()?;
         let field = "spec.ageing.every";

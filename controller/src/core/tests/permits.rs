@@ -161,7 +161,7 @@ async fn a_queue_allows_only_the_priority_classes_of_its_policy() {
     stage.take(class("usual", true));
     stage.job("b", 1);
     stage.rest(&["a", "b"]).await;
-    insta::assert_snapshot!(stage.why("b"), @"PriorityClassNotPermitted: spec.priorityClasses of capacitypolicy q does not list PriorityClass usual; submit it with one that it lists, or to another queue");
+    insta::assert_snapshot!(stage.why("b"), @"PriorityClassNotPermitted: spec.priorityClasses of capacitypolicy q does not list PriorityClass usual; submit it with one that it lists (high, low), or to another queue");
     stage.take(class("usual", false));
     stage.rest(&["a", "b"]).await;
     assert_eq!(stage.shown("b"), r#"Admitted 1 open ["m1"]"#);

@@ -69,7 +69,13 @@ fn job_of(
                 "unknown" => Permission::Unknown,
                 _ => Permission::Granted,
             },
-            class_refused: &|_, classes| classes.get("forbidden").cloned(),
+            class_refused: &|_, classes| {
+                let class = classes.get("forbidden").cloned()?;
+                Some(RefusedClass {
+                    class,
+                    listed: "low, usual".to_owned(),
+                })
+            },
             split: &|queue| match queue.as_str() {
                 "wide" => Split::Allowed,
                 _ => Split::Never,
@@ -165,7 +171,7 @@ fn every_hold_keeps_a_job_from_being_considered() {
     let class = json!({"spec": {"template": {"spec": {"priorityClassName": "forbidden"}}}});
     insta::assert_snapshot!(
         hold(class, none()),
-        @"PriorityClassNotPermitted: spec.priorityClasses of capacitypolicy default does not list PriorityClass forbidden; submit it with one that it lists, or to another queue"
+        @"PriorityClassNotPermitted: spec.priorityClasses of capacitypolicy default does not list PriorityClass forbidden; submit it with one that it lists (low, usual), or to another queue"
     );
     let released = json!({"templateUID": "u", "attempt": 1, "state": "Admitted", "queue": "closed",
         "clusters": [], "time": "2026-11-21T04:00:00Z"});
@@ -221,7 +227,7 @@ fn a_label_names_the_class_that_counts() {
     let (_, refused) = class("forbidden", json!({}));
     insta::assert_snapshot!(
         refused.unwrap().message,
-        @"spec.priorityClasses of capacitypolicy default does not list PriorityClass forbidden; name one that it lists in the label muster.io/priority-class, or remove the label"
+        @"spec.priorityClasses of capacitypolicy default does not list PriorityClass forbidden; name one that it lists (low, usual) in the label muster.io/priority-class, or remove the label"
     );
     // The label of an admitted job protects it as far as its queue allows the class.
     assert_eq!(class("urgent", runs()), ("urgent".to_owned(), None));

@@ -284,18 +284,3 @@ fn a_queue_without_a_selector_is_open_or_closed_as_it_or_root_says() {
     );
     assert_eq!(none, None);
 }
-
-#[test]
-fn priority_classes_are_those_listed() {
-    for (listed, class, admitted) in [
-        (json!(null), Some("high"), true),
-        (json!([]), Some("high"), false),
-        (json!(["low", "high"]), Some("high"), true),
-        (json!(["low"]), Some("high"), false),
-        // The cluster has no default class, so that a job without a class has priority 0.
-        (json!(["low"]), None, true),
-    ] {
-        let policy = policy(json!({"priorityClasses": listed}));
-        assert_eq!(policy.admits_class(class), admitted, "{listed} {class:?}");
-    }
-}
