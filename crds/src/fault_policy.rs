@@ -14,8 +14,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 mod breaker;
+mod for_job;
 
 pub use breaker::{ClusterBreaker, FaultPolicyBreaker, PausedCluster, pause};
+pub use for_job::FaultPolicyAvoidForJob;
 
 /// The rules that Muster has by itself, as the YAML of a FaultPolicy.
 pub const DEFAULT_YAML: &str = include_str!("fault_policy/default.yaml");
@@ -88,6 +90,7 @@ pub struct FaultPolicySpec {
 #[schemars(extend("required" = ["name", "class"], "x-kubernetes-validations" = [
     {"rule": "has(self.pod) != has(self.node)", "message": "either pod or node is needed"},
     {"rule": "!has(self.avoidNode) || has(self.pod)", "message": "avoidNode belongs to a rule with pod: with node, the node is avoided while it has the condition"},
+    {"rule": "!has(self.avoidNodeForJob) || has(self.pod)", "message": "avoidNodeForJob belongs to a rule with pod"},
 ]))]
 pub struct FaultPolicyRule {
     /// Its name, unique in the policy.
@@ -112,6 +115,11 @@ pub struct FaultPolicyRule {
     /// muster.io/avoid:NoSchedule on them. Without it no node is.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub avoid_node: Option<FaultPolicyAvoidNode>,
+    /// The next attempts of a job whose pods show this are not placed on the nodes where they did; other jobs are.
+    /// It needs no other job to fail there, so it also suits faults of class User or Unknown. The kinds that can be
+    /// split over clusters can avoid nodes; an event says so of a job of another kind.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub avoid_node_for_job: Option<FaultPolicyAvoidForJob>,
 }
 
 /// What a node shows.
@@ -267,6 +275,8 @@ impl FaultPolicyRule {
         no_empty_text(messages, &format!("{field}.pod.messages"))?;
         let avoid = self.avoid_node.as_ref();
         let avoid = avoid.map(|avoid| avoid.to_avoid(&format!("{field}.avoidNode")));
+        let for_job = self.avoid_node_for_job.as_ref();
+        let for_job = for_job.map(|avoid| avoid.to_avoid(&format!("{field}.avoidNodeForJob")));
         Ok(PodFaultRule {
             name: self.name.clone(),
             reasons: reasons.clone(),
@@ -276,6 +286,7 @@ impl FaultPolicyRule {
             policy: String::new(),
             dry_run: false,
             avoid_node: avoid.transpose()?,
+            avoid_for_job: for_job.transpose()?,
         })
     }
 
@@ -301,6 +312,11 @@ impl FaultPolicyRule {
         if self.avoid_node.is_some() {
             return Err(format!(
                 "{field}.avoidNode: belongs to a rule with pod; with node, the node is avoided while it has the condition"
+            ));
+        }
+        if self.avoid_node_for_job.is_some() {
+            return Err(format!(
+                "{field}.avoidNodeForJob: belongs to a rule with pod; with node, all jobs avoid the node"
             ));
         }
         Ok(NodeFaultRule {

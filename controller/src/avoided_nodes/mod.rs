@@ -176,15 +176,22 @@ impl AvoidedNodes {
         self.nodes.entry(key).or_insert_with(new)
     }
 
-    /// Applies which nodes of a cluster a person has cleared, and when.
-    pub(crate) fn cleared(&mut self, cluster: &ClusterName, cleared: ClearedNodes) {
+    /// Applies which nodes of a cluster a person has cleared, and when. Returns true if that has changed.
+    pub(crate) fn cleared(&mut self, cluster: &ClusterName, cleared: ClearedNodes) -> bool {
         self.compared_at = None;
-        self.cleared.insert(cluster.clone(), cleared);
+        let before = self.cleared.insert(cluster.clone(), cleared);
+        let changed = before.as_ref() != self.cleared.get(cluster);
         for (key, state) in &mut self.nodes {
             if key.0 == *cluster {
                 state.clear(cleared_at(&self.cleared, key));
             }
         }
+        changed
+    }
+
+    /// Returns when a person last cleared a node, or its whole cluster.
+    pub(crate) fn cleared_at(&self, cluster: &ClusterName, node: &NodeName) -> Option<Timestamp> {
+        cleared_at(&self.cleared, &(cluster.clone(), node.clone()))
     }
 
     /// Returns true if something has changed since the nodes were compared with the rules, or that was a while ago.

@@ -135,11 +135,7 @@ impl Effects {
                 cluster,
                 held,
             } => self.confirm_size(job, attempt, cluster, held),
-            Action::WriteOverride {
-                job,
-                parts,
-                resizable,
-            } => self.write_override(job, parts, resizable),
+            Action::WriteOverride { job, parts, how } => self.write_override(job, parts, how),
             Action::ClearOverride { job, attempt } => self.clear_override(job, attempt),
             Action::PinJob {
                 job,

@@ -4,6 +4,7 @@
 use crate::avoided_nodes::{ClusterEvent, TaintChange, node_event};
 use crate::reconcile::Reconciler;
 use crate::reconcile::action::ReconcileAction;
+use crate::reconcile::placed::avoids::avoids_nodes;
 use crate::status::events::JobEvent;
 use crds::fault_policy::{PausedCluster, WouldAvoidNode};
 use crds::karmada::{Cluster, ObjectReference};
@@ -25,7 +26,13 @@ impl Reconciler {
     /// Applies what a Cluster object says besides its fact.
     pub(crate) fn cluster_marks(&mut self, cluster: ClusterName, marks: ClusterMarks) {
         self.breakers.cleared(&cluster, &marks.cleared);
-        self.avoided_nodes.cleared(&cluster, marks.cleared);
+        if self.avoided_nodes.cleared(&cluster, marks.cleared) {
+            let avoid = self
+                .last_facts
+                .iter()
+                .filter(|(_, fact)| avoids_nodes(fact));
+            self.dirty.extend(avoid.map(|(key, _)| key.clone()));
+        }
         self.cluster_uids.insert(cluster, marks.uid);
     }
 

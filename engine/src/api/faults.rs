@@ -117,6 +117,18 @@ pub struct PodFaultRule {
     /// When nodes on which pods fail like this are avoided; `None` if they never are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub avoid_node: Option<AvoidNode>,
+    /// How the job itself avoids nodes on which its pods fail like this; `None` if it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub avoid_for_job: Option<AvoidForJob>,
+}
+
+/// How one job avoids nodes on which its pods failed: its next attempts are not placed there. Others are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AvoidForJob {
+    /// The most nodes that it avoids; the oldest go first.
+    pub nodes: u32,
+    /// Milliseconds for which it avoids each.
+    pub for_ms: i64,
 }
 
 /// When a node is avoided because jobs fail on it, and for how long.

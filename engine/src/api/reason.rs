@@ -185,6 +185,9 @@ reasons! {
     RecordChanged,
     /// It was opened by hand, without admission, and was closed again.
     OpenedByHand,
+    /// The next attempts of it are not placed on nodes where its pods failed, as a FaultPolicy says; or its kind
+    /// cannot avoid nodes.
+    JobAvoidsNode,
     // What has happened to nodes and clusters: events of Clusters.
     /// A node of the cluster is avoided because of faults: no new pods start there.
     NodeAvoided,
