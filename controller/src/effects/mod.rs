@@ -107,6 +107,7 @@ impl Effects {
                 &overrides::keep_name(&job.key),
                 overrides::keep(&job.key, &job.binding, path),
             ),
+            ReconcileAction::WriteRemediation(change) => self.write_remediation(change),
             action => self.start(action),
         }
     }
@@ -166,6 +167,7 @@ impl Effects {
             | Action::PublishJob(_)
             | Action::PublishQueue(_)
             | Action::PublishFaultPolicy(_)
+            | Action::WriteRemediation(_)
             | Action::ForgetJob(_)
             | Action::WatchTemplates(_) => {}
         }

@@ -1,7 +1,7 @@
 //! The effects that a reconcile requests, as values. [`crate::effects`] carries them out in the order in
 //! which they were pushed.
 
-use crate::avoided_nodes::{ClusterEvent, TaintChange};
+use crate::avoided_nodes::{ClusterEvent, RemediationChange, TaintChange};
 use crate::mirror::template::TemplateKind;
 use crate::status::events::JobEvent;
 use binding_writer::Intent;
@@ -126,6 +126,8 @@ pub(crate) enum ReconcileAction {
     SweepServices { namespace: String },
     /// Change the taint of a node in a member.
     TaintNode(TaintChange),
+    /// Write or delete a NodeRemediation.
+    WriteRemediation(RemediationChange),
     /// Add or remove the finalizer of a queue.
     WriteQueueFinalizer { queue: Box<Queue>, keep: bool },
     /// Mark a namespace whose earlier workloads are all adopted, or remove the mark.

@@ -193,6 +193,8 @@ reasons! {
     NodeAvoided,
     /// A node of the cluster is avoided no more.
     NodeReturned,
+    /// An outside operator is asked to repair an avoided node of the cluster, or has failed to.
+    NodeRemediation,
     /// The cluster takes new jobs again.
     ClusterResumed,
     /// A FaultPolicy in a dry run would have avoided a node or paused the cluster. Nothing was done.
