@@ -4,7 +4,8 @@
 //! grew after its admission. Each rule of a part sets a mark ([`names::PART_ANNOTATION`]), so that a Work
 //! shows whether it applies its part.
 //!
-//! A second override, where needed, keeps members from deleting a finished job.
+//! A second override, where needed, keeps members from deleting a finished job, and a third keeps the pods of a job
+//! that is not split off nodes where they failed (`off`).
 //!
 //! If Services of their own lead to the job's pods (`services.rs`), they are written and deleted together
 //! with the override.
@@ -15,6 +16,7 @@
 //! same in all terms.
 
 pub(crate) mod guarded;
+mod off;
 mod services;
 
 use crds::karmada::ResourceBinding;
@@ -26,6 +28,7 @@ use guarded::OverrideWriter;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::{GroupVersionKind, ObjectMeta};
 use kube::{Client, ResourceExt};
+pub use off::{PartsPlan, keeps_off, off_name};
 use runtime::Term;
 use runtime::client::{CallError, CallFault, with_deadline};
 use serde_json::{Value, json};
@@ -114,24 +117,20 @@ impl Overrides {
         Self { client, writer }
     }
 
-    /// Splits the job of `binding` as `shares` say, for this `attempt`, whose pods are reached as `reach`
-    /// says. Parts that are `resizable` can be resized later. When the call returns, the API server has the
-    /// policy.
+    /// Splits the job of `binding` as `plan` says. When the call returns, the API server has the policy.
     ///
     /// # Errors
     /// Returns an error if the template is not as planned, or the control plane refuses the policy.
     pub async fn take_apart(
         &self,
         binding: &ResourceBinding,
-        attempt: Attempt,
-        shares: &[Share],
-        reach: &Reach,
-        resizable: bool,
+        plan: &PartsPlan<'_>,
     ) -> Result<(), OverrideError> {
+        let attempt = plan.attempt;
         let template = template(&self.client, binding).await?;
         let template = as_admitted(template, binding, attempt);
-        let parts = workload::parts(&template, attempt, shares, reach, resizable)?;
-        let services = workload::services(&template, attempt, shares, reach)?;
+        let parts = plan.parts(&template)?;
+        let services = workload::services(&template, attempt, plan.shares, plan.reach)?;
         // A repair of the parts comes first: a whole job may be running.
         self.apply_parts(binding, parts).await?;
         let own = self.services(binding);
@@ -172,21 +171,20 @@ impl Overrides {
         Services::of(self.client.clone(), binding)
     }
 
-    /// Resizes the parts of `attempt` to `shares`. Other values that its pods receive stay as they were placed
-    /// ([`workload::resized`]). A missing policy is rendered again.
+    /// Resizes the parts of a `plan`, which is resizable, to its shares. Other values that its pods receive stay as
+    /// they were placed ([`workload::resized`]). A missing policy is rendered again.
     ///
     /// # Errors
     /// As [`Self::take_apart`].
     pub async fn resize(
         &self,
         binding: &ResourceBinding,
-        attempt: Attempt,
-        shares: &[Share],
-        reach: &Reach,
+        plan: &PartsPlan<'_>,
     ) -> Result<(), OverrideError> {
+        let attempt = plan.attempt;
         let template = template(&self.client, binding).await?;
         let template = as_admitted(template, binding, attempt);
-        let parts = workload::parts(&template, attempt, shares, reach, true)?;
+        let parts = plan.parts(&template)?;
         let key = binding.job_key();
         let resized = |there: Option<&DynamicObject>| {
             let placed = there.map_or_else(Vec::new, |policy| rules_of(&policy.data, attempt));
@@ -273,7 +271,7 @@ impl Overrides {
         Ok(())
     }
 
-    /// Deletes the policy and the Services of the job of `binding`, unless they belong to a later attempt than
+    /// Deletes the policies and the Services of the job of `binding`, unless they belong to a later attempt than
     /// `ended`: a new attempt may begin while the end of the previous one is handled.
     ///
     /// # Errors
@@ -285,15 +283,17 @@ impl Overrides {
         ended: Attempt,
     ) -> Result<(), OverrideError> {
         self.services(binding).clear(ended).await;
-        self.clear_policy(binding, ended).await
+        let key = binding.job_key();
+        self.clear_policy(&key, name(&key), ended).await?;
+        self.clear_policy(&key, off_name(&key), ended).await
     }
 
     async fn clear_policy(
         &self,
-        binding: &ResourceBinding,
+        key: &JobKey,
+        name: String,
         ended: Attempt,
     ) -> Result<(), OverrideError> {
-        let (key, name) = (binding.job_key(), name(&binding.job_key()));
         let turn = self.writer.turn(&key.namespace, &name).await;
         let is_over = |there: &DynamicObject| attempt_of(&there.data).is_none_or(|of| of <= ended);
         let removed = turn.delete(is_over).await;

@@ -17,6 +17,7 @@
 //! that a restart could not read from the API server.
 
 pub mod admission_policies;
+mod alerts;
 mod avoided_nodes;
 mod cluster_breakers;
 mod core;
@@ -78,6 +79,8 @@ const CHECKS: usize = 16;
 /// A replica that does not lead by then is a standby.
 const STAND_BY_AFTER: Duration = Duration::from_secs(5);
 
+pub use alerts::AlertIntake;
+
 /// What the controller shares with its process.
 #[derive(Clone)]
 pub struct ControllerContext {
@@ -108,6 +111,8 @@ pub struct ControllerOptions {
     pub override_grace: Duration,
     /// The operator's file that says where notices are posted; `None` if they are not.
     pub notices: Option<PathBuf>,
+    /// Where alerts about nodes are posted.
+    pub alerts: AlertIntake,
     /// Where the traces of jobs are sent.
     pub traces: TraceSink,
     /// Export the metrics of queues by Volcano's names too.
@@ -125,6 +130,7 @@ impl Default for ControllerOptions {
             ledger: None,
             override_grace: Duration::from_secs(60),
             notices: None,
+            alerts: AlertIntake::default(),
             traces: TraceSink::default(),
             volcano_metrics: false,
             without_admission_policies: false,
@@ -157,6 +163,10 @@ pub async fn run(
                 .map(|ledger| Ledger::new(context.client.clone(), ledger, &context.registry)),
         };
         let (inputs, receiver) = mpsc::channel(INPUTS);
+        let leadership = term.leadership.clone();
+        options
+            .alerts
+            .open(inputs.clone(), leadership, ready.clone());
         let life = Life {
             context: &context,
             options: &options,

@@ -6,7 +6,7 @@
 
 use crate::duration::{DURATION_PATTERN, parse_millis};
 use crate::loose::lenient;
-use crate::node_health::{DEVICE_TAINT, NodeAvoidance};
+use crate::node_health::{ALERT, DEVICE_TAINT, NodeAvoidance};
 use engine::faults::{AvoidNode, FaultClass, FaultRuleSet, NodeFaultRule, PodFaultRule};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
@@ -14,8 +14,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 mod breaker;
+mod for_job;
+mod remediate;
 
 pub use breaker::{ClusterBreaker, FaultPolicyBreaker, PausedCluster, pause};
+pub use for_job::FaultPolicyAvoidForJob;
+pub use remediate::FaultPolicyRemediate;
+
+/// The time after which an alert is over that is not repeated: more than Alertmanager's repeat_interval of 4h.
+const ALERTS_FOR: (i64, &str) = (5 * 60 * 60 * 1000, "5h");
 
 /// The rules that Muster has by itself, as the YAML of a FaultPolicy.
 pub const DEFAULT_YAML: &str = include_str!("fault_policy/default.yaml");
@@ -88,6 +95,8 @@ pub struct FaultPolicySpec {
 #[schemars(extend("required" = ["name", "class"], "x-kubernetes-validations" = [
     {"rule": "has(self.pod) != has(self.node)", "message": "either pod or node is needed"},
     {"rule": "!has(self.avoidNode) || has(self.pod)", "message": "avoidNode belongs to a rule with pod: with node, the node is avoided while it has the condition"},
+    {"rule": "!has(self.remediate) || has(self.node) || has(self.avoidNode)", "message": "remediate belongs to a rule by which nodes are avoided: with node or avoidNode"},
+    {"rule": "!has(self.avoidNodeForJob) || has(self.pod)", "message": "avoidNodeForJob belongs to a rule with pod"},
 ]))]
 pub struct FaultPolicyRule {
     /// Its name, unique in the policy.
@@ -112,14 +121,22 @@ pub struct FaultPolicyRule {
     /// muster.io/avoid:NoSchedule on them. Without it no node is.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub avoid_node: Option<FaultPolicyAvoidNode>,
+    /// The next attempts of a job whose pods show this are not placed on the nodes where they did; other jobs are.
+    /// It needs no other job to fail there, so it also suits faults of class User or Unknown. The kinds that can be
+    /// split over clusters can avoid nodes; an event says so of a job of another kind.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub avoid_node_for_job: Option<FaultPolicyAvoidForJob>,
+    /// While a node is avoided by this rule, there is a NodeRemediation that asks an outside operator to repair it.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub remediate: Option<FaultPolicyRemediate>,
 }
 
 /// What a node shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "(has(self.conditions) && size(self.conditions) > 0) || (has(self.deviceTaints) && size(self.deviceTaints) > 0)",
-    "message": "conditions or deviceTaints is needed"
+    "rule": "(has(self.conditions) && size(self.conditions) > 0) || (has(self.deviceTaints) && size(self.deviceTaints) > 0) || (has(self.alerts) && size(self.alerts) > 0)",
+    "message": "conditions, deviceTaints or alerts is needed"
 }]))]
 pub struct FaultPolicyNode {
     /// Types of conditions that mean a fault while they are True: GpuMemWatch, KernelDeadlock, ...
@@ -131,7 +148,17 @@ pub struct FaultPolicyNode {
     #[schemars(length(max = 64), inner(length(min = 1, max = 317)))]
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
     pub device_taints: Vec<String>,
-    /// Texts of which the message of the condition, or the value of the taint, contains one, whatever the case.
+    /// Names of alerts (their label alertname) that mean a fault while they fire, as Alertmanager posts them.
+    #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
+    pub alerts: Vec<String>,
+    /// The time after which an alert is over that Alertmanager does not repeat; by default 5h. It has to be longer than
+    /// the repeat_interval of the route.
+    #[schemars(length(max = 32), regex(pattern = DURATION_PATTERN))]
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub alerts_for: Option<String>,
+    /// Texts of which the message of the condition, the value of the taint, or the summary of the alert, contains
+    /// one, whatever the case.
     #[schemars(length(max = 64))]
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<String>,
@@ -267,6 +294,8 @@ impl FaultPolicyRule {
         no_empty_text(messages, &format!("{field}.pod.messages"))?;
         let avoid = self.avoid_node.as_ref();
         let avoid = avoid.map(|avoid| avoid.to_avoid(&format!("{field}.avoidNode")));
+        let for_job = self.avoid_node_for_job.as_ref();
+        let for_job = for_job.map(|avoid| avoid.to_avoid(&format!("{field}.avoidNodeForJob")));
         Ok(PodFaultRule {
             name: self.name.clone(),
             reasons: reasons.clone(),
@@ -276,6 +305,8 @@ impl FaultPolicyRule {
             policy: String::new(),
             dry_run: false,
             avoid_node: avoid.transpose()?,
+            avoid_for_job: for_job.transpose()?,
+            remediate: self.wish(&format!("{field}.remediate"))?,
         })
     }
 
@@ -285,11 +316,12 @@ impl FaultPolicyRule {
         class: FaultClass,
         field: &str,
     ) -> Result<NodeFaultRule, String> {
-        if node.conditions.is_empty() && node.device_taints.is_empty() {
+        if node.conditions.is_empty() && node.device_taints.is_empty() && node.alerts.is_empty() {
             return Err(format!(
-                "{field}.node: is empty; conditions, like GpuMemWatch, or deviceTaints are needed"
+                "{field}.node: is empty; conditions, like GpuMemWatch, deviceTaints or alerts are needed"
             ));
         }
+        no_empty_text(&node.alerts, &format!("{field}.node.alerts"))?;
         no_empty_text(&node.device_taints, &format!("{field}.node.deviceTaints"))?;
         if let Some(index) = node.conditions.iter().position(|type_| type_ == "Ready") {
             return Err(format!(
@@ -303,17 +335,30 @@ impl FaultPolicyRule {
                 "{field}.avoidNode: belongs to a rule with pod; with node, the node is avoided while it has the condition"
             ));
         }
+        if self.avoid_node_for_job.is_some() {
+            return Err(format!(
+                "{field}.avoidNodeForJob: belongs to a rule with pod; with node, all jobs avoid the node"
+            ));
+        }
         Ok(NodeFaultRule {
             name: self.name.clone(),
             conditions: {
                 let taints = node.device_taints.iter();
                 let taints = taints.map(|key| format!("{DEVICE_TAINT}{key}"));
-                node.conditions.iter().cloned().chain(taints).collect()
+                let alerts = node.alerts.iter().map(|name| format!("{ALERT}{name}"));
+                let conditions = node.conditions.iter().cloned();
+                conditions.chain(taints).chain(alerts).collect()
             },
+            alerts_for_ms: positive_millis(
+                node.alerts_for.as_ref(),
+                ALERTS_FOR,
+                &format!("{field}.node.alertsFor"),
+            )?,
             messages: node.messages.clone(),
             class,
             policy: String::new(),
             dry_run: false,
+            remediate: self.wish(&format!("{field}.remediate"))?,
         })
     }
 }

@@ -35,6 +35,9 @@ pub struct NodeAvoidance {
     /// Until when (RFC 3339); absent while a condition of the node is the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
+    /// The name of the alert that is the reason, if one is. Each repetition of it moves the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alert: Option<String>,
 }
 
 impl NodeAvoidance {
@@ -71,6 +74,9 @@ impl NodeAvoidance {
 
 /// What the reason of a [`NodeCondition`] begins with that is a taint of devices. The key follows.
 pub const DEVICE_TAINT: &str = "device taint ";
+
+/// What the reason of a fault begins with that is an alert. Its name follows.
+pub const ALERT: &str = "alert ";
 
 /// A condition of a node that is True, or a taint of some of its devices.
 #[derive(Debug, Clone, PartialEq, Eq)]

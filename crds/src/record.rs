@@ -21,12 +21,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use workload::{AdmittedRequests, GangAction, GangPolicies, Reach};
 
+mod avoided;
 mod unknown;
 mod unreadable;
 
 #[cfg(test)]
 mod tests;
 
+pub use avoided::AvoidedByJob;
 pub use unknown::UnknownFields;
 pub use unreadable::{Readable, RecordError, Unreadable};
 
@@ -91,6 +93,13 @@ pub struct AdmissionRecord {
     /// Whether each cluster gets a part of its own, by an override, and its progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<Parts>,
+    /// True if its override does not split it: it only keeps its pods off some nodes. Its `parts` say whether its
+    /// Works show that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
+    /// The nodes that its attempts are not placed on because its pods failed there, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub avoided_nodes: Vec<AvoidedByJob>,
     /// True if its parts can be resized while they run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub resizable: bool,
@@ -219,6 +228,8 @@ impl AdmissionRecord {
                 .collect(),
             leaving: Vec::new(),
             parts: None,
+            whole: false,
+            avoided_nodes: Vec::new(),
             resizable: false,
             address: None,
             hosts: BTreeMap::new(),
@@ -270,6 +281,7 @@ impl AdmissionRecord {
             restart_phase: plan.restart_phase,
             failed_action: plan.failed_action,
             template_generation: plan.template_generation,
+            avoided_nodes: plan.avoided_nodes,
             infrastructure_failures: plan.infrastructure_failures,
             own_failures: plan.own_failures,
             ..self
@@ -280,6 +292,22 @@ impl AdmissionRecord {
     #[must_use]
     pub fn is_in_parts(&self, attempt: Attempt) -> bool {
         self.state == RecordState::Admitted && self.attempt == attempt && self.parts.is_some()
+    }
+
+    /// Returns true if it is split: each cluster has a part of its own.
+    #[must_use]
+    pub fn is_split(&self) -> bool {
+        self.parts.is_some() && !self.whole
+    }
+
+    /// Returns the mark that the Work of the cluster at `index` shows once it applies the override of the job, whose
+    /// shares are `shares`.
+    #[must_use]
+    pub fn mark(&self, shares: &[Share], index: usize) -> String {
+        match self.whole {
+            true => workload::whole_mark(self.attempt),
+            false => workload::mark(self.attempt, shares, index),
+        }
     }
 
     /// Returns how pods of other clusters are reached.

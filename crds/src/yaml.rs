@@ -4,7 +4,7 @@
 
 /// Returns name and YAML of every CRD of Muster.
 #[must_use]
-pub fn manifests() -> [(&'static str, &'static str); 4] {
+pub fn manifests() -> [(&'static str, &'static str); 5] {
     [
         (
             "podgroups.scheduling.volcano.sh",
@@ -22,6 +22,10 @@ pub fn manifests() -> [(&'static str, &'static str); 4] {
             "faultpolicies.muster.io",
             include_str!("../yaml/faultpolicies.muster.io.yaml"),
         ),
+        (
+            "noderemediations.muster.io",
+            include_str!("../yaml/noderemediations.muster.io.yaml"),
+        ),
     ]
 }
 
@@ -31,7 +35,7 @@ mod tests {
     use super::manifests;
     use crate::{
         capacity_policy::CapacityPolicy, fault_policy::FaultPolicy, gpu_pool::GpuPool,
-        podgroup::PodGroupDefinition,
+        node_remediation::NodeRemediation, podgroup::PodGroupDefinition,
     };
     use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
     use kube::CustomResourceExt;
@@ -81,6 +85,7 @@ mod tests {
             CapacityPolicy::crd(),
             GpuPool::crd(),
             FaultPolicy::crd(),
+            NodeRemediation::crd(),
         ];
         for (crd, (name, committed)) in generated.into_iter().zip(manifests()) {
             assert_eq!(crd.metadata.name.as_deref(), Some(name));

@@ -198,6 +198,13 @@ impl Engine {
         Some(&nodes.get(node)?.fact)
     }
 
+    /// Whether a cluster has a node.
+    #[must_use]
+    pub fn has_node(&self, cluster: &ClusterName, node: &NodeName) -> bool {
+        let nodes = self.capacity.cluster(cluster);
+        nodes.is_some_and(|nodes| nodes.nodes().contains_key(node))
+    }
+
     /// The number of known nodes of a cluster.
     #[must_use]
     pub fn nodes_in(&self, cluster: &ClusterName) -> usize {

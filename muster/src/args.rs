@@ -72,6 +72,13 @@ pub(crate) struct ProcessArgs {
     /// that begins with https://; else OTEL_EXPORTER_OTLP_CERTIFICATE; else those of the system.
     #[arg(long, value_name = "FILE")]
     pub(crate) otlp_ca: Option<PathBuf>,
+    /// Label of Alertmanager's alerts with the member cluster, for those posted to /alerts. Alerts without it are of
+    /// the cluster that the URL names: /alerts?cluster=NAME.
+    #[arg(long, default_value = "cluster", value_name = "LABEL")]
+    pub(crate) alerts_cluster_label: String,
+    /// Label of Alertmanager's alerts with the node.
+    #[arg(long, default_value = "node", value_name = "LABEL")]
+    pub(crate) alerts_node_label: String,
     /// JSON file that says where notices about nodes and clusters are posted: url, template, perMinute.
     #[arg(long, value_name = "FILE")]
     pub(crate) notices: Option<PathBuf>,
@@ -198,8 +205,8 @@ pub(crate) struct Uninstall {
     /// Prints each change, and makes none.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Also deletes Muster's CRDs, and with them all CapacityPolicies, GpuPools, FaultPolicies and, unless
-    /// the CRD is Volcano's own, PodGroups: the quotas of all queues are lost.
+    /// Also deletes Muster's CRDs, and with them all CapacityPolicies, GpuPools, FaultPolicies, NodeRemediations
+    /// and, unless the CRD is Volcano's own, PodGroups: the quotas of all queues are lost.
     #[arg(long, conflicts_with = "member")]
     pub(crate) delete_crds: bool,
     /// Creates no policy in place of Muster's own in managed namespaces: jobs that no other policy selects

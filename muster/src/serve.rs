@@ -4,8 +4,10 @@ use crate::args::{CompatMetrics, ConnectionArgs, MetricsAuth, ProcessArgs};
 use crate::token;
 use anyhow::{Context as _, bail};
 use binding_writer::CommitOptions;
-use controller::{ControllerContext, ControllerOptions};
+use controller::{AlertIntake, ControllerContext, ControllerOptions};
+use crds::node_alert::AlertLabels;
 use engine::EngineConfig;
+use runtime::alerts::Routes;
 use runtime::lease::ledger::LedgerOptions;
 use runtime::lease::{self, LeaseOptions};
 use runtime::process_metrics::ProcessMetrics;
@@ -80,11 +82,17 @@ pub(crate) async fn serve(
     describe_process(connection, &registry, &cancel);
     let health = Health::new();
     let readers = readers(&process, &client, &agent)?;
+    let alerts = AlertIntake::default();
+    let more = match parts.controller {
+        true => alerts_route(&process, &readers, &alerts),
+        false => Routes::new(),
+    };
     let (address, _probes) = runtime::health::serve(
         process.metrics_bind,
         health.clone(),
         registry.clone(),
         readers,
+        more,
         cancel.clone(),
     )
     .await?;
@@ -112,6 +120,7 @@ pub(crate) async fn serve(
             registry,
             health,
             traces: telemetry.traces(),
+            alerts,
         };
         spawn_leader(&mut tasks, parts, &process, shared, &cancel);
     }
@@ -153,12 +162,30 @@ fn readers(
     Ok(MetricsAccess::reviewed_by(client))
 }
 
+/// Returns the route that takes alerts. The API server that decides who may read the metrics decides who may post
+/// them; beyond loopback there is no route without its decision, because alerts take nodes out of use.
+fn alerts_route(process: &ProcessArgs, readers: &MetricsAccess, alerts: &AlertIntake) -> Routes {
+    let posters = match readers {
+        MetricsAccess::Anyone if process.metrics_bind.ip().is_loopback() => MetricsAccess::Anyone,
+        MetricsAccess::Anyone => return Routes::new(),
+        MetricsAccess::Reviewed(reviewer) => reviewer.of_url(runtime::alerts::PATH, "post"),
+    };
+    let labels = AlertLabels {
+        cluster: process.alerts_cluster_label.clone(),
+        node: process.alerts_node_label.clone(),
+    };
+    let alerts = alerts.clone();
+    let take = std::sync::Arc::new(move |posted| alerts.take(posted));
+    runtime::alerts::router(labels, posters, take)
+}
+
 /// What the parts of a process share.
 struct ProcessShared {
     client: kube::Client,
     registry: Registry,
     health: Health,
     traces: TraceSink,
+    alerts: AlertIntake,
 }
 
 /// Starts the parts that only one replica may run.
@@ -174,6 +201,7 @@ fn spawn_leader(
         registry,
         health,
         traces,
+        alerts,
     } = shared;
     let identity = identity(process);
     let ledger = LedgerOptions::beside(parts.lease, &identity);
@@ -197,6 +225,7 @@ fn spawn_leader(
     let options = ControllerOptions {
         ledger: (!process.tuning.without_ledger).then_some(ledger),
         traces,
+        alerts,
         ..options(process)
     };
     let cancel = cancel.clone();

@@ -86,8 +86,8 @@ impl Health {
     }
 }
 
-/// Serves probes, and metrics to `readers`, on `address` until `cancel`. Returns the bound address, which has
-/// the port if 0 was requested.
+/// Serves probes, metrics to `readers`, and `more` routes, on `address` until `cancel`. Returns the bound address,
+/// which has the port if 0 was requested.
 ///
 /// # Errors
 /// Returns an error if the address cannot be bound.
@@ -96,13 +96,14 @@ pub async fn serve(
     health: Health,
     registry: Registry,
     readers: MetricsAccess,
+    more: Router,
     cancel: CancellationToken,
 ) -> anyhow::Result<(SocketAddr, JoinHandle<()>)> {
     let listener = TcpListener::bind(address)
         .await
         .with_context(|| format!("cannot listen on {address} for probes and metrics"))?;
     let bound = listener.local_addr()?;
-    let app = router(health, registry, readers);
+    let app = router(health, registry, readers).merge(more);
     let task = tokio::spawn(async move {
         let server = axum::serve(listener, app)
             .with_graceful_shutdown(async move { cancel.cancelled().await });

@@ -16,6 +16,7 @@
 //! It knows Kubernetes but no queues: it must never decide anything about a job, and no call may hang: each
 //! request has a deadline of its own.
 
+pub mod alerts;
 pub mod apply;
 pub mod client;
 pub mod clock;

@@ -1,4 +1,4 @@
-//! Who may read the metrics where others than this machine reach them.
+//! Who may read the metrics, or use another URL of a process, where others than this machine reach it.
 //!
 //! ```text
 //! GET /metrics, Authorization: Bearer TOKEN ─► TokenReview: whose token is it?      ─► 401
@@ -23,13 +23,17 @@ use kube::{Api, Client};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// The URL that a reader needs the right `get` on.
-const PATH: &str = "/metrics";
+/// The URL of the metrics, and the right that a reader needs on it.
+const METRICS: UrlRight = UrlRight {
+    path: "/metrics",
+    verb: "get",
+};
 /// Deadline of both questions, including the wait for their turn. Below the timeout of a scrape.
 const ASK_LIMIT: Duration = Duration::from_secs(3);
 /// How long a yes is cached.
@@ -41,7 +45,20 @@ const KEPT: usize = 256;
 /// Most requests that ask at a time.
 const AT_A_TIME: usize = 4;
 
-/// Who may read the metrics.
+/// A right on a URL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UrlRight {
+    path: &'static str,
+    verb: &'static str,
+}
+
+impl fmt::Display for UrlRight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the right {} on the URL {}", self.verb, self.path)
+    }
+}
+
+/// Who may read the metrics, or use another URL.
 #[derive(Clone)]
 pub enum MetricsAccess {
     /// Every client that reaches the port.
@@ -54,6 +71,7 @@ pub enum MetricsAccess {
 #[derive(Clone)]
 pub struct MetricsReviewer {
     client: Client,
+    right: UrlRight,
     answers: Arc<Mutex<HashMap<TokenHash, (Instant, AccessAnswer)>>>,
     turns: Arc<Semaphore>,
 }
@@ -72,9 +90,11 @@ enum AccessAnswer {
 /// Why a request gets no metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AccessRefusal {
-    NoToken,
+    /// There is no token of an account with this right.
+    NoToken(UrlRight),
     Unauthenticated,
-    Forbidden(String),
+    /// The user has not the right.
+    Forbidden(String, UrlRight),
     /// The API server gave no answer, and why.
     Unknown(String),
 }
@@ -83,26 +103,43 @@ impl MetricsAccess {
     /// Returns the access that `client`'s API server decides on.
     #[must_use]
     pub fn reviewed_by(client: Client) -> Self {
+        Self::of_right(client, METRICS)
+    }
+
+    /// Returns the access to another URL, for accounts with the right `verb` on `path`, that `client`'s API server
+    /// decides on.
+    #[must_use]
+    pub fn of_url(client: Client, path: &'static str, verb: &'static str) -> Self {
+        Self::of_right(client, UrlRight { path, verb })
+    }
+
+    fn of_right(client: Client, right: UrlRight) -> Self {
         Self::Reviewed(MetricsReviewer {
             client,
+            right,
             answers: Arc::default(),
             turns: Arc::new(Semaphore::new(AT_A_TIME)),
         })
     }
 
-    /// Checks whether a request with these headers may read the metrics.
+    /// Checks whether a request with these headers has access.
     pub(crate) async fn check(&self, headers: &HeaderMap) -> Result<(), AccessRefusal> {
         let Self::Reviewed(reviewer) = self else {
             return Ok(());
         };
-        let token = bearer(headers).ok_or(AccessRefusal::NoToken)?;
+        let right = reviewer.right;
+        let token = bearer(headers).ok_or(AccessRefusal::NoToken(right))?;
         match reviewer.answer(token).await {
             Ok(AccessAnswer::Allowed) => Ok(()),
             Ok(AccessAnswer::Unauthenticated) => Err(AccessRefusal::Unauthenticated),
-            Ok(AccessAnswer::Forbidden(user)) => Err(AccessRefusal::Forbidden(user)),
+            Ok(AccessAnswer::Forbidden(user)) => Err(AccessRefusal::Forbidden(user, right)),
             Err(error) => {
                 let error = error.message();
-                tracing::warn!(error, "cannot check who reads the metrics");
+                tracing::warn!(
+                    error,
+                    url = right.path,
+                    "cannot check who has access to a URL"
+                );
                 Err(AccessRefusal::Unknown(error))
             }
         }
@@ -110,6 +147,12 @@ impl MetricsAccess {
 }
 
 impl MetricsReviewer {
+    /// Returns the access to another URL, for accounts with the right `verb` on `path`. The same API server decides.
+    #[must_use]
+    pub fn of_url(&self, path: &'static str, verb: &'static str) -> MetricsAccess {
+        MetricsAccess::of_url(self.client.clone(), path, verb)
+    }
+
     async fn answer(&self, token: &str) -> Result<AccessAnswer, CallError> {
         let hash = TokenHash::from(Sha256::digest(token));
         if let Some(known) = self.known(&hash) {
@@ -134,7 +177,7 @@ impl MetricsReviewer {
         let Some(user) = whose(&self.client, token).await? else {
             return Ok(AccessAnswer::Unauthenticated);
         };
-        Ok(match may_read(&self.client, &user).await? {
+        Ok(match has_right(&self.client, &user, self.right).await? {
             true => AccessAnswer::Allowed,
             false => AccessAnswer::Forbidden(user.user),
         })
@@ -193,7 +236,7 @@ async fn whose(client: &Client, token: &str) -> Result<Option<Principal>, CallEr
     }))
 }
 
-async fn may_read(client: &Client, who: &Principal) -> Result<bool, CallError> {
+async fn has_right(client: &Client, who: &Principal, right: UrlRight) -> Result<bool, CallError> {
     let review = SubjectAccessReview {
         spec: SubjectAccessReviewSpec {
             user: Some(who.user.clone()),
@@ -201,8 +244,8 @@ async fn may_read(client: &Client, who: &Principal) -> Result<bool, CallError> {
             groups: Some(who.groups.clone()),
             extra: Some(who.extra.clone()),
             non_resource_attributes: Some(NonResourceAttributes {
-                path: Some(PATH.to_owned()),
-                verb: Some("get".to_owned()),
+                path: Some(right.path.to_owned()),
+                verb: Some(right.verb.to_owned()),
             }),
             ..SubjectAccessReviewSpec::default()
         },
@@ -218,21 +261,20 @@ impl IntoResponse for AccessRefusal {
     fn into_response(self) -> Response {
         let bearer = [(header::WWW_AUTHENTICATE, "Bearer")];
         match self {
-            Self::NoToken => {
-                let text = "the metrics need a bearer token of an account with the right get on /metrics\n";
+            Self::NoToken(right) => {
+                let text = format!("a bearer token of an account with {right} is needed\n");
                 (StatusCode::UNAUTHORIZED, bearer, text).into_response()
             }
             Self::Unauthenticated => {
                 let text = "the API server does not accept the token\n";
                 (StatusCode::UNAUTHORIZED, bearer, text).into_response()
             }
-            Self::Forbidden(user) => {
-                let text = format!("{user} has not the right get on the URL {PATH}\n");
+            Self::Forbidden(user, right) => {
+                let text = format!("{user} has not {right}\n");
                 (StatusCode::FORBIDDEN, text).into_response()
             }
             Self::Unknown(why) => {
-                let text =
-                    format!("the API server cannot be asked who may read the metrics: {why}\n");
+                let text = format!("the API server cannot be asked who has access: {why}\n");
                 (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
             }
         }

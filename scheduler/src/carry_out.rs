@@ -8,10 +8,10 @@ use crate::live::{Live, Objection};
 use crate::metrics::PlanMetrics;
 use crate::pools;
 use crate::prepare::{PrepareError, Preparer};
-use binding_writer::overrides::{OverrideError, Overrides};
+use binding_writer::overrides::{OverrideError, Overrides, PartsPlan, keeps_off};
 use binding_writer::{Write, placement};
 use crds::karmada::ResourceBinding;
-use crds::record::{AdmissionRecord, Parts, RecordState};
+use crds::record::{AdmissionRecord, AvoidedByJob, Parts, RecordState};
 use engine::facts::{Admission, Demand, Held};
 use engine::{ClusterName, JobKey, QueueName, Reason};
 use futures::future::try_join_all;
@@ -42,6 +42,8 @@ pub struct PlacementRequest {
     pub reach: Reach,
     /// The cluster whose part ends the whole job when it succeeds, if there is one.
     pub leading: Option<ClusterName>,
+    /// The nodes that the job avoids, if its kind can.
+    pub avoided: Vec<AvoidedByJob>,
     /// The path (a JSON pointer) of the template's time to live after its end, if its members would act on it.
     pub time_to_live: Option<&'static str>,
     /// The queue that it needs in its members.
@@ -222,6 +224,7 @@ impl Scheduler {
             None => record,
             Some(_) => AdmissionRecord {
                 parts,
+                whole: !request.demand.in_parts(),
                 resizable: request.demand.held == Held::ByOverride,
                 leading: request.leading.clone(),
                 ..record.with_reach(request.reach.clone())
@@ -235,39 +238,54 @@ impl Scheduler {
             let kept = self.overrides.keep_alive(&request.binding, path).await;
             kept.map_err(not_overridden)?;
         }
-        self.take_apart(request).await
+        if self.take_apart(request).await.map_err(not_overridden)? {
+            return Ok(Some(first_state(&request.binding)));
+        }
+        Ok(None)
     }
 
     /// Splits the job if it asks for that or its parts are resizable. This also applies if one cluster takes
-    /// the whole job, so that its pods receive the same values everywhere.
-    async fn take_apart(&self, request: &PlacementRequest) -> Result<Option<Parts>, Refusal> {
+    /// the whole job, so that its pods receive the same values everywhere. Keeps any other job off the nodes that it
+    /// avoids. Returns true if the Works have to show that.
+    async fn take_apart(&self, request: &PlacementRequest) -> Result<bool, OverrideError> {
         let Admission {
             attempt, shares, ..
         } = &request.admission;
-        let overrides = &self.overrides;
-        if !request.demand.in_parts() {
-            // An earlier attempt may have been in parts, and its end not reported.
-            if attempt.0 > 1 && workload::may_be_in_parts(&request.demand.placement.api) {
-                let cleared = overrides.clear(&request.binding, *attempt).await;
-                cleared.map_err(not_overridden)?;
-            }
-            return Ok(None);
-        }
-        let resizable = request.demand.held == Held::ByOverride;
-        let done = overrides.take_apart(
-            &request.binding,
-            *attempt,
+        let (overrides, binding) = (&self.overrides, &request.binding);
+        let plan = PartsPlan {
+            attempt: *attempt,
             shares,
-            &request.reach,
-            resizable,
-        );
-        done.await.map_err(not_overridden)?;
-        Ok(Some(if is_suspended(&request.binding) {
-            // The policy suspends it, and only the policy may resume it.
-            Parts::Dispatched
-        } else {
-            Parts::Held
-        }))
+            reach: &request.reach,
+            resizable: request.demand.held == Held::ByOverride,
+            avoided: &request.avoided,
+        };
+        let is_again = attempt.0 > 1 && workload::may_be_in_parts(&request.demand.placement.api);
+        if request.demand.in_parts() {
+            // An earlier attempt may have had another override, and its end not reported.
+            if is_again {
+                overrides.clear_off(binding, *attempt).await?;
+            }
+            overrides.take_apart(binding, &plan).await?;
+            return Ok(true);
+        }
+        if is_again {
+            overrides.clear(binding, *attempt).await?;
+        }
+        let keeps_off = keeps_off(&request.avoided, shares);
+        if keeps_off {
+            overrides.keep_off(binding, &plan).await?;
+        }
+        Ok(keeps_off)
+    }
+}
+
+/// Returns the state of the parts of a job that is about to be placed.
+fn first_state(binding: &ResourceBinding) -> Parts {
+    if is_suspended(binding) {
+        // The policy suspends it, and only the policy may resume it.
+        Parts::Dispatched
+    } else {
+        Parts::Held
     }
 }
 

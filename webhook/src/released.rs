@@ -91,11 +91,12 @@ fn released(binding: &RecordedBinding) -> Option<ReleasedJob> {
         Ok(record) => record?,
         Err(error) => return unreadable(*error.readable),
     };
+    let in_parts = record.is_split();
     matches!(record.state, RecordState::Planned | RecordState::Admitted).then(|| ReleasedJob {
         template: record.template_uid,
         attempt: record.attempt,
         queue: record.queue,
-        in_parts: record.parts.is_some(),
+        in_parts,
     })
 }
 

@@ -32,6 +32,7 @@ mod kinds;
 mod labels;
 mod leading;
 mod nodes;
+mod off_nodes;
 mod outcome;
 mod parts;
 mod placement;
@@ -64,8 +65,11 @@ pub use kinds::{
     unselected_advice, unselected_kinds,
 };
 pub use labels::{HOLD_LABEL, PRIORITY_CLASS_LABEL, is_on_hold, labelled_class};
+pub use off_nodes::{changed_affinities, off_nodes, with_affinities};
 pub use outcome::{GangRules, Outcome, PodCounts, counts, outcome};
-pub use parts::{PartsError, RenderedPart, attempt_of, mark, may_be_in_parts, parts, resized};
+pub use parts::{
+    PartsError, RenderedPart, attempt_of, mark, may_be_in_parts, parts, resized, whole_mark,
+};
 pub use placement::{cluster_placement, divided, natively_divisible, not_followed};
 pub use policies::{
     GangAction, GangPolicies, ended_by_rule, gang_action, has_permanent_exit_codes, limit_retries,

@@ -86,7 +86,13 @@ pub fn mark(attempt: Attempt, shares: &[Share], index: usize) -> String {
     )
 }
 
-/// Returns the attempt of a [`mark`]; `None` if it is none.
+/// Returns the mark of a job that an override changes and does not split.
+#[must_use]
+pub fn whole_mark(attempt: Attempt) -> String {
+    format!("attempt {}, whole", attempt.0)
+}
+
+/// Returns the attempt of a [`mark`] or a [`whole_mark`]; `None` if it is none.
 #[must_use]
 pub fn attempt_of(mark: &str) -> Option<Attempt> {
     let (attempt, _) = mark.strip_prefix("attempt ")?.split_once(',')?;

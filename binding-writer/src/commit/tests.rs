@@ -30,6 +30,8 @@ fn record(attempt: u32, state: RecordState) -> AdmissionRecord {
         leaving: Vec::new(),
         clusters: Vec::new(),
         parts: None,
+        whole: false,
+        avoided_nodes: Vec::new(),
         resizable: false,
         address: None,
         hosts: Default::default(),

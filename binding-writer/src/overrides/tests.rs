@@ -147,8 +147,14 @@ async fn services_are_written_with_the_policy_and_go_with_their_attempt() {
     };
     let take_apart = async |attempt: u32, first: &str, second: &str| {
         let shares = [share(first), share(second)];
-        let taken = overrides.take_apart(&binding, Attempt(attempt), &shares, &reach, false);
-        taken.await.unwrap();
+        let plan = PartsPlan {
+            attempt: Attempt(attempt),
+            shares: &shares,
+            reach: &reach,
+            resizable: false,
+            avoided: &[],
+        };
+        overrides.take_apart(&binding, &plan).await.unwrap();
     };
     // The cluster that provides the Service, from the objects of both kinds.
     let providers = || {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! conditions of nodes ─┐
-//! failures of pods ────┼─► AvoidedNodes ─► due(now) ─► TaintChange ─► effects ─► node in its member
+//! failures of pods ────┤
+//! alerts of nodes ─────┼─► AvoidedNodes ─► due(now) ─► TaintChange ─► effects ─► node in its member
 //! taints of nodes ─────┘
 //! ```
 //!
@@ -11,12 +12,17 @@
 //! A person clears a node by removing the taint, or by an annotation of its Cluster: what was seen before does
 //! not count any more. Policies in a dry run only tell what they would do (`would`). Pure.
 
+mod alerts;
 mod events;
+mod remediation;
 mod rules;
 mod would;
 
 pub(crate) use events::{ClusterEvent, node_event};
+pub(crate) use remediation::RemediationChange;
 
+use crate::avoided_nodes::alerts::NodeAlerts;
+use crate::avoided_nodes::remediation::Remediations;
 use crate::avoided_nodes::rules::{TaintNeed, timestamp};
 use crate::avoided_nodes::would::WouldAvoid;
 use crds::node_health::{ClearedNodes, NodeAvoidance, NodeHealth};
@@ -32,8 +38,8 @@ const RETRY_MS: i64 = 30_000;
 const COMPARE_MS: i64 = 5_000;
 /// The most failures that are remembered of one node.
 const MOST_FAILURES: usize = 64;
-/// At most this share of a cluster's nodes, and always one, is avoided because of failed pods: where more nodes
-/// fail, the cause is not the nodes.
+/// At most this share of a cluster's nodes, and always one, is avoided because of failed pods and alerts: where more
+/// nodes fail, the cause is not the nodes.
 const MOST_PERCENT: usize = 10;
 
 /// A node of a member.
@@ -49,7 +55,7 @@ pub(crate) struct TaintChange {
     pub(crate) node: NodeName,
     /// Why it is avoided; `None` to avoid it no more.
     pub(crate) avoidance: Option<NodeAvoidance>,
-    /// The same in words for an event, without names of jobs.
+    /// The same in words for an event, without names of jobs; empty if it is no news.
     pub(crate) because: String,
 }
 
@@ -80,8 +86,11 @@ struct NodeFailure {
 struct NodeState {
     health: NodeHealth,
     failures: Vec<NodeFailure>,
+    alerts: NodeAlerts,
     /// When a person last cleared it.
     cleared: Option<Timestamp>,
+    /// When an operator last repaired it, as far as this process has seen.
+    remediated: Option<Timestamp>,
     /// When a change was last requested, until the node shows it.
     requested_at: Option<Time>,
     /// True once it was reported that the node is not avoided because too many are.
@@ -95,6 +104,7 @@ pub(crate) struct AvoidedNodes {
     /// The nodes that persons have cleared, and when.
     cleared: BTreeMap<ClusterName, ClearedNodes>,
     would: WouldAvoid,
+    remediations: Remediations,
     /// When the nodes were last compared with the rules, unless something has changed since.
     compared_at: Option<Time>,
 }
@@ -176,15 +186,22 @@ impl AvoidedNodes {
         self.nodes.entry(key).or_insert_with(new)
     }
 
-    /// Applies which nodes of a cluster a person has cleared, and when.
-    pub(crate) fn cleared(&mut self, cluster: &ClusterName, cleared: ClearedNodes) {
+    /// Applies which nodes of a cluster a person has cleared, and when. Returns true if that has changed.
+    pub(crate) fn cleared(&mut self, cluster: &ClusterName, cleared: ClearedNodes) -> bool {
         self.compared_at = None;
-        self.cleared.insert(cluster.clone(), cleared);
+        let before = self.cleared.insert(cluster.clone(), cleared);
+        let changed = before.as_ref() != self.cleared.get(cluster);
         for (key, state) in &mut self.nodes {
             if key.0 == *cluster {
                 state.clear(cleared_at(&self.cleared, key));
             }
         }
+        changed
+    }
+
+    /// Returns when a person last cleared a node, or its whole cluster.
+    pub(crate) fn cleared_at(&self, cluster: &ClusterName, node: &NodeName) -> Option<Timestamp> {
+        cleared_at(&self.cleared, &(cluster.clone(), node.clone()))
     }
 
     /// Returns true if something has changed since the nodes were compared with the rules, or that was a while ago.
@@ -202,6 +219,7 @@ impl AvoidedNodes {
         now: Time,
     ) -> Vec<TaintChange> {
         self.compared_at = Some(now);
+        self.apply_remediated();
         let mut for_failures = self.avoided_for_failures();
         let mut changes = Vec::new();
         for ((cluster, node), state) in &mut self.nodes {
@@ -214,7 +232,8 @@ impl AvoidedNodes {
                 Some(TaintNeed::Return(because)) => (None, because.to_owned()),
                 Some(TaintNeed::Avoid(avoided)) => (Some(avoided.avoidance), avoided.told),
             };
-            if avoidance.as_ref().is_some_and(is_for_failures) {
+            let is_new = state.health.avoidance.is_none();
+            if is_new && avoidance.as_ref().is_some_and(is_for_failures) {
                 let avoided = for_failures.entry(cluster.clone()).or_default();
                 if *avoided >= most(nodes_in(cluster)) {
                     state.report_too_many(cluster, node);
@@ -234,9 +253,11 @@ impl AvoidedNodes {
         let found = nodes.map(|(key, state)| (key, state.would(rules, now)));
         let cleared = |key: &NodeKey| cleared_at(&self.cleared, key);
         self.would.compare(rules, found, cleared, timestamp(now));
-        let keeps =
-            |state: &NodeState| !state.failures.is_empty() || state.health != NodeHealth::default();
-        self.nodes.retain(|_, state| keeps(state));
+        self.nodes.retain(|_, state| {
+            state.alerts.forget(state.health.is_avoided, now);
+            let nothing = state.failures.is_empty() && state.alerts.is_empty();
+            !nothing || state.health != NodeHealth::default()
+        });
         changes
     }
 
@@ -269,7 +290,7 @@ impl AvoidedNodes {
     }
 }
 
-/// Whether a node is avoided because of failed pods.
+/// Whether a node is avoided because of failed pods, or an alert.
 fn is_for_failures(avoidance: &NodeAvoidance) -> bool {
     avoidance.until.is_some() && !avoidance.is_end()
 }
@@ -308,6 +329,17 @@ impl NodeState {
         self.cleared = at;
         self.failures
             .retain(|failure| at.is_none_or(|at| at < timestamp(failure.at)));
+    }
+
+    /// Notes when an operator repaired it: what failed before does not count.
+    fn remediate(&mut self, at: Timestamp) {
+        self.remediated = self.remediated.max(Some(at));
+        self.failures.retain(|failure| at < timestamp(failure.at));
+    }
+
+    /// Returns since when what is seen of it counts, if it was cleared or repaired.
+    fn counts_since(&self) -> Option<Timestamp> {
+        self.cleared.max(self.remediated)
     }
 
     fn report_too_many(&mut self, cluster: &ClusterName, node: &NodeName) {

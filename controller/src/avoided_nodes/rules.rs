@@ -24,13 +24,25 @@ impl NodeState {
         let wanted = || {
             self.by_end(now)
                 .or_else(|| self.by_condition(rules, now))
+                .or_else(|| self.by_alert(rules, now))
                 .or_else(|| self.by_failures(None, now))
+        };
+        let ended_by = |at: Option<Timestamp>, is: &NodeAvoidance| {
+            at.is_some_and(|at| is.is_cleared(at)) && !is.is_end()
         };
         let cleared = |is: &NodeAvoidance| self.cleared.is_some_and(|at| is.is_cleared(at));
         match &self.health.avoidance {
             None if self.health.is_avoided => None,
             None => wanted().map(TaintNeed::Avoid),
             Some(is) if cleared(is) => Some(TaintNeed::Return("a person has cleared it")),
+            Some(is) if ended_by(self.remediated, is) => {
+                Some(TaintNeed::Return("its remediation has succeeded"))
+            }
+            Some(
+                is @ NodeAvoidance {
+                    alert: Some(name), ..
+                },
+            ) => self.change_of_alert((is, name), rules, now),
             Some(is) if is.until.is_some() => is
                 .is_over(timestamp(now))
                 .then_some(TaintNeed::Return("its time is over")),
@@ -52,6 +64,9 @@ impl NodeState {
                 found.entry(rule.policy.clone()).or_insert_with(avoided);
             }
         }
+        for (policy, avoided) in self.would_by_alert(rules, now) {
+            found.entry(policy).or_insert(avoided);
+        }
         let policies = self
             .failures
             .iter()
@@ -67,7 +82,7 @@ impl NodeState {
     /// Returns the conditions that count: those that began after a person cleared the node. Kubernetes writes
     /// their times in whole seconds, so that one of the same second may have begun after it, and counts.
     fn conditions(&self) -> impl Iterator<Item = &NodeCondition> {
-        let cleared = self.cleared.map(Timestamp::as_second);
+        let cleared = self.counts_since().map(Timestamp::as_second);
         let counts = move |condition: &&NodeCondition| {
             let since = condition.since.map(Timestamp::as_second);
             cleared.is_none_or(|cleared| since.is_some_and(|since| cleared <= since))
@@ -93,6 +108,7 @@ impl NodeState {
                     message,
                     since: timestamp(now).to_string(),
                     until: Some(timestamp(at).to_string()),
+                    alert: None,
                 },
             }
         })
@@ -136,6 +152,7 @@ fn while_it_lasts(rule: &NodeFaultRule, condition: &NodeCondition, now: Time) ->
             message,
             since: timestamp(now).to_string(),
             until: None,
+            alert: None,
         },
     }
 }
@@ -160,6 +177,7 @@ fn after_failures(last: &NodeFailure, jobs: usize, namespaces: usize, now: Time)
             ),
             since: timestamp(now).to_string(),
             until: Some(timestamp(last.at.after(last.avoid.for_ms)).to_string()),
+            alert: None,
         },
     }
 }

@@ -67,9 +67,15 @@ impl WouldAvoid {
             }
             stays
         });
-        for (key, avoided) in found {
+        for (key, mut avoided) in found {
             if !self.nodes.contains_key(&key) {
                 let (policy, (cluster, node)) = &key;
+                if rules
+                    .remediation_of(policy, &avoided.avoidance.rule, true)
+                    .is_some()
+                {
+                    avoided.told += "; its remediation would be requested";
+                }
                 self.changed.insert(policy.clone());
                 self.events.push(would_event(cluster, node, &avoided));
                 self.nodes.insert(key, avoided.avoidance);

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod avoids;
 mod cannot_start;
 mod deletion;
 mod ending_pods;

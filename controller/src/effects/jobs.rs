@@ -6,8 +6,8 @@ use crate::effects::Effects;
 use crate::ingest::input::Input;
 use crate::ingest::template_watches::api_resource;
 use crate::mirror::template_key;
-use crate::reconcile::action::{BoundJob, PlacedParts};
-use binding_writer::overrides::{self, Rule};
+use crate::reconcile::action::{BoundJob, OverrideShape, PlacedParts};
+use binding_writer::overrides::{self, PartsPlan, Rule};
 use crds::karmada::ResourceBinding;
 use engine::{Attempt, ClusterName, JobKey, QueueName};
 use kube::api::{Api, DeleteParams, DynamicObject, Preconditions};
@@ -60,8 +60,8 @@ impl Effects {
         });
     }
 
-    /// Writes the override of a job in parts again.
-    pub(super) fn write_override(&self, job: BoundJob, parts: PlacedParts, resizable: bool) {
+    /// Writes the override of a job again that its Works have to show.
+    pub(super) fn write_override(&self, job: BoundJob, parts: PlacedParts, how: OverrideShape) {
         let (overrides, inputs) = (self.overrides.clone(), self.inputs.clone());
         let BoundJob { key, binding } = job;
         let PlacedParts {
@@ -70,11 +70,17 @@ impl Effects {
             reach,
         } = parts;
         runtime::task::spawn(async move {
-            let result = if resizable {
-                overrides.resize(&binding, attempt, &shares, &reach).await
-            } else {
-                let written = overrides.take_apart(&binding, attempt, &shares, &reach, false);
-                written.await
+            let plan = PartsPlan {
+                attempt,
+                shares: &shares,
+                reach: &reach,
+                resizable: how.resizable,
+                avoided: &how.avoided,
+            };
+            let result = match (how.whole, how.resizable) {
+                (true, _) => overrides.keep_off(&binding, &plan).await,
+                (false, true) => overrides.resize(&binding, &plan).await,
+                (false, false) => overrides.take_apart(&binding, &plan).await,
             };
             // The owner task ends only with the process.
             let _ = inputs

@@ -107,6 +107,7 @@ impl Effects {
                 &overrides::keep_name(&job.key),
                 overrides::keep(&job.key, &job.binding, path),
             ),
+            ReconcileAction::WriteRemediation(change) => self.write_remediation(change),
             action => self.start(action),
         }
     }
@@ -135,11 +136,7 @@ impl Effects {
                 cluster,
                 held,
             } => self.confirm_size(job, attempt, cluster, held),
-            Action::WriteOverride {
-                job,
-                parts,
-                resizable,
-            } => self.write_override(job, parts, resizable),
+            Action::WriteOverride { job, parts, how } => self.write_override(job, parts, how),
             Action::ClearOverride { job, attempt } => self.clear_override(job, attempt),
             Action::PinJob {
                 job,
@@ -170,6 +167,7 @@ impl Effects {
             | Action::PublishJob(_)
             | Action::PublishQueue(_)
             | Action::PublishFaultPolicy(_)
+            | Action::WriteRemediation(_)
             | Action::ForgetJob(_)
             | Action::WatchTemplates(_) => {}
         }

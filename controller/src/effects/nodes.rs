@@ -1,14 +1,17 @@
-//! Effects on nodes of members: the taint of avoided nodes, with the annotation that says why.
+//! Effects on nodes of members: the taint of avoided nodes, with the annotation that says why. And the objects that
+//! ask an outside operator to repair them.
 //!
 //! A patch of the version that was read, during the term only; the watch of the member shows the result, and a
 //! change that is not shown is requested again. Taints of others stay as they are.
 
-use crate::avoided_nodes::TaintChange;
+use crate::avoided_nodes::{RemediationChange, TaintChange};
 use crate::effects::Effects;
 use crate::ingest::input::Input;
 use crds::kubernetes::Node;
 use crds::names::{AVOID_TAINT, AVOIDANCE_ANNOTATION};
 use crds::node_health::NodeAvoidance;
+use crds::node_remediation::NodeRemediation;
+use kube::Resource as _;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use runtime::client::{CallError, while_leading, with_deadline};
 use serde_json::{Value, json};
@@ -18,6 +21,21 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(10);
 
 impl Effects {
+    /// Submits a write of a NodeRemediation, which is repeated until it succeeds.
+    pub(super) fn write_remediation(&self, change: RemediationChange) {
+        let resource = ApiResource::erase::<NodeRemediation>(&());
+        match change {
+            RemediationChange::Request(name, spec) => {
+                let object = json!({
+                    "apiVersion": NodeRemediation::api_version(&()), "kind": NodeRemediation::kind(&()),
+                    "metadata": {"name": name}, "spec": *spec,
+                });
+                self.objects.apply(&resource, None, &name, object);
+            }
+            RemediationChange::End(name) => self.objects.delete(&resource, None, &name),
+        }
+    }
+
     /// Starts the task that changes the taint of a node.
     pub(super) fn taint_node(&self, change: TaintChange) {
         let Some(client) = self.members.client(&change.cluster) else {

@@ -3,11 +3,12 @@
 //! Repeating a fact changes nothing, so each reconcile may apply all of them.
 
 use crate::facts::job::{self, Permission, QueueRules, ResolvedJob};
+use crate::mirror::binding::own_record;
 use crate::mirror::namespace::NamespaceFact;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::capacity_policy::CapacityPolicy;
 use crds::karmada::ResourceBinding;
-use crds::record::AdmissionRecord;
+use crds::record::{AdmissionRecord, AvoidedByJob};
 use engine::facts::{Filters, JobFact, Split};
 use engine::matching::ends_toleration;
 use engine::{Event, JobKey, JobState, Progress, QueueName, Reason};
@@ -58,6 +59,9 @@ impl Reconciler {
             job.fact.hold = preserved.or_else(|| self.still_overridden(binding));
         }
         self.let_end(&mut job.fact);
+        if let Some(record) = own_record(binding) {
+            AvoidedByJob::keep_off(&record.avoided_nodes, &mut job.fact.demand);
+        }
         Some(job)
     }
 

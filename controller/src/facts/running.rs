@@ -123,7 +123,7 @@ impl Reconciler {
             }
         }
         // The template does not say how large a part is.
-        if let Some(job) = job.filter(|_| record.parts.is_none()) {
+        if let Some(job) = job.filter(|_| !record.is_split()) {
             for asked in adopted::record_in(&unread, &ctx.binding, job, Time(0)).clusters {
                 let charged = charged_in(record, asked.name.as_str());
                 let lacks = shortfall(&charged, &total(&asked));
@@ -206,7 +206,11 @@ pub(crate) fn foreign_overrides<'a>(
     job: &JobKey,
     work: &'a SeenWork,
 ) -> impl Iterator<Item = &'a AppliedOverride> {
-    let ours = [overrides::name(job), overrides::keep_name(job)];
+    let ours = [
+        overrides::name(job),
+        overrides::keep_name(job),
+        overrides::off_name(job),
+    ];
     let applied = work.overrides.iter();
     applied.filter(move |of| of.cluster_wide || !ours.contains(&of.name))
 }

@@ -40,6 +40,7 @@ impl Core {
             Input::Queue(delta) => self.reconciler.queue(delta),
             Input::Policy(delta) => self.reconciler.policy(delta),
             Input::FaultPolicy(delta) => self.fault_policy(delta),
+            Input::NodeRemediation(delta) => self.reconciler.avoided_nodes.remediation(delta),
             Input::PriorityClass(delta) => self.reconciler.priority_class(delta),
             Input::ClaimTemplate(delta) => self.reconciler.claim_template(delta),
             Input::PodGroup(delta) => self.podgroup(delta),
@@ -71,6 +72,7 @@ impl Core {
                 queue,
                 allowed,
             } => self.reconciler.right_asked(namespace, queue, allowed),
+            Input::Alerts(alerts) => self.reconciler.alerts(alerts, now),
             Input::NodeTainted(change) => self.reconciler.node_tainted(&change),
             Input::SizeChecked {
                 key,

@@ -12,6 +12,8 @@ use crds::devices::ResourceClaimTemplate;
 use crds::fault_policy::FaultPolicy;
 use crds::karmada::{ClusterOverridePolicy, OverridePolicy, PropagationPolicy, ResourceBinding};
 use crds::kubernetes::{Namespace, PriorityClass};
+use crds::node_alert::NodeAlert;
+use crds::node_remediation::NodeRemediation;
 use crds::podgroup::PodGroup;
 use crds::queue::Queue;
 use engine::{Attempt, ClusterName, JobKey, QueueName};
@@ -35,6 +37,7 @@ pub(crate) enum Input {
     Queue(Delta<Queue>),
     Policy(Delta<CapacityPolicy>),
     FaultPolicy(Delta<FaultPolicy>),
+    NodeRemediation(Delta<NodeRemediation>),
     PriorityClass(Delta<PriorityClass>),
     ClaimTemplate(Delta<ResourceClaimTemplate>),
     PodGroup(Delta<PodGroup>),
@@ -78,6 +81,8 @@ pub(crate) enum Input {
         queue: QueueName,
         allowed: bool,
     },
+    /// Alertmanager has posted alerts about nodes.
+    Alerts(Vec<NodeAlert>),
     /// The taint of a node was changed.
     NodeTainted(TaintChange),
     /// A member has said whether it has applied the smaller size of a job.

@@ -11,6 +11,7 @@ use crds::karmada::{
 };
 use crds::kubernetes::{Namespace, PriorityClass};
 use crds::names;
+use crds::node_remediation::NodeRemediation;
 use crds::podgroup::PodGroup;
 use crds::queue::Queue;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -70,6 +71,7 @@ pub(crate) fn spawn(
     optional.watch::<ResourceClaimTemplate>("ResourceClaimTemplate", Input::ClaimTemplate);
     // Muster has rules of its own; an earlier installation may not serve these.
     optional.watch::<FaultPolicy>("FaultPolicy", Input::FaultPolicy);
+    optional.watch::<NodeRemediation>("NodeRemediation", Input::NodeRemediation);
     // Only a job that was evicted because of an override waits for a change of it.
     optional.watch::<OverridePolicy>("OverridePolicy", Input::Override);
     optional.watch::<ClusterOverridePolicy>("ClusterOverridePolicy", Input::ClusterOverride);

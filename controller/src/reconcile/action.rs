@@ -1,12 +1,13 @@
 //! The effects that a reconcile requests, as values. [`crate::effects`] carries them out in the order in
 //! which they were pushed.
 
-use crate::avoided_nodes::{ClusterEvent, TaintChange};
+use crate::avoided_nodes::{ClusterEvent, RemediationChange, TaintChange};
 use crate::mirror::template::TemplateKind;
 use crate::status::events::JobEvent;
 use binding_writer::Intent;
 use crds::karmada::{ObjectReference, ResourceBinding};
 use crds::queue::Queue;
+use crds::record::AvoidedByJob;
 use engine::facts::Share;
 use engine::{Attempt, ClusterName, JobKey, QueueName};
 use scheduler::PlacementRequest;
@@ -27,6 +28,17 @@ pub(crate) struct PlacedParts {
     pub(crate) attempt: Attempt,
     pub(crate) shares: Vec<Share>,
     pub(crate) reach: Reach,
+}
+
+/// What kind of override the Works of an attempt show.
+#[derive(Debug, Clone)]
+pub(crate) struct OverrideShape {
+    /// True if its parts can be resized.
+    pub(crate) resizable: bool,
+    /// True if it does not split the job.
+    pub(crate) whole: bool,
+    /// The nodes that the job avoids.
+    pub(crate) avoided: Vec<AvoidedByJob>,
 }
 
 /// One effect of a reconcile.
@@ -85,11 +97,11 @@ pub(crate) enum ReconcileAction {
         /// The number of pods that its override sets, if there is one.
         held: Option<u32>,
     },
-    /// Write the override of a job in parts again; only its numbers of pods if it is `resizable`.
+    /// Write the override of a job again that its Works have to show; only its numbers of pods if it is `resizable`.
     WriteOverride {
         job: BoundJob,
         parts: PlacedParts,
-        resizable: bool,
+        how: OverrideShape,
     },
     /// Delete the override of an attempt that is over.
     ClearOverride { job: BoundJob, attempt: Attempt },
@@ -114,6 +126,8 @@ pub(crate) enum ReconcileAction {
     SweepServices { namespace: String },
     /// Change the taint of a node in a member.
     TaintNode(TaintChange),
+    /// Write or delete a NodeRemediation.
+    WriteRemediation(RemediationChange),
     /// Add or remove the finalizer of a queue.
     WriteQueueFinalizer { queue: Box<Queue>, keep: bool },
     /// Mark a namespace whose earlier workloads are all adopted, or remove the mark.

@@ -5,6 +5,7 @@
 //! the plan as a record in state Planned.
 
 use crate::metrics::{EvictedPart, QueueSeries};
+use crate::mirror::binding::own_record;
 use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::in_flight::InFlight;
 use crate::reconcile::{ReconcileCtx, Reconciler};
@@ -234,6 +235,7 @@ impl Reconciler {
             demand: fact.demand.clone(),
             queue: admission.queue.clone(),
             reach: self.reach(binding, &admission),
+            avoided: own_record(binding).map_or_else(Vec::new, |record| record.avoided_nodes),
             leading: ask.and_then(|ask| ask.leading_cluster(&admission.shares)),
             time_to_live: template.and_then(|template| template.time_to_live?.in_members),
             priority_classes: ask.map_or_else(

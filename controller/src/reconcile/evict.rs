@@ -1,5 +1,6 @@
 //! Evicts a placed job: in the engine, and by the write that removes its placement.
 
+use crate::reconcile::placed::avoids::JobAvoids;
 use crate::reconcile::placed::parts::led;
 use crate::reconcile::placed::retries::retries;
 use crate::reconcile::{ReconcileCtx, Reconciler};
@@ -29,9 +30,14 @@ impl Reconciler {
             .map_or((reason, message), |(reason, how)| (*reason, how.as_str()));
         // All users who may read the namespace can read the record.
         let message = &self.discreet(ctx.key, message);
+        let avoids = match over {
+            Some(_) => JobAvoids::default(),
+            None => self.job_avoids(ctx, record),
+        };
+        let message = &format!("{message}{}", avoids.words());
         let for_job = self.in_flight_of(ctx.key).preemptor_of(record.attempt);
         let restarts = u32::from(reason == Reason::GangRestarted);
-        let record = AdmissionRecord {
+        let mut record = AdmissionRecord {
             for_job: for_job.filter(|preemptor| preemptor.namespace == ctx.key.namespace),
             evicted_at: Some(crds::record::timestamp(ctx.now)),
             exceeds_since: None,
@@ -42,7 +48,9 @@ impl Reconciler {
             Reason::Succeeded => JobEvent::normal,
             _ => JobEvent::warning,
         };
+        avoids.add_to(&mut record);
         self.record_event(ctx, event(reason, "Evict", message.to_owned()));
+        self.record_avoids(ctx, avoids);
         self.write(ctx.key, &ctx.binding, Write::Evict { record });
     }
 

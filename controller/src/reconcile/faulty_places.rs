@@ -4,9 +4,11 @@
 use crate::avoided_nodes::{ClusterEvent, TaintChange, node_event};
 use crate::reconcile::Reconciler;
 use crate::reconcile::action::ReconcileAction;
+use crate::reconcile::placed::avoids::avoids_nodes;
 use crate::status::events::JobEvent;
 use crds::fault_policy::{PausedCluster, WouldAvoidNode};
 use crds::karmada::{Cluster, ObjectReference};
+use crds::node_alert::NodeAlert;
 use crds::node_health::NodeHealth;
 use engine::{ClusterName, Event, JobKey, NodeName, Reason, Time};
 use kube::Resource;
@@ -25,7 +27,13 @@ impl Reconciler {
     /// Applies what a Cluster object says besides its fact.
     pub(crate) fn cluster_marks(&mut self, cluster: ClusterName, marks: ClusterMarks) {
         self.breakers.cleared(&cluster, &marks.cleared);
-        self.avoided_nodes.cleared(&cluster, marks.cleared);
+        if self.avoided_nodes.cleared(&cluster, marks.cleared) {
+            let avoid = self
+                .last_facts
+                .iter()
+                .filter(|(_, fact)| avoids_nodes(fact));
+            self.dirty.extend(avoid.map(|(key, _)| key.clone()));
+        }
         self.cluster_uids.insert(cluster, marks.uid);
     }
 
@@ -90,6 +98,17 @@ impl Reconciler {
         for change in due {
             self.push(ReconcileAction::TaintNode(change));
         }
+        let engine = &self.engine;
+        let is_seen =
+            |cluster: &ClusterName| engine.cluster(cluster).is_none_or(|fact| fact.usable);
+        let rules = engine.fault_rules();
+        let changes = self.avoided_nodes.remediations_due(rules, is_seen, now);
+        for change in changes {
+            self.push(ReconcileAction::WriteRemediation(change));
+        }
+        for event in self.avoided_nodes.take_remediation_events() {
+            self.record_cluster_event(event);
+        }
         let (policies, events) = self.avoided_nodes.would_mut().take();
         for policy in policies {
             self.push(ReconcileAction::PublishFaultPolicy(policy));
@@ -103,7 +122,28 @@ impl Reconciler {
 
     /// Handles that the taint of a node was changed.
     pub(crate) fn node_tainted(&mut self, change: &TaintChange) {
-        self.record_cluster_event(node_event(change));
+        if !change.because.is_empty() {
+            self.record_cluster_event(node_event(change));
+        }
+    }
+
+    /// Handles alerts that were posted.
+    pub(crate) fn alerts(&mut self, alerts: Vec<NodeAlert>, now: Time) {
+        for alert in alerts {
+            let NodeAlert {
+                cluster,
+                node,
+                name,
+                firing,
+                ..
+            } = &alert;
+            if self.engine.has_node(cluster, node) {
+                tracing::info!(%cluster, %node, name, firing, "an alert about a node was posted");
+                self.avoided_nodes.alert(alert, now);
+            } else {
+                tracing::warn!(%cluster, %node, name, "an alert was posted about a node that no member has");
+            }
+        }
     }
 
     /// Pauses clusters in which many jobs fail, and lets them take jobs again.
@@ -148,6 +188,7 @@ impl Reconciler {
         tracing::info!(%cluster, %reason, message, "event");
         let action = match reason {
             Reason::NodeAvoided | Reason::NodeReturned => "Avoid",
+            Reason::NodeRemediation => "Remediate",
             _ => "Pause",
         };
         let event = match is_warning {

@@ -307,6 +307,9 @@ impl Reconciler {
         self.in_flight_of(ctx.key).ended();
         self.lost_pods.attempt_over(ctx.key);
         self.mirror.drop_claims(ctx.key);
+        if record.is_some_and(|record| self.avoids_no_more(ctx, record)) {
+            return;
+        }
         match self.job_of(ctx.key, &ctx.binding, namespace) {
             Some(job) => {
                 self.note_rendezvous(ctx, &job);

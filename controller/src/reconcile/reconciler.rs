@@ -20,6 +20,7 @@ use crate::mirror::Mirror;
 use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::adoption::Marking;
 use crate::reconcile::in_flight::InFlight;
+use crate::reconcile::placed::avoids::keep_avoided;
 use crate::reconcile::placed::cannot_start::keep_generation;
 use crate::reconcile::placed::growth::keep_requests;
 use crate::reconcile::placed::lost_pods::LostPods;
@@ -154,6 +155,7 @@ impl Reconciler {
             keep_generation(record, before, self.mirror.template_of(binding));
             self.keep_retries(record, before, binding);
             self.keep_leaving(key, record);
+            keep_avoided(record, before);
         }
         self.write_unchanged(key, binding, write);
     }

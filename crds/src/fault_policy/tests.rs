@@ -16,7 +16,7 @@ fn the_example_can_be_read() {
     let example = include_str!("../../../examples/fault-policy.yaml");
     let policy: FaultPolicy = serde_saphyr::from_str(example).unwrap();
     let (rules, wrong) = policy.to_rules();
-    assert_eq!((rules.rules.len(), rules.nodes.len(), wrong), (2, 3, None));
+    assert_eq!((rules.rules.len(), rules.nodes.len(), wrong), (2, 4, None));
 }
 
 #[test]
@@ -147,6 +147,14 @@ fn rules_about_nodes_are_read_and_wrong_ones_are_named() {
     assert_eq!(rules.rules[0].avoid_node, Some(expected));
     for (rule, said) in [
         (json!({"node": {}}), "spec.rules[0].node: is empty"),
+        (
+            json!({"node": {"alerts": ["A"], "alertsFor": "0s"}}),
+            "spec.rules[0].node.alertsFor: is no time",
+        ),
+        (
+            json!({"node": {"alerts": [""]}}),
+            "spec.rules[0].node.alerts: contains an empty",
+        ),
         (
             json!({"node": {"conditions": ["Ready"]}}),
             "spec.rules[0].node.conditions[0]: \"Ready\" is True",

@@ -171,6 +171,13 @@ pub const CAPACITY_POLICY: ObjectKind = kind(
 );
 /// Nodes of one GPU class in a member.
 pub const GPU_POOL: ObjectKind = kind("muster.io", "v1alpha1", "GpuPool", "gpupools");
+/// A NodeRemediation.
+pub const NODE_REMEDIATION: ObjectKind = kind(
+    "muster.io",
+    "v1alpha1",
+    "NodeRemediation",
+    "noderemediations",
+);
 /// A FaultPolicy.
 pub const FAULT_POLICY: ObjectKind = kind("muster.io", "v1alpha1", "FaultPolicy", "faultpolicies");
 /// A member cluster of Karmada.

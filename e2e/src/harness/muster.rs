@@ -288,6 +288,25 @@ impl Muster {
         http_get(port, "/metrics").await.map_err(anyhow::Error::msg)
     }
 
+    /// Posts `body` to a path of a process, on the port of its metrics.
+    ///
+    /// # Errors
+    /// Returns an error if it does not answer.
+    pub async fn post(
+        &self,
+        testbed: &Testbed,
+        part: ProcessRole,
+        path: &str,
+        body: &str,
+    ) -> anyhow::Result<String> {
+        let port = metrics_port(testbed, part)?;
+        let length = body.len();
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
+        answer(port, &request).await.map_err(anyhow::Error::msg)
+    }
+
     /// Sends a process SIGTERM, as Kubernetes would, and waits until it is gone.
     ///
     /// # Errors
@@ -416,11 +435,16 @@ pub fn metric(metrics: &str, name: &str) -> Option<f64> {
 /// # Errors
 /// Returns the failure if there is no answer within 5 s.
 pub async fn http_get(port: u16, path: &str) -> Result<String, String> {
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    answer(port, &request).await
+}
+
+/// Sends a request and returns the whole answer.
+async fn answer(port: u16, request: &str) -> Result<String, String> {
+    let first = request.lines().next().unwrap_or_default();
     let request = async {
         let mut stream =
             tokio::net::TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, port)).await?;
-        let request =
-            format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
@@ -428,7 +452,7 @@ pub async fn http_get(port: u16, path: &str) -> Result<String, String> {
     };
     match tokio::time::timeout(Duration::from_secs(5), request).await {
         Ok(answer) => answer.map_err(|error| error.to_string()),
-        Err(_) => Err(format!("no answer to GET {path} within 5 s")),
+        Err(_) => Err(format!("no answer to {first} within 5 s")),
     }
 }
 

@@ -1,13 +1,15 @@
 //! Nodes that are avoided: by what jobs report of them and by their own conditions, as a FaultPolicy says.
 
 use anyhow::ensure;
-use e2e::harness::kinds::{CLUSTER, EVENT, FAULT_POLICY, GPU_POOL, NODE};
+use e2e::harness::kinds::{CLUSTER, EVENT, FAULT_POLICY, GPU_POOL, NODE, NODE_REMEDIATION};
+use e2e::harness::muster::ProcessRole;
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use testbed::NodeGroup;
 
 use crate::case::{Case, SOON, brief};
+use crate::job::record;
 use crate::story::{managed, managed_and_killed};
 
 const MEMBER: &str = "member1";
@@ -249,4 +251,131 @@ async fn by_its_end(case: &Case) -> anyhow::Result<()> {
 #[test]
 fn jobs_leave_a_node_before_it_ends_and_longer_ones_do_not_come() {
     managed("endingnode", by_its_end);
+}
+
+/// Waits until the pod of a job in member1 has a node other than `but`, and returns it.
+async fn node_of_pod(case: &Case, but: &str) -> anyhow::Result<String> {
+    eventually(SOON, "the pod has a node", async || {
+        let pods = case.pods(MEMBER).await.map_err(|error| error.to_string())?;
+        let nodes = pods
+            .iter()
+            .filter_map(|pod| pod["spec"]["nodeName"].as_str());
+        let nodes: Vec<&str> = nodes.collect();
+        match nodes.as_slice() {
+            [node] if *node != but => Ok((*node).to_owned()),
+            others => Err(format!("{others:?}")),
+        }
+    })
+    .await
+}
+
+/// The pod of a job does not start on a node: the next attempt of the job is placed on another one, which its
+/// members know by the affinity of the pod. Other jobs still use the node.
+async fn by_one_job(case: &Case) -> anyhow::Result<()> {
+    let fault = format!("{} does not work here", case.name);
+    case.queue(32).await?;
+    let policy = json!({"spec": {"placement": {"startDeadline": "15s"}}});
+    case.capacity_policy(policy).await?;
+    let rule = json!({
+        "name": "unknown", "class": "Node", "pod": {"messages": [fault]}, "avoidNodeForJob": {"for": "1h"},
+    });
+    let policy = json!({"metadata": {"name": case.name}, "spec": {"rules": [rule]}});
+    case.cluster_object(FAULT_POLICY, &policy).await?;
+    case.nodes(MEMBER, 2).await?;
+    let mut job = case.gang("train", 1, 8).volcano();
+    let annotations = &mut job["spec"]["tasks"][0]["template"]["metadata"]["annotations"];
+    annotations["muster.io/wait-with"] = json!("CreateContainerError");
+    annotations["muster.io/wait-message"] = json!(fault);
+    let job = case.submit(&job).await?;
+    let first = node_of_pod(case, "").await?;
+    case.midway().await?;
+    case.binding_when(&job, "dispatched with the affinity", |binding| {
+        let record = record(binding);
+        record["attempt"] == 2 && record["whole"] == true && record["parts"] == "Dispatched"
+    })
+    .await?;
+    let second = node_of_pod(case, &first).await?;
+    // It is the affinity that keeps the pod off, and the node has no taint.
+    let pod = case.pods(MEMBER).await?.pop().unwrap_or_default();
+    let affinity = pod["spec"]["affinity"]["nodeAffinity"].to_string();
+    ensure!(
+        affinity.contains(&first) && !affinity.contains(&second),
+        "{affinity}"
+    );
+    ensure!(runs_in(case, "other").await? == [MEMBER]);
+    Ok(())
+}
+
+#[test]
+fn a_job_keeps_off_the_node_where_its_pod_did_not_start() {
+    managed("offnode", by_one_job);
+}
+
+/// Posts the alert of a node as Alertmanager does.
+async fn alert(case: &Case, node: &str, status: &str) -> anyhow::Result<()> {
+    let labels = json!({"alertname": case.name, "cluster": MEMBER, "node": node});
+    let alert = json!({
+        "status": status, "labels": labels, "annotations": {"summary": "row remap failed"}, "startsAt": now(),
+        "fingerprint": "f",
+    });
+    let body = json!({"version": "4", "status": status, "alerts": [alert]}).to_string();
+    let muster = &case.plane.muster;
+    let posted = muster.post(&case.plane.testbed, ProcessRole::All, "/alerts", &body);
+    let answer = posted.await?;
+    ensure!(answer.contains(" 200 OK"), "{answer}");
+    Ok(())
+}
+
+/// Waits until the NodeRemediation is there, or is there no more.
+async fn is_requested(case: &Case, name: &str, requested: bool) -> anyhow::Result<Value> {
+    eventually(SOON, "the NodeRemediation", async || {
+        let found = case.karmada().get(NODE_REMEDIATION, None, name).await;
+        let found = found.map_err(|error| error.to_string())?;
+        (found.is_some() == requested)
+            .then(|| found.clone().unwrap_or_default())
+            .ok_or_else(|| format!("{found:?}"))
+    })
+    .await
+}
+
+/// An alert fires for a node: it is avoided, and an operator is asked to repair it. The node returns when the operator
+/// has, and when the alert is resolved.
+async fn by_alert(case: &Case) -> anyhow::Result<()> {
+    let rule = json!({
+        "name": "alert", "class": "Device", "node": {"alerts": [case.name]}, "remediate": {"action": "Reboot"},
+    });
+    let node = with_rule(case, rule).await?;
+    // The watches show the rule and the node.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    alert(case, &node, "firing").await?;
+    is_avoided(case, &node, true).await?;
+    is_shown(case, &node, "alert").await?;
+    let name = format!("{MEMBER}.{node}");
+    let asked = is_requested(case, &name, true).await?;
+    ensure!(asked["spec"]["action"] == "Reboot", "{asked}");
+    ensure!(runs_in(case, "first").await? == ["member2"]);
+    let condition = json!({
+        "type": "Succeeded", "status": "True", "reason": "Rebooted", "message": "", "lastTransitionTime": now(),
+    });
+    let status = json!({"status": {"conditions": [condition]}});
+    let karmada = case.karmada();
+    karmada
+        .merge_status(NODE_REMEDIATION, None, &name, &status)
+        .await?;
+    is_avoided(case, &node, false).await?;
+    is_requested(case, &name, false).await?;
+    ensure!(runs_in(case, "second").await? == [MEMBER]);
+    // It fires again.
+    alert(case, &node, "resolved").await?;
+    alert(case, &node, "firing").await?;
+    is_avoided(case, &node, true).await?;
+    alert(case, &node, "resolved").await?;
+    is_avoided(case, &node, false).await?;
+    is_requested(case, &name, false).await?;
+    Ok(())
+}
+
+#[test]
+fn a_node_for_which_an_alert_fires_is_avoided_until_it_is_repaired_or_the_alert_is_resolved() {
+    managed("nodealert", by_alert);
 }

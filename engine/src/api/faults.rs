@@ -117,6 +117,28 @@ pub struct PodFaultRule {
     /// When nodes on which pods fail like this are avoided; `None` if they never are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub avoid_node: Option<AvoidNode>,
+    /// How the job itself avoids nodes on which its pods fail like this; `None` if it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub avoid_for_job: Option<AvoidForJob>,
+    /// What an outside operator is asked to do with a node that is avoided by it, if it is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remediate: Option<Remediate>,
+}
+
+/// What an outside operator is asked to do with a node.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Remediate {
+    /// The action, in the operator's words; empty if it chooses.
+    pub action: String,
+}
+
+/// How one job avoids nodes on which its pods failed: its next attempts are not placed there. Others are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AvoidForJob {
+    /// The most nodes that it avoids; the oldest go first.
+    pub nodes: u32,
+    /// Milliseconds for which it avoids each.
+    pub for_ms: i64,
 }
 
 /// When a node is avoided because jobs fail on it, and for how long.
@@ -149,6 +171,12 @@ pub struct NodeFaultRule {
     /// True if it only counts what it would do: the first other rule that matches decides.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
+    /// What an outside operator is asked to do with the node, if it is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remediate: Option<Remediate>,
+    /// Milliseconds after which an alert that is not repeated is over.
+    #[serde(default)]
+    pub alerts_for_ms: i64,
 }
 
 impl NodeFaultRule {
@@ -227,6 +255,19 @@ impl FaultRuleSet {
     pub fn node_rules_of(&self, condition: &Symptom) -> impl Iterator<Item = &NodeFaultRule> {
         let rules = self.nodes.iter().filter(|rule| rule.matches(condition));
         up_to_first_in_force(rules, |rule| rule.dry_run)
+    }
+
+    /// What the rule of this name asks an outside operator for; of the policies in a dry run if `dry_run`, else of
+    /// those in force.
+    #[must_use]
+    pub fn remediation_of(&self, policy: &str, rule: &str, dry_run: bool) -> Option<&Remediate> {
+        let is = |of: &str, name: &str, dry| (of, name, dry) == (policy, rule, dry_run);
+        let pods = self.rules.iter();
+        let mut pods = pods.filter(|rule| is(&rule.policy, &rule.name, rule.dry_run));
+        let nodes = self.nodes.iter();
+        let mut nodes = nodes.filter(|rule| is(&rule.policy, &rule.name, rule.dry_run));
+        let of_pods = pods.find_map(|rule| rule.remediate.as_ref());
+        of_pods.or_else(|| nodes.find_map(|rule| rule.remediate.as_ref()))
     }
 
     /// The class of a symptom, by the first rule that matches it.

@@ -1,10 +1,10 @@
 //! Label requirements, taints and tolerations as in Kubernetes and Karmada, for nodes and
 //! clusters.
 
-use crate::api::facts::ClusterFact;
-use crate::api::ids::ClusterName;
+use crate::api::facts::{ClusterFact, NodeFact};
+use crate::api::ids::{ClusterName, NodeName};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// The operator of a requirement (`NodeSelectorOperator`, `LabelSelectorOperator`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -61,22 +61,56 @@ impl Requirement {
 pub struct NodeTerm {
     /// Requirements on labels (`matchExpressions`, `nodeSelector`).
     pub labels: Vec<Requirement>,
-    /// Requirements on fields (`matchFields`): only `metadata.name`.
+    /// Requirements on fields (`matchFields`): only `metadata.name`, and [`CLUSTER_NODE`].
     pub fields: Vec<Requirement>,
 }
 
+/// The field whose value is the cluster and the name of a node: `gpu-a/node7`. Names of nodes are unique in their
+/// clusters only.
+pub const CLUSTER_NODE: &str = "muster.io/node";
+
 impl NodeTerm {
-    /// Whether the node `name` with `labels` meets every requirement.
+    /// Whether a node meets every requirement.
     #[must_use]
-    pub fn matches(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
+    pub fn matches(&self, node: &NodeFact) -> bool {
+        let field = |requirement: &Requirement| match requirement.key.as_str() {
+            "metadata.name" => requirement.matches(Some(node.name.as_str())),
+            CLUSTER_NODE => requirement.matches(Some(&cluster_node(&node.cluster, &node.name))),
+            _ => requirement.matches(None),
+        };
         self.labels
             .iter()
-            .all(|r| r.matches(labels.get(&r.key).map(String::as_str)))
-            && self
-                .fields
-                .iter()
-                .all(|r| r.matches((r.key == "metadata.name").then_some(name)))
+            .all(|r| r.matches(node.labels.get(&r.key).map(String::as_str)))
+            && self.fields.iter().all(field)
     }
+}
+
+/// Adds to `terms`, those of a role, that its pods keep off some nodes of some clusters.
+pub fn keep_off<'a>(
+    terms: &mut Vec<NodeTerm>,
+    nodes: impl IntoIterator<Item = (&'a ClusterName, &'a NodeName)>,
+) {
+    let nodes = nodes.into_iter();
+    let values: Vec<String> = nodes
+        .map(|(cluster, node)| cluster_node(cluster, node))
+        .collect();
+    if values.is_empty() {
+        return;
+    }
+    if terms.is_empty() {
+        terms.push(NodeTerm::default());
+    }
+    for term in terms {
+        term.fields.push(Requirement {
+            key: CLUSTER_NODE.to_owned(),
+            operator: Operator::NotIn,
+            values: values.clone(),
+        });
+    }
+}
+
+fn cluster_node(cluster: &ClusterName, node: &NodeName) -> String {
+    format!("{cluster}/{node}")
 }
 
 /// The effect of a taint on pods that do not tolerate it.
@@ -241,6 +275,9 @@ fn matches_field(requirement: &Requirement, cluster: &ClusterFact) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::amounts::resources::Resources;
+    use crate::api::ids::PoolClass;
+    use std::collections::BTreeMap;
 
     fn cluster(provider: &str, region: &str, zones: &[&str]) -> ClusterFact {
         ClusterFact {
@@ -337,9 +374,50 @@ mod tests {
             }],
         };
         let labels = BTreeMap::from([("metadata.name".to_owned(), "n1".to_owned())]);
-        assert!(on("metadata.name").matches("n0", &labels));
-        assert!(!on("metadata.name").matches("n1", &labels));
-        assert!(!on("spec.name").matches("n0", &labels));
+        let node = |name: &str| NodeFact {
+            labels: labels.clone(),
+            ..node("a", name)
+        };
+        assert!(on("metadata.name").matches(&node("n0")));
+        assert!(!on("metadata.name").matches(&node("n1")));
+        assert!(!on("spec.name").matches(&node("n0")));
+    }
+
+    fn node(cluster: &str, name: &str) -> NodeFact {
+        NodeFact {
+            cluster: ClusterName::new(cluster),
+            name: NodeName::new(name),
+            class: PoolClass::from("h100"),
+            labels: BTreeMap::new(),
+            taints: Vec::new(),
+            domains: Vec::new(),
+            allocatable: Resources::new(),
+            usable: true,
+            lost: false,
+        }
+    }
+
+    #[test]
+    fn a_job_keeps_off_a_node_of_one_cluster() {
+        let (a, n0) = (ClusterName::new("a"), NodeName::new("n0"));
+        let zone = Requirement {
+            key: "zone".to_owned(),
+            operator: Operator::DoesNotExist,
+            values: Vec::new(),
+        };
+        let of_zone = NodeTerm {
+            labels: vec![zone],
+            fields: Vec::new(),
+        };
+        for before in [Vec::new(), vec![of_zone.clone(), of_zone]] {
+            let mut terms = before.clone();
+            keep_off(&mut terms, []);
+            assert_eq!(terms, before);
+            keep_off(&mut terms, [(&a, &n0)]);
+            assert!(!terms.iter().any(|term| term.matches(&node("a", "n0"))));
+            assert!(terms.iter().all(|term| term.matches(&node("a", "n1"))));
+            assert!(terms.iter().all(|term| term.matches(&node("b", "n0"))));
+        }
     }
 
     #[test]

@@ -185,11 +185,16 @@ reasons! {
     RecordChanged,
     /// It was opened by hand, without admission, and was closed again.
     OpenedByHand,
+    /// The next attempts of it are not placed on nodes where its pods failed, as a FaultPolicy says; or its kind
+    /// cannot avoid nodes.
+    JobAvoidsNode,
     // What has happened to nodes and clusters: events of Clusters.
     /// A node of the cluster is avoided because of faults: no new pods start there.
     NodeAvoided,
     /// A node of the cluster is avoided no more.
     NodeReturned,
+    /// An outside operator is asked to repair an avoided node of the cluster, or has failed to.
+    NodeRemediation,
     /// The cluster takes new jobs again.
     ClusterResumed,
     /// A FaultPolicy in a dry run would have avoided a node or paused the cluster. Nothing was done.

@@ -118,10 +118,7 @@ pub(crate) fn needs_of<'a>(demand: &'a Demand, pods: &[RolePods]) -> Vec<Need<'a
 pub(crate) fn can_run_on(role: &Role, node: &NodeInfo) -> bool {
     node.fact.usable
         && (role.node_terms.is_empty()
-            || role
-                .node_terms
-                .iter()
-                .any(|term| term.matches(node.fact.name.as_str(), &node.fact.labels)))
+            || role.node_terms.iter().any(|term| term.matches(&node.fact)))
         && untolerated(&node.fact.taints, &role.tolerations).is_none()
 }
 

@@ -74,6 +74,7 @@ async fn exported() -> Described {
             registry: registry.clone(),
             health: Health::new(),
             traces: TraceSink::default(),
+            alerts: AlertIntake::default(),
         };
         spawn_leader(&mut tasks, parts, &process, shared, &cancel);
         registry

@@ -141,6 +141,7 @@ fn request(name: &str, api: &str, pods: u32) -> PlacementRequest {
         queue: QueueName::new("vision"),
         reach: Reach::default(),
         leading: None,
+        avoided: Vec::new(),
         time_to_live: None,
         priority_classes: ["high".to_owned()].into(),
     }

@@ -7,7 +7,7 @@ use crate::demand::{ask, demand};
 use binding_writer::Write;
 use crds::devices::ResourceClaimTemplate;
 use crds::karmada::ResourceBinding;
-use crds::record::{AdmissionRecord, RecordState};
+use crds::record::{AdmissionRecord, AvoidedByJob, RecordState};
 use engine::Reason;
 use kube::{Api, Client};
 use runtime::client::{CallFault, with_deadline};
@@ -69,14 +69,17 @@ pub(super) async fn prepare(
     let ask = ask
         .with_claims(&|name| claimed.get(name))
         .map_err(unreadable)?;
+    let mut demand = demand(binding, &template, &ask, record.is_split());
+    AvoidedByJob::keep_off(&record.avoided_nodes, &mut demand);
     let request = PlacementRequest {
-        demand: demand(binding, &template, &ask, record.parts.is_some()),
+        demand,
         priority_classes: ask.priority_classes(),
         binding: Arc::clone(binding),
         admission: record.admission(),
         queue: record.queue.clone(),
         reach: record.reach(),
         leading: record.leading.clone(),
+        avoided: record.avoided_nodes.clone(),
         time_to_live: workload::time_to_live(&template).and_then(|ttl| ttl.in_members),
     };
     let prepared = scheduler.prepare(request).await;

@@ -41,6 +41,8 @@ fn record(state: RecordState) -> AdmissionRecord {
         leaving: Vec::new(),
         clusters: vec![serde_json::from_value(share).unwrap()],
         parts: None,
+        whole: false,
+        avoided_nodes: Vec::new(),
         resizable: false,
         address: None,
         hosts: Default::default(),

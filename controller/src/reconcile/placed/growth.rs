@@ -40,11 +40,11 @@ impl Reconciler {
             grown.splice(0..0, more);
         }
         if grown.is_empty() {
-            return match record.parts {
+            return match record.is_split() {
                 // The override that made its parts also pins them.
-                Some(_) => _ = self.in_flight_of(ctx.key).unpin(),
+                true => _ = self.in_flight_of(ctx.key).unpin(),
                 // A pin would restrict the members to an excess that is no longer charged.
-                None => self.unpin(ctx.key, record),
+                false => self.unpin(ctx.key, record),
             };
         }
         let version = self.mirror.template_of(&ctx.binding);
@@ -58,7 +58,7 @@ impl Reconciler {
             );
             self.record_event(ctx, JobEvent::warning(Reason::GrowthHeld, "Pin", message));
         }
-        if record.parts.is_some() || !edited {
+        if record.is_split() || !edited {
             return;
         }
         self.push(ReconcileAction::PinJob {

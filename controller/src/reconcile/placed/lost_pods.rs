@@ -6,11 +6,14 @@
 use crate::reconcile::Reconciler;
 use engine::facts::{PodFact, PodPhase};
 use engine::faults::{FaultClass, Symptom};
-use engine::{ClusterName, Event, JobKey, NodeName, Time};
+use engine::{ClusterName, Event, JobKey, NodeName, Time, Uid};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Milliseconds for which a job has to run whole until what it lost before does not matter any more.
 const WHOLE_FOR_MS: i64 = 30_000;
+/// The most pods of one job of which it is known on which node they failed. The first are kept: others
+/// follow from them as a rule.
+const MOST_THERE: usize = 16;
 /// The most entries of one job; further ones are of the same event as a rule.
 const MOST: usize = 8;
 
@@ -25,10 +28,24 @@ pub(crate) struct LostPod {
     ended_by_node: bool,
 }
 
+/// A pod that failed on a node, or does not start there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FailedThere {
+    pod: Uid,
+    /// Its cluster.
+    pub(crate) cluster: ClusterName,
+    /// The node.
+    pub(crate) node: NodeName,
+    /// What its member said.
+    pub(crate) symptom: Symptom,
+}
+
 /// What one job has lost.
 #[derive(Debug, Default)]
 struct LostOfJob {
     pods: Vec<LostPod>,
+    /// Where pods failed or do not start.
+    failed_there: Vec<FailedThere>,
     /// Since when the job has run whole again.
     whole_since: Option<Time>,
 }
@@ -64,6 +81,7 @@ impl LostPods {
             return;
         };
         let symptom = pod.symptom.as_deref();
+        self.failed_there(job, pod);
         match pod.phase {
             PodPhase::Evicting | PodPhase::Disrupted => {
                 let symptom = symptom.cloned().unwrap_or_else(|| lost("Disrupted", ""));
@@ -76,6 +94,40 @@ impl LostPods {
             }
             PodPhase::Starting | PodPhase::Running => {}
         }
+    }
+
+    /// Notes on which node a pod has failed or does not start. One that runs has overcome what was there.
+    fn failed_there(&mut self, job: &JobKey, pod: &PodFact) {
+        if pod.phase == PodPhase::Evicting {
+            return;
+        }
+        if let Some(of_job) = self.lost.get_mut(job) {
+            of_job.failed_there.retain(|failed| failed.pod != pod.uid);
+        }
+        let (Some(node), Some(symptom)) = (&pod.node, pod.symptom.as_deref()) else {
+            return;
+        };
+        if pod.phase == PodPhase::Running {
+            return;
+        }
+        let of_job = self.lost.entry(job.clone()).or_default();
+        of_job.whole_since = None;
+        if of_job.failed_there.len() == MOST_THERE {
+            return;
+        }
+        of_job.failed_there.push(FailedThere {
+            pod: pod.uid.clone(),
+            cluster: pod.cluster.clone(),
+            node: node.clone(),
+            symptom: symptom.clone(),
+        });
+    }
+
+    /// Returns where pods of a job have failed or do not start, the oldest first.
+    pub(crate) fn nodes_of(&self, job: &JobKey) -> &[FailedThere] {
+        self.lost
+            .get(job)
+            .map_or(&[], |of_job| &of_job.failed_there)
     }
 
     fn add(&mut self, job: &JobKey, cluster: &ClusterName, symptom: Symptom, ended_by_node: bool) {
@@ -183,7 +235,7 @@ fn lost(reason: &str, message: &str) -> Symptom {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::{Resources, Uid};
+    use engine::Resources;
 
     fn key(name: &str) -> JobKey {
         JobKey::new("team", name)

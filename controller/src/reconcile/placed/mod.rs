@@ -1,6 +1,7 @@
 //! Placed jobs: charged by their record, followed by what their members report, and evicted if what runs is
 //! not what was admitted.
 
+pub(crate) mod avoids;
 pub(crate) mod cannot_start;
 pub(crate) mod ending;
 pub(crate) mod excess;
@@ -132,7 +133,7 @@ impl Reconciler {
     ) -> Progress {
         let minimum = job.map_or(1, |job| job.fact.demand.min_available);
         let keeps_pods = job.map(|job| job.ask.as_ref().is_some_and(|ask| ask.keeps_pods));
-        match progress(&ctx.binding, minimum, record.parts.is_some()) {
+        match progress(&ctx.binding, minimum, record.is_split()) {
             // Pods that stay until the job is deleted stay charged.
             Progress::Finished if keeps_pods == Some(true) => Progress::Running,
             Progress::Finished if keeps_pods.is_none() && !self.is_over(ctx, record) => {

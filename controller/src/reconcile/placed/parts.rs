@@ -9,11 +9,13 @@
 //! later (a user removed the override), the override is written again; if that is impossible because the
 //! template has changed, all parts are evicted. A part may also ask for more than its own end (`retries`).
 //!
+//! A job that is not split takes the same steps if an override keeps its pods off nodes (`avoids`).
+//!
 //! The same override resizes the parts of an elastic gang: the record changes the charge first, and the
 //! override follows.
 
 use crate::mirror::binding::own_record;
-use crate::reconcile::action::{PlacedParts, ReconcileAction};
+use crate::reconcile::action::{OverrideShape, PlacedParts, ReconcileAction};
 use crate::reconcile::placed::retries::{completed, requested};
 use crate::reconcile::placed::status_in;
 use crate::reconcile::{ReconcileCtx, Reconciler};
@@ -187,7 +189,7 @@ impl Reconciler {
                     self.infrastructure_fault(ctx.key).is_some(),
                 )
             })
-            .or_else(|| failed_part(ctx, &shares));
+            .or_else(|| failed_part(ctx, &shares).filter(|_| record.is_split()));
         let watched = &mut self.in_flight_of(ctx.key).parts;
         match watched.step(parts, &shown, stop, ctx.now) {
             PartsStep::Nothing => return false,
@@ -261,7 +263,7 @@ impl Reconciler {
     ) -> ObservedParts {
         let mut shown = ObservedParts::default();
         let mut resizing = record.resizable;
-        let mark = |index| workload::mark(record.attempt, shares, index);
+        let mark = |index| record.mark(shares, index);
         for (index, share) in shares.iter().enumerate() {
             let mut works = self.mirror.works_of(&ctx.binding);
             let work = works.find(|work| *work.cluster == *share.cluster.as_str());
@@ -304,7 +306,11 @@ impl Reconciler {
                 shares,
                 reach: record.reach(),
             },
-            resizable: record.resizable,
+            how: OverrideShape {
+                resizable: record.resizable,
+                whole: record.whole,
+                avoided: record.avoided_nodes.clone(),
+            },
         });
     }
 

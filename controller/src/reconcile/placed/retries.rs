@@ -36,10 +36,7 @@ impl Reconciler {
             return;
         }
         let shares = record.admission().shares;
-        let ask = self
-            .mirror
-            .ask_of(binding)
-            .filter(|_| record.parts.is_some());
+        let ask = self.mirror.ask_of(binding).filter(|_| record.is_split());
         record.set_policies(ask.and_then(|ask| ask.gang_policies(&shares)));
     }
 }
@@ -49,7 +46,7 @@ impl Reconciler {
 pub(crate) fn retries(binding: &ResourceBinding, record: &AdmissionRecord) -> u32 {
     let resource = &binding.spec.resource;
     // Another user may have changed where it is.
-    let clusters = record.clusters.iter().filter(|_| record.parts.is_some());
+    let clusters = record.clusters.iter().filter(|_| record.is_split());
     let parts = clusters.map(|share| status_in(binding, share.name.as_str()));
     let parts: Vec<Value> = parts.collect();
     let now = workload::retries(&resource.api_version, &resource.kind, &parts);

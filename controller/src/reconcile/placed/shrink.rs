@@ -157,8 +157,8 @@ impl Reconciler {
             return;
         }
         let held = record
-            .parts
-            .map(|_| pods_in(&record.admission().shares, &cluster));
+            .is_split()
+            .then(|| pods_in(&record.admission().shares, &cluster));
         self.push(ReconcileAction::ConfirmSize {
             job: ctx.job(),
             attempt: record.attempt,
