@@ -72,6 +72,13 @@ pub(crate) struct ProcessArgs {
     /// that begins with https://; else OTEL_EXPORTER_OTLP_CERTIFICATE; else those of the system.
     #[arg(long, value_name = "FILE")]
     pub(crate) otlp_ca: Option<PathBuf>,
+    /// File with the certificate (PEM) that a collector asks for which accepts known clients only (mutual TLS);
+    /// else OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE; else none. It needs the key.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) otlp_client_certificate: Option<PathBuf>,
+    /// File with the key (PEM) of that certificate; else OTEL_EXPORTER_OTLP_CLIENT_KEY.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) otlp_client_key: Option<PathBuf>,
     /// Label of Alertmanager's alerts with the member cluster, for those posted to /alerts. Alerts without it are of
     /// the cluster that the URL names: /alerts?cluster=NAME.
     #[arg(long, default_value = "cluster", value_name = "LABEL")]

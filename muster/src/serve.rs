@@ -73,6 +73,8 @@ pub(crate) async fn serve(
     let otlp = OtlpOptions {
         endpoint: process.otlp_endpoint.clone(),
         ca: process.otlp_ca.clone(),
+        client_certificate: process.otlp_client_certificate.clone(),
+        client_key: process.otlp_client_key.clone(),
     };
     let telemetry = runtime::telemetry::init(process.log_format, otlp, parts.name)?;
     let cancel = runtime::shutdown::on_signal()?;

@@ -6,12 +6,12 @@
 
 use crate::traces::TraceSink;
 use anyhow::Context as _;
-use opentelemetry_otlp::tonic_types::transport::{Certificate, ClientTlsConfig};
+use opentelemetry_otlp::tonic_types::transport::{Certificate, ClientTlsConfig, Identity};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithTonicConfig};
 use opentelemetry_sdk::Resource;
 use std::fmt;
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use tracing_subscriber::filter::Directive;
 use tracing_subscriber::layer::SubscriberExt;
@@ -22,6 +22,17 @@ use tracing_subscriber::{EnvFilter, Layer};
 const ENDPOINT_VARIABLE: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 /// Standard variable with the file of the certificates that the collector's certificate is checked by.
 const CERTIFICATE_VARIABLE: &str = "OTEL_EXPORTER_OTLP_CERTIFICATE";
+/// Standard variables with the files of the certificate that the collector is shown, and of its key.
+const CLIENT_VARIABLES: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE",
+    "OTEL_EXPORTER_OTLP_CLIENT_KEY",
+];
+/// The flags with the files of [`OtlpOptions`].
+const FLAGS: [&str; 3] = [
+    "--otlp-ca",
+    "--otlp-client-certificate",
+    "--otlp-client-key",
+];
 /// Directives that are added to every filter.
 const QUIET: [&str; 2] = [
     "kube_client::client=error",
@@ -72,6 +83,19 @@ pub struct OtlpOptions {
     /// File with the certificates (PEM) of the authorities that may have signed the collector's; else
     /// `OTEL_EXPORTER_OTLP_CERTIFICATE`; else those of the system. For an endpoint with `https`.
     pub ca: Option<PathBuf>,
+    /// File with the certificate (PEM) by which the collector knows this process (mutual TLS); else
+    /// `OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE`; else none. It needs the key.
+    pub client_certificate: Option<PathBuf>,
+    /// File with the key (PEM) of that certificate; else `OTEL_EXPORTER_OTLP_CLIENT_KEY`; else none.
+    pub client_key: Option<PathBuf>,
+}
+
+/// The PEM files of a connection with TLS.
+#[derive(Debug, Clone, Default)]
+struct TlsFiles {
+    ca: Option<PathBuf>,
+    /// The certificate of this process, and its key.
+    client: Option<[PathBuf; 2]>,
 }
 
 /// Sends the remaining traces when it is dropped; keep it until the end of `main`.
@@ -144,35 +168,65 @@ fn sink(otlp: OtlpOptions, service_name: &str) -> anyhow::Result<TraceSink> {
     let Some(endpoint) = given.or_else(|| variable(ENDPOINT_VARIABLE)) else {
         return Ok(TraceSink::default());
     };
-    anyhow::ensure!(
-        otlp.ca.is_none() || endpoint.starts_with("https://"),
-        "--otlp-ca is for an endpoint that begins with https://, and it is {endpoint}"
-    );
-    let ca = otlp
-        .ca
-        .or_else(|| variable(CERTIFICATE_VARIABLE).map(PathBuf::from));
-    let exporter = exporter(&endpoint, ca.as_deref())
-        .with_context(|| format!("cannot send traces to {endpoint}"))?;
+    let given = [otlp.ca, otlp.client_certificate, otlp.client_key];
+    let files = match endpoint.starts_with("https://") {
+        true => tls_files(given, |name| variable(name).map(PathBuf::from))?,
+        false => {
+            let useless = FLAGS.iter().zip(&given).find(|(_, file)| file.is_some());
+            if let Some((flag, _)) = useless {
+                anyhow::bail!(
+                    "{flag} is for an endpoint that begins with https://, and it is {endpoint}"
+                );
+            }
+            TlsFiles::default()
+        }
+    };
+    let exporter =
+        exporter(&endpoint, &files).with_context(|| format!("cannot send traces to {endpoint}"))?;
     let resource = Resource::builder()
         .with_service_name(service_name.to_owned())
         .build();
     Ok(TraceSink::to(exporter, &resource))
 }
 
-fn exporter(endpoint: &str, ca: Option<&Path>) -> anyhow::Result<SpanExporter> {
+/// Returns the files that flags name, in the order of [`FLAGS`], or else variables.
+fn tls_files(
+    given: [Option<PathBuf>; 3],
+    variable: impl Fn(&'static str) -> Option<PathBuf>,
+) -> anyhow::Result<TlsFiles> {
+    let [of_certificate, of_key] = CLIENT_VARIABLES;
+    let [ca, certificate, key] = given;
+    let ca = ca.or_else(|| variable(CERTIFICATE_VARIABLE));
+    let client = [(certificate, of_certificate), (key, of_key)]
+        .map(|(given, name)| given.or_else(|| variable(name)));
+    let client = match client {
+        [Some(certificate), Some(key)] => Some([certificate, key]),
+        [None, None] => None,
+        [Some(_), None] => anyhow::bail!(
+            "the client certificate for the collector needs its key: --otlp-client-key or {of_key}"
+        ),
+        [None, Some(_)] => anyhow::bail!(
+            "the client key for the collector needs its certificate: --otlp-client-certificate or {of_certificate}"
+        ),
+    };
+    Ok(TlsFiles { ca, client })
+}
+
+fn exporter(endpoint: &str, files: &TlsFiles) -> anyhow::Result<SpanExporter> {
     let exporter = SpanExporter::builder().with_tonic().with_endpoint(endpoint);
     if !endpoint.starts_with("https://") {
         return Ok(exporter.build()?);
     }
     crate::install_crypto();
-    let tls = ClientTlsConfig::new();
-    let tls = match ca {
-        Some(path) => {
-            let pem = std::fs::read(path).with_context(|| path.display().to_string())?;
-            tls.ca_certificate(Certificate::from_pem(pem))
-        }
+    let read = |path: &PathBuf| std::fs::read(path).with_context(|| path.display().to_string());
+    let mut tls = ClientTlsConfig::new();
+    tls = match &files.ca {
+        Some(path) => tls.ca_certificate(Certificate::from_pem(read(path)?)),
         None => tls.with_native_roots(),
     };
+    if let Some([certificate, key]) = &files.client {
+        tls = tls.identity(Identity::from_pem(read(certificate)?, read(key)?));
+    }
     Ok(exporter.with_tls_config(tls).build()?)
 }
 
@@ -187,6 +241,7 @@ mod tests {
             let otlp = OtlpOptions {
                 endpoint: Some(endpoint.to_owned()),
                 ca: Some(ca.into()),
+                ..OtlpOptions::default()
             };
             sink(otlp, "muster").map(|sink| sink.is_open())
         };
@@ -197,6 +252,63 @@ mod tests {
         );
         let error = sent("https://collector:4317", "/nowhere.pem").unwrap_err();
         assert!(format!("{error:#}").contains("/nowhere.pem"), "{error:#}");
+    }
+
+    #[tokio::test]
+    async fn a_client_certificate_that_cannot_be_used_is_refused() {
+        let no_pem = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"));
+        let sent = |endpoint: &str, certificate: Option<&PathBuf>, key: Option<&PathBuf>| {
+            let otlp = OtlpOptions {
+                endpoint: Some(endpoint.to_owned()),
+                client_certificate: certificate.cloned(),
+                client_key: key.cloned(),
+                ..OtlpOptions::default()
+            };
+            let sink = sink(otlp, "muster").map(|sink| sink.is_open());
+            format!("{:#}", sink.unwrap_err())
+        };
+        let (file, missing) = (Some(&no_pem), PathBuf::from("/nowhere.key"));
+        let (plain, tls) = ("http://collector:4317", "https://collector:4317");
+        for (error, words) in [
+            (
+                sent(plain, file, file),
+                "--otlp-client-certificate is for an endpoint that begins with https://",
+            ),
+            (
+                sent(plain, None, file),
+                "--otlp-client-key is for an endpoint that begins with https://",
+            ),
+            (
+                sent(tls, file, None),
+                "needs its key: --otlp-client-key or OTEL_EXPORTER_OTLP_CLIENT_KEY",
+            ),
+            (
+                sent(tls, None, file),
+                "needs its certificate: --otlp-client-certificate or OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE",
+            ),
+            (sent(tls, file, Some(&missing)), "/nowhere.key"),
+            (
+                sent(tls, file, file),
+                "cannot send traces to https://collector:4317",
+            ),
+        ] {
+            assert!(error.contains(words), "{words:?} is not in {error:?}");
+        }
+    }
+
+    #[test]
+    fn flags_come_before_the_standard_variables() {
+        let variable = |name: &'static str| Some(PathBuf::from(name));
+        let flag = || Some(PathBuf::from("flag"));
+        let all = tls_files([flag(), flag(), flag()], variable).unwrap();
+        assert_eq!(all.ca, flag());
+        assert_eq!(all.client, Some(["flag", "flag"].map(PathBuf::from)));
+        let mixed = tls_files([None, flag(), None], variable).unwrap();
+        assert_eq!(mixed.ca, Some("OTEL_EXPORTER_OTLP_CERTIFICATE".into()));
+        let [_, of_key] = CLIENT_VARIABLES;
+        assert_eq!(mixed.client, Some(["flag", of_key].map(PathBuf::from)));
+        let none = tls_files([None, None, None], |_| None).unwrap();
+        assert_eq!((none.ca, none.client), (None, None));
     }
 
     #[test]

@@ -120,6 +120,10 @@ impl Testbed {
                     &["pytorchjobs", "tfjobs", "mpijobs", "jaxjobs", "paddlejobs", "xgboostjobs", "notebooks"],
                 ),
                 rule("jobset.x-k8s.io", &["jobsets"]),
+                rule(
+                    "leaderworkerset.x-k8s.io",
+                    &["leaderworkersets", "leaderworkersets/scale"],
+                ),
                 rule("ray.io", &["rayclusters", "rayjobs", "rayservices"]),
             ],
         });

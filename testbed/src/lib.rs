@@ -5,7 +5,7 @@
 //! Spec ─► Testbed::up ─► etcd, API servers, Karmada, and in each member controllers, schedulers,
 //!                        KWOK ─► kubeconfigs, a state folder, processes that are killed, paused
 //!                        and restarted by name
-//! operators: controllers of other kinds (JobSet, KubeRay, Kubeflow), started in members
+//! operators: controllers of other kinds (JobSet, KubeRay, Kubeflow, LeaderWorkerSet), started in members
 //! ```
 //!
 //! [`Testbed::up`] starts what a [`TestbedSpec`] describes and returns when every member is Ready in

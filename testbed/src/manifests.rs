@@ -132,6 +132,26 @@ impl Manifests {
         self
     }
 
+    /// Puts a prefix before the names of all objects, as a kustomization does.
+    pub(super) fn with_name_prefix(mut self, prefix: &str) -> Self {
+        for object in &mut self.0 {
+            object.metadata.name = Some(format!("{prefix}{}", object.name_any()));
+        }
+        self
+    }
+
+    /// Makes the webhook of this name see only objects that this selector selects.
+    pub(super) fn with_webhook_selecting(mut self, name: &str, selector: &Value) -> Self {
+        let lists = self
+            .0
+            .iter_mut()
+            .filter_map(|object| object.data["webhooks"].as_array_mut());
+        for webhook in lists.flatten().filter(|webhook| webhook["name"] == name) {
+            webhook["objectSelector"] = selector.clone();
+        }
+        self
+    }
+
     /// Adds the objects of `others`.
     pub(super) fn and(mut self, others: &Self) -> Self {
         self.0.extend(others.0.iter().cloned());
@@ -320,6 +340,24 @@ mod tests {
             message.contains("nested.yml") && message.contains("metadata.name"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn a_webhook_gets_the_prefix_and_the_selector_of_a_kustomization() {
+        let registration = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "MutatingWebhookConfiguration",
+            "metadata": {"name": "hooks"},
+            "webhooks": [{"name": "jobs"}, {"name": "pods"}],
+        });
+        let own = json!({"matchLabels": {"app": "a"}});
+        let made = Manifests::literal("hooks", vec![registration])
+            .unwrap()
+            .with_name_prefix("lws-")
+            .with_webhook_selecting("pods", &own);
+        assert_eq!(made.0[0].name_any(), "lws-hooks");
+        let expected = json!([{"name": "jobs"}, {"name": "pods", "objectSelector": own}]);
+        assert_eq!(made.0[0].data["webhooks"], expected);
     }
 
     /// A property may be named `description`.

@@ -162,20 +162,24 @@ impl Reconciler {
         self.push(ReconcileAction::ForgetJob(key.clone()));
     }
 
-    /// Places a binding on every cluster that its placement selects; it keeps a cluster that is unreachable.
-    fn spread(&mut self, ctx: &ReconcileCtx<'_>) {
-        let spec = &ctx.binding.spec;
+    /// Returns every cluster that the placement of a binding without pods selects, and those where it is: it keeps
+    /// a cluster that is unreachable.
+    fn spread_clusters(&self, binding: &ResourceBinding) -> BTreeSet<String> {
+        let spec = &binding.spec;
         let api = format!("{}/{}", spec.resource.api_version, spec.resource.kind);
         let placement = workload::cluster_placement(spec.placement.as_ref(), &api);
-        let mut clusters: BTreeSet<String> = spec.clusters.iter().map(|c| c.name.clone()).collect();
-        clusters.extend(
-            self.engine
-                .clusters_for_objects(&placement)
-                .iter()
-                .map(ToString::to_string),
-        );
+        let there = spec.clusters.iter().map(|cluster| cluster.name.clone());
+        let selected = self.engine.clusters_for_objects(&placement);
+        there
+            .chain(selected.iter().map(ToString::to_string))
+            .collect()
+    }
+
+    /// Places a binding on all of them.
+    fn spread(&mut self, ctx: &ReconcileCtx<'_>) {
+        let clusters = self.spread_clusters(&ctx.binding);
         self.spread_bindings.insert(ctx.key.clone());
-        if clusters.len() > spec.clusters.len() {
+        if clusters.len() > ctx.binding.spec.clusters.len() {
             let clusters = clusters
                 .into_iter()
                 .map(|name| TargetCluster {

@@ -36,7 +36,9 @@ impl Reconciler {
                 self.in_flight_of(&key).written(&written.resource_version);
                 if outcome.write == WriteKind::Place {
                     self.requeue_at(&key, now.after(ACK_CHECK_MS));
-                    self.announce_placement(&key);
+                }
+                if matches!(outcome.write, WriteKind::Place | WriteKind::Spread) {
+                    self.announce_placement(&key, outcome.write);
                 }
             }
             Err(failure) => {
@@ -61,15 +63,22 @@ impl Reconciler {
 
     /// Records the event that Karmada's scheduler records of a placement, on the binding and on its template:
     /// tools that know Karmada wait for it.
-    fn announce_placement(&mut self, key: &JobKey) {
+    fn announce_placement(&mut self, key: &JobKey, write: WriteKind) {
         let Some(binding) = self.mirror.bindings().get(key) else {
             return;
         };
-        let admission = self.engine.job(key).and_then(|job| job.admission);
-        let Some(admission) = admission else { return };
-        let clusters = admission.shares.iter();
-        let clusters = clusters.map(|share| format!("{}:{}", share.cluster, share.replicas()));
-        let clusters = clusters.collect::<Vec<_>>().join(", ");
+        let clusters: Vec<String> = if write == WriteKind::Spread {
+            // As Karmada's scheduler counts the pods of an object without pods.
+            let clusters = self.spread_clusters(binding).into_iter();
+            clusters.map(|cluster| format!("{cluster}:0")).collect()
+        } else {
+            let admission = self.engine.job(key).and_then(|job| job.admission);
+            let Some(admission) = admission else { return };
+            let shares = admission.shares.iter();
+            let pods = shares.map(|share| format!("{}:{}", share.cluster, share.replicas()));
+            pods.collect()
+        };
+        let clusters = clusters.join(", ");
         let message = format!("Binding has been scheduled successfully. Result: {{{clusters}}}");
         let metadata = &binding.metadata;
         let of_binding = ObjectReference {

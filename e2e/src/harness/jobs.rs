@@ -6,8 +6,8 @@
 use serde_json::{Value, json};
 
 use super::kinds::{
-    BATCH_JOB, DEPLOYMENT, JAX_JOB, JOB_SET, MPI_JOB, ObjectKind, POD, PYTORCH_JOB, RAY_CLUSTER,
-    RAY_JOB, RAY_SERVICE, VOLCANO_JOB, XGBOOST_JOB,
+    BATCH_JOB, DEPLOYMENT, JAX_JOB, JOB_SET, LEADER_WORKER_SET, MPI_JOB, ObjectKind, POD,
+    PYTORCH_JOB, RAY_CLUSTER, RAY_JOB, RAY_SERVICE, VOLCANO_JOB, XGBOOST_JOB,
 };
 
 /// A job of `pods` pods with `gpus` GPUs each.
@@ -146,6 +146,13 @@ impl TestGang {
             job("workers", self.pods.saturating_sub(1)),
         ];
         self.object(JOB_SET, json!({"replicatedJobs": jobs}), true)
+    }
+
+    /// Returns a LeaderWorkerSet of groups, each with all pods of this job.
+    pub fn leader_worker_set(&self, groups: u32) -> Value {
+        let group = json!({"size": self.pods, "workerTemplate": self.template("Always")});
+        let spec = json!({"replicas": groups, "leaderWorkerTemplate": group});
+        self.object(LEADER_WORKER_SET, spec, true)
     }
 
     /// Returns a RayCluster: a head and workers.

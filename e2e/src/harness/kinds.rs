@@ -156,6 +156,13 @@ pub const JAX_JOB: ObjectKind = kind("kubeflow.org", "v1", "JAXJob", "jaxjobs");
 pub const XGBOOST_JOB: ObjectKind = kind("kubeflow.org", "v1", "XGBoostJob", "xgboostjobs");
 /// A set of batch Jobs.
 pub const JOB_SET: ObjectKind = kind("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets");
+/// A set of groups, each of a leader and its workers.
+pub const LEADER_WORKER_SET: ObjectKind = kind(
+    "leaderworkerset.x-k8s.io",
+    "v1",
+    "LeaderWorkerSet",
+    "leaderworkersets",
+);
 /// A cluster of Ray nodes.
 pub const RAY_CLUSTER: ObjectKind = kind("ray.io", "v1", "RayCluster", "rayclusters");
 /// A RayJob, which runs a program on a RayCluster.
@@ -235,7 +242,7 @@ pub const VALIDATING_WEBHOOKS: ObjectKind = kind(
 );
 
 /// Kinds of templates, which are looked up by an object's apiVersion and kind.
-const TEMPLATES: [ObjectKind; 14] = [
+const TEMPLATES: [ObjectKind; 15] = [
     BATCH_JOB,
     VOLCANO_JOB,
     PYTORCH_JOB,
@@ -244,6 +251,7 @@ const TEMPLATES: [ObjectKind; 14] = [
     JAX_JOB,
     XGBOOST_JOB,
     JOB_SET,
+    LEADER_WORKER_SET,
     RAY_CLUSTER,
     RAY_JOB,
     RAY_SERVICE,

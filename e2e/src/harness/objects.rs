@@ -158,8 +158,32 @@ impl Objects {
         namespace: Option<&str>,
         name: &str,
     ) -> KubeResult<()> {
-        let params = DeleteParams::background();
-        match self.api(kind, namespace).delete(name, &params).await {
+        self.delete_by(kind, namespace, name, &DeleteParams::background())
+            .await
+    }
+
+    /// Deletes an object without waiting for what it runs to end: a pod whose node is gone.
+    ///
+    /// # Errors
+    /// Returns an error if the server refuses.
+    pub async fn delete_at_once(
+        &self,
+        kind: ObjectKind,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> KubeResult<()> {
+        let params = DeleteParams::background().grace_period(0);
+        self.delete_by(kind, namespace, name, &params).await
+    }
+
+    async fn delete_by(
+        &self,
+        kind: ObjectKind,
+        namespace: Option<&str>,
+        name: &str,
+        params: &DeleteParams,
+    ) -> KubeResult<()> {
+        match self.api(kind, namespace).delete(name, params).await {
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
             other => other.map(drop),
         }

@@ -47,7 +47,8 @@ const FULL: &str = r#"{
     "monitoring": {"runbooks": "https://wiki.example/muster", "rules": {"enabled": true, "labels": {"release": "prometheus"}},
                    "dashboards": {"enabled": true, "annotations": {"folder": "Muster"}}},
     "networkPolicy": {"webhookFrom": [{"ipBlock": {"cidr": "10.0.0.0/8"}}], "metricsFrom": [{"namespaceSelector": {}}]},
-    "tracing": {"otlpEndpoint": "https://collector:4317", "ca": {"secretName": "collector-ca", "key": "ca.pem"}},
+    "tracing": {"otlpEndpoint": "https://collector:4317", "ca": {"secretName": "collector-ca", "key": "ca.pem"},
+                "client": {"secretName": "collector-client", "certificate": "cert.pem", "key": "key.pem"}},
     "requireAdmissionPolicies": false,
     "extraArgs": ["--identity=me"],
     "bindAddress": "::",
@@ -111,6 +112,9 @@ fn the_chart_has_no_findings_and_renders_with_all_values() -> anyhow::Result<()>
         "- --otlp-endpoint=https://collector:4317",
         "- --otlp-ca=/etc/muster/collector/ca.pem",
         "secretName: collector-ca",
+        "- --otlp-client-certificate=/etc/muster/collector-client/cert.pem",
+        "- --otlp-client-key=/etc/muster/collector-client/key.pem",
+        "secretName: collector-client",
         "- --compat-metrics=volcano",
         "- --without-admission-policies",
         "- \"--identity=me\"",
@@ -170,6 +174,7 @@ fn a_bad_value_is_refused() -> anyhow::Result<()> {
         ("monitoring.runbooks=docs/", "/monitoring/runbooks"),
         ("metrics.compat=kueue", "/metrics/compat"),
         ("tracing.ca.key=a/b", "/tracing/ca/key"),
+        ("tracing.client.key=a/b", "/tracing/client/key"),
     ];
     for (value, wanted) in bad {
         let output = render(&["--set", value])?;

@@ -345,7 +345,7 @@ fn a_command_that_its_program_refuses_is_found() -> anyhow::Result<()> {
 }
 
 /// The modules whose versions the README names, with their names there, and the set that builds each.
-const VERSIONS: [(&str, &str, &str); 7] = [
+const VERSIONS: [(&str, &str, &str); 8] = [
     ("Karmada", "karmada", "github.com/karmada-io/karmada"),
     ("Kubernetes", "kubernetes", "k8s.io/kubernetes"),
     ("Volcano", "volcano", "volcano.sh/volcano"),
@@ -365,6 +365,7 @@ const VERSIONS: [(&str, &str, &str); 7] = [
         "kuberay",
         "github.com/ray-project/kuberay/ray-operator",
     ),
+    ("LeaderWorkerSet", "lws", "sigs.k8s.io/lws"),
 ];
 
 #[test]

@@ -1,6 +1,6 @@
 //! A submitted job: its template, and the objects that controllers derive from it.
 
-use e2e::harness::kinds::{JOB_SET, MPI_JOB, ObjectKind, RAY_JOB, RAY_SERVICE};
+use e2e::harness::kinds::{JOB_SET, LEADER_WORKER_SET, MPI_JOB, ObjectKind, RAY_JOB, RAY_SERVICE};
 use serde_json::Value;
 
 /// A job as it was submitted.
@@ -33,11 +33,15 @@ impl Job {
     }
 
     /// Returns true if a pod in a member belongs to this job: created by the job itself, by a Job
-    /// of this JobSet or MPIJob, or by a RayCluster of this RayJob or RayService.
+    /// of this JobSet or MPIJob, by a StatefulSet of this LeaderWorkerSet, or by a RayCluster of this RayJob or
+    /// RayService.
     pub(crate) fn owns(&self, pod: &Value) -> bool {
         let labels = &pod["metadata"]["labels"];
         if self.kind == JOB_SET {
             return labels["jobset.sigs.k8s.io/jobset-name"] == self.name.as_str();
+        }
+        if self.kind == LEADER_WORKER_SET {
+            return labels["leaderworkerset.sigs.k8s.io/name"] == self.name.as_str();
         }
         if self.kind == MPI_JOB {
             return labels["training.kubeflow.org/operator-name"] == "mpi-operator"

@@ -40,6 +40,7 @@ mod image;
 mod job;
 mod job_set;
 mod kubeflow;
+mod leader_worker_set;
 mod leading_part;
 mod lifecycle;
 mod lost_cluster;

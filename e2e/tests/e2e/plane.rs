@@ -18,7 +18,7 @@ use e2e::harness::objects::Objects;
 use e2e::harness::tenant::Tenant;
 use e2e::harness::turns::{Line, Mode, StoryNeeds, Turn};
 use serde_json::Value;
-use testbed::operators::{jobset, kuberay, mpi_operator, training_operator};
+use testbed::operators::{jobset, kuberay, leader_worker_set, mpi_operator, training_operator};
 use testbed::tools::{self, Toolset};
 use testbed::{
     KarmadaSpec, MemberSpec, NodeGroup, NodeTaint, NodeTaintEffect, Testbed, TestbedSpec,
@@ -215,6 +215,7 @@ impl Plane {
                 training_operator::start(&testbed, &tools, &member.name)?;
                 mpi_operator::start(&testbed, &tools, &member.name)?;
                 testbed.start_jobset(&member.name).await?;
+                testbed.start_leader_worker_set(&member.name).await?;
                 kuberay::start(&testbed, &tools, &member.name, dashboard)?;
             }
         }
@@ -341,12 +342,14 @@ fn spec() -> anyhow::Result<TestbedSpec> {
         Toolset::JobSet,
         Toolset::MpiOperator,
         Toolset::KubeRay,
+        Toolset::LeaderWorkerSet,
     ];
     let tools = tools::ensure(&sets, &|line| eprintln!("{line}"))?;
     let mut crds = Vec::from(training_operator::crds(&tools)?);
     crds.push(jobset::crd(&tools)?);
     crds.push(mpi_operator::crd(&tools)?);
     crds.extend(kuberay::crds(&tools)?);
+    crds.push(leader_worker_set::crd(&tools)?);
     crds.push(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/fixtures"));
     Ok(TestbedSpec {
         karmada: KarmadaSpec {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, ensure};
 use e2e::harness::jobs::TestGang;
-use e2e::harness::kinds::{CAPACITY_POLICY, CLUSTER};
+use e2e::harness::kinds::{CAPACITY_POLICY, CLUSTER, EVENT, NODE, POD};
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 use testbed::NodeGroup;
@@ -14,7 +14,7 @@ use crate::cli::MusterCli;
 use crate::contest::SHORT;
 use crate::job::{Job, is_placed, record};
 use crate::plane::{SPARES, state_dir};
-use crate::story::managed_with_spare;
+use crate::story::{managed, managed_with_spare};
 
 /// The member that is drained.
 const DRAINED: &str = SPARES[0];
@@ -27,7 +27,16 @@ struct Compared<'a> {
     fates: usize,
 }
 
-impl Compared<'_> {
+impl<'a> Compared<'a> {
+    fn of(case: &'a Case) -> Self {
+        Self {
+            case,
+            admin: MusterCli::of_admin(case),
+            jobs: BTreeMap::new(),
+            fates: 0,
+        }
+    }
+
     /// Simulates a change.
     async fn simulate(&self, flags: &str) -> anyhow::Result<Value> {
         let line = format!("simulate {flags} -o json");
@@ -57,7 +66,7 @@ impl Compared<'_> {
 
     /// Writes a manifest and returns its path.
     fn file(&self, object: &Value) -> anyhow::Result<String> {
-        let folder = state_dir("simulated");
+        let folder = state_dir(&self.case.name);
         std::fs::create_dir_all(&folder)?;
         let path = folder.join("change.json");
         std::fs::write(&path, object.to_string())?;
@@ -120,13 +129,30 @@ impl Compared<'_> {
         let shown = group.unwrap_or_default()["status"]["federation"].clone();
         let (reason, wanted) = match fate["outcome"].as_str() {
             Some("Waits") => (&shown["reason"], &fate["reason"]),
-            Some("Evicted" | "Moves") => (&shown["eviction"]["reason"], &fate["reason"]),
+            Some("Evicted") => (&shown["eviction"]["reason"], &fate["reason"]),
+            // It may run elsewhere by now, and its status then says nothing of its eviction.
+            Some("Moves") => return self.was_told(name, &fate["reason"]).await,
             _ => return Ok(()),
         };
         let short = |reason: &Value| SHORT.iter().any(|short| reason == short);
         match reason == wanted || short(reason) && short(wanted) {
             true => Ok(()),
             false => Err(format!("{name}: reason {reason}, simulated {wanted}")),
+        }
+    }
+}
+
+impl Compared<'_> {
+    /// Checks that the user of a job was told of this reason by an event.
+    async fn was_told(&self, name: &str, reason: &Value) -> Result<(), String> {
+        let job = &self.jobs[name];
+        let events = self.case.karmada().list(EVENT, Some(&job.namespace)).await;
+        let events = events.map_err(|error| error.to_string())?;
+        let of = |event: &&Value| event["involvedObject"]["name"] == job.name.as_str();
+        let told: Vec<&Value> = events.iter().filter(of).map(|of| &of["reason"]).collect();
+        match told.contains(&reason) {
+            true => Ok(()),
+            false => Err(format!("{name}: events {told:?}, simulated {reason}")),
         }
     }
 }
@@ -295,18 +321,115 @@ async fn twenty_cases(case: &Case) -> anyhow::Result<()> {
     case.nodes(DRAINED, 1).await?;
     case.nodes("member1", 1).await?;
     case.nodes("member2", 1).await?;
-    let mut compared = Compared {
-        case,
-        admin: MusterCli::of_admin(case),
-        jobs: BTreeMap::new(),
-        fates: 0,
-    };
+    let mut compared = Compared::of(case);
     submitted(&mut compared).await?;
     edited(&mut compared).await?;
     reclaimed(&mut compared).await?;
     drained(&mut compared).await?;
     ensure!(compared.fates >= 20, "only {} cases", compared.fates);
     Ok(())
+}
+
+/// Returns the nodes of a job's running pods in its cluster, with the pod on each.
+async fn nodes_of(case: &Case, job: &Job) -> anyhow::Result<BTreeMap<String, String>> {
+    let cluster = case.placed(job).await?.join(" and ");
+    let pods = case.pods(&cluster).await?;
+    let own = pods.iter().filter(|pod| {
+        let there = pod["metadata"]["deletionTimestamp"].is_null();
+        job.owns(pod) && there && pod["status"]["phase"] == "Running"
+    });
+    let nodes = own.filter_map(|pod| {
+        let node = pod["spec"]["nodeName"].as_str()?;
+        let name = pod["metadata"]["name"].as_str()?;
+        Some((node.to_owned(), name.to_owned()))
+    });
+    Ok(nodes.collect())
+}
+
+/// Simulates that a node of a running job is gone, deletes the node and the pod on it, and returns the job's fate and
+/// the node.
+async fn without_a_node(
+    compared: &mut Compared<'_>,
+    job: &Job,
+    cluster: &str,
+) -> anyhow::Result<(Value, String)> {
+    let case = compared.case;
+    let nodes = nodes_of(case, job).await?;
+    let (node, pod) = nodes.into_iter().next().context("no node")?;
+    let before = compared.placed().await.map_err(anyhow::Error::msg)?;
+    let simulated = compared
+        .simulate(&format!("--without-node {cluster}/{node}"))
+        .await?;
+    let member = case.plane.member(cluster).await?;
+    member.delete(NODE, None, &node).await?;
+    // A member's controller does so too, after a minute.
+    member.delete_at_once(POD, Some(&case.name), &pod).await?;
+    let what = format!("no node {node}");
+    compared.comes_true(&what, &simulated, &before).await?;
+    let mut fates = simulated["jobs"].as_array().into_iter().flatten();
+    let fate = fates.find(|fate| fate["name"] == job.binding());
+    Ok((fate.context("its fate")?.clone(), node))
+}
+
+/// A gang loses a node: it moves where its cluster has no other, and recovers where there is one. What would start
+/// on a node waits if that is cordoned.
+async fn nodes_lost(case: &Case) -> anyhow::Result<()> {
+    case.queue(24).await?;
+    let policy = json!({"spec": {"placement": {"preferredClusters": ["member1"]}}});
+    case.capacity_policy(policy).await?;
+    let first = case.nodes("member1", 2).await?;
+    case.nodes("member2", 3).await?;
+    let mut compared = Compared::of(case);
+    let before = BTreeMap::new();
+    let mut pair = case.gang("pair", 2, 8).batch();
+    // As by default: a Job without retries fails with the first pod that it loses, and recovers nowhere.
+    pair["spec"]["backoffLimit"] = json!(6);
+    let simulated = compared.submit(&[pair]).await?;
+    compared.comes_true("a gang", &simulated, &before).await?;
+    let pair = compared.jobs["pair-job"].clone();
+    case.running(&pair).await?;
+    ensure!(case.placed(&pair).await? == ["member1"], "not in member1");
+
+    let (fate, gone) = without_a_node(&mut compared, &pair, "member1").await?;
+    let moves = fate["outcome"] == "Moves" && fate["reason"] == "PodsLost";
+    ensure!(moves, "{fate}");
+    case.running(&pair).await?;
+    let (fate, lost) = without_a_node(&mut compared, &pair, "member2").await?;
+    ensure!(fate["outcome"] == "Recovers", "{fate}");
+    eventually(SOON, "the pair runs on two other nodes", async || {
+        let nodes = nodes_of(case, &pair).await;
+        let nodes = nodes.map_err(|error| error.to_string())?;
+        match nodes.len() == 2 && !nodes.contains_key(&lost) {
+            true => Ok(()),
+            false => Err(format!("{nodes:?}, and {lost} is gone")),
+        }
+    })
+    .await?;
+    let binding = case.binding(&pair).await.map_err(anyhow::Error::msg)?;
+    let record = record(&binding.unwrap_or_default());
+    ensure!(record["attempt"] == 2, "not its second attempt: {record}");
+
+    let left = first.iter().find(|node| **node != gone);
+    let left = left.context("no node is left")?;
+    let single = case.gang("single", 1, 8).batch();
+    let file = compared.file(&json!({"items": [single]}))?;
+    let flags = format!("--without-node member1/{left} --job {file}");
+    let simulated = compared.simulate(&flags).await?;
+    let fate = &simulated["jobs"][0];
+    ensure!(fate["outcome"] == "Waits", "{simulated}");
+    case.plane.testbed.cordon("member1", left, true).await?;
+    let before = compared.placed().await.map_err(anyhow::Error::msg)?;
+    let single = case.submit(&single).await?;
+    case.gated(&single).await?;
+    compared.jobs.insert(single.binding(), single.clone());
+    compared.comes_true("a cordon", &simulated, &before).await?;
+    case.plane.testbed.cordon("member1", left, false).await?;
+    case.running(&single).await.map(drop)
+}
+
+#[test]
+fn what_is_simulated_without_a_node_is_what_then_happens() {
+    managed("simulatednode", nodes_lost);
 }
 
 #[test]

@@ -1,8 +1,11 @@
-//! The traces of jobs, as a real collector of OpenTelemetry receives them by TLS: one trace for each job from its
-//! submission to its end, under the span that its author names, and no span twice although Muster is killed.
+//! The traces of jobs, as a real collector of OpenTelemetry receives them by TLS from clients that it knows: one
+//! trace for each job from its submission to its end, under the span that its author names, and no span twice although
+//! Muster is killed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use anyhow::{Context as _, ensure};
 use e2e::harness::muster::{self, Muster, ProcessRole};
@@ -29,7 +32,7 @@ struct Collector {
 }
 
 impl Collector {
-    /// Starts one that accepts TLS only.
+    /// Starts one that accepts TLS only, from clients with a certificate of the testbed.
     fn start(testbed: &Testbed) -> anyhow::Result<Self> {
         let tools = tools::ensure(&[Toolset::Collector], &|line| eprintln!("{line}"))?;
         let (config, pki) = (
@@ -42,7 +45,11 @@ impl Collector {
             let settings = json!({
                 "receivers": {"otlp": {"protocols": {"grpc": {
                     "endpoint": format!("127.0.0.1:{}", ports[0]),
-                    "tls": {"cert_file": pki.join("server.crt"), "key_file": pki.join("server.key")},
+                    "tls": {
+                        "cert_file": pki.join("server.crt"),
+                        "key_file": pki.join("server.key"),
+                        "client_ca_file": pki.join("ca.crt"),
+                    },
                 }}}},
                 "exporters": {"debug": {"verbosity": "detailed", "use_internal_logger": false}},
                 "service": {
@@ -184,6 +191,43 @@ async fn traced(case: &Case, muster: &Muster, collector: &Collector) -> anyhow::
     Ok(())
 }
 
+/// Checks that the collector accepts clients with a certificate only, by the word of another program than Muster.
+async fn accepts_known_clients_only(
+    collector: &Collector,
+    ca: &Path,
+    client: [&Path; 2],
+) -> anyhow::Result<()> {
+    // By TLS 1.3 a client learns of the refusal only when it reads.
+    let connected = async |more: &[&OsStr]| {
+        let mut openssl = tokio::process::Command::new("openssl");
+        openssl
+            .args(["s_client", "-tls1_2", "-verify_return_error", "-connect"])
+            .arg(format!("127.0.0.1:{}", collector.port))
+            .arg("-CAfile")
+            .arg(ca)
+            .args(more)
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        let output = openssl.output().await.context("run openssl")?;
+        Ok::<_, anyhow::Error>(output.status.success())
+    };
+    let [certificate, key] = client.map(Path::as_os_str);
+    let known = ["-cert".as_ref(), certificate, "-key".as_ref(), key];
+    eventually(SOON, "the collector serves", async || {
+        let served = connected(&known).await;
+        match served.map_err(|error| error.to_string())? {
+            true => Ok(()),
+            false => Err("it refuses a client that it knows".to_owned()),
+        }
+    })
+    .await?;
+    ensure!(
+        !connected(&[]).await?,
+        "it accepts a client that it does not know"
+    );
+    Ok(())
+}
+
 #[test]
 #[ignore = "soak: builds a collector"]
 fn a_job_is_one_trace_from_its_submission_to_its_end() {
@@ -191,8 +235,13 @@ fn a_job_is_one_trace_from_its_submission_to_its_end() {
         let (testbed, own) = (&case.plane.testbed, &case.plane.muster);
         let collector = Collector::start(testbed)?;
         let endpoint = format!("--otlp-endpoint=https://127.0.0.1:{}", collector.port);
-        let ca = format!("--otlp-ca={}", testbed.dir().join("pki/ca.crt").display());
-        let flags = [&FLAGS[..], &[&endpoint, &ca]].concat();
+        let pki = |name: &str| testbed.dir().join("pki").join(name);
+        let ca = format!("--otlp-ca={}", pki("ca.crt").display());
+        let (certificate, key) = (pki("admin.crt"), pki("admin.key"));
+        accepts_known_clients_only(&collector, &pki("ca.crt"), [&certificate, &key]).await?;
+        let client = [("certificate", &certificate), ("key", &key)]
+            .map(|(flag, file)| format!("--otlp-client-{flag}={}", file.display()));
+        let flags = [&FLAGS[..], &[&endpoint, &ca, &client[0], &client[1]]].concat();
         let muster = own.earlier(muster::program()?, &flags);
         own.stop(testbed, ProcessRole::All).await?;
         muster.start(testbed, ProcessRole::Earlier).await?;

@@ -1,5 +1,5 @@
-//! The example manifests of Volcano, training-operator, mpi-operator, KubeRay and JobSet, unchanged, submitted as a
-//! tenant would: each job runs, waits with the true reason, or its user learns why it does not.
+//! The example manifests of Volcano, training-operator, mpi-operator, KubeRay, JobSet and LeaderWorkerSet, unchanged,
+//! submitted as a tenant would: each job runs, waits with the true reason, or its user learns why it does not.
 //!
 //! The files are those in the Go modules from which the operators are built, so that their versions are pinned and no
 //! copy is kept here. `upstream_examples.list` has the outcome of each job. A job without a line, and a line without
@@ -24,12 +24,14 @@ use crate::job::condition;
 use crate::story::managed_alone;
 
 /// The modules of the operators, each with the folder of its examples.
-const MODULES: [(Toolset, &str); 5] = [
+const MODULES: [(Toolset, &str); 7] = [
     (Toolset::Volcano, "example"),
     (Toolset::TrainingOperator, "examples"),
     (Toolset::MpiOperator, "examples"),
     (Toolset::KubeRay, "config/samples"),
     (Toolset::JobSet, "config/samples"),
+    (Toolset::LeaderWorkerSet, "config/samples"),
+    (Toolset::LeaderWorkerSet, "docs/examples"),
 ];
 /// The last version of JobSet whose module has its examples, and the sum by which Go knows it.
 const JOB_SET_EXAMPLES: (&str, &str) = (
@@ -41,7 +43,7 @@ const JOB_SET_EXAMPLES: (&str, &str) = (
 const LIST: &str = include_str!("upstream_examples.list");
 
 /// Kinds that ask for no pods: what becomes of them is not that of a job.
-const NOT_JOBS: [&str; 20] = [
+const NOT_JOBS: [&str; 22] = [
     "ClusterRole",
     "ClusterRoleBinding",
     "ConfigMap",
@@ -49,6 +51,7 @@ const NOT_JOBS: [&str; 20] = [
     "Gateway",
     "GatewayClass",
     "HTTPRoute",
+    "HorizontalPodAutoscaler",
     "IPAddressPool",
     "Ingress",
     "JobTemplate",
@@ -58,6 +61,7 @@ const NOT_JOBS: [&str; 20] = [
     "PodGroup",
     "PriorityClass",
     "Queue",
+    "Role",
     "RoleBinding",
     "Secret",
     "Service",

@@ -6,5 +6,6 @@
 
 pub mod jobset;
 pub mod kuberay;
+pub mod leader_worker_set;
 pub mod mpi_operator;
 pub mod training_operator;

@@ -18,6 +18,7 @@ pub enum Toolset {
     JobSet,
     MpiOperator,
     KubeRay,
+    LeaderWorkerSet,
     /// What packages Muster: helm, and the program that assembles its image.
     Packaging,
     /// What reads Muster's metrics and checks its alerts.
@@ -48,6 +49,7 @@ pub enum Tool {
     JobSet,
     MpiOperator,
     KubeRay,
+    LeaderWorkerSet,
     Helm,
     ImageAssembler,
     Prometheus,
@@ -57,7 +59,7 @@ pub enum Tool {
 
 impl Toolset {
     /// The sets of `make tools`, the quickest build first.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Etcd,
         Self::Kwok,
         Self::Kubernetes,
@@ -67,6 +69,7 @@ impl Toolset {
         Self::JobSet,
         Self::MpiOperator,
         Self::KubeRay,
+        Self::LeaderWorkerSet,
         Self::Packaging,
     ];
 
@@ -85,6 +88,7 @@ impl Toolset {
             Self::JobSet => "jobset",
             Self::MpiOperator => "mpi-operator",
             Self::KubeRay => "kuberay",
+            Self::LeaderWorkerSet => "lws",
             Self::Packaging => "packaging",
             Self::Prometheus => "prometheus",
             Self::Collector => "collector",
@@ -103,6 +107,7 @@ impl Toolset {
             Self::JobSet => "sigs.k8s.io/jobset",
             Self::MpiOperator => "github.com/kubeflow/mpi-operator",
             Self::KubeRay => "github.com/ray-project/kuberay/ray-operator",
+            Self::LeaderWorkerSet => "sigs.k8s.io/lws",
             Self::Packaging => "helm.sh/helm/v3",
             Self::Prometheus => "github.com/prometheus/prometheus",
             Self::Collector => "go.opentelemetry.io/collector/otelcol",
@@ -161,6 +166,7 @@ impl Tool {
             Self::JobSet => (Toolset::JobSet, "jobset"),
             Self::MpiOperator => (Toolset::MpiOperator, "mpi-operator"),
             Self::KubeRay => (Toolset::KubeRay, "ray-operator"),
+            Self::LeaderWorkerSet => (Toolset::LeaderWorkerSet, "cmd"),
             Self::Helm => (Toolset::Packaging, "helm"),
             Self::ImageAssembler => (Toolset::Packaging, "packaging"),
             Self::Prometheus => (Toolset::Prometheus, "prometheus"),

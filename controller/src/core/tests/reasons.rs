@@ -76,6 +76,32 @@ async fn a_job_that_is_admitted_soon_has_no_event_of_waiting() {
     ");
 }
 
+/// Karmada's own tests wait for it.
+#[tokio::test(start_paused = true)]
+async fn an_object_without_pods_has_the_event_of_its_placement() {
+    let mut stage = stage().await;
+    let config = json!({
+        "metadata": {"finalizers": []},
+        "spec": {"resource": {"apiVersion": "v1", "kind": "ConfigMap"}, "replicas": 0, "suspension": null},
+    });
+    let [Event::ClusterUpserted(mut cluster), _] = member_facts() else {
+        panic!("no cluster");
+    };
+    cluster.apis = Some(["v1/ConfigMap".to_owned()].into());
+    stage.member_shows(Event::ClusterUpserted(cluster));
+    stage.binding("config", 0, config);
+    stage.rest(&["config"]).await;
+    post().await;
+    assert_eq!(
+        stage.get("config")["spec"]["clusters"],
+        json!([{"name": "m1"}])
+    );
+    insta::assert_snapshot!(events(&stage, "config").join("\n"), @r"
+    Normal ScheduleBindingSucceed: Binding has been scheduled successfully. Result: {m1:0}
+    Normal ScheduleBindingSucceed: Binding has been scheduled successfully. Result: {m1:0}
+    ");
+}
+
 const JOB_STATUS: &str = "/apis/batch/v1/namespaces/team/jobs/b/status";
 
 /// The conditions that were written to the status of template `b`.

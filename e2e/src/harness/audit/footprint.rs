@@ -2,7 +2,8 @@
 //!
 //! This is on purpose a second reading of templates, much simpler than Muster's. An unknown kind or
 //! an unreadable number is an error, because a job that is left out is not audited. The pod by
-//! which KubeRay submits a RayJob, which requests no device, and a Deployment's surge are left out.
+//! which KubeRay submits a RayJob, which requests no device, and what an update starts beside other
+//! pods (`maxSurge`) are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -142,6 +143,7 @@ fn pods_of(api_version: &str, kind: &str, spec: &Value) -> anyhow::Result<Vec<Eq
             one.iter_mut().for_each(|pods| pods.count *= times);
             Ok(one)
         }),
+        ("leaderworkerset.x-k8s.io", "LeaderWorkerSet") => groups(spec),
         ("ray.io", "RayCluster") => ray(spec),
         ("ray.io", "RayJob") => ray(&spec["rayClusterSpec"]),
         // An upgrade starts a second cluster beside the first.
@@ -186,6 +188,21 @@ fn batch(spec: &Value) -> anyhow::Result<Vec<EqualPods>> {
         completions => count(completions)?,
     };
     Ok(vec![pods(parallelism.min(completions), &spec["template"])?])
+}
+
+/// Returns the leaders and workers of groups, none beside those that it asks for.
+fn groups(spec: &Value) -> anyhow::Result<Vec<EqualPods>> {
+    let (replicas, group) = (count(&spec["replicas"])?, &spec["leaderWorkerTemplate"]);
+    let of_workers = &group["workerTemplate"];
+    let of_leader = match &group["leaderTemplate"] {
+        Value::Null => of_workers,
+        own => own,
+    };
+    let workers = count(&group["size"])?.checked_sub(1).context("no leader")?;
+    Ok(vec![
+        pods(replicas, of_leader)?,
+        pods(replicas * workers, of_workers)?,
+    ])
 }
 
 fn ray(cluster: &Value) -> anyhow::Result<Vec<EqualPods>> {

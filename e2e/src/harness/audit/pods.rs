@@ -196,6 +196,7 @@ fn owner(pod: &Value) -> String {
         "volcano.sh/job-name",
         "training.kubeflow.org/job-name",
         "jobset.sigs.k8s.io/jobset-name",
+        "leaderworkerset.sigs.k8s.io/name",
         "ray.io/cluster",
         "batch.kubernetes.io/job-name",
     ];

@@ -44,6 +44,7 @@ fn every_kind_asks_for_pods_times_what_each_asks_for() {
         // The job also has a launcher without GPUs.
         (gang.mpi(), 24, 400),
         (gang.job_set(), 24, 300),
+        (gang.leader_worker_set(2), 48, 600),
         (gang.ray_cluster(), 24, 300),
         (gang.ray_job(), 24, 300),
         (gang.deployment(), 24, 300),
@@ -60,6 +61,18 @@ fn every_kind_asks_for_pods_times_what_each_asks_for() {
         assert_eq!(whole["h100-sxm"]["cpu"], cpu, "{kind}");
         assert_eq!(whole.len(), 1, "{kind}");
     }
+}
+
+#[test]
+fn leaders_may_differ_from_workers() {
+    let mut set = gang().leader_worker_set(2);
+    let group = &mut set["spec"]["leaderWorkerTemplate"];
+    let mut leader = group["workerTemplate"].clone();
+    leader["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
+    group["leaderTemplate"] = leader;
+    let footprint = Footprint::of(&set).unwrap();
+    assert_eq!((footprint.count(), footprint.gpus()), (6, 32));
+    assert_eq!(footprint.whole()["h100-sxm"]["cpu"], 2_400);
 }
 
 #[test]
