@@ -165,11 +165,11 @@ impl Engine {
         self.capacity.present_pods(key, cluster)
     }
 
-    /// The number of a job's pods that still use capacity, of whichever attempt, in clusters and on nodes that can be
-    /// seen.
+    /// The longest grace period in seconds of a job's pods that still use capacity, of whichever attempt, in clusters
+    /// and on nodes that can be seen; `None` if there are none.
     #[must_use]
-    pub fn pods_left(&self, key: &JobKey) -> usize {
-        self.capacity.pods_left(key)
+    pub fn grace_of_pods_left(&self, key: &JobKey) -> Option<u32> {
+        self.capacity.grace_of_pods_left(key)
     }
 
     /// The jobs with pods on a node that have not ended; none if the node is not known, or lost.

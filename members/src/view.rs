@@ -67,6 +67,7 @@ fn unread(cluster: &ClusterName, pod: &Pod) -> PodFact {
         job: None,
         phase: pod.phase(),
         symptom: pod.symptom().map(Box::new),
+        grace_s: pod.grace_s(),
     }
 }
 

@@ -237,6 +237,24 @@ mod tests {
     }
 
     #[test]
+    fn the_grace_period_is_that_of_the_deletion_or_else_of_the_spec() {
+        for (deletion, spec, want) in [
+            (Some(5), Some(600), 5),
+            (None, Some(600), 600),
+            (None, None, 0),
+            (None, Some(-1), 0),
+            (None, Some(i64::MAX), u32::MAX),
+        ] {
+            let pod: Pod = serde_json::from_value(json!({
+                "metadata": {"deletionGracePeriodSeconds": deletion},
+                "spec": {"terminationGracePeriodSeconds": spec},
+            }))
+            .unwrap();
+            assert_eq!(pod.grace_s(), want);
+        }
+    }
+
+    #[test]
     fn pods_that_end_by_themselves_differ_from_those_that_were_ended() {
         let target = json!([{"type": "DisruptionTarget", "status": "True"}]);
         for (status, expected) in [

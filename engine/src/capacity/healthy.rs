@@ -65,9 +65,9 @@ impl Capacity {
         u32::try_from(present).unwrap_or(u32::MAX)
     }
 
-    /// The number of a job's pods that use capacity in clusters that can be seen. Pods on lost nodes are not
-    /// counted: nothing says whether they are left.
-    pub(crate) fn pods_left(&self, key: &JobKey) -> usize {
+    /// The longest grace period in seconds of a job's pods that use capacity in clusters that can be seen; `None` if
+    /// there are none. Pods on lost nodes are left out: nothing says whether they are left.
+    pub(crate) fn grace_of_pods_left(&self, key: &JobKey) -> Option<u32> {
         let clusters = self.clusters.keys().filter(|cluster| {
             let fact = self.cluster_fact(cluster);
             fact.is_some_and(|fact| fact.usable)
@@ -77,7 +77,7 @@ impl Capacity {
             let node = pod.node.as_ref().filter(|_| !pod.ended());
             node.is_some_and(|node| self.is_seen(&pod.cluster, node))
         });
-        left.count()
+        left.map(|pod| pod.grace_s).max()
     }
 
     /// Whether a pod counts toward the minimum of its job: it is there, and its devices work.

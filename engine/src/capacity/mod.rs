@@ -470,6 +470,7 @@ mod tests {
                 job: job.cloned(),
                 phase: crate::api::facts::PodPhase::Running,
                 symptom: None,
+                grace_s: 0,
             });
             assert_eq!(started(&room), counts, "{job:?}");
         }

@@ -161,6 +161,7 @@ mod tests {
                     message: String::new(),
                     exit_code: None,
                 })),
+                grace_s: 0,
             };
             pods.note(&Event::PodUpserted(pod), |_, _| Default::default());
             assert_eq!(pods.refused(&job), refused, "{reason}");

@@ -198,6 +198,7 @@ mod tests {
             job: Some(key(name)),
             phase,
             symptom: None,
+            grace_s: 0,
         })
     }
 
