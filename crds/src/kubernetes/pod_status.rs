@@ -106,6 +106,10 @@ const UNHEALTHY_DEVICE: &str = "DeviceUnhealthy";
 /// The reason of the symptom of a running pod that is not Ready.
 const UNREADY: &str = "NotReady";
 
+/// The reasons of a scheduler that cannot bind a pod. Volcano has another, `Schedulable`, for one that could be
+/// bound if the others of its gang could. The API server's `SchedulingGated` is of a pod that nothing may bind yet.
+const NOT_BOUND: [&str; 2] = ["Unschedulable", "SchedulerError"];
+
 /// Reasons of containers that wait for their turn: nothing is wrong with them.
 const IN_TURN: [&str; 3] = ["", "ContainerCreating", "PodInitializing"];
 
@@ -134,15 +138,18 @@ impl Pod {
     pub fn symptom(&self) -> Option<Symptom> {
         let status = &self.status;
         match self.phase() {
-            PodPhase::Starting => status.waiting().map(|(waiting, last)| {
-                // How a container ended says more than that it waits to be started again.
-                let ended = last.map(|last| last.message.as_str());
-                let message = ended.filter(|message| !message.is_empty());
-                Symptom {
-                    exit_code: last.and_then(|last| last.exit_code),
-                    ..symptom(&waiting.reason, message.unwrap_or(&waiting.message))
-                }
-            }),
+            PodPhase::Starting => {
+                let waiting = status.waiting().map(|(waiting, last)| {
+                    // How a container ended says more than that it waits to be started again.
+                    let ended = last.map(|last| last.message.as_str());
+                    let message = ended.filter(|message| !message.is_empty());
+                    Symptom {
+                        exit_code: last.and_then(|last| last.exit_code),
+                        ..symptom(&waiting.reason, message.unwrap_or(&waiting.message))
+                    }
+                });
+                waiting.or_else(|| self.unbound())
+            }
             PodPhase::Disrupted if status.ended_by_kubelet() => {
                 Some(symptom(&status.reason, &status.message))
             }
@@ -157,6 +164,21 @@ impl Pod {
             PodPhase::Running => status.unhealthy_device().or_else(|| self.unready()),
             _ => None,
         }
+    }
+
+    /// Returns what a scheduler says of a pod that it does not bind, with the name of the pod. Any words may be in it,
+    /// so it is one line.
+    fn unbound(&self) -> Option<Symptom> {
+        let scheduled = condition(&self.status.conditions, "PodScheduled")?;
+        let is_said = NOT_BOUND.contains(&scheduled.reason.as_str()) && !scheduled.is_true();
+        let is_said = is_said && self.spec.node_name.is_none();
+        let words: Vec<&str> = scheduled.message.split_whitespace().collect();
+        if !is_said || words.is_empty() {
+            return None;
+        }
+        let name = self.metadata.name.as_deref().unwrap_or_default();
+        let message = format!("pod {name}: {}", words.join(" "));
+        Some(symptom(&scheduled.reason, &message))
     }
 
     /// Returns the symptom of a running pod that is not Ready, if its template says that this counts.
@@ -234,6 +256,39 @@ mod tests {
 
     fn pod(status: Value) -> Pod {
         serde_json::from_value(json!({"spec": {}, "status": status})).unwrap()
+    }
+
+    #[test]
+    fn a_pod_without_a_node_has_the_words_of_its_scheduler() {
+        let pod = |node: Option<&str>, reason: &str, status: &str, message: &str| {
+            let conditions = json!([{
+                "type": "PodScheduled", "status": status, "reason": reason, "message": message,
+            }]);
+            let pod: Pod = serde_json::from_value(json!({
+                "metadata": {"name": "train-0"}, "spec": {"nodeName": node},
+                "status": {"phase": "Pending", "conditions": conditions},
+            }))
+            .unwrap();
+            pod.symptom().map(|symptom| symptom.to_string())
+        };
+        let said = "0/2 nodes are available:\n persistentvolumeclaim \"data\" not found.";
+        assert_eq!(
+            pod(None, "Unschedulable", "False", said).unwrap(),
+            "Unschedulable (pod train-0: 0/2 nodes are available: persistentvolumeclaim \"data\" not found.)"
+        );
+        assert_eq!(pod(Some("n1"), "Unschedulable", "False", said), None);
+        assert_eq!(pod(None, "Unschedulable", "True", said), None);
+        assert_eq!(pod(None, "Unschedulable", "False", " "), None);
+        assert_eq!(
+            pod(None, "Schedulable", "False", "can possibly be assigned"),
+            None
+        );
+        assert_eq!(
+            pod(None, "SchedulingGated", "False", "Scheduling is blocked"),
+            None
+        );
+        let long = pod(None, "SchedulerError", "False", &"no ".repeat(500)).unwrap();
+        assert!(long.len() < 300 && long.contains(" ..."), "{long}");
     }
 
     #[test]

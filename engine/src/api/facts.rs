@@ -320,7 +320,8 @@ pub struct PodFact {
     pub job: Option<JobKey>,
     /// How far it is.
     pub phase: PodPhase,
-    /// What keeps it from running, or has ended it, if its node says so.
+    /// What keeps it from running, or has ended it, if its node says so; for a pod without a node, what its
+    /// scheduler says of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub symptom: Option<Box<Symptom>>,
     /// The seconds that it may take to end once it is deleted; 0 if that is not known.

@@ -35,8 +35,11 @@ impl Capacity {
     ) -> Vec<(&'a Symptom, u32)> {
         let mut counts: BTreeMap<&str, (&Symptom, u32)> = BTreeMap::new();
         let pods = self.pods_in(key, cluster);
-        let waiting =
-            pods.filter(|pod| matches!(pod.phase, PodPhase::Starting | PodPhase::Disrupted));
+        let waiting = pods.filter(|pod| match pod.phase {
+            // What a scheduler says of a pod is no symptom of a node.
+            PodPhase::Starting => pod.node.is_some(),
+            phase => phase == PodPhase::Disrupted,
+        });
         for symptom in waiting.filter_map(|pod| pod.symptom.as_deref()) {
             let (first, count) = counts.entry(&symptom.reason).or_insert((symptom, 0));
             // Pods are in no order; the first message in the order of texts is always the same.
@@ -46,6 +49,20 @@ impl Capacity {
         let mut symptoms: Vec<(&Symptom, u32)> = counts.into_values().collect();
         symptoms.sort_by_key(|(symptom, count)| (Reverse(*count), *symptom));
         symptoms
+    }
+
+    /// What a scheduler says of one of a job's pods in a cluster that it does not bind: the first in the order of
+    /// texts, so that it is the same one for as long as it waits.
+    pub(crate) fn unbound_symptom(&self, key: &JobKey, cluster: &ClusterName) -> Option<&Symptom> {
+        let room = self.clusters.get(cluster)?;
+        let pods = self.pods_of.get(key).into_iter().flatten();
+        let pods = pods.filter(|(place, _)| place == cluster);
+        let unbound = pods.filter_map(|(_, uid)| {
+            let pod = room.pods().get(uid)?;
+            let waits = pod.node.is_none() && pod.phase == PodPhase::Starting;
+            pod.symptom.as_deref().filter(|_| waits)
+        });
+        unbound.min()
     }
 
     /// The jobs of which pods were bound, changed or lost since the last call. They are kept until then.
@@ -63,6 +80,11 @@ impl Capacity {
         let pods = self.pods_in(key, cluster);
         let present = pods.filter(|pod| self.is_present(pod)).count();
         u32::try_from(present).unwrap_or(u32::MAX)
+    }
+
+    /// Whether a cluster shows pods of a job that have not ended.
+    pub(crate) fn shows_pods(&self, key: &JobKey, cluster: &ClusterName) -> bool {
+        self.pods_in(key, cluster).any(|pod| !pod.ended())
     }
 
     /// The longest grace period in seconds of a job's pods that use capacity in clusters that can be seen; `None` if

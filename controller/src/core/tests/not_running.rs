@@ -2,7 +2,7 @@
 
 use super::*;
 use engine::Reason;
-use engine::facts::PodPhase;
+use engine::facts::{PodFact, PodPhase};
 
 /// Job `a` is placed, and its Work is there.
 async fn placed() -> Stage {
@@ -35,6 +35,23 @@ async fn a_job_whose_pods_no_scheduler_binds_says_so_after_a_minute() {
         message.contains("0 of the 1 pods it needs on m1 have a node"),
         "{message}"
     );
+    assert!(message.contains("it has no pods there"), "{message}");
+    let said = "pod a-0: 0/1 nodes are available: persistentvolumeclaim \"data\" not found.";
+    for (said, want) in [
+        (None, "and their events there say why"),
+        (
+            Some(("Unschedulable", said)),
+            "than a minute: Unschedulable (pod a-0: 0/1 nodes are",
+        ),
+    ] {
+        stage.member_shows(Event::PodUpserted(PodFact {
+            node: None,
+            ..objects::pod("pod", PodPhase::Starting, said)
+        }));
+        let (reason, message) = shows(&stage, Reason::Placed);
+        assert_eq!(reason, Reason::PodsNotScheduled);
+        assert!(message.contains(want), "{message}");
+    }
     stage.member_shows(Event::PodUpserted(objects::pod(
         "pod",
         PodPhase::Starting,

@@ -84,10 +84,22 @@ impl Reconciler {
             let bound = self.engine.bound_pods(key, &share.cluster);
             let cluster = &share.cluster;
             (bound < least).then(|| {
-                format!(
-                    "placed; {bound} of the {least} pods it needs on {cluster} have a node: the scheduler there has \
-                     not bound the others for more than a minute, and their events there say why"
-                )
+                let have = format!("placed; {bound} of the {least} pods it needs on {cluster} have a node");
+                if let Some(said) = self.engine.unbound_symptom(key, cluster) {
+                    return format!(
+                        "{have}: the scheduler there has not bound the others for more than a minute: {said}"
+                    );
+                }
+                match self.engine.shows_pods(key, cluster) {
+                    true => format!(
+                        "{have}: the scheduler there has not bound the others for more than a minute, and their \
+                         events there say why"
+                    ),
+                    false => format!(
+                        "{have}: after more than a minute it has no pods there, and the events of its objects \
+                         there say why"
+                    ),
+                }
             })
         })
     }
