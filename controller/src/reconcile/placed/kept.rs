@@ -81,7 +81,7 @@ impl Reconciler {
         };
         shares.iter().filter(visible).find_map(|share| {
             let least = demand.min_of_part(share.replicas(), admitted);
-            let bound = self.engine.bound_pods(key, &share.cluster);
+            let bound = self.engine.bound_pods(key, &share.cluster, share.replicas());
             let cluster = &share.cluster;
             (bound < least).then(|| {
                 let have = format!("placed; {bound} of the {least} pods it needs on {cluster} have a node");
