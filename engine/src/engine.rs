@@ -11,7 +11,7 @@ use crate::api::decision::{Decisions, Explanation, Help, QueueUsage, Reserved, S
 use crate::api::demand::ClusterPlacement;
 use crate::api::event::Event;
 use crate::api::facts::{ClusterFact, Leaving, NodeFact, Slot};
-use crate::api::faults::{FaultRuleSet, Symptom};
+use crate::api::faults::FaultRuleSet;
 use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, QueueName, Time};
 use crate::api::reason::Reason;
 use crate::audit::snapshot::Snapshot;
@@ -171,18 +171,6 @@ impl Engine {
     #[must_use]
     pub fn grace_of_pods_left(&self, key: &JobKey) -> Option<u32> {
         self.capacity.grace_of_pods_left(key)
-    }
-
-    /// What a scheduler says of one of a job's pods in a cluster that it does not bind.
-    #[must_use]
-    pub fn unbound_symptom(&self, key: &JobKey, cluster: &ClusterName) -> Option<&Symptom> {
-        self.capacity.unbound_symptom(key, cluster)
-    }
-
-    /// Whether a cluster shows pods of a job that have not ended.
-    #[must_use]
-    pub fn shows_pods(&self, key: &JobKey, cluster: &ClusterName) -> bool {
-        self.capacity.shows_pods(key, cluster)
     }
 
     /// The jobs with pods on a node that have not ended; none if the node is not known, or lost.

@@ -31,6 +31,7 @@ mod tests;
 mod verdict;
 mod view;
 
+pub use matching::likely_job;
 pub use verdict::ViewHealth;
 
 use crds::karmada::Cluster;

@@ -43,15 +43,10 @@ pub(crate) struct SeenPod {
 impl SeenPod {
     pub(crate) fn new(cluster: &ClusterName, pod: &Pod) -> Self {
         let key = ObjectKey::of(pod);
-        let mut fact = pod.to_fact(cluster, None).unwrap_or_else(|error| {
+        let fact = pod.to_fact(cluster, None).unwrap_or_else(|error| {
             tracing::warn!(%cluster, pod = %key, %error, "its request cannot be read; counted as one pod");
             unread(cluster, pod)
         });
-        let belongs = belongs(&pod.metadata);
-        if belongs == Belongs::Nobody && fact.node.is_none() {
-            // What schedulers say of it changes with every other pod, and nobody asks.
-            fact.symptom = None;
-        }
         let claim = |name: &str| ObjectKey {
             namespace: pod.metadata.namespace.clone(),
             name: name.to_owned(),
@@ -59,7 +54,7 @@ impl SeenPod {
         Self {
             key,
             fact,
-            belongs,
+            belongs: belongs(&pod.metadata),
             claims: pod.claim_names().map(|name| name.map(claim)).collect(),
         }
     }

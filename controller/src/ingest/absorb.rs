@@ -72,6 +72,12 @@ impl Core {
                 allowed,
             } => self.reconciler.right_asked(namespace, queue, allowed),
             Input::NodeTainted(change) => self.reconciler.node_tainted(&change),
+            Input::SchedulerSaid {
+                key,
+                attempt,
+                cluster,
+                pods,
+            } => self.reconciler.scheduler_said(&key, attempt, cluster, pods),
             Input::SizeChecked {
                 key,
                 attempt,

@@ -1,6 +1,7 @@
 //! State of one job between passes: the open write, the version that the watch has to show before the next
 //! pass, checks and retries. It is in memory only: a restart derives it again.
 
+use crate::effects::unbound::UnboundPods;
 use crate::reconcile::placed::excess::ExcessState;
 use crate::reconcile::placed::parts::PartsState;
 use crate::reconcile::placed::rendezvous::ServiceDiscovery;
@@ -8,7 +9,8 @@ use crate::reconcile::placed::shrink::Shrinks;
 use crate::reconcile::record_guard::RecordGuard;
 use binding_writer::Write;
 use crds::karmada::ResourceBinding;
-use engine::{Attempt, JobKey, Time};
+use engine::{Attempt, ClusterName, JobKey, Time};
+use std::collections::BTreeMap;
 use workload::Outcome;
 
 #[cfg(test)]
@@ -69,6 +71,9 @@ pub(crate) struct InFlight {
     pub(crate) failure: Option<(Attempt, String)>,
     /// Which of its pods the scheduler of a cluster has not bound in time.
     pub(crate) unscheduled: Option<String>,
+    /// When the schedulers of its clusters were last asked why, and the last answers, each of an attempt.
+    pub(crate) schedulers_asked_at: Option<Time>,
+    pub(crate) unbound: BTreeMap<ClusterName, (Attempt, UnboundPods)>,
     /// Since when this process sees it run.
     pub(crate) runs_since: Option<Time>,
     /// When to check again what it needs in its members, while none of its pods runs.

@@ -138,18 +138,15 @@ impl Pod {
     pub fn symptom(&self) -> Option<Symptom> {
         let status = &self.status;
         match self.phase() {
-            PodPhase::Starting => {
-                let waiting = status.waiting().map(|(waiting, last)| {
-                    // How a container ended says more than that it waits to be started again.
-                    let ended = last.map(|last| last.message.as_str());
-                    let message = ended.filter(|message| !message.is_empty());
-                    Symptom {
-                        exit_code: last.and_then(|last| last.exit_code),
-                        ..symptom(&waiting.reason, message.unwrap_or(&waiting.message))
-                    }
-                });
-                waiting.or_else(|| self.unbound())
-            }
+            PodPhase::Starting => status.waiting().map(|(waiting, last)| {
+                // How a container ended says more than that it waits to be started again.
+                let ended = last.map(|last| last.message.as_str());
+                let message = ended.filter(|message| !message.is_empty());
+                Symptom {
+                    exit_code: last.and_then(|last| last.exit_code),
+                    ..symptom(&waiting.reason, message.unwrap_or(&waiting.message))
+                }
+            }),
             PodPhase::Disrupted if status.ended_by_kubelet() => {
                 Some(symptom(&status.reason, &status.message))
             }
@@ -168,7 +165,8 @@ impl Pod {
 
     /// Returns what a scheduler says of a pod that it does not bind, with the name of the pod. Any words may be in it,
     /// so it is one line.
-    fn unbound(&self) -> Option<Symptom> {
+    #[must_use]
+    pub fn unbound(&self) -> Option<Symptom> {
         let scheduled = condition(&self.status.conditions, "PodScheduled")?;
         let is_said = NOT_BOUND.contains(&scheduled.reason.as_str()) && !scheduled.is_true();
         let is_said = is_said && self.spec.node_name.is_none();
@@ -269,7 +267,7 @@ mod tests {
                 "status": {"phase": "Pending", "conditions": conditions},
             }))
             .unwrap();
-            pod.symptom().map(|symptom| symptom.to_string())
+            pod.unbound().map(|symptom| symptom.to_string())
         };
         let said = "0/2 nodes are available:\n persistentvolumeclaim \"data\" not found.";
         assert_eq!(

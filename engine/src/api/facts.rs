@@ -320,8 +320,7 @@ pub struct PodFact {
     pub job: Option<JobKey>,
     /// How far it is.
     pub phase: PodPhase,
-    /// What keeps it from running, or has ended it, if its node says so; for a pod without a node, what its
-    /// scheduler says of it.
+    /// What keeps it from running, or has ended it, if its node says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub symptom: Option<Box<Symptom>>,
     /// The seconds that it may take to end once it is deleted; 0 if that is not known.

@@ -34,11 +34,8 @@ impl Capacity {
     ) -> Vec<(&'a Symptom, u32)> {
         let mut counts: BTreeMap<&str, (&Symptom, u32)> = BTreeMap::new();
         let pods = self.pods_in(key, cluster);
-        let waiting = pods.filter(|pod| match pod.phase {
-            // What a scheduler says of a pod is no symptom of a node.
-            PodPhase::Starting => pod.node.is_some(),
-            phase => phase == PodPhase::Disrupted,
-        });
+        let waiting =
+            pods.filter(|pod| matches!(pod.phase, PodPhase::Starting | PodPhase::Disrupted));
         for symptom in waiting.filter_map(|pod| pod.symptom.as_deref()) {
             let (first, count) = counts.entry(&symptom.reason).or_insert((symptom, 0));
             // Pods are in no order; the first message in the order of texts is always the same.
@@ -48,20 +45,6 @@ impl Capacity {
         let mut symptoms: Vec<(&Symptom, u32)> = counts.into_values().collect();
         symptoms.sort_by_key(|(symptom, count)| (Reverse(*count), *symptom));
         symptoms
-    }
-
-    /// What a scheduler says of one of a job's pods in a cluster that it does not bind: the first in the order of
-    /// texts, so that it is the same one for as long as it waits.
-    pub(crate) fn unbound_symptom(&self, key: &JobKey, cluster: &ClusterName) -> Option<&Symptom> {
-        let room = self.clusters.get(cluster)?;
-        let pods = self.pods_of.get(key).into_iter().flatten();
-        let pods = pods.filter(|(place, _)| place == cluster);
-        let unbound = pods.filter_map(|(_, uid)| {
-            let pod = room.pods().get(uid)?;
-            let waits = pod.node.is_none() && pod.phase == PodPhase::Starting;
-            pod.symptom.as_deref().filter(|_| waits)
-        });
-        unbound.min()
     }
 
     /// The jobs of which pods were bound, changed or lost since the last call. They are kept until then.
@@ -95,25 +78,22 @@ impl Capacity {
     /// How many pods of a job in a cluster that ended by themselves stand for pods of its `of` there. A batch Job
     /// of more completions than pods starts another pod for each that has succeeded, until few completions are
     /// left; an operator does so for one that has failed. So those that have ended count as far as others leave
-    /// room: those that run, also on lost nodes, and those for which a scheduler has found no node. A pod that
-    /// nothing may bind yet stands for another in its place. One that is evicted has another in its place, too.
+    /// room: those with a node, also if it is lost. One that is evicted has another in its place.
+    ///
+    /// A pod without a node is not known to members' views. So once a lost pod is gone, an ended one counts in its
+    /// place until the next is bound: the time until then is not counted as a loss.
     pub(super) fn ended_that_count(&self, key: &JobKey, cluster: &ClusterName, of: u32) -> u32 {
         let (mut open, mut ended) = (0, self.ended.of(key, cluster));
         for pod in self.pods_in(key, cluster) {
             match pod.phase {
                 PodPhase::Ended if pod.node.is_some() => ended += 1,
                 PodPhase::Starting | PodPhase::Running => {
-                    open += u32::from(pod.node.is_some() || pod.symptom.is_some());
+                    open += u32::from(pod.node.is_some());
                 }
                 PodPhase::Ended | PodPhase::Evicting | PodPhase::Disrupted => {}
             }
         }
         ended.min(of.saturating_sub(open))
-    }
-
-    /// Whether a cluster shows pods of a job that have not ended.
-    pub(crate) fn shows_pods(&self, key: &JobKey, cluster: &ClusterName) -> bool {
-        self.pods_in(key, cluster).any(|pod| !pod.ended())
     }
 
     /// The longest grace period in seconds of a job's pods that use capacity in clusters that can be seen; `None` if

@@ -51,8 +51,6 @@ pub(crate) fn evict_late(engine: &mut Engine, key: &JobKey) -> Option<Decision> 
     );
     if !symptoms.is_empty() {
         message = format!("{message}: {}", described(&symptoms));
-    } else if let Some(said) = engine.capacity.unbound_symptom(key, cluster) {
-        message = format!("{message}: {said}");
     }
     let by_user = symptoms
         .iter()

@@ -3,7 +3,6 @@
 use crate::elastic::elastic;
 use crate::world::{World, cluster, key, node, policy, queue};
 use engine::facts::{ClusterFact, NodeFact, PodFact, PodPhase};
-use engine::faults::Symptom;
 use engine::{EngineConfig, Event, JobState, NodeName, Progress, Reason};
 use insta::assert_snapshot;
 
@@ -231,24 +230,7 @@ fn a_pod_that_has_succeeded_hides_no_lost_pod_of_a_job_that_wants_all_of_its_pod
             "{}",
             world.why("gang")
         );
-        // One does, and waits for a node.
-        let unbound = PodFact {
-            node: None,
-            phase: PodPhase::Starting,
-            symptom: Some(Box::new(Symptom {
-                reason: "Unschedulable".to_owned(),
-                message: "pod p: 0/2 nodes are available".to_owned(),
-                exit_code: None,
-            })),
-            ..lost.clone()
-        };
-        world.apply(Event::PodUpserted(unbound));
-        world.wait(1).decide();
-        assert!(
-            world.why("gang").starts_with("PodsLost"),
-            "{}",
-            world.why("gang")
-        );
+        // One does.
         world.apply(Event::PodUpserted(lost));
         world.wait(1).decide();
         assert!(

@@ -55,7 +55,7 @@ async fn a_job_that_waits_has_one_event_for_each_reason() {
     Normal Admitted: queue q: 3 pods on m1; charged cpu 3, pods 3
     Normal ScheduleBindingSucceed: Binding has been scheduled successfully. Result: {m1:3}
     Normal ScheduleBindingSucceed: Binding has been scheduled successfully. Result: {m1:3}
-    Warning PodsNotScheduled: queue q: placed; 0 of the 3 pods it needs on m1 have a node: after more than a minute it has no pods there, and the events of its objects there say why; see kubectl muster explain job/a -n team
+    Warning PodsNotScheduled: queue q: placed; 0 of the 3 pods it needs on m1 have a node: the scheduler there has not bound the others for more than a minute, and their events there say why; see kubectl muster explain job/a -n team
     ");
 }
 
