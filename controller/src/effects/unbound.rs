@@ -78,3 +78,33 @@ fn told<'a>(pods: impl Iterator<Item = &'a Pod>) -> UnboundPods {
     }
     told
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use serde_json::json;
+
+    fn pod(name: &str, reason: &str) -> Pod {
+        let conditions = json!([{
+            "type": "PodScheduled", "status": "False", "reason": reason, "message": "no node fits",
+        }]);
+        serde_json::from_value(json!({
+            "metadata": {"name": name}, "spec": {},
+            "status": {"phase": "Pending", "conditions": conditions},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_first_pod_of_which_a_scheduler_says_something_is_named() {
+        let gated = || pod("a", "SchedulingGated");
+        let [b, c] = ["b", "c"].map(|name| pod(name, "Unschedulable"));
+        assert_eq!(told([].iter()), UnboundPods::Absent);
+        assert_eq!(told([gated(), gated()].iter()), UnboundPods::Silent);
+        let UnboundPods::Said(said) = told([gated(), c, b, gated()].iter()) else {
+            panic!("nothing is said");
+        };
+        assert_eq!(said.message, "pod b: no node fits");
+    }
+}

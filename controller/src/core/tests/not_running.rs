@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::effects::unbound::UnboundPods;
-use engine::{Attempt, Reason};
 use engine::facts::PodPhase;
 use engine::faults::Symptom;
+use engine::{Attempt, Reason};
 
 /// Job `a` is placed, and its Work is there.
 async fn placed() -> Stage {
