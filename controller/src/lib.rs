@@ -109,6 +109,8 @@ pub struct ControllerOptions {
     pub ledger: Option<LedgerOptions>,
     /// How long a job keeps running when an override makes its Works request more than was admitted.
     pub override_grace: Duration,
+    /// How long an evicted job is charged at most until its pods have ended, however long their grace periods are.
+    pub pods_end_within: Duration,
     /// The operator's file that says where notices are posted; `None` if they are not.
     pub notices: Option<PathBuf>,
     /// Where alerts about nodes are posted.
@@ -129,6 +131,7 @@ impl Default for ControllerOptions {
             commit: CommitOptions::default(),
             ledger: None,
             override_grace: Duration::from_secs(60),
+            pods_end_within: Duration::from_secs(3_600),
             notices: None,
             alerts: AlertIntake::default(),
             traces: TraceSink::default(),
@@ -304,6 +307,8 @@ impl Life<'_> {
         let grace = self.options.override_grace.as_millis();
         let options = ReconcileOptions {
             override_grace_ms: i64::try_from(grace).unwrap_or(i64::MAX),
+            pods_end_ms: i64::try_from(self.options.pods_end_within.as_millis())
+                .unwrap_or(i64::MAX),
             places_itself,
         };
         let engine = Engine::new(self.options.engine.clone());

@@ -230,6 +230,9 @@ pub struct PodSpec {
     /// The node that it is bound to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
+    /// Its grace period in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub termination_grace_period_seconds: Option<i64>,
     /// Its containers.
     #[serde(deserialize_with = "nullable")]
     pub containers: Vec<Container>,
@@ -311,7 +314,18 @@ impl Pod {
             job,
             phase: self.phase(),
             symptom: self.symptom().map(Box::new),
+            grace_s: self.grace_s(),
         })
+    }
+
+    /// Returns the seconds that it may take to end: of its deletion, which may have been given less or more, or else
+    /// of its spec. The API server fills in the latter.
+    #[must_use]
+    pub fn grace_s(&self) -> u32 {
+        let of_deletion = self.metadata.deletion_grace_period_seconds;
+        let seconds = of_deletion.or(self.spec.termination_grace_period_seconds);
+        let most = i64::from(u32::MAX);
+        u32::try_from(seconds.unwrap_or(0).clamp(0, most)).unwrap_or(u32::MAX)
     }
 
     /// Returns the names of its claims of devices, `None` for one that does not exist yet; claims that turned

@@ -127,6 +127,9 @@ pub struct AdmissionRecord {
     /// What a part asks of the gang by the phase Failed, if its policies say the same for every failed pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_action: Option<String>,
+    /// The tasks that complete the gang once all of their pods have succeeded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub completing_tasks: Vec<String>,
     /// When it was admitted, RFC 3339 with milliseconds.
     pub time: jiff::Timestamp,
     /// Run time in milliseconds that it had declared when it was admitted; absent if it had declared none, and
@@ -238,6 +241,7 @@ impl AdmissionRecord {
             max_retry: None,
             restart_phase: None,
             failed_action: None,
+            completing_tasks: Vec::new(),
             time: timestamp(admission.admitted_at),
             expected_duration_ms: admission.declared_ms,
             reason: None,
@@ -280,6 +284,7 @@ impl AdmissionRecord {
             max_retry: plan.max_retry,
             restart_phase: plan.restart_phase,
             failed_action: plan.failed_action,
+            completing_tasks: plan.completing_tasks,
             template_generation: plan.template_generation,
             avoided_nodes: plan.avoided_nodes,
             infrastructure_failures: plan.infrastructure_failures,
@@ -336,7 +341,22 @@ impl AdmissionRecord {
             restart_phase: self.restart_phase.clone(),
             failed_action: self.failed_action.as_deref().and_then(GangAction::named),
             max_retry: self.max_retry?,
+            completing: {
+                let tasks = self.completing_tasks.iter();
+                tasks
+                    .map(|task| (task.clone(), self.pods_of(task)))
+                    .collect()
+            },
         })
+    }
+
+    /// Returns the admitted pods of a role.
+    fn pods_of(&self, role: &str) -> u32 {
+        let roles = self.clusters.iter().flat_map(|share| &share.pods);
+        let counts = roles
+            .filter(|pods| pods.role == role)
+            .map(|pods| pods.count);
+        counts.fold(0, u32::saturating_add)
     }
 
     /// Sets the policies that its whole gang follows.
@@ -346,6 +366,12 @@ impl AdmissionRecord {
             .as_ref()
             .and_then(|policies| policies.failed_action);
         self.failed_action = failed.map(|action| action.as_str().to_owned());
+        let completing = policies.as_ref().map(|policies| &policies.completing);
+        self.completing_tasks = completing
+            .into_iter()
+            .flat_map(BTreeMap::keys)
+            .cloned()
+            .collect();
         self.restart_phase = policies.and_then(|policies| policies.restart_phase);
     }
 

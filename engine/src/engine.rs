@@ -159,17 +159,18 @@ impl Engine {
         nodes.collect()
     }
 
-    /// The pods of a job in a cluster that are bound to nodes and have not been lost.
+    /// The number of a job's `of` pods in a cluster that are bound to nodes and have not been lost, or ended by
+    /// themselves and need no other in their place.
     #[must_use]
-    pub fn bound_pods(&self, key: &JobKey, cluster: &ClusterName) -> u32 {
-        self.capacity.present_pods(key, cluster)
+    pub fn bound_pods(&self, key: &JobKey, cluster: &ClusterName, of: u32) -> u32 {
+        self.capacity.present_pods(key, cluster, of)
     }
 
-    /// The number of a job's pods that still use capacity, of whichever attempt, in clusters and on nodes that can be
-    /// seen.
+    /// The longest grace period in seconds of a job's pods that still use capacity, of whichever attempt, in clusters
+    /// and on nodes that can be seen; `None` if there are none.
     #[must_use]
-    pub fn pods_left(&self, key: &JobKey) -> usize {
-        self.capacity.pods_left(key)
+    pub fn grace_of_pods_left(&self, key: &JobKey) -> Option<u32> {
+        self.capacity.grace_of_pods_left(key)
     }
 
     /// The jobs with pods on a node that have not ended; none if the node is not known, or lost.

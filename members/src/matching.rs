@@ -67,6 +67,17 @@ pub(crate) fn belongs(pod: &ObjectMeta) -> Belongs {
     }
 }
 
+/// Returns the job that a pod of a member likely belongs to, by the names that it has. For words only: it may be
+/// another, or none.
+#[must_use]
+pub fn likely_job(pod: &ObjectMeta) -> Option<JobKey> {
+    match belongs(pod) {
+        Belongs::Applied(key) => Some(key),
+        Belongs::Owned { likely, .. } => Some(likely),
+        Belongs::Nobody => None,
+    }
+}
+
 /// Returns the binding that Karmada applied `object` for, as its annotations say.
 pub(crate) fn applied_by(object: &ObjectMeta) -> Option<JobKey> {
     let annotations = object.annotations.as_ref()?;

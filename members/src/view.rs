@@ -6,6 +6,8 @@
 //! answers of climbs ─────────┘    └────► owners to climb from, once each
 //! ```
 //!
+//! Of owners with very many ended pods only the number of these is kept (`ended`).
+//!
 //! Devices are resources of their nodes, and claims of devices are part of the requests of pods; the view
 //! combines both into facts.
 //!
@@ -13,15 +15,18 @@
 //! deleted meanwhile are found when the next connection has listed. Pure.
 
 mod claims;
+mod ended;
 
 use super::devices::Devices;
 use crate::matching::{Belongs, Owner, belongs};
 use crds::kubernetes::{Node, Pod, pool_class};
 use crds::node_health::NodeHealth;
+use ended::EndedPods;
 use engine::facts::{NodeFact, PodFact};
 use engine::{Amount, ClusterName, Event, JobKey, NodeName, ResourceName, Uid};
 use runtime::watch::{Delta, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::hash::RandomState;
 
 /// The part of a pod that concerns capacity. The task of the watch builds it, so that the object itself is
 /// never kept.
@@ -67,6 +72,7 @@ fn unread(cluster: &ClusterName, pod: &Pod) -> PodFact {
         job: None,
         phase: pod.phase(),
         symptom: pod.symptom().map(Box::new),
+        grace_s: pod.grace_s(),
     }
 }
 
@@ -98,6 +104,8 @@ struct OwnerEntry {
     asked: bool,
     /// Its pods.
     pods: HashSet<Uid>,
+    /// How many of them have ended.
+    ended: usize,
     /// The result of the climb from it: a job, or `Some(None)` if the topmost owner belongs to none. `None`
     /// while unknown.
     answer: Option<Option<JobKey>>,
@@ -133,6 +141,10 @@ pub(crate) struct MemberView {
     waiting: BTreeMap<ObjectKey, BTreeSet<Uid>>,
     pod_uids: HashMap<ObjectKey, Uid>,
     owners: HashMap<String, OwnerEntry>,
+    /// Ended pods of which only the number is kept, by the UIDs of their owners.
+    ended: HashMap<String, EndedPods>,
+    /// Of the names of such pods.
+    hasher: RandomState,
     /// Nodes from an earlier connection that have not been seen over the present one.
     unseen_nodes: HashSet<String>,
     unseen_pods: HashSet<ObjectKey>,
@@ -156,6 +168,8 @@ impl MemberView {
             waiting: BTreeMap::new(),
             pod_uids: HashMap::new(),
             owners: HashMap::new(),
+            ended: HashMap::new(),
+            hasher: RandomState::new(),
             unseen_nodes: HashSet::new(),
             unseen_pods: HashSet::new(),
             nodes_listed: false,
@@ -173,6 +187,7 @@ impl MemberView {
         self.devices.begin();
         self.unseen_nodes = self.nodes.keys().cloned().collect();
         self.unseen_pods = self.pod_uids.keys().cloned().collect();
+        self.ended.values_mut().for_each(EndedPods::begin);
         let open = self.owners.values();
         let open = open.filter(|entry| entry.asked && entry.answer.is_none());
         self.asks = open.map(|entry| entry.owner.clone()).collect();
@@ -280,6 +295,7 @@ impl MemberView {
                 for key in std::mem::take(&mut self.unseen_pods) {
                     self.pod_gone(&key);
                 }
+                self.ended_listed();
                 self.pods_listed = true;
             }
         }
@@ -290,6 +306,9 @@ impl MemberView {
             // It uses nothing, and no job needs to know how it ended.
             return self.pod_gone(&pod.key);
         }
+        if self.is_counted(&pod) {
+            return;
+        }
         let uid = pod.fact.uid.clone();
         if self
             .pod_uids
@@ -298,14 +317,25 @@ impl MemberView {
         {
             self.pod_gone(&pod.key.clone());
         }
+        let before = self.pods.get(&uid);
+        let is_new = before.is_none_or(|known| known.sent.is_none());
+        if is_new && self.has_many_ended(&pod) {
+            return self.count_ended(&pod);
+        }
+        self.note_ended(&uid, &pod);
         pod.fact.job = self.job_of(&uid, &pod.belongs, pod.fact.ended());
         self.pod_uids.insert(pod.key.clone(), uid.clone());
         let sent = self.pods.remove(&uid).and_then(|known| known.sent);
-        let is_new = sent.is_none();
+        let folds = self.has_many_ended(&pod);
         self.pods.insert(uid.clone(), KnownPod { seen: pod, sent });
         self.emit_pod(&uid);
         if is_new {
             self.emit_claims_of(&uid);
+        }
+        if folds && let Some(known) = self.pods.get(&uid) {
+            let pod = known.seen.clone();
+            self.count_ended(&pod);
+            self.pod_gone(&pod.key);
         }
     }
 
@@ -317,33 +347,44 @@ impl MemberView {
             Belongs::Nobody => return None,
             Belongs::Owned { owner, likely } => (owner, likely),
         };
+        let entry = self.owner_entry(owner);
+        let asks = !ended && !entry.asked;
+        entry.asked |= asks;
+        entry.pods.insert(uid.clone());
+        let answer = entry.answer.clone();
+        if asks {
+            self.asks.push(owner.clone());
+        }
+        answer.unwrap_or_else(|| Some(likely.clone()))
+    }
+
+    fn owner_entry(&mut self, owner: &Owner) -> &mut OwnerEntry {
         let entry = self.owners.entry(owner.uid.clone());
-        let entry = entry.or_insert_with(|| OwnerEntry {
+        entry.or_insert_with(|| OwnerEntry {
             owner: owner.clone(),
             asked: false,
             pods: HashSet::new(),
+            ended: 0,
             answer: None,
-        });
-        if !ended && !entry.asked {
-            entry.asked = true;
-            self.asks.push(owner.clone());
-        }
-        entry.pods.insert(uid.clone());
-        entry.answer.clone().unwrap_or_else(|| Some(likely.clone()))
+        })
     }
 
     fn pod_gone(&mut self, key: &ObjectKey) {
         let Some(uid) = self.pod_uids.remove(key) else {
-            return;
+            return self.counted_gone(key);
         };
         let gone = self.pods.remove(&uid).map(|known| known.seen);
         self.stop_waiting(&uid, gone.as_ref());
-        if let Some(Belongs::Owned { owner, .. }) = gone.map(|pod| pod.belongs) {
+        if let Some(pod) = &gone
+            && let Belongs::Owned { owner, .. } = &pod.belongs
+        {
             let is_last = self.owners.get_mut(&owner.uid).is_some_and(|entry| {
-                entry.pods.remove(&uid);
+                if entry.pods.remove(&uid) && pod.fact.ended() {
+                    entry.ended = entry.ended.saturating_sub(1);
+                }
                 entry.pods.is_empty()
             });
-            if is_last {
+            if is_last && !self.ended.contains_key(&owner.uid) {
                 self.owners.remove(&owner.uid);
             }
         }
@@ -369,6 +410,7 @@ impl MemberView {
             }
         }
         entry.answer = Some(job);
+        self.emit_ended(uid);
     }
 }
 

@@ -152,6 +152,10 @@ pub(crate) struct Tuning {
     /// override. The excess is charged at once; after the grace period the job is evicted.
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     pub(crate) override_grace_seconds: u32,
+    /// Seconds for which an evicted job is charged at most until its pods have ended, however long their grace
+    /// periods are. After that its quota is free, and another job may be evicted in its place.
+    #[arg(long, default_value_t = 3600, value_name = "SECONDS")]
+    pub(crate) pods_end_within_seconds: u32,
     /// Writes bindings without opening them in the ledger first, to measure the cost of the ledger.
     /// A replica that is stopped in the middle of a write may then exceed the quota of a queue.
     #[arg(long, hide = true)]

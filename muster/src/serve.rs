@@ -322,6 +322,9 @@ fn options(process: &ProcessArgs) -> ControllerOptions {
         override_grace: std::time::Duration::from_secs(
             process.tuning.override_grace_seconds.into(),
         ),
+        pods_end_within: std::time::Duration::from_secs(
+            process.tuning.pods_end_within_seconds.into(),
+        ),
         notices: process.notices.clone(),
         volcano_metrics: process.compat_metrics == Some(CompatMetrics::Volcano),
         without_admission_policies: process.without_admission_policies,

@@ -174,6 +174,8 @@ impl LiveView {
             }
             Event::PodUpserted(fact) => self.room.upsert_pod(fact),
             Event::PodGone(cluster, uid) => self.room.remove_pod(&cluster, &uid),
+            // They use nothing.
+            Event::PodsEnded { .. } => {}
             other => tracing::error!(?other, "not a fact about a member; ignored"),
         }
         // Only the engine recovers jobs: here they would add up.

@@ -72,8 +72,8 @@ pub use parts::{
 };
 pub use placement::{cluster_placement, divided, natively_divisible, not_followed};
 pub use policies::{
-    GangAction, GangPolicies, ended_by_rule, gang_action, has_permanent_exit_codes, limit_retries,
-    retries,
+    GangAction, GangPolicies, completed_task, ended_by_rule, gang_action, has_permanent_exit_codes,
+    limit_retries, retries,
 };
 pub use queue::{DEFAULT_QUEUE, named_queue, queue_of, to_queue};
 pub use queued_status::{QueuedStatus, shown_as_queued};

@@ -5,7 +5,7 @@
 //! batch/v1 Job is refused its condition), so only the parts are read.
 
 use crate::kinds::{self, WorkloadKind};
-use crate::policies::{GangAction, GangPolicies};
+use crate::policies::{self, GangAction, GangPolicies};
 use serde_json::Value;
 
 /// The outcome of a job, as its parts report it.
@@ -99,6 +99,11 @@ pub fn outcome(
     statuses: &[Value],
     rules: &GangRules<'_>,
 ) -> Outcome {
+    let completed_by_task = || {
+        let policies = rules.policies?;
+        policies::completed_task(api_version, kind, statuses, policies)
+    };
+    let by_task = completed_by_task().is_some();
     let kind = kinds::of(api_version, kind);
     let part = |status| match kind {
         Some(kind) => rules.part_outcome(kind, status),
@@ -111,7 +116,8 @@ pub fn outcome(
         asked == Some(GangAction::Complete)
     };
     let led = rules.leading.and_then(|leading| parts.get(leading)) == Some(&Outcome::Succeeded)
-        || statuses.iter().any(completed);
+        || statuses.iter().any(completed)
+        || by_task;
     if parts.is_empty() {
         Outcome::Unknown
     } else if has(Outcome::Active) {

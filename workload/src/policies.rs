@@ -12,6 +12,7 @@
 use crate::kinds;
 use engine::facts::Share;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// The policies of a job in several parts, as far as they concern the whole gang.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +24,9 @@ pub struct GangPolicies {
     pub failed_action: Option<GangAction>,
     /// The number of retries at which the gang has failed. Restarts of single tasks and pods count too.
     pub max_retry: u32,
+    /// The tasks that complete the gang once all of their pods have succeeded, and the pods of each in all
+    /// clusters. No part completes by them.
+    pub completing: BTreeMap<String, u32>,
 }
 
 impl GangPolicies {
@@ -78,6 +82,24 @@ pub fn gang_action(
     kinds::of(api_version, kind)?.gang_action(status, policies)
 }
 
+/// Returns the task that completes a gang, if all of its pods have succeeded by the `statuses` of the parts.
+#[must_use]
+pub fn completed_task(
+    api_version: &str,
+    kind: &str,
+    statuses: &[Value],
+    policies: &GangPolicies,
+) -> Option<String> {
+    let kind = kinds::of(api_version, kind)?;
+    let succeeded = |task: &str| {
+        let counts = statuses.iter().map(|status| kind.succeeded(status, task));
+        counts.fold(0, u32::saturating_add)
+    };
+    let mut tasks = policies.completing.iter();
+    let completed = tasks.find(|(task, pods)| **pods > 0 && succeeded(task) >= **pods);
+    completed.map(|(task, _)| task.clone())
+}
+
 /// Returns how often the operators of the members have restarted a job or pods of it, summed over its parts.
 #[must_use]
 pub fn retries(api_version: &str, kind: &str, statuses: &[Value]) -> u32 {
@@ -125,7 +147,19 @@ pub(crate) fn of(template: &Value) -> Option<GangPolicies> {
 /// Returns the policies of a job over the clusters of `shares`. With one cluster, the job is whole there, and
 /// its operator applies them.
 pub(crate) fn over(policies: Option<&GangPolicies>, shares: &[Share]) -> Option<GangPolicies> {
-    policies.filter(|_| shares.len() > 1).cloned()
+    let mut policies = policies.filter(|_| shares.len() > 1)?.clone();
+    for (task, pods) in &mut policies.completing {
+        *pods = pods_of(task, shares);
+    }
+    Some(policies)
+}
+
+fn pods_of(task: &str, shares: &[Share]) -> u32 {
+    let roles = shares.iter().flat_map(|share| &share.pods);
+    let counts = roles
+        .filter(|role| role.role == task)
+        .map(|role| role.count);
+    counts.fold(0, u32::saturating_add)
 }
 
 #[cfg(test)]
@@ -188,11 +222,33 @@ mod tests {
             restart_phase: Some("Terminated".to_owned()),
             failed_action: None,
             max_retry: 3,
+            completing: BTreeMap::new(),
         };
         let (api_version, kind) = volcano;
         let statuses = [phase("Terminated")];
         let ended = |policies| ended_by_rule(api_version, kind, &statuses, policies);
         assert_eq!(ended(Some(&restarts)), None);
+    }
+
+    #[test]
+    fn a_task_completes_its_gang_once_its_pods_have_succeeded_in_all_clusters() {
+        let policies = GangPolicies {
+            restart_phase: None,
+            failed_action: None,
+            max_retry: 3,
+            completing: BTreeMap::from([("worker".to_owned(), 5), ("none".to_owned(), 0)]),
+        };
+        let done = |succeeded: u32| {
+            let counts =
+                json!({"worker": {"phase": {"Succeeded": succeeded, "Running": 5 - succeeded}}});
+            json!({"state": {"phase": "Running"}, "taskStatusCount": counts})
+        };
+        let completed = |statuses: &[Value]| {
+            completed_task("batch.volcano.sh/v1alpha1", "Job", statuses, &policies)
+        };
+        assert_eq!(completed(&[done(3), done(1)]), None);
+        assert_eq!(completed(&[done(3), json!(null)]), None);
+        assert_eq!(completed(&[done(3), done(2)]).as_deref(), Some("worker"));
     }
 
     #[test]

@@ -40,6 +40,7 @@ fn record(attempt: u32, state: RecordState) -> AdmissionRecord {
         max_retry: None,
         restart_phase: None,
         failed_action: None,
+        completing_tasks: Vec::new(),
         time: "2026-11-21T04:00:00Z".parse().unwrap(),
         expected_duration_ms: None,
         reason: (state == RecordState::Ending).then_some(Reason::Evicted),

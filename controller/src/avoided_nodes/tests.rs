@@ -69,6 +69,7 @@ impl Case {
             job: Some(JobKey::new(namespace, name)),
             phase: PodPhase::Ended,
             symptom: Some(Box::new(symptom("Error", message))),
+            grace_s: 0,
         });
         let (nodes, rules) = (&mut self.nodes, &self.rules);
         nodes.note(&pod, rules, |_| self.was_there, Time(minute * MINUTE));

@@ -62,6 +62,7 @@ impl Case {
                 message: String::new(),
                 exit_code: None,
             })),
+            grace_s: 0,
         });
         self.note(&pod, &[], at);
     }

@@ -124,6 +124,7 @@ impl Stage {
         );
         let options = ReconcileOptions {
             override_grace_ms: 60_000,
+            pods_end_ms: 3_600_000,
             places_itself: with_scheduler,
         };
         let metrics = ControllerMetrics::new(&registry);

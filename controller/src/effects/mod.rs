@@ -15,6 +15,7 @@ pub(crate) mod nodes;
 pub(crate) mod object_writer;
 pub(crate) mod objects;
 pub(crate) mod rights;
+pub(crate) mod unbound;
 pub(crate) mod works;
 pub(crate) mod works_reader;
 
@@ -136,6 +137,11 @@ impl Effects {
                 cluster,
                 held,
             } => self.confirm_size(job, attempt, cluster, held),
+            Action::AskScheduler {
+                key,
+                attempt,
+                cluster,
+            } => self.ask_scheduler(key, attempt, cluster),
             Action::WriteOverride { job, parts, how } => self.write_override(job, parts, how),
             Action::ClearOverride { job, attempt } => self.clear_override(job, attempt),
             Action::PinJob {

@@ -74,6 +74,12 @@ impl Core {
             } => self.reconciler.right_asked(namespace, queue, allowed),
             Input::Alerts(alerts) => self.reconciler.alerts(alerts, now),
             Input::NodeTainted(change) => self.reconciler.node_tainted(&change),
+            Input::SchedulerSaid {
+                key,
+                attempt,
+                cluster,
+                pods,
+            } => self.reconciler.scheduler_said(&key, attempt, cluster, pods),
             Input::SizeChecked {
                 key,
                 attempt,

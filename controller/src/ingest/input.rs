@@ -2,6 +2,7 @@
 
 use crate::admission_policies::Enforcement;
 use crate::avoided_nodes::TaintChange;
+use crate::effects::unbound::UnboundPods;
 use crate::mirror::seen_work::ReadWork;
 use crate::mirror::template::{Template, TemplateKind};
 use binding_writer::overrides::OverrideError;
@@ -85,6 +86,13 @@ pub(crate) enum Input {
     Alerts(Vec<NodeAlert>),
     /// The taint of a node was changed.
     NodeTainted(TaintChange),
+    /// A member has shown the pods of a job that have no node.
+    SchedulerSaid {
+        key: JobKey,
+        attempt: Attempt,
+        cluster: ClusterName,
+        pods: UnboundPods,
+    },
     /// A member has said whether it has applied the smaller size of a job.
     SizeChecked {
         key: JobKey,

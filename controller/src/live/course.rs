@@ -180,6 +180,7 @@ impl LiveState {
                         job: Some(key.clone()),
                         phase: PodPhase::Running,
                         symptom: None,
+                        grace_s: 0,
                     };
                     self.member(MemberEvent::Fact(Event::PodUpserted(pod)));
                 }

@@ -87,6 +87,7 @@ impl LiveState {
     fn begun(observed: &LiveObjects, now: Time) -> (Self, BTreeSet<Pair>) {
         let options = ReconcileOptions {
             override_grace_ms: 60_000,
+            pods_end_ms: 3_600_000,
             places_itself: true,
         };
         let engine = Engine::new(EngineConfig {

@@ -145,6 +145,7 @@ fn add(observed: &mut LiveObjects, name: &str, pods: u32, cluster: Option<&str>)
                     job: Some(key(name)),
                     phase: PodPhase::Running,
                     symptom: None,
+                    grace_s: 0,
                 };
                 let fact = MemberEvent::Fact(Event::PodUpserted(pod));
                 observed.members.push(fact);

@@ -97,6 +97,12 @@ pub(crate) enum ReconcileAction {
         /// The number of pods that its override sets, if there is one.
         held: Option<u32>,
     },
+    /// Ask a member what its scheduler says of the pods of a job that it has not bound.
+    AskScheduler {
+        key: JobKey,
+        attempt: Attempt,
+        cluster: ClusterName,
+    },
     /// Write the override of a job again that its Works have to show; only its numbers of pods if it is `resizable`.
     WriteOverride {
         job: BoundJob,

@@ -4,24 +4,59 @@
 //! Until they have ended they use capacity. If the job counted as gone before, a preemptor for which it was evicted
 //! would find its nodes in use, and evict another job.
 //!
-//! An evicted job is therefore charged until its pods have ended, too, as far as its members can be seen, for at
-//! most [`PODS_END_MS`]: a pod that a member cannot end must not keep its job from starting elsewhere.
+//! An evicted job is therefore charged until its pods have ended, too, as far as its members can be seen. That may
+//! take as long as the longest grace period of the pods that are left, and [`SLACK_MS`] more; at least
+//! [`PODS_END_MS`], and at most what an operator allows: a pod that a member cannot end must not keep its job from
+//! starting elsewhere.
 
 use crate::reconcile::Reconciler;
 use engine::{JobKey, Time};
 
-/// Milliseconds for which the end of pods is waited for at most: several times the usual grace period.
+/// Milliseconds for which the end of pods is waited for whatever their grace period: several times the usual one.
 pub(crate) const PODS_END_MS: i64 = 120_000;
+/// Milliseconds beyond their grace period that a member has to end pods.
+const SLACK_MS: i64 = 60_000;
 /// Milliseconds between two looks.
 const LOOK_MS: i64 = 250;
+/// Milliseconds between two looks after [`PODS_END_MS`].
+const LATER_LOOK_MS: i64 = 2_000;
 
 impl Reconciler {
     /// Returns when to look again at an evicted job whose Works are gone, if pods of it have not ended yet.
     pub(crate) fn pods_still_end(&mut self, key: &JobKey, now: Time) -> Option<Time> {
-        if self.engine.pods_left(key) == 0 {
-            return None;
+        let grace_s = self.engine.grace_of_pods_left(key)?;
+        let most = self.options.pods_end_ms;
+        let since = self.in_flight_of(key).pods_end_since(now);
+        let by = since.after(allowed(grace_s, most));
+        let look = match now < since.after(PODS_END_MS) {
+            true => LOOK_MS,
+            false => LATER_LOOK_MS,
+        };
+        (now < by).then(|| now.after(look).min(by))
+    }
+}
+
+/// Returns for how many milliseconds the end of pods with this grace period is waited for.
+fn allowed(grace_s: u32, most: i64) -> i64 {
+    let of_grace = i64::from(grace_s) * 1_000 + SLACK_MS;
+    of_grace.max(PODS_END_MS).min(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_have_their_grace_period_and_a_minute_within_what_is_allowed() {
+        let hour = 3_600_000;
+        for (grace_s, most, want) in [
+            (0, hour, PODS_END_MS),
+            (60, hour, PODS_END_MS),
+            (600, hour, 660_000),
+            (u32::MAX, hour, hour),
+            (600, 30_000, 30_000),
+        ] {
+            assert_eq!(allowed(grace_s, most), want, "{grace_s} {most}");
         }
-        let by = self.in_flight_of(key).pods_end_by(now);
-        (now < by).then(|| now.after(LOOK_MS).min(by))
     }
 }

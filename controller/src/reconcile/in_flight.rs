@@ -1,7 +1,7 @@
 //! State of one job between passes: the open write, the version that the watch has to show before the next
 //! pass, checks and retries. It is in memory only: a restart derives it again.
 
-use crate::reconcile::ending_pods;
+use crate::effects::unbound::UnboundPods;
 use crate::reconcile::placed::excess::ExcessState;
 use crate::reconcile::placed::parts::PartsState;
 use crate::reconcile::placed::rendezvous::ServiceDiscovery;
@@ -9,7 +9,8 @@ use crate::reconcile::placed::shrink::Shrinks;
 use crate::reconcile::record_guard::RecordGuard;
 use binding_writer::Write;
 use crds::karmada::ResourceBinding;
-use engine::{Attempt, JobKey, Time};
+use engine::{Attempt, ClusterName, JobKey, Time};
+use std::collections::BTreeMap;
 use workload::Outcome;
 
 #[cfg(test)]
@@ -52,8 +53,8 @@ pub(crate) struct InFlight {
     /// Since when it has Works that should be gone.
     leftover_since: Option<Time>,
     checking_works: bool,
-    /// Until when the end of its pods is waited for, once its Works are gone.
-    pods_end_by: Option<Time>,
+    /// Since when the end of its pods is waited for: its Works are gone.
+    pods_end_since: Option<Time>,
     /// Clusters that have not confirmed the smaller size of the job.
     pub(crate) shrinks: Shrinks,
     /// State of the parts of the present placement, for a job in parts.
@@ -70,6 +71,9 @@ pub(crate) struct InFlight {
     pub(crate) failure: Option<(Attempt, String)>,
     /// Which of its pods the scheduler of a cluster has not bound in time.
     pub(crate) unscheduled: Option<String>,
+    /// When the schedulers of its clusters were last asked why, and the last answers, each of an attempt.
+    pub(crate) schedulers_asked_at: Option<Time>,
+    pub(crate) unbound: BTreeMap<ClusterName, (Attempt, UnboundPods)>,
     /// Since when this process sees it run.
     pub(crate) runs_since: Option<Time>,
     /// When to check again what it needs in its members, while none of its pods runs.
@@ -139,7 +143,7 @@ impl InFlight {
             self.works_seen = false;
             self.ending_since = None;
             self.leftover_since = None;
-            self.pods_end_by = None;
+            self.pods_end_since = None;
         }
     }
 
@@ -206,16 +210,14 @@ impl InFlight {
             .map(|(_, preemptor)| preemptor.clone())
     }
 
-    /// Records that its Works are gone and pods of it are left. Returns until when their end is waited for.
-    pub(crate) fn pods_end_by(&mut self, now: Time) -> Time {
-        *self
-            .pods_end_by
-            .get_or_insert(now.after(ending_pods::PODS_END_MS))
+    /// Records that its Works are gone and pods of it are left. Returns since when.
+    pub(crate) fn pods_end_since(&mut self, now: Time) -> Time {
+        *self.pods_end_since.get_or_insert(now)
     }
 
     /// Returns true if its Works are gone and the end of its pods is waited for.
     pub(crate) fn waits_for_pods(&self) -> bool {
-        self.pods_end_by.is_some()
+        self.pods_end_since.is_some()
     }
 
     /// Starts a check of the Works if none is running; returns true if it did.
@@ -250,7 +252,7 @@ impl InFlight {
     pub(crate) fn ended(&mut self) {
         self.ending_since = None;
         self.leftover_since = None;
-        self.pods_end_by = None;
+        self.pods_end_since = None;
         self.works_seen = false;
         self.shrinks = Shrinks::default();
         self.parts = PartsState::default();

@@ -38,6 +38,8 @@ use std::sync::Arc;
 pub(crate) struct ReconcileOptions {
     /// Milliseconds for which a job may request more than was admitted.
     pub(crate) override_grace_ms: i64,
+    /// Milliseconds for which an evicted job is charged at most until its pods have ended.
+    pub(crate) pods_end_ms: i64,
     /// True if the scheduler runs in this process and one patch places a plan; otherwise a record in state
     /// Planned hands it over.
     pub(crate) places_itself: bool,

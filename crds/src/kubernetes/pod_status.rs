@@ -106,6 +106,10 @@ const UNHEALTHY_DEVICE: &str = "DeviceUnhealthy";
 /// The reason of the symptom of a running pod that is not Ready.
 const UNREADY: &str = "NotReady";
 
+/// The reasons of a scheduler that cannot bind a pod. Volcano has another, `Schedulable`, for one that could be
+/// bound if the others of its gang could. The API server's `SchedulingGated` is of a pod that nothing may bind yet.
+const NOT_BOUND: [&str; 2] = ["Unschedulable", "SchedulerError"];
+
 /// Reasons of containers that wait for their turn: nothing is wrong with them.
 const IN_TURN: [&str; 3] = ["", "ContainerCreating", "PodInitializing"];
 
@@ -157,6 +161,22 @@ impl Pod {
             PodPhase::Running => status.unhealthy_device().or_else(|| self.unready()),
             _ => None,
         }
+    }
+
+    /// Returns what a scheduler says of a pod that it does not bind, with the name of the pod. Any words may be in it,
+    /// so it is one line.
+    #[must_use]
+    pub fn unbound(&self) -> Option<Symptom> {
+        let scheduled = condition(&self.status.conditions, "PodScheduled")?;
+        let is_said = NOT_BOUND.contains(&scheduled.reason.as_str()) && !scheduled.is_true();
+        let is_said = is_said && self.spec.node_name.is_none();
+        let words: Vec<&str> = scheduled.message.split_whitespace().collect();
+        if !is_said || words.is_empty() {
+            return None;
+        }
+        let name = self.metadata.name.as_deref().unwrap_or_default();
+        let message = format!("pod {name}: {}", words.join(" "));
+        Some(symptom(&scheduled.reason, &message))
     }
 
     /// Returns the symptom of a running pod that is not Ready, if its template says that this counts.
@@ -234,6 +254,57 @@ mod tests {
 
     fn pod(status: Value) -> Pod {
         serde_json::from_value(json!({"spec": {}, "status": status})).unwrap()
+    }
+
+    #[test]
+    fn a_pod_without_a_node_has_the_words_of_its_scheduler() {
+        let pod = |node: Option<&str>, reason: &str, status: &str, message: &str| {
+            let conditions = json!([{
+                "type": "PodScheduled", "status": status, "reason": reason, "message": message,
+            }]);
+            let pod: Pod = serde_json::from_value(json!({
+                "metadata": {"name": "train-0"}, "spec": {"nodeName": node},
+                "status": {"phase": "Pending", "conditions": conditions},
+            }))
+            .unwrap();
+            pod.unbound().map(|symptom| symptom.to_string())
+        };
+        let said = "0/2 nodes are available:\n persistentvolumeclaim \"data\" not found.";
+        assert_eq!(
+            pod(None, "Unschedulable", "False", said).unwrap(),
+            "Unschedulable (pod train-0: 0/2 nodes are available: persistentvolumeclaim \"data\" not found.)"
+        );
+        assert_eq!(pod(Some("n1"), "Unschedulable", "False", said), None);
+        assert_eq!(pod(None, "Unschedulable", "True", said), None);
+        assert_eq!(pod(None, "Unschedulable", "False", " "), None);
+        assert_eq!(
+            pod(None, "Schedulable", "False", "can possibly be assigned"),
+            None
+        );
+        assert_eq!(
+            pod(None, "SchedulingGated", "False", "Scheduling is blocked"),
+            None
+        );
+        let long = pod(None, "SchedulerError", "False", &"no ".repeat(500)).unwrap();
+        assert!(long.len() < 300 && long.contains(" ..."), "{long}");
+    }
+
+    #[test]
+    fn the_grace_period_is_that_of_the_deletion_or_else_of_the_spec() {
+        for (deletion, spec, want) in [
+            (Some(5), Some(600), 5),
+            (None, Some(600), 600),
+            (None, None, 0),
+            (None, Some(-1), 0),
+            (None, Some(i64::MAX), u32::MAX),
+        ] {
+            let pod: Pod = serde_json::from_value(json!({
+                "metadata": {"deletionGracePeriodSeconds": deletion},
+                "spec": {"terminationGracePeriodSeconds": spec},
+            }))
+            .unwrap();
+            assert_eq!(pod.grace_s(), want);
+        }
     }
 
     #[test]

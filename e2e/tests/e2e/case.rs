@@ -312,7 +312,7 @@ impl Case {
         self.pod_group_within(SOON, job, what, check).await
     }
 
-    async fn pod_group_within(
+    pub(crate) async fn pod_group_within(
         &self,
         time: Duration,
         job: &Job,

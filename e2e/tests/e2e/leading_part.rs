@@ -27,7 +27,7 @@ pub(crate) fn leads(pod: &Value) -> bool {
 }
 
 /// Returns the cluster with the master.
-async fn leading(case: &Case, job: &Job) -> anyhow::Result<String> {
+pub(crate) async fn leading(case: &Case, job: &Job) -> anyhow::Result<String> {
     let pods = pods_of(case, job).await?;
     ensure!(pods.len() == 2, "{} is in {:?}", job.name, pods.keys());
     let first = pods.iter().find(|(_, pods)| pods.iter().any(leads));

@@ -4,10 +4,14 @@
 use anyhow::ensure;
 use e2e::harness::kinds::VOLCANO_JOB;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 use crate::case::{A_WHILE, Case};
 use crate::job::{clusters, record};
 use crate::story::managed;
+
+/// More than a scheduler has to bind pods.
+const TWO_MINUTES: Duration = Duration::from_secs(120);
 
 /// A Volcano Job of one whole node whose pod waits on it with ImagePullBackOff and this message.
 fn waiting_with(case: &Case, message: &str) -> Value {
@@ -76,6 +80,41 @@ async fn registry_unreachable(case: &Case) -> anyhow::Result<()> {
     case.binding_when(&job, "placed in member2", elsewhere)
         .await?;
     Ok(())
+}
+
+/// A claim does not exist: no scheduler binds the pods, and their jobs say what it says. A Volcano Job and a batch
+/// Job, whose clusters have different schedulers.
+async fn no_such_claim(case: &Case) -> anyhow::Result<()> {
+    case.queue(16).await?;
+    case.nodes("member1", 2).await?;
+    let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+    let mut volcano = case.gang("volcano", 1, 8).volcano();
+    volcano["spec"]["tasks"][0]["template"]["spec"]["volumes"] = volumes.clone();
+    let mut batch = case.gang("batch", 1, 8).batch();
+    batch["spec"]["template"]["spec"]["volumes"] = volumes;
+    let jobs = [case.submit(&volcano).await?, case.submit(&batch).await?];
+    for job in &jobs {
+        let group = case
+            .pod_group_within(TWO_MINUTES, job, "says what its scheduler says", |group| {
+                says(
+                    group,
+                    "PodsNotScheduled",
+                    "persistentvolumeclaim \"data\" not found",
+                )
+            })
+            .await?;
+        ensure!(
+            says(&group, "PodsNotScheduled", "Unschedulable (pod "),
+            "{group}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "soak"]
+fn a_job_whose_claim_does_not_exist_says_what_the_scheduler_of_its_cluster_says() {
+    managed("noclaim", no_such_claim);
 }
 
 #[test]

@@ -8,11 +8,22 @@ use serde_json::{Value, json};
 
 use crate::case::{A_WHILE, Case, SOON};
 use crate::job::{Job, clusters, record};
+use crate::split::play;
 use crate::story::{managed, managed_and_killed};
 
 /// Runs a gang of two whole nodes in member1, of `nodes` that member1 has. Returns the gang and these
 /// nodes; member2 has capacity for it too.
 async fn gang_in_member1(case: &Case, nodes: u32) -> anyhow::Result<(Job, Vec<String>)> {
+    let template = case.gang("train", 2, 8).batch();
+    in_member1(case, nodes, &template).await
+}
+
+/// As [`gang_in_member1`], with the template of a gang of two whole nodes.
+async fn in_member1(
+    case: &Case,
+    nodes: u32,
+    template: &Value,
+) -> anyhow::Result<(Job, Vec<String>)> {
     case.queue(16).await?;
     let policy = json!({"spec": {"placement": {
         "preferredClusters": ["member1"], "recoveryDeadline": "40s",
@@ -20,7 +31,7 @@ async fn gang_in_member1(case: &Case, nodes: u32) -> anyhow::Result<(Job, Vec<St
     case.capacity_policy(policy).await?;
     let nodes = case.nodes("member1", nodes).await?;
     case.nodes("member2", 2).await?;
-    let job = case.submit(&case.gang("train", 2, 8).batch()).await?;
+    let job = case.submit(template).await?;
     case.running(&job).await?;
     ensure!(case.placed(&job).await? == ["member1"]);
     Ok((job, nodes))
@@ -29,7 +40,8 @@ async fn gang_in_member1(case: &Case, nodes: u32) -> anyhow::Result<(Job, Vec<St
 /// Returns the node of one of the job's pods in member1.
 async fn a_node_of(case: &Case, job: &Job, nodes: &[String]) -> anyhow::Result<String> {
     let pods = case.pods("member1").await?;
-    let used = pods.iter().filter(|pod| job.owns(pod));
+    let runs = |pod: &&Value| job.owns(pod) && pod["status"]["phase"] == "Running";
+    let used = pods.iter().filter(runs);
     let used: Vec<&str> = used
         .filter_map(|pod| pod["spec"]["nodeName"].as_str())
         .collect();
@@ -95,6 +107,23 @@ async fn stayed(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A Job of more completions than pods loses a node after two of its pods have succeeded: these hide no lost pod.
+async fn work_queue(case: &Case) -> anyhow::Result<()> {
+    let mut template = case.gang("train", 2, 8).batch();
+    template["spec"]["completions"] = json!(8);
+    template["spec"]["backoffLimit"] = json!(6);
+    let (job, nodes) = in_member1(case, 2, &template).await?;
+    let well = json!({"muster.io/run-for": "1ms"});
+    play(case, &job, |_, _| true, well).await?;
+    case.pod_group_when(&job, "runs with two other pods", |group| {
+        let status = &group["status"];
+        status["succeeded"] == 2 && status["running"] == 2
+    })
+    .await?;
+    lose_a_node(case, &job, &nodes).await?;
+    moves_to_member2(case, &job).await
+}
+
 /// A node offers fewer devices than the gang's pod uses there, and none come back.
 async fn device_lost(case: &Case) -> anyhow::Result<()> {
     let (job, nodes) = gang_in_member1(case, 2).await?;
@@ -115,6 +144,11 @@ async fn node_emptied(case: &Case) -> anyhow::Result<()> {
     }]}});
     member.merge(NODE, None, &node, &taint).await?;
     moves_to_member2(case, &job).await
+}
+
+#[test]
+fn a_job_of_which_pods_have_succeeded_starts_again_elsewhere_when_it_loses_a_node() {
+    managed("queuelost", work_queue);
 }
 
 #[test]

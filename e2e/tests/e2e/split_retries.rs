@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::case::{A_WHILE, Case, SOON};
 use crate::job::{Job, clusters, condition, record};
-use crate::leading_part::{leads, room_for_seven, shows};
+use crate::leading_part::{leading, leads, room_for_seven, shows};
 use crate::split::{environment, no_pods, play, pods_of, training};
 use crate::story::managed;
 
@@ -130,6 +130,35 @@ async fn completes(case: &Case) -> anyhow::Result<()> {
     no_pods(case, &job).await
 }
 
+/// `CompleteJob` by `TaskCompleted` follows when the task has completed in both clusters, not in one. The part
+/// without the master completes by itself, and its member counts no pods of it any more.
+async fn completes_by_a_task(case: &Case) -> anyhow::Result<()> {
+    room_for_seven(case).await?;
+    let mut template = training(case, "train", 6);
+    template["spec"]["tasks"][1]["policies"] =
+        json!([{"event": "TaskCompleted", "action": "CompleteJob"}]);
+    let job = case.submit(&template).await?;
+    runs_as(case, &job, "1").await?;
+    let first = leading(case, &job).await?;
+    let well = || json!({"muster.io/run-for": "1ms"});
+    play(case, &job, |cluster, _| cluster != first, well()).await?;
+    case.binding_when(&job, "has a part that has completed", |binding| {
+        let parts = binding["status"]["aggregatedStatus"].as_array();
+        let mut parts = parts.into_iter().flatten();
+        parts.any(|part| {
+            let state = &part["status"]["state"];
+            let counts = &part["status"]["taskStatusCount"]["worker"]["phase"];
+            state["phase"] == "Completed" && counts["Succeeded"].as_u64() >= Some(3)
+        })
+    })
+    .await?;
+    case.running(&job).await?;
+    play(case, &job, |_, pod| !leads(pod), well()).await?;
+    case.finished(&job, "Succeeded").await?;
+    shows(case, &job, "Completed").await?;
+    no_pods(case, &job).await
+}
+
 #[test]
 fn a_split_job_restarts_as_a_whole_until_its_max_retry() {
     managed("splitretry", restarts);
@@ -143,4 +172,9 @@ fn a_split_job_is_aborted_as_a_whole_and_resumed() {
 #[test]
 fn a_split_job_is_completed_as_a_whole() {
     managed("splitcomplete", completes);
+}
+
+#[test]
+fn a_split_job_is_completed_by_a_task_in_all_clusters() {
+    managed("splittask", completes_by_a_task);
 }

@@ -38,6 +38,18 @@ pub enum Event {
     PodUpserted(PodFact),
     /// A pod is gone.
     PodGone(ClusterName, Uid),
+    /// An object has so many pods which ended by themselves that no more of them are reported one by one. This
+    /// many others are there.
+    PodsEnded {
+        /// The cluster.
+        cluster: ClusterName,
+        /// The object that controls them.
+        owner: Uid,
+        /// The job that they belong to.
+        job: Option<JobKey>,
+        /// Their number; 0 once there are none.
+        pods: u32,
+    },
     /// The rules that classify faults have changed. Without this event every fault is `Unknown`.
     FaultRulesChanged(FaultRuleSet),
     /// A job exists, or its template, binding or hold has changed.

@@ -323,6 +323,17 @@ pub struct PodFact {
     /// What keeps it from running, or has ended it, if its node says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub symptom: Option<Box<Symptom>>,
+    /// The seconds that it may take to end once it is deleted; 0 if that is not known.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub grace_s: u32,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl PodFact {

@@ -220,6 +220,7 @@ mod tests {
                     job: Some(JobKey::new("ns", "runs")),
                     phase: PodPhase::Running,
                     symptom: None,
+                    grace_s: 0,
                 };
                 e.capacity
                     .begin_grace(&JobKey::new("ns", "runs"), pod, false, crate::Time(7));

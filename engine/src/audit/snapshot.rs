@@ -6,7 +6,7 @@ use crate::api::demand::Demand;
 use crate::api::facts::{ClusterFact, NodeFact, PodFact, PolicyFact, PriorityClassFact, QueueFact};
 use crate::api::faults::FaultRuleSet;
 use crate::api::ids::{ClusterName, JobKey, Time};
-use crate::capacity::{AssumedPod, Ended, MixRecord};
+use crate::capacity::{AssumedPod, Ended, EndedCount, MixRecord};
 use crate::config::EngineConfig;
 use crate::cycle::react::{Change, react};
 use crate::cycle::{decide, next_head, spare, sync};
@@ -34,6 +34,8 @@ pub struct Snapshot {
     jobs: Vec<JobSnapshot>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     completion_grace: Vec<Ended>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    ended: Vec<EndedCount>,
     reservations: Vec<Reservation>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     spares: Vec<Spare>,
@@ -83,6 +85,9 @@ pub(crate) fn restore(snapshot: Snapshot, config: EngineConfig) -> Engine {
     }
     for fact in snapshot.pods {
         engine.capacity.upsert_pod(fact);
+    }
+    for count in snapshot.ended {
+        engine.capacity.restore_ended(count);
     }
     for job in snapshot.jobs {
         restore_job(&mut engine, job);
@@ -143,6 +148,7 @@ pub(crate) fn snapshot(inputs: Inputs<'_>) -> Snapshot {
             .into_iter()
             .map(|(key, job)| job_snapshot(inputs, key, job))
             .collect(),
+        ended: inputs.capacity.ended_counts().cloned().collect(),
         completion_grace: inputs.capacity.in_grace().cloned().collect(),
         reservations: inputs.reservations.iter().cloned().collect(),
         spares: inputs.spares.iter().cloned().collect(),

@@ -145,9 +145,7 @@ impl Capacity {
     pub(crate) fn assume_lost(&mut self, key: &JobKey, demand: &Arc<Demand>, shares: &[Share]) {
         self.drop_assumed(key);
         let assumed = shares.iter().flat_map(|share| {
-            let present = |pod: &PodFact| self.is_present(pod);
-            let needs = needs_of(demand, &share.pods);
-            let needs = self.without_pods(key, &share.cluster, needs, present);
+            let needs = self.lost_of(key, demand, share);
             self.assumed_for(&share.cluster, &needs)
         });
         let assumed = assumed.collect();
@@ -381,7 +379,7 @@ impl Capacity {
     }
 
     /// `needs` less the pods of the job in the cluster that `counts` holds for.
-    fn without_pods<'a>(
+    pub(super) fn without_pods<'a>(
         &self,
         key: &JobKey,
         cluster: &ClusterName,

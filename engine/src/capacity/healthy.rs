@@ -9,12 +9,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Capacity {
-    /// The number of a job's pods in a cluster that run, may still start on their nodes, or ended by
-    /// themselves.
-    pub(crate) fn healthy_pods(&self, key: &JobKey, cluster: &ClusterName) -> u32 {
-        let healthy = self.pods_in(key, cluster);
-        let healthy = healthy.filter(|pod| self.is_healthy(pod)).count();
-        u32::try_from(healthy).unwrap_or(u32::MAX)
+    /// The number of a job's `of` pods in a cluster that run, may still start on their nodes, or ended by
+    /// themselves and need no other in their place.
+    pub(crate) fn healthy_pods(&self, key: &JobKey, cluster: &ClusterName, of: u32) -> u32 {
+        self.count_present(key, cluster, of, |pod| self.is_healthy(pod))
     }
 
     /// The number of a job's pods in a cluster that have started: they run, or ended by themselves. A pod
@@ -23,7 +21,8 @@ impl Capacity {
         let started = self.pods_in(key, cluster).filter(|pod| {
             pod.node.is_some() && matches!(pod.phase, PodPhase::Running | PodPhase::Ended)
         });
-        u32::try_from(started.count()).unwrap_or(u32::MAX)
+        let started = u32::try_from(started.count()).unwrap_or(u32::MAX);
+        started.saturating_add(self.ended.of(key, cluster))
     }
 
     /// What keeps a job's pods in a cluster from running, with the number of pods that each keeps, the most
@@ -58,16 +57,48 @@ impl Capacity {
         self.pods_changed.insert(key.clone());
     }
 
-    /// The number of a job's pods in a cluster that have not been lost, whether or not their devices work.
-    pub(crate) fn present_pods(&self, key: &JobKey, cluster: &ClusterName) -> u32 {
-        let pods = self.pods_in(key, cluster);
-        let present = pods.filter(|pod| self.is_present(pod)).count();
-        u32::try_from(present).unwrap_or(u32::MAX)
+    /// The number of a job's `of` pods in a cluster that have not been lost, whether or not their devices work.
+    pub(crate) fn present_pods(&self, key: &JobKey, cluster: &ClusterName, of: u32) -> u32 {
+        self.count_present(key, cluster, of, |pod| self.is_present(pod))
     }
 
-    /// The number of a job's pods that use capacity in clusters that can be seen. Pods on lost nodes are not
-    /// counted: nothing says whether they are left.
-    pub(crate) fn pods_left(&self, key: &JobKey) -> usize {
+    /// The number of a job's `of` pods in a cluster that are there by `is_there`, with the ended ones that count.
+    fn count_present(
+        &self,
+        key: &JobKey,
+        cluster: &ClusterName,
+        of: u32,
+        is_there: impl Fn(&PodFact) -> bool,
+    ) -> u32 {
+        let there = self.pods_in(key, cluster).filter(|pod| is_there(pod));
+        let there = u32::try_from(there.count()).unwrap_or(u32::MAX);
+        there.saturating_add(self.ended_that_count(key, cluster, of))
+    }
+
+    /// How many pods of a job in a cluster that ended by themselves stand for pods of its `of` there. A batch Job
+    /// of more completions than pods starts another pod for each that has succeeded, until few completions are
+    /// left; an operator does so for one that has failed. So those that have ended count as far as others leave
+    /// room: those with a node, also if it is lost. One that is evicted has another in its place.
+    ///
+    /// A pod without a node is not known to members' views. So once a lost pod is gone, an ended one counts in its
+    /// place until the next is bound: the time until then is not counted as a loss.
+    pub(super) fn ended_that_count(&self, key: &JobKey, cluster: &ClusterName, of: u32) -> u32 {
+        let (mut open, mut ended) = (0, self.ended.of(key, cluster));
+        for pod in self.pods_in(key, cluster) {
+            match pod.phase {
+                PodPhase::Ended if pod.node.is_some() => ended += 1,
+                PodPhase::Starting | PodPhase::Running => {
+                    open += u32::from(pod.node.is_some());
+                }
+                PodPhase::Ended | PodPhase::Evicting | PodPhase::Disrupted => {}
+            }
+        }
+        ended.min(of.saturating_sub(open))
+    }
+
+    /// The longest grace period in seconds of a job's pods that use capacity in clusters that can be seen; `None` if
+    /// there are none. Pods on lost nodes are left out: nothing says whether they are left.
+    pub(crate) fn grace_of_pods_left(&self, key: &JobKey) -> Option<u32> {
         let clusters = self.clusters.keys().filter(|cluster| {
             let fact = self.cluster_fact(cluster);
             fact.is_some_and(|fact| fact.usable)
@@ -77,7 +108,7 @@ impl Capacity {
             let node = pod.node.as_ref().filter(|_| !pod.ended());
             node.is_some_and(|node| self.is_seen(&pod.cluster, node))
         });
-        left.count()
+        left.map(|pod| pod.grace_s).max()
     }
 
     /// Whether a pod counts toward the minimum of its job: it is there, and its devices work.
@@ -119,15 +150,13 @@ impl Capacity {
         jobs.len() == 1
     }
 
-    /// Whether a pod of a job has not been lost. One that ended by itself has not: its controller decides what
-    /// follows. One that is not bound is not there.
+    /// Whether a pod of a job that has not ended has not been lost. One that is not bound is not there.
     pub(super) fn is_present(&self, pod: &PodFact) -> bool {
         let Some(node) = &pod.node else {
             return false;
         };
         match pod.phase {
-            PodPhase::Ended => true,
-            PodPhase::Evicting | PodPhase::Disrupted => false,
+            PodPhase::Ended | PodPhase::Evicting | PodPhase::Disrupted => false,
             PodPhase::Starting | PodPhase::Running => self.is_seen(&pod.cluster, node),
         }
     }

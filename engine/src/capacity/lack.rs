@@ -108,6 +108,7 @@ mod tests {
                 job: None,
                 phase: PodPhase::Running,
                 symptom: None,
+                grace_s: 0,
             });
         }
         room

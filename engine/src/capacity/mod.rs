@@ -20,6 +20,8 @@ use cluster::NodeChange;
 pub(crate) use cluster::{ClusterCapacity, NodeInfo};
 use completion_grace::CompletionGrace;
 pub(crate) use completion_grace::Ended;
+pub(crate) use ended::EndedCount;
+use ended::EndedCounts;
 pub(crate) use holdings::Holdings;
 use index::Index;
 pub(crate) use index::{FittingPods, Place};
@@ -39,6 +41,8 @@ mod cluster;
 mod completion_grace;
 
 mod domains;
+
+mod ended;
 
 mod field;
 
@@ -82,6 +86,8 @@ pub struct Capacity {
     assumed: Hashed<JobKey, Assumption>,
     /// Where the pods of each job are, bound or not, ended or not.
     pods_of: Hashed<JobKey, BTreeSet<(ClusterName, Uid)>>,
+    /// Ended pods of which only the number is known.
+    ended: EndedCounts,
     /// Jobs with assumed pods that have no node at the moment.
     unplaced: BTreeSet<JobKey>,
     /// Clusters with nodes that hold assumed pods which cannot be honoured there.
@@ -234,6 +240,7 @@ impl Capacity {
         self.facts.remove(cluster);
         self.completion_grace
             .take(|ended| ended.pod.cluster == *cluster);
+        self.ended.cluster_gone(cluster);
         let Some(room) = self.clusters.remove(cluster) else {
             return;
         };
@@ -470,6 +477,7 @@ mod tests {
                 job: job.cloned(),
                 phase: crate::api::facts::PodPhase::Running,
                 symptom: None,
+                grace_s: 0,
             });
             assert_eq!(started(&room), counts, "{job:?}");
         }

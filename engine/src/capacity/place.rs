@@ -300,6 +300,7 @@ mod tests {
             job: None,
             phase: PodPhase::Running,
             symptom: None,
+            grace_s: 0,
         });
         room.note_demand(&demand(1, "cpu 4, nvidia.com/gpu 4"));
         room

@@ -54,6 +54,12 @@ pub(crate) fn apply(engine: &mut Engine, event: Event) {
         Event::NodeGone(cluster, node) => engine.capacity.remove_node(&cluster, &node),
         Event::PodUpserted(fact) => ended_pods::observe_pod(engine, fact),
         Event::PodGone(cluster, uid) => ended_pods::observe_pod_gone(engine, &cluster, &uid),
+        Event::PodsEnded {
+            cluster,
+            owner,
+            job,
+            pods,
+        } => engine.capacity.set_ended(&cluster, &owner, job, pods),
         Event::FaultRulesChanged(rules) => engine.fault_rules = rules,
         Event::JobUpserted(fact) => lifecycle::observe_job(engine, fact),
         Event::JobAdmitted {

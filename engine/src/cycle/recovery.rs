@@ -109,14 +109,15 @@ fn loss_of(inputs: Inputs<'_>, key: &JobKey) -> Option<Loss> {
     };
     let mut shares = released.admission.shares.iter();
     shares.find_map(|share| {
-        let healthy = inputs.capacity.healthy_pods(key, &share.cluster);
+        let of = share.replicas();
+        let healthy = inputs.capacity.healthy_pods(key, &share.cluster, of);
         let least = least_running(job, released, share);
         (healthy < least && visible(&share.cluster)).then(|| Loss {
             since: inputs.now,
             cluster: share.cluster.clone(),
             healthy,
             least,
-            devices: inputs.capacity.present_pods(key, &share.cluster) >= least,
+            devices: inputs.capacity.present_pods(key, &share.cluster, of) >= least,
         })
     })
 }

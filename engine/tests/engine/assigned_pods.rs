@@ -41,6 +41,7 @@ fn comes(room: &mut Capacity, uid: &str, at: Option<&str>, request: &str) {
         job: Some(key("job")),
         phase: PodPhase::Running,
         symptom: None,
+        grace_s: 0,
     });
 }
 

@@ -100,6 +100,7 @@ fn unbound_pods_of_a_plan_are_checked_without_those_of_the_job_itself() {
         job: Some(job.clone()),
         phase: PodPhase::Running,
         symptom: None,
+        grace_s: 0,
     });
     room.remove_node(&ClusterName::from("a"), &NodeName::from("n1"));
     let lost = room.check(&job, &demand, &share).unwrap_err();
@@ -123,6 +124,7 @@ fn only_the_missing_pods_of_a_running_job_are_assumed() {
             job: Some(job.clone()),
             phase: PodPhase::Running,
             symptom: None,
+            grace_s: 0,
         });
     }
     let share = |on_n1: u32| {
@@ -205,6 +207,7 @@ fn a_bound_pod_with_another_request_counts_as_one_of_the_gang() {
         job: Some(job.clone()),
         phase: PodPhase::Running,
         symptom: None,
+        grace_s: 0,
     });
     let share = |count: u32| engine::facts::Share {
         cluster: ClusterName::from("a"),
@@ -265,6 +268,7 @@ fn a_pod_may_use_a_node_that_is_overcommitted_in_another_resource() {
         job: None,
         phase: PodPhase::Running,
         symptom: None,
+        grace_s: 0,
     };
     world.apply(Event::PodUpserted(other("large", "memory 2Gi")));
     world.apply(Event::PodUpserted(other("device", "gpu 8")));

@@ -190,5 +190,6 @@ pub fn foreign(cluster: &str, node: &str, request: &str) -> Event {
         job: None,
         phase: PodPhase::Running,
         symptom: None,
+        grace_s: 0,
     })
 }

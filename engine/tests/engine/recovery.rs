@@ -199,6 +199,76 @@ fn a_gang_above_its_minimum_goes_on_with_fewer_pods() {
     assert!(world.why("elastic").starts_with("PodsLost"));
 }
 
+/// A batch Job of more completions than pods: one pod has succeeded, and another of the two was started in its place.
+#[test]
+fn a_pod_that_has_succeeded_hides_no_lost_pod_of_a_job_that_wants_all_of_its_pods() {
+    for counted in [false, true] {
+        let mut world = running();
+        let lost = pod_on(&world, "n1");
+        let done = PodFact {
+            uid: "done".into(),
+            node: Some("n0".into()),
+            phase: PodPhase::Ended,
+            ..lost.clone()
+        };
+        world.apply(match counted {
+            false => Event::PodUpserted(done),
+            true => Event::PodsEnded {
+                cluster: lost.cluster.clone(),
+                owner: "job".into(),
+                job: lost.job.clone(),
+                pods: 250,
+            },
+        });
+        world.wait(1).decide();
+        assert!(world.why("gang").starts_with("Running"));
+        // Few completions are left: no pod takes the place of this one.
+        world.apply(Event::PodGone(lost.cluster.clone(), lost.uid.clone()));
+        world.wait(10).decide();
+        assert!(
+            world.why("gang").starts_with("Running"),
+            "{}",
+            world.why("gang")
+        );
+        // One does.
+        world.apply(Event::PodUpserted(lost));
+        world.wait(1).decide();
+        assert!(
+            world.why("gang").starts_with("Running"),
+            "{}",
+            world.why("gang")
+        );
+        node_deleted(&mut world, "n1");
+        world.wait(1).decide();
+        let why = world.why("gang");
+        assert!(
+            why.starts_with("PodsLost: runs with 1 of the 2 pods"),
+            "{why}"
+        );
+    }
+}
+
+#[test]
+fn the_number_of_ended_pods_survives_a_restart_and_goes_with_its_cluster() {
+    let mut world = running();
+    let lost = pod_on(&world, "n1");
+    world.apply(Event::PodsEnded {
+        cluster: lost.cluster.clone(),
+        owner: "job".into(),
+        job: lost.job.clone(),
+        pods: 1,
+    });
+    world.apply(Event::PodGone(lost.cluster.clone(), lost.uid.clone()));
+    world.wait(10).decide();
+    let bound = |world: &World| world.engine.bound_pods(&key("gang"), &lost.cluster, 2);
+    assert_eq!(bound(&world), 2);
+    let config = EngineConfig::default();
+    let restored = engine::Engine::restore(world.engine.snapshot(), config);
+    assert_eq!(restored.bound_pods(&key("gang"), &lost.cluster, 2), 2);
+    world.apply(Event::ClusterGone(lost.cluster.clone()));
+    assert_eq!(bound(&world), 0);
+}
+
 #[test]
 fn an_elastic_gang_that_runs_small_has_lost_too_many_pods_below_the_same_minimum() {
     let mut world = running();

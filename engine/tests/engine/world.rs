@@ -213,6 +213,7 @@ impl World {
                         job: Some(key.clone()),
                         phase: PodPhase::Running,
                         symptom: None,
+                        grace_s: 0,
                     });
                 }
             }

@@ -99,6 +99,7 @@ impl Both {
                 job: Some(key.clone()),
                 phase: PodPhase::Running,
                 symptom: None,
+                grace_s: 0,
             };
             self.apply(if there {
                 Event::PodUpserted(pod)

@@ -356,6 +356,7 @@ fn bind(engine: &mut Engine, case: &Case, runs: &Runs, there: bool) {
                 job: Some(world::key(&job_name(runs.job))),
                 phase: engine::facts::PodPhase::Running,
                 symptom: None,
+                grace_s: 0,
             };
             engine.apply(if there {
                 Event::PodUpserted(pod)

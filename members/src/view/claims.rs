@@ -155,6 +155,7 @@ impl MemberView {
             job: None,
             phase: PodPhase::Running,
             symptom: None,
+            grace_s: 0,
         })
         .collect()
     }

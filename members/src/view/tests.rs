@@ -11,7 +11,7 @@ fn pod(name: &str, uid: &str, owner: Option<&str>) -> Delta<SeenPod> {
     pod_in("Running", name, uid, owner)
 }
 
-fn pod_in(phase: &str, name: &str, uid: &str, owner: Option<&str>) -> Delta<SeenPod> {
+pub(super) fn pod_in(phase: &str, name: &str, uid: &str, owner: Option<&str>) -> Delta<SeenPod> {
     let owners: Value = owner.map_or(json!([]), |name| {
         json!([{"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": format!("{name}-uid"),
                 "controller": true}])
@@ -34,7 +34,7 @@ fn node(name: &str, cpu: &str) -> Delta<SeenNode> {
     node_delta(&cluster(), Delta::Upserted(node))
 }
 
-fn gone<K>(namespace: Option<&str>, name: &str) -> Delta<K> {
+pub(super) fn gone<K>(namespace: Option<&str>, name: &str) -> Delta<K> {
     Delta::Gone(ObjectKey {
         namespace: namespace.map(str::to_owned),
         name: name.to_owned(),
@@ -42,7 +42,7 @@ fn gone<K>(namespace: Option<&str>, name: &str) -> Delta<K> {
 }
 
 /// Events in short, and the owners asked for.
-fn sent(view: &mut MemberView) -> String {
+pub(super) fn sent(view: &mut MemberView) -> String {
     let (events, asks) = view.take();
     let events = events.iter().map(|event| match event {
         Event::NodeUpserted(fact) => format!("+{} {}", fact.name, fact.allocatable),

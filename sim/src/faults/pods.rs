@@ -244,6 +244,7 @@ impl SimulatedPods {
             job: Some(sim.fact.key.clone()),
             phase,
             symptom: None,
+            grace_s: 0,
         }
     }
 

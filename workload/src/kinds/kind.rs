@@ -161,6 +161,11 @@ pub(crate) trait WorkloadKind: Sync {
         None
     }
 
+    /// Returns how many pods of a role have succeeded in a part.
+    fn succeeded(&self, _status: &Value, _role: &str) -> u32 {
+        0
+    }
+
     /// Returns how often its member's operator has restarted a part or pods of it.
     fn retries(&self, _status: &Value) -> u32 {
         0

@@ -247,6 +247,7 @@ fn a_gang_is_not_over_while_a_part_asks_it_to_go_on_or_to_stop() {
         restart_phase: Some("Terminated".to_owned()),
         failed_action: None,
         max_retry: 3,
+        completing: Default::default(),
     };
     for (statuses, retries, want) in cases {
         let rules = GangRules {

@@ -68,12 +68,13 @@ fn an_unsplittable_job_says_why_and_runs_in_one_cluster() {
             "{{apiVersion: {api}, kind: {kind}, metadata: {{annotations: {{muster.io/split: Allowed}}}}, spec: {{}}}}"
         )
     };
-    let policy = "policies: [{event: TaskCompleted, action: CompleteJob}]";
+    let policy = "policies: [{event: '*', action: CompleteJob}]";
     let cases = [
         (volcano("Allowed", "{plugins: {svc: [], mpi: []}, tasks: []}"), "spec.plugins.mpi"),
         (volcano("Allowed", "{plugins: {svc: [], ssh: []}, tasks: []}"), "spec.plugins.ssh creates other keys"),
-        (volcano("Allowed", &format!("{{{policy}, tasks: []}}")), "spec.policies: CompleteJob"),
+        (volcano("Allowed", &format!("{{{policy}, tasks: []}}")), "spec.policies: CompleteJob by *"),
         (volcano("Allowed", &format!("{{tasks: [{{replicas: 1}}, {{replicas: 2, {policy}}}]}}")), "spec.tasks[1].policies: CompleteJob"),
+        (volcano("Allowed", "{minSuccess: 1, tasks: [{replicas: 2}]}"), "spec.minSuccess counts the pods of one cluster"),
         (volcano("Allowed", "{tasks: [{replicas: 1, dependsOn: {name: [a]}}]}"), "spec.tasks[0].dependsOn"),
         (volcano("Allowed", "{tasks: [{partitionPolicy: {totalPartitions: 2}}]}"), "spec.tasks[0].partitionPolicy"),
         ("{apiVersion: batch/v1, kind: Job, metadata: {annotations: {muster.io/split: '2'}}, spec: {successPolicy: {rules: []}}}".to_owned(), "spec.successPolicy"),

@@ -3,17 +3,21 @@
 use super::*;
 use engine::facts::PodPhase;
 
-fn other_pod_runs(stage: &mut Stage) {
-    stage.member_shows(Event::PodUpserted(pod("other", PodPhase::Running, None)));
+fn other_pod_runs(stage: &mut Stage, grace_s: u32) {
+    let pod = pod("other", PodPhase::Running, None);
+    stage.member_shows(Event::PodUpserted(engine::facts::PodFact {
+        grace_s,
+        ..pod
+    }));
 }
 
 /// Job `a` was evicted and its Work is gone. A pod of it still ends, as in its grace period.
-async fn evicted() -> Stage {
+async fn evicted(grace_s: u32) -> Stage {
     let mut stage = stage().await;
     stage.job("a", 1);
     stage.rest(&["a"]).await;
     stage.work("a", true);
-    other_pod_runs(&mut stage);
+    other_pod_runs(&mut stage, grace_s);
     stage.change("a", reported(json!({"active": 1, "ready": 1})));
     stage.rest(&["a"]).await;
     let refused = Some(("OutOfcpu", ""));
@@ -29,7 +33,7 @@ async fn evicted() -> Stage {
 
 #[tokio::test(start_paused = true)]
 async fn an_evicted_job_is_charged_until_its_pods_have_ended() {
-    let mut stage = evicted().await;
+    let mut stage = evicted(30).await;
     stage.rest_later(&["a"], 40_000).await;
     assert_eq!(stage.shown("a"), "Ending 1 gated []");
     assert_eq!(stage.charged(), "1");
@@ -46,9 +50,31 @@ async fn an_evicted_job_is_charged_until_its_pods_have_ended() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_cannot_be_ended_keeps_its_job_for_two_minutes() {
-    let mut stage = evicted().await;
+    let mut stage = evicted(30).await;
     stage.rest_later(&["a"], 60_000).await;
     assert_eq!(stage.shown("a"), "Ending 1 gated []");
     stage.rest_later(&["a"], 120_000).await;
+    assert_ne!(stage.shown("a"), "Ending 1 gated []");
+}
+
+/// Its preemptor would find the nodes in use, and evict another job.
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_pods_have_a_long_grace_period_is_charged_for_as_long() {
+    let mut stage = evicted(600).await;
+    stage.rest_later(&["a"], 10_000).await;
+    stage.rest_later(&["a"], 640_000).await;
+    assert_eq!(stage.shown("a"), "Ending 1 gated []");
+    assert_eq!(stage.charged(), "1");
+    stage.rest_later(&["a"], 60_000).await;
+    assert_ne!(stage.shown("a"), "Ending 1 gated []");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_grace_period_keeps_a_charge_for_longer_than_an_operator_allows() {
+    let mut stage = evicted(u32::MAX).await;
+    stage.rest_later(&["a"], 10_000).await;
+    stage.rest_later(&["a"], 3_500_000).await;
+    assert_eq!(stage.shown("a"), "Ending 1 gated []");
+    stage.rest_later(&["a"], 200_000).await;
     assert_ne!(stage.shown("a"), "Ending 1 gated []");
 }

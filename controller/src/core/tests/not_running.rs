@@ -1,8 +1,10 @@
 //! What keeps admitted jobs from running: nodes that refuse their pods, and schedulers that do not bind them.
 
 use super::*;
-use engine::Reason;
+use crate::effects::unbound::UnboundPods;
 use engine::facts::PodPhase;
+use engine::faults::Symptom;
+use engine::{Attempt, Reason};
 
 /// Job `a` is placed, and its Work is there.
 async fn placed() -> Stage {
@@ -35,6 +37,36 @@ async fn a_job_whose_pods_no_scheduler_binds_says_so_after_a_minute() {
         message.contains("0 of the 1 pods it needs on m1 have a node"),
         "{message}"
     );
+    let said = |message: &str| {
+        UnboundPods::Said(Symptom {
+            reason: "Unschedulable".to_owned(),
+            message: message.to_owned(),
+            exit_code: None,
+        })
+    };
+    let why = "pod a-0: 0/1 nodes are available: persistentvolumeclaim \"data\" not found.";
+    for (attempt, pods, want) in [
+        (1, UnboundPods::Silent, "and their events there say why"),
+        (1, UnboundPods::Absent, "no others are there"),
+        (
+            1,
+            said(why),
+            "than a minute: Unschedulable (pod a-0: 0/1 nodes are",
+        ),
+        // An answer about another attempt.
+        (2, said(why), "and their events there say why"),
+    ] {
+        stage.take(Input::SchedulerSaid {
+            key: JobKey::new("team", "a"),
+            attempt: Attempt(attempt),
+            cluster: ClusterName::new("m1"),
+            pods,
+        });
+        stage.rest(&["a"]).await;
+        let (reason, message) = shows(&stage, Reason::Placed);
+        assert_eq!(reason, Reason::PodsNotScheduled);
+        assert!(message.contains(want), "{message}");
+    }
     stage.member_shows(Event::PodUpserted(objects::pod(
         "pod",
         PodPhase::Starting,

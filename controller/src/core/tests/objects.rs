@@ -113,5 +113,6 @@ pub(super) fn pod(uid: &str, phase: PodPhase, said: Option<(&str, &str)>) -> Pod
                 exit_code: None,
             })
         }),
+        grace_s: 0,
     }
 }

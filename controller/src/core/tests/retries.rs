@@ -188,6 +188,34 @@ async fn a_gang_of_which_a_part_fails_through_no_fault_of_its_own_is_queued_agai
     assert_eq!((record.infrastructure_failures, record.retries), (1, 0));
 }
 
+/// All pods of a task in two clusters have to succeed.
+#[tokio::test(start_paused = true)]
+async fn a_gang_is_completed_by_a_task_when_its_pods_have_succeeded_in_all_clusters() {
+    let change = json!({"restartPhase": null, "completingTasks": ["worker"]});
+    let mut stage = started(RecordState::Admitted, change).await;
+    let done = |succeeded: u32, running: u32| {
+        let phases = json!({"Succeeded": succeeded, "Running": running});
+        let counts = json!({"worker": {"phase": phases}, "master": {"phase": {"Running": 1}}});
+        json!({"state": {"phase": "Running"}, "running": running + 1, "taskStatusCount": counts})
+    };
+    stage.report(done(3, 4), done(4, 0));
+    stage.rest(&["a"]).await;
+    stage.rest_later(&["a"], 30_000).await;
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1", "m2"]"#);
+    stage.report(done(7, 0), done(4, 0));
+    stage.rest(&["a"]).await;
+    stage.rest_later(&["a"], 10_000).await;
+    let record = stage.record("a").unwrap();
+    assert_eq!(record.reason, Some(engine::Reason::Succeeded));
+    assert!(
+        record
+            .message
+            .contains("all pods of task worker have succeeded"),
+        "{}",
+        record.message
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_gang_fails_at_its_last_retry() {
     let mut stage = started(RecordState::Admitted, json!({"retries": 2})).await;

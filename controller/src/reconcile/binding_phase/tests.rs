@@ -51,6 +51,7 @@ fn record(state: RecordState) -> AdmissionRecord {
         max_retry: None,
         restart_phase: None,
         failed_action: None,
+        completing_tasks: Vec::new(),
         time: jiff::Timestamp::UNIX_EPOCH,
         expected_duration_ms: None,
         reason: None,

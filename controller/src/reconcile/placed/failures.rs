@@ -53,10 +53,7 @@ impl Reconciler {
         if !ran {
             return false;
         }
-        let class = self.class_of_failure(ctx);
-        if let Some(queues) = self.metrics_of(&record.queue) {
-            queues.failed(&record.queue, class);
-        }
+        self.count_failure(ctx, record);
         match self.verdict(ctx, record, failed) {
             FailureVerdict::Retry(stop, next) => {
                 self.apply_admission(ctx, record, Progress::Running);
@@ -84,10 +81,7 @@ impl Reconciler {
         if stop.reason != Reason::PartFailed {
             return (stop, record.clone());
         }
-        let class = self.class_of_failure(ctx);
-        if let Some(queues) = self.metrics_of(&record.queue) {
-            queues.failed(&record.queue, class);
-        }
+        self.count_failure(ctx, record);
         match self.verdict(ctx, record, &stop.message) {
             FailureVerdict::Retry(stop, next) => (stop, *next),
             FailureVerdict::Final(why) => {
@@ -114,11 +108,14 @@ impl Reconciler {
         }
     }
 
-    /// Returns whose fault the failure of a job was.
-    fn class_of_failure(&self, ctx: &ReconcileCtx<'_>) -> FaultClass {
+    /// Counts the failure of a job, or of a part of it, by whose fault it was.
+    fn count_failure(&self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
         let infrastructure = self.infrastructure_fault(ctx.key);
         let fault = infrastructure.or_else(|| self.own_fault(ctx.key));
-        fault.map_or(FaultClass::Unknown, |(_, class)| class)
+        let class = fault.map_or(FaultClass::Unknown, |(_, class)| class);
+        if let Some(queues) = self.metrics_of(&record.queue) {
+            queues.failed(&record.queue, class);
+        }
     }
 
     /// Returns what follows from the failure of a job, which its members describe as `failed`.

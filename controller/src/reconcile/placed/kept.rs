@@ -6,19 +6,23 @@
 //!
 //! This says what it is, for reasons, events, metrics and alerts. The start deadline ends it.
 
+use crate::effects::unbound::UnboundPods;
 use crate::mirror::binding::own_record;
 use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::placed::lost_pods::LostPods;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::record::{AdmissionRecord, Parts};
 use engine::facts::Share;
-use engine::{JobKey, Progress, Reason, Time};
+use engine::{Attempt, ClusterName, JobKey, Progress, Reason, Time};
 
 /// Milliseconds that the scheduler of a cluster has to bind the pods of an admitted job.
 const BOUND_WITHIN_MS: i64 = 60_000;
 
 /// Milliseconds after which such a job is looked at again.
 const RECHECK_MS: i64 = 10_000;
+
+/// Milliseconds after which a scheduler is asked again why.
+const ASK_AGAIN_MS: i64 = 30_000;
 
 /// The reasons of the kubelet for a pod that it does not admit (pkg/kubelet/lifecycle, cm/admission and
 /// cm/topologymanager, v1.35), besides those that begin with [`OUT_OF`].
@@ -59,6 +63,10 @@ impl Reconciler {
             true => self.unscheduled(ctx.key, record),
             false => None,
         };
+        if let Some((cluster, _)) = &found {
+            self.ask_scheduler(ctx, record, cluster);
+        }
+        let found = found.map(|(_, message)| message);
         if is_late {
             // No event comes when nothing happens.
             self.requeue_at(ctx.key, ctx.now.after(RECHECK_MS));
@@ -70,8 +78,42 @@ impl Reconciler {
         }
     }
 
-    /// Returns which pods of an admitted job no scheduler has bound. A cluster that cannot be seen says nothing.
-    fn unscheduled(&self, key: &JobKey, record: &AdmissionRecord) -> Option<String> {
+    /// Asks the scheduler of a cluster why it has not bound the pods of a job, unless that was asked a moment ago.
+    fn ask_scheduler(
+        &mut self,
+        ctx: &ReconcileCtx<'_>,
+        record: &AdmissionRecord,
+        cluster: &ClusterName,
+    ) {
+        let asked_at = &mut self.in_flight_of(ctx.key).schedulers_asked_at;
+        if asked_at.is_some_and(|at| ctx.now < at.after(ASK_AGAIN_MS)) {
+            return;
+        }
+        *asked_at = Some(ctx.now);
+        self.push(ReconcileAction::AskScheduler {
+            key: ctx.key.clone(),
+            attempt: record.attempt,
+            cluster: cluster.clone(),
+        });
+    }
+
+    /// Notes what the scheduler of a cluster says of the pods of a job.
+    pub(crate) fn scheduler_said(
+        &mut self,
+        key: &JobKey,
+        attempt: Attempt,
+        cluster: ClusterName,
+        pods: UnboundPods,
+    ) {
+        if let Some(state) = self.in_flight.get_mut(key) {
+            state.unbound.insert(cluster, (attempt, pods));
+            self.dirty.insert(key.clone());
+        }
+    }
+
+    /// Returns which pods of an admitted job no scheduler has bound, and in which cluster. A cluster that cannot be
+    /// seen says nothing.
+    fn unscheduled(&self, key: &JobKey, record: &AdmissionRecord) -> Option<(ClusterName, String)> {
         let demand = &self.last_facts.get(key)?.demand;
         let shares = record.admission().shares;
         let admitted: u64 = shares.iter().map(|share| u64::from(share.replicas())).sum();
@@ -81,13 +123,25 @@ impl Reconciler {
         };
         shares.iter().filter(visible).find_map(|share| {
             let least = demand.min_of_part(share.replicas(), admitted);
-            let bound = self.engine.bound_pods(key, &share.cluster);
+            let bound = self.engine.bound_pods(key, &share.cluster, share.replicas());
             let cluster = &share.cluster;
             (bound < least).then(|| {
-                format!(
-                    "placed; {bound} of the {least} pods it needs on {cluster} have a node: the scheduler there has \
-                     not bound the others for more than a minute, and their events there say why"
-                )
+                let have = format!("placed; {bound} of the {least} pods it needs on {cluster} have a node");
+                let late = "the scheduler there has not bound the others for more than a minute";
+                let answers = self.in_flight.get(key).map(|state| &state.unbound);
+                let answer = answers.and_then(|answers| answers.get(cluster));
+                let answer = answer.filter(|(attempt, _)| *attempt == record.attempt);
+                let message = match answer.map(|(_, pods)| pods) {
+                    Some(UnboundPods::Said(said)) => format!("{have}: {late}: {said}"),
+                    Some(UnboundPods::Absent) => format!(
+                        "{have}: after more than a minute no others are there, and the events of its objects \
+                         there say why"
+                    ),
+                    Some(UnboundPods::Silent) | None => {
+                        format!("{have}: {late}, and their events there say why")
+                    }
+                };
+                (cluster.clone(), message)
             })
         })
     }
@@ -116,7 +170,8 @@ impl Reconciler {
     fn unscheduled_now(&self, key: &JobKey, now: Time) -> Option<String> {
         let record = own_record(self.mirror.bindings().get(key)?)?;
         let is_late = is_with_schedulers(&record) && now >= late_from(&record);
-        is_late.then(|| self.unscheduled(key, &record)).flatten()
+        let found = is_late.then(|| self.unscheduled(key, &record)).flatten();
+        found.map(|(_, message)| message)
     }
 }
 
@@ -135,7 +190,7 @@ mod tests {
     use super::*;
     use engine::facts::{PodFact, PodPhase};
     use engine::faults::Symptom;
-    use engine::{ClusterName, Event, NodeName, Resources, Uid};
+    use engine::{Event, NodeName, Resources, Uid};
 
     #[test]
     fn what_the_kubelet_does_not_admit_is_refused_and_what_it_ends_later_is_not() {
@@ -161,6 +216,7 @@ mod tests {
                     message: String::new(),
                     exit_code: None,
                 })),
+                grace_s: 0,
             };
             pods.note(&Event::PodUpserted(pod), |_, _| Default::default());
             assert_eq!(pods.refused(&job), refused, "{reason}");

@@ -250,6 +250,7 @@ mod tests {
             job: Some(key(name)),
             phase,
             symptom: None,
+            grace_s: 0,
         })
     }
 

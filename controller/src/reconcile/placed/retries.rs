@@ -121,9 +121,21 @@ fn stopped(reason: Reason, how: &str) -> GangStop {
     }
 }
 
-/// Returns how a policy has completed a part, and with it the whole gang.
+/// Returns how a policy has completed the whole gang: by a task in all clusters, or by a part.
 pub(crate) fn completed(binding: &ResourceBinding, record: &AdmissionRecord) -> Option<String> {
     let policies = record.policies()?;
+    let resource = &binding.spec.resource;
+    let clusters = record.clusters.iter();
+    let statuses: Vec<Value> = clusters
+        .map(|share| status_in(binding, share.name.as_str()))
+        .collect();
+    let task =
+        workload::completed_task(&resource.api_version, &resource.kind, &statuses, &policies);
+    if let Some(task) = task {
+        return Some(format!(
+            "all pods of task {task} have succeeded, which completes the job (CompleteJob by TaskCompleted)"
+        ));
+    }
     let cluster = part_that_asks(binding, record, &policies, GangAction::Complete)?;
     Some(format!(
         "a policy completed the part on {cluster} (CompleteJob), and with it the job"

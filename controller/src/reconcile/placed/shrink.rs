@@ -226,6 +226,7 @@ mod tests {
                 job: Some(job.clone()),
                 phase,
                 symptom: None,
+                grace_s: 0,
             })
         };
         for fact in [

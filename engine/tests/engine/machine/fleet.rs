@@ -56,6 +56,7 @@ impl Model {
             job: None,
             phase: PodPhase::Running,
             symptom: None,
+            grace_s: 0,
         });
     }
 

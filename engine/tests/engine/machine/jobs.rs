@@ -314,6 +314,7 @@ impl Model {
                     job: Some(key.clone()),
                     phase: PodPhase::Running,
                     symptom: None,
+                    grace_s: 0,
                 });
             }
         }

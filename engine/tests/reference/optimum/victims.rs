@@ -339,6 +339,7 @@ fn bind(engine: &mut Engine, name: &str, pod: u32, cluster: &str, node: &NodeNam
         job: Some(world::key(name)),
         phase: PodPhase::Running,
         symptom: None,
+        grace_s: 0,
     }));
 }
 

@@ -1,6 +1,7 @@
 //! Volcano Jobs (batch.volcano.sh), with the defaults of Volcano's webhook, which may be missing on the
 //! control plane (pkg/webhooks/admission/jobs/mutate, v1.14).
 
+mod completing;
 mod parts;
 mod policies;
 mod resize;
@@ -140,7 +141,7 @@ impl WorkloadKind for VolcanoJobKind {
     }
 
     fn leading_role(&self, template: &Value) -> Option<String> {
-        unsplittable::leading_role(template)
+        completing::leading_role(template)
     }
 
     fn gang_policies(&self, template: &Value) -> Option<GangPolicies> {
@@ -153,6 +154,14 @@ impl WorkloadKind for VolcanoJobKind {
 
     fn ended_by_rule(&self, status: &Value, policies: Option<&GangPolicies>) -> Option<String> {
         policies::ended_by_rule(status, policies)
+    }
+
+    fn succeeded(&self, status: &Value, role: &str) -> u32 {
+        let counts = status
+            .get("taskStatusCount")
+            .and_then(|tasks| tasks.get(role));
+        let phases = counts.and_then(|counts| counts.get("phase"));
+        phases.map_or(0, |phases| outcome::number(phases, "Succeeded"))
     }
 
     fn retries(&self, status: &Value) -> u32 {

@@ -1,7 +1,7 @@
 //! Parts of a Volcano Job: its tasks with their shares of the pods and of the minimums, and with policies that
 //! restart no part by itself.
 
-use super::{policies, task_name};
+use super::{completing, policies, task_name};
 use crate::apportion::apportion;
 use crate::parts::{Fields, Gang, add_environment};
 use serde_json::{Value, json};
@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 /// like pods, so that they add up; a part's minimum is at least the sum of its tasks', if that holds for
 /// the whole job. A part of several never restarts itself.
 pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
-    // A part of several stops where its policies would restart it.
-    let stops = |object: &Value| match gang.shares.len() {
+    // A part of several stops where its policies would restart it, and completes by no task but one that leads.
+    let leading = completing::leading_role(template);
+    let rewritten = |object: &Value, name: Option<&String>| match gang.shares.len() {
         0 | 1 => None,
-        _ => policies::without_restart(template, object),
+        _ => policies::of_part(template, object, name.is_some() && name == leading.as_ref()),
     };
     let list = template.pointer("/spec/tasks").and_then(Value::as_array);
     let mut tasks = Vec::new();
@@ -34,8 +35,8 @@ pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields 
         if let Some(minimum) = minimum {
             task.insert("minAvailable".to_owned(), minimum.into());
         }
-        if let Some(policies) = stops(&Value::Object(task.clone())) {
-            task.insert("policies".to_owned(), policies);
+        if let Some(policies) = rewritten(&Value::Object(task.clone()), Some(&name)) {
+            task.insert("policies".to_owned(), policies.into());
         }
         needed += minimum.unwrap_or(count);
         task.insert("name".to_owned(), json!(name));
@@ -48,8 +49,9 @@ pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields 
         tasks.push(Value::Object(task));
     }
     let mut fields = vec![("/spec/tasks".to_owned(), Value::Array(tasks))];
-    if let Some(policies) = template.get("spec").and_then(stops) {
-        fields.push(("/spec/policies".to_owned(), policies));
+    let of_job = template.get("spec");
+    if let Some(policies) = of_job.and_then(|spec| rewritten(spec, None)) {
+        fields.push(("/spec/policies".to_owned(), policies.into()));
     }
     if let Some(most) = template.pointer("/spec/maxRetry") {
         fields.push(("/spec/maxRetry".to_owned(), most.clone()));
@@ -57,7 +59,9 @@ pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields 
     let stated = template
         .pointer("/spec/minAvailable")
         .and_then(Value::as_u64);
-    if stated.is_some_and(|stated| stated > 0) {
+    // The pods of a task that completes the gang are counted by it.
+    let counted = !completing::completing_tasks(template).is_empty();
+    if counted || stated.is_some_and(|stated| stated > 0) {
         let all = gang.replicas();
         let share = apportion(u64::from(gang.min_available), &all)[index];
         let of_tasks = if gang.tasks_hold { needed } else { 1 };

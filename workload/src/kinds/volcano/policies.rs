@@ -6,12 +6,14 @@
 //! would start again before Muster has seen it. So each part has another action in its place, one that the
 //! template does not use. Restarts of tasks and pods stay as they are: they concern the pods of one cluster.
 //!
+//! `CompleteJob` by `TaskCompleted` has no place in a part either ([`completing`]).
+//!
 //! If all pods of a Job fail together, Volcano may find that all have ended before it handles the first
 //! failure: it has the pods in a cache, and the failures in a queue. Then the phase is Failed, and the action is
 //! lost. The fewer pods a part has, the likelier that is. If every pod's failure has the same action, a part
 //! that has failed therefore asks for it.
 
-use super::tasks;
+use super::{completing, tasks};
 use crate::outcome::text;
 use crate::policies::{GangAction, GangPolicies};
 use serde_json::{Value, json};
@@ -115,6 +117,11 @@ pub(super) fn gang_policies(template: &Value) -> GangPolicies {
         restart_phase: stop.map(|stop| stop.stopped.to_owned()),
         failed_action: failed_action(template),
         max_retry: max_retry(template),
+        // The pods of each follow from the shares.
+        completing: completing::completing_tasks(template)
+            .into_iter()
+            .map(|task| (task, 0))
+            .collect(),
     }
 }
 
@@ -158,20 +165,26 @@ fn on_failure(task: &Value, spec: &Value) -> Option<GangAction> {
     None
 }
 
-/// Returns `object`, a spec or a task of `template`, as a part of several has it: its policies with another
-/// action in place of `RestartJob`.
-pub(super) fn without_restart(template: &Value, object: &Value) -> Option<Value> {
-    let stop = in_place_of_restart(template)?;
-    let restarts = |policy: &Value| action(policy) == Some(RESTART);
-    if !policies(object).any(restarts) {
+/// Returns the policies of `object`, a spec or a task of `template`, as a part of several has them: with another
+/// action in place of `RestartJob`, and without those that complete the job by a task, except in the task that
+/// `leads`. `None` if they are the same.
+pub(super) fn of_part(template: &Value, object: &Value, leads: bool) -> Option<Vec<Value>> {
+    let stop = in_place_of_restart(template);
+    let restarts = |policy: &Value| stop.filter(|_| action(policy) == Some(RESTART));
+    let changes =
+        |policy: &Value| restarts(policy).is_some() || !leads && completing::completes(policy);
+    if !policies(object).any(changes) {
         return None;
     }
-    let rewritten = policies(object).map(|policy| {
-        let mut policy = policy.clone();
-        if restarts(&policy) {
+    let rewritten = policies(object).filter_map(|policy| {
+        let mut policy = match leads {
+            true => policy.clone(),
+            false => completing::of_part(policy)?,
+        };
+        if let Some(stop) = restarts(&policy) {
             policy["action"] = json!(stop.action);
         }
-        policy
+        Some(policy)
     });
     Some(rewritten.collect())
 }

@@ -136,32 +136,134 @@ fn a_part_shows_a_restart_by_an_action_that_the_job_does_not_use() {
 }
 
 #[test]
-fn a_completed_task_is_seen_in_one_cluster_only_if_it_is_one_pod() {
-    for (policies, splits) in [
-        (["{event: PodFailed, action: CompleteJob}", "", ""], true),
-        (["", "", "{exitCode: 3, action: CompleteJob}"], true),
+fn a_task_of_several_clusters_completes_the_gang_and_no_part() {
+    let task_completed = "{event: TaskCompleted, action: CompleteJob}";
+    let both = "{events: [TaskCompleted, PodFailed], action: CompleteJob}";
+    for (policies, completing, want) in [
+        (
+            ["{event: PodFailed, action: CompleteJob}", "", ""],
+            &[][..],
+            None,
+        ),
+        // The master is one pod, and alone completes the job: it leads.
+        (["", task_completed, ""], &[], None),
+        (
+            [task_completed, "", ""],
+            &["master", "worker"],
+            Some(["", "", ""]),
+        ),
+        (["", "", task_completed], &["worker"], Some(["", "", ""])),
+        (
+            ["", task_completed, both],
+            &["master", "worker"],
+            Some(["", "", "{events: [PodFailed], action: CompleteJob}"]),
+        ),
+        (
+            [
+                "{event: PodEvicted, action: RestartJob}",
+                "",
+                task_completed,
+            ],
+            &["worker"],
+            Some(["{event: PodEvicted, action: TerminateJob}", "", ""]),
+        ),
+    ] {
+        let template = job(policies);
+        assert_eq!(unsplittable(&template), None, "{policies:?}");
+        let gang = gang_policies(&template).completing;
+        let tasks: Vec<&str> = gang.keys().map(String::as_str).collect();
+        assert_eq!(tasks, completing, "{policies:?}");
+        let Some(want) = want else { continue };
+        let (found, _) = part(&template, 2);
+        let lists = lists(want);
+        for (found, want) in found.iter().zip(&lists) {
+            let found = found.as_array().cloned().unwrap_or_default();
+            assert_eq!(&Value::Array(found), want, "{policies:?}");
+        }
+    }
+}
+
+#[test]
+fn a_completed_task_that_only_one_cluster_could_see_keeps_a_job_in_one_cluster() {
+    let hides = "{event: TaskCompleted, action: CompleteJob}";
+    for (policies, why) in [
+        (
+            ["{event: '*', action: CompleteJob}", "", ""],
+            "spec.policies: CompleteJob by *",
+        ),
+        (
+            ["", "{event: '*', action: CompleteJob}", ""],
+            "spec.tasks[0].policies: CompleteJob by *",
+        ),
         (
             [
                 "",
-                "{event: TaskCompleted, action: CompleteJob}",
-                "{exitCode: 3, action: CompleteJob}",
+                "",
+                "{event: TaskCompleted, action: CompleteJob, timeout: 1m}",
             ],
-            true,
+            "spec.tasks[1].policies: CompleteJob by TaskCompleted has a timeout",
         ),
         (
-            ["{event: TaskCompleted, action: CompleteJob}", "", ""],
-            false,
+            ["{event: '*', action: AbortJob}", "", hides],
+            "spec.tasks[1].policies: CompleteJob by TaskCompleted comes before another policy",
         ),
-        (["{event: '*', action: CompleteJob}", "", ""], false),
-        (
-            ["", "", "{events: [TaskCompleted], action: CompleteJob}"],
-            false,
-        ),
-        (["", "{event: '*', action: CompleteJob}", ""], false),
     ] {
-        let why = unsplittable(&job(policies));
-        assert_eq!(why.is_none(), splits, "{policies:?}: {why:?}");
+        let told = unsplittable(&job(policies)).unwrap_or_default();
+        assert!(told.starts_with(why), "{policies:?}: {told}");
     }
+}
+
+/// A part that has completed does not show how many of its pods have succeeded, if that need not be all of them.
+#[test]
+fn a_task_completes_a_gang_over_several_clusters_only_if_all_pods_are_its_minimum() {
+    let why = |policies: [&str; 3], of_job: Value, of_workers: Value| {
+        let mut template = job(policies);
+        template["spec"]["minAvailable"] = of_job;
+        template["spec"]["tasks"][1]["minAvailable"] = of_workers;
+        unsplittable(&template)
+    };
+    let task_completed = "{event: TaskCompleted, action: CompleteJob}";
+    let by_workers = ["", "", task_completed];
+    let unset = Value::Null;
+    assert_eq!(why(by_workers, unset.clone(), unset.clone()), None);
+    assert_eq!(why(by_workers, json!(5), json!(3)), None);
+    for (of_job, of_workers) in [(json!(4), unset.clone()), (unset.clone(), json!(3))] {
+        let told = why(by_workers, of_job, of_workers).unwrap_or_default();
+        let want =
+            "spec.minAvailable: 4 of 5 pods, but CompleteJob by TaskCompleted of task worker";
+        assert!(told.starts_with(want), "{told}");
+    }
+    // The master leads, and is counted nowhere.
+    assert_eq!(why(["", task_completed, ""], json!(4), unset.clone()), None);
+    assert_eq!(why(["", "", ""], json!(4), unset), None);
+}
+
+#[test]
+fn a_part_of_a_gang_that_a_task_completes_has_its_minimum() {
+    let task_completed = "{event: TaskCompleted, action: CompleteJob}";
+    let least = |policies| {
+        let template = job(policies);
+        let two = [
+            ("a", &[("master", 1), ("worker", 2)][..]),
+            ("b", &[("master", 0), ("worker", 2)][..]),
+        ];
+        let parts = parts(
+            &template,
+            Attempt(1),
+            &shares(&two),
+            &Reach::default(),
+            false,
+        )
+        .unwrap();
+        let least = |part: &crate::RenderedPart| {
+            let mut fields = part.fields.iter();
+            let least = fields.find(|(path, _)| path == "/spec/minAvailable");
+            least.and_then(|(_, least)| least.as_u64())
+        };
+        parts.iter().map(least).collect::<Vec<_>>()
+    };
+    assert_eq!(least(["", "", task_completed]), [Some(3), Some(2)]);
+    assert_eq!(least(["", task_completed, ""]), [None, None]);
 }
 
 #[test]
@@ -178,6 +280,7 @@ fn a_part_asks_by_the_phase_in_which_it_stops() {
             restart_phase: restart_phase.map(str::to_owned),
             failed_action: None,
             max_retry: 3,
+            completing: Default::default(),
         };
         request(&status(phases), &policies)
     };

@@ -1,0 +1,110 @@
+//! What the scheduler of a member says of the pods of a job that it has not bound.
+//!
+//! Members are watched for bound pods only, since they may have very many others. So these are read when a job waits
+//! for too long, one page of its namespace.
+
+use crate::effects::Effects;
+use crate::ingest::input::Input;
+use crds::kubernetes::Pod;
+use engine::faults::Symptom;
+use engine::{Attempt, ClusterName, JobKey};
+use kube::api::{Api, ListParams};
+use runtime::client::{CallError, with_deadline};
+use std::time::Duration;
+
+/// Deadline of the read.
+const LIMIT: Duration = Duration::from_secs(10);
+/// The pods that are read at most.
+const PAGE: u32 = 500;
+
+/// The pods of a job in a cluster that have no node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum UnboundPods {
+    /// There are none.
+    Absent,
+    /// Their scheduler says nothing of them.
+    Silent,
+    /// What it says of one of them: the first in the order of texts.
+    Said(Symptom),
+}
+
+impl Effects {
+    /// Asks a member what its scheduler says of the pods of a job.
+    pub(super) fn ask_scheduler(&self, key: JobKey, attempt: Attempt, cluster: ClusterName) {
+        let Some(client) = self.members.client(&cluster) else {
+            return; // asked again
+        };
+        let (inputs, checks) = (self.inputs.clone(), self.checks.clone());
+        runtime::task::spawn(async move {
+            // The semaphore is never closed.
+            let _slot = checks.acquire().await;
+            match unbound_pods(client, &key).await {
+                Ok(pods) => {
+                    let answer = Input::SchedulerSaid {
+                        key,
+                        attempt,
+                        cluster,
+                        pods,
+                    };
+                    // The core ends only with the process.
+                    let _ = inputs.send(answer).await;
+                }
+                Err(error) => {
+                    tracing::debug!(job = %key, %cluster, %error, "cannot read its unbound pods")
+                }
+            }
+        });
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "of one page")]
+async fn unbound_pods(client: kube::Client, key: &JobKey) -> Result<UnboundPods, CallError> {
+    let pods: Api<Pod> = Api::namespaced(client, &key.namespace);
+    let params = ListParams::default().fields("spec.nodeName=").limit(PAGE);
+    let listed = with_deadline(pods.list(&params), LIMIT).await?;
+    let is_own = |pod: &&Pod| members::likely_job(&pod.metadata).as_ref() == Some(key);
+    Ok(told(listed.items.iter().filter(is_own)))
+}
+
+fn told<'a>(pods: impl Iterator<Item = &'a Pod>) -> UnboundPods {
+    let mut told = UnboundPods::Absent;
+    for pod in pods {
+        told = match (told, pod.unbound()) {
+            (UnboundPods::Said(first), Some(said)) => UnboundPods::Said(first.min(said)),
+            (_, Some(said)) => UnboundPods::Said(said),
+            (UnboundPods::Absent, None) => UnboundPods::Silent,
+            (told, None) => told,
+        };
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use serde_json::json;
+
+    fn pod(name: &str, reason: &str) -> Pod {
+        let conditions = json!([{
+            "type": "PodScheduled", "status": "False", "reason": reason, "message": "no node fits",
+        }]);
+        serde_json::from_value(json!({
+            "metadata": {"name": name}, "spec": {},
+            "status": {"phase": "Pending", "conditions": conditions},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_first_pod_of_which_a_scheduler_says_something_is_named() {
+        let gated = || pod("a", "SchedulingGated");
+        let [b, c] = ["b", "c"].map(|name| pod(name, "Unschedulable"));
+        assert_eq!(told([].iter()), UnboundPods::Absent);
+        assert_eq!(told([gated(), gated()].iter()), UnboundPods::Silent);
+        let UnboundPods::Said(said) = told([gated(), c, b, gated()].iter()) else {
+            panic!("nothing is said");
+        };
+        assert_eq!(said.message, "pod b: no node fits");
+    }
+}
