@@ -13,7 +13,7 @@
 //!   like any other: on other nodes, or if only these are enough, on these, for when their gangs have ended. While
 //!   none of the gangs runs, the spare binds the jobs behind them only.
 
-use crate::amounts::resources::{ResourceName, Resources};
+use crate::amounts::resources::ResourceName;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::Pools;
 use crate::api::event::Progress;
