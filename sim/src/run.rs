@@ -79,6 +79,9 @@ pub fn simulate(
         if run.decide() {
             idle = 0;
         }
+        if run.replace_lost_pods() {
+            run.decide();
+        }
         run.ask_starts();
         run.check_placements()?;
         if options.check {
@@ -224,6 +227,12 @@ impl<'a> Run<'a> {
             now: self.now,
         };
         Some((self.faults.as_mut()?, sides))
+    }
+
+    /// Pods in the place of lost ones start where the decisions have left room. Returns true if some do.
+    fn replace_lost_pods(&mut self) -> bool {
+        let faults = self.faults();
+        faults.is_some_and(|(faults, mut sides)| faults.replace_waiting(&mut sides))
     }
 
     fn next_fault(&self) -> Option<Time> {

@@ -28,6 +28,16 @@ fn soak_of_kills_at_changing_moments() {
 
 #[test]
 #[ignore = "soak"]
+fn soak_of_faults_with_kills_at_random_moments() {
+    let seed = std::env::var("E2E_SEED").ok();
+    let seed = seed.and_then(|seed| seed.parse().ok()).unwrap_or(23);
+    managed_alone("soakfaults", async |case| {
+        crate::faults_killed::side_by_side(case, seed).await
+    });
+}
+
+#[test]
+#[ignore = "soak"]
 fn soak_of_leaders_that_are_stopped_and_go_on() {
     let rounds = std::env::var("E2E_ROUNDS").ok();
     let rounds = rounds.and_then(|rounds| rounds.parse().ok()).unwrap_or(30);

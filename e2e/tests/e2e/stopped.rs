@@ -19,9 +19,13 @@ const JOBS_A_ROUND: u32 = 80;
 const LEADS: Duration = Duration::from_secs(20);
 
 /// A pseudo-random sequence (splitmix64), which gives the same moments in every run.
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -30,7 +34,7 @@ impl Random {
         (z ^ (z >> 31)) % bound
     }
 
-    fn millis(&mut self, from: u64, to: u64) -> Duration {
+    pub(crate) fn millis(&mut self, from: u64, to: u64) -> Duration {
         Duration::from_millis(from + self.below(to - from))
     }
 }
@@ -63,7 +67,7 @@ pub(crate) async fn leaders_stopped(case: &Case, rounds: u64) -> anyhow::Result<
 
 async fn play(case: &Case, rounds: u64) -> anyhow::Result<()> {
     let plane = case.plane;
-    let mut random = Random(17);
+    let mut random = Random::new(17);
     let mut jobs = Vec::new();
     for round in 0..rounds {
         // There are enough jobs for admissions to happen all the time.

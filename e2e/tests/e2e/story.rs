@@ -114,6 +114,15 @@ fn on(
     });
 }
 
+/// Runs a story with a namespace of its own within the turn of another one, which has the plane to itself.
+pub(crate) async fn beside(
+    plane: &'static Plane,
+    name: &str,
+    test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    whole(Case::new(plane, name, Namespace::Managed, None), test).await
+}
+
 /// Proves a plane that was just started: one job is gated, admitted, placed and runs. With a build
 /// that places nothing the run ends here, with the diagnosis of that job, and not after minutes in
 /// each story.

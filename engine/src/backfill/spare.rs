@@ -13,7 +13,7 @@
 //!   like any other: on other nodes, or if only these are enough, on these, for when their gangs have ended. While
 //!   none of the gangs runs, the spare binds the jobs behind them only.
 
-use crate::amounts::resources::{ResourceName, Resources};
+use crate::amounts::resources::ResourceName;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::Pools;
 use crate::api::event::Progress;
@@ -58,14 +58,13 @@ pub(crate) fn spares_now(inputs: Inputs<'_>) -> Vec<Spare> {
                 .clone()
                 .map_or(classes, |class| BTreeSet::from([class]));
             for (lent, node) in candidates(inputs, &spare, &classes, rule, &spares) {
+                let name = node.node.clone();
                 spare.nodes.push(node);
+                spare.lent.extend((lent > 0).then(|| name.clone()));
                 if !is_within_quota(inputs, &overlay, &spare) {
                     spare.nodes.pop();
+                    spare.lent.remove(&name);
                     break;
-                }
-                if lent > 0 {
-                    let name = spare.nodes.last().map(|node| node.node.clone());
-                    spare.lent.extend(name);
                 }
             }
             if !spare.nodes.is_empty() {
@@ -233,8 +232,9 @@ fn counted(node: &ReservedNode) -> ResourceTotals {
     sum
 }
 
-/// Whether the nodes are within the bounds and the deserved amounts of their queue and of all above it.
-fn is_within_quota(inputs: Inputs<'_>, overlay: &Overlay, spare: &Spare) -> bool {
+/// Whether the nodes are within the bounds and the deserved amounts of their queue and of all above it, beside what
+/// `others` keep.
+fn is_within_quota(inputs: Inputs<'_>, others: &Overlay, spare: &Spare) -> bool {
     let mut total = ResourceTotals::default();
     let mut pools: BTreeMap<_, ResourceTotals> = BTreeMap::new();
     for node in &spare.nodes {
@@ -248,20 +248,36 @@ fn is_within_quota(inputs: Inputs<'_>, overlay: &Overlay, spare: &Spare) -> bool
         .map(|(pool, sum)| (pool, sum.to_resources()))
         .collect();
     let (quota, queue) = (&inputs.quota, &spare.queue);
-    let deserves = |above: &QueueName, total: &Resources| {
-        total.iter().all(|(name, amount)| {
-            let unused = quota.unused_deserved(above, name);
-            let kept = overlay.overall_at(above, name);
-            unused.is_none_or(|unused| i128::from(amount.0) + kept <= unused)
-        })
+    let fits = |overlay: Overlay| {
+        let overlay = overlay.without_lent(inputs, spare);
+        let deserves = |above: &QueueName| {
+            total.iter().all(|(name, amount)| {
+                let unused = quota.unused_deserved(above, name);
+                let kept = overlay.overall_at(above, name);
+                unused.is_none_or(|unused| i128::from(amount.0) + kept <= unused)
+            })
+        };
+        quota
+            .check_charge(queue, &total, Some(&pools), &overlay)
+            .is_ok()
+            && quota.path(queue).iter().all(deserves)
     };
-    quota
-        .check_charge(queue, &total, Some(&pools), overlay)
-        .is_ok()
-        && quota
-            .path(queue)
-            .iter()
-            .all(|above| deserves(above, &total))
+    // Guarantees of other queues are left alone as if the others kept nothing, too.
+    fits(others.clone()) && fits(Overlay::default())
+}
+
+/// Whether a node counts at a queue, the spare's own or one above it. Above it, the jobs to which the node is lent are
+/// charged for it, as far as they are of a queue below, too.
+fn counts_at(inputs: Inputs<'_>, spare: &Spare, node: &ReservedNode, queue: &QueueName) -> bool {
+    if *queue == spare.queue || !spare.lent.contains(&node.node) {
+        return true;
+    }
+    let on = crate::backfill::plan::jobs_on(inputs, &node.cluster, &node.node);
+    let mut borrowers = on.keys().filter(|key| !spare.gangs.contains(*key));
+    !borrowers.any(|key| {
+        let job = inputs.jobs.get(key);
+        job.is_some_and(|job| inputs.quota.is_within(job.queue_now(), queue))
+    })
 }
 
 /// Whether a job may use the nodes of a spare until they are needed.
@@ -345,8 +361,24 @@ impl Overlay {
         self
     }
 
-    /// Keeps the nodes of a spare, and their part of the quota: at its queue of all, and above it of those that are
-    /// not lent, since the jobs on the others are charged there.
+    /// In addition, without what the jobs to which nodes of a spare are lent are charged for them above its queue:
+    /// they are evicted before the nodes are used.
+    fn without_lent(mut self, inputs: Inputs<'_>, spare: &Spare) -> Self {
+        for queue in inputs.quota.path(&spare.queue) {
+            for node in &spare.nodes {
+                if !counts_at(inputs, spare, node, &queue) {
+                    let pool = (node.cluster.clone(), node.class.clone());
+                    for (name, amount) in counted(node).to_resources().iter() {
+                        self.relieve(&queue, None, name, amount.0.into());
+                        self.relieve(&queue, Some(pool.clone()), name, amount.0.into());
+                    }
+                }
+            }
+        }
+        self
+    }
+
+    /// Keeps the nodes of a spare, and their part of the quota at its queue and above it.
     pub(crate) fn keep_spare(&mut self, inputs: Inputs<'_>, spare: &Spare) {
         for node in &spare.nodes {
             self.node_mut(&node.cluster, &node.node)
@@ -354,7 +386,7 @@ impl Overlay {
         }
         for queue in inputs.quota.path(&spare.queue) {
             for node in &spare.nodes {
-                if queue == spare.queue || !spare.lent.contains(&node.node) {
+                if counts_at(inputs, spare, node, &queue) {
                     let sum = counted(node);
                     let pool = (node.cluster.clone(), node.class.clone());
                     self.withhold(&queue, None, &sum);

@@ -6,6 +6,10 @@
 //! A kind is how long the job has waited, what the estimate comes from, its queue and its size; the most
 //! specific kind with enough starts counts.
 //!
+//! The high quantile follows what came of the ranges that a kind gave: a start after its range raises it by much, any
+//! other lowers it by little. So in the long run at most two of a hundred starts that count come too late while a
+//! higher quantile is left, however the ratios change (adaptive conformal inference, Gibbs and Candès 2021).
+//!
 //! This is beside the engine's state: no decision reads it, and the caller owns it.
 
 use crate::api::decision::{EstimateSource, PastRanges, StartEstimate, StartRange};
@@ -21,8 +25,13 @@ const SPACING_MS: i64 = 1_800_000;
 const ENOUGH: usize = 20;
 /// The most kinds.
 const KINDS: usize = 4_096;
-/// The low and the high quantile, in hundredths.
-const QUANTILES: (usize, usize) = (3, 97);
+/// The share of ratios below a range, in ten-thousandths.
+const BELOW: usize = 300;
+/// The share of ratios above a range, in ten-thousandths: at first, and the most.
+const BEYOND: (usize, usize) = (300, 3_000);
+/// By how much a start after its range lowers the share above the next one, and by how much any other raises it, in
+/// ten-thousandths: in balance, two starts of a hundred come after their range.
+const LATE_STEPS: (usize, usize) = (392, 8);
 /// Added to both waits of a ratio, in milliseconds: with short waits the difference counts, not the ratio.
 const OFFSET_MS: i64 = 60_000;
 /// Ratios are in thousandths.
@@ -49,6 +58,8 @@ pub struct StartForecasts {
 #[derive(Debug, Clone)]
 struct GivenRange {
     kind: StartKind,
+    /// Which of [`StartKind::wider`] it came from; `None` if no kind had enough starts.
+    level: Option<usize>,
     at: Time,
     wait_ms: Option<i64>,
     range: (Time, Option<Time>),
@@ -65,7 +76,7 @@ struct StartKind {
 }
 
 /// The latest starts of one kind.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct PastStarts {
     /// The wait that was left over the estimate, and whether the range held the start.
     latest: VecDeque<(i64, bool)>,
@@ -73,6 +84,8 @@ struct PastStarts {
     at: Option<Time>,
     /// [`StartForecasts::count`] at the last start.
     used: u64,
+    /// The share of the ratios that is above the range, in ten-thousandths.
+    beyond: usize,
 }
 
 /// How a range fared that was given for a job.
@@ -107,10 +120,13 @@ impl StartForecasts {
     pub fn range(&mut self, key: &JobKey, estimate: &StartEstimate, now: Time) -> StartRange {
         let range = self.range_of(estimate, now);
         let kind = StartKind::of(estimate);
-        let given = self.open.entry(key.clone()).or_default();
-        if given.last().is_none_or(|last| last.kind.stage < kind.stage) {
+        let last = self.open.get(key).and_then(|given| given.last());
+        if last.is_none_or(|last| last.kind.stage < kind.stage) {
+            let level = self.known(&kind).map(|(level, _)| level);
+            let given = self.open.entry(key.clone()).or_default();
             given.push(GivenRange {
                 kind,
+                level,
                 at: now,
                 wait_ms: estimate.wait_ms,
                 range: (range.earliest, range.latest),
@@ -122,9 +138,7 @@ impl StartForecasts {
     /// Returns the range of an estimate.
     #[must_use]
     pub fn range_of(&self, estimate: &StartEstimate, now: Time) -> StartRange {
-        let known = StartKind::of(estimate).wider();
-        let mut known = known.iter().filter_map(|kind| self.kinds.get(kind));
-        let past = known.find(|past| past.latest.len() >= ENOUGH);
+        let past = self.known(&StartKind::of(estimate)).map(|(_, past)| past);
         let ratios = past.map(PastStarts::ratios);
         // Without a past, an estimate that is not known has no end.
         let open = ratios.is_none() && estimate.wait_ms.is_none();
@@ -137,6 +151,14 @@ impl StartForecasts {
             basis: estimate.basis.clone(),
             past: past.map(PastStarts::fared),
         }
+    }
+
+    /// The most specific kind with enough starts, and which of [`StartKind::wider`] it is.
+    fn known(&self, kind: &StartKind) -> Option<(usize, &PastStarts)> {
+        let wider = kind.wider();
+        let known = wider.iter().map(|kind| self.kinds.get(kind)).enumerate();
+        let mut known = known.filter_map(|(level, past)| Some((level, past?)));
+        known.find(|(_, past)| past.latest.len() >= ENOUGH)
     }
 
     /// A job starts. Returns how the ranges fared that were given for it, the first given first.
@@ -164,10 +186,10 @@ impl StartForecasts {
         };
         let ratio = ratio(left_ms, given.wait_ms);
         self.count += 1;
-        for kind in given.kind.wider() {
+        for (level, kind) in given.kind.wider().into_iter().enumerate() {
             let past = self.kinds.entry(kind).or_default();
             past.used = self.count;
-            past.add(ratio, result == StartResult::Within, now);
+            past.add(ratio, result, given.level == Some(level), now);
         }
         if self.kinds.len() > KINDS {
             self.forget_half();
@@ -219,12 +241,32 @@ impl StartKind {
     }
 }
 
+impl Default for PastStarts {
+    fn default() -> Self {
+        Self {
+            latest: VecDeque::new(),
+            at: None,
+            used: 0,
+            beyond: BEYOND.0,
+        }
+    }
+}
+
 impl PastStarts {
-    fn add(&mut self, ratio: i64, within: bool, now: Time) {
+    /// Adds a start, if it counts. `own` says whether its range came from this kind.
+    fn add(&mut self, ratio: i64, result: StartResult, own: bool, now: Time) {
         if self.at.is_some_and(|at| now.millis_since(at) < SPACING_MS) {
             return;
         }
         self.at = Some(now);
+        if own {
+            let (late, other) = LATE_STEPS;
+            self.beyond = match result {
+                StartResult::Late => self.beyond.saturating_sub(late),
+                _ => (self.beyond + other).min(BEYOND.1),
+            };
+        }
+        let within = result == StartResult::Within;
         self.latest.push_back((ratio, within));
         if self.latest.len() > LATEST {
             self.latest.pop_front();
@@ -237,8 +279,8 @@ impl PastStarts {
         sorted.sort_unstable();
         let last = sorted.len().saturating_sub(1);
         let at = |index: usize| sorted.get(index.min(last)).copied().unwrap_or(ONE);
-        let low = (sorted.len() + 1) * QUANTILES.0 / 100;
-        let high = ((sorted.len() + 1) * QUANTILES.1).div_ceil(100);
+        let low = (sorted.len() + 1) * BELOW / 10_000;
+        let high = ((sorted.len() + 1) * (10_000 - self.beyond)).div_ceil(10_000);
         (at(low.saturating_sub(1)), at(high.saturating_sub(1)))
     }
 
@@ -311,7 +353,7 @@ mod tests {
         let (earliest, latest) = shown(&forecasts, &estimate(0, Some(2 * hour)));
         assert!((hour..hour * 6 / 5).contains(&earliest), "{earliest}");
         let latest = latest.unwrap_or_default();
-        assert!((hour * 37 / 10..hour * 4).contains(&latest), "{latest}");
+        assert!((hour * 35 / 10..hour * 4).contains(&latest), "{latest}");
         let range = forecasts.range_of(&estimate(0, Some(hour)), Time(0));
         let past = range.past.unwrap_or_default();
         assert_eq!(past.of, 100);
@@ -325,6 +367,39 @@ mod tests {
         }
         let range = together.range_of(&estimate(0, Some(hour)), Time(0));
         assert_eq!(range.past, None);
+    }
+
+    /// Starts of one kind, each asked for one hour before its turn: those that came after their range.
+    fn late(lefts: impl IntoIterator<Item = i64>) -> (usize, Vec<i64>) {
+        let (hour, mut now) = (3_600_000, Time(0));
+        let mut forecasts = StartForecasts::default();
+        let (mut late, mut widths) = (0, Vec::new());
+        for (index, left) in lefts.into_iter().enumerate() {
+            let key = JobKey::new("team", &format!("job-{index}"));
+            forecasts.range(&key, &estimate(0, Some(hour)), now);
+            let fared = forecasts.started(&key, now.after(left));
+            late += usize::from(index >= ENOUGH && fared[0].result == StartResult::Late);
+            widths.extend(fared[0].width_ms);
+            now = now.after(left + SPACING_MS);
+        }
+        (late, widths)
+    }
+
+    #[test]
+    fn the_end_of_a_range_follows_how_past_ranges_fared() {
+        let hour = 3_600_000;
+        // Waits shrink, and no start comes after its range: the range ends before the longest of the latest waits,
+        // which are four times as long.
+        let shrinking = std::iter::successors(Some(960 * hour), |left| Some(left * 993 / 1_000));
+        let lefts: Vec<i64> = shrinking.take(1_000).collect();
+        let (count, widths) = late(lefts.iter().copied());
+        assert_eq!(count, 0);
+        let (left, width) = (lefts[999], widths[999]);
+        assert!(width < left * 2, "{width} for {left}");
+        // Waits double again and again: few starts come after their range, where a tenth would.
+        let doubling = |n: i64| (hour << (n / 100 % 8)) + n * 7_919_000 % hour;
+        let (count, _) = late((0..2_000).map(doubling));
+        assert!(count <= 80, "{count} of 2000");
     }
 
     #[test]

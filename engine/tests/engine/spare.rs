@@ -1,6 +1,6 @@
 //! Spare nodes: kept for large gangs, lent meanwhile, and never in the way for ever.
 
-use crate::world::{World, capped, deserving, key, node, pods, policy, queue};
+use crate::world::{World, below, capped, deserving, key, node, pods, policy, queue};
 use engine::facts::{PodFact, PolicyFact, SpareRule};
 use engine::{EngineConfig, Event, JobState, NodeName, QueueName};
 use insta::assert_snapshot;
@@ -150,6 +150,40 @@ fn spare_nodes_count_at_their_queue_and_stay_within_its_quota() {
     world.queue(deserving("q", "gpu 32"));
     world.decide();
     assert_snapshot!(spares(&world), @"n2");
+}
+
+#[test]
+fn a_node_is_lent_although_all_of_the_fleet_is_used() {
+    let mut world = running(3);
+    // Together they deserve more than there is.
+    world.queue(deserving("q", "gpu 24"));
+    world.queue(deserving("p", "gpu 8"));
+    world.runs("lent", "p", 1, "gpu 8");
+    assert_snapshot!(spares(&world), @"n2*");
+    lose(&mut world, "n1");
+    assert_snapshot!(world.decide(), @"evict lent #1 for gang: Reclaimed: reclaimed for ns/gang, which has lost pods: it ran on a node that is lent and kept as a spare for large gangs of queue q");
+}
+
+#[test]
+fn a_lent_node_counts_above_its_queue_unless_the_borrower_is_charged_there() {
+    for (parent, expected) in [("team", "n2*"), ("other", "")] {
+        let mut world = running(3);
+        world.queue(capped("team", "gpu 16"));
+        world.queue(queue("other"));
+        world.queue(below("team", queue("q")));
+        world.queue(below(parent, queue("p")));
+        world.decide();
+        // All of what its parent may use is used.
+        assert_eq!(spares(&world), "");
+        world.queue(capped("team", "gpu 24"));
+        world.runs("lent", "p", 1, "gpu 8");
+        assert_eq!(spares(&world), "n2*");
+        if parent == "other" {
+            world.queue(capped("team", "gpu 16"));
+            world.decide();
+        }
+        assert_eq!(spares(&world), expected);
+    }
 }
 
 #[test]

@@ -37,6 +37,8 @@ pub(crate) struct FaultInjector<'a> {
     /// When in its first attempt a fault hits each job, in millionths of its run time.
     hits: Vec<Option<u64>>,
     pub(super) jobs: Vec<JobRecovery>,
+    /// Jobs of which pods in the place of lost ones wait for room.
+    pub(super) replacing: BTreeSet<usize>,
     /// Jobs that have started and not ended.
     unfinished: usize,
     pub(super) record: FaultRecord,
@@ -88,6 +90,7 @@ impl<'a> FaultInjector<'a> {
             steps: 0,
             hits: hits_of_jobs(plan, jobs),
             jobs: vec![JobRecovery::default(); jobs],
+            replacing: BTreeSet::new(),
             unfinished: 0,
             record: FaultRecord {
                 jobs: vec![super::JobFaultRecord::default(); jobs],
@@ -305,6 +308,7 @@ impl<'a> FaultInjector<'a> {
 
     /// A job that a fault had stopped runs again.
     fn runs_again(&mut self, job: usize, now: Time) {
+        self.replacing.remove(&job);
         let recovery = &mut self.jobs[job];
         (recovery.stalled, recovery.detected_at) = (false, None);
         let gone = recovery.gone_at.take();
@@ -408,6 +412,7 @@ impl<'a> FaultInjector<'a> {
 
     /// A job is being evicted. Returns the work that it loses by that, unless a fault had stopped it.
     pub(crate) fn stops(&mut self, job: usize, reason: Reason, sides: &mut Sides<'_>) -> Lost {
+        self.replacing.remove(&job);
         let recovery = &mut self.jobs[job];
         recovery.runs = false;
         let stalled = std::mem::take(&mut recovery.stalled);

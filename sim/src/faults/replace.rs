@@ -1,28 +1,36 @@
 //! Controllers of gangs: they start pods in the place of those that were lost, on nodes where the engine holds
 //! capacity for them.
 
-use super::inject::{FaultInjector, FaultStep, Sides};
+use super::inject::{FaultInjector, Sides};
 use super::pods::{SimulatedPod, SimulatedPods};
 use engine::facts::PodPhase;
 use engine::{ClusterName, Event};
 
 impl FaultInjector<'_> {
-    /// Replaces the lost pods of a job if there is room for all of them; if not, tries again.
+    /// The controller of a job starts pods in the place of the lost ones. They wait until there is room for all of
+    /// them.
     pub(super) fn replaces(&mut self, job: usize, sides: &mut Sides<'_>) {
         let recovery = &self.jobs[job];
-        let recovers = recovery.runs && recovery.stalled && recovery.detected_at.is_some();
-        let Some(millis) = self.plan.replace_ms.filter(|_| recovers) else {
-            return;
-        };
-        match self.places(job, sides) {
-            Some(places) => {
+        if recovery.runs && recovery.stalled && recovery.detected_at.is_some() {
+            self.replacing.insert(job);
+            self.replace_waiting(sides);
+        }
+    }
+
+    /// Places the pods that wait, where there is room for all of a job. Returns true if there was for any.
+    pub(crate) fn replace_waiting(&mut self, sides: &mut Sides<'_>) -> bool {
+        let mut any = false;
+        for job in self.replacing.clone() {
+            if let Some(places) = self.places(job, sides) {
+                self.replacing.remove(&job);
+                any = true;
                 for (lost, node) in places {
                     self.replaced(job, &lost, node, sides);
                 }
                 self.goes_on(job, sides);
             }
-            None => self.schedule(sides.now.after(millis), FaultStep::Replaces(job)),
         }
+        any
     }
 
     /// The lost pods of a job, each with the node for the one in its place; `None` while not all have one.
