@@ -20,13 +20,16 @@ const EXAMPLE: &str = "docs/examples/sample/lws.yaml";
 /// The labels by which its controller numbers pods.
 const NUMBERS: [&str; 2] = ["group-index", "worker-index"];
 
-/// Returns the example for this test's namespace, otherwise as it is.
+/// Returns the example for this test's namespace and nodes, otherwise as it is: the nodes of other tests go when those
+/// end. `upstream_examples` has it without any change.
 fn example(case: &Case) -> anyhow::Result<Value> {
     let module = case.plane.tools.module_dir(Toolset::LeaderWorkerSet)?;
     let text = std::fs::read_to_string(module.join(EXAMPLE))?;
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text)?;
     let mut example = documents.into_iter().next().context("an empty example")?;
     example["metadata"]["namespace"] = json!(case.name);
+    let pods = &mut example["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"];
+    pods["nodeSelector"] = json!({"nvidia.com/gpu.product": case.product});
     Ok(example)
 }
 
@@ -167,7 +170,6 @@ async fn as_it_is(case: &Case, tenant: &Tenant) -> anyhow::Result<()> {
 async fn by_groups(case: &Case, tenant: &Tenant) -> anyhow::Result<()> {
     let queue = json!({"capability": {"nvidia.com/gpu": 4}});
     let queue = case.queue_of("gpus", queue).await?;
-    case.nodes("member1", 1).await?;
     let submit = async |name: &str, groups: u32| {
         let set = case.gang_in(&queue, name, 2, 1).leader_worker_set(groups);
         case.submit_by(&tenant.objects, &set).await
@@ -223,6 +225,7 @@ async fn groups(case: &Case) -> anyhow::Result<()> {
     case.karmada()
         .merge(NAMESPACE, None, &case.name, &annotations)
         .await?;
+    case.nodes("member1", 1).await?;
     let tenant = case.tenant().await?;
     as_it_is(case, &tenant).await?;
     by_groups(case, &tenant).await
