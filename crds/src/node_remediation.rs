@@ -159,7 +159,7 @@ mod tests {
     fn a_name_is_valid_however_long_the_node() {
         let (cluster, node) = (ClusterName::new("m1"), NodeName::new("n1"));
         assert_eq!(name(&cluster, &node), "m1.n1");
-        let long = NodeName::new(&format!("{}-{}", "a".repeat(249), "b".repeat(9)));
+        let long = NodeName::new(format!("{}-{}", "a".repeat(249), "b".repeat(9)));
         assert_eq!(name(&cluster, &long), format!("m1.{}", "a".repeat(249)));
     }
 }

@@ -142,7 +142,7 @@ impl<'a> Fill<'a> {
 
     fn matches(&self, task: &Task, index: usize) -> bool {
         let node = self.nodes[index];
-        let term = |term: &NodeTerm| term.matches(node.name.as_str(), &node.labels);
+        let term = |term: &NodeTerm| term.matches(node);
         task.terms.is_empty() || task.terms.iter().any(term)
     }
 
