@@ -6,6 +6,7 @@ use e2e::harness::muster::ProcessRole;
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use testbed::NodeGroup;
 
 use crate::case::{Case, SOON, brief};
@@ -345,9 +346,23 @@ async fn by_alert(case: &Case) -> anyhow::Result<()> {
         "name": "alert", "class": "Device", "node": {"alerts": [case.name]}, "remediate": {"action": "Reboot"},
     });
     let node = with_rule(case, rule).await?;
-    // The watches show the rule and the node.
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    alert(case, &node, "firing").await?;
+    // Alertmanager repeats an alert, too: the first may come before Muster has seen the rule and the node.
+    eventually(SOON, "a repeated alert has an effect", async || {
+        let posted = alert(case, &node, "firing").await;
+        posted.map_err(|error| format!("{error:#}"))?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let found = case.plane.member(MEMBER).await;
+        let found = found.map_err(|error| format!("{error:#}"))?;
+        let found = found.get(NODE, None, &node).await;
+        let found = found
+            .map_err(|error| error.to_string())?
+            .unwrap_or_default();
+        let why = &found["metadata"]["annotations"]["muster.io/avoidance"];
+        why.is_string()
+            .then_some(())
+            .ok_or_else(|| brief(&found["metadata"]))
+    })
+    .await?;
     is_avoided(case, &node, true).await?;
     is_shown(case, &node, "alert").await?;
     let name = format!("{MEMBER}.{node}");

@@ -1,13 +1,14 @@
 //! Running gangs that lose a node: they go on where they are if they can, and start again elsewhere if
 //! they cannot.
 
-use anyhow::ensure;
+use anyhow::{Context as _, Error, ensure};
 use e2e::harness::kinds::NODE;
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 
 use crate::case::{A_WHILE, Case, SOON};
 use crate::job::{Job, clusters, record};
+use crate::spare;
 use crate::split::play;
 use crate::story::{managed, managed_and_killed};
 
@@ -95,10 +96,11 @@ async fn moved(case: &Case) -> anyhow::Result<()> {
 /// Another node of member1 is free: the Job's controller starts a pod there, and nothing is evicted.
 async fn stayed(case: &Case) -> anyhow::Result<()> {
     let (job, nodes) = gang_in_member1(case, 3).await?;
-    lose_a_node(case, &job, &nodes).await?;
-    let all_run = |group: &Value| group["status"]["running"] == 2;
-    case.pod_group_when(&job, "runs with both pods again", all_run)
-        .await?;
+    let used = spare::nodes_of(case, &job).await.map_err(Error::msg)?;
+    let free = nodes.iter().find(|node| !used.contains(node));
+    let free = free.context("the gang uses all nodes")?.clone();
+    let stays = spare::lose_a_node(case, &job).await?;
+    spare::goes_on(case, &job, [stays, free]).await?;
     tokio::time::sleep(A_WHILE).await;
     let binding = case.placed(&job).await?;
     ensure!(binding == ["member1"], "{binding:?}");

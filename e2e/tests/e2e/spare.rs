@@ -43,7 +43,7 @@ async fn keeps_none(case: &Case) -> anyhow::Result<()> {
 }
 
 /// Returns the nodes of those pods of a job that run, in the order of their names.
-async fn nodes_of(case: &Case, job: &Job) -> Result<Vec<String>, String> {
+pub(crate) async fn nodes_of(case: &Case, job: &Job) -> Result<Vec<String>, String> {
     let pods = case.pods(MEMBER).await.map_err(|error| error.to_string())?;
     let runs = |pod: &&Value| {
         job.owns(pod)
@@ -58,7 +58,7 @@ async fn nodes_of(case: &Case, job: &Job) -> Result<Vec<String>, String> {
 }
 
 /// Empties a node of the gang by a taint that its pods do not tolerate. Returns the other node.
-async fn lose_a_node(case: &Case, gang: &Job) -> anyhow::Result<String> {
+pub(crate) async fn lose_a_node(case: &Case, gang: &Job) -> anyhow::Result<String> {
     let nodes = nodes_of(case, gang).await.map_err(anyhow::Error::msg)?;
     let [lost, other] = nodes.as_slice() else {
         anyhow::bail!("the gang does not use two nodes: {nodes:?}");
@@ -72,7 +72,7 @@ async fn lose_a_node(case: &Case, gang: &Job) -> anyhow::Result<String> {
 }
 
 /// Waits until the gang runs on these two nodes, and checks that it was never evicted.
-async fn goes_on(case: &Case, gang: &Job, mut on: [String; 2]) -> anyhow::Result<()> {
+pub(crate) async fn goes_on(case: &Case, gang: &Job, mut on: [String; 2]) -> anyhow::Result<()> {
     on.sort_unstable();
     eventually(SOON, &format!("the gang runs on {on:?}"), async || {
         let nodes = nodes_of(case, gang).await?;
