@@ -93,9 +93,11 @@ async fn moved(case: &Case) -> anyhow::Result<()> {
     .await
 }
 
-/// Another node of member1 is free: the Job's controller starts a pod there, and nothing is evicted.
+/// Another node of member1 is free: Volcano starts a pod there, and nothing is evicted.
 async fn stayed(case: &Case) -> anyhow::Result<()> {
-    let (job, nodes) = gang_in_member1(case, 3).await?;
+    // A batch Job fails with its first lost pod, unless it has a backoffLimit.
+    let template = case.gang("train", 2, 8).volcano();
+    let (job, nodes) = in_member1(case, 3, &template).await?;
     let used = spare::nodes_of(case, &job).await.map_err(Error::msg)?;
     let free = nodes.iter().find(|node| !used.contains(node));
     let free = free.context("the gang uses all nodes")?.clone();

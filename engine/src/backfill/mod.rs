@@ -11,5 +11,6 @@ pub(crate) mod feasible;
 pub(crate) mod plan;
 pub(crate) mod reservation;
 pub(crate) mod spare;
+mod spare_quota;
 pub(crate) mod window;
 pub(crate) mod withheld;

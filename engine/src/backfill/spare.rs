@@ -5,23 +5,22 @@
 //!   lent; no running job gives way for one. They stay while a gang that lost pods there is queued again.
 //! - *For whom.* The controller of a gang starts pods in the place of those that were lost, and a gang that was
 //!   evicted because it lost pods uses them when it starts again. Other new gangs do not.
-//! - *Quota.* They count at their queue, like what a reservation withholds, and never beyond what the queue and
-//!   those above it deserve: no other queue is kept from what it could reclaim.
+//! - *Quota.* They count at their queue, like what a reservation withholds, and never beyond what the queue deserves,
+//!   and those above it that name an amount: no other queue is kept from what it could reclaim. What the root and inner
+//!   queues deserve without naming it is no bound: queues that deserve nothing are charged to it, and reclaimed first.
 //! - *Lent.* Jobs that may be evicted at any time use them: preemptible ones without a minimum run time, of another
 //!   queue or of lower priority than all these gangs. They are evicted when a gang needs the node.
 //! - *No starvation.* A node that is reserved never becomes a spare one. A job that lacks them gets a reservation
 //!   like any other: on other nodes, or if only these are enough, on these, for when their gangs have ended. While
 //!   none of the gangs runs, the spare binds the jobs behind them only.
 
-use crate::amounts::resources::ResourceName;
-use crate::amounts::totals::ResourceTotals;
-use crate::api::charge::Pools;
 use crate::api::event::Progress;
 use crate::api::facts::SpareRule;
 use crate::api::ids::{ClusterName, JobKey, NodeName, PoolClass, QueueName};
 use crate::api::matching::{Taint, TaintEffect};
 use crate::api::reason::Reason;
 use crate::backfill::assume;
+use crate::backfill::spare_quota::is_within_quota;
 use crate::capacity::{NodeInfo, NodeView};
 use crate::jobs::job::Job;
 use crate::overlay::Overlay;
@@ -217,69 +216,6 @@ fn whole(cluster: &ClusterName, node: &NodeInfo) -> ReservedNode {
     }
 }
 
-/// What of a node counts at the queue: its devices, or its CPUs if it has none.
-fn counted(node: &ReservedNode) -> ResourceTotals {
-    let devices = node.resources.iter();
-    let devices = devices.filter(|(name, amount)| name.is_device() && amount.0 > 0);
-    let mut sum = ResourceTotals::default();
-    for (name, amount) in devices {
-        sum.add_amount(name, i128::from(amount.0));
-    }
-    if sum.is_empty() {
-        let cpu = ResourceName::new(ResourceName::CPU);
-        sum.add_amount(&cpu, i128::from(node.resources.amount_of(&cpu).0));
-    }
-    sum
-}
-
-/// Whether the nodes are within the bounds and the deserved amounts of their queue and of all above it, beside what
-/// `others` keep.
-fn is_within_quota(inputs: Inputs<'_>, others: &Overlay, spare: &Spare) -> bool {
-    let mut total = ResourceTotals::default();
-    let mut pools: BTreeMap<_, ResourceTotals> = BTreeMap::new();
-    for node in &spare.nodes {
-        total.add_totals(&counted(node), 1);
-        let pool = (node.cluster.clone(), node.class.clone());
-        pools.entry(pool).or_default().add_totals(&counted(node), 1);
-    }
-    let total = total.to_resources();
-    let pools: Pools = pools
-        .into_iter()
-        .map(|(pool, sum)| (pool, sum.to_resources()))
-        .collect();
-    let (quota, queue) = (&inputs.quota, &spare.queue);
-    let fits = |overlay: Overlay| {
-        let overlay = overlay.without_lent(inputs, spare);
-        let deserves = |above: &QueueName| {
-            total.iter().all(|(name, amount)| {
-                let unused = quota.unused_deserved(above, name);
-                let kept = overlay.overall_at(above, name);
-                unused.is_none_or(|unused| i128::from(amount.0) + kept <= unused)
-            })
-        };
-        quota
-            .check_charge(queue, &total, Some(&pools), &overlay)
-            .is_ok()
-            && quota.path(queue).iter().all(deserves)
-    };
-    // Guarantees of other queues are left alone as if the others kept nothing, too.
-    fits(others.clone()) && fits(Overlay::default())
-}
-
-/// Whether a node counts at a queue, the spare's own or one above it. Above it, the jobs to which the node is lent are
-/// charged for it, as far as they are of a queue below, too.
-fn counts_at(inputs: Inputs<'_>, spare: &Spare, node: &ReservedNode, queue: &QueueName) -> bool {
-    if *queue == spare.queue || !spare.lent.contains(&node.node) {
-        return true;
-    }
-    let on = crate::backfill::plan::jobs_on(inputs, &node.cluster, &node.node);
-    let mut borrowers = on.keys().filter(|key| !spare.gangs.contains(*key));
-    !borrowers.any(|key| {
-        let job = inputs.jobs.get(key);
-        job.is_some_and(|job| inputs.quota.is_within(job.queue_now(), queue))
-    })
-}
-
 /// Whether a job may use the nodes of a spare until they are needed.
 fn lends_to(inputs: Inputs<'_>, spare: &Spare, key: &JobKey) -> bool {
     let Some(job) = inputs.jobs.get(key).filter(|_| !spare.gangs.contains(key)) else {
@@ -359,41 +295,6 @@ impl Overlay {
             self.keep_spare(inputs, spare);
         }
         self
-    }
-
-    /// In addition, without what the jobs to which nodes of a spare are lent are charged for them above its queue:
-    /// they are evicted before the nodes are used.
-    fn without_lent(mut self, inputs: Inputs<'_>, spare: &Spare) -> Self {
-        for queue in inputs.quota.path(&spare.queue) {
-            for node in &spare.nodes {
-                if !counts_at(inputs, spare, node, &queue) {
-                    let pool = (node.cluster.clone(), node.class.clone());
-                    for (name, amount) in counted(node).to_resources().iter() {
-                        self.relieve(&queue, None, name, amount.0.into());
-                        self.relieve(&queue, Some(pool.clone()), name, amount.0.into());
-                    }
-                }
-            }
-        }
-        self
-    }
-
-    /// Keeps the nodes of a spare, and their part of the quota at its queue and above it.
-    pub(crate) fn keep_spare(&mut self, inputs: Inputs<'_>, spare: &Spare) {
-        for node in &spare.nodes {
-            self.node_mut(&node.cluster, &node.node)
-                .add(&node.resources, 1);
-        }
-        for queue in inputs.quota.path(&spare.queue) {
-            for node in &spare.nodes {
-                if counts_at(inputs, spare, node, &queue) {
-                    let sum = counted(node);
-                    let pool = (node.cluster.clone(), node.class.clone());
-                    self.withhold(&queue, None, &sum);
-                    self.withhold(&queue, Some(pool), &sum);
-                }
-            }
-        }
     }
 }
 

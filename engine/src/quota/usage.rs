@@ -52,6 +52,15 @@ impl Quota {
         Some(account.bounds.deserved.get(id)? - account.charged.get(id))
     }
 
+    /// As [`unused_deserved`](Self::unused_deserved), of the amount that the queue names itself: an inner queue that
+    /// names none deserves what those below it deserve, and those that deserve nothing are charged to it, too.
+    pub(crate) fn unused_named(&self, queue: &QueueName, name: &ResourceName) -> Option<i128> {
+        let id = self.resource_ids.find(name)?;
+        let id = Some(id).filter(|id| id.competes())?;
+        let account = self.get(queue)?.overall();
+        Some(account.named.deserved.get(id)? - account.charged.get(id))
+    }
+
     /// The usage of a queue without its head; `None` if it neither exists nor has jobs.
     pub(crate) fn usage(&self, queue: &QueueName) -> Option<QueueUsage> {
         let id = self.id(queue)?;

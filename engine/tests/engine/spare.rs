@@ -153,6 +153,20 @@ fn spare_nodes_count_at_their_queue_and_stay_within_its_quota() {
 }
 
 #[test]
+fn what_other_queues_borrow_is_no_bound_of_spare_nodes() {
+    let mut world = World::new();
+    world
+        .cluster("a", 8, "cpu 64, gpu 8")
+        .queue(deserving("q", "gpu 24"))
+        .queue(queue("p"))
+        .policy(sparing("q", 1, 2));
+    // What all queues deserve together is less than what is charged.
+    world.runs("borrows", "p", 4, "gpu 8");
+    world.runs("gang", "q", 2, "gpu 8");
+    assert_snapshot!(spares(&world), @"n6");
+}
+
+#[test]
 fn a_node_is_lent_although_all_of_the_fleet_is_used() {
     let mut world = running(3);
     // Together they deserve more than there is.
