@@ -103,15 +103,14 @@ impl NodeState {
         rules: &FaultRuleSet,
         now: Time,
     ) -> impl Iterator<Item = (String, Avoided)> {
-        let would = self.counting().flat_map(move |alert| {
+        self.counting().flat_map(move |alert| {
             let rules = rules.node_rules_of(&alert.symptom);
             let dry = rules.filter(|rule| rule.dry_run);
             dry.filter_map(move |rule| {
                 let (_, avoided) = while_repeated(alert, rule, now)?;
                 Some((rule.policy.clone(), avoided))
             })
-        });
-        would.collect::<Vec<_>>().into_iter()
+        })
     }
 
     /// Returns the alerts that count: those that began after the node was cleared.
@@ -169,18 +168,9 @@ fn while_repeated(alert: &FiringAlert, rule: &NodeFaultRule, now: Time) -> Optio
         text => format!(" ({text})"),
     };
     let message = format!("the alert {}{text} fires", alert.name);
-    let avoided = Avoided {
-        told: message.clone(),
-        avoidance: NodeAvoidance {
-            class: rule.class.as_str().to_owned(),
-            rule: rule.name.clone(),
-            policy: rule.policy.clone(),
-            message,
-            since: timestamp(now).to_string(),
-            until: Some(timestamp(until).to_string()),
-            alert: Some(alert.name.clone()),
-        },
-    };
+    let mut avoided = Avoided::by_rule(rule, message, now);
+    avoided.avoidance.until = Some(timestamp(until).to_string());
+    avoided.avoidance.alert = Some(alert.name.clone());
     Some((until, avoided))
 }
 

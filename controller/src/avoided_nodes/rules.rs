@@ -60,7 +60,7 @@ impl NodeState {
         for condition in self.conditions() {
             let rules = rules.node_rules_of(&condition.symptom);
             for rule in rules.filter(|rule| rule.dry_run) {
-                let avoided = || while_it_lasts(rule, condition, now);
+                let avoided = || Avoided::by_rule(rule, condition.words(), now);
                 found.entry(rule.policy.clone()).or_insert_with(avoided);
             }
         }
@@ -119,7 +119,7 @@ impl NodeState {
         let mut conditions = self.conditions();
         conditions.find_map(|condition| {
             let rule = rules.node_rule_of(&condition.symptom)?;
-            Some(while_it_lasts(rule, condition, now))
+            Some(Avoided::by_rule(rule, condition.words(), now))
         })
     }
 
@@ -141,19 +141,21 @@ impl NodeState {
     }
 }
 
-fn while_it_lasts(rule: &NodeFaultRule, condition: &NodeCondition, now: Time) -> Avoided {
-    let message = condition.words();
-    Avoided {
-        told: message.clone(),
-        avoidance: NodeAvoidance {
-            class: rule.class.as_str().to_owned(),
-            rule: rule.name.clone(),
-            policy: rule.policy.clone(),
-            message,
-            since: timestamp(now).to_string(),
-            until: None,
-            alert: None,
-        },
+impl Avoided {
+    /// The node is avoided by a rule, for as long as what it says lasts.
+    pub(super) fn by_rule(rule: &NodeFaultRule, message: String, now: Time) -> Self {
+        Self {
+            told: message.clone(),
+            avoidance: NodeAvoidance {
+                class: rule.class.as_str().to_owned(),
+                rule: rule.name.clone(),
+                policy: rule.policy.clone(),
+                message,
+                since: timestamp(now).to_string(),
+                until: None,
+                alert: None,
+            },
+        }
     }
 }
 

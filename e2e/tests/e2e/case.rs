@@ -6,9 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use e2e::harness::audit::{AuditReport, AuditSubject};
 use e2e::harness::jobs::{self, TestGang};
-use e2e::harness::kinds::{
-    BINDING, CAPACITY_POLICY, NAMESPACE, ObjectKind, POD, POD_GROUP, PRIORITY_CLASS, QUEUE,
-};
+use e2e::harness::kinds::{BINDING, NAMESPACE, ObjectKind, POD, POD_GROUP, PRIORITY_CLASS, QUEUE};
 use e2e::harness::objects::Objects;
 use e2e::harness::tenant::Tenant;
 use e2e::harness::turns::Turn;
@@ -425,30 +423,6 @@ impl Case {
         }
         anyhow::ensure!(simulated > 0, "{} has no pods to annotate", job.name);
         Ok(())
-    }
-
-    /// Patches this test's CapacityPolicy, which Muster creates for the queue, and waits until Muster has seen
-    /// the change: a job that is submitted next could be decided before.
-    pub(crate) async fn capacity_policy(&self, patch: Value) -> anyhow::Result<()> {
-        let (policies, name) = (self.karmada(), &self.name);
-        let what = format!("CapacityPolicy {name}");
-        let patched = eventually(SOON, &what, async || {
-            let patched = policies.merge(CAPACITY_POLICY, None, name, &patch).await;
-            patched.map_err(|error| error.to_string())
-        })
-        .await?;
-        let generation = patched["metadata"]["generation"].as_u64();
-        let what = format!("CapacityPolicy {name} is observed");
-        eventually(SOON, &what, async || {
-            let policy = policies.get(CAPACITY_POLICY, None, name).await;
-            let policy = policy.map_err(|error| error.to_string())?;
-            let seen = policy.unwrap_or_default()["status"]["observedGeneration"].as_u64();
-            let is_seen = seen >= generation;
-            is_seen
-                .then_some(())
-                .ok_or_else(|| format!("{seen:?} of {generation:?}"))
-        })
-        .await
     }
 
     /// Audits jobs against the capability of this test's queue.

@@ -3,15 +3,12 @@
 
 use anyhow::{Context as _, ensure};
 use e2e::harness::jobs::{self, TestGang};
-use e2e::harness::kinds::{
-    CAPACITY_POLICY, DEPLOYMENT, JOB_SET, ObjectKind, POD, PROPAGATION_POLICY, QUEUE,
-};
-use e2e::harness::wait::eventually;
+use e2e::harness::kinds::{DEPLOYMENT, JOB_SET, ObjectKind, POD, PROPAGATION_POLICY, QUEUE};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use testbed::NodeGroup;
 
-use crate::case::{Case, SOON};
+use crate::case::Case;
 use crate::cli::MusterCli;
 use crate::job::Job;
 use crate::steered::{follow, kubectl};
@@ -79,13 +76,7 @@ impl Causes<'_> {
         self.case.cluster_object(QUEUE, &queue).await?;
         if let Some(policy) = policy {
             let patch = json!({"spec": policy});
-            let what = format!("CapacityPolicy {name}");
-            eventually(SOON, &what, async || {
-                let policies = self.case.karmada();
-                let patched = policies.merge(CAPACITY_POLICY, None, &name, &patch).await;
-                patched.map(drop).map_err(|error| error.to_string())
-            })
-            .await?;
+            self.case.capacity_policy_of(&name, patch).await?;
         }
         Ok(TestGang {
             queue: Some(name),

@@ -216,6 +216,35 @@ impl Case {
         Ok(())
     }
 
+    /// Patches this test's CapacityPolicy, as [`Self::capacity_policy_of`].
+    pub(crate) async fn capacity_policy(&self, patch: Value) -> anyhow::Result<()> {
+        self.capacity_policy_of(&self.name, patch).await
+    }
+
+    /// Patches the CapacityPolicy of a queue, which Muster creates for it, and waits until Muster has seen the
+    /// change: a job that is submitted next could be decided before.
+    pub(crate) async fn capacity_policy_of(&self, queue: &str, patch: Value) -> anyhow::Result<()> {
+        let policies = self.karmada();
+        let what = format!("CapacityPolicy {queue}");
+        let patched = eventually(SOON, &what, async || {
+            let patched = policies.merge(CAPACITY_POLICY, None, queue, &patch).await;
+            patched.map_err(|error| error.to_string())
+        })
+        .await?;
+        let generation = patched["metadata"]["generation"].as_u64();
+        let what = format!("CapacityPolicy {queue} is observed");
+        eventually(SOON, &what, async || {
+            let policy = policies.get(CAPACITY_POLICY, None, queue).await;
+            let policy = policy.map_err(|error| error.to_string())?;
+            let seen = policy.unwrap_or_default()["status"]["observedGeneration"].as_u64();
+            let is_seen = seen >= generation;
+            is_seen
+                .then_some(())
+                .ok_or_else(|| format!("{seen:?} of {generation:?}"))
+        })
+        .await
+    }
+
     /// Creates a PriorityClass `<test>-<word>` whose jobs may preempt those of lower priority.
     pub(crate) async fn preempting_class(&self, word: &str, value: i32) -> anyhow::Result<String> {
         let name = format!("{}-{word}", self.name);

@@ -13,17 +13,25 @@ use crate::story::managed;
 
 const MEMBER: &str = "member1";
 
+/// Returns the nodes that this test's queue keeps, as its policy shows them.
+async fn spare_nodes(case: &Case) -> Result<Vec<Value>, String> {
+    let policy = case.karmada().get(CAPACITY_POLICY, None, &case.name).await;
+    let policy = policy.map_err(|error| error.to_string())?;
+    let kept = policy.unwrap_or_default()["status"]["spareNodes"].clone();
+    Ok(kept.as_array().cloned().unwrap_or_default())
+}
+
 /// Waits until this test's queue keeps exactly one node, and returns its name.
 async fn keeps(case: &Case, lent: bool) -> anyhow::Result<String> {
     eventually(SOON, &format!("a node is kept, lent: {lent}"), async || {
-        let policy = case.karmada().get(CAPACITY_POLICY, None, &case.name).await;
-        let policy = policy.map_err(|error| error.to_string())?;
-        let kept = policy.unwrap_or_default()["status"]["spareNodes"].clone();
-        let right = |spare: &&Value| spare["cluster"] == MEMBER && spare["lent"] == lent;
-        let spare = kept.as_array().filter(|kept| kept.len() == 1);
-        let spare = spare.and_then(|kept| kept.first()).filter(right);
-        let node = spare.and_then(|spare| spare["node"].as_str());
-        node.map(str::to_owned).ok_or_else(|| kept.to_string())
+        let kept = spare_nodes(case).await?;
+        match &kept[..] {
+            [spare] if spare["cluster"] == MEMBER && spare["lent"] == lent => {
+                let node = spare["node"].as_str();
+                node.map(str::to_owned).ok_or_else(|| spare.to_string())
+            }
+            other => Err(format!("{other:?}")),
+        }
     })
     .await
 }
@@ -31,12 +39,9 @@ async fn keeps(case: &Case, lent: bool) -> anyhow::Result<String> {
 /// Waits until this test's queue keeps no node.
 async fn keeps_none(case: &Case) -> anyhow::Result<()> {
     eventually(SOON, "no node is kept", async || {
-        let policy = case.karmada().get(CAPACITY_POLICY, None, &case.name).await;
-        let policy = policy.map_err(|error| error.to_string())?;
-        let kept = policy.unwrap_or_default()["status"]["spareNodes"].clone();
-        match kept.as_array().is_none_or(Vec::is_empty) {
-            true => Ok(()),
-            false => Err(kept.to_string()),
+        match &spare_nodes(case).await?[..] {
+            [] => Ok(()),
+            kept => Err(format!("{kept:?}")),
         }
     })
     .await

@@ -6,15 +6,10 @@
 
 use std::path::PathBuf;
 
-use serde_json::json;
-
-use crate::cluster::TestbedCluster;
-use crate::components::flag;
+use crate::Testbed;
 use crate::error::Result;
 use crate::manifests::Manifests;
-use crate::process::Launch;
 use crate::tools::{Tool, Tools, ToolsError, Toolset};
-use crate::{Testbed, wait};
 
 /// The webhooks for JobSets. Those for pods only serve exclusive placement and are left out.
 const WEBHOOKS: [&str; 2] = ["mjobset.kb.io", "vjobset.kb.io"];
@@ -37,10 +32,9 @@ impl Testbed {
     /// ready.
     pub async fn start_jobset(&self, member: &str) -> Result<()> {
         let cluster = self.cluster(member)?;
-        let launch = self.jobset(&cluster)?;
-        let (name, port) = (launch.name.clone(), launch.ports[0]);
-        self.spawn(launch)?;
-        wait::serving(&self.supervisor, &name).await?;
+        let port = self
+            .start_configured(Tool::JobSet, &cluster, "jobset", "config.jobset.x-k8s.io")
+            .await?;
         let module = self.tools.module_dir(Toolset::JobSet)?;
         let registrations = module.join("config/components/webhook/manifests.yaml");
         let url = format!("https://127.0.0.1:{port}");
@@ -49,27 +43,5 @@ impl Testbed {
             .with_webhooks_at(&url, &self.ca_bundle())
             .apply(&cluster.client().await?, member)
             .await
-    }
-
-    fn jobset(&self, cluster: &TestbedCluster) -> Result<Launch> {
-        let components = self.components();
-        let (webhook, health) = (components.port()?, components.port()?);
-        let name = format!("{}-jobset", cluster.name);
-        let config = json!({
-            "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
-            "kind": "Configuration",
-            "leaderElection": {"leaderElect": false},
-            "internalCertManagement": {"enable": false},
-            "webhook": {"host": "127.0.0.1", "port": webhook, "certDir": self.pki.webhook_dir},
-            "metrics": {"bindAddress": "0"},
-            "health": {"healthProbeBindAddress": format!("127.0.0.1:{health}")},
-        });
-        let path = components.write_conf(&format!("{name}.json"), &config.to_string())?;
-        let mut launch = components.launch(Tool::JobSet, &name, &[webhook, health])?;
-        launch.args = vec![
-            flag("kubeconfig", &cluster.kubeconfig),
-            flag("config", &path),
-        ];
-        Ok(launch)
     }
 }

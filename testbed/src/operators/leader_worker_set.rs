@@ -8,13 +8,10 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use crate::cluster::TestbedCluster;
-use crate::components::flag;
+use crate::Testbed;
 use crate::error::Result;
 use crate::manifests::Manifests;
-use crate::process::Launch;
 use crate::tools::{Tool, Tools, ToolsError, Toolset};
-use crate::{Testbed, wait};
 
 /// The webhook that numbers pods.
 const POD_WEBHOOK: &str = "mpod.kb.io";
@@ -44,10 +41,14 @@ impl Testbed {
     /// Returns an error if there is no such member, its toolset is not built, or it does not become ready.
     pub async fn start_leader_worker_set(&self, member: &str) -> Result<()> {
         let cluster = self.cluster(member)?;
-        let launch = self.leader_worker_set(&cluster)?;
-        let (name, port) = (launch.name.clone(), launch.ports[0]);
-        self.spawn(launch)?;
-        wait::serving(&self.supervisor, &name).await?;
+        let port = self
+            .start_configured(
+                Tool::LeaderWorkerSet,
+                &cluster,
+                "lws",
+                "config.lws.x-k8s.io",
+            )
+            .await?;
         let module = self.tools.module_dir(Toolset::LeaderWorkerSet)?;
         let registrations = module.join("config/webhook/manifests.yaml");
         let own = json!({"matchExpressions": [{"key": LABEL, "operator": "Exists"}]});
@@ -60,27 +61,5 @@ impl Testbed {
             .with_webhooks_at(&url, &self.ca_bundle())
             .apply(&cluster.client().await?, member)
             .await
-    }
-
-    fn leader_worker_set(&self, cluster: &TestbedCluster) -> Result<Launch> {
-        let components = self.components();
-        let (webhook, health) = (components.port()?, components.port()?);
-        let name = format!("{}-lws", cluster.name);
-        let config = json!({
-            "apiVersion": "config.lws.x-k8s.io/v1alpha1",
-            "kind": "Configuration",
-            "leaderElection": {"leaderElect": false},
-            "internalCertManagement": {"enable": false},
-            "webhook": {"host": "127.0.0.1", "port": webhook, "certDir": self.pki.webhook_dir},
-            "metrics": {"bindAddress": "0"},
-            "health": {"healthProbeBindAddress": format!("127.0.0.1:{health}")},
-        });
-        let path = components.write_conf(&format!("{name}.json"), &config.to_string())?;
-        let mut launch = components.launch(Tool::LeaderWorkerSet, &name, &[webhook, health])?;
-        launch.args = vec![
-            flag("kubeconfig", &cluster.kubeconfig),
-            flag("config", &path),
-        ];
-        Ok(launch)
     }
 }

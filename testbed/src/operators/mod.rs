@@ -4,6 +4,7 @@
 //! it is joined, so they are part of the [`crate::TestbedSpec`]. The controllers start in members that are
 //! up.
 
+mod configured;
 pub mod jobset;
 pub mod kuberay;
 pub mod leader_worker_set;
