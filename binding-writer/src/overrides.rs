@@ -17,6 +17,7 @@
 
 pub(crate) mod guarded;
 mod off;
+mod plan;
 mod services;
 
 use crds::karmada::ResourceBinding;
@@ -28,7 +29,8 @@ use guarded::OverrideWriter;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::{GroupVersionKind, ObjectMeta};
 use kube::{Client, ResourceExt};
-pub use off::{PartsPlan, keeps_off, off_name};
+pub use off::{keeps_off, off_name};
+pub use plan::PartsPlan;
 use runtime::Term;
 use runtime::client::{CallError, CallFault, with_deadline};
 use serde_json::{Value, json};

@@ -34,7 +34,7 @@ mod state;
 mod testing;
 mod timers;
 
-pub use amounts::texts::counted;
+pub use amounts::texts::{counted, listed};
 pub use amounts::{quantity, resources};
 pub use api::job::JobState;
 pub use api::{decision, event, facts, faults, ids, matching, reason};

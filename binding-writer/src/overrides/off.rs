@@ -4,58 +4,12 @@
 //! that it can be pinned besides, and overrides of its user go on to apply. Each Work shows by a mark that it applies
 //! the policy. A pod's affinity cannot change once it is there, so nothing is dispatched before that.
 
-use super::{OverrideError, Overrides, Rule, failed, name, policy, template};
+use super::{OverrideError, Overrides, PartsPlan, Rule, failed, name, policy, template};
 use crds::karmada::ResourceBinding;
 use crds::record::AvoidedByJob;
 use engine::facts::Share;
 use engine::{Attempt, ClusterName, JobKey};
 use serde_json::{Value, json};
-use workload::{PartsError, Reach, RenderedPart};
-
-/// How a job is placed by overrides.
-#[derive(Debug, Clone, Copy)]
-pub struct PartsPlan<'a> {
-    /// The attempt.
-    pub attempt: Attempt,
-    /// What each cluster gets.
-    pub shares: &'a [Share],
-    /// How its pods in other clusters are reached.
-    pub reach: &'a Reach,
-    /// True if its parts can be resized later.
-    pub resizable: bool,
-    /// The nodes that it avoids.
-    pub avoided: &'a [AvoidedByJob],
-}
-
-impl PartsPlan<'_> {
-    /// Returns the parts of `template`, whose pods keep off the nodes that the job avoids.
-    pub(super) fn parts(&self, template: &Value) -> Result<Vec<RenderedPart>, PartsError> {
-        let render = |template: &Value| {
-            let Self {
-                attempt,
-                shares,
-                reach,
-                resizable,
-                ..
-            } = *self;
-            workload::parts(template, attempt, shares, reach, resizable)
-        };
-        let mut parts = render(template)?;
-        for (index, part) in parts.iter_mut().enumerate() {
-            let nodes = AvoidedByJob::in_cluster(self.avoided, &part.cluster);
-            if nodes.is_empty() {
-                continue;
-            }
-            let off = workload::off_nodes(template, &nodes);
-            let affinities = workload::changed_affinities(template, &off);
-            // The same shares of the same pods: it has as many parts.
-            if let Some(own) = render(&off)?.into_iter().nth(index) {
-                part.fields = workload::with_affinities(own.fields, affinities);
-            }
-        }
-        Ok(parts)
-    }
-}
 
 /// Returns true if a job that avoids `avoided` has to keep off one of them where `shares` place it.
 #[must_use]
@@ -135,6 +89,7 @@ mod tests {
     use engine::facts::RolePods;
     use jiff::Timestamp;
     use std::collections::BTreeMap;
+    use workload::{Reach, RenderedPart};
 
     fn share(cluster: &str) -> Share {
         Share {

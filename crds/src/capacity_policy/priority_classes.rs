@@ -31,13 +31,11 @@ impl CapacityPolicy {
     }
 }
 
-fn in_words(mut listed: Vec<String>) -> String {
-    listed.sort();
-    let more = listed.split_off(listed.len().min(CLASSES_NAMED)).len();
-    match (listed.join(", "), more) {
-        (names, 0) if names.is_empty() => "none".to_owned(),
-        (names, 0) => names,
-        (names, more) => format!("{names}, and {more} more"),
+fn in_words(mut classes: Vec<String>) -> String {
+    classes.sort();
+    match classes.is_empty() {
+        true => "none".to_owned(),
+        false => engine::listed(classes, CLASSES_NAMED),
     }
 }
 

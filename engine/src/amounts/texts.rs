@@ -20,6 +20,18 @@ pub fn counted(count: impl fmt::Display, noun: &str) -> String {
     format!("{count} {noun}{plural}")
 }
 
+/// A list of the first `shown` texts, and the number of the others.
+#[must_use]
+pub fn listed(mut all: Vec<String>, shown: usize) -> String {
+    let more = all.len().saturating_sub(shown);
+    all.truncate(shown);
+    let list = all.join(", ");
+    match more {
+        0 => list,
+        more => format!("{list}, and {more} more"),
+    }
+}
+
 /// Defines the type of a name: a shared text that serializes as itself.
 macro_rules! name_type {
     ($(#[$doc:meta])* $name:ident) => {

@@ -1,11 +1,15 @@
 //! The words of a verdict: the needs of a job, and what is free in each cluster.
 
 use crate::amounts::resources::ResourceName;
+use crate::amounts::texts::listed;
 use crate::api::decision::Blocker;
 use crate::api::demand::{Demand, Role};
 use crate::placement::plan::{ClusterLack, NoPlan};
 use crate::placement::spread;
 use crate::quota::Quota;
+
+/// How many clusters or reasons a message names.
+const SHOWN: usize = 4;
 
 /// The blocker of a job that fits into no cluster, from what the best of them lacks.
 pub(crate) fn room_blocker(lack: &ClusterLack, role: &Role) -> Blocker {
@@ -30,7 +34,7 @@ pub(crate) fn words(queues: &Quota, demand: &Demand, no_plan: &NoPlan) -> String
             let why = why
                 .iter()
                 .map(|entry| format!("{}: {}", entry.cluster, entry.why));
-            format!("has no cluster to go to: {}", some(why.collect()))
+            format!("has no cluster to go to: {}", listed(why.collect(), SHOWN))
         }
         NoPlan::NoRoom(lacks) => {
             let mut lacks = lacks.clone();
@@ -49,7 +53,7 @@ pub(crate) fn words(queues: &Quota, demand: &Demand, no_plan: &NoPlan) -> String
                 let least = demand.placement.min_clusters.unwrap_or(1);
                 format!("no {least} clusters have room for it together")
             } else {
-                some(rooms)
+                listed(rooms, SHOWN)
             };
             let spread = match demand.placement.spread.as_slice() {
                 [] => String::new(),
@@ -122,17 +126,4 @@ fn has(lack: &ClusterLack, demand: &Demand) -> String {
         "{}{domain} has room for {}{role} of {}{short}",
         lack.cluster, lack.placed, lack.wanted
     )
-}
-
-/// A list of the first few texts, and the number of the others.
-fn some(mut all: Vec<String>) -> String {
-    const SHOWN: usize = 4;
-    let more = all.len().saturating_sub(SHOWN);
-    all.truncate(SHOWN);
-    let list = all.join(", ");
-    if more == 0 {
-        list
-    } else {
-        format!("{list}, and {more} more")
-    }
 }
