@@ -96,6 +96,12 @@ pub struct ControllerContext {
     pub leadership: Leadership,
 }
 
+/// How many seconds a job keeps running by default when an override makes its Works request more than was admitted.
+pub const OVERRIDE_GRACE_SECONDS: u32 = 60;
+
+/// How many seconds an evicted job is charged at most by default until its pods have ended.
+pub const PODS_END_WITHIN_SECONDS: u32 = 3_600;
+
 /// Options of the controller.
 #[derive(Debug, Clone)]
 pub struct ControllerOptions {
@@ -130,8 +136,8 @@ impl Default for ControllerOptions {
             members: MembersOptions::default(),
             commit: CommitOptions::default(),
             ledger: None,
-            override_grace: Duration::from_secs(60),
-            pods_end_within: Duration::from_secs(3_600),
+            override_grace: Duration::from_secs(OVERRIDE_GRACE_SECONDS.into()),
+            pods_end_within: Duration::from_secs(PODS_END_WITHIN_SECONDS.into()),
             notices: None,
             alerts: AlertIntake::default(),
             traces: TraceSink::default(),

@@ -150,11 +150,11 @@ pub(crate) struct Tuning {
     pub(crate) backoff_seconds: u32,
     /// Grace period in seconds for a job whose Works request more than was admitted because of an
     /// override. The excess is charged at once; after the grace period the job is evicted.
-    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    #[arg(long, default_value_t = controller::OVERRIDE_GRACE_SECONDS, value_name = "SECONDS")]
     pub(crate) override_grace_seconds: u32,
     /// Seconds for which an evicted job is charged at most until its pods have ended, however long their grace
     /// periods are. After that its quota is free, and another job may be evicted in its place.
-    #[arg(long, default_value_t = 3600, value_name = "SECONDS")]
+    #[arg(long, default_value_t = controller::PODS_END_WITHIN_SECONDS, value_name = "SECONDS")]
     pub(crate) pods_end_within_seconds: u32,
     /// Writes bindings without opening them in the ledger first, to measure the cost of the ledger.
     /// A replica that is stopped in the middle of a write may then exceed the quota of a queue.

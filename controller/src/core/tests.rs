@@ -123,9 +123,8 @@ impl Stage {
             true,
         );
         let options = ReconcileOptions {
-            override_grace_ms: 60_000,
-            pods_end_ms: 3_600_000,
             places_itself: with_scheduler,
+            ..ReconcileOptions::default()
         };
         let metrics = ControllerMetrics::new(&registry);
         let core = Core {

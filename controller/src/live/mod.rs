@@ -85,18 +85,18 @@ impl LiveState {
 
     /// Does the same, and returns what has to be asked: whether namespaces may use queues.
     fn begun(observed: &LiveObjects, now: Time) -> (Self, BTreeSet<Pair>) {
-        let options = ReconcileOptions {
-            override_grace_ms: 60_000,
-            pods_end_ms: 3_600_000,
-            places_itself: true,
-        };
         let engine = Engine::new(EngineConfig {
             recovery_deadline_ms: Some(RECOVERY_DEADLINE_MS),
             ..EngineConfig::default()
         });
         let metrics = ControllerMetrics::new(&Registry::new());
         let mut live = Self {
-            reconciler: Reconciler::new(options, engine, Enforcement::NotRequired, metrics),
+            reconciler: Reconciler::new(
+                ReconcileOptions::default(),
+                engine,
+                Enforcement::NotRequired,
+                metrics,
+            ),
             now,
             pods: BTreeMap::new(),
             own_rights: observed.own_rights.clone(),

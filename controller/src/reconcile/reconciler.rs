@@ -25,6 +25,7 @@ use crate::reconcile::placed::cannot_start::keep_generation;
 use crate::reconcile::placed::growth::keep_requests;
 use crate::reconcile::placed::lost_pods::LostPods;
 use crate::reconcile::placed::shrink::LivePods;
+use crate::{OVERRIDE_GRACE_SECONDS, PODS_END_WITHIN_SECONDS};
 use binding_writer::{Intent, Write};
 use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;
@@ -43,6 +44,16 @@ pub(crate) struct ReconcileOptions {
     /// True if the scheduler runs in this process and one patch places a plan; otherwise a record in state
     /// Planned hands it over.
     pub(crate) places_itself: bool,
+}
+
+impl Default for ReconcileOptions {
+    fn default() -> Self {
+        Self {
+            override_grace_ms: 1_000 * i64::from(OVERRIDE_GRACE_SECONDS),
+            pods_end_ms: 1_000 * i64::from(PODS_END_WITHIN_SECONDS),
+            places_itself: true,
+        }
+    }
 }
 
 /// See the module's documentation.
