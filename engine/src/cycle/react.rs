@@ -10,8 +10,8 @@ use crate::backfill::plan;
 use crate::backfill::{window, withheld};
 use crate::cycle::decide::name_first;
 use crate::cycle::wake::{
-    activate, cluster_total, headroom_freed, mark_all_dirty, mark_windows_dirty, nodes_freed,
-    nodes_unreserved, recheck,
+    activate, cluster_total, headroom_freed, headroom_used, mark_all_dirty, mark_windows_dirty,
+    nodes_freed, nodes_unreserved, recheck,
 };
 use crate::jobs::job::PendingEntry;
 use crate::pending::inadmissible::RequeueCondition;
@@ -182,7 +182,8 @@ fn queue_changed(engine: &mut Engine, name: &QueueName) {
     }
 }
 
-/// Marks a queue and all above it changed; where quota became free, wakes what waits for it.
+/// Marks a queue and all above it changed; where quota became free, wakes what waits for it; where it was
+/// used, parks what it had woken.
 fn usage_changed(engine: &mut Engine, queue: &QueueName, freed: bool) {
     for name in engine.quota.path(queue) {
         if freed {
@@ -192,6 +193,8 @@ fn usage_changed(engine: &mut Engine, queue: &QueueName, freed: bool) {
             for holder in engine.reservations.short_of(&name) {
                 recheck(engine, &holder);
             }
+        } else {
+            headroom_used(engine, &name);
         }
         if name.as_str() != crate::quota::ROOT {
             engine.changed.queues.insert(name);

@@ -51,6 +51,16 @@ pub(crate) fn headroom_freed(engine: &mut Engine, queue: &QueueName) {
     }
 }
 
+/// Parks the jobs again that were woken by headroom of a queue of which there is less now.
+pub(crate) fn headroom_used(engine: &mut Engine, queue: &QueueName) {
+    let (quota, shapes) = (&engine.quota, &engine.pending.shapes);
+    engine.pending.queues.park_for_headroom(
+        queue,
+        |class, resource| quota.headroom(queue, class, resource),
+        |shape| shapes.infeasible(shape).is_some(),
+    );
+}
+
 /// Marks a queue dirty: its head may be another job now.
 pub(crate) fn mark_dirty(engine: &mut Engine, queue: &QueueName) {
     // One without a number has no jobs.

@@ -52,19 +52,29 @@ fn audit_queue(name: &QueueName, queue: &PendingQueue, wrong: &mut Vec<String>) 
 
 /// Each parked class is listed under all that it waits for, and nothing else is.
 fn audit_waiting(queues: &PendingQueues, wrong: &mut Vec<String>) {
-    let mut waiting = WaitingList::default();
+    let (mut waiting, mut headroom_freed) = (WaitingList::default(), WaitingList::default());
     for (name, queue) in &queues.by_name {
         for (shape, class) in &queue.classes {
-            let ClassState::Parked(parked) = &class.state else {
-                continue;
+            let (parked, freed) = match &class.state {
+                ClassState::Parked(parked) => (parked, None),
+                ClassState::HeadroomFreed { parked, freed } => (parked, Some(freed)),
+                _ => continue,
             };
+            let waiter = (name.clone(), *shape);
             for condition in &parked.conditions {
-                waiting.add(&(name.clone(), *shape), condition);
+                match Some(condition) == freed {
+                    true => headroom_freed.add(&waiter, condition),
+                    false => waiting.add(&waiter, condition),
+                }
             }
         }
     }
     if waiting != queues.waiting {
         wrong.push(format!("parked classes: listed {:?}", queues.waiting));
+    }
+    if headroom_freed != queues.headroom_freed {
+        let listed = &queues.headroom_freed;
+        wrong.push(format!("classes woken by headroom: listed {listed:?}"));
     }
 }
 

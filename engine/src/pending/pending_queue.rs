@@ -6,7 +6,7 @@
 use crate::api::facts::QueueOrdering;
 use crate::api::job::QueueOrder;
 use crate::api::reason::Reason;
-use crate::pending::inadmissible::Inadmissible;
+use crate::pending::inadmissible::{Inadmissible, RequeueCondition};
 use crate::pending::position_index::PositionIndex;
 use crate::pending::shapes::ShapeId;
 use crate::quota::QueueId;
@@ -33,6 +33,12 @@ pub(super) enum ClassState {
     ShapeInfeasible,
     /// When what it waits for has changed.
     Parked(Inadmissible),
+    /// The headroom of `freed`, which it waited for, is there: if its shape is feasible, and unless another
+    /// job uses the headroom before.
+    HeadroomFreed {
+        parked: Inadmissible,
+        freed: RequeueCondition,
+    },
 }
 
 impl PendingClass {
@@ -123,7 +129,7 @@ impl PendingQueue {
     pub(crate) fn is_due(&self, shape: ShapeId, strict: bool) -> bool {
         let class = self.classes.get(&shape);
         class.is_some_and(|class| match class.state {
-            ClassState::Woken => strict,
+            ClassState::Woken | ClassState::HeadroomFreed { .. } => strict,
             ClassState::Recheck => true,
             ClassState::ShapeInfeasible | ClassState::Parked(_) => false,
         })

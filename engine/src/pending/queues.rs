@@ -3,9 +3,12 @@
 //! What blocks the first job of a class blocks those behind it: a class is evaluated by its first job,
 //! and is parked and woken as one. A parked class is listed under each condition that it waits for.
 
+mod headroom;
+#[cfg(test)]
+mod tests;
+
 use crate::amounts::hashed::{Hashed, HashedSet};
-use crate::amounts::resources::ResourceName;
-use crate::api::ids::{PoolClass, QueueName};
+use crate::api::ids::QueueName;
 use crate::api::job::QueueOrder;
 use crate::api::reason::Reason;
 use crate::pending::inadmissible::{Inadmissible, RequeueCondition};
@@ -21,6 +24,9 @@ pub(crate) struct PendingQueues {
     pub(super) by_name: Hashed<QueueName, PendingQueue>,
     /// The parked classes, by what they wait for.
     pub(super) waiting: WaitingList<(QueueName, ShapeId)>,
+    /// The classes that wait no more because of freed headroom, by that. They are listed as waiting under
+    /// their other conditions.
+    pub(super) headroom_freed: WaitingList<(QueueName, ShapeId)>,
     /// Classes that were woken since this was last taken.
     woken: BTreeSet<(QueueName, ShapeId)>,
     /// Queues whose jobs or classes changed since this was last taken.
@@ -123,12 +129,29 @@ impl PendingQueues {
         let changed = class.last.replace(parked.reason) != Some(parked.reason);
         let first = class.jobs.first().cloned();
         let waiter = (queue.clone(), shape);
+        let state = std::mem::take(&mut class.state);
+        unlist_waiter(&mut self.waiting, &mut self.headroom_freed, &waiter, &state);
         for condition in &parked.conditions {
             self.waiting.add(&waiter, condition);
         }
         pending_queue.may_move.remove(&shape);
         let admissible_later = parked.admissible_later;
         class.state = ClassState::Parked(parked);
+        self.list_parked(queue, shape, first, admissible_later);
+        changed
+    }
+
+    /// Lists the first job of a class that was parked.
+    fn list_parked(
+        &mut self,
+        queue: &QueueName,
+        shape: ShapeId,
+        first: Option<QueueOrder>,
+        admissible_later: bool,
+    ) {
+        let Some(pending_queue) = self.by_name.get_mut(queue) else {
+            return;
+        };
         let was_active = pending_queue.unlist(shape, first.clone());
         if let Some(first) = first.filter(|_| admissible_later) {
             pending_queue.admissible_later.insert((first, shape));
@@ -136,7 +159,6 @@ impl PendingQueues {
         let id = pending_queue.id;
         self.note_active(id, shape, was_active, false);
         self.note_changed(queue);
-        changed
     }
 
     /// Has a parked class wait for another condition, too.
@@ -160,7 +182,9 @@ impl PendingQueues {
         };
         pending_queue.may_move.remove(&shape);
         if let Some(class) = pending_queue.classes.get_mut(&shape) {
-            class.state = ClassState::ShapeInfeasible;
+            let state = std::mem::replace(&mut class.state, ClassState::ShapeInfeasible);
+            let waiter = (queue.clone(), shape);
+            unlist_waiter(&mut self.waiting, &mut self.headroom_freed, &waiter, &state);
         }
     }
 
@@ -204,18 +228,6 @@ impl PendingQueues {
         }
     }
 
-    /// Wakes what waits for no more headroom of a queue's bounds than there is.
-    pub(crate) fn wake_for_headroom(
-        &mut self,
-        queue: &QueueName,
-        headroom: impl Fn(Option<&PoolClass>, &ResourceName) -> i128,
-    ) {
-        let enough = self
-            .waiting
-            .met(RequeueCondition::Headroom, queue, headroom);
-        enough.iter().for_each(|condition| self.wake(condition));
-    }
-
     /// The shapes of the classes that wait for capacity.
     pub(crate) fn waiting_for_capacity(&self) -> impl Iterator<Item = ShapeId> {
         let waiting = self.waiting.of(&RequeueCondition::Room);
@@ -252,12 +264,11 @@ impl PendingQueues {
             ClassState::Recheck => ClassState::Recheck,
             _ => ClassState::Woken,
         };
-        if let ClassState::Parked(parked) = std::mem::replace(&mut class.state, woken) {
-            let class = (queue.clone(), shape);
-            for condition in &parked.conditions {
-                self.waiting.remove(&class, condition);
-            }
-            self.woken.insert(class);
+        let state = std::mem::replace(&mut class.state, woken);
+        let waiter = (queue.clone(), shape);
+        unlist_waiter(&mut self.waiting, &mut self.headroom_freed, &waiter, &state);
+        if matches!(state, ClassState::Parked(_)) {
+            self.woken.insert(waiter);
         }
         let first = class.jobs.first().cloned();
         let was_active = pending_queue.unlist(shape, first.clone());
@@ -389,6 +400,26 @@ impl PendingQueues {
     }
 }
 
+/// Takes a class off the lists of what it waits for and of freed headroom.
+fn unlist_waiter(
+    waiting: &mut WaitingList<(QueueName, ShapeId)>,
+    headroom_freed: &mut WaitingList<(QueueName, ShapeId)>,
+    waiter: &(QueueName, ShapeId),
+    state: &ClassState,
+) {
+    let parked = match state {
+        ClassState::Parked(parked) => parked,
+        ClassState::HeadroomFreed { parked, freed } => {
+            headroom_freed.remove(waiter, freed);
+            parked
+        }
+        ClassState::Woken | ClassState::Recheck | ClassState::ShapeInfeasible => return,
+    };
+    for condition in &parked.conditions {
+        waiting.remove(waiter, condition);
+    }
+}
+
 fn class_mut<'a>(
     queues: &'a mut Hashed<QueueName, PendingQueue>,
     queue: &QueueName,
@@ -396,6 +427,3 @@ fn class_mut<'a>(
 ) -> Option<&'a mut PendingClass> {
     queues.get_mut(queue)?.classes.get_mut(&shape)
 }
-
-#[cfg(test)]
-mod tests;

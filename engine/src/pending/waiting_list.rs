@@ -8,8 +8,8 @@ use crate::amounts::resources::ResourceName;
 use crate::api::ids::{PoolClass, QueueName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::discriminant;
-use std::ops::Bound::{Excluded, Unbounded};
-use std::ops::RangeInclusive;
+use std::ops::Bound::{Excluded, Included, Unbounded};
+use std::ops::{Bound, RangeInclusive};
 
 /// Waiters by what they wait for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +70,33 @@ impl<S: Ord + Clone> WaitingList<S> {
         queue: &QueueName,
         has: impl Fn(Option<&PoolClass>, &ResourceName) -> i128,
     ) -> Vec<RequeueCondition> {
-        let mut met = Vec::new();
+        self.by_resource(kind, queue, has, |least, has| {
+            (least.needs <= has).then_some((Included(least.needs), Included(has)))
+        })
+    }
+
+    /// The conditions of a kind that are not met, now that a queue has only so much.
+    pub(super) fn unmet(
+        &self,
+        kind: fn(QueueNeed) -> RequeueCondition,
+        queue: &QueueName,
+        has: impl Fn(Option<&PoolClass>, &ResourceName) -> i128,
+    ) -> Vec<RequeueCondition> {
+        self.by_resource(kind, queue, has, |_, has| {
+            (has < i128::MAX).then_some((Excluded(has), Included(i128::MAX)))
+        })
+    }
+
+    /// The conditions of a kind and a queue whose needs are within bounds, which `within` returns for the
+    /// least need of a resource and what the queue has of it.
+    fn by_resource(
+        &self,
+        kind: fn(QueueNeed) -> RequeueCondition,
+        queue: &QueueName,
+        has: impl Fn(Option<&PoolClass>, &ResourceName) -> i128,
+        within: impl Fn(&QueueNeed, i128) -> Option<(Bound<i128>, Bound<i128>)>,
+    ) -> Vec<RequeueCondition> {
+        let mut found = Vec::new();
         let mut from = kind(QueueNeed {
             queue: queue.clone(),
             class: None,
@@ -82,18 +108,18 @@ impl<S: Ord + Clone> WaitingList<S> {
             let Some(least) = next.need().filter(|need| same_kind && need.queue == *queue) else {
                 break;
             };
-            let up_to = |needs| {
+            let with = |needs| {
                 let least = least.clone();
                 kind(QueueNeed { needs, ..least })
             };
             let has = has(least.class.as_ref(), &least.resource);
-            if least.needs <= has {
-                let enough = self.0.range(next..=&up_to(has));
-                met.extend(enough.map(|(condition, _)| condition.clone()));
+            if let Some((first, last)) = within(least, has) {
+                let range = self.0.range((first.map(with), last.map(with)));
+                found.extend(range.map(|(condition, _)| condition.clone()));
             }
-            from = up_to(i128::MAX);
+            from = with(i128::MAX);
         }
-        met
+        found
     }
 }
 
@@ -133,6 +159,10 @@ mod tests {
         let expected = [1, 2, 5].map(|index: usize| conditions[index].clone());
         assert_eq!(met(RequeueCondition::Headroom), expected);
         assert_eq!(met(RequeueCondition::Entitlement), conditions[7..]);
+        let unmet = |kind| list.unmet(kind, &QueueName::from("b"), has);
+        let expected = [3, 4].map(|index: usize| conditions[index].clone());
+        assert_eq!(unmet(RequeueCondition::Headroom), expected);
+        assert_eq!(unmet(RequeueCondition::Entitlement), []);
     }
 
     #[test]

@@ -60,15 +60,19 @@ impl Search<'_> {
     /// The cheapest set that was found, with where the job goes then.
     pub(crate) fn cheapest(&self) -> Option<(VictimSet, Vec<Share>)> {
         let all: Vec<usize> = (0..self.items.len()).collect();
-        // Only what may be reclaimed from other queues depends on where the job would go.
         let reclaims = self.reclaims && all.iter().any(|index| self.is_reclaimed(*index));
-        let pools = if reclaims {
-            pools_of(&self.fits(&all.iter().copied().collect())?)
+        let without_all = || self.fits(&all.iter().copied().collect());
+        // Only what may be reclaimed from other queues depends on where the job would go, and only by bounds on
+        // pools. To free thousands of candidates for nothing else is most of a search.
+        let by_pools = reclaims && self.inputs.quota.bounds_pools(self.request.queue);
+        let pools = if by_pools {
+            pools_of(&without_all()?)
         } else {
             Pools::new()
         };
         let mut best = None;
-        if !self.try_order(all.clone(), &pools, &mut best) && !reclaims {
+        let found = self.try_order(all.clone(), &pools, &mut best);
+        if !found && (!reclaims || (!by_pools && without_all().is_none())) {
             return None;
         }
         self.try_by_size(&all, &pools, &mut best);

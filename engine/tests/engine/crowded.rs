@@ -4,7 +4,7 @@
 use crate::placement::on_label;
 use crate::random::cases;
 use crate::world::{World, deserving, key, policy, res, role};
-use engine::facts::{Demand, NodeFact, PolicyFact, Preemption, QueueFact, Role};
+use engine::facts::{Demand, NodeFact, PolicyFact, Preemption, QueueFact, QueueOrdering, Role};
 use engine::matching::NodeTerm;
 use engine::{
     ClusterName, Decision, Decisions, EngineConfig, Event, JobState, NodeName, PoolClass, Resources,
@@ -264,6 +264,52 @@ fn preemptors_that_only_lack_headroom_wait_for_pending_evictions() {
     });
     let released: BTreeSet<String> = released.collect();
     assert_eq!(released, ["l0", "l1", "l2"].map(str::to_owned).into());
+}
+
+/// Jobs of many queues wait for what the fleet has. What one job frees can be used by one of them: the others
+/// are not evaluated for it.
+#[test]
+fn what_one_job_frees_is_evaluated_for_the_first_only() {
+    const QUEUES: usize = 50;
+    let mut world = World::with(EngineConfig {
+        max_fruitless_evaluations: 10,
+        ..EngineConfig::default()
+    });
+    world.apply(Event::ClusterUpserted(crate::world::cluster("x")));
+    world.apply(Event::NodeUpserted(node_of(0, "x", 0)));
+    // With any guarantee, all queues together may use what the fleet has.
+    world.queue(QueueFact {
+        guarantee: res("gpu 1"),
+        ..deserving("sure", "gpu 1")
+    });
+    let submit = |world: &mut World, name: &str, queue: &str| {
+        let job = world.job(name, queue, demand(0, 1, 1));
+        world.submit(job);
+    };
+    for index in 0..7 {
+        submit(&mut world, &format!("r{index}"), "sure");
+    }
+    world.decide();
+    for index in 0..QUEUES {
+        let queue = format!("q{index}");
+        world.queue(crate::world::queue(&queue));
+        world.policy(PolicyFact {
+            ordering: QueueOrdering::BestEffort,
+            ..policy(&queue)
+        });
+        submit(&mut world, &format!("a{index}"), &queue);
+        submit(&mut world, &format!("b{index}"), &queue);
+        let decided = world.decided();
+        assert!(!decided.cut);
+    }
+    // The last of them uses what its queue is guaranteed.
+    for index in 0..6 {
+        world.finish(&format!("r{index}"));
+        let decided = world.decided();
+        assert!(!decided.cut, "jobs are evaluated for what another uses");
+        assert_eq!(decided.decisions.len(), 1, "{decided:?}");
+    }
+    assert_eq!(world.engine.check_invariants(), Vec::<String>::new());
 }
 
 proptest! {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::amounts::resources::Resources;
+use crate::amounts::resources::{ResourceName, Resources};
 use crate::api::ids::{JobKey, Time};
 use crate::capacity::testing::demand;
 use crate::pending::shapes::{RequestShape, Shapes};
@@ -95,4 +95,49 @@ fn a_class_is_rechecked_once_in_any_queue() {
     assert_eq!(due(&pending), Some(true));
     pending.wait_for_shape(&queues[0], shape);
     assert_eq!(due(&pending), Some(false));
+}
+
+#[test]
+fn a_class_that_headroom_woke_is_parked_again_once_that_is_used() {
+    use crate::pending::inadmissible::QueueNeed;
+
+    let (mut pending, queues, shape) = parked();
+    let root = QueueName::from("root");
+    let need = RequeueCondition::Headroom(QueueNeed {
+        queue: root.clone(),
+        class: None,
+        resource: ResourceName::new("gpu"),
+        needs: 2,
+    });
+    let own = RequeueCondition::Quota(queues[0].clone());
+    pending.wake(&RequeueCondition::Room);
+    for queue in &queues {
+        let conditions = vec![need.clone(), own.clone()];
+        let reason = Reason::WaitingForQuota;
+        let parked = Inadmissible {
+            reason,
+            admissible_later: true,
+            conditions,
+        };
+        pending.park(queue, shape, parked);
+    }
+    let listed = pending.waiting.clone();
+    pending.wake_for_headroom(&root, |_, _| 1);
+    assert_eq!(active(&pending, &queues), [0, 0]);
+    pending.wake_for_headroom(&root, |_, _| 2);
+    assert_eq!(active(&pending, &queues), [1, 1]);
+    pending.park_for_headroom(&root, |_, _| 2, |_| false);
+    assert_eq!(active(&pending, &queues), [1, 1], "there is still enough");
+    pending.park_for_headroom(&root, |_, _| 1, |_| true);
+    assert_eq!(active(&pending, &queues), [1, 1], "its shape says why");
+    pending.park_for_headroom(&root, |_, _| 1, |_| false);
+    assert_eq!(active(&pending, &queues), [0, 0]);
+    assert_eq!(pending.waiting, listed);
+    // What is woken for another reason meanwhile is evaluated.
+    pending.wake_for_headroom(&root, |_, _| 2);
+    pending.activate(&queues[0], shape);
+    pending.park_for_headroom(&root, |_, _| 1, |_| false);
+    assert_eq!(active(&pending, &queues), [1, 0]);
+    pending.wake(&own);
+    assert_eq!(active(&pending, &queues), [1, 1]);
 }
