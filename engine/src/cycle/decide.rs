@@ -88,6 +88,7 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
         if only_takes && preempt::takes_nothing(engine, &queue, &rank, &wanted) {
             continue;
         }
+        engine.pending.queues.begin_evaluation(&queue, shape);
         let count = fruitless.count(&queue, shape);
         if count > engine.config.max_fruitless_evaluations {
             return true;

@@ -52,18 +52,18 @@ fn audit_queue(name: &QueueName, queue: &PendingQueue, wrong: &mut Vec<String>) 
 
 /// Each parked class is listed under all that it waits for, and nothing else is.
 fn audit_waiting(queues: &PendingQueues, wrong: &mut Vec<String>) {
-    let (mut waiting, mut headroom_freed) = (WaitingList::default(), WaitingList::default());
+    let (mut waiting, mut freed) = (WaitingList::default(), WaitingList::default());
     for (name, queue) in &queues.by_name {
         for (shape, class) in &queue.classes {
-            let (parked, freed) = match &class.state {
+            let (parked, met) = match &class.state {
                 ClassState::Parked(parked) => (parked, None),
-                ClassState::HeadroomFreed { parked, freed } => (parked, Some(freed)),
+                ClassState::Freed(class) => (&class.parked, Some(&class.met)),
                 _ => continue,
             };
             let waiter = (name.clone(), *shape);
             for condition in &parked.conditions {
-                match Some(condition) == freed {
-                    true => headroom_freed.add(&waiter, condition),
+                match Some(condition) == met {
+                    true => freed.add(&waiter, condition),
                     false => waiting.add(&waiter, condition),
                 }
             }
@@ -72,9 +72,11 @@ fn audit_waiting(queues: &PendingQueues, wrong: &mut Vec<String>) {
     if waiting != queues.waiting {
         wrong.push(format!("parked classes: listed {:?}", queues.waiting));
     }
-    if headroom_freed != queues.headroom_freed {
-        let listed = &queues.headroom_freed;
-        wrong.push(format!("classes woken by headroom: listed {listed:?}"));
+    if freed != queues.freed {
+        let listed = &queues.freed;
+        wrong.push(format!(
+            "classes woken by what was freed: listed {listed:?}"
+        ));
     }
 }
 

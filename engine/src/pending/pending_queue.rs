@@ -33,12 +33,24 @@ pub(super) enum ClassState {
     ShapeInfeasible,
     /// When what it waits for has changed.
     Parked(Inadmissible),
-    /// The headroom of `freed`, which it waited for, is there: if its shape is feasible, and unless another
-    /// job uses the headroom before.
-    HeadroomFreed {
-        parked: Inadmissible,
-        freed: RequeueCondition,
-    },
+    /// Headroom or a slot that it waited for is free: as after any other wake, unless another job takes it before.
+    Freed(Box<FreedClass>),
+}
+
+/// A class that was woken by something that other classes wait for, too, and that one of them can take.
+#[derive(Debug, Clone)]
+pub(super) struct FreedClass {
+    /// Why it was parked.
+    pub(super) parked: Inadmissible,
+    /// Which of its conditions is met: so much headroom, or a slot.
+    pub(super) met: RequeueCondition,
+}
+
+impl FreedClass {
+    /// Whether it is evaluated once, whatever is known of its shape: it may get a reservation.
+    pub(super) fn is_rechecked(&self) -> bool {
+        matches!(self.met, RequeueCondition::Slot(_))
+    }
 }
 
 impl PendingClass {
@@ -128,8 +140,9 @@ impl PendingQueue {
     /// queue each head is, once.
     pub(crate) fn is_due(&self, shape: ShapeId, strict: bool) -> bool {
         let class = self.classes.get(&shape);
-        class.is_some_and(|class| match class.state {
-            ClassState::Woken | ClassState::HeadroomFreed { .. } => strict,
+        class.is_some_and(|class| match &class.state {
+            ClassState::Woken => strict,
+            ClassState::Freed(freed) => strict || freed.is_rechecked(),
             ClassState::Recheck => true,
             ClassState::ShapeInfeasible | ClassState::Parked(_) => false,
         })

@@ -3,7 +3,7 @@
 //! What blocks the first job of a class blocks those behind it: a class is evaluated by its first job,
 //! and is parked and woken as one. A parked class is listed under each condition that it waits for.
 
-mod headroom;
+mod freed;
 #[cfg(test)]
 mod tests;
 
@@ -24,9 +24,9 @@ pub(crate) struct PendingQueues {
     pub(super) by_name: Hashed<QueueName, PendingQueue>,
     /// The parked classes, by what they wait for.
     pub(super) waiting: WaitingList<(QueueName, ShapeId)>,
-    /// The classes that wait no more because of freed headroom, by that. They are listed as waiting under
+    /// The classes that were woken by freed headroom or a free slot, by that. They are listed as waiting under
     /// their other conditions.
-    pub(super) headroom_freed: WaitingList<(QueueName, ShapeId)>,
+    pub(super) freed: WaitingList<(QueueName, ShapeId)>,
     /// Classes that were woken since this was last taken.
     woken: BTreeSet<(QueueName, ShapeId)>,
     /// Queues whose jobs or classes changed since this was last taken.
@@ -130,7 +130,7 @@ impl PendingQueues {
         let first = class.jobs.first().cloned();
         let waiter = (queue.clone(), shape);
         let state = std::mem::take(&mut class.state);
-        unlist_waiter(&mut self.waiting, &mut self.headroom_freed, &waiter, &state);
+        unlist_waiter(&mut self.waiting, &mut self.freed, &waiter, &state);
         for condition in &parked.conditions {
             self.waiting.add(&waiter, condition);
         }
@@ -184,7 +184,7 @@ impl PendingQueues {
         if let Some(class) = pending_queue.classes.get_mut(&shape) {
             let state = std::mem::replace(&mut class.state, ClassState::ShapeInfeasible);
             let waiter = (queue.clone(), shape);
-            unlist_waiter(&mut self.waiting, &mut self.headroom_freed, &waiter, &state);
+            unlist_waiter(&mut self.waiting, &mut self.freed, &waiter, &state);
         }
     }
 
@@ -260,13 +260,14 @@ impl PendingQueues {
         let Some(class) = pending_queue.classes.get_mut(&shape) else {
             return;
         };
-        let woken = match class.state {
+        let woken = match &class.state {
             ClassState::Recheck => ClassState::Recheck,
+            ClassState::Freed(freed) if freed.is_rechecked() => ClassState::Recheck,
             _ => ClassState::Woken,
         };
         let state = std::mem::replace(&mut class.state, woken);
         let waiter = (queue.clone(), shape);
-        unlist_waiter(&mut self.waiting, &mut self.headroom_freed, &waiter, &state);
+        unlist_waiter(&mut self.waiting, &mut self.freed, &waiter, &state);
         if matches!(state, ClassState::Parked(_)) {
             self.woken.insert(waiter);
         }
@@ -313,13 +314,6 @@ impl PendingQueues {
     pub(crate) fn none_moves(&mut self, queue: &QueueName) {
         if let Some(pending_queue) = self.by_name.get_mut(queue) {
             pending_queue.may_move.clear();
-        }
-    }
-
-    /// Rechecks all that wait for a condition.
-    pub(crate) fn recheck_waiting(&mut self, condition: &RequeueCondition) {
-        for (queue, shape) in self.waiting.take(condition) {
-            self.recheck(&queue, shape);
         }
     }
 
@@ -400,18 +394,18 @@ impl PendingQueues {
     }
 }
 
-/// Takes a class off the lists of what it waits for and of freed headroom.
+/// Takes a class off the lists of what it waits for and of what was freed for it.
 fn unlist_waiter(
     waiting: &mut WaitingList<(QueueName, ShapeId)>,
-    headroom_freed: &mut WaitingList<(QueueName, ShapeId)>,
+    freed: &mut WaitingList<(QueueName, ShapeId)>,
     waiter: &(QueueName, ShapeId),
     state: &ClassState,
 ) {
     let parked = match state {
         ClassState::Parked(parked) => parked,
-        ClassState::HeadroomFreed { parked, freed } => {
-            headroom_freed.remove(waiter, freed);
-            parked
+        ClassState::Freed(class) => {
+            freed.remove(waiter, &class.met);
+            &class.parked
         }
         ClassState::Woken | ClassState::Recheck | ClassState::ShapeInfeasible => return,
     };

@@ -270,6 +270,16 @@ fn preemptors_that_only_lack_headroom_wait_for_pending_evictions() {
 /// are not evaluated for it.
 #[test]
 fn what_one_job_frees_is_evaluated_for_the_first_only() {
+    frees_one_by_one(QueueOrdering::BestEffort);
+}
+
+/// The same where the first ones hold reservations: a slot that becomes free is evaluated for the next only.
+#[test]
+fn a_slot_for_a_reservation_is_evaluated_for_the_first_only() {
+    frees_one_by_one(QueueOrdering::Backfill);
+}
+
+fn frees_one_by_one(ordering: QueueOrdering) {
     const QUEUES: usize = 50;
     let mut world = World::with(EngineConfig {
         max_fruitless_evaluations: 10,
@@ -294,7 +304,7 @@ fn what_one_job_frees_is_evaluated_for_the_first_only() {
         let queue = format!("q{index}");
         world.queue(crate::world::queue(&queue));
         world.policy(PolicyFact {
-            ordering: QueueOrdering::BestEffort,
+            ordering,
             ..policy(&queue)
         });
         submit(&mut world, &format!("a{index}"), &queue);
