@@ -43,6 +43,10 @@ pub(crate) fn headroom_freed(engine: &mut Engine, queue: &QueueName) {
         .wake_for_headroom(queue, |class, resource| {
             queues.headroom(queue, class, resource)
         });
+    engine
+        .pending
+        .queues
+        .wake_for_guarantee(queue, |resource| queues.unused_guarantee(queue, resource));
     let entitled = engine.pending.backoff.entitled_in(queue, |resource| {
         queues.unused_deserved(queue, resource).unwrap_or(i128::MIN)
     });

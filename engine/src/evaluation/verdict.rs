@@ -268,8 +268,23 @@ fn block_by_quota(
             })
         };
         let mut conditions = vec![first];
-        let below = inputs.quota.guaranteed_below(request.queue, &short);
-        conditions.extend(below.map(RequeueCondition::Quota));
+        let mut below = inputs.quota.guaranteed_below(request.queue, &short);
+        if short.class.is_some() {
+            conditions.extend(below.pop().map(RequeueCondition::Quota));
+        } else {
+            let any_of = |queue| QueueNeed {
+                queue,
+                class: None,
+                resource: short.resource.clone(),
+                needs: 1,
+            };
+            conditions.extend(
+                below
+                    .into_iter()
+                    .map(any_of)
+                    .map(RequeueCondition::Guarantee),
+            );
+        }
         (
             Reason::WaitingForQuota,
             Gate::Quota(short, pools),

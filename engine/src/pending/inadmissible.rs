@@ -30,13 +30,15 @@ pub(crate) enum RequeueCondition {
     Time(Time),
     /// So much that a queue deserves and does not use: then a queue on its path may reclaim.
     Entitlement(QueueNeed),
+    /// A charge to a queue that became less, while so much of what it is guaranteed is not used.
+    Guarantee(QueueNeed),
 }
 
 impl RequeueCondition {
     /// What a queue needs to have, where the condition is that it has it.
     pub(super) fn need(&self) -> Option<&QueueNeed> {
         match self {
-            Self::Headroom(need) | Self::Entitlement(need) => Some(need),
+            Self::Headroom(need) | Self::Entitlement(need) | Self::Guarantee(need) => Some(need),
             _ => None,
         }
     }

@@ -8,6 +8,7 @@ mod freed;
 mod tests;
 
 use crate::amounts::hashed::{Hashed, HashedSet};
+use crate::amounts::resources::ResourceName;
 use crate::api::ids::QueueName;
 use crate::api::job::QueueOrder;
 use crate::api::reason::Reason;
@@ -213,6 +214,21 @@ impl PendingQueues {
     pub(crate) fn wake(&mut self, condition: &RequeueCondition) {
         for (queue, shape) in self.waiting.take(condition) {
             self.activate(&queue, shape);
+        }
+    }
+
+    /// Wakes what waits for a charge to a queue to become less while it does not use all that it is guaranteed.
+    pub(crate) fn wake_for_guarantee(
+        &mut self,
+        queue: &QueueName,
+        unused: impl Fn(&ResourceName) -> i128,
+    ) {
+        let kind = RequeueCondition::Guarantee;
+        for condition in self
+            .waiting
+            .met(kind, queue, |_, resource| unused(resource))
+        {
+            self.wake(&condition);
         }
     }
 

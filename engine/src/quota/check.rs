@@ -176,22 +176,32 @@ impl Quota {
         still().map_or(0, |short| short.excess())
     }
 
-    /// The queue below the one that is short, on the way down to the queue of the request, if it is
-    /// guaranteed any of what is short: when it is charged less, more of the request is guaranteed.
-    pub(crate) fn guaranteed_below(
-        &self,
-        queue: &QueueName,
-        short: &Shortfall,
-    ) -> Option<QueueName> {
-        let (id, resource) = self
-            .id(queue)
-            .zip(self.resource_ids.find(&short.resource))?;
-        let scope = self.scope_of(short)?;
-        let above = |node: &QueueNode| node.parent.map(|parent| &self.node(parent).name);
-        let mut up = self.upwards(id);
-        let (_, below) = up.find(|(_, node)| above(node) == Some(&short.queue))?;
-        let guaranteed = below.account(scope)?.contributed.guarantee.get(resource) > 0;
-        guaranteed.then(|| below.name.clone())
+    /// The queues from that of a request up to the one below the queue that is short, which are guaranteed any
+    /// of what is short: when one of them is charged less, more of the request may be guaranteed. While a queue
+    /// uses all that it is guaranteed, its guarantee covers nothing of the request.
+    pub(crate) fn guaranteed_below(&self, queue: &QueueName, short: &Shortfall) -> Vec<QueueName> {
+        let known = self.id(queue).zip(self.resource_ids.find(&short.resource));
+        let Some(((id, resource), scope)) = known.zip(self.scope_of(short)) else {
+            return Vec::new();
+        };
+        let below = self
+            .upwards(id)
+            .take_while(|(_, node)| node.name != short.queue);
+        let guaranteed = below.filter(|(_, node)| {
+            let account = node.account(scope);
+            account.is_some_and(|account| account.contributed.guarantee.get(resource) > 0)
+        });
+        guaranteed.map(|(_, node)| node.name.clone()).collect()
+    }
+
+    /// How much of what a queue is guaranteed over everything it does not use; negative if it uses more.
+    pub(crate) fn unused_guarantee(&self, queue: &QueueName, resource: &ResourceName) -> i128 {
+        let found = self.get(queue).zip(self.resource_ids.find(resource));
+        let unused = found.and_then(|(node, id)| {
+            let account = node.account(OVERALL)?;
+            Some(account.contributed.guarantee.get(id) - account.charged.get(id))
+        });
+        unused.unwrap_or_default()
     }
 
     /// The bound nearest to the queue that what is charged exceeds already, in a resource of
