@@ -64,5 +64,6 @@ mod surplus;
 mod taking;
 mod targets;
 mod topology;
+mod victims;
 mod wake;
 mod world;
