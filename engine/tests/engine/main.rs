@@ -16,6 +16,7 @@ mod backfill;
 mod bounds;
 mod brute;
 mod capacity;
+mod changes;
 mod cheapest;
 mod completion_grace;
 mod crowded;
