@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_once_that_a_queue_uses_less_than_it_deserves_or_does_not() {
+    fn that_a_queue_uses_less_than_it_deserves_or_does_not_is_new_once() {
         let [(one, _), (two, _)] = queues();
         let mut heads = HeadSelector::default();
         assert!(heads.note_unsatisfied(two, true));

@@ -2,9 +2,7 @@
 
 use crate::elastic::elastic;
 use crate::spare::{running, stays};
-use crate::world::{
-    World, below, capped, deserving, foreign, gang, key, node, pods, queue, res, role,
-};
+use crate::world::{World, below, capped, deserving, foreign, gang, key, node, queue, res, role};
 use engine::facts::{NodeFact, QueueFact};
 use engine::{EngineConfig, Event, Reason};
 use insta::assert_snapshot;

@@ -135,15 +135,15 @@ fn the_first_job_of_a_class_is_active_unless_the_class_is_parked() {
 }
 
 #[test]
-fn a_class_is_told_another_reason_once() {
+fn another_reason_of_a_class_is_new_once() {
     let (mut pending, queues, shape) = parked();
     let reasons = [
         Reason::WaitingForRoom,
         Reason::ReservedForAnother,
         Reason::ReservedForAnother,
     ];
-    let told = reasons.map(|reason| pending.note_reason(&queues[0], shape, reason));
-    assert_eq!(told, [false, true, false]);
+    let new = reasons.map(|reason| pending.note_reason(&queues[0], shape, reason));
+    assert_eq!(new, [false, true, false]);
 }
 
 /// A class whose reservation may move to freed nodes is active, until it is known that it does not.
