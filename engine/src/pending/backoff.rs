@@ -288,4 +288,37 @@ mod tests {
         assert_eq!(entitled, keys(1));
         assert_eq!(backoff.rebuilt(), backoff);
     }
+
+    #[test]
+    fn a_job_that_searches_once_more_rests_for_the_new_conditions_only() {
+        let mut backoff = PreemptionBackoff::default();
+        let key = &keys(1)[0];
+        backoff.rest(key, vec![RequeueCondition::Time(Time(10))]);
+        backoff.rest(key, vec![RequeueCondition::Time(Time(20))]);
+        assert_eq!(backoff.next(), Some(Time(20)));
+        assert_eq!(backoff.rebuilt(), backoff);
+    }
+
+    #[test]
+    fn only_some_of_the_jobs_that_rested_long_enough_search_at_once() {
+        let mut backoff = PreemptionBackoff::default();
+        let all = keys(AT_ONCE + 1);
+        for key in &all {
+            backoff.rest(key, vec![RequeueCondition::Victims(Time(1))]);
+        }
+        backoff.moved();
+        assert_eq!(backoff.due(Time(1)), all[..AT_ONCE]);
+        assert_eq!(backoff.due(Time(1)), all[AT_ONCE..]);
+    }
+
+    #[test]
+    fn a_snapshot_does_not_depend_on_the_order_in_which_jobs_came_to_rest() {
+        let mut backoff = PreemptionBackoff::default();
+        let all = keys(50);
+        for key in all.iter().rev() {
+            backoff.rest(key, Vec::new());
+        }
+        let listed = Record::from(backoff).searches.into_iter();
+        assert_eq!(listed.map(|(key, _)| key).collect::<Vec<_>>(), all);
+    }
 }

@@ -60,3 +60,49 @@ impl HeadSelector {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::api::ids::QueueName;
+    use crate::quota::{Quota, testing};
+
+    /// Two queues below the root, each with its path.
+    fn queues() -> [(QueueId, Path); 2] {
+        let mut quota = Quota::default();
+        ["one", "two"].map(QueueName::from).map(|name| {
+            quota.set_fact(&name, Some(testing::queue(&name, None)));
+            let id = quota.id(&name).unwrap();
+            (id, quota.path_of(id))
+        })
+    }
+
+    #[test]
+    fn a_queue_is_dirty_until_it_has_no_job_however_often_it_was_marked() {
+        let [(one, path_of_one), (two, path_of_two)] = queues();
+        let mut heads = HeadSelector::default();
+        heads.mark_dirty(one, path_of_one.clone());
+        heads.mark_dirty(one, path_of_one);
+        heads.mark_dirty(two, path_of_two);
+        let dirty = |heads: &HeadSelector| {
+            [one, two, QueueId::ROOT].map(|id| [heads.is_dirty(id), heads.is_dirty_within(id)])
+        };
+        assert_eq!(dirty(&heads), [[true, true], [true, true], [false, true]]);
+        heads.note_none(one);
+        assert_eq!(dirty(&heads), [[false, false], [true, true], [false, true]]);
+        heads.note_none(two);
+        assert_eq!(dirty(&heads), [[false, false]; 3]);
+    }
+
+    #[test]
+    fn that_a_queue_uses_less_than_it_deserves_or_does_not_is_new_once() {
+        let [(one, _), (two, _)] = queues();
+        let mut heads = HeadSelector::default();
+        assert!(heads.note_unsatisfied(two, true));
+        let changed =
+            [false, true, true, false, false].map(|less| heads.note_unsatisfied(one, less));
+        assert_eq!(changed, [false, true, false, true, false]);
+    }
+}

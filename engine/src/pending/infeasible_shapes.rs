@@ -148,3 +148,95 @@ fn requests(shape: &RequestShape) -> impl Iterator<Item = Option<(&ResourceName,
     });
     requests.chain(none.then_some(None))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::demand::Demand;
+    use crate::capacity::testing::{demand, resources};
+    use crate::pending::shapes::Shapes;
+    use std::sync::Arc;
+
+    fn shape(roles: &[(u32, Option<&str>)]) -> RequestShape {
+        let roles = roles.iter().map(|(count, request)| {
+            let mut role = demand(*count, "cpu 1").roles.remove(0);
+            role.request = request.map(resources).unwrap_or_default();
+            role
+        });
+        RequestShape {
+            demand: Arc::new(Demand {
+                roles: roles.collect(),
+                ..demand(1, "cpu 1")
+            }),
+            total: resources("cpu 1"),
+            duration: None,
+            user: None,
+            max_clusters: None,
+            avoid: BTreeSet::new(),
+            preempts: true,
+        }
+    }
+
+    #[test]
+    fn a_node_names_the_shapes_of_which_it_has_the_leading_resource_for_a_pod() {
+        let mut shapes = Shapes::default();
+        let [small, large, none, both, unused, empty] = [
+            &[(3, Some("cpu 2"))][..],
+            &[(1, Some("cpu 8"))],
+            &[(1, None)],
+            &[(1, Some("cpu 8")), (1, Some("gpu 1"))],
+            &[(0, Some("cpu 1")), (1, Some("cpu 9"))],
+            &[(0, Some("cpu 9"))],
+        ]
+        .map(|roles| shapes.acquire(shape(roles)));
+        let all = [small, large, none, both, unused, empty];
+        for id in all {
+            shapes.note_infeasible(id, Infeasible::NoRoom, 1);
+        }
+        let named = |shapes: &Shapes, list: &str| -> BTreeSet<ShapeId> {
+            let free = resources(list);
+            let free = |name: &ResourceName| i128::from(free.amount_of(name).0);
+            shapes.infeasible_shapes().might_be_on(free).collect()
+        };
+        // A shape without pods, or with one that requests nothing, may be anywhere.
+        let anywhere = [none, empty];
+        let cases = [
+            ("cpu 1", &[][..]),
+            ("cpu 2", &[small]),
+            ("cpu 8", &[small, large, both]),
+            ("cpu 9", &[small, large, both, unused]),
+            ("gpu 1", &[both]),
+        ];
+        for (list, fitting) in cases {
+            let expected: BTreeSet<ShapeId> = fitting.iter().chain(&anywhere).copied().collect();
+            assert_eq!(named(&shapes, list), expected, "{list}");
+        }
+        for id in all {
+            shapes.note_feasible(id);
+        }
+        assert_eq!(named(&shapes, "cpu 9"), BTreeSet::new());
+        assert_eq!(shapes.infeasible_shapes().feasible().count(), all.len());
+        assert!(shapes.are_listed());
+    }
+
+    #[test]
+    fn a_reservation_makes_shapes_infeasible_until_the_last_of_them_is_feasible() {
+        let mut shapes = Shapes::default();
+        let [one, two] = ["one", "two"].map(|name| JobKey::new("ns", name));
+        let [both, first] = [&[(1, Some("cpu 1"))], &[(1, Some("cpu 2"))]]
+            .map(|roles| shapes.acquire(shape(roles)));
+        let why = |owners: &[&JobKey]| {
+            Infeasible::Withheld(owners.iter().map(|owner| (*owner).clone()).collect())
+        };
+        shapes.note_infeasible(both, why(&[&one, &two]), 1);
+        shapes.note_infeasible(first, why(&[&one]), 1);
+        let stopped = |shapes: &Shapes| {
+            [&one, &two].map(|owner| shapes.infeasible_shapes().are_stopped_by(owner))
+        };
+        assert_eq!(stopped(&shapes), [true, true]);
+        shapes.note_feasible(both);
+        assert_eq!(stopped(&shapes), [true, false]);
+        shapes.note_feasible(first);
+        assert_eq!(stopped(&shapes), [false, false]);
+    }
+}

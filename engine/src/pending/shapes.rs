@@ -381,4 +381,43 @@ mod tests {
         shapes.all_feasible();
         assert_eq!(infeasible(&shapes), [false, false, false]);
     }
+
+    #[test]
+    fn copies_of_demands_that_no_job_uses_are_dropped_now_and_then() {
+        let mut shapes = Shapes::default();
+        let used = shapes.intern_demand(&demand(1, "cpu 1"));
+        for count in 2..=1024 {
+            shapes.intern_demand(&demand(count, "cpu 1"));
+        }
+        assert_eq!(shapes.demands.len(), 1024);
+        shapes.intern_demand(&demand(1025, "cpu 1"));
+        assert_eq!(shapes.demands.len(), 2);
+        let again = shapes.intern_demand(&demand(1, "cpu 1"));
+        assert!(Arc::ptr_eq(&used, &again));
+    }
+
+    #[test]
+    fn nothing_is_known_of_a_shape_in_another_fleet() {
+        let mut shapes = Shapes::default();
+        let id = shapes.acquire(shape(1, None));
+        let queue = QueueName::from("q");
+        let slots = |names: &[&str]| -> BTreeSet<ReservationSlot> {
+            let queues = names.iter().copied().map(QueueName::from);
+            queues.map(ReservationSlot::Headroom).collect()
+        };
+        shapes.note_scopes(id, &slots(&["a"]));
+        assert!(!shapes.are_of_several_classes());
+        shapes.note_scopes(id, &slots(&["a", "b"]));
+        assert!(shapes.are_of_several_classes());
+        shapes.note_fits_empty_fleet(id, true);
+        shapes.note_let_by(id, &queue, true);
+        shapes.note_infeasible(id, Infeasible::NoRoom, 1);
+        shapes.forget_fits();
+        let known = shape(1, None);
+        assert_eq!(shapes.fits_empty_fleet(&known), None);
+        assert_eq!(shapes.let_by(&known, &queue), None);
+        assert_eq!(shapes.scopes(id), None);
+        assert_eq!(shapes.infeasible(id), None);
+        assert!(!shapes.are_of_several_classes());
+    }
 }

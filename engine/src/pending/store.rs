@@ -87,6 +87,21 @@ impl Pending {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::capacity::testing::{demand, resources};
+    use crate::pending::shapes::RequestShape;
+    use std::sync::Arc;
+
+    fn shape() -> RequestShape {
+        RequestShape {
+            demand: Arc::new(demand(1, "cpu 1")),
+            total: resources("cpu 1"),
+            duration: None,
+            user: None,
+            max_clusters: None,
+            avoid: BTreeSet::new(),
+            preempts: true,
+        }
+    }
 
     #[test]
     fn an_unreservable_job_is_retried_once() {
@@ -98,5 +113,29 @@ mod tests {
         assert_eq!(pending.note_unreserved([]), BTreeSet::from([key.clone()]));
         assert!(!pending.is_unreservable(&key));
         assert_eq!(pending.note_freed(&Nodes::new()), BTreeSet::new());
+    }
+
+    #[test]
+    fn what_is_noted_of_the_shape_of_an_unreservable_job_is_forgotten_with_it() {
+        let mut pending = Pending::default();
+        let shape = pending.shapes.acquire(shape());
+        pending.note_unreservable(&JobKey::new("ns", "one"), Some(shape));
+        assert!(pending.shapes.is_unreservable(shape));
+        pending.note_unreserved([]);
+        assert!(!pending.shapes.is_unreservable(shape));
+    }
+
+    #[test]
+    fn shapes_that_freed_nodes_may_take_are_feasible_when_all_others_were_evaluated() {
+        let mut pending = Pending::default();
+        let shape = pending.shapes.acquire(shape());
+        let queue = QueueName::from("q");
+        pending.note_infeasible(&queue, shape, Infeasible::NoRoom);
+        let freed = [(ClusterName::from("a"), NodeName::from("n0"))];
+        pending.note_unreserved(freed.iter().map(|(cluster, node)| (cluster, node)));
+        assert!(pending.freed().is_any());
+        pending.settle_freed(BTreeSet::from([shape]));
+        assert_eq!(pending.shapes.infeasible(shape), None);
+        assert!(!pending.freed().is_any());
     }
 }

@@ -17,7 +17,7 @@ fn sparing(name: &str, nodes: u32, for_gangs_of: u32) -> PolicyFact {
 }
 
 /// So many nodes of 8 GPUs in cluster `a`, and a gang of two whole nodes of queue `q`, which keeps one spare node.
-fn running(nodes: u32) -> World {
+pub fn running(nodes: u32) -> World {
     let mut world = World::with(EngineConfig {
         recovery_deadline_ms: Some(60_000),
         ..EngineConfig::default()
@@ -41,7 +41,7 @@ fn spares(world: &World) -> String {
     nodes.collect::<Vec<_>>().join(" ")
 }
 
-fn stays(world: &mut World, name: &str, queue: &str, count: u32, request: &str) {
+pub fn stays(world: &mut World, name: &str, queue: &str, count: u32, request: &str) {
     let mut job = world.job(name, queue, pods(count, request));
     job.0.preemptible = false;
     world.submit(job);

@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used)]
+
 use super::*;
 use crate::amounts::resources::{ResourceName, Resources};
 use crate::api::ids::{JobKey, Time};
@@ -22,19 +24,27 @@ fn inadmissible(wake: RequeueCondition) -> Inadmissible {
     }
 }
 
+/// Two shapes.
+fn shapes() -> [ShapeId; 2] {
+    let mut shapes = Shapes::default();
+    [1, 2].map(|count| {
+        shapes.acquire(RequestShape {
+            demand: Arc::new(demand(count, "cpu 1")),
+            total: Resources::new(),
+            duration: None,
+            user: None,
+            max_clusters: None,
+            avoid: BTreeSet::new(),
+            preempts: true,
+        })
+    })
+}
+
 /// Two queues with a job each, both parked for capacity.
 fn parked() -> (PendingQueues, [QueueName; 2], ShapeId) {
     let mut pending = PendingQueues::default();
     let queues = ["a", "b"].map(QueueName::from);
-    let shape = Shapes::default().acquire(RequestShape {
-        demand: Arc::new(demand(1, "cpu 1")),
-        total: Resources::new(),
-        duration: None,
-        user: None,
-        max_clusters: None,
-        avoid: BTreeSet::new(),
-        preempts: true,
-    });
+    let [shape, _] = shapes();
     for queue in &queues {
         let name = queue.as_str();
         pending.insert(queue, QueueId::ROOT, shape, &rank(name, 1));
@@ -175,4 +185,93 @@ fn a_class_that_a_slot_woke_is_rechecked_until_the_slot_is_taken() {
     pending.activate(&queues[1], shape);
     pending.park_for_slot(&slot, |_| false);
     assert_eq!(due(&pending), [true, true]);
+}
+
+#[test]
+fn a_queue_has_changed_when_any_job_joins_or_leaves_it() {
+    let (mut pending, queues, shape) = parked();
+    let [a, _] = &queues;
+    let behind = rank("behind", 2);
+    let changed = BTreeSet::from([a.clone()]);
+    pending.insert(a, QueueId::ROOT, shape, &behind);
+    assert_eq!(active(&pending, &queues), [0, 0]);
+    assert_eq!(pending.take_changed(), changed);
+    pending.remove(a, shape, &behind);
+    assert_eq!(active(&pending, &queues), [0, 0]);
+    assert_eq!(pending.take_changed(), changed);
+}
+
+#[test]
+fn the_first_job_of_a_class_is_active_unless_the_class_is_parked() {
+    let (mut pending, queues, shape) = parked();
+    let first = |pending: &PendingQueues| {
+        let pending_queue = pending.pending_queue(&queues[0]).unwrap();
+        let first = pending_queue.first_active(shape);
+        first.map(|(rank, _)| rank.key.name.to_string())
+    };
+    assert_eq!(first(&pending), None);
+    pending.activate(&queues[0], shape);
+    assert_eq!(first(&pending).as_deref(), Some("a"));
+}
+
+#[test]
+fn another_reason_of_a_class_is_new_once() {
+    let (mut pending, queues, shape) = parked();
+    let reasons = [
+        Reason::WaitingForRoom,
+        Reason::ReservedForAnother,
+        Reason::ReservedForAnother,
+    ];
+    let new = reasons.map(|reason| pending.note_reason(&queues[0], shape, reason));
+    assert_eq!(new, [false, true, false]);
+}
+
+/// A class whose reservation may move to freed nodes is active, until it is known that it does not.
+#[test]
+fn a_class_may_move_until_it_is_parked_or_known_not_to() {
+    let (mut pending, queues, shape) = parked();
+    let [a, b] = &queues;
+    let moves = |pending: &PendingQueues| {
+        [a, b].map(|queue| {
+            pending
+                .pending_queue(queue)
+                .is_some_and(|queue| queue.may_move(shape))
+        })
+    };
+    pending.recheck_if_moving(a, shape);
+    assert_eq!(active(&pending, &queues), [1, 0]);
+    assert_eq!(moves(&pending), [true, false]);
+    assert!(pending.has_changed());
+    pending.take_changed();
+    pending.take_woken();
+    // An active class is not woken once more, and its queue is asked again.
+    pending.recheck_if_moving(a, shape);
+    assert!(pending.has_changed());
+    pending.park(a, shape, inadmissible(RequeueCondition::Room));
+    assert_eq!(moves(&pending), [false, false]);
+    for queue in [a, b] {
+        pending.recheck_if_moving(queue, shape);
+    }
+    pending.none_moves(a);
+    assert_eq!(moves(&pending), [false, true]);
+    // The only job of the class leaves, and another one of its shape comes.
+    let [_, other] = shapes();
+    pending.insert(b, QueueId::ROOT, other, &rank("beside", 2));
+    pending.remove(b, shape, &rank("b", 1));
+    pending.insert(b, QueueId::ROOT, shape, &rank("b", 1));
+    assert_eq!(moves(&pending), [false, false]);
+}
+
+#[test]
+fn a_shape_is_in_a_window_until_it_is_in_that_of_no_queue() {
+    let (mut pending, [a, b], shape) = parked();
+    assert!(!pending.is_in_window(shape));
+    for queue in [&a, &b] {
+        pending.note_window(queue, BTreeSet::from([shape]));
+    }
+    pending.note_window(&a, BTreeSet::new());
+    assert!(pending.is_in_window(shape));
+    assert_eq!(pending.with_window().collect::<Vec<_>>(), [&b]);
+    pending.note_window(&b, BTreeSet::new());
+    assert!(!pending.is_in_window(shape));
 }
