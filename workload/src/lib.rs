@@ -28,6 +28,7 @@ mod duration;
 mod error;
 mod field;
 mod growth;
+mod images;
 mod kinds;
 mod labels;
 mod leading;
@@ -60,6 +61,7 @@ pub use dependencies::{Dependency, dependencies};
 pub use duration::parse_millis as duration_millis;
 pub use error::SpecError;
 pub use growth::{Growth, growth, growth_beside_replicas};
+pub use images::{full_image_name, images};
 pub use kinds::{
     KnownKind, divisible_kind, holds_replicas, is_known_kind, known_kinds, may_start_pods,
     unselected_advice, unselected_kinds,
