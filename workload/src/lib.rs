@@ -40,6 +40,7 @@ mod placement;
 mod pod;
 mod pod_specs;
 mod policies;
+mod pre_pull;
 mod queue;
 mod queued_status;
 mod rendered;
@@ -77,6 +78,7 @@ pub use policies::{
     GangAction, GangPolicies, completed_task, ended_by_rule, gang_action, has_permanent_exit_codes,
     limit_retries, retries,
 };
+pub use pre_pull::{ImagePull, image_pull_job};
 pub use queue::{DEFAULT_QUEUE, named_queue, queue_of, to_queue};
 pub use queued_status::{QueuedStatus, shown_as_queued};
 pub use rendered::{Rendered, rendered};

@@ -165,6 +165,22 @@ impl Capacity {
             .collect()
     }
 
+    /// Whether a node has all of `images`.
+    pub(crate) fn has_images<'a>(
+        &self,
+        mut images: impl Iterator<Item = &'a str>,
+        cluster: &ClusterName,
+        node: &NodeName,
+    ) -> bool {
+        let here = self.images.clusters.get(cluster);
+        let ids = here.and_then(|here| here.nodes.get(node));
+        images.all(|name| {
+            let id = self.images.ids.get(name);
+            ids.zip(id)
+                .is_some_and(|(ids, id)| ids.binary_search(id).is_ok())
+        })
+    }
+
     /// Of these nodes, how many thousandths lack one of `images`.
     pub(crate) fn nodes_without<'a>(
         &self,

@@ -177,3 +177,50 @@ fn images_survive_a_restart_and_go_with_their_node() {
     needs(&mut world, "two", 1, &["train"]);
     assert_snapshot!(world.decide(), @"release two #1 a(n0 n0)");
 }
+
+/// Who pulls what: the job, its cluster and the nodes that lack an image.
+fn pulls(world: &World, wanted: &str) -> Vec<String> {
+    let pulls = world.engine.pre_pulls(&|queue| queue.as_str() == wanted);
+    let shown = pulls.iter().map(|pull| {
+        let nodes: Vec<&str> = pull.nodes.iter().map(NodeName::as_str).collect();
+        let (job, cluster) = (&pull.job.name, &pull.cluster);
+        format!("{job} {} {cluster}({})", pull.role, nodes.join(" "))
+    });
+    shown.collect()
+}
+
+#[test]
+fn reserved_nodes_pull_what_they_lack() {
+    let mut world = world(&["a"]);
+    world.runs("old", "q", 2, "gpu 8");
+    has(&mut world, "a", "n2", &["train"]);
+    needs(&mut world, "next", 3, &["train"]);
+    assert_eq!(pulls(&world, "q"), [""; 0], "nothing is reserved yet");
+    assert_snapshot!(world.decide(), @"");
+    // The launcher has no node with GPUs reserved, and n2 has the image.
+    assert_eq!(pulls(&world, "q"), ["next worker a(n0 n3)"]);
+    assert_eq!(pulls(&world, "other"), [""; 0]);
+    has(&mut world, "a", "n3", &["train", "other"]);
+    assert_eq!(pulls(&world, "q"), ["next worker a(n0)"]);
+    has(&mut world, "a", "n0", &["train"]);
+    assert_eq!(pulls(&world, "q"), [""; 0]);
+    has(&mut world, "a", "n0", &[]);
+    world.finish("old");
+    assert_snapshot!(world.decide(), @"release next #1 a(n0 n1 n2 n0)");
+    assert_eq!(pulls(&world, "q"), [""; 0], "it has started");
+}
+
+#[test]
+fn nothing_is_pulled_hours_ahead() {
+    let mut world = world(&["a"]);
+    let mut old = world.job("old", "q", pods(4, "gpu 8"));
+    old.0.expected_duration_ms = Some(3 * 3_600_000);
+    world.submit(old);
+    world.decide();
+    world.run("old");
+    needs(&mut world, "next", 4, &["train"]);
+    world.decide();
+    assert_eq!(pulls(&world, "q"), [""; 0]);
+    world.wait(2 * 3600 + 60).decide();
+    assert_eq!(pulls(&world, "q"), ["next worker a(n0 n1 n2 n3)"]);
+}
