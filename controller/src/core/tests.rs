@@ -26,6 +26,7 @@ mod out_of_service;
 mod parts;
 mod permits;
 mod places;
+mod pre_pulls;
 mod preserved;
 mod reasons;
 mod remains;
