@@ -10,7 +10,7 @@
 //! waits for a pull. Pure.
 
 use crate::mirror::seen_work::ReadWork;
-use crds::names::{EXECUTION_NAMESPACE_PREFIX, PRE_PULL_LABEL};
+use crds::names::{EXECUTION_FINALIZER, EXECUTION_NAMESPACE_PREFIX, PRE_PULL_LABEL};
 use engine::decision::PrePull;
 use engine::{ClusterName, JobKey, Time, Uid};
 use runtime::watch::{Delta, ObjectKey};
@@ -140,12 +140,14 @@ pub(crate) fn namespace(cluster: &ClusterName) -> String {
     format!("{EXECUTION_NAMESPACE_PREFIX}{cluster}")
 }
 
-/// Returns the Work that has `job`, a Job, applied in a cluster.
+/// Returns the Work that has `job`, a Job, applied in a cluster. With the finalizer Karmada deletes the Job there before
+/// the Work goes; without it the Job would stay.
 pub(crate) fn work(cluster: &ClusterName, uid: &Uid, job: &serde_json::Value) -> serde_json::Value {
     serde_json::json!({
         "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work",
         "metadata": {
             "name": name(uid), "namespace": namespace(cluster), "labels": {PRE_PULL_LABEL: uid.to_string()},
+            "finalizers": [EXECUTION_FINALIZER],
         },
         "spec": {"workload": {"manifests": [job]}},
     })

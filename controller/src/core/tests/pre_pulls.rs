@@ -43,6 +43,9 @@ async fn a_reserved_node_pulls_the_image_of_a_waiting_job() {
     stage.waiting_job(Some(true)).await;
     let work = stage.pull().expect("a Work pulls its image");
     assert_eq!(work["metadata"]["labels"]["muster.io/pre-pull"], "next-uid");
+    // Else the Job would stay in the member.
+    let finalizers = &work["metadata"]["finalizers"];
+    assert_eq!(*finalizers, json!(["karmada.io/execution-controller"]));
     let job = &work["spec"]["workload"]["manifests"][0];
     assert_eq!(job["metadata"]["namespace"], "team");
     assert_eq!(job["spec"]["completions"], 1);
