@@ -140,8 +140,8 @@ pub(crate) fn namespace(cluster: &ClusterName) -> String {
     format!("{EXECUTION_NAMESPACE_PREFIX}{cluster}")
 }
 
-/// Returns the Work that has `job`, a Job, applied in a cluster. With the finalizer Karmada deletes the Job there before
-/// the Work goes; without it the Job would stay.
+/// Returns the Work that has `job`, a Job, applied in a cluster. With the finalizer Karmada deletes the Job there
+/// before the Work goes; without it the Job would stay.
 pub(crate) fn work(cluster: &ClusterName, uid: &Uid, job: &serde_json::Value) -> serde_json::Value {
     serde_json::json!({
         "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work",
