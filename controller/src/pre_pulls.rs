@@ -143,6 +143,9 @@ pub(crate) fn namespace(cluster: &ClusterName) -> String {
 /// Returns the Work that has `job`, a Job, applied in a cluster. With the finalizer Karmada deletes the Job there
 /// before the Work goes; without it the Job would stay.
 pub(crate) fn work(cluster: &ClusterName, uid: &Uid, job: &serde_json::Value) -> serde_json::Value {
+    let mut job = job.clone();
+    // Karmada deletes in members only what has its label.
+    job["metadata"]["labels"]["karmada.io/managed"] = "true".into();
     serde_json::json!({
         "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work",
         "metadata": {
