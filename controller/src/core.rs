@@ -141,6 +141,7 @@ impl Core {
             // A change of the admission policies is an input and triggers another pass.
             false => self.wake_at = None,
         }
+        self.reconciler.pre_pull(now);
         self.run_actions();
         self.effects.submit_writes();
         self.publish(now);

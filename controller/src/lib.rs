@@ -30,6 +30,7 @@ pub mod live;
 mod metrics;
 mod mirror;
 mod notices;
+mod pre_pulls;
 mod reconcile;
 mod status;
 

@@ -438,6 +438,10 @@ pub struct CapacityPolicyPlacement {
     #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recovery_deadline: Option<String>,
+    /// Whether the nodes that are reserved for a waiting job pull the images of its largest role before it
+    /// starts, by a Job in its namespace. Unset: false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pre_pull: Option<bool>,
 }
 
 /// Over how many clusters a job may be placed.

@@ -19,6 +19,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use workload::SpecError;
 
+mod node_images;
 mod pod_status;
 
 pub use pod_status::{
@@ -61,6 +62,9 @@ pub struct NodeStatus {
     /// `Ready`, ...
     #[serde(deserialize_with = "nullable")]
     pub conditions: Vec<LooseCondition>,
+    /// The full names of its large images (`status.images` names all); the others are dropped as it is read.
+    #[serde(deserialize_with = "node_images::large", skip_serializing)]
+    pub images: Vec<String>,
 }
 
 /// The taint with which the node controller repeats `spec.unschedulable`.

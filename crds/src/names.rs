@@ -90,6 +90,8 @@ pub use workload::PART_LABEL;
 pub const JOB_LABEL: &str = "muster.io/job-uid";
 /// Label of the same Services: their attempt.
 pub const ATTEMPT_LABEL: &str = "muster.io/attempt";
+/// Label of the Works, Jobs and pods that pull images for a waiting job: the UID of its template.
+pub const PRE_PULL_LABEL: &str = "muster.io/pre-pull";
 /// Annotation of a Cluster: `true` keeps new jobs out and evicts the present ones.
 pub const DRAIN_ANNOTATION: &str = "muster.io/drain";
 /// Annotation of a Cluster: `true` says that nothing runs there any more, so that its Works are not waited

@@ -7,7 +7,9 @@
 //! never scans all pending jobs.
 
 use crate::amounts::resources::Resources;
-use crate::api::decision::{Decisions, Explanation, Help, QueueUsage, Reserved, StartEstimate};
+use crate::api::decision::{
+    Decisions, Explanation, Help, PrePull, QueueUsage, Reserved, StartEstimate,
+};
 use crate::api::demand::ClusterPlacement;
 use crate::api::event::Event;
 use crate::api::facts::{ClusterFact, Leaving, NodeFact, Slot};
@@ -22,7 +24,7 @@ use crate::cycle::{decide, events};
 use crate::jobs::job::JobView;
 use crate::placement::eligible;
 use crate::report::advise::AdviceClass;
-use crate::report::{advise, explain, start, usage};
+use crate::report::{advise, explain, pre_pull, start, usage};
 use crate::state::{Changed, Engine};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -113,6 +115,13 @@ impl Engine {
     #[must_use]
     pub fn start_estimate(&self, key: &JobKey) -> Option<StartEstimate> {
         start::estimate(self.inputs(), key)
+    }
+
+    /// The images that reserved nodes can pull before the jobs start, for jobs of the queues that are `wanted`: one
+    /// pull for each cluster of a job, in order.
+    #[must_use]
+    pub fn pre_pulls(&self, wanted: &dyn Fn(&QueueName) -> bool) -> Vec<PrePull> {
+        pre_pull::pre_pulls(self.inputs(), wanted)
     }
 
     /// The attempt of a job that is being evicted, with the reason and the message.

@@ -91,5 +91,6 @@ fn alone(name: &str, at: Time) -> JobFact {
         user: "ann".to_owned(),
         preemptible: true,
         checkpointed_at: None,
+        images: Vec::new(),
     }
 }

@@ -113,7 +113,7 @@ impl Default for MembersOptions {
 pub enum MemberEvent {
     /// A cluster, node or pod was added, changed or deleted; a claim of devices without a pod is shown as a
     /// pod. One of [`Event::ClusterUpserted`], [`Event::ClusterGone`], [`Event::NodeUpserted`],
-    /// [`Event::NodeGone`], [`Event::PodUpserted`], [`Event::PodGone`],
+    /// [`Event::NodeGone`], [`Event::NodeImages`], [`Event::PodUpserted`], [`Event::PodGone`],
     /// [`Event::PodsEnded`].
     Fact(Event),
     /// The health of a node has changed. A node is healthy until this says otherwise, and after it is gone.

@@ -22,11 +22,11 @@ use crate::matching::{Belongs, Owner, belongs};
 use crds::kubernetes::{Node, Pod, pool_class};
 use crds::node_health::NodeHealth;
 use ended::EndedPods;
-use engine::facts::{NodeFact, PodFact};
+use engine::facts::{NodeFact, NodeImages, PodFact};
 use engine::{Amount, ClusterName, Event, JobKey, NodeName, ResourceName, Uid};
 use runtime::watch::{Delta, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::hash::RandomState;
+use std::hash::{BuildHasher, RandomState};
 
 /// The part of a pod that concerns capacity. The task of the watch builds it, so that the object itself is
 /// never kept.
@@ -81,6 +81,7 @@ fn unread(cluster: &ClusterName, pod: &Pod) -> PodFact {
 pub(crate) struct SeenNode {
     fact: NodeFact,
     health: NodeHealth,
+    images: Vec<String>,
 }
 
 /// Converts `delta` of a node.
@@ -88,6 +89,7 @@ pub(crate) fn node_delta(cluster: &ClusterName, delta: Delta<Node>) -> Delta<See
     delta.map(|node| SeenNode {
         fact: node.to_fact(cluster),
         health: node.to_health(),
+        images: node.status.images,
     })
 }
 
@@ -119,6 +121,8 @@ struct KnownNode {
     health: NodeHealth,
     /// Its health with that of its devices, as last sent.
     told: NodeHealth,
+    /// The hash of its images as last sent, 0 for none: 50 names for each of 10,000 nodes would take much memory.
+    images: u64,
 }
 
 /// A pod as seen, with its job, and as last sent.
@@ -143,7 +147,7 @@ pub(crate) struct MemberView {
     owners: HashMap<String, OwnerEntry>,
     /// Ended pods of which only the number is kept, by the UIDs of their owners.
     ended: HashMap<String, EndedPods>,
-    /// Of the names of such pods.
+    /// Of the names of such pods, and of images.
     hasher: RandomState,
     /// Nodes from an earlier connection that have not been seen over the present one.
     unseen_nodes: HashSet<String>,
@@ -225,20 +229,28 @@ impl MemberView {
     /// Applies a delta of a node.
     pub(crate) fn node(&mut self, delta: Delta<SeenNode>) {
         match delta {
-            Delta::Upserted(SeenNode { fact, health }) => {
+            Delta::Upserted(node) => {
+                let SeenNode {
+                    fact,
+                    health,
+                    images,
+                } = node;
                 let name = fact.name.as_str().to_owned();
                 self.unseen_nodes.remove(&name);
                 let before = self.nodes.remove(&name);
-                let (sent, told) =
-                    before.map_or_else(Default::default, |known| (known.sent, known.told));
+                let (sent, told, hash) = before.map_or_else(Default::default, |known| {
+                    (known.sent, known.told, known.images)
+                });
                 let known = KnownNode {
                     seen: fact,
                     sent,
                     health,
                     told,
+                    images: hash,
                 };
                 self.nodes.insert(name.clone(), known);
                 self.emit_node(&name);
+                self.emit_images(&name, images);
             }
             Delta::Gone(key) => self.node_gone(&key.name),
             Delta::Listed => {
@@ -280,6 +292,26 @@ impl MemberView {
         if known.sent.as_ref() != Some(&fact) {
             known.sent = Some(fact.clone());
             self.events.push(Event::NodeUpserted(fact));
+        }
+    }
+
+    /// Sends the images of a node if they have changed. Their order does not matter to the engine, and is the same
+    /// each time.
+    fn emit_images(&mut self, name: &str, images: Vec<String>) {
+        let Some(known) = self.nodes.get_mut(name) else {
+            return;
+        };
+        let hash = match images.is_empty() {
+            true => 0,
+            false => self.hasher.hash_one(&images).max(1),
+        };
+        if known.images != hash {
+            known.images = hash;
+            self.events.push(Event::NodeImages(NodeImages {
+                cluster: self.cluster.clone(),
+                node: known.seen.name.clone(),
+                images,
+            }));
         }
     }
 

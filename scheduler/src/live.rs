@@ -176,6 +176,8 @@ impl LiveView {
             Event::PodGone(cluster, uid) => self.room.remove_pod(&cluster, &uid),
             // They use nothing.
             Event::PodsEnded { .. } => {}
+            // They never decide whether a pod fits.
+            Event::NodeImages(_) => {}
             other => tracing::error!(?other, "not a fact about a member; ignored"),
         }
         // Only the engine recovers jobs: here they would add up.

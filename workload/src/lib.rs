@@ -28,6 +28,7 @@ mod duration;
 mod error;
 mod field;
 mod growth;
+mod images;
 mod kinds;
 mod labels;
 mod leading;
@@ -39,6 +40,7 @@ mod placement;
 mod pod;
 mod pod_specs;
 mod policies;
+mod pre_pull;
 mod queue;
 mod queued_status;
 mod rendered;
@@ -60,6 +62,7 @@ pub use dependencies::{Dependency, dependencies};
 pub use duration::parse_millis as duration_millis;
 pub use error::SpecError;
 pub use growth::{Growth, growth, growth_beside_replicas};
+pub use images::{full_image_name, images};
 pub use kinds::{
     KnownKind, divisible_kind, holds_replicas, is_known_kind, known_kinds, may_start_pods,
     unselected_advice, unselected_kinds,
@@ -75,6 +78,7 @@ pub use policies::{
     GangAction, GangPolicies, completed_task, ended_by_rule, gang_action, has_permanent_exit_codes,
     limit_retries, retries,
 };
+pub use pre_pull::{ImagePull, image_pull_job};
 pub use queue::{DEFAULT_QUEUE, named_queue, queue_of, to_queue};
 pub use queued_status::{QueuedStatus, shown_as_queued};
 pub use rendered::{Rendered, rendered};

@@ -1,7 +1,6 @@
 //! The owner task without a server: inputs go in, writes go out to a fake API server.
 //!
-//! The tests simulate watches with [`Stage::echo`], so that they can examine the state between a write and
-//! its echo.
+//! The tests simulate watches with [`Stage::echo`], to examine the state between a write and its echo.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -26,6 +25,7 @@ mod out_of_service;
 mod parts;
 mod permits;
 mod places;
+mod pre_pulls;
 mod preserved;
 mod reasons;
 mod remains;

@@ -14,6 +14,7 @@ pub(crate) mod jobs;
 pub(crate) mod nodes;
 pub(crate) mod object_writer;
 pub(crate) mod objects;
+pub(crate) mod pre_pull;
 pub(crate) mod rights;
 pub(crate) mod unbound;
 pub(crate) mod works;
@@ -109,6 +110,7 @@ impl Effects {
                 overrides::keep(&job.key, &job.binding, path),
             ),
             ReconcileAction::WriteRemediation(change) => self.write_remediation(change),
+            ReconcileAction::EndPrePull { cluster, uid } => self.end_pre_pull(&cluster, &uid),
             action => self.start(action),
         }
     }
@@ -155,6 +157,7 @@ impl Effects {
             } => self.delete_template(job, resource_version),
             Action::CheckServices { job, parts } => self.check_services(job, parts),
             Action::TaintNode(change) => self.taint_node(change),
+            Action::PrePull { job, pull, seconds } => self.pre_pull(job, *pull, seconds),
             Action::SweepServices { namespace } => self.sweep_services(namespace),
             Action::WriteQueueFinalizer { queue, keep } => self.write_finalizer(*queue, keep),
             Action::MarkNamespace {
@@ -174,6 +177,7 @@ impl Effects {
             | Action::PublishQueue(_)
             | Action::PublishFaultPolicy(_)
             | Action::WriteRemediation(_)
+            | Action::EndPrePull { .. }
             | Action::ForgetJob(_)
             | Action::WatchTemplates(_) => {}
         }

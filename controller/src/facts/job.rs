@@ -109,6 +109,7 @@ pub(crate) fn job(
         user: template.user.clone(),
         preemptible: ask.as_ref().is_none_or(|ask| ask.preemptible),
         checkpointed_at: template.checkpointed_at,
+        images: template.images.clone(),
     };
     ResolvedJob { fact, ask, unsplit }
 }
@@ -149,6 +150,7 @@ pub(crate) fn unread(
         user: String::new(),
         preemptible: true,
         checkpointed_at: None,
+        images: Vec::new(),
     }
 }
 

@@ -23,6 +23,7 @@ impl Core {
             Input::Lead(lead) => lead.caught_up(),
             Input::Binding(delta) => self.binding(delta),
             Input::Work(delta) => {
+                self.reconciler.pre_pulls.work(&delta, now);
                 let key = self.reconciler.mirror.work(delta);
                 self.reconciler.dirty.extend(key);
             }

@@ -7,6 +7,7 @@ use crate::reconcile::placed::stuck::Heartbeat;
 use crds::duration::parse_millis;
 use crds::karmada::ObjectReference;
 use crds::names;
+use engine::facts::RoleImages;
 use engine::{Attempt, Time, Uid};
 use kube::api::DynamicObject;
 use serde_json::Value;
@@ -81,6 +82,8 @@ pub(crate) struct Template {
     pub(crate) controlled: bool,
     /// What its status says of why its job is queued, if it says that it is.
     pub(crate) shown_as_queued: Option<String>,
+    /// The images of its pods, by role.
+    pub(crate) images: Vec<RoleImages>,
     /// Messages on fields that are valid here and that Karmada or a member refuses later.
     pub(crate) warnings: Vec<String>,
 }
@@ -153,6 +156,7 @@ impl Template {
                 .chain(beat.and_then(Result::err))
                 .chain(timeout.and_then(Result::err))
                 .collect(),
+            images: workload::images(&mut value),
         }
     }
 

@@ -8,8 +8,9 @@ use binding_writer::Intent;
 use crds::karmada::{ObjectReference, ResourceBinding};
 use crds::queue::Queue;
 use crds::record::AvoidedByJob;
+use engine::decision::PrePull;
 use engine::facts::Share;
-use engine::{Attempt, ClusterName, JobKey, QueueName};
+use engine::{Attempt, ClusterName, JobKey, QueueName, Uid};
 use scheduler::PlacementRequest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -134,6 +135,14 @@ pub(crate) enum ReconcileAction {
     TaintNode(TaintChange),
     /// Write or delete a NodeRemediation.
     WriteRemediation(RemediationChange),
+    /// Pull the images of a job on reserved nodes, and give that up after so many seconds.
+    PrePull {
+        job: BoundJob,
+        pull: Box<PrePull>,
+        seconds: i64,
+    },
+    /// Delete what pulls the images of the template with this UID in a cluster.
+    EndPrePull { cluster: ClusterName, uid: Uid },
     /// Add or remove the finalizer of a queue.
     WriteQueueFinalizer { queue: Box<Queue>, keep: bool },
     /// Mark a namespace whose earlier workloads are all adopted, or remove the mark.

@@ -16,6 +16,7 @@ pub(crate) mod opened;
 pub(crate) mod out_of_service;
 pub(crate) mod outcomes;
 pub(crate) mod placed;
+pub(crate) mod pre_pull;
 pub(crate) mod preserved;
 pub(crate) mod reconciler;
 pub(crate) mod record_guard;

@@ -17,6 +17,7 @@ use crate::facts::queue_places::Places;
 use crate::facts::queue_rights::QueueRights;
 use crate::metrics::ControllerMetrics;
 use crate::mirror::Mirror;
+use crate::pre_pulls::PrePulls;
 use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::adoption::Marking;
 use crate::reconcile::in_flight::InFlight;
@@ -98,6 +99,8 @@ pub(crate) struct Reconciler {
     pub(crate) looked_at_ends: Option<Time>,
     /// UIDs of the Cluster objects, for events.
     pub(crate) cluster_uids: BTreeMap<ClusterName, String>,
+    /// Images that are pulled ahead of the start of jobs.
+    pub(crate) pre_pulls: PrePulls,
     pub(crate) metrics: ControllerMetrics,
     actions: Vec<ReconcileAction>,
 }
@@ -133,6 +136,7 @@ impl Reconciler {
             ending_nodes: EndingNodes::default(),
             looked_at_ends: None,
             cluster_uids: BTreeMap::new(),
+            pre_pulls: PrePulls::default(),
             metrics,
             actions: Vec::new(),
         }

@@ -2,8 +2,11 @@
 //! in time.
 
 use e2e::harness::jobs::{self, TestGang};
+use e2e::harness::kinds::BATCH_JOB;
+use e2e::harness::wait::eventually;
+use serde_json::json;
 
-use crate::case::{A_WHILE, Case};
+use crate::case::{A_WHILE, Case, SOON};
 use crate::contest::SHORT;
 use crate::job::Job;
 use crate::story::{managed, managed_long};
@@ -85,4 +88,44 @@ fn room_that_frees_in_pieces_is_kept_for_who_waits_for_all_of_it() {
 #[test]
 fn a_short_job_passes_where_it_ends_in_time() {
     managed("backfill", short_job_passes);
+}
+
+/// The nodes that a gang waits for pull its image, and nothing of that is left when it runs.
+#[test]
+fn reserved_nodes_pull_the_image_of_a_waiting_gang() {
+    managed("pre-pull", async |case| {
+        case.queue(64).await?;
+        case.capacity_policy(json!({"spec": {"placement": {"prePull": true}}}))
+            .await?;
+        case.nodes("member1", 2).await?;
+        let holder = submit(case, case.gang("holder", 1, 8), "5m").await?;
+        case.running(&holder).await?;
+        let gang = submit(case, case.gang("gang", 2, 8), "1h").await?;
+        case.waits(&gang, &["Reserved", "WaitingForRoom"]).await?;
+        let member = case.plane.member("member1").await?;
+        let name = format!("muster-pre-pull-{}", gang.uid());
+        let pull = async || {
+            let pull = member.get(BATCH_JOB, Some(&case.name), &name).await;
+            pull.map_err(|error| error.to_string())
+        };
+        // Pods of this testbed do not end by themselves, so that these are in the way of the gang as long as can be.
+        eventually(SOON, "both nodes pull its image", async || {
+            let pull = pull().await?.ok_or("no Job pulls it")?;
+            let (wanted, there) = (&pull["spec"]["completions"], &pull["status"]["ready"]);
+            match *wanted == 2 && *there == 2 {
+                true => Ok(()),
+                false => Err(pull["status"].to_string()),
+            }
+        })
+        .await?;
+        case.end(&holder).await?;
+        case.running(&gang).await?;
+        eventually(SOON, "nothing pulls it any more", async || {
+            match pull().await? {
+                None => Ok(()),
+                Some(pull) => Err(pull["metadata"].to_string()),
+            }
+        })
+        .await
+    });
 }

@@ -4,7 +4,7 @@ use crate::amounts::quantity::Amount;
 use crate::amounts::resources::{ResourceName, Resources};
 use crate::amounts::texts::counted;
 use crate::api::facts::{Admission, Share};
-use crate::api::ids::{Attempt, ClusterName, JobKey, PoolClass, QueueName, Time};
+use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, PoolClass, QueueName, Time, Uid};
 use crate::api::reason::Reason;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -297,6 +297,23 @@ pub struct Reserved {
     pub headroom: u32,
     /// The quota and capacity of jobs that are being evicted.
     pub evictions: u32,
+}
+
+/// A pull of images ahead of a job's start, on the nodes that are reserved for it in one cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrePull {
+    /// The job.
+    pub job: JobKey,
+    /// UID of its template.
+    pub uid: Uid,
+    /// Its largest role, whose images are pulled.
+    pub role: String,
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// The nodes that lack one of the images, in no order that means anything.
+    pub nodes: Vec<NodeName>,
+    /// When the job is expected to start, if that is known.
+    pub start: Option<Time>,
 }
 
 /// A queue's usage of the pools that one bound of its policy counts together.

@@ -2,8 +2,8 @@
 
 use crate::amounts::resources::Resources;
 use crate::api::facts::{
-    Admission, ClusterFact, JobFact, Leaving, NodeFact, PodFact, PolicyFact, PriorityClassFact,
-    QueueFact,
+    Admission, ClusterFact, JobFact, Leaving, NodeFact, NodeImages, PodFact, PolicyFact,
+    PriorityClassFact, QueueFact,
 };
 use crate::api::faults::FaultRuleSet;
 use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, QueueName, Time, Uid};
@@ -34,6 +34,8 @@ pub enum Event {
     NodeUpserted(NodeFact),
     /// A node is gone.
     NodeGone(ClusterName, NodeName),
+    /// A node has other large images than before. A node has none until this says otherwise, and after it is gone.
+    NodeImages(NodeImages),
     /// A pod exists or has changed.
     PodUpserted(PodFact),
     /// A pod is gone.

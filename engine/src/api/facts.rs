@@ -7,6 +7,7 @@ use crate::amounts::resources::Resources;
 pub use crate::api::demand::{ClusterPlacement, Demand, Held, Hold, Role, Split, Topology};
 use crate::api::faults::Symptom;
 use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, PoolClass, QueueName, Time, Uid};
+pub use crate::api::images::{LARGE_IMAGE_BYTES, NodeImages, RoleImages};
 use crate::api::matching::Taint;
 pub use crate::api::spread::{ClusterWeight, Division, GroupBy, GroupSpread};
 pub use crate::plugins::{Filters, PlacementWeights};
@@ -388,6 +389,9 @@ pub struct JobFact {
     pub preemptible: bool,
     /// When it last saved its work (`muster.io/checkpointed-at`), if it reports that.
     pub checkpointed_at: Option<Time>,
+    /// The images of its pods, as far as its template tells. They never decide whether it fits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<RoleImages>,
 }
 
 /// Terminating pods of one role in one cluster. They are charged until they are observed gone.

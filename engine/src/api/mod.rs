@@ -7,6 +7,7 @@ pub mod event;
 pub mod facts;
 pub mod faults;
 pub mod ids;
+pub(crate) mod images;
 pub(crate) mod job;
 pub mod matching;
 pub mod reason;

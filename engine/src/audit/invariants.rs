@@ -266,6 +266,7 @@ mod tests {
             user: "ann".to_owned(),
             preemptible: true,
             checkpointed_at: None,
+            images: Vec::new(),
         }));
         assert_eq!(engine.check_invariants(), Vec::<String>::new());
     }

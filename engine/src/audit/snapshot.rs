@@ -3,7 +3,9 @@
 //! A snapshot has the facts and the states of jobs, from which the indexes are rebuilt.
 
 use crate::api::demand::Demand;
-use crate::api::facts::{ClusterFact, NodeFact, PodFact, PolicyFact, PriorityClassFact, QueueFact};
+use crate::api::facts::{
+    ClusterFact, NodeFact, NodeImages, PodFact, PolicyFact, PriorityClassFact, QueueFact,
+};
 use crate::api::faults::FaultRuleSet;
 use crate::api::ids::{ClusterName, JobKey, Time};
 use crate::capacity::{AssumedPod, Ended, EndedCount, MixRecord};
@@ -31,6 +33,8 @@ pub struct Snapshot {
     clusters: Vec<ClusterFact>,
     nodes: Vec<NodeFact>,
     pods: Vec<PodFact>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    images: Vec<NodeImages>,
     jobs: Vec<JobSnapshot>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     completion_grace: Vec<Ended>,
@@ -85,6 +89,9 @@ pub(crate) fn restore(snapshot: Snapshot, config: EngineConfig) -> Engine {
     }
     for fact in snapshot.pods {
         engine.capacity.upsert_pod(fact);
+    }
+    for fact in &snapshot.images {
+        engine.capacity.set_images(fact);
     }
     for count in snapshot.ended {
         engine.capacity.restore_ended(count);
@@ -141,6 +148,7 @@ pub(crate) fn snapshot(inputs: Inputs<'_>) -> Snapshot {
             .flat_map(|room| room.pods().values())
             .cloned()
             .collect(),
+        images: inputs.capacity.images().collect(),
         jobs: inputs
             .jobs
             .iter()

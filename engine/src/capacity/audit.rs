@@ -11,6 +11,7 @@ impl Capacity {
         let mut wrong = Vec::new();
         self.audit_free(&mut wrong);
         self.audit_clusters(&mut wrong);
+        self.images.audit(&mut wrong);
         if !self.index.is_sound(&self.clusters) {
             wrong.push("index: its counts are not those of the nodes".to_owned());
         }

@@ -23,6 +23,8 @@ pub(crate) use completion_grace::Ended;
 pub(crate) use ended::EndedCount;
 use ended::EndedCounts;
 pub(crate) use holdings::Holdings;
+pub(crate) use images::ImageId;
+use images::ImagesByNode;
 use index::Index;
 pub(crate) use index::{FittingPods, Place};
 use mix::DemandMix;
@@ -49,6 +51,8 @@ mod field;
 mod healthy;
 
 mod holdings;
+
+mod images;
 
 mod index;
 
@@ -88,6 +92,7 @@ pub struct Capacity {
     pods_of: Hashed<JobKey, BTreeSet<(ClusterName, Uid)>>,
     /// Ended pods of which only the number is known.
     ended: EndedCounts,
+    images: ImagesByNode,
     /// Jobs with assumed pods that have no node at the moment.
     unplaced: BTreeSet<JobKey>,
     /// Clusters with nodes that hold assumed pods which cannot be honoured there.
@@ -187,6 +192,7 @@ impl Capacity {
 
     /// A node is gone. Its bound pods have events of their own.
     pub fn remove_node(&mut self, cluster: &ClusterName, node: &NodeName) {
+        self.images.clear(cluster, node);
         if let Some(room) = self.clusters.get_mut(cluster) {
             let change = room.remove_node(node);
             self.changed(cluster, change);
@@ -241,6 +247,7 @@ impl Capacity {
         self.completion_grace
             .take(|ended| ended.pod.cluster == *cluster);
         self.ended.cluster_gone(cluster);
+        self.images.clear_cluster(cluster);
         let Some(room) = self.clusters.remove(cluster) else {
             return;
         };

@@ -52,6 +52,8 @@ pub(crate) fn apply(engine: &mut Engine, event: Event) {
         }
         Event::NodeUpserted(fact) => engine.capacity.upsert_node(fact),
         Event::NodeGone(cluster, node) => engine.capacity.remove_node(&cluster, &node),
+        // No job waits for an image: this wakes none.
+        Event::NodeImages(fact) => engine.capacity.set_images(&fact),
         Event::PodUpserted(fact) => ended_pods::observe_pod(engine, fact),
         Event::PodGone(cluster, uid) => ended_pods::observe_pod_gone(engine, &cluster, &uid),
         Event::PodsEnded {

@@ -20,13 +20,18 @@ use crate::jobs::job::Cause;
 use crate::jobs::observe::{ObservedAdmission, ObservedProgress};
 use crate::jobs::resize::Edited;
 use crate::jobs::terminating::Cut;
+use crate::placement::lookup::largest_role;
 use crate::state::Engine;
 
 /// Why what an earlier object of a job's name holds is evicted.
 pub(crate) const REPLACED: &str = "another object of this name took its place";
 
 /// What becomes known.
-pub(crate) fn observe_job(engine: &mut Engine, fact: JobFact) {
+pub(crate) fn observe_job(engine: &mut Engine, mut fact: JobFact) {
+    // The pods that hold most devices wait longest for each other: their images count.
+    let largest = largest_role(&fact.demand);
+    fact.images
+        .retain(|of| largest.is_some_and(|role| role.name == of.role));
     let demand = fact.hold.is_none().then(|| {
         note_submitted(engine, &fact.key, &fact.demand);
         engine.pending.shapes.intern_demand(&fact.demand)

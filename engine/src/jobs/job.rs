@@ -10,6 +10,7 @@ use crate::api::job::{JobState, PredictedRunTime, QueueOrder};
 use crate::api::reason::Reason;
 use crate::jobs::excess::Excess;
 use crate::jobs::expected_end::ExpectedEnd;
+use crate::jobs::images::ImageList;
 use crate::jobs::recovery::Loss;
 use crate::pending::shapes::ShapeId;
 use serde::{Deserialize, Serialize};
@@ -57,6 +58,9 @@ pub(crate) struct Job {
     pub(crate) forecast: Option<PredictedRunTime>,
     /// Whether it may be evicted for another job.
     pub(crate) preemptible: bool,
+    /// The images of its largest role.
+    #[serde(default, skip_serializing_if = "ImageList::is_empty")]
+    pub(crate) images: ImageList,
     /// The last attempt, zero before the first.
     pub(crate) attempt: Attempt,
     pub(crate) cold: Rare<ColdState>,

@@ -8,6 +8,7 @@ pub(crate) mod elastic;
 mod ends_in_order;
 pub(crate) mod excess;
 pub(crate) mod expected_end;
+pub(crate) mod images;
 pub(crate) mod job;
 mod names;
 pub(crate) mod observe;

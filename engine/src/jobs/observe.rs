@@ -10,6 +10,7 @@ use crate::api::event::Progress;
 use crate::api::facts::{Admission, JobFact, Leaving, Share};
 use crate::api::ids::{Attempt, JobKey, QueueName, Time, Uid};
 use crate::jobs::excess::Excess;
+use crate::jobs::images::ImageList;
 use crate::jobs::job::{ColdState, Derived, Job, Released};
 use crate::jobs::store::Jobs;
 use std::sync::Arc;
@@ -65,6 +66,7 @@ impl Jobs {
         let priority_class = fact.priority_class.as_deref();
         let priority_class = priority_class.map(|class| self.names.share(class));
         let user = self.names.share(&user_of(&fact.key, &fact.user));
+        let images = ImageList::new(&fact.images, |text| self.names.share(text));
         let asks_other_size = self.resizing.contains(&key);
         let is_known = self.get(&key).is_some();
         let job = self.get_or_insert(&key, || {
@@ -98,6 +100,7 @@ impl Jobs {
         job.demand = demand;
         job.duration = duration;
         job.preemptible = fact.preemptible;
+        job.images = images;
         let replaced = another && job.reset();
         if other_pods && asks_other_size {
             // The new pods may be smaller and fit.
@@ -275,6 +278,7 @@ impl Job {
             duration: None,
             forecast: None,
             preemptible: true,
+            images: ImageList::default(),
             attempt: Attempt::default(),
             cold: Rare::default(),
             released: None,

@@ -50,6 +50,7 @@ fn on_empty_fleet(
     let gang = GangRequest {
         queue,
         shape,
+        job: None,
         verbose,
     };
     plan::plan_without(inputs, gang, &Overlay::empty_fleet(), without).ok()

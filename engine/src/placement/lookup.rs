@@ -85,6 +85,7 @@ impl LookUp<'_> {
             fact,
             fitting,
             price,
+            without_images: self.weights.without_images_at(self.inputs, place),
         };
         Estimate {
             preference,

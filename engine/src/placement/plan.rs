@@ -242,6 +242,7 @@ pub(crate) fn scored(
             fact,
             fitting: *fitting,
             price: fact.map_or(0, |fact| inputs.eligibility.price_of(fact)),
+            without_images: weights.without_images(inputs, cluster, packing),
         };
         let part = i128::from(packing.pods());
         let weighted = weights.of_cluster(&site) + weights.of_nodes(&effect);

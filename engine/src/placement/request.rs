@@ -6,7 +6,7 @@
 use crate::api::charge::Pools;
 use crate::api::decision::Blocker;
 use crate::api::facts::Share;
-use crate::api::ids::QueueName;
+use crate::api::ids::{JobKey, QueueName};
 use crate::api::job::QueueOrder;
 use crate::api::reason::Reason;
 use crate::pending::inadmissible::RequeueCondition;
@@ -67,6 +67,8 @@ pub(crate) struct Request<'a> {
 pub(crate) struct GangRequest<'a> {
     pub(crate) queue: &'a QueueName,
     pub(crate) shape: &'a RequestShape,
+    /// The job, if the gang is one: its images are not part of its shape.
+    pub(crate) job: Option<&'a JobKey>,
     /// True if what each cluster is short of is to be said.
     pub(crate) verbose: bool,
 }
@@ -77,6 +79,7 @@ impl<'a> Request<'a> {
         GangRequest {
             queue: self.queue,
             shape: self.shape,
+            job: Some(&self.rank.key),
             verbose: self.verbose,
         }
     }

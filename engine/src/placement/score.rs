@@ -5,8 +5,8 @@
 
 use crate::api::facts::{ClusterFact, PlacementWeights};
 use crate::api::ids::ClusterName;
-use crate::capacity::{PackEffect, Place};
-use crate::placement::lookup::leading_ask;
+use crate::capacity::{ImageId, PackEffect, Packing, Place};
+use crate::placement::lookup::{largest_role, leading_ask};
 use crate::placement::request::GangRequest;
 use crate::plugins::{FRAGMENTATION, ScoredJob, Site};
 use crate::state::Inputs;
@@ -35,12 +35,20 @@ pub(crate) struct Weights<'a> {
     weights: PlacementWeights,
     preferred: &'a [ClusterName],
     job: ScoredJob<'a>,
+    /// The images of its largest role that some nodes have.
+    images: Vec<ImageId>,
+    /// The role itself, as an index, and its pods.
+    largest: (usize, u32),
 }
 
 /// What counts for a gang.
 pub(crate) fn weights<'a>(inputs: Inputs<'a>, gang: GangRequest<'a>) -> Weights<'a> {
     let policy = inputs.quota.policy(gang.queue);
-    let data = gang.shape.demand.placement.data_clusters.iter();
+    let demand = &*gang.shape.demand;
+    let data = demand.placement.data_clusters.iter();
+    let job = gang.job.and_then(|key| inputs.jobs.get(key));
+    let images = job.map(|job| inputs.capacity.known_images(job.images.iter()));
+    let largest = largest_role(demand);
     Weights {
         weights: policy.map_or_else(PlacementWeights::default, |policy| policy.weights),
         preferred: policy.map_or(&[], |policy| policy.preferred_clusters.as_slice()),
@@ -49,8 +57,14 @@ pub(crate) fn weights<'a>(inputs: Inputs<'a>, gang: GangRequest<'a>) -> Weights<
                 .filter_map(|name| inputs.capacity.cluster_fact(name))
                 .collect(),
             farthest: inputs.eligibility.farthest(),
-            each: leading_ask(&gang.shape.demand),
+            each: leading_ask(demand),
         },
+        images: images.unwrap_or_default(),
+        largest: largest.map_or((0, 0), |role| {
+            let mut roles = demand.roles.iter();
+            let index = roles.position(|known| known.name == role.name);
+            (index.unwrap_or(0), role.count)
+        }),
     }
 }
 
@@ -59,6 +73,29 @@ impl Weights<'_> {
     pub(crate) fn preference(&self, cluster: &ClusterName) -> u64 {
         let place = self.preferred.iter().position(|name| name == cluster);
         place.unwrap_or(self.preferred.len()) as u64
+    }
+
+    /// Of the nodes of a packing, how many thousandths have to pull an image.
+    pub(crate) fn without_images(
+        &self,
+        inputs: Inputs<'_>,
+        cluster: &ClusterName,
+        packing: &Packing,
+    ) -> i64 {
+        let placed = packing.placed.iter();
+        let largest = placed.filter(|placed| placed.role == self.largest.0);
+        let nodes = largest.map(|placed| &placed.node);
+        inputs.capacity.nodes_without(&self.images, cluster, nodes)
+    }
+
+    /// The same by look-up, as if each pod had a node for itself.
+    pub(crate) fn without_images_at(&self, inputs: Inputs<'_>, place: Place) -> i64 {
+        if self.images.is_empty() {
+            return 0;
+        }
+        let cluster = &inputs.capacity.places()[place];
+        let (_, pods) = self.largest;
+        inputs.capacity.least_without(&self.images, cluster, pods)
     }
 
     /// What counts of a cluster, whichever of its nodes are used.

@@ -4,7 +4,7 @@
 //! queue's policy. Criteria without a weight come first: fewest clusters, whole topology domains,
 //! the queue's preferred clusters.
 
-use super::scores::{Data, Fragmentation, Network, Price, Spread};
+use super::scores::{Data, Fragmentation, Images, Network, Price, Spread};
 use super::{Plugin, UnknownPlugin};
 use crate::api::facts::ClusterFact;
 use crate::capacity::{FittingPods, PackEffect};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// All scores. [`PlacementWeights`] has their weights in the same order.
-const SCORES: &[&dyn Score] = &[&Fragmentation, &Data, &Network, &Price, &Spread];
+const SCORES: &[&dyn Score] = &[&Fragmentation, &Data, &Network, &Price, &Spread, &Images];
 
 /// The index of the score that is estimated for clusters before nodes are packed.
 pub(crate) const FRAGMENTATION: usize = 0;
@@ -36,6 +36,8 @@ pub(crate) struct Site<'a> {
     pub(crate) fitting: FittingPods,
     /// In thousandths of the most expensive cluster's.
     pub(crate) price: i64,
+    /// Of the nodes that it would use, how many have to pull an image of its largest role, in thousandths.
+    pub(crate) without_images: i64,
 }
 
 /// One aim of placement. The score of a placement is the sum of its methods, which default to 0.
@@ -139,13 +141,13 @@ mod tests {
         let named = BTreeMap::from(weights);
         assert_eq!(
             format!("{named:?}"),
-            r#"{"data": 10, "fragmentation": 100, "network": 10, "price": 7, "spread": 0}"#
+            r#"{"data": 10, "fragmentation": 100, "images": 1, "network": 10, "price": 7, "spread": 0}"#
         );
         assert_eq!(PlacementWeights::try_from(named), Ok(weights));
         assert_eq!(SCORES[FRAGMENTATION].plugin().name, "fragmentation");
         assert_eq!(
             weights.with("cost", 1).unwrap_err().to_string(),
-            "\"cost\" is no score; one of fragmentation, data, network, price, spread is needed"
+            "\"cost\" is no score; one of fragmentation, data, network, price, spread, images is needed"
         );
     }
 }

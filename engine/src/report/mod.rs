@@ -4,5 +4,6 @@ pub(crate) mod advise;
 pub(crate) mod ahead;
 pub(crate) mod evidence;
 pub(crate) mod explain;
+pub(crate) mod pre_pull;
 pub(crate) mod start;
 pub(crate) mod usage;

@@ -31,6 +31,7 @@ mod facts;
 mod growth;
 mod guarantees;
 mod headroom;
+mod images;
 mod likely;
 mod limits;
 mod machine;

@@ -106,6 +106,7 @@ impl World {
             user: String::new(),
             preemptible: true,
             checkpointed_at: None,
+            images: Vec::new(),
         })
     }
 

@@ -97,6 +97,7 @@ impl Job {
             user: format!("u{}", self.user),
             preemptible: true,
             checkpointed_at: None,
+            images: Vec::new(),
         }
     }
 }

@@ -79,6 +79,43 @@ fn only_changes_come_out() {
 }
 
 #[test]
+fn other_images_of_a_node_are_sent_once() {
+    let node = |images: Value| {
+        let node = serde_json::from_value(json!({
+            "metadata": {"name": "n1"},
+            "status": {"allocatable": {"cpu": "8"}, "images": images,
+                       "conditions": [{"type": "Ready", "status": "True"}]},
+        }));
+        node_delta(&cluster(), Delta::Upserted(node.unwrap()))
+    };
+    let large = |name: &str| json!({"names": [name], "sizeBytes": 1_i64 << 30});
+    let small = json!({"names": ["small"], "sizeBytes": 1});
+    let mut view = MemberView::new(cluster());
+    let mut told = |images: Value| {
+        view.node(node(images));
+        let (events, _) = view.take();
+        let told = events.iter().filter_map(|event| match event {
+            Event::NodeImages(fact) => Some(format!("{}: {}", fact.node, fact.images.join(" "))),
+            _ => None,
+        });
+        told.collect::<Vec<_>>()
+    };
+    assert_eq!(told(json!([small])), [""; 0]);
+    let (a, b) = ("n1: r.io/a:1", "n1: r.io/a:1 r.io/b:1");
+    assert_eq!(told(json!([large("r.io/a:1"), small])), [a]);
+    assert_eq!(told(json!([small, large("r.io/a:1")])), [""; 0]);
+    assert_eq!(told(json!([large("r.io/b:1"), large("r.io/a:1")])), [b]);
+    assert_eq!(told(json!([])), ["n1: "]);
+    assert_eq!(told(json!([])), [""; 0]);
+    // A node of the same name comes with its own.
+    assert_eq!(told(json!([large("r.io/a:1")])), [a]);
+    view.node(gone(None, "n1"));
+    view.node(node(json!([large("r.io/a:1")])));
+    let (events, _) = view.take();
+    assert!(matches!(events[2], Event::NodeImages(_)), "{events:?}");
+}
+
+#[test]
 fn pods_that_have_ended_stay_known_for_their_job_and_cause_no_climb() {
     let mut view = MemberView::new(cluster());
     view.pod(pod_in("Succeeded", "a", "u1", Some("train")));

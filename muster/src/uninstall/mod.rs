@@ -56,6 +56,7 @@ async fn from_control_plane(remover: &Remover, options: &Uninstall) -> anyhow::R
     bindings::rename_scheduler(remover).await?;
     objects::release_queues(remover).await?;
     objects::remove_podgroups(remover).await?;
+    objects::remove_pre_pulls(remover).await?;
     objects::remove_installed(remover, &kept.kinds()).await?;
     match options.delete_crds {
         true => objects::remove_crds(remover).await?,

@@ -6,8 +6,9 @@ use anyhow::Context as _;
 use binding_writer::overrides::MANAGER;
 use checks::{PODGROUPS, has_volcanos_podgroups};
 use controller::admission_policies::manifests;
+use crds::karmada::Work;
 use crds::kubernetes::Namespace;
-use crds::names::{ACCOUNTING_FINALIZER, ADOPTED_AT_ANNOTATION, MANAGED_LABEL};
+use crds::names::{ACCOUNTING_FINALIZER, ADOPTED_AT_ANNOTATION, MANAGED_LABEL, PRE_PULL_LABEL};
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions,
 };
@@ -253,6 +254,14 @@ pub(super) async fn remove_podgroups(remover: &Remover) -> anyhow::Result<()> {
         managers.any(|entry| entry.manager.as_deref() == Some(MANAGER))
     };
     remover.remove_where(&resource, "", ours).await
+}
+
+/// Deletes the Works that pull images for waiting jobs.
+pub(super) async fn remove_pre_pulls(remover: &Remover) -> anyhow::Result<()> {
+    let resource = ApiResource::erase::<Work>(&());
+    remover
+        .remove_where(&resource, PRE_PULL_LABEL, |_| true)
+        .await
 }
 
 /// Deletes what `muster install` applied besides CRDs and queues, except the interpreters of `kept` kinds:

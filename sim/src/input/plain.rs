@@ -90,6 +90,7 @@ pub fn job(name: &str, queue: &str, at: Time, demand: Demand) -> SimJob {
             user: String::new(),
             preemptible: true,
             checkpointed_at: None,
+            images: Vec::new(),
         },
         run_ms: 0,
         checkpoint_ms: None,

@@ -37,6 +37,7 @@ fn job(held: Held) -> ResolvedJob {
             user: String::new(),
             preemptible: true,
             checkpointed_at: None,
+            images: Vec::new(),
         },
         ask: None,
         unsplit: None,

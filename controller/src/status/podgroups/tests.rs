@@ -67,6 +67,7 @@ impl Case {
             user: String::new(),
             preemptible: true,
             checkpointed_at: None,
+            images: Vec::new(),
         };
         let admission = Admission {
             uid: fact.uid.clone(),

@@ -115,6 +115,7 @@ impl Model {
             user: format!("user{}", told.user),
             preemptible: told.preemptible,
             checkpointed_at: None,
+            images: Vec::new(),
         }
     }
 

@@ -1,0 +1,64 @@
+//! Which pulls of images are due: the engine says what is reserved, and the policies of the queues whether they want
+//! it.
+
+use crate::pre_pulls::PrePullChange;
+use crate::reconcile::Reconciler;
+use crate::reconcile::action::{BoundJob, ReconcileAction};
+use crds::capacity_policy::CapacityPolicy;
+use engine::{JobKey, JobState, QueueName, Time, Uid};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+impl Reconciler {
+    /// Requests the Works that pull images, and the deletion of those that are not needed any more.
+    pub(crate) fn pre_pull(&mut self, now: Time) {
+        if !self.pre_pulls.is_due(now) {
+            return;
+        }
+        let wants = |policy: &&CapacityPolicy| {
+            let placement = policy.spec.placement.as_ref();
+            placement.is_some_and(|placement| placement.pre_pull == Some(true))
+        };
+        let policies = self.mirror.policies().iter();
+        let queues: BTreeSet<QueueName> = policies
+            .filter(|(_, policy)| wants(policy))
+            .map(|(queue, _)| queue.clone())
+            .collect();
+        if queues.is_empty() && self.pre_pulls.is_empty() {
+            return;
+        }
+        let engine = &self.engine;
+        let pulls = engine.pre_pulls(&|queue| queues.contains(queue));
+        let starts = |key: &JobKey, uid: &Uid| {
+            engine.job(key).is_some_and(|job| {
+                job.uid == uid && matches!(job.state, JobState::Assumed | JobState::Placed)
+            })
+        };
+        for change in self.pre_pulls.due(pulls, starts, now) {
+            self.request_pull(change);
+        }
+    }
+
+    fn request_pull(&mut self, change: PrePullChange) {
+        let pull = match change {
+            PrePullChange::Make(pull, seconds) => (pull, seconds),
+            PrePullChange::End(cluster, uid) => {
+                return self.push(ReconcileAction::EndPrePull { cluster, uid });
+            }
+        };
+        let (pull, seconds) = pull;
+        let Some(binding) = self.mirror.bindings().get(&pull.job) else {
+            return; // requested again if the job is still there
+        };
+        let job = BoundJob {
+            key: pull.job.clone(),
+            binding: Arc::clone(binding),
+        };
+        tracing::info!(job = %pull.job, cluster = %pull.cluster, nodes = pull.nodes.len(), "its images are pulled on the nodes that are reserved for it");
+        self.push(ReconcileAction::PrePull {
+            job,
+            pull: Box::new(pull),
+            seconds,
+        });
+    }
+}
