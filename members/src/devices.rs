@@ -10,8 +10,9 @@
 //!
 //! A device counts if it belongs to the newest generation of a complete pool, is on one node, has no taint
 //! (neither in its slice nor by a rule), and is indivisible: a device that shares counters with others, or
-//! can be allocated several times, does not count. It counts in every class that selects it. Claims of devices that do not count are not counted
-//! either, so that a node's devices minus the claimed ones are the free ones.
+//! can be allocated several times, does not count. It counts in every class that selects it. Claims of
+//! devices that do not count are not counted either, so that a node's devices minus the claimed ones are the
+//! free ones.
 
 mod pools;
 mod rules;

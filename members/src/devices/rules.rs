@@ -23,7 +23,7 @@ impl TaintRule {
 }
 
 /// A rule with what its selectors read.
-struct ReadRule<'a> {
+struct ReadTaintRule<'a> {
     name: &'a str,
     driver: Option<&'a str>,
     pool: Option<&'a str>,
@@ -33,7 +33,7 @@ struct ReadRule<'a> {
     taint: &'a DeviceTaint,
 }
 
-impl<'a> ReadRule<'a> {
+impl<'a> ReadTaintRule<'a> {
     /// Returns `None` for a rule that taints no device.
     fn new(name: &'a str, rule: &'a DeviceTaintRuleSpec, classes: &Known<Class>) -> Option<Self> {
         let (taint, selector) = (&rule.taint, rule.device_selector.as_ref()?);
@@ -116,9 +116,9 @@ impl<'a> RuledTaints<'a> {
         pools: &'a BTreeMap<(&str, &str), DevicePool<'_>>,
     ) -> Self {
         let mut evaluator = Evaluator::new();
-        let rules: Vec<ReadRule<'_>> = rules
+        let rules: Vec<ReadTaintRule<'_>> = rules
             .iter()
-            .filter_map(|(key, TaintRule(rule))| ReadRule::new(&key.name, rule, classes))
+            .filter_map(|(key, TaintRule(rule))| ReadTaintRule::new(&key.name, rule, classes))
             .collect();
         let mut ruled = Self {
             taints: HashMap::new(),
