@@ -16,6 +16,7 @@ pub(crate) mod object_writer;
 pub(crate) mod objects;
 pub(crate) mod rights;
 pub(crate) mod unbound;
+mod waiting_groups;
 pub(crate) mod works;
 pub(crate) mod works_reader;
 
