@@ -26,7 +26,8 @@ use crds::devices::{
 use crds::node_health::NodeCondition;
 use engine::{Amount, ResourceName, Resources, Uid};
 use pools::pools;
-use rules::{RuledTaints, TaintRule};
+use rules::RuledTaints;
+pub(crate) use rules::TaintRule;
 use runtime::watch::{Delta, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -37,7 +38,7 @@ pub(crate) enum DeviceDelta {
     Slice(Delta<ResourceSlice>),
     Class(Delta<DeviceClass>),
     Claim(Delta<SeenClaim>),
-    Rule(Delta<DeviceTaintRule>),
+    Rule(Delta<(ObjectKey, TaintRule)>),
 }
 
 impl DeviceDelta {
@@ -91,6 +92,11 @@ impl SeenClaim {
 /// Converts `delta` of a claim.
 pub(crate) fn claim_delta(delta: Delta<ResourceClaim>) -> Delta<SeenClaim> {
     delta.map(|claim| SeenClaim::new(&claim))
+}
+
+/// Converts `delta` of a rule.
+pub(crate) fn rule_delta(delta: Delta<DeviceTaintRule>) -> Delta<(ObjectKey, TaintRule)> {
+    keyed(delta, TaintRule::new)
 }
 
 /// A slice, and the classes of its devices once they are computed.
@@ -197,7 +203,7 @@ impl Devices {
             }
             DeviceDelta::Claim(delta) => self.claim(delta),
             DeviceDelta::Rule(delta) => {
-                let changed = self.rules.take(keyed(delta, TaintRule::new));
+                let changed = self.rules.take(delta);
                 let is_other =
                     |(key, before): &(_, Option<TaintRule>)| self.rules.get(key) != before.as_ref();
                 self.stale |= changed.iter().any(is_other);

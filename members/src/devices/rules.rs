@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 
 /// The part of a DeviceTaintRule that concerns devices.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct TaintRule(DeviceTaintRuleSpec);
+pub(crate) struct TaintRule(DeviceTaintRuleSpec);
 
 impl TaintRule {
     pub(super) fn new(rule: DeviceTaintRule) -> Self {

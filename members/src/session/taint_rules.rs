@@ -5,7 +5,7 @@
 
 use super::{CoordinatorMessage, Session};
 use crate::Origin;
-use crate::devices::DeviceDelta;
+use crate::devices::{DeviceDelta, rule_delta};
 use crds::devices::DeviceTaintRule;
 use kube::api::ApiResource;
 use kube::{Api, Client};
@@ -73,7 +73,10 @@ impl Session {
             Api::<DeviceTaintRule>::all_with(client.clone(), api),
             options,
             format!("devicetaintrules@{}", self.cluster),
-            move |delta| CoordinatorMessage::Device(from.clone(), DeviceDelta::Rule(delta)),
+            move |delta| {
+                let delta = DeviceDelta::Rule(rule_delta(delta));
+                CoordinatorMessage::Device(from.clone(), delta)
+            },
             self.sink.clone(),
             cancel.clone(),
         );

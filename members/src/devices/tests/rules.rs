@@ -14,7 +14,8 @@ fn rule(selector: Value, effect: &str) -> DeviceDelta {
             },
         },
     });
-    DeviceDelta::Rule(Delta::Upserted(serde_json::from_value(rule).unwrap()))
+    let rule = serde_json::from_value(rule).unwrap();
+    DeviceDelta::Rule(rule_delta(Delta::Upserted(rule)))
 }
 
 /// Two GPUs on each of two nodes, of which `n1` has one of another model.
