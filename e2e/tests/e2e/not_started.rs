@@ -2,7 +2,7 @@
 //! another template.
 
 use anyhow::ensure;
-use e2e::harness::kinds::{QUEUE, VOLCANO_JOB};
+use e2e::harness::kinds::VOLCANO_JOB;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -109,39 +109,6 @@ async fn no_such_claim(case: &Case) -> anyhow::Result<()> {
         );
     }
     Ok(())
-}
-
-/// The queue of the same name in the member has a smaller quota than on the control plane: Volcano there makes no pods,
-/// and the job says what it says.
-async fn quota_of_member(case: &Case) -> anyhow::Result<()> {
-    case.queue(16).await?;
-    case.nodes("member1", 1).await?;
-    let small = json!({
-        "metadata": {"name": case.name}, "spec": {"weight": 1, "capability": {"nvidia.com/gpu": 1}},
-    });
-    case.plane
-        .member("member1")
-        .await?
-        .create(QUEUE, &small)
-        .await?;
-    let job = case.submit(&case.gang("train", 1, 8).volcano()).await?;
-    let what = "says what Volcano says";
-    case.pod_group_within(TWO_MINUTES, &job, what, |group| {
-        says(group, "PodsNotScheduled", "let them in: PodGroup Pending (")
-            && says(
-                group,
-                "PodsNotScheduled",
-                "queue resource quota insufficient",
-            )
-    })
-    .await?;
-    Ok(())
-}
-
-#[test]
-#[ignore = "soak"]
-fn a_job_that_volcano_does_not_let_in_says_what_volcano_says() {
-    managed("notletin", quota_of_member);
 }
 
 #[test]
