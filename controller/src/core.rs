@@ -12,6 +12,7 @@
 //! nothing. The owner task never waits on the network: such work runs in its own task and its result comes
 //! back as an input.
 
+use crate::avoided_nodes::RemediationCounts;
 use crate::effects::Effects;
 use crate::ingest::input::Input;
 use crate::ingest::readiness::Readiness;
@@ -249,7 +250,9 @@ impl Core {
         self.publisher.kept.export(&self.metrics);
         self.reconciler.lost_pods.stand_by();
         self.reconciler.breakers.stand_by();
+        self.reconciler.avoided_nodes.stand_by();
         self.metrics.nodes_avoided.set(0);
+        self.metrics.remediations.set(RemediationCounts::default());
         self.metrics.clusters_paused.set(0);
         self.reconciler.engine.take_changed();
     }

@@ -1,9 +1,11 @@
 //! Metrics of the controller. Only labels with names of queues grow with use ([`queues`]).
 
 mod queues;
+mod remediations;
 mod volcano;
 
 pub(crate) use queues::{EvictedPart, QueueSeries};
+pub(crate) use remediations::RemediationMetrics;
 
 use crate::admission_policies;
 use engine::Reason;
@@ -12,6 +14,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use runtime::alerts::AlertMetrics;
 use runtime::metrics::Registry;
 use std::time::Duration;
 
@@ -35,6 +38,8 @@ pub(crate) struct ControllerMetrics {
     /// Nodes of all members with the taint of avoided nodes.
     pub(crate) nodes_avoided: Gauge,
     pub(crate) node_taint_failures: Counter,
+    pub(crate) alerts: AlertMetrics,
+    pub(crate) remediations: RemediationMetrics,
     pub(crate) notice_failures: Counter,
     /// Clusters that take no new jobs because many failed there.
     pub(crate) clusters_paused: Gauge,
@@ -97,6 +102,8 @@ impl ControllerMetrics {
                 "Taints of avoided nodes that could not be written",
                 Counter::default(),
             ),
+            alerts: AlertMetrics::new(registry),
+            remediations: RemediationMetrics::new(registry),
             notice_failures: registry.register(
                 "notice_failures",
                 "Notices that could not be posted to the operator's webhook",

@@ -1,11 +1,11 @@
 //! Slim read types of Dynamic Resource Allocation (`resource.k8s.io/v1`): the devices of nodes, the classes
-//! of devices, and claims.
+//! of devices, claims, and the taints that administrators give to devices.
 
 use crate::loose::{lenient, nullable, slim_metadata};
 use crate::slim_resource;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::{ClusterResourceScope, NamespaceResourceScope};
+use kube::core::{ApiResource, ClusterResourceScope, NamespaceResourceScope};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -112,6 +112,99 @@ impl Device {
         // An effect that only later versions know counts like these.
         self.taints.iter().any(|taint| taint.effect != "None")
     }
+}
+
+/// A taint that an administrator gives to devices. It is served in other versions than the rest of the group, which
+/// differ only in what a selector can say.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct DeviceTaintRule {
+    /// Name, ...
+    #[serde(default, deserialize_with = "slim_metadata")]
+    pub metadata: ObjectMeta,
+    /// The devices and the taint.
+    #[serde(default)]
+    pub spec: DeviceTaintRuleSpec,
+}
+
+impl DeviceTaintRule {
+    /// Its API group.
+    pub const GROUP: &str = "resource.k8s.io";
+    /// Its name in URLs.
+    pub const PLURAL: &str = "devicetaintrules";
+    /// The versions that can be read, the preferred one first.
+    pub const VERSIONS: [&str; 3] = ["v1", "v1beta2", "v1alpha3"];
+
+    /// Returns its API in `version`.
+    #[must_use]
+    pub fn api_resource(version: &str) -> ApiResource {
+        ApiResource {
+            group: Self::GROUP.to_owned(),
+            version: version.to_owned(),
+            api_version: format!("{}/{version}", Self::GROUP),
+            kind: "DeviceTaintRule".to_owned(),
+            plural: Self::PLURAL.to_owned(),
+        }
+    }
+}
+
+/// A cluster serves it in one of several versions, so which one is known only at run time.
+impl kube::Resource for DeviceTaintRule {
+    type DynamicType = ApiResource;
+    type Scope = ClusterResourceScope;
+    fn kind(api: &ApiResource) -> Cow<'_, str> {
+        api.kind.as_str().into()
+    }
+    fn group(api: &ApiResource) -> Cow<'_, str> {
+        api.group.as_str().into()
+    }
+    fn version(api: &ApiResource) -> Cow<'_, str> {
+        api.version.as_str().into()
+    }
+    fn plural(api: &ApiResource) -> Cow<'_, str> {
+        api.plural.as_str().into()
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// `spec` of a DeviceTaintRule.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DeviceTaintRuleSpec {
+    /// Which devices have the taint; without it none has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_selector: Option<DeviceTaintSelector>,
+    /// The taint.
+    #[serde(deserialize_with = "nullable")]
+    pub taint: DeviceTaint,
+}
+
+/// The devices that a rule taints: those to which all that is set applies. An empty selector selects all devices.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DeviceTaintSelector {
+    /// Their driver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// Their pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// Their name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// A class that selects them; up to Kubernetes 1.34.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_class_name: Option<String>,
+    /// Expressions that select them; up to Kubernetes 1.34.
+    #[serde(deserialize_with = "nullable")]
+    pub selectors: Vec<DeviceSelector>,
+    /// What this version does not know. It would narrow the selection.
+    #[serde(flatten)]
+    pub unknown: BTreeMap<String, Value>,
 }
 
 /// A class of devices: those that all its selectors match.

@@ -144,7 +144,7 @@ pub struct FaultPolicyNode {
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<String>,
     /// Keys of taints that mean a fault while a device of the node has them in its ResourceSlice, whatever their
-    /// effect: gpu.nvidia.com/unhealthy, ...
+    /// effect, or by a DeviceTaintRule with another effect than None: gpu.nvidia.com/unhealthy, ...
     #[schemars(length(max = 64), inner(length(min = 1, max = 317)))]
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
     pub device_taints: Vec<String>,

@@ -24,6 +24,7 @@ mod pod_status;
 
 pub use pod_status::{
     ContainerReason, ContainerState, ContainerStatus, PodStatus, ResourceHealth, ResourceStatus,
+    symptom,
 };
 
 /// A node.

@@ -2,23 +2,32 @@
 //! which claims hold them. Pure.
 //!
 //! ```text
-//! ResourceSlices ─┐
-//! DeviceClasses ──┴─► devices that count, with their node and classes ─► amounts per node
-//! ResourceClaims ────────────────────────────────────────────────────► amounts per claim
+//! ResourceSlices ───┐
+//! DeviceClasses ────┤
+//! DeviceTaintRules ─┴─► devices that count, with their node and classes ─► amounts per node
+//! ResourceClaims ──────────────────────────────────────────────────────► amounts per claim
 //! ```
 //!
-//! A device counts if it belongs to the newest generation of a complete pool, is on one node, healthy, and
-//! indivisible: a device that shares counters with others, or can be allocated several times, does not
-//! count. It counts in every class that selects it. Claims of devices that do not count are not counted
-//! either, so that a node's devices minus the claimed ones are the free ones.
+//! A device counts if it belongs to the newest generation of a complete pool, is on one node, has no taint
+//! (neither in its slice nor by a rule), and is indivisible: a device that shares counters with others, or
+//! can be allocated several times, does not count. It counts in every class that selects it. Claims of
+//! devices that do not count are not counted either, so that a node's devices minus the claimed ones are the
+//! free ones.
 
+mod pools;
+mod rules;
 mod taints;
 
 use super::known::Known;
 use super::selectors::{Evaluator, Selectors};
-use crds::devices::{AllocatedDevice, Device, DeviceClass, ResourceClaim, ResourceSlice};
+use crds::devices::{
+    AllocatedDevice, Device, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice,
+};
 use crds::node_health::NodeCondition;
 use engine::{Amount, ResourceName, Resources, Uid};
+use pools::pools;
+use rules::RuledTaints;
+pub(crate) use rules::TaintRule;
 use runtime::watch::{Delta, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -29,6 +38,7 @@ pub(crate) enum DeviceDelta {
     Slice(Delta<ResourceSlice>),
     Class(Delta<DeviceClass>),
     Claim(Delta<SeenClaim>),
+    Rule(Delta<(ObjectKey, TaintRule)>),
 }
 
 impl DeviceDelta {
@@ -36,7 +46,10 @@ impl DeviceDelta {
     pub(crate) fn is_listed(&self) -> bool {
         matches!(
             self,
-            Self::Slice(Delta::Listed) | Self::Class(Delta::Listed) | Self::Claim(Delta::Listed)
+            Self::Slice(Delta::Listed)
+                | Self::Class(Delta::Listed)
+                | Self::Claim(Delta::Listed)
+                | Self::Rule(Delta::Listed)
         )
     }
 }
@@ -81,6 +94,11 @@ pub(crate) fn claim_delta(delta: Delta<ResourceClaim>) -> Delta<SeenClaim> {
     delta.map(|claim| SeenClaim::new(&claim))
 }
 
+/// Converts `delta` of a rule.
+pub(crate) fn rule_delta(delta: Delta<DeviceTaintRule>) -> Delta<(ObjectKey, TaintRule)> {
+    keyed(delta, TaintRule::new)
+}
+
 /// A slice, and the classes of its devices once they are computed.
 #[derive(Debug)]
 struct Slice {
@@ -120,9 +138,10 @@ pub(crate) struct Devices {
     slices: Known<Slice>,
     classes: Known<Class>,
     claims: Known<SeenClaim>,
+    rules: Known<TaintRule>,
     /// Claims by the pod that they were created for.
     of_pods: HashMap<Uid, BTreeSet<ObjectKey>>,
-    /// True if slices or classes have changed since devices were counted.
+    /// True if slices, classes or rules have changed since devices were counted.
     stale: bool,
     counted: HashMap<DeviceId, CountedDevice>,
     /// The devices of each node; zero for classes whose devices there do not count.
@@ -131,6 +150,8 @@ pub(crate) struct Devices {
     tainted: BTreeMap<Arc<str>, Vec<NodeCondition>>,
     /// The last message about each class that cannot be evaluated.
     logged: BTreeMap<String, String>,
+    /// The last message about each rule that cannot be evaluated.
+    logged_rules: BTreeMap<String, String>,
 }
 
 impl Devices {
@@ -139,11 +160,17 @@ impl Devices {
         self.slices.begin();
         self.classes.begin();
         self.claims.begin();
+        self.rules.begin();
     }
 
     /// Returns true if all kinds have listed over the present connection.
     pub(crate) fn has_listed(&self) -> bool {
-        self.slices.has_listed() && self.classes.has_listed() && self.claims.has_listed()
+        self.have_sources_listed() && self.claims.has_listed()
+    }
+
+    /// Returns true if all has listed that devices are counted by.
+    fn have_sources_listed(&self) -> bool {
+        self.slices.has_listed() && self.classes.has_listed() && self.rules.has_listed()
     }
 
     /// Applies a change.
@@ -175,6 +202,13 @@ impl Devices {
                 self.recounted()
             }
             DeviceDelta::Claim(delta) => self.claim(delta),
+            DeviceDelta::Rule(delta) => {
+                let changed = self.rules.take(delta);
+                let is_other =
+                    |(key, before): &(_, Option<TaintRule>)| self.rules.get(key) != before.as_ref();
+                self.stale |= changed.iter().any(is_other);
+                self.recounted()
+            }
         }
     }
 
@@ -263,8 +297,7 @@ impl Devices {
 
     /// Counts again once everything it depends on has listed.
     fn recounted(&mut self) -> Touched {
-        let have_listed = self.slices.has_listed() && self.classes.has_listed();
-        let counts = have_listed && std::mem::take(&mut self.stale);
+        let counts = self.have_sources_listed() && std::mem::take(&mut self.stale);
         if counts {
             self.count();
         }
@@ -285,6 +318,7 @@ impl Devices {
             }
         }
         let pools = pools(self.slices.values());
+        let ruled = RuledTaints::new(&self.rules, &self.classes, &pools);
         // For each node, the classes that cannot be evaluated for one of its devices.
         let mut unclear_on: HashSet<(Arc<str>, ResourceName)> = HashSet::new();
         for pool in pools.values() {
@@ -299,7 +333,7 @@ impl Devices {
                         .entry(name)
                         .or_insert_with(|| format!("on node {node}: {why}"));
                 }
-                let counts = is_whole && is_unit(device);
+                let counts = is_whole && is_unit(device) && ruled.of(pool, device).is_empty();
                 for class in &classed.of {
                     add(offered, class, i64::from(counts));
                 }
@@ -312,11 +346,15 @@ impl Devices {
                 }
             }
         }
-        let tainted = pools.values().flat_map(DevicePool::devices);
-        self.tainted = taints::of(tainted.map(|(device, _, node)| (node, device)));
+        self.tainted = taints::of(pools.values().flat_map(|pool| {
+            let devices = pool.devices();
+            devices.map(|(device, _, node)| (node, device, ruled.of(pool, device)))
+        }));
+        let unclear_rules = ruled.into_unclear();
         self.exclude(&unclear_on);
         self.offered.retain(|_, amounts| !amounts.is_empty());
         self.log_unclear(unclear);
+        self.log_unclear_rules(unclear_rules);
     }
 
     /// If kube-scheduler cannot evaluate a class for one device of a node, it allocates none of that class
@@ -370,6 +408,16 @@ impl Devices {
         }
         self.logged = unclear;
     }
+
+    /// Does the same for rules.
+    fn log_unclear_rules(&mut self, unclear: BTreeMap<String, String>) {
+        for (rule, why) in &unclear {
+            if self.logged_rules.get(rule) != Some(why) {
+                tracing::warn!(devicetaintrule = %rule, problem = %why, "its taint is not seen");
+            }
+        }
+        self.logged_rules = unclear;
+    }
 }
 
 fn classes_of(
@@ -387,78 +435,6 @@ fn classes_of(
         }
     }
     classed
-}
-
-/// The slices of one pool in its newest generation.
-struct DevicePool<'a> {
-    driver: &'a str,
-    name: &'a str,
-    generation: i64,
-    slices: Vec<(&'a ResourceSlice, &'a [Classed])>,
-}
-
-fn pools<'a>(
-    slices: impl Iterator<Item = &'a Slice>,
-) -> BTreeMap<(&'a str, &'a str), DevicePool<'a>> {
-    let mut pools: BTreeMap<(&str, &str), DevicePool<'_>> = BTreeMap::new();
-    for Slice { slice, classed } in slices {
-        let spec = &slice.spec;
-        let (driver, name) = (spec.driver.as_str(), spec.pool.name.as_str());
-        let generation = spec.pool.generation;
-        let pool = pools.entry((driver, name)).or_insert_with(|| DevicePool {
-            driver,
-            name,
-            generation,
-            slices: Vec::new(),
-        });
-        if generation > pool.generation {
-            pool.generation = generation;
-            pool.slices.clear();
-        }
-        if generation == pool.generation {
-            pool.slices
-                .push((slice, classed.as_deref().unwrap_or_default()));
-        }
-    }
-    pools
-}
-
-impl DevicePool<'_> {
-    /// Returns true if all its slices exist and no two of its devices share a name: kube-scheduler allocates
-    /// nothing from other pools.
-    fn is_whole(&self) -> bool {
-        let mut names = HashSet::new();
-        let devices = self
-            .slices
-            .iter()
-            .flat_map(|(slice, _)| &slice.spec.devices);
-        let count = i64::try_from(self.slices.len()).unwrap_or(i64::MAX);
-        let stated =
-            |(slice, _): &(&ResourceSlice, _)| slice.spec.pool.resource_slice_count == count;
-        self.slices.iter().all(stated)
-            && devices.into_iter().all(|device| names.insert(&device.name))
-    }
-
-    /// Returns its devices that are on one node, with their classes.
-    fn devices(&self) -> impl Iterator<Item = (&Device, &Classed, Arc<str>)> {
-        self.slices.iter().flat_map(|(slice, classed)| {
-            let spec = &slice.spec;
-            let devices = spec.devices.iter().zip(*classed);
-            devices.filter_map(|(device, classed)| {
-                let node = match spec.per_device_node_selection {
-                    true => device.node_name.as_deref(),
-                    false => spec.node_name.as_deref(),
-                };
-                let node = node.filter(|name| !name.is_empty())?;
-                Some((device, classed, Arc::from(node)))
-            })
-        })
-    }
-
-    fn id(&self, device: &Device) -> DeviceId {
-        let (driver, pool) = (self.driver.to_owned(), self.name.to_owned());
-        (driver, pool, device.name.clone())
-    }
 }
 
 /// Returns true if a device can be allocated to one claim as a whole.

@@ -11,7 +11,7 @@ use cel::common::ast::{CallExpr, Expr, LiteralValue, SelectExpr, operators};
 use cel::extractors::This;
 use cel::objects::{Key, Map, Opaque};
 use cel::{Context, ExecutionError, IdedExpr, Value};
-use crds::devices::{Device, DeviceClass};
+use crds::devices::{Device, DeviceClass, DeviceSelector};
 use engine::Quantity;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -36,8 +36,15 @@ impl Selectors {
     /// # Errors
     /// Returns a message if one of them uses something that is not supported.
     pub(super) fn of(class: &DeviceClass) -> Result<Self, String> {
-        let selectors = class.spec.selectors.iter();
-        let each = selectors.map(|selector| match &selector.cel {
+        Self::read(&class.spec.selectors)
+    }
+
+    /// Does the same for `selectors`.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    pub(super) fn read(selectors: &[DeviceSelector]) -> Result<Self, String> {
+        let each = selectors.iter().map(|selector| match &selector.cel {
             Some(cel) => Selector::read(&cel.expression),
             None => Err("a selector of a kind that is not known".to_owned()),
         });

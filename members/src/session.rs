@@ -2,6 +2,8 @@
 //!
 //! A session only reports; the coordinator decides what the reports mean for the member.
 
+mod taint_rules;
+
 use super::address::Address;
 use super::connect::{self, ConnectError, Connector};
 use super::devices::{DeviceDelta, claim_delta};
@@ -15,6 +17,7 @@ use runtime::client::{CallFault, with_deadline};
 use runtime::watch::{Delta, WatchOptions, watch};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -102,11 +105,18 @@ impl Session {
         let climbing = owners::run(client.clone(), origin.clone(), asks, self.sink.clone());
         runtime::task::spawn(cancel.clone().run_until_cancelled_owned(climbing));
         self.watch(&client, &origin, &cancel);
+        let mut taint_rules = pin!(self.follow_taint_rules(&client, &origin, &cancel));
         let mut until_secret = PROBES_PER_SECRET;
         let mut ticks = interval(self.options.probe_period);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            ticks.tick().await;
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = &mut taint_rules => {
+                    tracing::info!(cluster = %self.cluster, "DeviceTaintRules are served in another version, or not any more; connecting again");
+                    return Ok(());
+                }
+            }
             let probed = probe(&client).await;
             until_secret = if probed.is_ok() {
                 until_secret.saturating_sub(1)

@@ -86,7 +86,7 @@ pub(crate) async fn serve(
     let readers = readers(&process, &client, &agent)?;
     let alerts = AlertIntake::default();
     let more = match parts.controller {
-        true => alerts_route(&process, &readers, &alerts),
+        true => alerts_route(&process, &readers, &alerts, &registry),
         false => Routes::new(),
     };
     let (address, _probes) = runtime::health::serve(
@@ -166,7 +166,12 @@ fn readers(
 
 /// Returns the route that takes alerts. The API server that decides who may read the metrics decides who may post
 /// them; beyond loopback there is no route without its decision, because alerts take nodes out of use.
-fn alerts_route(process: &ProcessArgs, readers: &MetricsAccess, alerts: &AlertIntake) -> Routes {
+fn alerts_route(
+    process: &ProcessArgs,
+    readers: &MetricsAccess,
+    alerts: &AlertIntake,
+    registry: &Registry,
+) -> Routes {
     let posters = match readers {
         MetricsAccess::Anyone if process.metrics_bind.ip().is_loopback() => MetricsAccess::Anyone,
         MetricsAccess::Anyone => return Routes::new(),
@@ -178,7 +183,7 @@ fn alerts_route(process: &ProcessArgs, readers: &MetricsAccess, alerts: &AlertIn
     };
     let alerts = alerts.clone();
     let take = std::sync::Arc::new(move |posted| alerts.take(posted));
-    runtime::alerts::router(labels, posters, take)
+    runtime::alerts::router(labels, posters, take, registry)
 }
 
 /// What the parts of a process share.

@@ -28,6 +28,13 @@ const MEMBER_BURST: u32 = 1000;
 /// A feature of Karmada, off by default, that propagates Services between members.
 const MULTI_CLUSTER_SERVICES: &str = "--feature-gates=MultiClusterService=true";
 
+/// Features of members, off by default, by which an administrator taints devices (DeviceTaintRule). Those of the
+/// scheduler are on too, so that it allocates no device with a taint.
+pub(super) const DEVICE_TAINTS: &str =
+    "--feature-gates=DRADeviceTaints=true,DRADeviceTaintRules=true";
+/// The API of these rules, which the API server serves only if told to.
+pub(super) const DEVICE_TAINT_RULES: &str = "--runtime-config=resource.k8s.io/v1alpha3=true";
+
 /// The controllers of Kubernetes that the control plane needs. Controllers of workloads are
 /// excluded, except that of CronJobs: a template on the control plane must not start pods there.
 const CONTROL_PLANE_CONTROLLERS: &str = "namespace-controller,garbage-collector-controller,cronjob-controller,\
@@ -231,6 +238,7 @@ impl Components<'_> {
             flag("config", &path),
             "--bind-address=127.0.0.1".into(),
             format!("--secure-port={port}"),
+            DEVICE_TAINTS.into(),
         ];
         Ok(launch)
     }

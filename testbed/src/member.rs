@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::cluster::TestbedCluster;
+use crate::components::{DEVICE_TAINT_RULES, DEVICE_TAINTS};
 use crate::control_plane::{namespace, volcano_crds};
 use crate::error::{Error, Result, describe};
 use crate::manifests::Manifests;
@@ -90,7 +91,11 @@ impl Testbed {
         let components = self.components();
         let token = random_token()?;
         let tokens = components.token_file(member, &token)?;
-        let own = [format!("--token-auth-file={}", tokens.display())];
+        let own = [
+            format!("--token-auth-file={}", tokens.display()),
+            DEVICE_TAINTS.into(),
+            DEVICE_TAINT_RULES.into(),
+        ];
         self.spawn(components.apiserver(&member.name, port, own)?)?;
         Ok(token)
     }

@@ -19,7 +19,7 @@ mod rules;
 mod would;
 
 pub(crate) use events::{ClusterEvent, node_event};
-pub(crate) use remediation::RemediationChange;
+pub(crate) use remediation::{RemediationChange, RemediationCounts, RemediationNews};
 
 use crate::avoided_nodes::alerts::NodeAlerts;
 use crate::avoided_nodes::remediation::Remediations;

@@ -27,6 +27,23 @@ pub(crate) enum RemediationChange {
     End(String),
 }
 
+/// The objects that are there, by what the operator has said.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct RemediationCounts {
+    pub(crate) open: usize,
+    pub(crate) succeeded: usize,
+    /// Those of which the operator has given up.
+    pub(crate) failed: usize,
+}
+
+/// How often something happened with remediations while this process decided.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct RemediationNews {
+    pub(crate) requested: u64,
+    pub(crate) succeeded: u64,
+    pub(crate) failed: u64,
+}
+
 /// The objects that are there, and what was requested.
 #[derive(Debug, Default)]
 pub(super) struct Remediations {
@@ -36,6 +53,7 @@ pub(super) struct Remediations {
     /// When a change of an object was last requested, until it shows a change.
     requested: BTreeMap<String, Time>,
     events: Vec<ClusterEvent>,
+    news: RemediationNews,
 }
 
 impl AvoidedNodes {
@@ -47,12 +65,17 @@ impl AvoidedNodes {
             Delta::Upserted(object) => {
                 let name = object.metadata.name.clone().unwrap_or_default();
                 books.requested.remove(&name);
-                let failed = |object: &NodeRemediation| {
-                    object.succeeded().is_some_and(|(succeeded, _)| !succeeded)
-                };
+                let said = |object: &NodeRemediation| object.succeeded().map(|(said, _)| said);
+                // What was said before this process saw the object is no news.
                 let before = books.there.insert(name, object.clone());
-                if failed(&object) && before.is_some_and(|before| !failed(&before)) {
-                    books.events.push(failed_event(&object));
+                let is_news = before.is_some_and(|before| said(&before) != said(&object));
+                match said(&object).filter(|_| is_news) {
+                    Some(true) => books.news.succeeded += 1,
+                    Some(false) => {
+                        books.news.failed += 1;
+                        books.events.push(failed_event(&object));
+                    }
+                    None => {}
                 }
             }
             Delta::Gone(object) => {
@@ -109,6 +132,7 @@ impl AvoidedNodes {
                 }
                 there => {
                     if there.is_none() && !books.requested.contains_key(name) {
+                        books.news.requested += 1;
                         books.events.push(requested_event(name, spec));
                     }
                     let spec = Box::new(spec.clone());
@@ -143,6 +167,30 @@ impl AvoidedNodes {
     /// Returns the events about remediations since the last call.
     pub(crate) fn take_remediation_events(&mut self) -> Vec<ClusterEvent> {
         std::mem::take(&mut self.remediations.events)
+    }
+
+    /// Returns what has happened since the last call.
+    pub(crate) fn take_remediation_news(&mut self) -> RemediationNews {
+        std::mem::take(&mut self.remediations.news)
+    }
+
+    /// Returns how many objects there are.
+    pub(crate) fn remediation_counts(&self) -> RemediationCounts {
+        let mut counts = RemediationCounts::default();
+        for object in self.remediations.there.values() {
+            match object.succeeded() {
+                None => counts.open += 1,
+                Some((true, _)) => counts.succeeded += 1,
+                Some((false, _)) => counts.failed += 1,
+            }
+        }
+        counts
+    }
+
+    /// Forgets what has happened while another replica leads, which tells it.
+    pub(crate) fn stand_by(&mut self) {
+        self.remediations.events.clear();
+        self.remediations.news = RemediationNews::default();
     }
 
     /// Returns the objects that there should be, by name.

@@ -17,6 +17,7 @@ pub(crate) mod objects;
 pub(crate) mod pre_pull;
 pub(crate) mod rights;
 pub(crate) mod unbound;
+mod waiting_groups;
 pub(crate) mod works;
 pub(crate) mod works_reader;
 

@@ -1,9 +1,10 @@
 //! What the scheduler of a member says of the pods of a job that it has not bound.
 //!
 //! Members are watched for bound pods only, since they may have very many others. So these are read when a job waits
-//! for too long, one page of its namespace.
+//! for too long, one page of its namespace. Where there are none, Volcano may not have let the job's PodGroup in
+//! ([`waiting_groups`]).
 
-use crate::effects::Effects;
+use crate::effects::{Effects, waiting_groups};
 use crate::ingest::input::Input;
 use crds::kubernetes::Pod;
 use engine::faults::Symptom;
@@ -22,6 +23,8 @@ const PAGE: u32 = 500;
 pub(crate) enum UnboundPods {
     /// There are none.
     Absent,
+    /// There are none, because the member's Volcano has not let the PodGroup of the job in: what it says of that.
+    Waits(Symptom),
     /// Their scheduler says nothing of them.
     Silent,
     /// What it says of one of them: the first in the order of texts.
@@ -38,8 +41,13 @@ impl Effects {
         runtime::task::spawn(async move {
             // The semaphore is never closed.
             let _slot = checks.acquire().await;
-            match unbound_pods(client, &key).await {
-                Ok(pods) => {
+            match unbound_pods(client.clone(), &key).await {
+                Ok(mut pods) => {
+                    if pods == UnboundPods::Absent
+                        && let Some(said) = waiting_groups::what_keeps(&client, &key).await
+                    {
+                        pods = UnboundPods::Waits(said);
+                    }
                     let answer = Input::SchedulerSaid {
                         key,
                         attempt,

@@ -109,6 +109,10 @@ impl Reconciler {
         for event in self.avoided_nodes.take_remediation_events() {
             self.record_cluster_event(event);
         }
+        let news = self.avoided_nodes.take_remediation_news();
+        self.metrics.remediations.count(news);
+        let counts = self.avoided_nodes.remediation_counts();
+        self.metrics.remediations.set(counts);
         let (policies, events) = self.avoided_nodes.would_mut().take();
         for policy in policies {
             self.push(ReconcileAction::PublishFaultPolicy(policy));
@@ -137,7 +141,9 @@ impl Reconciler {
                 firing,
                 ..
             } = &alert;
-            if self.engine.has_node(cluster, node) {
+            let is_known = self.engine.has_node(cluster, node);
+            self.metrics.alerts.taken(is_known);
+            if is_known {
                 tracing::info!(%cluster, %node, name, firing, "an alert about a node was posted");
                 self.avoided_nodes.alert(alert, now);
             } else {

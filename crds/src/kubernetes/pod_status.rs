@@ -233,7 +233,9 @@ impl PodStatus {
     }
 }
 
-fn symptom(reason: &str, message: &str) -> Symptom {
+/// Returns a symptom whose message is cut to what users are shown.
+#[must_use]
+pub fn symptom(reason: &str, message: &str) -> Symptom {
     let message = message.trim();
     let kept: String = message.chars().take(LONGEST).collect();
     Symptom {

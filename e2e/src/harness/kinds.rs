@@ -128,6 +128,13 @@ pub const DEVICE_CLASS: ObjectKind = kind("resource.k8s.io", "v1", "DeviceClass"
 /// Devices of a node.
 pub const RESOURCE_SLICE: ObjectKind =
     kind("resource.k8s.io", "v1", "ResourceSlice", "resourceslices");
+/// A taint that an administrator gives to devices.
+pub const DEVICE_TAINT_RULE: ObjectKind = kind(
+    "resource.k8s.io",
+    "v1alpha3",
+    "DeviceTaintRule",
+    "devicetaintrules",
+);
 /// A claim of devices.
 pub const RESOURCE_CLAIM: ObjectKind =
     kind("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims");

@@ -2,8 +2,8 @@
 //! simulates the driver; kube-scheduler allocates the devices and writes the claims.
 
 use e2e::harness::kinds::{
-    DEVICE_CLASS, GPU_POOL, NAMESPACE, POD, QUEUE, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE,
-    RESOURCE_SLICE,
+    DEVICE_CLASS, DEVICE_TAINT_RULE, FAULT_POLICY, GPU_POOL, NAMESPACE, POD, QUEUE, RESOURCE_CLAIM,
+    RESOURCE_CLAIM_TEMPLATE, RESOURCE_SLICE,
 };
 use e2e::harness::objects::Objects;
 use e2e::harness::wait::eventually;
@@ -79,6 +79,38 @@ async fn remove_devices(case: &Case, member: &Objects) -> anyhow::Result<()> {
     member.delete(RESOURCE_SLICE, None, &class(case)).await?;
     member.delete(DEVICE_CLASS, None, &class(case)).await?;
     Ok(())
+}
+
+/// An administrator of the member taints the devices that `selects` selects.
+async fn taint(case: &Case, member: &Objects, selects: Value) -> anyhow::Result<()> {
+    let key = format!("{}.example.com/maintenance", case.name);
+    let rule = json!({
+        "metadata": {"name": case.name},
+        "spec": {"deviceSelector": selects, "taint": {"key": key, "value": "rack-7", "effect": "NoSchedule"}},
+    });
+    member.create(DEVICE_TAINT_RULE, &rule).await?;
+    Ok(())
+}
+
+/// Waits until a GpuPool names the node as avoided for the maintenance.
+async fn is_avoided(case: &Case) -> anyhow::Result<()> {
+    eventually(SOON, "the node is avoided", async || {
+        let pools = case.karmada().list(GPU_POOL, None).await;
+        let pools = pools.map_err(|error| error.to_string())?;
+        let avoided = pools
+            .iter()
+            .filter_map(|pool| pool["status"]["avoidedNodes"].as_array());
+        let words = "have the taint";
+        let is_it = |node: &&Value| {
+            let message = node["message"].as_str().unwrap_or_default();
+            node["policy"] == case.name.as_str() && message.contains(words)
+        };
+        let found = avoided.flatten().find(is_it);
+        found
+            .map(drop)
+            .ok_or_else(|| "no GpuPool says so".to_owned())
+    })
+    .await
 }
 
 /// Waits until the class's GpuPool shows `free` of eight devices free.
@@ -224,6 +256,19 @@ fn a_job_that_claims_devices_is_counted_placed_and_followed_by_its_template() {
             case.end(job).await?;
             case.finished(job, "Succeeded").await?;
         }
+        shows_free(case, 8).await?;
+
+        // An administrator takes devices out of service, and the node with the device goes with a rule for that.
+        let rule = json!({
+            "name": "maintenance", "class": "Device",
+            "node": {"deviceTaints": [format!("{}.example.com/maintenance", case.name)]},
+        });
+        let policy = json!({"metadata": {"name": case.name}, "spec": {"rules": [rule]}});
+        case.cluster_object(FAULT_POLICY, &policy).await?;
+        let selects = json!({"driver": class(case), "device": "gpu-7"});
+        taint(case, member, selects).await?;
+        is_avoided(case).await?;
+        member.delete(DEVICE_TAINT_RULE, None, &case.name).await?;
         shows_free(case, 8).await?;
         remove_devices(case, member).await
     });

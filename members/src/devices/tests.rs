@@ -1,5 +1,8 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
+
+mod rules;
+
 use serde_json::{Value, json};
 
 const GPU: &str = "device.driver == 'gpu.x' && device.attributes['gpu.x'].type == 'gpu'";
@@ -49,6 +52,7 @@ fn known(slices: &[Value]) -> Devices {
     for listed in [
         DeviceDelta::Class(Delta::Listed),
         DeviceDelta::Claim(Delta::Listed),
+        DeviceDelta::Rule(Delta::Listed),
         DeviceDelta::Slice(Delta::Listed),
     ] {
         devices.take(listed);
@@ -262,6 +266,7 @@ fn devices_removed_between_two_connections_are_no_longer_offered() {
     assert!(!touched.devices, "nothing is counted before all has listed");
     devices.take(class("gpu", GPU));
     devices.take(DeviceDelta::Class(Delta::Listed));
+    devices.take(DeviceDelta::Rule(Delta::Listed));
     let touched = devices.take(DeviceDelta::Slice(Delta::Listed));
     assert!(touched.devices);
     assert_eq!(offered(&devices), "n2: gpu 2");

@@ -90,3 +90,72 @@ async fn a_member_with_unreadable_devices_names_the_missing_rights() {
         until(&mut fleet, &format!("{name} usable")).await;
     }
 }
+
+/// A rule for all devices, served as `version`.
+fn taint_all(member: &FakeApi, version: &str, effect: &str) {
+    let group = format!("resource.k8s.io/{version}");
+    member.document(
+        &format!("/apis/{group}"),
+        json!({"groupVersion": group, "resources": [{
+            "name": "devicetaintrules", "kind": "DeviceTaintRule", "namespaced": false, "singularName": "",
+            "verbs": ["list", "watch"],
+        }]}),
+    );
+    member.put(
+        &format!("/apis/{group}/devicetaintrules/r"),
+        json!({
+            "apiVersion": group, "kind": "DeviceTaintRule", "metadata": {"name": "r"},
+            "spec": {"deviceSelector": {}, "taint": {"key": "x/service", "effect": effect}},
+        }),
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_of_an_administrator_taints_devices_before_the_member_is_usable() {
+    let mut fleet = fleet(&[]);
+    offer(&fleet.member);
+    taint_all(&fleet.member, "v1beta2", "NoSchedule");
+    expect(&mut fleet, &["ready"]).await;
+    fleet
+        .karmada
+        .put(&format!("{CLUSTERS}/m1"), cluster("m1", "Push"));
+    let told = until(&mut fleet, "m1 usable").await;
+    assert!(!told.contains(&WITH_DEVICES.to_owned()), "{told:?}");
+    taint_all(&fleet.member, "v1beta2", "None");
+    until(&mut fleet, WITH_DEVICES).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_is_connected_again_when_it_serves_rules_in_another_version() {
+    let mut fleet = fleet(&[]);
+    offer(&fleet.member);
+    expect(&mut fleet, &["ready"]).await;
+    fleet
+        .karmada
+        .put(&format!("{CLUSTERS}/m1"), cluster("m1", "Push"));
+    let told = until(&mut fleet, "m1 usable").await;
+    assert!(told.contains(&WITH_DEVICES.to_owned()), "{told:?}");
+    taint_all(&fleet.member, "v1alpha3", "NoSchedule");
+    until_starts(&mut fleet, "n1 NodeHealth").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_without_the_right_to_read_rules_is_usable() {
+    let mut fleet = fleet(&[]);
+    offer(&fleet.member);
+    taint_all(&fleet.member, "v1alpha3", "NoSchedule");
+    let rules = "/apis/resource.k8s.io/v1alpha3/devicetaintrules";
+    fleet
+        .member
+        .fault(3, Fault::Status(403, "forbidden"), move |request| {
+            request.path == rules
+        });
+    expect(&mut fleet, &["ready"]).await;
+    fleet
+        .karmada
+        .put(&format!("{CLUSTERS}/m1"), cluster("m1", "Push"));
+    let told = until(&mut fleet, "m1 usable").await;
+    assert!(told.contains(&WITH_DEVICES.to_owned()), "{told:?}");
+    // The right is granted.
+    until_starts(&mut fleet, "n1 NodeHealth").await;
+}

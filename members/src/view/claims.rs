@@ -9,7 +9,7 @@ use runtime::watch::ObjectKey;
 use std::collections::BTreeSet;
 
 impl MemberView {
-    /// Applies a delta of slices, classes or claims.
+    /// Applies a delta of slices, classes, claims or rules.
     pub(crate) fn device(&mut self, delta: DeviceDelta) {
         let had = self.nodes_with_devices();
         let Touched { devices, claims } = self.devices.take(delta);

@@ -264,6 +264,7 @@ fn with_devices() -> MemberView {
     view.device(DeviceDelta::Class(Delta::Upserted(class)));
     view.device(DeviceDelta::Class(Delta::Listed));
     view.device(DeviceDelta::Claim(Delta::Listed));
+    view.device(DeviceDelta::Rule(Delta::Listed));
     view.node(node("n1", "8"));
     assert_eq!(amounts(&mut view), "n1 cpu cpu 8");
     view.device(gpus("n1", 8));

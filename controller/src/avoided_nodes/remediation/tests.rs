@@ -146,3 +146,56 @@ fn a_rule_in_a_dry_run_asks_for_nothing() {
     assert!(changes.is_empty());
     assert!(rules(true).remediation_of("p", "memory", true).is_some());
 }
+
+#[test]
+fn what_operators_say_is_counted_once() {
+    let mut nodes = listed();
+    let counts = |nodes: &AvoidedNodes| {
+        let RemediationCounts {
+            open,
+            succeeded,
+            failed,
+        } = nodes.remediation_counts();
+        (open, succeeded, failed)
+    };
+    let news = |nodes: &mut AvoidedNodes| {
+        let RemediationNews {
+            requested,
+            succeeded,
+            failed,
+        } = nodes.take_remediation_news();
+        (requested, succeeded, failed)
+    };
+    shows(&mut nodes, Some(SINCE));
+    due(&mut nodes, 10);
+    // It is requested again, because the object is not seen.
+    due(&mut nodes, 20);
+    assert_eq!(counts(&nodes), (0, 0, 0));
+    assert_eq!(news(&mut nodes), (1, 0, 0));
+    there(&mut nodes, SINCE, None, true);
+    assert_eq!(counts(&nodes), (1, 0, 0));
+    for _ in 0..2 {
+        there(&mut nodes, SINCE, Some("False"), true);
+    }
+    assert_eq!(counts(&nodes), (0, 0, 1));
+    assert_eq!(news(&mut nodes), (0, 0, 1));
+    there(&mut nodes, SINCE, Some("True"), true);
+    assert_eq!(counts(&nodes), (0, 1, 0));
+    assert_eq!(news(&mut nodes), (0, 1, 0));
+    // One that had ended when this process first saw it was counted by another.
+    let mut nodes = listed();
+    there(&mut nodes, SINCE, Some("False"), true);
+    assert_eq!(counts(&nodes), (0, 0, 1));
+    assert_eq!(news(&mut nodes), (0, 0, 0));
+}
+
+#[test]
+fn a_replica_that_does_not_lead_tells_nothing_of_its_time() {
+    let mut nodes = listed();
+    there(&mut nodes, SINCE, None, true);
+    there(&mut nodes, SINCE, Some("False"), true);
+    nodes.stand_by();
+    assert_eq!(nodes.take_remediation_news(), RemediationNews::default());
+    assert!(nodes.take_remediation_events().is_empty());
+    assert_eq!(nodes.remediation_counts().failed, 1);
+}

@@ -45,9 +45,23 @@ async fn a_job_whose_pods_no_scheduler_binds_says_so_after_a_minute() {
         })
     };
     let why = "pod a-0: 0/1 nodes are available: persistentvolumeclaim \"data\" not found.";
+    let waits = UnboundPods::Waits(Symptom {
+        reason: "PodGroup Pending".to_owned(),
+        message: "a-7: its queue q is Closed".to_owned(),
+        exit_code: None,
+    });
     for (attempt, pods, want) in [
         (1, UnboundPods::Silent, "and their events there say why"),
-        (1, UnboundPods::Absent, "no others are there"),
+        (
+            1,
+            UnboundPods::Absent,
+            "no others are there, and the events",
+        ),
+        (
+            1,
+            waits,
+            "has not let them in: PodGroup Pending (a-7: its queue q is Closed)",
+        ),
         (
             1,
             said(why),

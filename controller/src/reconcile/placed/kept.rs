@@ -133,6 +133,10 @@ impl Reconciler {
                 let answer = answer.filter(|(attempt, _)| *attempt == record.attempt);
                 let message = match answer.map(|(_, pods)| pods) {
                     Some(UnboundPods::Said(said)) => format!("{have}: {late}: {said}"),
+                    Some(UnboundPods::Waits(said)) => format!(
+                        "{have}: after more than a minute no others are there, because Volcano there has not \
+                         let them in: {said}"
+                    ),
                     Some(UnboundPods::Absent) => format!(
                         "{have}: after more than a minute no others are there, and the events of its objects \
                          there say why"
