@@ -295,7 +295,7 @@ fn frees_one_by_one(ordering: QueueOrdering, parent: Option<&str>) {
     world.apply(Event::ClusterUpserted(crate::world::cluster("x")));
     world.apply(Event::NodeUpserted(node_of(0, "x", 0)));
     // With any guarantee, all queues together may use what the fleet has.
-    for parent in parent {
+    if let Some(parent) = parent {
         world.queue(crate::world::queue(parent));
     }
     let parent = parent.map(QueueName::from);

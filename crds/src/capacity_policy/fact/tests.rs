@@ -71,7 +71,7 @@ fn invalid_values_are_named() {
         ),
         (
             json!({"placement": {"weights": {"cost": 3}}}),
-            "spec.placement.weights: \"cost\" is no score; one of fragmentation, data, network, price, spread is needed",
+            "spec.placement.weights: \"cost\" is no score; one of fragmentation, data, network, price, spread, images is needed",
         ),
         (
             json!({"placement": {"weights": {"price": -3}}}),
