@@ -11,7 +11,7 @@ use crate::backfill::{window, withheld};
 use crate::cycle::decide::name_first;
 use crate::cycle::wake::{
     activate, cluster_total, headroom_freed, headroom_used, mark_all_dirty, mark_windows_dirty,
-    nodes_freed, nodes_unreserved, recheck, slots_taken,
+    nodes_freed, nodes_unreserved, recheck,
 };
 use crate::jobs::job::PendingEntry;
 use crate::pending::inadmissible::RequeueCondition;
@@ -285,7 +285,8 @@ fn reservation_dropped(engine: &mut Engine, dropped: &Reservation) {
         mark_windows_dirty(engine);
     }
     for slot in &dropped.scopes {
-        engine.pending.queues.recheck_for_slot(slot);
+        let slot = RequeueCondition::Slot(slot.clone());
+        engine.pending.queues.recheck_waiting(&slot);
     }
     engine.changed.jobs.insert(dropped.rank.key.clone());
     engine.pending.queues.wake(&RequeueCondition::Reservation);
@@ -296,7 +297,6 @@ fn reservation_set(engine: &mut Engine, key: &JobKey, before: Option<&Reservatio
     let Some(planned) = engine.reservations.of(key).cloned() else {
         return;
     };
-    slots_taken(engine, &planned);
     if before.is_none_or(|before| before.scopes != planned.scopes) {
         // A job that lost a slot to another reservation may have a better claim than this one.
         mark_windows_dirty(engine);

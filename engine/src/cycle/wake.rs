@@ -65,18 +65,6 @@ pub(crate) fn headroom_used(engine: &mut Engine, queue: &QueueName) {
     );
 }
 
-/// Parks the jobs again that were woken by slots which a reservation has taken, if no others are free.
-pub(crate) fn slots_taken(engine: &mut Engine, planned: &Reservation) {
-    let most = engine.config.reservations_per_class.max(1);
-    let shapes = &engine.pending.shapes;
-    for slot in &planned.scopes {
-        if engine.reservations.count(slot) >= most {
-            let is_infeasible = |shape| shapes.infeasible(shape).is_some();
-            engine.pending.queues.park_for_slot(slot, is_infeasible);
-        }
-    }
-}
-
 /// Marks a queue dirty: its head may be another job now.
 pub(crate) fn mark_dirty(engine: &mut Engine, queue: &QueueName) {
     // One without a number has no jobs.

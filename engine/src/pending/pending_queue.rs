@@ -33,24 +33,17 @@ pub(super) enum ClassState {
     ShapeInfeasible,
     /// When what it waits for has changed.
     Parked(Inadmissible),
-    /// Headroom or a slot that it waited for is free: as after any other wake, unless another job takes it before.
+    /// The headroom that it waited for is free: as after any other wake, unless another job uses it before.
     Freed(Box<FreedClass>),
 }
 
-/// A class that was woken by something that other classes wait for, too, and that one of them can take.
+/// A class that was woken by headroom that other classes wait for, too.
 #[derive(Debug, Clone)]
 pub(super) struct FreedClass {
     /// Why it was parked.
     pub(super) parked: Inadmissible,
-    /// Which of its conditions is met: so much headroom, or a slot.
+    /// Which of its conditions is met: so much headroom.
     pub(super) met: RequeueCondition,
-}
-
-impl FreedClass {
-    /// Whether it is evaluated once, whatever is known of its shape: it may get a reservation.
-    pub(super) fn is_rechecked(&self) -> bool {
-        matches!(self.met, RequeueCondition::Slot(_))
-    }
 }
 
 impl PendingClass {
@@ -141,8 +134,7 @@ impl PendingQueue {
     pub(crate) fn is_due(&self, shape: ShapeId, strict: bool) -> bool {
         let class = self.classes.get(&shape);
         class.is_some_and(|class| match &class.state {
-            ClassState::Woken => strict,
-            ClassState::Freed(freed) => strict || freed.is_rechecked(),
+            ClassState::Woken | ClassState::Freed(_) => strict,
             ClassState::Recheck => true,
             ClassState::ShapeInfeasible | ClassState::Parked(_) => false,
         })

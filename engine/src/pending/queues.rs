@@ -25,8 +25,8 @@ pub(crate) struct PendingQueues {
     pub(super) by_name: Hashed<QueueName, PendingQueue>,
     /// The parked classes, by what they wait for.
     pub(super) waiting: WaitingList<(QueueName, ShapeId)>,
-    /// The classes that were woken by freed headroom or a free slot, by that. They are listed as waiting under
-    /// their other conditions.
+    /// The classes that were woken by freed headroom, by that. They are listed as waiting under their other
+    /// conditions.
     pub(super) freed: WaitingList<(QueueName, ShapeId)>,
     /// Classes that were woken since this was last taken.
     woken: BTreeSet<(QueueName, ShapeId)>,
@@ -130,8 +130,6 @@ impl PendingQueues {
         let changed = class.last.replace(parked.reason) != Some(parked.reason);
         let first = class.jobs.first().cloned();
         let waiter = (queue.clone(), shape);
-        let state = std::mem::take(&mut class.state);
-        unlist_waiter(&mut self.waiting, &mut self.freed, &waiter, &state);
         for condition in &parked.conditions {
             self.waiting.add(&waiter, condition);
         }
@@ -183,9 +181,7 @@ impl PendingQueues {
         };
         pending_queue.may_move.remove(&shape);
         if let Some(class) = pending_queue.classes.get_mut(&shape) {
-            let state = std::mem::replace(&mut class.state, ClassState::ShapeInfeasible);
-            let waiter = (queue.clone(), shape);
-            unlist_waiter(&mut self.waiting, &mut self.freed, &waiter, &state);
+            class.state = ClassState::ShapeInfeasible;
         }
     }
 
@@ -276,9 +272,8 @@ impl PendingQueues {
         let Some(class) = pending_queue.classes.get_mut(&shape) else {
             return;
         };
-        let woken = match &class.state {
+        let woken = match class.state {
             ClassState::Recheck => ClassState::Recheck,
-            ClassState::Freed(freed) if freed.is_rechecked() => ClassState::Recheck,
             _ => ClassState::Woken,
         };
         let state = std::mem::replace(&mut class.state, woken);
@@ -287,7 +282,16 @@ impl PendingQueues {
         if matches!(state, ClassState::Parked(_)) {
             self.woken.insert(waiter);
         }
-        let first = class.jobs.first().cloned();
+        self.list_active(queue, shape);
+    }
+
+    /// Lists the first job of a class that is not parked any more; forgets the class if it has none.
+    fn list_active(&mut self, queue: &QueueName, shape: ShapeId) {
+        let Some(pending_queue) = self.by_name.get_mut(queue) else {
+            return;
+        };
+        let class = pending_queue.classes.get(&shape);
+        let first = class.and_then(|class| class.jobs.first().cloned());
         let was_active = pending_queue.unlist(shape, first.clone());
         let is_active = first.is_some();
         match first {
@@ -330,6 +334,13 @@ impl PendingQueues {
     pub(crate) fn none_moves(&mut self, queue: &QueueName) {
         if let Some(pending_queue) = self.by_name.get_mut(queue) {
             pending_queue.may_move.clear();
+        }
+    }
+
+    /// Rechecks all that wait for a condition.
+    pub(crate) fn recheck_waiting(&mut self, condition: &RequeueCondition) {
+        for (queue, shape) in self.waiting.take(condition) {
+            self.recheck(&queue, shape);
         }
     }
 

@@ -271,22 +271,16 @@ fn preemptors_that_only_lack_headroom_wait_for_pending_evictions() {
 /// are not evaluated for it.
 #[test]
 fn what_one_job_frees_is_evaluated_for_the_first_only() {
-    frees_one_by_one(QueueOrdering::BestEffort, None);
-}
-
-/// The same where the first ones hold reservations: a slot that becomes free is evaluated for the next only.
-#[test]
-fn a_slot_for_a_reservation_is_evaluated_for_the_first_only() {
-    frees_one_by_one(QueueOrdering::Backfill, None);
+    frees_one_by_one(None);
 }
 
 /// The same below a queue that is guaranteed something, and uses more than that.
 #[test]
 fn a_job_that_ends_below_a_guarantee_that_is_used_wakes_no_other() {
-    frees_one_by_one(QueueOrdering::BestEffort, Some("org"));
+    frees_one_by_one(Some("org"));
 }
 
-fn frees_one_by_one(ordering: QueueOrdering, parent: Option<&str>) {
+fn frees_one_by_one(parent: Option<&str>) {
     const QUEUES: usize = 50;
     let mut world = World::with(EngineConfig {
         max_fruitless_evaluations: 10,
@@ -319,7 +313,7 @@ fn frees_one_by_one(ordering: QueueOrdering, parent: Option<&str>) {
             ..crate::world::queue(&queue)
         });
         world.policy(PolicyFact {
-            ordering,
+            ordering: QueueOrdering::BestEffort,
             ..policy(&queue)
         });
         submit(&mut world, &format!("a{index}"), &queue);

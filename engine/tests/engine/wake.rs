@@ -2,7 +2,7 @@
 
 use crate::world::{World, below, capped, foreign, key, node, pods, policy, queue};
 use engine::Event;
-use engine::facts::{NodeFact, PolicyFact, QueueOrdering};
+use engine::facts::{Backfill, NodeFact, PolicyFact, QueueOrdering};
 use insta::assert_snapshot;
 use std::time::{Duration, Instant};
 
@@ -367,4 +367,40 @@ fn a_job_that_lost_a_headroom_slot_is_evaluated_when_one_is_free() {
     world.apply(engine::Event::JobGone(crate::world::key("head-two")));
     world.decide();
     assert!(next(&world, "one") && next(&world, "three"));
+}
+
+/// How many slots there are depends on the queue that asks. Two become free, and the first job that takes one leaves
+/// the other to the next.
+#[test]
+fn slots_that_become_free_together_are_all_taken() {
+    let mut world = World::new();
+    world
+        .cluster("a", 2, "cpu 64, gpu 8")
+        .queue(capped("dept", "gpu 8"));
+    let names = ["one", "two", "three", "four", "five", "six", "seven"];
+    for name in names {
+        world.queue(below("dept", queue(name)));
+        world.policy(PolicyFact {
+            backfill: Backfill {
+                reservations: Some(5),
+                ..Backfill::default()
+            },
+            ..policy(name)
+        });
+    }
+    world.runs("old", "one", 1, "gpu 8");
+    for name in names {
+        world.add(&format!("head-{name}"), name, 1, "gpu 8");
+    }
+    world.decide();
+    let next = |world: &World, names: &[&str]| {
+        let heads = names.iter().map(|name| world.why(&format!("head-{name}")));
+        heads.filter(|why| why.contains("it is next")).count()
+    };
+    assert_eq!(next(&world, &names), 5);
+    for name in ["head-two", "head-three"] {
+        world.apply(engine::Event::JobGone(crate::world::key(name)));
+    }
+    world.decide();
+    assert_eq!(next(&world, &["one", "four", "five", "six", "seven"]), 5);
 }

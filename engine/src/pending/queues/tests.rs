@@ -153,41 +153,6 @@ fn a_class_that_headroom_woke_is_parked_again_once_that_is_used() {
 }
 
 #[test]
-fn a_class_that_a_slot_woke_is_rechecked_until_the_slot_is_taken() {
-    use crate::api::slot::ReservationSlot;
-
-    let (mut pending, queues, shape) = parked();
-    let slot = ReservationSlot::Headroom(QueueName::from("root"));
-    for queue in &queues {
-        pending.park(
-            queue,
-            shape,
-            inadmissible(RequeueCondition::Slot(slot.clone())),
-        );
-    }
-    let due = |pending: &PendingQueues| {
-        let of = |queue| {
-            pending
-                .pending_queue(queue)
-                .map(|of| of.is_due(shape, false))
-        };
-        queues.each_ref().map(|queue| of(queue) == Some(true))
-    };
-    pending.recheck_for_slot(&slot);
-    assert_eq!(due(&pending), [true, true]);
-    // The first is evaluated, and takes the slot.
-    pending.begin_evaluation(&queues[0], shape);
-    pending.park_for_slot(&slot, |_| false);
-    assert_eq!(due(&pending), [true, false]);
-    assert_eq!(active(&pending, &queues), [1, 0]);
-    // To be woken for another reason does not change that it is rechecked.
-    pending.recheck_for_slot(&slot);
-    pending.activate(&queues[1], shape);
-    pending.park_for_slot(&slot, |_| false);
-    assert_eq!(due(&pending), [true, true]);
-}
-
-#[test]
 fn a_queue_has_changed_when_any_job_joins_or_leaves_it() {
     let (mut pending, queues, shape) = parked();
     let [a, _] = &queues;
