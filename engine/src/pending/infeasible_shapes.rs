@@ -155,7 +155,7 @@ mod tests {
     use crate::api::demand::Demand;
     use crate::capacity::testing::{demand, resources};
     use crate::pending::shapes::Shapes;
-    use std::sync::Arc;
+    use crate::pending::testing;
 
     fn shape(roles: &[(u32, Option<&str>)]) -> RequestShape {
         let roles = roles.iter().map(|(count, request)| {
@@ -163,18 +163,10 @@ mod tests {
             role.request = request.map(resources).unwrap_or_default();
             role
         });
-        RequestShape {
-            demand: Arc::new(Demand {
-                roles: roles.collect(),
-                ..demand(1, "cpu 1")
-            }),
-            total: resources("cpu 1"),
-            duration: None,
-            user: None,
-            max_clusters: None,
-            avoid: BTreeSet::new(),
-            preempts: true,
-        }
+        testing::shape(Demand {
+            roles: roles.collect(),
+            ..demand(1, "cpu 1")
+        })
     }
 
     #[test]

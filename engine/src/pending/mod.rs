@@ -29,4 +29,6 @@ pub(crate) mod position_index;
 pub(crate) mod queues;
 pub(crate) mod shapes;
 pub(crate) mod store;
+#[cfg(test)]
+mod testing;
 mod waiting_list;

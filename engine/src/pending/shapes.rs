@@ -322,17 +322,13 @@ impl Shapes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capacity::testing::{demand, resources};
+    use crate::capacity::testing::demand;
+    use crate::pending::testing;
 
     fn shape(count: u32, duration: Option<i64>) -> RequestShape {
         RequestShape {
-            demand: Arc::new(demand(count, "cpu 1")),
-            total: resources(&format!("cpu {count}")),
             duration,
-            user: None,
-            max_clusters: None,
-            avoid: BTreeSet::new(),
-            preempts: true,
+            ..testing::shape(demand(count, "cpu 1"))
         }
     }
 

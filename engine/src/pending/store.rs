@@ -87,21 +87,8 @@ impl Pending {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capacity::testing::{demand, resources};
-    use crate::pending::shapes::RequestShape;
-    use std::sync::Arc;
-
-    fn shape() -> RequestShape {
-        RequestShape {
-            demand: Arc::new(demand(1, "cpu 1")),
-            total: resources("cpu 1"),
-            duration: None,
-            user: None,
-            max_clusters: None,
-            avoid: BTreeSet::new(),
-            preempts: true,
-        }
-    }
+    use crate::capacity::testing::demand;
+    use crate::pending::testing::shape;
 
     #[test]
     fn an_unreservable_job_is_retried_once() {
@@ -118,7 +105,7 @@ mod tests {
     #[test]
     fn what_is_noted_of_the_shape_of_an_unreservable_job_is_forgotten_with_it() {
         let mut pending = Pending::default();
-        let shape = pending.shapes.acquire(shape());
+        let shape = pending.shapes.acquire(shape(demand(1, "cpu 1")));
         pending.note_unreservable(&JobKey::new("ns", "one"), Some(shape));
         assert!(pending.shapes.is_unreservable(shape));
         pending.note_unreserved([]);
@@ -128,7 +115,7 @@ mod tests {
     #[test]
     fn shapes_that_freed_nodes_may_take_are_feasible_when_all_others_were_evaluated() {
         let mut pending = Pending::default();
-        let shape = pending.shapes.acquire(shape());
+        let shape = pending.shapes.acquire(shape(demand(1, "cpu 1")));
         let queue = QueueName::from("q");
         pending.note_infeasible(&queue, shape, Infeasible::NoRoom);
         let freed = [(ClusterName::from("a"), NodeName::from("n0"))];

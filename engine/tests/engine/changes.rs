@@ -2,7 +2,10 @@
 
 use crate::elastic::elastic;
 use crate::spare::{running, stays};
-use crate::world::{World, below, capped, deserving, foreign, gang, key, node, queue, res, role};
+use crate::wake::{is_next, waiting_heads};
+use crate::world::{
+    World, below, capped, deserving, foreign, gang, key, node, policy, queue, res, role,
+};
 use engine::facts::{NodeFact, QueueFact};
 use engine::{EngineConfig, Event, Reason};
 use insta::assert_snapshot;
@@ -106,21 +109,9 @@ fn a_job_stopped_by_reserved_headroom_starts_when_the_owner_is_deleted() {
 
 #[test]
 fn jobs_that_win_or_lose_a_reservation_are_reported_as_changed() {
-    let mut world = World::new();
-    world
-        .cluster("a", 2, "cpu 64, gpu 8")
-        .queue(capped("dept", "gpu 8"));
     let names = ["one", "two", "three"];
-    for name in names {
-        world.queue(below("dept", queue(name)));
-    }
-    world.runs("old", "one", 1, "gpu 8");
-    for name in names {
-        world.add(&format!("head-{name}"), name, 1, "gpu 8");
-    }
-    world.decide();
-    let next =
-        |world: &World| names.map(|name| world.why(&format!("head-{name}")).contains("it is next"));
+    let mut world = waiting_heads(&names, policy);
+    let next = |world: &World| names.map(|name| is_next(world, name));
     assert_eq!(next(&world), [true, true, false]);
     world.engine.take_changed();
     world.queue(QueueFact {

@@ -346,56 +346,54 @@ fn the_cost_of_a_completion_does_not_depend_on_waiting_queues() {
     );
 }
 
-#[test]
-fn a_job_that_lost_a_headroom_slot_is_evaluated_when_one_is_free() {
+/// Whether a slot is kept for the job `head-NAME`.
+pub fn is_next(world: &World, name: &str) -> bool {
+    world.why(&format!("head-{name}")).contains("it is next")
+}
+
+/// Each queue has a head, and all wait for the headroom that a job uses.
+pub fn waiting_heads(names: &[&str], policy: impl Fn(&str) -> PolicyFact) -> World {
     let mut world = World::new();
     world
         .cluster("a", 2, "cpu 64, gpu 8")
         .queue(capped("dept", "gpu 8"));
-    let names = ["one", "two", "three"];
     for name in names {
         world.queue(below("dept", queue(name)));
+        world.policy(policy(name));
     }
-    world.runs("old", "one", 1, "gpu 8");
+    world.runs("old", names[0], 1, "gpu 8");
     for name in names {
         world.add(&format!("head-{name}"), name, 1, "gpu 8");
     }
     world.decide();
-    let next =
-        |world: &World, name: &str| world.why(&format!("head-{name}")).contains("it is next");
-    assert_eq!(names.map(|name| next(&world, name)), [true, true, false]);
+    world
+}
+
+#[test]
+fn a_job_that_lost_a_headroom_slot_is_evaluated_when_one_is_free() {
+    let names = ["one", "two", "three"];
+    let mut world = waiting_heads(&names, policy);
+    assert_eq!(names.map(|name| is_next(&world, name)), [true, true, false]);
     world.apply(engine::Event::JobGone(crate::world::key("head-two")));
     world.decide();
-    assert!(next(&world, "one") && next(&world, "three"));
+    assert!(is_next(&world, "one") && is_next(&world, "three"));
 }
 
 /// How many slots there are depends on the queue that asks. Two become free, and the first job that takes one leaves
 /// the other to the next.
 #[test]
 fn slots_that_become_free_together_are_all_taken() {
-    let mut world = World::new();
-    world
-        .cluster("a", 2, "cpu 64, gpu 8")
-        .queue(capped("dept", "gpu 8"));
     let names = ["one", "two", "three", "four", "five", "six", "seven"];
-    for name in names {
-        world.queue(below("dept", queue(name)));
-        world.policy(PolicyFact {
-            backfill: Backfill {
-                reservations: Some(5),
-                ..Backfill::default()
-            },
-            ..policy(name)
-        });
-    }
-    world.runs("old", "one", 1, "gpu 8");
-    for name in names {
-        world.add(&format!("head-{name}"), name, 1, "gpu 8");
-    }
-    world.decide();
+    let mut world = waiting_heads(&names, |name| PolicyFact {
+        backfill: Backfill {
+            reservations: Some(5),
+            ..Backfill::default()
+        },
+        ..policy(name)
+    });
     let next = |world: &World, names: &[&str]| {
-        let heads = names.iter().map(|name| world.why(&format!("head-{name}")));
-        heads.filter(|why| why.contains("it is next")).count()
+        let names = names.iter();
+        names.filter(|name| is_next(world, name)).count()
     };
     assert_eq!(next(&world, &names), 5);
     for name in ["head-two", "head-three"] {

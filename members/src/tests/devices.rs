@@ -22,17 +22,22 @@ fn offer(member: &FakeApi) {
     );
 }
 
+/// Has the member join, and returns what the member reports until it is usable.
+async fn join(fleet: &mut Fleet) -> Vec<String> {
+    expect(fleet, &["ready"]).await;
+    fleet
+        .karmada
+        .put(&format!("{CLUSTERS}/m1"), cluster("m1", "Push"));
+    until(fleet, "m1 usable").await
+}
+
 const WITH_DEVICES: &str = "node n1 cpu 8, deviceclass.resource.kubernetes.io/gpu.x 2";
 
 #[tokio::test(start_paused = true)]
 async fn devices_come_with_their_node_before_the_member_is_usable() {
     let mut fleet = fleet(&[]);
     offer(&fleet.member);
-    expect(&mut fleet, &["ready"]).await;
-    fleet
-        .karmada
-        .put(&format!("{CLUSTERS}/m1"), cluster("m1", "Push"));
-    let told = until(&mut fleet, "m1 usable").await;
+    let told = join(&mut fleet).await;
     assert!(told.contains(&WITH_DEVICES.to_owned()), "{told:?}");
     fleet.member.remove(&format!("{DRA}/deviceclasses/gpu.x"));
     until(&mut fleet, "node n1 cpu 8").await;
@@ -115,11 +120,7 @@ async fn a_rule_of_an_administrator_taints_devices_before_the_member_is_usable()
     let mut fleet = fleet(&[]);
     offer(&fleet.member);
     taint_all(&fleet.member, "v1beta2", "NoSchedule");
-    expect(&mut fleet, &["ready"]).await;
-    fleet
-        .karmada
-        .put(&format!("{CLUSTERS}/m1"), cluster("m1", "Push"));
-    let told = until(&mut fleet, "m1 usable").await;
+    let told = join(&mut fleet).await;
     assert!(!told.contains(&WITH_DEVICES.to_owned()), "{told:?}");
     taint_all(&fleet.member, "v1beta2", "None");
     until(&mut fleet, WITH_DEVICES).await;
@@ -129,11 +130,7 @@ async fn a_rule_of_an_administrator_taints_devices_before_the_member_is_usable()
 async fn a_member_is_connected_again_when_it_serves_rules_in_another_version() {
     let mut fleet = fleet(&[]);
     offer(&fleet.member);
-    expect(&mut fleet, &["ready"]).await;
-    fleet
-        .karmada
-        .put(&format!("{CLUSTERS}/m1"), cluster("m1", "Push"));
-    let told = until(&mut fleet, "m1 usable").await;
+    let told = join(&mut fleet).await;
     assert!(told.contains(&WITH_DEVICES.to_owned()), "{told:?}");
     taint_all(&fleet.member, "v1alpha3", "NoSchedule");
     until_starts(&mut fleet, "n1 NodeHealth").await;
@@ -150,11 +147,7 @@ async fn a_member_without_the_right_to_read_rules_is_usable() {
         .fault(3, Fault::Status(403, "forbidden"), move |request| {
             request.path == rules
         });
-    expect(&mut fleet, &["ready"]).await;
-    fleet
-        .karmada
-        .put(&format!("{CLUSTERS}/m1"), cluster("m1", "Push"));
-    let told = until(&mut fleet, "m1 usable").await;
+    let told = join(&mut fleet).await;
     assert!(told.contains(&WITH_DEVICES.to_owned()), "{told:?}");
     // The right is granted.
     until_starts(&mut fleet, "n1 NodeHealth").await;

@@ -1,12 +1,12 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::amounts::resources::{ResourceName, Resources};
+use crate::amounts::resources::ResourceName;
 use crate::api::ids::{JobKey, Time};
 use crate::capacity::testing::demand;
-use crate::pending::shapes::{RequestShape, Shapes};
+use crate::pending::shapes::Shapes;
+use crate::pending::testing::shape;
 use std::cmp::Reverse;
-use std::sync::Arc;
 
 fn rank(name: &str, at: i64) -> QueueOrder {
     QueueOrder {
@@ -27,17 +27,7 @@ fn inadmissible(wake: RequeueCondition) -> Inadmissible {
 /// Two shapes.
 fn shapes() -> [ShapeId; 2] {
     let mut shapes = Shapes::default();
-    [1, 2].map(|count| {
-        shapes.acquire(RequestShape {
-            demand: Arc::new(demand(count, "cpu 1")),
-            total: Resources::new(),
-            duration: None,
-            user: None,
-            max_clusters: None,
-            avoid: BTreeSet::new(),
-            preempts: true,
-        })
-    })
+    [1, 2].map(|count| shapes.acquire(shape(demand(count, "cpu 1"))))
 }
 
 /// Two queues with a job each, both parked for capacity.
