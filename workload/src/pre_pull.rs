@@ -1,8 +1,8 @@
 //! The Job that pulls the images of a waiting job on the nodes that are reserved for it.
 //!
-//! One pod for each node and one container for each image, which ends at once. It requests nothing, so that it takes
-//! nothing from the job or anybody else, and has no privilege: it can do no more than a pod of the job itself. Whether
-//! its containers can run does not matter: their images are there then.
+//! One pod for each node and one container for each image. It requests nothing, so that it takes nothing from the job
+//! or anybody else. No container runs anything of its image: nothing is charged for it, and a tenant's image would run
+//! beside the quota. That its containers cannot be started does not matter: their images are there then.
 
 use crate::images::{full_image_name, names_of};
 use crate::pod_specs;
@@ -12,6 +12,9 @@ use std::collections::BTreeSet;
 
 /// The most images that are pulled for a job.
 const MOST_IMAGES: usize = 16;
+
+/// What the containers would run. Runtimes mount `/proc` themselves, so that no image can have this file.
+const NO_COMMAND: &str = "/proc/muster-pulls-this-image-only";
 
 /// A user without rights (`nobody`).
 const NOBODY: u32 = 65_534;
@@ -73,7 +76,7 @@ fn pods(own: &Value, images: &[&str], pull: &ImagePull<'_>) -> Value {
     let containers = images.iter().enumerate().map(|(index, image)| {
         json!({
             "name": format!("image-{index}"), "image": image, "imagePullPolicy": "IfNotPresent",
-            "command": ["/bin/sh", "-c", "exit 0"],
+            "command": [NO_COMMAND],
             // Images of NVIDIA ask for all GPUs of the node, and some runtimes give them.
             "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}],
             "resources": {
@@ -170,6 +173,12 @@ mod tests {
             .map(|c| c["image"].as_str().unwrap())
             .collect();
         assert_eq!(images, ["busybox", "r.io/train:1"]);
+        // A shell of the tenant's image would run without a charge.
+        assert!(
+            containers
+                .iter()
+                .all(|c| c["command"] == json!([NO_COMMAND]))
+        );
         let terms =
             &pods["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
         let terms = terms["nodeSelectorTerms"].as_array().unwrap();
