@@ -239,7 +239,7 @@ pub(crate) fn candidate_of<'a>(
     let takes = LazyCell::new(|| evict::lets_take(inputs, queue));
     let ordering = inputs.quota.ordering(queue);
     let strict = ordering == QueueOrdering::StrictFifo;
-    let candidate = pending_queue.candidate(ordering, |rank, shape| {
+    let may_go = |rank: &QueueOrder, shape: ShapeId| {
         // Evaluate a StrictFIFO head once in any case: if it exceeds its capability it must not block
         // the queue, and whether its shape is feasible does not say that.
         pending_queue.is_due(shape, strict)
@@ -247,7 +247,17 @@ pub(crate) fn candidate_of<'a>(
             || window::may_reserve(inputs, &front, rank, shape)
             || (*takes && evict::may_take(inputs, pending_queue, (queue, rank), shape))
             || moves(inputs, queue, pending_queue, shape)
-    })?;
+    };
+    let candidate = if strict || *takes || feasible.most() > pending_queue.active() {
+        pending_queue.candidate(ordering, may_go)
+    } else {
+        // In a long queue most shapes are infeasible: only the others are asked.
+        let may_be = || feasible.shapes().chain(window::shapes_of(inputs, &front));
+        let found = pending_queue.candidate_among(may_be, may_go);
+        debug_assert_eq!(found, pending_queue.candidate(ordering, may_go));
+        found
+    };
+    let candidate = candidate?;
     let competes = request::over_pending_limit(inputs, queue, candidate.0).is_none();
     competes.then_some(candidate)
 }

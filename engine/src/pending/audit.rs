@@ -48,6 +48,10 @@ fn audit_queue(name: &QueueName, queue: &PendingQueue, wrong: &mut Vec<String>) 
         let listed = &queue.admissible_later;
         wrong.push(format!("queue {name}: admissible later {listed:?}"));
     }
+    let rechecked = classes().filter(|(_, class)| matches!(class.state, ClassState::Recheck));
+    if !rechecked.map(|(shape, _)| shape).eq(&queue.rechecked) {
+        wrong.push(format!("queue {name}: rechecked {:?}", queue.rechecked));
+    }
 }
 
 /// Each parked class is listed under all that it waits for, and nothing else is.
@@ -154,6 +158,10 @@ mod tests {
             ("queue q: admissible later", |pending| {
                 let queue = queue(pending);
                 queue.admissible_later = queue.active.clone();
+            }),
+            ("queue q: rechecked", |pending| {
+                let queue = queue(pending);
+                queue.rechecked = queue.classes.keys().copied().collect();
             }),
             ("parked classes: listed", |pending| {
                 let shape = *queue(pending).classes.keys().next().unwrap();

@@ -16,6 +16,8 @@ pub(crate) struct InfeasibleShapes {
     by_leading: BTreeMap<ResourceName, BTreeMap<i64, BTreeSet<ShapeId>>>,
     /// The infeasible ones with a role that requests nothing.
     undemanding: BTreeSet<ShapeId>,
+    /// Those that reservations make infeasible, which does not hold for the jobs before all of these.
+    withheld: BTreeSet<ShapeId>,
     /// How many shapes the reservation of a job makes infeasible.
     stopped_by: HashMap<JobKey, usize>,
 }
@@ -70,6 +72,9 @@ impl InfeasibleShapes {
             };
             listed.insert(id);
         }
+        if matches!(why, Infeasible::Withheld(_)) {
+            self.withheld.insert(id);
+        }
         for owner in owners(why) {
             *self.stopped_by.entry(owner.clone()).or_default() += 1;
         }
@@ -94,6 +99,7 @@ impl InfeasibleShapes {
                 self.by_leading.remove(name);
             }
         }
+        self.withheld.remove(&id);
         for owner in owners(why) {
             if let Some(count) = self.stopped_by.get_mut(owner) {
                 *count -= 1;
@@ -107,6 +113,11 @@ impl InfeasibleShapes {
     /// The feasible shapes.
     pub(crate) fn feasible(&self) -> impl Iterator<Item = ShapeId> {
         self.feasible.iter().copied()
+    }
+
+    /// The shapes that reservations make infeasible.
+    pub(crate) fn withheld(&self) -> &BTreeSet<ShapeId> {
+        &self.withheld
     }
 
     /// Whether the reservation of a job makes any shape infeasible.

@@ -12,6 +12,9 @@ use crate::pending::shapes::ShapeId;
 use crate::quota::QueueId;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// So many active classes are asked in order before those that may be feasible are looked up.
+const FIRST: usize = 16;
+
 /// The pending jobs of one queue that have one request shape.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PendingClass {
@@ -70,6 +73,8 @@ pub(crate) struct PendingQueue {
     /// Classes that are rechecked if the reservation of one of their jobs should move to nodes that
     /// were freed, which is found out when the queue is asked: jobs before them may take these nodes.
     pub(super) may_move: BTreeSet<ShapeId>,
+    /// Classes that are evaluated once, whatever is known of their shapes.
+    pub(super) rechecked: BTreeSet<ShapeId>,
 }
 
 impl PendingQueue {
@@ -81,6 +86,7 @@ impl PendingQueue {
             active: BTreeSet::new(),
             admissible_later: BTreeSet::new(),
             may_move: BTreeSet::new(),
+            rechecked: BTreeSet::new(),
         }
     }
 
@@ -120,6 +126,31 @@ impl PendingQueue {
         let ahead = self.admissible_later.first();
         let behind = ahead.is_some_and(|(ahead, _)| ahead < rank);
         (!strict || !behind).then_some((rank, *shape))
+    }
+
+    /// The first active job that is `feasible`, in a queue in which any job may be next and in which only classes
+    /// of the shapes that `may_be` names are ever feasible. `may_be` is asked only where none of the first jobs is.
+    pub(crate) fn candidate_among<I: Iterator<Item = ShapeId>>(
+        &self,
+        may_be: impl FnOnce() -> I,
+        feasible: impl Fn(&QueueOrder, ShapeId) -> bool,
+    ) -> Option<(&QueueOrder, ShapeId)> {
+        let is_feasible = |(rank, shape): &(&QueueOrder, ShapeId)| feasible(rank, *shape);
+        let active = self.active.iter().map(|(rank, shape)| (rank, *shape));
+        active.take(FIRST).find(is_feasible).or_else(|| {
+            if self.active.len() <= FIRST {
+                return None;
+            }
+            let once = self.rechecked.iter().chain(&self.may_move).copied();
+            let listed = may_be().chain(once);
+            let listed = listed.filter_map(|shape| self.first_active(shape));
+            listed.filter(is_feasible).min()
+        })
+    }
+
+    /// How many classes are active.
+    pub(crate) fn active(&self) -> usize {
+        self.active.len()
     }
 
     /// The first job of a class, if the class is active.
@@ -184,6 +215,12 @@ impl PendingQueue {
         let parked = self.admissible_later.first().map(|(rank, _)| rank);
         let active = self.active.first().map(|(rank, _)| rank);
         parked.into_iter().chain(active).min()
+    }
+
+    /// Notes that a class was rechecked, or is gone.
+    pub(super) fn forget_recheck(&mut self, shape: ShapeId) {
+        self.may_move.remove(&shape);
+        self.rechecked.remove(&shape);
     }
 
     /// Takes the first job of a class off the indexes; whether it was active.

@@ -133,9 +133,9 @@ impl PendingQueues {
         for condition in &parked.conditions {
             self.waiting.add(&waiter, condition);
         }
-        pending_queue.may_move.remove(&shape);
         let admissible_later = parked.admissible_later;
         class.state = ClassState::Parked(parked);
+        pending_queue.forget_recheck(shape);
         self.list_parked(queue, shape, first, admissible_later);
         changed
     }
@@ -179,7 +179,7 @@ impl PendingQueues {
         let Some(pending_queue) = self.by_name.get_mut(queue) else {
             return;
         };
-        pending_queue.may_move.remove(&shape);
+        pending_queue.forget_recheck(shape);
         if let Some(class) = pending_queue.classes.get_mut(&shape) {
             class.state = ClassState::ShapeInfeasible;
         }
@@ -300,7 +300,7 @@ impl PendingQueues {
             }
             None => {
                 pending_queue.classes.remove(&shape);
-                pending_queue.may_move.remove(&shape);
+                pending_queue.forget_recheck(shape);
             }
         }
         let id = pending_queue.id;
@@ -311,8 +311,11 @@ impl PendingQueues {
     /// Wakes one class, and has its first job evaluated once whatever is known of its shape.
     pub(crate) fn recheck(&mut self, queue: &QueueName, shape: ShapeId) {
         self.activate(queue, shape);
-        if let Some(class) = class_mut(&mut self.by_name, queue, shape) {
+        if let Some(pending_queue) = self.by_name.get_mut(queue)
+            && let Some(class) = pending_queue.classes.get_mut(&shape)
+        {
             class.state = ClassState::Recheck;
+            pending_queue.rechecked.insert(shape);
         }
     }
 

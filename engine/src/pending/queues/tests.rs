@@ -230,3 +230,53 @@ fn a_shape_is_in_a_window_until_it_is_in_that_of_no_queue() {
     pending.note_window(&b, BTreeSet::new());
     assert!(!pending.is_in_window(shape));
 }
+
+#[test]
+fn in_a_long_queue_only_the_first_classes_and_those_that_may_be_feasible_are_asked() {
+    let mut pending = PendingQueues::default();
+    let queue = QueueName::from("q");
+    let mut shapes = Shapes::default();
+    let ids: Vec<ShapeId> = (1..=1_000)
+        .map(|count| shapes.acquire(shape(demand(count, "cpu 1"))))
+        .collect();
+    for (at, id) in ids.iter().enumerate() {
+        let order = rank(&format!("job-{at}"), at as i64);
+        pending.insert(&queue, QueueId::ROOT, *id, &order);
+        pending.wait_for_shape(&queue, *id);
+    }
+    let [third, later, last] = [ids[2], ids[700], ids[999]];
+    // Which classes are named, which are feasible, and the one that is found.
+    let cases: [(&[ShapeId], &[ShapeId], Option<ShapeId>); 5] = [
+        (&[], &[third], Some(third)),
+        (&[], &[], None),
+        (&[last], &[last], Some(last)),
+        (&[last, later], &[last, later], Some(later)),
+        (&[last, later], &[last], Some(last)),
+    ];
+    let found = |pending: &PendingQueues, named: &[ShapeId], feasible: &[ShapeId]| {
+        let asked = std::cell::Cell::new(0);
+        let of_queue = pending.pending_queue(&queue).unwrap();
+        let found = of_queue.candidate_among(
+            || named.iter().copied(),
+            |_, shape| {
+                asked.set(asked.get() + 1);
+                feasible.contains(&shape)
+            },
+        );
+        assert!(asked.get() < 20, "{} were asked", asked.get());
+        found.map(|(_, shape)| shape)
+    };
+    for (named, feasible, expected) in cases {
+        assert_eq!(found(&pending, named, feasible), expected);
+    }
+    // Those that are rechecked, or may have nearer nodes, need no name.
+    pending.recheck(&queue, later);
+    assert_eq!(found(&pending, &[], &[later]), Some(later));
+    pending.wait_for_shape(&queue, later);
+    assert_eq!(found(&pending, &[], &[later]), None);
+    pending.recheck_if_moving(&queue, last);
+    assert_eq!(found(&pending, &[], &[last]), Some(last));
+    // A parked class is no candidate, whatever names it.
+    pending.park(&queue, last, inadmissible(RequeueCondition::Room));
+    assert_eq!(found(&pending, &[last], &[last]), None);
+}
