@@ -283,7 +283,8 @@ impl Testbed {
 
     /// Starts a program of the caller as a process of the testbed: it can be killed, paused and
     /// restarted by `name`, and ends with the testbed. `args` receives `ports` free ports, which
-    /// are returned. This function does not wait until the program serves on them.
+    /// are returned. A process that has this name is ended. This function does not wait until the program
+    /// serves on the ports.
     ///
     /// # Errors
     /// Returns an error if there is no free port, or the program cannot be started.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use testbed::{Testbed, TestbedCluster};
+use testbed::{ProcessStatus, Testbed, TestbedCluster};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use commands::run_once;
@@ -216,7 +216,10 @@ impl Muster {
     /// Returns an error if it cannot be started.
     pub async fn launch(&self, testbed: &Testbed, part: ProcessRole) -> anyhow::Result<()> {
         let name = part.process();
-        if testbed.status().iter().any(|process| process.name == name) {
+        // A process of that name may run another program: there is more than one earlier version.
+        let mut processes = testbed.status().into_iter();
+        let runs_it = |process: &ProcessStatus| process.program == self.program;
+        if processes.any(|process| process.name == name && runs_it(&process)) {
             return Ok(testbed.restart(name).await?);
         }
         let kubeconfig = account_kubeconfig(testbed, part.account()).await?;
