@@ -33,17 +33,6 @@ impl<'a> FeasibleShapes<'a> {
         self.feasible.values().any(|queues| queues.contains(&queue))
     }
 
-    /// The shapes that may be feasible for a job, those that reservations make infeasible for most jobs included.
-    pub(crate) fn shapes(&self) -> impl Iterator<Item = ShapeId> {
-        let withheld = self.shapes.infeasible_shapes().withheld();
-        self.feasible.keys().chain(withheld).copied()
-    }
-
-    /// How many [`Self::shapes`] there are at most.
-    pub(crate) fn most(&self) -> usize {
-        self.feasible.len() + self.shapes.infeasible_shapes().withheld().len()
-    }
-
     /// Whether the shape of an active class is feasible.
     pub(crate) fn contains(&self, shape: ShapeId) -> bool {
         self.infeasible(shape).is_none()

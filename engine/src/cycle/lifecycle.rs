@@ -86,7 +86,10 @@ pub(crate) fn observe_admission(
 /// Holds capacity for the pods of an admission read back that are not bound yet, and brings
 /// what is derived of the job in step.
 pub(crate) fn settle_record(engine: &mut Engine, key: &JobKey) {
-    engine.capacity.note_pods_of(key);
+    // A job without an attempt has no pods.
+    if engine.jobs.released(key).is_some() {
+        engine.capacity.note_pods_of(key);
+    }
     if let Some((demand, shares)) = engine.jobs.take_unassumed(key) {
         engine.capacity.assume_pods(key, demand, &shares);
     }

@@ -16,7 +16,7 @@ use crate::api::facts::QueueOrdering;
 use crate::api::ids::QueueName;
 use crate::api::job::QueueOrder;
 use crate::backfill::feasible::FeasibleShapes;
-use crate::backfill::{feasible, window};
+use crate::backfill::{feasible, window, withheld};
 use crate::cycle::wake;
 use crate::cycle::{decide, reserve};
 use crate::pending::pending_queue::PendingQueue;
@@ -58,7 +58,10 @@ pub(crate) fn next_candidate(engine: &mut Engine) -> Option<HeadCandidate> {
     for queue in without {
         engine.pending.heads.note_none(queue);
         let name = engine.quota.name(queue);
-        engine.pending.queues.none_moves(name);
+        // Only where all its classes were asked, and none waits for a place in the queue.
+        let all = engine.quota.ordering(name) != QueueOrdering::StrictFifo
+            && engine.quota.pending_limit(name).is_none();
+        engine.pending.queues.note_no_candidate(name, all);
     }
     found
 }
@@ -248,18 +251,43 @@ pub(crate) fn candidate_of<'a>(
             || (*takes && evict::may_take(inputs, pending_queue, (queue, rank), shape))
             || moves(inputs, queue, pending_queue, shape)
     };
-    let candidate = if strict || *takes || feasible.most() > pending_queue.active() {
-        pending_queue.candidate(ordering, may_go)
-    } else {
-        // In a long queue most shapes are infeasible: only the others are asked.
-        let may_be = || feasible.shapes().chain(window::shapes_of(inputs, &front));
-        let found = pending_queue.candidate_among(may_be, may_go);
-        debug_assert_eq!(found, pending_queue.candidate(ordering, may_go));
-        found
+    let listed =
+        || shapes_of_candidates(inputs, queue, feasible).chain(window::shapes_of(inputs, &front));
+    let among = || pending_queue.candidate_among(listed, may_go);
+    let of_all = || pending_queue.candidate(ordering, may_go);
+    debug_assert!(strict || among() == of_all(), "{:?}", (among(), of_all()));
+    let few = || {
+        shapes_of_candidates(inputs, queue, feasible)
+            .take(MANY)
+            .count()
+    };
+    let candidate = match !strict && pending_queue.are_few(few) {
+        true => among(),
+        false => of_all(),
     };
     let candidate = candidate?;
     let competes = request::over_pending_limit(inputs, queue, candidate.0).is_none();
     competes.then_some(candidate)
+}
+
+/// The shapes that may be feasible for a job of a queue: those that are infeasible for it are only infeasible for
+/// the jobs that reservations bind, and these bind all jobs behind their owners.
+fn shapes_of_candidates<'a>(
+    inputs: Inputs<'a>,
+    queue: &'a QueueName,
+    feasible: &'a FeasibleShapes<'_>,
+) -> impl Iterator<Item = ShapeId> + 'a {
+    let withheld = inputs.pending.shapes.infeasible_shapes().withheld();
+    let unbound = !withheld.is_empty() && !is_behind_all(inputs, feasible, queue);
+    let withheld = withheld.iter().copied().filter(move |_| unbound);
+    let owners = inputs.reservations.holders_in(queue);
+    let owners = owners.filter_map(move |rank| withheld::shape_of(inputs, &rank.key));
+    feasible
+        .feasible
+        .keys()
+        .copied()
+        .chain(withheld)
+        .chain(owners)
 }
 
 /// Whether the reservation of a job of a class should move to nodes that were freed.

@@ -6,14 +6,15 @@
 use crate::api::facts::QueueOrdering;
 use crate::api::job::QueueOrder;
 use crate::api::reason::Reason;
+use crate::pending::activated::Activated;
 use crate::pending::inadmissible::{Inadmissible, RequeueCondition};
 use crate::pending::position_index::PositionIndex;
 use crate::pending::shapes::ShapeId;
 use crate::quota::QueueId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So many active classes are asked in order before those that may be feasible are looked up.
-const FIRST: usize = 16;
+/// With so few active classes more than those that may be feasible, all are asked: that is as fast.
+const FEW: usize = 4;
 
 /// The pending jobs of one queue that have one request shape.
 #[derive(Debug, Clone, Default)]
@@ -73,8 +74,9 @@ pub(crate) struct PendingQueue {
     /// Classes that are rechecked if the reservation of one of their jobs should move to nodes that
     /// were freed, which is found out when the queue is asked: jobs before them may take these nodes.
     pub(super) may_move: BTreeSet<ShapeId>,
-    /// Classes that are evaluated once, whatever is known of their shapes.
-    pub(super) rechecked: BTreeSet<ShapeId>,
+    /// Active classes that were activated since the queue last had no candidate: the others have none for what
+    /// is known of them alone.
+    pub(super) activated: Activated,
 }
 
 impl PendingQueue {
@@ -86,7 +88,7 @@ impl PendingQueue {
             active: BTreeSet::new(),
             admissible_later: BTreeSet::new(),
             may_move: BTreeSet::new(),
-            rechecked: BTreeSet::new(),
+            activated: Activated::default(),
         }
     }
 
@@ -128,29 +130,28 @@ impl PendingQueue {
         (!strict || !behind).then_some((rank, *shape))
     }
 
-    /// The first active job that is `feasible`, in a queue in which any job may be next and in which only classes
-    /// of the shapes that `may_be` names are ever feasible. `may_be` is asked only where none of the first jobs is.
+    /// The same in a queue that any job may leave first, without asking all of its classes: besides those that
+    /// were activated, only classes of the shapes that `may_be` names are feasible.
     pub(crate) fn candidate_among<I: Iterator<Item = ShapeId>>(
         &self,
         may_be: impl FnOnce() -> I,
         feasible: impl Fn(&QueueOrder, ShapeId) -> bool,
     ) -> Option<(&QueueOrder, ShapeId)> {
+        let Some(activated) = self.activated.named() else {
+            return self.candidate(QueueOrdering::BestEffort, feasible);
+        };
         let is_feasible = |(rank, shape): &(&QueueOrder, ShapeId)| feasible(rank, *shape);
-        let active = self.active.iter().map(|(rank, shape)| (rank, *shape));
-        active.take(FIRST).find(is_feasible).or_else(|| {
-            if self.active.len() <= FIRST {
-                return None;
-            }
-            let once = self.rechecked.iter().chain(&self.may_move).copied();
-            let listed = may_be().chain(once);
-            let listed = listed.filter_map(|shape| self.first_active(shape));
-            listed.filter(is_feasible).min()
-        })
+        let named = may_be().chain(activated.iter().chain(&self.may_move).copied());
+        let named = named.filter_map(|shape| self.first_active(shape));
+        named.filter(is_feasible).min()
     }
 
-    /// How many classes are active.
-    pub(crate) fn active(&self) -> usize {
-        self.active.len()
+    /// Whether the activated classes and `more` are few beside all active classes.
+    pub(crate) fn are_few(&self, more: impl FnOnce() -> usize) -> bool {
+        let least = FEW + self.may_move.len();
+        let named = self.activated.named().map(|named| named.len() + least);
+        let named = named.filter(|named| *named < self.active.len());
+        named.is_some_and(|named| named + more() < self.active.len())
     }
 
     /// The first job of a class, if the class is active.
@@ -163,6 +164,9 @@ impl PendingQueue {
     /// Whether the first job of a class is evaluated whatever is known of its shape. In a StrictFIFO
     /// queue each head is, once.
     pub(crate) fn is_due(&self, shape: ShapeId, strict: bool) -> bool {
+        if !strict && !self.activated.may_contain(shape) {
+            return false;
+        }
         let class = self.classes.get(&shape);
         class.is_some_and(|class| match &class.state {
             ClassState::Woken | ClassState::Freed(_) => strict,
@@ -217,10 +221,10 @@ impl PendingQueue {
         parked.into_iter().chain(active).min()
     }
 
-    /// Notes that a class was rechecked, or is gone.
-    pub(super) fn forget_recheck(&mut self, shape: ShapeId) {
+    /// A class is not active any more.
+    pub(super) fn forget_activated(&mut self, shape: ShapeId) {
         self.may_move.remove(&shape);
-        self.rechecked.remove(&shape);
+        self.activated.remove(shape);
     }
 
     /// Takes the first job of a class off the indexes; whether it was active.
