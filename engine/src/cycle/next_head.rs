@@ -238,30 +238,28 @@ pub(crate) fn candidate_of<'a>(
     feasible: &FeasibleShapes<'_>,
 ) -> Answer<'a> {
     let pending_queue = inputs.pending.queues.pending_queue(queue)?;
+    let window = LazyCell::new(|| inputs.pending.queues.window(queue));
     let front = LazyCell::new(|| window::of_queue(inputs, queue));
     let takes = LazyCell::new(|| evict::lets_take(inputs, queue));
     let ordering = inputs.quota.ordering(queue);
     let strict = ordering == QueueOrdering::StrictFifo;
+    let is_in_window = |shape| window.is_some_and(|window| window.contains(&shape));
     let may_go = |rank: &QueueOrder, shape: ShapeId| {
         // Evaluate a StrictFIFO head once in any case: if it exceeds its capability it must not block
         // the queue, and whether its shape is feasible does not say that.
         pending_queue.is_due(shape, strict)
             || feasible::may_find_room(inputs, feasible, queue, rank, shape)
-            || window::may_reserve(inputs, &front, rank, shape)
+            || (is_in_window(shape) && window::may_reserve(inputs, &front, rank, shape))
             || (*takes && evict::may_take(inputs, pending_queue, (queue, rank), shape))
             || moves(inputs, queue, pending_queue, shape)
     };
-    let listed =
-        || shapes_of_candidates(inputs, queue, feasible).chain(window::shapes_of(inputs, &front));
+    let shapes = || shapes_of_candidates(inputs, queue, feasible);
+    let listed = || shapes().chain(window.into_iter().flatten().copied());
     let among = || pending_queue.candidate_among(listed, may_go);
     let of_all = || pending_queue.candidate(ordering, may_go);
+    debug_assert!(window::shapes_of(inputs, &front).all(is_in_window));
     debug_assert!(strict || among() == of_all(), "{:?}", (among(), of_all()));
-    let few = || {
-        shapes_of_candidates(inputs, queue, feasible)
-            .take(MANY)
-            .count()
-    };
-    let candidate = match !strict && pending_queue.are_few(few) {
+    let candidate = match !strict && pending_queue.are_few(shapes) {
         true => among(),
         false => of_all(),
     };

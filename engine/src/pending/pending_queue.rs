@@ -146,12 +146,14 @@ impl PendingQueue {
         named.filter(is_feasible).min()
     }
 
-    /// Whether the activated classes and `more` are few beside all active classes.
-    pub(crate) fn are_few(&self, more: impl FnOnce() -> usize) -> bool {
-        let least = FEW + self.may_move.len();
-        let named = self.activated.named().map(|named| named.len() + least);
-        let named = named.filter(|named| *named < self.active.len());
-        named.is_some_and(|named| named + more() < self.active.len())
+    /// Whether the activated classes and the shapes that `may_be` names are few beside all active classes.
+    pub(crate) fn are_few<I: Iterator<Item = ShapeId>>(&self, may_be: impl FnOnce() -> I) -> bool {
+        let Some(activated) = self.activated.named() else {
+            return false;
+        };
+        let left = self.active.len();
+        let left = left.saturating_sub(FEW + activated.len() + self.may_move.len());
+        left > 0 && may_be().take(left).count() < left
     }
 
     /// The first job of a class, if the class is active.

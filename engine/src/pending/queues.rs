@@ -35,7 +35,7 @@ pub(crate) struct PendingQueues {
     /// The shapes of active classes, and in which queues they are.
     pub(super) active: BTreeMap<ShapeId, HashedSet<QueueId>>,
     /// The shapes in the reservation window of each queue.
-    pub(super) windows: BTreeMap<QueueName, BTreeSet<ShapeId>>,
+    pub(super) windows: Hashed<QueueName, BTreeSet<ShapeId>>,
     /// In how many windows each shape is.
     pub(super) in_window: BTreeMap<ShapeId, usize>,
 }
@@ -360,7 +360,7 @@ impl PendingQueues {
 
     /// Notes the shapes in the reservation window of a queue.
     pub(crate) fn note_window(&mut self, queue: &QueueName, shapes: BTreeSet<ShapeId>) {
-        if self.windows.get(queue).unwrap_or(&BTreeSet::new()) == &shapes {
+        if self.window(queue).unwrap_or(&BTreeSet::new()) == &shapes {
             return;
         }
         for shape in self.windows.remove(queue).into_iter().flatten() {
@@ -379,7 +379,12 @@ impl PendingQueues {
         }
     }
 
-    /// The queues with jobs in their reservation window.
+    /// The shapes in the reservation window of a queue, as last noted. A class is in it if its first job is.
+    pub(crate) fn window(&self, queue: &QueueName) -> Option<&BTreeSet<ShapeId>> {
+        self.windows.get(queue)
+    }
+
+    /// The queues with jobs in their reservation window, in no order.
     pub(crate) fn with_window(&self) -> impl Iterator<Item = &QueueName> {
         self.windows.keys()
     }

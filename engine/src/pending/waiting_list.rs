@@ -33,6 +33,11 @@ impl<S: Ord + Clone> WaitingList<S> {
         };
     }
 
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Takes a waiter off under a condition.
     pub(super) fn remove(&mut self, waiter: &S, condition: &RequeueCondition) {
         if let Some(waiting) = self.0.get_mut(condition) {

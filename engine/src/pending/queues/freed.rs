@@ -34,6 +34,9 @@ impl PendingQueues {
         headroom: impl Fn(Option<&PoolClass>, &ResourceName) -> i128,
         is_infeasible: impl Fn(ShapeId) -> bool,
     ) {
+        if self.freed.is_empty() {
+            return;
+        }
         let kind = RequeueCondition::Headroom;
         for condition in self.freed.unmet(kind, queue, headroom) {
             let again = self.freed.of(&condition);

@@ -246,7 +246,7 @@ fn in_a_long_queue_only_the_classes_that_may_be_feasible_are_asked() {
     }
     let are_few = |pending: &PendingQueues, named| {
         let of_queue = pending.pending_queue(&queue).unwrap();
-        of_queue.are_few(|| named)
+        of_queue.are_few(|| ids.iter().copied().take(named))
     };
     assert!(!are_few(&pending, 0));
     pending.note_no_candidate(&queue, false);
