@@ -169,7 +169,8 @@ pub(crate) fn last_holder<'a>(inputs: Inputs<'a>) -> Option<&'a Reservation> {
     last_of(inputs, inputs.reservations.with_nodes())
 }
 
-fn last_of<'a>(
+/// The last in order of these reservations, preemptors left out.
+pub(crate) fn last_of<'a>(
     inputs: Inputs<'_>,
     holders: impl Iterator<Item = &'a Reservation>,
 ) -> Option<&'a Reservation> {

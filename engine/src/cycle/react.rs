@@ -11,7 +11,7 @@ use crate::backfill::{window, withheld};
 use crate::cycle::decide::name_first;
 use crate::cycle::wake::{
     activate, cluster_total, headroom_freed, headroom_used, mark_all_dirty, mark_windows_dirty,
-    nodes_freed, nodes_unreserved, recheck,
+    nodes_freed, nodes_unreserved, owners_moved_back, recheck,
 };
 use crate::jobs::job::PendingEntry;
 use crate::pending::inadmissible::RequeueCondition;
@@ -227,10 +227,12 @@ fn owners_on_admitted_nodes(engine: &mut Engine, admitted: &JobKey) {
     let short_of =
         |scope: &ReservationSlot| matches!(scope, ReservationSlot::Headroom(q) if path.contains(q));
     let mut met = Vec::new();
-    let mut order_moved = false;
+    let mut moved = Vec::new();
     for kept in engine.reservations.iter() {
         let its_path = engine.quota.path(&kept.queue);
-        order_moved |= its_path.iter().skip(1).any(|queue| path.contains(queue));
+        if its_path.iter().skip(1).any(|queue| path.contains(queue)) {
+            moved.push(kept.rank.key.clone());
+        }
         if kept.nodes.iter().any(on_its_nodes)
             || kept.scopes.iter().any(short_of)
             || path.contains(&kept.queue)
@@ -242,7 +244,8 @@ fn owners_on_admitted_nodes(engine: &mut Engine, admitted: &JobKey) {
     for holder in met {
         recheck(engine, &holder);
     }
-    if order_moved {
+    if !moved.is_empty() {
+        owners_moved_back(engine, &moved);
         engine
             .pending
             .queues

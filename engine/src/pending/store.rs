@@ -41,6 +41,16 @@ impl Pending {
         self.unreservable.contains(key)
     }
 
+    /// The jobs for which no reservation was possible.
+    pub(crate) fn unreservable(&self) -> &BTreeSet<JobKey> {
+        &self.unreservable
+    }
+
+    /// A reservation may be possible now for these jobs.
+    pub(crate) fn retry_reservation(&mut self, jobs: &BTreeSet<JobKey>) {
+        self.unreservable.retain(|key| !jobs.contains(key));
+    }
+
     /// Pods left these nodes. The jobs for which a reservation may be possible now.
     pub(crate) fn note_freed(&mut self, nodes: &Nodes) -> BTreeSet<JobKey> {
         self.freed.note_freed(nodes);

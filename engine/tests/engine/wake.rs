@@ -402,3 +402,24 @@ fn slots_that_become_free_together_are_all_taken() {
     world.decide();
     assert_eq!(next(&world, &["one", "four", "five", "six", "seven"]), 5);
 }
+
+#[test]
+fn a_job_may_get_a_reservation_once_it_is_before_the_owner_of_another() {
+    let mut world = World::new();
+    world.cluster("a", 2, "cpu 64, gpu 8");
+    world
+        .queue(queue("one"))
+        .queue(queue("two"))
+        .queue(queue("three"));
+    world.runs("old", "three", 1, "gpu 5");
+    world.runs("other", "three", 1, "gpu 4");
+    world.add("head-one", "one", 2, "gpu 4");
+    world.add("head-two", "two", 1, "gpu 5");
+    assert_eq!(world.decide(), "");
+    // Beside what is reserved for the first job no node is ever free enough for the second.
+    assert!(is_next(&world, "one") && !is_next(&world, "two"));
+    // The first queue uses more than the second now, which comes before it.
+    world.add("small", "one", 1, "cpu 1");
+    assert_snapshot!(world.decide(), @"release small #1 a(n0)");
+    assert!(is_next(&world, "two"));
+}
