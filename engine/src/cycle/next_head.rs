@@ -58,10 +58,7 @@ pub(crate) fn next_candidate(engine: &mut Engine) -> Option<HeadCandidate> {
     for queue in without {
         engine.pending.heads.note_none(queue);
         let name = engine.quota.name(queue);
-        // Only where all its classes were asked, and none waits for a place in the queue.
-        let all = engine.quota.ordering(name) != QueueOrdering::StrictFifo
-            && engine.quota.pending_limit(name).is_none();
-        engine.pending.queues.note_no_candidate(name, all);
+        engine.pending.queues.none_moves(name);
     }
     found
 }
@@ -258,8 +255,10 @@ pub(crate) fn candidate_of<'a>(
     let among = || pending_queue.candidate_among(listed, may_go);
     let of_all = || pending_queue.candidate(ordering, may_go);
     debug_assert!(window::shapes_of(inputs, &front).all(is_in_window));
-    debug_assert!(strict || among() == of_all(), "{:?}", (among(), of_all()));
-    let candidate = match !strict && pending_queue.are_few(shapes) {
+    // A job that may preempt is evaluated whatever is known of its shape.
+    let all = strict || *takes;
+    debug_assert!(all || among() == of_all(), "{:?}", (among(), of_all()));
+    let candidate = match !all && pending_queue.are_few(shapes) {
         true => among(),
         false => of_all(),
     };

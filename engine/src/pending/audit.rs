@@ -48,18 +48,9 @@ fn audit_queue(name: &QueueName, queue: &PendingQueue, wrong: &mut Vec<String>) 
         let listed = &queue.admissible_later;
         wrong.push(format!("queue {name}: admissible later {listed:?}"));
     }
-    let named = queue.activated.named().into_iter().flatten();
-    let is_active = |shape| {
-        queue
-            .classes
-            .get(shape)
-            .is_some_and(|class| !class.is_parked())
-    };
-    let is_listed = |(shape, class): (&ShapeId, &PendingClass)| {
-        !matches!(class.state, ClassState::Recheck) || queue.activated.may_contain(*shape)
-    };
-    if !named.into_iter().all(is_active) || !classes().all(is_listed) {
-        wrong.push(format!("queue {name}: activated {:?}", queue.activated));
+    let rechecked = classes().filter(|(_, class)| matches!(class.state, ClassState::Recheck));
+    if !rechecked.map(|(shape, _)| shape).eq(&queue.rechecked) {
+        wrong.push(format!("queue {name}: rechecked {:?}", queue.rechecked));
     }
 }
 
@@ -168,11 +159,9 @@ mod tests {
                 let queue = queue(pending);
                 queue.admissible_later = queue.active.clone();
             }),
-            ("queue q: activated", |pending| {
+            ("queue q: rechecked", |pending| {
                 let queue = queue(pending);
-                let shape = *queue.classes.keys().next().unwrap();
-                queue.classes.get_mut(&shape).unwrap().state = ClassState::Recheck;
-                queue.activated.clear();
+                queue.rechecked = queue.classes.keys().copied().collect();
             }),
             ("parked classes: listed", |pending| {
                 let shape = *queue(pending).classes.keys().next().unwrap();

@@ -13,13 +13,11 @@
 //! A verdict names what it waits for as [`inadmissible::RequeueCondition`]s, for a class as for the search for
 //! victims of one job, and one index ([`waiting_list`]) finds who waits for what. `cycle::react` says what
 //! each change wakes. These are not ways to sleep:
-//! - [`head_selector`] is a cache of which queues have to be asked, without which each search asks all, and
-//!   [`activated`] of which of their classes.
+//! - [`head_selector`] is a cache of which queues have to be asked, without which each search asks all.
 //! - An infeasible shape is a fact about the fleet, and costs its classes nothing until a node is freed.
 //! - An unreservable job ([`store`]) and a class that may move are notes of what a plan would say, so that
 //!   it is not made again before a node is freed. Their classes are active.
 
-mod activated;
 mod audit;
 pub(crate) mod backoff;
 pub(crate) mod head_selector;

@@ -6,14 +6,13 @@
 use crate::api::facts::QueueOrdering;
 use crate::api::job::QueueOrder;
 use crate::api::reason::Reason;
-use crate::pending::activated::Activated;
 use crate::pending::inadmissible::{Inadmissible, RequeueCondition};
 use crate::pending::position_index::PositionIndex;
 use crate::pending::shapes::ShapeId;
 use crate::quota::QueueId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// With so few active classes more than those that may be feasible, all are asked: that is as fast.
+/// With so few active classes besides those that may be feasible, all are asked: that is as fast.
 const FEW: usize = 4;
 
 /// The pending jobs of one queue that have one request shape.
@@ -74,9 +73,8 @@ pub(crate) struct PendingQueue {
     /// Classes that are rechecked if the reservation of one of their jobs should move to nodes that
     /// were freed, which is found out when the queue is asked: jobs before them may take these nodes.
     pub(super) may_move: BTreeSet<ShapeId>,
-    /// Active classes that were activated since the queue last had no candidate: the others have none for what
-    /// is known of them alone.
-    pub(super) activated: Activated,
+    /// Classes that are evaluated once, whatever is known of their shapes.
+    pub(super) rechecked: BTreeSet<ShapeId>,
 }
 
 impl PendingQueue {
@@ -88,7 +86,7 @@ impl PendingQueue {
             active: BTreeSet::new(),
             admissible_later: BTreeSet::new(),
             may_move: BTreeSet::new(),
-            activated: Activated::default(),
+            rechecked: BTreeSet::new(),
         }
     }
 
@@ -131,28 +129,23 @@ impl PendingQueue {
     }
 
     /// The same in a queue that any job may leave first, without asking all of its classes: besides those that
-    /// were activated, only classes of the shapes that `may_be` names are feasible.
+    /// are rechecked or may move, only classes of the shapes that `may_be` names are feasible.
     pub(crate) fn candidate_among<I: Iterator<Item = ShapeId>>(
         &self,
         may_be: impl FnOnce() -> I,
         feasible: impl Fn(&QueueOrder, ShapeId) -> bool,
     ) -> Option<(&QueueOrder, ShapeId)> {
-        let Some(activated) = self.activated.named() else {
-            return self.candidate(QueueOrdering::BestEffort, feasible);
-        };
         let is_feasible = |(rank, shape): &(&QueueOrder, ShapeId)| feasible(rank, *shape);
-        let named = may_be().chain(activated.iter().chain(&self.may_move).copied());
+        let in_any_case = self.rechecked.iter().chain(&self.may_move).copied();
+        let named = may_be().chain(in_any_case);
         let named = named.filter_map(|shape| self.first_active(shape));
         named.filter(is_feasible).min()
     }
 
-    /// Whether the activated classes and the shapes that `may_be` names are few beside all active classes.
+    /// Whether the shapes that `may_be` names are few beside all active classes.
     pub(crate) fn are_few<I: Iterator<Item = ShapeId>>(&self, may_be: impl FnOnce() -> I) -> bool {
-        let Some(activated) = self.activated.named() else {
-            return false;
-        };
-        let left = self.active.len();
-        let left = left.saturating_sub(FEW + activated.len() + self.may_move.len());
+        let left = FEW + self.rechecked.len() + self.may_move.len();
+        let left = self.active.len().saturating_sub(left);
         left > 0 && may_be().take(left).count() < left
     }
 
@@ -166,9 +159,6 @@ impl PendingQueue {
     /// Whether the first job of a class is evaluated whatever is known of its shape. In a StrictFIFO
     /// queue each head is, once.
     pub(crate) fn is_due(&self, shape: ShapeId, strict: bool) -> bool {
-        if !strict && !self.activated.may_contain(shape) {
-            return false;
-        }
         let class = self.classes.get(&shape);
         class.is_some_and(|class| match &class.state {
             ClassState::Woken | ClassState::Freed(_) => strict,
@@ -223,10 +213,10 @@ impl PendingQueue {
         parked.into_iter().chain(active).min()
     }
 
-    /// A class is not active any more.
-    pub(super) fn forget_activated(&mut self, shape: ShapeId) {
+    /// A class was evaluated, or is gone.
+    pub(super) fn forget_recheck(&mut self, shape: ShapeId) {
         self.may_move.remove(&shape);
-        self.activated.remove(shape);
+        self.rechecked.remove(&shape);
     }
 
     /// Takes the first job of a class off the indexes; whether it was active.

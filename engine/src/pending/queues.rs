@@ -150,7 +150,7 @@ impl PendingQueues {
         let Some(pending_queue) = self.by_name.get_mut(queue) else {
             return;
         };
-        pending_queue.forget_activated(shape);
+        pending_queue.forget_recheck(shape);
         let was_active = pending_queue.unlist(shape, first.clone());
         if let Some(first) = first.filter(|_| admissible_later) {
             pending_queue.admissible_later.insert((first, shape));
@@ -179,7 +179,7 @@ impl PendingQueues {
         let Some(pending_queue) = self.by_name.get_mut(queue) else {
             return;
         };
-        pending_queue.may_move.remove(&shape);
+        pending_queue.forget_recheck(shape);
         if let Some(class) = pending_queue.classes.get_mut(&shape) {
             class.state = ClassState::ShapeInfeasible;
         }
@@ -297,11 +297,10 @@ impl PendingQueues {
         match first {
             Some(first) => {
                 pending_queue.active.insert((first, shape));
-                pending_queue.activated.insert(shape);
             }
             None => {
                 pending_queue.classes.remove(&shape);
-                pending_queue.forget_activated(shape);
+                pending_queue.forget_recheck(shape);
             }
         }
         let id = pending_queue.id;
@@ -312,8 +311,11 @@ impl PendingQueues {
     /// Wakes one class, and has its first job evaluated once whatever is known of its shape.
     pub(crate) fn recheck(&mut self, queue: &QueueName, shape: ShapeId) {
         self.activate(queue, shape);
-        if let Some(class) = class_mut(&mut self.by_name, queue, shape) {
+        if let Some(pending_queue) = self.by_name.get_mut(queue)
+            && let Some(class) = pending_queue.classes.get_mut(&shape)
+        {
             class.state = ClassState::Recheck;
+            pending_queue.rechecked.insert(shape);
         }
     }
 
@@ -331,14 +333,10 @@ impl PendingQueues {
         }
     }
 
-    /// A queue had no candidate: no reservation in it should move to nodes that were freed until now. If `all` of
-    /// its active classes were asked, they are asked again only for what changes from now on.
-    pub(crate) fn note_no_candidate(&mut self, queue: &QueueName, all: bool) {
+    /// No reservation in a queue should move to nodes that were freed until now.
+    pub(crate) fn none_moves(&mut self, queue: &QueueName) {
         if let Some(pending_queue) = self.by_name.get_mut(queue) {
             pending_queue.may_move.clear();
-            if all {
-                pending_queue.activated.clear();
-            }
         }
     }
 

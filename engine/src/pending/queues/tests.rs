@@ -207,7 +207,7 @@ fn a_class_may_move_until_it_is_parked_or_known_not_to() {
     for queue in [a, b] {
         pending.recheck_if_moving(queue, shape);
     }
-    pending.note_no_candidate(a, true);
+    pending.none_moves(a);
     assert_eq!(moves(&pending), [false, true]);
     // The only job of the class leaves, and another one of its shape comes.
     let [_, other] = shapes();
@@ -248,10 +248,6 @@ fn in_a_long_queue_only_the_classes_that_may_be_feasible_are_asked() {
         let of_queue = pending.pending_queue(&queue).unwrap();
         of_queue.are_few(|| ids.iter().copied().take(named))
     };
-    assert!(!are_few(&pending, 0));
-    pending.note_no_candidate(&queue, false);
-    assert!(!are_few(&pending, 0));
-    pending.note_no_candidate(&queue, true);
     assert!(are_few(&pending, 995));
     assert!(!are_few(&pending, 996));
     let [first, later, last] = [ids[0], ids[700], ids[999]];
@@ -279,10 +275,11 @@ fn in_a_long_queue_only_the_classes_that_may_be_feasible_are_asked() {
     for (named, feasible, expected) in cases {
         assert_eq!(found(&pending, named, feasible), expected);
     }
-    // Those that were activated, or may have nearer nodes, need no name.
-    pending.activate(&queue, later);
+    // Those that are rechecked, or may have nearer nodes, need no name.
+    pending.recheck(&queue, later);
     assert_eq!(found(&pending, &[], &[later]), Some(later));
-    pending.note_no_candidate(&queue, true);
+    assert!(!are_few(&pending, 995));
+    pending.wait_for_shape(&queue, later);
     assert_eq!(found(&pending, &[], &[later]), None);
     pending.recheck_if_moving(&queue, last);
     assert_eq!(found(&pending, &[], &[last]), Some(last));
