@@ -110,8 +110,10 @@ pub(crate) fn observe_progress(
         ObservedProgress::Evicted => {
             return begin_eviction(engine, key, Reason::Evicted, "it is being evicted", None);
         }
-        ObservedProgress::Placed => {}
+        // It may have been taken for finished while its queue or cluster began to be drained.
+        ObservedProgress::Placed => timers::note_drain(engine, key),
         ObservedProgress::Running => {
+            timers::note_drain(engine, key);
             engine.capacity.note_pods_of(key);
             react(engine, Change::Victims);
         }

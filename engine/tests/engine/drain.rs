@@ -3,7 +3,7 @@
 use crate::world::{World, below, cluster, key, pods, policy, queue};
 use engine::facts::{Demand, PolicyFact, Split, StopPolicy};
 use engine::matching::{Taint, TaintEffect, Toleration};
-use engine::{Engine, EngineConfig, Event, JobState, Reason};
+use engine::{Engine, EngineConfig, Event, JobState, Progress, Reason};
 use insta::assert_snapshot;
 
 fn world() -> World {
@@ -50,6 +50,17 @@ fn jobs_in_a_tainted_cluster_are_evicted_and_start_elsewhere_at_once() {
     drain(&mut world, "b", None);
     // There is no back-off, since the job did not fail.
     assert_snapshot!(world.decide(), @"release wide #2 a(n0 n1) b(n0)");
+}
+
+#[test]
+fn a_job_that_runs_again_in_a_tainted_cluster_is_evicted() {
+    let mut world = world();
+    world.runs("again", "q", 1, "gpu 8");
+    world.progress("again", Progress::Finished);
+    drain(&mut world, "a", Some(TaintEffect::NoExecute));
+    assert_snapshot!(world.decide(), @"");
+    world.progress("again", Progress::Running);
+    assert_snapshot!(world.decide(), @"evict again #1: ClusterDrained: cluster a is being emptied (taint muster.io/drain:NoExecute)");
 }
 
 #[test]
