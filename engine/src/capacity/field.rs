@@ -195,7 +195,11 @@ impl<'a> Packer<'a> {
             }
             let alike = if self.empty { &pool.empty } else { &pool.now };
             let other_pool = key.device.as_ref() != wanted.device;
-            let least = i128::from(wanted.ask.get(pool.units));
+            // A node may have more of it in use than it has, which concerns only pods that request it.
+            let least = match wanted.ask.get(pool.units) {
+                0 => i128::MIN,
+                each => i128::from(each),
+            };
             for (state, nodes) in alike.with_at_least(least) {
                 let first = nodes.first();
                 let free = Cow::Borrowed(&state.free);

@@ -467,6 +467,16 @@ fn not_only_the_likeliest_clusters_are_tried() {
 }
 
 #[test]
+fn broken_devices_in_use_keep_no_job_without_devices_away() {
+    let mut world = world();
+    world.cluster("a", 1, "cpu 64, gpu 8");
+    world.runs("old", "q", 1, "gpu 8");
+    world.apply(Event::NodeUpserted(node("a", "n0", "cpu 64, gpu 6")));
+    world.add("job", "q", 1, "cpu 8");
+    assert_snapshot!(world.decide(), @"release job #1 a(n0)");
+}
+
+#[test]
 fn recent_requests_survive_a_restart() {
     let mut world = world();
     world.cluster("a", 2, "cpu 64, gpu 8");

@@ -175,10 +175,10 @@ fn the_same_events_give_the_same_bytes_everywhere() {
     112 released, 2 resized, 9 evicted: 40e176d7b0b3c332, told 1f551684ebba9cd9
     63 released, 0 resized, 1 evicted: 1cf133ab16589870, told c32335bba575612b
     122 released, 4 resized, 7 evicted: 63dc5373dd8e4f3f, told 6e4ab0aaf7f2ddcb
-    57 released, 0 resized, 2 evicted: 495ebbd0386ba0d4, told d6424715aca7671f
+    57 released, 0 resized, 2 evicted: 2d1e29787f0ac6a8, told 825db96c041f6711
     107 released, 1 resized, 6 evicted: bd82c8d3fc395ff7, told 25e7a204c39c20ff
     54 released, 1 resized, 0 evicted: d8f4da4e2cbbf1c9, told 3614b10bceeced74
-    114 released, 1 resized, 4 evicted: 48c90dcab87c74d8, told ccb802e6d090d1e6
+    114 released, 1 resized, 4 evicted: 606572b716dd340d, told 20c084671ad434be
     85 released, 1 resized, 2 evicted: 819d4d2f23680580, told 7b0c58c1a2f35ac8
     94 released, 3 resized, 3 evicted: 13592ceaf8077015, told d42620c7ac33f827
     53 released, 1 resized, 1 evicted: e86a7064ef380bfe, told a2c8846a6a370025

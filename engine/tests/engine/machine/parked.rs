@@ -139,7 +139,6 @@ fn a_job_preempts_as_soon_as_possible() {
 }
 
 #[test]
-#[ignore = "defect: a job is evicted for one that does not start, again and again"]
 fn no_job_is_evicted_again_and_again() {
     let lent = Submitted {
         preemptible: true,
