@@ -169,12 +169,17 @@ impl PreemptionBackoff {
         ended.into_iter().chain(search).chain(timed).min()
     }
 
-    /// The first job that searches again after a while, if anything has changed since its search. Those
-    /// behind it have searched later.
+    /// A job that searches again after a while, if anything has changed since its search: of those that may do so
+    /// first, the first. Those that may later have searched later, too.
     fn next_search(&self) -> Option<(Time, &JobKey)> {
-        let (at, key) = self.first_at(RequeueCondition::Victims)?;
-        let resting = self.resting.get(key)?;
-        (resting.seen < self.version).then_some((at, key))
+        let (at, _) = self.first_at(RequeueCondition::Victims)?;
+        let together = self.waiting.within(times(RequeueCondition::Victims, at));
+        let mut keys = together.map(|(_, key)| key);
+        let has_news = |key: &&JobKey| {
+            let resting = self.resting.get(*key);
+            resting.is_some_and(|resting| resting.seen < self.version)
+        };
+        keys.find(has_news).map(|key| (at, key))
     }
 
     fn first_at(&self, kind: fn(Time) -> RequeueCondition) -> Option<(Time, &JobKey)> {
@@ -222,6 +227,18 @@ mod tests {
         assert!(backoff.rests(key));
         assert_eq!(backoff.due(Time(10)), std::slice::from_ref(key));
         assert!(!backoff.rests(key));
+    }
+
+    #[test]
+    fn of_jobs_that_searched_together_those_search_again_that_saw_less() {
+        let mut backoff = PreemptionBackoff::default();
+        let [late, early] = [&keys(2)[0], &keys(2)[1]];
+        backoff.rest(early, vec![RequeueCondition::Victims(Time(10))]);
+        backoff.moved();
+        backoff.rest(late, vec![RequeueCondition::Victims(Time(10))]);
+        assert_eq!(backoff.next(), Some(Time(10)));
+        assert_eq!(backoff.due(Time(10)), std::slice::from_ref(early));
+        assert_eq!((backoff.rests(late), backoff.next()), (true, None));
     }
 
     #[test]

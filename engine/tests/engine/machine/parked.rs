@@ -114,7 +114,6 @@ fn a_job_behind_an_owner_starts_as_soon_as_possible() {
 }
 
 #[test]
-#[ignore = "defect: a job does not reclaim what a restored engine has it evict"]
 fn a_job_preempts_as_soon_as_possible() {
     let victim = Submitted {
         preemptible: true,
