@@ -1,8 +1,11 @@
-//! Which ended pods keep their capacity for their job during the completion grace.
+//! Which ended pods keep their capacity for their job during the completion grace, and pods that take what is
+//! reserved.
 
+use crate::amounts::totals::ResourceTotals;
 use crate::api::event::Progress;
 use crate::api::facts::{PodFact, PodPhase};
-use crate::api::ids::{ClusterName, JobKey, Uid};
+use crate::api::ids::{ClusterName, JobKey, NodeName, Uid};
+use crate::cycle::react::{Change, react};
 use crate::state::{Engine, Inputs};
 
 /// A pod exists, or changed.
@@ -16,7 +19,32 @@ pub(crate) fn observe_pod(engine: &mut Engine, fact: PodFact) {
             engine.capacity.end_grace_of(&key);
         }
     }
+    let at = fact.node.clone().map(|node| (fact.cluster.clone(), node));
+    let Some((cluster, node)) = at.filter(|at| is_reserved(engine.inputs(), at)) else {
+        return engine.capacity.upsert_pod(fact);
+    };
+    let before = free_on(engine.inputs(), &cluster, &node);
     engine.capacity.upsert_pod(fact);
+    // What a job's pod takes was assumed, most often.
+    let mut less = before;
+    less.add_totals(&free_on(engine.inputs(), &cluster, &node), -1);
+    less.drop_negative();
+    if !less.is_empty() {
+        react(engine, Change::ReservedNodeTaken(&cluster, &node));
+    }
+}
+
+/// Whether any of a node is reserved.
+fn is_reserved(inputs: Inputs<'_>, at: &(ClusterName, NodeName)) -> bool {
+    let mut reserved = inputs.reservations.with_nodes();
+    reserved.any(|kept| kept.is_on(&at.0, &at.1))
+}
+
+fn free_on(inputs: Inputs<'_>, cluster: &ClusterName, node: &NodeName) -> ResourceTotals {
+    let nodes = inputs.capacity.cluster(cluster).map(|room| room.nodes());
+    let node = nodes.and_then(|nodes| nodes.get(node));
+    node.map(|node| inputs.capacity.free_on(node))
+        .unwrap_or_default()
 }
 
 /// A pod is gone.

@@ -4,7 +4,7 @@
 //! one `match` that says what it wakes. A change that is missing here is a job that waits for ever; a
 //! change that wakes too much costs time only. Stores are changed first, then `react` is called.
 
-use crate::api::ids::{ClusterName, JobKey, QueueName};
+use crate::api::ids::{ClusterName, JobKey, NodeName, QueueName};
 use crate::api::slot::ReservationSlot;
 use crate::backfill::plan;
 use crate::backfill::{window, withheld};
@@ -14,16 +14,19 @@ use crate::cycle::wake::{
     nodes_freed, nodes_unreserved, owners_moved_back, recheck,
 };
 use crate::jobs::job::PendingEntry;
+use crate::overlay::Overlay;
 use crate::pending::inadmissible::RequeueCondition;
 use crate::placement::request::Request;
 use crate::reservation::store::{Reservation, ReservedNode};
-use crate::state::Engine;
+use crate::state::{Engine, Inputs};
 
 /// What became different.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Change<'a> {
     /// Nodes, or pods on them: what the capacity store has noted since the last time.
     Capacity,
+    /// A pod that was not assumed there uses more of a node of which some is reserved.
+    ReservedNodeTaken(&'a ClusterName, &'a NodeName),
     /// Facts of these clusters: usable, selected, priced or sized otherwise.
     Fleet(&'a [ClusterName]),
     /// A queue's own fact, its parent or its state.
@@ -69,6 +72,12 @@ pub(crate) enum Change<'a> {
 pub(crate) fn react(engine: &mut Engine, change: Change<'_>) {
     match change {
         Change::Capacity => capacity_changed(engine),
+        Change::ReservedNodeTaken(cluster, node) => {
+            let owners = engine.reservations.with_nodes();
+            let met = owners.filter(|kept| kept.is_on(cluster, node));
+            let met: Vec<JobKey> = met.map(|kept| kept.rank.key.clone()).collect();
+            met.iter().for_each(|owner| recheck(engine, owner));
+        }
         Change::Fleet(clusters) => {
             // A cluster that may not take them says why in its own words.
             let fleet = RequeueCondition::Fleet;
@@ -236,6 +245,7 @@ fn owners_on_admitted_nodes(engine: &mut Engine, admitted: &JobKey) {
         if kept.nodes.iter().any(on_its_nodes)
             || kept.scopes.iter().any(short_of)
             || path.contains(&kept.queue)
+            || lacks_headroom_now(engine.inputs(), kept)
         {
             met.push(kept.rank.key.clone());
         }
@@ -251,6 +261,18 @@ fn owners_on_admitted_nodes(engine: &mut Engine, admitted: &JobKey) {
             .queues
             .wake_others(&RequeueCondition::Reservation, &queue);
     }
+}
+
+/// Whether the owner of reserved nodes lacks headroom, which it did not when they were reserved: it starts as late
+/// as that is free, and shorter jobs may go before.
+fn lacks_headroom_now(inputs: Inputs<'_>, kept: &Reservation) -> bool {
+    let mut scopes = kept.scopes.iter();
+    let lacked = scopes.any(|scope| matches!(scope, ReservationSlot::Headroom(_)));
+    let checked = || {
+        let usage = Overlay::default();
+        inputs.quota.check_total(&kept.queue, &kept.charge, &usage)
+    };
+    !lacked && !kept.taking() && checked().is_err()
 }
 
 /// A job that has entered the window and holds no reservation is evaluated, though nothing that it

@@ -60,6 +60,12 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
+    /// Whether any of a node is reserved by it.
+    pub(crate) fn is_on(&self, cluster: &ClusterName, node: &NodeName) -> bool {
+        let mut nodes = self.nodes.iter();
+        nodes.any(|reserved| reserved.cluster == *cluster && reserved.node == *node)
+    }
+
     /// Whether jobs are, or were just, evicted for it: then it binds all jobs.
     pub(crate) fn taking(&self) -> bool {
         self.preemptor

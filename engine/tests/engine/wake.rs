@@ -423,3 +423,24 @@ fn a_job_may_get_a_reservation_once_it_is_before_the_owner_of_another() {
     assert_snapshot!(world.decide(), @"release small #1 a(n0)");
     assert!(is_next(&world, "two"));
 }
+
+#[test]
+fn a_foreign_pod_on_a_reserved_node_has_the_owner_reserve_others() {
+    let mut world = World::new();
+    world.queue(queue("q")).queue(queue("other"));
+    world.cluster("a", 2, "cpu 64, gpu 8");
+    world.runs("old", "other", 1, "gpu 8");
+    world.cluster("b", 2, "cpu 64, gpu 8");
+    world.apply(foreign("b", "n0", "gpu 8"));
+    world.apply(foreign("b", "n1", "gpu 1"));
+    world.add("head", "q", 2, "gpu 8");
+    world.add("small", "q", 1, "gpu 6");
+    // Less has to become free in the first cluster. The second has room for the small job.
+    assert_snapshot!(world.decide(), @"release small #1 b(n1)");
+    world.add("next", "q", 1, "gpu 5");
+    assert_snapshot!(world.decide(), @"");
+    // Now it is less in the second one.
+    world.apply(foreign("a", "n0", "gpu 3"));
+    world.apply(foreign("a", "n1", "gpu 3"));
+    assert_snapshot!(world.decide(), @"release next #1 a(n1)");
+}

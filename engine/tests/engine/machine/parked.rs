@@ -74,7 +74,6 @@ fn an_elastic_gang_scales_up_as_soon_as_possible() {
 }
 
 #[test]
-#[ignore = "defect: a job sleeps that could go once the head keeps other nodes"]
 fn a_foreign_pod_on_a_reserved_node_activates_jobs_behind_the_owner() {
     take(
         3,
@@ -166,4 +165,63 @@ fn no_job_is_evicted_again_and_again() {
         steps,
     };
     super::wide::tell(&case);
+}
+
+#[test]
+fn a_short_job_goes_before_an_owner_that_lacks_headroom_since_an_admission() {
+    take(
+        3,
+        Size::Large,
+        vec![
+            Wide::InnerReclaimable(0, false),
+            dressed(job(7, 9, (2, 4), Kind::Elastic, 0), 1, &[]),
+            Wide::Old(Step::Node {
+                cluster: 5,
+                node: 0,
+                gpus: 0,
+                usable: false,
+            }),
+            Wide::Old(Step::Decide),
+            dressed(job(48, 10, (3, 1), Kind::Elastic, 0), 2, &[]),
+            dressed(job(0, 2, (2, 2), Kind::Elastic, 2), 1, &[]),
+            Wide::Adopt {
+                told: job(8, 18, (2, 8), Kind::Plain, 0),
+                cluster: 2,
+            },
+            Wide::Old(Step::Obey),
+            Wide::Old(Step::Decide),
+            dressed(job(1, 9, (2, 7), Kind::Split, 0), 1, &[]),
+            dressed(job(13, 0, (2, 1), Kind::Elastic, 0), 1, &[]),
+            dressed(job(9, 10, (2, 7), Kind::Plain, 0), 1, &[]),
+            dressed(job(2, 10, (2, 2), Kind::Elastic, 0), 1, &[]),
+            Wide::ClusterGone(5),
+            Wide::Placed(0),
+            dressed(job(14, 6, (3, 4), Kind::Elastic, 0), 1, &[]),
+            Wide::Old(Step::Obey),
+            Wide::Old(Step::Obey),
+            Wide::Old(Step::Decide),
+            Wide::Old(Step::Shares {
+                queue: 3,
+                guarantee: Some(1),
+                deserved: None,
+            }),
+            dressed(
+                Submitted {
+                    lasts: Some(45),
+                    ..job(3, 0, (2, 1), Kind::Plain, 0)
+                },
+                1,
+                &[],
+            ),
+            dressed(
+                Submitted {
+                    lasts: Some(1),
+                    ..job(15, 0, (3, 2), Kind::Plain, 0)
+                },
+                1,
+                &[],
+            ),
+            Wide::Old(Step::Obey),
+        ],
+    );
 }
