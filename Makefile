@@ -121,8 +121,9 @@ bench-e2e: ## measure the path on a real control plane; writes target/bench-e2e.
 bench-engine: ## measure the cost and quality of decisions; writes target/bench-engine.json (TRACES=DIR for the traces)
 	@cargo bench $(CARGO_FLAGS) --quiet -p sim --bench engine -- --out $(CURDIR)/target/bench-engine.json $(if $(TRACES),--traces $(abspath $(TRACES)))
 
-soak: doc tools ## the long end-to-end tests, and 10,000 seeds of two leaders in virtual time
+soak: doc tools ## the long end-to-end tests, 10,000 seeds of two leaders in virtual time, and new random streams
 	MUSTER_SEEDS=10000 cargo test $(WORKSPACE) --test two_leaders
+	PROPTEST_CASES=300 cargo test $(WORKSPACE) --test engine machine::
 	RUST_TEST_THREADS=256 E2E_DEADLINE_SECONDS=86400 cargo test $(WORKSPACE) --test e2e
 	E2E_DEADLINE_SECONDS=86400 cargo test $(WORKSPACE) --test e2e -- --ignored --test-threads=1
 
