@@ -13,6 +13,7 @@ use crate::api::ids::{PoolClass, QueueName};
 use crate::api::job::QueueOrder;
 use crate::api::slot::ReservationSlot;
 use crate::backfill::{expected_release, feasible, plan, withheld};
+use crate::overlay::Overlay;
 use crate::placement::request::{Block, Gate, Request};
 use crate::reservation::store::{Reservation, ReservedNode};
 use crate::state::Inputs;
@@ -22,6 +23,18 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) fn is_behind(inputs: Inputs<'_>, queue: &QueueName, rank: &QueueOrder) -> bool {
     let last = feasible::last_holder(inputs);
     last.is_none_or(|last| feasible::stands_before(inputs, last, queue, rank))
+}
+
+/// Whether the owner of reserved nodes lacks headroom, which it did not when they were reserved: it starts as late
+/// as that is free, and shorter jobs may go before.
+pub(crate) fn lacks_headroom_now(inputs: Inputs<'_>, kept: &Reservation) -> bool {
+    let mut scopes = kept.scopes.iter();
+    let lacked = scopes.any(|scope| matches!(scope, ReservationSlot::Headroom(_)));
+    let checked = || {
+        let usage = Overlay::default();
+        inputs.quota.check_total(&kept.queue, &kept.charge, &usage)
+    };
+    !lacked && !kept.taking() && checked().is_err()
 }
 
 /// The jobs in the reservation window with the shape of the request, for which no job is being evicted.

@@ -7,18 +7,17 @@
 use crate::api::ids::{ClusterName, JobKey, NodeName, QueueName};
 use crate::api::slot::ReservationSlot;
 use crate::backfill::plan;
-use crate::backfill::{window, withheld};
+use crate::backfill::{reservation, window, withheld};
 use crate::cycle::decide::name_first;
 use crate::cycle::wake::{
     activate, cluster_total, headroom_freed, headroom_used, mark_all_dirty, mark_windows_dirty,
     nodes_freed, nodes_unreserved, owners_moved_back, recheck,
 };
 use crate::jobs::job::PendingEntry;
-use crate::overlay::Overlay;
 use crate::pending::inadmissible::RequeueCondition;
 use crate::placement::request::Request;
 use crate::reservation::store::{Reservation, ReservedNode};
-use crate::state::{Engine, Inputs};
+use crate::state::Engine;
 
 /// What became different.
 #[derive(Debug, Clone, Copy)]
@@ -245,7 +244,7 @@ fn owners_on_admitted_nodes(engine: &mut Engine, admitted: &JobKey) {
         if kept.nodes.iter().any(on_its_nodes)
             || kept.scopes.iter().any(short_of)
             || path.contains(&kept.queue)
-            || lacks_headroom_now(engine.inputs(), kept)
+            || reservation::lacks_headroom_now(engine.inputs(), kept)
         {
             met.push(kept.rank.key.clone());
         }
@@ -261,18 +260,6 @@ fn owners_on_admitted_nodes(engine: &mut Engine, admitted: &JobKey) {
             .queues
             .wake_others(&RequeueCondition::Reservation, &queue);
     }
-}
-
-/// Whether the owner of reserved nodes lacks headroom, which it did not when they were reserved: it starts as late
-/// as that is free, and shorter jobs may go before.
-fn lacks_headroom_now(inputs: Inputs<'_>, kept: &Reservation) -> bool {
-    let mut scopes = kept.scopes.iter();
-    let lacked = scopes.any(|scope| matches!(scope, ReservationSlot::Headroom(_)));
-    let checked = || {
-        let usage = Overlay::default();
-        inputs.quota.check_total(&kept.queue, &kept.charge, &usage)
-    };
-    !lacked && !kept.taking() && checked().is_err()
 }
 
 /// A job that has entered the window and holds no reservation is evaluated, though nothing that it
