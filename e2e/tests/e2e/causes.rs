@@ -423,7 +423,12 @@ async fn causes(case: &Case) -> anyhow::Result<()> {
 
     let mut jobs = Vec::new();
     for cause in &all {
-        jobs.push(case.submit(&cause.template).await?);
+        let job = case.submit(&cause.template).await?;
+        // The next job in its queue is behind it. Karmada may create the bindings of both in another order.
+        if ["pending", "strict"].contains(&job.name.as_str()) {
+            case.waits(&job, cause.reasons).await?;
+        }
+        jobs.push(job);
     }
     let low = format!("{}-low", case.name);
     let classes = json!({"spec": {"priorityClasses": [low]}});
