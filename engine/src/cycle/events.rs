@@ -6,7 +6,7 @@
 use crate::api::event::Event;
 use crate::cycle::react::{Change, react};
 use crate::cycle::recovery;
-use crate::cycle::{decide, ended_pods, lifecycle, rules, sync};
+use crate::cycle::{decide, lifecycle, pods, rules, sync};
 use crate::jobs::drain::is_emptied;
 use crate::jobs::job::Cause;
 use crate::state::Engine;
@@ -54,8 +54,8 @@ pub(crate) fn apply(engine: &mut Engine, event: Event) {
         Event::NodeGone(cluster, node) => engine.capacity.remove_node(&cluster, &node),
         // No job waits for an image: this wakes none.
         Event::NodeImages(fact) => engine.capacity.set_images(&fact),
-        Event::PodUpserted(fact) => ended_pods::observe_pod(engine, fact),
-        Event::PodGone(cluster, uid) => ended_pods::observe_pod_gone(engine, &cluster, &uid),
+        Event::PodUpserted(fact) => pods::observe_pod(engine, fact),
+        Event::PodGone(cluster, uid) => pods::observe_pod_gone(engine, &cluster, &uid),
         Event::PodsEnded {
             cluster,
             owner,

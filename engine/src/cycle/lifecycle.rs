@@ -110,16 +110,16 @@ pub(crate) fn observe_progress(
         ObservedProgress::Evicted => {
             return begin_eviction(engine, key, Reason::Evicted, "it is being evicted", None);
         }
-        // It may have been taken for finished while its queue or cluster began to be drained.
-        ObservedProgress::Placed => timers::note_drain(engine, key),
+        ObservedProgress::Placed => {}
         ObservedProgress::Running => {
-            timers::note_drain(engine, key);
             engine.capacity.note_pods_of(key);
             react(engine, Change::Victims);
         }
         ObservedProgress::Finished => add_run(engine, key, at),
     }
     settle(engine, key);
+    // It may have been taken for finished while its queue or cluster began to be drained.
+    timers::note_drain(engine, key);
 }
 
 /// Adds the run of a job that has ended to the forecast.

@@ -5,11 +5,11 @@
 
 pub(crate) mod decide;
 mod elastic;
-pub(crate) mod ended_pods;
 pub(crate) mod events;
 mod fruitless;
 mod lifecycle;
 pub(crate) mod next_head;
+mod pods;
 mod preempt;
 pub(crate) mod react;
 mod recovery;

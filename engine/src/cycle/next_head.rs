@@ -235,12 +235,12 @@ pub(crate) fn candidate_of<'a>(
     feasible: &FeasibleShapes<'_>,
 ) -> Answer<'a> {
     let pending_queue = inputs.pending.queues.pending_queue(queue)?;
-    let window = LazyCell::new(|| inputs.pending.queues.window(queue));
+    let reservable = LazyCell::new(|| inputs.pending.queues.window(queue));
     let front = LazyCell::new(|| window::of_queue(inputs, queue));
     let takes = LazyCell::new(|| evict::lets_take(inputs, queue));
     let ordering = inputs.quota.ordering(queue);
     let strict = ordering == QueueOrdering::StrictFifo;
-    let is_in_window = |shape| window.is_some_and(|window| window.contains(&shape));
+    let is_in_window = |shape| reservable.is_some_and(|shapes| shapes.contains(&shape));
     let may_go = |rank: &QueueOrder, shape: ShapeId| {
         // Evaluate a StrictFIFO head once in any case: if it exceeds its capability it must not block
         // the queue, and whether its shape is feasible does not say that.
@@ -251,7 +251,7 @@ pub(crate) fn candidate_of<'a>(
             || moves(inputs, queue, pending_queue, shape)
     };
     let shapes = || shapes_of_candidates(inputs, queue, feasible);
-    let listed = || shapes().chain(window.into_iter().flatten().copied());
+    let listed = || shapes().chain(reservable.into_iter().flatten().copied());
     let among = || pending_queue.candidate_among(listed, may_go);
     let of_all = || pending_queue.candidate(ordering, may_go);
     debug_assert!(window::shapes_of(inputs, &front).all(is_in_window));
@@ -267,8 +267,8 @@ pub(crate) fn candidate_of<'a>(
     competes.then_some(candidate)
 }
 
-/// The shapes that may be feasible for a job of a queue: those that are infeasible for it are only infeasible for
-/// the jobs that reservations bind, and these bind all jobs behind their owners.
+/// The shapes that may be feasible for a job of a queue. What reservations withhold makes a shape infeasible for the
+/// jobs behind their owners: only if a job of the queue is before one, or owns one, may such a shape be feasible.
 fn shapes_of_candidates<'a>(
     inputs: Inputs<'a>,
     queue: &'a QueueName,

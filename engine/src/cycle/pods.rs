@@ -1,5 +1,5 @@
-//! Which ended pods keep their capacity for their job during the completion grace, and pods that take what is
-//! reserved.
+//! What a pod that is observed means beside the capacity that it uses: one that has ended may keep its capacity for
+//! its job during the completion grace, and one may take what is reserved.
 
 use crate::amounts::totals::ResourceTotals;
 use crate::api::event::Progress;
@@ -19,25 +19,20 @@ pub(crate) fn observe_pod(engine: &mut Engine, fact: PodFact) {
             engine.capacity.end_grace_of(&key);
         }
     }
-    let at = fact.node.clone().map(|node| (fact.cluster.clone(), node));
-    let Some((cluster, node)) = at.filter(|at| is_reserved(engine.inputs(), at)) else {
+    let cluster = &fact.cluster;
+    let reserved = fact.node.as_ref();
+    let reserved = reserved.filter(|node| engine.reservations.kept_on(cluster, node).is_some());
+    let Some((cluster, node)) = reserved.map(|node| (cluster.clone(), node.clone())) else {
         return engine.capacity.upsert_pod(fact);
     };
-    let before = free_on(engine.inputs(), &cluster, &node);
+    let mut less = free_on(engine.inputs(), &cluster, &node);
     engine.capacity.upsert_pod(fact);
     // What a job's pod takes was assumed, most often.
-    let mut less = before;
     less.add_totals(&free_on(engine.inputs(), &cluster, &node), -1);
     less.drop_negative();
     if !less.is_empty() {
         react(engine, Change::ReservedNodeTaken(&cluster, &node));
     }
-}
-
-/// Whether any of a node is reserved.
-fn is_reserved(inputs: Inputs<'_>, at: &(ClusterName, NodeName)) -> bool {
-    let mut reserved = inputs.reservations.with_nodes();
-    reserved.any(|kept| kept.is_on(&at.0, &at.1))
 }
 
 fn free_on(inputs: Inputs<'_>, cluster: &ClusterName, node: &NodeName) -> ResourceTotals {
