@@ -18,6 +18,7 @@ use crate::placement::request;
 use crate::reservation::priority::{ReservationPriority, ReservationWindow};
 use crate::reservation::store::Reservation;
 use crate::state::Inputs;
+use std::cell::LazyCell;
 use std::cmp::Reverse;
 
 /// The priority of a reservation for a pending job.
@@ -41,7 +42,7 @@ pub(crate) fn reservation_priority<'a>(
 
 /// The reservation window of a queue: the first jobs that are admissible some day and within the
 /// limit of pending jobs, as many as its policy says.
-pub(crate) fn of_queue(inputs: Inputs<'_>, queue: &QueueName) -> ReservationWindow {
+pub(crate) fn of_queue<'a>(inputs: Inputs<'a>, queue: &'a QueueName) -> ReservationWindow<'a> {
     let most = holders_allowed(inputs, queue);
     let pending_queue = inputs.pending.queues.pending_queue(queue);
     let mut jobs = pending_queue
@@ -50,16 +51,13 @@ pub(crate) fn of_queue(inputs: Inputs<'_>, queue: &QueueName) -> ReservationWind
     if inputs.quota.pending_limit(queue).is_some() {
         jobs.retain(|rank| request::over_pending_limit(inputs, queue, rank).is_none());
     }
-    ReservationWindow {
-        queue: queue.clone(),
-        jobs,
-    }
+    ReservationWindow { queue, jobs }
 }
 
 /// The shapes of the jobs in a window.
 pub(crate) fn shapes_of<'a>(
     inputs: Inputs<'a>,
-    window: &'a ReservationWindow,
+    window: &'a ReservationWindow<'_>,
 ) -> impl Iterator<Item = ShapeId> + 'a {
     window
         .jobs
@@ -74,11 +72,12 @@ pub(crate) fn most_of_scope(inputs: Inputs<'_>, queue: &QueueName) -> usize {
 }
 
 pub(crate) fn holders_allowed(inputs: Inputs<'_>, queue: &QueueName) -> usize {
-    if inputs.quota.ordering(queue) == QueueOrdering::BestEffort {
+    let policy = inputs.quota.policy(queue);
+    let ordering = policy.map(|policy| policy.ordering).unwrap_or_default();
+    if ordering == QueueOrdering::BestEffort {
         return 0;
     }
-    let backfill = inputs.quota.policy(queue).map(|policy| policy.backfill);
-    let backfill = backfill.unwrap_or_default();
+    let backfill = policy.map(|policy| policy.backfill).unwrap_or_default();
     match backfill.reservations {
         Some(most) => usize::try_from(most).unwrap_or(usize::MAX),
         None if backfill.conservative => inputs.config.conservative_depth,
@@ -91,20 +90,20 @@ pub(crate) fn holders_allowed(inputs: Inputs<'_>, queue: &QueueName) -> usize {
 /// reservations of higher priority.
 pub(crate) fn may_reserve(
     inputs: Inputs<'_>,
-    window: &ReservationWindow,
+    window: &ReservationWindow<'_>,
     rank: &QueueOrder,
     shape: ShapeId,
 ) -> bool {
-    if !window.jobs.contains(rank) || inputs.reservations.of(&rank.key).is_some() {
+    if !window.contains(rank) || inputs.reservations.of(&rank.key).is_some() {
         return false;
     }
     if inputs.pending.is_unreservable(&rank.key)
         || (inputs.pending.shapes.is_unreservable(shape)
-            && reservation::is_behind(inputs, &window.queue, rank))
+            && reservation::is_behind(inputs, window.queue, rank))
     {
         return false;
     }
-    !is_outranked(inputs, &window.queue, rank, shape)
+    !is_outranked(inputs, window.queue, rank, shape)
 }
 
 /// Whether reservations of higher priority are known to have taken the slots of a job that lacks
@@ -119,16 +118,19 @@ pub(crate) fn is_outranked(
         return false;
     };
     let most = most_of_scope(inputs, queue);
-    let mine = reservation_priority(inputs, queue, rank);
+    let mine = LazyCell::new(|| reservation_priority(inputs, queue, rank));
+    // Jobs of one queue differ in nothing but their rank.
+    let outranks = |reserved: &Reservation| match reserved.queue == *queue {
+        true => reserved.rank < *rank,
+        false => reservation_priority(inputs, &reserved.queue, &reserved.rank) < *mine,
+    };
     let full = |scope: &ReservationSlot| {
         // Most often there are too few, whatever their priority.
         if inputs.reservations.count(scope) < most {
             return false;
         }
         let better = inputs.reservations.holders_of(scope).filter(|reserved| {
-            !reserved.nodes.is_empty()
-                && reserved.rank.key != rank.key
-                && reservation_priority(inputs, &reserved.queue, &reserved.rank) < mine
+            !reserved.nodes.is_empty() && reserved.rank.key != rank.key && outranks(reserved)
         });
         better.take(most).count() >= most
     };

@@ -265,7 +265,7 @@ fn owners_on_admitted_nodes(engine: &mut Engine, admitted: &JobKey) {
 /// A job that has entered the window and holds no reservation is evaluated, though nothing that it
 /// waits for has changed: it may get one from now on.
 fn window_moved(engine: &mut Engine, queue: &QueueName) {
-    for rank in window::of_queue(engine.inputs(), queue).jobs {
+    for rank in window::of_queue(engine.inputs(), queue).into_jobs() {
         if engine.reservations.of(&rank.key).is_none() {
             activate(engine, &rank.key);
         }

@@ -36,7 +36,7 @@ pub(crate) fn reserve_for(
         // All its victims are gone and it still cannot be admitted: it is a job like any other again.
         drop_reservation_of(engine, &request.rank.key);
     }
-    let front = window::of_queue(engine.inputs(), request.queue).jobs;
+    let front = window::of_queue(engine.inputs(), request.queue).into_jobs();
     // A job that cannot be admitted leaves the window; the reservations of the others stay.
     if !matches!(block.gate, Gate::Never | Gate::Limit) {
         drop_behind(engine, request.queue, &front);

@@ -173,7 +173,11 @@ impl PendingQueue {
     }
 
     /// The first `most` of the jobs that may be admitted some day, parked or active.
-    pub(crate) fn window(&self, most: usize) -> BTreeSet<QueueOrder> {
+    pub(crate) fn window(&self, most: usize) -> Vec<&QueueOrder> {
+        if most <= 1 {
+            let first = self.first_that_may_go().filter(|_| most == 1);
+            return first.into_iter().collect();
+        }
         let mut parked = self.admissible_later.iter().peekable();
         let mut active = self.active.iter().peekable();
         // The classes whose first jobs are first, merged: what this costs grows as `most` does.
@@ -194,11 +198,11 @@ impl PendingQueue {
                 classes.insert(first, jobs);
             }
         }
-        let mut window = BTreeSet::new();
+        let mut window = Vec::new();
         while window.len() < most
             && let Some((rank, mut behind)) = classes.pop_first()
         {
-            window.insert(rank.clone());
+            window.push(rank);
             if let Some(next) = behind.next() {
                 classes.insert(next, behind);
             }

@@ -109,6 +109,40 @@ enum DominantShare {
     },
 }
 
+/// The usage of a queue beside the amounts that it deserves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum UsedOfDeserved {
+    DeservesNothing,
+    /// Below the deserved amount of every resource. The value is the largest part that it uses.
+    Below(Fraction),
+    /// It has reached the deserved amount of some resource.
+    Reached,
+}
+
+fn used_of_deserved(node: &QueueNode, counted: &ResourceVec) -> UsedOfDeserved {
+    let mut largest = Fraction::ZERO;
+    let (mut deserves, mut reached) = (false, false);
+    for (scope, account) in &node.accounts {
+        let usage = if *scope == OVERALL {
+            counted
+        } else {
+            &account.charged
+        };
+        let deserved = account.bounds.deserved.iter();
+        for (resource, deserved) in deserved.filter(|(id, _)| id.competes()) {
+            let used = usage.get(resource);
+            deserves |= deserved > 0;
+            reached |= used >= deserved && used > 0;
+            largest = largest.max(Fraction::new(used, deserved.max(1)));
+        }
+    }
+    match (deserves, reached) {
+        (false, _) => UsedOfDeserved::DeservesNothing,
+        (true, false) => UsedOfDeserved::Below(largest),
+        (true, true) => UsedOfDeserved::Reached,
+    }
+}
+
 /// Sort key of a queue among its siblings. The order of the fields is the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FairShareKey {
@@ -128,34 +162,23 @@ impl Quota {
 
     /// True if a queue uses less than it deserves.
     pub(crate) fn is_below_deserved(&self, id: QueueId) -> bool {
-        matches!(self.share(self.node(id)), DominantShare::Below(_))
+        let node = self.node(id);
+        matches!(
+            used_of_deserved(node, &node.counted_usage()),
+            UsedOfDeserved::Below(_)
+        )
     }
 
     /// The share of a queue, by the resources that queues compete for (not pod slots).
     fn share(&self, node: &QueueNode) -> DominantShare {
         let counted = node.counted_usage();
-        let mut largest = Fraction::ZERO;
-        let (mut deserves, mut reached) = (false, false);
-        for (scope, account) in &node.accounts {
-            let usage = if *scope == OVERALL {
-                &*counted
-            } else {
-                &account.charged
-            };
-            let deserved = account.bounds.deserved.iter();
-            for (resource, deserved) in deserved.filter(|(id, _)| id.competes()) {
-                let used = usage.get(resource);
-                deserves |= deserved > 0;
-                reached |= used >= deserved && used > 0;
-                largest = largest.max(Fraction::new(used, deserved.max(1)));
-            }
-        }
-        if deserves && !reached {
+        let used = used_of_deserved(node, &counted);
+        if let UsedOfDeserved::Below(largest) = used {
             return DominantShare::Below(largest);
         }
         DominantShare::Above {
             borrowed: self.borrowed_share(node, &counted),
-            deserves_nothing: !deserves,
+            deserves_nothing: used == UsedOfDeserved::DeservesNothing,
         }
     }
 

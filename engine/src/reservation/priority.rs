@@ -7,10 +7,21 @@ use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// The jobs of a queue that can get a reservation.
-pub(crate) struct ReservationWindow {
-    pub(crate) queue: QueueName,
-    pub(crate) jobs: BTreeSet<QueueOrder>,
+/// The jobs of a queue that can get a reservation, in their order.
+pub(crate) struct ReservationWindow<'a> {
+    pub(crate) queue: &'a QueueName,
+    pub(crate) jobs: Vec<&'a QueueOrder>,
+}
+
+impl ReservationWindow<'_> {
+    pub(crate) fn contains(&self, rank: &QueueOrder) -> bool {
+        self.jobs.binary_search(&rank).is_ok()
+    }
+
+    /// A copy of its jobs, which outlives a change of the stores.
+    pub(crate) fn into_jobs(self) -> BTreeSet<QueueOrder> {
+        self.jobs.into_iter().cloned().collect()
+    }
 }
 
 /// The priority of a reservation: the policy is the order of the fields, the least is the highest.
