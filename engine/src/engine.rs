@@ -10,34 +10,34 @@ use crate::amounts::resources::Resources;
 use crate::api::decision::{
     Decisions, Explanation, Help, PrePull, QueueUsage, Reserved, StartEstimate,
 };
-use crate::api::demand::ClusterPlacement;
 use crate::api::event::Event;
-use crate::api::facts::{ClusterFact, Leaving, NodeFact, Slot};
 use crate::api::faults::FaultRuleSet;
 use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, QueueName, Time};
 use crate::api::reason::Reason;
 use crate::audit::snapshot::Snapshot;
 use crate::audit::{invariants, snapshot};
-use crate::capacity::{ClusterCapacity, PoolSummary};
 use crate::config::EngineConfig;
 use crate::cycle::{decide, events};
 use crate::jobs::job::JobView;
-use crate::placement::eligible;
 use crate::report::advise::AdviceClass;
+use crate::report::fleet::FleetView;
+use crate::report::pods::PodsView;
 use crate::report::{advise, explain, pre_pull, start, usage};
 use crate::state::{Changed, Engine};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 impl Engine {
-    /// The latest fact of a cluster.
+    /// The member clusters and their nodes.
     #[must_use]
-    pub fn cluster(&self, name: &ClusterName) -> Option<&ClusterFact> {
-        self.capacity.cluster_fact(name)
+    pub fn fleet(&self) -> FleetView<'_> {
+        FleetView(self.inputs())
     }
 
-    /// The names of all known clusters, in order.
-    pub fn cluster_names(&self) -> impl Iterator<Item = &ClusterName> {
-        self.capacity.cluster_names()
+    /// The pods of a job.
+    #[must_use]
+    pub fn pods_of<'a>(&'a self, key: &'a JobKey) -> PodsView<'a> {
+        let inputs = self.inputs();
+        PodsView { inputs, key }
     }
 
     /// All queues that exist or have jobs, in order of name.
@@ -52,22 +52,10 @@ impl Engine {
         Some(job.view(self.jobs.priority_of(job).unwrap_or_default()))
     }
 
-    /// The terminating pods of an admitted job that are still charged.
-    #[must_use]
-    pub fn leaving(&self, key: &JobKey) -> &[Leaving] {
-        self.jobs.released(key).map_or(&[], |job| &job.leaving)
-    }
-
     /// The charge of an admitted job beyond its admission, by cluster.
     #[must_use]
     pub fn excess(&self, key: &JobKey) -> Option<&BTreeMap<ClusterName, Resources>> {
         Some(&self.jobs.released(key)?.excess)
-    }
-
-    /// The request of the pods of a job in a cluster that have not ended.
-    #[must_use]
-    pub fn requested_by_pods(&self, key: &JobKey, cluster: &ClusterName) -> Resources {
-        self.capacity.requested(key, cluster)
     }
 
     /// Applies an event. The cost does not depend on the number of pending jobs.
@@ -90,19 +78,6 @@ impl Engine {
     /// Jobs and queues that may have changed since the last call.
     pub fn take_changed(&mut self) -> Changed {
         std::mem::take(&mut self.changed)
-    }
-
-    /// All pools of all members, in order of cluster and class.
-    #[must_use]
-    pub fn pools(&self) -> Vec<PoolSummary> {
-        self.capacity.pools()
-    }
-
-    /// The clusters for an object without pods, such as a ConfigMap: those of the first group of `placement` that
-    /// has any. They need no live view and no capacity.
-    #[must_use]
-    pub fn clusters_for_objects(&self, placement: &ClusterPlacement) -> Vec<ClusterName> {
-        eligible::clusters_for_objects(self.inputs(), placement)
     }
 
     /// The state of a job and the reason for it; `None` if the job is not known.
@@ -132,30 +107,6 @@ impl Engine {
         Some((released.admission.attempt, cause.reason, &cause.message))
     }
 
-    /// Whether a running job has fewer pods than it needs.
-    #[must_use]
-    pub fn has_lost_pods(&self, key: &JobKey) -> bool {
-        let released = self.jobs.released(key);
-        released.is_some_and(|released| released.loss.is_some())
-    }
-
-    /// Where capacity is held for pods of an admitted job that are not bound yet, or are to replace lost ones.
-    #[must_use]
-    pub fn assumed_pods(&self, key: &JobKey) -> Vec<(ClusterName, Slot)> {
-        let assumption = self.capacity.assumed().get(key).into_iter();
-        let each = assumption.flat_map(|assumption| {
-            assumption.assumed.iter().filter_map(|pod| {
-                let slot = Slot {
-                    node: pod.node.clone()?,
-                    role: assumption.demand.roles[pod.role].name.clone(),
-                    count: pod.count,
-                };
-                Some((pod.cluster.clone(), slot))
-            })
-        });
-        each.collect()
-    }
-
     /// The nodes that a queue keeps as spare ones for its large gangs, and whether another job runs there meanwhile.
     #[must_use]
     pub fn spare_nodes(&self, queue: &QueueName) -> BTreeMap<(ClusterName, NodeName), bool> {
@@ -168,58 +119,10 @@ impl Engine {
         nodes.collect()
     }
 
-    /// The number of a job's `of` pods in a cluster that are bound to nodes and have not been lost, or ended by
-    /// themselves and need no other in their place.
-    #[must_use]
-    pub fn bound_pods(&self, key: &JobKey, cluster: &ClusterName, of: u32) -> u32 {
-        self.capacity.present_pods(key, cluster, of)
-    }
-
-    /// The longest grace period in seconds of a job's pods that still use capacity, of whichever attempt, in clusters
-    /// and on nodes that can be seen; `None` if there are none.
-    #[must_use]
-    pub fn grace_of_pods_left(&self, key: &JobKey) -> Option<u32> {
-        self.capacity.grace_of_pods_left(key)
-    }
-
-    /// The jobs with pods on a node that have not ended; none if the node is not known, or lost.
-    #[must_use]
-    pub fn jobs_on(&self, cluster: &ClusterName, node: &NodeName) -> BTreeSet<JobKey> {
-        let nodes = self.capacity.cluster(cluster);
-        let is_ready = |nodes: &&ClusterCapacity| {
-            let info = nodes.nodes().get(node);
-            info.is_some_and(|info| !info.fact.lost)
-        };
-        let pods = nodes.filter(is_ready).into_iter();
-        let pods = pods.flat_map(|nodes| nodes.pods_on(node));
-        pods.filter_map(|pod| pod.job.clone()).collect()
-    }
-
     /// The rules in force that say whose fault a symptom is.
     #[must_use]
     pub fn fault_rules(&self) -> &FaultRuleSet {
         &self.fault_rules
-    }
-
-    /// The fact of a node.
-    #[must_use]
-    pub fn node(&self, cluster: &ClusterName, node: &NodeName) -> Option<&NodeFact> {
-        let nodes = self.capacity.cluster(cluster)?.nodes();
-        Some(&nodes.get(node)?.fact)
-    }
-
-    /// Whether a cluster has a node.
-    #[must_use]
-    pub fn has_node(&self, cluster: &ClusterName, node: &NodeName) -> bool {
-        let nodes = self.capacity.cluster(cluster);
-        nodes.is_some_and(|nodes| nodes.nodes().contains_key(node))
-    }
-
-    /// The number of known nodes of a cluster.
-    #[must_use]
-    pub fn nodes_in(&self, cluster: &ClusterName) -> usize {
-        let nodes = self.capacity.cluster(cluster);
-        nodes.map_or(0, |nodes| nodes.nodes().len())
     }
 
     /// The smallest changes with which a pending job would start now. There are none if neither

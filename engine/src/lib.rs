@@ -43,6 +43,8 @@ pub use config::EngineConfig;
 pub use forecast::starts::{FaredRange, StartForecasts, StartResult, WAIT_STAGES};
 pub use jobs::job::JobView;
 pub use report::advise::AdviceClass;
+pub use report::fleet::FleetView;
+pub use report::pods::PodsView;
 pub use state::{Changed, Engine};
 
 pub use decision::{Blocker, Decision, Decisions, Explanation, QueueUsage};

@@ -106,7 +106,7 @@ impl Reconciler {
                         cluster.paused = self.breakers.pause_of(&cluster.name);
                         self.dirty.extend(self.spread_bindings.iter().cloned());
                         self.note_leaving(cluster);
-                        if self.engine.cluster(&cluster.name).is_none() {
+                        if self.engine.fleet().cluster(&cluster.name).is_none() {
                             self.dirty.extend(self.rendezvous_jobs.iter().cloned());
                         }
                     }
@@ -129,7 +129,7 @@ impl Reconciler {
                 };
                 if of_ours {
                     self.lost_pods
-                        .note(&fact, |cluster, node| engine.jobs_on(cluster, node));
+                        .note(&fact, |cluster, node| engine.fleet().jobs_on(cluster, node));
                 }
                 self.apply(fact);
             }

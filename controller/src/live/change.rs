@@ -129,7 +129,7 @@ impl LiveState {
     }
 
     fn without_cluster(&mut self, name: &ClusterName) -> Result<(), LiveChangeError> {
-        let fact = self.reconciler.engine.cluster(name);
+        let fact = self.reconciler.engine.fleet().cluster(name);
         let mut fact: ClusterFact = fact
             .cloned()
             .ok_or_else(|| LiveChangeError::NoCluster(name.clone()))?;
@@ -147,7 +147,7 @@ impl LiveState {
         cluster: &ClusterName,
         node: &NodeName,
     ) -> Result<(), LiveChangeError> {
-        if self.reconciler.engine.node(cluster, node).is_none() {
+        if self.reconciler.engine.fleet().node(cluster, node).is_none() {
             let (cluster, node) = (cluster.clone(), node.clone());
             return Err(LiveChangeError::NoNode(cluster, node));
         }

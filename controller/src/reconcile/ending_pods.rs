@@ -24,7 +24,7 @@ const LATER_LOOK_MS: i64 = 2_000;
 impl Reconciler {
     /// Returns when to look again at an evicted job whose Works are gone, if pods of it have not ended yet.
     pub(crate) fn pods_still_end(&mut self, key: &JobKey, now: Time) -> Option<Time> {
-        let grace_s = self.engine.grace_of_pods_left(key)?;
+        let grace_s = self.engine.pods_of(key).longest_grace()?;
         let most = self.options.pods_end_ms;
         let since = self.in_flight_of(key).pods_end_since(now);
         let by = since.after(allowed(grace_s, most));

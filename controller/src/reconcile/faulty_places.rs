@@ -65,7 +65,7 @@ impl Reconciler {
             fact,
             rules,
             |uid| pods.has(uid),
-            |cluster, node| engine.jobs_on(cluster, node),
+            |cluster, node| engine.fleet().jobs_on(cluster, node),
             queue_of,
             now,
         );
@@ -93,14 +93,18 @@ impl Reconciler {
             return;
         }
         let engine = &self.engine;
-        let nodes_in = |cluster: &ClusterName| engine.nodes_in(cluster);
+        let nodes_in = |cluster: &ClusterName| engine.fleet().nodes_in(cluster);
         let due = self.avoided_nodes.due(engine.fault_rules(), nodes_in, now);
         for change in due {
             self.push(ReconcileAction::TaintNode(change));
         }
         let engine = &self.engine;
-        let is_seen =
-            |cluster: &ClusterName| engine.cluster(cluster).is_none_or(|fact| fact.usable);
+        let is_seen = |cluster: &ClusterName| {
+            engine
+                .fleet()
+                .cluster(cluster)
+                .is_none_or(|fact| fact.usable)
+        };
         let rules = engine.fault_rules();
         let changes = self.avoided_nodes.remediations_due(rules, is_seen, now);
         for change in changes {
@@ -141,7 +145,7 @@ impl Reconciler {
                 firing,
                 ..
             } = &alert;
-            let is_known = self.engine.has_node(cluster, node);
+            let is_known = self.engine.fleet().node(cluster, node).is_some();
             self.metrics.alerts.taken(is_known);
             if is_known {
                 tracing::info!(%cluster, %node, name, firing, "an alert about a node was posted");
@@ -158,7 +162,7 @@ impl Reconciler {
         let state_of = |job: &JobKey| engine.job(job).map(|job| job.state);
         let changes = self.breakers.compare(state_of, now);
         for cluster in changes.clusters {
-            let fact = self.engine.cluster(&cluster).cloned();
+            let fact = self.engine.fleet().cluster(&cluster).cloned();
             if let Some(mut fact) = fact {
                 fact.paused = self.breakers.pause_of(&cluster);
                 self.apply(Event::ClusterUpserted(fact));

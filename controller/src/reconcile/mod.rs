@@ -170,7 +170,7 @@ impl Reconciler {
         let api = format!("{}/{}", spec.resource.api_version, spec.resource.kind);
         let placement = workload::cluster_placement(spec.placement.as_ref(), &api);
         let there = spec.clusters.iter().map(|cluster| cluster.name.clone());
-        let selected = self.engine.clusters_for_objects(&placement);
+        let selected = self.engine.fleet().clusters_for_objects(&placement);
         there
             .chain(selected.iter().map(ToString::to_string))
             .collect()

@@ -61,7 +61,10 @@ impl Reconciler {
     }
 
     pub(crate) fn is_given_up(&self, work: &SeenWork) -> bool {
-        let cluster = self.engine.cluster(&ClusterName::new(&work.cluster));
+        let cluster = self
+            .engine
+            .fleet()
+            .cluster(&ClusterName::new(&work.cluster));
         work.deleting
             && cluster.is_some_and(|cluster| cluster.has_taint(names::OUT_OF_SERVICE_ANNOTATION))
     }

@@ -1,4 +1,4 @@
-//! Where a job that lacks capacity will start soonest: the nodes that are reserved for it.
+//! Where a job that lacks capacity will start: the nodes that are reserved for it.
 //!
 //! In each eligible cluster the pods go first where they fit now, then where the least has to
 //! become free. The cluster with the least to free is chosen, and stays chosen until another one

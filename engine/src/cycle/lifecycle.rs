@@ -205,7 +205,8 @@ pub(crate) fn confirm_gone(
         return;
     };
     engine.capacity.trim_assumed(key, cluster, &may_be);
-    let all_gone = engine.leaving(key).is_empty();
+    let released = engine.jobs.released(key);
+    let all_gone = released.is_none_or(|released| released.leaving.is_empty());
     settle(engine, key);
     if all_gone {
         reserve::victim_gone(engine, key);

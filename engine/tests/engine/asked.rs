@@ -37,7 +37,7 @@ fn objects_go_to_the_first_group_that_has_clusters_also_where_no_job_may_go() {
             groups,
             ..ClusterPlacement::default()
         };
-        let clusters = world.engine.clusters_for_objects(&placement);
+        let clusters = world.engine.fleet().clusters_for_objects(&placement);
         let names: Vec<String> = clusters.iter().map(ToString::to_string).collect();
         names.join(" ")
     };
@@ -62,6 +62,7 @@ fn a_cluster_is_known_until_it_is_gone() {
     let names = |world: &World| -> Vec<String> {
         world
             .engine
+            .fleet()
             .cluster_names()
             .map(ToString::to_string)
             .collect()
@@ -70,7 +71,7 @@ fn a_cluster_is_known_until_it_is_gone() {
     world.apply(Event::ClusterUpserted(cluster("a")));
     world.apply(Event::NodeUpserted(node("c", "n0", "cpu 1")));
     assert_eq!(names(&world), ["a", "b"]);
-    let known = |name: &str| world.engine.cluster(&ClusterName::from(name));
+    let known = |name: &str| world.engine.fleet().cluster(&ClusterName::from(name));
     assert!(known("b").unwrap().has_taint("out"));
     assert!(!known("b").unwrap().has_taint("in"));
     assert!(!known("a").unwrap().has_taint("out"));

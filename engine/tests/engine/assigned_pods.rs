@@ -136,6 +136,6 @@ fn an_assumed_pod_leaves_a_cordoned_node_on_which_another_was_bound() {
         ..node("a", "n0", "cpu 64, gpu 8")
     }));
     world.decide();
-    let pool = &world.engine.pools()[0];
+    let pool = &world.engine.fleet().pools()[0];
     assert_eq!((&pool.assumed, &pool.used), (&pod("gpu 4"), &res("")));
 }

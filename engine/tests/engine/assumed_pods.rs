@@ -13,7 +13,7 @@ fn capacity_is_neither_counted_twice_nor_leaked() {
     world.add("job", "q", 2, "gpu 4");
     world.decide();
     let free = |world: &World| {
-        let pool = &world.engine.pools()[0];
+        let pool = &world.engine.fleet().pools()[0];
         format!(
             "{} free, {} assumed, {} used",
             pool.free, pool.assumed, pool.used
@@ -51,7 +51,7 @@ fn a_pool_reports_its_nodes_and_its_fragmentation() {
         usable: false,
         ..node("a", "n3", "cpu 64, gpu 8")
     }));
-    let pools = world.engine.pools();
+    let pools = world.engine.fleet().pools();
     let pool = &pools[0];
     assert_eq!(pools.len(), 1);
     assert_snapshot!(
@@ -163,7 +163,7 @@ fn a_pod_replaces_one_assumed_pod_even_if_it_is_reported_twice() {
     }));
     world.wait(5).decide();
     // The first pod has ended; the second is still assumed.
-    let pool = &world.engine.pools()[0];
+    let pool = &world.engine.fleet().pools()[0];
     assert_eq!(pool.assumed, crate::world::pod("gpu 4"));
     assert_eq!(pool.used, res(""));
 }
@@ -173,7 +173,7 @@ fn a_pool_without_devices_is_counted_in_whole_cores() {
     let mut world = world();
     world.cluster("a", 2, "cpu 64");
     world.apply(foreign("a", "n0", "cpu 59500m"));
-    let pool = &world.engine.pools()[0];
+    let pool = &world.engine.fleet().pools()[0];
     assert_eq!(pool.largest_free_node, 64);
     assert_eq!(format!("{:?}", pool.histogram), "{4: 1, 64: 1}");
 }
@@ -188,7 +188,7 @@ fn pods_stay_assumed_when_their_cluster_goes_and_returns() {
     world.cluster("a", 1, "cpu 64, gpu 8");
     world.add("second", "q", 1, "gpu 8");
     assert_snapshot!(world.decide(), @"");
-    assert_eq!(world.engine.pools()[0].assumed, pod("gpu 8"));
+    assert_eq!(world.engine.fleet().pools()[0].assumed, pod("gpu 8"));
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn a_bound_pod_with_another_request_counts_as_one_of_the_gang() {
 fn a_node_is_counted_in_its_accelerators_before_its_other_devices() {
     let mut world = world();
     world.cluster("a", 1, "cpu 64, acme.com/hca 4, gpu 8");
-    let pool = &world.engine.pools()[0];
+    let pool = &world.engine.fleet().pools()[0];
     let device = pool.device.as_ref().map(ToString::to_string);
     assert_eq!(device.as_deref(), Some("nvidia.com/gpu"));
     assert_eq!(pool.largest_free_node, 8);
@@ -243,7 +243,7 @@ fn a_node_is_counted_in_its_accelerators_before_its_other_devices() {
 fn a_node_that_lost_its_devices_is_counted_in_cores() {
     let mut world = world();
     world.cluster("a", 1, "cpu 64, gpu 0");
-    let pool = &world.engine.pools()[0];
+    let pool = &world.engine.fleet().pools()[0];
     assert_eq!((&pool.device, pool.largest_free_node), (&None, 64));
 }
 
@@ -252,7 +252,7 @@ fn a_resource_that_no_node_has_is_reported_if_a_pod_uses_it() {
     let mut world = world();
     world.cluster("a", 1, "cpu 64, gpu 8");
     world.apply(foreign("a", "n0", "acme.com/hca 1"));
-    let pool = &world.engine.pools()[0];
+    let pool = &world.engine.fleet().pools()[0];
     assert_eq!(pool.used, pod("acme.com/hca 1"));
 }
 

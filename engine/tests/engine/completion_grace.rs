@@ -79,7 +79,7 @@ fn a_new_pod_of_the_same_job_may_use_capacity_in_grace() {
         ..pod
     };
     world.apply(Event::PodUpserted(again));
-    let used = &world.engine.pools()[0].used;
+    let used = &world.engine.fleet().pools()[0].used;
     assert_eq!(used.to_string(), "nvidia.com/gpu 16, pods 4");
     assert_snapshot!(world.decide(), @"");
 }
@@ -103,7 +103,7 @@ fn the_grace_of_a_pod_that_is_gone_ends() {
     assert_snapshot!(world.decide(), @"");
     world.wait(5);
     assert_snapshot!(world.decide(), @"release a3 #1 x(n0)");
-    let used = &world.engine.pools()[0].used;
+    let used = &world.engine.fleet().pools()[0].used;
     assert_eq!(used.to_string(), "nvidia.com/gpu 12, pods 3");
     assert!(!is_known(&world, "b1"));
 }
@@ -117,7 +117,7 @@ fn capacity_in_grace_elsewhere_stays_so_when_a_cluster_goes() {
     let pod = ended(&world, "a3");
     world.apply(Event::PodUpserted(pod));
     world.apply(Event::ClusterGone(engine::ClusterName::from("x")));
-    let used = |world: &World| world.engine.pools()[0].used.to_string();
+    let used = |world: &World| world.engine.fleet().pools()[0].used.to_string();
     world.decide();
     assert_eq!(used(&world), "nvidia.com/gpu 4, pods 1");
     world.wait(5).decide();

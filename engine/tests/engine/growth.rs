@@ -231,7 +231,7 @@ fn assumed_pods_of_a_role_do_not_depend_on_the_order_of_roles() {
         of(vec![role("worker", 3, "gpu 1"), server]),
     );
     assert_snapshot!(world.decide(), @"resize job #1 a(n0×2 n0 n0)");
-    let assumed = world.engine.pools()[0].assumed.to_string();
+    let assumed = world.engine.fleet().pools()[0].assumed.to_string();
     assert_snapshot!(assumed, @"cpu 4, nvidia.com/gpu 3, pods 4");
 }
 

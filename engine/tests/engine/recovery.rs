@@ -132,7 +132,7 @@ fn a_node_that_is_ready_again_in_time_has_lost_nothing() {
 #[test]
 fn a_node_that_is_lost_already_has_no_jobs_to_lose() {
     let mut world = running();
-    let jobs = |world: &World| world.engine.jobs_on(&"a".into(), &"n1".into());
+    let jobs = |world: &World| world.engine.fleet().jobs_on(&"a".into(), &"n1".into());
     assert_eq!(jobs(&world), [key("gang")].into());
     world.apply(Event::NodeUpserted(NodeFact {
         usable: false,
@@ -260,11 +260,16 @@ fn the_number_of_ended_pods_survives_a_restart_and_goes_with_its_cluster() {
     });
     world.apply(Event::PodGone(lost.cluster.clone(), lost.uid.clone()));
     world.wait(10).decide();
-    let bound = |world: &World| world.engine.bound_pods(&key("gang"), &lost.cluster, 2);
+    let bound = |world: &World| {
+        world
+            .engine
+            .pods_of(&key("gang"))
+            .bound_in(&lost.cluster, 2)
+    };
     assert_eq!(bound(&world), 2);
     let config = EngineConfig::default();
     let restored = engine::Engine::restore(world.engine.snapshot(), config);
-    assert_eq!(restored.bound_pods(&key("gang"), &lost.cluster, 2), 2);
+    assert_eq!(restored.pods_of(&key("gang")).bound_in(&lost.cluster, 2), 2);
     world.apply(Event::ClusterGone(lost.cluster.clone()));
     assert_eq!(bound(&world), 0);
 }

@@ -99,7 +99,7 @@ fn a_lent_node_comes_back_when_the_gang_needs_it() {
     assert_snapshot!(world.decide(), @"");
     world.works_gone("lent");
     assert_snapshot!(world.decide(), @"");
-    assert_eq!(world.engine.assumed_pods(&key("gang")).len(), 1);
+    assert_eq!(world.engine.pods_of(&key("gang")).assumed().len(), 1);
     assert_eq!(
         world.engine.job(&key("lent")).unwrap().state,
         JobState::Queued

@@ -38,7 +38,7 @@ impl FaultInjector<'_> {
         let sim = self.job(job);
         let nodes = &self.scenario.fleet.nodes;
         let mut open: Vec<(ClusterName, String, usize, u32)> = Vec::new();
-        for (cluster, slot) in sides.engine.assumed_pods(&sim.fact.key) {
+        for (cluster, slot) in sides.engine.pods_of(&sim.fact.key).assumed() {
             let node = self.pods.index_of(&cluster, &slot.node)?;
             open.push((cluster, slot.role, node, slot.count));
         }

@@ -14,7 +14,7 @@ impl Reconciler {
     /// Tells the engine for how long nodes are left, and reconciles the jobs on those that end soon.
     pub(crate) fn leave_ending_nodes(&mut self, now: Time) {
         for (cluster, node) in self.ending_nodes.changed(now) {
-            if let Some(mut fact) = self.engine.node(&cluster, &node).cloned() {
+            if let Some(mut fact) = self.engine.fleet().node(&cluster, &node).cloned() {
                 self.ending_nodes.mark(&mut fact, now);
                 self.apply(engine::Event::NodeUpserted(fact));
             }
@@ -25,7 +25,8 @@ impl Reconciler {
         }
         self.looked_at_ends = Some(now);
         for (cluster, node) in self.ending_nodes.all_to_leave(now) {
-            self.dirty.extend(self.engine.jobs_on(cluster, node));
+            self.dirty
+                .extend(self.engine.fleet().jobs_on(cluster, node));
         }
     }
 
@@ -74,7 +75,7 @@ impl Reconciler {
             let cluster = &share.name;
             let mut nodes = self.ending_nodes.to_leave(cluster, now);
             let (node, ends_at) =
-                nodes.find(|(node, _)| self.engine.jobs_on(cluster, node).contains(job))?;
+                nodes.find(|(node, _)| self.engine.fleet().jobs_on(cluster, node).contains(job))?;
             let node = node.clone();
             Some((cluster.clone(), node, ends_at))
         })

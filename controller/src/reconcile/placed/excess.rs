@@ -206,7 +206,7 @@ impl Reconciler {
         remembered.retain(|cluster, (rendered, back_since)| {
             let charged = self.charged_in(ctx, cluster);
             let beyond = rendered.beyond(&charged, surge);
-            let pods = self.engine.requested_by_pods(ctx.key, cluster);
+            let pods = self.engine.pods_of(ctx.key).request_in(cluster);
             let stays =
                 |(name, _): (&ResourceName, _)| pods.amount_of(name) > charged.amount_of(name);
             if ask_now.contains(cluster) || beyond.iter().any(stays) {
@@ -242,7 +242,7 @@ impl Reconciler {
         let shares = job.and_then(|job| job.admission);
         let shares = shares.iter().flat_map(|held| &held.shares);
         let shares = shares.filter(|share| share.cluster == *cluster);
-        let leaving = self.engine.leaving(ctx.key).iter();
+        let leaving = self.engine.pods_of(ctx.key).leaving().iter();
         let leaving = leaving.filter(|leaving| leaving.cluster == *cluster);
         let charges = shares.flat_map(|share| share.charge.values());
         let charges = charges.chain(leaving.flat_map(|leaving| leaving.charge.values()));

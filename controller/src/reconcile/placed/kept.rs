@@ -118,12 +118,12 @@ impl Reconciler {
         let shares = record.admission().shares;
         let admitted: u64 = shares.iter().map(|share| u64::from(share.replicas())).sum();
         let visible = |share: &&Share| {
-            let fact = self.engine.cluster(&share.cluster);
+            let fact = self.engine.fleet().cluster(&share.cluster);
             fact.is_some_and(|fact| fact.usable)
         };
         shares.iter().filter(visible).find_map(|share| {
             let least = demand.min_of_part(share.replicas(), admitted);
-            let bound = self.engine.bound_pods(key, &share.cluster, share.replicas());
+            let bound = self.engine.pods_of(key).bound_in(&share.cluster, share.replicas());
             let cluster = &share.cluster;
             (bound < least).then(|| {
                 let have = format!("placed; {bound} of the {least} pods it needs on {cluster} have a node");

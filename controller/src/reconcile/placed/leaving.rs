@@ -56,12 +56,12 @@ impl Reconciler {
     fn leaving_cluster(&self, binding: &ResourceBinding) -> Option<ClusterName> {
         let clusters = binding.spec.clusters.iter();
         let mut names = clusters.map(|cluster| ClusterName::new(&cluster.name));
-        names.find(|name| self.engine.cluster(name).is_some_and(is_leaving))
+        names.find(|name| self.engine.fleet().cluster(name).is_some_and(is_leaving))
     }
 
     /// Marks all jobs in a cluster whose removal begins.
     pub(crate) fn note_leaving(&mut self, cluster: &ClusterFact) {
-        let known = self.engine.cluster(&cluster.name);
+        let known = self.engine.fleet().cluster(&cluster.name);
         if !is_leaving(cluster) || known.is_some_and(is_leaving) {
             return;
         }

@@ -48,7 +48,7 @@ impl Reconciler {
                 "spec.placement.addresses of capacitypolicy {queue}, or of one above it, does not say how its pods reach those of other clusters"
             ));
         };
-        let missing = addresses.missing(self.engine.cluster_names(), meeting)?;
+        let missing = addresses.missing(self.engine.fleet().cluster_names(), meeting)?;
         let which = match meeting {
             Meeting::All => " with {host} or {service} in it, for each of its pods to be found",
             Meeting::Nobody | Meeting::First => "",

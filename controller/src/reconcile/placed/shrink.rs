@@ -117,7 +117,7 @@ impl Reconciler {
         let same = admission.is_some_and(|admission| admission.attempt == record.attempt);
         record.leaving = match record.state {
             RecordState::Admitted | RecordState::Ending if same => {
-                self.engine.leaving(key).to_vec()
+                self.engine.pods_of(key).leaving().to_vec()
             }
             RecordState::Admitted | RecordState::Ending => std::mem::take(&mut record.leaving),
             RecordState::Planned | RecordState::Refused | RecordState::Requeued => Vec::new(),
@@ -139,7 +139,7 @@ impl Reconciler {
 
     /// Writes the record of a job of which fewer pods leave than it says. Returns true if it wrote.
     pub(crate) fn left(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
-        let left = record.leaving != self.engine.leaving(ctx.key);
+        let left = record.leaving != self.engine.pods_of(ctx.key).leaving();
         if left {
             let record = record.clone();
             self.write(ctx.key, &ctx.binding, Write::Record { record });
