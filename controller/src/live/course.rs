@@ -253,7 +253,7 @@ impl LiveState {
             started: started.cloned(),
             after,
             evicted: course.evicted.get(key).cloned(),
-            recovers: engine.pods_of(key).are_lost(),
+            recovers: engine.pods_of(key).are_too_few(),
         })
     }
 }

@@ -40,7 +40,8 @@ macro_rules! name_type {
         #[serde(transparent)]
         pub struct $name(std::sync::Arc<str>);
 
-        // As derived, but for the pointers: names of one text are mostly one and the same.
+        // As derived, but for the pointers: names of one text are mostly one and the same, and
+        // `Arc<str>` reads the texts all the same.
         impl PartialEq for $name {
             fn eq(&self, other: &Self) -> bool {
                 std::sync::Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0

@@ -165,6 +165,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn names_of_one_text_are_equal_whether_they_share_it_or_not() {
+        let hash = |name: &QueueName| FixedState::default().hash_one(name);
+        let name = QueueName::new("vision");
+        for same in [name.clone(), QueueName::new("vision")] {
+            assert_eq!((&same, hash(&same)), (&name, hash(&name)));
+        }
+        assert_ne!(QueueName::new("visions"), name);
+    }
+
+    #[test]
     fn different_keys_have_different_hashes() {
         let hash = |namespace, name| FixedState::default().hash_one(JobKey::new(namespace, name));
         let keys = [("ns", "a"), ("ns", "b"), ("other", "a")];

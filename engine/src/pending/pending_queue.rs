@@ -174,9 +174,9 @@ impl PendingQueue {
 
     /// The first `most` of the jobs that may be admitted some day, parked or active.
     pub(crate) fn window(&self, most: usize) -> Vec<&QueueOrder> {
-        if most <= 1 {
-            let first = self.first_that_may_go().filter(|_| most == 1);
-            return first.into_iter().collect();
+        if most == 1 {
+            // As it is by default: there is nothing to merge.
+            return self.first_that_may_go().into_iter().collect();
         }
         let mut parked = self.admissible_later.iter().peekable();
         let mut active = self.active.iter().peekable();

@@ -119,30 +119,6 @@ enum UsedOfDeserved {
     Reached,
 }
 
-fn used_of_deserved(node: &QueueNode, counted: &ResourceVec) -> UsedOfDeserved {
-    let mut largest = Fraction::ZERO;
-    let (mut deserves, mut reached) = (false, false);
-    for (scope, account) in &node.accounts {
-        let usage = if *scope == OVERALL {
-            counted
-        } else {
-            &account.charged
-        };
-        let deserved = account.bounds.deserved.iter();
-        for (resource, deserved) in deserved.filter(|(id, _)| id.competes()) {
-            let used = usage.get(resource);
-            deserves |= deserved > 0;
-            reached |= used >= deserved && used > 0;
-            largest = largest.max(Fraction::new(used, deserved.max(1)));
-        }
-    }
-    match (deserves, reached) {
-        (false, _) => UsedOfDeserved::DeservesNothing,
-        (true, false) => UsedOfDeserved::Below(largest),
-        (true, true) => UsedOfDeserved::Reached,
-    }
-}
-
 /// Sort key of a queue among its siblings. The order of the fields is the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FairShareKey {
@@ -163,16 +139,14 @@ impl Quota {
     /// True if a queue uses less than it deserves.
     pub(crate) fn is_below_deserved(&self, id: QueueId) -> bool {
         let node = self.node(id);
-        matches!(
-            used_of_deserved(node, &node.counted_usage()),
-            UsedOfDeserved::Below(_)
-        )
+        let used = node.used_of_deserved(&node.counted_usage());
+        matches!(used, UsedOfDeserved::Below(_))
     }
 
     /// The share of a queue, by the resources that queues compete for (not pod slots).
     fn share(&self, node: &QueueNode) -> DominantShare {
         let counted = node.counted_usage();
-        let used = used_of_deserved(node, &counted);
+        let used = node.used_of_deserved(&counted);
         if let UsedOfDeserved::Below(largest) = used {
             return DominantShare::Below(largest);
         }
@@ -213,6 +187,32 @@ impl Quota {
 }
 
 impl QueueNode {
+    /// The usage of a queue beside the amounts that it deserves, by its own accounts and what counts of it
+    /// overall.
+    fn used_of_deserved(&self, counted: &ResourceVec) -> UsedOfDeserved {
+        let mut largest = Fraction::ZERO;
+        let (mut deserves, mut reached) = (false, false);
+        for (scope, account) in &self.accounts {
+            let usage = if *scope == OVERALL {
+                counted
+            } else {
+                &account.charged
+            };
+            let deserved = account.bounds.deserved.iter();
+            for (resource, deserved) in deserved.filter(|(id, _)| id.competes()) {
+                let used = usage.get(resource);
+                deserves |= deserved > 0;
+                reached |= used >= deserved && used > 0;
+                largest = largest.max(Fraction::new(used, deserved.max(1)));
+            }
+        }
+        match (deserves, reached) {
+            (false, _) => UsedOfDeserved::DeservesNothing,
+            (true, false) => UsedOfDeserved::Below(largest),
+            (true, true) => UsedOfDeserved::Reached,
+        }
+    }
+
     fn weight(&self) -> u32 {
         let policy = self
             .policy

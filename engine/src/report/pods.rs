@@ -59,7 +59,7 @@ impl<'a> PodsView<'a> {
 
     /// Whether a running job has fewer pods than it needs.
     #[must_use]
-    pub fn are_lost(self) -> bool {
+    pub fn are_too_few(self) -> bool {
         let released = self.inputs.jobs.released(self.key);
         released.is_some_and(|released| released.loss.is_some())
     }

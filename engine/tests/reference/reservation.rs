@@ -449,10 +449,10 @@ fn the_head_does_not_move_pods_to_a_node_where_it_starts_later() {
     compare(&case, &mut Model::new(&case)).unwrap();
 }
 
-/// The head of EASY backfill reserves the nodes where it will start soonest. The engine
-/// reserves those where the least has to become free, whenever that is (docs/scheduling.md): here
-/// both nodes lack as much, it reserves the first by name for 30 s, and the last job passes on the idle node for 20 s,
-/// although the head could have started there and on the second node after 10 s.
+/// The head of EASY backfill reserves the nodes where it will start soonest. The engine reserves
+/// those where the least has to become free, whenever that is (docs/scheduling.md): here both nodes
+/// lack as much, it reserves the first by name for 30 s, and the last job passes on the idle node
+/// for 20 s, although the head could have started there and on the second node after 10 s.
 #[test]
 #[ignore = "limitation: the head keeps the nodes where the least has to become free, not those where it starts soonest"]
 fn the_head_reserves_the_nodes_where_it_starts_soonest() {

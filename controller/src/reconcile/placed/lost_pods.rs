@@ -219,7 +219,7 @@ impl Reconciler {
 
     /// Notes whether a job that runs has all the pods that it needs.
     pub(crate) fn note_whole(&mut self, key: &JobKey, runs: bool, now: Time) {
-        let whole = runs && !self.engine.pods_of(key).are_lost();
+        let whole = runs && !self.engine.pods_of(key).are_too_few();
         self.lost_pods.runs_whole(key, whole, now);
     }
 }

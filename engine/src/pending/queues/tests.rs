@@ -218,6 +218,28 @@ fn a_class_may_move_until_it_is_parked_or_known_not_to() {
 }
 
 #[test]
+fn a_window_has_the_first_jobs_of_all_classes_active_or_parked() {
+    let mut pending = PendingQueues::default();
+    let queue = QueueName::from("q");
+    let [one, other] = shapes();
+    for (shape, name, at) in [
+        (one, "a", 3),
+        (one, "b", 1),
+        (other, "c", 2),
+        (other, "d", 4),
+    ] {
+        pending.insert(&queue, QueueId::ROOT, shape, &rank(name, at));
+    }
+    pending.park(&queue, one, inadmissible(RequeueCondition::Room));
+    let pending_queue = pending.pending_queue(&queue).unwrap();
+    let all = [("b", 1), ("c", 2), ("a", 3), ("d", 4)].map(|(name, at)| rank(name, at));
+    for most in 0..=5 {
+        let first: Vec<&QueueOrder> = all.iter().take(most).collect();
+        assert_eq!(pending_queue.window(most), first, "{most}");
+    }
+}
+
+#[test]
 fn a_shape_is_in_a_window_until_it_is_in_that_of_no_queue() {
     let (mut pending, [a, b], shape) = parked();
     assert!(!pending.is_in_window(shape));
