@@ -7,6 +7,7 @@
 //! never scans all pending jobs.
 
 use crate::amounts::resources::Resources;
+use crate::api::charge::Pools as PoolCharges;
 use crate::api::decision::{
     Decisions, Explanation, Help, PrePull, QueueUsage, Reserved, StartEstimate,
 };
@@ -56,6 +57,13 @@ impl Engine {
     #[must_use]
     pub fn excess(&self, key: &JobKey) -> Option<&BTreeMap<ClusterName, Resources>> {
         Some(&self.jobs.released(key)?.excess)
+    }
+
+    /// The charges for pods beyond those of their jobs, with the queue that is charged, in order of key: that of the
+    /// job, or of the namespace of pods that belong to none ([`JobKey::of_namespace`]).
+    pub fn pod_charges(&self) -> impl Iterator<Item = (&JobKey, &QueueName, &PoolCharges)> {
+        let all = self.pod_charges.iter();
+        all.map(|(key, charge)| (key, &charge.queue, &*charge.pools))
     }
 
     /// Applies an event. The cost does not depend on the number of pending jobs.

@@ -25,6 +25,7 @@ mod overlay;
 mod pending;
 mod placement;
 pub mod plugins;
+mod pod_charges;
 mod preemption;
 mod quota;
 mod report;

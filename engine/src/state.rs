@@ -11,6 +11,7 @@ use crate::eligibility::store::Eligibility;
 use crate::forecast::Forecast;
 use crate::jobs::store::Jobs;
 use crate::pending::store::Pending;
+use crate::pod_charges::PodCharges;
 use crate::quota::Quota;
 use crate::reservation::spares::Spares;
 use crate::reservation::store::Reservations;
@@ -40,6 +41,8 @@ pub struct Engine {
     pub(crate) reservations: Reservations,
     pub(crate) spares: Spares,
     pub(crate) jobs: Jobs,
+    /// What pods use beyond the charges of their jobs.
+    pub(crate) pod_charges: PodCharges,
     pub(crate) forecast: Forecast,
     /// The rules in force; `FaultRulesChanged` replaces them.
     pub(crate) fault_rules: FaultRuleSet,
@@ -60,6 +63,7 @@ impl Engine {
             reservations: Reservations::default(),
             spares: Spares::default(),
             jobs: Jobs::default(),
+            pod_charges: PodCharges::default(),
             forecast: Forecast::default(),
             fault_rules: FaultRuleSet::default(),
             changed: Changed::default(),

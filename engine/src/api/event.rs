@@ -10,6 +10,7 @@ use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, QueueName, Time, U
 use crate::api::reason::Reason;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// An observed change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +41,14 @@ pub enum Event {
     PodUpserted(PodFact),
     /// A pod is gone.
     PodGone(ClusterName, Uid),
+    /// Muster manages a namespace from now on, or not any more. Pods there that belong to no known job are charged
+    /// to `queue`, which the namespace's jobs use by default; `None` for a namespace that is not managed.
+    Namespace {
+        /// Its name.
+        name: Arc<str>,
+        /// The queue.
+        queue: Option<QueueName>,
+    },
     /// An object has so many pods which ended by themselves that no more of them are reported one by one. This
     /// many others are there.
     PodsEnded {

@@ -317,7 +317,8 @@ pub struct PodFact {
     pub node: Option<NodeName>,
     /// Its request, with init containers, overhead and one `pods`.
     pub request: Resources,
-    /// The job it belongs to; `None` for pods that Muster does not manage.
+    /// The job it belongs to, or [`JobKey::of_namespace`] for a pod of no job, which is charged for its namespace if
+    /// Muster manages that. `None` for a pod that is never charged.
     pub job: Option<JobKey>,
     /// How far it is.
     pub phase: PodPhase,
@@ -342,6 +343,12 @@ impl PodFact {
     #[must_use]
     pub fn ended(&self) -> bool {
         matches!(self.phase, PodPhase::Ended | PodPhase::Disrupted)
+    }
+
+    /// The job that it belongs to, if it belongs to one.
+    #[must_use]
+    pub fn job(&self) -> Option<&JobKey> {
+        self.job.as_ref().filter(|key| key.is_job())
     }
 }
 

@@ -73,6 +73,19 @@ impl JobKey {
             names: JobNames { namespace, name },
         }))
     }
+
+    /// The key of the pods of `namespace` that belong to no job. No binding has an empty name, so it is the key of
+    /// no job.
+    #[must_use]
+    pub fn of_namespace(namespace: &str) -> Self {
+        Self::new(namespace, "")
+    }
+
+    /// Whether it is the key of a job, and not that of the pods of a namespace that belong to none.
+    #[must_use]
+    pub fn is_job(&self) -> bool {
+        !self.name.is_empty()
+    }
 }
 
 impl Deref for JobKey {

@@ -3,7 +3,7 @@
 
 use crate::api::ids::JobKey;
 use crate::backfill::{feasible, spare};
-use crate::cycle::{next_head, wake};
+use crate::cycle::{next_head, pod_charges, wake};
 use crate::evaluation::pending_as;
 use crate::jobs::deadline::next_look;
 use crate::state::Inputs;
@@ -14,6 +14,7 @@ use std::fmt::Debug;
 pub(crate) fn check_invariants(inputs: Inputs<'_>) -> Vec<String> {
     let mut wrong = Vec::new();
     check_jobs(inputs, &mut wrong);
+    check_pod_charges(inputs, &mut wrong);
     wrong.extend(inputs.jobs.audit());
     wrong.extend(inputs.pending.audit());
     check_queues(inputs, &mut wrong);
@@ -49,6 +50,20 @@ fn check_jobs(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
     }
 }
 
+/// Pods are charged for what they use beyond the charges of their jobs.
+fn check_pod_charges(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
+    if !inputs.pod_charges.is_settled() || inputs.capacity.has_changed_pods() {
+        return;
+    }
+    let charged = inputs.pod_charges.iter().map(|(key, _)| key);
+    let keys: BTreeSet<&JobKey> = charged.chain(inputs.capacity.keys_of_pods()).collect();
+    for key in keys {
+        let should = pod_charges::charge_for_pods(inputs, key);
+        let is = inputs.pod_charges.of(key);
+        wrong.extend(differs(key, "pods charged", &is, &should.as_ref()));
+    }
+}
+
 /// Bounds, charges, counts and order of queues follow from their objects, their jobs and the fleet.
 fn check_queues(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
     let mut fresh = inputs.quota.rebuilt();
@@ -66,6 +81,9 @@ fn check_queues(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
             let total = pending.as_ref().and_then(|demand| demand.total());
             fresh.count(queue, *state, total.as_ref(), 1);
         }
+    }
+    for (_, charge) in inputs.pod_charges.iter() {
+        fresh.charge(&charge.queue, &charge.pools, 1);
     }
     if inputs.capacity.nothing_touched() {
         wrong.extend(inputs.quota.audit(&fresh));

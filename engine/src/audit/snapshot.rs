@@ -11,10 +11,11 @@ use crate::api::ids::{ClusterName, JobKey, Time};
 use crate::capacity::{AssumedPod, Ended, EndedCount, MixRecord};
 use crate::config::EngineConfig;
 use crate::cycle::react::{Change, react};
-use crate::cycle::{decide, next_head, spare, sync};
+use crate::cycle::{decide, next_head, pod_charges, spare, sync};
 use crate::forecast::{Forecast, KnownRuns};
 use crate::jobs::job::{Derived, Job};
 use crate::pending::backoff::PreemptionBackoff;
+use crate::pod_charges::QueueMemory;
 use crate::quota::DecayedUsageSnapshot;
 use crate::reservation::spares::Spare;
 use crate::reservation::store::Reservation;
@@ -36,6 +37,8 @@ pub struct Snapshot {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     images: Vec<NodeImages>,
     jobs: Vec<JobSnapshot>,
+    #[serde(default, skip_serializing_if = "QueueMemory::is_empty")]
+    pod_queues: QueueMemory,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     completion_grace: Vec<Ended>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -96,9 +99,15 @@ pub(crate) fn restore(snapshot: Snapshot, config: EngineConfig) -> Engine {
     for count in snapshot.ended {
         engine.capacity.restore_ended(count);
     }
+    engine.pod_charges.restore(snapshot.pod_queues);
     for job in snapshot.jobs {
         restore_job(&mut engine, job);
     }
+    let with_pods: Vec<JobKey> = engine.capacity.keys_of_pods().cloned().collect();
+    with_pods
+        .iter()
+        .for_each(|key| engine.pod_charges.note(key));
+    pod_charges::settle(&mut engine);
     engine.capacity.restore_grace(snapshot.completion_grace);
     for reservation in snapshot.reservations {
         engine.reservations.set(reservation);
@@ -156,6 +165,7 @@ pub(crate) fn snapshot(inputs: Inputs<'_>) -> Snapshot {
             .into_iter()
             .map(|(key, job)| job_snapshot(inputs, key, job))
             .collect(),
+        pod_queues: inputs.pod_charges.queues().clone(),
         ended: inputs.capacity.ended_counts().cloned().collect(),
         completion_grace: inputs.capacity.in_grace().cloned().collect(),
         reservations: inputs.reservations.iter().cloned().collect(),

@@ -343,7 +343,7 @@ pub(crate) fn jobs_on(
     let mut jobs: BTreeMap<JobKey, ResourceTotals> = BTreeMap::new();
     let known = inputs.capacity.cluster(cluster);
     for pod in known.into_iter().flat_map(|known| known.pods_on(node)) {
-        if let Some(key) = &pod.job {
+        if let Some(key) = pod.job() {
             jobs.entry(key.clone()).or_default().add(&pod.request, 1);
         }
     }

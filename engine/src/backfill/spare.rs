@@ -179,7 +179,7 @@ fn pods_lent(inputs: Inputs<'_>, spare: &Spare, node: &NodeInfo) -> Option<u32> 
     let room = inputs.capacity.cluster(&spare.cluster)?;
     let mut lent = 0;
     for pod in room.pods_on(&node.fact.name) {
-        let uses_it = match &pod.job {
+        let uses_it = match pod.job() {
             Some(key) => !lends_to(inputs, spare, key),
             None => node
                 .device
@@ -189,7 +189,7 @@ fn pods_lent(inputs: Inputs<'_>, spare: &Spare, node: &NodeInfo) -> Option<u32> 
         if uses_it {
             return None;
         }
-        lent += u32::from(pod.job.is_some());
+        lent += u32::from(pod.job().is_some());
     }
     for key in room.placed_on(&node.fact.name) {
         if lends_to(inputs, spare, key) {

@@ -80,6 +80,12 @@ impl Capacity {
         self.in_grace().map(|ended| ended.until).min()
     }
 
+    /// True if a pod of a job has ended and keeps its capacity.
+    pub(crate) fn is_in_grace(&self, key: &JobKey, uid: &Uid) -> bool {
+        let ended = self.completion_grace.0.get(key).into_iter().flatten();
+        ended.into_iter().any(|ended| ended.pod.uid == *uid)
+    }
+
     /// All ended pods that keep their capacity.
     pub(crate) fn in_grace(&self) -> impl Iterator<Item = &Ended> {
         self.completion_grace.0.values().flatten()

@@ -52,6 +52,11 @@ impl Capacity {
         std::mem::take(&mut self.pods_changed)
     }
 
+    /// True if [`Self::take_pods_changed`] would name some.
+    pub(crate) fn has_changed_pods(&self) -> bool {
+        !self.pods_changed.is_empty()
+    }
+
     /// Notes that a job may have more or fewer pods than its minimum.
     pub(crate) fn note_pods_of(&mut self, key: &JobKey) {
         self.pods_changed.insert(key.clone());

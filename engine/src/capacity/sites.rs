@@ -153,7 +153,7 @@ impl<'a> FilledNode<'a> {
         let mut now = node.free.clone();
         let mut cleared = node.has.clone();
         for pod in room.pods_on(&node.fact.name) {
-            if pod.job.is_none() {
+            if pod.job().is_none() {
                 cleared.add_pods(&resource_ids.request(&pod.request), -1);
             }
         }

@@ -12,7 +12,7 @@ use crate::cycle::next_head::HeadCandidate;
 use crate::cycle::react::{Change, react};
 use crate::cycle::wake;
 use crate::cycle::{
-    elastic, lifecycle, next_head, preempt, recovery, reserve, resize, spare, timers,
+    elastic, lifecycle, next_head, pod_charges, preempt, recovery, reserve, resize, spare, timers,
 };
 use crate::evaluation::sizes;
 use crate::pending::inadmissible::Inadmissible;
@@ -39,6 +39,7 @@ pub(crate) fn decide(engine: &mut Engine, now: Time) -> Decisions {
     engine.capacity.end_expired_grace(engine.now);
     react(engine, Change::Capacity);
     recovery::check_pods(engine);
+    pod_charges::settle(engine);
     timers::settle_room(engine, &mut decisions);
     spare::settle(engine);
     timers::run_timers(engine, &mut decisions);
@@ -51,7 +52,9 @@ pub(crate) fn decide(engine: &mut Engine, now: Time) -> Decisions {
     elastic::scale_up_elastic(engine, &mut decisions);
     let again = cut.then(|| engine.now.after(CUT_PAUSE_MS));
     // A gang that grew with smaller pods than before may leave capacity to jobs evaluated before it.
-    let left = !cut && engine.pending.freed().is_any();
+    // A decision may cover what was charged for pods, and free quota by that.
+    let settled = pod_charges::settle(engine);
+    let left = !cut && (engine.pending.freed().is_any() || settled);
     let more = decisions.len() >= engine.config.decision_budget || left;
     Decisions {
         decisions,

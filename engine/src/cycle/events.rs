@@ -6,7 +6,7 @@
 use crate::api::event::Event;
 use crate::cycle::react::{Change, react};
 use crate::cycle::recovery;
-use crate::cycle::{decide, lifecycle, pods, rules, sync};
+use crate::cycle::{decide, lifecycle, pod_charges, pods, rules, sync};
 use crate::jobs::drain::is_emptied;
 use crate::jobs::job::Cause;
 use crate::state::Engine;
@@ -47,6 +47,7 @@ pub(crate) fn apply(engine: &mut Engine, event: Event) {
             }
         }
         Event::ClusterGone(name) => {
+            pod_charges::note_cluster(engine, &name);
             engine.capacity.remove_cluster(&name);
             react(engine, Change::Fleet(&[name]));
         }
@@ -56,6 +57,7 @@ pub(crate) fn apply(engine: &mut Engine, event: Event) {
         Event::NodeImages(fact) => engine.capacity.set_images(&fact),
         Event::PodUpserted(fact) => pods::observe_pod(engine, fact),
         Event::PodGone(cluster, uid) => pods::observe_pod_gone(engine, &cluster, &uid),
+        Event::Namespace { name, queue } => pod_charges::observe_namespace(engine, &name, queue),
         Event::PodsEnded {
             cluster,
             owner,

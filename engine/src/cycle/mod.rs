@@ -9,6 +9,7 @@ pub(crate) mod events;
 mod fruitless;
 mod lifecycle;
 pub(crate) mod next_head;
+pub(crate) mod pod_charges;
 mod pods;
 mod preempt;
 pub(crate) mod react;

@@ -12,6 +12,7 @@ use crate::state::{Engine, Inputs};
 pub(crate) fn observe_pod(engine: &mut Engine, fact: PodFact) {
     if let Some(key) = fact.job.clone() {
         if fact.phase == PodPhase::Ended && starts_grace(engine.inputs(), &key, &fact) {
+            engine.pod_charges.note(&key);
             let now = engine.now;
             return engine.capacity.begin_grace(&key, fact, false, now);
         }
@@ -52,6 +53,7 @@ pub(crate) fn observe_pod_gone(engine: &mut Engine, cluster: &ClusterName, uid: 
             phase: PodPhase::Ended,
             ..pod
         };
+        engine.pod_charges.note(&key);
         let now = engine.now;
         return engine.capacity.begin_grace(&key, pod, true, now);
     }

@@ -13,6 +13,7 @@ use crate::state::{Engine, Inputs};
 /// Checks the admitted jobs of which pods or their nodes changed.
 pub(crate) fn check_pods(engine: &mut Engine) {
     let changed = engine.capacity.take_pods_changed();
+    changed.iter().for_each(|key| engine.pod_charges.note(key));
     if engine.config.recovery_deadline_ms.is_none() {
         return;
     }

@@ -7,7 +7,7 @@
 use crate::amounts::rare::Rare;
 use crate::api::ids::JobKey;
 use crate::cycle::react::{Change, react};
-use crate::cycle::reserve;
+use crate::cycle::{pod_charges, reserve};
 use crate::evaluation::{pending_as, prediction};
 use crate::forecast::Prediction;
 use crate::jobs::deadline::next_look;
@@ -47,11 +47,13 @@ pub(crate) fn sync_indexes(engine: &mut Engine, key: &JobKey) {
     }
     if changed {
         engine.changed.jobs.insert(key.clone());
+        pod_charges::note_job(engine, key);
     }
 }
 
 /// Forgets a job and all that is derived of it.
 pub(crate) fn forget_job(engine: &mut Engine, key: &JobKey) {
+    pod_charges::remember_queue(engine, key);
     let Some(was) = engine.jobs.remove(key) else {
         return;
     };

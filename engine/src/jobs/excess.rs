@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 /// The resources beyond the admission, by cluster.
 pub(crate) type Excess = BTreeMap<ClusterName, Resources>;
 
-/// The class that is charged in a cluster without a share.
-const NOT_ADMITTED: &str = "not-admitted";
+/// The class that is charged where the class of what runs is not known.
+pub(crate) const NOT_ADMITTED: &str = "not-admitted";
 
 /// Adds `excess` to `pools`, in the leading class of each cluster: the member chooses the nodes of
 /// these pods.

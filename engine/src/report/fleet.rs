@@ -51,7 +51,7 @@ impl<'a> FleetView<'a> {
         let is_ready = self.node(cluster, node).is_some_and(|fact| !fact.lost);
         let nodes = self.0.capacity.cluster(cluster).filter(|_| is_ready);
         let pods = nodes.into_iter().flat_map(|nodes| nodes.pods_on(node));
-        pods.filter_map(|pod| pod.job.clone()).collect()
+        pods.filter_map(|pod| pod.job().cloned()).collect()
     }
 
     /// All pools of all members, in order of cluster and class.

@@ -61,11 +61,7 @@ fn the_excess_of_an_evicted_job_ends_with_its_works() {
     });
     assert_snapshot!(world.decide(), @"");
     assert_snapshot!(world.allocated("q"), @"nvidia.com/gpu 3, pods 2");
-    let at = world.now;
-    world.apply(Event::JobWorksGone {
-        key: key("job"),
-        at,
-    });
+    world.works_gone("job");
     assert_snapshot!(world.decide(), @"release next #1 a(n0×2)");
     assert_snapshot!(world.allocated("q"), @"nvidia.com/gpu 2, pods 2");
 }

@@ -146,6 +146,10 @@ fn larger_requests_of_a_role_without_pods_are_not_charged() {
     let (mut world, fact) = released(two(2, "gpu 1"));
     assert_snapshot!(charged(&world), @"launcher=1 worker=2 nvidia.com/gpu 3, pods 3");
     resized(&mut world, &fact, two(0, "gpu 2"));
+    let workers = world.pods.get_mut(&key("job")).unwrap().split_off(1);
+    for worker in workers {
+        world.apply(Event::PodGone(worker.cluster, worker.uid));
+    }
     world.decide();
     assert_snapshot!(charged(&world), @"launcher=1 nvidia.com/gpu 1, pods 1");
 }

@@ -44,6 +44,7 @@ mod packing;
 mod paused;
 mod placement;
 mod plugins;
+mod pod_charges;
 mod prediction;
 mod preemption;
 mod preemptors;

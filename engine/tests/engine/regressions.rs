@@ -353,7 +353,11 @@ fn a_restored_engine_makes_the_same_decisions() {
     let snapshot = serde_json::from_str(&text).unwrap();
     let mut restored = Engine::restore(snapshot, EngineConfig::default());
     assert_eq!(restored.snapshot(), world.engine.snapshot());
+    let pods = world.pods.remove(&key("job-0")).unwrap();
     for engine in [&mut world.engine, &mut restored] {
+        for pod in &pods {
+            engine.apply(Event::PodGone(pod.cluster.clone(), pod.uid.clone()));
+        }
         engine.apply(Event::JobProgressed {
             key: key("job-0"),
             attempt: Attempt(1),
