@@ -38,6 +38,7 @@ use crds::karmada::Cluster;
 use crds::node_health::{ClearedNodes, NodeHealth};
 use engine::{ClusterName, Event, JobKey, NodeName};
 use kube::Client;
+use kube::core::Selector;
 use matching::Owner;
 use parking_lot::RwLock;
 use runtime::metrics::Registry;
@@ -85,6 +86,8 @@ pub struct MembersOptions {
     pub first_list: Duration,
     /// The user agent of every request to a member.
     pub user_agent: String,
+    /// The labels of pods that are never charged, should they belong to no job; `None` for no pods.
+    pub uncharged_pods: Option<Selector>,
     /// Metrics of the members' watches.
     pub watch_metrics: WatchMetrics,
     /// Registry of the metrics of the views.
@@ -101,6 +104,7 @@ impl Default for MembersOptions {
             probe_period: Duration::from_secs(5),
             first_list: Duration::from_secs(30),
             user_agent: "muster".to_owned(),
+            uncharged_pods: None,
             watch_metrics: WatchMetrics::default(),
             registry: Registry::default(),
             through_proxy: false,

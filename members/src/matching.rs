@@ -25,6 +25,9 @@ const RAY_ORIGIN_NAME: &str = "ray.io/originated-from-cr-name";
 const TRAINING_JOB: &str = "training.kubeflow.org/job-name";
 const TRAINING_OPERATOR: &str = "training.kubeflow.org/operator-name";
 
+/// Annotation of the mirror of a static pod.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
 /// The object that controls a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Owner {
@@ -47,7 +50,10 @@ pub(crate) enum Belongs {
     Applied(JobKey),
     /// It has a controller, which determines the job; until that is known, this is the likely one.
     Owned { owner: Owner, likely: JobKey },
-    /// It has no controller, so it belongs to no job.
+    /// It has no controller, so it belongs to no job: it is charged for its namespace.
+    Namespace(JobKey),
+    /// It is never charged: a pod of a DaemonSet, or the mirror of a static pod, which run on each node whatever
+    /// jobs there are.
     Nobody,
 }
 
@@ -57,13 +63,30 @@ pub(crate) fn belongs(pod: &ObjectMeta) -> Belongs {
         return Belongs::Applied(key);
     }
     match controller(pod) {
-        // The mirror of a static pod, which has no API object behind it.
-        Some(owner) if owner.kind == "Node" => Belongs::Nobody,
+        // A static pod has no API object behind it.
+        Some(owner) if runs_on_each_node(pod, &owner) => Belongs::Nobody,
         Some(owner) => Belongs::Owned {
             likely: likely(pod, &owner),
             owner,
         },
-        None => Belongs::Nobody,
+        None => Belongs::Namespace(of_namespace(pod)),
+    }
+}
+
+/// Returns the key of the pods in the namespace of `pod` that belong to no job.
+fn of_namespace(pod: &ObjectMeta) -> JobKey {
+    JobKey::of_namespace(pod.namespace.as_deref().unwrap_or_default())
+}
+
+/// Returns true if `pod` is of a DaemonSet, or the mirror of a static pod. A kubelet deletes a mirror that is of none
+/// of its static pods, so that nobody can pass off another pod as one.
+fn runs_on_each_node(pod: &ObjectMeta, owner: &Owner) -> bool {
+    let annotations = pod.annotations.as_ref();
+    let is_mirror = || annotations.is_some_and(|all| all.contains_key(MIRROR));
+    match owner.kind.as_str() {
+        "DaemonSet" => owner.api_version.starts_with("apps/"),
+        "Node" => owner.api_version == "v1" && is_mirror(),
+        _ => false,
     }
 }
 
@@ -74,16 +97,18 @@ pub fn likely_job(pod: &ObjectMeta) -> Option<JobKey> {
     match belongs(pod) {
         Belongs::Applied(key) => Some(key),
         Belongs::Owned { likely, .. } => Some(likely),
-        Belongs::Nobody => None,
+        Belongs::Namespace(_) | Belongs::Nobody => None,
     }
 }
 
-/// Returns the binding that Karmada applied `object` for, as its annotations say.
+/// Returns the binding that Karmada applied `object` for, as its annotations say. Who may create objects in a member
+/// may write these too, so they count only for a binding of the object's own namespace.
 pub(crate) fn applied_by(object: &ObjectMeta) -> Option<JobKey> {
     let annotations = object.annotations.as_ref()?;
     let namespace = annotations.get(names::BINDING_NAMESPACE_ANNOTATION)?;
     let name = annotations.get(names::BINDING_NAME_ANNOTATION)?;
-    Some(JobKey::new(namespace, name))
+    let is_own = object.namespace.as_ref() == Some(namespace);
+    is_own.then(|| JobKey::new(namespace, name))
 }
 
 /// Returns the controller among the owners of `object`.
@@ -266,8 +291,35 @@ mod tests {
         let applied = Belongs::Applied(JobKey::new("team", "p-pod"));
         assert_eq!(belongs(&pod(own.clone(), json!({}), None)), applied);
         assert_eq!(belongs(&pod(own, json!({}), Some(("Any", "x")))), applied);
-        assert_eq!(belongs(&pod(json!({}), json!({}), None)), Belongs::Nobody);
+        let of_no_job = Belongs::Namespace(JobKey::of_namespace("team"));
+        assert_eq!(belongs(&pod(json!({}), json!({}), None)), of_no_job);
         let half = json!({names::BINDING_NAME_ANNOTATION: "p-pod"});
-        assert_eq!(belongs(&pod(half, json!({}), None)), Belongs::Nobody);
+        assert_eq!(belongs(&pod(half, json!({}), None)), of_no_job);
+        let of_another_tenant = json!({
+            names::BINDING_NAMESPACE_ANNOTATION: "other", names::BINDING_NAME_ANNOTATION: "p-pod",
+        });
+        assert_eq!(belongs(&pod(of_another_tenant, json!({}), None)), of_no_job);
+    }
+
+    #[test]
+    fn pods_that_run_on_each_node_belong_to_nobody() {
+        let owned = |annotations: Value, api: &str, kind: &str| {
+            let mut pod = pod(annotations, json!({}), Some((kind, "x")));
+            let owners = pod.owner_references.as_mut().unwrap();
+            owners
+                .iter_mut()
+                .for_each(|owner| owner.api_version = api.to_owned());
+            belongs(&pod)
+        };
+        let mirror = json!({MIRROR: "7f"});
+        for (annotations, api, kind, exempt) in [
+            (json!({}), "apps/v1", "DaemonSet", true),
+            (json!({}), "mine.example/v1", "DaemonSet", false),
+            (mirror, "v1", "Node", true),
+            (json!({}), "v1", "Node", false),
+        ] {
+            let found = owned(annotations, api, kind) == Belongs::Nobody;
+            assert_eq!(found, exempt, "{api} {kind}");
+        }
     }
 }

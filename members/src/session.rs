@@ -143,6 +143,7 @@ impl Session {
             ..options.clone()
         };
         let (node_origin, pod_origin) = (origin.clone(), origin.clone());
+        let uncharged = self.options.uncharged_pods.clone();
         watch(
             Api::<Node>::all(client.clone()),
             options,
@@ -159,7 +160,7 @@ impl Session {
             of_pods,
             pods,
             move |delta| {
-                let delta = pod_delta(&pod_origin.cluster, delta);
+                let delta = pod_delta(&pod_origin.cluster, delta, uncharged.as_ref());
                 CoordinatorMessage::Pod(pod_origin.clone(), delta)
             },
             self.sink.clone(),

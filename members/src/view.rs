@@ -24,6 +24,7 @@ use crds::node_health::NodeHealth;
 use ended::EndedPods;
 use engine::facts::{NodeFact, NodeImages, PodFact};
 use engine::{Amount, ClusterName, Event, JobKey, NodeName, ResourceName, Uid};
+use kube::core::{Selector, SelectorExt as _};
 use runtime::watch::{Delta, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -36,12 +37,16 @@ pub(crate) struct SeenPod {
     /// The fact, without its job and the devices that it has claimed.
     fact: PodFact,
     belongs: Belongs,
+    /// True if it is not charged should it belong to no job.
+    uncharged: bool,
     /// Its claims of devices; `None` for one that does not exist yet.
     claims: Vec<Option<ObjectKey>>,
 }
 
 impl SeenPod {
-    pub(crate) fn new(cluster: &ClusterName, pod: &Pod) -> Self {
+    pub(crate) fn new(cluster: &ClusterName, pod: &Pod, uncharged: Option<&Selector>) -> Self {
+        let labels = pod.metadata.labels.as_ref();
+        let uncharged = uncharged.filter(|these| these.matches(labels.unwrap_or(&BTreeMap::new())));
         let key = ObjectKey::of(pod);
         let fact = pod.to_fact(cluster, None).unwrap_or_else(|error| {
             tracing::warn!(%cluster, pod = %key, %error, "its request cannot be read; counted as one pod");
@@ -55,8 +60,20 @@ impl SeenPod {
             key,
             fact,
             belongs: belongs(&pod.metadata),
+            uncharged: uncharged.is_some(),
             claims: pod.claim_names().map(|name| name.map(claim)).collect(),
         }
+    }
+}
+
+impl SeenPod {
+    /// Returns the key that it is charged for, by the `answer` of the climb from its owner.
+    fn job_by(&self, answer: Option<JobKey>) -> Option<JobKey> {
+        let of_namespace = || {
+            let namespace = self.key.namespace.as_deref().unwrap_or_default();
+            (!self.uncharged).then(|| JobKey::of_namespace(namespace))
+        };
+        answer.or_else(of_namespace)
     }
 }
 
@@ -93,9 +110,13 @@ pub(crate) fn node_delta(cluster: &ClusterName, delta: Delta<Node>) -> Delta<See
     })
 }
 
-/// Converts `delta` of a pod.
-pub(crate) fn pod_delta(cluster: &ClusterName, delta: Delta<Pod>) -> Delta<SeenPod> {
-    delta.map(|pod| SeenPod::new(cluster, &pod))
+/// Converts `delta` of a pod. Pods of no job that match `uncharged` are not charged.
+pub(crate) fn pod_delta(
+    cluster: &ClusterName,
+    delta: Delta<Pod>,
+    uncharged: Option<&Selector>,
+) -> Delta<SeenPod> {
+    delta.map(|pod| SeenPod::new(cluster, &pod, uncharged))
 }
 
 /// What is known of an owner.
@@ -334,7 +355,7 @@ impl MemberView {
     }
 
     fn pod_upserted(&mut self, mut pod: SeenPod) {
-        if pod.fact.ended() && pod.belongs == Belongs::Nobody {
+        if pod.fact.ended() && matches!(pod.belongs, Belongs::Namespace(_) | Belongs::Nobody) {
             // It uses nothing, and no job needs to know how it ended.
             return self.pod_gone(&pod.key);
         }
@@ -355,7 +376,7 @@ impl MemberView {
             return self.count_ended(&pod);
         }
         self.note_ended(&uid, &pod);
-        pod.fact.job = self.job_of(&uid, &pod.belongs, pod.fact.ended());
+        pod.fact.job = self.job_of(&uid, &pod);
         self.pod_uids.insert(pod.key.clone(), uid.clone());
         let sent = self.pods.remove(&uid).and_then(|known| known.sent);
         let folds = self.has_many_ended(&pod);
@@ -373,21 +394,25 @@ impl MemberView {
 
     /// Returns the job of the pod `uid`: from the climb, or else the likely one. A member may have thousands of
     /// owners all of whose pods have `ended`, so there is no climb for these: they use nothing.
-    fn job_of(&mut self, uid: &Uid, belongs: &Belongs, ended: bool) -> Option<JobKey> {
-        let (owner, likely) = match belongs {
+    fn job_of(&mut self, uid: &Uid, pod: &SeenPod) -> Option<JobKey> {
+        let (owner, likely) = match &pod.belongs {
             Belongs::Applied(key) => return Some(key.clone()),
+            Belongs::Namespace(key) => return (!pod.uncharged).then(|| key.clone()),
             Belongs::Nobody => return None,
             Belongs::Owned { owner, likely } => (owner, likely),
         };
         let entry = self.owner_entry(owner);
-        let asks = !ended && !entry.asked;
+        let asks = !pod.fact.ended() && !entry.asked;
         entry.asked |= asks;
         entry.pods.insert(uid.clone());
         let answer = entry.answer.clone();
         if asks {
             self.asks.push(owner.clone());
         }
-        answer.unwrap_or_else(|| Some(likely.clone()))
+        match answer {
+            Some(answer) => pod.job_by(answer),
+            None => Some(likely.clone()),
+        }
     }
 
     fn owner_entry(&mut self, owner: &Owner) -> &mut OwnerEntry {
@@ -435,9 +460,10 @@ impl MemberView {
             let Some(pod) = self.pods.get_mut(uid) else {
                 continue;
             };
+            let job = pod.seen.job_by(job.clone());
             pod.seen.fact.job.clone_from(&job);
             if let Some(sent) = pod.sent.as_mut().filter(|sent| sent.job != job) {
-                sent.job.clone_from(&job);
+                sent.job = job;
                 self.events.push(Event::PodUpserted(sent.clone()));
             }
         }

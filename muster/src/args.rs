@@ -2,6 +2,8 @@
 
 use crate::install::accounts::RbacAccount;
 use clap::{Args as Group, Parser, Subcommand};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::core::Selector;
 use runtime::telemetry::LogFormat;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -86,6 +88,10 @@ pub(crate) struct ProcessArgs {
     /// Label of Alertmanager's alerts with the node.
     #[arg(long, default_value = "node", value_name = "LABEL")]
     pub(crate) alerts_node_label: String,
+    /// Label selector in JSON, as in a Deployment: pods in managed namespaces that match it and belong to no job are
+    /// not charged. Who may create pods in a member may label them so.
+    #[arg(long, value_name = "JSON", value_parser = label_selector)]
+    pub(crate) uncharged_pods: Option<Selector>,
     /// JSON file that says where notices about nodes and clusters are posted: url, template, perMinute.
     #[arg(long, value_name = "FILE")]
     pub(crate) notices: Option<PathBuf>,
@@ -137,6 +143,22 @@ pub(crate) struct Webhook {
     /// Registers the webhook at start, and updates its CA bundle when that rotates.
     #[arg(long)]
     pub(crate) register: bool,
+}
+
+/// Reads a label selector.
+///
+/// # Errors
+/// Returns what is wrong with it, and what would be right.
+fn label_selector(text: &str) -> Result<Selector, String> {
+    let example = r#"{"matchLabels": {"app": "agent"}}"#;
+    let read: LabelSelector = serde_json::from_str(text)
+        .map_err(|error| format!("not a label selector such as {example}: {error}"))?;
+    if read == LabelSelector::default() {
+        return Err(format!(
+            "it would match all pods; name labels, as in {example}"
+        ));
+    }
+    Selector::try_from(read).map_err(|error| error.to_string())
 }
 
 /// Flags that affect speed and never decisions.

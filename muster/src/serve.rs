@@ -330,6 +330,10 @@ fn options(process: &ProcessArgs) -> ControllerOptions {
         pods_end_within: std::time::Duration::from_secs(
             process.tuning.pods_end_within_seconds.into(),
         ),
+        members: members::MembersOptions {
+            uncharged_pods: process.uncharged_pods.clone(),
+            ..members::MembersOptions::default()
+        },
         notices: process.notices.clone(),
         volcano_metrics: process.compat_metrics == Some(CompatMetrics::Volcano),
         without_admission_policies: process.without_admission_policies,

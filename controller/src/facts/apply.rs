@@ -8,11 +8,13 @@ use crate::mirror::namespace::NamespaceFact;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::capacity_policy::CapacityPolicy;
 use crds::karmada::ResourceBinding;
+use crds::names;
 use crds::record::{AdmissionRecord, AvoidedByJob};
 use engine::facts::{Filters, JobFact, Split};
 use engine::matching::ends_toleration;
 use engine::{Event, JobKey, JobState, Progress, QueueName, Reason};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 impl Reconciler {
     pub(crate) fn namespace_of(&self, key: &JobKey) -> NamespaceFact {
@@ -21,6 +23,20 @@ impl Reconciler {
             .get(&*key.namespace)
             .cloned()
             .unwrap_or_default()
+    }
+
+    /// Tells the engine which queue is charged for pods in a namespace that belong to no known job: the one that
+    /// its jobs use by default, while it is managed.
+    pub(crate) fn charge_pods_in(&mut self, namespace: &str) {
+        let fact = self.mirror.namespaces().get(namespace);
+        let queue = fact.filter(|fact| fact.managed).map(|fact| {
+            let queue = fact.default_queue.as_deref();
+            QueueName::new(queue.unwrap_or(names::DEFAULT_QUEUE))
+        });
+        self.apply(Event::Namespace {
+            name: Arc::from(namespace),
+            queue,
+        });
     }
 
     /// Returns the job from its template and binding, once the template has been seen.

@@ -107,7 +107,7 @@ impl Reconciler {
         record: &AdmissionRecord,
         job: Option<&ResolvedJob>,
     ) -> Vec<(RecordedShare, Resources)> {
-        let surge = self.surge_of(&ctx.binding);
+        let surge = self.surge_of(&ctx.binding, record);
         let mut beyond = Vec::new();
         let mut unread: Vec<TargetCluster> = ctx.binding.spec.clusters.clone();
         for work in self.mirror.works_of(&ctx.binding) {

@@ -123,6 +123,7 @@ impl Core {
         };
         let jobs = reconciler.mirror.jobs_in(&namespace);
         reconciler.dirty.extend(jobs);
+        reconciler.charge_pods_in(&namespace);
         if leads {
             let fact = reconciler.mirror.namespaces().get(&namespace);
             self.publisher.namespace(&namespace, fact);

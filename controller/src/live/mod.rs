@@ -114,7 +114,9 @@ impl LiveState {
         let now = self.now;
         for namespace in &observed.namespaces {
             let delta = Delta::Upserted(namespace.clone());
-            self.reconciler.mirror.namespace(delta);
+            if let Some(name) = self.reconciler.mirror.namespace(delta) {
+                self.reconciler.charge_pods_in(&name);
+            }
         }
         for class in &observed.priority_classes {
             let delta = Delta::Upserted(class.clone());

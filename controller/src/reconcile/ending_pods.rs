@@ -4,10 +4,11 @@
 //! Until they have ended they use capacity. If the job counted as gone before, a preemptor for which it was evicted
 //! would find its nodes in use, and evict another job.
 //!
-//! An evicted job is therefore charged until its pods have ended, too, as far as its members can be seen. That may
-//! take as long as the longest grace period of the pods that are left, and [`SLACK_MS`] more; at least
+//! An evicted or deleted job is therefore charged until its pods have ended, too, as far as its members can be seen.
+//! That may take as long as the longest grace period of the pods that are left, and [`SLACK_MS`] more; at least
 //! [`PODS_END_MS`], and at most what an operator allows: a pod that a member cannot end must not keep its job from
-//! starting elsewhere.
+//! starting elsewhere, or its name from being used again. What is left then stays charged by itself, in the engine
+//! (`engine/src/cycle/pod_charges.rs`).
 
 use crate::reconcile::Reconciler;
 use engine::{JobKey, Time};
@@ -22,7 +23,7 @@ const LOOK_MS: i64 = 250;
 const LATER_LOOK_MS: i64 = 2_000;
 
 impl Reconciler {
-    /// Returns when to look again at an evicted job whose Works are gone, if pods of it have not ended yet.
+    /// Returns when to look again at a job whose Works are gone, if pods of it have not ended yet.
     pub(crate) fn pods_still_end(&mut self, key: &JobKey, now: Time) -> Option<Time> {
         let grace_s = self.engine.pods_of(key).longest_grace()?;
         let most = self.options.pods_end_ms;

@@ -192,7 +192,8 @@ impl Reconciler {
         }
     }
 
-    /// Handles a deleted binding, which the finalizer keeps until no member has anything of it.
+    /// Handles a deleted binding, which the finalizer keeps until no member has anything of it: no Work, and, within
+    /// what `ending_pods` allows, no pod that has not ended.
     fn deleting(&mut self, ctx: &ReconcileCtx<'_>, record: Option<AdmissionRecord>) {
         if let Some(record) = record.filter(|record| record.state != RecordState::Requeued) {
             self.apply_admission(ctx, &record, Progress::Ending);
@@ -214,7 +215,7 @@ impl Reconciler {
         if self.has_works(ctx) {
             return self.sweep_works(ctx);
         }
-        self.check_works(ctx);
+        self.check_works_after_pods(ctx);
     }
 
     /// Gates a binding: the webhook was away when it was created, or a user opened the gate.
@@ -420,7 +421,7 @@ impl Reconciler {
         }
     }
 
-    /// Checks whether the Works of an evicted job are gone, unless they were and its pods still end.
+    /// Checks whether the Works of an evicted or deleted job are gone, unless they were and its pods still end.
     fn check_works_after_pods(&mut self, ctx: &ReconcileCtx<'_>) {
         if self.in_flight_of(ctx.key).waits_for_pods()
             && let Some(at) = self.pods_still_end(ctx.key, ctx.now)

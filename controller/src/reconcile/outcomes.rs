@@ -161,7 +161,10 @@ impl Reconciler {
             .unwrap_or_default();
         let ctx = ReconcileCtx { key, binding, now };
         match binding_phase(&ctx.binding, namespace.rule()) {
-            BindingPhase::Deleting(_) => self.write(key, &ctx.binding, Write::Finalize),
+            BindingPhase::Deleting(_) => match self.pods_still_end(key, now) {
+                Some(at) => self.requeue_at(key, at),
+                None => self.write(key, &ctx.binding, Write::Finalize),
+            },
             BindingPhase::Ending(record) => {
                 if let Some(at) = self.pods_still_end(key, now) {
                     return self.requeue_at(key, at);

@@ -22,7 +22,7 @@ pub(super) fn pod_in(phase: &str, name: &str, uid: &str, owner: Option<&str>) ->
         "status": {"phase": phase},
     }))
     .unwrap();
-    pod_delta(&cluster(), Delta::Upserted(pod))
+    pod_delta(&cluster(), Delta::Upserted(pod), None)
 }
 
 fn node(name: &str, cpu: &str) -> Delta<SeenNode> {
@@ -238,6 +238,7 @@ fn claiming(name: &str, uid: &str, made: Option<&str>) -> Delta<SeenPod> {
     pod_delta(
         &cluster(),
         Delta::Upserted(serde_json::from_value(pod).unwrap()),
+        None,
     )
 }
 
@@ -353,7 +354,7 @@ fn devices_that_a_container_requests_by_their_class_count_once() {
         }}]},
     });
     let pod = serde_json::from_value(pod).unwrap();
-    view.pod(pod_delta(&cluster(), Delta::Upserted(pod)));
+    view.pod(pod_delta(&cluster(), Delta::Upserted(pod), None));
     assert_eq!(amounts(&mut view), "u1 on n1 gpu.x 2, pods 1");
     view.device(claim("p-extended", Some("u1"), Some(&["gpu-0", "gpu-1"])));
     assert_eq!(amounts(&mut view), "");

@@ -156,7 +156,7 @@ impl Reconciler {
         if !charged_now || record.parts == Some(Parts::Held) {
             return ObservedExcess::default();
         }
-        let surge = self.surge_of(&ctx.binding);
+        let surge = self.surge_of(&ctx.binding, record);
         let mut found = ObservedExcess::default();
         let mut asked: BTreeMap<ClusterName, Rendered> = BTreeMap::new();
         for work in self.mirror.works_of(&ctx.binding) {
@@ -228,11 +228,26 @@ impl Reconciler {
         excess
     }
 
-    /// Returns what a rolling update may start in addition, as the template says.
-    pub(crate) fn surge_of(&self, binding: &ResourceBinding) -> Resources {
+    /// Returns what a rolling update may start in addition: as the template says, and at most what was admitted for
+    /// that, which are the pods of `record` beyond the placed replicas.
+    pub(crate) fn surge_of(
+        &self,
+        binding: &ResourceBinding,
+        record: &AdmissionRecord,
+    ) -> Resources {
         let ask = self.mirror.ask_of(binding);
         let first = ask.and_then(|ask| Some((ask.roles.first()?, ask.surge)));
-        let surge = first.and_then(|(role, surge)| role.request.checked_mul(surge));
+        let surge = first.and_then(|(role, surge)| {
+            let shares = record.clusters.iter().flat_map(|share| &share.pods);
+            let admitted = shares
+                .filter(|pods| pods.role == role.name)
+                .map(|pods| pods.count);
+            let clusters = binding.spec.clusters.iter();
+            let placed = clusters.filter_map(|cluster| u32::try_from(cluster.replicas?).ok());
+            let admitted: u32 = admitted.sum();
+            let surge = surge.min(admitted.saturating_sub(placed.sum()));
+            role.request.checked_mul(surge)
+        });
         surge.unwrap_or_default()
     }
 
