@@ -14,7 +14,7 @@ pub use priority_classes::RefusedClass;
 pub use retries::{CapacityPolicyRetries, RetryLimits};
 pub use status::{
     CapacityPolicyStatus, CapacityPolicySummary, ClusterUse, JobCounts, PoolUse, QueueHead,
-    ResourceUse, SpareNodeUse,
+    ResourceUse, SpareNodeUse, UnadmittedUse,
 };
 
 use crate::duration;

@@ -4,6 +4,7 @@ mod labels;
 mod named;
 mod order;
 mod table;
+mod unadmitted;
 mod wait_parts;
 mod watch;
 
@@ -176,13 +177,16 @@ pub(crate) async fn run(command: &JobsCommand, client: &Client) -> Result<String
             objects.items = listed.jobs.into_iter().map(|job| job.object).collect();
             output::machine(&objects, command.list.output.format)
         }
-        Format::Table | Format::Wide if listed.jobs.is_empty() => Ok("No jobs found\n".to_owned()),
+        Format::Table | Format::Wide if listed.jobs.is_empty() => {
+            Ok("No jobs found\n".to_owned() + &unadmitted::footer(&command.filter, client).await)
+        }
         Format::Table | Format::Wide => {
             let table = JobTable::of(command);
             let header = (!command.list.no_headers).then(|| table.header());
             let now = Timestamp::now();
             let rows = listed.jobs.iter().map(|job| table.row(job, now));
-            Ok(output::table(header, rows))
+            let table = output::table(header, rows);
+            Ok(table + &unadmitted::footer(&command.filter, client).await)
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Shown;
 use crate::output::columns;
-use crds::capacity_policy::{CapacityPolicyStatus, PoolUse, ResourceUse};
+use crds::capacity_policy::{CapacityPolicyStatus, PoolUse, ResourceUse, UnadmittedUse};
 use crds::loose::{QuantityList, QuantityText};
 use kube::ResourceExt;
 use std::collections::BTreeSet;
@@ -37,7 +37,32 @@ pub(crate) fn render(queue: &Shown) -> String {
             condition.type_, condition.status, condition.message
         );
     }
-    text + &resources(&status) + &pools(&status.pools)
+    text + &resources(&status) + &pools(&status.pools) + &unadmitted(&status.unadmitted)
+}
+
+/// Formats what pods use beyond what was admitted.
+pub(crate) fn unadmitted(used: &[UnadmittedUse]) -> String {
+    if used.is_empty() {
+        return String::new();
+    }
+    let rows = used.iter().flat_map(|used| {
+        used.allocated.iter().map(|(resource, amount)| {
+            [
+                used.namespace.clone(),
+                used.job.clone().unwrap_or_else(|| "-".to_owned()),
+                used.cluster.clone(),
+                resource.clone(),
+                amount.0.clone(),
+            ]
+        })
+    });
+    format!(
+        "\nPods beyond what was admitted:\n{}",
+        columns(
+            Some(["NAMESPACE", "JOB", "CLUSTER", "RESOURCE", "ALLOCATED"]),
+            rows
+        )
+    )
 }
 
 fn of_queue(queue: &Shown) -> String {

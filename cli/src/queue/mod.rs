@@ -1,6 +1,7 @@
 //! `queue`: CapacityPolicies, with fields of their Queues.
 
 mod detail;
+pub(crate) use detail::unadmitted;
 mod list;
 mod stop;
 

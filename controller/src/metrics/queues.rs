@@ -14,6 +14,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Metric;
 use runtime::metrics::{AmountGauge, Registry, ScopedFamily, wait_buckets};
+use std::collections::BTreeMap;
 use std::hash::Hash;
 
 #[cfg(test)]
@@ -56,6 +57,14 @@ struct QueueAmountLabel {
 struct QueueHeadLabel {
     queue: String,
     reason: String,
+}
+
+/// Labels of what pods use beyond what was admitted.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct UnadmittedLabel {
+    queue: String,
+    namespace: String,
+    resource: String,
 }
 
 /// What is reserved for a pending job.
@@ -147,6 +156,7 @@ pub(crate) struct QueueSeries {
     head_queued: QueueFamily<QueueLabel, AmountGauge>,
     reservations: QueueFamily<ReservationLabel, Gauge>,
     over_capability: QueueFamily<QueueResourceLabel, AmountGauge>,
+    unadmitted: QueueFamily<UnadmittedLabel, AmountGauge>,
     preemptions: QueueFamily<PreemptionLabel, Counter>,
     failures: QueueFamily<FailureLabel, Counter>,
     admission_wait: QueueFamily<QueueLabel, Histogram>,
@@ -168,6 +178,9 @@ impl QueueSeries {
         let reservations = "Pending jobs with a reservation, by queue and by what is reserved";
         let over =
             "Charge of a queue above its real capability, by resource, in cores, bytes or units";
+        let unadmitted = "What pods of a queue's namespaces use beyond what was admitted, by namespace and resource, \
+                          in cores, bytes or units: pods that request more than their template, that outlive their \
+                          job, or that belong to none";
         let preemptions = "Jobs evicted, or shrunk, for another job, by their queue";
         let failures = "Jobs that failed, by queue and by whose fault it was: User, Node, Device, Network, Storage, \
                         Cluster, or Unknown if no rule says; also those that are queued again";
@@ -185,6 +198,7 @@ impl QueueSeries {
             head_queued: counts(registry, "queue_head_queued_timestamp_seconds", head_queued),
             reservations: counts(registry, "reservations", reservations),
             over_capability: counts(registry, "queue_over_capability", over),
+            unadmitted: counts(registry, "queue_unadmitted_resources", unadmitted),
             preemptions: counts(registry, "preemptions", preemptions),
             failures: counts(registry, "jobs_failed", failures),
             admission_wait: waits(registry, "job_admission_wait_seconds", admission_wait),
@@ -217,6 +231,7 @@ impl QueueSeries {
         self.active.of(queue, label(queue)).set(active.into());
         self.amounts.replace(queue, amounts(queue, usage));
         self.charged(queue, &usage.allocated, &usage.real_capability);
+        self.unadmitted.replace(queue, unadmitted(queue, usage));
         self.reserved(queue, reserved);
         let head = usage.head.iter().map(|(_, explanation)| {
             let reason = explanation.reason.to_string();
@@ -316,7 +331,7 @@ impl QueueSeries {
     }
 
     fn all(&self) -> Vec<&dyn QueueScoped> {
-        let own: [&dyn QueueScoped; 12] = [
+        let own: [&dyn QueueScoped; 13] = [
             &self.pending,
             &self.active,
             &self.amounts,
@@ -324,6 +339,7 @@ impl QueueSeries {
             &self.head_queued,
             &self.reservations,
             &self.over_capability,
+            &self.unadmitted,
             &self.preemptions,
             &self.failures,
             &self.admission_wait,
@@ -354,6 +370,30 @@ fn label(queue: &QueueName) -> QueueLabel {
     QueueLabel {
         queue: queue.to_string(),
     }
+}
+
+/// Returns what pods use beyond what was admitted, by namespace and resource.
+fn unadmitted(
+    queue: &QueueName,
+    usage: &QueueUsage,
+) -> impl Iterator<Item = (UnadmittedLabel, f64)> + use<> {
+    let mut sums: BTreeMap<(String, ResourceName), i64> = BTreeMap::new();
+    for used in &usage.unadmitted {
+        for (resource, amount) in used.resources.iter() {
+            let namespace = used.pods_of.namespace.to_string();
+            let sum = sums.entry((namespace, resource.clone())).or_default();
+            *sum = sum.saturating_add(amount.0);
+        }
+    }
+    let queue = queue.to_string();
+    sums.into_iter().map(move |((namespace, name), sum)| {
+        let label = UnadmittedLabel {
+            queue: queue.clone(),
+            namespace,
+            resource: name.to_string(),
+        };
+        (label, shown(&name, Amount(sum)))
+    })
 }
 
 fn amounts(queue: &QueueName, usage: &QueueUsage) -> Vec<(QueueAmountLabel, f64)> {

@@ -2,7 +2,7 @@
 
 use crds::capacity_policy::{
     self, CapacityPolicy, CapacityPolicyStatus, CapacityPolicySummary, ClusterUse, JobCounts,
-    PoolUse, QueueHead, ResourceUse, SpareNodeUse,
+    PoolUse, QueueHead, ResourceUse, SpareNodeUse, UnadmittedUse,
 };
 use crds::conditions::{self, Statement};
 use crds::loose::{QuantityList, QuantityText};
@@ -15,6 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 #[cfg(test)]
 mod tests;
+
+/// The most entries of `unadmitted`: a status must stay small.
+const MOST_UNADMITTED: usize = 50;
 
 /// Returns the patch of a queue's status in Volcano's format. The state belongs to the component that set it
 /// and is left out: the value seen may be outdated when this is written, and could open a queue that was
@@ -75,6 +78,7 @@ pub(crate) fn policy(
         clusters: clusters(usage),
         pools: pools(policy, usage),
         spare_nodes: spares.into_iter().map(spare_node).collect(),
+        unadmitted: unadmitted(usage),
         head: usage.head.as_ref().map(|(job, explanation)| QueueHead {
             job: job.to_string(),
             reason: explanation.reason.to_string(),
@@ -193,6 +197,18 @@ fn clusters(usage: &QueueUsage) -> Vec<ClusterUse> {
             allocated: list(&allocated),
         })
         .collect()
+}
+
+/// Returns what pods use beyond what was admitted, in order of namespace and job.
+fn unadmitted(usage: &QueueUsage) -> Vec<UnadmittedUse> {
+    let used = usage.unadmitted.iter().take(MOST_UNADMITTED);
+    used.map(|used| UnadmittedUse {
+        namespace: used.pods_of.namespace.to_string(),
+        job: used.pods_of.is_job().then(|| used.pods_of.name.to_string()),
+        cluster: used.cluster.to_string(),
+        allocated: list(&used.resources),
+    })
+    .collect()
 }
 
 /// Returns one line for each limit on a pool in the policy.

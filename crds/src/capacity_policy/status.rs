@@ -27,6 +27,10 @@ pub struct CapacityPolicyStatus {
     /// Usage and quota by pool of the policy.
     #[serde(deserialize_with = "lenient")]
     pub pools: Vec<PoolUse>,
+    /// What pods use beyond what was admitted, the first 50: pods that request more in their cluster than their
+    /// template, that outlive their job, or that belong to no job. It is part of allocated.
+    #[serde(deserialize_with = "lenient")]
+    pub unadmitted: Vec<UnadmittedUse>,
     /// The number of jobs by state.
     #[serde(deserialize_with = "lenient")]
     pub counts: JobCounts,
@@ -92,6 +96,21 @@ pub struct ClusterUse {
     /// The cluster.
     pub name: String,
     /// Charged there, by resource.
+    pub allocated: QuantityList,
+}
+
+/// What pods use in a cluster beyond what was admitted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct UnadmittedUse {
+    /// The namespace of the pods.
+    pub namespace: String,
+    /// The PodGroup of their job. Absent for pods that belong to no job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// The cluster.
+    pub cluster: String,
+    /// The amounts, by resource.
     pub allocated: QuantityList,
 }
 

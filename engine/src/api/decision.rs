@@ -272,6 +272,8 @@ pub struct QueueUsage {
     pub pending: Resources,
     /// The charge of its own jobs by cluster and class of pool, in order of their names.
     pub placed: Vec<PlacedUsage>,
+    /// What pods of its own use beyond what was admitted, in order of job and cluster. It is part of `allocated`.
+    pub unadmitted: Vec<UnadmittedUsage>,
     /// The number of pending jobs.
     pub pending_jobs: u32,
     /// The number of jobs that are admitted and not observed running yet.
@@ -286,6 +288,17 @@ pub struct QueueUsage {
     pub head: Option<(JobKey, Explanation)>,
     /// Why the queue takes no jobs, if it does not.
     pub closed: Option<(Reason, String)>,
+}
+
+/// What pods use in a cluster beyond what was admitted for their job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnadmittedUsage {
+    /// The job of the pods, or [`JobKey::of_namespace`] if they belong to none.
+    pub pods_of: JobKey,
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// The amounts.
+    pub resources: Resources,
 }
 
 /// The number of a queue's pending jobs that have a reservation, by what is reserved.

@@ -78,6 +78,7 @@ impl Quota {
             decayed_usage: self.decayed_usage(node),
             pending: ids.resources(&node.counts.pending),
             placed: self.placed(node),
+            unadmitted: Vec::new(),
             pending_jobs: count(JobState::Queued),
             admitted_jobs: count(JobState::Assumed).saturating_add(count(JobState::Placed)),
             running_jobs: count(JobState::Running),

@@ -3,11 +3,13 @@
 //! Each line is one fact that the verdict uses: the usage of each queue on its path, the nodes
 //! that are reserved for the job, its predicted run time.
 
-use crate::amounts::resources::Resources;
+use crate::amounts::resources::{ResourceName, Resources};
+use crate::amounts::totals::ResourceTotals;
 use crate::api::ids::{JobKey, QueueName};
 use crate::evaluation::prediction;
 use crate::forecast::{Prediction, PredictionBasis};
 use crate::pending::shapes::RequestShape;
+use crate::quota::ROOT;
 use crate::state::Inputs;
 use std::collections::BTreeMap;
 
@@ -25,6 +27,7 @@ pub(crate) fn evidence(
         .rev()
         .filter_map(|name| holds(inputs, name, &shape.total))
         .collect();
+    lines.extend(unadmitted(inputs, queue, &shape.total));
     lines.extend(reserved_nodes(inputs, key));
     let job = inputs.jobs.get(key);
     lines.extend(job.and_then(|job| Some(expected(prediction::predict(inputs, job)?))));
@@ -44,6 +47,28 @@ fn holds(inputs: Inputs<'_>, queue: &QueueName, asked: &Resources) -> Option<Str
         })
         .collect();
     (!parts.is_empty()).then(|| format!("queue {queue} holds {}", parts.join(", ")))
+}
+
+/// What of these charges is for pods beyond what was admitted, in the resources that are requested.
+fn unadmitted(inputs: Inputs<'_>, queue: &QueueName, asked: &Resources) -> Option<String> {
+    let path = inputs.quota.path(queue);
+    let below = path.iter().find(|name| name.as_str() != ROOT)?;
+    let mut sums = ResourceTotals::default();
+    for (_, charge) in inputs.pod_charges.iter() {
+        if inputs.quota.is_within(&charge.queue, below) {
+            charge.pools.values().for_each(|used| sums.add(used, 1));
+        }
+    }
+    let asked = |name: &ResourceName| asked.amount_of(name).0 > 0;
+    let sums = sums.to_resources();
+    let parts = sums.iter().filter(|(name, _)| asked(name));
+    let parts: Vec<String> = parts
+        .map(|(name, used)| format!("{name} {}", name.format(used)))
+        .collect();
+    let parts = parts.join(", ");
+    (!parts.is_empty()).then(|| {
+        format!("pods of queue {below} use {parts} beyond what was admitted; kubectl muster queue get {below} names them")
+    })
 }
 
 /// The numbers of nodes that are reserved for a job, by cluster and class.

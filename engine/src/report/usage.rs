@@ -1,6 +1,6 @@
 //! The usage of queues, for their status.
 
-use crate::api::decision::{Explanation, QueueUsage, Reserved};
+use crate::api::decision::{Explanation, QueueUsage, Reserved, UnadmittedUsage};
 use crate::api::ids::{JobKey, QueueName};
 use crate::quota::ROOT;
 use crate::report::explain;
@@ -17,8 +17,33 @@ pub(crate) fn queue_usage(inputs: Inputs<'_>, queue: &QueueName) -> Option<Queue
     let usage = inputs.quota.usage(queue)?;
     Some(QueueUsage {
         head: head(inputs, queue),
+        unadmitted: unadmitted(inputs, queue),
         ..usage
     })
+}
+
+/// What pods use beyond what was admitted, as it is charged to a queue itself.
+fn unadmitted(inputs: Inputs<'_>, queue: &QueueName) -> Vec<UnadmittedUsage> {
+    let mut used: Vec<UnadmittedUsage> = Vec::new();
+    let of_queue = inputs
+        .pod_charges
+        .iter()
+        .filter(|(_, charge)| charge.queue == *queue);
+    for (key, charge) in of_queue {
+        for ((cluster, _), resources) in charge.pools.iter() {
+            let last = used.last_mut();
+            let same = last.filter(|last| last.pods_of == *key && last.cluster == *cluster);
+            match same.and_then(|same| Some((same.resources.checked_add(resources)?, same))) {
+                Some((sum, same)) => same.resources = sum,
+                None => used.push(UnadmittedUsage {
+                    pods_of: key.clone(),
+                    cluster: cluster.clone(),
+                    resources: resources.clone(),
+                }),
+            }
+        }
+    }
+    used
 }
 
 /// The number of a queue's own pending jobs that have a reservation, by what is reserved.

@@ -75,7 +75,7 @@ fn only_changes_come_out() {
     view.pod(pod("p", "u1", None));
     view.pod(pod("p", "u1", None));
     view.pod(pod("p", "u2", None));
-    assert_eq!(sent(&mut view), "+u1 of others, -u1, +u2 of others");
+    assert_eq!(sent(&mut view), "+u1 of team/, -u1, +u2 of team/");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn pods_that_have_ended_stay_known_for_their_job_and_cause_no_climb() {
     view.pod(pod_in("Succeeded", "c", "u3", None));
     view.pod(pod("d", "u4", None));
     view.pod(pod_in("Succeeded", "d", "u4", None));
-    assert_eq!(sent(&mut view), "+u4 of others, -u4");
+    assert_eq!(sent(&mut view), "+u4 of team/, -u4");
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn the_climb_corrects_the_likely_job_once_for_each_owner() {
     view.owner_known("set-0-uid", None);
     assert_eq!(
         sent(&mut view),
-        "-u1, -u3, +u4 of team/set-0-job, +u4 of others, ?set-0"
+        "-u1, -u3, +u4 of team/set-0-job, +u4 of team/, ?set-0"
     );
 }
 
@@ -383,4 +383,37 @@ fn the_health_of_a_node_is_sent_only_when_it_changes() {
     assert_eq!(seen(&mut view, json!([ready])), [0]);
     view.node(gone(None, "n1"));
     assert!(seen(&mut view, json!([ready])).is_empty());
+}
+
+#[test]
+fn pods_of_no_job_that_an_operator_selects_are_not_charged() {
+    let selector = kube::core::Selector::from_iter([("app", "agent")]);
+    let labelled = |name: &str, owner: Option<&str>| {
+        let owners: Value = owner.map_or(json!([]), |name| {
+            json!([{"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": "o", "controller": true}])
+        });
+        let pod = serde_json::from_value(json!({
+            "metadata": {
+                "namespace": "team", "name": name, "uid": name, "ownerReferences": owners,
+                "labels": {"app": "agent"},
+            },
+            "spec": {"nodeName": "n1", "containers": []}, "status": {"phase": "Running"},
+        }));
+        pod_delta(&cluster(), Delta::Upserted(pod.unwrap()), Some(&selector))
+    };
+    let mut view = MemberView::new(cluster());
+    view.pod(labelled("bare", None));
+    view.pod(labelled("owned", Some("train")));
+    assert_eq!(
+        sent(&mut view),
+        "+bare of others, +owned of team/train-job, ?train"
+    );
+    view.owner_known("o", None);
+    assert_eq!(sent(&mut view), "+owned of others");
+    view.owner_known("o", Some(JobKey::new("team", "real-job")));
+    assert_eq!(
+        sent(&mut view),
+        "+owned of team/real-job",
+        "who has a job is charged, whatever labels"
+    );
 }

@@ -78,3 +78,92 @@ async fn no_grace_period_keeps_a_charge_for_longer_than_an_operator_allows() {
     stage.rest_later(&["a"], 200_000).await;
     assert_ne!(stage.shown("a"), "Ending 1 gated []");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_job_is_charged_until_its_pods_have_ended() {
+    let mut stage = stage().await;
+    stage.job("a", 3);
+    stage.rest(&["a"]).await;
+    stage.work("a", true);
+    other_pod_runs(&mut stage, 30);
+    stage.change(
+        "a",
+        json!({"metadata": {"deletionTimestamp": "2026-11-21T00:00:00Z"}}),
+    );
+    stage.job("b", 3);
+    stage.work("a", false);
+    stage.rest_later(&["a", "b"], 40_000).await;
+    assert_eq!(stage.charged(), "3", "its pod has not ended");
+    assert_eq!(stage.shown("b"), "no record, gated []");
+    let gone = Event::PodGone(ClusterName::new("m1"), engine::Uid::new("other"));
+    stage.member_shows(gone);
+    stage.rest_later(&["a", "b"], 1_000).await;
+    stage.rest(&["a", "b"]).await;
+    assert_eq!(stage.api.get(&path("a")), None);
+    assert_eq!(stage.shown("b"), r#"Admitted 1 open ["m1"]"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_cannot_be_ended_stays_charged_without_its_binding() {
+    let mut stage = stage().await;
+    stage.job("a", 3);
+    stage.rest(&["a"]).await;
+    stage.work("a", true);
+    other_pod_runs(&mut stage, 30);
+    stage.change(
+        "a",
+        json!({"metadata": {"deletionTimestamp": "2026-11-21T00:00:00Z"}}),
+    );
+    stage.work("a", false);
+    stage.rest(&["a"]).await;
+    stage.rest_later(&["a"], 200_000).await;
+    assert_eq!(stage.api.get(&path("a")), None, "its name is free again");
+    stage.settle().await;
+    assert_eq!(stage.charged(), "1", "its pod runs");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_outlive_a_finished_job_are_charged() {
+    let mut stage = stage().await;
+    stage.job("a", 3);
+    stage.rest(&["a"]).await;
+    stage.work("a", true);
+    other_pod_runs(&mut stage, 30);
+    let complete = json!({"succeeded": 3, "conditions": [{"type": "Complete", "status": "True"}]});
+    stage.change("a", reported(complete));
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.charged(), "1");
+    let gone = Event::PodGone(ClusterName::new("m1"), engine::Uid::new("other"));
+    stage.member_shows(gone);
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.charged(), "0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_no_job_are_charged_to_the_default_queue_of_their_namespace() {
+    let mut stage = stage().await;
+    let own = engine::facts::PodFact {
+        job: Some(JobKey::of_namespace("team")),
+        ..pod("own", PodPhase::Running, None)
+    };
+    stage.member_shows(Event::PodUpserted(own));
+    stage.settle().await;
+    assert_eq!(stage.charged(), "0", "queue default is charged");
+    let namespace = json!({"metadata": {"name": "team", "labels": {
+        names::MANAGED_LABEL: "true", names::DEFAULT_QUEUE_KEY: "q",
+    }}});
+    stage.take(Input::Namespace(Delta::Upserted(read(namespace))));
+    stage.settle().await;
+    assert_eq!(stage.charged(), "1");
+    stage.namespace(false);
+    stage.settle().await;
+    assert_eq!(stage.charged(), "0", "it is not managed any more");
+    stage.take(Input::Namespace(Delta::Upserted(read(
+        json!({"metadata": {"name": "team", "labels": {
+            names::MANAGED_LABEL: "true", names::DEFAULT_QUEUE_KEY: "q",
+        }}}),
+    ))));
+    stage.job("a", 4);
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.shown("a"), "no record, gated []", "1 of 4 is used");
+}

@@ -26,7 +26,7 @@ use crate::mirror::binding::own_record;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crate::status::events::JobEvent;
 use binding_writer::Write;
-use crds::karmada::{AppliedOverride, ResourceBinding};
+use crds::karmada::{AppliedOverride, ResourceBinding, TargetCluster};
 use crds::record::{AdmissionRecord, Parts, RecordState, RecordedOverride};
 use engine::facts::Hold;
 use engine::{ClusterName, Event, Reason, ResourceName, Resources, Time};
@@ -238,15 +238,8 @@ impl Reconciler {
         let ask = self.mirror.ask_of(binding);
         let first = ask.and_then(|ask| Some((ask.roles.first()?, ask.surge)));
         let surge = first.and_then(|(role, surge)| {
-            let shares = record.clusters.iter().flat_map(|share| &share.pods);
-            let admitted = shares
-                .filter(|pods| pods.role == role.name)
-                .map(|pods| pods.count);
-            let clusters = binding.spec.clusters.iter();
-            let placed = clusters.filter_map(|cluster| u32::try_from(cluster.replicas?).ok());
-            let admitted: u32 = admitted.sum();
-            let surge = surge.min(admitted.saturating_sub(placed.sum()));
-            role.request.checked_mul(surge)
+            let admitted = admitted_surge(record, &role.name, &binding.spec.clusters);
+            role.request.checked_mul(surge.min(admitted))
         });
         surge.unwrap_or_default()
     }
@@ -362,6 +355,17 @@ impl Reconciler {
     }
 }
 
+/// Returns how many pods of `role` were admitted beyond the replicas that are placed.
+fn admitted_surge(record: &AdmissionRecord, role: &str, placed: &[TargetCluster]) -> u32 {
+    let pods = record.clusters.iter().flat_map(|share| &share.pods);
+    let admitted = pods.filter(|pods| pods.role == role).map(|pods| pods.count);
+    let replicas = placed
+        .iter()
+        .filter_map(|cluster| u32::try_from(cluster.replicas?).ok());
+    let admitted: u32 = admitted.sum();
+    admitted.saturating_sub(replicas.sum())
+}
+
 /// Returns true if Muster wrote the policy for a job: the job's binding owns it.
 fn is_ours(metadata: &ObjectMeta) -> bool {
     let mut owners = metadata.owner_references.iter().flatten();
@@ -387,4 +391,32 @@ fn format_subject(policies: &BTreeSet<AppliedOverride>) -> String {
     let names: Vec<String> = policies.iter().map(ToString::to_string).collect();
     let verb = if names.len() == 1 { "makes" } else { "make" };
     format!("{} {verb}", names.join(" and "))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_surge_is_what_was_admitted_beyond_the_replicas() {
+        let record: AdmissionRecord = serde_json::from_value(json!({
+            "templateUID": "u", "attempt": 1, "state": "Admitted", "queue": "q", "time": "2026-01-01T00:00:00Z",
+            "clusters": [
+                {"name": "a", "pods": [{"role": "main", "count": 4}, {"role": "other", "count": 9}], "charge": {}},
+                {"name": "b", "pods": [{"role": "main", "count": 3}], "charge": {}},
+            ],
+        }))
+        .unwrap();
+        for (replicas, surge) in [([3, 2], 2), ([4, 3], 0), ([5, 9], 0)] {
+            let placed = ["a", "b"].into_iter().zip(replicas);
+            let placed = placed.map(|(name, replicas)| TargetCluster {
+                name: name.to_owned(),
+                replicas: Some(replicas),
+            });
+            let placed: Vec<TargetCluster> = placed.collect();
+            assert_eq!(admitted_surge(&record, "main", &placed), surge);
+        }
+    }
 }

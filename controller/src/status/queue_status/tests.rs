@@ -36,6 +36,7 @@ fn usage() -> QueueUsage {
         pools: Vec::new(),
         decayed_usage: None,
         pending: cpus("500m"),
+        unadmitted: Vec::new(),
         placed: vec![
             placed("m1", "a100", "3"),
             placed("m1", "cpu", "1"),
