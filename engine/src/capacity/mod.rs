@@ -394,30 +394,6 @@ impl Capacity {
         requested.to_resources()
     }
 
-    /// The jobs and namespaces that have pods, bound or not, ended or not; in no order.
-    pub(crate) fn keys_of_pods(&self) -> impl Iterator<Item = &JobKey> {
-        self.pods_of.keys()
-    }
-
-    /// Those with pods in one cluster, in order.
-    pub(crate) fn keys_of_pods_in(&self, cluster: &ClusterName) -> BTreeSet<JobKey> {
-        let pods = self.clusters.get(cluster).into_iter();
-        let pods = pods.flat_map(|room| room.pods().values());
-        pods.filter_map(|pod| pod.job.clone()).collect()
-    }
-
-    /// True if a job or namespace has pods.
-    pub(crate) fn has_pods(&self, key: &JobKey) -> bool {
-        self.pods_of.contains_key(key)
-    }
-
-    /// The pods of a job or namespace that are bound and have not ended, terminating ones included.
-    pub(crate) fn live_pods(&self, key: &JobKey) -> impl Iterator<Item = &PodFact> {
-        let places = self.pods_of.get(key).into_iter().flatten();
-        let pods = places.filter_map(|(cluster, uid)| self.pod(cluster, uid));
-        pods.filter(|pod| pod.node.is_some() && !pod.ended() && !self.is_in_grace(key, &pod.uid))
-    }
-
     fn pods_in<'a>(
         &'a self,
         key: &JobKey,
