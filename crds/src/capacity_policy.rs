@@ -10,7 +10,7 @@ mod retries;
 mod status;
 
 pub use fact::{DEFAULT_START_DEADLINE_MS, closed_to};
-pub use priority_classes::RefusedClass;
+pub use priority_classes::{RefusedClass, is_system_class, refused_class};
 pub use retries::{CapacityPolicyRetries, RetryLimits};
 pub use status::{
     CapacityPolicyStatus, CapacityPolicySummary, ClusterUse, JobCounts, PoolUse, QueueHead,
@@ -136,8 +136,9 @@ pub struct CapacityPolicySpec {
     /// `root`, which `muster install --tenancy` writes, else Open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenancy: Option<Loose<Tenancy>>,
-    /// PriorityClasses that its jobs may have. Unset: all. A job without one has the cluster's default
-    /// PriorityClass; if there is a default, it must be in this list.
+    /// PriorityClasses that its jobs may have. Unset: all but `system-node-critical` and
+    /// `system-cluster-critical`. A job without one has the cluster's default PriorityClass; if there is a
+    /// default, it must be in this list.
     #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_classes: Option<Vec<String>>,

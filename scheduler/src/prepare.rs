@@ -1,16 +1,19 @@
 //! What a job needs in a member besides itself: its Queue and its PriorityClass.
 //!
 //! Both are created if they are missing, before the placement, and never updated: changes by the member's
-//! own users or controllers stay. A queue is created without limits or parent, because limits apply on the
+//! own users or controllers stay. A class of Muster's there never preempts: who makes way for whom in the federation
+//! is decided on the control plane, and the member's scheduler knows no queue. One that an earlier version created
+//! otherwise is replaced. A queue is created without limits or parent, because limits apply on the
 //! control plane, and a member's Volcano with only some of them would decide differently on the same pods. For
 //! the same reason it has the highest weight, and nothing is reclaimed from it there ([`WEIGHT`]). Karmada creates
 //! the namespace.
 
 use crate::metrics::PlanMetrics;
+use crds::capacity_policy::is_system_class;
 use engine::{ClusterName, QueueName, Reason};
-use kube::api::{ApiResource, DynamicObject, PostParams};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, PostParams, Preconditions};
 use kube::core::GroupVersionKind;
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt as _};
 use members::Members;
 use parking_lot::Mutex;
 use runtime::Leadership;
@@ -37,6 +40,10 @@ const CACHED_FOR: Duration = Duration::from_secs(20);
 /// At the highest weight the second term is r ÷ 65,535 for each other queue of weight 1, which is less than the
 /// member's own pods use. The other queues share what is left, as before.
 const WEIGHT: u32 = 65_535;
+/// The preemption policy of pods that evict no others.
+const NEVER: &str = "Never";
+/// Label of what Muster creates in members, and its value.
+const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "muster");
 /// The group of Volcano's own jobs, which do not start without their queue.
 const VOLCANO_JOBS: &str = "batch.volcano.sh/";
 
@@ -211,8 +218,13 @@ impl Preparer {
             error: error.message(),
         };
         let objects = need.api(member.clone());
-        match with_deadline(objects.get_metadata(need.name()), LIMIT).await {
-            Ok(_) => return Ok(()),
+        match with_deadline(objects.get(need.name()), LIMIT).await {
+            Ok(found) if !need.preempts(&found) => return Ok(()),
+            Ok(found) => match self.remove(&objects, cluster, need, &found).await {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(error) => return Err(failed(error)),
+            },
             // The member does not serve the kind, and so does not need the object.
             Err(error)
                 if error.fault() == CallFault::NoSuchKind
@@ -236,6 +248,39 @@ impl Preparer {
         }
     }
 
+    /// Removes a class whose pods would preempt, so that it can be created anew: its policy cannot be changed. Pods
+    /// that exist keep what they have. Returns false if it stays, since it is the member's own or Muster may not.
+    async fn remove(
+        &self,
+        objects: &Api<DynamicObject>,
+        cluster: &ClusterName,
+        need: &MemberNeed,
+        found: &DynamicObject,
+    ) -> Result<bool, CallError> {
+        let (key, value) = MANAGED_BY;
+        if found.labels().get(key).is_none_or(|by| by != value) {
+            tracing::debug!(%cluster, object = %need, "is the member's own, and its pods may preempt there");
+            return Ok(false);
+        }
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: found.uid(),
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        match with_deadline(objects.delete(need.name(), &params), LIMIT).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.fault() == CallFault::NotFound => Ok(true),
+            Err(error) if error.fault() == CallFault::Refused => {
+                tracing::warn!(%cluster, object = %need, error = error.message(), "pods of this class may preempt in the member: \
+                    Muster may not delete it there to create it with preemptionPolicy Never");
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Returns a copy of the control plane's object for a member.
     async fn copy(&self, need: &MemberNeed) -> Result<DynamicObject, PrepareError> {
         let source = with_deadline(
@@ -253,11 +298,6 @@ impl Preparer {
         serde_json::from_value(need.body(&source.data))
             .map_err(|error| unreadable(error.to_string()))
     }
-}
-
-/// Returns true for classes that every API server creates itself.
-fn is_system_class(name: &str) -> bool {
-    name.starts_with("system-")
 }
 
 impl MemberNeed {
@@ -284,6 +324,12 @@ impl MemberNeed {
         Api::all_with(client, &self.resource())
     }
 
+    /// Returns true if `found` is a PriorityClass whose pods evict others where they find no capacity.
+    fn preempts(&self, found: &DynamicObject) -> bool {
+        let is_class = matches!(self, Self::PriorityClass(_));
+        is_class && found.data["preemptionPolicy"] != NEVER
+    }
+
     /// Returns the object for a member, derived from the control plane's `source`. Weight and `reclaimable` of a
     /// queue there are about shares of the federation: a member must not reclaim what the federation has admitted.
     fn body(&self, source: &Value) -> Value {
@@ -291,7 +337,7 @@ impl MemberNeed {
         let mut body = json!({
             "apiVersion": resource.api_version,
             "kind": resource.kind,
-            "metadata": {"name": self.name(), "labels": {"app.kubernetes.io/managed-by": "muster"}},
+            "metadata": {"name": self.name(), "labels": {MANAGED_BY.0: MANAGED_BY.1}},
         });
         let take = |field: &str| source.get(field).cloned();
         match self {
@@ -300,9 +346,7 @@ impl MemberNeed {
                 body["value"] = take("value").unwrap_or(json!(0));
                 // Never the default class of a member: that would change the pods of other users.
                 body["globalDefault"] = json!(false);
-                if let Some(policy) = take("preemptionPolicy") {
-                    body["preemptionPolicy"] = policy;
-                }
+                body["preemptionPolicy"] = json!(NEVER);
             }
         }
         body
@@ -338,9 +382,9 @@ mod tests {
     }
 
     #[test]
-    fn a_member_gets_a_class_that_is_no_default() {
+    fn a_member_gets_a_class_that_is_no_default_and_never_preempts() {
         let source = json!({
-            "value": 1000, "globalDefault": true, "preemptionPolicy": "Never", "description": "x",
+            "value": 1000, "globalDefault": true, "preemptionPolicy": "PreemptLowerPriority", "description": "x",
         });
         insta::assert_json_snapshot!(MemberNeed::PriorityClass("high".into()).body(&source), @r#"
         {

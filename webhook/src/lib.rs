@@ -15,6 +15,7 @@
 //! is not managed, and nothing in a system namespace.
 
 mod apart;
+mod body;
 pub mod certs;
 pub mod gate;
 pub mod load;

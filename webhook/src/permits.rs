@@ -104,10 +104,12 @@ impl Permits {
         }
         // An update is refused only for what it breaks itself.
         let was_wrong = before.is_some_and(|before| before.refused_class == says.refused_class);
-        if let Some(RefusedClass { class, listed }) = says.refused_class.filter(|_| !was_wrong) {
+        if let Some(refused) = says.refused_class.filter(|_| !was_wrong) {
             let queue = &says.queue;
+            let RefusedClass { class, listed, .. } = &refused;
             let message = format!(
-                "queue {queue} takes no jobs of PriorityClass {class}: spec.priorityClasses of capacitypolicy {queue} does not list it, but {listed}"
+                "queue {queue} takes no jobs of PriorityClass {class}: {}; it takes {listed}",
+                refused.why(queue)
             );
             checked.denial.get_or_insert((Denial::Forbidden, message));
         }

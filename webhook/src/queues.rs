@@ -3,7 +3,7 @@
 //!
 //! Until both have listed nothing is known, and every answer says so.
 
-use crds::capacity_policy::{CapacityPolicy, RefusedClass, closed_to};
+use crds::capacity_policy::{CapacityPolicy, RefusedClass, closed_to, refused_class};
 use crds::kubernetes::Namespace;
 use crds::names::ROOT_POLICY;
 use parking_lot::RwLock;
@@ -103,10 +103,8 @@ impl QueueIndex {
         let closed = closed_to(&queue, policy, root, namespace, labels);
         let ask = workload::read_spec(template).ok();
         let classes = ask.as_ref().map(workload::WorkloadSpec::named_classes);
-        let refused_class = policy.and_then(|policy| {
-            let classes = classes.iter().flatten();
-            policy.refused_class(classes.map(String::as_str))
-        });
+        let classes = classes.iter().flatten().map(String::as_str);
+        let refused_class = refused_class(policy, classes);
         let disregards = policy.is_some_and(|policy| {
             let preemption = policy.spec.preemption.as_ref();
             preemption.and_then(|rules| rules.allow_non_preemptable) == Some(false)

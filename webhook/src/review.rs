@@ -5,6 +5,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use json_patch::PatchOperation;
+use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -13,6 +14,19 @@ use std::collections::BTreeMap;
 pub struct Review<T> {
     /// The request; a review without one is malformed.
     pub request: Option<ReviewRequest<T>>,
+}
+
+/// Parses the body of a request.
+///
+/// # Errors
+/// Returns an error if it is no review, has no request, or its object is no `T`. serde_json rejects nesting
+/// beyond 128 levels, except of what `T` skips.
+pub(crate) fn parse<T: DeserializeOwned>(
+    body: &[u8],
+) -> Result<ReviewRequest<T>, serde_json::Error> {
+    let review: Review<T> = serde_json::from_slice(body)?;
+    let missing = || serde_json::Error::custom("it has no request");
+    review.request.ok_or_else(missing)
 }
 
 /// A request for admission of a `T`.

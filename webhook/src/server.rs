@@ -1,29 +1,26 @@
 //! HTTPS for the API server: one route for each registration.
 //!
-//! A request that cannot be read gets an HTTP error, not a denial, so that the registration's failurePolicy
-//! applies. The number and size of requests that are read at a time are limited ([`crate::load`]);
-//! serde_json rejects nesting beyond 128 levels.
+//! The number and size of requests that are read at a time are limited ([`crate::load`]); [`crate::body`]
+//! says what happens to those that cannot be read.
 
+use crate::body::{RequestBody, RequestRefusal, read};
 use crate::gate::{self, GateRegistration, GateVerdict};
 use crate::load::{RequestBudget, RequestSlot};
 use crate::metrics::{RequestOutcome, WebhookMetrics};
 use crate::permits::{Checked, Permits};
 use crate::released::ReleasedIndex;
-use crate::review::{Review, ReviewAnswer, ReviewRequest, ReviewResponse};
+use crate::review::{ReviewAnswer, ReviewRequest, ReviewResponse};
 use crate::templates::{self, TemplateRegistration};
 use crate::users;
 use anyhow::Context as _;
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{FromRequest, State};
-use axum::http::header::{CONTENT_LENGTH, RETRY_AFTER};
-use axum::http::{HeaderMap, StatusCode};
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use futures::StreamExt as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
@@ -42,13 +39,6 @@ pub const TEMPLATES: &str = "/validate/templates";
 /// `/mutate/templates`: the user and the permitted queue of templates in managed namespaces.
 pub const USERS: &str = "/mutate/templates";
 
-/// Two objects of etcd's limit (1.5 MiB each, on updates) and the review around them.
-const BODY_LIMIT: usize = 4 * 1024 * 1024;
-/// Most bytes of a too large body that are read and dropped. If the server closed the connection of a
-/// client that still sends, the client would see a broken pipe and not the answer.
-const DROPPED: usize = 4 * BODY_LIMIT;
-/// The message when no slot is free.
-const BUSY: &str = "muster webhook: too many requests; try again in a second";
 /// Seconds of `Retry-After`. API servers retry within timeoutSeconds.
 const RETRY_SECONDS: &str = "1";
 /// Below the registrations' timeoutSeconds (3), so that the API server gets the reason.
@@ -116,58 +106,6 @@ pub fn router(handlers: Handlers) -> Router {
         .with_state(handlers)
 }
 
-/// Why a request is not answered with a review.
-type RequestRefusal = (StatusCode, String);
-
-/// The body of a request with its slot, which is held until the answer is ready, or why it is refused.
-struct RequestBody(Result<(Bytes, RequestSlot), RequestRefusal>);
-
-impl FromRequest<Handlers> for RequestBody {
-    type Rejection = Infallible;
-
-    async fn from_request(
-        request: axum::extract::Request,
-        handlers: &Handlers,
-    ) -> Result<Self, Infallible> {
-        let Some(place) = handlers.load.place(expected_length(request.headers())) else {
-            return Ok(Self(Err((StatusCode::TOO_MANY_REQUESTS, BUSY.to_owned()))));
-        };
-        let body = whole(request.into_body()).await;
-        Ok(Self(body.map(|bytes| (bytes, place))))
-    }
-}
-
-/// Returns how many bytes of a body are buffered at most. API servers send the length.
-fn expected_length(headers: &HeaderMap) -> usize {
-    let stated = headers.get(CONTENT_LENGTH);
-    let stated = stated.and_then(|length| length.to_str().ok()?.parse().ok());
-    stated.unwrap_or(BODY_LIMIT).min(BODY_LIMIT)
-}
-
-async fn whole(body: axum::body::Body) -> Result<Bytes, RequestRefusal> {
-    let mut chunks = body.into_data_stream();
-    let (mut bytes, mut length) = (Vec::new(), 0);
-    while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|error| {
-            let message = format!("muster webhook: the review cannot be received: {error}");
-            (StatusCode::BAD_REQUEST, message)
-        })?;
-        length += chunk.len();
-        if length <= BODY_LIMIT {
-            bytes.extend_from_slice(&chunk);
-        } else if length > DROPPED {
-            break;
-        }
-    }
-    match length <= BODY_LIMIT {
-        true => Ok(bytes.into()),
-        false => Err((
-            StatusCode::PAYLOAD_TOO_LARGE,
-            format!("muster webhook: the review is larger than {BODY_LIMIT} bytes"),
-        )),
-    }
-}
-
 async fn gate_namespace(State(handlers): State<Handlers>, body: RequestBody) -> Response {
     let received = Received::read(GATE_NAMESPACE, body);
     received.answer(&handlers, |request| {
@@ -209,7 +147,8 @@ async fn template_users(State(handlers): State<Handlers>, body: RequestBody) -> 
     };
     let permitted = permitted.unwrap_or_else(|unknown| {
         // The API server retries within its time and may then get an answer.
-        received.request = Err((StatusCode::SERVICE_UNAVAILABLE, unknown.to_string()));
+        let code = StatusCode::SERVICE_UNAVAILABLE;
+        received.request = Err(RequestRefusal::Http(code, unknown.to_string()));
         None
     });
     received.answer(&handlers, |request| ReviewAnswer::Allow {
@@ -339,13 +278,19 @@ impl<T: DeserializeOwned> Received<T> {
         answer: impl FnOnce(&ReviewRequest<T>) -> ReviewAnswer,
     ) -> Response {
         let path = self.path;
-        let result = self.request.and_then(|(request, _place)| {
-            let answer = answer(&request);
-            let outcome = RequestOutcome::of(&answer);
-            let response = ReviewResponse::new(&request.uid, answer)
-                .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-            Ok((outcome, response))
-        });
+        let result = match self.request {
+            Ok((request, _place)) => {
+                let answer = answer(&request);
+                let outcome = RequestOutcome::of(&answer);
+                ReviewResponse::new(&request.uid, answer)
+                    .map(|response| (outcome, response))
+                    .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+            }
+            Err(refusal) => refusal.denial().map(|(answer, response)| {
+                tracing::info!(path, ?answer, "admission review denied unread");
+                (RequestOutcome::of(&answer), response)
+            }),
+        };
         let later = [(RETRY_AFTER, RETRY_SECONDS)];
         let (outcome, response) = match result {
             Ok((outcome, response)) => (outcome, axum::Json(response).into_response()),
@@ -367,15 +312,4 @@ impl<T: DeserializeOwned> Received<T> {
             .observe(path, outcome, self.start.elapsed());
         response
     }
-}
-
-fn read<T: DeserializeOwned>(body: &[u8]) -> Result<ReviewRequest<T>, RequestRefusal> {
-    let review: Review<T> = serde_json::from_slice(body).map_err(|error| {
-        let message = format!("muster webhook: not an AdmissionReview: {error}");
-        (StatusCode::BAD_REQUEST, message)
-    })?;
-    review.request.ok_or_else(|| {
-        let message = "muster webhook: the AdmissionReview has no request".to_owned();
-        (StatusCode::BAD_REQUEST, message)
-    })
 }

@@ -3,7 +3,7 @@
 //! ClusterPropagationPolicies.
 //!
 //! ```text
-//! namespaces, policies (watched) ──► part that applies in managed namespaces ──► dry run as a tenant ──► event, metric
+//! namespaces, policies (watched) ──► part that a rule applies to ──► dry run as a tenant ──► event, metric
 //! ```
 //!
 //! The rules are in `deploy/admission-policies.yaml` only. The keeper posts the content of each policy
@@ -27,7 +27,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use runtime::watch::{Delta, ObjectKey, WatchOptions};
 use runtime::{Leadership, Term};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -260,7 +260,7 @@ impl Looker {
             policy = %key,
             rule,
             message,
-            "a stored policy applies in managed namespaces and breaks a rule there: jobs may exceed what their queues are charged"
+            "a stored policy breaks a rule of the admission policies: jobs may exceed what their queues are charged"
         );
         let resource = kind.resource();
         let reference = ObjectReference {
@@ -271,8 +271,7 @@ impl Looker {
             uid: self.found.uid(&(*kind, key.clone())),
             ..ObjectReference::default()
         };
-        let note =
-            format!("it applies in managed namespaces and would be refused there: {message}");
+        let note = format!("a tenant would be refused this policy today: {message}");
         warn(self.client.clone(), &reference, REASON, note).await;
     }
 
@@ -369,9 +368,19 @@ impl StoredPolicies {
     }
 
     /// Returns the part of a policy to check, or `None` if nothing is left. For a policy without a namespace,
-    /// this leaves out selectors of kinds without pods and of namespaces that are not managed.
-    fn spec_to_check(&self, (kind, key): &PolicyKey) -> Option<Value> {
-        let mut spec = self.policies.get(&(*kind, key.clone()))?.spec.clone();
+    /// this leaves out selectors of kinds without pods and of namespaces that are not managed. Of an override
+    /// that then selects nothing, what holds for all objects of all namespaces is checked.
+    fn spec_to_check(&self, key: &PolicyKey) -> Option<Value> {
+        let spec = &self.policies.get(key)?.spec;
+        self.managed_part(key, spec.clone()).or_else(|| {
+            let mut spec = key.0.overrides().then(|| spec.clone())?;
+            spec["resourceSelectors"] = json!([{"apiVersion": "v1", "kind": "ConfigMap"}]);
+            Some(spec)
+        })
+    }
+
+    /// Returns the part of a policy that applies to what may start pods in managed namespaces.
+    fn managed_part(&self, (kind, key): &PolicyKey, mut spec: Value) -> Option<Value> {
         let concerns = |namespace: &str| self.managed.contains(namespace);
         let within = match &key.namespace {
             Some(namespace) => concerns(namespace),

@@ -4,9 +4,11 @@
 //! RBAC lets this account create these objects in that namespace only (`deploy/rbac-admission.yaml`), so
 //! that only the policies can refuse it. Nothing is ever stored.
 
-use crds::names::{PERMITTED_QUEUE_ANNOTATION, SYSTEM_NAMESPACE};
+use crds::names::{
+    MANAGED_LABEL, PERMITTED_QUEUE_ANNOTATION, POLICY_PERMANENT_ID, SYSTEM_NAMESPACE,
+};
 use kube::Client;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use runtime::client::{CallError, CallFault, with_deadline};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -31,10 +33,12 @@ pub enum ProbeVerdict {
     Broken(String),
 }
 
-/// A request that one policy has to refuse.
+/// A request that one policy has to refuse: `object` is created, or merged into the existing one.
 pub(super) struct ProbeAttempt {
     policy: &'static str,
     path: &'static str,
+    /// The name of the object that is changed; `None` creates one.
+    changed: Option<&'static str>,
     object: Value,
 }
 
@@ -108,12 +112,23 @@ async fn dry_run(
     attempt: &ProbeAttempt,
     account: Option<&str>,
 ) -> Result<(), CallError> {
-    let params = PostParams {
-        dry_run: true,
-        ..PostParams::default()
+    let path = kube::core::Request::new(attempt.path);
+    let request = match attempt.changed {
+        None => {
+            let params = PostParams {
+                dry_run: true,
+                ..PostParams::default()
+            };
+            path.create(&params, attempt.object.to_string().into_bytes())
+        }
+        Some(name) => {
+            let params = PatchParams {
+                dry_run: true,
+                ..PatchParams::default()
+            };
+            path.patch(name, &params, &Patch::Merge(&attempt.object))
+        }
     };
-    let body = attempt.object.to_string().into_bytes();
-    let request = kube::core::Request::new(attempt.path).create(&params, body);
     let mut request = request.map_err(|error| CallError::Kube(kube::Error::BuildRequest(error)))?;
     if let Some(Ok(account)) = account.map(str::parse) {
         request.headers_mut().insert(IMPERSONATE, account);
@@ -123,12 +138,13 @@ async fn dry_run(
         .map(drop)
 }
 
-fn attempts() -> [ProbeAttempt; 7] {
+fn attempts() -> [ProbeAttempt; 10] {
     [
         binding(),
         ProbeAttempt {
             policy: "muster-works",
             path: "/apis/work.karmada.io/v1alpha1/namespaces/muster-system/works",
+            changed: None,
             object: object(
                 "work.karmada.io/v1alpha1",
                 "Work",
@@ -138,6 +154,7 @@ fn attempts() -> [ProbeAttempt; 7] {
         ProbeAttempt {
             policy: "muster-podgroups",
             path: "/apis/scheduling.volcano.sh/v1beta1/namespaces/muster-system/podgroups",
+            changed: None,
             object: object(
                 "scheduling.volcano.sh/v1beta1",
                 "PodGroup",
@@ -164,6 +181,22 @@ fn attempts() -> [ProbeAttempt; 7] {
                 {"path": "/spec/parallelism", "operator": "replace", "value": 2},
             ]}}],
         })),
+        ProbeAttempt {
+            policy: "muster-identities",
+            ..override_policy(json!({
+                "resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap"}],
+                "overrideRules": [{"overriders": {"plaintext": [
+                    {"path": "/kind", "operator": "replace", "value": "Pod"},
+                ]}}],
+            }))
+        },
+        claimed(),
+        ProbeAttempt {
+            policy: "muster-namespaces",
+            path: "/api/v1/namespaces",
+            changed: Some(SYSTEM_NAMESPACE),
+            object: json!({"metadata": {"labels": {MANAGED_LABEL: null}}}),
+        },
     ]
 }
 
@@ -172,6 +205,7 @@ pub(super) fn propagation_policy(spec: Value) -> ProbeAttempt {
     ProbeAttempt {
         policy: "muster-propagation-policies",
         path: PROPAGATION_POLICIES,
+        changed: None,
         object: object("policy.karmada.io/v1alpha1", "PropagationPolicy", spec),
     }
 }
@@ -181,6 +215,7 @@ pub(super) fn override_policy(spec: Value) -> ProbeAttempt {
     ProbeAttempt {
         policy: "muster-override-policies",
         path: "/apis/policy.karmada.io/v1alpha1/namespaces/muster-system/overridepolicies",
+        changed: None,
         object: object("policy.karmada.io/v1alpha1", "OverridePolicy", spec),
     }
 }
@@ -196,11 +231,30 @@ fn annotated(policy: &'static str, annotations: Value) -> ProbeAttempt {
     attempt
 }
 
+/// An object that names the policy that has claimed it.
+fn claimed() -> ProbeAttempt {
+    ProbeAttempt {
+        policy: "muster-claims",
+        path: "/api/v1/namespaces/muster-system/configmaps",
+        changed: None,
+        object: json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "generateName": "probe-",
+                "namespace": SYSTEM_NAMESPACE,
+                "labels": {POLICY_PERMANENT_ID: "probe"},
+            },
+        }),
+    }
+}
+
 /// A binding of no object.
 fn binding() -> ProbeAttempt {
     ProbeAttempt {
         policy: "muster-bindings",
         path: "/apis/work.karmada.io/v1alpha2/namespaces/muster-system/resourcebindings",
+        changed: None,
         object: object(
             "work.karmada.io/v1alpha2",
             "ResourceBinding",

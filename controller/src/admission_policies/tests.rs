@@ -43,6 +43,9 @@ fn refuse(api: &FakeApi, times: usize) {
         "ValidatingAdmissionPolicy 'muster-override-policies' says no",
         "ValidatingAdmissionPolicy 'muster-permitted-queue' says no",
         "ValidatingAdmissionPolicy 'muster-templates' says no",
+        "ValidatingAdmissionPolicy 'muster-identities' says no",
+        "ValidatingAdmissionPolicy 'muster-claims' says no",
+        "ValidatingAdmissionPolicy 'muster-namespaces' says no",
     ] {
         let probe =
             move |request: &Recorded| tried(request).is_some_and(|policy| refusal.contains(policy));
@@ -53,9 +56,16 @@ fn refuse(api: &FakeApi, times: usize) {
 /// Returns the policy that a request of the probe's account tests. That account sends the first of the two
 /// dry runs of a binding, Muster's own account sends the second.
 fn tried(request: &Recorded) -> Option<&'static str> {
-    if request.verb != "POST" || request.impersonated.as_deref() != Some(probe::ACCOUNT) {
+    if request.impersonated.as_deref() != Some(probe::ACCOUNT) {
         return None;
     }
+    if request.verb == "PATCH" {
+        return request
+            .path
+            .ends_with("namespaces/muster-system")
+            .then_some("'muster-namespaces'");
+    }
+    let selectors = &request.body["spec"]["resourceSelectors"];
     let annotations = &request.body["metadata"]["annotations"];
     let (_, resource) = request.path.rsplit_once('/')?;
     Some(match resource {
@@ -67,7 +77,9 @@ fn tried(request: &Recorded) -> Option<&'static str> {
         }
         "propagationpolicies" if annotations.is_object() => "'muster-templates'",
         "propagationpolicies" => "'muster-propagation-policies'",
+        "overridepolicies" if selectors[0]["kind"] == "ConfigMap" => "'muster-identities'",
         "overridepolicies" => "'muster-override-policies'",
+        "configmaps" => "'muster-claims'",
         _ => return None,
     })
 }
@@ -93,6 +105,9 @@ async fn missing_policies_are_created_and_in_force_once_a_tenant_is_refused() {
         "works",
         "podgroups",
         "templates",
+        "identities",
+        "claims",
+        "namespaces",
         "permitted-queue",
     ];
     for name in names {
@@ -103,7 +118,7 @@ async fn missing_policies_are_created_and_in_force_once_a_tenant_is_refused() {
     }
     let dry = stage.api.requests_of("POST").into_iter();
     let dry = dry.filter(|request| request.path.contains("muster-system/"));
-    assert!(dry.clone().count() >= 8);
+    assert!(dry.clone().count() >= 10);
     assert!(
         dry.filter(|request| !request.path.ends_with("events"))
             .all(|request| request.query["dryRun"] == "All")
@@ -130,8 +145,8 @@ async fn changed_and_deleted_policies_are_restored() {
         stage.api.get(BINDING).unwrap()["spec"]["validationActions"],
         json!(["Deny"])
     );
-    // Fourteen at the start, and these two.
-    assert_eq!(stage.metrics.restored.get(), 16);
+    // Twenty at the start, and these two.
+    assert_eq!(stage.metrics.restored.get(), 22);
     assert!(stage.inputs.try_recv().is_err(), "nothing new to tell");
     let writes = stage.api.requests_of("PUT").len();
     tokio::time::sleep(CHECK * 10).await;
@@ -236,17 +251,20 @@ fn every_policy_exempts_by_one_right_and_has_a_denying_binding() {
     let (policies, bindings): (Vec<&Value>, Vec<&Value>) = objects
         .iter()
         .partition(|object| object["kind"] == "ValidatingAdmissionPolicy");
-    assert_eq!(policies.len(), 6);
+    assert_eq!(policies.len(), 9);
     for policy in policies {
         let name = &policy["metadata"]["name"];
         let spec = &policy["spec"];
         assert_eq!(spec["failurePolicy"], "Fail", "{name}");
         let conditions = spec["matchConditions"].as_array().unwrap();
-        // One policy covers all objects and evaluates only those with certain annotations.
-        let of_all = usize::from(*name == "muster-templates");
-        assert_eq!(conditions.len(), 1 + of_all, "{name}");
-        let expression = conditions[0]["expression"].as_str().unwrap();
-        assert!(expression.contains("check('bypass')"), "{name}");
+        // Two policies cover all objects and evaluate only those with certain labels or annotations.
+        let of_all = *name == "muster-templates" || *name == "muster-claims";
+        assert_eq!(conditions.len(), 1 + usize::from(of_all), "{name}");
+        let exempts = |condition: &&Value| {
+            let expression = condition["expression"].as_str().unwrap();
+            expression.contains("check('bypass')")
+        };
+        assert_eq!(conditions.iter().filter(exempts).count(), 1, "{name}");
         let binding = bindings
             .iter()
             .find(|binding| binding["spec"]["policyName"] == *name)

@@ -87,7 +87,7 @@ pub(crate) fn job(
     } else {
         ask
     };
-    let own_hold = own_hold(binding, template, ask.as_ref(), &queue, rules);
+    let own_hold = own_hold(binding, template, namespace, ask.as_ref(), &queue, rules);
     hold = hold.or(own_hold);
     let fact = JobFact {
         key: key.clone(),
@@ -209,6 +209,7 @@ fn held(error: &SpecError) -> Hold {
 fn own_hold(
     binding: &ResourceBinding,
     template: &Template,
+    namespace: &NamespaceFact,
     ask: Option<&WorkloadSpec>,
     queue: &QueueName,
     rules: QueueRules<'_>,
@@ -237,12 +238,15 @@ fn own_hold(
     if let Some(hold) = on_hold(binding, template) {
         return Some(hold);
     }
-    if let Some(hold) = not_permitted(binding, template, queue, rules) {
+    if let Some(hold) =
+        not_managed(binding, namespace).or_else(|| not_permitted(binding, template, queue, rules))
+    {
         return Some(hold);
     }
     let classes = ask.map(WorkloadSpec::named_classes).unwrap_or_default();
-    if let Some(RefusedClass { class, listed }) = (rules.class_refused)(queue, &classes) {
-        let is_label = template.labelled_class.as_ref() == Some(&class);
+    if let Some(refused) = (rules.class_refused)(queue, &classes) {
+        let RefusedClass { class, listed, .. } = &refused;
+        let is_label = template.labelled_class.as_ref() == Some(class);
         let mend = match is_label {
             true => format!(
                 "name one that it lists ({listed}) in the label {}, or remove the label",
@@ -252,9 +256,7 @@ fn own_hold(
         };
         return held(
             Reason::PriorityClassNotPermitted,
-            format!(
-                "spec.priorityClasses of capacitypolicy {queue} does not list PriorityClass {class}; {mend}"
-            ),
+            format!("{}; {mend}", refused.why(queue.as_str())),
         );
     }
     invalid_record(binding)
@@ -305,6 +307,20 @@ fn invalid_record(binding: &ResourceBinding) -> Option<Hold> {
     record_problem(binding).map(|message| Hold {
         reason: Reason::InvalidTemplate,
         message,
+    })
+}
+
+/// Returns why no queue takes the job, if its namespace is not managed: there nobody sees to who its user is, and
+/// the rules for tenants do not hold.
+fn not_managed(binding: &ResourceBinding, namespace: &NamespaceFact) -> Option<Hold> {
+    let name = binding.metadata.namespace.as_deref().unwrap_or_default();
+    (!namespace.managed).then(|| Hold {
+        reason: Reason::QueueNotPermitted,
+        message: format!(
+            "queues take jobs of managed namespaces only, and {name} is none; ask an operator to label it {}=true, \
+             or use a policy with another schedulerName",
+            names::MANAGED_LABEL
+        ),
     })
 }
 

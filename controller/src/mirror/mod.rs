@@ -82,10 +82,10 @@ impl Mirror {
         queue: &QueueName,
         classes: &BTreeSet<String>,
     ) -> Option<RefusedClass> {
-        let policy = self.policies.get(queue)?;
+        let policy = self.policies.get(queue);
         let named = classes.iter().map(String::as_str);
         let default = self.default_class().filter(|_| classes.is_empty());
-        policy.refused_class(named.chain(default))
+        capacity_policy::refused_class(policy, named.chain(default))
     }
 
     /// Returns the PriorityClass of jobs that name none; of several defaults Kubernetes takes the lowest.

@@ -4,6 +4,15 @@ use super::CapacityPolicy;
 
 /// How many of the listed classes a message names.
 const CLASSES_NAMED: usize = 5;
+/// Prefix of the classes that every API server creates for its cluster's own pods. Kubernetes allows no others
+/// with it.
+const SYSTEM_PREFIX: &str = "system-";
+
+/// Returns true for a PriorityClass that every API server creates itself.
+#[must_use]
+pub fn is_system_class(name: &str) -> bool {
+    name.starts_with(SYSTEM_PREFIX)
+}
 
 /// A PriorityClass that a queue does not allow.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,23 +21,49 @@ pub struct RefusedClass {
     pub class: String,
     /// The classes that the queue allows, in words for messages: the first by name, or `none`.
     pub listed: String,
+    /// True if the queue lists none, which leaves out those of the system.
+    pub unset: bool,
 }
 
-impl CapacityPolicy {
-    /// Returns the first of `classes` whose jobs may not be submitted, if there is one. The class of a job that
-    /// names none is the cluster's default.
+impl RefusedClass {
+    /// Returns why the class is refused in `queue`, as a clause.
     #[must_use]
-    pub fn refused_class<'a>(
-        &self,
-        mut classes: impl Iterator<Item = &'a str>,
-    ) -> Option<RefusedClass> {
-        let listed = self.spec.priority_classes.as_ref()?;
-        let class = classes.find(|class| !listed.iter().any(|one| one == class))?;
-        Some(RefusedClass {
-            class: class.to_owned(),
-            listed: in_words(listed.clone()),
-        })
+    pub fn why(&self, queue: &str) -> String {
+        let class = &self.class;
+        match self.unset {
+            true => format!(
+                "spec.priorityClasses of capacitypolicy {queue} is unset, which leaves out PriorityClass {class}: \
+                 pods of the system have it, and other tenants' pods must not make way for a job"
+            ),
+            false => format!(
+                "spec.priorityClasses of capacitypolicy {queue} does not list PriorityClass {class}"
+            ),
+        }
     }
+}
+
+/// Returns the first of `classes` whose jobs may not be submitted to a queue with `policy`, if there is one. The
+/// class of a job that names none is the cluster's default. A queue that lists no classes allows all but those of
+/// the system: a member's scheduler would evict others' pods for them.
+#[must_use]
+pub fn refused_class<'a>(
+    policy: Option<&CapacityPolicy>,
+    mut classes: impl Iterator<Item = &'a str>,
+) -> Option<RefusedClass> {
+    let listed = policy.and_then(|policy| policy.spec.priority_classes.as_ref());
+    let allows = |class: &str| match listed {
+        Some(listed) => listed.iter().any(|one| one == class),
+        None => !is_system_class(class),
+    };
+    let class = classes.find(|class| !allows(class))?;
+    Some(RefusedClass {
+        class: class.to_owned(),
+        listed: listed.map_or_else(
+            || format!("all but {SYSTEM_PREFIX}*"),
+            |listed| in_words(listed.clone()),
+        ),
+        unset: listed.is_none(),
+    })
 }
 
 fn in_words(mut classes: Vec<String>) -> String {
@@ -48,8 +83,22 @@ mod tests {
     fn refused(spec: &Value, classes: &[&str]) -> Option<(String, String)> {
         let object = json!({"metadata": {"name": "q"}, "spec": spec});
         let policy: CapacityPolicy = serde_json::from_value(object).unwrap();
-        let refused = policy.refused_class(classes.iter().copied())?;
+        let refused = refused_class(Some(&policy), classes.iter().copied())?;
         Some((refused.class, refused.listed))
+    }
+
+    #[test]
+    fn classes_of_the_system_are_refused_unless_they_are_listed() {
+        let system = "system-node-critical";
+        let words = Some((system.to_owned(), "all but system-*".to_owned()));
+        assert_eq!(refused(&json!({}), &["high", system]), words);
+        assert_eq!(
+            refused(&json!({"priorityClasses": ["high", system]}), &[system]),
+            None
+        );
+        let none = refused_class(None, [system].into_iter()).unwrap();
+        assert!(none.unset);
+        assert!(none.why("q").contains("is unset, which leaves out"));
     }
 
     #[test]

@@ -69,15 +69,24 @@ fn a_jobs_queue_and_priority_class_are_made_in_its_member() {
         case.queue(8).await?;
         case.nodes("member1", 1).await?;
         let class = case.priority_class("urgent", 77).await?;
+        let member = case.plane.member("member1").await?;
+        // As an earlier version made it: its pods would evict others' there.
+        let preempts = json!({
+            "metadata": {"name": class, "labels": {"app.kubernetes.io/managed-by": "muster"}},
+            "value": 77,
+            "preemptionPolicy": "PreemptLowerPriority",
+        });
+        member.create(PRIORITY_CLASS, &preempts).await?;
         let gang = e2e::harness::jobs::TestGang {
             priority_class: Some(class.clone()),
             ..case.short_gang("train", 1, 8, 2)
         };
         let job = case.submit(&gang.volcano()).await?;
         case.finished(&job, "Succeeded").await?;
-        let member = case.plane.member("member1").await?;
         let found = member.get(PRIORITY_CLASS, None, &class).await?;
-        assert_eq!(found.unwrap_or_default()["value"], 77);
+        let found = found.unwrap_or_default();
+        assert_eq!(found["value"], 77);
+        assert_eq!(found["preemptionPolicy"], "Never");
         assert!(member.get(QUEUE, None, &case.name).await?.is_some());
         Ok(())
     });

@@ -47,13 +47,16 @@ fn gated_before_karmadas_scheduler_can_see_it() {
 #[test]
 fn a_policy_that_names_muster_gates_where_the_namespace_is_not_managed() {
     unmanaged("policygate", async |case| {
+        case.holds_nothing("queues take jobs of managed namespaces only");
         case.queue(8).await?;
         case.nodes("member1", 1).await?;
         case.policy("own", BATCH_JOB, "muster", json!({})).await?;
         let job = case
             .submit(&case.short_gang("train", 2, 4, 2).batch())
             .await?;
-        case.finished(&job, "Succeeded").await?;
+        let message = case.waits(&job, &["QueueNotPermitted"]).await?;
+        assert!(message.contains("muster.io/managed=true"), "{message}");
+        case.stays_unplaced(&job, A_WHILE).await?;
         assert!(is_gated(&history(case, &job)?[0]), "born open");
         Ok(())
     });

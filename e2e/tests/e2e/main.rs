@@ -29,6 +29,7 @@ mod dependencies;
 mod devices;
 mod diagnosis;
 mod documents;
+mod doors;
 mod elastic;
 mod elastic_parts;
 mod emptied;

@@ -123,7 +123,7 @@ fn a_job_whose_policy_goes_stays_charged() {
         stays_within(case, "its own policy was deleted").await?;
         runs_on(case, &runs).await?;
 
-        let took = comes_back(case, &tenant, PROPAGATION_POLICY, "muster").await?;
+        let took = comes_back(case, case.karmada(), PROPAGATION_POLICY, "muster").await?;
         assert!(
             took < Duration::from_secs(10),
             "policy muster was away for {took:?}"
@@ -145,7 +145,7 @@ fn a_job_whose_policy_goes_stays_charged() {
         });
         case.cluster_object(CLUSTER_PROPAGATION_POLICY, &other)
             .await?;
-        comes_back(case, &tenant, PROPAGATION_POLICY, "muster").await?;
+        comes_back(case, case.karmada(), PROPAGATION_POLICY, "muster").await?;
         stays_within(case, "another policy took it").await?;
         runs_on(case, &runs).await?;
 

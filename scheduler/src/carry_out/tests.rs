@@ -284,6 +284,39 @@ async fn a_failed_preparation_is_refused_and_assumes_nothing() {
     stage.scheduler.prepare(job("c", 4)).await.unwrap();
 }
 
+/// The policy of a class is immutable, so one of an earlier version is replaced; the member's own stays.
+#[tokio::test(start_paused = true)]
+async fn a_class_of_musters_that_preempts_in_a_member_is_replaced() {
+    let own = json!({"managed-by": "x"});
+    let musters = json!({"app.kubernetes.io/managed-by": "muster"});
+    for (labels, policy, refused, becomes) in [
+        (&musters, "PreemptLowerPriority", false, "Never"),
+        (
+            &musters,
+            "PreemptLowerPriority",
+            true,
+            "PreemptLowerPriority",
+        ),
+        (&musters, "Never", false, "Never"),
+        (&own, "PreemptLowerPriority", false, "PreemptLowerPriority"),
+    ] {
+        let stage = stage();
+        let class =
+            json!({"metadata": {"labels": labels}, "value": 100, "preemptionPolicy": policy});
+        stage.member.put(CLASS, class);
+        if refused {
+            let fault = Fault::Status(403, "cannot delete");
+            stage
+                .member
+                .fault(1, fault, |request| request.verb == "DELETE");
+        }
+        stage.scheduler.prepare(job("a", 1)).await.unwrap();
+        let class = stage.member.get(CLASS).unwrap();
+        assert_eq!(class["preemptionPolicy"], becomes, "{labels} {policy}");
+        assert_eq!(class["value"], 100);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_member_without_volcano_needs_no_queue() {
     let stage = stage();

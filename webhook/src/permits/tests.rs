@@ -225,7 +225,7 @@ async fn disallowed_priority_classes_are_refused_when_they_are_set() {
     let request = create("team-b", "bob", &[], with_class("high"));
     let (denial, message) = permits.check(&request).await.denial.unwrap();
     assert_eq!(denial, Denial::Forbidden);
-    insta::assert_snapshot!(message, @"queue gold takes no jobs of PriorityClass high: spec.priorityClasses of capacitypolicy gold does not list it, but low");
+    insta::assert_snapshot!(message, @"queue gold takes no jobs of PriorityClass high: spec.priorityClasses of capacitypolicy gold does not list PriorityClass high; it takes low");
     for (new, old, allowed) in [
         ("low", None, true),
         ("low", Some("high"), true),

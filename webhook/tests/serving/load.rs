@@ -4,7 +4,7 @@ use super::{Running, creation, post, submission, with_closed_queue};
 use http::{Request, StatusCode};
 use runtime::testing::FakeApi;
 use runtime::{Registry, RightsCache};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 use tower::Service as _;
 use webhook::certs::Lifetimes;
@@ -21,7 +21,7 @@ fn nested(levels: usize) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deep_nesting_costs_an_error_and_no_stack() {
+async fn deep_nesting_is_denied_and_costs_no_stack() {
     let webhook = Running::start(FakeApi::new(), Lifetimes::default()).await;
     let client = webhook.api_server();
     let template = |levels: usize| {
@@ -35,9 +35,20 @@ async fn deep_nesting_costs_an_error_and_no_stack() {
     assert_eq!(status, StatusCode::OK, "{message}");
     for levels in [130, 1_900_000] {
         let (status, message) = post(&client, path, template(levels)).await;
-        assert_eq!(status, StatusCode::BAD_REQUEST, "{levels}");
+        assert_eq!(status, StatusCode::OK, "{levels}");
+        let response: Value = serde_json::from_str(&message).unwrap();
+        assert_eq!(response["response"]["uid"], "u");
+        assert_eq!(response["response"]["allowed"], false);
         assert!(message.contains("recursion limit exceeded"), "{message}");
     }
+    // It is not kept from being deleted.
+    let mut going = String::from_utf8(template(130)).unwrap();
+    going = going.replace(
+        r#""name":"a""#,
+        r#""name":"a","deletionTimestamp":"2026-11-26T00:00:00Z""#,
+    );
+    let (status, _) = post(&client, path, going.into_bytes()).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
     // The gate skips fields that it does not read, however deep they are.
     let mut binding = serde_json::to_string(&json!({"request": creation()})).unwrap();
     let deep = format!(r#""placement":{}"#, nested(1_000_000));
@@ -46,6 +57,71 @@ async fn deep_nesting_costs_an_error_and_no_stack() {
     let (status, message) = post(&client, "/gate/namespace", binding.into_bytes()).await;
     assert_eq!(status, StatusCode::OK, "{message}");
     webhook.stop().await;
+}
+
+/// A review as an API server writes it, with an annotation of `bytes` bytes.
+fn padded(bytes: usize) -> Vec<u8> {
+    let request = r#""operation":"UPDATE","namespace":"team","kind":{"group":"batch","version":"v1","kind":"Job"}"#;
+    let object = format!(
+        r#"{{"metadata":{{"name":"a","annotations":{{"a":"{}"}}}}}}"#,
+        "x".repeat(bytes)
+    );
+    let head =
+        r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u-1""#;
+    format!(r#"{head},{request},"object":{object}}}}}"#).into_bytes()
+}
+
+/// Under `failurePolicy: Ignore` an error would let it pass.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_too_large_is_denied() {
+    let webhook = Running::start(FakeApi::new(), Lifetimes::default()).await;
+    let client = webhook.api_server();
+    for path in [
+        "/mutate/templates",
+        "/validate/templates/managed",
+        "/validate/templates",
+    ] {
+        for (bytes, allowed) in [(18_000_000, true), (22_000_000, false), (40_000_000, false)] {
+            let (status, message) = post(&client, path, padded(bytes)).await;
+            assert_eq!(status, StatusCode::OK, "{path} {bytes}: {message}");
+            let response: Value = serde_json::from_str(&message).unwrap();
+            assert_eq!(response["response"]["uid"], "u-1");
+            assert_eq!(response["response"]["allowed"], allowed, "{path} {bytes}");
+            assert_eq!(message.contains("larger than 20971520 bytes"), !allowed);
+        }
+    }
+    webhook.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_review_is_denied_while_there_is_no_space_for_it() {
+    let registry = Registry::new();
+    let mut router = webhook::server::router(Handlers {
+        released: ReleasedIndex::default(),
+        metrics: WebhookMetrics::new(&registry),
+        load: RequestBudget::new(RequestLimits {
+            bytes: 8 * 1024 * 1024,
+            ..RequestLimits::default()
+        }),
+        permits: Permits {
+            queues: QueueIndex::default(),
+            rights: RightsCache::new(FakeApi::new().client()),
+        },
+    });
+    let body = padded(5_000_000);
+    let request = Request::post("/validate/templates")
+        .header("content-length", body.len())
+        .body(axum::body::Body::from(body))
+        .unwrap();
+    let answer = router.call(request).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    let text = axum::body::to_bytes(answer.into_body(), 4096)
+        .await
+        .unwrap();
+    let response: Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(response["response"]["allowed"], false);
+    let message = response["response"]["status"]["message"].as_str().unwrap();
+    assert!(message.contains("too many requests"), "{message}");
 }
 
 /// A review whose body does not end, like that of a stalled client.

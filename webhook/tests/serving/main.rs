@@ -229,9 +229,9 @@ async fn an_unreadable_request_is_an_http_error() {
         ),
         (b"{}".to_vec(), StatusCode::BAD_REQUEST, "no request"),
         (
-            vec![b' '; 15 * 1024 * 1024],
+            vec![b' '; 24 * 1024 * 1024],
             StatusCode::PAYLOAD_TOO_LARGE,
-            "larger than 4194304 bytes",
+            "larger than 20971520 bytes",
         ),
     ] {
         let (status, message) = post(&client, "/gate/namespace", body).await;

@@ -60,9 +60,26 @@ fn cluster_policies_are_probed_for_workloads_in_managed_namespaces_only() {
             None,
         ),
         (OverridePolicy, Some("team"), json!([]), Some(json!([]))),
-        (OverridePolicy, Some("other"), json!([]), None),
+        // What no override may touch is checked wherever it applies.
+        (
+            OverridePolicy,
+            Some("other"),
+            json!([]),
+            Some(json!([config])),
+        ),
         (ClusterOverridePolicy, None, json!([]), Some(json!([]))),
-        (ClusterOverridePolicy, None, json!([config]), None),
+        (
+            ClusterOverridePolicy,
+            None,
+            json!([config]),
+            Some(json!([config])),
+        ),
+        (
+            ClusterOverridePolicy,
+            None,
+            json!([in_namespace("other")]),
+            Some(json!([config])),
+        ),
     ];
     for (kind, of, selectors, left) in cases {
         let spec = json!({"resourceSelectors": selectors, "preserveResourcesOnDeletion": true});
@@ -77,8 +94,9 @@ fn cluster_policies_are_probed_for_workloads_in_managed_namespaces_only() {
 
 #[test]
 fn without_managed_namespaces_and_for_musters_policies_nothing_is_probed() {
-    let spec = json!({"resourceSelectors": [], "overrideRules": []});
-    let (mut found, key) = known(PolicyKind::ClusterOverridePolicy, None, spec);
+    let spec = json!({"resourceSelectors": [{"apiVersion": "batch/v1", "kind": "Job"}]});
+    let (mut found, key) = known(PolicyKind::ClusterPropagationPolicy, None, spec);
+    assert!(found.spec_to_check(&key).is_some());
     let team = serde_json::from_value(namespace("team", "false")).unwrap();
     found.note(PolicyChange::Namespace(Delta::Upserted(team)));
     assert_eq!(found.spec_to_check(&key), None);

@@ -58,11 +58,20 @@ fn job_of(
         default_queue: default_queue.map(str::to_owned),
         ..NamespaceFact::default()
     };
+    resolved(template, binding, &namespace)
+}
+
+/// The job in a namespace.
+fn resolved(
+    template: &Template,
+    binding: &ResourceBinding,
+    namespace: &NamespaceFact,
+) -> ResolvedJob {
     job(
         &JobKey::new("team", "a-job"),
         binding,
         template,
-        &namespace,
+        namespace,
         QueueRules {
             permitted: &|queue| match queue.as_str() {
                 "closed" => Permission::Refused("namespace team is not selected".to_owned()),
@@ -74,6 +83,7 @@ fn job_of(
                 Some(RefusedClass {
                     class,
                     listed: "low, usual".to_owned(),
+                    unset: false,
                 })
             },
             split: &|queue| match queue.as_str() {
@@ -138,6 +148,26 @@ fn template_of(change: Value) -> Template {
 
 fn in_queue(queue: &str) -> Value {
     json!({"metadata": {"labels": {"muster.io/queue": queue}}})
+}
+
+#[test]
+fn no_queue_takes_a_job_of_a_namespace_that_is_not_managed() {
+    // Neither an open queue nor a right that its template records helps.
+    let annotations = json!({names::PERMITTED_QUEUE_ANNOTATION: "default"});
+    let template = template(json!({"metadata": {"annotations": annotations}}));
+    let held = |managed: bool| {
+        let namespace = NamespaceFact {
+            managed,
+            ..NamespaceFact::default()
+        };
+        resolved(&template, &binding(json!({})), &namespace)
+            .fact
+            .hold
+    };
+    assert_eq!(held(true), None);
+    let hold = held(false).unwrap();
+    assert_eq!(hold.reason, Reason::QueueNotPermitted);
+    insta::assert_snapshot!(hold.message, @"queues take jobs of managed namespaces only, and team is none; ask an operator to label it muster.io/managed=true, or use a policy with another schedulerName");
 }
 
 #[test]
