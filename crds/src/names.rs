@@ -48,7 +48,8 @@ pub const FENCE_ANNOTATION: &str = "muster.io/fence";
 /// Annotation of an OverridePolicy that Muster writes: the number and epoch of the write, so that each
 /// write changes its resourceVersion.
 pub const WRITE_ANNOTATION: &str = "muster.io/write";
-/// Annotation of a template: the user who submitted it. Only the webhook writes it.
+/// Annotation of a template: the user who submitted it. The webhook writes it; an admission policy refuses false
+/// values and changes.
 pub const USER_ANNOTATION: &str = "muster.io/user";
 /// Annotation of a template: the queue that its user may use (verb `use` on the Queue), if its namespace
 /// may not. The webhook writes it; an admission policy refuses false values.

@@ -2,7 +2,8 @@
 //! does not bypass limits for users, and the queue that this user may use (`muster.io/permitted-queue`,
 //! [`crate::permits`]). Later updates cannot change either.
 //!
-//! It changes nothing else and refuses nothing. While the webhook is away nothing is recorded: a job
+//! It changes nothing else and refuses nothing; an admission policy (`muster-claims`) refuses another user and a change
+//! of it whether or not the webhook is there. While the webhook is away nothing is recorded: a job
 //! without the first annotation counts as its namespace's, and one without the second needs a namespace
 //! that may use its queue.
 

@@ -112,8 +112,8 @@ impl AdmissionPolicyMetrics {
             ),
             unsafe_policies: registry.register(
                 "unsafe_policies",
-                "Stored Karmada policies that apply in managed namespaces and would be refused there, by kind and by \
-                 the field of the first rule that they break",
+                "Stored Karmada policies that a tenant would be refused today where they hold, by kind and by the \
+                 field of the first rule that they break",
                 existing::Count::default(),
             ),
         }

@@ -98,6 +98,14 @@ impl Tries<'_> {
             self.ensure_not_created(&what, CONFIG_MAP, config(metadata.clone()), says)
                 .await?;
         }
+        let part = json!({"annotations": {"muster.io/part": "1/member1"}});
+        self.ensure_not_created(
+            "have it taken for a part",
+            CONFIG_MAP,
+            config(part),
+            "are written by Muster only",
+        )
+        .await?;
         self.create(CONFIG_MAP, config(json!({}))).await?;
         for metadata in marks {
             let outcome = self.merge(CONFIG_MAP, "settings", json!({"metadata": metadata}));
