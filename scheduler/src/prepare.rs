@@ -1,7 +1,7 @@
 //! What a job needs in a member besides itself: its Queue and its PriorityClass.
 //!
 //! Both are created if they are missing, before the placement, and never updated: changes by the member's
-//! own users or controllers stay. A class of Muster's there never preempts: who makes way for whom in the federation
+//! own users or controllers stay. A class of Muster's there never preempts: which job is evicted for which
 //! is decided on the control plane, and the member's scheduler knows no queue. One that an earlier version created
 //! otherwise is replaced. A queue is created without limits or parent, because limits apply on the
 //! control plane, and a member's Volcano with only some of them would decide differently on the same pods. For
@@ -248,7 +248,7 @@ impl Preparer {
         }
     }
 
-    /// Removes a class whose pods would preempt, so that it can be created anew: its policy cannot be changed. Pods
+    /// Removes a class whose pods would preempt, so that it can be created again: its policy cannot be changed. Pods
     /// that exist keep what they have. Returns false if it stays, since it is the member's own or Muster may not.
     async fn remove(
         &self,

@@ -1,7 +1,7 @@
 //! Reads the body of a review, within the limits of [`crate::load`], and says what happens to one that
 //! cannot be read.
 //!
-//! Under `failurePolicy: Ignore` an error lets a request pass. Whoever submits an object decides how large
+//! Under `failurePolicy: Ignore` an error lets a request pass. Who submits an object decides how large
 //! and how deep the review of it is, so such a review is denied and not answered with an error: what is too
 //! large, nested too deeply, or large while many large ones are read. Only a request that is no review gets
 //! an HTTP error.

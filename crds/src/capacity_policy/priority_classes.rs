@@ -33,7 +33,7 @@ impl RefusedClass {
         match self.unset {
             true => format!(
                 "spec.priorityClasses of capacitypolicy {queue} is unset, which leaves out PriorityClass {class}: \
-                 pods of the system have it, and other tenants' pods must not make way for a job"
+                 pods of the system have it, and a member's scheduler would evict others' pods for them"
             ),
             false => format!(
                 "spec.priorityClasses of capacitypolicy {queue} does not list PriorityClass {class}"
