@@ -119,7 +119,7 @@ impl Tries<'_> {
         let resource = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "settings", "namespace": self.tenant.namespace});
         let mut binding = self.named("settings-configmap", json!({"resource": resource}));
         binding["metadata"]["labels"] =
-            json!({"resourcebinding.karmada.io/permanent-id": "another's"});
+            json!({"resourcebinding.karmada.io/permanent-id": "another"});
         self.ensure_not_created(
             "make a binding with the id of another's",
             BINDING,
