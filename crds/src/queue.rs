@@ -128,7 +128,7 @@ impl Queue {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// Returns true if Muster's finalizer keeps it.
+    /// Returns true if it has the finalizer with which earlier versions of Muster kept it.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         let finalizers = self.metadata.finalizers.as_deref().unwrap_or_default();

@@ -160,7 +160,7 @@ impl Effects {
             Action::TaintNode(change) => self.taint_node(change),
             Action::PrePull { job, pull, seconds } => self.pre_pull(job, *pull, seconds),
             Action::SweepServices { namespace } => self.sweep_services(namespace),
-            Action::WriteQueueFinalizer { queue, keep } => self.write_finalizer(*queue, keep),
+            Action::FreeQueue(queue) => self.free_queue(*queue),
             Action::MarkNamespace {
                 namespace,
                 version,

@@ -1,4 +1,4 @@
-//! Effects on objects of no job: the finalizer on queues, and the mark of adopted namespaces.
+//! Effects on objects of no job: queues that an earlier version keeps, and the mark of adopted namespaces.
 //!
 //! Each is a patch in the version that was seen; the watch shows the result.
 
@@ -16,12 +16,11 @@ const PATCH_DEADLINE: Duration = Duration::from_secs(10);
 const MARK_DEADLINE: Duration = Duration::from_secs(5);
 
 impl Effects {
-    /// Writes the finalizer in the version that was seen; the watch shows the result.
-    pub(super) fn write_finalizer(&self, queue: Queue, keep: bool) {
+    /// Removes Muster's finalizer in the version that was seen; the watch shows the result.
+    pub(super) fn free_queue(&self, queue: Queue) {
         let name = queue.metadata.name.unwrap_or_default();
         let mut finalizers = queue.metadata.finalizers.unwrap_or_default();
         finalizers.retain(|finalizer| finalizer != ACCOUNTING_FINALIZER);
-        finalizers.extend(keep.then(|| ACCOUNTING_FINALIZER.to_owned()));
         let patch = json!({"metadata": {
             "resourceVersion": queue.metadata.resource_version, "finalizers": finalizers,
         }});
@@ -43,13 +42,12 @@ impl Effects {
                     );
                 }
                 Ok(Err(error)) => {
-                    tracing::warn!(queue = name, %error, keep, "the finalizer of a queue was not written; trying again");
+                    tracing::warn!(queue = name, %error, "the finalizer of a queue was not removed; trying again");
                 }
                 Err(_) => {
                     tracing::warn!(
                         queue = name,
-                        keep,
-                        "no answer when the finalizer of a queue was written; trying again"
+                        "no answer when the finalizer of a queue was removed; trying again"
                     );
                 }
             }

@@ -1,31 +1,31 @@
-//! Places of queues in the tree. A place lasts as long as something is charged to the queue or below it.
+//! Places of queues in the tree. A place lasts as long as something is charged to the queue or below it,
+//! whatever happens to its object.
 //!
 //! ```text
-//! Queue objects ─► what the engine receives ─► what is charged ─► our finalizer on Queue objects
-//!                        ▲
-//! queues above, in admission records (for a queue that is gone when this process starts)
+//! Queue objects ─► what the engine receives ─► what is charged ─► places without an object
+//!                        ▲                                             │
+//!                        └── queues above, in admission records ◄──────┘
 //! ```
 //!
-//! A finalizer keeps a deleted queue, which takes no new jobs. If a user removes the finalizer, the last
-//! known facts of the queue stay; a new process finds the place of the queue in the records of its jobs. A
+//! Nothing keeps a deleted Queue object, so that one that is applied again at once is a new object, which takes
+//! the place over with its jobs. Until then the last known facts of the queue stay, and it takes no jobs; a new
+//! process finds the place in the records of its jobs, without its bounds, and those of the queues above hold. A
 //! charged queue whose spec names an invalid parent keeps its present parent. So a running job is always
-//! charged to all queues that it was admitted below, unless its queue moves to another valid parent. Of a
-//! Queue object this module writes only the finalizer.
+//! charged to all queues that it was admitted below, unless its queue moves to another valid parent; then its
+//! record follows. Of a Queue object this module writes only that it has lost the finalizer of earlier versions.
 
-use crate::reconcile::Reconciler;
 use crate::reconcile::action::ReconcileAction;
+use crate::reconcile::{ReconcileCtx, Reconciler};
+use binding_writer::Write;
 use crds::queue::{Queue, ROOT};
 use crds::record::AdmissionRecord;
 use engine::facts::{QueueFact, QueueState};
-use engine::{Event, QueueName, Resources, Time};
+use engine::{Event, JobKey, QueueName, Resources, Time};
 use runtime::watch::Delta;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Milliseconds after which a patch that the watch has not shown is sent again.
 const RETRY_MS: i64 = 5_000;
-/// Milliseconds for which a queue must be without charge before it loses the finalizer, so that a series of
-/// jobs costs no writes. A deleted queue loses it at once.
-const IDLE_MS: i64 = 60_000;
 
 /// What is known of places besides the Queue objects.
 #[derive(Debug, Default)]
@@ -38,9 +38,7 @@ pub(crate) struct Places {
     due: BTreeSet<QueueName>,
     /// Queues to reconcile again, and when.
     later: BTreeSet<(Time, QueueName)>,
-    /// Since when nothing is charged to queues that have the finalizer.
-    idle: BTreeMap<QueueName, Time>,
-    /// For each queue, the version on which the finalizer was last written, and when.
+    /// For each queue with the finalizer of an earlier version, the version that was last patched, and when.
     asked: BTreeMap<QueueName, (String, Time)>,
 }
 
@@ -59,6 +57,7 @@ impl Reconciler {
             Delta::Upserted(queue) => {
                 let name = QueueName::new(queue.metadata.name.as_deref().unwrap_or_default());
                 let parent = queue.spec.parent.clone();
+                let place = self.queues_above(&name);
                 let before = self.mirror.put_queue(name.clone(), queue);
                 if before.is_some_and(|before| before.spec.parent != parent) {
                     self.dirty.extend(self.rendezvous_jobs.iter().cloned());
@@ -66,6 +65,9 @@ impl Reconciler {
                 self.places.gone.remove(&name);
                 self.apply_queue(&name);
                 self.apply_policy(&name);
+                if self.queues_above(&name) != place {
+                    self.dirty.extend(self.charged_below(&name));
+                }
                 name
             }
             Delta::Gone(object) => {
@@ -116,7 +118,7 @@ impl Reconciler {
             state: QueueState::Deleting,
             ..last.to_fact()
         };
-        tracing::warn!(queue = %name, "a queue was deleted while jobs are charged to it or below; it keeps its place until they have ended");
+        tracing::warn!(queue = %name, "a queue was deleted while jobs are charged to it or below; its place stays until they have ended");
         self.places.gone.insert(name.clone(), fact.clone());
         self.apply(Event::QueueUpserted(fact));
     }
@@ -145,6 +147,32 @@ impl Reconciler {
             }
             above = Some(name.clone());
         }
+    }
+
+    /// Returns the jobs that are charged to a queue or below it.
+    fn charged_below(&self, name: &QueueName) -> Vec<JobKey> {
+        let is_below = |key: &&JobKey| {
+            let admission = self.engine.job(key).and_then(|job| job.admission);
+            let path = admission.map(|admission| self.engine.queue_path(&admission.queue));
+            path.is_some_and(|path| path.contains(name))
+        };
+        self.mirror
+            .bindings()
+            .keys()
+            .filter(is_below)
+            .cloned()
+            .collect()
+    }
+
+    /// Writes the record of a job whose queue has moved in the tree: a new process finds the place of a queue
+    /// without an object there. Returns true if it wrote.
+    pub(crate) fn moved(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
+        let moved = record.queues_above != self.queues_above(&record.queue);
+        if moved {
+            let record = record.clone();
+            self.write(ctx.key, &ctx.binding, Write::Record { record });
+        }
+        moved
     }
 
     /// Returns the queues above a queue, from the top down.
@@ -177,8 +205,8 @@ impl Reconciler {
         None
     }
 
-    /// Adds or removes the finalizer on Queue objects, depending on what is charged, and drops queues without
-    /// objects once nothing is charged.
+    /// Drops queues without objects once nothing is charged, and frees Queue objects of the finalizer with which
+    /// earlier versions kept them.
     pub(crate) fn keep_places(&mut self, now: Time) {
         while self.places.later.first().is_some_and(|(at, _)| *at <= now) {
             let next = self.places.later.pop_first();
@@ -190,14 +218,10 @@ impl Reconciler {
             due.insert(name);
         }
         for name in due {
-            if self.engine.is_charged(&name) {
-                self.places.idle.remove(&name);
-            } else {
+            if !self.engine.is_charged(&name) {
                 self.drop_place(&name);
             }
-            if name.as_str() != ROOT {
-                self.keep_place(&name, now);
-            }
+            self.free_object(&name, now);
         }
     }
 
@@ -212,29 +236,12 @@ impl Reconciler {
         }
     }
 
-    fn keep_place(&mut self, name: &QueueName, now: Time) {
-        let Some(queue) = self.mirror.queues().get(name) else {
-            self.places.idle.remove(name);
+    /// Removes the finalizer of an earlier version from the object of a queue.
+    fn free_object(&mut self, name: &QueueName, now: Time) {
+        let Some(queue) = self.mirror.queues().get(name).filter(|q| q.is_kept()) else {
             self.places.asked.remove(name);
             return;
         };
-        let (kept, deleting) = (queue.is_kept(), queue.is_deleting());
-        let keep = if self.engine.is_charged(name) {
-            // A finalizer cannot be added to a deleted object.
-            kept || !deleting
-        } else if kept && !deleting {
-            let since = *self.places.idle.entry(name.clone()).or_insert(now);
-            let until = since.after(IDLE_MS);
-            if now < until {
-                self.places.later.insert((until, name.clone()));
-            }
-            now < until
-        } else {
-            false
-        };
-        if keep == kept {
-            return;
-        }
         let version = queue.metadata.resource_version.clone().unwrap_or_default();
         let retry_at = match self.places.asked.get(name) {
             Some((asked, at)) if *asked == version => at.after(RETRY_MS),
@@ -245,7 +252,7 @@ impl Reconciler {
             return;
         }
         let queue = Box::new(queue.clone());
-        self.push(ReconcileAction::WriteQueueFinalizer { queue, keep });
+        self.push(ReconcileAction::FreeQueue(queue));
         self.places.asked.insert(name.clone(), (version, now));
         self.places
             .later

@@ -143,8 +143,8 @@ pub(crate) enum ReconcileAction {
     },
     /// Delete what pulls the images of the template with this UID in a cluster.
     EndPrePull { cluster: ClusterName, uid: Uid },
-    /// Add or remove the finalizer of a queue.
-    WriteQueueFinalizer { queue: Box<Queue>, keep: bool },
+    /// Remove the finalizer with which an earlier version kept a queue.
+    FreeQueue(Box<Queue>),
     /// Mark a namespace whose earlier workloads are all adopted, or remove the mark.
     MarkNamespace {
         namespace: String,

@@ -44,6 +44,8 @@ impl Core {
             return;
         };
         match explanation.position {
+            // An answer from before is none any more: no size and no bound helps there.
+            Some(_) if explanation.reason.is_of_queue() => self.publisher.advice.forget(key),
             Some(1) => explanation.helps = self.advise(key, now),
             Some(_) => explanation.helps = self.advice_in_turn(key, now),
             None => self.publisher.advice.forget(key),

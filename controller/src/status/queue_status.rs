@@ -22,7 +22,8 @@ const MOST_UNADMITTED: usize = 50;
 /// Returns the patch of a queue's status in Volcano's format. The state belongs to the component that set it
 /// and is left out: the value seen may be outdated when this is written, and could open a queue that was
 /// closed meanwhile. A queue without a state counts as open, which Volcano's admission requires to be
-/// written. Then the patch holds only for the version that was seen, for the same reason.
+/// written, and one that is deleted as closing. Then the patch holds only for the version that was seen, for the
+/// same reason.
 pub(crate) fn queue(queue: &Queue, usage: &QueueUsage) -> Value {
     // A merge patch removes nothing: a resource that is no longer charged has to be set to zero.
     let mut allocated = usage.allocated.to_list();
@@ -39,15 +40,13 @@ pub(crate) fn queue(queue: &Queue, usage: &QueueUsage) -> Value {
         "unknown": usage.ending_jobs,
         "completed": usage.finished_jobs,
     });
-    if queue
-        .status
-        .state
-        .as_deref()
-        .is_some_and(|state| !state.is_empty())
-    {
-        return json!({ "status": status });
+    let state = queue.status.state.as_deref().unwrap_or_default();
+    match (queue.is_deleting(), state) {
+        (false, "") => status["state"] = "Open".into(),
+        // Another client's finalizer keeps it.
+        (true, "" | "Open") => status["state"] = "Closing".into(),
+        _ => return json!({ "status": status }),
     }
-    status["state"] = "Open".into();
     json!({"metadata": {"resourceVersion": queue.metadata.resource_version}, "status": status})
 }
 

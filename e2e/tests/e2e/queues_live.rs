@@ -61,7 +61,7 @@ pub(crate) async fn closed_deleted_recreated(case: &Case) -> anyhow::Result<()> 
     state(case, "Open").await?;
     case.running(&waiter).await?;
 
-    // The queue remains while it has a charge, and admits nothing.
+    // Its place remains while it has a charge, and admits nothing.
     case.karmada().delete(QUEUE, None, &case.name).await?;
     let orphan = case.submit(&case.gang("orphan", 1, 8).volcano()).await?;
     case.waits(&orphan, &["QueueClosed"]).await?;
@@ -70,7 +70,6 @@ pub(crate) async fn closed_deleted_recreated(case: &Case) -> anyhow::Result<()> 
     case.end(&runs).await?;
     case.finished(&runs, "Succeeded").await?;
     case.stays_unplaced(&orphan, A_WHILE).await?;
-    case.shows_gpus(&case.name, "allocated", 8).await?;
     case.end(&waiter).await?;
     case.waits(&orphan, &["QueueNotFound"]).await?;
     eventually(SOON, "its policy goes with it", async || {
@@ -87,6 +86,30 @@ pub(crate) async fn closed_deleted_recreated(case: &Case) -> anyhow::Result<()> 
         .await?;
     case.running(&orphan).await?;
     assert_eq!(case.placements(&waiter)?, 1);
+    Ok(())
+}
+
+/// A queue is deleted while its job runs, and applied again at once with another quota, as GitOps tools do.
+pub(crate) async fn applied_again(case: &Case) -> anyhow::Result<()> {
+    case.queue(8).await?;
+    case.nodes("member1", 2).await?;
+    let runs = case.submit(&case.gang("runs", 1, 8).volcano()).await?;
+    case.running(&runs).await?;
+    let waiter = case.submit(&case.gang("waiter", 1, 8).volcano()).await?;
+    case.waits(&waiter, &["WaitingForQuota", "Reserved"])
+        .await?;
+    let karmada = case.karmada();
+    karmada.delete(QUEUE, None, &case.name).await?;
+    ensure!(
+        karmada.get(QUEUE, None, &case.name).await?.is_none(),
+        "the queue object is kept"
+    );
+    case.waits(&waiter, &["QueueClosed"]).await?;
+    karmada.create(QUEUE, &jobs::queue(&case.name, 16)).await?;
+    case.running(&waiter).await?;
+    case.shows_gpus(&case.name, "allocated", 16).await?;
+    case.running(&runs).await?;
+    assert_eq!(case.placements(&runs)?, 1);
     Ok(())
 }
 
@@ -226,6 +249,11 @@ fn quota_lowered_below_use_takes_nothing_back_and_admits_again_when_raised() {
 #[test]
 fn a_queue_may_be_closed_deleted_and_made_again() {
     managed("closed", closed_deleted_recreated);
+}
+
+#[test]
+fn a_queue_that_is_deleted_and_applied_again_takes_its_place_over_at_once() {
+    managed("applied", applied_again);
 }
 
 #[test]

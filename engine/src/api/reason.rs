@@ -31,6 +31,8 @@ reasons! {
     // The job or its configuration must change before it can be evaluated.
     /// Its owner has suspended it.
     Suspended,
+    /// Its template asks for no pods: it holds nothing, and is queued at its size once it asks for some.
+    ScaledToZero,
     /// It is on hold by its label muster.io/hold, and is not admitted until the label is removed.
     OnHold,
     /// Its size cannot be computed from its template or binding.
@@ -208,10 +210,23 @@ impl Reason {
         self < Self::Admitted
     }
 
+    /// True if the queue of the job takes no jobs at all, whatever they request.
+    #[must_use]
+    pub fn is_of_queue(self) -> bool {
+        use Reason::{QueueClosed, QueueInvalid, QueueNotFound, QueueNotLeaf, QueueStopped};
+        matches!(
+            self,
+            QueueClosed | QueueInvalid | QueueNotFound | QueueNotLeaf | QueueStopped
+        )
+    }
+
     /// True if the job waits until a person changes it, its queue or the fleet, and none meant it to wait.
     #[must_use]
     pub fn needs_change(self) -> bool {
-        let meant = matches!(self, Self::Suspended | Self::OnHold | Self::QueueStopped);
+        let meant = matches!(
+            self,
+            Self::Suspended | Self::ScaledToZero | Self::OnHold | Self::QueueStopped
+        );
         self < Self::WaitingForQuota && !meant
     }
 }

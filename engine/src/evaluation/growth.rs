@@ -73,6 +73,9 @@ fn growth_of(
     shares: &[Share],
     needs: &[Need<'_>],
 ) -> Result<Share, String> {
+    if let Some(deleted) = inputs.quota.is_deleted(request.queue) {
+        return Err(deleted);
+    }
     let ahead = if request.shape.demand.elastic {
         other_owners(inputs, &request.rank.key)
     } else {

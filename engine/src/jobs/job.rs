@@ -224,6 +224,7 @@ impl Cause {
                 | Reason::NodeEnding
                 | Reason::QueueStopped
                 | Reason::PodsLost
+                | Reason::ScaledToZero
         )
     }
 }

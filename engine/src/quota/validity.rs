@@ -14,7 +14,7 @@
 
 use crate::amounts::resource_ids::ResourceId;
 use crate::amounts::totals::clamp;
-use crate::api::facts::{QueueState, StopPolicy};
+use crate::api::facts::{QueueFact, QueueState, StopPolicy};
 use crate::api::ids::QueueName;
 use crate::api::reason::Reason;
 use crate::quota::accounts::{Account, NamedQuota};
@@ -55,6 +55,15 @@ impl Quota {
                 (Reason::QueueNotLeaf, message)
             })
         })
+    }
+
+    /// Why nothing more is charged to a queue by growth, if so: it, or one above it, is deleted. Its bounds may be
+    /// unknown.
+    pub(crate) fn is_deleted(&self, name: &QueueName) -> Option<String> {
+        let mut up = self.upwards(self.id(name)?);
+        let gone = |fact: &QueueFact| fact.state == QueueState::Deleting;
+        let found = up.find(|(_, node)| node.fact.as_ref().is_some_and(gone));
+        found.map(|(_, node)| deleted(&node.name))
     }
 
     /// True if a queue takes jobs: it has no [`Self::problem_of`].
@@ -110,13 +119,7 @@ impl Quota {
             QueueState::Open => None,
             QueueState::Closing => closed("closing"),
             QueueState::Closed => closed("closed"),
-            QueueState::Deleting => {
-                let message = format!(
-                    "queue {name} is deleted and takes no jobs; it stays in the tree until nothing \
-                     is charged to it or below; name another queue"
-                );
-                Some((Reason::QueueClosed, message))
-            }
+            QueueState::Deleting => Some((Reason::QueueClosed, deleted(name))),
         }
     }
 
@@ -229,6 +232,13 @@ fn stopped(node: &QueueNode) -> Option<(Reason, String)> {
          '{{\"spec\":{{\"stopPolicy\":\"None\"}}}}'"
     );
     Some((Reason::QueueStopped, message))
+}
+
+fn deleted(name: &QueueName) -> String {
+    format!(
+        "queue {name} is deleted and takes no jobs; its place stays in the tree until nothing is charged to it \
+         or below; create it again or name another queue"
+    )
 }
 
 fn not_found(name: &QueueName) -> (Reason, String) {

@@ -50,6 +50,11 @@ impl Stage {
         self.binding(name, cpus, json!({}));
     }
 
+    fn delete_queue(&mut self, name: &str) {
+        self.api.remove(&queue_path(name));
+        self.echo_queue(name);
+    }
+
     fn finalizers(&self, queue: &str) -> Value {
         let queue = self.api.get(&queue_path(queue)).unwrap();
         queue["metadata"]["finalizers"].clone()
@@ -64,10 +69,6 @@ impl Stage {
         let explanation = explanation.unwrap();
         format!("{}: {}", explanation.reason, explanation.message)
     }
-}
-
-fn ours() -> Value {
-    json!([names::ACCOUNTING_FINALIZER])
 }
 
 fn done() -> Value {
@@ -88,65 +89,72 @@ async fn family() -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_queue_stays_below_its_parent_until_nothing_is_charged_to_it() {
+async fn the_place_of_a_deleted_queue_stays_below_its_parent_until_nothing_is_charged_to_it() {
     let mut stage = family().await;
-    assert_eq!(stage.finalizers("x"), ours());
-    assert_eq!(stage.finalizers("q"), ours());
-    assert_eq!(stage.finalizers("y"), Value::Null);
-    stage.change_queue("x", deletion());
+    stage.delete_queue("x");
     stage.job_in("b", "y", 2);
     stage.job_in("c", "x", 1);
     stage.rest_with_queues(&["a", "b", "c"], 0).await;
     assert_eq!(stage.charged(), "3");
     assert_eq!(stage.shown("b"), "no record, gated []");
-    insta::assert_snapshot!(stage.reason("c"), @"QueueClosed: queue x is deleted and takes no jobs; it stays in the tree until nothing is charged to it or below; name another queue");
+    insta::assert_snapshot!(stage.reason("c"), @"QueueClosed: queue x is deleted and takes no jobs; its place stays in the tree until nothing is charged to it or below; create it again or name another queue");
     stage.change("a", done());
     stage.rest_with_queues(&["a", "b", "c"], 0).await;
-    assert_eq!(stage.api.get(&queue_path("x")), None);
     assert_eq!(stage.shown("b"), r#"Admitted 1 open ["m1"]"#);
     insta::assert_snapshot!(stage.reason("c"), @"QueueNotFound: queue x does not exist; create it or name another");
 }
 
-fn deletion() -> Value {
-    json!({"metadata": {"deletionTimestamp": "2026-11-21T00:00:00Z"}})
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_is_applied_again_takes_its_place_over_at_once() {
+    let mut stage = family().await;
+    stage.delete_queue("x");
+    stage.job_in("c", "x", 1);
+    stage.rest_with_queues(&["a", "c"], 0).await;
+    assert_eq!(stage.shown("c"), "no record, gated []");
+    stage.put_queue("x", json!({"parent": "q", "capability": {"cpu": "4"}}));
+    stage.job_in("d", "x", 1);
+    stage.rest_with_queues(&["a", "c", "d"], 0).await;
+    assert_eq!(stage.shown("c"), r#"Admitted 1 open ["m1"]"#);
+    // What runs counts in the new queue.
+    assert_eq!(stage.charged(), "4");
+    let reason = stage.reason("d");
+    assert!(!reason.starts_with("Queue"), "{reason}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_without_its_finalizer_keeps_its_place() {
+async fn no_queue_object_is_kept() {
     let mut stage = family().await;
-    stage.api.remove(&queue_path("x"));
-    stage.echo_queue("x");
+    for queue in ["q", "x", "y"] {
+        assert_eq!(stage.finalizers(queue), Value::Null, "{queue}");
+    }
+    // An earlier version kept them, and one is deleted while its job runs.
+    let kept = json!(["example.com/theirs", names::ACCOUNTING_FINALIZER]);
+    stage.change_queue("y", json!({"metadata": {"finalizers": kept}}));
+    let deleted = json!({"metadata": {
+        "finalizers": [names::ACCOUNTING_FINALIZER], "deletionTimestamp": "2026-11-21T00:00:00Z",
+    }});
+    stage.change_queue("x", deleted);
+    stage.rest_with_queues(&["a"], 0).await;
+    assert_eq!(stage.finalizers("y"), json!(["example.com/theirs"]));
+    assert_eq!(stage.api.get(&queue_path("x")), None);
     stage.job_in("b", "y", 2);
     stage.rest_with_queues(&["a", "b"], 0).await;
     assert_eq!(stage.charged(), "3");
     assert_eq!(stage.shown("b"), "no record, gated []");
-    // Created again, the queue is where its object says.
-    stage.put_queue("x", json!({"parent": "q", "capability": {"cpu": "3"}}));
-    stage.rest_with_queues(&["a", "b"], 0).await;
-    assert_eq!(stage.charged(), "3");
-    assert_eq!(stage.finalizers("x"), ours());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_removed_queue_finalizer_is_restored() {
+async fn the_record_follows_a_queue_that_moves() {
     let mut stage = family().await;
-    let theirs = json!({"metadata": {"finalizers": ["example.com/theirs"]}});
-    stage.change_queue("x", theirs);
+    stage.put_queue("z", json!({"capability": {"cpu": "4"}}));
+    stage.change_queue("x", json!({"spec": {"parent": "z"}}));
     stage.rest_with_queues(&["a"], 0).await;
-    let both = json!(["example.com/theirs", names::ACCOUNTING_FINALIZER]);
-    assert_eq!(stage.finalizers("x"), both);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_idle_queue_loses_its_finalizer() {
-    let mut stage = family().await;
-    stage.change("a", done());
-    stage.rest_with_queues(&["a"], 30_000).await;
-    assert_eq!(stage.finalizers("x"), ours());
-    stage.rest_with_queues(&["a"], 61_000).await;
-    for queue in ["x", "q"] {
-        assert_eq!(stage.finalizers(queue), json!([]), "{queue}");
-    }
+    let above = |stage: &Stage| stage.record("a").unwrap().queues_above;
+    assert_eq!(above(&stage), vec![QueueName::new("z")]);
+    // Its place is known to a new process, whatever happens to the object.
+    stage.delete_queue("x");
+    stage.rest_with_queues(&["a"], 0).await;
+    assert_eq!(above(&stage), vec![QueueName::new("z")]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,7 +165,7 @@ async fn a_new_process_charges_the_parent_of_a_queue_that_is_gone() {
     family.rest(&["a"]).await;
     let mut stage = Stage::bare(&FakeApi::new(), true).await;
     let labels = json!({"metadata": {"labels": {"muster.io/queue": "x"}}});
-    stage.template("a", 3, labels);
+    stage.template("a", 3, labels.clone());
     let left = family.get("a");
     let left = json!({
         "metadata": {"annotations": left["metadata"]["annotations"]}, "spec": left["spec"],
@@ -169,6 +177,16 @@ async fn a_new_process_charges_the_parent_of_a_queue_that_is_gone() {
     stage.rest(&["a", "b"]).await;
     assert_eq!(stage.charged(), "3");
     assert_eq!(stage.shown("b"), "no record, gated []");
+    // Its own bounds are unknown, so that it grows no more; those above hold.
+    stage.template("a", 4, labels);
+    stage.change("a", json!({"spec": {"replicas": 4}}));
+    stage.rest(&["a", "b"]).await;
+    assert_eq!(stage.charged(), "3");
+    assert!(
+        stage.reason("a").contains("queue x is deleted"),
+        "{}",
+        stage.reason("a")
+    );
     stage.change("a", done());
     stage.rest_later(&["a", "b"], 6_000).await;
     assert_eq!(stage.shown("b"), r#"Admitted 1 open ["m1"]"#);
@@ -211,7 +229,7 @@ async fn a_charged_queue_with_an_invalid_parent_keeps_its_place() {
 #[tokio::test(start_paused = true)]
 async fn a_deleted_parent_keeps_its_capability_while_charged_below() {
     let mut stage = family().await;
-    stage.change_queue("q", deletion());
+    stage.delete_queue("q");
     stage.job_in("b", "y", 1);
     stage.rest_with_queues(&["a", "b"], 0).await;
     assert_eq!(stage.charged(), "3");
@@ -219,7 +237,11 @@ async fn a_deleted_parent_keeps_its_capability_while_charged_below() {
     assert!(stage.reason("b").contains("queue q is deleted"));
     stage.change("a", done());
     stage.rest_with_queues(&["a", "b"], 0).await;
-    assert_eq!(stage.api.get(&queue_path("q")), None);
+    let reason = stage.reason("b");
+    assert!(
+        reason.contains("names the parent q, which does not exist"),
+        "{reason}"
+    );
 }
 
 fn policy_path(name: &str) -> String {

@@ -100,6 +100,14 @@ fn a_queue_status_shows_charges_and_leaves_the_state_alone() {
     let patch = queue(&closing, &usage());
     assert_eq!(patch["status"].get("state"), None);
     assert_eq!(patch.get("metadata"), None);
+    // Deleted, and kept by another client's finalizer. A queue that is applied again is another version.
+    let deleted = queue_of(json!({
+        "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "8"},
+        "spec": {}, "status": {"state": "Open"},
+    }));
+    let patch = queue(&deleted, &usage());
+    assert_eq!(patch["status"]["state"], "Closing");
+    assert_eq!(patch["metadata"], json!({"resourceVersion": "8"}));
 }
 
 #[test]
