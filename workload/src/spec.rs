@@ -41,6 +41,9 @@ pub struct WorkloadSpec {
     /// True if its owner has suspended it by a field of its template. A Volcano Job has no such field: an
     /// aborted one shows as [`crate::Outcome::Suspended`].
     pub suspended: bool,
+    /// True if its owner has scaled it to zero: it holds nothing until its template asks for pods again. A job
+    /// without pods of its own that a member completes or starts all the same is not.
+    pub scaled_to_zero: bool,
     /// Expected run time in milliseconds: as declared, at most its own deadline.
     pub expected_duration_ms: Option<i64>,
     /// True if Karmada starts exactly `spec.clusters[].replicas` ([`crate::holds_replicas`]).
@@ -359,10 +362,20 @@ fn finish(
         priority_class: size.priority_class,
         labelled_class: template.value().and_then(labels::labelled_class),
         suspended: size.suspended,
+        scaled_to_zero: pods == 0 && is_scaled_to_zero(template),
         network_topology: size.network_topology,
         surge: size.surge,
         keeps_pods: size.keeps_pods,
     })
+}
+
+/// Returns true if a template without pods has nothing to do. That holds for a kind of which only replicas are
+/// known, as a binding has them.
+fn is_scaled_to_zero(template: &Field<'_>) -> bool {
+    let Some(object) = template.value() else {
+        return true;
+    };
+    kinds::of_template(object).is_none_or(|kind| kind.is_scaled_to_zero(object))
 }
 
 /// Returns the templates of its pods, if its kind is known.

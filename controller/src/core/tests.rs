@@ -32,6 +32,7 @@ mod remains;
 mod rendezvous;
 mod restart;
 mod retries;
+mod scaled;
 mod steered;
 mod traces;
 

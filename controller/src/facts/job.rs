@@ -231,6 +231,12 @@ fn own_hold(
             "suspended by its owner; resume it to have it queued".into(),
         );
     }
+    if ask.is_some_and(|ask| ask.scaled_to_zero) {
+        return held(
+            Reason::ScaledToZero,
+            "its template asks for no pods; it is queued at its size once it asks for some".into(),
+        );
+    }
     if released(binding).is_some() {
         // These rules apply again once it is evicted.
         return invalid_record(binding);

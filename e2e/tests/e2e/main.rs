@@ -71,6 +71,7 @@ mod rest;
 mod restored;
 mod rights;
 mod run;
+mod scaled;
 mod separate;
 mod services;
 mod simulated;

@@ -98,6 +98,12 @@ pub(crate) trait WorkloadKind: Sync {
         false
     }
 
+    /// Returns true if `template`, which asks for no pods, was scaled to zero by its user and has nothing to do
+    /// until it asks for some; false for a kind that a member completes, or starts, without pods of its own.
+    fn is_scaled_to_zero(&self, _template: &Value) -> bool {
+        false
+    }
+
     /// Returns true if it is always one pod.
     fn is_one_pod(&self) -> bool {
         false

@@ -51,6 +51,62 @@ components:
 }
 
 #[test]
+fn a_job_without_pods_is_scaled_to_zero_unless_a_member_completes_or_starts_it() {
+    let pods = "template: {spec: {containers: [{name: c}]}}";
+    let group =
+        "leaderWorkerTemplate: {size: 2, workerTemplate: {spec: {containers: [{name: c}]}}}";
+    let surge = "rolloutStrategy: {rollingUpdateConfiguration: {maxSurge: 2}}";
+    for (api, spec, zero) in [
+        (
+            "apiVersion: apps/v1, kind: Deployment",
+            format!("replicas: 0, {pods}"),
+            true,
+        ),
+        (
+            "apiVersion: apps/v1, kind: Deployment",
+            pods.to_owned(),
+            false,
+        ),
+        (
+            "apiVersion: apps/v1, kind: StatefulSet",
+            format!("replicas: 0, {pods}"),
+            true,
+        ),
+        (
+            "apiVersion: apps/v1, kind: ReplicaSet",
+            format!("replicas: 0, {pods}"),
+            true,
+        ),
+        (
+            "apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet",
+            format!("replicas: 0, {surge}, {group}"),
+            true,
+        ),
+        (
+            "apiVersion: batch/v1, kind: Job",
+            format!("parallelism: 0, {pods}"),
+            true,
+        ),
+        (
+            "apiVersion: batch/v1, kind: Job",
+            format!("completions: 0, {pods}"),
+            false,
+        ),
+        (
+            "apiVersion: ray.io/v1, kind: RayJob",
+            "submissionMode: HTTPMode, clusterSelector: {ray.io/cluster: c}".to_owned(),
+            false,
+        ),
+    ] {
+        let spec = read_spec(&yaml(&format!("{{{api}, spec: {{{spec}}}}}"))).unwrap();
+        assert_eq!(spec.scaled_to_zero, zero, "{api}");
+    }
+    let thing = "{resource: {apiVersion: a.example/v1, kind: Thing}, replicaRequirements: {}}";
+    let thing = read_spec_from_binding(&yaml(thing), None).unwrap();
+    assert!(thing.scaled_to_zero);
+}
+
+#[test]
 fn a_binding_without_a_size_leaves_it_unknown() {
     let resource = "resource: {apiVersion: example.com/v1, kind: Thing}";
     for spec in ["", "replicas: 0", "replicas: 3", "components: []"] {

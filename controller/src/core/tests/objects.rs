@@ -4,6 +4,15 @@ use super::*;
 use engine::facts::{PodFact, PodPhase};
 use engine::faults::Symptom;
 
+/// The kinds that members serve.
+const KINDS: [&str; 5] = [
+    "batch/v1/Job",
+    "apps/v1/Deployment",
+    "apps/v1/ReplicaSet",
+    "apps/v1/StatefulSet",
+    "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet",
+];
+
 pub(super) fn last(requests: &[Recorded]) -> &[Recorded] {
     &requests[requests.len().saturating_sub(6)..]
 }
@@ -18,7 +27,7 @@ pub(super) fn member_facts() -> [Event; 2] {
         taints: Vec::new(),
         price_milli: None,
         network: std::collections::BTreeMap::new(),
-        apis: Some(["batch/v1/Job".to_owned()].into()),
+        apis: Some(KINDS.map(str::to_owned).into()),
         usable: true,
         unusable_because: String::new(),
         paused: None,

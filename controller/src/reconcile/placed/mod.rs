@@ -27,9 +27,9 @@ use binding_writer::Write;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordedShare};
 use engine::decision::without_slots;
-use engine::facts::Held;
+use engine::facts::{Admission, Held, Share};
 use engine::{Event, JobState, Progress, Reason, Resources, Time};
-use workload::{GangRules, Outcome};
+use workload::{GangRules, Outcome, WorkloadSpec};
 
 impl Reconciler {
     /// Handles an admitted and placed job: charges its record and follows its members' reports.
@@ -76,13 +76,12 @@ impl Reconciler {
             return;
         }
         if let Some(job) = job {
-            let suspended = job.ask.as_ref().is_some_and(|ask| ask.suspended);
+            let stopped = job.ask.as_ref().and_then(stopped_by_owner);
             self.apply_fact(&job.fact);
             let over = outcome.is_finished() || led(&ctx.binding, &record).is_some();
-            if suspended && !over && !record.adopted {
-                let message = "suspended by its owner; its quota is free when its pods are gone";
-                self.apply_ending(ctx, Reason::Suspended, message);
-                return self.evict(ctx, &record, Reason::Suspended, message);
+            if let Some((reason, message)) = stopped.filter(|_| !over && !record.adopted) {
+                self.apply_ending(ctx, reason, message);
+                return self.evict(ctx, &record, reason, message);
             }
             if self.readopted(ctx, &job, &record, progress) {
                 return;
@@ -91,7 +90,7 @@ impl Reconciler {
             if job.fact.demand.held != Held::Not && self.resized(ctx, &record) {
                 return;
             }
-            if self.left(ctx, &record) {
+            if self.left(ctx, &record) || self.moved(ctx, &record) {
                 return;
             }
         }
@@ -239,15 +238,38 @@ impl Reconciler {
             .engine
             .job(ctx.key)
             .and_then(|job| job.admission.cloned());
-        let Some(admission) =
-            admission.filter(|a| without_slots(&a.shares) != record.admission().shares)
-        else {
+        let Some(admission) = admission.filter(|a| {
+            let other_shares = without_slots(&a.shares) != record.admission().shares;
+            other_shares || self.is_placed_otherwise(ctx, record, a)
+        }) else {
             return false;
         };
         let before = record.admission().shares;
         self.in_flight_of(ctx.key).shrinks.note(&before, &admission);
         self.hand_over(ctx.key, &ctx.binding, admission, ctx.now);
         true
+    }
+
+    /// Returns true if a job that has all its pods is placed with other replicas than its template has: the pods
+    /// of a rolling update became replicas, or the other way round. Replicas and surge come from two objects, which
+    /// have to agree: the newer one could exceed the charge together with what the older one says.
+    fn is_placed_otherwise(
+        &self,
+        ctx: &ReconcileCtx<'_>,
+        record: &AdmissionRecord,
+        admission: &Admission,
+    ) -> bool {
+        let spec = &ctx.binding.spec;
+        let ask = self.mirror.ask_of(&ctx.binding);
+        let Some(ask) = ask.filter(|ask| ask.replicas_held && !record.adopted) else {
+            return false;
+        };
+        let pods: u32 = ask.roles.iter().map(|role| role.count).sum();
+        let admitted: u32 = admission.shares.iter().map(Share::replicas).sum();
+        let replicas = i64::from(pods.saturating_sub(ask.surge));
+        let placed = spec.clusters.iter().map(|of| of.replicas.unwrap_or(0));
+        let placed: i64 = placed.map(i64::from).sum();
+        admitted == pods && spec.replicas == Some(replicas) && placed != replicas
     }
 
     /// Writes the status that Karmada's components expect from a scheduler after a placement.
@@ -280,6 +302,18 @@ impl Reconciler {
         self.apply_ending(ctx, Reason::RoomLost, &message);
         self.evict(ctx, &record, Reason::RoomLost, &message);
     }
+}
+
+/// Returns why a placed job holds nothing any more, if its owner has suspended it or scaled it to zero.
+fn stopped_by_owner(ask: &WorkloadSpec) -> Option<(Reason, &'static str)> {
+    if ask.suspended {
+        let message = "suspended by its owner; its quota is free when its pods are gone";
+        return Some((Reason::Suspended, message));
+    }
+    let message = "its template asks for no pods; its quota is free when its pods are gone, and it is queued at its \
+                   size once it asks for some";
+    ask.scaled_to_zero
+        .then_some((Reason::ScaledToZero, message))
 }
 
 /// Returns the sum of the charges of `shares`.

@@ -87,6 +87,10 @@ impl WorkloadKind for AppsKind {
         true
     }
 
+    fn is_scaled_to_zero(&self, _: &Value) -> bool {
+        true
+    }
+
     /// A Deployment whose update starts more pods than its replicas cannot be divided exactly, because each
     /// part rounds its surge up.
     fn is_divisible(&self, template: &Value) -> bool {

@@ -103,6 +103,12 @@ impl WorkloadKind for BatchJobKind {
         true
     }
 
+    /// A Job without parallelism is paused; one without completions is complete at once.
+    fn is_scaled_to_zero(&self, template: &Value) -> bool {
+        let parallelism = template.pointer("/spec/parallelism");
+        parallelism.and_then(Value::as_u64) == Some(0)
+    }
+
     fn is_divisible(&self, template: &Value) -> bool {
         !is_indexed(template)
     }

@@ -95,6 +95,10 @@ impl WorkloadKind for LeaderWorkerSetKind {
             .collect()
     }
 
+    fn is_scaled_to_zero(&self, _: &Value) -> bool {
+        true
+    }
+
     /// The groups that have a leader and all of their workers, without any beside them.
     fn cap_to_admitted(
         &self,
@@ -207,10 +211,11 @@ fn least_groups(template: &Field<'_>, replicas: u32, pods: u32) -> Result<u32, S
 }
 
 /// Returns the groups beside its replicas during a rolling update: `maxSurge`, by default none; percentages
-/// are rounded up (`rollingUpdateParameters` in its controller).
+/// are rounded up, and there are no more than its replicas (`rollingUpdateParameters` in its controller).
 fn surge(spec: &Field<'_>, replicas: u32) -> Result<u32, SpecError> {
     let field = spec.get("rolloutStrategy.rollingUpdateConfiguration.maxSurge")?;
-    size::number_or_percent(&field, replicas, 0, "groups")
+    let surge = size::number_or_percent(&field, replicas, 0, "groups")?;
+    Ok(surge.min(replicas))
 }
 
 #[cfg(test)]
