@@ -80,7 +80,7 @@ pub use policies::{
 };
 pub use pre_pull::{ImagePull, image_pull_job};
 pub use queue::{DEFAULT_QUEUE, named_queue, queue_of, to_queue};
-pub use queued_status::{QueuedStatus, shown_as_queued};
+pub use queued_status::{QueuedStatus, ShownStatus, shown_status};
 pub use rendered::{Rendered, rendered};
 pub use rendezvous::{ANY_CLUSTER, AddressError, Addresses, Meeting, Reach};
 pub use services::{PART_LABEL, PodService, needs_services, services};

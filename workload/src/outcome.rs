@@ -1,8 +1,8 @@
 //! The outcome of a job and its pods, from what members report of its parts.
 //!
 //! Karmada keeps the status of each member's part in `status.aggregatedStatus[].status` of the binding. The
-//! template on the control plane may never show an end (a split Volcano Job has no phase there, a failed
-//! batch/v1 Job is refused its condition), so only the parts are read.
+//! template on the control plane may never show an end (without Muster's interpreters a split Volcano Job has no
+//! phase there, and a failed batch/v1 Job is refused its condition), so only the parts are read.
 
 use crate::kinds::{self, WorkloadKind};
 use crate::policies::{self, GangAction, GangPolicies};

@@ -12,7 +12,7 @@ use engine::{Attempt, Time, Uid};
 use kube::api::DynamicObject;
 use serde_json::Value;
 use std::fmt;
-use workload::{SpecError, TimeToLive, WorkloadSpec};
+use workload::{ShownStatus, SpecError, TimeToLive, WorkloadSpec};
 
 /// The shortest time after which a job without a heartbeat is stuck.
 const LEAST_TIMEOUT_MS: i64 = 60_000;
@@ -80,8 +80,8 @@ pub(crate) struct Template {
     pub(crate) selected: bool,
     /// True if another object controls it.
     pub(crate) controlled: bool,
-    /// What its status says of why its job is queued, if it says that it is.
-    pub(crate) shown_as_queued: Option<String>,
+    /// What its status says, as far as Muster writes it too.
+    pub(crate) shown: ShownStatus,
     /// The images of its pods, by role.
     pub(crate) images: Vec<RoleImages>,
     /// Messages on fields that are valid here and that Karmada or a member refuses later.
@@ -149,7 +149,7 @@ impl Template {
             divisible_kind: workload::divisible_kind(&value),
             selected,
             controlled,
-            shown_as_queued: workload::shown_as_queued(&value).map(str::to_owned),
+            shown: workload::shown_status(&value),
             warnings: workload::warnings(&value)
                 .into_iter()
                 .chain(checkpoint.and_then(Result::err))

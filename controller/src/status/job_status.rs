@@ -3,17 +3,19 @@
 use crate::core::Core;
 use crate::reconcile::Reconciler;
 use crate::reconcile::action::ReconcileAction;
+use crate::reconcile::placed::statuses;
 use crate::status::events::JobEvent;
 use crate::status::job_trace::TracedObject;
 use crate::status::podgroup_target;
 use crate::status::podgroups::{self, StatusInputs};
 use crate::status::reason_events::{self, QueuedReason};
+use crate::status::template_status::TemplateSays;
 use crate::status::timeline::StageNow;
 use crds::names::FEDERATION_ANNOTATION;
 use crds::podgroup::PodGroup;
 use engine::facts::Share;
 use engine::{Explanation, JobKey, JobState, Reason, Time};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// The reason that a job shows.
@@ -31,10 +33,18 @@ impl ShownReason {
         needs_event.then(|| self.shown.clone())
     }
 
-    /// Returns the reason and its message if the job waits for its admission.
-    fn queued(&self) -> Option<(&QueuedReason, &str)> {
-        let waits = self.state == JobState::Queued && self.shown.reason.is_of_waiting();
-        waits.then_some((&self.shown, self.message.as_str()))
+    /// Returns what the template should say of a job with these reports of its parts.
+    fn of_template(&self, reports: impl FnOnce() -> Vec<Value>) -> TemplateSays<'_> {
+        let over = matches!(self.state, JobState::Queued | JobState::Finished);
+        match self.state {
+            JobState::Queued if self.shown.reason.is_of_waiting() => {
+                TemplateSays::Queued(&self.shown, &self.message)
+            }
+            _ if over && self.shown.reason == Reason::Failed => {
+                TemplateSays::Failed(reports(), &self.message)
+            }
+            _ => TemplateSays::Reported,
+        }
     }
 }
 
@@ -65,10 +75,9 @@ impl Core {
             .observe(key, to_record, reason.position, now);
         let binding = self.reconciler.mirror.bindings().get(key);
         let template = binding.and_then(|binding| self.reconciler.mirror.template_of(binding));
-        if let Some(template) = template {
-            publisher
-                .templates
-                .show(key, template, reason.queued(), now);
+        if let (Some(binding), Some(template)) = (binding, template) {
+            let says = reason.of_template(|| statuses(binding));
+            publisher.templates.show(key, template, &says, now);
         }
         if !self.reconciler.namespace_of(key).terminating {
             // Nothing can be created in a namespace that is being deleted.

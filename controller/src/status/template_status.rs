@@ -1,8 +1,9 @@
-//! The status of a template while its job is queued. Its kind's own tools read it: `kubectl get job` would say
-//! that a queued Job runs.
+//! The status of a template while its job is queued, and once it has failed for good. Its kind's own tools read
+//! it: `kubectl get job` would say that such a Job runs.
 //!
 //! It shows the reason why the job waits, and is written when the reason changes, not with every number in the
-//! message. Karmada overwrites it with what members report once the job runs.
+//! message. Karmada overwrites it with what members report once the job runs. That a job has failed is written
+//! where that is final, and only when the job is not queued again.
 
 use crate::ingest::template_watches::api_resource;
 use crate::mirror::template::Template;
@@ -10,8 +11,20 @@ use crate::status::reason_events::QueuedReason;
 use crds::record;
 use engine::{JobKey, Time};
 use runtime::status_writer::{StatusTarget, StatusWriter};
+use serde_json::Value;
 use std::collections::HashMap;
 use workload::QueuedStatus;
+
+/// What the status of a template should say.
+#[derive(Debug)]
+pub(super) enum TemplateSays<'a> {
+    /// Its job is queued, for a reason with a message.
+    Queued(&'a QueuedReason, &'a str),
+    /// Its job has failed for good: what its parts report, and the message of Muster.
+    Failed(Vec<Value>, &'a str),
+    /// What its members report.
+    Reported,
+}
 
 /// Writes the statuses of templates.
 #[derive(Debug)]
@@ -24,7 +37,7 @@ pub(crate) struct TemplateStatuses {
 #[derive(Debug, PartialEq, Eq)]
 struct Submitted {
     target: StatusTarget,
-    /// Why it is queued; `None` if it no longer is.
+    /// Why it is queued; `None` if it no longer is, or has failed.
     why: Option<Why>,
     /// The version of the template without it. It is not submitted twice for one version: a control plane that
     /// does not take it would be asked again and again.
@@ -39,12 +52,13 @@ impl TemplateStatuses {
         }
     }
 
-    /// Shows in the status of a job's template why the job is queued, or that it no longer is.
+    /// Shows in the status of a job's template why the job is queued, that it no longer is, or that it has
+    /// failed for good.
     pub(super) fn show(
         &mut self,
         key: &JobKey,
         template: &Template,
-        queued: Option<(&QueuedReason, &str)>,
+        says: &TemplateSays<'_>,
         now: Time,
     ) {
         let kind = &template.key.kind;
@@ -52,19 +66,28 @@ impl TemplateStatuses {
         let Some(status) = QueuedStatus::of(&kind.api_version, &kind.kind) else {
             return;
         };
-        let shown = template.shown_as_queued.as_deref();
-        let why = queued.map(|(reason, _)| Why::of(reason));
-        let patch = match (queued, &why) {
-            _ if template.deleting => None,
-            (Some((_, message)), Some(why)) => {
-                let differs = shown.is_none_or(|shown| !why.is_of(shown));
+        let shown = &template.shown;
+        let why = match says {
+            TemplateSays::Queued(reason, _) => Some(Why::of(reason)),
+            _ => None,
+        };
+        let patch = match (says, &why) {
+            _ if template.deleting || shown.ended => None,
+            (TemplateSays::Queued(_, message), Some(why)) => {
+                let queued = shown.queued.as_deref();
+                let differs = queued.is_none_or(|queued| !why.is_of(queued));
                 differs.then(|| status.queued(&why.with(message), &now))
             }
-            _ => shown.and_then(|_| status.no_longer_queued(&now)),
+            (TemplateSays::Failed(parts, message), _) => status.failed(shown, parts, message, &now),
+            _ => (shown.queued.as_ref()).and_then(|_| status.no_longer_queued(&now)),
         };
-        let Some(patch) = patch else {
+        let Some(mut patch) = patch else {
             return self.forget(key);
         };
+        if why.is_none() {
+            // The API server may refuse it for any other version.
+            patch["metadata"]["resourceVersion"] = template.resource_version.clone().into();
+        }
         let target = target(template, status);
         let submitted = Submitted {
             target: target.clone(),

@@ -3,6 +3,7 @@
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 use super::kinds::ObjectKind;
 
@@ -68,6 +69,33 @@ impl Objects {
     ) -> KubeResult<Option<Value>> {
         let found = self.api(kind, namespace).get_opt(name).await?;
         Ok(found.map(|object| json(kind, object)))
+    }
+
+    /// Returns what `kubectl get` prints of an object, by column.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer, or has no such object.
+    pub async fn printed(
+        &self,
+        kind: ObjectKind,
+        namespace: &str,
+        name: &str,
+    ) -> KubeResult<BTreeMap<String, Value>> {
+        let group = match kind.group {
+            "" => "/api".to_owned(),
+            group => format!("/apis/{group}"),
+        };
+        let (version, plural) = (kind.version, kind.plural);
+        let path = format!("{group}/{version}/namespaces/{namespace}/{plural}/{name}");
+        let request = http::Request::get(path)
+            .header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+            .body(Vec::new())
+            .map_err(kube::Error::HttpError)?;
+        let table: Value = self.client.request(request).await?;
+        let columns = table["columnDefinitions"].as_array().into_iter().flatten();
+        let cells = table["rows"][0]["cells"].as_array().into_iter().flatten();
+        let names = columns.map(|column| column["name"].as_str().unwrap_or_default());
+        Ok(names.map(str::to_owned).zip(cells.cloned()).collect())
     }
 
     /// Returns all objects of a kind, in one namespace or in all.

@@ -32,6 +32,7 @@ mod documents;
 mod elastic;
 mod elastic_parts;
 mod emptied;
+mod ends;
 mod examples;
 mod faults_killed;
 mod foreign_kinds;

@@ -153,6 +153,12 @@ impl Reconciler {
         if record.adopted {
             return Some("it ran before Muster managed it, and is not queued again".to_owned());
         }
+        let template = self.mirror.template_of(&ctx.binding);
+        if template.is_some_and(|template| template.shown.ended) {
+            return Some(
+                "its object says already that it has ended, which is final".to_owned(),
+            );
+        }
         let resource = &ctx.binding.spec.resource;
         let policies = record.policies();
         let rule = workload::ended_by_rule(
