@@ -113,6 +113,7 @@ impl Core {
             self.reconciler.next_requeue(),
             self.publisher.reasons.next_due(),
             self.publisher.advice.next_due(),
+            self.publisher.positions.next_due(),
             self.publisher.unselected.next_due(),
         ];
         let until = wakes.into_iter().flatten().min().map_or(LONGEST_MS, |at| {

@@ -30,6 +30,8 @@ use std::collections::BTreeMap;
 pub mod condition_type {
     /// Whether its values are valid.
     pub const VALID: &str = "Valid";
+    /// Whether each of its values has an effect at present.
+    pub const EFFECTIVE: &str = "Effective";
     /// Whether the queue takes jobs.
     pub const OPEN: &str = "Open";
 }

@@ -292,8 +292,11 @@ pub fn placement_summary(parts: &[PlacedPart]) -> Option<String> {
     (!words.is_empty()).then(|| words.join(","))
 }
 
-/// Formats `place` (1 is next) for users: exact up to 10, then by order of magnitude, so that a moving
-/// queue causes few writes.
+/// The last position that is shown exactly.
+pub const EXACT_POSITIONS: usize = 10;
+
+/// Formats `place` (1 is next) for users: exact up to [`EXACT_POSITIONS`], then by order of magnitude, so that a
+/// moving queue causes few writes.
 #[must_use]
 pub fn shown_position(place: u64) -> String {
     match place {

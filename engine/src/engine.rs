@@ -181,6 +181,19 @@ impl Engine {
         self.quota.exceeded_bound(queue, &released.pools())
     }
 
+    /// The first `most` pending jobs of a queue, in order.
+    pub fn first_pending(
+        &self,
+        queue: &QueueName,
+        most: usize,
+    ) -> impl Iterator<Item = &JobKey> + use<'_> {
+        let pending = self.pending.queues.pending_queue(queue);
+        let ranks = pending
+            .into_iter()
+            .flat_map(|pending| pending.ranks().iter());
+        ranks.take(most).map(|rank| &rank.key)
+    }
+
     /// The number of a queue's own pending jobs that have a reservation, by what is reserved.
     #[must_use]
     pub fn reserved(&self, queue: &QueueName) -> Reserved {

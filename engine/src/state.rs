@@ -25,6 +25,8 @@ pub struct Changed {
     pub jobs: BTreeSet<JobKey>,
     /// Queues whose usage, counts or head may have changed.
     pub queues: BTreeSet<QueueName>,
+    /// Queues whose pending jobs may have other positions.
+    pub order: BTreeSet<QueueName>,
 }
 
 /// The decision core. The same events give the same decisions, byte for byte.

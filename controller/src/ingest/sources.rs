@@ -71,10 +71,12 @@ impl Reconciler {
                 let fact = class.to_fact();
                 self.mirror
                     .note_default_class(&fact.name, fact.global_default.then_some(fact.value));
+                self.mirror.priority_classes.insert(fact.name.clone());
                 self.apply(Event::PriorityClassUpserted(fact));
             }
             Delta::Gone(object) => {
                 self.mirror.note_default_class(&object.name, None);
+                self.mirror.priority_classes.remove(&object.name);
                 self.apply(Event::PriorityClassGone(object.name));
             }
             Delta::Listed => {}

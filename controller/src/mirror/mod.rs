@@ -41,6 +41,8 @@ pub(crate) struct Mirror {
     fault_policies: BTreeMap<String, FaultPolicy>,
     /// The priorities of the default PriorityClasses for jobs that name none; Kubernetes expects one.
     default_classes: BTreeMap<String, i32>,
+    /// The names of all PriorityClasses.
+    pub(crate) priority_classes: BTreeSet<String>,
     podgroups: HashMap<JobKey, Arc<PodGroup>>,
     /// Generations of override policies of other managers, by namespace and name; a policy without a namespace
     /// applies to all of them.

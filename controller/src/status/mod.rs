@@ -5,6 +5,7 @@
 
 pub(crate) mod advice;
 pub(crate) mod discretion;
+mod effective;
 pub(crate) mod events;
 mod fault_policy_status;
 mod job_status;
@@ -13,6 +14,7 @@ pub(crate) mod kept_jobs;
 pub(crate) mod kept_policies;
 pub(crate) mod outlook;
 pub(crate) mod podgroups;
+mod positions;
 pub(crate) mod queue_status;
 pub(crate) mod reason_events;
 mod template_status;
@@ -23,8 +25,10 @@ use crate::core::Core;
 use crate::effects::object_writer::ObjectWriter;
 use crate::mirror::namespace::NamespaceFact;
 use crate::status::advice::Advice;
+use crate::status::effective::KnownNames;
 use crate::status::job_trace::JobTraces;
 use crate::status::kept_jobs::KeptJobs;
+use crate::status::positions::Positions;
 use crate::status::reason_events::ReasonEvents;
 use crate::status::template_status::TemplateStatuses;
 use crate::status::timeline::StageLog;
@@ -51,6 +55,9 @@ const KEEP_EVERY_MS: i64 = 300_000;
 /// Milliseconds for which a new queue stays without a policy, so that its author can apply one.
 const POLICY_AFTER_MS: i64 = 5_000;
 
+/// Milliseconds after which it is looked again which names mean something.
+const NAMES_EVERY_MS: i64 = 10_000;
+
 /// How long one pass may explain jobs; decisions wait meanwhile.
 const PASS: Duration = Duration::from_millis(25);
 
@@ -68,8 +75,12 @@ pub(crate) struct Publisher {
     reached: Option<JobKey>,
     queues: BTreeSet<QueueName>,
     fault_policies: BTreeSet<String>,
+    /// What names mean something, and since when that is known.
+    known: (KnownNames, Option<Time>),
     /// Advice for pending jobs.
     pub(crate) advice: Advice,
+    /// Queues whose jobs show their positions again.
+    pub(crate) positions: Positions,
     /// When jobs reached each stage.
     stages: StageLog,
     /// The traces of jobs.
@@ -102,7 +113,9 @@ impl Publisher {
             reached: None,
             queues: BTreeSet::new(),
             fault_policies: BTreeSet::new(),
+            known: (KnownNames::default(), None),
             advice: Advice::default(),
+            positions: Positions::default(),
             stages: StageLog::default(),
             traces: JobTraces::default(),
             starts: StartForecasts::default(),
@@ -147,6 +160,7 @@ impl Publisher {
     pub(crate) fn clear(&mut self) {
         self.jobs.clear();
         self.kept.clear();
+        self.positions = Positions::default();
         self.stages.clear();
         self.traces.clear();
         self.starts = StartForecasts::default();
@@ -229,6 +243,7 @@ impl Core {
             self.publisher.jobs.insert(key);
         }
         self.publisher.queues.extend(changed.queues);
+        self.show_positions(changed.order, now);
         let started = Instant::now();
         while started.elapsed() < PASS
             && let Some(key) = self.publisher.next_job()
@@ -239,6 +254,7 @@ impl Core {
         self.advise_due(now);
         self.record_reasons(now);
         self.warn_of_unselected(now);
+        self.learn_names(now);
         for name in std::mem::take(&mut self.publisher.queues) {
             self.publish_queue(&name, now);
         }
@@ -253,6 +269,48 @@ impl Core {
             self.publisher.kept_at = Some(now);
             self.keep();
         }
+    }
+
+    /// Learns which names mean something, from time to time; all policies are checked again when that changes.
+    fn learn_names(&mut self, now: Time) {
+        let last = self.publisher.known.1;
+        if last.is_some_and(|at| now.millis_since(at) < NAMES_EVERY_MS) {
+            return;
+        }
+        let fleet = self.reconciler.engine.fleet();
+        let pools = fleet.pools();
+        let unusable = |name| fleet.cluster(name).is_none_or(|cluster| !cluster.usable);
+        let known = KnownNames {
+            resources: pools
+                .iter()
+                .flat_map(|pool| effective::names(&pool.total))
+                .collect(),
+            classes: pools.iter().map(|pool| pool.class.to_string()).collect(),
+            clusters: fleet.cluster_names().map(ToString::to_string).collect(),
+            priority_classes: self.reconciler.mirror.priority_classes.clone(),
+            complete: !pools.is_empty() && !fleet.cluster_names().any(unusable),
+        };
+        if self.publisher.known.0 != known {
+            let queues = self.reconciler.mirror.queues().keys();
+            self.publisher.queues.extend(queues.cloned());
+        }
+        self.publisher.known = (known, Some(now));
+    }
+
+    /// Queues the jobs whose positions may have changed.
+    fn show_positions(&mut self, moved: BTreeSet<QueueName>, now: Time) {
+        let Publisher {
+            positions, jobs, ..
+        } = &mut self.publisher;
+        for queue in moved {
+            positions.moved(queue, now);
+        }
+        let engine = &self.reconciler.engine;
+        let first = |queue: &QueueName, most: usize| {
+            let first = engine.first_pending(queue, most);
+            first.cloned().collect()
+        };
+        jobs.extend(positions.take_due(now, first));
     }
 
     fn publish_queue(&mut self, name: &QueueName, now: Time) {
@@ -277,7 +335,8 @@ impl Core {
         };
         let spares = self.reconciler.engine.spare_nodes(name);
         let now = crds::record::timestamp(now);
-        let status = queue_status::policy(policy, queue, &usage, spares, now);
+        let status =
+            queue_status::policy(policy, queue, &usage, spares, &self.publisher.known.0, now);
         if policy.status.as_ref() != Some(&status) {
             self.publisher.status.write(
                 target::<CapacityPolicy>(name.as_str()),

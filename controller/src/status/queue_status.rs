@@ -1,5 +1,6 @@
 //! Statuses of queues and capacity policies, from what the engine has charged. Pure.
 
+use crate::status::effective::KnownNames;
 use crds::capacity_policy::{
     self, CapacityPolicy, CapacityPolicyStatus, CapacityPolicySummary, ClusterUse, JobCounts,
     PoolUse, QueueHead, ResourceUse, SpareNodeUse, UnadmittedUse,
@@ -56,6 +57,7 @@ pub(crate) fn policy(
     queue: &Queue,
     usage: &QueueUsage,
     spares: BTreeMap<(ClusterName, NodeName), bool>,
+    known: &KnownNames,
     now: jiff::Timestamp,
 ) -> CapacityPolicyStatus {
     let spare_node = |((cluster, node), lent): ((ClusterName, NodeName), bool)| SpareNodeUse {
@@ -71,9 +73,11 @@ pub(crate) fn policy(
         finished: usage.finished_jobs.into(),
     };
     let resources = resources(queue, usage);
+    let mut said = statements(policy, queue, usage);
+    said.extend(known.without_effect(policy, queue, usage).map(effective));
     CapacityPolicyStatus {
         observed_generation: policy.metadata.generation,
-        conditions: conditions(policy, &statements(policy, queue, usage), now),
+        conditions: conditions(policy, &said, now),
         clusters: clusters(usage),
         pools: pools(policy, usage),
         spare_nodes: spares.into_iter().map(spare_node).collect(),
@@ -276,6 +280,18 @@ fn statements(policy: &CapacityPolicy, queue: &Queue, usage: &QueueUsage) -> Vec
         ),
     };
     vec![valid, open]
+}
+
+/// Says whether each value has an effect; `without` has those that have none.
+fn effective(without: Vec<String>) -> Said {
+    use capacity_policy::condition_type::EFFECTIVE;
+    match without.is_empty() {
+        true => {
+            let message = "every name in it exists".to_owned();
+            (EFFECTIVE, true, "Checked".to_owned(), message)
+        }
+        false => (EFFECTIVE, false, "NoEffect".to_owned(), without.join("; ")),
+    }
 }
 
 fn checked() -> Said {

@@ -6,12 +6,12 @@ use anyhow::{Context as _, ensure};
 use e2e::harness::jobs;
 use e2e::harness::kinds::{BINDING, CAPACITY_POLICY, POD_GROUP, QUEUE};
 use e2e::harness::wait::eventually;
-use serde_json::json;
+use serde_json::{Value, json};
 use testbed::tools::Tool;
 use tokio::process::Command;
 
 use crate::case::{A_WHILE, Case, SOON};
-use crate::job::Job;
+use crate::job::{Job, condition};
 use crate::story::{managed, managed_quiet};
 
 /// A quota is lowered below the usage, and raised again.
@@ -259,4 +259,94 @@ fn a_queue_that_is_deleted_and_applied_again_takes_its_place_over_at_once() {
 #[test]
 fn a_thousand_queued_jobs_say_why_and_queries_are_answered_at_once() {
     managed_quiet("crowd", crowd_waits);
+}
+
+/// A job that waits in front is deleted: those behind it show their new positions within seconds.
+async fn positions(case: &Case) -> anyhow::Result<()> {
+    case.queue(8).await?;
+    case.nodes("member1", 1).await?;
+    let holder = case.submit(&case.gang("holder", 1, 8).batch()).await?;
+    case.running(&holder).await?;
+    let mut waiting = Vec::new();
+    for number in 1..=5 {
+        let name = format!("w{number}");
+        waiting.push(case.submit(&case.gang(&name, 1, 8).batch()).await?);
+        let last = waiting.last().unwrap();
+        at_position(case, last, number, SOON).await?;
+    }
+    case.delete(&waiting[0]).await?;
+    let moved = waiting[1..].iter().zip(1..);
+    let moved = moved.map(|(job, place)| at_position(case, job, place, Duration::from_secs(20)));
+    let started = Instant::now();
+    futures::future::try_join_all(moved).await?;
+    println!("MEASURED positions {} ms", started.elapsed().as_millis());
+    Ok(())
+}
+
+async fn at_position(case: &Case, job: &Job, place: u32, time: Duration) -> anyhow::Result<()> {
+    let what = format!("is at position {place}");
+    case.pod_group_within(time, job, &what, |group| {
+        group["status"]["federation"]["position"] == json!(place.to_string())
+    })
+    .await
+    .map(drop)
+}
+
+#[test]
+fn jobs_show_their_new_positions_when_one_ahead_is_deleted() {
+    managed("positions", positions);
+}
+
+/// A misspelt name bounds nothing: the policy of the queue says which, and what is meant.
+async fn misspelt(case: &Case) -> anyhow::Result<()> {
+    case.nodes("member1", 1).await?;
+    let mut queue = e2e::harness::jobs::queue(&case.name, 8);
+    queue["spec"]["capability"] = json!({"nvidia.com/gpus": 8});
+    case.cluster_object(QUEUE, &queue).await?;
+    let wrong = json!({"spec": {
+        "pools": [{"class": "no-such-gpu", "resources": {"nvidia.com/gpu": {"capability": 4}}}],
+        "priorityClasses": ["no-such-class"],
+        "placement": {"preferredClusters": ["member9"]},
+    }});
+    case.capacity_policy(wrong).await?;
+    let says = async |what: &str, check: &dyn Fn(&Value) -> bool| {
+        eventually(SOON, what, async || {
+            let policies = case.karmada();
+            let policy = policies.get(CAPACITY_POLICY, None, &case.name).await;
+            let policy = policy
+                .map_err(|error| error.to_string())?
+                .unwrap_or_default();
+            let told = condition(&policy, "Effective");
+            if check(told) {
+                Ok(())
+            } else {
+                Err(told.to_string())
+            }
+        })
+        .await
+    };
+    let names = [
+        "nvidia.com/gpu is meant?",
+        "no-such-gpu has no effect",
+        "no-such-class has no effect",
+        "member9 has no effect",
+    ];
+    says("the policy lists each misspelt name", &|told| {
+        let message = told["message"].as_str().unwrap_or_default();
+        told["status"] == "False" && names.iter().all(|name| message.contains(name))
+    })
+    .await?;
+    let right = json!({"spec": {"capability": {"nvidia.com/gpus": null, "nvidia.com/gpu": 8}}});
+    let objects = case.karmada();
+    objects.merge(QUEUE, None, &case.name, &right).await?;
+    let right = json!({"spec": {"pools": null, "priorityClasses": null, "placement": null}});
+    objects
+        .merge(CAPACITY_POLICY, None, &case.name, &right)
+        .await?;
+    says("every name exists", &|told| told["status"] == "True").await
+}
+
+#[test]
+fn misspelt_names_of_a_queue_are_listed() {
+    managed("misspelt", misspelt);
 }

@@ -70,6 +70,7 @@ pub(crate) fn rank_queues(engine: &mut Engine) {
         decide::drop_over_limit(engine, queue);
     }
     changed.append(&mut engine.pending.queues.take_changed());
+    engine.changed.order.extend(changed.iter().cloned());
     for queue in changed {
         let window = window::of_queue(engine.inputs(), &queue);
         let shapes: BTreeSet<ShapeId> = window::shapes_of(engine.inputs(), &window).collect();

@@ -68,6 +68,7 @@ fn status_of(spec: Value, usage: &QueueUsage) -> CapacityPolicyStatus {
         &bounded(),
         usage,
         lent(),
+        &KnownNames::default(),
         jiff::Timestamp::UNIX_EPOCH,
     )
 }
@@ -228,4 +229,52 @@ fn a_condition_keeps_its_time_while_it_holds() {
         policy(&policy_object, &bounded(), &usage(), lent(), later),
         first
     );
+}
+
+#[test]
+fn values_that_name_nothing_are_listed_with_what_is_meant() {
+    let set = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+    let known = KnownNames {
+        resources: set(&["cpu", "nvidia.com/gpu"]),
+        classes: set(&["a100", "cpu"]),
+        clusters: set(&["m1", "m2"]),
+        priority_classes: set(&["high"]),
+        complete: true,
+    };
+    let said = |known: &KnownNames, capability: Value, spec: Value| {
+        let queue =
+            queue_of(json!({"metadata": {"name": "q"}, "spec": {"capability": capability}}));
+        let at = jiff::Timestamp::UNIX_EPOCH;
+        let status = policy(&policy_of(spec), &queue, &usage(), lent(), known, at);
+        let mut found = status.conditions.iter();
+        let found = found.find(|condition| condition.type_ == "Effective");
+        found.map(|told| format!("{} {}: {}", told.status, told.reason, told.message))
+    };
+    let fine = json!({"pools": [{"class": "a100", "clusters": ["m1"], "resources": {"cpu": {"capability": "4"}}}]});
+    let told = said(&known, json!({"cpu": "8"}), fine).unwrap();
+    insta::assert_snapshot!(told, @"True Checked: every name in it exists");
+    let told = said(&known, json!({"nvidia.com/gpus": "8"}), json!({})).unwrap();
+    insta::assert_snapshot!(told, @"False NoEffect: spec.capability of the Queue: nvidia.com/gpus has no effect: no node has this resource and no job of the queue asks for it; nvidia.com/gpu is meant?");
+    let wrong = json!({
+        "pools": [{"class": "h100", "clusters": ["m3"], "resources": {"memory": {"capability": "4"}}}],
+        "priorityClasses": ["hihg", "other"],
+        "placement": {"preferredClusters": ["elsewhere"]},
+    });
+    let told = said(&known, json!({}), wrong.clone()).unwrap();
+    for part in [
+        "spec.pools[0].class: h100 has no effect: no node is of this class; a100 is meant?",
+        "spec.pools[0].clusters: m3 has no effect: no cluster has this name; spec",
+        "spec.pools[0].resources: memory has no effect",
+        "spec.priorityClasses: hihg has no effect: no PriorityClass has this name; high is meant?",
+        "spec.priorityClasses: other has no effect",
+        "spec.placement.preferredClusters: elsewhere has no effect",
+    ] {
+        assert!(told.contains(part), "{told}");
+    }
+    // A member that is not seen may have it.
+    let known = KnownNames {
+        complete: false,
+        ..known
+    };
+    assert_eq!(said(&known, json!({}), wrong), None);
 }
