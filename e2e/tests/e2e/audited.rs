@@ -1,5 +1,5 @@
-//! The end of every test: an audit of all jobs that it submitted, against the quotas of their
-//! queues in the API server.
+//! The end of every test: an audit of the pods in its namespace and of all jobs that it submitted,
+//! against the quotas of their queues in the API server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -161,8 +161,11 @@ fn verify(
     report: &AuditReport,
     expected: &[Finding],
 ) -> anyhow::Result<()> {
+    let in_members = subject.in_members(&plane.pods, report)?;
+    println!("PODS {name}: {in_members}");
     println!("AUDIT {name}: {report}");
-    let mut found = report.violations.clone();
+    let mut found = in_members.violations;
+    found.extend(report.violations.iter().cloned());
     found.extend(subject.twice(&plane.pods, report));
     for Finding { words, why, surely } in expected {
         let before = found.len();
@@ -185,7 +188,11 @@ fn verify(
 async fn subject(plane: &Plane, namespace: &str, jobs: &[Job]) -> anyhow::Result<AuditSubject> {
     let mut subject = AuditSubject::default();
     let own = plane.karmada.get(NAMESPACE, None, namespace).await?;
+    let gone = own.is_none();
     let metadata = &own.unwrap_or_default()["metadata"];
+    if !gone && metadata["labels"]["muster.io/managed"] != "true" {
+        subject.unmanaged_namespace(namespace);
+    }
     for of in ["annotations", "labels"] {
         if let Some(queue) = metadata[of]["muster.io/default-queue"].as_str() {
             subject.default_queue(namespace, queue);

@@ -85,7 +85,9 @@ async fn is_evicted(case: &Case, job: &Job) -> anyhow::Result<()> {
 
 pub(crate) async fn emptied(case: &Case) -> anyhow::Result<()> {
     let words = "of its 12 devices run";
-    case.audit_may_find(words, "a member runs a job again, and Muster sees it later");
+    let why = "a member runs a job again, and Muster sees it later";
+    case.audit_may_find(words, why);
+    case.audit_may_find(" in pods: ", why);
     let roomy = format!("{}-roomy", case.name);
     case.queue(BOUND).await?;
     case.cluster_object(QUEUE, &jobs::queue(&roomy, EACH))

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use e2e::harness::kinds::{EVENT, NODE, POD, VOLCANO_JOB};
+use e2e::harness::kinds::{EVENT, NAMESPACE, NODE, POD, VOLCANO_JOB};
 use e2e::harness::objects::Objects;
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
@@ -143,11 +143,16 @@ fn a_placed_job_whose_cluster_turns_out_full_runs_elsewhere() {
     });
 }
 
-/// Fills nodes with pods that bypass the schedulers.
+/// Fills nodes with pods that bypass the schedulers, in a namespace of the member that Muster does not
+/// manage.
 async fn fill(case: &Case, nodes: &[String]) -> anyhow::Result<()> {
     let member = case.plane.member(FULL).await?;
+    let another = format!("{}-other", case.name);
+    let namespace = json!({"metadata": {"name": another}});
+    member.create(NAMESPACE, &namespace).await?;
     for node in nodes {
         let mut pod = case.gang(&format!("other-{node}"), 1, 8).pod();
+        pod["metadata"]["namespace"] = json!(another);
         pod["spec"]["nodeName"] = json!(node);
         member.create(POD, &pod).await?;
     }

@@ -32,7 +32,7 @@ pub(super) struct BoundScope {
 type Values = Vec<(Timestamp, Option<u128>)>;
 
 /// All quotas so far.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct AuditedBounds {
     parents: BTreeMap<String, String>,
     values: BTreeMap<BoundScope, Values>,
@@ -112,19 +112,30 @@ impl AuditedBounds {
 
     /// Returns the quotas of the queue itself, with the highest recent value of each.
     pub(super) fn of(&self, queue: &str, now: Timestamp) -> Vec<(&BoundScope, u128)> {
+        self.between(queue, now, now)
+    }
+
+    /// Returns the quotas of the queue itself, with the highest value of each from shortly before
+    /// `from` until `now`.
+    pub(super) fn between(
+        &self,
+        queue: &str,
+        from: Timestamp,
+        now: Timestamp,
+    ) -> Vec<(&BoundScope, u128)> {
+        let since = from.saturating_sub(HEARD_WITHIN).unwrap_or(from);
         let own = self.values.iter().filter(|(scope, _)| scope.queue == queue);
-        own.filter_map(|(scope, values)| Some((scope, lately(values, now)?)))
+        own.filter_map(|(scope, values)| Some((scope, highest(values, since, now)?)))
             .collect()
     }
 }
 
-/// Returns the highest value in force between a moment ago and now; `None` if there was no quota at
-/// some time.
-fn lately(values: &Values, now: Timestamp) -> Option<u128> {
-    let since = now.saturating_sub(HEARD_WITHIN).unwrap_or(now);
+/// Returns the highest value in force between two times; `None` if there was no quota at some time.
+fn highest(values: &Values, since: Timestamp, now: Timestamp) -> Option<u128> {
     let first = values.iter().rposition(|(from, _)| *from <= since);
-    let lately = values.get(first.unwrap_or(0)..).unwrap_or_default();
-    let highest: Option<Vec<u128>> = lately.iter().map(|(_, amount)| *amount).collect();
+    let values = values.get(first.unwrap_or(0)..).unwrap_or_default();
+    let values = values.iter().take_while(|(from, _)| *from <= now);
+    let highest: Option<Vec<u128>> = values.map(|(_, amount)| *amount).collect();
     highest?.into_iter().max()
 }
 

@@ -1,10 +1,11 @@
-//! The independent auditor: reads the history of bindings from the API server's audit log, and
-//! computes the usage of each queue at every moment.
+//! The independent auditor: computes the usage of each queue at every moment, first from the pods in
+//! the members ([`in_members`], and [`twice`]), then from the history of bindings and Works in the
+//! API server's audit log.
 //!
 //! It shares no code with Muster. It reads every write in the store's order, so it finds a quota
 //! that was exceeded even for a moment.
 //!
-//! What a job holds, and since when:
+//! What a job holds by the log, and since when:
 //! - A job holds its template's requests from the write that removes its binding's gate with
 //!   clusters set. If its Works request more, that counts. For a job in parts, only the Works show
 //!   how much is in which cluster. An elastic job can hold less than its template: its record says
@@ -23,12 +24,14 @@
 mod bounds;
 mod footprint;
 mod held;
+mod in_members;
 mod log;
 mod objects;
 mod pods;
 mod quantity;
 mod replay;
 mod report;
+mod twice;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -38,13 +41,14 @@ use serde_json::Value;
 
 pub use footprint::Footprint;
 use held::HeldAmounts;
+pub use in_members::PodReport;
 pub use log::Log;
 use log::{AuditedResource, AuditedWrite};
-use pods::KnownJob;
 pub use pods::PodSightings;
 use quantity::{AuditedAmounts, UNIT};
 use replay::LogReplay;
 pub use report::AuditReport;
+use twice::KnownJob;
 
 /// The annotation in which Muster records an admission.
 const RECORD: &str = "muster.io/admission";
@@ -69,6 +73,8 @@ pub struct AuditSubject {
     /// Quotas of queues in GPUs, besides those in the log.
     capability: BTreeMap<String, u64>,
     nothing_held: bool,
+    /// Namespaces that Muster does not manage: their pods are not charged.
+    unmanaged: BTreeSet<String>,
     /// Clusters that an operator takes out of service.
     out_of_service: BTreeSet<String>,
 }
@@ -79,6 +85,8 @@ struct AuditedJob {
     name: String,
     queue: String,
     takes: Footprint,
+    /// The names of the containers in its template.
+    containers: BTreeSet<String>,
     elastic: bool,
 }
 
@@ -115,6 +123,7 @@ impl AuditSubject {
             name: format!("{namespace}/{name}"),
             queue: queue.unwrap_or_else(|| "default".to_owned()),
             takes,
+            containers: in_members::containers(template),
             elastic: metadata["annotations"]["muster.io/elastic"] == "true",
         };
         self.jobs.insert(uid.to_owned(), job);
@@ -141,6 +150,12 @@ impl AuditSubject {
     /// Requires that all jobs of a namespace are audited.
     pub fn whole_namespace(&mut self, namespace: &str) -> &mut Self {
         self.namespaces.insert(namespace.to_owned());
+        self
+    }
+
+    /// Declares that Muster does not manage a namespace, so that it charges none of its pods.
+    pub fn unmanaged_namespace(&mut self, namespace: &str) -> &mut Self {
+        self.unmanaged.insert(namespace.to_owned());
         self
     }
 
@@ -186,10 +201,23 @@ impl AuditSubject {
         self.replay(&writes?)
     }
 
+    /// Compares the pods in the members of the audited namespaces with the quotas of their queues,
+    /// which `report` has from the log.
+    ///
+    /// # Errors
+    /// Returns an error if the requests of a pod cannot be read.
+    pub fn in_members(
+        &self,
+        pods: &PodSightings,
+        report: &AuditReport,
+    ) -> anyhow::Result<PodReport> {
+        in_members::check(self, pods, report)
+    }
+
     /// Returns a violation for each job that ran twice, by the pods in the members. It checks the pods
     /// seen so far against the attempts in `report`.
     pub fn twice(&self, pods: &PodSightings, report: &AuditReport) -> Vec<String> {
-        pods.verify(&self.known(report), jiff::Timestamp::now())
+        twice::verify(pods, &self.known(report), jiff::Timestamp::now())
     }
 
     fn known(&self, report: &AuditReport) -> BTreeMap<String, KnownJob> {
@@ -223,7 +251,9 @@ impl AuditSubject {
         for write in writes {
             replay.write(write)?;
         }
-        Ok(replay.report)
+        let mut report = replay.report;
+        report.placed.bounds = replay.bounds;
+        Ok(report)
     }
 
     /// Returns the quotas of queues that were set here, in thousandths of GPUs.

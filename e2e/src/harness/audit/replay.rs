@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use anyhow::Context as _;
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::bounds::AuditedBounds;
 use super::footprint::Classes;
@@ -33,7 +33,7 @@ const WORKS_OF: &str = "karmada-es-";
 
 pub(super) struct LogReplay<'a> {
     subject: &'a AuditSubject,
-    bounds: AuditedBounds,
+    pub(super) bounds: AuditedBounds,
     /// Bindings by permanent id.
     bindings: BTreeMap<String, AuditedBinding>,
     /// Existing Works, by permanent id and then by `namespace/name`.
@@ -59,6 +59,8 @@ struct AuditedBinding {
     placed: bool,
     clusters: BTreeSet<String>,
     attempt: u64,
+    /// The shares of its placement, on the binding and in the record.
+    shares: Value,
     ended: bool,
     gone: bool,
     /// When it was evicted, if no Work of the placement had been seen.
@@ -211,6 +213,15 @@ impl<'a> LogReplay<'a> {
             if attempts.last() != Some(&clusters) {
                 attempts.push(clusters.clone());
             }
+        }
+        let shares = json!([spec["clusters"], record(object)["clusters"]]);
+        if placed && (!binding.placed || binding.shares != shares) {
+            let times = &mut self.report.placed.times;
+            times
+                .entry(binding.of.clone())
+                .or_default()
+                .push(write.time);
+            binding.shares = shares;
         }
         if placed && !binding.placed {
             let report = &mut self.report;

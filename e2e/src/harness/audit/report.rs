@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::GPU;
 use super::held::device_seconds;
+use super::in_members::AuditedPlacements;
 use super::quantity::{self, UNIT};
 
 /// What the log shows of the subject.
@@ -24,6 +25,8 @@ pub struct AuditReport {
     pub(super) bounds: BTreeMap<(String, String), u128>,
     /// Thousandths of devices × milliseconds.
     pub(super) used: u128,
+    /// Quotas and placements over time, with which pods are compared.
+    pub(super) placed: AuditedPlacements,
 }
 
 impl AuditReport {

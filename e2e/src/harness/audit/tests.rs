@@ -10,6 +10,7 @@ use super::{AuditReport, AuditSubject};
 
 mod bounds;
 mod charges;
+mod in_members;
 mod pods;
 
 /// The class of GPUs that all jobs of these tests select.

@@ -33,6 +33,7 @@ impl Seen {
         pod["metadata"]["uid"] = json!(uid);
         pod["metadata"]["labels"] = json!({"volcano.sh/job-name": "a"});
         pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = json!(gpus);
+        pod["spec"]["nodeName"] = json!("n1");
         pod["status"]["phase"] = json!(phase);
         self.pods.seen(cluster, &pod, self.now);
         self
@@ -46,7 +47,7 @@ impl Seen {
     fn twice(&mut self) -> Vec<String> {
         let report = self.story.report();
         let jobs = self.story.subject.known(&report);
-        self.pods.verify(&jobs, self.now)
+        super::super::twice::verify(&self.pods, &jobs, self.now)
     }
 
     fn is_fine(&mut self) {
@@ -113,6 +114,7 @@ fn pods_of_others_are_not_looked_at() {
     let mut seen = seen();
     let mut pod: Value = template("other");
     pod["metadata"]["uid"] = json!("other");
+    pod["spec"]["nodeName"] = json!("n1");
     pod["status"]["phase"] = json!("Running");
     seen.pods.seen("m4", &pod, seen.now);
     seen.is_fine();
