@@ -157,6 +157,27 @@ impl Objects {
         Ok(json(kind, patched?))
     }
 
+    /// Merges `patch` into a subresource of an object, such as `resize` of a pod.
+    ///
+    /// # Errors
+    /// Returns an error if the server refuses.
+    pub async fn merge_subresource(
+        &self,
+        kind: ObjectKind,
+        namespace: Option<&str>,
+        name: &str,
+        subresource: &str,
+        patch: &Value,
+    ) -> KubeResult<()> {
+        let api = self.api(kind, namespace);
+        let params = PatchParams::default();
+        let patch = Patch::Merge(patch);
+        let patched = api
+            .patch_subresource(subresource, name, &params, &patch)
+            .await;
+        patched.map(drop)
+    }
+
     /// Sets the replicas of an object by its subresource `scale`, as `kubectl scale` and
     /// autoscalers do.
     ///

@@ -58,6 +58,7 @@ mod own_policies;
 mod past_quota;
 mod plane;
 mod plugins;
+mod pods_charged;
 mod preemption;
 mod prometheus;
 mod pull;

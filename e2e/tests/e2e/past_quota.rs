@@ -163,7 +163,7 @@ fn more_replicas(case: &Case, of: &Job, replicas: u32) -> Value {
 }
 
 /// Waits until pods of this test in members request this many GPUs.
-async fn members_hold(case: &Case, gpus: u64) -> anyhow::Result<()> {
+pub(crate) async fn members_hold(case: &Case, gpus: u64) -> anyhow::Result<()> {
     let what = format!("{gpus} GPUs in members");
     eventually(SOON, &what, async || match case.gpus_in_members().await {
         Ok(held) if held == gpus => Ok(()),
