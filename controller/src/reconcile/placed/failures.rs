@@ -155,9 +155,7 @@ impl Reconciler {
         }
         let template = self.mirror.template_of(&ctx.binding);
         if template.is_some_and(|template| template.shown.ended) {
-            return Some(
-                "its object says already that it has ended, which is final".to_owned(),
-            );
+            return Some("its object says already that it has ended, which is final".to_owned());
         }
         let resource = &ctx.binding.spec.resource;
         let policies = record.policies();

@@ -199,6 +199,7 @@ fn conditions_say_what_is_wrong_or_closed() {
         &broken,
         &usage(),
         BTreeMap::new(),
+        &KnownNames::default(),
         jiff::Timestamp::UNIX_EPOCH,
     );
     let said = condition(&broken, "Valid");
@@ -226,7 +227,14 @@ fn a_condition_keeps_its_time_while_it_holds() {
     policy_object.status = Some(first.clone());
     let later = jiff::Timestamp::from_second(500).unwrap();
     assert_eq!(
-        policy(&policy_object, &bounded(), &usage(), lent(), later),
+        policy(
+            &policy_object,
+            &bounded(),
+            &usage(),
+            lent(),
+            &KnownNames::default(),
+            later
+        ),
         first
     );
 }
