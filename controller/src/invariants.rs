@@ -10,19 +10,28 @@ use engine::Time;
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-/// Minimum of milliseconds between two checks.
-const EVERY_MS: i64 = 300_000;
 /// At most one part in `SHARE` of the time between checks goes into copying.
 const SHARE: i64 = 1_000;
 
 /// When the next check is due.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Timer {
+    /// Minimum of milliseconds between two checks.
+    every_ms: i64,
     due: Time,
     running: Option<JoinHandle<()>>,
 }
 
 impl Timer {
+    /// Returns a timer of checks that are at least `every` apart; the first one is due at once.
+    pub(crate) fn new(every: Duration) -> Self {
+        Self {
+            every_ms: i64::try_from(every.as_millis()).unwrap_or(i64::MAX),
+            due: Time::default(),
+            running: None,
+        }
+    }
+
     /// Returns true if a check is due and the previous one has ended.
     fn is_due(&self, now: Time) -> bool {
         now >= self.due && self.running.as_ref().is_none_or(JoinHandle::is_finished)
@@ -31,7 +40,7 @@ impl Timer {
     /// Schedules the next check after one that delayed decisions by `held_up`.
     fn put_off(&mut self, now: Time, held_up: Duration) {
         let millis = i64::try_from(held_up.as_millis()).unwrap_or(i64::MAX);
-        self.due = now.after(millis.saturating_mul(SHARE).max(EVERY_MS));
+        self.due = now.after(millis.saturating_mul(SHARE).max(self.every_ms));
     }
 }
 
@@ -49,11 +58,13 @@ impl Core {
             .invariant_check_seconds
             .observe(held_up.as_secs_f64());
         let violated = self.metrics.invariant_violations.clone();
+        let checked = self.metrics.invariant_checks.clone();
         let check = tokio::task::spawn_blocking(move || {
             for violation in engine.check_invariants() {
                 tracing::error!(violation, "an invariant of the engine is broken");
                 violated.inc();
             }
+            checked.inc();
         });
         self.invariants.running = Some(check);
     }
@@ -65,10 +76,10 @@ mod tests {
 
     #[tokio::test]
     async fn checks_use_at_most_their_share_of_time() {
-        let mut timer = Timer::default();
+        let mut timer = Timer::new(Duration::from_secs(300));
         assert!(timer.is_due(Time(0)));
         timer.put_off(Time(0), Duration::from_millis(2));
-        assert!(!timer.is_due(Time(EVERY_MS - 1)) && timer.is_due(Time(EVERY_MS)));
+        assert!(!timer.is_due(Time(299_999)) && timer.is_due(Time(300_000)));
         timer.put_off(Time(0), Duration::from_secs(1));
         assert!(!timer.is_due(Time(999_999)) && timer.is_due(Time(1_000_000)));
         timer.running = Some(tokio::spawn(std::future::pending()));

@@ -103,6 +103,9 @@ pub const OVERRIDE_GRACE_SECONDS: u32 = 60;
 /// How many seconds an evicted job is charged at most by default until its pods have ended.
 pub const PODS_END_WITHIN_SECONDS: u32 = 3_600;
 
+/// How many seconds pass by default between two checks of the engine's numbers.
+pub const INVARIANT_CHECK_SECONDS: u32 = 300;
+
 /// Options of the controller.
 #[derive(Debug, Clone)]
 pub struct ControllerOptions {
@@ -118,6 +121,8 @@ pub struct ControllerOptions {
     pub override_grace: Duration,
     /// How long an evicted job is charged at most until its pods have ended, however long their grace periods are.
     pub pods_end_within: Duration,
+    /// How long it is at least from one check of the engine's numbers to the next.
+    pub invariant_checks_every: Duration,
     /// The operator's file that says where notices are posted; `None` if they are not.
     pub notices: Option<PathBuf>,
     /// Where alerts about nodes are posted.
@@ -139,6 +144,7 @@ impl Default for ControllerOptions {
             ledger: None,
             override_grace: Duration::from_secs(OVERRIDE_GRACE_SECONDS.into()),
             pods_end_within: Duration::from_secs(PODS_END_WITHIN_SECONDS.into()),
+            invariant_checks_every: Duration::from_secs(INVARIANT_CHECK_SECONDS.into()),
             notices: None,
             alerts: AlertIntake::default(),
             traces: TraceSink::default(),
@@ -297,7 +303,7 @@ async fn live(
         readiness,
         template_watches,
         metrics,
-        invariants: invariants::Timer::default(),
+        invariants: invariants::Timer::new(life.options.invariant_checks_every),
         ready_flag,
         wake_at: None,
     };

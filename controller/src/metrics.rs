@@ -44,6 +44,7 @@ pub(crate) struct ControllerMetrics {
     /// Clusters that take no new jobs because many failed there.
     pub(crate) clusters_paused: Gauge,
     pub(crate) invariant_violations: Counter,
+    pub(crate) invariant_checks: Counter,
     pub(crate) invariant_check_seconds: Histogram,
     pub(crate) queues: QueueSeries,
     evicted: Family<EvictionReason, Counter>,
@@ -117,6 +118,11 @@ impl ControllerMetrics {
             invariant_violations: registry.register(
                 "invariant_violations",
                 "Derived numbers of the engine that were found to differ from a recomputation",
+                Counter::default(),
+            ),
+            invariant_checks: registry.register(
+                "invariant_checks",
+                "Checks of the engine's numbers that have ended, whatever they found",
                 Counter::default(),
             ),
             invariant_check_seconds: registry.register(

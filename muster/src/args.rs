@@ -178,6 +178,11 @@ pub(crate) struct Tuning {
     /// periods are. After that its quota is free, and another job may be evicted in its place.
     #[arg(long, default_value_t = controller::PODS_END_WITHIN_SECONDS, value_name = "SECONDS")]
     pub(crate) pods_end_within_seconds: u32,
+    /// Seconds at least from one check of the engine's numbers to the next. A check runs on a copy, and copying
+    /// takes at most a thousandth of the time, so that with very many jobs checks are rarer.
+    #[arg(long, default_value_t = controller::INVARIANT_CHECK_SECONDS, value_name = "SECONDS",
+        value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) invariant_check_seconds: u32,
     /// Writes bindings without opening them in the ledger first, to measure the cost of the ledger.
     /// A replica that is stopped in the middle of a write may then exceed the quota of a queue.
     #[arg(long, hide = true)]

@@ -334,6 +334,9 @@ fn options(process: &ProcessArgs) -> ControllerOptions {
             uncharged_pods: process.uncharged_pods.clone(),
             ..members::MembersOptions::default()
         },
+        invariant_checks_every: std::time::Duration::from_secs(
+            process.tuning.invariant_check_seconds.into(),
+        ),
         notices: process.notices.clone(),
         volcano_metrics: process.compat_metrics == Some(CompatMetrics::Volcano),
         without_admission_policies: process.without_admission_policies,

@@ -166,7 +166,7 @@ impl Stage {
             },
             publisher,
             metrics,
-            invariants: Timer::default(),
+            invariants: Timer::new(Duration::from_secs(300)),
             ready_flag: Health::new().ready_check("controller"),
             wake_at: None,
         };

@@ -22,8 +22,10 @@ const BIN_OF_FIRST: &str = "MUSTER_EARLIER_BIN";
 /// Flags that a binary of [`FIRST`] knows, which set the same back-off as in all stories.
 pub const FIRST_FLAGS: [&str; 1] = ["--backoff-seconds=1"];
 
-/// The commit that stands for the version before this one (N−1), until there are releases. It knows all
-/// flags of the stories.
+/// Flags that a binary of [`PREVIOUS`] knows, which set the same times as in all stories.
+pub const PREVIOUS_FLAGS: [&str; 2] = ["--backoff-seconds=1", "--override-grace-seconds=10"];
+
+/// The commit that stands for the version before this one (N−1), until there are releases.
 pub const PREVIOUS: &str = "eec307e620ce6ee3cd9d3beb847793d9a3b3e692";
 
 /// Returns the binary `muster` of [`FIRST`]: `MUSTER_EARLIER_BIN`, or the one in the cache of

@@ -3,10 +3,12 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use testbed::{RunState, Testbed};
 
 use super::muster::{Muster, ProcessRole, metric};
+use super::wait::eventually;
 
 /// Counters that are zero unless Muster has a defect.
 const ZERO: [&str; 2] = [
@@ -27,20 +29,27 @@ const PARTS: [ProcessRole; 6] = [
     ProcessRole::Scheduler,
 ];
 
+/// The counter of checks whose violations the first of [`ZERO`] counts.
+const CHECKS: &str = "muster_invariant_checks_total";
+
+/// The timeout of a process that runs to show its metrics, and a leader's first check of its numbers.
+const READABLE: Duration = Duration::from_secs(30);
+
 /// Returns every defect, in words; empty if there is none. It reads the counters of running
-/// processes, and the logs of all that ever ran.
+/// processes, and the logs of all that ever ran. What it cannot read is a defect too.
 pub async fn faults(muster: &Muster, testbed: &Testbed) -> Vec<String> {
-    let status = testbed.status();
     let mut faults = Vec::new();
-    for part in PARTS {
-        let Some(process) = status.iter().find(|process| process.name == part.process()) else {
+    for process in testbed.status() {
+        let Some(part) = PARTS
+            .into_iter()
+            .find(|part| part.process() == process.name)
+        else {
             continue;
         };
         faults.extend(panics(part, &process.log));
-        if process.state == RunState::Running
-            && let Ok(metrics) = muster.metrics(testbed, part).await
-        {
-            faults.extend(counted(part, &metrics));
+        match metrics_of(muster, testbed, part).await {
+            Ok(metrics) => faults.extend(metrics.iter().flat_map(|text| counted(part, text))),
+            Err(error) => faults.push(format!("{error:#}")),
         }
     }
     faults
@@ -48,18 +57,61 @@ pub async fn faults(muster: &Muster, testbed: &Testbed) -> Vec<String> {
 
 /// Returns by how much queues whose names begin with `name` are charged beyond their real
 /// capability, according to Muster.
-pub async fn over_capability(muster: &Muster, testbed: &Testbed, name: &str) -> Vec<String> {
-    let status = testbed.status();
+///
+/// # Errors
+/// Returns an error if a process of Muster runs and does not say.
+pub async fn over_capability(
+    muster: &Muster,
+    testbed: &Testbed,
+    name: &str,
+) -> anyhow::Result<Vec<String>> {
     let mut over = Vec::new();
     for part in PARTS {
+        let metrics = metrics_of(muster, testbed, part).await?;
+        over.extend(metrics.iter().flat_map(|text| over_by(text, name)));
+    }
+    Ok(over)
+}
+
+/// Returns the metrics of a part, with all counters that this check needs; `None` if it does not run.
+async fn metrics_of(
+    muster: &Muster,
+    testbed: &Testbed,
+    part: ProcessRole,
+) -> anyhow::Result<Option<String>> {
+    let what = format!("{} shows its counters", part.process());
+    eventually(READABLE, &what, async || {
+        let status = testbed.status();
         let mut running = status.iter().filter(|p| p.state == RunState::Running);
-        if running.any(|process| process.name == part.process())
-            && let Ok(metrics) = muster.metrics(testbed, part).await
-        {
-            over.extend(over_by(&metrics, name));
+        if !running.any(|process| process.name == part.process()) {
+            return Ok(None);
+        }
+        let metrics = muster.metrics(testbed, part).await;
+        let metrics = metrics.map_err(|error| format!("{error:#}"))?;
+        readable(part, &metrics)?;
+        Ok(Some(metrics))
+    })
+    .await
+}
+
+/// Returns what keeps an answer from showing whether the part has a defect.
+fn readable(part: ProcessRole, answer: &str) -> Result<(), String> {
+    let status = answer.lines().next().unwrap_or_default();
+    if status.split(' ').nth(1) != Some("200") {
+        return Err(format!("/metrics answers {status:?}"));
+    }
+    if matches!(part, ProcessRole::Webhook | ProcessRole::Scheduler) {
+        return Ok(());
+    }
+    for name in ZERO.into_iter().chain([CHECKS]) {
+        if metric(answer, name).is_none() {
+            return Err(format!("/metrics has no {name}"));
         }
     }
-    over
+    if metric(answer, "muster_leading") == Some(1.0) && metric(answer, CHECKS) == Some(0.0) {
+        return Err("it leads, and has not checked its numbers yet".to_owned());
+    }
+    Ok(())
 }
 
 fn over_by(metrics: &str, name: &str) -> Vec<String> {
@@ -77,7 +129,7 @@ fn over_by(metrics: &str, name: &str) -> Vec<String> {
 
 fn counted(part: ProcessRole, metrics: &str) -> impl Iterator<Item = String> {
     ZERO.into_iter().filter_map(move |name| {
-        let value = metric(metrics, name).unwrap_or(0.0);
+        let value = metric(metrics, name)?;
         (value != 0.0).then(|| format!("{}: {name} is {value}", part.process()))
     })
 }
@@ -97,12 +149,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counter_that_is_not_zero_is_a_fault_and_one_that_is_not_there_is_none() {
+    fn a_counter_that_is_not_zero_is_a_fault() {
         let count = |metrics| counted(ProcessRole::All, metrics).count();
-        assert_eq!(count("muster_leading 1\n"), 0);
         assert_eq!(count("muster_invariant_violations_total 0\n"), 0);
         assert_eq!(count("muster_invariant_violations_total 2\n"), 1);
         assert_eq!(count("muster_decisions_cut_total{cause=\"x\"} 1\n"), 1);
+    }
+
+    #[test]
+    fn an_answer_without_the_counters_shows_nothing() {
+        const OK: &str = "HTTP/1.1 200 OK\r\n";
+        const ZEROS: &str = "muster_invariant_violations_total 0\nmuster_decisions_cut_total 0\n";
+        let all = |text: String| readable(ProcessRole::All, &text);
+        let checks = |leads: u8, checks: u8| {
+            all(format!(
+                "{OK}\r\n{ZEROS}muster_leading {leads}\n{CHECKS} {checks}\n"
+            ))
+        };
+        assert_eq!(checks(1, 1), Ok(()));
+        assert_eq!(checks(0, 0), Ok(()), "a standby checks nothing");
+        assert!(checks(1, 0).is_err(), "zero violations in no check");
+        assert!(all(format!("{OK}\r\n{ZEROS}")).is_err());
+        assert!(
+            all(format!(
+                "{OK}\r\n{CHECKS} 1\nmuster_decisions_cut_total 0\n"
+            ))
+            .is_err()
+        );
+        assert!(all(String::new()).is_err());
+        let webhook = |text| readable(ProcessRole::Webhook, text);
+        assert!(webhook("HTTP/1.1 401 Unauthorized\r\n\r\n").is_err());
+        assert_eq!(webhook(OK), Ok(()), "it has no engine");
     }
 
     #[test]

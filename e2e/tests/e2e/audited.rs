@@ -83,6 +83,7 @@ impl Case {
         let label = format!("queue=\"{}\",resource=\"{resource}\"", self.name);
         eventually(SETTLED, &format!("{resource} over by {more}"), async || {
             let over = health::over_capability(muster, testbed, &self.name).await;
+            let over = over.map_err(|error| format!("{error:#}"))?;
             let told = over.iter().find(|line| line.contains(&label));
             let told = told.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
             match told == Some(more) {
@@ -105,6 +106,7 @@ impl Case {
         } = self.plane;
         eventually(SETTLED, "no queue over its capability", async || {
             let over = health::over_capability(muster, testbed, &self.name).await;
+            let over = over.map_err(|error| format!("{error:#}"))?;
             match over.is_empty() {
                 true => Ok(()),
                 false => Err(over.join("; ")),

@@ -36,9 +36,13 @@ pub(crate) const MEMBERS: [&str; 3] = ["member1", "member2", "member3"];
 /// drains it or stops its components.
 pub(crate) const SPARES: [&str; 2] = ["spare1", "spare2"];
 
-/// Flags of Muster: it retries evicted jobs soon, and soon evicts a job whose Works request too
-/// much. The times of Lease and view are as in production.
-pub(crate) const FLAGS: [&str; 2] = ["--backoff-seconds=1", "--override-grace-seconds=10"];
+/// Flags of Muster: it retries evicted jobs soon, soon evicts a job whose Works request too much, and
+/// checks the engine's numbers many times in a story. The times of Lease and view are as in production.
+pub(crate) const FLAGS: [&str; 3] = [
+    "--backoff-seconds=1",
+    "--override-grace-seconds=10",
+    "--invariant-check-seconds=3",
+];
 
 /// Five times the default client limits of karmada-controller-manager, since many tests share it,
 /// and one of them deletes a thousand jobs.

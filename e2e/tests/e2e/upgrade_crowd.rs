@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use e2e::harness::earlier;
 use e2e::harness::kinds::POD_GROUP;
 use e2e::harness::muster::ProcessRole;
 use e2e::harness::wait::eventually;
@@ -13,7 +14,7 @@ use serde_json::Value;
 
 use crate::case::Case;
 use crate::job::{Job, condition};
-use crate::plane::{FLAGS, MEMBERS};
+use crate::plane::MEMBERS;
 use crate::upgrade::{Leads, Versions, install_first};
 
 /// The quota of the queue in GPUs, as many jobs run at once. The nodes have more.
@@ -27,7 +28,9 @@ const EACH: Duration = Duration::from_secs(2);
 /// and waits until all have ended under the current version.
 pub(crate) async fn upgraded(case: &Case, previous: &Path, count: u32) -> anyhow::Result<()> {
     let plane = case.plane;
-    let first = plane.muster.earlier(previous.to_owned(), &FLAGS);
+    let first = plane
+        .muster
+        .earlier(previous.to_owned(), &earlier::PREVIOUS_FLAGS);
     let versions = Versions { case, first };
     let result = over(&versions, count).await;
     if result.is_err() {
