@@ -32,6 +32,7 @@ mod growth;
 mod guarantees;
 mod headroom;
 mod images;
+mod later_starts;
 mod likely;
 mod limits;
 mod machine;
