@@ -11,6 +11,9 @@ CARGO_DENY := $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 PURE_CRATES := engine workload
 IMPURE := tokio|futures|async-|kube|k8s-openapi|hyper|tower|axum|mio|socket2|rand|fastrand|getrandom|jiff|chrono|time|rayon|reqwest
 
+# The time of `make soak-oldest`.
+SOAK_SECONDS ?= 900
+
 # The folder of cargo's programs, and the record of the last run of the end-to-end tests.
 DEBUG := $(or $(CARGO_TARGET_DIR),target)/debug
 RECORD := $(if $(E2E_DIR),$(E2E_DIR),$(or $(CARGO_TARGET_DIR),target)/tmp)/e2e-record.jsonl
@@ -20,7 +23,7 @@ RECORD := $(if $(E2E_DIR),$(E2E_DIR),$(or $(CARGO_TARGET_DIR),target)/tmp)/e2e-r
 WORKSPACE := $(CARGO_FLAGS) --workspace
 
 .DEFAULT_GOAL := help
-.PHONY: help tools programs build test test-unit test-fresh test-e2e lint words sizes types arrows fmt clippy doc purity deny advisories demo bench-e2e bench-engine soak crds e2e-idle image manifests
+.PHONY: help tools programs build test test-unit test-fresh test-e2e lint words sizes types arrows fmt clippy doc purity deny advisories demo bench-e2e bench-engine soak soak-oldest image-binary test-release crds e2e-idle image manifests
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +62,16 @@ test-e2e: tools ## the end-to-end tests on a real local control plane, with a th
 	@left_out=$$(.ci/rotating) && RUST_TEST_THREADS=256 timeout --kill-after=10s 32m \
 	  cargo test $(WORKSPACE) --test e2e -- --exact $$left_out; status=$$?; \
 	$(DEBUG)/report $(RECORD) || status=1; exit $$status
+
+# The image's binary with thin LTO in many parts: fat LTO takes minutes more (docs/decisions/release-profile.md).
+image-binary: ## the static binary of the image, as CI builds it (profile release-ci), in target/image/amd64
+	CARGO_INCREMENTAL=0 PROFILE=release-ci BINARIES=only deploy/build-image amd64
+
+test-release: tools image-binary ## the ten stories of e2e/release.list with the static binary of the image
+	@stories=$$(.ci/stories e2e/release.list) && export MUSTER_BIN=$(CURDIR)/target/image/amd64/muster && \
+	$$MUSTER_BIN --version && RUST_TEST_THREADS=256 timeout --kill-after=10s 15m \
+	  cargo test $(WORKSPACE) --test e2e -- --exact $$stories; status=$$?; \
+	$(DEBUG)/report $(RECORD) --stories-only || status=1; exit $$status
 
 e2e-idle: ## update the table of idle times with the shorter waits of the last run
 	$(DEBUG)/report $(RECORD) --learn
@@ -121,11 +134,16 @@ bench-e2e: ## measure the path on a real control plane; writes target/bench-e2e.
 bench-engine: ## measure the cost and quality of decisions; writes target/bench-engine.json (TRACES=DIR for the traces)
 	@cargo bench $(CARGO_FLAGS) --quiet -p sim --bench engine -- --out $(CURDIR)/target/bench-engine.json $(if $(TRACES),--traces $(abspath $(TRACES)))
 
+# A story for which no time is left stays the oldest.
+soak-oldest: programs ## the soak stories that ran longest ago, for SOAK_SECONDS (WRITE=--write adds them to e2e/soak.ledger)
+	$(DEBUG)/soak --seconds $(SOAK_SECONDS) --record $(RECORD) --local $(CACHE)/soak.ledger $(WRITE)
+
 soak: doc tools ## the long end-to-end tests, 10,000 seeds of two leaders in virtual time, and new random streams
 	MUSTER_SEEDS=10000 cargo test $(WORKSPACE) --test two_leaders
 	PROPTEST_CASES=300 cargo test $(WORKSPACE) --test engine machine::
 	RUST_TEST_THREADS=256 E2E_DEADLINE_SECONDS=86400 cargo test $(WORKSPACE) --test e2e
-	E2E_DEADLINE_SECONDS=86400 cargo test $(WORKSPACE) --test e2e -- --ignored --test-threads=1
+	$(DEBUG)/soak --record $(RECORD) --local $(CACHE)/soak.ledger --write
+	$(DEBUG)/report $(RECORD) --stories-only
 
 crds: ## write crds/yaml from the types
 	UPDATE_CRDS=1 cargo test $(CARGO_FLAGS) --quiet -p crds

@@ -14,6 +14,7 @@ pub mod objects;
 pub mod percentile;
 pub mod record;
 pub mod report;
+pub mod soak;
 pub mod tenant;
 pub mod turns;
 pub mod wait;
