@@ -15,6 +15,7 @@ mod audit;
 mod backfill;
 pub mod capacity;
 mod config;
+pub mod cost;
 mod cycle;
 mod eligibility;
 mod engine;

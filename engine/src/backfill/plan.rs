@@ -13,6 +13,7 @@ use crate::api::demand::{Demand, Split};
 use crate::api::ids::{ClusterName, JobKey, NodeName, Time};
 use crate::backfill::{spare, withheld};
 use crate::capacity::{Need, Sites, leading};
+use crate::cost;
 use crate::overlay::Overlay;
 use crate::pending::shapes::RequestShape;
 use crate::placement::lookup::largest_role;
@@ -88,6 +89,7 @@ fn target_beside(
     request: Request<'_>,
     overlay: &Overlay,
 ) -> Option<ReservationPlan> {
+    cost::plan();
     let current: BTreeSet<&ClusterName> = inputs
         .reservations
         .of(&request.rank.key)
@@ -346,6 +348,7 @@ pub(crate) fn start_on(inputs: Inputs<'_>, nodes: &[ReservedNode]) -> Option<Tim
 }
 
 pub(crate) fn start_on_node(inputs: Inputs<'_>, reserved: &ReservedNode) -> Option<Time> {
+    cost::node_visits(1);
     let node = inputs
         .capacity
         .cluster(&reserved.cluster)?

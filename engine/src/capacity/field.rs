@@ -10,6 +10,7 @@ use crate::api::ids::{NodeName, PoolClass};
 use crate::capacity::mix::DemandMix;
 use crate::capacity::pack::{PlacedPods, can_run_on};
 use crate::capacity::{ClusterCapacity, NodeInfo};
+use crate::cost;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, btree_set};
@@ -173,6 +174,7 @@ impl<'a> Packer<'a> {
         let room = self.room;
         let touched = &self.touched;
         from.nodes.find(|name| {
+            cost::node_visits(1);
             (single || touched.is_empty() || !touched.contains_key(name))
                 && (!picky
                     || room
@@ -226,6 +228,7 @@ impl<'a> Packer<'a> {
         let mut alike: BTreeMap<(bool, ResourceId, &ResourceVec), Vec<&'a NodeName>> =
             BTreeMap::new();
         for node in self.nodes() {
+            cost::node_visits(1);
             if self.in_class(wanted, &node.fact.class) {
                 let other_pool = node.device.as_ref() != wanted.device;
                 let key = (other_pool, node.units, self.free(node));
@@ -253,6 +256,7 @@ impl<'a> Packer<'a> {
         first: &'a NodeName,
         nodes: CandidateNodes<'a>,
     ) -> Option<NodeCandidate<'a>> {
+        cost::node_visits(1);
         let fits = wanted.ask.count_in(&free, left);
         if fits == 0 {
             return None;

@@ -6,6 +6,7 @@ use crate::api::demand::Role;
 use crate::api::ids::ClusterName;
 use crate::capacity::index::FittingPods;
 use crate::capacity::{Capacity, mix};
+use crate::cost;
 
 /// What a role is best known by, as clusters count it.
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +53,7 @@ impl Capacity {
         let mut rests: Vec<(i128, i128)> = Vec::new();
         let pools = room.into_iter().flat_map(|room| room.pools().values());
         for (state, nodes) in pools.flat_map(|pool| pool.now.all()) {
+            cost::node_visits(1);
             let free = state.free.get(resource).max(0);
             if free == 0 {
                 continue;

@@ -11,6 +11,7 @@ use crate::api::demand::Role;
 use crate::api::ids::{ClusterName, NodeName, PoolClass};
 use crate::capacity::pack::{can_run_on, leading};
 use crate::capacity::{Capacity, ClusterCapacity, NodeInfo};
+use crate::cost;
 use crate::overlay::Overlay;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -61,6 +62,7 @@ impl Capacity {
                 })
             })
             .collect();
+        cost::node_visits(nodes.len());
         nodes.sort_by_key(|site| (&site.node.fact.name, site.cluster));
         Sites {
             resource_ids: &self.resource_ids,
@@ -100,6 +102,7 @@ impl<'a> Sites<'a> {
             leading: leading(&role.request).and_then(|name| self.resource_ids.find(name)),
         };
         let sites = self.nodes.iter().enumerate();
+        cost::node_visits(self.nodes.len());
         let able = sites.filter(|(_, site)| can_run_on(role, site.node));
         let entries = able.filter_map(|(at, site)| site.entry(at, &pod));
         let mut queue: BinaryHeap<Reverse<Entry>> = entries.map(Reverse).collect();

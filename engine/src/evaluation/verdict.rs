@@ -11,6 +11,7 @@ use crate::api::ids::JobKey;
 use crate::api::reason::Reason;
 use crate::backfill::spare::BindingSpares;
 use crate::backfill::{spare, withheld};
+use crate::cost;
 use crate::evaluation::words;
 use crate::overlay::Overlay;
 use crate::pending::inadmissible::{QueueNeed, RequeueCondition};
@@ -24,6 +25,7 @@ use std::collections::BTreeSet;
 
 /// Evaluates a pending job at the size of its request.
 pub(crate) fn evaluate_at_size(inputs: Inputs<'_>, request: Request<'_>) -> Verdict {
+    cost::evaluation();
     match try_plan(inputs, request) {
         Ok(shares) => Verdict::Go(shares),
         Err(block) => Verdict::Blocked(block),

@@ -11,6 +11,7 @@ use crate::api::demand::{Demand, Split};
 use crate::api::facts::{RolePods, Share, Slot};
 use crate::api::ids::{ClusterName, PoolClass, QueueName};
 use crate::capacity::{ClusterCapacity, FittingPods, Need, NodeView, Packing, Place};
+use crate::cost;
 use crate::eligibility::store::{Eligible, groups_of};
 use crate::overlay::Overlay;
 use crate::placement::eligible::Ineligible;
@@ -49,6 +50,7 @@ pub(crate) fn plan_without(
     overlay: &Overlay,
     without: &BTreeSet<ClusterName>,
 ) -> Result<Vec<Share>, NoPlan> {
+    cost::plan();
     let mut why = NoPlan::NoCluster(Vec::new());
     let placement = &gang.shape.demand.placement;
     let groups = eligible::eligible_by_group(inputs, placement, without);

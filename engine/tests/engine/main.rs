@@ -19,6 +19,7 @@ mod capacity;
 mod changes;
 mod cheapest;
 mod completion_grace;
+mod cost;
 mod crowded;
 mod deadline;
 mod deserved;
