@@ -21,6 +21,7 @@ mod ack;
 mod commit;
 pub mod overrides;
 pub mod placement;
+pub mod refusal;
 pub mod term;
 
 pub use ack::ack;

@@ -192,7 +192,7 @@ mod tests {
             work["metadata"]["deletionTimestamp"] = "2026-11-26T00:00:00Z".into();
         }
         let read = ReadWork::of(serde_json::from_value(work).unwrap());
-        assert_eq!(read.id, None, "it belongs to no binding");
+        assert_eq!(read.owner, None, "it belongs to no binding");
         Delta::Upserted(read)
     }
 

@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use workload::{AdmittedRequests, GangAction, GangPolicies, Reach};
 
 mod avoided;
+mod refused;
 mod unknown;
 mod unreadable;
 
@@ -160,6 +161,9 @@ pub struct AdmissionRecord {
     /// The generation of the template when it was admitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template_generation: Option<i64>,
+    /// Digest of the placement of its policy with which the API server refused to place it, and would again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_placement: Option<String>,
     /// How often it has failed through no fault of its own.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub infrastructure_failures: u32,
@@ -250,6 +254,7 @@ impl AdmissionRecord {
             evicted_at: None,
             not_before: None,
             template_generation: None,
+            refused_placement: None,
             infrastructure_failures: 0,
             own_failures: 0,
             adopted: false,

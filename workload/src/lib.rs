@@ -73,7 +73,7 @@ pub use outcome::{GangRules, Outcome, PodCounts, counts, outcome};
 pub use parts::{
     PartsError, RenderedPart, attempt_of, mark, may_be_in_parts, parts, resized, whole_mark,
 };
-pub use placement::{cluster_placement, divided, natively_divisible, not_followed};
+pub use placement::{cluster_placement, divided, natively_divisible, not_followed, too_large};
 pub use policies::{
     GangAction, GangPolicies, completed_task, ended_by_rule, gang_action, has_permanent_exit_codes,
     limit_retries, retries,

@@ -196,8 +196,10 @@ fn division(placement: &Field<'_>) -> Result<Division, SpecError> {
     Ok(Division::ByWeight(weights?))
 }
 
+mod size;
 mod unfollowed;
 
+pub use size::too_large;
 pub use unfollowed::not_followed;
 
 #[cfg(test)]

@@ -13,6 +13,11 @@ use crds::record::{AdmissionRecord, Parts, seconds};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+/// Most bytes of the placement in an annotation.
+const APPLIED_PLACEMENT_BYTES: usize = 64 * 1024;
+/// The field of a placement that Karmada reads in the annotation.
+const CLUSTER_TOLERATIONS: &str = "clusterTolerations";
+
 /// The part of the object that a patch changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PatchTarget {
@@ -270,11 +275,21 @@ impl Patch {
     /// Writes the placement for which the clusters were chosen: the one of the decision, even if the binding
     /// has a newer one by now, which then shows as changed. Karmada compares the two after decoding
     /// (pkg/scheduler/helper.go, placementChanged), so the order of keys does not matter.
+    ///
+    /// All annotations of an object have 256 KiB. Of a large placement only the tolerations are written, since
+    /// Karmada's taint manager reads nothing else of it: with a hash, or without the annotation, it returns an error
+    /// and moves nothing, and with an empty placement it would evict the job from clusters that it tolerates
+    /// (pkg/controllers/cluster/taint_manager.go, needEviction). If these are too large as well, it is left out.
     fn applied_placement(&mut self, decided: &ResourceBinding) -> Result<(), serde_json::Error> {
         if let Some(placement) = &decided.spec.placement {
-            let text = serde_json::to_string(placement)?;
+            let mut text = serde_json::to_string(placement)?;
+            if text.len() > APPLIED_PLACEMENT_BYTES {
+                let tolerations = &placement[CLUSTER_TOLERATIONS];
+                text = serde_json::to_string(&json!({ CLUSTER_TOLERATIONS: tolerations }))?;
+            }
+            let fits = text.len() <= APPLIED_PLACEMENT_BYTES;
             self.annotations
-                .insert(APPLIED_PLACEMENT.to_owned(), json!(text));
+                .insert(APPLIED_PLACEMENT.to_owned(), json!(fits.then_some(text)));
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ mod excess;
 mod faults;
 mod faulty_places;
 mod flow;
+mod foreign;
 mod growth;
 mod infrastructure;
 mod kept;
@@ -28,6 +29,7 @@ mod places;
 mod pre_pulls;
 mod preserved;
 mod reasons;
+mod refused;
 mod remains;
 mod rendezvous;
 mod restart;
@@ -309,6 +311,12 @@ impl Stage {
         self.echo(name);
     }
 
+    /// Does the same for a binding that an earlier leader wrote: this replica leads once it has seen it.
+    fn earlier_binding(&mut self, name: &str, cpus: u32, change: Value) {
+        self.core.role = Leading::CatchesUp(binding_writer::term::Lead::new(0));
+        self.binding(name, cpus, change);
+    }
+
     /// Creates a gated job of `cpus` pods with one CPU each.
     fn job(&mut self, name: &str, cpus: u32) {
         self.template(name, cpus, json!({}));
@@ -344,13 +352,7 @@ impl Stage {
     /// CPUs each.
     fn rendered(&mut self, job: &str, id: &str, pods: u32, cpu: u32) {
         let work = json!({
-            "metadata": {
-                "labels": {names::BINDING_PERMANENT_ID: id},
-                "annotations": {
-                    names::BINDING_NAMESPACE_ANNOTATION: "team",
-                    names::BINDING_NAME_ANNOTATION: job,
-                },
-            },
+            "metadata": work_metadata(job, id),
             "spec": {"workload": {"manifests": [{
                 "apiVersion": "batch/v1", "kind": "Job",
                 "metadata": {"labels": {"muster.io/queue": "q"}},
@@ -365,11 +367,11 @@ impl Stage {
     }
 
     fn work_on_server(&self, name: &str, there: bool) {
-        let labels = json!({ names::BINDING_PERMANENT_ID: format!("{name}-id") });
         match there {
             true => {
-                let work = json!({"metadata": {"labels": labels}});
-                self.api.put(&work_path(name), work);
+                let metadata = work_metadata(name, &format!("{name}-id"));
+                self.api
+                    .put(&work_path(name), json!({ "metadata": metadata }));
             }
             false => self.api.remove(&work_path(name)),
         }

@@ -6,7 +6,7 @@
 use crate::effects::Effects;
 use crate::ingest::input::Input;
 use crate::ingest::template_watches::api_resource;
-use crate::mirror::{permanent_id, template_key};
+use crate::mirror::{BindingIdentity, template_key};
 use crate::reconcile::action::BoundJob;
 use crds::karmada::{ResourceBinding, Work};
 use crds::names;
@@ -75,8 +75,8 @@ impl Effects {
         let (reader, inputs) = (self.works_reader.clone(), self.inputs.clone());
         let BoundJob { key, binding } = job;
         runtime::task::spawn(async move {
-            let gone = match permanent_id(&binding) {
-                Some(id) => match reader.left(id).await {
+            let gone = match BindingIdentity::of(&binding) {
+                Some(owner) => match reader.left(owner).await {
                     Ok(works) => are_gone(works).await,
                     Err(error) => Err(error),
                 },

@@ -5,14 +5,15 @@
 //! read covers the Works of all clusters.
 //!
 //! ```text
-//! left(id) ─┐
-//! left(id) ─┼─► at most 100 ids, one read at a time, 50 ms apart ─► LIST where id in (…) ─► answers
-//! left(id) ─┘
+//! left(binding) ─┐
+//! left(binding) ─┼─► at most 100 ids, one read at a time, 50 ms apart ─► LIST where id in (…) ─► answers
+//! left(binding) ─┘
 //! ```
 //!
 //! It must never answer from a read that began before the question, and never from a cache: the lists carry
-//! no resourceVersion.
+//! no resourceVersion. It must never answer with the Works of another binding that has the same id.
 
+use crate::mirror::BindingIdentity;
 use crds::karmada::Work;
 use crds::names::BINDING_PERMANENT_ID;
 use kube::api::{Api, ListParams};
@@ -34,8 +35,7 @@ const READ_DEADLINE: Duration = Duration::from_secs(10);
 pub(crate) type WorksLeft = Result<Vec<ObjectMeta>, String>;
 
 struct WorksQuery {
-    /// Karmada's permanent id of the binding.
-    id: String,
+    owner: BindingIdentity,
     answer: oneshot::Sender<WorksLeft>,
 }
 
@@ -51,13 +51,10 @@ impl WorksReader {
         Self(sender)
     }
 
-    /// Returns the Works of the binding with the permanent id `id`, by a read that begins after this call.
-    pub(crate) async fn left(&self, id: &str) -> WorksLeft {
+    /// Returns the Works of the binding `owner`, by a read that begins after this call.
+    pub(crate) async fn left(&self, owner: BindingIdentity) -> WorksLeft {
         let (answer, answered) = oneshot::channel();
-        let asked = WorksQuery {
-            id: id.to_owned(),
-            answer,
-        };
+        let asked = WorksQuery { owner, answer };
         let gone = || "the reader of Works is gone".to_owned();
         self.0.send(asked).map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?
@@ -80,16 +77,16 @@ async fn read(works: Api<Work>, mut asked: mpsc::UnboundedReceiver<WorksQuery>) 
 }
 
 async fn answer(works: &Api<Work>, batch: Vec<WorksQuery>) {
-    let ids: BTreeSet<&str> = batch.iter().map(|asked| &*asked.id).collect();
+    let ids: BTreeSet<&str> = batch.iter().map(|asked| &*asked.owner.id).collect();
     let ids: Vec<&str> = ids.into_iter().collect();
     let own = format!("{BINDING_PERMANENT_ID} in ({})", ids.join(","));
     let params = ListParams::default().labels(&own);
-    let mut left: HashMap<String, Vec<ObjectMeta>> = HashMap::new();
+    let mut left: HashMap<BindingIdentity, Vec<ObjectMeta>> = HashMap::new();
     let error = match pages::list_metadata(works, &params, READ_DEADLINE).await {
         Ok(list) => {
             for work in list.items {
-                if let Some(id) = id_of(&work.metadata) {
-                    left.entry(id).or_default().push(work.metadata);
+                if let Some(owner) = BindingIdentity::of_work(&work.metadata) {
+                    left.entry(owner).or_default().push(work.metadata);
                 }
             }
             None
@@ -97,20 +94,18 @@ async fn answer(works: &Api<Work>, batch: Vec<WorksQuery>) {
         Err(error) => Some(error.message()),
     };
     for asked in batch {
-        let own = left.get(&asked.id).cloned().unwrap_or_default();
+        let own = left.get(&asked.owner).cloned().unwrap_or_default();
         // The caller may have ended meanwhile.
         let _ = asked.answer.send(error.clone().map_or(Ok(own), Err));
     }
-}
-
-fn id_of(work: &ObjectMeta) -> Option<String> {
-    work.labels.as_ref()?.get(BINDING_PERMANENT_ID).cloned()
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crds::names;
+    use engine::JobKey;
     use runtime::testing::{FakeApi, Fault};
     use serde_json::json;
     use tokio::task::JoinSet;
@@ -119,7 +114,19 @@ mod tests {
         let path =
             format!("/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-{cluster}/works/{id}");
         let labels = json!({ BINDING_PERMANENT_ID: id });
-        api.put(&path, json!({"metadata": {"labels": labels}}));
+        let annotations = json!({
+            names::BINDING_NAMESPACE_ANNOTATION: "team", names::BINDING_NAME_ANNOTATION: id,
+        });
+        let metadata = json!({"labels": labels, "annotations": annotations});
+        api.put(&path, json!({ "metadata": metadata }));
+    }
+
+    /// The binding of the job `team/ID` with the permanent id `id`.
+    fn of(id: &str) -> BindingIdentity {
+        BindingIdentity {
+            job: JobKey::new("team", id),
+            id: id.to_owned(),
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -134,7 +141,7 @@ mod tests {
         let mut answers = JoinSet::new();
         for id in ids {
             let reader = reader.clone();
-            answers.spawn(async move { (reader.left(&id).await.unwrap().len(), id) });
+            answers.spawn(async move { (reader.left(of(&id)).await.unwrap().len(), id) });
         }
         while let Some(answer) = answers.join_next().await {
             let (works, id) = answer.unwrap();
@@ -146,14 +153,29 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn another_binding_with_the_same_id_has_none_of_its_works() {
+        let api = FakeApi::new();
+        put(&api, "m1", "a");
+        let reader = WorksReader::spawn(api.client());
+        let other = BindingIdentity {
+            job: JobKey::new("elsewhere", "a"),
+            id: "a".to_owned(),
+        };
+        let (own, others) = tokio::join!(reader.left(of("a")), reader.left(other));
+        assert_eq!(own.unwrap().len(), 1);
+        assert!(others.unwrap().is_empty());
+        assert_eq!(api.requests_of("GET").len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_read_that_had_begun_answers_no_later_query() {
         let api = FakeApi::new();
         let reader = WorksReader::spawn(api.client());
         // The read begins after a second; Works that exist now do not count.
         api.fault(1, Fault::Delay(Duration::from_secs(1)), |_| true);
-        let (first, second) = tokio::join!(reader.left("a"), async {
+        let (first, second) = tokio::join!(reader.left(of("a")), async {
             tokio::time::sleep(Duration::from_millis(500)).await;
-            let answer = reader.left("b").await;
+            let answer = reader.left(of("b")).await;
             (answer, api.requests_of("GET"))
         });
         assert!(first.unwrap().is_empty());
@@ -167,10 +189,10 @@ mod tests {
         let api = FakeApi::new();
         let reader = WorksReader::spawn(api.client());
         api.fault(1, Fault::Hang, |_| true);
-        let (a, b) = tokio::join!(reader.left("a"), reader.left("b"));
+        let (a, b) = tokio::join!(reader.left(of("a")), reader.left(of("b")));
         assert!(a.is_err() && b.is_err());
         api.fault(1, Fault::Status(500, "no"), |_| true);
-        assert!(reader.left("a").await.unwrap_err().contains("no"));
-        assert!(reader.left("a").await.unwrap().is_empty());
+        assert!(reader.left(of("a")).await.unwrap_err().contains("no"));
+        assert!(reader.left(of("a")).await.unwrap().is_empty());
     }
 }

@@ -5,12 +5,13 @@
 use crate::facts::job::{self, Permission, QueueRules, ResolvedJob};
 use crate::mirror::binding::own_record;
 use crate::mirror::namespace::NamespaceFact;
+use crate::mirror::template::Template;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::capacity_policy::CapacityPolicy;
 use crds::karmada::ResourceBinding;
 use crds::names;
 use crds::record::{AdmissionRecord, AvoidedByJob};
-use engine::facts::{Filters, JobFact, Split};
+use engine::facts::{Filters, Hold, JobFact, Split};
 use engine::matching::ends_toleration;
 use engine::{Event, JobKey, JobState, Progress, QueueName, Reason};
 use std::collections::BTreeSet;
@@ -72,13 +73,26 @@ impl Reconciler {
         let mut job = job::job(key, binding, template, namespace, rules, &claimed);
         if job.fact.hold.is_none() {
             let preserved = crate::reconcile::preserved::hold(binding);
-            job.fact.hold = preserved.or_else(|| self.still_overridden(binding));
+            job.fact.hold = preserved
+                .or_else(|| self.still_overridden(binding))
+                .or_else(|| self.refused_hold(key, binding, template));
         }
         self.let_end(&mut job.fact);
         if let Some(record) = own_record(binding) {
             AvoidedByJob::keep_off(&record.avoided_nodes, &mut job.fact.demand);
         }
         Some(job)
+    }
+
+    /// Returns the hold of a job whose last attempt the API server has refused, as this process has seen.
+    fn refused_hold(
+        &self,
+        key: &JobKey,
+        binding: &ResourceBinding,
+        template: &Template,
+    ) -> Option<Hold> {
+        let refused = self.in_flight.get(key)?.refused.as_ref()?;
+        refused.hold(binding, template)
     }
 
     /// Lets a job that declares how long it runs go to nodes that end after that.

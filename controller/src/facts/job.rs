@@ -6,6 +6,7 @@ use crate::mirror::namespace::NamespaceFact;
 use crate::mirror::template::Template;
 use crate::reconcile::placed::cannot_start;
 use crate::reconcile::placed::parts::over_before;
+use crate::reconcile::placement_refused;
 use crds::capacity_policy::RefusedClass;
 use crds::karmada::ResourceBinding;
 use crds::names;
@@ -215,6 +216,17 @@ fn own_hold(
     rules: QueueRules<'_>,
 ) -> Option<Hold> {
     let held = |reason, message| Some(Hold { reason, message });
+    let bound = &binding.spec.resource;
+    let namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
+    if bound.namespace != namespace {
+        return held(
+            Reason::InvalidTemplate,
+            format!(
+                "its binding is in namespace {namespace} and binds {} {} of namespace {:?}; Karmada binds only objects of the same namespace: delete the binding",
+                bound.kind, bound.name, bound.namespace
+            ),
+        );
+    }
     if !is_claimed(binding) {
         return held(Reason::PolicyNotFound, unclaimed());
     }
@@ -224,6 +236,10 @@ fn own_hold(
     let over = over_before(binding).filter(|over| !is_resumed(binding, template, over));
     if let Some(over) = over.or_else(|| cannot_start::hold(binding, template)) {
         return Some(over);
+    }
+    let admitted = released(binding).is_some();
+    if template.deleting && !admitted {
+        return held(Reason::Deleting, being_deleted(template));
     }
     if ask.is_some_and(|ask| ask.suspended) {
         return held(
@@ -237,11 +253,14 @@ fn own_hold(
             "its template asks for no pods; it is queued at its size once it asks for some".into(),
         );
     }
-    if released(binding).is_some() {
+    if admitted {
         // These rules apply again once it is evicted.
         return invalid_record(binding);
     }
     if let Some(hold) = on_hold(binding, template) {
+        return Some(hold);
+    }
+    if let Some(hold) = placement_refused::hold(binding, template) {
         return Some(hold);
     }
     if let Some(hold) =
@@ -358,6 +377,16 @@ fn not_permitted(
             ),
         }),
     }
+}
+
+/// A job that runs goes on until its object is gone, as it would in Kubernetes.
+fn being_deleted(template: &Template) -> String {
+    let kept_by = match template.kept_by.as_slice() {
+        [] => String::new(),
+        [one] => format!("; finalizer {one} keeps its object"),
+        several => format!("; finalizers {} keep its object", several.join(", ")),
+    };
+    format!("it was deleted and is not started{kept_by}; submit it again when the object is gone")
 }
 
 fn unclaimed() -> String {

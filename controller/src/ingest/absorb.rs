@@ -99,6 +99,7 @@ impl Core {
         }
         let leads = self.leads();
         let reconciler = &mut self.reconciler;
+        let is_new = reconciler.mirror.is_new(&delta);
         reconciler.watch_record(&delta, leads);
         // The watch may show a new binding of the same name before a pass saw that the old one went.
         if let Some(key) = reconciler.mirror.is_another(&delta)
@@ -111,6 +112,9 @@ impl Core {
             reconciler.has_remains(&JobKey::new(namespace, &object.name));
         }
         let key = reconciler.mirror.binding(delta);
+        if let Some(key) = key.as_ref().filter(|_| leads && is_new) {
+            reconciler.begin_binding(key);
+        }
         reconciler.dirty.extend(key);
     }
 

@@ -51,14 +51,12 @@ pub(crate) struct Mirror {
     claim_templates: HashMap<ObjectKey, ClaimedDevices>,
     /// What these claimed, by name, when the jobs that name them were placed.
     claimed: HashMap<JobKey, BTreeMap<String, ClaimedDevices>>,
-    /// Works by the permanent id of their binding, then by namespace and name.
-    works: HashMap<String, BTreeMap<ObjectKey, SeenWork>>,
-    /// By permanent id, the clusters in which deleted Works have left their objects.
-    left: HashMap<String, BTreeSet<ClusterName>>,
-    /// The permanent id under which a Work is filed, for deltas that carry only its name.
-    work_index: HashMap<ObjectKey, String>,
-    /// The job of each permanent id.
-    by_permanent_id: HashMap<String, JobKey>,
+    /// Works by their binding, then by namespace and name.
+    works: HashMap<BindingIdentity, BTreeMap<ObjectKey, SeenWork>>,
+    /// By binding, the clusters in which deleted Works have left their objects.
+    left: HashMap<BindingIdentity, BTreeSet<ClusterName>>,
+    /// The binding under which a Work is filed, for deltas that carry only its name.
+    work_index: HashMap<ObjectKey, BindingIdentity>,
     /// The job of each template.
     by_template: HashMap<TemplateKey, JobKey>,
 }
@@ -117,6 +115,15 @@ impl Mirror {
         (known.metadata.uid != binding.metadata.uid).then_some(key)
     }
 
+    /// Returns true if `delta` shows a binding that has not been seen, or another one of the same name.
+    pub(crate) fn is_new(&self, delta: &Delta<ResourceBinding>) -> bool {
+        let Delta::Upserted(binding) = delta else {
+            return false;
+        };
+        let known = self.bindings.get(&binding.job_key());
+        known.is_none_or(|known| known.metadata.uid != binding.metadata.uid)
+    }
+
     /// Applies a binding's delta and returns the job that may have changed.
     pub(crate) fn binding(&mut self, delta: Delta<ResourceBinding>) -> Option<JobKey> {
         match delta {
@@ -133,10 +140,11 @@ impl Mirror {
                 {
                     self.drop_binding(&key);
                 }
-                if let Some(id) = permanent_id(&binding) {
-                    self.by_permanent_id.insert(id.to_owned(), key.clone());
+                let template = template_key(&binding);
+                // Karmada binds no template of another namespace. A user may write such a binding.
+                if template.namespace == *key.namespace {
+                    self.by_template.insert(template, key.clone());
                 }
-                self.by_template.insert(template_key(&binding), key.clone());
                 self.bindings.insert(key.clone(), Arc::new(binding));
                 Some(key)
             }
@@ -151,37 +159,35 @@ impl Mirror {
 
     fn drop_binding(&mut self, key: &JobKey) {
         if let Some(binding) = self.bindings.remove(key) {
-            if let Some(id) = permanent_id(&binding) {
-                self.by_permanent_id.remove(id);
+            let template = template_key(&binding);
+            if self.by_template.get(&template) == Some(key) {
+                self.by_template.remove(&template);
             }
-            self.by_template.remove(&template_key(&binding));
         }
     }
 
     /// Applies a Work's delta and returns the job that it belongs to.
     pub(crate) fn work(&mut self, delta: Delta<ReadWork>) -> Option<JobKey> {
         let (object, seen) = match delta {
-            Delta::Upserted(work) => (work.object, work.id.map(|id| (id, work.seen))),
+            Delta::Upserted(work) => (work.object, work.owner.map(|owner| (owner, work.seen))),
             Delta::Gone(object) => (object, None),
             Delta::Listed => return None,
         };
-        let id = match &seen {
-            Some((id, _)) => id.clone(),
+        let owner = match &seen {
+            Some((owner, _)) => owner.clone(),
             None => self.work_index.get(&object)?.clone(),
         };
         if seen.is_some() {
-            self.refile(&object, &id);
+            self.refile(&object, &owner);
         }
-        if seen
-            .as_ref()
-            .is_some_and(|(_, work)| work.deleting && work.preserves)
+        if let Some((_, work)) = &seen
+            && work.deleting
+            && work.preserves
         {
-            let cluster = seen
-                .as_ref()
-                .map(|(_, work)| ClusterName::new(&work.cluster));
-            self.left.entry(id.clone()).or_default().extend(cluster);
+            let left = self.left.entry(owner.clone()).or_default();
+            left.insert(ClusterName::new(&work.cluster));
         }
-        let filed = self.works.entry(id.clone()).or_default();
+        let filed = self.works.entry(owner.clone()).or_default();
         let changed = match seen {
             Some((_, work)) => filed.insert(object, work.clone()) != Some(work),
             None => {
@@ -190,18 +196,16 @@ impl Mirror {
             }
         };
         if filed.is_empty() {
-            self.works.remove(&id);
+            self.works.remove(&owner);
         }
-        changed
-            .then(|| self.by_permanent_id.get(&id).cloned())
-            .flatten()
+        (changed && self.exists(&owner)).then_some(owner.job)
     }
 
-    /// Files a Work under `id`. If an earlier binding of the same name left the Work, Karmada gives it the id
+    /// Files a Work under `owner`. If an earlier binding of the same name left the Work, Karmada gives it the id
     /// of the new binding; it then no longer belongs to the earlier one.
-    fn refile(&mut self, object: &ObjectKey, id: &str) {
-        let before = self.work_index.insert(object.clone(), id.to_owned());
-        let Some(before) = before.filter(|before| before != id) else {
+    fn refile(&mut self, object: &ObjectKey, owner: &BindingIdentity) {
+        let before = self.work_index.insert(object.clone(), owner.clone());
+        let Some(before) = before.filter(|before| before != owner) else {
             return;
         };
         if let Some(filed) = self.works.get_mut(&before) {
@@ -210,6 +214,12 @@ impl Mirror {
                 self.works.remove(&before);
             }
         }
+    }
+
+    /// Returns true if the watch shows the binding.
+    fn exists(&self, owner: &BindingIdentity) -> bool {
+        let binding = self.bindings.get(&owner.job);
+        binding.and_then(|binding| permanent_id(binding)) == Some(&*owner.id)
     }
 
     /// Applies a template's delta; returns its job and the template's key.
@@ -343,35 +353,38 @@ impl Mirror {
         &'a self,
         binding: &ResourceBinding,
     ) -> impl Iterator<Item = &'a SeenWork> {
-        permanent_id(binding)
-            .and_then(|id| self.works.get(id))
+        BindingIdentity::of(binding)
+            .and_then(|owner| self.works.get(&owner))
             .into_iter()
             .flat_map(BTreeMap::values)
     }
 
     /// Returns the clusters in which deleted Works of a binding have left their objects.
     pub(crate) fn left_by(&self, binding: &ResourceBinding) -> BTreeSet<ClusterName> {
-        let left = permanent_id(binding).and_then(|id| self.left.get(id));
+        let left = BindingIdentity::of(binding).and_then(|owner| self.left.get(&owner));
         left.cloned().unwrap_or_default()
     }
 
     /// Drops the clusters of `left_by`: no member has anything of the binding.
     pub(crate) fn drop_left(&mut self, binding: &ResourceBinding) {
-        if let Some(id) = permanent_id(binding) {
-            self.left.remove(id);
+        if let Some(owner) = BindingIdentity::of(binding) {
+            self.left.remove(&owner);
         }
     }
 
-    /// Returns the Works of the binding with a permanent id, even if the binding is gone.
-    pub(crate) fn works_with(&self, id: &str) -> impl Iterator<Item = &SeenWork> {
-        self.works.get(id).into_iter().flat_map(BTreeMap::values)
+    /// Returns the Works of a binding, even if it is gone.
+    pub(crate) fn works_with(&self, owner: &BindingIdentity) -> impl Iterator<Item = &SeenWork> {
+        let works = self.works.get(owner).into_iter();
+        works.flat_map(BTreeMap::values)
     }
 
-    /// Returns the Works of missing bindings, by the permanent id of the binding.
-    pub(crate) fn works_without_binding(&self) -> impl Iterator<Item = (&str, Vec<&SeenWork>)> {
+    /// Returns the Works of missing bindings.
+    pub(crate) fn works_without_binding(
+        &self,
+    ) -> impl Iterator<Item = (&BindingIdentity, Vec<&SeenWork>)> {
         let left = self.works.iter();
-        let left = left.filter(|(id, _)| !self.by_permanent_id.contains_key(*id));
-        left.map(|(id, works)| (&**id, works.values().collect()))
+        let left = left.filter(|(owner, _)| !self.exists(owner));
+        left.map(|(owner, works)| (owner, works.values().collect()))
     }
 
     /// Records the generation of an override policy, or its end; returns true if it changed.
@@ -431,8 +444,40 @@ pub(crate) fn template_key(binding: &ResourceBinding) -> TemplateKey {
     }
 }
 
+/// A binding as its Works name it: by Karmada's permanent id and by namespace and name.
+///
+/// The id alone names none: it is a label, and a user who may create a binding can give it the id of another one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct BindingIdentity {
+    pub(crate) job: JobKey,
+    /// Karmada's permanent id.
+    pub(crate) id: String,
+}
+
+impl BindingIdentity {
+    /// Returns the identity of `binding`; `None` before Karmada has given it an id.
+    pub(crate) fn of(binding: &ResourceBinding) -> Option<Self> {
+        Some(Self {
+            job: binding.job_key(),
+            id: permanent_id(binding)?.to_owned(),
+        })
+    }
+
+    /// Returns the identity of the binding of a Work with this `metadata`; `None` if it names none.
+    pub(crate) fn of_work(metadata: &kube::core::ObjectMeta) -> Option<Self> {
+        let annotations = metadata.annotations.as_ref()?;
+        Some(Self {
+            job: JobKey::new(
+                annotations.get(names::BINDING_NAMESPACE_ANNOTATION)?,
+                annotations.get(names::BINDING_NAME_ANNOTATION)?,
+            ),
+            id: label(metadata, names::BINDING_PERMANENT_ID)?.to_owned(),
+        })
+    }
+}
+
 /// Returns Karmada's permanent id of a binding, which its Works carry.
-pub(crate) fn permanent_id(binding: &ResourceBinding) -> Option<&str> {
+fn permanent_id(binding: &ResourceBinding) -> Option<&str> {
     label(&binding.metadata, names::BINDING_PERMANENT_ID)
 }
 

@@ -12,6 +12,13 @@ pub(crate) struct NamespaceRule {
     pub(crate) adopted: bool,
 }
 
+impl NamespaceRule {
+    /// Returns true if workloads that run there without an admission count as earlier ones.
+    pub(crate) fn adopts(self) -> bool {
+        self.managed && !self.adopted
+    }
+}
+
 /// The part of a namespace that concerns its jobs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct NamespaceFact {

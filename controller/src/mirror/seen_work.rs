@@ -3,9 +3,9 @@
 //! The task of the watch reads each Work as it arrives, so that a large manifest is parsed once and takes
 //! no memory after that.
 
+use crate::mirror::BindingIdentity;
 use crds::karmada::{self, AppliedOverride, Work};
-use crds::names;
-use engine::{JobKey, QueueName};
+use engine::QueueName;
 use kube::core::ObjectMeta;
 use runtime::watch::ObjectKey;
 use workload::Rendered;
@@ -26,8 +26,6 @@ pub(crate) struct SeenWork {
     pub(crate) overrides: Vec<AppliedOverride>,
     /// True if its objects stay in the member when it is deleted.
     pub(crate) preserves: bool,
-    /// Its job, as Karmada notes on it.
-    pub(crate) job: Option<JobKey>,
     /// The queue that its manifest names, if any.
     pub(crate) queue: Option<QueueName>,
 }
@@ -36,8 +34,8 @@ pub(crate) struct SeenWork {
 #[derive(Debug, Clone)]
 pub(crate) struct ReadWork {
     pub(crate) object: ObjectKey,
-    /// The permanent id of its binding; `None` if it has none.
-    pub(crate) id: Option<String>,
+    /// Its binding, as Karmada notes on it; `None` if it names none.
+    pub(crate) owner: Option<BindingIdentity>,
     pub(crate) seen: SeenWork,
 }
 
@@ -46,11 +44,8 @@ impl ReadWork {
         let refused = karmada::condition(&work.status.conditions, "Applied")
             .filter(|condition| condition.status == "False")
             .map(|condition| condition.message.clone());
-        let labels = work.metadata.labels.as_ref();
-        let id = labels.and_then(|labels| labels.get(names::BINDING_PERMANENT_ID).cloned());
+        let owner = BindingIdentity::of_work(&work.metadata);
         let part = work.part().map(str::to_owned);
-        let job = work.binding();
-        let job = job.map(|(namespace, name)| JobKey::new(namespace, name));
         let mut named = work.spec.workload.manifests.iter();
         let queue = named.find_map(workload::named_queue);
         let manifests = std::mem::take(&mut work.spec.workload.manifests);
@@ -65,13 +60,12 @@ impl ReadWork {
                 asks: manifests
                     .into_iter()
                     .find_map(workload::rendered)
-                    .filter(|_| id.is_some()),
+                    .filter(|_| owner.is_some()),
                 overrides: work.overridden_by(),
                 preserves: work.spec.preserve_resources_on_deletion == Some(true),
-                job,
                 queue: queue.as_deref().map(QueueName::new),
             },
-            id,
+            owner,
         }
     }
 }

@@ -50,6 +50,8 @@ pub(crate) struct Template {
     pub(crate) generation: Option<i64>,
     pub(crate) created: Time,
     pub(crate) deleting: bool,
+    /// The finalizers that keep it, while it is being deleted.
+    pub(crate) kept_by: Vec<String>,
     /// What it requests by its kind; for unknown kinds the binding gives the size.
     pub(crate) ask: Result<WorkloadSpec, SpecError>,
     /// Whether its label puts it on hold.
@@ -127,6 +129,10 @@ impl Template {
                 .creation_timestamp
                 .map_or(Time(0), |t| Time(t.0.as_millisecond())),
             deleting: metadata.deletion_timestamp.is_some(),
+            kept_by: match metadata.deletion_timestamp {
+                Some(_) => metadata.finalizers.unwrap_or_default(),
+                None => Vec::new(),
+            },
             ask: workload::read_spec(&value),
             on_hold: workload::is_on_hold(&value),
             labelled_class: workload::labelled_class(&value),

@@ -17,9 +17,22 @@ fn binding(name: &str, id: &str, kind: &str) -> ResourceBinding {
 }
 
 fn work(name: &str, id: Option<&str>, applied: &str) -> Delta<ReadWork> {
+    let job = id.and_then(|id| id.strip_prefix("id-")).unwrap_or("a");
+    work_of(&format!("team/{job}"), name, id, applied)
+}
+
+/// A Work of the binding `job`, as `NAMESPACE/NAME`, with the permanent id `id`.
+fn work_of(job: &str, name: &str, id: Option<&str>, applied: &str) -> Delta<ReadWork> {
     let labels = id.map(|id| json!({ names::BINDING_PERMANENT_ID: id }));
+    let (namespace, of) = job.split_once('/').unwrap();
+    let annotations = json!({
+        names::BINDING_NAMESPACE_ANNOTATION: namespace, names::BINDING_NAME_ANNOTATION: of,
+    });
+    let metadata = json!({
+        "namespace": "karmada-es-m1", "name": name, "labels": labels, "annotations": annotations,
+    });
     Delta::Upserted(ReadWork::of(read(json!({
-        "metadata": {"namespace": "karmada-es-m1", "name": name, "labels": labels},
+        "metadata": metadata,
         "status": {"conditions": [{"type": "Applied", "status": applied, "message": "why"}]},
     }))))
 }
@@ -68,6 +81,26 @@ fn works_are_filed_by_the_permanent_id_of_their_binding() {
 }
 
 #[test]
+fn a_binding_with_the_id_of_another_one_has_none_of_its_works() {
+    let mut mirror = Mirror::default();
+    mirror.binding(Delta::Upserted(binding("a", "id-a", "Job")));
+    mirror.work(work("w", Some("id-a"), "True"));
+    let mut other = binding("a", "id-a", "Job");
+    other.metadata.namespace = Some("elsewhere".into());
+    mirror.binding(Delta::Upserted(other.clone()));
+    assert_eq!(mirror.works_of(&other).count(), 0);
+    assert_eq!(works(&mirror, "a"), 1);
+    assert_eq!(mirror.work(work("w", Some("id-a"), "False")), key("a"));
+    let template = template_key(&other);
+    assert_eq!(mirror.job_of_template(&template), key("a").as_ref());
+    // It goes, and takes nothing of the first one along.
+    mirror.binding(Delta::Gone(gone("elsewhere", "a")));
+    assert_eq!(mirror.work(work("w", Some("id-a"), "True")), key("a"));
+    assert_eq!(mirror.works_without_binding().count(), 0);
+    assert_eq!(mirror.job_of_template(&template), key("a").as_ref());
+}
+
+#[test]
 fn a_work_with_a_new_binding_id_leaves_the_earlier_binding() {
     let mut mirror = Mirror::default();
     mirror.binding(Delta::Upserted(binding("a", "id-a", "Job")));
@@ -84,7 +117,8 @@ fn a_work_with_a_new_binding_id_leaves_the_earlier_binding() {
 fn a_new_binding_of_the_same_name_has_none_of_the_earlier_works() {
     let mut mirror = Mirror::default();
     mirror.binding(Delta::Upserted(binding("a", "id-1", "Job")));
-    mirror.work(work("w", Some("id-1"), "True"));
+    mirror.work(work_of("team/a", "w", Some("id-1"), "True"));
+    assert_eq!(works(&mirror, "a"), 1);
     assert_eq!(mirror.binding(Delta::Gone(gone("team", "a"))), key("a"));
     mirror.binding(Delta::Upserted(binding("a", "id-2", "Job")));
     assert_eq!(works(&mirror, "a"), 0);

@@ -30,7 +30,8 @@ pub(crate) enum BindingPhase {
         /// True if it had been gated before, so that a user opened it.
         by_hand: bool,
     },
-    /// Managed, and placed before Muster managed it.
+    /// In a managed namespace, and placed before Muster managed it. In another namespace a policy that names Muster
+    /// leaves its jobs to Muster from the beginning.
     ToAdopt,
     /// Managed, and placed or opened without an admission.
     OpenedByHand(Option<AdmissionRecord>),
@@ -112,7 +113,7 @@ pub(crate) fn binding_phase(binding: &ResourceBinding, namespace: NamespaceRule)
         return BindingPhase::NotTouched(error);
     }
     match record {
-        None if placed && !gated && !finalizer && !namespace.adopted => BindingPhase::ToAdopt,
+        None if placed && !gated && !finalizer && namespace.adopts() => BindingPhase::ToAdopt,
         None if placed => BindingPhase::OpenedByHand(None),
         None if !gated => BindingPhase::Ungated { by_hand: finalizer },
         None => BindingPhase::Waiting(None),

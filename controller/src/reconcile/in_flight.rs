@@ -6,6 +6,7 @@ use crate::reconcile::placed::excess::ExcessState;
 use crate::reconcile::placed::parts::PartsState;
 use crate::reconcile::placed::rendezvous::ServiceDiscovery;
 use crate::reconcile::placed::shrink::Shrinks;
+use crate::reconcile::placement_refused::RefusedAttempt;
 use crate::reconcile::record_guard::RecordGuard;
 use binding_writer::Write;
 use crds::karmada::ResourceBinding;
@@ -52,9 +53,13 @@ pub(crate) struct InFlight {
     ending_since: Option<Time>,
     /// Since when it has Works that should be gone.
     leftover_since: Option<Time>,
+    /// Since when a member refuses the job.
+    pub(crate) refused_since: Option<Time>,
     checking_works: bool,
     /// Since when the end of its pods is waited for: its Works are gone.
     pods_end_since: Option<Time>,
+    /// The last attempt, if the API server has refused to place it and would again.
+    pub(crate) refused: Option<RefusedAttempt>,
     /// Clusters that have not confirmed the smaller size of the job.
     pub(crate) shrinks: Shrinks,
     /// State of the parts of the present placement, for a job in parts.
@@ -144,6 +149,8 @@ impl InFlight {
             self.ending_since = None;
             self.leftover_since = None;
             self.pods_end_since = None;
+            self.refused_since = None;
+            self.refused = None;
         }
     }
 
@@ -253,6 +260,7 @@ impl InFlight {
         self.ending_since = None;
         self.leftover_since = None;
         self.pods_end_since = None;
+        self.refused_since = None;
         self.works_seen = false;
         self.shrinks = Shrinks::default();
         self.parts = PartsState::default();

@@ -16,6 +16,7 @@ pub(crate) mod opened;
 pub(crate) mod out_of_service;
 pub(crate) mod outcomes;
 pub(crate) mod placed;
+pub(crate) mod placement_refused;
 pub(crate) mod pre_pull;
 pub(crate) mod preserved;
 pub(crate) mod reconciler;
@@ -154,7 +155,13 @@ impl Reconciler {
         }
         self.push(ReconcileAction::ForgetPlacement(key.clone()));
         self.last_facts.remove(key);
-        self.in_flight.remove(key);
+        let before = self.in_flight.remove(key);
+        if let Some(before) = before.filter(|before| before.guard.is_replaced())
+            && self.mirror.bindings().contains_key(key)
+        {
+            // Its record stays foreign until it is gone, also if its namespace is managed meanwhile.
+            self.in_flight_of(key).guard = before.guard;
+        }
         self.lost_pods.attempt_over(key);
         self.spread_bindings.remove(key);
         self.rendezvous_jobs.remove(key);
@@ -313,14 +320,17 @@ impl Reconciler {
         self.in_flight_of(ctx.key).ended();
         self.lost_pods.attempt_over(ctx.key);
         self.mirror.drop_claims(ctx.key);
-        if record.is_some_and(|record| self.avoids_no_more(ctx, record)) {
+        let avoids = record.clone();
+        if avoids.is_some_and(|record| self.avoids_no_more(ctx, record)) {
             return;
         }
         match self.job_of(ctx.key, &ctx.binding, namespace) {
             Some(job) => {
                 self.note_rendezvous(ctx, &job);
                 self.apply_fact(&job.fact);
-                self.expire_stopped(ctx);
+                if !self.keep_refusal(ctx, record.as_ref()) {
+                    self.expire_stopped(ctx);
+                }
             }
             None => self.unread(ctx, namespace),
         }
@@ -394,6 +404,10 @@ impl Reconciler {
                 avoid: None,
                 at: ctx.now,
             });
+        }
+        // The engine does not consider it again if it is held.
+        if let Some(job) = self.job_of(ctx.key, &ctx.binding, &self.namespace_of(ctx.key)) {
+            self.apply_fact(&job.fact);
         }
         let record = record.in_state(RecordState::Requeued, Some(reason), &record.message);
         self.write(ctx.key, &ctx.binding, Write::Record { record });

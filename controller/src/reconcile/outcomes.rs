@@ -6,7 +6,7 @@ use crate::reconcile::binding_phase::{BindingPhase, binding_phase};
 use crate::reconcile::in_flight::InFlight;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crate::status::events::{JobEvent, PLACE};
-use binding_writer::{CommitOutcome, Write, WriteFailure, WriteKind};
+use binding_writer::{CommitOutcome, Write, WriteFailure, WriteKind, refusal};
 use crds::karmada::{ObjectReference, ResourceBinding};
 use crds::record::RecordState;
 use engine::{Event, JobKey, Reason, Time};
@@ -46,13 +46,18 @@ impl Reconciler {
                 match (&failure, outcome.attempt) {
                     (_, Some(attempt)) if is_plan && !self.is_placed(&key, attempt) => {
                         self.in_flight_of(&key).closed();
-                        self.refuse(&key, attempt, &refusal(&failure), now);
+                        self.note_refused(&key, attempt, &failure, now);
+                        self.refuse(&key, attempt, &plan_refusal(&failure), now);
                     }
                     (WriteFailure::Conflict | WriteFailure::Gone, _) => {
                         let until = self.in_flight_of(&key).conflicted(now);
                         self.requeue_at(&key, until);
                     }
                     _ => {
+                        let refused = matches!(failure, WriteFailure::Refused { .. });
+                        if let Some(attempt) = &mut self.in_flight_of(&key).refused {
+                            attempt.unwritable = refused;
+                        }
                         let until = self.in_flight_of(&key).failed(now);
                         self.requeue_at(&key, until);
                     }
@@ -133,8 +138,9 @@ impl Reconciler {
         let Some(binding) = binding.filter(|b| b.metadata.uid.as_deref() == uid) else {
             return; // it was for an earlier binding of this name, whose state in flight is gone
         };
-        self.in_flight_of(key).end_check();
-        if self.in_flight_of(key).is_busy(&binding, now) {
+        let in_flight = self.in_flight_of(key);
+        in_flight.end_check();
+        if in_flight.is_busy(&binding, now) || in_flight.guard.is_replaced() {
             self.dirty.insert(key.clone());
             return;
         }
@@ -202,23 +208,10 @@ impl Reconciler {
     }
 }
 
-fn refusal(failure: &WriteFailure) -> Refusal {
-    let message = match failure {
-        WriteFailure::Conflict => {
-            "the binding changed while it was being placed; it is decided again".to_owned()
-        }
-        WriteFailure::Gone => "the binding is gone".to_owned(),
-        WriteFailure::NotLeading => "another replica leads now".to_owned(),
-        WriteFailure::Refused { code, message } => {
-            format!("the API server refused the placement ({code}): {message}")
-        }
-        WriteFailure::Unavailable { message } => {
-            format!("the API server did not take the placement: {message}")
-        }
-    };
+fn plan_refusal(failure: &WriteFailure) -> Refusal {
     Refusal {
         reason: Reason::PlanRefused,
-        message,
+        message: refusal::message(failure),
         avoid: None,
     }
 }

@@ -16,7 +16,7 @@ use crate::ending_nodes::EndingNodes;
 use crate::facts::queue_places::Places;
 use crate::facts::queue_rights::QueueRights;
 use crate::metrics::ControllerMetrics;
-use crate::mirror::Mirror;
+use crate::mirror::{BindingIdentity, Mirror};
 use crate::pre_pulls::PrePulls;
 use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::adoption::Marking;
@@ -83,8 +83,8 @@ pub(crate) struct Reconciler {
     pub(crate) rights: QueueRights,
     /// Namespaces whose adoption mark has to change.
     pub(crate) marking: Marking,
-    /// Jobs whose bindings are gone and that still have Works, with the permanent id of the binding.
-    pub(crate) remains: BTreeMap<JobKey, String>,
+    /// Jobs whose bindings are gone and that still have Works, and which binding that was.
+    pub(crate) remains: BTreeMap<JobKey, BindingIdentity>,
     /// Pods of jobs that members show.
     pub(crate) pods: LivePods,
     /// What jobs have lost in their present attempts.

@@ -6,12 +6,16 @@
 //! the record is restored, an event and a metric report it, and a condition of the PodGroup shows it until
 //! the next attempt.
 //!
+//! A record on a binding that a leader sees for the first time is not accepted either. Before its term a
+//! leader has seen every binding that an earlier leader wrote, and in its term no other process writes
+//! records, so another user wrote it. That holds for the watch and for a list after a gap of the watch alike.
+//!
 //! A change while no replica led cannot be distinguished from a write of an earlier leader, but the
 //! admission policies refuse such a change at any time. A new leader does not accept a record that says
 //! less than what members run: it charges the job for that and writes it into the record. An override or an
 //! edited template also makes members run more; that is no change of the record.
 
-use crate::mirror::binding::{has_finalizer, own_record, unreadable};
+use crate::mirror::binding::{has_finalizer, has_record, own_record, unreadable};
 use crate::reconcile::binding_phase::BindingPhase;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crate::status::events::JobEvent;
@@ -48,6 +52,17 @@ struct Replaced {
 }
 
 impl RecordGuard {
+    /// Returns the state for a binding with a record that no leader wrote.
+    fn of_foreign_record() -> Self {
+        Self {
+            replaced: Some(Replaced {
+                record: None,
+                reported: false,
+            }),
+            ..Self::default()
+        }
+    }
+
     /// Records what `write` leaves on the binding.
     pub(crate) fn writes(&mut self, write: &Write) {
         let text = match write {
@@ -104,6 +119,16 @@ fn digest(text: Option<&str>) -> u64 {
 }
 
 impl Reconciler {
+    /// Begins with a binding that this leader sees for the first time: its record, if it has one, counts as none.
+    /// What was under way for an earlier binding of its name does not concern it.
+    pub(crate) fn begin_binding(&mut self, key: &JobKey) {
+        self.in_flight.remove(key);
+        let binding = self.mirror.bindings().get(key);
+        if binding.is_some_and(|binding| has_record(binding)) {
+            self.in_flight_of(key).guard = RecordGuard::of_foreign_record();
+        }
+    }
+
     /// Compares the record of a binding with the one that it had before, if this replica `leads`.
     pub(crate) fn watch_record(&mut self, delta: &Delta<ResourceBinding>, leads: bool) {
         let Delta::Upserted(binding) = delta else {

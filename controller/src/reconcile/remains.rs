@@ -8,8 +8,8 @@
 //! request. An unreadable Work is charged nothing.
 
 use crate::facts::running::record_of;
+use crate::mirror::BindingIdentity;
 use crate::mirror::binding::own_record;
-use crate::mirror::permanent_id;
 use crate::mirror::seen_work::SeenWork;
 use crate::reconcile::Reconciler;
 use crate::reconcile::binding_phase::BindingPhase;
@@ -39,34 +39,32 @@ impl Reconciler {
         if !charged || !self.waits_for_works(binding) {
             return false;
         }
-        let Some(id) = permanent_id(binding) else {
+        let Some(owner) = BindingIdentity::of(binding) else {
             return false;
         };
-        self.remains.insert(key.clone(), id.to_owned());
+        self.remains.insert(key.clone(), owner);
         true
     }
 
     /// Finds and charges Works of bindings that were deleted while this replica did not lead.
     pub(crate) fn find_remains(&mut self, now: Time) {
         let left = self.mirror.works_without_binding();
-        let left: Vec<(String, JobKey)> = left
+        let left: Vec<BindingIdentity> = left
             .filter(|(_, works)| works.iter().any(|work| !self.is_given_up(work)))
-            .filter_map(|(id, works)| {
-                let job = works.iter().find_map(|work| work.job.clone())?;
-                Some((id.to_owned(), job))
-            })
+            .map(|(owner, _)| owner.clone())
             .collect();
-        for (id, job) in left {
-            self.charge_remains(id, job, now);
+        for owner in left {
+            self.charge_remains(owner, now);
         }
     }
 
-    fn charge_remains(&mut self, id: String, job: JobKey, now: Time) {
+    fn charge_remains(&mut self, owner: BindingIdentity, now: Time) {
+        let BindingIdentity { job, id } = owner.clone();
         let namespace = self.namespace_of(&job);
         if !namespace.managed || names::is_system_namespace(&job.namespace) {
             return;
         }
-        let works: Vec<SeenWork> = self.mirror.works_with(&id).cloned().collect();
+        let works: Vec<SeenWork> = self.mirror.works_with(&owner).cloned().collect();
         let shares = self.requested_by_works(&job, &works);
         if shares.is_empty() {
             return;
@@ -89,23 +87,27 @@ impl Reconciler {
             admission: record.admission(),
             progress: Progress::Ending,
         });
-        self.remains.insert(key.clone(), id);
+        self.remains.insert(key.clone(), owner);
         self.dirty.insert(key);
     }
 
     /// Returns true if Works of an earlier binding of this name are left.
     pub(crate) fn waits_for_remains(&mut self, key: &JobKey, now: Time) -> bool {
-        let Some(id) = self.remains.get(key).cloned() else {
+        let Some(owner) = self.remains.get(key).cloned() else {
             return false;
         };
         let binding = self.mirror.bindings().get(key);
-        if binding.and_then(|binding| permanent_id(binding)) == Some(&*id) {
+        if binding
+            .and_then(|binding| BindingIdentity::of(binding))
+            .as_ref()
+            == Some(&owner)
+        {
             // It was not gone: the watch of Works was ahead of the watch of bindings.
             self.remains.remove(key);
             self.forget(key);
             return false;
         }
-        let mut left = self.mirror.works_with(&id);
+        let mut left = self.mirror.works_with(&owner);
         let waits = left.any(|work| !self.is_given_up(work));
         drop(left);
         if !waits {

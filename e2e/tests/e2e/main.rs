@@ -68,6 +68,7 @@ mod race;
 mod ray;
 mod reclaim;
 mod recovery;
+mod refusals;
 mod rendezvous;
 mod rest;
 mod restored;

@@ -54,6 +54,9 @@ reasons! {
     /// Its propagation policy asks for something that is not done for a job. The message names the field and what to
     /// do instead.
     PolicyNotFollowed,
+    /// The placement of its propagation policy is too large, or the API server has refused it. The message says why.
+    /// It waits until its template or that placement changes.
+    PlacementRefused,
     /// The queue that it names does not exist.
     QueueNotFound,
     /// Its queue takes no jobs: it is closed or closing.
@@ -120,7 +123,7 @@ reasons! {
     Succeeded,
     /// It failed.
     Failed,
-    /// It is being deleted; its charge stays until its Works are gone.
+    /// It is being deleted: a pending job is not started, and the charge of another one stays until its Works are gone.
     Deleting,
     /// It was evicted; its charge stays until its Works are gone.
     Evicted,

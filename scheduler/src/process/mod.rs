@@ -17,6 +17,7 @@ mod plan;
 mod tests;
 
 use crate::carry_out::{Scheduler, SchedulerOptions};
+use binding_writer::refusal;
 use binding_writer::term::{Lead, hold};
 use binding_writer::{
     CommitOptions, CommitOutcome, Committer, Intent, Write, WriteFailure, WriteKind,
@@ -444,15 +445,16 @@ impl SchedulerProcess {
         let binding = self.bindings.get(key).cloned();
         match (failure, binding) {
             // The server refuses the placement: that is an answer to the plan.
-            (WriteFailure::Refused { code, message }, Some(binding))
-                if write == WriteKind::Place =>
-            {
+            (WriteFailure::Refused { .. }, Some(binding)) if write == WriteKind::Place => {
                 let now = self.now();
                 if let BindingTask::CarryOut(record) = due(&binding, now) {
-                    let message =
-                        format!("the API server refused the placement ({code}): {message}");
-                    let record =
-                        record.in_state(RecordState::Refused, Some(Reason::PlanRefused), &message);
+                    let state = RecordState::Refused;
+                    let at = crds::record::timestamp(now);
+                    let noted = refusal::noted(&record, state, &binding, failure, at);
+                    let record = noted.unwrap_or_else(|| {
+                        let message = refusal::message(failure);
+                        record.in_state(state, Some(Reason::PlanRefused), &message)
+                    });
                     self.write(binding, Write::Refuse { record });
                 }
             }

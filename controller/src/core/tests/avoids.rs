@@ -149,7 +149,7 @@ async fn a_job_that_avoids_a_node_is_dispatched_once_its_work_keeps_off_it() {
     record["avoidedNodes"] =
         json!([{"cluster": "m1", "node": "n9", "since": "2026-01-01T00:00:00Z", "until": until}]);
     annotations[names::ADMISSION_ANNOTATION] = json!(record.to_string());
-    stage.binding("a", 2, json!({"metadata": {"annotations": annotations}}));
+    stage.earlier_binding("a", 2, json!({"metadata": {"annotations": annotations}}));
     stage.rest(&["a"]).await;
     stage.rest_later(&["a"], 60_000).await;
     assert_eq!(stage.shown("a"), r#"Admitted 2 open ["m1"]"#);
@@ -175,11 +175,10 @@ async fn a_job_that_avoids_a_node_is_dispatched_once_its_work_keeps_off_it() {
     };
     assert_eq!(dispatching(&stage), true);
     let work = json!({
-        "metadata": {
-            "name": "a", "namespace": "karmada-es-m1", "labels": {names::BINDING_PERMANENT_ID: "a-id"},
-        },
+        "metadata": work_metadata("a", "a-id"),
         "spec": {"workload": {"manifests": [{"metadata": {"annotations": {names::PART_ANNOTATION: "attempt 2, whole"}}}]}},
     });
+    let work = in_m1("a", work);
     stage.api.put(&work_path("a"), work.clone());
     stage.take(Input::Work(Delta::Upserted(ReadWork::of(read(work)))));
     stage.rest(&["a"]).await;

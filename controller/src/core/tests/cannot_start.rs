@@ -82,7 +82,7 @@ async fn a_controller_that_restarts_holds_it_as_well() {
     let left = before.get("a");
     let mut stage = stage().await;
     stage.template("a", 1, generation(1));
-    stage.binding("a", 1, left);
+    stage.earlier_binding("a", 1, left);
     stage.rest_later(&["a"], 20 * 60_000).await;
     assert_eq!(stage.shown("a"), "Requeued 1 gated []");
 }

@@ -29,7 +29,7 @@ async fn stopped(reason: &str, seconds: u32) -> Stage {
     record["reason"] = json!(reason);
     record["takenBackAt"] = record["time"].clone();
     let annotations = json!({ names::ADMISSION_ANNOTATION: record.to_string() });
-    stage.binding("a", 3, json!({"metadata": {"annotations": annotations}}));
+    stage.earlier_binding("a", 3, json!({"metadata": {"annotations": annotations}}));
     stage.rest(&["a"]).await;
     stage
 }
@@ -66,7 +66,7 @@ async fn led(first: Value, second: Value) -> Stage {
     });
     let annotations = json!({ names::ADMISSION_ANNOTATION: record.to_string() });
     stage.work("a", true);
-    stage.binding(
+    stage.earlier_binding(
         "a",
         3,
         json!({

@@ -20,13 +20,14 @@ impl Stage {
                 {"name": "main", "resources": {"requests": {"cpu": cpus}}},
             ]}}},
         });
+        let mut metadata = work_metadata("a", "a-id");
+        if let Some(annotations) = annotations {
+            merge(&mut metadata, json!({ "annotations": annotations }));
+        }
         let work = json!({
-            "metadata": {
-                "name": "a", "namespace": "karmada-es-m1",
-                "labels": {names::BINDING_PERMANENT_ID: "a-id"}, "annotations": annotations,
-            },
-            "spec": {"workload": {"manifests": [manifest]}},
+            "metadata": metadata, "spec": {"workload": {"manifests": [manifest]}},
         });
+        let work = in_m1("a", work);
         self.api.put(&work_path("a"), work);
         let work = read(self.api.get(&work_path("a")).unwrap());
         self.take(Input::Work(Delta::Upserted(ReadWork::of(work))));

@@ -136,7 +136,7 @@ async fn a_failure_that_is_found_at_the_start_is_left_as_it_is() {
     show_pod(&mut stage, PodPhase::Disrupted, Some(("OutOfcpu", "")));
     stage.template("a", 1, json!({}));
     stage.work("a", true);
-    stage.binding("a", 1, left);
+    stage.earlier_binding("a", 1, left);
     fails(&mut stage).await;
     assert_eq!(stage.state("a"), Some(JobState::Finished));
 }

@@ -61,6 +61,23 @@ pub(super) fn work_path(name: &str) -> String {
     format!("/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works/{name}")
 }
 
+/// What Karmada notes on a Work of a job of namespace `team` whose binding has the permanent id `id`.
+pub(super) fn work_metadata(job: &str, id: &str) -> Value {
+    json!({
+        "labels": {names::BINDING_PERMANENT_ID: id},
+        "annotations": {
+            names::BINDING_NAMESPACE_ANNOTATION: "team", names::BINDING_NAME_ANNOTATION: job,
+        },
+    })
+}
+
+/// The Work `name` of member `m1` as the watch shows it.
+pub(super) fn in_m1(name: &str, mut work: Value) -> Value {
+    work["metadata"]["name"] = json!(name);
+    work["metadata"]["namespace"] = json!("karmada-es-m1");
+    work
+}
+
 pub(super) fn object_key(namespace: &str, name: &str) -> ObjectKey {
     ObjectKey {
         namespace: Some(namespace.to_owned()),

@@ -27,12 +27,10 @@ impl Stage {
 
     /// Karmada has deleted the job's Work, which stays until its member answers.
     fn work_deleting(&mut self, name: &str) {
-        let labels = json!({ names::BINDING_PERMANENT_ID: format!("{name}-id") });
-        let work = json!({"metadata": {
-            "name": name, "namespace": "karmada-es-m1", "labels": labels,
-            "deletionTimestamp": "2026-11-21T00:00:00Z",
-            "finalizers": [names::EXECUTION_FINALIZER],
-        }});
+        let mut metadata = work_metadata(name, &format!("{name}-id"));
+        metadata["deletionTimestamp"] = json!("2026-11-21T00:00:00Z");
+        metadata["finalizers"] = json!([names::EXECUTION_FINALIZER]);
+        let work = in_m1(name, json!({ "metadata": metadata }));
         self.api.put(&work_path(name), work.clone());
         self.take(Input::Work(Delta::Upserted(ReadWork::of(read(work)))));
     }

@@ -37,12 +37,10 @@ impl Stage {
     fn part(&mut self, part: Option<&str>) {
         let annotations = part.map(|part| json!({ names::PART_ANNOTATION: part }));
         let work = json!({
-            "metadata": {
-                "name": "a", "namespace": "karmada-es-m1",
-                "labels": {names::BINDING_PERMANENT_ID: "a-id"},
-            },
+            "metadata": work_metadata("a", "a-id"),
             "spec": {"workload": {"manifests": [{"metadata": {"annotations": annotations}}]}},
         });
+        let work = in_m1("a", work);
         self.api.put(&work_path("a"), work.clone());
         self.take(Input::Work(Delta::Upserted(ReadWork::of(read(work)))));
     }

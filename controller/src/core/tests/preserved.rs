@@ -10,11 +10,11 @@ impl Stage {
     /// Puts the Work of job `a`; if `preserved`, its member keeps the applied objects.
     fn kept_work(&mut self, preserved: bool, deleting: bool) {
         let deleted = deleting.then(|| jiff::Timestamp::now().to_string());
+        let mut metadata = work_metadata("a", "a-id");
+        metadata["deletionTimestamp"] = json!(deleted);
+        metadata["finalizers"] = json!(["karmada.io/execution-controller"]);
         let work = json!({
-            "metadata": {
-                "labels": {names::BINDING_PERMANENT_ID: "a-id"}, "deletionTimestamp": deleted,
-                "finalizers": ["karmada.io/execution-controller"],
-            },
+            "metadata": metadata,
             "spec": {"preserveResourcesOnDeletion": preserved, "workload": {"manifests": []}},
         });
         self.api.put(&work_path("a"), work.clone());

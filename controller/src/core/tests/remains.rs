@@ -73,7 +73,7 @@ async fn a_binding_that_the_watch_shows_late_is_not_gone() {
         "metadata": {"annotations": left("a", RecordState::Admitted, 1, 3)},
         "spec": {"suspension": {"scheduling": false}, "clusters": [{"name": "m1", "replicas": 3}]},
     });
-    stage.binding("a", 3, placed);
+    stage.earlier_binding("a", 3, placed);
     stage.rest_later(&["a", "b"], 60_000).await;
     assert_eq!(stage.state("a"), Some(JobState::Placed));
     assert_eq!(stage.charged(), "3");

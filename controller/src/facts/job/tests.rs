@@ -29,7 +29,9 @@ fn binding(change: Value) -> ResourceBinding {
         },
         "spec": {
             "schedulerName": "muster",
-            "resource": {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "u"},
+            "resource": {
+                "apiVersion": "batch/v1", "kind": "Job", "namespace": "team", "name": "a", "uid": "u",
+            },
         },
     });
     merge(&mut object, change);

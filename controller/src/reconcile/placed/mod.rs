@@ -12,6 +12,7 @@ pub(crate) mod kept;
 pub(crate) mod leaving;
 pub(crate) mod lost_pods;
 pub(crate) mod parts;
+pub(crate) mod refused;
 pub(crate) mod rendezvous;
 pub(crate) mod renew;
 pub(crate) mod retries;
@@ -93,6 +94,9 @@ impl Reconciler {
             if self.left(ctx, &record) || self.moved(ctx, &record) {
                 return;
             }
+        }
+        if !outcome.is_finished() && self.left_where_refused(ctx, &record) {
+            return;
         }
         if !outcome.is_finished() && self.keep_within(ctx, &record) {
             return;

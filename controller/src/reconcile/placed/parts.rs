@@ -3,8 +3,8 @@
 //!
 //! Karmada renders Works from its own caches, which may lack the override that splits the job. A member
 //! that got the whole template would run the whole gang. So the write that places the job suspends
-//! dispatching, and dispatching resumes when every Work shows its part. If a member refuses its part, or a
-//! part fails for good while others run, all parts end, because a gang runs as a whole or not at all. All
+//! dispatching, and dispatching resumes when every Work shows its part. If a part
+//! fails for good while others run, all parts end, because a gang runs as a whole or not at all. All
 //! parts also end when the leading part succeeds, and then the job has succeeded. If a Work loses its part
 //! later (a user removed the override), the override is written again; if that is impossible because the
 //! template has changed, all parts are evicted. A part may also ask for more than its own end (`retries`).
@@ -26,7 +26,7 @@ use crds::karmada::ResourceBinding;
 use crds::names::RESUME_ANNOTATION;
 use crds::record::{AdmissionRecord, Parts, RecordState};
 use engine::facts::{Hold, Share};
-use engine::{Attempt, ClusterName, JobKey, JobState, Reason, Time};
+use engine::{Attempt, ClusterName, JobKey, Reason, Time};
 use workload::{GangRules, Outcome};
 
 #[cfg(test)]
@@ -181,7 +181,6 @@ impl Reconciler {
         let shares = record.admission().shares;
         let shown = self.shown(ctx, record, &shares);
         let stop = led(&ctx.binding, record)
-            .or_else(|| self.refused_part(ctx, &shares))
             .or_else(|| {
                 requested(
                     &ctx.binding,
@@ -235,24 +234,6 @@ impl Reconciler {
         };
         self.write(ctx.key, &ctx.binding, Write::Suspend { record });
         true
-    }
-
-    /// Returns the stop for a member that refuses its part and has started nothing of the job.
-    fn refused_part(&self, ctx: &ReconcileCtx<'_>, shares: &[Share]) -> Option<GangStop> {
-        let job = self.engine.job(ctx.key)?;
-        if job.state != JobState::Placed {
-            return None;
-        }
-        let mut works = self.mirror.works_of(&ctx.binding);
-        let is_part = |cluster: &str| shares.iter().any(|share| share.cluster.as_str() == cluster);
-        works.find_map(|work| {
-            let message = work.refused.as_ref().filter(|_| is_part(&work.cluster))?;
-            Some(GangStop {
-                reason: Reason::MemberRefused,
-                message: format!("{} refused its part: {message}", work.cluster),
-                avoid: Some(ClusterName::new(&work.cluster)),
-            })
-        })
     }
 
     fn shown(

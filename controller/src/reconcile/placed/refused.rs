@@ -1,0 +1,104 @@
+//! Jobs that a member refuses, as a whole or a part of it: its name is taken there, its namespace is missing, a
+//! ResourceQuota or a webhook denies it. Waiting changes nothing, so the job is evicted once the refusal has
+//! lasted, and its next attempts avoid the member for a while.
+//!
+//! It never evicts a job of which anything has started: an update that a running job refuses is no reason to end it.
+
+use crate::reconcile::{ReconcileCtx, Reconciler};
+use crds::record::AdmissionRecord;
+use engine::{ClusterName, JobState, Reason};
+
+/// Milliseconds for which the refusal has to last: Karmada also reports a call that only timed out as refused.
+const REFUSED_FOR_MS: i64 = 3_000;
+/// Words of messages about calls that the member has not answered. Karmada sends such a call again.
+const NO_ANSWER: [&str; 9] = [
+    "connection refused",
+    "connection reset",
+    "context deadline exceeded",
+    "EOF",
+    "etcdserver",
+    "no route to host",
+    "no such host",
+    "imeout",
+    "timed out",
+];
+
+impl Reconciler {
+    /// Evicts a job that a member of its placement refuses. Returns true if it did.
+    pub(crate) fn left_where_refused(
+        &mut self,
+        ctx: &ReconcileCtx<'_>,
+        record: &AdmissionRecord,
+    ) -> bool {
+        let Some((cluster, message)) = self.refusal_of_member(ctx, record) else {
+            self.in_flight_of(ctx.key).refused_since = None;
+            return false;
+        };
+        let since = &mut self.in_flight_of(ctx.key).refused_since;
+        let until = since.get_or_insert(ctx.now).after(REFUSED_FOR_MS);
+        if ctx.now < until {
+            self.requeue_at(ctx.key, until);
+            return false;
+        }
+        let reason = Reason::MemberRefused;
+        self.apply_ending_avoiding(ctx, reason, &message, Some(cluster));
+        self.evict(ctx, record, reason, &message);
+        true
+    }
+
+    /// Returns the member that refuses the job, of which nothing has started, and what it said.
+    fn refusal_of_member(
+        &self,
+        ctx: &ReconcileCtx<'_>,
+        record: &AdmissionRecord,
+    ) -> Option<(ClusterName, String)> {
+        let job = self.engine.job(ctx.key)?;
+        if job.state != JobState::Placed || self.namespace_of(ctx.key).terminating {
+            return None;
+        }
+        let what = match record.is_split() {
+            true => "its part",
+            false => "it",
+        };
+        let shares = &record.clusters;
+        let is_placed = |cluster: &str| shares.iter().any(|share| share.name.as_str() == cluster);
+        let mut works = self.mirror.works_of(&ctx.binding);
+        works.find_map(|work| {
+            let said = work.refused.as_ref().filter(|said| is_answer(said))?;
+            let cluster = ClusterName::new(&work.cluster);
+            let counts = is_placed(&work.cluster) && !work.deleting;
+            counts.then(|| (cluster, format!("{} refused {what}: {said}", work.cluster)))
+        })
+    }
+}
+
+/// Returns true if the member itself has said this. Otherwise it may only be out of reach for a moment, and could not
+/// remove the job either.
+fn is_answer(said: &str) -> bool {
+    !NO_ANSWER.iter().any(|words| said.contains(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_without_an_answer_is_no_refusal() {
+        for (said, answer) in [
+            ("jobs.batch \"a\" already exists", true),
+            ("namespaces \"team\" not found", true),
+            ("jobs.batch \"a\" is forbidden: exceeded quota: small", true),
+            ("admission webhook \"x.y\" denied the request: no", true),
+            ("dial tcp 10.0.0.1:6443: connect: connection refused", false),
+            ("net/http: TLS handshake timeout", false),
+            (
+                "Timeout: request did not complete within requested timeout",
+                false,
+            ),
+            ("Post \"https://m1\": context deadline exceeded", false),
+            ("unexpected EOF", false),
+        ] {
+            assert_eq!(is_answer(said), answer, "{said}");
+        }
+    }
+}

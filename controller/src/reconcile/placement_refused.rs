@@ -1,0 +1,128 @@
+//! Jobs that cannot be placed as their policies say: the API server has refused the write that places them, or the
+//! placement is too large.
+//!
+//! Another attempt would end the same way, and other jobs would be evicted for it. So such a job is held, with the
+//! server's words, until its template or the placement of its policy changes. A refusal is kept in memory and written
+//! into the record, which holds the job under the next leader too. What may change by itself, such as a quota, is
+//! tried again after a while (`notBefore` of the record).
+
+use crate::mirror::template::Template;
+use crate::reconcile::{ReconcileCtx, Reconciler};
+use binding_writer::{Write, WriteFailure, refusal};
+use crds::karmada::ResourceBinding;
+use crds::record::{AdmissionRecord, RecordState, timestamp};
+use engine::facts::Hold;
+use engine::{Attempt, JobKey, Reason, Time};
+
+/// An attempt that the API server has refused.
+#[derive(Debug, Clone)]
+pub(crate) struct RefusedAttempt {
+    /// What to write of it.
+    record: AdmissionRecord,
+    /// True if the API server refuses that as well: then it is only kept here.
+    pub(crate) unwritable: bool,
+}
+
+impl RefusedAttempt {
+    /// Returns the hold of its job.
+    pub(crate) fn hold(&self, binding: &ResourceBinding, template: &Template) -> Option<Hold> {
+        hold_by(&self.record, binding, template)
+    }
+}
+
+/// Returns the hold of a job that cannot be placed as its policy says.
+pub(crate) fn hold(binding: &ResourceBinding, template: &Template) -> Option<Hold> {
+    let too_large = workload::too_large(binding.spec.placement.as_ref());
+    let too_large = too_large.map(|message| Hold {
+        reason: Reason::PlacementRefused,
+        message,
+    });
+    too_large.or_else(|| hold_by(&AdmissionRecord::own(binding)?, binding, template))
+}
+
+fn hold_by(
+    record: &AdmissionRecord,
+    binding: &ResourceBinding,
+    template: &Template,
+) -> Option<Hold> {
+    let back = matches!(record.state, RecordState::Refused | RecordState::Requeued);
+    let same = back
+        && record.template_generation == template.generation
+        && record.refuses_placement_of(binding);
+    let again = record.not_before.map(|at| format!(", or at {at}"));
+    same.then(|| Hold {
+        reason: Reason::PlacementRefused,
+        message: format!(
+            "{}; it is not tried again before its template or the placement of its policy changes{}",
+            record.message,
+            again.unwrap_or_default()
+        ),
+    })
+}
+
+impl Reconciler {
+    /// Notes that the API server has refused to place `attempt` of a job, if it would refuse that again.
+    pub(crate) fn note_refused(
+        &mut self,
+        key: &JobKey,
+        attempt: Attempt,
+        failure: &WriteFailure,
+        now: Time,
+    ) {
+        let admission = self.engine.job(key).and_then(|job| job.admission);
+        let admission = admission.filter(|admission| admission.attempt == attempt);
+        let (Some(admission), Some(binding)) = (admission, self.mirror.bindings().get(key)) else {
+            return;
+        };
+        let state = RecordState::Requeued;
+        let mut record = AdmissionRecord::new(admission, state);
+        let template = self.mirror.template_of(binding);
+        record.template_generation = template.and_then(|template| template.generation);
+        let noted = refusal::noted(&record, state, binding, failure, timestamp(now));
+        self.in_flight_of(key).refused = noted.map(|record| RefusedAttempt {
+            record,
+            unwritable: false,
+        });
+    }
+
+    /// Writes what was refused into the record, or tries it again when its time has come. Returns true if it wrote.
+    pub(crate) fn keep_refusal(
+        &mut self,
+        ctx: &ReconcileCtx<'_>,
+        record: Option<&AdmissionRecord>,
+    ) -> bool {
+        let attempt = record.map_or(Attempt(0), |record| record.attempt);
+        let noted = self.in_flight_of(ctx.key).refused.as_ref();
+        let pending = noted.filter(|noted| noted.record.attempt > attempt);
+        let (noted, unwritable) = match (pending, record) {
+            (Some(pending), _) => (pending.record.clone(), pending.unwritable),
+            (None, Some(record)) if record.refused_placement.is_some() => (record.clone(), false),
+            _ => return false,
+        };
+        let is_pending = pending.is_some();
+        let template = self.mirror.template_of(&ctx.binding);
+        let holds = template.is_some_and(|seen| hold_by(&noted, &ctx.binding, seen).is_some());
+        let over_at = noted.not_before.map(|at| Time(at.as_millisecond()));
+        if let Some(at) = over_at.filter(|at| *at > ctx.now) {
+            self.requeue_at(ctx.key, at);
+        }
+        let is_over = !holds || over_at.is_some_and(|at| at <= ctx.now);
+        if !is_pending || is_over {
+            self.in_flight_of(ctx.key).refused = None;
+        }
+        let record = match (is_pending, is_over) {
+            (true, false) if !unwritable => noted,
+            (false, true) if holds => AdmissionRecord {
+                refused_placement: None,
+                ..noted
+            },
+            (true, true) => {
+                self.dirty.insert(ctx.key.clone());
+                return false;
+            }
+            _ => return false,
+        };
+        self.write(ctx.key, &ctx.binding, Write::Record { record });
+        true
+    }
+}

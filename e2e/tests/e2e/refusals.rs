@@ -1,0 +1,165 @@
+//! What is refused holds its own job, and evicts no other one: a placement that is too large or that the API server
+//! does not take, a member that refuses a whole job, a job that its owner has deleted.
+
+use anyhow::ensure;
+use e2e::harness::jobs::TestGang;
+use e2e::harness::kinds::{BINDING, NAMESPACE, PROPAGATION_POLICY, RESOURCE_QUOTA, VOLCANO_JOB};
+use e2e::harness::wait::eventually;
+use serde_json::{Value, json};
+
+use crate::case::{A_WHILE, Case, SOON};
+use crate::job::{clusters, record};
+use crate::story::managed;
+
+#[test]
+fn a_policy_with_many_exclusions_holds_its_job_and_evicts_nobody() {
+    managed("exclusions", async |case| {
+        case.queue(8).await?;
+        case.nodes("member1", 1).await?;
+        let running = case.submit(&case.gang("running", 1, 8).volcano()).await?;
+        case.running(&running).await?;
+        let urgent = case.priority_class("urgent", 1_000).await?;
+        let names: Vec<String> = (0..20_000)
+            .map(|n| format!("no-such-cluster-{n}"))
+            .collect();
+        let exclude = |names: Value| json!({"placement": {"clusterAffinity": {"exclude": names}}});
+        let spec = exclude(json!(names));
+        case.policy("large", VOLCANO_JOB, "muster", spec).await?;
+        let gang = TestGang {
+            priority_class: Some(urgent),
+            ..case.gang("large", 1, 8)
+        };
+        let job = case.submit(&gang.volcano()).await?;
+        let message = case.waits(&job, &["PlacementRefused"]).await?;
+        let field =
+            "spec.placement.clusterAffinity.exclude has 20000 entries; at most 1000 are allowed";
+        ensure!(message.starts_with(field), "{message}");
+        case.stays_unplaced(&job, A_WHILE).await?;
+        ensure!(case.placements(&running)? == 1, "it was evicted");
+        case.running(&running).await?;
+        // With a smaller placement it competes.
+        let policy = json!({"spec": exclude(json!(["no-such-cluster"]))});
+        case.karmada()
+            .merge(PROPAGATION_POLICY, Some(&case.name), "large", &policy)
+            .await?;
+        case.placed(&job).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_placement_that_the_api_server_refuses_is_tried_once() {
+    managed("refusedwrite", async |case| {
+        case.queue(8).await?;
+        case.nodes("member1", 1).await?;
+        let mut template = case.gang("job", 1, 8).volcano();
+        template["metadata"]["labels"]["muster.io/hold"] = json!("true");
+        let job = case.submit(&template).await?;
+        case.waits(&job, &["OnHold"]).await?;
+        // All annotations of an object have 256 KiB: those of the placement do not fit.
+        let all = 256 * 1024;
+        let binding = case.gated(&job).await?;
+        let there = binding["metadata"]["annotations"].to_string().len();
+        let large = "x".repeat(all - there - 200);
+        let patch = json!({"metadata": {"annotations": {"example.com/large": large}}});
+        let namespace = Some(case.name.as_str());
+        case.karmada()
+            .merge(BINDING, namespace, &job.binding(), &patch)
+            .await?;
+        let open = json!({"metadata": {"labels": {"muster.io/hold": null}}});
+        case.karmada()
+            .merge(VOLCANO_JOB, namespace, &job.name, &open)
+            .await?;
+        let message = case.waits(&job, &["PlacementRefused"]).await?;
+        ensure!(
+            message.contains("(422): ") && message.contains("Too long"),
+            "{message}"
+        );
+        case.stays_unplaced(&job, 5 * A_WHILE).await?;
+        ensure!(case.placements(&job)? == 0, "it was placed");
+        let small = json!({"metadata": {"annotations": {"example.com/large": null}}});
+        case.karmada()
+            .merge(BINDING, namespace, &job.binding(), &small)
+            .await?;
+        // Its user edits the template, and it is tried again.
+        let edit = json!({"spec": {"maxRetry": 7}});
+        case.karmada()
+            .merge(VOLCANO_JOB, namespace, &job.name, &edit)
+            .await?;
+        case.running(&job).await?;
+        Ok(())
+    });
+}
+
+/// Makes a member refuse all Volcano Jobs of the case.
+async fn refuses_jobs(case: &Case, member: &str) -> anyhow::Result<()> {
+    let member = case.plane.member(member).await?;
+    eventually(SOON, "Karmada makes the namespace", async || {
+        let found = member.get(NAMESPACE, None, &case.name).await;
+        let found = found.map_err(|error| error.to_string())?;
+        found.map(drop).ok_or_else(|| "none".to_owned())
+    })
+    .await?;
+    let none = json!({"count/jobs.batch.volcano.sh": "0"});
+    let quota = json!({
+        "metadata": {"name": "none", "namespace": case.name}, "spec": {"hard": none},
+    });
+    member.create(RESOURCE_QUOTA, &quota).await?;
+    // The test writes what the member's quota controller would, which does not run in the testbed.
+    let status = json!({"status": {"hard": none, "used": none}});
+    member
+        .merge_status(RESOURCE_QUOTA, Some(&case.name), "none", &status)
+        .await?;
+    Ok(())
+}
+
+#[test]
+fn a_whole_job_leaves_a_member_that_refuses_it() {
+    managed("wholerefused", async |case| {
+        case.queue(8).await?;
+        case.nodes("member2", 1).await?;
+        refuses_jobs(case, "member2").await?;
+        let job = case.submit(&case.gang("train", 2, 4).volcano()).await?;
+        let refused = |binding: &Value| {
+            let record = record(binding);
+            let message = record["message"].as_str().unwrap_or_default();
+            clusters(binding).is_empty()
+                && record["reason"] == "MemberRefused"
+                && message.starts_with("member2 refused it: ")
+        };
+        case.binding_when(&job, "evicted as refused", refused)
+            .await?;
+        case.nodes("member1", 1).await?;
+        case.running(&job).await?;
+        let binding = case.binding(&job).await.map_err(anyhow::Error::msg)?;
+        assert_eq!(clusters(&binding.unwrap()), ["member1"]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_job_that_was_deleted_while_it_waits_is_not_started() {
+    managed("deletedwaits", async |case| {
+        case.queue(8).await?;
+        case.nodes("member1", 1).await?;
+        let first = case.submit(&case.gang("first", 1, 8).volcano()).await?;
+        case.running(&first).await?;
+        let mut template = case.gang("second", 1, 8).volcano();
+        template["metadata"]["finalizers"] = json!(["example.com/keep"]);
+        let second = case.submit(&template).await?;
+        case.waits(&second, &["WaitingForQuota", "Reserved", "WaitingForRoom"])
+            .await?;
+        case.delete(&second).await?;
+        let message = case.waits(&second, &["Deleting"]).await?;
+        ensure!(message.contains("finalizer example.com/keep"), "{message}");
+        case.end(&first).await?;
+        case.finished(&first, "Succeeded").await?;
+        case.stays_unplaced(&second, 2 * A_WHILE).await?;
+        let free = json!({"metadata": {"finalizers": null}});
+        case.karmada()
+            .merge(VOLCANO_JOB, Some(&case.name), &second.name, &free)
+            .await?;
+        case.gone(&second).await?;
+        Ok(())
+    });
+}
