@@ -49,6 +49,7 @@ fn record(attempt: u32, state: RecordState) -> AdmissionRecord {
         evicted_at: None,
         not_before: None,
         template_generation: None,
+        refused_placement: None,
         infrastructure_failures: 0,
         own_failures: 0,
         adopted: false,

@@ -217,12 +217,12 @@ fn own_hold(
 ) -> Option<Hold> {
     let held = |reason, message| Some(Hold { reason, message });
     let bound = &binding.spec.resource;
-    let namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
-    if bound.namespace != namespace {
+    let within = binding.metadata.namespace.as_deref().unwrap_or_default();
+    if bound.namespace != within {
         return held(
             Reason::InvalidTemplate,
             format!(
-                "its binding is in namespace {namespace} and binds {} {} of namespace {:?}; Karmada binds only objects of the same namespace: delete the binding",
+                "its binding is in namespace {within} and binds {} {} of namespace {:?}; Karmada binds only objects of the same namespace: delete the binding",
                 bound.kind, bound.name, bound.namespace
             ),
         );
