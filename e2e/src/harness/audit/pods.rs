@@ -138,7 +138,7 @@ impl PodSightings {
         let pods = watched.pods.values();
         let pods = pods.filter(|sighting| wanted(&sighting.namespace));
         let mut pods: Vec<PodSighting> = pods.cloned().collect();
-        pods.sort_by_key(|sighting| sighting.bound);
+        pods.sort_by(|a, b| (a.bound, &a.name).cmp(&(b.bound, &b.name)));
         pods
     }
 
