@@ -255,7 +255,6 @@ impl Stage {
         let queue = json!({
             "metadata": {
                 "name": "q", "creationTimestamp": "2026-01-01T00:00:00Z",
-                "finalizers": [names::ACCOUNTING_FINALIZER],
             },
             "spec": {"capability": {"cpu": cpus}},
         });
@@ -307,6 +306,9 @@ impl Stage {
             },
         });
         merge(&mut binding, change);
+        if let Some(labels) = binding["metadata"]["labels"].as_object_mut() {
+            labels.retain(|_, value| !value.is_null());
+        }
         self.api.put(&path(name), binding);
         self.echo(name);
     }

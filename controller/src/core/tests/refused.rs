@@ -214,13 +214,13 @@ fn deleted() -> Value {
 #[tokio::test(start_paused = true)]
 async fn a_job_that_was_deleted_while_it_waits_is_not_started() {
     let mut stage = stage().await;
-    stage.job("first", 3);
+    stage.job("0-first", 3);
     stage.job("a", 3);
-    stage.rest(&["first", "a"]).await;
+    stage.rest(&["0-first", "a"]).await;
     stage.template("a", 3, deleted());
     let done = json!({"succeeded": 3, "conditions": [{"type": "Complete", "status": "True"}]});
-    stage.change("first", reported(done));
-    stage.rest_later(&["first", "a"], 60_000).await;
+    stage.change("0-first", reported(done));
+    stage.rest_later(&["0-first", "a"], 60_000).await;
     assert_eq!(stage.charged(), "0");
     assert_eq!(stage.shown("a"), "no record, gated []");
     assert_eq!(

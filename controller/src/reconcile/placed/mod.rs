@@ -271,9 +271,11 @@ impl Reconciler {
         let pods: u32 = ask.roles.iter().map(|role| role.count).sum();
         let admitted: u32 = admission.shares.iter().map(Share::replicas).sum();
         let replicas = i64::from(pods.saturating_sub(ask.surge));
-        let placed = spec.clusters.iter().map(|of| of.replicas.unwrap_or(0));
-        let placed: i64 = placed.map(i64::from).sum();
-        admitted == pods && spec.replicas == Some(replicas) && placed != replicas
+        // A cluster without a number has the whole template.
+        let placed = spec.clusters.iter().map(|of| of.replicas.map(i64::from));
+        let placed: Option<i64> = placed.sum();
+        let differs = placed.is_some_and(|placed| placed != replicas);
+        admitted == pods && spec.replicas == Some(replicas) && differs
     }
 
     /// Writes the status that Karmada's components expect from a scheduler after a placement.
