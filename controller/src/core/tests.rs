@@ -313,12 +313,6 @@ impl Stage {
         self.echo(name);
     }
 
-    /// Does the same for a binding that an earlier leader wrote: this replica leads once it has seen it.
-    fn earlier_binding(&mut self, name: &str, cpus: u32, change: Value) {
-        self.core.role = Leading::CatchesUp(binding_writer::term::Lead::new(0));
-        self.binding(name, cpus, change);
-    }
-
     /// Creates a gated job of `cpus` pods with one CPU each.
     fn job(&mut self, name: &str, cpus: u32) {
         self.template(name, cpus, json!({}));

@@ -6,6 +6,12 @@ use RecordState::{Admitted, Ending, Requeued};
 const ELSEWHERE: &str = "/apis/work.karmada.io/v1alpha2/namespaces/elsewhere/resourcebindings/x";
 
 impl Stage {
+    /// Creates a binding that an earlier leader wrote: this replica leads once it has seen it.
+    pub(super) fn earlier_binding(&mut self, name: &str, cpus: u32, change: Value) {
+        self.core.role = Leading::CatchesUp(binding_writer::term::Lead::new(0));
+        self.binding(name, cpus, change);
+    }
+
     /// A user of the unmanaged namespace `elsewhere` writes binding `x`, and the watch shows it.
     fn foreign_binding(&mut self, change: Value) {
         let mut binding = json!({
