@@ -300,15 +300,4 @@ async fn the_head_of_a_queue_shows_advice() {
     let message = "spec.capability of queue q raised to cpu 6";
     let shown = helps.any(|helps| helps.to_string().contains(message));
     assert!(shown, "{:#?}", last(&stage.api.requests()));
-    // In a queue that takes no jobs it would help nothing.
-    let closed = json!({
-        "metadata": {"name": "q", "creationTimestamp": "2026-01-01T00:00:00Z"},
-        "spec": {"capability": {"cpu": "4"}}, "status": {"state": "Closed"},
-    });
-    stage.take(Input::Queue(Delta::Upserted(read(closed))));
-    stage.rest_later(&["b"], 2_000).await;
-    let written = stage.api.requests_of("PATCH").into_iter();
-    let mut shown = written.map(|request| request.body["status"]["federation"].clone());
-    let last = shown.rfind(|shown| shown["reason"] == "QueueClosed");
-    assert!(!last.unwrap()["helps"].to_string().contains(message));
 }

@@ -33,6 +33,7 @@ impl Stage {
         let status = if refused.is_some() { "False" } else { "True" };
         let condition =
             json!({"type": "Applied", "status": status, "message": refused.unwrap_or("ok")});
+        self.work_on_server("a", false);
         self.work_on_server("a", true);
         self.api.merge(
             &work_path("a"),
