@@ -18,7 +18,6 @@ use crate::pending::inadmissible::RequeueCondition;
 use crate::placement::request::Request;
 use crate::reservation::store::{Reservation, ReservedNode};
 use crate::state::Engine;
-use std::collections::BTreeSet;
 
 /// What became different.
 #[derive(Debug, Clone, Copy)]
@@ -62,8 +61,8 @@ pub(crate) enum Change<'a> {
     Spares,
     /// All victims of these preemptors are gone.
     EvictionsDone(&'a [JobKey]),
-    /// The expected ends of these jobs have passed, and they run on.
-    EndsPassed(&'a BTreeSet<JobKey>),
+    /// Expected ends of jobs have passed.
+    EndsPassed,
     /// The clock moved: preemptors whose back-off has ended look again.
     Time,
 }
@@ -117,7 +116,7 @@ pub(crate) fn react(engine: &mut Engine, change: Change<'_>) {
                 engine.changed.jobs.insert(key.clone());
             }
         }
-        Change::EndsPassed(overdue) => ends_passed(engine, overdue),
+        Change::EndsPassed => ends_passed(engine),
         Change::Time => {
             for key in engine.pending.backoff.due(engine.now) {
                 activate(engine, &key);
@@ -320,14 +319,8 @@ fn reservation_set(engine: &mut Engine, key: &JobKey, before: Option<&Reservatio
         engine.pending.shapes.timed_feasible();
         engine.pending.queues.wake(&RequeueCondition::Reservation);
     }
-    // A job behind it may have reserved its nodes until the start that it had.
-    let as_late = |before: &Reservation| match (before.start, planned.start) {
-        (None, _) => true,
-        (Some(_), None) => false,
-        (Some(before), Some(start)) => before <= start,
-    };
     let as_it_was = |before: &Reservation| {
-        before.nodes == planned.nodes && before.preemptor == planned.preemptor && as_late(before)
+        before.nodes == planned.nodes && before.preemptor == planned.preemptor
     };
     if !before.is_some_and(as_it_was) {
         replan_beside(engine, &planned);
@@ -366,7 +359,7 @@ fn replan_beside(engine: &mut Engine, planned: &Reservation) {
                 shape,
                 verbose: false,
             };
-            withheld::binds_from(engine.inputs(), planned, request, other.start)
+            withheld::binds(engine.inputs(), planned, request)
         })
     };
     let owners = engine.reservations.with_nodes();
@@ -378,23 +371,14 @@ fn replan_beside(engine: &mut Engine, planned: &Reservation) {
     }
 }
 
-/// Replans the reservations that counted on ends which have passed. One whose start is yet to come may count on
-/// them too: it would have as many nodes or as much headroom later than it says.
-fn ends_passed(engine: &mut Engine, overdue: &BTreeSet<JobKey>) {
-    let counted = |kept: &&Reservation| {
+/// Replans the reservations that counted on ends which have passed.
+fn ends_passed(engine: &mut Engine) {
+    let late = engine.reservations.iter();
+    let late = late.filter(|kept| kept.start.is_none_or(|start| start <= engine.now));
+    let late = late.filter(|kept| {
         // Nothing is new where its nodes become free when they were expected to.
-        let moved = || plan::start_on(engine.inputs(), &kept.nodes) != kept.start;
-        if kept.start.is_none_or(|start| start <= engine.now) {
-            return kept.nodes.is_empty() || moved();
-        }
-        let mut scopes = kept.scopes.iter();
-        if scopes.any(|scope| matches!(scope, ReservationSlot::Headroom(_))) {
-            let mut from = kept.releases.iter().filter_map(|ends| ends.from.as_ref());
-            return from.any(|key| overdue.contains(key));
-        }
-        !kept.nodes.is_empty() && moved()
-    };
-    let late = engine.reservations.iter().filter(counted);
+        kept.nodes.is_empty() || plan::start_on(engine.inputs(), &kept.nodes) != kept.start
+    });
     let late: Vec<JobKey> = late.map(|kept| kept.rank.key.clone()).collect();
     for key in late {
         recheck(engine, &key);

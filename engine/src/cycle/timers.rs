@@ -19,7 +19,7 @@ use crate::jobs::deadline::{deadline, room_lost_at};
 use crate::jobs::drain::{emptied, is_emptied, must_leave};
 use crate::jobs::runtime::runtime_ends;
 use crate::state::{Engine, Inputs};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Handles every timer that has come, as far as the budget goes.
 pub(crate) fn run_timers(engine: &mut Engine, decisions: &mut Vec<Decision>) {
@@ -155,12 +155,12 @@ pub(crate) fn note_drain(engine: &mut Engine, key: &JobKey) {
 
 /// Estimates that have passed are made again, and the reservations that rest on them.
 pub(crate) fn renew_ends(engine: &mut Engine) {
-    let mut overdue = BTreeSet::new();
+    let mut slipped = false;
     while let Some(key) = engine.jobs.first_past_end(engine.now) {
+        slipped = true;
         sync::sync_indexes(engine, &key);
-        overdue.insert(key);
     }
-    if !overdue.is_empty() {
-        react(engine, Change::EndsPassed(&overdue));
+    if slipped {
+        react(engine, Change::EndsPassed);
     }
 }

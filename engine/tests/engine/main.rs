@@ -33,7 +33,6 @@ mod growth;
 mod guarantees;
 mod headroom;
 mod images;
-mod later_starts;
 mod likely;
 mod limits;
 mod machine;

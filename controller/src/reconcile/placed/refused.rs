@@ -30,12 +30,6 @@ impl Reconciler {
         ctx: &ReconcileCtx<'_>,
         record: &AdmissionRecord,
     ) -> bool {
-        eprintln!(
-            "DBG {:?} {:?} {:?}",
-            ctx.now,
-            self.refusal_of_member(ctx, record),
-            self.in_flight_of(ctx.key).refused_since
-        );
         let Some((cluster, message)) = self.refusal_of_member(ctx, record) else {
             self.in_flight_of(ctx.key).refused_since = None;
             return false;
