@@ -165,6 +165,10 @@ impl Toleration {
     }
 }
 
+/// The key of the taint of a cluster that an operator has declared out of service: nothing runs there any more, as far
+/// as anybody can know.
+pub const OUT_OF_SERVICE: &str = "muster.io/out-of-service";
+
 /// The key of the taint of a cluster that is being removed from the federation. Karmada removes
 /// everything from such a cluster at once, so no toleration applies.
 pub const LEAVING: &str = "muster.io/leaving";

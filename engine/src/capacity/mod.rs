@@ -211,6 +211,9 @@ impl Capacity {
             return;
         };
         self.pods_changed.extend(fact.job.clone());
+        let other = before.as_ref().filter(|before| before.job != fact.job);
+        self.pods_changed
+            .extend(other.and_then(|before| before.job.clone()));
         if before.as_ref().and_then(|pod| pod.job.as_ref()) != fact.job.as_ref() {
             self.unlink_pod(before.as_ref());
             if let Some(key) = &fact.job {

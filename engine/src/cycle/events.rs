@@ -4,6 +4,8 @@
 //! attempt than the last is ignored.
 
 use crate::api::event::Event;
+use crate::api::facts::ClusterFact;
+use crate::api::matching::OUT_OF_SERVICE;
 use crate::cycle::react::{Change, react};
 use crate::cycle::recovery;
 use crate::cycle::{decide, lifecycle, pod_charges, pods, rules, sync};
@@ -34,6 +36,11 @@ pub(crate) fn apply(engine: &mut Engine, event: Event) {
         Event::PriorityClassGone(name) => rules::class_told(engine, &name, None),
         Event::ClusterUpserted(fact) => {
             let (name, emptied) = (fact.name.clone(), is_emptied(&fact));
+            let known = engine.capacity.cluster_fact(&name);
+            let serves = |fact: &ClusterFact| !fact.has_taint(OUT_OF_SERVICE);
+            if known.is_some_and(|known| serves(known) != serves(&fact)) {
+                pod_charges::note_cluster(engine, &name);
+            }
             let known = engine.capacity.cluster_fact(&name);
             let seen_again = fact.usable && known.is_none_or(|known| !known.usable);
             if engine.capacity.set_cluster(fact) {

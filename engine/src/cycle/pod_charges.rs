@@ -12,6 +12,7 @@ use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::{Pools, add_charge};
 use crate::api::facts::PodFact;
 use crate::api::ids::{ClusterName, JobKey, PoolClass, QueueName};
+use crate::api::matching::OUT_OF_SERVICE;
 use crate::cycle::react::{Change, react};
 use crate::jobs::excess::NOT_ADMITTED;
 use crate::pod_charges::PodCharge;
@@ -86,7 +87,11 @@ pub(crate) fn settle(engine: &mut Engine) -> bool {
 
 /// What the pods of a key use beyond the charge of their job, and the queue to charge for that.
 pub(crate) fn charge_for_pods(inputs: Inputs<'_>, key: &JobKey) -> Option<PodCharge> {
-    let mut beyond = used(inputs.capacity.live_pods(key));
+    let in_service = |pod: &&PodFact| {
+        let cluster = inputs.capacity.cluster_fact(&pod.cluster);
+        !cluster.is_some_and(|cluster| cluster.has_taint(OUT_OF_SERVICE))
+    };
+    let mut beyond = used(inputs.capacity.live_pods(key).filter(in_service));
     if beyond.is_empty() {
         return None;
     }

@@ -236,3 +236,41 @@ fn a_job_that_starts_again_covers_the_pods_of_its_earlier_attempt() {
     world.decide();
     assert_snapshot!(world.allocated("q"), @"cpu 2, nvidia.com/gpu 4, pods 2");
 }
+
+#[test]
+fn pods_in_a_cluster_out_of_service_are_not_charged() {
+    let mut world = four_of_eight();
+    world.apply(Event::JobGone(key("job")));
+    world.decide();
+    assert_snapshot!(world.allocated("q"), @"cpu 2, nvidia.com/gpu 4, pods 2");
+    let mut lost = crate::world::cluster("a");
+    lost.usable = false;
+    lost.taints.push(engine::matching::Taint {
+        key: engine::matching::OUT_OF_SERVICE.to_owned(),
+        value: String::new(),
+        effect: engine::matching::TaintEffect::NoExecute,
+    });
+    world.apply(Event::ClusterUpserted(lost));
+    world.decide();
+    assert_snapshot!(world.allocated("q"), @"");
+    world.apply(Event::ClusterUpserted(crate::world::cluster("a")));
+    world.decide();
+    assert_snapshot!(world.allocated("q"), @"cpu 2, nvidia.com/gpu 4, pods 2");
+}
+
+#[test]
+fn a_pod_that_turns_out_to_be_of_another_job_is_charged_there_alone() {
+    let mut world = four_of_eight();
+    manage(&mut world, Some("q"));
+    let likely = pod("own", Some(key("likely")), "gpu 3, pods 1");
+    world.apply(Event::PodUpserted(likely.clone()));
+    world.decide();
+    assert_snapshot!(world.allocated("q"), @"cpu 2, nvidia.com/gpu 7, pods 3");
+    world.apply(Event::PodUpserted(PodFact {
+        job: Some(key("real")),
+        ..likely
+    }));
+    // The invariants are checked with each decision.
+    world.decide();
+    assert_snapshot!(world.allocated("q"), @"cpu 2, nvidia.com/gpu 7, pods 3");
+}
