@@ -49,6 +49,9 @@ fn works_gone(world: &mut World) {
     });
 }
 
+/// How a job ends.
+type End = fn(&mut World);
+
 /// Whether a job of four GPUs starts beside what is charged.
 fn starts(world: &mut World) -> bool {
     if world.engine.job(&key("next")).is_none() {
@@ -98,7 +101,7 @@ fn pods_beyond_those_admitted_are_charged_until_they_have_ended() {
 
 #[test]
 fn pods_that_outlive_their_job_are_charged_to_its_queue() {
-    let ends: [(&str, fn(&mut World)); 3] = [
+    let ends: [(&str, End); 3] = [
         ("finished", |world| {
             world.progress("job", Progress::Finished);
         }),
