@@ -170,17 +170,17 @@ fn row(row: u8) -> String {
 fn the_same_events_give_the_same_bytes_everywhere() {
     let rows: Vec<String> = (0..12).map(row).collect();
     insta::assert_snapshot!(rows.join("\n"), @r"
-    98 released, 2 resized, 2 evicted: a70e0dde672efd6c, told 344ed64dd9b2fb4f
-    70 released, 1 resized, 3 evicted: 1eaf07d5429dc74a, told 5b3572edd98fba86
-    112 released, 2 resized, 9 evicted: 2e82a31102f0f6f8, told 1f551684ebba9cd9
-    63 released, 0 resized, 1 evicted: 1cf133ab16589870, told c32335bba575612b
-    122 released, 4 resized, 7 evicted: e042d9a20e7955a3, told 6e4ab0aaf7f2ddcb
-    57 released, 0 resized, 2 evicted: 2d1e29787f0ac6a8, told 825db96c041f6711
-    107 released, 1 resized, 6 evicted: dca5fd9c75c6146f, told 25e7a204c39c20ff
-    54 released, 1 resized, 0 evicted: 3c7dbdb04f004aaf, told 3614b10bceeced74
-    114 released, 1 resized, 4 evicted: 606572b716dd340d, told 20c084671ad434be
-    85 released, 1 resized, 2 evicted: 819d4d2f23680580, told 7b0c58c1a2f35ac8
-    94 released, 3 resized, 3 evicted: 235f5154c6b0519f, told d42620c7ac33f827
-    53 released, 1 resized, 1 evicted: e86a7064ef380bfe, told a2c8846a6a370025
+    98 released, 2 resized, 2 evicted: a70e0dde672efd6c, told 21d44e31935c49d3
+    70 released, 1 resized, 3 evicted: 1eaf07d5429dc74a, told a49ed39eb7edddbc
+    112 released, 2 resized, 9 evicted: 2e82a31102f0f6f8, told 86202397654760eb
+    63 released, 0 resized, 1 evicted: 1cf133ab16589870, told d3907ee4b22fd2cb
+    122 released, 4 resized, 7 evicted: e042d9a20e7955a3, told e120eaecda6e473b
+    57 released, 0 resized, 2 evicted: 2d1e29787f0ac6a8, told b1265ca88893c207
+    107 released, 1 resized, 6 evicted: dca5fd9c75c6146f, told 0a8ff5d1355d6287
+    54 released, 1 resized, 0 evicted: 3c7dbdb04f004aaf, told 6718ffdcb6098a16
+    114 released, 1 resized, 4 evicted: 606572b716dd340d, told 1103c7672a77b5ea
+    85 released, 1 resized, 2 evicted: 819d4d2f23680580, told dad0c44f05a368ac
+    94 released, 3 resized, 3 evicted: 235f5154c6b0519f, told 62b4f59ecd3610ab
+    53 released, 1 resized, 1 evicted: e86a7064ef380bfe, told 713c266c0d3a04d3
     ");
 }
