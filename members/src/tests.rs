@@ -222,7 +222,7 @@ async fn a_pod_belongs_to_the_job_whose_object_karmada_applied() {
         .member
         .put("/api/v1/namespaces/team/pods/c", pod("c", json!([])));
     fleet.member.remove("/api/v1/namespaces/team/pods/a");
-    expect(&mut fleet, &["pod of others", "pod gone"]).await;
+    expect(&mut fleet, &["pod of team/", "pod gone"]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -317,7 +317,7 @@ async fn a_proxied_member_is_watched_and_probed_through_the_control_plane() {
     fleet
         .member
         .put("/api/v1/namespaces/team/pods/a", pod("a", json!([])));
-    until(&mut fleet, "pod of others").await;
+    until(&mut fleet, "pod of team/").await;
     // All requests went through the control plane, and none used the member's own Secret.
     let paths: Vec<String> = fleet
         .karmada
