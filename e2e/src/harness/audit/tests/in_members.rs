@@ -114,7 +114,8 @@ fn what_nobody_could_foresee_counts_for_later_placements() {
         let containers = pod["spec"]["containers"].as_array_mut().unwrap();
         containers.push(json!({"name": "injected", "resources": resources}));
     };
-    let cases: [(&str, fn(&mut Value)); 2] = [("z", foreign), ("a", sidecar)];
+    type Change = fn(&mut Value);
+    let cases: [(&str, Change); 2] = [("z", foreign), ("a", sidecar)];
     for (owner, change) in cases {
         for (before, found) in [(10, true), (2, false)] {
             let mut seen = placed(60);
