@@ -69,14 +69,11 @@ impl Reconciler {
         match delta {
             Delta::Upserted(class) => {
                 let fact = class.to_fact();
-                self.mirror
-                    .note_default_class(&fact.name, fact.global_default.then_some(fact.value));
-                self.mirror.priority_classes.insert(fact.name.clone());
+                self.mirror.put_priority_class(&fact);
                 self.apply(Event::PriorityClassUpserted(fact));
             }
             Delta::Gone(object) => {
-                self.mirror.note_default_class(&object.name, None);
-                self.mirror.priority_classes.remove(&object.name);
+                self.mirror.drop_priority_class(&object.name);
                 self.apply(Event::PriorityClassGone(object.name));
             }
             Delta::Listed => {}

@@ -4,12 +4,16 @@
 //! every start rebuilds it from the API server.
 
 pub(crate) mod binding;
+mod binding_identity;
 pub(crate) mod namespace;
 mod objects;
 pub(crate) mod seen_work;
 pub(crate) mod template;
 
+pub(crate) use crate::mirror::binding_identity::BindingIdentity;
+
 use crate::mirror::binding::is_workload;
+use crate::mirror::binding_identity::permanent_id;
 use crate::mirror::namespace::NamespaceFact;
 use crate::mirror::seen_work::{ReadWork, SeenWork};
 use crate::mirror::template::{Template, TemplateKey, TemplateKind};
@@ -21,6 +25,7 @@ use crds::kubernetes::Namespace;
 use crds::names;
 use crds::podgroup::PodGroup;
 use crds::queue::Queue;
+use engine::facts::PriorityClassFact;
 use engine::{ClusterName, JobKey, QueueName};
 use runtime::watch::{Delta, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -39,10 +44,8 @@ pub(crate) struct Mirror {
     queues: BTreeMap<QueueName, Queue>,
     policies: BTreeMap<QueueName, CapacityPolicy>,
     fault_policies: BTreeMap<String, FaultPolicy>,
-    /// The priorities of the default PriorityClasses for jobs that name none; Kubernetes expects one.
-    default_classes: BTreeMap<String, i32>,
-    /// The names of all PriorityClasses.
-    pub(crate) priority_classes: BTreeSet<String>,
+    /// Each PriorityClass, with its priority if jobs that name none get it; Kubernetes expects one such class.
+    priority_classes: BTreeMap<String, Option<i32>>,
     podgroups: HashMap<JobKey, Arc<PodGroup>>,
     /// Generations of override policies of other managers, by namespace and name; a policy without a namespace
     /// applies to all of them.
@@ -90,16 +93,26 @@ impl Mirror {
 
     /// Returns the PriorityClass of jobs that name none; of several defaults Kubernetes takes the lowest.
     pub(crate) fn default_class(&self) -> Option<&str> {
-        let lowest = self.default_classes.iter().min_by_key(|(_, value)| **value);
+        let classes = self.priority_classes.iter();
+        let defaults = classes.filter_map(|(name, priority)| Some((name, (*priority)?)));
+        let lowest = defaults.min_by_key(|(_, priority)| *priority);
         lowest.map(|(name, _)| name.as_str())
     }
 
-    /// Records the value of a default PriorityClass, or that the class is no default.
-    pub(crate) fn note_default_class(&mut self, name: &str, value: Option<i32>) {
-        match value {
-            Some(value) => _ = self.default_classes.insert(name.to_owned(), value),
-            None => _ = self.default_classes.remove(name),
-        }
+    /// Returns the names of all PriorityClasses.
+    pub(crate) fn priority_classes(&self) -> impl Iterator<Item = &String> {
+        self.priority_classes.keys()
+    }
+
+    /// Records a PriorityClass.
+    pub(crate) fn put_priority_class(&mut self, class: &PriorityClassFact) {
+        let priority = class.global_default.then_some(class.value);
+        self.priority_classes.insert(class.name.clone(), priority);
+    }
+
+    /// Drops a PriorityClass that is gone.
+    pub(crate) fn drop_priority_class(&mut self, name: &str) {
+        self.priority_classes.remove(name);
     }
 
     /// Returns the job whose binding `delta` replaces by another one of the same name.
@@ -442,47 +455,6 @@ pub(crate) fn template_key(binding: &ResourceBinding) -> TemplateKey {
         namespace: resource.namespace.clone(),
         name: resource.name.clone(),
     }
-}
-
-/// A binding as its Works name it: by Karmada's permanent id and by namespace and name.
-///
-/// The id alone names none: it is a label, and a user who may create a binding can give it the id of another one.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct BindingIdentity {
-    pub(crate) job: JobKey,
-    /// Karmada's permanent id.
-    pub(crate) id: String,
-}
-
-impl BindingIdentity {
-    /// Returns the identity of `binding`; `None` before Karmada has given it an id.
-    pub(crate) fn of(binding: &ResourceBinding) -> Option<Self> {
-        Some(Self {
-            job: binding.job_key(),
-            id: permanent_id(binding)?.to_owned(),
-        })
-    }
-
-    /// Returns the identity of the binding of a Work with this `metadata`; `None` if it names none.
-    pub(crate) fn of_work(metadata: &kube::core::ObjectMeta) -> Option<Self> {
-        let annotations = metadata.annotations.as_ref()?;
-        Some(Self {
-            job: JobKey::new(
-                annotations.get(names::BINDING_NAMESPACE_ANNOTATION)?,
-                annotations.get(names::BINDING_NAME_ANNOTATION)?,
-            ),
-            id: label(metadata, names::BINDING_PERMANENT_ID)?.to_owned(),
-        })
-    }
-}
-
-/// Returns Karmada's permanent id of a binding, which its Works carry.
-fn permanent_id(binding: &ResourceBinding) -> Option<&str> {
-    label(&binding.metadata, names::BINDING_PERMANENT_ID)
-}
-
-fn label<'a>(metadata: &'a kube::core::ObjectMeta, name: &str) -> Option<&'a str> {
-    metadata.labels.as_ref()?.get(name).map(String::as_str)
 }
 
 fn job_key(namespace: Option<&str>, name: Option<&str>) -> JobKey {

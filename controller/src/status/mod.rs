@@ -287,7 +287,7 @@ impl Core {
                 .collect(),
             classes: pools.iter().map(|pool| pool.class.to_string()).collect(),
             clusters: fleet.cluster_names().map(ToString::to_string).collect(),
-            priority_classes: self.reconciler.mirror.priority_classes.clone(),
+            priority_classes: self.reconciler.mirror.priority_classes().cloned().collect(),
             complete: !pools.is_empty() && !fleet.cluster_names().any(unusable),
         };
         if self.publisher.known.0 != known {
