@@ -9,7 +9,6 @@ use crate::mirror::template::Template;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::capacity_policy::CapacityPolicy;
 use crds::karmada::ResourceBinding;
-use crds::names;
 use crds::record::{AdmissionRecord, AvoidedByJob};
 use engine::facts::{Filters, Hold, JobFact, Split};
 use engine::matching::ends_toleration;
@@ -30,10 +29,8 @@ impl Reconciler {
     /// its jobs use by default, while it is managed.
     pub(crate) fn charge_pods_in(&mut self, namespace: &str) {
         let fact = self.mirror.namespaces().get(namespace);
-        let queue = fact.filter(|fact| fact.managed).map(|fact| {
-            let queue = fact.default_queue.as_deref();
-            QueueName::new(queue.unwrap_or(names::DEFAULT_QUEUE))
-        });
+        let queue = fact.filter(|fact| fact.managed);
+        let queue = queue.map(|fact| QueueName::new(fact.queue()));
         self.apply(Event::Namespace {
             name: Arc::from(namespace),
             queue,

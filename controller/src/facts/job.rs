@@ -122,10 +122,7 @@ pub(crate) fn unread(
     namespace: &NamespaceFact,
 ) -> JobFact {
     let resource = &binding.spec.resource;
-    let queue = namespace
-        .default_queue
-        .as_deref()
-        .unwrap_or(names::DEFAULT_QUEUE);
+    let queue = namespace.queue();
     let created = binding.metadata.creation_timestamp.as_ref();
     let message = format!(
         "its template {} {} ({}) was not found: it is deleted, or Muster may not read its kind; \
@@ -171,12 +168,12 @@ fn unknown_demand(placement: ClusterPlacement) -> Demand {
 
 /// Returns the template's own queue, or the namespace's, or `default`.
 pub(crate) fn queue(template: &Template, namespace: &NamespaceFact) -> QueueName {
-    let name = template
-        .queue
-        .as_deref()
-        .or(namespace.default_queue.as_deref())
-        .unwrap_or(names::DEFAULT_QUEUE);
-    QueueName::new(name)
+    QueueName::new(
+        template
+            .queue
+            .as_deref()
+            .unwrap_or_else(|| namespace.queue()),
+    )
 }
 
 /// Returns the size by kind, or else by what Karmada's interpreter says on the binding.

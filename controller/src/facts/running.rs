@@ -9,7 +9,6 @@ use crate::mirror::seen_work::SeenWork;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::overrides;
 use crds::karmada::{AppliedOverride, ResourceBinding, TargetCluster};
-use crds::names;
 use crds::record::{AdmissionRecord, Parts, RecordState, RecordedShare};
 use engine::facts::{Admission, Held, Role};
 use engine::{Amount, Attempt, ClusterName, JobKey, PoolClass, QueueName, Resources, Time, Uid};
@@ -143,13 +142,10 @@ impl Reconciler {
         let podgroup = self.mirror.podgroups().get(key);
         let shown = podgroup.map(|podgroup| &*podgroup.spec.queue);
         let named = || works.into_iter().find_map(|work| work.queue.clone());
-        let of_namespace = || self.namespace_of(key).default_queue;
-        let of_namespace = || of_namespace().map(|queue| QueueName::new(&queue));
         let shown = shown.filter(|queue| !queue.is_empty()).map(QueueName::new);
         shown
             .or_else(named)
-            .or_else(of_namespace)
-            .unwrap_or_else(|| QueueName::new(names::DEFAULT_QUEUE))
+            .unwrap_or_else(|| QueueName::new(self.namespace_of(key).queue()))
     }
 }
 

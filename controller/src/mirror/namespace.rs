@@ -1,6 +1,7 @@
 //! What a namespace says about the jobs and bindings in it.
 
 use crds::kubernetes::Namespace;
+use crds::names;
 use std::collections::BTreeMap;
 
 /// The part of a namespace that determines the phase of its bindings.
@@ -43,6 +44,13 @@ impl NamespaceFact {
             adopted: namespace.is_adopted(),
             version: namespace.metadata.resource_version.clone(),
         }
+    }
+
+    /// Returns the queue of its jobs that name none.
+    pub(crate) fn queue(&self) -> &str {
+        self.default_queue
+            .as_deref()
+            .unwrap_or(names::DEFAULT_QUEUE)
     }
 
     /// Returns true if it equals `other`, except for the version.
