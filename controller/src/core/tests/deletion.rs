@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn deleted() -> Value {
+pub(super) fn deleted() -> Value {
     json!({"metadata": {"deletionTimestamp": "2026-11-21T00:00:00Z"}})
 }
 

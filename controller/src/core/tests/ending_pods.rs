@@ -11,6 +11,21 @@ fn other_pod_runs(stage: &mut Stage, grace_s: u32) {
     }));
 }
 
+fn other_pod_goes(stage: &mut Stage) {
+    let gone = Event::PodGone(ClusterName::new("m1"), engine::Uid::new("other"));
+    stage.member_shows(gone);
+}
+
+/// Job `a` of three pods is placed, and a pod of it runs.
+async fn placed_with_another_pod() -> Stage {
+    let mut stage = stage().await;
+    stage.job("a", 3);
+    stage.rest(&["a"]).await;
+    stage.work("a", true);
+    other_pod_runs(&mut stage, 30);
+    stage
+}
+
 /// Job `a` was evicted and its Work is gone. A pod of it still ends, as in its grace period.
 async fn evicted(grace_s: u32) -> Stage {
     let mut stage = stage().await;
@@ -37,8 +52,7 @@ async fn an_evicted_job_is_charged_until_its_pods_have_ended() {
     stage.rest_later(&["a"], 40_000).await;
     assert_eq!(stage.shown("a"), "Ending 1 gated []");
     assert_eq!(stage.charged(), "1");
-    let gone = Event::PodGone(ClusterName::new("m1"), engine::Uid::new("other"));
-    stage.member_shows(gone);
+    other_pod_goes(&mut stage);
     stage.rest_later(&["a"], 1_000).await;
     assert!(
         stage.shown("a").starts_with("Requeued 1"),
@@ -81,22 +95,14 @@ async fn no_grace_period_keeps_a_charge_for_longer_than_an_operator_allows() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_job_is_charged_until_its_pods_have_ended() {
-    let mut stage = stage().await;
-    stage.job("a", 3);
-    stage.rest(&["a"]).await;
-    stage.work("a", true);
-    other_pod_runs(&mut stage, 30);
-    stage.change(
-        "a",
-        json!({"metadata": {"deletionTimestamp": "2026-11-21T00:00:00Z"}}),
-    );
+    let mut stage = placed_with_another_pod().await;
+    stage.change("a", deletion::deleted());
     stage.job("b", 3);
     stage.work("a", false);
     stage.rest_later(&["a", "b"], 40_000).await;
     assert_eq!(stage.charged(), "3", "its pod has not ended");
     assert_eq!(stage.shown("b"), "no record, gated []");
-    let gone = Event::PodGone(ClusterName::new("m1"), engine::Uid::new("other"));
-    stage.member_shows(gone);
+    other_pod_goes(&mut stage);
     stage.rest_later(&["a", "b"], 1_000).await;
     stage.rest(&["a", "b"]).await;
     assert_eq!(stage.api.get(&path("a")), None);
@@ -105,15 +111,8 @@ async fn a_deleted_job_is_charged_until_its_pods_have_ended() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_cannot_be_ended_stays_charged_without_its_binding() {
-    let mut stage = stage().await;
-    stage.job("a", 3);
-    stage.rest(&["a"]).await;
-    stage.work("a", true);
-    other_pod_runs(&mut stage, 30);
-    stage.change(
-        "a",
-        json!({"metadata": {"deletionTimestamp": "2026-11-21T00:00:00Z"}}),
-    );
+    let mut stage = placed_with_another_pod().await;
+    stage.change("a", deletion::deleted());
     stage.work("a", false);
     stage.rest(&["a"]).await;
     stage.rest_later(&["a"], 200_000).await;
@@ -124,17 +123,12 @@ async fn a_pod_that_cannot_be_ended_stays_charged_without_its_binding() {
 
 #[tokio::test(start_paused = true)]
 async fn pods_that_outlive_a_finished_job_are_charged() {
-    let mut stage = stage().await;
-    stage.job("a", 3);
-    stage.rest(&["a"]).await;
-    stage.work("a", true);
-    other_pod_runs(&mut stage, 30);
+    let mut stage = placed_with_another_pod().await;
     let complete = json!({"succeeded": 3, "conditions": [{"type": "Complete", "status": "True"}]});
     stage.change("a", reported(complete));
     stage.rest(&["a"]).await;
     assert_eq!(stage.charged(), "1");
-    let gone = Event::PodGone(ClusterName::new("m1"), engine::Uid::new("other"));
-    stage.member_shows(gone);
+    other_pod_goes(&mut stage);
     stage.rest(&["a"]).await;
     assert_eq!(stage.charged(), "0");
 }
