@@ -154,15 +154,24 @@ impl Story {
 
     /// Asserts that there is no violation.
     fn is_fine(&mut self) {
-        assert_eq!(self.report().violations, Vec::<String>::new());
+        assert_none(&self.report().violations);
     }
 
     /// Asserts that this is the only violation.
     fn is_wrong(&mut self, expected: &str) {
-        let violations = self.report().violations;
-        let one = violations.len() == 1 && violations[0].starts_with(expected);
-        assert!(one, "{expected}: {violations:?}");
+        assert_only(&self.report().violations, expected);
     }
+}
+
+/// Asserts that there is no violation.
+fn assert_none(violations: &[String]) {
+    assert_eq!(violations, Vec::<String>::new());
+}
+
+/// Asserts that there is one violation, which begins with `expected`.
+fn assert_only(violations: &[String], expected: &str) {
+    let one = violations.len() == 1 && violations[0].starts_with(expected);
+    assert!(one, "{expected}: {violations:?}");
 }
 
 fn place(object: &mut Value, job: &str, attempt: u64, clusters: Value) {

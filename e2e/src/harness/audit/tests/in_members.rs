@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::super::{PodReport, PodSightings};
-use super::{Story, template};
+use super::{Story, assert_none, assert_only, template};
 
 /// The jobs `a` and `b` of 8 GPUs each in a queue of 8, and pods in members.
 struct InMembers {
@@ -54,13 +54,11 @@ impl InMembers {
     }
 
     fn is_fine(&mut self) {
-        assert_eq!(self.report().violations, Vec::<String>::new());
+        assert_none(&self.report().violations);
     }
 
     fn is_wrong(&mut self, expected: &str) {
-        let violations = self.report().violations;
-        let one = violations.len() == 1 && violations[0].starts_with(expected);
-        assert!(one, "{expected}: {violations:?}");
+        assert_only(&self.report().violations, expected);
     }
 }
 

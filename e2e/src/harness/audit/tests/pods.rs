@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::super::PodSightings;
-use super::{Story, template};
+use super::{Story, assert_none, assert_only, template};
 
 const START: &str = "2026-01-02T03:04:05Z";
 
@@ -51,13 +51,11 @@ impl Seen {
     }
 
     fn is_fine(&mut self) {
-        assert_eq!(self.twice(), Vec::<String>::new());
+        assert_none(&self.twice());
     }
 
     fn is_wrong(&mut self, expected: &str) {
-        let wrong = self.twice();
-        let one = wrong.len() == 1 && wrong[0].starts_with(expected);
-        assert!(one, "{expected}: {wrong:?}");
+        assert_only(&self.twice(), expected);
     }
 }
 
