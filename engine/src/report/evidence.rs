@@ -67,7 +67,7 @@ fn unadmitted(inputs: Inputs<'_>, queue: &QueueName, asked: &Resources) -> Optio
         .collect();
     let parts = parts.join(", ");
     (!parts.is_empty()).then(|| {
-        format!("pods of queue {below} use {parts} beyond what was admitted; kubectl muster queue get {below} names them")
+        format!("pods of queue {below} use {parts} beyond what was admitted; kubectl muster jobs names them")
     })
 }
 

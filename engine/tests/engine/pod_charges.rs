@@ -68,6 +68,9 @@ fn pods_that_ask_for_more_than_was_admitted_are_charged_as_they_are() {
     larger.request = res("gpu 3, cpu 9, pods 1");
     world.apply(Event::PodUpserted(larger.clone()));
     assert!(!starts(&mut world), "5 of 8 are charged");
+    let evidence = world.engine.explain(&key("next")).unwrap().evidence;
+    let line = "pods of queue q use cpu 8, nvidia.com/gpu 1 beyond what was admitted; kubectl muster jobs names them";
+    assert!(evidence.iter().any(|one| one == line), "{evidence:?}");
     assert_snapshot!(world.allocated("q"), @"cpu 10, nvidia.com/gpu 5, pods 2");
     larger.request = res("gpu 2, cpu 1, pods 1");
     world.apply(Event::PodUpserted(larger));
