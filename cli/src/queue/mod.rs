@@ -1,9 +1,10 @@
 //! `queue`: CapacityPolicies, with fields of their Queues.
 
 mod detail;
-pub(crate) use detail::unadmitted;
 mod list;
 mod stop;
+
+pub(crate) use detail::unadmitted;
 
 use crate::args::{Format, QueueCommand};
 use crate::connect::{self, LIMIT, plain};

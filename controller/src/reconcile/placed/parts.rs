@@ -3,11 +3,11 @@
 //!
 //! Karmada renders Works from its own caches, which may lack the override that splits the job. A member
 //! that got the whole template would run the whole gang. So the write that places the job suspends
-//! dispatching, and dispatching resumes when every Work shows its part. If a part
-//! fails for good while others run, all parts end, because a gang runs as a whole or not at all. All
-//! parts also end when the leading part succeeds, and then the job has succeeded. If a Work loses its part
-//! later (a user removed the override), the override is written again; if that is impossible because the
-//! template has changed, all parts are evicted. A part may also ask for more than its own end (`retries`).
+//! dispatching, and dispatching resumes when every Work shows its part. If a part fails for good while
+//! others run, all parts end, because a gang runs as a whole or not at all. All parts also end when the
+//! leading part succeeds, and then the job has succeeded. If a Work loses its part later (a user
+//! removed the override), the override is written again; if that is impossible because the template has
+//! changed, all parts are evicted. A part may also ask for more than its own end (`retries`).
 //!
 //! A job that is not split takes the same steps if an override keeps its pods off nodes (`avoids`).
 //!
