@@ -108,6 +108,7 @@ mod tests {
             count,
             min: count,
             request: Resources::new(),
+            requests_in: std::collections::BTreeMap::new(),
             node_terms: Vec::new(),
             tolerations: Vec::new(),
         };

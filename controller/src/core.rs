@@ -128,6 +128,7 @@ impl Core {
             return self.stand_by();
         }
         self.reconciler.requeue_due(now);
+        self.reconciler.look_at_quotas(now);
         for key in std::mem::take(&mut self.reconciler.dirty) {
             self.heart.beat();
             let actions = self.reconciler.reconcile(&key, now);

@@ -18,6 +18,7 @@ pub mod gpu_pool;
 pub mod karmada;
 pub mod kubernetes;
 pub mod loose;
+pub mod member_rules;
 pub mod names;
 pub mod node_alert;
 pub mod node_health;

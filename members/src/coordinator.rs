@@ -1,28 +1,27 @@
 //! The task that owns the state of all members.
 
+mod member;
+
 use super::address::Address;
-use super::cluster::{fact, marks, unread};
+use super::cluster::{marks, unread};
 use super::connect::Connector;
-use super::session::{Session, device_watch_names, watch_names};
-use super::verdict::{MemberVerdict, ViewHealth, ViewState, verdict};
+use super::session::Session;
+use super::verdict::verdict;
 use super::view::MemberView;
-use super::{
-    ClusterMarks, CoordinatorMessage, FailedProbe, MemberAccess, MemberEvent, Members,
-    MembersOptions, Origin,
-};
+use super::{CoordinatorMessage, MemberAccess, MemberEvent, Members, MembersOptions, Origin};
 use crate::matching::Owner;
 use crate::metrics::MemberMetrics;
 use crds::karmada::Cluster;
-use engine::facts::ClusterFact;
 use engine::{ClusterName, Event};
 use kube::{Api, Client};
+use member::{Member, age};
 use runtime::watch::{Delta, WatchOptions, watch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, MissedTickBehavior, interval};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
 
 /// Capacity of the channel of messages; watches block beyond it.
 const BUFFER: usize = 1024;
@@ -50,32 +49,6 @@ enum StartProgress {
     /// These members have yet to list.
     Awaiting(BTreeSet<ClusterName>),
     Done,
-}
-
-struct Member {
-    cluster: Cluster,
-    view: MemberView,
-    state: ViewState,
-    since: Instant,
-    /// What the Cluster object said besides its fact when that was last sent.
-    marks: ClusterMarks,
-    /// True if `Listed` was sent.
-    settled: bool,
-    /// True if the Cluster object has changed since it was last sent.
-    renewed: bool,
-    /// The fact that was last sent.
-    sent: Option<ClusterFact>,
-    /// Whether the member was silent when its fact was last sent.
-    sent_silent: bool,
-    session: Option<(Address, DropGuard)>,
-    connection: Option<Connection>,
-}
-
-struct Connection {
-    epoch: u64,
-    client: Client,
-    asks: mpsc::UnboundedSender<Owner>,
-    answered: Option<Instant>,
 }
 
 impl Coordinator {
@@ -170,6 +143,11 @@ impl Coordinator {
             CoordinatorMessage::Device(origin, delta) => {
                 let listed = delta.is_listed();
                 self.viewed(&origin, listed, |view| view.device(delta))
+                    .await;
+            }
+            CoordinatorMessage::Rule(origin, delta) => {
+                let listed = delta.is_listed();
+                self.viewed(&origin, listed, |view| view.rules.apply(delta))
                     .await;
             }
             CoordinatorMessage::Owner(origin, uid, job) => {
@@ -293,6 +271,7 @@ impl Coordinator {
         let (events, asks) = member.view.take();
         member.ask(asks);
         let healths = member.view.take_healths();
+        let rules = member.view.rules.take();
         for event in events {
             self.send_event(MemberEvent::Fact(event)).await;
         }
@@ -304,6 +283,10 @@ impl Coordinator {
                 health,
             })
             .await;
+        }
+        for rules in rules {
+            let cluster = origin.cluster.clone();
+            self.send_event(MemberEvent::Rules { cluster, rules }).await;
         }
         if assess {
             self.assess(&origin.cluster).await;
@@ -317,6 +300,7 @@ impl Coordinator {
         };
         member.state.listed = member.view.has_listed();
         member.state.devices_listed = member.view.devices_have_listed();
+        member.state.rules_listed = member.view.rules.have_listed();
         member.state.age = age(&self.options, name, member);
         let verdict = verdict(&member.cluster, &member.state, self.options.freshness);
         let settled = !member.settled && member.has_settled(&verdict, self.options.first_list);
@@ -374,127 +358,6 @@ impl Coordinator {
         for sink in &self.sinks {
             // A sink whose receiver was dropped needs no events.
             let _ = sink.send(event.clone()).await;
-        }
-    }
-}
-
-/// Returns the age of the oldest source of a decision.
-fn age(options: &MembersOptions, name: &ClusterName, member: &Member) -> Option<Duration> {
-    let probe = member.connection.as_ref()?.answered?.elapsed();
-    let age = |watch: &String| options.watch_metrics.age(watch);
-    let [nodes, pods] = watch_names(name);
-    let watched = probe.max(age(&nodes)?).max(age(&pods)?);
-    // Kinds that the member does not serve have no age.
-    let devices = device_watch_names(name);
-    Some(devices.iter().filter_map(age).fold(watched, Duration::max))
-}
-
-impl Member {
-    fn new(name: &ClusterName) -> Self {
-        Self {
-            cluster: Cluster::default(),
-            view: MemberView::new(name.clone()),
-            state: ViewState::default(),
-            since: Instant::now(),
-            marks: ClusterMarks::default(),
-            settled: false,
-            renewed: false,
-            sent: None,
-            sent_silent: false,
-            session: None,
-            connection: None,
-        }
-    }
-
-    fn connected(&mut self, epoch: u64, client: Client, asks: mpsc::UnboundedSender<Owner>) {
-        self.connection = Some(Connection {
-            epoch,
-            client,
-            asks,
-            answered: None,
-        });
-        self.view.begin();
-        let (_, open) = self.view.take();
-        self.ask(open);
-    }
-
-    fn disconnected(&mut self) {
-        self.connection = None;
-        self.state.failed_probes = 0;
-        self.state.refuses = false;
-        self.state.last_error.clear();
-    }
-
-    fn ask(&mut self, owners: Vec<Owner>) {
-        let Some(connection) = &self.connection else {
-            return;
-        };
-        for owner in owners {
-            // If the session has ended, the next one asks again for everything open.
-            let _ = connection.asks.send(owner);
-        }
-    }
-
-    fn probed(&mut self, result: Result<(), FailedProbe>) {
-        match result {
-            Ok(()) => {
-                self.state.failed_probes = 0;
-                self.state.refuses = false;
-                self.state.last_error.clear();
-                if let Some(connection) = &mut self.connection {
-                    connection.answered = Some(Instant::now());
-                }
-            }
-            Err(error) => {
-                self.state.failed_probes = self.state.failed_probes.saturating_add(1);
-                self.state.refuses = error.answered;
-                self.state.last_error = error.message;
-            }
-        }
-    }
-
-    /// Returns true if decisions need not wait for it: it has listed, is known to be unreachable, or its time
-    /// is over.
-    fn has_settled(&self, verdict: &MemberVerdict, limit: Duration) -> bool {
-        let known_out_of_reach = verdict.health == ViewHealth::Unreachable
-            && (self.state.unreachable_by_design.is_some() || !self.state.last_error.is_empty());
-        let listed = self.view.has_listed() && self.view.devices_have_listed();
-        let whole = listed && self.state.age.is_some();
-        whole || known_out_of_reach || self.since.elapsed() >= limit
-    }
-
-    /// Returns its fact if it differs from the one last sent, and records it as sent.
-    fn changed_fact(&mut self, name: &ClusterName, verdict: &MemberVerdict) -> Option<ClusterFact> {
-        let renewed = std::mem::take(&mut self.renewed);
-        let was_silent = std::mem::replace(&mut self.sent_silent, verdict.silent);
-        let assessed_alike = |sent: &ClusterFact| {
-            sent.unusable_because == verdict.because && was_silent == verdict.silent
-        };
-        if !renewed && self.sent.as_ref().is_some_and(assessed_alike) {
-            return None;
-        }
-        let fact = fact(name, &self.cluster, verdict);
-        if self.sent.as_ref() == Some(&fact) {
-            return None;
-        }
-        self.note_change(name, verdict);
-        self.sent = Some(fact.clone());
-        Some(fact)
-    }
-
-    fn note_change(&self, name: &ClusterName, verdict: &MemberVerdict) {
-        let was = self
-            .sent
-            .as_ref()
-            .map(|fact| fact.unusable_because.as_str());
-        if was == Some(&verdict.because) {
-            return;
-        }
-        match verdict.usable() {
-            true => tracing::info!(cluster = %name, "member is usable"),
-            false => {
-                tracing::info!(cluster = %name, because = verdict.because, "member is not usable")
-            }
         }
     }
 }

@@ -22,6 +22,7 @@ mod coordinator;
 mod devices;
 mod known;
 mod matching;
+mod member_rules;
 mod metrics;
 mod owners;
 mod selectors;
@@ -32,6 +33,7 @@ mod verdict;
 mod view;
 
 pub use matching::likely_job;
+pub use member_rules::RulesUpdate;
 pub use verdict::ViewHealth;
 
 use crds::karmada::Cluster;
@@ -135,6 +137,14 @@ pub enum MemberEvent {
         cluster: ClusterName,
         /// What its object says.
         marks: ClusterMarks,
+    },
+    /// What a member applies to pods before it stores them has changed. None is known until this says otherwise, and
+    /// after the cluster is gone.
+    Rules {
+        /// The cluster.
+        cluster: ClusterName,
+        /// What has changed.
+        rules: RulesUpdate,
     },
     /// All nodes and pods of a cluster have been sent once, or it is known to be unusable.
     Listed {
@@ -266,6 +276,7 @@ enum CoordinatorMessage {
     Node(Origin, Delta<view::SeenNode>),
     Pod(Origin, Delta<view::SeenPod>),
     Device(Origin, devices::DeviceDelta),
+    Rule(Origin, member_rules::RuleDelta),
     /// A climb from the owner of this UID has ended.
     Owner(Origin, String, Option<JobKey>),
 }

@@ -2,6 +2,7 @@
 //!
 //! A session only reports; the coordinator decides what the reports mean for the member.
 
+mod member_rules;
 mod taint_rules;
 
 use super::address::Address;
@@ -167,6 +168,7 @@ impl Session {
             cancel.clone(),
         );
         self.watch_devices(client, origin, cancel);
+        self.watch_rules(client, origin, cancel);
     }
 
     /// Many members serve none of these kinds; those count as listed at once.

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod devices;
+mod member_rules;
 
 use super::connect::Connector;
 use super::*;
@@ -126,6 +127,14 @@ async fn next(events: &mut mpsc::Receiver<MemberEvent>) -> String {
         MemberEvent::Ready => "ready".to_owned(),
         MemberEvent::Fact(other) => format!("{other:?}"),
         MemberEvent::NodeHealth { node, health, .. } => format!("{node} {health:?}"),
+        MemberEvent::Rules { rules, .. } => match rules {
+            RulesUpdate::RuntimeClasses(classes) => format!("classes {classes:?}"),
+            RulesUpdate::Namespace(name, rules) => format!(
+                "{name} {} limits, {} quotas",
+                rules.limit_ranges.len(),
+                rules.quotas.len()
+            ),
+        },
         MemberEvent::Marks { cluster, marks } => format!("{cluster} {}", marks.cleared),
     }
 }

@@ -12,6 +12,8 @@ pub(crate) struct ViewState {
     pub(crate) listed: bool,
     /// True if its devices, classes and claims have listed; at once if it serves none.
     pub(crate) devices_listed: bool,
+    /// True if its LimitRanges, ResourceQuotas and RuntimeClasses have listed; at once if they may not be.
+    pub(crate) rules_listed: bool,
     /// Age of the oldest source: the watches of nodes, pods and devices, and the last answered probe. `None`
     /// before the first answer.
     pub(crate) age: Option<Duration>,
@@ -20,6 +22,12 @@ pub(crate) struct ViewState {
     /// True if the member answered the last probe with a refusal: its rights or credentials are wrong.
     pub(crate) refuses: bool,
     pub(crate) last_error: String,
+}
+
+impl ViewState {
+    fn all_listed(&self) -> bool {
+        self.listed && self.devices_listed && self.rules_listed
+    }
 }
 
 /// Freshness of a member's view, for people.
@@ -85,7 +93,7 @@ fn assessed(cluster: &Cluster, view: &ViewState, bound: Duration) -> MemberVerdi
         return MemberVerdict::no(Unreachable, format!("{how}: {}", view.last_error));
     }
     let health = match view.age {
-        Some(age) if view.listed && view.devices_listed && age <= bound => Ready,
+        Some(age) if view.all_listed() && age <= bound => Ready,
         Some(_) => Stale,
         None => Unreachable,
     };
@@ -99,6 +107,10 @@ fn assessed(cluster: &Cluster, view: &ViewState, bound: Duration) -> MemberVerdi
         }
         (_, Some(_)) if !view.devices_listed => {
             let why = "its devices are not listed yet; get, list and watch on resourceslices, deviceclasses and resourceclaims (resource.k8s.io) are needed there";
+            MemberVerdict::no(Stale, why.into())
+        }
+        (_, Some(_)) if !view.rules_listed => {
+            let why = "its LimitRanges, ResourceQuotas and RuntimeClasses are not listed yet";
             MemberVerdict::no(Stale, why.into())
         }
         // The text has no ages: each would be sent as a change.
@@ -157,6 +169,7 @@ mod tests {
         let fresh = ViewState {
             listed: true,
             devices_listed: true,
+            rules_listed: true,
             age: Some(Duration::from_secs(3)),
             ..ViewState::default()
         };
@@ -238,6 +251,7 @@ mod tests {
         let fresh = ViewState {
             listed: true,
             devices_listed: true,
+            rules_listed: true,
             age: Some(Duration::ZERO),
             ..ViewState::default()
         };
@@ -262,6 +276,7 @@ mod tests {
         let fresh = ViewState {
             listed: true,
             devices_listed: true,
+            rules_listed: true,
             age: Some(Duration::from_secs(3)),
             ..ViewState::default()
         };

@@ -18,6 +18,7 @@ mod claims;
 mod ended;
 
 use super::devices::Devices;
+use super::member_rules::KnownRules;
 use crate::matching::{Belongs, Owner, belongs};
 use crds::kubernetes::{Node, Pod, pool_class};
 use crds::node_health::NodeHealth;
@@ -160,6 +161,8 @@ pub(crate) struct MemberView {
     nodes: BTreeMap<String, KnownNode>,
     pods: HashMap<Uid, KnownPod>,
     devices: Devices,
+    /// What the member applies to pods before it stores them.
+    pub(crate) rules: KnownRules,
     /// The facts last sent for claims without a known pod: they hold devices nevertheless.
     loose: BTreeMap<ObjectKey, Vec<PodFact>>,
     /// Pods that count as unbound until the allocations of these claims have been seen.
@@ -189,6 +192,7 @@ impl MemberView {
             nodes: BTreeMap::new(),
             pods: HashMap::new(),
             devices: Devices::default(),
+            rules: KnownRules::default(),
             loose: BTreeMap::new(),
             waiting: BTreeMap::new(),
             pod_uids: HashMap::new(),
@@ -210,6 +214,7 @@ impl MemberView {
         self.nodes_listed = false;
         self.pods_listed = false;
         self.devices.begin();
+        self.rules.begin();
         self.unseen_nodes = self.nodes.keys().cloned().collect();
         self.unseen_pods = self.pod_uids.keys().cloned().collect();
         self.ended.values_mut().for_each(EndedPods::begin);

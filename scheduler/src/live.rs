@@ -88,7 +88,7 @@ impl Live {
             MemberEvent::Listed { cluster } => {
                 view.listed.insert(cluster);
             }
-            MemberEvent::Marks { .. } => {}
+            MemberEvent::Marks { .. } | MemberEvent::Rules { .. } => {}
             MemberEvent::Ready => view.ready = true,
         }
     }

@@ -6,7 +6,7 @@
 
 use crate::error::{SpecError, THE_OBJECT};
 use engine::Resources;
-use engine::quantity::QuantityError;
+use engine::quantity::{Amount, QuantityError};
 use engine::resources::ResourceName;
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ impl<'a> Field<'a> {
     pub(crate) fn at(path: &str, value: &'a Value) -> Self {
         Self {
             path: path.to_owned(),
-            value: Some(value),
+            value: Some(value).filter(|value| !value.is_null()),
         }
     }
 
@@ -175,15 +175,19 @@ impl<'a> Field<'a> {
             .transpose()
     }
 
+    /// Reads an amount of a resource.
+    pub(crate) fn amount(&self, of: &ResourceName) -> Result<Amount, SpecError> {
+        of.amount(&self.quantity()?)
+            .map_err(|error| self.wrong(&error))
+    }
+
     /// Reads a Kubernetes resource list.
     pub(crate) fn resources(&self) -> Result<Resources, SpecError> {
         self.entries()?
             .into_iter()
             .map(|(name, field)| {
                 let name = ResourceName::new(name);
-                let amount = name
-                    .amount(&field.quantity()?)
-                    .map_err(|error| field.wrong(&error))?;
+                let amount = field.amount(&name)?;
                 Ok((name, amount))
             })
             .collect()

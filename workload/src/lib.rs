@@ -4,6 +4,7 @@
 //! template ──► kind ──► Size (roles, minimum) ──┐
 //! binding  ──► (any other kind) ────────────────┴──► WorkloadSpec
 //! WorkloadSpec + placement ──► engine::facts::Demand
+//! pods of a template + what a member adds and refuses ──► requests in that member
 //! aggregatedStatus ──► Outcome, PodCounts
 //! template + admitted shares ──► Part per cluster, PodService per pod that needs an address
 //! ```
@@ -32,12 +33,14 @@ mod images;
 mod kinds;
 mod labels;
 mod leading;
+mod member_rules;
 mod nodes;
 mod off_nodes;
 mod outcome;
 mod parts;
 mod placement;
 mod pod;
+mod pod_shape;
 mod pod_specs;
 mod policies;
 mod pre_pull;
@@ -64,16 +67,20 @@ pub use error::SpecError;
 pub use growth::{Growth, growth, growth_beside_replicas};
 pub use images::{full_image_name, images};
 pub use kinds::{
-    KnownKind, divisible_kind, holds_replicas, is_known_kind, known_kinds, may_start_pods,
-    unselected_advice, unselected_kinds,
+    KnownKind, counted_as, divisible_kind, holds_replicas, is_known_kind, known_kinds,
+    may_start_pods, unselected_advice, unselected_kinds,
 };
 pub use labels::{HOLD_LABEL, PRIORITY_CLASS_LABEL, is_on_hold, labelled_class};
+pub use member_rules::{
+    InMember, LimitRangeRules, MemberRules, NamespaceRules, QuotaRules, in_member,
+};
 pub use off_nodes::{changed_affinities, off_nodes, with_affinities};
 pub use outcome::{GangRules, Outcome, PodCounts, counts, outcome};
 pub use parts::{
     PartsError, RenderedPart, attempt_of, mark, may_be_in_parts, parts, resized, whole_mark,
 };
 pub use placement::{cluster_placement, divided, natively_divisible, not_followed, too_large};
+pub use pod_shape::{PodShape, pod_shapes};
 pub use policies::{
     GangAction, GangPolicies, completed_task, ended_by_rule, gang_action, has_permanent_exit_codes,
     limit_retries, retries,
@@ -84,7 +91,9 @@ pub use queued_status::{QueuedStatus, ShownStatus, shown_status};
 pub use rendered::{Rendered, rendered};
 pub use rendezvous::{ANY_CLUSTER, AddressError, Addresses, Meeting, Reach};
 pub use services::{PART_LABEL, PodService, needs_services, services};
-pub use spec::{WorkloadSpec, pod_request, read_spec, read_spec_from_binding, read_spec_with};
+pub use spec::{
+    WorkloadSpec, pod_overhead, pod_request, read_spec, read_spec_from_binding, read_spec_with,
+};
 pub use split::without_rendezvous;
 pub use ttl::{TimeToLive, ended_at, for_ever, time_to_live};
 pub use warnings::warnings;

@@ -8,6 +8,7 @@ use engine::ClusterName;
 use engine::facts::{ClusterPlacement, ClusterWeight, Division, Filters, GroupBy, GroupSpread};
 use engine::matching::{ClusterRule, Operator, Requirement};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Returns the clusters that `placement` allows for an object of `api` (`apiVersion/Kind`). Karmada has
 /// checked it; a part that cannot be read selects no cluster rather than any.
@@ -31,6 +32,7 @@ pub fn cluster_placement(placement: Option<&Value>, api: &str) -> ClusterPlaceme
             .unwrap_or_default(),
         max_clusters,
         min_clusters,
+        refused_in: BTreeMap::new(),
         data_clusters: Vec::new(),
         filters: Filters::default(),
         spread: of_groups(constraints),

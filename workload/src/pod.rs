@@ -5,11 +5,13 @@ use crate::claims;
 use crate::error::SpecError;
 use crate::field::Field;
 use crate::nodes;
+use crate::pod_shape::PodShape;
 use engine::Resources;
 use engine::facts::Role;
 use engine::matching::{NodeTerm, Toleration};
 use engine::quantity::Amount;
 use engine::resources::ResourceName;
+use std::collections::BTreeMap;
 
 /// What a pod requests.
 #[derive(Debug, Clone)]
@@ -75,6 +77,7 @@ impl PodRequirements {
             count,
             min,
             request: self.request,
+            requests_in: BTreeMap::new(),
             node_terms: self.node_terms,
             tolerations: self.tolerations,
         })
@@ -83,36 +86,10 @@ impl PodRequirements {
 
 /// Returns what a pod of `spec` requests: the most that it needs at any time, and one `pods`.
 fn request(spec: &Field<'_>) -> Result<Resources, SpecError> {
-    let containers = spec.get("containers")?;
-    if containers.items()?.is_empty() {
-        return Err(containers.invalid("at least one container"));
-    }
-    let mut running = Resources::new();
-    for container in containers.items()? {
-        running = plus(spec.path(), &running, &container_request(&container)?)?;
-    }
-    // Init containers run one after the other, each with the sidecars that were started before it.
-    let mut sidecars = Resources::new();
-    let mut starting = Resources::new();
-    for container in spec.get("initContainers")?.items()? {
-        let own = container_request(&container)?;
-        if container.get("restartPolicy")?.text()? == Some("Always") {
-            running = plus(spec.path(), &running, &own)?;
-            sidecars = plus(spec.path(), &sidecars, &own)?;
-            starting = Resources::max(&starting, &sidecars);
-        } else {
-            starting = Resources::max(&starting, &plus(spec.path(), &sidecars, &own)?);
-        }
-    }
-    let of_containers = Resources::max(&running, &starting);
-    let of_pod = pod_level(&spec.get("resources")?, of_containers)?;
-    let with_overhead = plus(spec.path(), &of_pod, &spec.get("overhead")?.resources()?)?;
+    let of_pod = PodShape::read(spec)?.request()?;
     // Claims belong to the pod, whichever of its containers use them.
-    Ok(one_pod(plus(
-        spec.path(),
-        &with_overhead,
-        &claims::named_by(spec)?,
-    )?))
+    let claims = claims::named_by(spec)?;
+    Ok(one_pod(plus(spec.path(), &of_pod, &claims)?))
 }
 
 /// Returns what a container requests; per resource, its limit counts if it has no request.
@@ -131,28 +108,6 @@ pub(crate) fn requirements(resources: &Field<'_>) -> Result<Resources, SpecError
     Ok(requests)
 }
 
-/// Resources of the pod as a whole (KEP-2837) override the sum of its containers. A limit of the pod is its
-/// request only if no container requests the resource; huge pages cannot be overcommitted, so for them it
-/// always is.
-fn pod_level(resources: &Field<'_>, mut of_containers: Resources) -> Result<Resources, SpecError> {
-    let requests = resources.get("requests")?.resources()?;
-    for (name, limit) in resources.get("limits")?.resources()?.iter() {
-        let is_huge = name.as_str().starts_with("hugepages-");
-        if is_pod_level(name) && (is_huge || of_containers.get(name).is_none()) {
-            of_containers.set(name.clone(), limit);
-        }
-    }
-    for (name, amount) in requests.iter().filter(|(name, _)| is_pod_level(name)) {
-        of_containers.set(name.clone(), amount);
-    }
-    Ok(of_containers)
-}
-
-fn is_pod_level(name: &ResourceName) -> bool {
-    matches!(name.as_str(), ResourceName::CPU | ResourceName::MEMORY)
-        || name.as_str().starts_with("hugepages-")
-}
-
 /// Returns `request` with one `pods`, and without zero amounts.
 fn one_pod(request: Resources) -> Resources {
     let mut request: Resources = request
@@ -164,7 +119,8 @@ fn one_pod(request: Resources) -> Resources {
     request
 }
 
-fn plus(path: &str, sum: &Resources, more: &Resources) -> Result<Resources, SpecError> {
+/// Returns the sum of two requests in the pod spec at `path`.
+pub(crate) fn plus(path: &str, sum: &Resources, more: &Resources) -> Result<Resources, SpecError> {
     sum.checked_add(more)
         .ok_or_else(|| SpecError::too_large(path, format!("{sum} and {more}")))
 }

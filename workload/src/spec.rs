@@ -402,6 +402,14 @@ fn shorter(declared: Option<i64>, deadline: Option<i64>) -> Option<i64> {
     }
 }
 
+/// Returns what pods of a RuntimeClass need besides their containers, from its `overhead`.
+///
+/// # Errors
+/// [`SpecError::Invalid`] for an invalid amount.
+pub fn pod_overhead(overhead: &Value) -> Result<Resources, SpecError> {
+    Field::root(overhead).get("podFixed")?.resources()
+}
+
 /// Returns what one pod of `spec` (a pod spec as the API server stores it) requests, including one `pods`.
 ///
 /// # Errors

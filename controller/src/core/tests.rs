@@ -18,6 +18,7 @@ mod growth;
 mod infrastructure;
 mod kept;
 mod leaving;
+mod member_rules;
 mod metrics;
 mod not_running;
 mod not_touched;

@@ -74,7 +74,8 @@ fn share(cluster: &TargetCluster, job: &ResolvedJob) -> Share {
     let charge = roles
         .iter()
         .try_fold(Resources::new(), |sum, role| {
-            sum.checked_add(&role.request.checked_mul(count(role))?)
+            let request = role.request_in(&ClusterName::new(&cluster.name));
+            sum.checked_add(&request.checked_mul(count(role))?)
         })
         .unwrap_or_default();
     Share {

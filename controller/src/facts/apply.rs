@@ -74,6 +74,7 @@ impl Reconciler {
                 .or_else(|| self.still_overridden(binding))
                 .or_else(|| self.refused_hold(key, binding, template));
         }
+        self.apply_member_rules(key, binding, template, &mut job);
         self.let_end(&mut job.fact);
         if let Some(record) = own_record(binding) {
             AvoidedByJob::keep_off(&record.avoided_nodes, &mut job.fact.demand);

@@ -11,6 +11,7 @@
 pub(crate) mod adopted;
 pub(crate) mod apply;
 pub(crate) mod job;
+pub(crate) mod member_rules;
 pub(crate) mod queue_places;
 pub(crate) mod queue_rights;
 pub(crate) mod running;

@@ -98,6 +98,7 @@ impl Reconciler {
                 node,
                 health,
             } => self.node_health(cluster, node, health),
+            MemberEvent::Rules { cluster, rules } => self.member_rules(cluster, rules, now),
             MemberEvent::Marks { cluster, marks } => self.cluster_marks(cluster, marks),
             MemberEvent::Fact(mut fact) => {
                 match &mut fact {
@@ -110,8 +111,9 @@ impl Reconciler {
                         }
                     }
                     Event::NodeUpserted(node) => self.ending_nodes.mark(node, now),
-                    Event::ClusterGone(_) => {
-                        self.dirty.extend(self.rendezvous_jobs.iter().cloned())
+                    Event::ClusterGone(cluster) => {
+                        self.forget_member_rules(cluster);
+                        self.dirty.extend(self.rendezvous_jobs.iter().cloned());
                     }
                     _ => {}
                 }

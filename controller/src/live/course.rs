@@ -176,7 +176,7 @@ impl LiveState {
                         cluster: share.cluster.clone(),
                         uid: Uid::new(format!("simulated-pod-{}", self.made_up)),
                         node: Some(slot.node.clone()),
-                        request: role.request.clone(),
+                        request: role.request_in(&share.cluster).clone(),
                         job: Some(key.clone()),
                         phase: PodPhase::Running,
                         symptom: None,

@@ -12,7 +12,7 @@ use engine::{Attempt, Time, Uid};
 use kube::api::DynamicObject;
 use serde_json::Value;
 use std::fmt;
-use workload::{ShownStatus, SpecError, TimeToLive, WorkloadSpec};
+use workload::{PodShape, ShownStatus, SpecError, TimeToLive, WorkloadSpec};
 
 /// The shortest time after which a job without a heartbeat is stuck.
 const LEAST_TIMEOUT_MS: i64 = 60_000;
@@ -86,6 +86,8 @@ pub(crate) struct Template {
     pub(crate) shown: ShownStatus,
     /// The images of its pods, by role.
     pub(crate) images: Vec<RoleImages>,
+    /// The resources of its pods, by role, to which members add.
+    pub(crate) pods: Vec<PodShape>,
     /// Messages on fields that are valid here and that Karmada or a member refuses later.
     pub(crate) warnings: Vec<String>,
 }
@@ -163,6 +165,7 @@ impl Template {
                 .chain(timeout.and_then(Result::err))
                 .collect(),
             images: workload::images(&mut value),
+            pods: workload::pod_shapes(&mut value),
         }
     }
 

@@ -13,6 +13,7 @@ use crate::admission_policies::Enforcement;
 use crate::avoided_nodes::AvoidedNodes;
 use crate::cluster_breakers::ClusterBreakers;
 use crate::ending_nodes::EndingNodes;
+use crate::facts::member_rules::KnownMemberRules;
 use crate::facts::queue_places::Places;
 use crate::facts::queue_rights::QueueRights;
 use crate::metrics::ControllerMetrics;
@@ -93,6 +94,8 @@ pub(crate) struct Reconciler {
     pub(crate) avoided_nodes: AvoidedNodes,
     /// Which clusters take no new jobs because many failed there.
     pub(crate) breakers: ClusterBreakers,
+    /// What members apply to pods before they store them.
+    pub(crate) member_rules: KnownMemberRules,
     /// The nodes that end at a known time.
     pub(crate) ending_nodes: EndingNodes,
     /// When the jobs on nodes that end soon were last looked at.
@@ -133,6 +136,7 @@ impl Reconciler {
             lost_pods: LostPods::default(),
             avoided_nodes: AvoidedNodes::default(),
             breakers: ClusterBreakers::default(),
+            member_rules: KnownMemberRules::default(),
             ending_nodes: EndingNodes::default(),
             looked_at_ends: None,
             cluster_uids: BTreeMap::new(),

@@ -37,6 +37,12 @@ pub const EVENT: ObjectKind = kind("", "v1", "Event", "events");
 pub const NAMESPACE: ObjectKind = kind("", "v1", "Namespace", "namespaces");
 /// A Node of Kubernetes.
 pub const NODE: ObjectKind = kind("", "v1", "Node", "nodes");
+/// Defaults and bounds for the containers of a namespace.
+pub const LIMIT_RANGE: ObjectKind = kind("", "v1", "LimitRange", "limitranges");
+/// A quota of Kubernetes for a namespace.
+pub const RESOURCE_QUOTA: ObjectKind = kind("", "v1", "ResourceQuota", "resourcequotas");
+/// A runtime of containers.
+pub const RUNTIME_CLASS: ObjectKind = kind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses");
 /// A Pod of Kubernetes.
 pub const POD: ObjectKind = kind("", "v1", "Pod", "pods");
 /// A Secret of Kubernetes.
@@ -55,8 +61,6 @@ pub const MULTI_CLUSTER_SERVICE: ObjectKind = kind(
 );
 /// A PersistentVolumeClaim of Kubernetes.
 pub const PVC: ObjectKind = kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
-/// A ResourceQuota of Kubernetes.
-pub const RESOURCE_QUOTA: ObjectKind = kind("", "v1", "ResourceQuota", "resourcequotas");
 /// A Deployment of Kubernetes.
 pub const DEPLOYMENT: ObjectKind = kind("apps", "v1", "Deployment", "deployments");
 /// A StatefulSet of Kubernetes.

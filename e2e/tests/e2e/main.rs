@@ -48,6 +48,7 @@ mod lifecycle;
 mod lost_cluster;
 mod many_deleted;
 mod member_queues;
+mod member_rules;
 mod mpi;
 mod namespaces;
 mod not_started;

@@ -7,6 +7,8 @@ use crate::api::reason::Reason;
 use crate::api::spread::{Division, GroupSpread};
 use crate::plugins::Filters;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// One kind of pod in a job. All pods of a role have the same request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -17,13 +19,35 @@ pub struct Role {
     pub count: u32,
     /// The number of pods that the job needs to start.
     pub min: u32,
-    /// The request of one pod (init containers, sidecars, overhead; one `pods`).
+    /// The request of one pod (init containers, sidecars, overhead; one `pods`), as its template has it.
     pub request: Resources,
+    /// The request of one pod in clusters that add to it (LimitRange, RuntimeClass); nowhere less than `request`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub requests_in: BTreeMap<ClusterName, Resources>,
     /// The nodes its pods may run on: those that match any of these terms (required node affinity
     /// merged with the node selector); empty for all.
     pub node_terms: Vec<NodeTerm>,
     /// The tolerations of its pods.
     pub tolerations: Vec<Toleration>,
+}
+
+impl Role {
+    /// The request of one pod in a cluster.
+    #[must_use]
+    pub fn request_in(&self, cluster: &ClusterName) -> &Resources {
+        self.requests_in.get(cluster).unwrap_or(&self.request)
+    }
+
+    /// The largest request that one pod has in any cluster, for checks before the cluster is known: no resource is
+    /// less in any of them.
+    #[must_use]
+    pub fn largest_request(&self) -> Cow<'_, Resources> {
+        let mut largest = Cow::Borrowed(&self.request);
+        for request in self.requests_in.values() {
+            largest = Cow::Owned(Resources::max(&largest, request));
+        }
+        largest
+    }
 }
 
 /// Whether a gang may be placed in several clusters.
@@ -103,11 +127,11 @@ impl Demand {
         self.held != Held::Not || self.natively_divisible
     }
 
-    /// The request of all its pods together, or `None` if the sum overflows.
+    /// The request of all its pods together, each where it is largest, or `None` if the sum overflows.
     #[must_use]
     pub fn total(&self) -> Option<Resources> {
         self.roles.iter().try_fold(Resources::new(), |sum, role| {
-            sum.checked_add(&role.request.checked_mul(role.count)?)
+            sum.checked_add(&role.largest_request().checked_mul(role.count)?)
         })
     }
 
@@ -141,6 +165,9 @@ pub struct ClusterPlacement {
     pub max_clusters: Option<u32>,
     /// The fewest clusters (`minGroups`).
     pub min_clusters: Option<u32>,
+    /// The clusters that refuse its pods, each with the reason in words that follow the cluster's name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub refused_in: BTreeMap<ClusterName, String>,
     /// The clusters that have its data, if it names any (`muster.io/data-clusters`).
     pub data_clusters: Vec<ClusterName>,
     /// The filters that its queue's policy chooses.

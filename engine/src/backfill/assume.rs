@@ -52,8 +52,9 @@ pub(crate) fn leaving<'a>(inputs: Inputs<'a>, key: &'a JobKey) -> Option<FreedBy
             let role = basis.roles.iter().find(|role| role.name == slot.role)?;
             let held = nodes.get_mut(&(share.cluster.clone(), slot.node.clone()));
             if let Some(held) = held {
-                let count = held.fits(&role.request, slot.count);
-                held.add(&role.request, -i64::from(count));
+                let request = role.request_in(&share.cluster);
+                let count = held.fits(request, slot.count);
+                held.add(request, -i64::from(count));
             }
         }
         if share.slots.is_empty() {

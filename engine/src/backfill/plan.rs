@@ -356,7 +356,7 @@ pub(crate) fn jobs_on(
         };
         for assumed_pod in &assumption.assumed {
             if assumed_pod.cluster == *cluster && assumed_pod.node.as_ref() == Some(node) {
-                let request = &assumption.demand.roles[assumed_pod.role].request;
+                let request = assumption.request(assumed_pod);
                 let held = jobs.entry(key.clone()).or_default();
                 held.add(request, i64::from(assumed_pod.count));
             }

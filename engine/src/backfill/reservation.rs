@@ -65,7 +65,7 @@ pub(crate) fn nodes_of(inputs: Inputs<'_>, demand: &Demand, shares: &[Share]) ->
             let role = demand.roles.iter().find(|role| role.name == slot.role);
             let sum = taken.entry(slot.node.clone()).or_default();
             if let Some(role) = role {
-                sum.add(&role.request, i64::from(slot.count));
+                sum.add(role.request_in(&share.cluster), i64::from(slot.count));
             }
         }
         let known = inputs.capacity.cluster(&share.cluster);

@@ -42,8 +42,9 @@ pub(crate) struct AssumedPod {
 type ChangedNodes = BTreeMap<ClusterName, BTreeSet<NodeName>>;
 
 impl Assumption {
-    fn request(&self, assumed_pod: &AssumedPod) -> &Resources {
-        &self.demand.roles[assumed_pod.role].request
+    /// What one of its assumed pods requests in its cluster.
+    pub(crate) fn request(&self, assumed_pod: &AssumedPod) -> &Resources {
+        self.demand.roles[assumed_pod.role].request_in(&assumed_pod.cluster)
     }
 }
 
@@ -173,14 +174,15 @@ impl Capacity {
             .filter(|index| assumption.assumed[*index].cluster == pod.cluster)
             .min_by_key(|index| {
                 let assumed_pod = &assumption.assumed[*index];
-                let same_request = demand.roles[assumed_pod.role].request == pod.request;
+                let role = &demand.roles[assumed_pod.role];
+                let same_request = *role.request_in(&pod.cluster) == pod.request;
                 let same_node = assumed_pod.node == pod.node;
                 (!same_request, !same_node, *index)
             })?;
         let assumed_pod = &mut assumption.assumed[index];
         let request = self
             .resource_ids
-            .vector(&demand.roles[assumed_pod.role].request);
+            .vector(demand.roles[assumed_pod.role].request_in(&pod.cluster));
         let node = assumed_pod.node.clone();
         assumed_pod.count -= 1;
         if assumed_pod.count == 0 {
@@ -330,7 +332,7 @@ impl Capacity {
             for placed in packing.placed {
                 left -= placed.count;
                 let taken = overlay.node_mut(cluster, &placed.node);
-                taken.add(&need.role.request, i64::from(placed.count));
+                taken.add(need.role.request_in(cluster), i64::from(placed.count));
                 assumed.push(assumed_pod(
                     cluster,
                     need.index,
@@ -388,7 +390,9 @@ impl Capacity {
     ) -> Vec<Need<'a>> {
         for pod in self.pods_in(key, cluster).filter(|pod| counts(pod)) {
             let open = |need: &&mut Need<'_>| need.count > 0;
-            let same = |need: &&mut Need<'_>| need.count > 0 && need.role.request == pod.request;
+            let same = |need: &&mut Need<'_>| {
+                need.count > 0 && *need.role.request_in(cluster) == pod.request
+            };
             if let Some(need) = needs.iter_mut().find(same) {
                 need.count -= 1;
             } else if let Some(need) = needs.iter_mut().find(open) {
@@ -422,11 +426,18 @@ impl Capacity {
         come: bool,
         changed: &mut ChangedNodes,
     ) {
-        let roles = assumption.demand.roles.iter();
+        let roles = &assumption.demand.roles;
         let requests: Vec<ResourceVec> = roles
+            .iter()
             .map(|role| self.resource_ids.vector(&role.request))
             .collect();
         for assumed_pod in &assumption.assumed {
+            let in_cluster = roles[assumed_pod.role]
+                .requests_in
+                .get(&assumed_pod.cluster);
+            let in_cluster = in_cluster.map(|request| self.resource_ids.vector(request));
+            let request = in_cluster.as_ref();
+            let request = request.unwrap_or(&requests[assumed_pod.role]);
             if let Some(node) = &assumed_pod.node {
                 let room = match self.clusters.get_mut(&assumed_pod.cluster) {
                     Some(room) => room,
@@ -435,13 +446,7 @@ impl Capacity {
                         .entry(assumed_pod.cluster.clone())
                         .or_default(),
                 };
-                room.assumed_pod(
-                    node,
-                    key,
-                    &requests[assumed_pod.role],
-                    assumed_pod.count,
-                    come,
-                );
+                room.assumed_pod(node, key, request, assumed_pod.count, come);
                 let nodes = match changed.get_mut(&assumed_pod.cluster) {
                     Some(nodes) => nodes,
                     None => changed.entry(assumed_pod.cluster.clone()).or_default(),

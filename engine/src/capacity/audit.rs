@@ -51,7 +51,7 @@ impl Capacity {
         for assumption in self.assumed().values() {
             for pods in &assumption.assumed {
                 if let Some(node) = &pods.node {
-                    let request = &assumption.demand.roles[pods.role].request;
+                    let request = assumption.request(pods);
                     let on = used.entry((&pods.cluster, node)).or_default();
                     on.add(request, i64::from(pods.count));
                 }

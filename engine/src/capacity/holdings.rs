@@ -28,7 +28,7 @@ impl Capacity {
             for assumed_pod in &assumption.assumed {
                 if let Some(node) = &assumed_pod.node {
                     let at = (assumed_pod.cluster.clone(), node.clone());
-                    let request = &assumption.demand.roles[assumed_pod.role].request;
+                    let request = assumption.request(assumed_pod);
                     let entry = held.entry(at).or_default();
                     entry.add(request, i64::from(assumed_pod.count));
                 }

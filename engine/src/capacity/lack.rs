@@ -136,6 +136,7 @@ mod tests {
                 count: *count,
                 min: *count,
                 request: gpus(*each),
+                requests_in: std::collections::BTreeMap::new(),
                 node_terms: Vec::new(),
                 tolerations: Vec::new(),
             });

@@ -171,7 +171,8 @@ impl Capacity {
         role: &Role,
         withheld: Option<&ResourceTotals>,
     ) -> bool {
-        let mut request = role.request.iter().filter(|(_, amount)| amount.0 > 0);
+        let request = role.request_in(&node.fact.cluster);
+        let mut request = request.iter().filter(|(_, amount)| amount.0 > 0);
         request.all(|(name, amount)| {
             let free = self.free_of(node, name);
             let withheld = withheld.map_or(0, |withheld| withheld.get(name));
@@ -294,12 +295,12 @@ impl Capacity {
         match packing.lack {
             None => Ok(()),
             Some(lack) => {
-                let role = &demand.roles[lack.role];
+                let request = demand.roles[lack.role].request_in(&share.cluster);
                 Err(Blocker {
                     scope: format!("cluster/{}", share.cluster),
-                    resource: pack::leading(&role.request).map(ToString::to_string),
-                    needs: Some(leading_amount(&role.request) * i64::from(lack.wanted)),
-                    free: Some(leading_amount(&role.request) * i64::from(lack.placed)),
+                    resource: pack::leading(request).map(ToString::to_string),
+                    needs: Some(leading_amount(request) * i64::from(lack.wanted)),
+                    free: Some(leading_amount(request) * i64::from(lack.placed)),
                 })
             }
         }
@@ -341,7 +342,7 @@ impl Capacity {
     }
 
     /// How many pods of a role each cluster might hold, by place: those that it might not are
-    /// known without looking at its nodes.
+    /// known without looking at its nodes. Where a cluster adds to the template's request, fewer fit.
     pub(crate) fn fitting_for_role(&self, role: &Role) -> Cow<'_, [FittingPods]> {
         let resource = mix::counted_in(&role.request, &self.resource_ids);
         let each = self.resource_ids.request(&role.request).get(resource);

@@ -171,7 +171,7 @@ impl Capacity {
         let Some(mut field) = self.field(cluster, node_view, within) else {
             return nothing(needs);
         };
-        let wanted = most_constrained_first(&field, needs, &self.resource_ids);
+        let wanted = most_constrained_first(&field, cluster, needs, &self.resource_ids);
         let again = (wanted.len() > 1).then(|| field.touched.clone());
         let mut packing = Packing::default();
         for one in &wanted {
@@ -207,7 +207,7 @@ impl Capacity {
         let mut packing = Packing::default();
         if let Some(mut field) = self.field(cluster, node_view, within) {
             for need in needs.iter().filter(|need| need.count > 0) {
-                let one = wanted(need, &self.resource_ids);
+                let one = wanted(need, cluster, &self.resource_ids);
                 field.place(&one, needs.len() > 1, &mut packing.placed);
             }
         }
@@ -248,25 +248,27 @@ fn nothing(needs: &[Need<'_>]) -> Packing {
     })
 }
 
-fn wanted<'a>(need: &Need<'a>, resource_ids: &ResourceIds) -> Wanted<'a> {
+fn wanted<'a>(need: &Need<'a>, cluster: &ClusterName, resource_ids: &ResourceIds) -> Wanted<'a> {
+    let request = need.role.request_in(cluster);
     Wanted {
         index: need.index,
         role: need.role,
         count: need.count,
-        ask: resource_ids.request(&need.role.request),
-        device: device(&need.role.request),
+        ask: resource_ids.request(request),
+        device: device(request),
     }
 }
 
 fn most_constrained_first<'a>(
     field: &Packer<'_>,
+    cluster: &ClusterName,
     needs: &[Need<'a>],
     resource_ids: &ResourceIds,
 ) -> Vec<Wanted<'a>> {
     let mut ordered: Vec<Wanted<'a>> = needs
         .iter()
         .filter(|need| need.count > 0)
-        .map(|need| wanted(need, resource_ids))
+        .map(|need| wanted(need, cluster, resource_ids))
         .collect();
     if ordered.len() > 1 {
         let picky = |role: &Role| !role.node_terms.is_empty() || field.room.has_taints();

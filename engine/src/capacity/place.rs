@@ -110,7 +110,7 @@ impl Capacity {
         tier: u32,
         optional: bool,
     ) -> Vec<(&'a [String], &'a Domain)> {
-        let asked = self.asked(needs);
+        let asked = self.asked(cluster, needs);
         let overlay = node_view.overlay;
         let differ = overlay
             .nodes_of(cluster)
@@ -148,12 +148,13 @@ impl Capacity {
 
     /// By role: what its pods are counted in, how much each requests, and how many they are;
     /// devices before CPU.
-    fn asked(&self, needs: &[Need<'_>]) -> Vec<(ResourceId, i64, u32)> {
+    fn asked(&self, cluster: &ClusterName, needs: &[Need<'_>]) -> Vec<(ResourceId, i64, u32)> {
         let mut asked: Vec<(ResourceId, i64, u32)> = needs
             .iter()
             .map(|need| {
-                let resource = counted_in(&need.role.request, &self.resource_ids);
-                let each = self.resource_ids.request(&need.role.request).get(resource);
+                let request = need.role.request_in(cluster);
+                let resource = counted_in(request, &self.resource_ids);
+                let each = self.resource_ids.request(request).get(resource);
                 (resource, each, need.count)
             })
             .filter(|(_, each, count)| *each > 0 && *count > 0)
@@ -171,7 +172,7 @@ impl Capacity {
         node_view: NodeView<'_>,
         closest: Option<Packing>,
     ) -> Packing {
-        let asked = self.asked(needs);
+        let asked = self.asked(cluster, needs);
         let differ = node_view.overlay.nodes_of(cluster);
         let mut closest = closest;
         for node in room.nodes().values().filter(|node| node.fact.usable) {
@@ -220,7 +221,10 @@ impl Capacity {
         }
         let asks: BTreeMap<usize, _> = needs
             .iter()
-            .map(|need| (need.index, self.resource_ids.request(&need.role.request)))
+            .map(|need| {
+                let request = need.role.request_in(cluster);
+                (need.index, self.resource_ids.request(request))
+            })
             .collect();
         let mut units_taken = 0;
         for (name, roles) in &taken {

@@ -14,7 +14,7 @@ use crate::capacity::{Capacity, ClusterCapacity, NodeInfo};
 use crate::cost;
 use crate::overlay::Overlay;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 /// The usable nodes of some clusters.
 pub(crate) struct Sites<'a> {
@@ -97,14 +97,17 @@ impl<'a> Sites<'a> {
     /// Puts the pods of a role one by one where the least has to become free. What has to, and
     /// how many pods do not fit.
     pub(crate) fn put(&mut self, role: &Role, count: u32) -> (i128, u32) {
-        let pod = PodToPlace {
-            ask: self.resource_ids.request(&role.request),
-            leading: leading(&role.request).and_then(|name| self.resource_ids.find(name)),
-        };
+        let whole = PodToPlace::new(self.resource_ids, &role.request);
+        let in_clusters = role.requests_in.iter().map(|(cluster, request)| {
+            let pod = PodToPlace::new(self.resource_ids, request);
+            (cluster, pod)
+        });
+        let in_clusters: BTreeMap<&ClusterName, PodToPlace> = in_clusters.collect();
+        let pod_in = |cluster: &ClusterName| in_clusters.get(cluster).unwrap_or(&whole);
         let sites = self.nodes.iter().enumerate();
         cost::node_visits(self.nodes.len());
         let able = sites.filter(|(_, site)| can_run_on(role, site.node));
-        let entries = able.filter_map(|(at, site)| site.entry(at, &pod));
+        let entries = able.filter_map(|(at, site)| site.entry(at, pod_in(site.cluster)));
         let mut queue: BinaryHeap<Reverse<Entry>> = entries.map(Reverse).collect();
         let mut cost = 0;
         for placed in 0..count {
@@ -112,11 +115,12 @@ impl<'a> Sites<'a> {
                 return (cost, count - placed);
             };
             let site = &mut self.nodes[at];
+            let pod = pod_in(site.cluster);
             site.now.add_pods(&pod.ask, -1);
             site.cleared.add_pods(&pod.ask, -1);
-            site.taken.add(&role.request, 1);
+            site.taken.add(role.request_in(site.cluster), 1);
             cost += shortfall;
-            queue.extend(site.entry(at, &pod).map(Reverse));
+            queue.extend(site.entry(at, pod).map(Reverse));
         }
         (cost, 0)
     }
@@ -140,6 +144,15 @@ impl<'a> Sites<'a> {
 struct PodToPlace {
     ask: PodRequest,
     leading: Option<ResourceId>,
+}
+
+impl PodToPlace {
+    fn new(resource_ids: &ResourceIds, request: &Resources) -> Self {
+        Self {
+            ask: resource_ids.request(request),
+            leading: leading(request).and_then(|name| resource_ids.find(name)),
+        }
+    }
 }
 
 /// A node in the order in which pods are put: where the least has to become free, then the

@@ -23,6 +23,7 @@ pub(crate) fn demand(count: u32, request: &str) -> Demand {
             count,
             min: count,
             request: resources(request),
+            requests_in: std::collections::BTreeMap::new(),
             node_terms: Vec::new(),
             tolerations: Vec::new(),
         }],

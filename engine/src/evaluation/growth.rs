@@ -1,5 +1,6 @@
 //! Verdicts on admitted jobs that need more pods.
 
+use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::pools_of;
 use crate::api::facts::Share;
@@ -43,8 +44,16 @@ pub(crate) fn evaluate_growth_by(
         return Ok(None);
     }
     let mut extra = ResourceTotals::default();
+    let shares = &released.admission.shares;
     for need in &needs {
-        extra.add(&need.role.request, i64::from(need.count));
+        // Which of its clusters takes them is not known yet.
+        let in_shares = shares
+            .iter()
+            .map(|share| need.role.request_in(&share.cluster));
+        let largest = in_shares.fold(need.role.request.clone(), |largest, request| {
+            Resources::max(&largest, request)
+        });
+        extra.add(&largest, i64::from(need.count));
     }
     let shape = RequestShape {
         demand: Arc::clone(demand),
@@ -63,7 +72,7 @@ pub(crate) fn evaluate_growth_by(
         shape: &shape,
         verbose: false,
     };
-    growth_of(inputs, request, &released.admission.shares, &needs).map(Some)
+    growth_of(inputs, request, shares, &needs).map(Some)
 }
 
 /// A share for all of `needs` in the first cluster of `shares` that has capacity for it.

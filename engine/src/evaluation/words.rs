@@ -14,7 +14,8 @@ const SHOWN: usize = 4;
 /// The blocker of a job that fits into no cluster, from what the best of them lacks.
 pub(crate) fn room_blocker(lack: &ClusterLack, role: &Role) -> Blocker {
     let name = binding(lack, role);
-    let each = name.map_or(0, |name| role.request.amount_of(name).0);
+    let request = role.request_in(&lack.cluster);
+    let each = name.map_or(0, |name| request.amount_of(name).0);
     Blocker {
         scope: format!("cluster/{}", lack.cluster),
         resource: name.map(ToString::to_string),
@@ -67,7 +68,7 @@ pub(crate) fn words(queues: &Quota, demand: &Demand, no_plan: &NoPlan) -> String
 /// The resource that is short in a cluster, or else the one that the role is best known by.
 fn binding<'a>(lack: &'a ClusterLack, role: &'a Role) -> Option<&'a ResourceName> {
     let short = lack.short.as_ref().map(|short| &short.resource);
-    short.or_else(|| crate::capacity::leading(&role.request))
+    short.or_else(|| crate::capacity::leading(role.request_in(&lack.cluster)))
 }
 
 /// `8 pods × nvidia.com/gpu 8`, or with the role's name where there are several: what is short in the
@@ -78,11 +79,12 @@ fn asks<'a>(role: &Role, named: bool, lacks: impl Iterator<Item = &'a ClusterLac
         let name = lack.short.as_ref().map(|short| &short.resource);
         names.extend(name.filter(|name| !names.contains(name)));
     }
+    let request = role.largest_request();
     if names.is_empty() {
-        names.extend(crate::capacity::leading(&role.request));
+        names.extend(crate::capacity::leading(&request));
     }
     let amounts = names.into_iter().map(|name| {
-        let amount = name.format(role.request.amount_of(name));
+        let amount = name.format(request.amount_of(name));
         format!("{name} {amount}")
     });
     let amounts = amounts.collect::<Vec<_>>().join(", ");
@@ -97,6 +99,14 @@ fn asks<'a>(role: &Role, named: bool, lacks: impl Iterator<Item = &'a ClusterLac
         String::new()
     };
     format!("{} {name}{pods}{each}", role.count)
+}
+
+/// What a pod requests in a cluster that adds to its template's request.
+fn added(role: &Role, lack: &ClusterLack) -> String {
+    let request = role.requests_in.get(&lack.cluster);
+    request.map_or_else(String::new, |request| {
+        format!(" (with its LimitRanges and RuntimeClass each requests {request})")
+    })
 }
 
 /// What a cluster could take of a role, or that its pods may run on no node there.
@@ -115,7 +125,8 @@ fn has(lack: &ClusterLack, demand: &Demand) -> String {
     let domain = lack.domain.as_ref();
     let domain = domain.map_or_else(String::new, |domain| format!(" in {domain}"));
     // Of the resource that a pod is best known by, the numbers of pods say enough.
-    let best_known = crate::capacity::leading(&demand.roles[lack.role].request);
+    let asked = &demand.roles[lack.role];
+    let best_known = crate::capacity::leading(asked.request_in(&lack.cluster));
     let short = lack.short.as_ref();
     let short = short.filter(|short| best_known != Some(&short.resource));
     let short = short.map_or_else(String::new, |short| {
@@ -123,7 +134,10 @@ fn has(lack: &ClusterLack, demand: &Demand) -> String {
         format!(" ({name}: at most {most} free on a node)")
     });
     format!(
-        "{}{domain} has room for {}{role} of {}{short}",
-        lack.cluster, lack.placed, lack.wanted
+        "{}{domain} has room for {}{role} of {}{short}{}",
+        lack.cluster,
+        lack.placed,
+        lack.wanted,
+        added(asked, lack)
     )
 }

@@ -3,7 +3,8 @@
 //! If the size of a job is enforced, it gets more pods only when they are granted, and fewer at
 //! once (`terminating.rs`). Growth that nothing can hold back (of other kinds, or of requests) is
 //! charged at once, even beyond capability, and the job is marked as exceeding its grant. A job
-//! that is known from its record is charged as recorded until its template is edited.
+//! that is known from its record is charged as recorded until its template is edited. What a cluster adds
+//! to requests (LimitRange, RuntimeClass) is no edit: where it changes, running pods stay as they are.
 
 use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
@@ -207,11 +208,24 @@ fn admitted(admission: &Admission, role: &Role) -> u32 {
 fn with_larger_requests(basis: &Demand, demand: &Demand) -> Option<Demand> {
     let mut raised = basis.clone();
     for role in &mut raised.roles {
-        if let Some(new) = role_named(demand, &role.name) {
-            role.request = Resources::max(&role.request, &new.request);
+        if let Some(new) = role_named(demand, &role.name)
+            && Resources::max(&role.request, &new.request) != role.request
+        {
+            raise(role, new);
         }
     }
     (raised != *basis).then_some(raised)
+}
+
+/// Raises the requests of a role, in each cluster, to at least those of another.
+fn raise(role: &mut Role, to: &Role) {
+    let clusters = role.requests_in.keys().chain(to.requests_in.keys());
+    let in_clusters = clusters.map(|cluster| {
+        let largest = Resources::max(role.request_in(cluster), to.request_in(cluster));
+        (cluster.clone(), largest)
+    });
+    role.requests_in = in_clusters.collect();
+    role.request = Resources::max(&role.request, &to.request);
 }
 
 /// The demand with the admitted counts, and requests not below the basis.
@@ -220,7 +234,7 @@ fn with_counts(demand: &Demand, basis: Option<&Demand>, admission: &Admission) -
     for role in &mut counted.roles {
         role.count = admitted(admission, role);
         if let Some(old) = basis.and_then(|basis| role_named(basis, &role.name)) {
-            role.request = Resources::max(&role.request, &old.request);
+            raise(role, old);
         }
     }
     counted
@@ -236,9 +250,10 @@ fn charge_raise(shares: &mut [Share], basis: &Demand, raised: &Demand) {
             ) else {
                 continue;
             };
-            let mut more = ResourceTotals::from(&new.request);
-            more.add(&old.request, -1);
-            change_charge(share, &new.request, &more, i64::from(pods.count));
+            let [old, new] = [old, new].map(|role| role.request_in(&share.cluster));
+            let mut more = ResourceTotals::from(new);
+            more.add(old, -1);
+            change_charge(share, new, &more, i64::from(pods.count));
         }
     }
 }
@@ -260,8 +275,12 @@ fn resized_by_edit(granted: &[Share], basis: &Demand, demand: &Demand) -> (Vec<S
     for name in names {
         let none = Resources::new();
         let (old, new) = (role_named(basis, name), role_named(demand, name));
-        let old_request = old.map_or(&none, |role| &role.request);
-        let request = old_request.max(new.map_or(&none, |role| &role.request));
+        let old_request = old.map_or(&none, |role| role.request_in(&share.cluster));
+        let new_request = match (old, new) {
+            (Some(old), Some(new)) if old.request == new.request => old_request,
+            (_, new) => new.map_or(&none, |role| role.request_in(&share.cluster)),
+        };
+        let request = old_request.max(new_request);
         let (before, after) = (old.map_or(0, |r| r.count), new.map_or(0, |r| r.count));
         let mut more = ResourceTotals::default();
         more.add(&request, i64::from(after));

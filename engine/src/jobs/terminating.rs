@@ -110,12 +110,13 @@ impl Released {
         let share = shares.iter_mut().find(|s| s.cluster == cut.cluster)?;
         let role = basis.roles.iter().find(|role| role.name == cut.role)?;
         let before = share.charge.clone();
-        let (count, nodes) = take_pods(share, &cut.role, &role.request, cut.count);
+        let request = role.request_in(&cut.cluster);
+        let (count, nodes) = take_pods(share, &cut.role, request, cut.count);
         let leaving = Leaving {
             cluster: cut.cluster.clone(),
             role: cut.role.clone(),
             count,
-            request: role.request.clone(),
+            request: request.clone(),
             charge: less(&before, &share.charge),
         };
         (count > 0).then_some((leaving, nodes))

@@ -136,7 +136,7 @@ fn withhold_excess(
     let mut excess = short.excess();
     let mut stays: BTreeMap<&NodeName, i128> = BTreeMap::new();
     for placed in packing.placed.iter().rev() {
-        let request = &gang.shape.demand.roles[placed.role].request;
+        let request = gang.shape.demand.roles[placed.role].request_in(cluster);
         let each = i128::from(request.amount_of(&short.resource).0);
         if each <= 0 || !counted.contains_key(&placed.node) {
             continue;

@@ -315,7 +315,7 @@ fn class_choices(
     };
     let requests = |name: &crate::ResourceName| {
         let mut roles = demand.roles.iter().filter(|role| role.count > 0);
-        roles.any(|role| role.request.amount_of(name).0 > 0)
+        roles.any(|role| role.request_in(cluster).amount_of(name).0 > 0)
     };
     let pools = nodes.pools().keys();
     let classes: BTreeSet<&PoolClass> = pools
@@ -383,7 +383,7 @@ pub(crate) fn share_of(
         pods[placed.role] += placed.count;
         if let Some(node) = known.and_then(|known| known.nodes().get(&placed.node)) {
             let class = charge.entry(node.fact.class.clone()).or_default();
-            class.add(&role.request, i64::from(placed.count));
+            class.add(role.request_in(cluster), i64::from(placed.count));
         }
         slots.push(Slot {
             node: placed.node.clone(),

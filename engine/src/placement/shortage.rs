@@ -46,8 +46,9 @@ pub(crate) fn shortage(
         let most = free.into_iter().max().unwrap_or_default();
         (fits, most, name.clone())
     };
-    let asked = role.request.iter().filter(|(_, each)| each.0 > 0);
-    let main = leading(&role.request);
+    let request = role.request_in(cluster);
+    let asked = request.iter().filter(|(_, each)| each.0 > 0);
+    let main = leading(request);
     let (fits, most, resource) = asked
         .map(of)
         .min_by_key(|(fits, _, name)| (*fits, main != Some(name)))?;

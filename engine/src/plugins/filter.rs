@@ -81,9 +81,14 @@ pub(crate) fn takes_objects(question: &Question<'_>) -> bool {
 pub(crate) fn refusal(question: &Question<'_>) -> Option<String> {
     let chosen = question.placement.filters;
     let mut filters = FILTERS.iter().enumerate();
-    filters.find_map(|(index, filter)| {
+    let refused = filters.find_map(|(index, filter)| {
         let applies = chosen.has(index, filter.plugin().unset);
         applies.then(|| filter.refuses(question)).flatten()
+    });
+    // What the member's API server refuses holds whichever filters a policy names.
+    refused.or_else(|| {
+        let refused_in = &question.placement.refused_in;
+        refused_in.get(&question.cluster.name).cloned()
     })
 }
 

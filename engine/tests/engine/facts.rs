@@ -113,6 +113,7 @@ pub fn role(name: &str, count: u32, request: &str) -> Role {
         count,
         min: count,
         request: pod(request),
+        requests_in: std::collections::BTreeMap::new(),
         node_terms: Vec::new(),
         tolerations: Vec::new(),
     }

@@ -33,6 +33,7 @@ mod growth;
 mod guarantees;
 mod headroom;
 mod images;
+mod in_clusters;
 mod likely;
 mod limits;
 mod machine;

@@ -99,6 +99,7 @@ fn request(name: &str, api: &str, pods: u32) -> PlacementRequest {
         count: pods,
         min: pods,
         request: resources("1", "2", "1"),
+        requests_in: std::collections::BTreeMap::new(),
         node_terms: Vec::new(),
         tolerations: Vec::new(),
     };

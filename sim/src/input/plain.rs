@@ -54,6 +54,7 @@ pub fn role(name: &str, count: u32, request: Resources) -> Role {
         count,
         min: count,
         request,
+        requests_in: std::collections::BTreeMap::new(),
         node_terms: Vec::new(),
         tolerations: Vec::new(),
     }

@@ -169,6 +169,16 @@ pub fn known_kinds() -> impl Iterator<Item = KnownKind> {
     all().map(WorkloadKind::api)
 }
 
+/// Returns the name by which ResourceQuotas count objects of a kind (`jobs.batch`), if the kind is known.
+#[must_use]
+pub fn counted_as(api_version: &str, kind: &str) -> Option<String> {
+    let api = of(api_version, kind)?.api();
+    Some(match api.group {
+        "" => api.plural.to_owned(),
+        group => format!("{}.{group}", api.plural),
+    })
+}
+
 /// Returns true if the size of this kind is read from its template ([`known_kinds`]).
 #[must_use]
 pub fn is_known_kind(api_version: &str, kind: &str) -> bool {

@@ -17,7 +17,7 @@ impl Stage {
     }
 
     /// The reason and message of why a job waits.
-    fn why(&self, name: &str) -> String {
+    pub(super) fn why(&self, name: &str) -> String {
         let explained = self
             .core
             .reconciler

@@ -12,6 +12,7 @@ fn job(held: Held) -> ResolvedJob {
         count: 4,
         min: 4,
         request: Resources::parse([("cpu", "1")]).unwrap(),
+        requests_in: std::collections::BTreeMap::new(),
         node_terms: Vec::new(),
         tolerations: Vec::new(),
     };

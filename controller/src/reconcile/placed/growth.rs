@@ -44,7 +44,7 @@ impl Reconciler {
                 // The override that made its parts also pins them.
                 true => _ = self.in_flight_of(ctx.key).unpin(),
                 // A pin would restrict the members to an excess that is no longer charged.
-                false => self.unpin(ctx.key, record),
+                false => self.unpin(ctx.key, record, roles),
             };
         }
         let version = self.mirror.template_of(&ctx.binding);
@@ -93,8 +93,9 @@ impl Reconciler {
 
     /// Removes the pin of a job that requests no more than was admitted, also one of an earlier process. The
     /// surplus stays in its charge.
-    fn unpin(&mut self, key: &JobKey, record: &AdmissionRecord) {
-        let was_raised = is_raised(record) && self.in_flight_of(key).begin_unpinned(record.attempt);
+    fn unpin(&mut self, key: &JobKey, record: &AdmissionRecord, roles: &[Role]) {
+        let was_raised =
+            is_raised(record, roles) && self.in_flight_of(key).begin_unpinned(record.attempt);
         if self.in_flight_of(key).unpin() || was_raised {
             self.delete_override(key);
         }
@@ -132,13 +133,17 @@ pub(crate) fn keep_requests(
     }
 }
 
-/// Returns true if more is charged than was admitted.
-fn is_raised(record: &AdmissionRecord) -> bool {
+/// Returns true if more is charged than was admitted, which includes what the clusters add to requests.
+fn is_raised(record: &AdmissionRecord, roles: &[Role]) -> bool {
     let raised = |share: &RecordedShare| {
         let charged = sum(share.charge.values().cloned());
         let admitted = sum(share.pods.iter().filter_map(|pods| {
             let request = record.requests.get(&pods.role)?;
-            request.checked_mul(pods.count)
+            let role = roles.iter().find(|role| role.name == pods.role);
+            let added = role.and_then(|role| role.requests_in.get(&share.name));
+            let whole =
+                added.map_or_else(|| request.clone(), |added| Resources::max(request, added));
+            whole.checked_mul(pods.count)
         }));
         let mut charged = charged.iter();
         charged.any(|(name, amount)| amount > admitted.amount_of(name))

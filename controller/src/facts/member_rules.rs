@@ -1,0 +1,128 @@
+//! What members apply to the pods of a job before they store them: the requests that they add, and the members that
+//! refuse the pods.
+//!
+//! The rules of all members flow in as they change; each job gets what concerns its namespace and its pods. A job that
+//! is admitted is refused nowhere: what it uses of a ResourceQuota is in the quota already.
+
+use crate::facts::job::ResolvedJob;
+use crate::mirror::binding::own_record;
+use crate::mirror::template::Template;
+use crate::reconcile::Reconciler;
+use crds::karmada::ResourceBinding;
+use crds::record::RecordState;
+use engine::facts::Split;
+use engine::{ClusterName, JobKey, Resources, Time};
+use members::RulesUpdate;
+use std::collections::{BTreeMap, BTreeSet};
+use workload::{MemberRules, NamespaceRules};
+
+/// The shortest time between two looks at the pending jobs of a namespace because of the use of its ResourceQuotas,
+/// which changes with each pod.
+const QUOTA_PERIOD_MS: i64 = 2_000;
+
+/// The rules of all members.
+#[derive(Debug, Default)]
+pub(crate) struct KnownMemberRules {
+    members: BTreeMap<ClusterName, RulesOfMember>,
+    /// When the jobs of a namespace were last looked at because of a ResourceQuota.
+    looked_at: BTreeMap<String, Time>,
+    /// Namespaces with a ResourceQuota that has changed since.
+    open: BTreeSet<String>,
+}
+
+#[derive(Debug, Default)]
+struct RulesOfMember {
+    runtime_classes: BTreeMap<String, Resources>,
+    namespaces: BTreeMap<String, NamespaceRules>,
+}
+
+impl Reconciler {
+    /// Takes what a member applies to pods.
+    pub(crate) fn member_rules(&mut self, cluster: ClusterName, rules: RulesUpdate, now: Time) {
+        let member = self.member_rules.members.entry(cluster).or_default();
+        match rules {
+            RulesUpdate::RuntimeClasses(classes) => {
+                member.runtime_classes = classes;
+                self.dirty.extend(self.last_facts.keys().cloned());
+            }
+            RulesUpdate::Namespace(name, rules) => {
+                let before = member.namespaces.remove(&name).unwrap_or_default();
+                let limits_differ = before.limit_ranges != rules.limit_ranges;
+                if rules != NamespaceRules::default() {
+                    member.namespaces.insert(name.clone(), rules);
+                }
+                if limits_differ {
+                    self.dirty.extend(self.mirror.jobs_in(&name));
+                } else {
+                    self.member_rules.open.insert(name);
+                    self.look_at_quotas(now);
+                }
+            }
+        }
+    }
+
+    /// Forgets a member that is gone.
+    pub(crate) fn forget_member_rules(&mut self, cluster: &ClusterName) {
+        self.member_rules.members.remove(cluster);
+    }
+
+    /// Marks the pending jobs of namespaces whose ResourceQuotas have changed, each namespace once in a while.
+    pub(crate) fn look_at_quotas(&mut self, now: Time) {
+        let known = &mut self.member_rules;
+        let due = known.open.iter().filter(|name| {
+            let last = known.looked_at.get(*name);
+            last.is_none_or(|last| now.millis_since(*last) >= QUOTA_PERIOD_MS)
+        });
+        let due: Vec<String> = due.cloned().collect();
+        for name in due {
+            known.open.remove(&name);
+            let jobs = self.mirror.jobs_in(&name).into_iter();
+            let pending = jobs.filter(|key| {
+                let binding = self.mirror.bindings().get(key);
+                binding.is_some_and(|binding| !is_admitted(binding))
+            });
+            self.dirty.extend(pending);
+            known.looked_at.insert(name, now);
+        }
+    }
+
+    /// Adds to a job what members make of its pods.
+    pub(crate) fn apply_member_rules(
+        &self,
+        key: &JobKey,
+        binding: &ResourceBinding,
+        template: &Template,
+        job: &mut ResolvedJob,
+    ) {
+        let demand = &mut job.fact.demand;
+        let none = NamespaceRules::default();
+        let kind = &template.key.kind;
+        let counted_as = workload::counted_as(&kind.api_version, &kind.kind).unwrap_or_default();
+        let is_admitted = is_admitted(binding);
+        for (cluster, member) in &self.member_rules.members {
+            let namespace = member.namespaces.get(&*key.namespace).unwrap_or(&none);
+            let rules = MemberRules {
+                runtime_classes: &member.runtime_classes,
+                namespace,
+                counted_as: &counted_as,
+                whole: !demand.natively_divisible && demand.split == Split::Never,
+            };
+            if !rules.concern(&template.pods) {
+                continue;
+            }
+            let found = workload::in_member(&demand.roles, &template.pods, rules);
+            for role in &mut demand.roles {
+                if let Some(request) = found.requests.get(&role.name) {
+                    role.requests_in.insert(cluster.clone(), request.clone());
+                }
+            }
+            if let Some(why) = found.refused.filter(|_| !is_admitted) {
+                demand.placement.refused_in.insert(cluster.clone(), why);
+            }
+        }
+    }
+}
+
+fn is_admitted(binding: &ResourceBinding) -> bool {
+    own_record(binding).is_some_and(|record| record.state == RecordState::Admitted)
+}

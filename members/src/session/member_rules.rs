@@ -1,0 +1,70 @@
+//! The watches of what a member applies to pods before it stores them.
+//!
+//! A member in which Muster may not list them is usable nevertheless; the watches say that they may not, and try
+//! again. Earlier installations lack the right.
+
+use super::{CoordinatorMessage, Session};
+use crate::Origin;
+use crate::member_rules::RuleDelta;
+use engine::ClusterName;
+use kube::{Api, Client, Resource};
+use runtime::watch::{Delta, WatchOptions, watch};
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
+use tokio_util::sync::CancellationToken;
+
+impl Session {
+    /// Reports RuntimeClasses, LimitRanges and ResourceQuotas.
+    pub(super) fn watch_rules(&self, client: &Client, origin: &Origin, cancel: &CancellationToken) {
+        self.watch_rule(
+            client,
+            "runtimeclasses",
+            origin,
+            RuleDelta::of_class,
+            cancel,
+        );
+        self.watch_rule(
+            client,
+            "limitranges",
+            origin,
+            RuleDelta::of_limit_range,
+            cancel,
+        );
+        self.watch_rule(
+            client,
+            "resourcequotas",
+            origin,
+            RuleDelta::of_quota,
+            cancel,
+        );
+    }
+
+    fn watch_rule<K>(
+        &self,
+        client: &Client,
+        plural: &str,
+        origin: &Origin,
+        read: fn(&ClusterName, Delta<K>) -> RuleDelta,
+        cancel: &CancellationToken,
+    ) where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        let options = WatchOptions {
+            absent_is_empty: true,
+            denied_is_listed: true,
+            ..self.watch_options()
+        };
+        let origin = origin.clone();
+        watch(
+            Api::<K>::all(client.clone()),
+            options,
+            format!("{plural}@{}", self.cluster),
+            move |delta| {
+                let delta = read(&origin.cluster, delta);
+                CoordinatorMessage::Rule(origin.clone(), delta)
+            },
+            self.sink.clone(),
+            cancel.clone(),
+        );
+    }
+}
