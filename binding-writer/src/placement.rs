@@ -111,6 +111,8 @@ mod tests {
             requests_in: std::collections::BTreeMap::new(),
             node_terms: Vec::new(),
             tolerations: Vec::new(),
+            rules: Vec::new(),
+            unruled: 0,
         };
         Demand {
             roles: vec![role],

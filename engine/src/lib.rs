@@ -39,7 +39,7 @@ mod timers;
 pub use amounts::texts::{counted, listed};
 pub use amounts::{quantity, resources};
 pub use api::job::JobState;
-pub use api::{decision, event, facts, faults, ids, matching, reason};
+pub use api::{decision, event, facts, faults, ids, matching, pod_rules, reason};
 pub use audit::snapshot::Snapshot;
 pub use config::EngineConfig;
 pub use forecast::starts::{FaredRange, StartForecasts, StartResult, WAIT_STAGES};

@@ -40,6 +40,7 @@ mod outcome;
 mod parts;
 mod placement;
 mod pod;
+mod pod_rules;
 mod pod_shape;
 mod pod_specs;
 mod policies;

@@ -80,6 +80,8 @@ impl PodRequirements {
             requests_in: BTreeMap::new(),
             node_terms: self.node_terms,
             tolerations: self.tolerations,
+            rules: Vec::new(),
+            unruled: 0,
         })
     }
 }

@@ -9,7 +9,7 @@ use crate::policies::{self, GangPolicies};
 use crate::queue::named_queue;
 use crate::rendezvous::{Addresses, Meeting, Reach};
 use crate::size::{PriorityOf, Size, check_total};
-use crate::{annotations, labels, leading, rendezvous, services, split};
+use crate::{annotations, labels, leading, pod_rules, rendezvous, services, split};
 use engine::facts::{ClusterPlacement, Demand, Held, Role, Share, Split, Topology};
 use engine::{ClusterName, Resources};
 use serde_json::Value;
@@ -337,6 +337,9 @@ fn finish(
         .roles
         .iter()
         .fold(0_u32, |sum, role| sum.saturating_add(role.count));
+    if let Some(object) = template.value() {
+        pod_rules::set(object, &mut size.roles, size.surge)?;
+    }
     Ok(WorkloadSpec {
         // Even a gang without a minimum needs one pod.
         min_available: size.min_available.max(1).min(pods),

@@ -1,6 +1,7 @@
 //! Warnings about fields of a template that are valid and cause a later failure.
 
 use crate::kinds;
+use crate::pod_rules;
 use crate::split;
 use serde_json::Value;
 
@@ -13,6 +14,10 @@ pub fn warnings(template: &Value) -> Vec<String> {
     let kind = kinds::of_template(template);
     let mut warnings = kind.map_or_else(Vec::new, |kind| kind.warnings(template));
     warnings.extend(split::refused(template));
+    let uncounted = pod_rules::uncounted(template).into_iter();
+    warnings.extend(uncounted.map(|term| {
+        format!("{term}, which Muster does not count: the job is placed where its own pods fit, and goes to another cluster if it has not started by its start deadline")
+    }));
     warnings
 }
 

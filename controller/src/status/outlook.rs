@@ -53,6 +53,10 @@ fn help(help: &Help) -> String {
             let nodes = counted(*count, "more node");
             format!("{nodes} of class {class} in {cluster}")
         }
+        Help::NodeLabel { cluster, label } => {
+            let cluster = cluster.as_ref().map_or("any cluster", |name| name.as_str());
+            format!("another node selector: no node of {cluster} has {label}")
+        }
     }
 }
 
@@ -186,6 +190,14 @@ mod tests {
                 class: PoolClass::new("h100"),
                 count: 2,
             },
+            Help::NodeLabel {
+                cluster: Some(ClusterName::new("gpu-a")),
+                label: "accelerator=h900".into(),
+            },
+            Help::NodeLabel {
+                cluster: None,
+                label: "accelerator=h900".into(),
+            },
         ];
         insta::assert_snapshot!(helps(&all).join("\n"), @r"
     4 pods of worker instead of all
@@ -193,6 +205,8 @@ mod tests {
     spec.capability of queue vision raised to cpu 2500m
     the bound of capacitypolicy vision on pools of class h100 raised to nvidia.com/gpu 16
     2 more nodes of class h100 in gpu-a
+    another node selector: no node of gpu-a has accelerator=h900
+    another node selector: no node of any cluster has accelerator=h900
     ");
     }
 

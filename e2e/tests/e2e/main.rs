@@ -59,6 +59,7 @@ mod own_policies;
 mod past_quota;
 mod plane;
 mod plugins;
+mod pod_rules;
 mod pods_charged;
 mod preemption;
 mod prometheus;

@@ -104,7 +104,7 @@ impl Explanation {
     }
 }
 
-/// A change with which a job would start now.
+/// A change with which a job would start now, or without which it never starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Help {
     /// Request fewer pods of a role.
@@ -135,6 +135,13 @@ pub enum Help {
         class: PoolClass,
         /// The number of additional nodes.
         count: u32,
+    },
+    /// Give nodes the label by which the job selects nodes, or select others: no node has it.
+    NodeLabel {
+        /// The cluster; `None` if it is so in all clusters that the job may use.
+        cluster: Option<ClusterName>,
+        /// The label and its value, as in a selector.
+        label: String,
     },
 }
 
@@ -169,6 +176,13 @@ impl fmt::Display for Help {
             } => {
                 let nodes = counted(*count, "node");
                 write!(f, "add {nodes} of class {class} to cluster {cluster}")
+            }
+            Self::NodeLabel { cluster, label } => {
+                write!(f, "select other nodes: no node of ")?;
+                match cluster {
+                    Some(cluster) => write!(f, "{cluster} has {label}"),
+                    None => write!(f, "any cluster has {label}"),
+                }
             }
         }
     }

@@ -3,6 +3,7 @@
 use crate::amounts::resources::Resources;
 use crate::api::ids::ClusterName;
 use crate::api::matching::{ClusterRule, NodeTerm, Toleration};
+use crate::api::pod_rules::PodRule;
 use crate::api::reason::Reason;
 use crate::api::spread::{Division, GroupSpread};
 use crate::plugins::Filters;
@@ -29,6 +30,20 @@ pub struct Role {
     pub node_terms: Vec<NodeTerm>,
     /// The tolerations of its pods.
     pub tolerations: Vec<Toleration>,
+    /// How its pods have to stand to the pods of the job.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<PodRule>,
+    /// The pods among them that keep no rules: those that only a rolling update starts.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unruled: u32,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 impl Role {
@@ -125,6 +140,12 @@ impl Demand {
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.held != Held::Not || self.natively_divisible
+    }
+
+    /// Whether some of its pods have to stand in some way to each other.
+    #[must_use]
+    pub fn has_rules(&self) -> bool {
+        self.roles.iter().any(|role| !role.rules.is_empty())
     }
 
     /// The request of all its pods together, each where it is largest, or `None` if the sum overflows.

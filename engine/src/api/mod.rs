@@ -10,6 +10,7 @@ pub mod ids;
 pub(crate) mod images;
 pub(crate) mod job;
 pub mod matching;
+pub mod pod_rules;
 pub mod reason;
 pub(crate) mod slot;
 pub(crate) mod spread;

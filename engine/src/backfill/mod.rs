@@ -9,6 +9,7 @@ pub(crate) mod assume;
 pub(crate) mod expected_release;
 pub(crate) mod feasible;
 pub(crate) mod plan;
+mod put;
 pub(crate) mod reservation;
 pub(crate) mod spare;
 mod spare_quota;

@@ -11,13 +11,13 @@ use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::demand::{Demand, Split};
 use crate::api::ids::{ClusterName, JobKey, NodeName, Time};
+use crate::backfill::put::{put_all, put_some};
 use crate::backfill::{spare, withheld};
-use crate::capacity::{Need, Sites, leading};
+use crate::capacity::{Sites, leading};
 use crate::cost;
 use crate::overlay::Overlay;
 use crate::pending::shapes::RequestShape;
 use crate::placement::lookup::largest_role;
-use crate::placement::plan::all_needs;
 use crate::placement::request::Request;
 use crate::placement::{eligible, plan, spread};
 use crate::reservation::store::{Reservation, ReservedNode};
@@ -70,7 +70,7 @@ fn target_beside(
         }
         let LowerBound { cluster, .. } = bound;
         let mut sites = inputs.capacity.sites([cluster], overlay);
-        let Some(cost) = put_all(demand, &mut sites) else {
+        let Some(cost) = put_all(&inputs.capacity, demand, &mut sites) else {
             continue;
         };
         let found = Choice {
@@ -206,7 +206,8 @@ pub(crate) fn lacks_less(
         }
         let ahead = withheld::reservations_ahead(inputs, request);
         let overlay = Overlay::of_reserved_nodes(inputs, &ahead).with_spares(inputs, request);
-        let cost = put_all(demand, &mut inputs.capacity.sites([cluster], &overlay));
+        let mut sites = inputs.capacity.sites([cluster], &overlay);
+        let cost = put_all(&inputs.capacity, demand, &mut sites);
         cost.is_some_and(|cost| cost < shortfall(inputs, reserved))
     })
 }
@@ -244,7 +245,7 @@ pub(crate) fn target_across<'a>(
     }
     let all = |cluster: &'a ClusterName| {
         let mut sites = inputs.capacity.sites([cluster], overlay);
-        put_some(demand, &mut sites)
+        put_some(&inputs.capacity, demand, &mut sites)
     };
     let mut fitting: Vec<(Reverse<u64>, &ClusterName)> = clusters
         .iter()
@@ -255,7 +256,7 @@ pub(crate) fn target_across<'a>(
     for few in least.max(2)..=most.min(fitting.len()) {
         for chosen in chosen(inputs, demand, &fitting, few) {
             let mut sites = inputs.capacity.sites(chosen, overlay);
-            if let Some(cost) = put_all(demand, &mut sites) {
+            if let Some(cost) = put_all(&inputs.capacity, demand, &mut sites) {
                 let nodes = reserved_on(&sites);
                 return Some(Choice {
                     cost,
@@ -422,35 +423,4 @@ pub(crate) fn reserved_on(sites: &Sites<'_>) -> Vec<ReservedNode> {
         resources: taken.resources,
     });
     taken.collect()
-}
-
-/// All roles, those with the most devices first.
-pub(crate) fn ordered(demand: &Demand) -> Vec<Need<'_>> {
-    let mut needs = all_needs(demand);
-    needs.sort_by_key(|need| {
-        let request = need.role.request.iter();
-        let devices = request.filter(|(name, _)| name.is_device());
-        Reverse(devices.map(|(_, amount)| amount).max())
-    });
-    needs
-}
-
-/// Puts all pods. What has to become free, or `None` where they do not all fit.
-pub(crate) fn put_all(demand: &Demand, sites: &mut Sites<'_>) -> Option<i128> {
-    let mut cost = 0;
-    for need in ordered(demand) {
-        let (freed, left) = sites.put(need.role, need.count);
-        if left > 0 {
-            return None;
-        }
-        cost += freed;
-    }
-    Some(cost)
-}
-
-/// Puts as many pods as fit; how many.
-pub(crate) fn put_some(demand: &Demand, sites: &mut Sites<'_>) -> u64 {
-    let needs = ordered(demand).into_iter();
-    let placed = needs.map(|need| need.count - sites.put(need.role, need.count).1);
-    placed.map(u64::from).sum()
 }

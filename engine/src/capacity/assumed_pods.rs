@@ -124,7 +124,9 @@ impl Capacity {
             count: *count,
         });
         let pods: Vec<RolePods> = pods.collect();
-        let unbound = self.without_pods(key, cluster, needs_of(&demand, &pods), is_bound);
+        let unbound = self.without_pods(key, cluster, needs_of(&demand, &pods), |pod| {
+            pod.node.is_some()
+        });
         let mut left: BTreeMap<usize, u32> = BTreeMap::new();
         left.extend(unbound.iter().map(|need| (need.index, need.count)));
         let mut assumed = assumption.assumed.clone();
@@ -147,7 +149,7 @@ impl Capacity {
         self.drop_assumed(key);
         let assumed = shares.iter().flat_map(|share| {
             let needs = self.lost_of(key, demand, share);
-            self.assumed_for(&share.cluster, &needs)
+            self.assumed_for(key, demand, &share.cluster, &needs)
         });
         let assumed = assumed.collect();
         self.restore_assumed(key, Arc::clone(demand), assumed);
@@ -316,23 +318,34 @@ impl Capacity {
                     count,
                 })
                 .collect();
-            assumed.extend(self.assumed_for(&cluster, &needs));
+            assumed.extend(self.assumed_for(key, &demand, &cluster, &needs));
         }
         self.restore_assumed(key, demand, assumed);
     }
 
     /// Assumed pods for `needs` as far as they fit now; the rest without a node.
-    fn assumed_for(&self, cluster: &ClusterName, needs: &[Need<'_>]) -> Vec<AssumedPod> {
+    fn assumed_for(
+        &self,
+        key: &JobKey,
+        demand: &Demand,
+        cluster: &ClusterName,
+        needs: &[Need<'_>],
+    ) -> Vec<AssumedPod> {
         let mut assumed = Vec::new();
         let mut overlay = Overlay::default();
+        let mut standing = self.standing(key, cluster, demand, true);
         for need in needs {
-            let node_view = NodeView::of(&overlay);
+            let node_view = NodeView::of(&overlay).beside(&standing);
             let packing = self.pack(cluster, std::slice::from_ref(need), node_view);
             let mut left = need.count;
             for placed in packing.placed {
                 left -= placed.count;
                 let taken = overlay.node_mut(cluster, &placed.node);
                 taken.add(need.role.request_in(cluster), i64::from(placed.count));
+                if demand.has_rules() {
+                    let nodes = standing.entry(need.role.name.clone()).or_default();
+                    *nodes.entry(placed.node.clone()).or_default() += placed.count;
+                }
                 assumed.push(assumed_pod(
                     cluster,
                     need.index,
@@ -350,7 +363,8 @@ impl Capacity {
     /// The assumed pods of a share: as its plan says, or found now where it names no nodes.
     fn planned_pods(&self, key: &JobKey, demand: &Demand, share: &Share) -> Vec<AssumedPod> {
         if share.slots.is_empty() {
-            return self.assumed_for(&share.cluster, &self.unbound(key, demand, share));
+            let unbound = self.unbound(key, demand, share);
+            return self.assumed_for(key, demand, &share.cluster, &unbound);
         }
         share
             .slots
@@ -366,56 +380,6 @@ impl Capacity {
             })
             .filter(|assumed_pod| assumed_pod.count > 0)
             .collect()
-    }
-
-    /// The pods of a share that are not bound: its counts less the job's bound pods, each
-    /// taken off the role of its request, or off any where none has it.
-    pub(super) fn unbound<'a>(
-        &self,
-        key: &JobKey,
-        demand: &'a Demand,
-        share: &Share,
-    ) -> Vec<Need<'a>> {
-        let needs = needs_of(demand, &share.pods);
-        self.without_pods(key, &share.cluster, needs, is_bound)
-    }
-
-    /// `needs` less the pods of the job in the cluster that `counts` holds for.
-    pub(super) fn without_pods<'a>(
-        &self,
-        key: &JobKey,
-        cluster: &ClusterName,
-        mut needs: Vec<Need<'a>>,
-        counts: impl Fn(&PodFact) -> bool,
-    ) -> Vec<Need<'a>> {
-        for pod in self.pods_in(key, cluster).filter(|pod| counts(pod)) {
-            let open = |need: &&mut Need<'_>| need.count > 0;
-            let same = |need: &&mut Need<'_>| {
-                need.count > 0 && *need.role.request_in(cluster) == pod.request
-            };
-            if let Some(need) = needs.iter_mut().find(same) {
-                need.count -= 1;
-            } else if let Some(need) = needs.iter_mut().find(open) {
-                need.count -= 1;
-            }
-        }
-        needs.retain(|need| need.count > 0);
-        needs
-    }
-
-    /// What is held for a job on the nodes of a cluster, as an overlay that gives it back.
-    pub(super) fn own_assumed(&self, key: &JobKey, cluster: &ClusterName) -> Overlay {
-        let mut overlay = Overlay::default();
-        if let Some(assumption) = self.assumed.get(key) {
-            for assumed_pod in assumption.assumed.iter().filter(|s| s.cluster == *cluster) {
-                if let Some(node) = &assumed_pod.node {
-                    let request = assumption.request(assumed_pod);
-                    let times = -i64::from(assumed_pod.count);
-                    overlay.node_mut(cluster, node).add(request, times);
-                }
-            }
-        }
-        overlay
     }
 
     /// Puts assumed pods on the nodes, or takes them off, whose free amounts are stale until refreshed.
@@ -470,10 +434,6 @@ impl Capacity {
             self.unplaced.remove(key);
         }
     }
-}
-
-fn is_bound(pod: &PodFact) -> bool {
-    pod.node.is_some()
 }
 
 fn assumed_pod(

@@ -8,8 +8,10 @@ use crate::amounts::resources::ResourceName;
 use crate::api::demand::Role;
 use crate::api::ids::{NodeName, PoolClass};
 use crate::capacity::mix::DemandMix;
-use crate::capacity::pack::{PlacedPods, can_run_on};
-use crate::capacity::{ClusterCapacity, NodeInfo};
+use crate::capacity::pack::{Need, PlacedPods, can_run_on};
+use crate::capacity::{
+    ClusterCapacity, NodeInfo, PodRules, StandingPods, Together, most_on_a_node,
+};
 use crate::cost;
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -29,6 +31,8 @@ pub(super) struct Packer<'a> {
     pub(super) within: Option<&'a BTreeSet<NodeName>>,
     /// What is free on the nodes that do not look as their pool says.
     pub(super) touched: BTreeMap<NodeName, ResourceVec>,
+    /// How the pods have to stand to each other, if there are rules.
+    pub(super) rules: Option<PodRules<'a>>,
 }
 
 /// A role to be placed, ready to be compared with nodes.
@@ -119,15 +123,77 @@ impl<'a> Packer<'a> {
         wanted.device.is_none() || self.class.is_none_or(|only| only == class)
     }
 
+    /// Sets the rules of the roles that are placed, with the pods that stand already and the domains chosen.
+    pub(super) fn rule(
+        &mut self,
+        needs: &[Need<'a>],
+        standing: Option<&'a StandingPods>,
+        chosen: &[(Together<'a>, &'a str)],
+    ) {
+        self.rules = PodRules::of(self.room, needs.iter().map(|need| need.role), standing);
+        for (together, domain) in chosen {
+            if let Some(rules) = &mut self.rules {
+                rules.choose(*together, domain);
+            }
+        }
+    }
+
     /// Places one role; the number of pods placed. What is taken is noted on the nodes where
     /// another role follows.
     pub(super) fn place(
         &mut self,
-        wanted: &Wanted<'_>,
+        wanted: &Wanted<'a>,
         note: bool,
         placed: &mut Vec<PlacedPods>,
     ) -> u32 {
-        let mut left = wanted.count;
+        let unruled = wanted.role.unruled.min(wanted.count);
+        let mut all = self.place_ruled(wanted, wanted.count - unruled, note, placed);
+        if unruled > 0 {
+            let rules = self.rules.take();
+            all += self.place_once(wanted, unruled, note, placed);
+            self.rules = rules;
+        }
+        all
+    }
+
+    fn place_ruled(
+        &mut self,
+        wanted: &Wanted<'a>,
+        count: u32,
+        note: bool,
+        placed: &mut Vec<PlacedPods>,
+    ) -> u32 {
+        if !PodRules::may_open(wanted.role) {
+            return self.place_once(wanted, count, note, placed);
+        }
+        let mut on: BTreeMap<NodeName, u32> = BTreeMap::new();
+        let mut all = 0;
+        // What a rule kept from a node at first may be allowed once others have pods.
+        loop {
+            let mut more = Vec::new();
+            let last = self.place_once(wanted, count - all, note, &mut more);
+            all += last;
+            for placed in more {
+                *on.entry(placed.node).or_default() += placed.count;
+            }
+            if last == 0 || all == count {
+                break;
+            }
+        }
+        let role = wanted.index;
+        let merged = on.into_iter();
+        placed.extend(merged.map(|(node, count)| PlacedPods { role, node, count }));
+        all
+    }
+
+    fn place_once(
+        &mut self,
+        wanted: &Wanted<'a>,
+        count: u32,
+        note: bool,
+        placed: &mut Vec<PlacedPods>,
+    ) -> u32 {
+        let mut left = count;
         let mut open = Open {
             all: self.candidates(wanted, left),
             ordered: false,
@@ -150,9 +216,10 @@ impl<'a> Packer<'a> {
                 let Some(name) = self.next_node(&mut best, wanted) else {
                     break;
                 };
-                let count = best.fits.min(left);
+                let count = best.fits.min(left).min(self.most_on(name, wanted));
                 left -= count;
                 if note {
+                    self.count(name, wanted, count);
                     let mut free = best.free.as_ref().clone();
                     free.add_pods(&wanted.ask, -i64::from(count));
                     self.touched.insert(name.clone(), free);
@@ -165,7 +232,23 @@ impl<'a> Packer<'a> {
             }
             next = if left > 0 { open.pop() } else { None };
         }
-        wanted.count - left
+        count - left
+    }
+
+    /// How many more pods of a role a node may take by the rules.
+    fn most_on(&self, node: &NodeName, wanted: &Wanted<'_>) -> u32 {
+        let Some(rules) = &self.rules else {
+            return u32::MAX;
+        };
+        let node = self.room.nodes().get(node);
+        node.map_or(0, |node| rules.most(wanted.role, node))
+    }
+
+    /// Pods of a role stand on a node now.
+    fn count(&mut self, node: &NodeName, wanted: &Wanted<'a>, count: u32) {
+        if let (Some(rules), Some(node)) = (&mut self.rules, self.room.nodes().get(node)) {
+            rules.count(&wanted.role.name, node, count, true);
+        }
     }
 
     fn next_node(&self, from: &mut NodeCandidate<'a>, wanted: &Wanted<'_>) -> Option<&'a NodeName> {
@@ -173,9 +256,11 @@ impl<'a> Packer<'a> {
         let picky = !wanted.role.node_terms.is_empty() || self.room.has_taints();
         let room = self.room;
         let touched = &self.touched;
+        let ruled = self.rules.is_some();
         from.nodes.find(|name| {
             cost::node_visits(1);
-            (single || touched.is_empty() || !touched.contains_key(name))
+            (!ruled || self.most_on(name, wanted) > 0)
+                && (single || touched.is_empty() || !touched.contains_key(name))
                 && (!picky
                     || room
                         .nodes()
@@ -258,6 +343,10 @@ impl<'a> Packer<'a> {
     ) -> Option<NodeCandidate<'a>> {
         cost::node_visits(1);
         let fits = wanted.ask.count_in(&free, left);
+        let fits = match &self.rules {
+            Some(_) => fits.min(most_on_a_node(wanted.role)),
+            None => fits,
+        };
         if fits == 0 {
             return None;
         }

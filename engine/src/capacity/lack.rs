@@ -139,6 +139,8 @@ mod tests {
                 requests_in: std::collections::BTreeMap::new(),
                 node_terms: Vec::new(),
                 tolerations: Vec::new(),
+                rules: Vec::new(),
+                unruled: 0,
             });
             let found = room.least_to_free(&ClusterName::from("a"), main);
             assert_eq!(found, Some(*least), "{count} × {each} of {free:?}");

@@ -10,7 +10,6 @@ use crate::amounts::hashed::Hashed;
 use crate::amounts::resource_ids::ResourceIds;
 use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
-use crate::api::decision::Blocker;
 use crate::api::demand::{Demand, Role};
 use crate::api::facts::{ClusterFact, NodeFact, PodFact, Share};
 use crate::api::ids::{ClusterName, JobKey, NodeName, PoolClass, Uid};
@@ -31,6 +30,7 @@ use mix::DemandMix;
 pub(crate) use mix::MixRecord;
 pub(crate) use pack::{Need, NodeView, Packing, can_run_on, device, leading, leading_amount};
 pub(crate) use place::PackEffect;
+pub(crate) use pod_rules::{PodRules, StandingPods, Together, most_on_a_node, together};
 pub use pools::{PoolSummary, pods_that_fit};
 
 pub(crate) use sites::Sites;
@@ -64,6 +64,8 @@ mod pack;
 
 mod place;
 
+mod pod_rules;
+
 mod pool;
 
 mod pools;
@@ -75,6 +77,8 @@ mod assumed_pods;
 mod audit;
 
 mod sites;
+
+mod unbound;
 
 #[cfg(test)]
 pub(crate) mod testing;
@@ -281,29 +285,6 @@ impl Capacity {
     /// Gives back all capacity that is held for a job.
     pub fn forget(&mut self, key: &JobKey) {
         self.drop_assumed(key);
-    }
-
-    /// True if the pods of this share that are not bound yet fit on the cluster's nodes now.
-    /// What is held for the job itself is not counted against it.
-    ///
-    /// # Errors
-    /// What is short, where they do not fit.
-    pub fn check(&self, key: &JobKey, demand: &Demand, share: &Share) -> Result<(), Blocker> {
-        let unbound = self.unbound(key, demand, share);
-        let overlay = self.own_assumed(key, &share.cluster);
-        let packing = self.pack(&share.cluster, &unbound, NodeView::of(&overlay));
-        match packing.lack {
-            None => Ok(()),
-            Some(lack) => {
-                let request = demand.roles[lack.role].request_in(&share.cluster);
-                Err(Blocker {
-                    scope: format!("cluster/{}", share.cluster),
-                    resource: pack::leading(request).map(ToString::to_string),
-                    needs: Some(leading_amount(request) * i64::from(lack.wanted)),
-                    free: Some(leading_amount(request) * i64::from(lack.placed)),
-                })
-            }
-        }
     }
 
     /// Every pool, in order of cluster and class.

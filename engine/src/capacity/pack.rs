@@ -13,10 +13,13 @@ use crate::api::facts::RolePods;
 use crate::api::ids::{ClusterName, NodeName, PoolClass};
 use crate::api::matching::untolerated;
 use crate::capacity::field::{Packer, Wanted};
-use crate::capacity::{Capacity, NodeInfo, search};
+use crate::capacity::{Capacity, NodeInfo, StandingPods, Together, pod_rules, search};
 use crate::overlay::Overlay;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Most choices of domains that are tried for pods which have to be in one.
+const CHOICES: usize = 4_096;
 
 /// Pods of one role that have to be placed.
 #[derive(Debug, Clone)]
@@ -36,6 +39,8 @@ pub(crate) struct NodeView<'a> {
     pub(crate) overlay: &'a Overlay,
     /// The class of the nodes that pods with devices may use; `None` means any.
     pub(crate) class: Option<&'a PoolClass>,
+    /// The pods of the job that stand in the cluster already.
+    pub(crate) standing: Option<&'a StandingPods>,
 }
 
 impl<'a> NodeView<'a> {
@@ -44,6 +49,15 @@ impl<'a> NodeView<'a> {
         Self {
             overlay,
             class: None,
+            standing: None,
+        }
+    }
+
+    /// The same, with pods of the job that stand there already.
+    pub(crate) fn beside(self, standing: &'a StandingPods) -> Self {
+        Self {
+            standing: Some(standing),
+            ..self
         }
     }
 }
@@ -149,6 +163,9 @@ pub(crate) fn leading_amount(request: &Resources) -> i64 {
     leading(request).map_or(0, |name| request.amount_of(name).0)
 }
 
+/// Packs on some nodes of a cluster, or on all, with the domains that were chosen for pods which have to be in one.
+type PackWithin<'p, 'a> = dyn Fn(Option<&BTreeSet<NodeName>>, &[ChosenDomain<'a>]) -> Packing + 'p;
+
 impl Capacity {
     /// Places `needs` on the nodes of `cluster`, as far as they fit.
     pub(crate) fn pack(
@@ -168,14 +185,29 @@ impl Capacity {
         node_view: NodeView<'_>,
         within: Option<&BTreeSet<NodeName>>,
     ) -> Packing {
+        self.in_domains(cluster, needs, node_view, within, &|within, chosen| {
+            self.pack_chosen(cluster, needs, node_view, within, chosen)
+        })
+    }
+
+    fn pack_chosen<'a>(
+        &'a self,
+        cluster: &ClusterName,
+        needs: &[Need<'a>],
+        node_view: NodeView<'a>,
+        within: Option<&'a BTreeSet<NodeName>>,
+        chosen: &[ChosenDomain<'a>],
+    ) -> Packing {
         let Some(mut field) = self.field(cluster, node_view, within) else {
             return nothing(needs);
         };
+        field.rule(needs, node_view.standing, chosen);
         let wanted = most_constrained_first(&field, cluster, needs, &self.resource_ids);
-        let again = (wanted.len() > 1).then(|| field.touched.clone());
+        let several = wanted.len() > 1 || field.rules.is_some();
+        let again = several.then(|| (field.touched.clone(), field.rules.clone()));
         let mut packing = Packing::default();
         for one in &wanted {
-            let placed = field.place(one, wanted.len() > 1, &mut packing.placed);
+            let placed = field.place(one, several, &mut packing.placed);
             if placed < one.count {
                 packing.lack = Some(RoleShortfall {
                     role: one.index,
@@ -187,7 +219,7 @@ impl Capacity {
             }
         }
         if let (Some(_), Some(untouched)) = (&packing.lack, again) {
-            field.touched = untouched;
+            (field.touched, field.rules) = untouched;
             if let Some(placed) = search::other_ways(&field, &wanted) {
                 return Packing { placed, lack: None };
             }
@@ -204,14 +236,68 @@ impl Capacity {
         node_view: NodeView<'_>,
         within: Option<&BTreeSet<NodeName>>,
     ) -> Packing {
-        let mut packing = Packing::default();
-        if let Some(mut field) = self.field(cluster, node_view, within) {
-            for need in needs.iter().filter(|need| need.count > 0) {
-                let one = wanted(need, cluster, &self.resource_ids);
-                field.place(&one, needs.len() > 1, &mut packing.placed);
+        self.in_domains(cluster, needs, node_view, within, &|within, chosen| {
+            let mut packing = Packing::default();
+            if let Some(mut field) = self.field(cluster, node_view, within) {
+                field.rule(needs, node_view.standing, chosen);
+                let several = needs.len() > 1 || field.rules.is_some();
+                for need in needs.iter().filter(|need| need.count > 0) {
+                    let one = wanted(need, cluster, &self.resource_ids);
+                    field.place(&one, several, &mut packing.placed);
+                }
+            }
+            packing
+        })
+    }
+
+    /// The packing that places most, by the domain of the pods that have to be in one.
+    fn in_domains<'a>(
+        &'a self,
+        cluster: &ClusterName,
+        needs: &[Need<'a>],
+        node_view: NodeView<'_>,
+        within: Option<&BTreeSet<NodeName>>,
+        pack: &PackWithin<'_, 'a>,
+    ) -> Packing {
+        let groups = pod_rules::together(needs.iter().map(|need| need.role));
+        let room = self.cluster(cluster).filter(|_| !groups.is_empty());
+        let Some(room) = room else {
+            return pack(within, &[]);
+        };
+        let choices: Vec<_> = groups
+            .iter()
+            .map(|group| room.domains_for(*group, node_view.standing))
+            .collect();
+        let pods: u32 = needs.iter().map(|need| need.count).sum();
+        let mut closest: Option<Packing> = None;
+        for choice in combined(&choices) {
+            let mut nodes = within.cloned();
+            let mut chosen = Vec::new();
+            for (group, (domain, inside)) in groups.iter().zip(choice) {
+                chosen.push((*group, *domain));
+                let mut roles = needs.iter().map(|need| &need.role.name);
+                if roles.all(|role| group.1.contains(role)) {
+                    nodes = Some(match nodes {
+                        Some(nodes) => nodes.intersection(inside).cloned().collect(),
+                        None => inside.clone(),
+                    });
+                }
+            }
+            let mut packing = pack(nodes.as_ref(), &chosen);
+            if packing.pods() == pods {
+                return packing;
+            }
+            if let Some(lack) = packing.lack.as_mut().filter(|lack| lack.domain.is_none()) {
+                lack.domain = chosen.first().map(|(_, domain)| (*domain).to_owned());
+            }
+            if closest
+                .as_ref()
+                .is_none_or(|known| packing.pods() > known.pods())
+            {
+                closest = Some(packing);
             }
         }
-        packing
+        closest.unwrap_or_else(|| nothing(needs))
     }
 
     pub(super) fn field<'a>(
@@ -228,6 +314,7 @@ impl Capacity {
             class: node_view.class,
             within,
             touched: BTreeMap::new(),
+            rules: None,
         };
         let differ = node_view.overlay.nodes_of(cluster);
         for (name, taken) in differ.into_iter().flatten() {
@@ -239,6 +326,28 @@ impl Capacity {
         }
         Some(field)
     }
+}
+
+/// The domain that is chosen for pods which have to be in one.
+type ChosenDomain<'a> = (Together<'a>, &'a str);
+
+/// Choices of domains, one for each group of pods, at most [`CHOICES`].
+fn combined<T>(choices: &[Vec<T>]) -> impl Iterator<Item = Vec<&T>> {
+    let ways = choices.iter().map(Vec::len);
+    let ways = ways.fold(1, usize::saturating_mul).min(CHOICES);
+    (0..ways).map(move |mut way| {
+        let pick = |of: &'_ Vec<T>| {
+            let index = way % of.len();
+            way /= of.len();
+            index
+        };
+        let indexes: Vec<usize> = choices.iter().map(pick).collect();
+        choices
+            .iter()
+            .zip(indexes)
+            .map(|(of, index)| &of[index])
+            .collect()
+    })
 }
 
 fn nothing(needs: &[Need<'_>]) -> Packing {

@@ -7,6 +7,7 @@
 
 use super::field::{Packer, Wanted};
 use super::pack::{PlacedPods, can_run_on};
+use super::{NodeInfo, PodRules};
 use crate::amounts::resource_ids::ResourceVec;
 use crate::api::ids::NodeName;
 use std::collections::BTreeMap;
@@ -23,23 +24,31 @@ struct SearchNode<'a> {
     roles: Vec<bool>,
     /// What it looks like: equal numbers are equal nodes.
     kind: usize,
+    node: &'a NodeInfo,
 }
 
-struct PackingSearch<'a, 'b> {
-    wanted: &'b [Wanted<'b>],
+struct PackingSearch<'a> {
+    wanted: &'a [Wanted<'a>],
     sites: Vec<SearchNode<'a>>,
     fitting: Vec<(usize, usize, u32)>,
+    /// How the pods have to stand to each other, if there are rules.
+    rules: Option<PodRules<'a>>,
     steps: u32,
 }
 
 /// A packing of all of `wanted`, if one is found.
-pub(super) fn other_ways(field: &Packer<'_>, wanted: &[Wanted<'_>]) -> Option<Vec<PlacedPods>> {
+pub(super) fn other_ways<'a>(field: &Packer<'a>, wanted: &[Wanted<'a>]) -> Option<Vec<PlacedPods>> {
     let mut search = PackingSearch {
         wanted,
         sites: sites(field, wanted),
         fitting: Vec::new(),
+        rules: field.rules.clone(),
         steps: 0,
     };
+    // Pods without rules are placed last.
+    if wanted.iter().any(|one| one.role.unruled > 0) {
+        return None;
+    }
     let alone = |role: usize| search.most(role, 0) >= u64::from(wanted[role].count);
     if !(0..wanted.len()).all(alone) || !search.place(0, 0, wanted[0].count, None) {
         return None;
@@ -71,6 +80,7 @@ fn sites<'a>(field: &Packer<'a>, wanted: &[Wanted<'_>]) -> Vec<SearchNode<'a>> {
                     free: free.clone(),
                     roles,
                     kind: 0,
+                    node,
                 };
                 (free.get(node.units), site)
             })
@@ -79,7 +89,9 @@ fn sites<'a>(field: &Packer<'a>, wanted: &[Wanted<'_>]) -> Vec<SearchNode<'a>> {
     let mut kinds = BTreeMap::new();
     for (_, site) in &mut sites {
         let next = kinds.len();
-        let look = (site.free.clone(), site.roles.clone());
+        let rules = field.rules.as_ref();
+        let domains = rules.map(|rules| rules.look(site.node));
+        let look = (site.free.clone(), site.roles.clone(), domains);
         site.kind = *kinds.entry(look).or_insert(next);
     }
     sites.sort_by(|(a, x), (b, y)| (a, x.kind, x.name).cmp(&(b, y.kind, y.name)));
@@ -97,13 +109,13 @@ fn sites<'a>(field: &Packer<'a>, wanted: &[Wanted<'_>]) -> Vec<SearchNode<'a>> {
     sites.take(SITES).collect()
 }
 
-impl PackingSearch<'_, '_> {
+impl<'a> PackingSearch<'a> {
     /// Places `left` pods of a role on the sites from `from` on, then the roles after it.
     /// `before` is what the site before it was given, where it looks like this one.
     fn place(&mut self, role: usize, from: usize, left: u32, before: Option<u32>) -> bool {
         if left == 0 {
             return match self.wanted.get(role + 1) {
-                None => true,
+                None => self.rules.as_ref().is_none_or(PodRules::are_spread),
                 Some(next) => self.place(role + 1, 0, next.count, None),
             };
         }
@@ -119,6 +131,9 @@ impl PackingSearch<'_, '_> {
         } else {
             0
         };
+        let rules = self.rules.as_ref();
+        let allowed = rules.map(|rules| rules.most_unordered(self.wanted[role].role, site.node));
+        let fits = fits.min(allowed.unwrap_or(u32::MAX));
         let kind = site.kind;
         // Of sites that look alike the first gets most. That only holds for the first role:
         // what it took makes them differ.
@@ -144,8 +159,12 @@ impl PackingSearch<'_, '_> {
         if count == 0 {
             return;
         }
-        let ask = &self.wanted[role].ask;
+        let wanted: &'a [Wanted<'a>] = self.wanted;
+        let ask = &wanted[role].ask;
         let times = i64::from(count);
+        if let Some(rules) = &mut self.rules {
+            rules.count(&wanted[role].role.name, self.sites[site].node, count, come);
+        }
         if come {
             self.sites[site].free.add_pods(ask, -times);
             self.fitting.push((role, site, count));

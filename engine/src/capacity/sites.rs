@@ -7,23 +7,30 @@
 use crate::amounts::resource_ids::{PodRequest, ResourceId, ResourceIds, ResourceVec};
 use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
-use crate::api::demand::Role;
+use crate::api::demand::{Demand, Role};
 use crate::api::ids::{ClusterName, NodeName, PoolClass};
 use crate::capacity::pack::{can_run_on, leading};
-use crate::capacity::{Capacity, ClusterCapacity, NodeInfo};
+use crate::capacity::{Capacity, ClusterCapacity, NodeInfo, PodRules, together};
 use crate::cost;
 use crate::overlay::Overlay;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+/// Most ways to choose domains that are tried for pods which have to be in one.
+const WAYS: usize = 256;
 
 /// The usable nodes of some clusters.
+#[derive(Clone)]
 pub(crate) struct Sites<'a> {
     resource_ids: &'a ResourceIds,
     /// In order of name, then of cluster.
     nodes: Vec<FilledNode<'a>>,
+    /// How the pods of the job have to stand to each other, by cluster; none without rules.
+    rules: BTreeMap<&'a ClusterName, PodRules<'a>>,
 }
 
 /// A node while pods are put on it one by one.
+#[derive(Clone)]
 struct FilledNode<'a> {
     cluster: &'a ClusterName,
     node: &'a NodeInfo,
@@ -67,7 +74,41 @@ impl Capacity {
         Sites {
             resource_ids: &self.resource_ids,
             nodes,
+            rules: BTreeMap::new(),
         }
+    }
+
+    /// The same sites with the rules of a job: one for each way to choose domains for those of its pods that have
+    /// to be in one.
+    pub(crate) fn ways<'a>(&'a self, sites: &Sites<'a>, demand: &'a Demand) -> Vec<Sites<'a>> {
+        let roles = || demand.roles.iter().filter(|role| role.count > 0);
+        let clusters: BTreeSet<&ClusterName> =
+            sites.nodes.iter().map(|site| site.cluster).collect();
+        let mut ways = vec![sites.clone()];
+        for cluster in clusters {
+            let Some(room) = self.cluster(cluster) else {
+                continue;
+            };
+            if let Some(rules) = PodRules::of(room, roles(), None) {
+                for way in &mut ways {
+                    way.rules.insert(cluster, rules.clone());
+                }
+            }
+            for group in together(roles()) {
+                let domains = room.domains_for(group, None);
+                let chosen = ways.iter().flat_map(|way| {
+                    domains.iter().map(move |(domain, _)| {
+                        let mut way = way.clone();
+                        if let Some(rules) = way.rules.get_mut(cluster) {
+                            rules.choose(group, domain);
+                        }
+                        way
+                    })
+                });
+                ways = chosen.take(WAYS).collect();
+            }
+        }
+        ways
     }
 }
 
@@ -96,7 +137,7 @@ impl<'a> Sites<'a> {
 
     /// Puts the pods of a role one by one where the least has to become free. What has to, and
     /// how many pods do not fit.
-    pub(crate) fn put(&mut self, role: &Role, count: u32) -> (i128, u32) {
+    pub(crate) fn put(&mut self, role: &'a Role, count: u32) -> (i128, u32) {
         let whole = PodToPlace::new(self.resource_ids, &role.request);
         let in_clusters = role.requests_in.iter().map(|(cluster, request)| {
             let pod = PodToPlace::new(self.resource_ids, request);
@@ -110,10 +151,28 @@ impl<'a> Sites<'a> {
         let entries = able.filter_map(|(at, site)| site.entry(at, pod_in(site.cluster)));
         let mut queue: BinaryHeap<Reverse<Entry>> = entries.map(Reverse).collect();
         let mut cost = 0;
+        // Nodes that may take no pod now, by the rules.
+        let mut closed = Vec::new();
+        let ruled = count - role.unruled.min(count);
         for placed in 0..count {
-            let Some(Reverse((shortfall, _, at))) = queue.pop() else {
+            if placed == ruled {
+                queue.extend(closed.drain(..).map(Reverse));
+            }
+            let found = loop {
+                match queue.pop() {
+                    Some(Reverse(entry)) if placed < ruled && !self.is_allowed(role, entry.2) => {
+                        closed.push(entry);
+                    }
+                    found => break found,
+                }
+            };
+            let Some(Reverse((shortfall, _, at))) = found else {
                 return (cost, count - placed);
             };
+            self.note_put(role, at);
+            if PodRules::may_open(role) {
+                queue.extend(closed.drain(..).map(Reverse));
+            }
             let site = &mut self.nodes[at];
             let pod = pod_in(site.cluster);
             site.now.add_pods(&pod.ask, -1);
@@ -123,6 +182,21 @@ impl<'a> Sites<'a> {
             queue.extend(site.entry(at, pod).map(Reverse));
         }
         (cost, 0)
+    }
+
+    /// Whether the rules allow one more pod of a role on a node.
+    fn is_allowed(&self, role: &Role, at: usize) -> bool {
+        let site = &self.nodes[at];
+        let rules = self.rules.get(site.cluster);
+        rules.is_none_or(|rules| rules.most(role, site.node) > 0)
+    }
+
+    /// A pod of a role is put on a node.
+    fn note_put(&mut self, role: &'a Role, at: usize) {
+        let site = &self.nodes[at];
+        if let Some(rules) = self.rules.get_mut(site.cluster) {
+            rules.count(&role.name, site.node, 1, true);
+        }
     }
 
     /// What is taken, by cluster and node.

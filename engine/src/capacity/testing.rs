@@ -26,6 +26,8 @@ pub(crate) fn demand(count: u32, request: &str) -> Demand {
             requests_in: std::collections::BTreeMap::new(),
             node_terms: Vec::new(),
             tolerations: Vec::new(),
+            rules: Vec::new(),
+            unruled: 0,
         }],
         natively_divisible: false,
         held: Held::Not,

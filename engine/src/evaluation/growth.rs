@@ -96,7 +96,9 @@ fn growth_of(
     total.map_err(|short| short.message(&inputs.quota))?;
     let mut why = "it is placed nowhere".to_owned();
     for share in shares {
-        let node_view = NodeView::of(&overlay);
+        let (key, demand) = (&request.rank.key, &request.shape.demand);
+        let standing = inputs.capacity.standing(key, &share.cluster, demand, true);
+        let node_view = NodeView::of(&overlay).beside(&standing);
         let packing = inputs.capacity.pack(&share.cluster, needs, node_view);
         if let Some(lack) = packing.lack {
             why = format!(

@@ -4,8 +4,9 @@ use crate::amounts::resources::ResourceName;
 use crate::amounts::texts::listed;
 use crate::api::decision::Blocker;
 use crate::api::demand::{Demand, Role};
+use crate::api::pod_rules::{NodeDomain, PodRule, PodRuleKind};
 use crate::placement::plan::{ClusterLack, NoPlan};
-use crate::placement::spread;
+use crate::placement::{spread, unmatched};
 use crate::quota::Quota;
 
 /// How many clusters or reasons a message names.
@@ -49,7 +50,12 @@ pub(crate) fn words(queues: &Quota, demand: &Demand, no_plan: &NoPlan) -> String
                 })
                 .collect();
             let rooms: Vec<String> = lacks.iter().map(|lack| has(lack, demand)).collect();
-            let rooms = if rooms.is_empty() {
+            let rooms = if let Some((None, label, role)) = unmatched::of_all(&lacks) {
+                format!(
+                    "no node of any cluster has {label}{}",
+                    for_role(demand, role)
+                )
+            } else if rooms.is_empty() {
                 // A single cluster would take it, but that is not allowed.
                 let least = demand.placement.min_clusters.unwrap_or(1);
                 format!("no {least} clusters have room for it together")
@@ -98,7 +104,42 @@ fn asks<'a>(role: &Role, named: bool, lacks: impl Iterator<Item = &'a ClusterLac
     } else {
         String::new()
     };
-    format!("{} {name}{pods}{each}", role.count)
+    format!("{} {name}{pods}{each}{}", role.count, rules(role, named))
+}
+
+/// How the pods of a role have to stand to each other.
+fn rules(role: &Role, named: bool) -> String {
+    let rule = |rule: &PodRule| {
+        let mut others = rule.roles.iter().filter(|other| **other != role.name);
+        let domain = match &rule.domain {
+            NodeDomain::Label(key) if !rule.domain.is_node() => key.as_str(),
+            NodeDomain::Label(_) | NodeDomain::Node => "node",
+        };
+        let others = match (named, others.next()) {
+            (true, Some(_)) => format!(
+                " (with {})",
+                listed(rule.roles.iter().cloned().collect(), SHOWN)
+            ),
+            _ => String::new(),
+        };
+        match &rule.kind {
+            PodRuleKind::Apart => format!("each in another {domain}{others}"),
+            PodRuleKind::Together => format!("all in one {domain}{others}"),
+            PodRuleKind::Spread { max_skew, .. } => {
+                format!("spread over each {domain} with a maxSkew of {max_skew}{others}")
+            }
+        }
+    };
+    let rules = role.rules.iter().map(|one| format!(", {}", rule(one)));
+    rules.collect::<Vec<_>>().concat()
+}
+
+/// Which role, if there are several.
+fn for_role(demand: &Demand, role: usize) -> String {
+    match demand.roles.len() {
+        0 | 1 => String::new(),
+        _ => format!(" for {}", demand.roles[role].name),
+    }
 }
 
 /// What a pod requests in a cluster that adds to its template's request.
@@ -116,6 +157,10 @@ fn has(lack: &ClusterLack, demand: &Demand) -> String {
     } else {
         String::new()
     };
+    if let Some(label) = lack.unmatched.iter().flatten().next() {
+        let role = for_role(demand, lack.role);
+        return format!("no node of {} has {label}{role}", lack.cluster);
+    }
     if lack.nodes == 0 {
         return format!(
             "{} has no usable node that its{role} pods may run on",

@@ -11,4 +11,5 @@ pub(crate) mod score;
 pub(crate) mod shortage;
 pub(crate) mod split;
 pub(crate) mod spread;
+pub(crate) mod unmatched;
 pub(crate) mod weighted;

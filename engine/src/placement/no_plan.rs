@@ -31,6 +31,9 @@ pub(crate) struct ClusterLack {
     pub(crate) nodes: u32,
     /// The domain that comes closest, where all must be in one.
     pub(crate) domain: Option<String>,
+    /// What no node of it has, of the labels that the role selects nodes by, if words are to be said; `None` if it
+    /// has no nodes.
+    pub(crate) unmatched: Option<Vec<String>>,
     /// The resource that is short, if one alone is and words are to be said.
     pub(crate) short: Option<ResourceShortage>,
 }
@@ -88,6 +91,7 @@ mod tests {
             placed,
             nodes: 1,
             domain: None,
+            unmatched: Some(Vec::new()),
             short: None,
         }
     }

@@ -19,7 +19,9 @@ use crate::placement::lookup::{EXACT, Estimate, largest_role};
 pub(crate) use crate::placement::no_plan::{ClusterLack, NoPlan};
 use crate::placement::request::GangRequest;
 use crate::placement::score::{PlacementScore, Weights};
-use crate::placement::{eligible, empty, lookup, mixed, score, shortage, split, weighted};
+use crate::placement::{
+    eligible, empty, lookup, mixed, score, shortage, split, unmatched, weighted,
+};
 use crate::plugins::Site;
 use crate::state::Inputs;
 use std::collections::{BTreeMap, BTreeSet};
@@ -187,7 +189,11 @@ fn options_on(
             break;
         }
         let class = class.as_ref();
-        let packing = place_all(inputs, demand, cluster, NodeView { overlay, class });
+        let node_view = NodeView {
+            class,
+            ..NodeView::of(overlay)
+        };
+        let packing = place_all(inputs, demand, cluster, node_view);
         match lack_of(inputs, gang, cluster, &packing, overlay) {
             Some(found) => lack = Some(found),
             None => {
@@ -287,20 +293,31 @@ fn lacks(
     let lacks = others.iter().enumerate();
     let lacks = lacks.filter_map(|(index, (_, cluster))| {
         if index >= EXACT {
-            return Some(ClusterLack {
-                cluster: (*cluster).clone(),
-                role: 0,
-                wanted: demand.roles.first().map_or(0, |role| role.count),
-                placed: 0,
-                nodes: 1,
-                domain: None,
-                short: None,
-            });
+            return Some(without_packing(inputs, demand, cluster));
         }
         let packing = place_all(inputs, demand, cluster, NodeView::of(overlay));
         lack_of(inputs, gang, cluster, &packing, overlay)
     });
     lacks.collect()
+}
+
+/// What a cluster lacks of which only an estimate is known, not how many pods fit.
+fn without_packing(inputs: Inputs<'_>, demand: &Demand, cluster: &ClusterName) -> ClusterLack {
+    let known = inputs.capacity.cluster(cluster);
+    let of_role = |role| unmatched::unmatched(known, role);
+    let named = |role: &usize| of_role(&demand.roles[*role]).is_some_and(|all| !all.is_empty());
+    let unmatched = (0..demand.roles.len()).find(named);
+    let role = unmatched.unwrap_or(0);
+    ClusterLack {
+        cluster: cluster.clone(),
+        role,
+        wanted: demand.roles.get(role).map_or(0, |role| role.count),
+        placed: 0,
+        nodes: u32::from(unmatched.is_none()),
+        domain: None,
+        unmatched: demand.roles.get(role).and_then(of_role),
+        short: None,
+    }
 }
 
 /// Classes to try: each that has a device the gang requests, then all together.
@@ -360,6 +377,10 @@ pub(crate) fn lack_of(
         placed: lack.placed,
         nodes: u32::try_from(nodes).unwrap_or(u32::MAX),
         domain: lack.domain.clone(),
+        unmatched: match gang.verbose && nodes == 0 {
+            true => unmatched::unmatched(known, role),
+            false => Some(Vec::new()),
+        },
         short: gang
             .verbose
             .then(|| shortage::shortage(inputs, cluster, role, lack.wanted, overlay))

@@ -12,12 +12,13 @@ use crate::api::decision::Help;
 use crate::api::demand::{Demand, Role};
 use crate::api::ids::{ClusterName, JobKey, PoolClass, QueueName};
 use crate::backfill::withheld;
+use crate::capacity::most_on_a_node;
 use crate::evaluation::verdict;
 use crate::overlay::Overlay;
 use crate::pending::shapes::RequestShape;
-use crate::placement::plan;
 use crate::placement::plan::{ClusterLack, NoPlan};
 use crate::placement::request::Request;
+use crate::placement::{plan, unmatched};
 use crate::quota::Shortfall;
 use crate::state::Inputs;
 use std::sync::Arc;
@@ -92,7 +93,16 @@ pub(crate) fn advise(
         return Vec::new();
     }
     let lack = lack(inputs, request);
-    let mut helps: Vec<Help> = fewer_pods(inputs, request).into_iter().collect();
+    let mut helps: Vec<Help> = Vec::new();
+    if let Some(Blocking::Room(lacks)) = &lack
+        && let Some((cluster, label, _)) = unmatched::of_all(lacks)
+    {
+        helps.push(Help::NodeLabel {
+            cluster: cluster.cloned(),
+            label: label.to_owned(),
+        });
+    }
+    helps.extend(fewer_pods(inputs, request));
     if let Some(Blocking::Quota(short, pools)) = &lack {
         helps.extend(higher_bound(inputs, request, short, pools.as_ref()));
     }
@@ -218,11 +228,17 @@ fn more_nodes(inputs: Inputs<'_>, shape: &RequestShape, lacks: &[ClusterLack]) -
     let [role] = shape.demand.roles.as_slice() else {
         return None;
     };
+    // How many domains another node adds is not known.
+    let alone = most_on_a_node(role);
+    if !role.rules.is_empty() && (alone > 1 || role.rules.len() > 1) {
+        return None;
+    }
     let fewest = lacks
         .iter()
         .filter_map(|lack| {
             let missing = lack.wanted.saturating_sub(lack.placed);
             let (class, each) = roomiest(inputs, &lack.cluster, role, lack.wanted)?;
+            let each = each.min(alone);
             Some((missing.div_ceil(each), &lack.cluster, class))
         })
         .min()?;

@@ -139,6 +139,7 @@ fn each_help_lets_the_job_start() {
             Help::FewerPods { count, .. } => world.add("waits", "q", *count, "gpu 8"),
             Help::OtherQueue(other) => world.add("waits", other.as_str(), 4, "gpu 8"),
             Help::RaiseCapability { .. } => panic!("no bound stops it"),
+            Help::NodeLabel { .. } => panic!("it selects no nodes"),
             Help::MoreNodes { cluster, count, .. } => {
                 for index in 0..*count {
                     let mut node = crate::world::node(

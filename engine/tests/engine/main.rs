@@ -47,6 +47,8 @@ mod paused;
 mod placement;
 mod plugins;
 mod pod_charges;
+mod pod_rules;
+mod pod_rules_random;
 mod prediction;
 mod preemption;
 mod preemptors;

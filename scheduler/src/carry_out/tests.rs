@@ -102,6 +102,8 @@ fn request(name: &str, api: &str, pods: u32) -> PlacementRequest {
         requests_in: std::collections::BTreeMap::new(),
         node_terms: Vec::new(),
         tolerations: Vec::new(),
+        rules: Vec::new(),
+        unruled: 0,
     };
     let share = Share {
         cluster: ClusterName::new("m1"),

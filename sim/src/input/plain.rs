@@ -57,6 +57,8 @@ pub fn role(name: &str, count: u32, request: Resources) -> Role {
         requests_in: std::collections::BTreeMap::new(),
         node_terms: Vec::new(),
         tolerations: Vec::new(),
+        rules: Vec::new(),
+        unruled: 0,
     }
 }
 

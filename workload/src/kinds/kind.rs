@@ -196,6 +196,12 @@ pub(crate) trait WorkloadKind: Sync {
         None
     }
 
+    /// Returns the labels that all pods of a role have besides those of their template, as far as a selector of
+    /// the job may name them.
+    fn gang_labels(&self, _template: &Value, _role: &str) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
+
     /// Returns the labels that its operator sets only on the pod with this index of a role; `None` if no
     /// labels identify a pod.
     fn pod_labels(

@@ -15,6 +15,8 @@ fn job(held: Held) -> ResolvedJob {
         requests_in: std::collections::BTreeMap::new(),
         node_terms: Vec::new(),
         tolerations: Vec::new(),
+        rules: Vec::new(),
+        unruled: 0,
     };
     ResolvedJob {
         fact: JobFact {

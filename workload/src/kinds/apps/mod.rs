@@ -54,6 +54,14 @@ impl WorkloadKind for AppsKind {
         template.pointer("/spec/template").into_iter().collect()
     }
 
+    /// The hash that a Deployment adds is the same for all pods of its template.
+    fn gang_labels(&self, _: &Value, _: &str) -> BTreeMap<String, String> {
+        match self.is_deployment {
+            true => crate::services::labels(&[("pod-template-hash", "of this template")]),
+            false => BTreeMap::new(),
+        }
+    }
+
     fn pod_specs<'a>(&self, spec: &'a mut Value) -> Vec<(String, &'a mut Value)> {
         pod_specs::only(spec.pointer_mut("/template/spec"))
     }

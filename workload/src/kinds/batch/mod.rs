@@ -153,6 +153,13 @@ impl WorkloadKind for BatchJobKind {
         Some(format!("{name}-0.{service}"))
     }
 
+    /// setPodLabels of the Job controller.
+    fn gang_labels(&self, template: &Value, _: &str) -> BTreeMap<String, String> {
+        let name = template.pointer("/metadata/name").and_then(Value::as_str);
+        let name = name.unwrap_or_default();
+        services::labels(&[("batch.kubernetes.io/job-name", name), ("job-name", name)])
+    }
+
     fn pod_labels(
         &self,
         template: &Value,

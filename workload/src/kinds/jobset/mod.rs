@@ -118,6 +118,15 @@ impl WorkloadKind for JobSetKind {
         first_host(template)
     }
 
+    /// labelAndAnnotateObject of the JobSet controller.
+    fn gang_labels(&self, template: &Value, role: &str) -> BTreeMap<String, String> {
+        let name = template.pointer("/metadata/name").and_then(Value::as_str);
+        services::labels(&[
+            ("jobset.sigs.k8s.io/jobset-name", name.unwrap_or_default()),
+            ("jobset.sigs.k8s.io/replicatedjob-name", role),
+        ])
+    }
+
     /// Without hostnames of their Jobs, pods have no index that other clusters can use.
     fn pod_labels(
         &self,

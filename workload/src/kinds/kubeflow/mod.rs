@@ -190,6 +190,21 @@ impl WorkloadKind for TrainingJobKind {
         (self.split.first_host)(template, name)
     }
 
+    /// GenLabels and SetReplicaType of training-operator, defaultLabels of mpi-operator.
+    fn gang_labels(&self, template: &Value, role: &str) -> BTreeMap<String, String> {
+        let name = template.pointer("/metadata/name").and_then(Value::as_str);
+        let mut labels = crate::services::labels(&[
+            ("training.kubeflow.org/job-name", name.unwrap_or_default()),
+            ("training.kubeflow.org/replica-type", role),
+        ]);
+        labels.extend(
+            (self.split.pod_labels)(role, 0)
+                .into_iter()
+                .filter(|(key, _)| !key.ends_with("-index")),
+        );
+        labels
+    }
+
     fn pod_labels(&self, _: &Value, role: &str, index: u32) -> Option<BTreeMap<String, String>> {
         Some((self.split.pod_labels)(role, index))
     }

@@ -182,6 +182,15 @@ impl WorkloadKind for VolcanoJobKind {
         Some(format!("{name}-{task}-0.{name}"))
     }
 
+    /// createJobPod.
+    fn gang_labels(&self, template: &Value, role: &str) -> BTreeMap<String, String> {
+        let name = template.pointer("/metadata/name").and_then(Value::as_str);
+        services::labels(&[
+            ("volcano.sh/job-name", name.unwrap_or_default()),
+            ("volcano.sh/task-spec", role),
+        ])
+    }
+
     /// createJobPod (pkg/controllers/job/job_controller_util.go).
     fn pod_labels(&self, _: &Value, role: &str, index: u32) -> Option<BTreeMap<String, String>> {
         Some(services::labels(&[
