@@ -63,7 +63,7 @@ test-e2e: tools ## the end-to-end tests on a real local control plane, with a th
 	  cargo test $(WORKSPACE) --test e2e -- --exact $$left_out; status=$$?; \
 	$(DEBUG)/report $(RECORD) || status=1; exit $$status
 
-# The image's binary with thin LTO in many parts: fat LTO takes minutes more (docs/decisions/release-profile.md).
+# The image's binary without LTO, in many parts: fat LTO takes minutes more (docs/decisions/release-profile.md).
 image-binary: ## the static binary of the image, as CI builds it (profile release-ci), in target/image/amd64
 	CARGO_INCREMENTAL=0 PROFILE=release-ci BINARIES=only deploy/build-image amd64
 
