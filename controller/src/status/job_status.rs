@@ -1,6 +1,7 @@
 //! What one job shows: its PodGroup with its status, and events for the reasons why it waits.
 
 use crate::core::Core;
+use crate::mirror::binding::own_record;
 use crate::reconcile::Reconciler;
 use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::placed::statuses;
@@ -11,11 +12,13 @@ use crate::status::podgroups::{self, StatusInputs};
 use crate::status::reason_events::{self, QueuedReason};
 use crate::status::template_status::TemplateSays;
 use crate::status::timeline::StageNow;
+use crds::karmada::ResourceBinding;
 use crds::names::FEDERATION_ANNOTATION;
 use crds::podgroup::PodGroup;
+use crds::record::RecordState;
 use engine::facts::Share;
 use engine::{Explanation, JobKey, JobState, Reason, Time};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::Arc;
 
 /// The reason that a job shows.
@@ -33,17 +36,21 @@ impl ShownReason {
         needs_event.then(|| self.shown.clone())
     }
 
-    /// Returns what the template should say of a job with these reports of its parts.
-    fn of_template(&self, reports: impl FnOnce() -> Vec<Value>) -> TemplateSays<'_> {
+    /// Returns what the template should say of a job with this binding.
+    fn of_template(&self, binding: &ResourceBinding) -> TemplateSays<'_> {
         let over = matches!(self.state, JobState::Queued | JobState::Finished);
         match self.state {
             JobState::Queued if self.shown.reason.is_of_waiting() => {
                 TemplateSays::Queued(&self.shown, &self.message)
             }
             _ if over && self.shown.reason == Reason::Failed => {
-                TemplateSays::Failed(reports(), &self.message)
+                TemplateSays::Failed(statuses(binding), &self.message)
             }
-            _ => TemplateSays::Reported,
+            _ => {
+                let record = own_record(binding);
+                let admitted = record.filter(|record| record.state == RecordState::Admitted);
+                TemplateSays::Reported(admitted.map(|record| record.time))
+            }
         }
     }
 }
@@ -76,7 +83,7 @@ impl Core {
         let binding = self.reconciler.mirror.bindings().get(key);
         let template = binding.and_then(|binding| self.reconciler.mirror.template_of(binding));
         if let (Some(binding), Some(template)) = (binding, template) {
-            let says = reason.of_template(|| statuses(binding));
+            let says = reason.of_template(binding);
             publisher.templates.show(key, template, &says, now);
         }
         if !self.reconciler.namespace_of(key).terminating {

@@ -10,6 +10,7 @@ use crate::mirror::template::Template;
 use crate::status::reason_events::QueuedReason;
 use crds::record;
 use engine::{JobKey, Time};
+use jiff::Timestamp;
 use runtime::status_writer::{StatusTarget, StatusWriter};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -22,8 +23,8 @@ pub(super) enum TemplateSays<'a> {
     Queued(&'a QueuedReason, &'a str),
     /// Its job has failed for good: what its parts report, and the message of Muster.
     Failed(Vec<Value>, &'a str),
-    /// What its members report.
-    Reported,
+    /// What its members report, and since when it is admitted, if it is.
+    Reported(Option<Timestamp>),
 }
 
 /// Writes the statuses of templates.
@@ -79,6 +80,11 @@ impl TemplateStatuses {
                 differs.then(|| status.queued(&why.with(message), &now))
             }
             (TemplateSays::Failed(parts, message), _) => status.failed(shown, parts, message, &now),
+            // What its members report starts later than its admission.
+            (TemplateSays::Reported(Some(since)), _) => {
+                let since = record::seconds(*since);
+                (shown.queued.as_ref()).and_then(|_| status.no_longer_queued(&since))
+            }
             _ => (shown.queued.as_ref()).and_then(|_| status.no_longer_queued(&now)),
         };
         let Some(mut patch) = patch else {

@@ -163,6 +163,8 @@ pub const TF_JOB: ObjectKind = kind("kubeflow.org", "v1", "TFJob", "tfjobs");
 pub const MPI_JOB: ObjectKind = kind("kubeflow.org", "v2beta1", "MPIJob", "mpijobs");
 /// Kubeflow's job for JAX.
 pub const JAX_JOB: ObjectKind = kind("kubeflow.org", "v1", "JAXJob", "jaxjobs");
+/// Kubeflow's job for PaddlePaddle.
+pub const PADDLE_JOB: ObjectKind = kind("kubeflow.org", "v1", "PaddleJob", "paddlejobs");
 /// Kubeflow's job for XGBoost and LightGBM.
 pub const XGBOOST_JOB: ObjectKind = kind("kubeflow.org", "v1", "XGBoostJob", "xgboostjobs");
 /// A set of batch Jobs.
@@ -253,13 +255,14 @@ pub const VALIDATING_WEBHOOKS: ObjectKind = kind(
 );
 
 /// Kinds of templates, which are looked up by an object's apiVersion and kind.
-const TEMPLATES: [ObjectKind; 15] = [
+const TEMPLATES: [ObjectKind; 16] = [
     BATCH_JOB,
     VOLCANO_JOB,
     PYTORCH_JOB,
     TF_JOB,
     MPI_JOB,
     JAX_JOB,
+    PADDLE_JOB,
     XGBOOST_JOB,
     JOB_SET,
     LEADER_WORKER_SET,

@@ -91,6 +91,8 @@ pub(crate) async fn overhead(case: &Case) -> anyhow::Result<()> {
 
 /// The requests of the pods come from a LimitRange of the member's namespace, CPU and GPUs.
 pub(crate) async fn defaults(case: &Case) -> anyhow::Result<()> {
+    let why = "the audit knows jobs by their templates, which request no device";
+    case.audit_may_find("of its 0 devices", why);
     queue(case, json!({"cpu": "8", "nvidia.com/gpu": 8})).await?;
     case.nodes(MEMBER, 2).await?;
     let default = json!({"cpu": "2", "nvidia.com/gpu": "4"});

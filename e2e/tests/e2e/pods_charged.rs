@@ -9,10 +9,12 @@ use std::time::Duration;
 use anyhow::ensure;
 use e2e::harness::jobs;
 use e2e::harness::kinds::{BATCH_JOB, DEPLOYMENT, NAMESPACE, ObjectKind, POD, QUEUE, WORK};
+use e2e::harness::muster::ProcessRole;
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 
 use crate::case::{Case, SOON};
+use crate::cli::MusterCli;
 use crate::contest::SHORT;
 use crate::job::Job;
 use crate::leading_part::{end_leader, shows};
@@ -293,6 +295,7 @@ async fn of_no_job(
     let next = case.submit(&case.gang("next", 1, 8).batch()).await?;
     case.waits_for_pods(&next).await?;
     case.shows_gpus(&case.name, "allocated", 8).await?;
+    shows_unadmitted(case).await?;
     let member = case.plane.member(MEMBER).await?;
     let works = case.karmada();
     works
@@ -301,6 +304,37 @@ async fn of_no_job(
     member.delete(POD, Some(&case.name), "bare").await?;
     case.running(&next).await?;
     case.never_holds_more(BOUND, WATCHED).await
+}
+
+/// The pods that no admission covers are listed by `kubectl muster`, and counted by a metric.
+async fn shows_unadmitted(case: &Case) -> anyhow::Result<()> {
+    let cli = MusterCli::of_admin(case);
+    let row = [case.name.as_str(), "-", MEMBER, "nvidia.com/gpu", "8"];
+    for command in ["jobs".to_owned(), format!("queue get {}", case.name)] {
+        eventually(SOON, &format!("{command} lists the pod"), async || {
+            let said = cli
+                .done(&command)
+                .await
+                .map_err(|error| error.to_string())?;
+            let mut lines = said.lines();
+            let is_listed = lines.any(|line| line.split_whitespace().eq(row));
+            is_listed.then_some(()).ok_or(said)
+        })
+        .await?;
+    }
+    let metrics = &case.plane.muster;
+    let metrics = metrics
+        .metrics(&case.plane.testbed, ProcessRole::All)
+        .await?;
+    let of_namespace = format!("namespace=\"{}\"", case.name);
+    let sample = metrics.lines().find(|line| {
+        line.starts_with("muster_queue_unadmitted_resources{")
+            && line.contains(&of_namespace)
+            && line.contains("\"nvidia.com/gpu\"")
+    });
+    let value = sample.and_then(|sample| sample.rsplit(' ').next()?.parse().ok());
+    ensure!(value == Some(8.0), "{sample:?}");
+    Ok(())
 }
 
 async fn made_in_member(case: &Case) -> anyhow::Result<()> {

@@ -3,7 +3,9 @@
 
 use anyhow::ensure;
 use e2e::harness::jobs::TestGang;
-use e2e::harness::kinds::{BINDING, NAMESPACE, PROPAGATION_POLICY, RESOURCE_QUOTA, VOLCANO_JOB};
+use e2e::harness::kinds::{
+    ADMISSION_POLICY, ADMISSION_POLICY_BINDING, BINDING, PROPAGATION_POLICY, VOLCANO_JOB,
+};
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 
@@ -12,20 +14,31 @@ use crate::job::{clusters, record};
 use crate::story::managed;
 
 #[test]
-#[ignore = "defect: a job under such a policy waits for quota first, and is not told PlacementRefused"]
 fn a_policy_with_many_exclusions_holds_its_job_and_evicts_nobody() {
     managed("exclusions", async |case| {
         case.queue(8).await?;
+        case.capacity_policy(json!({"spec": {"preemption": {"withinQueue": true}}}))
+            .await?;
         case.nodes("member1", 1).await?;
         let running = case.submit(&case.gang("running", 1, 8).volcano()).await?;
         case.running(&running).await?;
-        let urgent = case.priority_class("urgent", 1_000).await?;
+        let urgent = case.preempting_class("urgent", 1_000).await?;
+        let exclude = async |names: Value| {
+            let placement = json!({"clusterAffinity": {"exclude": names}});
+            let policy = json!({"spec": {"placement": placement}});
+            let policies = case.karmada();
+            policies
+                .merge(PROPAGATION_POLICY, Some(&case.name), "muster", &policy)
+                .await
+        };
         let names: Vec<String> = (0..20_000)
             .map(|n| format!("no-such-cluster-{n}"))
             .collect();
-        let exclude = |names: Value| json!({"placement": {"clusterAffinity": {"exclude": names}}});
-        let spec = exclude(json!(names));
-        case.policy("large", VOLCANO_JOB, "muster", spec).await?;
+        exclude(json!(names)).await?;
+        // Karmada brings it to the binding of a job that it has claimed before.
+        let placed_by = |binding: &Value| binding["spec"]["placement"].to_string().len() > 400_000;
+        case.binding_when(&running, "has the placement", placed_by)
+            .await?;
         let gang = TestGang {
             priority_class: Some(urgent),
             ..case.gang("large", 1, 8)
@@ -39,10 +52,7 @@ fn a_policy_with_many_exclusions_holds_its_job_and_evicts_nobody() {
         ensure!(case.placements(&running)? == 1, "it was evicted");
         case.running(&running).await?;
         // With a smaller placement it competes.
-        let policy = json!({"spec": exclude(json!(["no-such-cluster"]))});
-        case.karmada()
-            .merge(PROPAGATION_POLICY, Some(&case.name), "large", &policy)
-            .await?;
+        exclude(json!(["no-such-cluster"])).await?;
         case.placed(&job).await?;
         Ok(())
     });
@@ -92,26 +102,47 @@ fn a_placement_that_the_api_server_refuses_is_tried_once() {
     });
 }
 
-/// Makes a member refuse all Volcano Jobs of the case.
-async fn refuses_jobs(case: &Case, member: &str) -> anyhow::Result<()> {
+/// Makes a member refuse all Volcano Jobs of the case, as a webhook there may. Muster cannot know of it before.
+pub(crate) async fn refuses_jobs(case: &Case, member: &str) -> anyhow::Result<()> {
     let member = case.plane.member(member).await?;
-    eventually(SOON, "Karmada makes the namespace", async || {
-        let found = member.get(NAMESPACE, None, &case.name).await;
-        let found = found.map_err(|error| error.to_string())?;
-        found.map(drop).ok_or_else(|| "none".to_owned())
-    })
-    .await?;
-    let none = json!({"count/jobs.batch.volcano.sh": "0"});
-    let quota = json!({
-        "metadata": {"name": "none", "namespace": case.name}, "spec": {"hard": none},
+    let name = format!("refuses-{}", case.name);
+    let rule = json!({
+        "apiGroups": ["batch.volcano.sh"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["jobs"],
     });
-    member.create(RESOURCE_QUOTA, &quota).await?;
-    // The test writes what the member's quota controller would, which does not run in the testbed.
-    let status = json!({"status": {"hard": none, "used": none}});
-    member
-        .merge_status(RESOURCE_QUOTA, Some(&case.name), "none", &status)
-        .await?;
-    Ok(())
+    let policy = json!({
+        "metadata": {"name": name},
+        "spec": {
+            "matchConstraints": {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": case.name}},
+                "resourceRules": [rule],
+            },
+            "validations": [{"expression": "false", "message": "no Volcano Jobs here"}],
+        },
+    });
+    member.create(ADMISSION_POLICY, &policy).await?;
+    let binding = json!({
+        "metadata": {"name": name},
+        "spec": {"policyName": name, "validationActions": ["Deny"]},
+    });
+    member.create(ADMISSION_POLICY_BINDING, &binding).await?;
+    // The API server enforces it a moment later.
+    let mut template = case.gang("refused", 1, 1).volcano();
+    template["spec"]["schedulerName"] = json!("none");
+    eventually(
+        SOON,
+        "the member refuses Volcano Jobs",
+        async || match member.create(VOLCANO_JOB, &template).await {
+            Err(error) if error.to_string().contains("no Volcano Jobs here") => Ok(()),
+            Err(error) => Err(error.to_string()),
+            Ok(_) => {
+                let made = member
+                    .delete(VOLCANO_JOB, Some(&case.name), "refused")
+                    .await;
+                Err(format!("made, and deleted: {made:?}"))
+            }
+        },
+    )
+    .await
 }
 
 #[test]

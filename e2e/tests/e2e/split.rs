@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, ensure};
 use e2e::harness::jobs::annotated;
-use e2e::harness::kinds::{
-    BATCH_JOB, BINDING, NAMESPACE, OVERRIDE_POLICY, POD, QUEUE, RESOURCE_QUOTA,
-};
+use e2e::harness::kinds::{BATCH_JOB, BINDING, OVERRIDE_POLICY, POD, QUEUE};
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 
 use crate::case::{Case, SOON};
 use crate::job::{Job, clusters, record};
+use crate::refusals::refuses_jobs;
 use crate::story::{managed, managed_long};
 
 /// Returns a Volcano Job of a master and `workers` workers with two GPUs each, which may be split.
@@ -248,26 +247,7 @@ pub(crate) async fn refused(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
     case.nodes("member1", 1).await?;
     case.nodes("member2", 1).await?;
-    let member = case.plane.member("member2").await?;
-    eventually(SOON, "Karmada makes the namespace", async || {
-        let found = member.get(NAMESPACE, None, &case.name).await;
-        let found = found.map_err(|error| error.to_string())?;
-        found.map(drop).ok_or_else(|| "none".to_owned())
-    })
-    .await?;
-    let quota = json!({
-        "metadata": {"name": "none", "namespace": case.name},
-        "spec": {"hard": {"count/jobs.batch.volcano.sh": "0"}},
-    });
-    member.create(RESOURCE_QUOTA, &quota).await?;
-    // The test writes what the member's quota controller would, which does not run in the testbed.
-    let status = json!({"status": {
-        "hard": {"count/jobs.batch.volcano.sh": "0"},
-        "used": {"count/jobs.batch.volcano.sh": "0"},
-    }});
-    member
-        .merge_status(RESOURCE_QUOTA, Some(&case.name), "none", &status)
-        .await?;
+    refuses_jobs(case, "member2").await?;
     let job = case.submit(&training(case, "train", 5)).await?;
     // The gang was placed in both clusters, and evicted because one refused. The reason matters: a
     // job that was never placed also waits for capacity.

@@ -136,6 +136,7 @@ fn pods_of(api_version: &str, kind: &str, spec: &Value) -> anyhow::Result<Vec<Eq
         ("kubeflow.org", "TFJob") => each(&spec["tfReplicaSpecs"], replicas),
         ("kubeflow.org", "MPIJob") => each(&spec["mpiReplicaSpecs"], replicas),
         ("kubeflow.org", "JAXJob") => each(&spec["jaxReplicaSpecs"], replicas),
+        ("kubeflow.org", "PaddleJob") => each(&spec["paddleReplicaSpecs"], replicas),
         ("kubeflow.org", "XGBoostJob") => each(&spec["xgbReplicaSpecs"], replicas),
         ("jobset.x-k8s.io", "JobSet") => each(&spec["replicatedJobs"], |job| {
             let times = count(&job["replicas"])?;
