@@ -6,12 +6,13 @@
 
 use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::Pools;
-use crate::api::ids::{QueueName, Time};
+use crate::api::ids::{JobKey, QueueName, Time};
 use crate::backfill::plan;
 use crate::overlay::Overlay;
 use crate::quota::Shortfall;
-use crate::reservation::store::{ExpectedRelease, ReservedNode};
+use crate::reservation::store::{ExpectedRelease, Reservation, ReservedNode};
 use crate::state::Inputs;
+use std::collections::BTreeSet;
 
 /// At most so many ends are read for one start; if they are not enough, it is unknown.
 pub(crate) const ENDS: usize = 1024;
@@ -131,6 +132,22 @@ pub(crate) fn headroom_from(
         releases.clear();
     }
     (start, releases)
+}
+
+/// Whether a start for which headroom is short is another one since the expected ends of these jobs have moved: it
+/// counted on one of them, or it would count on one of them now.
+pub(crate) fn is_moved_by(
+    inputs: Inputs<'_>,
+    kept: &Reservation,
+    moved: &BTreeSet<JobKey>,
+) -> bool {
+    let mut counted = kept.releases.iter().filter_map(|ends| ends.from.as_ref());
+    let counts = |key: &JobKey| {
+        let expected = inputs.jobs.get(key)?.derived.has.expected_end?;
+        let end = expected.end()?;
+        Some(kept.start.is_none_or(|start| end <= start))
+    };
+    counted.any(|key| moved.contains(key)) || moved.iter().any(|key| counts(key) == Some(true))
 }
 
 /// How much of a charge counts towards the bound.

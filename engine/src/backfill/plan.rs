@@ -35,11 +35,48 @@ pub(crate) struct ReservationPlan {
 /// The nodes to reserve for a job, if any are possible: of one cluster, or of the fewest clusters that take
 /// it together if it may be divided and less has to become free there.
 ///
+/// It takes nodes of an owner ahead only if it will be gone before that owner starts. It starts later than now: so it
+/// is planned again with the start that was found, until that holds for the owners of all nodes that it takes.
+pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<ReservationPlan> {
+    let mut begins = Some(inputs.now);
+    loop {
+        let ahead = withheld::reservations_ahead_from(inputs, request, begins);
+        let found = target_behind(inputs, request, &ahead)?;
+        // Each turn has more owners ahead than the one before, so there is a last one.
+        let is_late = begins.is_some_and(|begins| found.start.is_none_or(|start| begins < start));
+        if !is_late || !takes_from_others(inputs, request, &found, &ahead) {
+            return Some(found);
+        }
+        begins = found.start;
+    }
+}
+
+/// True if a plan takes nodes of an owner that is not among `ahead` and binds the request when it starts.
+fn takes_from_others(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+    found: &ReservationPlan,
+    ahead: &[&JobKey],
+) -> bool {
+    let mut others = inputs.reservations.with_nodes();
+    others.any(|other| {
+        let mut nodes = found.nodes.iter();
+        !ahead.contains(&&other.rank.key)
+            && nodes.any(|node| other.is_on(&node.cluster, &node.node))
+            && withheld::binds_from(inputs, other, request, found.start)
+    })
+}
+
+/// The same, beside the nodes of the owners `ahead`.
+///
 /// Spare nodes are left out as long as others are enough. If they are not, the job starts on them when the gangs
 /// have ended that they are kept for.
-pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<ReservationPlan> {
-    let ahead = withheld::reservations_ahead(inputs, request);
-    let reserved = Overlay::of_reserved_nodes(inputs, &ahead);
+fn target_behind(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+    ahead: &[&JobKey],
+) -> Option<ReservationPlan> {
+    let reserved = Overlay::of_reserved_nodes(inputs, ahead);
     if spare::binding(inputs, request).is_empty() {
         return target_beside(inputs, request, &reserved);
     }

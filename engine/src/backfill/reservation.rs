@@ -28,13 +28,11 @@ pub(crate) fn is_behind(inputs: Inputs<'_>, queue: &QueueName, rank: &QueueOrder
 /// Whether the owner of reserved nodes lacks headroom, which it did not when they were reserved: it starts as late
 /// as that is free, and shorter jobs may go before.
 pub(crate) fn lacks_headroom_now(inputs: Inputs<'_>, kept: &Reservation) -> bool {
-    let mut scopes = kept.scopes.iter();
-    let lacked = scopes.any(|scope| matches!(scope, ReservationSlot::Headroom(_)));
     let checked = || {
         let usage = Overlay::default();
         inputs.quota.check_total(&kept.queue, &kept.charge, &usage)
     };
-    !lacked && !kept.taking() && checked().is_err()
+    !kept.lacked_headroom() && !kept.taking() && checked().is_err()
 }
 
 /// The jobs in the reservation window with the shape of the request, for which no job is being evicted.

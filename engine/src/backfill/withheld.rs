@@ -10,7 +10,7 @@
 //! first again when it is gone would take its capacity back, and be evicted again.
 
 use crate::api::facts::QueueOrdering;
-use crate::api::ids::JobKey;
+use crate::api::ids::{JobKey, Time};
 use crate::jobs::job::PendingEntry;
 use crate::pending::shapes::ShapeId;
 use crate::placement::request::Request;
@@ -18,12 +18,21 @@ use crate::reservation::store::Reservation;
 use crate::state::Inputs;
 use std::cmp::Ordering;
 
-/// Owners of the reservations that bind a request, in order.
+/// Owners of the reservations that bind a request that starts now, in order.
 pub(crate) fn reservations_ahead<'a>(inputs: Inputs<'a>, request: Request<'_>) -> Vec<&'a JobKey> {
+    reservations_ahead_from(inputs, request, Some(inputs.now))
+}
+
+/// Owners of the reservations that bind a request that starts at `start`, in order.
+pub(crate) fn reservations_ahead_from<'a>(
+    inputs: Inputs<'a>,
+    request: Request<'_>,
+    start: Option<Time>,
+) -> Vec<&'a JobKey> {
     let mut ahead: Vec<&Reservation> = inputs
         .reservations
         .iter()
-        .filter(|reserved| binds(inputs, reserved, request))
+        .filter(|reserved| binds_from(inputs, reserved, request, start))
         .collect();
     ahead.sort_by(|a, b| {
         inputs
@@ -36,8 +45,19 @@ pub(crate) fn reservations_ahead<'a>(inputs: Inputs<'a>, request: Request<'_>) -
         .collect()
 }
 
-/// True if a request must not use what a reservation withholds.
+/// True if a request that starts now must not use what a reservation withholds.
 pub(crate) fn binds(inputs: Inputs<'_>, reserved: &Reservation, request: Request<'_>) -> bool {
+    binds_from(inputs, reserved, request, Some(inputs.now))
+}
+
+/// True if a request that starts at `start` must not use what a reservation withholds; with an unknown start it will
+/// be gone before no owner's.
+pub(crate) fn binds_from(
+    inputs: Inputs<'_>,
+    reserved: &Reservation,
+    request: Request<'_>,
+    start: Option<Time>,
+) -> bool {
     if reserved.taking() {
         // It binds jobs ahead of it, too: what is freed for it is for it. In a StrictFIFO queue the
         // owner cannot start before the jobs ahead of it, so these may use it.
@@ -53,8 +73,8 @@ pub(crate) fn binds(inputs: Inputs<'_>, reserved: &Reservation, request: Request
     }
     let owner = (&reserved.queue, &reserved.rank);
     let behind = inputs.quota.compare(owner, (request.queue, request.rank)) == Ordering::Less;
-    let gone_before = match (reserved.start, request.shape.duration) {
-        (Some(start), Some(duration)) => inputs.now.after(duration) <= start,
+    let gone_before = match (reserved.start, start, request.shape.duration) {
+        (Some(owners), Some(start), Some(duration)) => start.after(duration) <= owners,
         _ => false,
     };
     behind && !gone_before

@@ -7,7 +7,7 @@
 use crate::api::ids::{ClusterName, JobKey, NodeName, QueueName};
 use crate::api::slot::ReservationSlot;
 use crate::backfill::plan;
-use crate::backfill::{reservation, window, withheld};
+use crate::backfill::{expected_release, reservation, window, withheld};
 use crate::cycle::decide::name_first;
 use crate::cycle::wake::{
     activate, cluster_total, headroom_freed, headroom_used, mark_all_dirty, mark_windows_dirty,
@@ -18,6 +18,7 @@ use crate::pending::inadmissible::RequeueCondition;
 use crate::placement::request::Request;
 use crate::reservation::store::{Reservation, ReservedNode};
 use crate::state::Engine;
+use std::collections::BTreeSet;
 
 /// What became different.
 #[derive(Debug, Clone, Copy)]
@@ -61,8 +62,8 @@ pub(crate) enum Change<'a> {
     Spares,
     /// All victims of these preemptors are gone.
     EvictionsDone(&'a [JobKey]),
-    /// Expected ends of jobs have passed.
-    EndsPassed,
+    /// These jobs run on, and are expected to end at another time than before.
+    EndsMoved(&'a BTreeSet<JobKey>),
     /// The clock moved: preemptors whose back-off has ended look again.
     Time,
 }
@@ -116,7 +117,7 @@ pub(crate) fn react(engine: &mut Engine, change: Change<'_>) {
                 engine.changed.jobs.insert(key.clone());
             }
         }
-        Change::EndsPassed => ends_passed(engine),
+        Change::EndsMoved(jobs) => ends_moved(engine, jobs),
         Change::Time => {
             for key in engine.pending.backoff.due(engine.now) {
                 activate(engine, &key);
@@ -319,8 +320,14 @@ fn reservation_set(engine: &mut Engine, key: &JobKey, before: Option<&Reservatio
         engine.pending.shapes.timed_feasible();
         engine.pending.queues.wake(&RequeueCondition::Reservation);
     }
+    // A job behind it may have reserved its nodes until the start that it had.
+    let as_late = |before: &Reservation| match (before.start, planned.start) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(before), Some(start)) => before <= start,
+    };
     let as_it_was = |before: &Reservation| {
-        before.nodes == planned.nodes && before.preemptor == planned.preemptor
+        before.nodes == planned.nodes && before.preemptor == planned.preemptor && as_late(before)
     };
     if !before.is_some_and(as_it_was) {
         replan_beside(engine, &planned);
@@ -359,7 +366,7 @@ fn replan_beside(engine: &mut Engine, planned: &Reservation) {
                 shape,
                 verbose: false,
             };
-            withheld::binds(engine.inputs(), planned, request)
+            withheld::binds_from(engine.inputs(), planned, request, other.start)
         })
     };
     let owners = engine.reservations.with_nodes();
@@ -371,16 +378,19 @@ fn replan_beside(engine: &mut Engine, planned: &Reservation) {
     }
 }
 
-/// Replans the reservations that counted on ends which have passed.
-fn ends_passed(engine: &mut Engine) {
-    let late = engine.reservations.iter();
-    let late = late.filter(|kept| kept.start.is_none_or(|start| start <= engine.now));
-    let late = late.filter(|kept| {
+/// Replans the reservations whose starts differ now that expected ends have moved. A start that is yet to come may
+/// be one of them: it is later if it counted on such an end, and sooner if a job has an end again that was not known
+/// for a while.
+fn ends_moved(engine: &mut Engine, jobs: &BTreeSet<JobKey>) {
+    let inputs = engine.inputs();
+    let moved = |kept: &&Reservation| match kept.lacked_headroom() {
+        true => expected_release::is_moved_by(inputs, kept, jobs),
         // Nothing is new where its nodes become free when they were expected to.
-        kept.nodes.is_empty() || plan::start_on(engine.inputs(), &kept.nodes) != kept.start
-    });
-    let late: Vec<JobKey> = late.map(|kept| kept.rank.key.clone()).collect();
-    for key in late {
+        false => kept.nodes.is_empty() || plan::start_on(inputs, &kept.nodes) != kept.start,
+    };
+    let moved = engine.reservations.iter().filter(moved);
+    let moved: Vec<JobKey> = moved.map(|kept| kept.rank.key.clone()).collect();
+    for key in moved {
         recheck(engine, &key);
     }
 }

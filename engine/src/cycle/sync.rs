@@ -37,6 +37,10 @@ pub(crate) fn sync_indexes(engine: &mut Engine, key: &JobKey) {
     apply_derived(engine, &was, &now);
     let (before, after) = (&was.has.charge, &now.has.charge);
     let (recharged, gone) = (before != after, before.is_some() && after.is_none());
+    let moved_end = was.has.expected_end != now.has.expected_end;
+    if moved_end && before.is_some() && after.is_some() && !engine.reservations.is_empty() {
+        engine.jobs.note_moved_end(key);
+    }
     let changed = engine.jobs.set_timer(key, timer) || was != now;
     engine.jobs.sync(key, now);
     if recharged {

@@ -153,14 +153,14 @@ pub(crate) fn note_drain(engine: &mut Engine, key: &JobKey) {
     }
 }
 
-/// Estimates that have passed are made again, and the reservations that rest on them.
+/// Estimates that have passed are made again, and the reservations that rest on those that have moved. They have moved
+/// also where something else made them again before, or where a job began to run.
 pub(crate) fn renew_ends(engine: &mut Engine) {
-    let mut slipped = false;
     while let Some(key) = engine.jobs.first_past_end(engine.now) {
-        slipped = true;
         sync::sync_indexes(engine, &key);
     }
-    if slipped {
-        react(engine, Change::EndsPassed);
+    let moved = engine.jobs.take_moved_ends();
+    if !moved.is_empty() {
+        react(engine, Change::EndsMoved(&moved));
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Jobs {
     pub(super) timers: Timers<JobKey>,
     /// Until when the expected end of each charged job is valid.
     pub(super) ends: EndsInOrder,
+    /// Jobs whose expected end has moved since this was last taken.
+    moved_ends: BTreeSet<JobKey>,
     /// Admitted jobs whose template has another size.
     pub(super) resizing: BTreeSet<JobKey>,
     /// Jobs that may be evicted, and terminating jobs.
@@ -118,6 +120,16 @@ impl Jobs {
     pub(crate) fn first_past_end(&self, now: Time) -> Option<JobKey> {
         let (_, key) = self.ends.first().filter(|(at, _)| *at <= now)?;
         Some(key.clone())
+    }
+
+    /// Notes that the expected end of a charged job has moved.
+    pub(crate) fn note_moved_end(&mut self, key: &JobKey) {
+        self.moved_ends.insert(key.clone());
+    }
+
+    /// The jobs that were noted since the last call.
+    pub(crate) fn take_moved_ends(&mut self) -> BTreeSet<JobKey> {
+        std::mem::take(&mut self.moved_ends)
     }
 
     /// The expected ends after `now`, in order.

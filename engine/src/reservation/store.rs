@@ -66,6 +66,12 @@ impl Reservation {
         nodes.any(|reserved| reserved.cluster == *cluster && reserved.node == *node)
     }
 
+    /// Whether its owner lacked headroom when this was reserved.
+    pub(crate) fn lacked_headroom(&self) -> bool {
+        let mut scopes = self.scopes.iter();
+        scopes.any(|scope| matches!(scope, ReservationSlot::Headroom(_)))
+    }
+
     /// Whether jobs are, or were just, evicted for it: then it binds all jobs.
     pub(crate) fn taking(&self) -> bool {
         self.preemptor

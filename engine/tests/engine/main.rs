@@ -34,6 +34,7 @@ mod guarantees;
 mod headroom;
 mod images;
 mod in_clusters;
+mod later_starts;
 mod likely;
 mod limits;
 mod machine;

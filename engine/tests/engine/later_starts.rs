@@ -1,0 +1,150 @@
+//! Reservations that begin later than now: whom they leave room for, and what moves them before they begin.
+
+use crate::world::{World, capped, pods, policy, queue};
+use engine::facts::{Backfill, PolicyFact};
+use serde_json::Value;
+
+/// A reservation for each waiting job.
+fn conservative(name: &str) -> PolicyFact {
+    PolicyFact {
+        backfill: Backfill {
+            conservative: true,
+            ..Backfill::default()
+        },
+        ..policy(name)
+    }
+}
+
+/// Three nodes of eight GPUs in a queue with many reservations.
+fn world() -> World {
+    let mut world = World::new();
+    world
+        .cluster("a", 3, "cpu 64, gpu 8")
+        .queue(queue("q"))
+        .policy(conservative("q"));
+    world
+}
+
+/// A job of one pod that runs since now and declares how long.
+fn running(world: &mut World, name: &str, request: &str, seconds: i64) {
+    let job = world.job(name, "q", pods(1, request)).lasts(seconds);
+    world.submit(job);
+    world.decide();
+    world.run(name);
+}
+
+/// The reserved nodes of a job, and its start in seconds from the beginning.
+fn reserved(world: &World, name: &str) -> String {
+    let snapshot = serde_json::to_value(world.engine.snapshot()).unwrap();
+    let all = snapshot["reservations"].as_array().unwrap();
+    let own = |one: &&Value| {
+        one["rank"]["key"]
+            .to_string()
+            .contains(&format!("{name}\""))
+    };
+    let Some(own) = all.iter().find(own) else {
+        return "none".to_owned();
+    };
+    let nodes = own["nodes"].as_array().unwrap().iter();
+    let nodes: Vec<&str> = nodes.map(|node| node["node"].as_str().unwrap()).collect();
+    let start = own["start"].as_i64().map(|at| (at - 1_000_000) / 1_000);
+    format!("{} {start:?}", nodes.join(" "))
+}
+
+#[test]
+fn a_job_that_would_end_after_an_owner_ahead_begins_reserves_none_of_its_nodes() {
+    for (seconds, wanted) in [
+        // It begins where least has to become free, and is gone when the owner begins.
+        (300, "n1 Some(600)"),
+        // Counted from now it is gone by then too, and counted from its own start it is not.
+        (500, "n2 Some(2000)"),
+    ] {
+        let mut world = world();
+        running(&mut world, "long", "gpu 8", 1_000);
+        running(&mut world, "half", "gpu 4", 600);
+        running(&mut world, "last", "gpu 8", 2_000);
+        world.add("owner", "q", 2, "gpu 8");
+        let short = world.job("short", "q", pods(1, "gpu 8")).lasts(seconds);
+        world.submit(short);
+        assert_eq!(world.decide(), "");
+        assert_eq!(reserved(&world, "owner"), "n0 n1 Some(1000)");
+        assert_eq!(reserved(&world, "short"), wanted, "{seconds} s");
+    }
+}
+
+/// What is reserved for `owner` as time goes by, while jobs that declared 100 s and 1,000 s run on for ever.
+fn as_ends_slip(mut world: World) -> [String; 5] {
+    running(&mut world, "first", "gpu 8", 100);
+    running(&mut world, "second", "gpu 8", 1_000);
+    world.add("owner", "q", 2, "gpu 8");
+    let begin = world.now;
+    [0, 100, 200, 400, 800].map(|seconds| {
+        world.now = begin.after(seconds * 1_000);
+        assert_eq!(world.decide(), "");
+        reserved(&world, "owner")
+    })
+}
+
+#[test]
+fn a_start_that_is_yet_to_come_moves_with_an_end_that_slips() {
+    // The end of the first is unknown from 100 s to 200 s, then expected at 400 s, and so on. Before 800 s come, the
+    // timers of both jobs do, which make their expected ends again, too.
+    let starts = ["Some(1000)", "None", "Some(1000)", "None", "Some(1600)"];
+    let mut on_nodes = World::new();
+    on_nodes
+        .cluster("a", 2, "cpu 64, gpu 8")
+        .queue(queue("q"))
+        .policy(conservative("q"));
+    assert_eq!(
+        as_ends_slip(on_nodes),
+        starts.map(|start| format!("n0 n1 {start}"))
+    );
+    let mut of_quota = World::new();
+    of_quota
+        .cluster("a", 4, "cpu 64, gpu 8")
+        .queue(capped("q", "gpu 16"))
+        .policy(conservative("q"));
+    assert_eq!(
+        as_ends_slip(of_quota),
+        starts.map(|start| format!(" {start}"))
+    );
+}
+
+#[test]
+fn a_start_comes_sooner_when_an_end_is_known_again() {
+    let mut world = World::new();
+    world
+        .cluster("a", 4, "cpu 64, gpu 8")
+        .queue(capped("q", "gpu 16"))
+        .policy(conservative("q"));
+    running(&mut world, "first", "gpu 8", 100);
+    running(&mut world, "second", "gpu 8", 1_000);
+    world.add("owner", "q", 1, "gpu 8");
+    let begin = world.now;
+    for (seconds, start) in [(0, 100), (100, 1000), (200, 400), (400, 1000)] {
+        world.now = begin.after(seconds * 1_000);
+        assert_eq!(world.decide(), "");
+        assert_eq!(reserved(&world, "owner"), format!(" Some({start})"));
+    }
+}
+
+#[test]
+fn a_start_moves_with_a_job_that_begins_to_run_later_than_it_was_admitted() {
+    for (fleet, quota, nodes) in [(1, "gpu 16", "n0"), (2, "gpu 8", "")] {
+        let mut world = World::new();
+        world
+            .cluster("a", fleet, "cpu 64, gpu 8")
+            .queue(capped("q", quota))
+            .policy(conservative("q"));
+        let first = world.job("first", "q", pods(1, "gpu 8")).lasts(1_000);
+        world.submit(first);
+        world.decide();
+        world.add("owner", "q", 1, "gpu 8");
+        world.decide();
+        assert_eq!(reserved(&world, "owner"), format!("{nodes} Some(1000)"));
+        world.now = world.now.after(300_000);
+        world.run("first");
+        assert_eq!(world.decide(), "");
+        assert_eq!(reserved(&world, "owner"), format!("{nodes} Some(1300)"));
+    }
+}
