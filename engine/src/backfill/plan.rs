@@ -5,7 +5,7 @@
 //! needs strictly less. A job that may be split reserves nodes of the fewest clusters that take it
 //! together, where that needs less to be freed or where no single cluster could ever take it. Pods
 //! that belong to no job are assumed to stay. The reservation does not move to where the job would
-//! start later by the expected ends.
+//! start later by the expected ends, nor to other nodes where no less has to become free.
 
 use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
@@ -129,22 +129,51 @@ fn target_beside(
     {
         best = Some(found);
     }
-    let nodes = best?.nodes;
-    let start = start_on(inputs, &nodes);
-    let found = ReservationPlan { nodes, start };
-    Some(sooner_where_it_was(inputs, request, &found, overlay).unwrap_or(found))
+    let best = best?;
+    let start = start_on(inputs, &best.nodes);
+    if let Some(kept) = as_it_was(inputs, request, (&best, start), overlay) {
+        return Some(kept);
+    }
+    let nodes = best.nodes;
+    Some(ReservationPlan { nodes, start })
 }
 
-/// The nodes that are reserved for a job already, if it would start later on those found now: other jobs
-/// passed it because it was to start here.
-pub(crate) fn sooner_where_it_was(
+/// The nodes that are reserved for a job already, if no less has to become free on those found now or it would start
+/// later there: other jobs passed it because it was to start here. What is taken of nodes elsewhere changes which of
+/// equal ones are found, and must not move it.
+fn as_it_was(
     inputs: Inputs<'_>,
     request: Request<'_>,
-    found: &ReservationPlan,
+    (found, starts): (&Choice<'_>, Option<Time>),
     overlay: &Overlay,
 ) -> Option<ReservationPlan> {
     let before = &inputs.reservations.of(&request.rank.key)?.nodes;
-    if before.is_empty() || *before == found.nodes {
+    if *before == found.nodes {
+        return None;
+    }
+    let mut sites = sites_where_it_was(inputs, request, before, overlay)?;
+    let start = start_on(inputs, before);
+    let is_sooner = start.is_some_and(|start| starts.is_none_or(|found| start < found));
+    let mut lacks_no_more = || {
+        let clusters: BTreeSet<_> = before.iter().map(|reserved| &reserved.cluster).collect();
+        let cost = put_all(&inputs.capacity, &request.shape.demand, &mut sites);
+        cost.is_some_and(|cost| (cost, clusters.len() > 1) <= (found.cost, found.divided))
+            && reserved_on(&sites) == *before
+    };
+    (is_sooner || lacks_no_more()).then(|| ReservationPlan {
+        nodes: before.clone(),
+        start,
+    })
+}
+
+/// The nodes that are reserved for a job already, if they could hold it still.
+fn sites_where_it_was<'a>(
+    inputs: Inputs<'a>,
+    request: Request<'_>,
+    before: &'a [ReservedNode],
+    overlay: &Overlay,
+) -> Option<Sites<'a>> {
+    if before.is_empty() {
         return None;
     }
     let mut reserved = before.iter().map(|reserved| &reserved.resources);
@@ -164,15 +193,7 @@ pub(crate) fn sooner_where_it_was(
         let at = (&reserved.cluster, &reserved.node);
         sites.could_hold(at, &reserved.resources, &demand.roles)
     };
-    if !before.iter().all(could_hold) {
-        return None;
-    }
-    let start = start_on(inputs, before)?;
-    let sooner = found.start.is_none_or(|found| start < found);
-    sooner.then(|| ReservationPlan {
-        nodes: before.clone(),
-        start: Some(start),
-    })
+    before.iter().all(could_hold).then_some(sites)
 }
 
 /// Clusters that might hold all pods, in the order of their lower bounds.

@@ -148,3 +148,26 @@ fn a_start_moves_with_a_job_that_begins_to_run_later_than_it_was_admitted() {
         assert_eq!(reserved(&world, "owner"), format!("{nodes} Some(1300)"));
     }
 }
+
+#[test]
+fn a_reservation_does_not_move_to_nodes_where_no_less_has_to_become_free() {
+    let mut world = World::new();
+    world
+        .cluster("a", 3, "cpu 6, gpu 8")
+        .queue(queue("q"))
+        .policy(conservative("q"));
+    let on_all = world.job("on-all", "q", pods(3, "gpu 1, cpu 4")).lasts(100);
+    world.submit(on_all);
+    world.decide();
+    world.run("on-all");
+    world.add("owner", "q", 2, "gpu 3, cpu 4");
+    world.decide();
+    assert_eq!(reserved(&world, "owner"), "n0 n1 Some(100)");
+    // It leaves the fewest GPUs on the third node. Pods would go there first, and would have to wait as long.
+    world.add("other", "q", 1, "gpu 3, cpu 2");
+    let other = world.decide();
+    assert!(other.contains("n2"), "{other}");
+    world.now = world.now.after(100_000);
+    assert_eq!(world.decide(), "");
+    assert_eq!(reserved(&world, "owner"), "n0 n1 None");
+}

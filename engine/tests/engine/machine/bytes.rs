@@ -177,7 +177,7 @@ fn the_same_events_give_the_same_bytes_everywhere() {
     122 released, 4 resized, 7 evicted: e042d9a20e7955a3, told e120eaecda6e473b
     57 released, 0 resized, 2 evicted: 2d1e29787f0ac6a8, told b1265ca88893c207
     107 released, 1 resized, 6 evicted: 5b14f088624fa97e, told ecb7dc225b48d8ff
-    54 released, 1 resized, 0 evicted: 3c7dbdb04f004aaf, told 6718ffdcb6098a16
+    54 released, 1 resized, 0 evicted: 3c7dbdb04f004aaf, told 66b5c0b30878154a
     114 released, 1 resized, 4 evicted: 606572b716dd340d, told 3dd9598d4fef55df
     85 released, 1 resized, 2 evicted: 819d4d2f23680580, told dad0c44f05a368ac
     94 released, 3 resized, 3 evicted: 235f5154c6b0519f, told 4003ad3ea7a20047
