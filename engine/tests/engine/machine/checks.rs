@@ -17,9 +17,6 @@ impl Model {
     /// engine, in which all jobs are active, decides nothing more.
     pub fn decide(&mut self) {
         self.decide_once();
-        if !self.wakes {
-            return;
-        }
         let text = serde_json::to_string(&self.engine.snapshot()).unwrap();
         let mut restored = Engine::restore(serde_json::from_str(&text).unwrap(), config());
         assert_eq!(restored.check_invariants(), Vec::<String>::new());

@@ -55,18 +55,10 @@ where
     told.map_err(|error| error.to_string())
 }
 
-/// Known streams in which a job stays inadmissible though it could start, or in which decisions do
-/// not end, are in `machine/parked.rs`. As long as there are any, new ones of these kinds are
-/// ignored.
-fn unwatched(mut model: Model) -> Model {
-    model.wakes = false;
-    model
-}
-
 fn batch(seed: u64) -> Result<(), String> {
     let many = |step| proptest::collection::vec(step, 1..160);
-    let small = |steps: Vec<Step>| tell_to(unwatched(Model::new(Layout::small())), steps);
-    let wide = |case: wide::Case| wide::tell_to(unwatched(case.world()), &case);
+    let small = |steps: Vec<Step>| tell_to(Model::new(Layout::small()), steps);
+    let wide = |case: wide::Case| wide::tell_to(case.world(), &case);
     match seed % 4 {
         0 => holds(seed, wide::case(200), wide),
         1 => holds(seed, many(step(Span::SMALL).boxed()), small),

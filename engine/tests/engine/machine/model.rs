@@ -56,8 +56,6 @@ pub struct Model {
     /// Jobs whose attempt failed and that may avoid a cluster.
     pub failed: BTreeSet<JobKey>,
     pub serial: u64,
-    /// Whether the test checks that no inadmissible job could start.
-    pub wakes: bool,
     /// The latest time that the engine received.
     pub latest: Time,
     /// The delay of the engine's clock in milliseconds.
@@ -107,7 +105,6 @@ impl Model {
             attempts: BTreeMap::new(),
             failed: BTreeSet::new(),
             serial: 0,
-            wakes: true,
             latest: Time(0),
             behind: 0,
         };

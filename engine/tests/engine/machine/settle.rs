@@ -27,7 +27,7 @@ impl Model {
             }
             self.members_obey();
         }
-        assert!(last.is_empty() || !self.wakes, "no rest: {last:?}");
+        assert!(last.is_empty(), "no rest: {last:?}");
     }
 
     /// Admitted jobs run, shrunk jobs lose pods, and evicted jobs are gone.
