@@ -69,6 +69,11 @@ impl Capacity {
         ended.into_iter().for_each(|ended| self.free_ended(ended));
     }
 
+    /// Forgets that a pod was in grace: it is now as it was observed last.
+    pub(crate) fn forget_grace_of(&mut self, uid: &Uid) {
+        self.completion_grace.take(|ended| ended.pod.uid == *uid);
+    }
+
     /// Frees the capacity of ended pods whose grace has expired at `now`.
     pub(crate) fn end_expired_grace(&mut self, now: Time) {
         let expired = self.completion_grace.take(|ended| ended.until <= now);

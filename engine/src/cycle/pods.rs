@@ -20,6 +20,7 @@ pub(crate) fn observe_pod(engine: &mut Engine, fact: PodFact) {
             engine.capacity.end_grace_of(&key);
         }
     }
+    engine.capacity.forget_grace_of(&fact.uid);
     let cluster = &fact.cluster;
     let reserved = fact.node.as_ref();
     let reserved = reserved.filter(|node| engine.reservations.kept_on(cluster, node).is_some());
@@ -57,6 +58,7 @@ pub(crate) fn observe_pod_gone(engine: &mut Engine, cluster: &ClusterName, uid: 
         let now = engine.now;
         return engine.capacity.begin_grace(&key, pod, true, now);
     }
+    engine.capacity.forget_grace_of(uid);
     engine.capacity.remove_pod(cluster, uid);
 }
 

@@ -1,8 +1,8 @@
 //! Pods that are observed ended before their job: their capacity stays in use for a grace period.
 
 use crate::world::{World, deserving, key};
-use engine::Event;
 use engine::facts::{PodFact, PodPhase};
+use engine::{Event, Reason};
 use insta::assert_snapshot;
 
 /// Two nodes of eight GPUs. `a` and `b` deserve half each, use it, and have pending jobs; those of
@@ -158,6 +158,23 @@ fn a_pod_gets_one_grace_period_only() {
     world.apply(Event::PodUpserted(pod.clone()));
     world.wait(5).decide();
     world.apply(Event::PodGone(pod.cluster, pod.uid));
+    world.decide();
+    assert!(!is_known(&world, "b1"));
+}
+
+#[test]
+fn once_its_job_is_evicted_a_pod_in_grace_is_as_it_is_observed() {
+    let mut world = contended();
+    let pod = ended(&world, "b1");
+    world.apply(Event::PodUpserted(pod.clone()));
+    assert_snapshot!(world.decide(), @"");
+    world.ending("b1", Reason::FailureRetried);
+    // It is being deleted; then it is gone, and stays so when its grace would have ended.
+    world.apply(Event::PodUpserted(pod.clone()));
+    world.decide();
+    world.apply(Event::PodGone(pod.cluster, pod.uid));
+    world.decide();
+    world.wait(5);
     world.decide();
     assert!(!is_known(&world, "b1"));
 }
