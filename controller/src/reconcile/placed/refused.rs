@@ -10,8 +10,10 @@ use engine::{ClusterName, JobState, Reason};
 
 /// Milliseconds for which the refusal has to last: Karmada also reports a call that only timed out as refused.
 const REFUSED_FOR_MS: i64 = 3_000;
-/// Words of messages about calls that the member has not answered. Karmada sends such a call again.
-const NO_ANSWER: [&str; 9] = [
+/// Words of messages about calls that the member has not answered, or that met another writer. Karmada sends such a
+/// call again.
+const NO_ANSWER: [&str; 10] = [
+    "Operation cannot be fulfilled",
     "connection refused",
     "connection reset",
     "context deadline exceeded",
@@ -64,7 +66,9 @@ impl Reconciler {
         let is_placed = |cluster: &str| shares.iter().any(|share| share.name.as_str() == cluster);
         let mut works = self.mirror.works_of(&ctx.binding);
         works.find_map(|work| {
-            let said = work.refused.as_ref().filter(|said| is_answer(said))?;
+            let name = &ctx.binding.spec.resource.name;
+            let said = work.refused.as_ref();
+            let said = said.filter(|said| is_answer(said) && !is_absent(said, name))?;
             let cluster = ClusterName::new(&work.cluster);
             let counts = is_placed(&work.cluster) && !work.deleting;
             counts.then(|| (cluster, format!("{} refused {what}: {said}", work.cluster)))
@@ -76,6 +80,13 @@ impl Reconciler {
 /// remove the job either.
 fn is_answer(said: &str) -> bool {
     !NO_ANSWER.iter().any(|words| said.contains(words))
+}
+
+/// Returns true if the object itself is missing: Karmada updated it while an earlier attempt was being removed, and makes
+/// it anew.
+fn is_absent(said: &str, name: &str) -> bool {
+    let missing = format!("\"{name}\" not found");
+    said.contains(&missing) && !said.contains(&format!("namespaces {missing}"))
 }
 
 #[cfg(test)]
@@ -97,8 +108,30 @@ mod tests {
             ),
             ("Post \"https://m1\": context deadline exceeded", false),
             ("unexpected EOF", false),
+            (
+                "Operation cannot be fulfilled on jobs.batch \"a\": the object has been modified",
+                false,
+            ),
         ] {
             assert_eq!(is_answer(said), answer, "{said}");
+        }
+    }
+
+    #[test]
+    fn an_object_that_is_made_anew_is_not_refused() {
+        for (said, absent) in [
+            (
+                "Failed to apply all manifests (0/1): jobs.batch \"a\" not found",
+                true,
+            ),
+            ("namespaces \"a\" not found", false),
+            ("namespaces \"team\" not found", false),
+            (
+                "failed calling webhook \"x.y\": service \"x\" not found",
+                false,
+            ),
+        ] {
+            assert_eq!(is_absent(said, "a"), absent, "{said}");
         }
     }
 }
