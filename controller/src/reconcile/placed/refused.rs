@@ -82,8 +82,8 @@ fn is_answer(said: &str) -> bool {
     !NO_ANSWER.iter().any(|words| said.contains(words))
 }
 
-/// Returns true if the object itself is missing: Karmada updated it while an earlier attempt was being removed, and makes
-/// it anew.
+/// Returns true if the object itself is missing: Karmada updated it while an earlier attempt was being removed, and
+/// makes it again.
 fn is_absent(said: &str, name: &str) -> bool {
     let missing = format!("\"{name}\" not found");
     said.contains(&missing) && !said.contains(&format!("namespaces {missing}"))
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_is_made_anew_is_not_refused() {
+    fn an_object_that_is_made_again_is_not_refused() {
         for (said, absent) in [
             (
                 "Failed to apply all manifests (0/1): jobs.batch \"a\" not found",
