@@ -103,17 +103,7 @@ mod tests {
     }
 
     fn demand(count: u32, held: bool) -> Demand {
-        let role = Role {
-            name: "main".into(),
-            count,
-            min: count,
-            request: Resources::new(),
-            requests_in: std::collections::BTreeMap::new(),
-            node_terms: Vec::new(),
-            tolerations: Vec::new(),
-            rules: Vec::new(),
-            unruled: 0,
-        };
+        let role = Role::of("main", count, Resources::new());
         Demand {
             roles: vec![role],
             min_available: count,

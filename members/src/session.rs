@@ -143,30 +143,16 @@ impl Session {
             fields: Some(PODS_THAT_COUNT.to_owned()),
             ..options.clone()
         };
-        let (node_origin, pod_origin) = (origin.clone(), origin.clone());
         let uncharged = self.options.uncharged_pods.clone();
-        watch(
-            Api::<Node>::all(client.clone()),
-            options,
-            nodes,
-            move |delta| {
-                let delta = node_delta(&node_origin.cluster, delta);
-                CoordinatorMessage::Node(node_origin.clone(), delta)
-            },
-            self.sink.clone(),
-            cancel.clone(),
-        );
-        watch(
-            Api::<Pod>::all(client.clone()),
-            of_pods,
-            pods,
-            move |delta| {
-                let delta = pod_delta(&pod_origin.cluster, delta, uncharged.as_ref());
-                CoordinatorMessage::Pod(pod_origin.clone(), delta)
-            },
-            self.sink.clone(),
-            cancel.clone(),
-        );
+        let node = |origin: &Origin, delta: Delta<Node>| {
+            CoordinatorMessage::Node(origin.clone(), node_delta(&origin.cluster, delta))
+        };
+        let pod = move |origin: &Origin, delta: Delta<Pod>| {
+            let delta = pod_delta(&origin.cluster, delta, uncharged.as_ref());
+            CoordinatorMessage::Pod(origin.clone(), delta)
+        };
+        self.watch_kind(client, nodes, options, origin, node, cancel);
+        self.watch_kind(client, pods, of_pods, origin, pod, cancel);
         self.watch_devices(client, origin, cancel);
         self.watch_rules(client, origin, cancel);
     }
@@ -194,12 +180,29 @@ impl Session {
             absent_is_empty: true,
             ..self.watch_options()
         };
+        let message =
+            move |origin: &Origin, delta| CoordinatorMessage::Device(origin.clone(), read(delta));
+        self.watch_kind(client, name, options, origin, message, cancel);
+    }
+
+    /// Watches all objects of a kind; the coordinator receives the `message` of each change.
+    fn watch_kind<K>(
+        &self,
+        client: &Client,
+        name: String,
+        options: WatchOptions,
+        origin: &Origin,
+        message: impl Fn(&Origin, Delta<K>) -> CoordinatorMessage + Send + 'static,
+        cancel: &CancellationToken,
+    ) where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
         let origin = origin.clone();
         watch(
             Api::<K>::all(client.clone()),
             options,
             name,
-            move |delta| CoordinatorMessage::Device(origin.clone(), read(delta)),
+            move |delta| message(&origin, delta),
             self.sink.clone(),
             cancel.clone(),
         );

@@ -34,8 +34,8 @@ pub struct MemberRules<'a> {
     pub runtime_classes: &'a BTreeMap<String, Resources>,
     /// The rules of the job's namespace.
     pub namespace: &'a NamespaceRules,
-    /// The resource of the job's kind, as quotas count it: `jobs.batch`.
-    pub counted_as: &'a str,
+    /// The `apiVersion` and kind of the job.
+    pub kind: (&'a str, &'a str),
     /// True if all of its pods go to one cluster.
     pub whole: bool,
 }

@@ -11,7 +11,6 @@ use engine::facts::Role;
 use engine::matching::{NodeTerm, Toleration};
 use engine::quantity::Amount;
 use engine::resources::ResourceName;
-use std::collections::BTreeMap;
 
 /// What a pod requests.
 #[derive(Debug, Clone)]
@@ -73,15 +72,10 @@ impl PodRequirements {
             return Err(SpecError::too_large(&self.path, what));
         }
         Ok(Role {
-            name: name.into(),
-            count,
             min,
-            request: self.request,
-            requests_in: BTreeMap::new(),
             node_terms: self.node_terms,
             tolerations: self.tolerations,
-            rules: Vec::new(),
-            unruled: 0,
+            ..Role::of(name, count, self.request)
         })
     }
 }

@@ -97,14 +97,13 @@ impl Reconciler {
         let demand = &mut job.fact.demand;
         let none = NamespaceRules::default();
         let kind = &template.key.kind;
-        let counted_as = workload::counted_as(&kind.api_version, &kind.kind).unwrap_or_default();
         let is_admitted = is_admitted(binding);
         for (cluster, member) in &self.member_rules.members {
             let namespace = member.namespaces.get(&*key.namespace).unwrap_or(&none);
             let rules = MemberRules {
                 runtime_classes: &member.runtime_classes,
                 namespace,
-                counted_as: &counted_as,
+                kind: (&kind.api_version, &kind.kind),
                 whole: !demand.natively_divisible && demand.split == Split::Never,
             };
             if !rules.concern(&template.pods) {

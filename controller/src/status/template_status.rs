@@ -80,12 +80,14 @@ impl TemplateStatuses {
                 differs.then(|| status.queued(&why.with(message), &now))
             }
             (TemplateSays::Failed(parts, message), _) => status.failed(shown, parts, message, &now),
-            // What its members report starts later than its admission.
-            (TemplateSays::Reported(Some(since)), _) => {
-                let since = record::seconds(*since);
+            _ => {
+                // What its members report starts later than its admission.
+                let since = match says {
+                    TemplateSays::Reported(Some(admitted)) => record::seconds(*admitted),
+                    _ => now,
+                };
                 (shown.queued.as_ref()).and_then(|_| status.no_longer_queued(&since))
             }
-            _ => (shown.queued.as_ref()).and_then(|_| status.no_longer_queued(&now)),
         };
         let Some(mut patch) = patch else {
             return self.forget(key);

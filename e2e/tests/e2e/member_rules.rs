@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::case::{A_WHILE, Case, SOON};
 use crate::contest::SHORT;
+use crate::job::Job;
 use crate::story::managed;
 
 const MEMBER: &str = "member1";
@@ -43,6 +44,24 @@ fn job(case: &Case, name: &str, resources: Value, runtime_class: Option<&str>) -
     job
 }
 
+/// Submits jobs of these names: the first two run before the next one comes, and all others wait.
+async fn two_run(
+    case: &Case,
+    names: &[&str],
+    template: impl Fn(&str) -> Value,
+) -> anyhow::Result<Vec<Job>> {
+    let mut jobs = Vec::new();
+    for name in names {
+        let job = case.submit(&template(name)).await?;
+        match jobs.len() {
+            0 | 1 => _ = case.running(&job).await?,
+            _ => _ = case.waits(&job, &SHORT).await?,
+        }
+        jobs.push(job);
+    }
+    Ok(jobs)
+}
+
 /// The pods have a RuntimeClass whose overhead is as large as their requests: a queue of 8 CPUs runs two pods that
 /// state 2 CPUs, not four.
 pub(crate) async fn overhead(case: &Case) -> anyhow::Result<()> {
@@ -60,18 +79,10 @@ pub(crate) async fn overhead(case: &Case) -> anyhow::Result<()> {
         member.create(RUNTIME_CLASS, &object).await?;
     }
     let ran = async {
-        let mut jobs = Vec::new();
         let gpu = json!({"nvidia.com/gpu": 1});
         let resources = json!({"requests": {"cpu": "2", "nvidia.com/gpu": 1}, "limits": gpu});
-        for name in ["a", "b", "c", "d"] {
-            let template = job(case, name, resources.clone(), Some(&class));
-            let job = case.submit(&template).await?;
-            match jobs.len() {
-                0 | 1 => _ = case.running(&job).await?,
-                _ => _ = case.waits(&job, &SHORT).await?,
-            }
-            jobs.push(job);
-        }
+        let template = |name: &str| job(case, name, resources.clone(), Some(&class));
+        let jobs = two_run(case, &["a", "b", "c", "d"], template).await?;
         case.stays_unplaced(&jobs[3], A_WHILE).await?;
         let pods = case.pods(MEMBER).await?;
         ensure!(
@@ -102,16 +113,8 @@ pub(crate) async fn defaults(case: &Case) -> anyhow::Result<()> {
     for member in case.members() {
         create_in(case, member, LIMIT_RANGE, limits.clone()).await?;
     }
-    let mut jobs = Vec::new();
-    for name in ["a", "b", "c"] {
-        let template = job(case, name, json!({}), None);
-        let job = case.submit(&template).await?;
-        match jobs.len() {
-            0 | 1 => _ = case.running(&job).await?,
-            _ => _ = case.waits(&job, &SHORT).await?,
-        }
-        jobs.push(job);
-    }
+    let template = |name: &str| job(case, name, json!({}), None);
+    let jobs = two_run(case, &["a", "b", "c"], template).await?;
     case.stays_unplaced(&jobs[2], A_WHILE).await?;
     case.shows_gpus(&case.name, "allocated", 8).await?;
     ensure!(

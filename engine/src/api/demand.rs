@@ -47,6 +47,22 @@ fn is_zero(count: &u32) -> bool {
 }
 
 impl Role {
+    /// A role of `count` pods that start together, on any node that has no taints, without rules.
+    #[must_use]
+    pub fn of(name: impl Into<String>, count: u32, request: Resources) -> Self {
+        Self {
+            name: name.into(),
+            count,
+            min: count,
+            request,
+            requests_in: BTreeMap::new(),
+            node_terms: Vec::new(),
+            tolerations: Vec::new(),
+            rules: Vec::new(),
+            unruled: 0,
+        }
+    }
+
     /// The request of one pod in a cluster.
     #[must_use]
     pub fn request_in(&self, cluster: &ClusterName) -> &Resources {

@@ -134,7 +134,7 @@ pub(crate) fn headroom_from(
     (start, releases)
 }
 
-/// Whether a start for which headroom is short is another one since the expected ends of these jobs have moved: it
+/// Whether a start for which headroom is short has changed since the expected ends of these jobs have moved: it
 /// counted on one of them, or it would count on one of them now.
 pub(crate) fn is_moved_by(
     inputs: Inputs<'_>,

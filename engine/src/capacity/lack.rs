@@ -131,17 +131,7 @@ mod tests {
         ];
         for (free, count, each, least) in cases {
             let room = room(free);
-            let main = room.main_of(&Role {
-                name: "worker".to_owned(),
-                count: *count,
-                min: *count,
-                request: gpus(*each),
-                requests_in: std::collections::BTreeMap::new(),
-                node_terms: Vec::new(),
-                tolerations: Vec::new(),
-                rules: Vec::new(),
-                unruled: 0,
-            });
+            let main = room.main_of(&Role::of("worker", *count, gpus(*each)));
             let found = room.least_to_free(&ClusterName::from("a"), main);
             assert_eq!(found, Some(*least), "{count} × {each} of {free:?}");
         }

@@ -30,7 +30,7 @@ use mix::DemandMix;
 pub(crate) use mix::MixRecord;
 pub(crate) use pack::{Need, NodeView, Packing, can_run_on, device, leading, leading_amount};
 pub(crate) use place::PackEffect;
-pub(crate) use pod_rules::{PodRules, StandingPods, Together, most_on_a_node, together};
+pub(crate) use pod_rules::{PodRules, StandingPods, Together, combined, most_on_a_node, together};
 pub use pools::{PoolSummary, pods_that_fit};
 
 pub(crate) use sites::Sites;

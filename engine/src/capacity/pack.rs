@@ -270,7 +270,7 @@ impl Capacity {
             .collect();
         let pods: u32 = needs.iter().map(|need| need.count).sum();
         let mut closest: Option<Packing> = None;
-        for choice in combined(&choices) {
+        for choice in pod_rules::combined(&choices, CHOICES) {
             let mut nodes = within.cloned();
             let mut chosen = Vec::new();
             for (group, (domain, inside)) in groups.iter().zip(choice) {
@@ -330,25 +330,6 @@ impl Capacity {
 
 /// The domain that is chosen for pods which have to be in one.
 type ChosenDomain<'a> = (Together<'a>, &'a str);
-
-/// Choices of domains, one for each group of pods, at most [`CHOICES`].
-fn combined<T>(choices: &[Vec<T>]) -> impl Iterator<Item = Vec<&T>> {
-    let ways = choices.iter().map(Vec::len);
-    let ways = ways.fold(1, usize::saturating_mul).min(CHOICES);
-    (0..ways).map(move |mut way| {
-        let pick = |of: &'_ Vec<T>| {
-            let index = way % of.len();
-            way /= of.len();
-            index
-        };
-        let indexes: Vec<usize> = choices.iter().map(pick).collect();
-        choices
-            .iter()
-            .zip(indexes)
-            .map(|(of, index)| &of[index])
-            .collect()
-    })
-}
 
 fn nothing(needs: &[Need<'_>]) -> Packing {
     let first = needs.iter().find(|need| need.count > 0);

@@ -224,6 +224,25 @@ pub(crate) fn together<'a>(roles: impl Iterator<Item = &'a Role>) -> Vec<Togethe
     groups.into_iter().collect()
 }
 
+/// The first `most` ways to take one of each of `choices`: those of the first one change first.
+pub(crate) fn combined<T>(choices: &[Vec<T>], most: usize) -> impl Iterator<Item = Vec<&T>> {
+    let ways = choices.iter().map(Vec::len);
+    let ways = ways.fold(1, usize::saturating_mul).min(most);
+    (0..ways).map(move |mut way| {
+        let pick = |of: &'_ Vec<T>| {
+            let index = way % of.len();
+            way /= of.len();
+            index
+        };
+        let indexes: Vec<usize> = choices.iter().map(pick).collect();
+        choices
+            .iter()
+            .zip(indexes)
+            .map(|(of, index)| &of[index])
+            .collect()
+    })
+}
+
 /// The most pods of a role on one node by its rules.
 pub(crate) fn most_on_a_node(role: &Role) -> u32 {
     let mut rules = role.rules.iter();

@@ -10,7 +10,9 @@ use crate::amounts::totals::ResourceTotals;
 use crate::api::demand::{Demand, Role};
 use crate::api::ids::{ClusterName, NodeName, PoolClass};
 use crate::capacity::pack::{can_run_on, leading};
-use crate::capacity::{Capacity, ClusterCapacity, NodeInfo, PodRules, together};
+use crate::capacity::{
+    Capacity, ClusterCapacity, NodeInfo, PodRules, Together, combined, together,
+};
 use crate::cost;
 use crate::overlay::Overlay;
 use std::cmp::Reverse;
@@ -84,31 +86,36 @@ impl Capacity {
         let roles = || demand.roles.iter().filter(|role| role.count > 0);
         let clusters: BTreeSet<&ClusterName> =
             sites.nodes.iter().map(|site| site.cluster).collect();
-        let mut ways = vec![sites.clone()];
+        let mut ruled = sites.clone();
+        let mut choices = Vec::new();
         for cluster in clusters {
             let Some(room) = self.cluster(cluster) else {
                 continue;
             };
             if let Some(rules) = PodRules::of(room, roles(), None) {
-                for way in &mut ways {
-                    way.rules.insert(cluster, rules.clone());
-                }
+                ruled.rules.insert(cluster, rules);
             }
             for group in together(roles()) {
-                let domains = room.domains_for(group, None);
-                let chosen = ways.iter().flat_map(|way| {
-                    domains.iter().map(move |(domain, _)| {
-                        let mut way = way.clone();
-                        if let Some(rules) = way.rules.get_mut(cluster) {
-                            rules.choose(group, domain);
-                        }
-                        way
-                    })
-                });
-                ways = chosen.take(WAYS).collect();
+                let domains = room.domains_for(group, None).into_iter();
+                choices.push(
+                    domains
+                        .map(|(domain, _)| (cluster, group, domain))
+                        .collect(),
+                );
             }
         }
-        ways
+        // Those of the last cluster change first.
+        choices.reverse();
+        let choose = |chosen: Vec<&(&'a ClusterName, Together<'a>, &'a str)>| {
+            let mut way = ruled.clone();
+            for (cluster, group, domain) in chosen {
+                if let Some(rules) = way.rules.get_mut(cluster) {
+                    rules.choose(*group, domain);
+                }
+            }
+            way
+        };
+        combined(&choices, WAYS).map(choose).collect()
     }
 }
 

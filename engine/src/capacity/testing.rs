@@ -18,17 +18,7 @@ pub(crate) fn resources(list: &str) -> Resources {
 pub(crate) fn demand(count: u32, request: &str) -> Demand {
     Demand {
         min_available: count,
-        roles: vec![Role {
-            name: "worker".to_owned(),
-            count,
-            min: count,
-            request: resources(request),
-            requests_in: std::collections::BTreeMap::new(),
-            node_terms: Vec::new(),
-            tolerations: Vec::new(),
-            rules: Vec::new(),
-            unruled: 0,
-        }],
+        roles: vec![Role::of("worker", count, resources(request))],
         natively_divisible: false,
         held: Held::Not,
         elastic: false,

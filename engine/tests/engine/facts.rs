@@ -108,17 +108,7 @@ pub fn bound(class: &str, clusters: Option<&[&str]>, capability: &str) -> PoolBo
 }
 
 pub fn role(name: &str, count: u32, request: &str) -> Role {
-    Role {
-        name: name.to_owned(),
-        count,
-        min: count,
-        request: pod(request),
-        requests_in: std::collections::BTreeMap::new(),
-        node_terms: Vec::new(),
-        tolerations: Vec::new(),
-        rules: Vec::new(),
-        unruled: 0,
-    }
+    Role::of(name, count, pod(request))
 }
 
 pub fn gang(roles: Vec<Role>) -> Demand {

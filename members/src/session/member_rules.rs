@@ -7,8 +7,8 @@ use super::{CoordinatorMessage, Session};
 use crate::Origin;
 use crate::member_rules::RuleDelta;
 use engine::ClusterName;
-use kube::{Api, Client, Resource};
-use runtime::watch::{Delta, WatchOptions, watch};
+use kube::{Client, Resource};
+use runtime::watch::{Delta, WatchOptions};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use tokio_util::sync::CancellationToken;
@@ -54,17 +54,10 @@ impl Session {
             denied_is_listed: true,
             ..self.watch_options()
         };
-        let origin = origin.clone();
-        watch(
-            Api::<K>::all(client.clone()),
-            options,
-            format!("{plural}@{}", self.cluster),
-            move |delta| {
-                let delta = read(&origin.cluster, delta);
-                CoordinatorMessage::Rule(origin.clone(), delta)
-            },
-            self.sink.clone(),
-            cancel.clone(),
-        );
+        let name = format!("{plural}@{}", self.cluster);
+        let message = move |origin: &Origin, delta| {
+            CoordinatorMessage::Rule(origin.clone(), read(&origin.cluster, delta))
+        };
+        self.watch_kind(client, name, options, origin, message, cancel);
     }
 }

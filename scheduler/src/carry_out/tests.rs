@@ -94,17 +94,7 @@ fn request(name: &str, api: &str, pods: u32) -> PlacementRequest {
     binding.metadata.namespace = Some("team".into());
     binding.metadata.name = Some(name.into());
     binding.spec.replicas = Some(i64::from(pods));
-    let role = Role {
-        name: "main".into(),
-        count: pods,
-        min: pods,
-        request: resources("1", "2", "1"),
-        requests_in: std::collections::BTreeMap::new(),
-        node_terms: Vec::new(),
-        tolerations: Vec::new(),
-        rules: Vec::new(),
-        unruled: 0,
-    };
+    let role = Role::of("main", pods, resources("1", "2", "1"));
     let share = Share {
         cluster: ClusterName::new("m1"),
         pods: vec![RolePods {

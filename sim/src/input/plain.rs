@@ -49,17 +49,7 @@ pub fn node(cluster: &str, name: &str, class: &str) -> NodeFact {
 pub fn role(name: &str, count: u32, request: Resources) -> Role {
     let mut request = request;
     request.set(ResourceName::new(ResourceName::PODS), Amount(1));
-    Role {
-        name: name.to_owned(),
-        count,
-        min: count,
-        request,
-        requests_in: std::collections::BTreeMap::new(),
-        node_terms: Vec::new(),
-        tolerations: Vec::new(),
-        rules: Vec::new(),
-        unruled: 0,
-    }
+    Role::of(name, count, request)
 }
 
 /// Returns a demand for one cluster that starts only with all pods.

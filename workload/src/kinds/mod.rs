@@ -171,7 +171,7 @@ pub fn known_kinds() -> impl Iterator<Item = KnownKind> {
 
 /// Returns the name by which ResourceQuotas count objects of a kind (`jobs.batch`), if the kind is known.
 #[must_use]
-pub fn counted_as(api_version: &str, kind: &str) -> Option<String> {
+pub(crate) fn counted_as(api_version: &str, kind: &str) -> Option<String> {
     let api = of(api_version, kind)?.api();
     Some(match api.group {
         "" => api.plural.to_owned(),

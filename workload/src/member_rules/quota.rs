@@ -3,6 +3,7 @@
 
 use crate::error::SpecError;
 use crate::field::Field;
+use crate::kinds::counted_as;
 use crate::member_rules::MemberRules;
 use crate::pod_shape::PodShape;
 use engine::Resources;
@@ -153,7 +154,10 @@ impl QuotaRules {
     fn exceeded(&self, pods: &[(&StoredPod<'_>, u32)], rules: MemberRules<'_>) -> Option<String> {
         self.bounds.iter().find_map(|bound| {
             let needed = match &bound.counts {
-                QuotaCounts::Objects(of) => i128::from(of == rules.counted_as),
+                QuotaCounts::Objects(of) => {
+                    let (api_version, kind) = rules.kind;
+                    i128::from(counted_as(api_version, kind).as_ref() == Some(of))
+                }
                 counts => {
                     let pods = pods.iter();
                     pods.map(|(pod, count)| counts.in_pod(pod) * i128::from(*count))

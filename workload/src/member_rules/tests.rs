@@ -36,7 +36,7 @@ fn found_with(pod: &str, namespace: &NamespaceRules, whole: bool) -> InMember {
     let rules = MemberRules {
         runtime_classes: &classes(),
         namespace,
-        counted_as: "jobs.batch",
+        kind: ("batch/v1", "Job"),
         whole,
     };
     in_member(&roles, &pod_shapes(&mut template), rules)

@@ -7,17 +7,7 @@ use serde_json::json;
 
 /// A job of 4 pods with one CPU each.
 fn job(held: Held) -> ResolvedJob {
-    let role = Role {
-        name: "main".into(),
-        count: 4,
-        min: 4,
-        request: Resources::parse([("cpu", "1")]).unwrap(),
-        requests_in: std::collections::BTreeMap::new(),
-        node_terms: Vec::new(),
-        tolerations: Vec::new(),
-        rules: Vec::new(),
-        unruled: 0,
-    };
+    let role = Role::of("main", 4, Resources::parse([("cpu", "1")]).unwrap());
     ResolvedJob {
         fact: JobFact {
             key: JobKey::new("team", "a"),
