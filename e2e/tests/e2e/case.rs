@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use testbed::{MemberSpec, NodeGroup, SyncMode};
 
 use crate::audited::Audited;
-use crate::job::{Job, clusters, condition, is_gated, is_placed};
+use crate::job::{Job, clusters, condition, is_gated, is_placed, record};
 use crate::plane::{MEMBERS, Plane};
 use crate::story::Namespace;
 
@@ -282,7 +282,7 @@ impl Case {
                 Some(binding) => Err(format!(
                     "spec {} record {}",
                     brief(&binding["spec"]),
-                    crate::job::record(&binding)
+                    record(&binding)
                 )),
                 None => Err("no binding".to_owned()),
             }
@@ -345,10 +345,25 @@ impl Case {
         self.running_within(job, SOON).await
     }
 
-    /// Waits until the job reports that its minimum runs, with another timeout.
+    /// Waits until the job reports that its minimum runs, with another timeout. A report of an attempt before
+    /// the one that its record names does not count: its status is written after the record.
     pub(crate) async fn running_within(&self, job: &Job, time: Duration) -> anyhow::Result<Value> {
-        let ready = |group: &Value| condition(group, "Ready")["status"] == "True";
-        self.pod_group_within(time, job, "running", ready).await
+        eventually(time, &format!("{} running", job.name), async || {
+            let binding = self.binding(job).await?.unwrap_or_default();
+            let attempt = &record(&binding)["attempt"];
+            match self.pod_group(job).await? {
+                Some(group)
+                    if condition(&group, "Ready")["status"] == "True"
+                        && (attempt.is_null()
+                            || group["status"]["federation"]["attempt"] == *attempt) =>
+                {
+                    Ok(group)
+                }
+                Some(group) => Err(format!("attempt {attempt}: {}", brief(&group["status"]))),
+                None => Err("no PodGroup".to_owned()),
+            }
+        })
+        .await
     }
 
     /// Waits until the job reports that it ended, with this reason.
