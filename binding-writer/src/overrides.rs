@@ -20,6 +20,7 @@ mod off;
 mod plan;
 mod services;
 
+use crate::refusal::ServerRefusal;
 use crds::karmada::ResourceBinding;
 use crds::names;
 use crds::record::AdmissionRecord;
@@ -88,11 +89,16 @@ pub enum OverrideError {
         "its control plane serves no {0}, which {{service}} in spec.placement.addresses of its queue needs: Karmada's CRDs and feature gate MultiClusterService"
     )]
     NotServed(String),
+    /// The API server refuses an object that the placement needs, and would refuse it again.
+    #[error("{0}")]
+    Refused(ServerRefusal),
     /// A call to the control plane failed.
-    #[error("{what}: {error}")]
+    #[error("{what} cannot be {done}: {error}")]
     Call {
-        /// The failed operation.
+        /// The object: `its OverridePolicy`.
         what: &'static str,
+        /// The failed operation: `written`.
+        done: &'static str,
         /// Its error.
         error: String,
     },
@@ -222,7 +228,7 @@ impl Overrides {
         let name = name(key);
         let turn = self.writer.turn(&key.namespace, &name).await;
         let written = turn.write(made).await;
-        written.map_err(|error| failed("its OverridePolicy cannot be written", &error))
+        written.map_err(|error| failed("its OverridePolicy", "written", &error))
     }
 
     /// Limits the pods of the job `key`, and their requests, to what `policy` says in all its clusters. If an
@@ -269,7 +275,7 @@ impl Overrides {
         );
         let (name, patch) = (keep_name(&key), Patch::Apply(policy));
         let applied = with_deadline(policies.patch(&name, &params, &patch), LIMIT).await;
-        applied.map_err(|error| failed("its OverridePolicy cannot be written", &error))?;
+        applied.map_err(|error| failed("its OverridePolicy", "written", &error))?;
         Ok(())
     }
 
@@ -299,7 +305,7 @@ impl Overrides {
         let turn = self.writer.turn(&key.namespace, &name).await;
         let is_over = |there: &DynamicObject| attempt_of(&there.data).is_none_or(|of| of <= ended);
         let removed = turn.delete(is_over).await;
-        removed.map_err(|error| failed("its old OverridePolicy cannot be removed", &error))
+        removed.map_err(|error| failed("its old OverridePolicy", "removed", &error))
     }
 }
 
@@ -366,22 +372,30 @@ async fn template(client: &Client, binding: &ResourceBinding) -> Result<Value, O
     let object = match with_deadline(templates.get(&reference.name), LIMIT).await {
         Ok(object) => object,
         Err(error) if error.fault() == CallFault::NotFound => return Err(OverrideError::Gone),
-        Err(error) => return Err(failed("its template cannot be read", &error)),
+        Err(error) => return Err(failed("its template", "read", &error)),
     };
     if object.uid().as_deref() != Some(&*reference.uid) {
         return Err(OverrideError::Gone);
     }
     serde_json::to_value(&object).map_err(|error| OverrideError::Call {
-        what: "its template cannot be read",
+        what: "its template",
+        done: "read",
         error: error.to_string(),
     })
 }
 
-fn failed(what: &'static str, error: &CallError) -> OverrideError {
-    OverrideError::Call {
-        what,
-        error: error.message(),
-    }
+fn failed(what: &'static str, done: &'static str, error: &CallError) -> OverrideError {
+    let message = error.message();
+    let code = error.code().filter(|_| error.fault() == CallFault::Refused);
+    let refusal = code.and_then(|code| ServerRefusal::of(what, code, &message));
+    refusal.map_or_else(
+        || OverrideError::Call {
+            what,
+            done,
+            error: message,
+        },
+        OverrideError::Refused,
+    )
 }
 
 /// Returns the name of a job's policy.

@@ -1,4 +1,4 @@
-//! What it means for a job that its placement was not written. Pure.
+//! What it means for a job that its placement, or an object that its placement needs, was not written. Pure.
 //!
 //! A job that is admitted again has others evicted for it again. So a refusal that depends on the job is noted in
 //! its record, and the job waits until its template or its placement changes.
@@ -8,12 +8,57 @@ use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordState};
 use engine::Reason;
 use jiff::{SignedDuration, Timestamp};
+use std::fmt;
 
 /// After which time a placement is tried again that was forbidden: a quota may be free by then, or a webhook may have
 /// other rules.
 const FORBIDDEN_FOR: SignedDuration = SignedDuration::from_mins(60);
+/// What a refusal of the write to the binding is about.
+const PLACEMENT: &str = "the placement";
 /// Most bytes of the server's message that are kept: it may quote what it refused.
 const MESSAGE_BYTES: usize = 1_024;
+
+/// What the API server refused of a job, and would refuse again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerRefusal {
+    what: &'static str,
+    code: u16,
+    message: String,
+}
+
+impl ServerRefusal {
+    /// Returns the refusal of `what` ("its OverridePolicy") with an HTTP status and the server's message; `None` if it
+    /// does not depend on the job.
+    #[must_use]
+    pub fn of(what: &'static str, code: u16, message: &str) -> Option<Self> {
+        let of_job = code != 403 || !is_own_right(message);
+        of_job.then(|| Self {
+            what,
+            code,
+            message: message.to_owned(),
+        })
+    }
+
+    /// Returns the refusal of a placement; `None` if `failure` does not depend on the job.
+    #[must_use]
+    pub fn of_placement(failure: &WriteFailure) -> Option<Self> {
+        match failure {
+            WriteFailure::Refused { code, message } => Self::of(PLACEMENT, *code, message),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for ServerRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&refused(self.what, self.code, &self.message))
+    }
+}
+
+fn refused(what: &str, code: u16, message: &str) -> String {
+    let message = shortened(message);
+    format!("the API server refused {what} ({code}): {message}")
+}
 
 /// Returns the message about a placement that was not written.
 #[must_use]
@@ -24,12 +69,7 @@ pub fn message(failure: &WriteFailure) -> String {
         }
         WriteFailure::Gone => "the binding is gone".to_owned(),
         WriteFailure::NotLeading => "another replica leads now".to_owned(),
-        WriteFailure::Refused { code, message } => {
-            format!(
-                "the API server refused the placement ({code}): {}",
-                shortened(message)
-            )
-        }
+        WriteFailure::Refused { code, message } => refused(PLACEMENT, *code, message),
         WriteFailure::Unavailable { message } => {
             format!(
                 "the API server did not take the placement: {}",
@@ -40,34 +80,29 @@ pub fn message(failure: &WriteFailure) -> String {
 }
 
 /// Returns `record`, of the attempt that was to place `binding`, in `state` with the note that the API server has
-/// refused it and would again; `None` if `failure` does not depend on the job.
+/// refused it and would again.
 #[must_use]
 pub fn noted(
     record: &AdmissionRecord,
     state: RecordState,
     binding: &ResourceBinding,
-    failure: &WriteFailure,
+    refusal: &ServerRefusal,
     now: Timestamp,
-) -> Option<AdmissionRecord> {
-    let WriteFailure::Refused { code, message } = failure else {
-        return None;
-    };
-    if *code == 403 && is_own_right(message) {
-        return None;
-    }
+) -> AdmissionRecord {
     let reason = Some(Reason::PlanRefused);
     let mut record = record
-        .in_state(state, reason, &self::message(failure))
+        .in_state(state, reason, &refusal.to_string())
         .with_refused_placement(binding);
     let until = now.checked_add(FORBIDDEN_FOR).ok();
-    record.not_before = until.filter(|_| *code == 403);
-    Some(record)
+    record.not_before = until.filter(|_| refusal.code == 403);
+    record
 }
 
-/// Returns true if the server says that Muster's own account may not write bindings: that concerns all jobs, and an
-/// administrator mends it. The text is that of Kubernetes' authorizers.
+/// Returns true if the server says that Muster's own account may not write such objects: that concerns all jobs, and
+/// an administrator mends it. The text is that of Kubernetes' authorizers: `User "a" cannot patch resource "b"`.
 fn is_own_right(message: &str) -> bool {
-    message.contains(" cannot patch resource ")
+    let denied = message.split_once("\" cannot ");
+    denied.is_some_and(|(_, what)| what.contains(" resource \""))
 }
 
 fn shortened(message: &str) -> String {
@@ -102,6 +137,7 @@ mod tests {
         let binding = ResourceBinding::default();
         let now: Timestamp = "2026-11-26T00:00:00Z".parse().unwrap();
         let rights = r#"resourcebindings.work.karmada.io "a" is forbidden: User "muster" cannot patch resource "resourcebindings" in API group "work.karmada.io""#;
+        let creating = r#"overridepolicies.policy.karmada.io is forbidden: User "muster" cannot create resource "overridepolicies" in API group "policy.karmada.io" in the namespace "team""#;
         let unavailable = WriteFailure::Unavailable {
             message: "no".to_owned(),
         };
@@ -117,11 +153,13 @@ mod tests {
                 Some(Some("2026-11-26T01:00:00Z")),
             ),
             (refused(403, rights), None),
+            (refused(403, creating), None),
             (WriteFailure::Conflict, None),
             (WriteFailure::Gone, None),
             (unavailable, None),
         ] {
-            let noted = noted(&record, RecordState::Requeued, &binding, &failure, now);
+            let refusal = ServerRefusal::of_placement(&failure);
+            let noted = refusal.map(|of| noted(&record, RecordState::Requeued, &binding, &of, now));
             let seen = noted.as_ref().map(|noted| noted.not_before);
             let wanted = until.map(|until| until.map(|at| at.parse().unwrap()));
             assert_eq!(seen, wanted, "{failure}");

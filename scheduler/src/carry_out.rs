@@ -9,6 +9,7 @@ use crate::metrics::PlanMetrics;
 use crate::pools;
 use crate::prepare::{PrepareError, Preparer};
 use binding_writer::overrides::{OverrideError, Overrides, PartsPlan, keeps_off};
+use binding_writer::refusal::ServerRefusal;
 use binding_writer::{Write, placement};
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, AvoidedByJob, Parts, RecordState};
@@ -61,6 +62,8 @@ pub struct Refusal {
     pub message: String,
     /// The cluster where it failed, to be avoided for a while.
     pub avoid: Option<ClusterName>,
+    /// What the API server refused of the plan and would refuse again, if that is why.
+    pub lasting: Option<ServerRefusal>,
 }
 
 /// What the scheduler shares with its process.
@@ -316,6 +319,7 @@ fn objection(cluster: ClusterName, objection: Objection) -> Refusal {
         reason: Reason::PlanRefused,
         message,
         avoid: Some(cluster),
+        lasting: None,
     }
 }
 
@@ -324,6 +328,10 @@ fn not_overridden(error: OverrideError) -> Refusal {
         reason: Reason::PlanRefused,
         message: error.to_string(),
         avoid: None,
+        lasting: match error {
+            OverrideError::Refused(refusal) => Some(refusal),
+            _ => None,
+        },
     }
 }
 
@@ -332,5 +340,6 @@ fn unprepared(error: &PrepareError) -> Refusal {
         reason: error.reason(),
         message: error.to_string(),
         avoid: error.cluster().cloned(),
+        lasting: None,
     }
 }

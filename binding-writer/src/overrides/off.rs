@@ -51,7 +51,8 @@ impl Overrides {
         let written = turn.write(|_| Some(policy.clone())).await;
         written.map_err(|error| {
             failed(
-                "its OverridePolicy that keeps it off nodes cannot be written",
+                "its OverridePolicy that keeps it off nodes",
+                "written",
                 &error,
             )
         })

@@ -85,8 +85,7 @@ impl<'a> Services<'a> {
     ) -> Result<(), OverrideError> {
         let objects = self.api(kind);
         let there = with_deadline(objects.get_metadata_opt(name), LIMIT).await;
-        let there =
-            there.map_err(|error| failed("a Service of its pods cannot be read", &error))?;
+        let there = there.map_err(|error| failed("a Service of its pods", "read", &error))?;
         let params = PatchParams::apply(MANAGER);
         let params = match &there {
             Some(there) if !is_ours(&there.metadata) => {
@@ -103,7 +102,7 @@ impl<'a> Services<'a> {
         let applied = with_deadline(objects.patch(name, &params, &patch), LIMIT).await;
         applied.map(drop).map_err(|error| match error.fault() {
             CallFault::NoSuchKind => OverrideError::NotServed(kind.kind.clone()),
-            _ => failed("a Service of its pods cannot be written", &error),
+            _ => failed("a Service of its pods", "written", &error),
         })
     }
 
@@ -149,8 +148,7 @@ impl<'a> Services<'a> {
         for service in services {
             let objects = self.api(&mcs_kind());
             let mcs = with_deadline(objects.get_opt(&service.name), LIMIT).await;
-            let mcs =
-                mcs.map_err(|error| failed("its MultiClusterService cannot be read", &error))?;
+            let mcs = mcs.map_err(|error| failed("its MultiClusterService", "read", &error))?;
             let why = mcs.map_or_else(
                 || Some("it is gone".to_owned()),
                 |mcs| not_applied(&mcs.data),

@@ -316,7 +316,12 @@ impl Reconciler {
                 self.requeue_at(key, until);
             }
             (Ok(_), _) => self.refuse(key, attempt, &gone(), now),
-            (Err(refusal), _) => self.refuse(key, attempt, &refusal, now),
+            (Err(refusal), _) => {
+                if let Some(lasting) = &refusal.lasting {
+                    self.note_refused(key, attempt, lasting, now);
+                }
+                self.refuse(key, attempt, &refusal, now);
+            }
         }
     }
 
@@ -379,6 +384,7 @@ fn gone() -> Refusal {
         reason: Reason::PlanRefused,
         message: "the binding is gone or is being deleted".into(),
         avoid: None,
+        lasting: None,
     }
 }
 
@@ -388,5 +394,6 @@ fn still_there(cluster: ClusterName) -> Refusal {
         reason: Reason::PlanRefused,
         message: format!("{cluster} has not removed an earlier attempt yet"),
         avoid: Some(cluster),
+        lasting: None,
     }
 }

@@ -6,7 +6,8 @@ use crate::reconcile::binding_phase::{BindingPhase, binding_phase};
 use crate::reconcile::in_flight::InFlight;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crate::status::events::{JobEvent, PLACE};
-use binding_writer::{CommitOutcome, Write, WriteFailure, WriteKind, refusal};
+use binding_writer::refusal::{self, ServerRefusal};
+use binding_writer::{CommitOutcome, Write, WriteFailure, WriteKind};
 use crds::karmada::{ObjectReference, ResourceBinding};
 use crds::record::RecordState;
 use engine::{Event, JobKey, Reason, Time};
@@ -46,7 +47,9 @@ impl Reconciler {
                 match (&failure, outcome.attempt) {
                     (_, Some(attempt)) if is_plan && !self.is_placed(&key, attempt) => {
                         self.in_flight_of(&key).closed();
-                        self.note_refused(&key, attempt, &failure, now);
+                        if let Some(refusal) = ServerRefusal::of_placement(&failure) {
+                            self.note_refused(&key, attempt, &refusal, now);
+                        }
                         self.refuse(&key, attempt, &plan_refusal(&failure), now);
                     }
                     (WriteFailure::Conflict | WriteFailure::Gone, _) => {
@@ -213,5 +216,6 @@ fn plan_refusal(failure: &WriteFailure) -> Refusal {
         reason: Reason::PlanRefused,
         message: refusal::message(failure),
         avoid: None,
+        lasting: None,
     }
 }

@@ -1,5 +1,5 @@
-//! Jobs that cannot be placed as their policies say: the API server has refused the write that places them, or the
-//! placement is too large.
+//! Jobs that cannot be placed as their policies say: the API server has refused the write that places them or an
+//! object that their placement needs (an OverridePolicy, a Service), or the placement is too large.
 //!
 //! Another attempt would end the same way, and other jobs would be evicted for it. So such a job is held, with the
 //! server's words, until its template or the placement of its policy changes. A refusal is kept in memory and written
@@ -8,7 +8,8 @@
 
 use crate::mirror::template::Template;
 use crate::reconcile::{ReconcileCtx, Reconciler};
-use binding_writer::{Write, WriteFailure, refusal};
+use binding_writer::Write;
+use binding_writer::refusal::{self, ServerRefusal};
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordState, timestamp};
 use engine::facts::Hold;
@@ -61,12 +62,12 @@ fn hold_by(
 }
 
 impl Reconciler {
-    /// Notes that the API server has refused to place `attempt` of a job, if it would refuse that again.
+    /// Notes that the API server has refused to place `attempt` of a job, and would refuse that again.
     pub(crate) fn note_refused(
         &mut self,
         key: &JobKey,
         attempt: Attempt,
-        failure: &WriteFailure,
+        refusal: &ServerRefusal,
         now: Time,
     ) {
         let admission = self.engine.job(key).and_then(|job| job.admission);
@@ -78,8 +79,8 @@ impl Reconciler {
         let mut record = AdmissionRecord::new(admission, state);
         let template = self.mirror.template_of(binding);
         record.template_generation = template.and_then(|template| template.generation);
-        let noted = refusal::noted(&record, state, binding, failure, timestamp(now));
-        self.in_flight_of(key).refused = noted.map(|record| RefusedAttempt {
+        let record = refusal::noted(&record, state, binding, refusal, timestamp(now));
+        self.in_flight_of(key).refused = Some(RefusedAttempt {
             record,
             unwritable: false,
         });

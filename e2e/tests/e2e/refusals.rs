@@ -1,11 +1,13 @@
 //! What is refused holds its own job, and evicts no other one: a placement that is too large or that the API server
-//! does not take, a member that refuses a whole job, a job that its owner has deleted.
+//! does not take, an override that it does not take, a member that refuses a whole job, a job that its owner has deleted.
 
 use anyhow::ensure;
-use e2e::harness::jobs::TestGang;
+use e2e::harness::jobs::{TestGang, annotated};
 use e2e::harness::kinds::{
-    ADMISSION_POLICY, ADMISSION_POLICY_BINDING, BINDING, PROPAGATION_POLICY, VOLCANO_JOB,
+    ADMISSION_POLICY, ADMISSION_POLICY_BINDING, BATCH_JOB, BINDING, OVERRIDE_POLICY, ObjectKind,
+    PROPAGATION_POLICY, VOLCANO_JOB,
 };
+use e2e::harness::objects::Objects;
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 
@@ -105,9 +107,22 @@ fn a_placement_that_the_api_server_refuses_is_tried_once() {
 /// Makes a member refuse all Volcano Jobs of the case, as a webhook there may. Muster cannot know of it before.
 pub(crate) async fn refuses_jobs(case: &Case, member: &str) -> anyhow::Result<()> {
     let member = case.plane.member(member).await?;
+    let mut template = case.gang("refused", 1, 1).volcano();
+    template["spec"]["schedulerName"] = json!("none");
+    refuses(case, &member, VOLCANO_JOB, &template).await
+}
+
+/// Makes the API server of `objects` refuse all new objects of a kind in the case's namespace. Returns
+/// once it refuses `probe`.
+async fn refuses(
+    case: &Case,
+    objects: &Objects,
+    kind: ObjectKind,
+    probe: &Value,
+) -> anyhow::Result<()> {
     let name = format!("refuses-{}", case.name);
     let rule = json!({
-        "apiGroups": ["batch.volcano.sh"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["jobs"],
+        "apiGroups": [kind.group], "apiVersions": ["*"], "operations": ["CREATE"], "resources": [kind.plural],
     });
     let policy = json!({
         "metadata": {"name": name},
@@ -116,33 +131,83 @@ pub(crate) async fn refuses_jobs(case: &Case, member: &str) -> anyhow::Result<()
                 "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": case.name}},
                 "resourceRules": [rule],
             },
-            "validations": [{"expression": "false", "message": "no Volcano Jobs here"}],
+            "validations": [{"expression": "false", "message": "none of these here"}],
         },
     });
-    member.create(ADMISSION_POLICY, &policy).await?;
+    objects.create(ADMISSION_POLICY, &policy).await?;
     let binding = json!({
         "metadata": {"name": name},
         "spec": {"policyName": name, "validationActions": ["Deny"]},
     });
-    member.create(ADMISSION_POLICY_BINDING, &binding).await?;
+    objects.create(ADMISSION_POLICY_BINDING, &binding).await?;
     // The API server enforces it a moment later.
-    let mut template = case.gang("refused", 1, 1).volcano();
-    template["spec"]["schedulerName"] = json!("none");
-    eventually(
-        SOON,
-        "the member refuses Volcano Jobs",
-        async || match member.create(VOLCANO_JOB, &template).await {
-            Err(error) if error.to_string().contains("no Volcano Jobs here") => Ok(()),
+    let what = format!("{} are refused", kind.plural);
+    let probe_name = probe["metadata"]["name"].as_str().unwrap_or_default();
+    eventually(SOON, &what, async || {
+        match objects.create(kind, probe).await {
+            Err(error) if error.to_string().contains("none of these here") => Ok(()),
             Err(error) => Err(error.to_string()),
             Ok(_) => {
-                let made = member
-                    .delete(VOLCANO_JOB, Some(&case.name), "refused")
-                    .await;
+                let made = objects.delete(kind, Some(&case.name), probe_name).await;
                 Err(format!("made, and deleted: {made:?}"))
             }
-        },
-    )
+        }
+    })
     .await
+}
+
+#[test]
+fn a_split_job_whose_override_is_refused_is_held_and_evicts_nobody() {
+    managed("refusedoverride", async |case| {
+        case.queue(16).await?;
+        case.capacity_policy(json!({"spec": {"preemption": {"withinQueue": true}}}))
+            .await?;
+        case.nodes("member1", 1).await?;
+        case.nodes("member2", 1).await?;
+        let running = case.submit(&case.gang("running", 1, 8).volcano()).await?;
+        case.running(&running).await?;
+        let probe = json!({
+            "metadata": {"name": "probe", "namespace": case.name},
+            "spec": {"overrideRules": []},
+        });
+        refuses(case, case.karmada(), OVERRIDE_POLICY, &probe).await?;
+        let urgent = case.preempting_class("urgent", 1_000).await?;
+        let gang = TestGang {
+            priority_class: Some(urgent),
+            ..case.gang("array", 4, 4)
+        };
+        let mut template = annotated(gang.batch(), "muster.io/split", "2");
+        template["spec"]["completionMode"] = json!("Indexed");
+        let job = case.submit(&template).await?;
+        let message = case.waits(&job, &["PlacementRefused"]).await?;
+        ensure!(
+            message.starts_with("the API server refused its OverridePolicy (422): ")
+                && message.contains("none of these here"),
+            "{message}"
+        );
+        case.stays_unplaced(&job, 5 * A_WHILE).await?;
+        let attempt = record(&case.gated(&job).await?)["attempt"].clone();
+        ensure!(attempt == 1, "attempt {attempt}");
+        // What was evicted for it runs again, and once only.
+        case.running(&running).await?;
+        ensure!(case.placements(&running)? <= 2, "evicted again");
+        let (karmada, name) = (case.karmada(), format!("refuses-{}", case.name));
+        karmada
+            .delete(ADMISSION_POLICY_BINDING, None, &name)
+            .await?;
+        // The API server forgets it a moment later.
+        eventually(SOON, "overrides are allowed", async || {
+            let made = karmada.create(OVERRIDE_POLICY, &probe).await;
+            made.map(drop).map_err(|error| error.to_string())
+        })
+        .await?;
+        let edit = json!({"spec": {"backoffLimit": 7}});
+        case.karmada()
+            .merge(BATCH_JOB, Some(&case.name), &job.name, &edit)
+            .await?;
+        case.running(&job).await?;
+        Ok(())
+    });
 }
 
 #[test]

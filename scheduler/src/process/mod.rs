@@ -16,20 +16,20 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-use crate::carry_out::{Scheduler, SchedulerOptions};
-use binding_writer::refusal;
+use crate::carry_out::{Refusal, Scheduler, SchedulerOptions};
+use binding_writer::refusal::{self, ServerRefusal};
 use binding_writer::term::{Lead, hold};
 use binding_writer::{
     CommitOptions, CommitOutcome, Committer, Intent, Write, WriteFailure, WriteKind,
 };
 use crds::karmada::ResourceBinding;
-use crds::record::{AdmissionRecord, RecordState};
+use crds::record::{AdmissionRecord, timestamp};
 use due::{BindingTask, due};
 use engine::{JobKey, Reason, Time};
 use events::Events;
 use kube::{Api, Client};
 use members::{MemberEvent, Members, MembersOptions};
-use plan::{PlanAnswer, prepare};
+use plan::{PlanAnswer, prepare, refused};
 use prometheus_client::metrics::counter::Counter;
 use runtime::clock::Clock;
 use runtime::health::{Health, ReadyFlag};
@@ -385,10 +385,11 @@ impl SchedulerProcess {
         self.open.insert(key.clone(), OpenStage::Preparing);
         let (kinds, scheduler) = (Arc::clone(&self.kinds), self.scheduler.clone());
         let (slots, inputs) = (Arc::clone(&self.slots), self.inputs.clone());
+        let now = timestamp(self.now());
         task::spawn(async move {
             // The semaphore is never closed.
             let _slot = slots.acquire().await;
-            let answer = prepare(&kinds, &scheduler, &binding, &record).await;
+            let answer = prepare(&kinds, &scheduler, &binding, &record, now).await;
             // The loop ends only with the process.
             let _ = inputs
                 .send(SchedulerInput::Prepared {
@@ -448,13 +449,13 @@ impl SchedulerProcess {
             (WriteFailure::Refused { .. }, Some(binding)) if write == WriteKind::Place => {
                 let now = self.now();
                 if let BindingTask::CarryOut(record) = due(&binding, now) {
-                    let state = RecordState::Refused;
-                    let at = crds::record::timestamp(now);
-                    let noted = refusal::noted(&record, state, &binding, failure, at);
-                    let record = noted.unwrap_or_else(|| {
-                        let message = refusal::message(failure);
-                        record.in_state(state, Some(Reason::PlanRefused), &message)
-                    });
+                    let refusal = Refusal {
+                        reason: Reason::PlanRefused,
+                        message: refusal::message(failure),
+                        avoid: None,
+                        lasting: ServerRefusal::of_placement(failure),
+                    };
+                    let record = refused(&record, &binding, &refusal, timestamp(now));
                     self.write(binding, Write::Refuse { record });
                 }
             }

@@ -4,11 +4,12 @@
 
 use crate::carry_out::{PlacementRequest, Refusal, Scheduler};
 use crate::demand::{ask, demand};
-use binding_writer::Write;
+use binding_writer::{Write, refusal};
 use crds::devices::ResourceClaimTemplate;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, AvoidedByJob, RecordState};
 use engine::Reason;
+use jiff::Timestamp;
 use kube::{Api, Client};
 use runtime::client::{CallFault, with_deadline};
 use runtime::kinds::KindCache;
@@ -34,6 +35,7 @@ pub(super) async fn prepare(
     scheduler: &Scheduler,
     binding: &Arc<ResourceBinding>,
     record: &AdmissionRecord,
+    now: Timestamp,
 ) -> Result<Write, PlanAnswer> {
     let refuse = |reason, message: &str| {
         PlanAnswer::Refuse(Box::new(record.in_state(
@@ -83,11 +85,22 @@ pub(super) async fn prepare(
         time_to_live: workload::time_to_live(&template).and_then(|ttl| ttl.in_members),
     };
     let prepared = scheduler.prepare(request).await;
-    prepared.map_err(
-        |Refusal {
-             reason, message, ..
-         }| refuse(reason, &message),
-    )
+    prepared
+        .map_err(|refusal| PlanAnswer::Refuse(Box::new(refused(record, binding, &refusal, now))))
+}
+
+/// Returns `record` as the answer to its plan, which was refused.
+pub(super) fn refused(
+    record: &AdmissionRecord,
+    binding: &ResourceBinding,
+    refusal: &Refusal,
+    now: Timestamp,
+) -> AdmissionRecord {
+    let state = RecordState::Refused;
+    match &refusal.lasting {
+        Some(lasting) => refusal::noted(record, state, binding, lasting, now),
+        None => record.in_state(state, Some(refusal.reason), &refusal.message),
+    }
 }
 
 /// Returns what the ResourceClaimTemplates that `ask` names claim, if they exist.

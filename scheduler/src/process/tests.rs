@@ -5,7 +5,8 @@
 use super::*;
 use crate::carry_out::tests::{Stage, stage};
 use crds::names;
-use runtime::testing::FakeApi;
+use crds::record::RecordState;
+use runtime::testing::{FakeApi, Fault};
 use serde_json::{Value, json};
 
 const BINDINGS: &str = "/apis/work.karmada.io/v1alpha2/namespaces/team/resourcebindings";
@@ -152,6 +153,29 @@ async fn an_impossible_plan_is_refused_with_the_reason() {
     );
     let (_, record) = after_a_while(&stage.karmada).await;
     assert_eq!(record.unwrap().state, RecordState::Admitted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_override_that_the_api_server_refuses_is_noted_in_the_record() {
+    let stage = stage();
+    put_template(&stage.karmada, 2);
+    let template = "/apis/batch/v1/namespaces/team/jobs/train";
+    let split = json!({"metadata": {"annotations": {"muster.io/split": "Allowed"}}});
+    stage.karmada.merge(template, &split);
+    put_binding(&stage.karmada, Some(&planned(2, "m1")), true);
+    let overrides = |request: &runtime::testing::Recorded| {
+        request.verb != "GET" && request.path.contains("/overridepolicies")
+    };
+    let denied = Fault::Status(422, "no overrides");
+    stage.karmada.fault(usize::MAX, denied, overrides);
+    let _process = process(&stage);
+    let (binding, record) = after_a_while(&stage.karmada).await;
+    let record = record.unwrap();
+    assert_eq!(record.state, RecordState::Refused);
+    let said = "the API server refused its OverridePolicy (422): no overrides";
+    assert_eq!(record.message, said);
+    let binding: ResourceBinding = serde_json::from_value(binding).unwrap();
+    assert!(record.refuses_placement_of(&binding));
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,6 +2,7 @@
 
 use super::*;
 use binding_writer::overrides;
+use runtime::testing::Fault;
 
 const TEMPLATE: &str = "/apis/batch/v1/namespaces/team/jobs/a";
 const POLICY: &str = "/apis/policy.karmada.io/v1alpha1/namespaces/team/overridepolicies/muster-a";
@@ -163,4 +164,34 @@ async fn parts_stay_suspended_while_their_namespace_is_deleted() {
     assert_eq!(stage.notes("PartsLost"), 0);
     assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     assert_eq!(stage.charged(), "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_override_is_refused_waits_for_another_placement() {
+    let mut stage = stage().await;
+    let denied = "admission webhook \"policies.example.com\" denied the request: no overrides";
+    let overrides =
+        |request: &Recorded| request.verb != "GET" && request.path.contains("/overridepolicies");
+    stage
+        .api
+        .fault(usize::MAX, Fault::Status(422, denied), overrides);
+    stage.split_job(2);
+    stage.rest(&["a"]).await;
+    for _ in 0..6 {
+        stage.rest_later(&["a"], 20 * 60_000).await;
+    }
+    let sent = stage.api.requests();
+    assert_eq!(sent.iter().filter(|request| overrides(request)).count(), 1);
+    assert_eq!(stage.shown("a"), "Requeued 1 gated []");
+    assert_eq!(stage.charged(), "0");
+    let key = JobKey::new("team", "a");
+    let explained = stage.core.reconciler.engine.explain(&key).unwrap();
+    assert_eq!(explained.reason, engine::Reason::PlacementRefused);
+    assert_eq!(
+        explained.message,
+        format!(
+            "the API server refused its OverridePolicy (422): {denied}; it is not tried again before its template or \
+             the placement of its policy changes"
+        )
+    );
 }

@@ -312,6 +312,7 @@ impl Reconciler {
             // The override goes before the Services of its pods.
             Err(
                 error @ (OverrideError::Call { .. }
+                | OverrideError::Refused(_)
                 | OverrideError::Foreign { .. }
                 | OverrideError::NotServed(_)),
             ) => {
