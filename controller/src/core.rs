@@ -220,6 +220,11 @@ impl Core {
         for (name, fact) in self.reconciler.mirror.namespaces() {
             self.publisher.namespace(name, Some(fact));
         }
+        let podgroups: Vec<engine::JobKey> =
+            self.reconciler.mirror.podgroups().keys().cloned().collect();
+        for key in &podgroups {
+            self.sweep_podgroup(key);
+        }
         for name in self.reconciler.mirror.queues().keys() {
             self.publisher.queue(name);
         }

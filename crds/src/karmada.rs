@@ -184,6 +184,15 @@ pub struct Suspension {
     pub dispatching_on_clusters: Option<Value>,
 }
 
+impl Suspension {
+    /// Returns the clusters for which dispatching is suspended.
+    pub fn clusters(&self) -> impl Iterator<Item = &str> {
+        let on = self.dispatching_on_clusters.as_ref();
+        let names = on.and_then(|on| on.get("clusterNames")?.as_array());
+        names.into_iter().flatten().filter_map(Value::as_str)
+    }
+}
+
 /// `status` of a binding.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -228,6 +228,14 @@ pub struct Pod {
 }
 slim_resource!(Pod, NamespaceResourceScope, "", "v1", "Pod", "pods");
 
+/// A gate that keeps a pod from being scheduled.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SchedulingGate {
+    /// Its name.
+    pub name: String,
+}
+
 /// `spec` of a pod: its node, and the fields from which its request is computed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -235,6 +243,12 @@ pub struct PodSpec {
     /// The node that it is bound to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
+    /// The scheduler that binds it; the default one if none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduler_name: Option<String>,
+    /// What has to happen before a scheduler looks at it.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub scheduling_gates: Vec<SchedulingGate>,
     /// Its grace period in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub termination_grace_period_seconds: Option<i64>,

@@ -2,7 +2,9 @@
 //!
 //! Karmada writes the binding's name and namespace as annotations on the object that it applies
 //! (pkg/controllers/binding/common.go `mergeAnnotations`, v1.18), and on nothing below it. So a pod is
-//! matched by climbing from its controller to that object. The climb needs requests (`owners.rs` makes and
+//! matched by climbing from its controller to that object. A template of pods may carry these annotations
+//! too, if its user wrote them: they count only on an object without a controller, and only if they name
+//! the binding of that object. The climb needs requests (`owners.rs` makes and
 //! caches them); until it has ended, the names are used: Karmada derives a binding's name from the kind and
 //! name of the object, so the direct owner usually determines it. Pure.
 
@@ -59,7 +61,7 @@ pub(crate) enum Belongs {
 
 /// Returns what `pod` itself says about its job.
 pub(crate) fn belongs(pod: &ObjectMeta) -> Belongs {
-    if let Some(key) = applied_by(pod) {
+    if let Some(key) = applied_by("Pod", pod) {
         return Belongs::Applied(key);
     }
     match controller(pod) {
@@ -101,14 +103,16 @@ pub fn likely_job(pod: &ObjectMeta) -> Option<JobKey> {
     }
 }
 
-/// Returns the binding that Karmada applied `object` for, as its annotations say. Who may create objects in a member
-/// may write these too, so they count only for a binding of the object's own namespace.
-pub(crate) fn applied_by(object: &ObjectMeta) -> Option<JobKey> {
+/// Returns the binding that Karmada applied `object`, of this kind, for, as its annotations say. Who may create objects
+/// in a member, or pods by a template, may write these too. So they count only if they name the object's own binding,
+/// and on no object that a controller has made.
+pub(crate) fn applied_by(kind: &str, object: &ObjectMeta) -> Option<JobKey> {
     let annotations = object.annotations.as_ref()?;
     let namespace = annotations.get(names::BINDING_NAMESPACE_ANNOTATION)?;
     let name = annotations.get(names::BINDING_NAME_ANNOTATION)?;
-    let is_own = object.namespace.as_ref() == Some(namespace);
-    is_own.then(|| JobKey::new(namespace, name))
+    let own = names::binding_name(kind, object.name.as_deref()?);
+    let is_own = object.namespace.as_ref() == Some(namespace) && *name == own;
+    (is_own && controller(object).is_none()).then(|| JobKey::new(namespace, name))
 }
 
 /// Returns the controller among the owners of `object`.
@@ -290,7 +294,11 @@ mod tests {
         });
         let applied = Belongs::Applied(JobKey::new("team", "p-pod"));
         assert_eq!(belongs(&pod(own.clone(), json!({}), None)), applied);
-        assert_eq!(belongs(&pod(own, json!({}), Some(("Any", "x")))), applied);
+        // A template of pods may say so, whatever the pods are of.
+        let owned = pod(own, json!({}), Some(("StatefulSet", "p")));
+        assert!(
+            matches!(belongs(&owned), Belongs::Owned { likely, .. } if likely == JobKey::new("team", "p-statefulset"))
+        );
         let of_no_job = Belongs::Namespace(JobKey::of_namespace("team"));
         assert_eq!(belongs(&pod(json!({}), json!({}), None)), of_no_job);
         let half = json!({names::BINDING_NAME_ANNOTATION: "p-pod"});
@@ -299,6 +307,10 @@ mod tests {
             names::BINDING_NAMESPACE_ANNOTATION: "other", names::BINDING_NAME_ANNOTATION: "p-pod",
         });
         assert_eq!(belongs(&pod(of_another_tenant, json!({}), None)), of_no_job);
+        let of_another_job = json!({
+            names::BINDING_NAMESPACE_ANNOTATION: "team", names::BINDING_NAME_ANNOTATION: "train-job",
+        });
+        assert_eq!(belongs(&pod(of_another_job, json!({}), None)), of_no_job);
     }
 
     #[test]

@@ -91,7 +91,7 @@ async fn climb(kinds: &KindCache, owner: &Owner) -> Result<Option<JobKey>, Climb
         let object = found
             .filter(|object| object.uid().as_deref() == Some(&at.uid))
             .ok_or_else(|| ClimbError::Gone(at.name.clone()))?;
-        if let Some(job) = applied_by(&object.metadata) {
+        if let Some(job) = applied_by(&at.kind, &object.metadata) {
             return Ok(Some(job));
         }
         match controller(&object.metadata) {

@@ -295,6 +295,10 @@ impl Stage {
                     names::BINDING_PERMANENT_ID: format!("{name}-id"),
                 },
                 "finalizers": [names::ACCOUNTING_FINALIZER],
+                "ownerReferences": [{
+                    "apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": format!("{name}-uid"),
+                    "controller": true,
+                }],
             },
             "spec": {
                 "resource": {

@@ -11,6 +11,7 @@ use binding_writer::overrides::{self, PartsPlan, Rule};
 use crds::karmada::ResourceBinding;
 use engine::{Attempt, ClusterName, JobKey, QueueName};
 use kube::api::{Api, DeleteParams, DynamicObject, Preconditions};
+use runtime::client::{CallFault, with_deadline};
 use scheduler::PlacementRequest;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -229,6 +230,48 @@ impl Effects {
                 }
                 Err(_) => {
                     tracing::warn!(job = %key, "no answer to its deletion after ttlSecondsAfterFinished; trying again");
+                }
+            }
+        });
+    }
+}
+
+impl Effects {
+    /// Deletes the binding of a job if the API server says that its object is gone.
+    pub(super) fn delete_orphan(&self, job: BoundJob) {
+        let BoundJob { key, binding } = job;
+        let template = template_key(&binding);
+        let client = self.client.clone();
+        runtime::task::spawn(async move {
+            let kind = api_resource(&template.kind);
+            let objects: Api<DynamicObject> =
+                Api::namespaced_with(client.clone(), &template.namespace, &kind);
+            match with_deadline(objects.get_metadata(&template.name), READ_DEADLINE).await {
+                Ok(found) if found.metadata.uid.as_ref() == Some(&binding.spec.resource.uid) => {
+                    return;
+                }
+                // Another object has its name, and gets a binding of its own once this one is gone.
+                Ok(_) => {}
+                Err(error) if error.fault() == CallFault::NotFound => {}
+                Err(error) => {
+                    let error = error.message();
+                    tracing::warn!(job = %key, error, "cannot read the object of a binding that it does not own");
+                    return;
+                }
+            }
+            let params = DeleteParams::background().preconditions(Preconditions {
+                uid: binding.metadata.uid.clone(),
+                resource_version: None,
+            });
+            let bindings: Api<ResourceBinding> = Api::namespaced(client, &key.namespace);
+            match with_deadline(bindings.delete(&key.name, &params), DELETE_DEADLINE).await {
+                Ok(_) => {
+                    tracing::info!(job = %key, "its object was deleted without its binding; deleted that too")
+                }
+                Err(error) if error.is_missing() => {}
+                Err(error) => {
+                    let error = error.message();
+                    tracing::warn!(job = %key, error, "the binding of a deleted object cannot be deleted; trying again");
                 }
             }
         });

@@ -78,7 +78,10 @@ impl Core {
                 ReconcileAction::PublishJob(key) => self.publisher.job(&key),
                 ReconcileAction::PublishQueue(name) => self.publisher.queue(&name),
                 ReconcileAction::PublishFaultPolicy(name) => self.publisher.fault_policy(&name),
-                ReconcileAction::ForgetJob(key) => self.publisher.forget(&key, self.now()),
+                ReconcileAction::ForgetJob(key) => {
+                    self.publisher.forget(&key, self.now());
+                    self.sweep_podgroup(&key);
+                }
                 ReconcileAction::WatchTemplates(kind) => self.watch_kind(kind),
                 action => self.effects.run(action),
             }
@@ -156,6 +159,7 @@ impl Effects {
                 job,
                 resource_version,
             } => self.delete_template(job, resource_version),
+            Action::DeleteOrphan(job) => self.delete_orphan(job),
             Action::CheckServices { job, parts } => self.check_services(job, parts),
             Action::TaintNode(change) => self.taint_node(change),
             Action::PrePull { job, pull, seconds } => self.pre_pull(job, *pull, seconds),

@@ -25,8 +25,8 @@ pub(crate) enum UnboundPods {
     Absent,
     /// There are none, because the member's Volcano has not let the PodGroup of the job in: what it says of that.
     Waits(Symptom),
-    /// Their scheduler says nothing of them.
-    Silent,
+    /// Their scheduler says nothing of them: what is known of the first of them.
+    Silent(String),
     /// What it says of one of them: the first in the order of texts.
     Said(Symptom),
 }
@@ -80,11 +80,25 @@ fn told<'a>(pods: impl Iterator<Item = &'a Pod>) -> UnboundPods {
         told = match (told, pod.unbound()) {
             (UnboundPods::Said(first), Some(said)) => UnboundPods::Said(first.min(said)),
             (_, Some(said)) => UnboundPods::Said(said),
-            (UnboundPods::Absent, None) => UnboundPods::Silent,
+            (UnboundPods::Absent, None) => UnboundPods::Silent(of_silent(pod)),
             (told, None) => told,
         };
     }
     told
+}
+
+/// Returns what keeps a pod of which no scheduler says anything, as far as its spec tells.
+fn of_silent(pod: &Pod) -> String {
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let gates = pod.spec.scheduling_gates.iter();
+    let gates: Vec<&str> = gates.map(|gate| gate.name.as_str()).collect();
+    if !gates.is_empty() {
+        let gates = gates.join(", ");
+        return format!("pod {name} has spec.schedulingGates: {gates}");
+    }
+    let scheduler = pod.spec.scheduler_name.as_deref();
+    let scheduler = scheduler.unwrap_or("default-scheduler");
+    format!("scheduler {scheduler} of pod {name} has said nothing of it; it may not run there")
 }
 
 #[cfg(test)]
@@ -109,7 +123,17 @@ mod tests {
         let gated = || pod("a", "SchedulingGated");
         let [b, c] = ["b", "c"].map(|name| pod(name, "Unschedulable"));
         assert_eq!(told([].iter()), UnboundPods::Absent);
-        assert_eq!(told([gated(), gated()].iter()), UnboundPods::Silent);
+        let silent = |spec: serde_json::Value| {
+            let mut pod = gated();
+            pod.spec = serde_json::from_value(spec).unwrap();
+            told([pod, gated()].iter())
+        };
+        let by_gates = UnboundPods::Silent("pod a has spec.schedulingGates: x, y".to_owned());
+        let gates = json!({"schedulingGates": [{"name": "x"}, {"name": "y"}]});
+        assert_eq!(silent(gates), by_gates);
+        let said = "scheduler nope of pod a has said nothing of it; it may not run there";
+        let by_scheduler = UnboundPods::Silent(said.to_owned());
+        assert_eq!(silent(json!({"schedulerName": "nope"})), by_scheduler);
         let UnboundPods::Said(said) = told([gated(), c, b, gated()].iter()) else {
             panic!("nothing is said");
         };

@@ -1,5 +1,5 @@
 //! What members apply to the pods of a job before they store them: the requests that they add, and the members that
-//! refuse the pods.
+//! refuse the pods, or to which its policy lets nothing be sent.
 //!
 //! The rules of all members flow in as they change; each job gets what concerns its namespace and its pods. A job that
 //! is admitted is refused nowhere: what it uses of a ResourceQuota is in the quota already.
@@ -8,7 +8,7 @@ use crate::facts::job::ResolvedJob;
 use crate::mirror::binding::own_record;
 use crate::mirror::template::Template;
 use crate::reconcile::Reconciler;
-use crds::karmada::ResourceBinding;
+use crds::karmada::{ResourceBinding, Suspension};
 use crds::record::RecordState;
 use engine::facts::Split;
 use engine::{ClusterName, JobKey, Resources, Time};
@@ -98,6 +98,12 @@ impl Reconciler {
         let none = NamespaceRules::default();
         let kind = &template.key.kind;
         let is_admitted = is_admitted(binding);
+        let suspension = binding.spec.suspension.iter().filter(|_| !is_admitted);
+        for cluster in suspension.flat_map(Suspension::clusters) {
+            let why = "its propagation policy suspends the dispatch there (spec.suspension.dispatchingOnClusters)";
+            let refused = &mut demand.placement.refused_in;
+            refused.insert(ClusterName::new(cluster), why.to_owned());
+        }
         for (cluster, member) in &self.member_rules.members {
             let namespace = member.namespaces.get(&*key.namespace).unwrap_or(&none);
             let rules = MemberRules {

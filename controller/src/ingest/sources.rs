@@ -197,6 +197,7 @@ impl Core {
                 {
                     self.podgroup_seen(&key);
                 }
+                self.sweep_podgroup(&key);
             }
             Delta::Gone(object) => {
                 let key = JobKey::new(

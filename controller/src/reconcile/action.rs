@@ -127,6 +127,8 @@ pub(crate) enum ReconcileAction {
         job: BoundJob,
         resource_version: String,
     },
+    /// Delete a binding that nothing owns any more, if its template is gone.
+    DeleteOrphan(BoundJob),
     /// Check the Services by which the pods of a job find each other, and write them.
     CheckServices { job: BoundJob, parts: PlacedParts },
     /// Delete what Karmada may leave of Services in a namespace.

@@ -55,6 +55,8 @@ pub(crate) struct InFlight {
     leftover_since: Option<Time>,
     /// Since when a member refuses the job.
     pub(crate) refused_since: Option<Time>,
+    /// Since when its object is missing while nothing deletes its binding.
+    pub(crate) orphaned_since: Option<Time>,
     checking_works: bool,
     /// Since when the end of its pods is waited for: its Works are gone.
     pods_end_since: Option<Time>,

@@ -13,6 +13,7 @@ pub(crate) mod evict;
 pub(crate) mod faulty_places;
 pub(crate) mod in_flight;
 pub(crate) mod opened;
+mod orphaned;
 pub(crate) mod out_of_service;
 pub(crate) mod outcomes;
 pub(crate) mod placed;
@@ -93,6 +94,7 @@ impl Reconciler {
             if self.in_flight_of(key).guard.is_replaced() {
                 return self.restore_record(&ctx);
             }
+            self.end_if_orphaned(&ctx);
         }
         let phase = binding_phase(&ctx.binding, rule);
         let phase = self.with_its_works(&ctx, phase);

@@ -408,6 +408,22 @@ impl Core {
             self.publisher.jobs.insert(key.clone());
         }
     }
+
+    /// Deletes a PodGroup that has no owner any more and no binding: its job was deleted with --cascade=orphan, and the
+    /// garbage collector leaves it. One that another client created stays.
+    pub(crate) fn sweep_podgroup(&mut self, key: &JobKey) {
+        let mirror = &self.reconciler.mirror;
+        let seen = mirror.podgroups().get(key);
+        let is_alone = seen.is_some_and(|seen| {
+            let owners = seen.metadata.owner_references.as_ref();
+            owners.is_none_or(Vec::is_empty) && !mirror.bindings().contains_key(key)
+        });
+        if is_alone && self.leads() {
+            let kind = ApiResource::erase::<PodGroup>(&());
+            let namespace = Some(&*key.namespace);
+            self.publisher.objects.delete(&kind, namespace, &key.name);
+        }
+    }
 }
 
 fn target<K: Resource<DynamicType = ()>>(name: &str) -> StatusTarget {

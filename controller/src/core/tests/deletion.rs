@@ -256,3 +256,57 @@ async fn ten_thousand_deleted_jobs_give_their_quota_back_within_half_a_minute() 
     let works = reads.iter().filter(|read| read.path.ends_with("/works"));
     assert!(works.count() <= JOBS / 50);
 }
+
+/// The garbage collector has taken the deleted object off the owners of its binding.
+#[tokio::test(start_paused = true)]
+async fn the_binding_of_an_orphaned_job_is_deleted_once_its_object_is_gone() {
+    let mut stage = stage().await;
+    let deletions = |stage: &Stage| {
+        let sent = stage.api.requests_of("DELETE").into_iter();
+        sent.filter(|request| request.path == path("a")).count()
+    };
+    stage.job("a", 3);
+    stage.rest(&["a"]).await;
+    stage.change("a", json!({"metadata": {"ownerReferences": null}}));
+    stage.rest_later(&["a"], 60_000).await;
+    assert_eq!(deletions(&stage), 0, "its object is there");
+    let gone = Delta::Gone(object_key("team", "a"));
+    stage.take(Input::Template(job_kind(), gone));
+    stage.rest(&["a"]).await;
+    stage.rest_later(&["a"], 5_000).await;
+    assert_eq!(deletions(&stage), 0, "the watch may lag");
+    stage.rest_later(&["a"], 6_000).await;
+    assert_eq!(deletions(&stage), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_podgroup_without_owner_and_binding_is_deleted() {
+    let mut stage = stage().await;
+    stage.job("a", 3);
+    stage.rest(&["a"]).await;
+    let podgroup = "/apis/scheduling.volcano.sh/v1beta1/namespaces/team/podgroups/a";
+    let deletions = |stage: &Stage| {
+        let sent = stage.api.requests_of("DELETE").into_iter();
+        sent.filter(|request| request.path == podgroup).count()
+    };
+    let orphan = |owners: Value| {
+        let managed =
+            json!([{"manager": binding_writer::overrides::MANAGER, "operation": "Apply"}]);
+        let metadata = json!({
+            "name": "a", "namespace": "team", "ownerReferences": owners, "managedFields": managed,
+        });
+        json!({"metadata": metadata, "spec": {}})
+    };
+    let owner = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "a-uid"}]);
+    stage.api.put(podgroup, orphan(owner.clone()));
+    stage.take(Input::PodGroup(Delta::Upserted(read(orphan(Value::Null)))));
+    stage.rest_later(&["a"], 1_000).await;
+    assert_eq!(deletions(&stage), 0, "its binding is there");
+    stage.api.remove(&path("a"));
+    stage.echo("a");
+    stage.rest_later(&["a"], 1_000).await;
+    assert_eq!(deletions(&stage), 1);
+    stage.take(Input::PodGroup(Delta::Upserted(read(orphan(owner)))));
+    stage.rest_later(&["a"], 1_000).await;
+    assert_eq!(deletions(&stage), 1, "the garbage collector sees to it");
+}

@@ -41,8 +41,11 @@ impl Stage {
         self.take(Input::Binding(delta));
     }
 
+    /// How many Works were deleted.
     fn deletions(&self) -> usize {
-        self.api.requests_of("DELETE").len()
+        let sent = self.api.requests_of("DELETE").into_iter();
+        sent.filter(|request| request.path.contains("/works/"))
+            .count()
     }
 }
 

@@ -51,7 +51,11 @@ async fn a_job_whose_pods_no_scheduler_binds_says_so_after_a_minute() {
         exit_code: None,
     });
     for (attempt, pods, want) in [
-        (1, UnboundPods::Silent, "and their events there say why"),
+        (
+            1,
+            UnboundPods::Silent("scheduler nope of pod p has said nothing of it".to_owned()),
+            "for more than a minute: scheduler nope of pod p has said nothing of it",
+        ),
         (
             1,
             UnboundPods::Absent,
@@ -101,4 +105,40 @@ async fn a_job_whose_pods_its_node_refuses_says_so() {
     stage.member_shows(pod(PodPhase::Disrupted, ("UnexpectedAdmissionError", "")));
     let refused = shows(&stage, Reason::PodsNotStarting);
     assert_eq!(refused.0, Reason::PodsRefused);
+}
+
+/// A policy suspends what Muster has placed, or what it might place.
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_policy_suspends_its_dispatch_says_so() {
+    let suspended = |field: &str, value: Value| json!({"spec": {"suspension": {field: value}}});
+    let mut stage = placed().await;
+    stage.change("a", suspended("dispatching", json!(true)));
+    stage.rest_later(&["a"], 61_000).await;
+    let (reason, message) = shows(&stage, Reason::Placed);
+    assert_eq!(reason, Reason::PodsNotScheduled);
+    assert!(
+        message.ends_with("its propagation policy suspends that (spec.suspension.dispatching)"),
+        "{message}"
+    );
+    let mut stage = stage_of(true).await;
+    stage.template("a", 1, json!({}));
+    let on = json!({"clusterNames": ["m1"]});
+    let mut change = suspended("dispatchingOnClusters", on);
+    change["spec"]["suspension"]["scheduling"] = json!(true);
+    stage.binding("a", 1, change);
+    stage.rest(&["a"]).await;
+    let explained = stage
+        .core
+        .reconciler
+        .engine
+        .explain(&JobKey::new("team", "a"));
+    let explained = explained.unwrap();
+    assert_eq!(explained.reason, Reason::NoEligibleCluster);
+    assert!(
+        explained
+            .message
+            .contains("m1: its propagation policy suspends the dispatch there"),
+        "{}",
+        explained.message
+    );
 }

@@ -131,6 +131,13 @@ impl Reconciler {
                 let answers = self.in_flight.get(key).map(|state| &state.unbound);
                 let answer = answers.and_then(|answers| answers.get(cluster));
                 let answer = answer.filter(|(attempt, _)| *attempt == record.attempt);
+                if let Some(field) = self.suspended_in(key, cluster) {
+                    let message = format!(
+                        "{have}: nothing of it is sent there, because its propagation policy suspends that \
+                         ({field})"
+                    );
+                    return (cluster.clone(), message);
+                }
                 let message = match answer.map(|(_, pods)| pods) {
                     Some(UnboundPods::Said(said)) => format!("{have}: {late}: {said}"),
                     Some(UnboundPods::Waits(said)) => format!(
@@ -141,13 +148,24 @@ impl Reconciler {
                         "{have}: after more than a minute no others are there, and the events of its objects \
                          there say why"
                     ),
-                    Some(UnboundPods::Silent) | None => {
-                        format!("{have}: {late}, and their events there say why")
-                    }
+                    Some(UnboundPods::Silent(why)) => format!("{have}: {late}: {why}"),
+                    None => format!("{have}: {late}, and their events there say why"),
                 };
                 (cluster.clone(), message)
             })
         })
+    }
+
+    /// Returns the field by which the policy of a job suspends its dispatch to a cluster, if it does.
+    fn suspended_in(&self, key: &JobKey, cluster: &ClusterName) -> Option<&'static str> {
+        let suspension = self.mirror.bindings().get(key)?.spec.suspension.as_ref()?;
+        match suspension.dispatching {
+            Some(true) => Some("spec.suspension.dispatching"),
+            _ => suspension
+                .clusters()
+                .any(|name| name == cluster.as_str())
+                .then_some("spec.suspension.dispatchingOnClusters"),
+        }
     }
 
     /// Returns the reason of a placed job, more exactly than the engine's `reason`.
