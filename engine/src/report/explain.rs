@@ -1,14 +1,15 @@
 //! The state of a job in words, computed by the functions that decide.
 
 use crate::amounts::texts::counted;
+use crate::amounts::totals::ResourceTotals;
 use crate::api::decision::{Blocker, Explanation};
-use crate::api::facts::QueueOrdering;
+use crate::api::facts::{PodFact, QueueOrdering};
 use crate::api::faults::described;
 use crate::api::ids::{JobKey, QueueName};
 use crate::api::job::{JobState, QueueOrder};
 use crate::api::reason::Reason;
 use crate::evaluation::{growth, pending_as, sizes};
-use crate::jobs::job::{Job, Released};
+use crate::jobs::job::{Cause, Job, Released};
 use crate::pending::shapes::RequestShape;
 use crate::placement::request::{self, Gate, Request, Verdict};
 use crate::report::{ahead, evidence, start};
@@ -166,12 +167,7 @@ fn explain_released(
     released: &Released,
 ) -> Explanation {
     if let Some((cause, _)) = &released.ending {
-        let message = if released.charged() {
-            format!("{}; charged until its Works are gone", cause.message)
-        } else {
-            format!("{}; it had ended and is charged nothing", cause.message)
-        };
-        return Explanation::of(cause.reason, message);
+        return explain_ending(inputs, key, cause, released);
     }
     if released.loss.is_none()
         && inputs.jobs.resizing().contains(key)
@@ -210,13 +206,66 @@ fn explain_released(
         }
     };
     if reason == Reason::Finished {
-        return Explanation::of(reason, format!("{what}; {place}, charged nothing"));
+        let message = match pods_left(inputs, key) {
+            Some(left) => format!("{what}; {left}; {place}"),
+            None => format!("{what}; {place}, charged nothing"),
+        };
+        return Explanation::of(reason, message);
     }
     let queue = &admission.queue;
+    let moved = queue_edited(job, queue);
     Explanation::of(
         reason,
-        format!("{what}; {place}, charged {charged} to queue {queue}"),
+        format!("{what}; {place}, charged {charged} to queue {queue}{moved}"),
     )
+}
+
+/// The explanation of a job whose Works are being removed because of `cause`.
+fn explain_ending(
+    inputs: Inputs<'_>,
+    key: &JobKey,
+    cause: &Cause,
+    released: &Released,
+) -> Explanation {
+    let charge = match pods_left(inputs, key) {
+        _ if released.charged() => "charged until its Works are gone".to_owned(),
+        Some(left) => format!("it had ended; {left}"),
+        None => "it had ended and is charged nothing".to_owned(),
+    };
+    Explanation::of(cause.reason, format!("{}; {charge}", cause.message))
+}
+
+/// The pods of a job that has ended which are bound all the same, with their charge; `None` if nothing is charged
+/// for any. An operator may leave them (`cleanPodPolicy: None`).
+fn pods_left(inputs: Inputs<'_>, key: &JobKey) -> Option<String> {
+    let charge = inputs.pod_charges.of(key)?;
+    let mut charged = ResourceTotals::default();
+    charge.pools.values().for_each(|used| charged.add(used, 1));
+    let is_charged = |pod: &&PodFact| {
+        let mut clusters = charge.pools.keys().map(|(cluster, _)| cluster);
+        clusters.any(|cluster| *cluster == pod.cluster)
+    };
+    let pods = inputs.capacity.live_pods(key).filter(is_charged).count();
+    let (run, they) = match pods {
+        0 => return None,
+        1 => ("runs", "it is"),
+        _ => ("run", "they are"),
+    };
+    let (pods, charged, queue) = (counted(pods, "pod"), charged.to_resources(), &charge.queue);
+    Some(format!(
+        "{pods} of it still {run}: charged {charged} to queue {queue} until {they} gone"
+    ))
+}
+
+/// What to add to the message of an admitted job whose template names another queue than `charged`; else nothing.
+fn queue_edited(job: &Job, charged: &QueueName) -> String {
+    match job.queue == *charged {
+        true => String::new(),
+        false => format!(
+            "; its template names queue {}, which counts when it is queued again",
+            job.queue
+        ),
+    }
 }
 
 /// What keeps the pods of a starting job from running, by cluster.

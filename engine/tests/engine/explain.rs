@@ -38,6 +38,22 @@ fn each_state_of_a_job_is_explained() {
 }
 
 #[test]
+fn a_running_job_whose_template_names_another_queue_says_which_is_charged() {
+    let mut world = World::new();
+    world
+        .cluster("a", 2, "cpu 64, gpu 8")
+        .queue(queue("q"))
+        .queue(queue("other"));
+    let mut fact = world.runs("job", "q", 2, "gpu 8");
+    fact.queue = engine::QueueName::from("other");
+    world.apply(Event::JobUpserted(fact));
+    world.decide();
+    assert_snapshot!(world.why("job"), @"Running: runs; attempt 1 on a, charged nvidia.com/gpu 16, pods 2 to queue q; its template names queue other, which counts when it is queued again");
+    let view = world.engine.job(&key("job")).unwrap();
+    assert_eq!(view.queue.as_str(), "q");
+}
+
+#[test]
 fn free_capacity_is_reported_by_cluster_the_most_first() {
     let mut world = World::new();
     world

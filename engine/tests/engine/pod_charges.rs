@@ -138,6 +138,25 @@ fn pods_that_outlive_their_job_are_charged_to_its_queue() {
 }
 
 #[test]
+fn an_ended_job_says_what_is_charged_for_pods_that_are_left() {
+    let mut world = four_of_eight();
+    let left = world.pods[&key("job")].clone();
+    world.progress("job", Progress::Finished);
+    world.decide();
+    assert_snapshot!(world.why("job"), @"Finished: ended; 2 pods of it still run: charged cpu 2, nvidia.com/gpu 4, pods 2 to queue q until they are gone; attempt 1 on a");
+    world.apply(Event::PodGone(left[0].cluster.clone(), left[0].uid.clone()));
+    world.decide();
+    assert_snapshot!(world.why("job"), @"Finished: ended; 1 pod of it still runs: charged cpu 1, nvidia.com/gpu 2, pods 1 to queue q until it is gone; attempt 1 on a");
+    // Its Works are removed, and the pod outlives them.
+    world.ending("job", engine::Reason::Evicted);
+    world.decide();
+    assert_snapshot!(world.why("job"), @"Evicted: because; it had ended; 1 pod of it still runs: charged cpu 1, nvidia.com/gpu 2, pods 1 to queue q until it is gone");
+    world.apply(Event::PodGone(left[1].cluster.clone(), left[1].uid.clone()));
+    world.decide();
+    assert_snapshot!(world.why("job"), @"Evicted: because; it had ended and is charged nothing");
+}
+
+#[test]
 fn a_restored_engine_knows_the_queue_of_a_deleted_job() {
     let mut world = four_of_eight();
     manage(&mut world, Some("other"));

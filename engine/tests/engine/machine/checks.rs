@@ -256,7 +256,7 @@ impl Model {
             };
             // A job that had ended by itself is not charged while it is removed.
             let said = self.engine.explain(key).unwrap().message;
-            if said.ends_with("it had ended and is charged nothing") {
+            if said.contains("; it had ended") {
                 continue;
             }
             for queue in self.path(&admission.queue) {
