@@ -160,6 +160,9 @@ pub(crate) async fn fails(case: &Case) -> anyhow::Result<()> {
     let conditions = template.unwrap_or_default()["status"]["conditions"].to_string();
     ensure!(conditions.contains("in member2: "), "{conditions}");
     no_pods(case, &job).await?;
+    let none = json!([["driver", 0], ["workers", 0]]);
+    template_counts(case, &job, "active", &none).await?;
+    template_counts(case, &job, "ready", &none).await?;
     case.shows_gpus(&case.name, "allocated", 0).await
 }
 

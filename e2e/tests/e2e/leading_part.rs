@@ -149,7 +149,22 @@ pub(crate) async fn workers_fail(case: &Case) -> anyhow::Result<()> {
     play(case, &early, |cluster, _| cluster != first, badly()).await?;
     case.finished(&early, "Failed").await?;
     shows(case, &early, "Failed").await?;
-    no_pods(case, &early).await
+    no_pods(case, &early).await?;
+    counts_no_pods(case, &early).await
+}
+
+/// Waits until the template's status counts no active pods in any of its groups.
+async fn counts_no_pods(case: &Case, job: &Job) -> anyhow::Result<()> {
+    eventually(SOON, "the template counts no active pods", async || {
+        let template = case.template(job).await?.unwrap_or_default();
+        let groups = template["status"]["replicaStatuses"].as_object();
+        let mut groups = groups.into_iter().flat_map(|groups| groups.values());
+        match groups.all(|group| group["active"].as_u64().unwrap_or_default() == 0) {
+            true => Ok(()),
+            false => Err(template["status"].to_string()),
+        }
+    })
+    .await
 }
 
 #[test]
