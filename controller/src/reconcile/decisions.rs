@@ -94,10 +94,12 @@ impl Reconciler {
         reason: Reason,
         message: &str,
     ) {
-        if let Some(fact) = self.last_facts.get(key)
-            && let Some(queues) = self.metrics_of(&fact.queue)
+        // The queue that it was charged to: its template may name another since.
+        let queue = self.engine.job(key).map(|job| job.queue.clone());
+        if let Some(queue) = queue
+            && let Some(queues) = self.metrics_of(&queue)
         {
-            queues.preempted(reason, &fact.queue, EvictedPart::Whole);
+            queues.preempted(reason, &queue, EvictedPart::Whole);
         }
         self.record_for_preemptor(
             &preemptor,

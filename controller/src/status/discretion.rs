@@ -181,8 +181,8 @@ impl Reconciler {
         }
     }
 
-    /// Returns true if readers of a job must not see the name of a queue. They may see its own queue and those
-    /// above.
+    /// Returns true if readers of a job must not see the name of a queue. They may see the queue that it is charged
+    /// to, the one that its template names, and those above.
     fn hides_queue(&self, key: &JobKey, queue: &QueueName) -> bool {
         self.mirror.queues().contains_key(queue)
             && !self.may_use(key, queue)
@@ -190,9 +190,12 @@ impl Reconciler {
     }
 
     fn is_at_or_above(&self, key: &JobKey, queue: &QueueName) -> bool {
-        let own = self.last_facts.get(key).map(|fact| fact.queue.clone());
-        let up = std::iter::successors(own, |name| self.mirror.queues().get(name)?.parent());
-        up.take(DEEPEST).any(|above| above == *queue)
+        let named = self.last_facts.get(key).map(|fact| fact.queue.clone());
+        let charged = self.engine.job(key).map(|job| job.queue.clone());
+        [named, charged].into_iter().any(|own| {
+            let up = std::iter::successors(own, |name| self.mirror.queues().get(name)?.parent());
+            up.take(DEEPEST).any(|above| above == *queue)
+        })
     }
 }
 

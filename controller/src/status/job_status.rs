@@ -115,7 +115,7 @@ impl Core {
             .reconciler
             .job_of(key, &binding, &namespace)
             .and_then(|job| job.ask);
-        let spec = podgroups::object(key, &binding, fact, ask.as_ref());
+        let spec = podgroups::object(key, &binding, fact, view.queue, ask.as_ref());
         let seen = self.reconciler.mirror.podgroups().get(key).cloned();
         // Garbage collection removes the PodGroup with its owner, so it must not be created again. Without a
         // template nothing better is known than the existing PodGroup.
@@ -293,7 +293,9 @@ impl Reconciler {
         let failure = failure.as_deref();
         let found = podgroups::reason_of(explanation, view.state, binding, works, excess, failure);
         let (reason, message) = self.what_keeps(key, found, now);
-        let queue = self.last_facts.get(key)?.queue.clone();
+        // A job without a fact is not published yet.
+        self.last_facts.get(key)?;
+        let queue = view.queue.clone();
         Some(ShownReason {
             state: view.state,
             shown: QueuedReason { reason, queue },

@@ -16,31 +16,33 @@ use crds::podgroup::{
 use crds::record::AdmissionRecord;
 use engine::decision::StartRange;
 use engine::facts::JobFact;
-use engine::{Explanation, JobKey, JobState, JobView, Reason};
-use serde_json::{Value, json};
+use engine::{Explanation, JobKey, JobState, JobView, QueueName, Reason};
+use serde_json::{Map, Value, json};
 use workload::{Outcome, PodCounts, WorkloadSpec};
 
 #[cfg(test)]
 mod tests;
 
-/// Returns the object without its status, for a server-side apply.
+/// Returns the object without its status, for a server-side apply. `queue` is the queue that the job is charged to,
+/// or pending in: an edit of its template that names another one counts from the next attempt on.
 pub(crate) fn object(
     key: &JobKey,
     binding: &ResourceBinding,
     fact: &JobFact,
+    queue: &QueueName,
     ask: Option<&WorkloadSpec>,
 ) -> Value {
     let template = &binding.spec.resource;
-    let mut spec = json!({ "queue": fact.queue });
+    let mut spec = json!({ "queue": queue });
     if let Some(ask) = ask {
         spec["minMember"] = ask.min_available.into();
-        spec["minResources"] = json!(ask.min_resources);
-        spec["minTaskMember"] = json!(ask.min_task_member);
+        set_unless_empty(&mut spec, "minResources", json!(ask.min_resources));
+        set_unless_empty(&mut spec, "minTaskMember", json!(ask.min_task_member));
         if let Some(class) = &fact.priority_class {
             spec["priorityClassName"] = class.clone().into();
         }
         if let Some(topology) = &ask.network_topology {
-            spec["networkTopology"] = topology.clone();
+            set_unless_empty(&mut spec, "networkTopology", topology.clone());
         }
     }
     json!({
@@ -58,6 +60,15 @@ pub(crate) fn object(
         },
         "spec": spec,
     })
+}
+
+/// Sets a field that has content. Where an earlier apply set entries of an object, applying it empty makes the API
+/// server write null in its place, which the schema of the CRD refuses; a field that is left out is removed.
+fn set_unless_empty(spec: &mut Value, field: &str, value: Value) {
+    let is_empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
+    if !is_empty {
+        spec[field] = value;
+    }
 }
 
 /// Returns true if an existing PodGroup has all that `object` would apply.
@@ -219,16 +230,17 @@ fn phase_of(state: JobState) -> &'static str {
 }
 
 /// Returns the conditions as they are now. A condition that became true keeps its message while it is true;
-/// one that is false says what the job waits for.
+/// one that is false says what the job waits for. The message of `Finished` says what is left of the job, and follows.
 fn conditions(shown: &StatusInputs<'_>, reason: Reason, message: &str) -> Vec<PodGroupCondition> {
     let mut conditions = shown
         .seen
         .map(|seen| seen.conditions.clone())
         .unwrap_or_default();
     for (type_, holds, came_true) in holding(state_of(shown)) {
-        let stands = conditions
-            .iter()
-            .any(|condition| condition.type_ == type_ && condition.status == "True");
+        let stands = conditions.iter().any(|condition| {
+            let follows = type_ == condition_type::FINISHED && condition.reason == reason.as_str();
+            condition.type_ == type_ && condition.status == "True" && !follows
+        });
         if holds && stands {
             continue;
         }

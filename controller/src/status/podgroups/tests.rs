@@ -2,7 +2,7 @@
 
 use super::*;
 use engine::facts::{Admission, ClusterPlacement, Demand, RolePods, Share};
-use engine::{Attempt, ClusterName, QueueName, Uid};
+use engine::{Attempt, ClusterName, Uid};
 
 /// What a job shows, built from parts that a test changes.
 struct Case {
@@ -35,40 +35,47 @@ impl Default for Case {
     }
 }
 
+fn binding(reported: &Value) -> ResourceBinding {
+    serde_json::from_value(json!({
+        "metadata": {},
+        "spec": {
+            "resource": {"apiVersion": "batch/v1", "kind": "Job", "uid": "u"},
+            "clusters": [{"name": "m1"}],
+        },
+        "status": {"aggregatedStatus": reported},
+    }))
+    .unwrap()
+}
+
+fn fact() -> JobFact {
+    JobFact {
+        key: JobKey::new("team", "a"),
+        uid: Uid::new("u"),
+        queue: QueueName::new("q"),
+        priority_class: None,
+        queued_at: engine::Time(1_000),
+        demand: Demand {
+            roles: Vec::new(),
+            min_available: 2,
+            natively_divisible: false,
+            held: engine::facts::Held::ByReplicas,
+            elastic: false,
+            split: engine::facts::Split::Never,
+            topology: None,
+            placement: ClusterPlacement::default(),
+        },
+        hold: None,
+        expected_duration_ms: None,
+        user: String::new(),
+        preemptible: true,
+        checkpointed_at: None,
+        images: Vec::new(),
+    }
+}
+
 impl Case {
     fn status(&self) -> PodGroupStatus {
-        let binding: ResourceBinding = serde_json::from_value(json!({
-            "metadata": {},
-            "spec": {
-                "resource": {"apiVersion": "batch/v1", "kind": "Job", "uid": "u"},
-                "clusters": [{"name": "m1"}],
-            },
-            "status": {"aggregatedStatus": self.reported},
-        }))
-        .unwrap();
-        let fact = JobFact {
-            key: JobKey::new("team", "a"),
-            uid: Uid::new("u"),
-            queue: QueueName::new("q"),
-            priority_class: None,
-            queued_at: engine::Time(1_000),
-            demand: Demand {
-                roles: Vec::new(),
-                min_available: 2,
-                natively_divisible: false,
-                held: engine::facts::Held::ByReplicas,
-                elastic: false,
-                split: engine::facts::Split::Never,
-                topology: None,
-                placement: ClusterPlacement::default(),
-            },
-            hold: None,
-            expected_duration_ms: None,
-            user: String::new(),
-            preemptible: true,
-            checkpointed_at: None,
-            images: Vec::new(),
-        };
+        let (binding, fact) = (binding(&self.reported), fact());
         let admission = Admission {
             uid: fact.uid.clone(),
             attempt: Attempt(self.attempt),
@@ -255,6 +262,68 @@ fn conditions_follow_the_state() {
     assert_eq!(holds(JobState::Running), "Admitted Placed Ready");
     assert_eq!(holds(JobState::Ending), "");
     assert_eq!(holds(JobState::Finished), "Admitted Placed Finished");
+}
+
+/// Returns the spec of the PodGroup of a job with this template.
+fn spec_of(template: &Value) -> Value {
+    let (fact, binding) = (fact(), binding(&json!([])));
+    let ask = workload::read_spec(template).unwrap();
+    let object = object(&fact.key, &binding, &fact, &fact.queue, Some(&ask));
+    object["spec"].clone()
+}
+
+#[test]
+fn a_podgroup_is_applied_without_empty_fields() {
+    let deployment = |replicas: u32| {
+        let container = json!({"name": "main", "resources": {"requests": {"cpu": "1"}}});
+        spec_of(&json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "a", "namespace": "team"},
+            "spec": {"replicas": replicas, "template": {"spec": {"containers": [container]}}},
+        }))
+    };
+    let two = json!({"cpu": "2", "pods": "2"});
+    // A service starts with one pod.
+    assert_eq!(
+        deployment(2)["minResources"],
+        json!({"cpu": "1", "pods": "1"})
+    );
+    // An empty object is as wrong as null: to apply it over entries leaves null.
+    assert_eq!(deployment(0), json!({"queue": "q", "minMember": 0}));
+}
+
+#[test]
+fn a_podgroup_names_the_queue_that_is_charged() {
+    let (fact, binding) = (fact(), binding(&json!([])));
+    let charged = QueueName::new("charged");
+    let object = object(&fact.key, &binding, &fact, &charged, None);
+    assert_eq!(object["spec"], json!({"queue": "charged"}));
+}
+
+#[test]
+fn the_finished_condition_follows_what_is_left_of_a_job() {
+    let ends = |state| Case {
+        reported: reported(state),
+        ..released(JobState::Finished, Reason::Finished)
+    };
+    let failed = |why: &str| {
+        ends(json!({"conditions": [{"type": "Failed", "status": "True", "message": why}]}))
+    };
+    let first = failed("one").status();
+    let later = Case {
+        seen: Some(first),
+        now: 9_000,
+        ..failed("other")
+    };
+    let status = later.status();
+    let finished = status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == "Finished");
+    let finished = finished.unwrap();
+    assert!(finished.message.contains("other"), "{}", finished.message);
+    let since = finished.last_transition_time.as_ref().unwrap();
+    assert_eq!(since.0.as_second(), 100);
 }
 
 #[test]
