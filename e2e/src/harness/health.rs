@@ -1,5 +1,6 @@
 //! Checks whether Muster's processes report a defect: a violated invariant, a truncated round of
-//! decisions, a panic. A test can pass despite all three, so the harness checks after each.
+//! decisions, a panic, an object that is not valid. A test can pass despite all of them, so the harness checks
+//! after each.
 
 use std::fs;
 use std::path::Path;
@@ -18,6 +19,10 @@ const ZERO: [&str; 2] = [
 
 /// The text that a panic of any thread prints.
 const PANIC: &str = "panicked at";
+
+/// What a line has that says that the API server refuses an object of Muster's as not valid: a retry would not
+/// help, and what users see stays old.
+const INVALID: [&str; 2] = ["an object was not applied", "code=422"];
 
 /// The parts of Muster that may run in a testbed.
 const PARTS: [ProcessRole; 6] = [
@@ -47,6 +52,7 @@ pub async fn faults(muster: &Muster, testbed: &Testbed) -> Vec<String> {
             continue;
         };
         faults.extend(panics(part, &process.log));
+        faults.extend(invalid_object(part, &process.log));
         match metrics_of(muster, testbed, part).await {
             Ok(metrics) => faults.extend(metrics.iter().flat_map(|text| counted(part, text))),
             Err(error) => faults.push(format!("{error:#}")),
@@ -143,6 +149,15 @@ fn panics(part: ProcessRole, log: &Path) -> Option<String> {
     Some(format!("{}: {at} {words}", part.process()))
 }
 
+/// Returns the first line that says that an object was not valid.
+fn invalid_object(part: ProcessRole, log: &Path) -> Option<String> {
+    let bytes = fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let mut lines = text.lines();
+    let line = lines.find(|line| INVALID.iter().all(|words| line.contains(words)))?;
+    Some(format!("{}: {line}", part.process()))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -154,6 +169,18 @@ mod tests {
         assert_eq!(count("muster_invariant_violations_total 0\n"), 0);
         assert_eq!(count("muster_invariant_violations_total 2\n"), 1);
         assert_eq!(count("muster_decisions_cut_total{cause=\"x\"} 1\n"), 1);
+    }
+
+    #[test]
+    fn an_object_that_is_not_valid_is_a_fault() {
+        let fault = |line: &str| {
+            let log = tempfile::NamedTempFile::new().unwrap();
+            fs::write(log.path(), format!("INFO one\n{line}\nINFO other\n")).unwrap();
+            invalid_object(ProcessRole::All, log.path())
+        };
+        let line = |code: u16| format!("WARN an object was not applied object=a code={code} why");
+        assert!(fault(&line(422)).unwrap().ends_with(&line(422)));
+        assert_eq!(fault(&line(404)), None, "its namespace is gone");
     }
 
     #[test]
