@@ -1,7 +1,9 @@
 //! Objects of one API server as plain JSON, so that a test names fields as in YAML.
 
 use kube::Client;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{
+    Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, PropagationPolicy,
+};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -209,6 +211,23 @@ impl Objects {
     ) -> KubeResult<()> {
         self.delete_by(kind, namespace, name, &DeleteParams::background())
             .await
+    }
+
+    /// Deletes an object and leaves what belongs to it (`kubectl delete --cascade=orphan`).
+    ///
+    /// # Errors
+    /// Returns an error if the server refuses.
+    pub async fn delete_alone(
+        &self,
+        kind: ObjectKind,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> KubeResult<()> {
+        let params = DeleteParams {
+            propagation_policy: Some(PropagationPolicy::Orphan),
+            ..DeleteParams::default()
+        };
+        self.delete_by(kind, namespace, name, &params).await
     }
 
     /// Deletes an object without waiting for what it runs to end: a pod whose node is gone.

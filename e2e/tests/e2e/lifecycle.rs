@@ -268,3 +268,36 @@ fn growth_of_a_running_volcano_job_is_refused_with_what_to_do() {
         Ok(())
     });
 }
+
+/// With `--cascade=orphan` Karmada keeps the binding or not, as it happens: the job ends, and nothing of it is left.
+#[test]
+fn a_job_that_is_deleted_without_what_belongs_to_it_ends() {
+    managed("orphaned", async |case| {
+        case.queue(8).await?;
+        case.nodes("member1", 1).await?;
+        let first = case.submit(&case.gang("first", 1, 8).batch()).await?;
+        case.running(&first).await?;
+        let second = case.submit(&case.gang("second", 1, 8).batch()).await?;
+        case.waits(&second, &["WaitingForQuota", "Reserved", "WaitingForRoom"])
+            .await?;
+        let third = case.submit(&case.gang("third", 1, 8).batch()).await?;
+        case.pod_group_when(&third, "seen", |_| true).await?;
+        for job in [&third, &first] {
+            let namespace = Some(case.name.as_str());
+            case.karmada()
+                .delete_alone(job.kind, namespace, &job.name)
+                .await?;
+        }
+        case.running(&second).await?;
+        for job in [&third, &first] {
+            case.gone(job).await?;
+            let what = format!("PodGroup of {} gone", job.name);
+            eventually(SOON, &what, async || match case.pod_group(job).await? {
+                None => Ok(()),
+                Some(group) => Err(group["metadata"].to_string()),
+            })
+            .await?;
+        }
+        Ok(())
+    });
+}

@@ -142,6 +142,28 @@ async fn deleted(case: &Case) -> anyhow::Result<()> {
     case.gone(&first).await
 }
 
+/// Pods of a job say by annotations that they are another's, of whose name there is none: that moves no charge.
+async fn says_otherwise(case: &Case) -> anyhow::Result<()> {
+    room(case).await?;
+    let mut template = case.gang("first", 2, 4).batch();
+    template["spec"]["template"]["metadata"]["annotations"]["resourcebinding.karmada.io/namespace"] =
+        json!(case.name);
+    template["spec"]["template"]["metadata"]["annotations"]["resourcebinding.karmada.io/name"] =
+        json!("nobody-job");
+    let first = case.submit(&template).await?;
+    case.running(&first).await?;
+    case.hold_pods(true).await?;
+    case.delete(&first).await?;
+    case.gone_from_member(BATCH_JOB, "first").await?;
+    case.terminating(2).await?;
+    let next = case.submit(&case.gang("next", 1, 8).batch()).await?;
+    case.waits_for_pods(&next).await?;
+    case.shows_gpus(&case.name, "allocated", 8).await?;
+    case.hold_pods(false).await?;
+    case.running(&next).await?;
+    case.never_holds_more(BOUND, WATCHED).await
+}
+
 /// A job that succeeds with its leader, while other pods run on.
 async fn leader_ends(case: &Case, template: Value) -> anyhow::Result<()> {
     room(case).await?;
@@ -361,6 +383,11 @@ async fn made_by_a_work(case: &Case) -> anyhow::Result<()> {
 #[test]
 fn a_deleted_job_holds_its_quota_until_its_pods_are_gone() {
     managed_and_killed("slowend", deleted);
+}
+
+#[test]
+fn pods_that_say_whose_they_are_are_charged_to_their_own_job() {
+    managed("saysotherwise", says_otherwise);
 }
 
 #[test]

@@ -293,6 +293,20 @@ async fn rights(case: &Case, tries: &Tries<'_>) -> anyhow::Result<()> {
             "/rules/0/verbs may not be overridden",
         )
         .await?;
+    let bounds = json!({"plaintext": [{"path": "/spec/limits/0/defaultRequest/cpu", "operator": "replace", "value": "6"}]});
+    for kind in ["LimitRange", "ResourceQuota"] {
+        let selectors = json!([{"apiVersion": "v1", "kind": kind}]);
+        let spec =
+            json!({"resourceSelectors": selectors, "overrideRules": [{"overriders": bounds}]});
+        tries
+            .ensure_not_created(
+                &format!("raise what pods ask for by a {kind} of an operator"),
+                OVERRIDE_POLICY,
+                tries.named("bounds", spec),
+                "/spec/limits/0/defaultRequest/cpu may not be overridden",
+            )
+            .await?;
+    }
     let rule = json!({
         "apiGroups": ["muster.io"], "resources": ["kinds"], "verbs": ["propagate"],
         "resourceNames": ["Role.rbac.authorization.k8s.io"],
