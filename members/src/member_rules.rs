@@ -15,8 +15,9 @@ use workload::{LimitRangeRules, NamespaceRules, QuotaRules, SpecError};
 /// What a member applies to pods, as far as it has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RulesUpdate {
-    /// All of its RuntimeClasses, with what pods of each need besides their containers.
-    RuntimeClasses(BTreeMap<String, Resources>),
+    /// All of its RuntimeClasses, with what pods of each need besides their containers; `None` if Muster may not list
+    /// them. Before the first of these nothing is known of them.
+    RuntimeClasses(Option<BTreeMap<String, Resources>>),
     /// The rules of one namespace; none if it has no more.
     Namespace(String, NamespaceRules),
 }
@@ -25,6 +26,8 @@ pub enum RulesUpdate {
 #[derive(Debug)]
 pub(crate) enum RuleDelta {
     RuntimeClass(Delta<(ObjectKey, Resources)>),
+    /// They may not be listed.
+    ClassesDenied,
     LimitRange(Delta<(ObjectKey, LimitRangeRules)>),
     Quota(Delta<(ObjectKey, QuotaRules)>),
 }
@@ -45,11 +48,21 @@ impl RuleDelta {
         Self::Quota(read(cluster, delta, ResourceQuota::rules))
     }
 
+    /// Returns the same change if it was sent because its kind may not be listed. Without LimitRanges or ResourceQuotas
+    /// nothing is refused, whether or not there are any, so only RuntimeClasses differ.
+    pub(crate) fn denied(self) -> Self {
+        match self {
+            Self::RuntimeClass(Delta::Listed) => Self::ClassesDenied,
+            other => other,
+        }
+    }
+
     /// Returns true if it says that all objects of its kind have been listed.
     pub(crate) fn is_listed(&self) -> bool {
         matches!(
             self,
             Self::RuntimeClass(Delta::Listed)
+                | Self::ClassesDenied
                 | Self::LimitRange(Delta::Listed)
                 | Self::Quota(Delta::Listed)
         )
@@ -80,6 +93,10 @@ where
 #[derive(Debug, Default)]
 pub(crate) struct KnownRules {
     classes: Known<Resources>,
+    /// True if they may not be listed.
+    classes_denied: bool,
+    /// The classes as they were last reported.
+    reported: Option<BTreeMap<String, Resources>>,
     limit_ranges: Known<LimitRangeRules>,
     quotas: Known<QuotaRules>,
     changes: Vec<RulesUpdate>,
@@ -107,13 +124,16 @@ impl KnownRules {
     pub(crate) fn apply(&mut self, delta: RuleDelta) {
         let namespaces = match delta {
             RuleDelta::RuntimeClass(delta) => {
-                if !changed(&mut self.classes, delta).is_empty() {
-                    let classes = self.classes.iter();
-                    let classes = classes.map(|(key, class)| (key.name.clone(), class.clone()));
-                    let classes = RulesUpdate::RuntimeClasses(classes.collect());
-                    self.changes.push(classes);
+                if matches!(delta, Delta::Listed) {
+                    self.classes_denied = false;
                 }
-                return;
+                self.classes.take(delta);
+                return self.report_classes();
+            }
+            RuleDelta::ClassesDenied => {
+                self.classes_denied = true;
+                self.classes.take(Delta::Listed);
+                return self.report_classes();
             }
             RuleDelta::LimitRange(delta) => changed(&mut self.limit_ranges, delta),
             RuleDelta::Quota(delta) => changed(&mut self.quotas, delta),
@@ -128,6 +148,21 @@ impl KnownRules {
                 quotas: in_namespace(&self.quotas, &namespace),
             };
             self.changes.push(RulesUpdate::Namespace(namespace, rules));
+        }
+    }
+
+    /// Reports the classes if they have changed. While they are being listed, those of before hold: a class
+    /// that has not been listed yet must not count as missing.
+    fn report_classes(&mut self) {
+        if !self.classes.has_listed() {
+            return;
+        }
+        let classes = self.classes.iter();
+        let classes = classes.map(|(key, class)| (key.name.clone(), class.clone()));
+        let classes: Option<BTreeMap<_, _>> = (!self.classes_denied).then(|| classes.collect());
+        if self.reported != classes {
+            self.reported.clone_from(&classes);
+            self.changes.push(RulesUpdate::RuntimeClasses(classes));
         }
     }
 }
@@ -175,7 +210,7 @@ mod tests {
             let taken = rules.take().into_iter();
             let counts = taken.map(|change| match change {
                 RulesUpdate::Namespace(name, rules) => format!("{name} {}", rules.quotas.len()),
-                RulesUpdate::RuntimeClasses(classes) => classes.len().to_string(),
+                RulesUpdate::RuntimeClasses(classes) => format!("{classes:?}"),
             });
             counts.collect::<Vec<_>>()
         };
@@ -189,6 +224,7 @@ mod tests {
         rules.apply(RuleDelta::LimitRange(Delta::Listed));
         rules.apply(RuleDelta::RuntimeClass(Delta::Listed));
         assert!(rules.have_listed());
+        rules.take();
         // One that cannot be read counts for nothing.
         assert_eq!(seen(&mut rules, quota("many")), ["a 1"]);
         assert_eq!(
@@ -198,9 +234,31 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_reported_together() {
+    fn classes_are_reported_together_once_it_is_known_which_there_are() {
         let member = ClusterName::new("m");
         let mut rules = KnownRules::default();
+        let shown = |rules: &mut KnownRules| {
+            let shown = rules.take().into_iter().map(|change| match change {
+                RulesUpdate::RuntimeClasses(Some(classes)) => {
+                    let classes = classes
+                        .iter()
+                        .map(|(name, overhead)| format!("{name} {overhead}"));
+                    classes.collect::<Vec<_>>().join("; ")
+                }
+                RulesUpdate::RuntimeClasses(None) => "not known".to_owned(),
+                RulesUpdate::Namespace(..) => String::new(),
+            });
+            shown.collect::<Vec<String>>()
+        };
+        let listed = || RuleDelta::of_class(&ClusterName::new("m"), Delta::Listed);
+        // Of a member in which they may not be listed, nothing is known.
+        rules.apply(listed().denied());
+        assert!(rules.classes.has_listed());
+        assert!(shown(&mut rules).is_empty());
+        // It has none.
+        rules.apply(listed());
+        assert_eq!(shown(&mut rules), [""]);
+        rules.begin();
         for (name, overhead) in [
             ("kata", json!({"podFixed": {"cpu": "1"}})),
             ("runc", json!(null)),
@@ -209,16 +267,13 @@ mod tests {
             let class = Delta::Upserted(serde_json::from_value(object).unwrap());
             rules.apply(RuleDelta::of_class(&member, class));
         }
-        let shown = |change: &RulesUpdate| match change {
-            RulesUpdate::RuntimeClasses(classes) => {
-                let classes = classes
-                    .iter()
-                    .map(|(name, overhead)| format!("{name} {overhead}"));
-                classes.collect::<Vec<_>>().join("; ")
-            }
-            RulesUpdate::Namespace(..) => String::new(),
-        };
-        let changes: Vec<String> = rules.take().iter().map(shown).collect();
-        assert_eq!(changes, ["kata cpu 1", "kata cpu 1; runc "]);
+        assert!(shown(&mut rules).is_empty());
+        rules.apply(listed());
+        assert_eq!(shown(&mut rules), ["kata cpu 1; runc "]);
+        // The same ones once more, and then the right to list them is withdrawn.
+        rules.apply(listed());
+        assert!(shown(&mut rules).is_empty());
+        rules.apply(listed().denied());
+        assert_eq!(shown(&mut rules), ["not known"]);
     }
 }

@@ -39,6 +39,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -62,6 +64,9 @@ pub struct WatchOptions {
     /// True if a kind that may not be listed is reported as listed, with its last known objects: components
     /// that need all kinds then do not wait for it.
     pub denied_is_listed: bool,
+    /// Is true while the kind may not be listed, and set before that is reported as listed. It tells a kind without
+    /// objects from one whose objects are not known.
+    pub denied: Option<Arc<AtomicBool>>,
     /// Cancelled when the server is seen to have gone back to an earlier state. Components that use the watch,
     /// and others of the same server, end with it and are rebuilt. Without it the watch lists again and
     /// continues.
@@ -79,6 +84,7 @@ impl Default for WatchOptions {
             timeout: Duration::from_secs(75),
             absent_is_empty: false,
             denied_is_listed: false,
+            denied: None,
             restart: None,
             metrics: None,
         }
@@ -209,6 +215,7 @@ where
                 Err(error) => {
                     self.report.failed("list", &error);
                     if error.code() == Some(403) && self.options.denied_is_listed {
+                        self.note_denied(true);
                         self.send(Delta::Listed).await?;
                     }
                     wait(&mut failures, error.retry_after()).await;
@@ -263,7 +270,14 @@ where
             self.send(Delta::Gone(key)).await?;
         }
         self.report.listed(self.known.len());
+        self.note_denied(false);
         self.send(Delta::Listed).await
+    }
+
+    fn note_denied(&self, is_denied: bool) {
+        if let Some(denied) = &self.options.denied {
+            denied.store(is_denied, Ordering::Relaxed);
+        }
     }
 
     /// Handles a kind that is not served (any more).

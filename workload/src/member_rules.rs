@@ -30,8 +30,8 @@ pub struct NamespaceRules {
 /// What a member applies to the pods of a job.
 #[derive(Debug, Clone, Copy)]
 pub struct MemberRules<'a> {
-    /// What pods of each RuntimeClass need besides their containers; empty if none is known.
-    pub runtime_classes: &'a BTreeMap<String, Resources>,
+    /// What pods of each RuntimeClass need besides their containers; `None` if it is not known which it has.
+    pub runtime_classes: Option<&'a BTreeMap<String, Resources>>,
     /// The rules of the job's namespace.
     pub namespace: &'a NamespaceRules,
     /// The `apiVersion` and kind of the job.
@@ -46,7 +46,7 @@ impl MemberRules<'_> {
     pub fn concern(&self, shapes: &[PodShape]) -> bool {
         let has_class = |shape: &PodShape| shape.runtime_class.is_some();
         *self.namespace != NamespaceRules::default()
-            || (!self.runtime_classes.is_empty() && shapes.iter().any(has_class))
+            || (self.runtime_classes.is_some() && shapes.iter().any(has_class))
     }
 }
 
@@ -123,11 +123,9 @@ fn admitted(
 /// Returns a pod with the overhead of its RuntimeClass and the defaults of LimitRanges.
 fn stored(shape: &PodShape, rules: MemberRules<'_>) -> Result<PodShape, String> {
     let mut stored = shape.clone();
-    if let Some(name) = &shape.runtime_class {
-        match rules.runtime_classes.get(name) {
+    if let (Some(name), Some(classes)) = (&shape.runtime_class, rules.runtime_classes) {
+        match classes.get(name) {
             Some(overhead) => stored.overhead.clone_from(overhead),
-            // Whether it has none, or its classes cannot be read, is not known if none is seen.
-            None if rules.runtime_classes.is_empty() => {}
             None => return Err(format!("it has no RuntimeClass {name}")),
         }
     }

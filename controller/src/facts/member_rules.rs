@@ -32,7 +32,8 @@ pub(crate) struct KnownMemberRules {
 
 #[derive(Debug, Default)]
 struct RulesOfMember {
-    runtime_classes: BTreeMap<String, Resources>,
+    /// `None` until it is known which it has.
+    runtime_classes: Option<BTreeMap<String, Resources>>,
     namespaces: BTreeMap<String, NamespaceRules>,
 }
 
@@ -107,7 +108,7 @@ impl Reconciler {
         for (cluster, member) in &self.member_rules.members {
             let namespace = member.namespaces.get(&*key.namespace).unwrap_or(&none);
             let rules = MemberRules {
-                runtime_classes: &member.runtime_classes,
+                runtime_classes: member.runtime_classes.as_ref(),
                 namespace,
                 kind: (&kind.api_version, &kind.kind),
                 whole: !demand.natively_divisible && demand.split == Split::Never,

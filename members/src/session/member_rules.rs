@@ -11,6 +11,8 @@ use kube::{Client, Resource};
 use runtime::watch::{Delta, WatchOptions};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::CancellationToken;
 
 impl Session {
@@ -49,14 +51,21 @@ impl Session {
     ) where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     {
+        let denied = Arc::new(AtomicBool::new(false));
         let options = WatchOptions {
             absent_is_empty: true,
             denied_is_listed: true,
+            denied: Some(denied.clone()),
             ..self.watch_options()
         };
         let name = format!("{plural}@{}", self.cluster);
         let message = move |origin: &Origin, delta| {
-            CoordinatorMessage::Rule(origin.clone(), read(&origin.cluster, delta))
+            let rule = read(&origin.cluster, delta);
+            let rule = match denied.load(Ordering::Relaxed) {
+                true => rule.denied(),
+                false => rule,
+            };
+            CoordinatorMessage::Rule(origin.clone(), rule)
         };
         self.watch_kind(client, name, options, origin, message, cancel);
     }

@@ -195,6 +195,24 @@ async fn a_missing_kind_is_waited_for_or_counts_as_empty() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_kind_that_may_not_be_listed_differs_from_one_without_objects() {
+    let api = FakeApi::new();
+    api.fault(1, Fault::Status(403, "forbidden"), |r| r.verb == "GET");
+    let denied = Arc::new(AtomicBool::new(false));
+    let options = WatchOptions {
+        denied_is_listed: true,
+        denied: Some(denied.clone()),
+        ..WatchOptions::default()
+    };
+    let mut watched = start(&api, options);
+    assert_eq!(watched.soon().await, ["listed"]);
+    assert!(denied.load(Ordering::Relaxed));
+    let later = watched.within(Duration::from_secs(60)).await;
+    assert_eq!(later, ["listed"]);
+    assert!(!denied.load(Ordering::Relaxed));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_reports_the_age_of_its_data() {
     let api = FakeApi::new();
     let mut watched = start(&api, WatchOptions::default());

@@ -29,12 +29,21 @@ fn quota(spec: &str, used: &str) -> NamespaceRules {
 
 /// A Job of four pods with this pod spec.
 fn found_with(pod: &str, namespace: &NamespaceRules, whole: bool) -> InMember {
+    found_among(Some(&classes()), pod, namespace, whole)
+}
+
+fn found_among(
+    classes: Option<&BTreeMap<String, Resources>>,
+    pod: &str,
+    namespace: &NamespaceRules,
+    whole: bool,
+) -> InMember {
     let mut template = yaml(&format!(
         "{{apiVersion: batch/v1, kind: Job, spec: {{parallelism: 4, completions: 4, template: {{spec: {pod}}}}}}}"
     ));
     let roles = read_spec(&template).unwrap().roles;
     let rules = MemberRules {
-        runtime_classes: &classes(),
+        runtime_classes: classes,
         namespace,
         kind: ("batch/v1", "Job"),
         whole,
@@ -107,6 +116,15 @@ fn a_runtime_class_adds_its_overhead() {
         let pod = format!("{{runtimeClassName: {of}, {container}}}");
         assert_eq!(found(&pod, &none), wanted, "{of}");
     }
+    // A member that has none refuses each; one of which that is not known refuses nothing.
+    let pod = format!("{{runtimeClassName: kata, {container}}}");
+    let empty = BTreeMap::new();
+    let of_none = found_among(Some(&empty), &pod, &none, true);
+    assert_eq!(
+        of_none.refused.as_deref(),
+        Some("it has no RuntimeClass kata")
+    );
+    assert_eq!(found_among(None, &pod, &none, true), InMember::default());
     // The template may state the same overhead itself.
     let stated =
         format!("{{runtimeClassName: kata, overhead: {{cpu: 1, memory: 128Mi}}, {container}}}");

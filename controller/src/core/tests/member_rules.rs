@@ -15,9 +15,8 @@ impl Stage {
 
     fn runtime_class(&mut self, name: &str, cpus: &str) {
         let overhead = Resources::parse([("cpu", cpus)]).unwrap();
-        self.rules(RulesUpdate::RuntimeClasses(
-            [(name.to_owned(), overhead)].into(),
-        ));
+        let classes = [(name.to_owned(), overhead)].into();
+        self.rules(RulesUpdate::RuntimeClasses(Some(classes)));
     }
 
     /// Namespace `team` of the member gets a LimitRange with one limit.
@@ -78,6 +77,21 @@ async fn the_overhead_of_a_runtime_class_is_charged() {
             .iter()
             .any(|sent| sent.path.contains("overridepolicies"))
     );
+}
+
+#[tokio::test]
+async fn a_member_known_to_have_no_runtime_class_refuses_pods_that_name_one() {
+    let mut stage = stage().await;
+    stage.rules(RulesUpdate::RuntimeClasses(Some(BTreeMap::new())));
+    stage.job_with("a", 1, json!({"runtimeClassName": "gvisor"}));
+    stage.rest(&["a"]).await;
+    assert!(!stage.is_placed("a"));
+    let why = stage.why("a");
+    assert!(why.contains("m1: it has no RuntimeClass gvisor"), "{why}");
+    // The right to list them is withdrawn: it may have the class.
+    stage.rules(RulesUpdate::RuntimeClasses(None));
+    stage.rest(&["a"]).await;
+    assert!(stage.is_placed("a"));
 }
 
 #[tokio::test]
