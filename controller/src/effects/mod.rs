@@ -10,6 +10,7 @@
 //! Only this module has a client, the committer and the channels. Nothing here waits: calls over a network
 //! run in a task of their own. It must never decide which job starts or ends.
 
+mod failed_creates;
 pub(crate) mod jobs;
 pub(crate) mod nodes;
 pub(crate) mod object_writer;

@@ -2,9 +2,9 @@
 //!
 //! Members are watched for bound pods only, since they may have very many others. So these are read when a job waits
 //! for too long, one page of its namespace. Where there are none, Volcano may not have let the job's PodGroup in
-//! ([`waiting_groups`]).
+//! ([`waiting_groups`]), or the member may refuse them ([`failed_creates`]).
 
-use crate::effects::{Effects, waiting_groups};
+use crate::effects::{Effects, failed_creates, waiting_groups};
 use crate::ingest::input::Input;
 use crds::kubernetes::Pod;
 use engine::faults::Symptom;
@@ -25,6 +25,8 @@ pub(crate) enum UnboundPods {
     Absent,
     /// There are none, because the member's Volcano has not let the PodGroup of the job in: what it says of that.
     Waits(Symptom),
+    /// There are none, because they cannot be made: what the member says of that.
+    NotMade(Symptom),
     /// Their scheduler says nothing of them: what is known of the first of them.
     Silent(String),
     /// What it says of one of them: the first in the order of texts.
@@ -43,10 +45,8 @@ impl Effects {
             let _slot = checks.acquire().await;
             match unbound_pods(client.clone(), &key).await {
                 Ok(mut pods) => {
-                    if pods == UnboundPods::Absent
-                        && let Some(said) = waiting_groups::what_keeps(&client, &key).await
-                    {
-                        pods = UnboundPods::Waits(said);
+                    if pods == UnboundPods::Absent {
+                        pods = why_absent(&client, &key).await;
                     }
                     let answer = Input::SchedulerSaid {
                         key,
@@ -63,6 +63,15 @@ impl Effects {
             }
         });
     }
+}
+
+/// Returns why a job has no pods in a member, as far as the member says so.
+async fn why_absent(client: &kube::Client, key: &JobKey) -> UnboundPods {
+    if let Some(said) = waiting_groups::what_keeps(client, key).await {
+        return UnboundPods::Waits(said);
+    }
+    let said = failed_creates::why_not_made(client, key).await;
+    said.map_or(UnboundPods::Absent, UnboundPods::NotMade)
 }
 
 #[expect(clippy::disallowed_methods, reason = "of one page")]

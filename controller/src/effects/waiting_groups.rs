@@ -85,21 +85,22 @@ async fn event_of(client: &Client, key: &JobKey, name: &str) -> Option<String> {
     let of_it = format!("involvedObject.kind=PodGroup,involvedObject.name={name}");
     let params = ListParams::default().fields(&of_it).limit(EVENTS);
     let listed = with_deadline(events.list(&params), LIMIT).await.ok()?;
-    newest(listed.items)
-}
-
-fn newest(events: Vec<Event>) -> Option<String> {
-    let at = |event: &Event| {
-        let seen = event.last_timestamp.as_ref().map(|at| at.0);
-        seen.or(event.event_time.as_ref().map(|at| at.0))
-    };
-    let newest = events.into_iter().max_by_key(at)?;
+    let newest = newest(listed.items)?;
     let parts = [newest.reason, newest.message];
     Some(line(parts.iter().flatten().map(String::as_str)))
 }
 
+/// Returns the newest of some events.
+pub(super) fn newest(events: Vec<Event>) -> Option<Event> {
+    let at = |event: &Event| {
+        let seen = event.last_timestamp.as_ref().map(|at| at.0);
+        seen.or(event.event_time.as_ref().map(|at| at.0))
+    };
+    events.into_iter().max_by_key(at)
+}
+
 /// Returns the parts in one line: the status of jobs shows it.
-fn line<'a>(parts: impl Iterator<Item = &'a str>) -> String {
+pub(super) fn line<'a>(parts: impl Iterator<Item = &'a str>) -> String {
     let parts = parts.map(|part| part.split_whitespace().collect::<Vec<_>>().join(" "));
     let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
     parts.join(": ")

@@ -50,11 +50,21 @@ async fn a_job_whose_pods_no_scheduler_binds_says_so_after_a_minute() {
         message: "a-7: its queue q is Closed".to_owned(),
         exit_code: None,
     });
+    let not_made = UnboundPods::NotMade(Symptom {
+        reason: "FailedCreate".to_owned(),
+        message: "RuntimeClass \"gvisor\" not found".to_owned(),
+        exit_code: None,
+    });
     for (attempt, pods, want) in [
         (
             1,
             UnboundPods::Silent("scheduler nope of pod p has said nothing of it".to_owned()),
             "for more than a minute: scheduler nope of pod p has said nothing of it",
+        ),
+        (
+            1,
+            not_made,
+            "they cannot be made: FailedCreate (RuntimeClass \"gvisor\" not found)",
         ),
         (
             1,

@@ -144,6 +144,9 @@ impl Reconciler {
                         "{have}: after more than a minute no others are there, because Volcano there has not \
                          let them in: {said}"
                     ),
+                    Some(UnboundPods::NotMade(said)) => format!(
+                        "{have}: after more than a minute no others are there, because they cannot be made: {said}"
+                    ),
                     Some(UnboundPods::Absent) => format!(
                         "{have}: after more than a minute no others are there, and the events of its objects \
                          there say why"
