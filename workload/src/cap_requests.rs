@@ -6,6 +6,7 @@
 
 use crate::field::Field;
 use crate::pod::{self, PodRequirements};
+use crate::pod_shape::AddedInit;
 use crate::pod_specs;
 use crate::spec::read_spec;
 use engine::Resources;
@@ -47,18 +48,22 @@ pub fn cap_requests(template: &Value, admitted: &AdmittedRequests) -> Value {
     let Ok(whole) = read_spec(template) else {
         return template.clone();
     };
+    let added_init = AddedInit::of(template);
     let mut capped = template.clone();
     for (role, spec) in pod_specs::of(&mut capped) {
         let asked = whole.roles.iter().find(|asked| asked.name == role);
         let (Some(most), Some(asked)) = (admitted.get(&role), asked) else {
             continue;
         };
-        let Ok(own) = PodRequirements::read(&Field::root(spec)) else {
+        let init = added_init.as_ref().and_then(|added| added.in_role(&role));
+        let read = |init| PodRequirements::read_with(&Field::root(spec), init);
+        let (Ok(own), Ok(with_init)) = (read(None), read(init)) else {
             continue;
         };
         for (name, amount) in own.request.iter() {
-            // Containers that the operator adds are part of the charge.
-            let added = asked.request.amount_of(name).0 - amount.0;
+            // Containers that the operator adds beside these are part of the charge; an init container needs nothing
+            // besides them.
+            let added = asked.request.amount_of(name).0 - with_init.request.amount_of(name).0;
             let most = Amount((most.amount_of(name).0 - added.max(0)).max(0));
             if amount > most && name.as_str() != ResourceName::PODS {
                 cap(spec, name, most);

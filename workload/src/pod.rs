@@ -5,7 +5,7 @@ use crate::claims;
 use crate::error::SpecError;
 use crate::field::Field;
 use crate::nodes;
-use crate::pod_shape::PodShape;
+use crate::pod_shape::{ContainerShape, PodShape};
 use engine::Resources;
 use engine::facts::Role;
 use engine::matching::{NodeTerm, Toleration};
@@ -26,9 +26,17 @@ pub(crate) struct PodRequirements {
 impl PodRequirements {
     /// Reads a pod spec.
     pub(crate) fn read(spec: &Field<'_>) -> Result<Self, SpecError> {
+        Self::read_with(spec, None)
+    }
+
+    /// Reads a pod spec whose pods get one more init container from their operator.
+    pub(crate) fn read_with(
+        spec: &Field<'_>,
+        added: Option<&ContainerShape>,
+    ) -> Result<Self, SpecError> {
         Ok(Self {
             path: spec.path().to_owned(),
-            request: request(spec)?,
+            request: request(spec, added)?,
             node_terms: nodes::terms(spec)?,
             tolerations: nodes::tolerations(&spec.get("tolerations")?)?,
             priority_class: spec.get("priorityClassName")?.name()?.map(str::to_owned),
@@ -81,8 +89,8 @@ impl PodRequirements {
 }
 
 /// Returns what a pod of `spec` requests: the most that it needs at any time, and one `pods`.
-fn request(spec: &Field<'_>) -> Result<Resources, SpecError> {
-    let of_pod = PodShape::read(spec)?.request()?;
+fn request(spec: &Field<'_>, added: Option<&ContainerShape>) -> Result<Resources, SpecError> {
+    let of_pod = PodShape::read(spec, added)?.request()?;
     // Claims belong to the pod, whichever of its containers use them.
     let claims = claims::named_by(spec)?;
     Ok(one_pod(plus(spec.path(), &of_pod, &claims)?))
@@ -102,6 +110,14 @@ pub(crate) fn requirements(resources: &Field<'_>) -> Result<Resources, SpecError
         }
     }
     Ok(requests)
+}
+
+/// Returns a request of CPU, in thousandths, and memory, in bytes.
+pub(crate) fn cpu_and_memory(milli: i64, bytes: i64) -> Resources {
+    [(ResourceName::CPU, milli), (ResourceName::MEMORY, bytes)]
+        .map(|(name, amount)| (ResourceName::new(name), Amount(amount)))
+        .into_iter()
+        .collect()
 }
 
 /// Returns `request` with one `pods`, and without zero amounts.

@@ -3,7 +3,7 @@
 
 use crate::error::SpecError;
 use crate::field::Field;
-use crate::{pod, pod_specs};
+use crate::{kinds, pod, pod_specs};
 use engine::Resources;
 use engine::resources::ResourceName;
 use serde_json::Value;
@@ -49,21 +49,56 @@ enum ContainerRuns {
     Sidecar,
 }
 
+/// The init container that the operator of a job adds to pods of some roles, after those of the template. It is in no
+/// template, and yet the pods request it.
+#[derive(Debug, Clone)]
+pub(crate) struct AddedInit {
+    container: ContainerShape,
+    has_it: fn(&str) -> bool,
+}
+
+impl AddedInit {
+    /// Returns one that requests `requests`, in the pods of each role for which `has_it` returns true.
+    pub(crate) fn new(requests: Resources, limits: Resources, has_it: fn(&str) -> bool) -> Self {
+        let container = ContainerShape {
+            runs: ContainerRuns::First,
+            requests,
+            limits,
+        };
+        Self { container, has_it }
+    }
+
+    /// Returns what the operator adds to pods of `template`; none for an unknown kind.
+    pub(crate) fn of(template: &Value) -> Option<Self> {
+        kinds::of_template(template)?.added_init(template)
+    }
+
+    /// Returns the container if pods of this role have it.
+    pub(crate) fn in_role(&self, role: &str) -> Option<&ContainerShape> {
+        (self.has_it)(role).then_some(&self.container)
+    }
+}
+
 /// Returns the pods of `template`, each with its role; none for an unknown kind. A pod spec that cannot be read
 /// is left out: no member accepts it. The template is not changed.
 #[must_use]
 pub fn pod_shapes(template: &mut Value) -> Vec<PodShape> {
+    let added = AddedInit::of(template);
     let specs = pod_specs::of(template).into_iter();
     let shapes = specs.filter_map(|(role, spec)| {
-        let shape = PodShape::read(&Field::root(spec)).ok()?;
+        let added = added.as_ref().and_then(|added| added.in_role(&role));
+        let shape = PodShape::read(&Field::root(spec), added).ok()?;
         Some(PodShape { role, ..shape })
     });
     shapes.collect()
 }
 
 impl PodShape {
-    /// Reads a pod spec.
-    pub(crate) fn read(spec: &Field<'_>) -> Result<Self, SpecError> {
+    /// Reads a pod spec; `added` is the init container that an operator adds to its pods.
+    pub(crate) fn read(
+        spec: &Field<'_>,
+        added: Option<&ContainerShape>,
+    ) -> Result<Self, SpecError> {
         let list = spec.get("containers")?;
         if list.items()?.is_empty() {
             return Err(list.invalid("at least one container"));
@@ -81,6 +116,8 @@ impl PodShape {
             };
             containers.push(ContainerShape::read(&container, runs)?);
         }
+        // Before the requests of the pod as a whole are read: a limit of the pod is no request if it has one.
+        containers.extend(added.cloned());
         let mut shape = Self {
             role: String::new(),
             path: spec.path().to_owned(),

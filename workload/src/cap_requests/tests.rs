@@ -130,7 +130,12 @@ fn pods_of_every_kind_are_found() {
     ];
     for (api_version, kind, spec, role) in kinds {
         let template = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}, "spec": spec});
-        let most = admitted(role, &[("nvidia.com/gpu", "1"), ("pods", "1")]);
+        // What the operator adds to workers of a RayCluster was admitted too.
+        let added = [("cpu", "200m"), ("memory", "256Mi")];
+        let most = admitted(
+            role,
+            &[added[0], added[1], ("nvidia.com/gpu", "1"), ("pods", "1")],
+        );
         let of = |template: &Value| {
             let roles = crate::read_spec(template).unwrap().roles;
             let role = roles.into_iter().find(|asked| asked.name == role).unwrap();
@@ -144,4 +149,25 @@ fn pods_of_every_kind_are_found() {
             "{kind} {role}"
         );
     }
+}
+
+/// What KubeRay runs before the containers of a worker leaves all that was admitted to them.
+#[test]
+fn an_added_init_container_takes_nothing_from_the_others() {
+    let template = |cpu: &str| {
+        let pods = json!({"spec": {"containers": [{"resources": {"requests": {"cpu": cpu}}}]}});
+        let workers = json!([{"groupName": "w", "replicas": 1, "template": pods}]);
+        let spec = json!({"headGroupSpec": {"template": pods}, "workerGroupSpecs": workers});
+        json!({"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "a"}, "spec": spec})
+    };
+    let most = admitted("w", &[("cpu", "200m"), ("pods", "1")]);
+    let capped = |cpu: &str| {
+        let capped = cap_requests(&template(cpu), &most);
+        capped["spec"]["workerGroupSpecs"][0]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"].clone()
+    };
+    assert_eq!(capped("150m"), "150m");
+    assert_eq!(capped("300m"), "200m");
+    // One that was admitted before the init container was counted keeps its requests.
+    let most = admitted("w", &[("cpu", "100m"), ("pods", "1")]);
+    assert_eq!(cap_requests(&template("100m"), &most), template("100m"));
 }

@@ -17,6 +17,7 @@ use crate::error::SpecError;
 use crate::field::Field;
 use crate::outcome::{Outcome, PodCounts};
 use crate::parts::{Fields, Gang, PartResizing};
+use crate::pod_shape::AddedInit;
 use crate::policies::{GangAction, GangPolicies};
 use crate::queued_status::QueuedStatus;
 use crate::rendezvous::Meeting;
@@ -45,6 +46,13 @@ pub(crate) trait WorkloadKind: Sync {
 
     /// Returns the pod specs in `spec`, the spec of a template, each with the role of its pods.
     fn pod_specs<'a>(&self, spec: &'a mut Value) -> Vec<(String, &'a mut Value)>;
+
+    /// Returns the init container that its operator adds to pods of `template`. One that requests nothing need not be
+    /// known, such as that of Volcano's plugin pytorch (v1.14). The operators of the other kinds add none (mpi-operator
+    /// v0.8, JobSet v0.11, LeaderWorkerSet v0.8).
+    fn added_init(&self, _template: &Value) -> Option<AddedInit> {
+        None
+    }
 
     // Status.
 

@@ -134,6 +134,30 @@ fn a_runtime_class_adds_its_overhead() {
     assert_eq!(found(&pod, &both), "cpu 2, memory 1152Mi, pods 1");
 }
 
+/// A LimitRange defaults and bounds each container of a pod that the operator makes, also those that the operator adds.
+#[test]
+fn a_limit_range_meets_the_init_container_of_an_operator() {
+    let found = |limit: &str| {
+        let mut template = yaml(
+            "{apiVersion: kubeflow.org/v1, kind: PyTorchJob, spec: {pytorchReplicaSpecs: {Master: {template: {spec: {containers: [{}]}}}, Worker: {template: {spec: {containers: [{}]}}}}}}",
+        );
+        let roles = read_spec(&template).unwrap().roles;
+        let namespace = limit_range(&format!("{{limits: [{{type: Container, {limit}}}]}}"));
+        let rules = MemberRules {
+            runtime_classes: None,
+            namespace: &namespace,
+            kind: ("kubeflow.org/v1", "PyTorchJob"),
+            whole: true,
+        };
+        in_member(&roles, &pod_shapes(&mut template), rules)
+    };
+    let worker = found("defaultRequest: {cpu: 1}").requests["worker"].to_string();
+    assert_eq!(worker, "cpu 1, memory 10Mi, pods 1");
+    let refused = found("defaultRequest: {cpu: 1}, min: {cpu: 100m}").refused;
+    let why = "its LimitRange defaults refuses pods of worker: at least cpu 100m for each container, which requests cpu 50m";
+    assert_eq!(refused.as_deref(), Some(why));
+}
+
 /// The tables of limitranger/admission_test.go.
 #[test]
 fn a_limit_range_refuses_pods_out_of_its_bounds() {

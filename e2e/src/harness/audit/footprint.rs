@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, bail, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::quantity::{self, AuditedAmounts, UNIT};
 
@@ -214,9 +214,20 @@ fn ray(cluster: &Value) -> anyhow::Result<Vec<EqualPods>> {
     all.extend(each(&cluster["workerGroupSpecs"], |group| {
         let pods_of_one = count(&group["numOfHosts"])?;
         let replicas = count(&group["replicas"])?;
-        Ok(vec![pods(replicas * pods_of_one, &group["template"])?])
+        let mut template = group["template"].clone();
+        wait_for_head(&mut template["spec"]);
+        Ok(vec![pods(replicas * pods_of_one, &template)?])
     })?);
     Ok(all)
+}
+
+/// Adds the init container in which KubeRay has workers wait for the head.
+fn wait_for_head(spec: &mut Value) {
+    let waits = json!({"resources": {"requests": {"cpu": "200m", "memory": "256Mi"}}});
+    match spec["initContainers"].as_array_mut() {
+        Some(own) => own.push(waits),
+        None => spec["initContainers"] = json!([waits]),
+    }
 }
 
 /// Returns a replica count; the default is 1.

@@ -15,6 +15,7 @@ pub(crate) const JAX_JOB: TrainingJobKind = TrainingJobKind {
     leaders: &[],
     default_replicas: |_, _| 1,
     autoscaled: false,
+    added_init: |_| None,
     secret: None,
     split: SplitTrainingJob {
         fields,

@@ -19,6 +19,7 @@ use crate::field::Field;
 use crate::leading::is_one;
 use crate::outcome::{self, Outcome, PodCounts};
 use crate::parts::Fields;
+use crate::pod_shape::AddedInit;
 use crate::rendezvous::Meeting;
 use crate::size::{PriorityOf, Size};
 use crate::ttl::TtlField;
@@ -36,6 +37,8 @@ pub(crate) struct TrainingJobKind {
     default_replicas: fn(&str, &str) -> u32,
     /// True if its operator creates an autoscaler for an elastic policy with metrics.
     autoscaled: bool,
+    /// The init container that its operator adds to pods of the template.
+    added_init: fn(&Value) -> Option<AddedInit>,
     /// Annotation that names a Secret which its pods need.
     secret: Option<&'static str>,
     split: SplitTrainingJob,
@@ -82,6 +85,10 @@ impl WorkloadKind for TrainingJobKind {
             Some((name.to_lowercase(), group.pointer_mut("/template/spec")?))
         });
         pods.collect()
+    }
+
+    fn added_init(&self, template: &Value) -> Option<AddedInit> {
+        (self.added_init)(template)
     }
 
     fn part_outcome(&self, status: &Value) -> Outcome {

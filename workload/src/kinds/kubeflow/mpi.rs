@@ -20,8 +20,12 @@ use super::stand_in::StandIn;
 use super::{SplitTrainingJob, TrainingJobKind, known};
 use crate::leading;
 use crate::parts::{Environment, Fields, Gang};
+use crate::pod;
+use crate::pod_shape::AddedInit;
 use crate::rendezvous::Meeting;
 use crate::services;
+use engine::quantity::Amount;
+use engine::resources::ResourceName;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -36,6 +40,7 @@ pub(crate) const MPI_JOB: TrainingJobKind = TrainingJobKind {
         u32::from(!(is_mpi_operator && group == WORKER))
     },
     autoscaled: false,
+    added_init,
     secret: Some(SSH_SECRET),
     split: SplitTrainingJob {
         fields,
@@ -124,6 +129,17 @@ while command -v getent > /dev/null && read -r host _; do
     sleep 1
   done
 done < "$MUSTER_MPI_HOSTFILE""#;
+
+/// training-operator brings kubectl to the launcher with an init container (newLauncher in its mpijob_controller.go,
+/// v1.9); mpi-operator, which uses ssh, adds none.
+fn added_init(template: &Value) -> Option<AddedInit> {
+    let version = template.get("apiVersion").and_then(Value::as_str);
+    (version == Some(TRAINING_OPERATOR)).then(|| {
+        let mut amounts = pod::cpu_and_memory(100, 512 << 20);
+        amounts.set(ResourceName::new("ephemeral-storage"), Amount(5 << 30));
+        AddedInit::new(amounts.clone(), amounts, |role| role == LAUNCHER)
+    })
+}
 
 impl Implementation {
     fn of(template: &Value) -> &'static Self {

@@ -21,6 +21,7 @@ pub(crate) const PADDLE_JOB: TrainingJobKind = TrainingJobKind {
     leaders: &["master"],
     default_replicas: |_, _| 1,
     autoscaled: false,
+    added_init: |_| None,
     secret: None,
     split: SplitTrainingJob {
         fields,

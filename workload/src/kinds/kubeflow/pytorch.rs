@@ -5,6 +5,8 @@
 use super::parts::{self, Framework};
 use super::{SplitTrainingJob, TrainingJobKind, known, replica_labels};
 use crate::parts::{Environment, Fields, Gang};
+use crate::pod::cpu_and_memory;
+use crate::pod_shape::AddedInit;
 use crate::rendezvous::Meeting;
 use serde_json::{Value, json};
 
@@ -16,6 +18,7 @@ pub(crate) const PYTORCH_JOB: TrainingJobKind = TrainingJobKind {
     leaders: &["master"],
     default_replicas: |_, _| 1,
     autoscaled: true,
+    added_init,
     secret: None,
     split: SplitTrainingJob {
         fields,
@@ -52,6 +55,19 @@ exec "$@""#,
         "PET_NODE_RANK",
     ],
 };
+
+/// Workers wait for the name of the master in an init container (setInitContainer in the operator's initcontainer.go,
+/// v1.9), unless there is no master. A part without the master has workers without it; they are charged for it all the
+/// same, since each worker may be in either. An operator with a template of its own in `/etc/config/initContainer.yaml`
+/// may add another one, which is not known here.
+fn added_init(template: &Value) -> Option<AddedInit> {
+    TORCH
+        .group(template, "master")
+        .filter(|master| !master.is_null())?;
+    let requests = cpu_and_memory(50, 10 << 20);
+    let limits = cpu_and_memory(100, 20 << 20);
+    Some(AddedInit::new(requests, limits, |role| role == "worker"))
+}
 
 /// Returns the fields of the cluster at `index`.
 fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {

@@ -49,6 +49,7 @@ fn groups(
     specs: &Field<'_>,
 ) -> Result<Vec<ReplicaGroup>, SpecError> {
     let api_version = template.get("apiVersion")?.text()?.unwrap_or_default();
+    let added = template.value().and_then(kind.added_init);
     let mut groups = Vec::new();
     for (key, field) in specs.entries()? {
         let name = key.to_lowercase();
@@ -61,7 +62,8 @@ fn groups(
         } else {
             replicas
         };
-        let pod = PodRequirements::read(&field.get("template.spec")?)?;
+        let own = added.as_ref().and_then(|added| added.in_role(&name));
+        let pod = PodRequirements::read_with(&field.get("template.spec")?, own)?;
         let priority_class = pod.priority_class.clone();
         groups.push(ReplicaGroup {
             role: pod.role(name, most, 0)?,

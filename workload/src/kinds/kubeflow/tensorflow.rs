@@ -19,6 +19,7 @@ pub(crate) const TF_JOB: TrainingJobKind = TrainingJobKind {
     leaders: &["master", "chief"],
     default_replicas: |_, _| 1,
     autoscaled: false,
+    added_init: |_| None,
     secret: None,
     split: SplitTrainingJob {
         fields,

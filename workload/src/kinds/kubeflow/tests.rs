@@ -26,8 +26,8 @@ fn with(path: &str, value: serde_json::Value) -> String {
 fn every_replica_is_in_the_gang_and_the_master_comes_first() {
     assert_snapshot!(asked(PYTORCH), @r"
     master 1 × (nvidia.com/gpu 8, pods 1)
-    worker 3 × (nvidia.com/gpu 8, pods 1)
-    min 4 (nvidia.com/gpu 32, pods 4)
+    worker 3 × (cpu 50m, memory 10Mi, nvidia.com/gpu 8, pods 1)
+    min 4 (cpu 150m, memory 30Mi, nvidia.com/gpu 32, pods 4)
     queue speech
     class high
     runs 3600000 ms
@@ -42,7 +42,7 @@ fn the_scheduling_policy_rules() {
     });
     assert_snapshot!(with("spec.runPolicy.schedulingPolicy", policy), @r"
     master 1 × (nvidia.com/gpu 8, pods 1)
-    worker 3 × (nvidia.com/gpu 8, pods 1) min 1
+    worker 3 × (cpu 50m, memory 10Mi, nvidia.com/gpu 8, pods 1) min 1
     min 2 (nvidia.com/gpu 16)
     queue vision
     class urgent
@@ -56,10 +56,31 @@ fn the_scheduling_policy_rules() {
 fn an_autoscaler_may_start_all_that_the_elastic_policy_allows() {
     let elastic = serde_json::json!({"minReplicas": 1, "maxReplicas": 6});
     let workers = |text: String| text.lines().nth(1).unwrap_or_default().to_owned();
-    assert_snapshot!(workers(with("spec.elasticPolicy", elastic.clone())), @"worker 3 × (nvidia.com/gpu 8, pods 1)");
+    assert_snapshot!(workers(with("spec.elasticPolicy", elastic.clone())), @"worker 3 × (cpu 50m, memory 10Mi, nvidia.com/gpu 8, pods 1)");
     let mut scaled = elastic;
     scaled["metrics"] = serde_json::json!([{"type": "Resource"}]);
-    assert_snapshot!(workers(with("spec.elasticPolicy", scaled)), @"worker 6 × (nvidia.com/gpu 8, pods 1) min 3");
+    assert_snapshot!(workers(with("spec.elasticPolicy", scaled)), @"worker 6 × (cpu 50m, memory 10Mi, nvidia.com/gpu 8, pods 1) min 3");
+}
+
+/// training-operator's `init-pytorch` runs before the containers of a worker, so the larger request counts.
+#[test]
+fn workers_wait_for_the_master_in_a_container_of_their_own() {
+    let worker = |containers: &str| {
+        let text = with(
+            "spec.pytorchReplicaSpecs.Worker.template.spec",
+            yaml(containers),
+        );
+        text.lines().nth(1).unwrap_or_default().to_owned()
+    };
+    assert_snapshot!(worker("{containers: [{}]}"), @"worker 3 × (cpu 50m, memory 10Mi, pods 1)");
+    assert_snapshot!(worker("{containers: [{resources: {requests: {cpu: 8, memory: 1Mi}}}]}"), @"worker 3 × (cpu 8, memory 10Mi, pods 1)");
+    // A limit of the whole pod is no request where a container requests the resource.
+    assert_snapshot!(worker("{resources: {limits: {cpu: 4}}, containers: [{}]}"), @"worker 3 × (cpu 50m, memory 10Mi, pods 1)");
+    let alone = with(
+        "spec.pytorchReplicaSpecs",
+        serde_json::json!({"Worker": {"template": {"spec": {"containers": [{}]}}}}),
+    );
+    assert!(alone.starts_with("worker 1 × (pods 1)"), "{alone}");
 }
 
 #[test]
@@ -76,9 +97,9 @@ fn mpi_jobs_without_replicas_have_a_launcher_only() {
     min 1 (pods 1)
     ");
     assert_snapshot!(mpi("v1"), @r"
-    launcher 1 × (pods 1)
+    launcher 1 × (cpu 100m, ephemeral-storage 5Gi, memory 512Mi, pods 1)
     worker 1 × (pods 1)
-    min 2 (pods 2)
+    min 2 (cpu 100m, ephemeral-storage 5Gi, memory 512Mi, pods 2)
     ");
 }
 

@@ -20,6 +20,7 @@ pub(crate) const XGBOOST_JOB: TrainingJobKind = TrainingJobKind {
     leaders: &[MASTER],
     default_replicas: |_, _| 1,
     autoscaled: false,
+    added_init: |_| None,
     secret: None,
     split: SplitTrainingJob {
         fields,

@@ -17,6 +17,8 @@ use crate::error::SpecError;
 use crate::field::Field;
 use crate::outcome::{self, Outcome, PodCounts};
 use crate::parts::Fields;
+use crate::pod::cpu_and_memory;
+use crate::pod_shape::AddedInit;
 use crate::policies::GangPolicies;
 use crate::rendezvous::Meeting;
 use crate::size::{PriorityOf, Size};
@@ -60,6 +62,10 @@ impl WorkloadKind for RayClusterKind {
 
     fn pod_specs<'a>(&self, spec: &'a mut Value) -> Vec<(String, &'a mut Value)> {
         pods::specs(spec)
+    }
+
+    fn added_init(&self, _: &Value) -> Option<AddedInit> {
+        Some(added_init())
     }
 
     fn part_outcome(&self, status: &Value) -> Outcome {
@@ -143,6 +149,10 @@ impl WorkloadKind for RayJobKind {
         pods
     }
 
+    fn added_init(&self, _: &Value) -> Option<AddedInit> {
+        Some(added_init())
+    }
+
     fn part_outcome(&self, status: &Value) -> Outcome {
         status::of_job(status)
     }
@@ -217,6 +227,16 @@ impl WorkloadKind for RayJobKind {
     fn role_started_by(&self, role: &str) -> Option<&'static str> {
         (role == SUBMITTER).then_some(HEAD)
     }
+}
+
+/// Each worker waits for the head in an init container, `wait-gcs-ready` (DefaultWorkerPodTemplate in KubeRay's
+/// common/pod.go, v1.6). An operator that was started with ENABLE_INIT_CONTAINER_INJECTION=false adds none; that cannot
+/// be seen from here, so workers are charged as by its default.
+fn added_init() -> AddedInit {
+    let amounts = cpu_and_memory(200, 256 << 20);
+    AddedInit::new(amounts.clone(), amounts, |role| {
+        role != HEAD && role != SUBMITTER
+    })
 }
 
 /// Each cluster has one head, or a stand-in for it (labelPod).

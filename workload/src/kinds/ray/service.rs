@@ -5,12 +5,13 @@
 //! RayService is therefore charged both clusters, as a Deployment is charged its surge, unless
 //! `spec.upgradeStrategy.type` is None. It starts with one of them.
 
-use super::{HEAD, pods, size, status};
+use super::{HEAD, added_init, pods, size, status};
 use crate::error::SpecError;
 use crate::field::Field;
 use crate::kinds::{KnownKind, WorkloadKind, known};
 use crate::outcome::{Outcome, PodCounts};
 use crate::parts::Fields;
+use crate::pod_shape::AddedInit;
 use crate::size::{PriorityOf, Size};
 use crate::{cap_to_admitted, warnings};
 use serde_json::{Value, json};
@@ -46,6 +47,10 @@ impl WorkloadKind for RayServiceKind {
     fn pod_specs<'a>(&self, spec: &'a mut Value) -> Vec<(String, &'a mut Value)> {
         let cluster = spec.get_mut("rayClusterConfig");
         cluster.map(pods::specs).unwrap_or_default()
+    }
+
+    fn added_init(&self, _: &Value) -> Option<AddedInit> {
+        Some(added_init())
     }
 
     fn part_outcome(&self, status: &Value) -> Outcome {

@@ -1,15 +1,13 @@
 //! The size of a RayCluster, of a RayJob with the pod that submits it, and of a RayService with the clusters
 //! of an upgrade, by KubeRay's rules.
 
-use super::{HEAD, SUBMITTER, group_name, keeps_cluster};
+use super::{HEAD, SUBMITTER, added_init, group_name, keeps_cluster};
 use crate::error::SpecError;
 use crate::field::{Field, MAX_PODS};
-use crate::pod::{self, PodRequirements};
+use crate::pod::{self, PodRequirements, cpu_and_memory};
 use crate::size::{self, Size};
 use engine::Resources;
 use engine::facts::Role;
-use engine::quantity::Amount;
-use engine::resources::ResourceName;
 
 /// Label with which KubeRay sets the PriorityClass of a cluster's gang.
 const PRIORITY_LABEL: &str = "ray.io/priority-class-name";
@@ -168,7 +166,9 @@ fn workers(group: &Field<'_>, index: usize, autoscaling: bool) -> Result<Role, S
     let hosts = group.get("numOfHosts")?.count()?.unwrap_or(1);
     let pods = size::times(group, replicas, hosts)?;
     let needed = size::times(group, min.min(replicas), hosts)?;
-    PodRequirements::read(&group.get("template.spec")?)?.role(name, pods, needed)
+    let added = added_init();
+    let spec = group.get("template.spec")?;
+    PodRequirements::read_with(&spec, added.in_role(&name))?.role(name, pods, needed)
 }
 
 /// Returns the upper bound of a group. Its schema's default is 2147483647, which only limits the replicas;
@@ -218,11 +218,4 @@ fn submitter(spec: &Field<'_>) -> Result<PodRequirements, SpecError> {
 
 fn default_submitter() -> Resources {
     cpu_and_memory(500, 200 << 20)
-}
-
-fn cpu_and_memory(milli: i64, bytes: i64) -> Resources {
-    [(ResourceName::CPU, milli), (ResourceName::MEMORY, bytes)]
-        .map(|(name, amount)| (ResourceName::new(name), Amount(amount)))
-        .into_iter()
-        .collect()
 }

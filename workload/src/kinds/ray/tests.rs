@@ -53,9 +53,9 @@ fn a_rayjob_that_waits_for_its_user_has_all_of_its_pods() {
 fn replicas_within_bounds_times_hosts() {
     assert_snapshot!(cluster(|_| ()), @r"
     ray-head 1 × (cpu 4, memory 8Gi, pods 1)
-    gpu 8 × (nvidia.com/gpu 8, pods 1) min 4
-    cpu 1 × (cpu 16, pods 1)
-    min 6 (cpu 20, memory 8Gi, nvidia.com/gpu 32, pods 6)
+    gpu 8 × (cpu 200m, memory 256Mi, nvidia.com/gpu 8, pods 1) min 4
+    cpu 1 × (cpu 16, memory 256Mi, pods 1)
+    min 6 (cpu 20800m, memory 9472Mi, nvidia.com/gpu 32, pods 6)
     members cpu 1, gpu 4, ray-head 1
     class low
     ");
@@ -65,9 +65,9 @@ fn replicas_within_bounds_times_hosts() {
         spec["suspend"] = true.into();
     }), @r"
     ray-head 1 × (cpu 4, memory 8Gi, pods 1)
-    gpu 20 × (nvidia.com/gpu 8, pods 1) min 4
-    cpu 0 × (cpu 16, pods 1)
-    min 5 (cpu 4, memory 8Gi, nvidia.com/gpu 32, pods 5)
+    gpu 20 × (cpu 200m, memory 256Mi, nvidia.com/gpu 8, pods 1) min 4
+    cpu 0 × (cpu 16, memory 256Mi, pods 1)
+    min 5 (cpu 4800m, memory 9Gi, nvidia.com/gpu 32, pods 5)
     members cpu 0, gpu 4, ray-head 1
     class low
     suspended
@@ -81,9 +81,9 @@ fn an_autoscaler_is_charged_its_bounds_and_itself() {
         spec["workerGroupSpecs"][1]["maxReplicas"] = 3.into();
     }), @r"
     ray-head 1 × (cpu 4500m, memory 8704Mi, pods 1)
-    gpu 20 × (nvidia.com/gpu 8, pods 1) min 4
-    cpu 3 × (cpu 16, pods 1) min 1
-    min 6 (cpu 20500m, memory 8704Mi, nvidia.com/gpu 32, pods 6)
+    gpu 20 × (cpu 200m, memory 256Mi, nvidia.com/gpu 8, pods 1) min 4
+    cpu 3 × (cpu 16, memory 256Mi, pods 1) min 1
+    min 6 (cpu 21300m, memory 9984Mi, nvidia.com/gpu 32, pods 6)
     members cpu 1, gpu 4, ray-head 1
     class low
     ");
@@ -104,10 +104,10 @@ fn an_autoscaler_is_charged_its_bounds_and_itself() {
 fn a_job_brings_its_submitter() {
     assert_snapshot!(shown(read_spec(&job(json!({"activeDeadlineSeconds": 60, "shutdownAfterJobFinishes": true})))), @r"
     ray-head 1 × (cpu 4, memory 8Gi, pods 1)
-    gpu 8 × (nvidia.com/gpu 8, pods 1) min 4
-    cpu 1 × (cpu 16, pods 1)
+    gpu 8 × (cpu 200m, memory 256Mi, nvidia.com/gpu 8, pods 1) min 4
+    cpu 1 × (cpu 16, memory 256Mi, pods 1)
     ray-submitter 1 × (cpu 500m, memory 200Mi, pods 1) min 0
-    min 6 (cpu 20, memory 8Gi, nvidia.com/gpu 32, pods 6)
+    min 6 (cpu 20800m, memory 9472Mi, nvidia.com/gpu 32, pods 6)
     members cpu 1, gpu 4, ray-head 1, ray-submitter 0
     class low
     runs 60000 ms
@@ -120,11 +120,26 @@ fn a_job_brings_its_submitter() {
             .collect::<Vec<_>>()
             .join("; ")
     };
-    assert_snapshot!(roles(json!({"submissionMode": "HTTPMode"})), @"ray-head 1 (cpu 4, memory 8Gi, pods 1); gpu 8 (nvidia.com/gpu 8, pods 1); cpu 1 (cpu 16, pods 1)");
-    assert_snapshot!(roles(json!({"submissionMode": "SidecarMode"})), @"ray-head 1 (cpu 4500m, memory 8392Mi, pods 1); gpu 8 (nvidia.com/gpu 8, pods 1); cpu 1 (cpu 16, pods 1)");
-    assert_snapshot!(roles(json!({"submitterPodTemplate": {"spec": {"containers": [{"resources": {"requests": {"cpu": "100m"}}}]}}})), @"ray-head 1 (cpu 4, memory 8Gi, pods 1); gpu 8 (nvidia.com/gpu 8, pods 1); cpu 1 (cpu 16, pods 1); ray-submitter 1 (cpu 100m, pods 1)");
+    assert_snapshot!(roles(json!({"submissionMode": "HTTPMode"})), @"ray-head 1 (cpu 4, memory 8Gi, pods 1); gpu 8 (cpu 200m, memory 256Mi, nvidia.com/gpu 8, pods 1); cpu 1 (cpu 16, memory 256Mi, pods 1)");
+    assert_snapshot!(roles(json!({"submissionMode": "SidecarMode"})), @"ray-head 1 (cpu 4500m, memory 8392Mi, pods 1); gpu 8 (cpu 200m, memory 256Mi, nvidia.com/gpu 8, pods 1); cpu 1 (cpu 16, memory 256Mi, pods 1)");
+    assert_snapshot!(roles(json!({"submitterPodTemplate": {"spec": {"containers": [{"resources": {"requests": {"cpu": "100m"}}}]}}})), @"ray-head 1 (cpu 4, memory 8Gi, pods 1); gpu 8 (cpu 200m, memory 256Mi, nvidia.com/gpu 8, pods 1); cpu 1 (cpu 16, memory 256Mi, pods 1); ray-submitter 1 (cpu 100m, pods 1)");
     assert_snapshot!(roles(json!({"clusterSelector": {"ray.io/cluster": "shared"}})), @"ray-submitter 1 (cpu 500m, memory 200Mi, pods 1)");
     assert_snapshot!(roles(json!({"clusterSelector": {"ray.io/cluster": "shared"}, "submissionMode": "HTTPMode"})), @"ray-submitter 0 (cpu 500m, memory 200Mi, pods 1)");
+}
+
+/// KubeRay's `wait-gcs-ready` runs before the containers of a worker, so the larger request counts; the head has none.
+#[test]
+fn workers_wait_for_the_head_in_a_container_of_their_own() {
+    let worker = |containers: &str| {
+        let text = cluster(|spec| {
+            spec["workerGroupSpecs"][0]["template"]["spec"] = yaml(containers);
+        });
+        text.lines().nth(1).unwrap().to_owned()
+    };
+    assert_snapshot!(worker("{containers: [{resources: {requests: {cpu: 100m, memory: 1Gi}}}]}"), @"gpu 8 × (cpu 200m, memory 1Gi, pods 1) min 4");
+    assert_snapshot!(worker("{containers: [{resources: {requests: {cpu: 150m}}}, {resources: {requests: {cpu: 150m}}}]}"), @"gpu 8 × (cpu 300m, memory 256Mi, pods 1) min 4");
+    // A sidecar runs while it waits.
+    assert_snapshot!(worker("{initContainers: [{restartPolicy: Always, resources: {requests: {cpu: 1}}}], containers: [{}]}"), @"gpu 8 × (cpu 1200m, memory 256Mi, pods 1) min 4");
 }
 
 #[test]

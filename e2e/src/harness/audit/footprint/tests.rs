@@ -45,8 +45,9 @@ fn every_kind_asks_for_pods_times_what_each_asks_for() {
         (gang.mpi(), 24, 400),
         (gang.job_set(), 24, 300),
         (gang.leader_worker_set(2), 48, 600),
-        (gang.ray_cluster(), 24, 300),
-        (gang.ray_job(), 24, 300),
+        // Workers wait for the head with more than they request later.
+        (gang.ray_cluster(), 24, 500),
+        (gang.ray_job(), 24, 500),
         (gang.deployment(), 24, 300),
         (of_kind("ReplicaSet", gang.deployment()), 24, 300),
         (of_kind("StatefulSet", gang.deployment()), 24, 300),

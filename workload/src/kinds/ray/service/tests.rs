@@ -41,14 +41,14 @@ fn in_place() -> Value {
 fn it_is_charged_the_cluster_of_an_upgrade_and_starts_with_one() {
     assert_snapshot!(shown(read_spec(&yaml(SERVICE))), @r"
     ray-head 2 × (cpu 2, memory 4Gi, pods 1) min 1
-    gpu 6 × (nvidia.com/gpu 1, pods 1) min 1
-    min 2 (cpu 2, memory 4Gi, nvidia.com/gpu 1, pods 2)
+    gpu 6 × (cpu 200m, memory 256Mi, nvidia.com/gpu 1, pods 1) min 1
+    min 2 (cpu 2200m, memory 4352Mi, nvidia.com/gpu 1, pods 2)
     members gpu 1, ray-head 1
     ");
     assert_snapshot!(shown(read_spec(&in_place())), @r"
     ray-head 1 × (cpu 2, memory 4Gi, pods 1)
-    gpu 3 × (nvidia.com/gpu 1, pods 1) min 1
-    min 2 (cpu 2, memory 4Gi, nvidia.com/gpu 1, pods 2)
+    gpu 3 × (cpu 200m, memory 256Mi, nvidia.com/gpu 1, pods 1) min 1
+    min 2 (cpu 2200m, memory 4352Mi, nvidia.com/gpu 1, pods 2)
     members gpu 1, ray-head 1
     ");
     assert!(warnings(&yaml(SERVICE))[0].contains("set it to None"));
@@ -69,8 +69,8 @@ fn an_autoscaler_is_charged_its_bounds() {
     });
     assert_snapshot!(shown(read_spec(&scaled)), @r"
     ray-head 1 × (cpu 2500m, memory 4608Mi, pods 1)
-    gpu 5 × (nvidia.com/gpu 1, pods 1) min 1
-    min 2 (cpu 2500m, memory 4608Mi, nvidia.com/gpu 1, pods 2)
+    gpu 5 × (cpu 200m, memory 256Mi, nvidia.com/gpu 1, pods 1) min 1
+    min 2 (cpu 2700m, memory 4864Mi, nvidia.com/gpu 1, pods 2)
     members gpu 1, ray-head 1
     suspended
     ");
