@@ -49,6 +49,8 @@ pub struct Engine {
     /// The rules in force; `FaultRulesChanged` replaces them.
     pub(crate) fault_rules: FaultRuleSet,
     pub(crate) changed: Changed,
+    /// Jobs that lost a fruitless reservation since the last call of `decide`.
+    pub(crate) fruitless_reservations: Vec<JobKey>,
 }
 
 impl Engine {
@@ -69,6 +71,7 @@ impl Engine {
             forecast: Forecast::default(),
             fault_rules: FaultRuleSet::default(),
             changed: Changed::default(),
+            fruitless_reservations: Vec::new(),
         }
     }
 

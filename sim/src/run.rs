@@ -326,6 +326,11 @@ impl<'a> Run<'a> {
                 !decided.cut,
                 "a defect: jobs have each other evaluated in a circle"
             );
+            let fruitless = &decided.fruitless_reservations;
+            assert!(
+                fruitless.is_empty(),
+                "a defect: reserved without result for {fruitless:?}"
+            );
             self.wake_at = decided.wake_at;
             // The facts that follow from the decisions may allow more decisions.
             let again = decided.more || !decided.decisions.is_empty();

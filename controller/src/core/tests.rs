@@ -295,10 +295,7 @@ impl Stage {
                     names::BINDING_PERMANENT_ID: format!("{name}-id"),
                 },
                 "finalizers": [names::ACCOUNTING_FINALIZER],
-                "ownerReferences": [{
-                    "apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": format!("{name}-uid"),
-                    "controller": true,
-                }],
+                "ownerReferences": [owner_of(name)],
             },
             "spec": {
                 "resource": {

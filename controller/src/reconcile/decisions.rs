@@ -28,6 +28,10 @@ impl Reconciler {
                  again and again; this is a defect of Muster, please report it"
             );
         }
+        for job in decided.fruitless_reservations {
+            self.metrics.invariant_violations.inc();
+            tracing::error!(%job, "it cannot start on nodes that are free and would be reserved for it; this is a defect of Muster, please report it");
+        }
         for decision in decided.decisions {
             self.carry_out(decision, now);
         }

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 
 use crate::case::{A_WHILE, Case, SOON};
 use crate::job::{Job, condition};
-use crate::split::play;
+use crate::leading_part::{leads, room_for_seven};
+use crate::split::{no_pods, play, pods_of};
 use crate::story::{managed, managed_long};
 
 /// The member in which each object also runs without Karmada.
@@ -321,6 +322,47 @@ async fn part_fails(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A worker of the part without the leader fails: the job fails as a whole, its object says so, and no pod of it is
+/// left. (PyTorchJobs, JobSets and Volcano Jobs have stories of their own.)
+async fn worker_fails(case: &Case) -> anyhow::Result<()> {
+    room_for_seven(case).await?;
+    let gang = case.gang("workerfails", 7, 2);
+    let mut jax = gang.jax();
+    let container = "/spec/jaxReplicaSpecs/Worker/template/spec/containers/0";
+    if let Some(container) = jax.pointer_mut(container) {
+        container["ports"] = json!([{"name": "jaxjob-port", "containerPort": 6666}]);
+    }
+    let mut boost = gang.xgboost();
+    for group in ["Master", "Worker"] {
+        let container = format!("/spec/xgbReplicaSpecs/{group}/template/spec/containers/0");
+        if let Some(container) = boost.pointer_mut(&container) {
+            container["command"] = json!(["train"]);
+        }
+    }
+    for template in [jax, boost] {
+        let kind = template["kind"].as_str().unwrap_or_default().to_owned();
+        let job = case
+            .submit(&annotated(template, "muster.io/split", "Allowed"))
+            .await?;
+        case.running(&job).await?;
+        let pods = pods_of(case, &job).await?;
+        ensure!(pods.len() == 2, "{kind} is in {:?}", pods.keys());
+        let badly = json!({"muster.io/fail": "true"});
+        let last = pods.iter().find(|(_, pods)| !pods.iter().any(leads));
+        let last = last.map_or("member2", |(cluster, _)| cluster.as_str());
+        play(case, &job, |cluster, _| cluster == last, badly).await?;
+        status_when(case, &job, &format!("of {kind} has failed"), |job| {
+            holds(job, "Failed") && !holds(job, "Running")
+        })
+        .await?;
+        case.finished(&job, "Failed").await?;
+        no_pods(case, &job).await?;
+        case.delete(&job).await?;
+        case.gone(&job).await?;
+    }
+    Ok(())
+}
+
 /// A Job that is evicted and queued again says so, starts again, and completes.
 async fn evicted(case: &Case) -> anyhow::Result<()> {
     case.queue(8).await?;
@@ -414,6 +456,11 @@ fn jobs_of_all_kinds_show_their_ends_as_in_one_cluster() {
 #[test]
 fn a_job_of_which_one_part_fails_says_that_it_has_failed() {
     managed("endpart", part_fails);
+}
+
+#[test]
+fn jobs_of_training_operators_of_which_a_worker_fails_say_that_they_have_failed() {
+    managed("endworker", worker_fails);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What is refused holds its own job, and evicts no other one: a placement that is too large or that the API server
-//! does not take, an override that it does not take, a member that refuses a whole job, a job that its owner has deleted.
+//! does not take, an override that it does not take, a member that refuses a whole job, a job that its owner has
+//! deleted.
 
 use anyhow::ensure;
 use e2e::harness::jobs::{TestGang, annotated};

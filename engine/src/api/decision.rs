@@ -61,6 +61,10 @@ pub struct Decisions {
     /// evaluations without a decision. That is a defect of the engine, and must not block other
     /// work.
     pub cut: bool,
+    /// Jobs that lost their reservation because they could not start although the reserved nodes are free.
+    /// That is a defect of the engine: the nodes would have been kept free for ever.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fruitless_reservations: Vec<JobKey>,
     /// When to call again if no event comes before (back-offs and deadlines).
     pub wake_at: Option<Time>,
 }

@@ -13,6 +13,7 @@ use crate::config::EngineConfig;
 use crate::cycle::react::{Change, react};
 use crate::cycle::{decide, next_head, pod_charges, spare, sync};
 use crate::forecast::{Forecast, KnownRuns};
+use crate::jobs::causes::QueueCauses;
 use crate::jobs::job::{Derived, Job};
 use crate::pending::backoff::PreemptionBackoff;
 use crate::pod_charges::QueueMemory;
@@ -44,6 +45,8 @@ pub struct Snapshot {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     ended: Vec<EndedCount>,
     reservations: Vec<Reservation>,
+    #[serde(default, skip_serializing_if = "QueueCauses::is_empty")]
+    queue_causes: QueueCauses,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     spares: Vec<Spare>,
     /// Jobs that found no victims, and when they try again.
@@ -109,6 +112,7 @@ pub(crate) fn restore(snapshot: Snapshot, config: EngineConfig) -> Engine {
         .for_each(|key| engine.pod_charges.note(key));
     pod_charges::settle(&mut engine);
     engine.capacity.restore_grace(snapshot.completion_grace);
+    *engine.jobs.queue_causes_mut() = snapshot.queue_causes;
     for reservation in snapshot.reservations {
         engine.reservations.set(reservation);
     }
@@ -169,6 +173,7 @@ pub(crate) fn snapshot(inputs: Inputs<'_>) -> Snapshot {
         ended: inputs.capacity.ended_counts().cloned().collect(),
         completion_grace: inputs.capacity.in_grace().cloned().collect(),
         reservations: inputs.reservations.iter().cloned().collect(),
+        queue_causes: inputs.jobs.queue_causes().clone(),
         spares: inputs.spares.iter().cloned().collect(),
         preemption_backoff: inputs.pending.backoff.clone(),
         pasts: inputs.quota.decayed_usages(),

@@ -7,7 +7,7 @@
 use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::Pools;
 use crate::api::ids::{JobKey, QueueName, Time};
-use crate::backfill::plan;
+use crate::backfill::expected_start::jobs_on;
 use crate::overlay::Overlay;
 use crate::quota::Shortfall;
 use crate::reservation::store::{ExpectedRelease, Reservation, ReservedNode};
@@ -48,7 +48,7 @@ pub(crate) fn releases(
         if shortfall.is_empty() {
             continue;
         }
-        let on_it = plan::jobs_on(inputs, &reserved.cluster, &reserved.node);
+        let on_it = jobs_on(inputs, &reserved.cluster, &reserved.node);
         for above in &path {
             let mut inside = ResourceTotals::default();
             let mut outside = ResourceTotals::default();

@@ -7,11 +7,13 @@
 
 pub(crate) mod assume;
 pub(crate) mod expected_release;
+pub(crate) mod expected_start;
 pub(crate) mod feasible;
 pub(crate) mod plan;
 mod put;
 pub(crate) mod reservation;
 pub(crate) mod spare;
 mod spare_quota;
+mod ways;
 pub(crate) mod window;
 pub(crate) mod withheld;

@@ -1,29 +1,34 @@
 //! Where a job that lacks capacity will start: the nodes that are reserved for it.
 //!
 //! In each eligible cluster the pods go first where they fit now, then where the least has to
-//! become free. The cluster with the least to free is chosen, and stays chosen until another one
-//! needs strictly less. A job that may be split reserves nodes of the fewest clusters that take it
-//! together, where that needs less to be freed or where no single cluster could ever take it. Pods
-//! that belong to no job are assumed to stay. The reservation does not move to where the job would
-//! start later by the expected ends, nor to other nodes where no less has to become free.
+//! become free. A cluster where the job starts much sooner is chosen (twice as soon), of others the one
+//! with the least to free; it stays chosen until another one needs strictly less. A job that may be split
+//! reserves nodes of the fewest clusters that take it together, where that needs less to be freed or where
+//! no single cluster could ever take it. Pods that belong to no job are assumed to stay. The reservation does
+//! not move to where the job would start later by the expected ends, nor to other nodes where no less has to
+//! become free. Which nodes may be taken is in `ways.rs`: those that an admission may use.
 
 use crate::amounts::resources::Resources;
-use crate::amounts::totals::ResourceTotals;
+use crate::api::charge::PoolLimit;
 use crate::api::demand::{Demand, Split};
-use crate::api::ids::{ClusterName, JobKey, NodeName, Time};
-use crate::backfill::put::{put_all, put_some};
-use crate::backfill::{spare, withheld};
+use crate::api::ids::{ClusterName, JobKey, Time};
+use crate::backfill::put::put_all;
+use crate::backfill::ways::Unreserved;
+use crate::backfill::{expected_start, spare, ways, withheld};
 use crate::capacity::{Sites, leading};
 use crate::cost;
 use crate::overlay::Overlay;
 use crate::pending::shapes::RequestShape;
 use crate::placement::lookup::largest_role;
 use crate::placement::request::Request;
-use crate::placement::{eligible, plan, spread};
+use crate::placement::{plan, spread};
 use crate::reservation::store::{Reservation, ReservedNode};
 use crate::state::Inputs;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// So many clusters are looked at, those with the least to free first, where a job starts late in all of them.
+const TRIED: usize = 4;
 
 /// The nodes to reserve, and when all of them will be free at the latest.
 #[derive(Debug, Clone)]
@@ -78,16 +83,48 @@ fn target_behind(
 ) -> Option<ReservationPlan> {
     let reserved = Overlay::of_reserved_nodes(inputs, ahead);
     if spare::binding(inputs, request).is_empty() {
-        return target_beside(inputs, request, &reserved);
+        return target_in_bounds(inputs, request, &reserved);
     }
     let others = reserved.clone().with_spares(inputs, request);
-    target_beside(inputs, request, &others).or_else(|| target_beside(inputs, request, &reserved))
+    let beside_spares = target_in_bounds(inputs, request, &others);
+    beside_spares.or_else(|| target_in_bounds(inputs, request, &reserved))
+}
+
+/// The same within the bounds on pools: what they leave now, or else what they ever leave.
+fn target_in_bounds(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+    overlay: &Overlay,
+) -> Option<ReservationPlan> {
+    let found =
+        |limits: &[PoolLimit]| target_beside(inputs, request, Unreserved { overlay, limits });
+    if !inputs.quota.bounds_pools(request.queue) {
+        return found(&[]);
+    }
+    let limits = |beside_charged| inputs.quota.pool_limits(request.queue, beside_charged);
+    found(&limits(true)).or_else(|| found(&limits(false)))
+}
+
+/// The nodes to reserve for a job that the bounds on pools keep from those that are free: others, within what these
+/// bounds leave now.
+pub(crate) fn target_elsewhere(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+) -> Option<ReservationPlan> {
+    let ahead = withheld::reservations_ahead(inputs, request);
+    let overlay = Overlay::of_reserved_nodes(inputs, &ahead).with_spares(inputs, request);
+    let limits = inputs.quota.pool_limits(request.queue, true);
+    let left = Unreserved {
+        overlay: &overlay,
+        limits: &limits,
+    };
+    target_beside(inputs, request, left)
 }
 
 fn target_beside(
     inputs: Inputs<'_>,
     request: Request<'_>,
-    overlay: &Overlay,
+    left: Unreserved<'_>,
 ) -> Option<ReservationPlan> {
     cost::plan();
     let current: BTreeSet<&ClusterName> = inputs
@@ -97,26 +134,27 @@ fn target_beside(
         .flat_map(|reserved| reserved.nodes.iter().map(|node| &node.cluster))
         .collect();
     let demand = &request.shape.demand;
-    let clusters = clusters_for(inputs, demand);
+    let clusters = ways::clusters_for(inputs, request.shape);
     let mut best: Option<Choice<'_>> = None;
     let alone = demand.placement.min_clusters.unwrap_or(1) <= 1;
     let promising = alone.then(|| promising(inputs, request, &clusters, &current));
-    for bound in promising.into_iter().flatten() {
-        if best.as_ref().is_some_and(|best| best.key() <= bound.key()) {
+    for (tried, bound) in promising.into_iter().flatten().enumerate() {
+        let is_enough = |best: &Choice<'_>| best.key() <= bound.key() || tried >= TRIED;
+        if best.as_ref().is_some_and(is_enough) {
             break;
         }
         let LowerBound { cluster, .. } = bound;
-        let mut sites = inputs.capacity.sites([cluster], overlay);
-        let Some(cost) = put_all(&inputs.capacity, demand, &mut sites) else {
+        let Some((sooner, cost, nodes)) = ways::best_in(inputs, demand, cluster, left) else {
             continue;
         };
         let found = Choice {
+            sooner,
             cost,
             divided: false,
             moved: bound.moved,
             preference: bound.preference,
             cluster: Some(cluster),
-            nodes: reserved_on(&sites),
+            nodes,
         };
         // No two choices have the same key, here nor below.
         if best.as_ref().is_none_or(|best| found.key() < best.key()) {
@@ -124,14 +162,14 @@ fn target_beside(
         }
     }
     if best.as_ref().is_none_or(|best| best.cost > 0)
-        && let Some(found) = target_across(inputs, request.shape, &clusters, overlay)
+        && let Some(found) = target_across(inputs, request.shape, &clusters, left)
         && best.as_ref().is_none_or(|best| found.key() < best.key())
     {
         best = Some(found);
     }
     let best = best?;
-    let start = start_on(inputs, &best.nodes);
-    if let Some(kept) = as_it_was(inputs, request, (&best, start), overlay) {
+    let start = expected_start::start_on(inputs, &best.nodes);
+    if let Some(kept) = as_it_was(inputs, request, (&best, start), left) {
         return Some(kept);
     }
     let nodes = best.nodes;
@@ -145,14 +183,17 @@ fn as_it_was(
     inputs: Inputs<'_>,
     request: Request<'_>,
     (found, starts): (&Choice<'_>, Option<Time>),
-    overlay: &Overlay,
+    left: Unreserved<'_>,
 ) -> Option<ReservationPlan> {
     let before = &inputs.reservations.of(&request.rank.key)?.nodes;
     if *before == found.nodes {
         return None;
     }
-    let mut sites = sites_where_it_was(inputs, request, before, overlay)?;
-    let start = start_on(inputs, before);
+    if ways::octave(inputs, before) > found.sooner + 1 {
+        return None;
+    }
+    let mut sites = sites_where_it_was(inputs, request, before, left)?;
+    let start = expected_start::start_on(inputs, before);
     let is_sooner = start.is_some_and(|start| starts.is_none_or(|found| start < found));
     let mut lacks_no_more = || {
         let clusters: BTreeSet<_> = before.iter().map(|reserved| &reserved.cluster).collect();
@@ -171,7 +212,7 @@ fn sites_where_it_was<'a>(
     inputs: Inputs<'a>,
     request: Request<'_>,
     before: &'a [ReservedNode],
-    overlay: &Overlay,
+    left: Unreserved<'_>,
 ) -> Option<Sites<'a>> {
     if before.is_empty() {
         return None;
@@ -181,10 +222,13 @@ fn sites_where_it_was<'a>(
     let demand = &request.shape.demand;
     let clusters: BTreeSet<&ClusterName> =
         before.iter().map(|reserved| &reserved.cluster).collect();
-    if total != request.shape.total || !clusters.is_subset(&clusters_for(inputs, demand)) {
+    if total != request.shape.total
+        || !clusters.is_subset(&ways::clusters_for(inputs, request.shape))
+        || !ways::are_in_one_domain(inputs, demand, before)
+    {
         return None;
     }
-    let mut sites = inputs.capacity.sites(clusters, overlay);
+    let mut sites = ways::sites_of(inputs, clusters, left);
     sites.retain(|cluster, node| {
         let mut before = before.iter();
         before.any(|reserved| reserved.cluster == *cluster && reserved.node == *node)
@@ -240,7 +284,8 @@ pub(crate) fn might_lack_less(
     least.is_some_and(|least| least < shortfall(inputs, reserved))
 }
 
-/// True if less has to become free in a cluster than on the nodes that are reserved for an owner now.
+/// True if less has to become free in a cluster than on the nodes that are reserved for an owner now, or it starts much
+/// sooner there.
 pub(crate) fn lacks_less(
     inputs: Inputs<'_>,
     reserved: &Reservation,
@@ -264,9 +309,16 @@ pub(crate) fn lacks_less(
         }
         let ahead = withheld::reservations_ahead(inputs, request);
         let overlay = Overlay::of_reserved_nodes(inputs, &ahead).with_spares(inputs, request);
-        let mut sites = inputs.capacity.sites([cluster], &overlay);
-        let cost = put_all(&inputs.capacity, demand, &mut sites);
-        cost.is_some_and(|cost| cost < shortfall(inputs, reserved))
+        let limits = inputs.quota.pool_limits(request.queue, true);
+        let left = Unreserved {
+            overlay: &overlay,
+            limits: &limits,
+        };
+        let best = ways::best_in(inputs, demand, cluster, left);
+        best.is_some_and(|(sooner, cost, _)| {
+            let now = ways::octave(inputs, &reserved.nodes);
+            now > sooner + 1 || (now >= sooner && cost < shortfall(inputs, reserved))
+        })
     })
 }
 
@@ -290,7 +342,7 @@ pub(crate) fn target_across<'a>(
     inputs: Inputs<'a>,
     shape: &RequestShape,
     clusters: &BTreeSet<&'a ClusterName>,
-    overlay: &Overlay,
+    left: Unreserved<'_>,
 ) -> Option<Choice<'a>> {
     let demand = &*shape.demand;
     let divisible = demand.natively_divisible || demand.split != Split::Never;
@@ -301,22 +353,26 @@ pub(crate) fn target_across<'a>(
     if !divisible || most < 2 {
         return None;
     }
-    let all = |cluster: &'a ClusterName| {
-        let mut sites = inputs.capacity.sites([cluster], overlay);
-        put_some(&inputs.capacity, demand, &mut sites)
-    };
-    let mut fitting: Vec<(Reverse<u64>, &ClusterName)> = clusters
-        .iter()
-        .map(|cluster| (Reverse(all(cluster)), *cluster))
-        .filter(|(pods, _)| pods.0 > 0)
-        .collect();
+    let mut most_on = BTreeMap::new();
+    let mut fitting: Vec<(Reverse<u64>, &ClusterName)> = Vec::new();
+    for cluster in clusters {
+        let most = ways::most_in(inputs, demand, cluster, left);
+        if let Some((pods, sites)) = most.filter(|(pods, _)| *pods > 0) {
+            fitting.push((Reverse(pods), cluster));
+            most_on.insert(*cluster, sites);
+        }
+    }
     fitting.sort();
     for few in least.max(2)..=most.min(fitting.len()) {
         for chosen in chosen(inputs, demand, &fitting, few) {
-            let mut sites = inputs.capacity.sites(chosen, overlay);
+            let parts = chosen.iter().filter_map(|cluster| most_on.get(cluster));
+            let Some(mut sites) = Sites::joined(parts.cloned()) else {
+                continue;
+            };
             if let Some(cost) = put_all(&inputs.capacity, demand, &mut sites) {
                 let nodes = reserved_on(&sites);
                 return Some(Choice {
+                    sooner: ways::octave(inputs, &nodes),
                     cost,
                     divided: true,
                     moved: true,
@@ -352,80 +408,10 @@ fn chosen<'a>(
     named.collect()
 }
 
-pub(crate) fn clusters_for<'a>(inputs: Inputs<'a>, demand: &Demand) -> BTreeSet<&'a ClusterName> {
-    let groups = eligible::eligible_by_group(inputs, &demand.placement, &BTreeSet::new());
-    let places = groups.iter().flat_map(|group| &group.places);
-    places
-        .map(|place| &inputs.capacity.places()[*place])
-        .collect()
-}
-
-/// When all of `nodes` will have free what is reserved on them, by the expected ends.
-pub(crate) fn start_on(inputs: Inputs<'_>, nodes: &[ReservedNode]) -> Option<Time> {
-    let mut start = inputs.now;
-    for reserved in nodes {
-        start = start.max(start_on_node(inputs, reserved)?);
-    }
-    Some(start)
-}
-
-pub(crate) fn start_on_node(inputs: Inputs<'_>, reserved: &ReservedNode) -> Option<Time> {
-    cost::node_visits(1);
-    let node = inputs
-        .capacity
-        .cluster(&reserved.cluster)?
-        .nodes()
-        .get(&reserved.node)?;
-    let mut free = inputs.capacity.free_on(node);
-    if free.fits(&reserved.resources, 1) == 1 {
-        return Some(inputs.now);
-    }
-    let mut ends: Vec<(Time, JobKey, ResourceTotals)> =
-        jobs_on(inputs, &reserved.cluster, &reserved.node)
-            .into_iter()
-            .filter_map(|(key, amount)| {
-                let expected = inputs.jobs.get(&key)?.derived.has.expected_end?;
-                let end = expected.end().filter(|end| *end > inputs.now)?;
-                Some((end, key, amount))
-            })
-            .collect();
-    ends.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
-    ends.into_iter().find_map(|(end, _, amount)| {
-        free.add_totals(&amount, 1);
-        (free.fits(&reserved.resources, 1) == 1).then_some(end)
-    })
-}
-
-/// What each job has of a node, bound or assumed.
-pub(crate) fn jobs_on(
-    inputs: Inputs<'_>,
-    cluster: &ClusterName,
-    node: &NodeName,
-) -> BTreeMap<JobKey, ResourceTotals> {
-    let mut jobs: BTreeMap<JobKey, ResourceTotals> = BTreeMap::new();
-    let known = inputs.capacity.cluster(cluster);
-    for pod in known.into_iter().flat_map(|known| known.pods_on(node)) {
-        if let Some(key) = pod.job() {
-            jobs.entry(key.clone()).or_default().add(&pod.request, 1);
-        }
-    }
-    for key in known.into_iter().flat_map(|known| known.placed_on(node)) {
-        let Some(assumption) = inputs.capacity.assumed().get(key) else {
-            continue;
-        };
-        for assumed_pod in &assumption.assumed {
-            if assumed_pod.cluster == *cluster && assumed_pod.node.as_ref() == Some(node) {
-                let request = assumption.request(assumed_pod);
-                let held = jobs.entry(key.clone()).or_default();
-                held.add(request, i64::from(assumed_pod.count));
-            }
-        }
-    }
-    jobs
-}
-
 /// One choice of nodes.
 pub(crate) struct Choice<'a> {
+    /// How soon the job starts there.
+    sooner: u32,
     /// What has to become free.
     cost: i128,
     divided: bool,
@@ -447,8 +433,9 @@ pub(crate) struct LowerBound<'a> {
 
 impl<'a> LowerBound<'a> {
     /// No choice of nodes there has a smaller [`Choice::key`].
-    fn key(&self) -> (i128, bool, bool, usize, Option<&'a ClusterName>) {
+    fn key(&self) -> (u32, i128, bool, bool, usize, Option<&'a ClusterName>) {
         (
+            0,
             self.least,
             false,
             self.moved,
@@ -459,10 +446,11 @@ impl<'a> LowerBound<'a> {
 }
 
 impl<'a> Choice<'a> {
-    /// The order is the policy: the least to free, then whole before divided, then what was reserved
-    /// before, then as the queue prefers.
-    fn key(&self) -> (i128, bool, bool, usize, Option<&'a ClusterName>) {
+    /// The order is the policy: where it starts much sooner, then the least to free, then whole before
+    /// divided, then what was reserved before, then as the queue prefers.
+    fn key(&self) -> (u32, i128, bool, bool, usize, Option<&'a ClusterName>) {
         (
+            self.sooner,
             self.cost,
             self.divided,
             self.moved,

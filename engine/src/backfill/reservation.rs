@@ -12,6 +12,7 @@ use crate::api::facts::Share;
 use crate::api::ids::{PoolClass, QueueName};
 use crate::api::job::QueueOrder;
 use crate::api::slot::ReservationSlot;
+use crate::backfill::plan::ReservationPlan;
 use crate::backfill::{expected_release, feasible, plan, withheld};
 use crate::overlay::Overlay;
 use crate::placement::request::{Block, Gate, Request};
@@ -90,6 +91,13 @@ pub(crate) fn reservation(
         // Its reservation stays while those ahead block it.
         Gate::Reserved => return inputs.reservations.of(&request.rank.key).cloned(),
         Gate::Quota(short, pools) => {
+            // A bound on some pools leaves nodes of other classes to wait for.
+            let elsewhere = pools
+                .as_ref()
+                .and_then(|_| plan::target_elsewhere(inputs, request));
+            if let Some(target) = elsewhere {
+                return Some(reservation_on(inputs, request, target));
+            }
             let mut scopes = BTreeSet::from([ReservationSlot::Headroom(short.queue.clone())]);
             // The nodes stay that were reserved before headroom became short.
             let nodes = nodes_of_owner(inputs, request);
@@ -111,15 +119,7 @@ pub(crate) fn reservation(
         }
         Gate::Room => {
             let target = plan::target(inputs, request)?;
-            let classes = classes_counted(&target.nodes);
-            let scopes = classes.into_iter().map(ReservationSlot::Class).collect();
-            let releases = expected_release::releases(inputs, request.queue, &target.nodes);
-            (
-                scopes,
-                pools_on(&target.nodes),
-                target.nodes,
-                (target.start, releases),
-            )
+            return Some(reservation_on(inputs, request, target));
         }
     };
     Some(Reservation {
@@ -134,6 +134,27 @@ pub(crate) fn reservation(
         preemptor: false,
         pending_evictions: BTreeSet::new(),
     })
+}
+
+/// The reservation of planned nodes.
+fn reservation_on(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+    target: ReservationPlan,
+) -> Reservation {
+    let classes = classes_counted(&target.nodes);
+    Reservation {
+        queue: request.queue.clone(),
+        rank: request.rank.clone(),
+        releases: expected_release::releases(inputs, request.queue, &target.nodes),
+        scopes: classes.into_iter().map(ReservationSlot::Class).collect(),
+        charge: request.shape.total.clone(),
+        pools: listed(pools_on(&target.nodes)),
+        nodes: target.nodes,
+        start: target.start,
+        preemptor: false,
+        pending_evictions: BTreeSet::new(),
+    }
 }
 
 /// The nodes reserved for a job that are still usable.

@@ -6,7 +6,7 @@ use crate::amounts::resources::ResourceName;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::Pools;
 use crate::api::ids::QueueName;
-use crate::backfill::plan::jobs_on;
+use crate::backfill::expected_start::jobs_on;
 use crate::overlay::Overlay;
 use crate::reservation::spares::Spare;
 use crate::reservation::store::ReservedNode;

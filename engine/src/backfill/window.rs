@@ -1,24 +1,25 @@
 //! Which pending jobs can get a reservation.
 //!
-//! In each queue these are the first jobs that are admissible some day, as many as its policy says
-//! (`backfill.reservations`). Of those, each class of pools and each short queue serves as many as it
-//! has slots: the queue of higher priority first, then a queue that holds less than it deserves, then
-//! the job of higher priority, then the one that was queued first. Fair shares do not count here,
-//! though they order queues: they change with every job that starts or ends, and a reservation would
-//! be given away before it is complete. So a reservation stands until its job starts, or until a job
-//! of higher priority takes its slot.
+//! In each queue these are, for each class of pools, the first jobs that are admissible some day, as many as
+//! its policy says (`backfill.reservations`); jobs for which no reservation is possible are passed. Of those,
+//! each class of pools and each short queue serves as many as it has slots: the queue of higher priority
+//! first, then a queue that holds less than it deserves, then the job of higher priority, then the one that
+//! was queued first. The last of several slots is for the job that was queued first of those left, so that
+//! none waits for ever. Fair shares do not count here, though they order queues: they change with every job
+//! that starts or ends, and a reservation would be given away before it is complete. So a reservation stands
+//! until its job starts, or until a job of higher priority takes its slot.
 
 use crate::api::facts::QueueOrdering;
-use crate::api::ids::QueueName;
+use crate::api::ids::{JobKey, QueueName};
 use crate::api::job::QueueOrder;
 use crate::api::slot::ReservationSlot;
 use crate::backfill::{reservation, withheld};
+use crate::pending::pending_queue::PendingQueue;
 use crate::pending::shapes::ShapeId;
 use crate::placement::request;
 use crate::reservation::priority::{ReservationPriority, ReservationWindow};
 use crate::reservation::store::Reservation;
 use crate::state::Inputs;
-use std::cell::LazyCell;
 use std::cmp::Reverse;
 
 /// The priority of a reservation for a pending job.
@@ -40,18 +41,34 @@ pub(crate) fn reservation_priority<'a>(
     }
 }
 
-/// The reservation window of a queue: the first jobs that are admissible some day and within the
-/// limit of pending jobs, as many as its policy says.
+/// The reservation window of a queue: the first jobs of each class of pools that are admissible some day and
+/// within the limit of pending jobs, as many as its policy says.
 pub(crate) fn of_queue<'a>(inputs: Inputs<'a>, queue: &'a QueueName) -> ReservationWindow<'a> {
     let most = holders_allowed(inputs, queue);
     let pending_queue = inputs.pending.queues.pending_queue(queue);
-    let mut jobs = pending_queue
-        .map(|pending_queue| pending_queue.window(most))
-        .unwrap_or_default();
+    let shapes = &inputs.pending.shapes;
+    let passed = |rank: &QueueOrder| inputs.pending.is_unreservable(&rank.key);
+    let window = |pending_queue: &'a PendingQueue| {
+        pending_queue.window(most, |set| shapes.slots_of(set), passed)
+    };
+    let mut jobs = pending_queue.map(window).unwrap_or_default();
     if inputs.quota.pending_limit(queue).is_some() {
         jobs.retain(|rank| request::over_pending_limit(inputs, queue, rank).is_none());
     }
     ReservationWindow { queue, jobs }
+}
+
+/// Jobs in the window of a queue that share a shape for which no reservation is possible.
+pub(crate) fn unreservable(inputs: Inputs<'_>, window: &ReservationWindow<'_>) -> Vec<JobKey> {
+    let cannot = |rank: &&&QueueOrder| {
+        let shape = withheld::shape_of(inputs, &rank.key);
+        let reserves = inputs.reservations.of(&rank.key).is_some();
+        !reserves
+            && shape.is_some_and(|shape| inputs.pending.shapes.is_unreservable(shape))
+            && reservation::is_behind(inputs, window.queue, rank)
+    };
+    let jobs = window.jobs.iter().filter(cannot);
+    jobs.map(|rank| rank.key.clone()).collect()
 }
 
 /// The shapes of the jobs in a window.
@@ -118,23 +135,37 @@ pub(crate) fn is_outranked(
         return false;
     };
     let most = most_of_scope(inputs, queue);
-    let mine = LazyCell::new(|| reservation_priority(inputs, queue, rank));
-    // Jobs of one queue differ in nothing but their rank.
-    let outranks = |reserved: &Reservation| match reserved.queue == *queue {
-        true => reserved.rank < *rank,
-        false => reservation_priority(inputs, &reserved.queue, &reserved.rank) < *mine,
-    };
     let full = |scope: &ReservationSlot| {
         // Most often there are too few, whatever their priority.
         if inputs.reservations.count(scope) < most {
             return false;
         }
-        let better = inputs.reservations.holders_of(scope).filter(|reserved| {
-            !reserved.nodes.is_empty() && reserved.rank.key != rank.key && outranks(reserved)
-        });
-        better.take(most).count() >= most
+        let others = inputs
+            .reservations
+            .holders_of(scope)
+            .filter(|reserved| !reserved.nodes.is_empty() && reserved.rank.key != rank.key);
+        let others = others.map(|reserved| (&reserved.queue, &reserved.rank));
+        let all = others.chain([(queue, rank)]).collect();
+        without_slot(inputs, most, all).contains(&rank)
     };
     scopes.iter().any(full)
+}
+
+/// Of jobs that need one slot each, those that get none of `most`.
+pub(crate) fn without_slot<'a>(
+    inputs: Inputs<'_>,
+    most: usize,
+    mut jobs: Vec<(&'a QueueName, &'a QueueOrder)>,
+) -> Vec<&'a QueueOrder> {
+    if jobs.len() <= most {
+        return Vec::new();
+    }
+    jobs.sort_by_cached_key(|(queue, rank)| reservation_priority(inputs, queue, rank));
+    let by_age = usize::from(most > 1);
+    let mut rest = jobs.split_off(most - by_age);
+    rest.sort_by_key(|(_, rank)| (rank.at, &rank.key));
+    let without = rest.into_iter().skip(by_age);
+    without.map(|(_, rank)| rank).collect()
 }
 
 /// Whether a dropped reservation may have outranked a job that a free slot alone

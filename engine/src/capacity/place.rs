@@ -30,7 +30,39 @@ pub(crate) struct PackEffect {
     pub(crate) cpu_left: i128,
 }
 
+/// The outermost tier in one domain of which all pods of a gang have to be, if its cluster has such tiers. The cluster
+/// itself is the domain around the outermost that its nodes name. Where they name none, its own scheduler may know them
+/// (HyperNodes): it is left to that.
+fn hard_tier(room: &ClusterCapacity, topology: Option<&Topology>) -> Option<u32> {
+    let outermost = room.domains().highest_tier();
+    let highest = topology.filter(|topology| topology.hard)?.highest_tier;
+    (outermost > 0 && highest <= outermost).then_some(highest)
+}
+
 impl Capacity {
+    /// The domains in one of which all pods of a gang have to be on a cluster, the innermost first, single nodes that
+    /// are in none last; `None` if they may be anywhere there.
+    pub(crate) fn hard_domains(
+        &self,
+        cluster: &ClusterName,
+        pods: u64,
+        topology: Option<&Topology>,
+    ) -> Option<Vec<BTreeSet<&NodeName>>> {
+        let room = self.cluster(cluster).filter(|_| pods > 1)?;
+        let highest = hard_tier(room, topology)?;
+        let tiers = (1..=highest).flat_map(|tier| room.domains().of_tier(tier));
+        let mut domains: Vec<BTreeSet<&NodeName>> = tiers
+            .map(|(_, domain)| domain.nodes.iter().collect())
+            .collect();
+        let inside: BTreeSet<&NodeName> = domains.iter().flatten().copied().collect();
+        let usable = room.nodes().values().filter(|node| node.fact.usable);
+        let alone = usable
+            .map(|node| &node.fact.name)
+            .filter(|name| !inside.contains(name));
+        domains.extend(alone.map(|name| BTreeSet::from([name])));
+        Some(domains)
+    }
+
     /// Places a whole gang on a cluster.
     pub(crate) fn place(
         &self,
@@ -61,13 +93,9 @@ impl Capacity {
                 }
             }
         }
-        match hard {
-            // The cluster itself is the domain around the outermost that its nodes name. Where they
-            // name none, its own scheduler may know them (HyperNodes): it is left to that.
-            Some(hard) if outermost > 0 && hard.highest_tier <= outermost => {
-                self.on_one_node(cluster, room, needs, node_view, closest)
-            }
-            _ => self.pack(cluster, needs, node_view),
+        match hard_tier(room, topology) {
+            Some(_) => self.on_one_node(cluster, room, needs, node_view, closest),
+            None => self.pack(cluster, needs, node_view),
         }
     }
 
@@ -81,15 +109,12 @@ impl Capacity {
         topology: Option<&Topology>,
     ) -> Packing {
         let room = self.cluster(cluster);
-        let (Some(hard), Some(room)) = (topology.filter(|topology| topology.hard), room) else {
+        let hard = room.and_then(|room| Some((room, hard_tier(room, topology)?)));
+        let Some((room, highest)) = hard else {
             return self.fill_within(cluster, needs, node_view, None);
         };
-        let outermost = room.domains().highest_tier();
-        if outermost == 0 || hard.highest_tier > outermost {
-            return self.fill_within(cluster, needs, node_view, None);
-        }
         let mut best = Packing::default();
-        for tier in 1..=hard.highest_tier.min(outermost) {
+        for tier in 1..=highest {
             for (_, domain) in room.domains().of_tier(tier) {
                 let part = self.fill_within(cluster, needs, node_view, Some(&domain.nodes));
                 if part.pods() > best.pods() {

@@ -7,6 +7,7 @@
 use crate::amounts::resource_ids::{PodRequest, ResourceId, ResourceIds, ResourceVec};
 use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
+use crate::api::charge::PoolLimit;
 use crate::api::demand::{Demand, Role};
 use crate::api::ids::{ClusterName, NodeName, PoolClass};
 use crate::capacity::pack::{can_run_on, leading};
@@ -29,6 +30,15 @@ pub(crate) struct Sites<'a> {
     nodes: Vec<FilledNode<'a>>,
     /// How the pods of the job have to stand to each other, by cluster; none without rules.
     rules: BTreeMap<&'a ClusterName, PodRules<'a>>,
+    /// How much may be put on nodes of some pools.
+    limits: Vec<SiteLimit>,
+}
+
+/// How much may still be put on the nodes that name this limit.
+#[derive(Clone)]
+struct SiteLimit {
+    resource: ResourceId,
+    left: i128,
 }
 
 /// A node while pods are put on it one by one.
@@ -41,6 +51,8 @@ struct FilledNode<'a> {
     /// The same with all pods of jobs gone; never goes below zero by what is put on it.
     cleared: ResourceVec,
     taken: ResourceTotals,
+    /// The limits that count what is put on it.
+    limits: Vec<usize>,
 }
 
 /// What is taken of a node.
@@ -77,6 +89,7 @@ impl Capacity {
             resource_ids: &self.resource_ids,
             nodes,
             rules: BTreeMap::new(),
+            limits: Vec::new(),
         }
     }
 
@@ -120,6 +133,49 @@ impl Capacity {
 }
 
 impl<'a> Sites<'a> {
+    /// The same, with no more put on nodes of some pools than these limits leave.
+    pub(crate) fn within(mut self, limits: &[PoolLimit]) -> Self {
+        for limit in limits {
+            let Some(resource) = self.resource_ids.find(&limit.resource) else {
+                continue;
+            };
+            let number = self.limits.len();
+            self.limits.push(SiteLimit {
+                resource,
+                left: limit.left,
+            });
+            for site in &mut self.nodes {
+                if limit.counts(site.cluster, &site.node.fact.class) {
+                    site.limits.push(number);
+                }
+            }
+        }
+        self
+    }
+
+    /// The nodes of all of these, which are of different clusters and have the same limits.
+    pub(crate) fn joined(all: impl IntoIterator<Item = Self>) -> Option<Self> {
+        let joined = all.into_iter().reduce(|mut joined, other| {
+            joined.nodes.extend(other.nodes);
+            joined
+        });
+        joined.map(|mut joined| {
+            joined
+                .nodes
+                .sort_by_key(|site| (&site.node.fact.name, site.cluster));
+            joined
+        })
+    }
+
+    /// Whether one more pod stays within the limits of a node.
+    fn is_within(&self, at: usize, pod: &PodToPlace) -> bool {
+        let mut limits = self.nodes[at]
+            .limits
+            .iter()
+            .map(|number| &self.limits[*number]);
+        limits.all(|limit| i128::from(pod.ask.get(limit.resource)) <= limit.left)
+    }
+
     /// Leaves out all other nodes.
     pub(crate) fn retain(&mut self, on: impl Fn(&ClusterName, &NodeName) -> bool) {
         self.nodes
@@ -152,6 +208,7 @@ impl<'a> Sites<'a> {
         });
         let in_clusters: BTreeMap<&ClusterName, PodToPlace> = in_clusters.collect();
         let pod_in = |cluster: &ClusterName| in_clusters.get(cluster).unwrap_or(&whole);
+        let pod_of = |sites: &Self, at: usize| pod_in(sites.nodes[at].cluster);
         let sites = self.nodes.iter().enumerate();
         cost::node_visits(self.nodes.len());
         let able = sites.filter(|(_, site)| can_run_on(role, site.node));
@@ -167,6 +224,8 @@ impl<'a> Sites<'a> {
             }
             let found = loop {
                 match queue.pop() {
+                    // Limits only get tighter.
+                    Some(Reverse(entry)) if !self.is_within(entry.2, pod_of(self, entry.2)) => {}
                     Some(Reverse(entry)) if placed < ruled && !self.is_allowed(role, entry.2) => {
                         closed.push(entry);
                     }
@@ -185,6 +244,10 @@ impl<'a> Sites<'a> {
             site.now.add_pods(&pod.ask, -1);
             site.cleared.add_pods(&pod.ask, -1);
             site.taken.add(role.request_in(site.cluster), 1);
+            for number in &site.limits {
+                let limit = &mut self.limits[*number];
+                limit.left -= i128::from(pod.ask.get(limit.resource));
+            }
             cost += shortfall;
             queue.extend(site.entry(at, pod).map(Reverse));
         }
@@ -265,6 +328,7 @@ impl<'a> FilledNode<'a> {
             now,
             cleared,
             taken: ResourceTotals::default(),
+            limits: Vec::new(),
         }
     }
 

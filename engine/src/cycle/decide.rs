@@ -60,6 +60,7 @@ pub(crate) fn decide(engine: &mut Engine, now: Time) -> Decisions {
         decisions,
         more,
         cut,
+        fruitless_reservations: std::mem::take(&mut engine.fruitless_reservations),
         wake_at: wake_at(engine.inputs()).into_iter().chain(again).min(),
     }
 }

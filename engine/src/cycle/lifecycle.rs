@@ -38,6 +38,9 @@ pub(crate) fn observe_job(engine: &mut Engine, mut fact: JobFact) {
     });
     let observed = engine.jobs.observe(fact, demand);
     let key = &observed.key;
+    if observed.renewed {
+        engine.jobs.note_renewed(key, engine.now);
+    }
     if observed.preemptible_changed {
         react(engine, Change::Victims);
     }
@@ -115,11 +118,23 @@ pub(crate) fn observe_progress(
             engine.capacity.note_pods_of(key);
             react(engine, Change::Victims);
         }
-        ObservedProgress::Finished => add_run(engine, key, at),
+        ObservedProgress::Finished => {
+            add_run(engine, key, at);
+            note_end(engine, key);
+        }
     }
     settle(engine, key);
     // It may have been taken for finished while its queue or cluster began to be drained.
     timers::note_drain(engine, key);
+}
+
+/// Notes that a charged job ends for no other job.
+pub(crate) fn note_end(engine: &mut Engine, key: &JobKey) {
+    let charge = engine.jobs.charge_of(key);
+    let path = charge.map(|(queue, _)| engine.quota.path(queue));
+    let below_root = path.into_iter().flatten().skip(1);
+    let now = engine.now;
+    engine.jobs.queue_causes_mut().note(below_root, now);
 }
 
 /// Adds the run of a job that has ended to the forecast.
@@ -330,10 +345,12 @@ pub(crate) fn begin_eviction(
     avoid: Option<ClusterName>,
 ) {
     let message = message.to_owned();
-    if engine
-        .jobs
-        .begin_eviction(key, Cause { reason, message }, avoid)
-    {
+    let cause = Cause { reason, message };
+    let for_another = cause.is_for_another();
+    if engine.jobs.begin_eviction(key, cause, avoid) {
+        if !for_another {
+            note_end(engine, key);
+        }
         settle(engine, key);
     }
 }

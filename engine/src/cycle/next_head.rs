@@ -72,15 +72,7 @@ pub(crate) fn rank_queues(engine: &mut Engine) {
     changed.append(&mut engine.pending.queues.take_changed());
     engine.changed.order.extend(changed.iter().cloned());
     for queue in changed {
-        let window = window::of_queue(engine.inputs(), &queue);
-        let shapes: BTreeSet<ShapeId> = window::shapes_of(engine.inputs(), &window).collect();
-        // Slots of an unreservable shape are never asked for.
-        for shape in &shapes {
-            if engine.pending.shapes.infeasible(*shape).is_some() {
-                reserve::guess_scopes(engine, *shape);
-            }
-        }
-        engine.pending.queues.note_window(&queue, shapes);
+        note_window(engine, &queue);
         engine.quota.unrank(&queue);
         wake::mark_dirty(engine, &queue);
     }
@@ -89,6 +81,31 @@ pub(crate) fn rank_queues(engine: &mut Engine) {
         let front = front_of(engine.inputs(), id);
         engine.quota.rank(id, &front);
     }
+}
+
+/// Notes which jobs of a queue may get a reservation.
+fn note_window(engine: &mut Engine, queue: &QueueName) {
+    let has_unknown = |engine: &Engine| {
+        let pending_queue = engine.pending.queues.pending_queue(queue);
+        let shape = pending_queue.and_then(PendingQueue::first_without_slots)?;
+        // One that is feasible is evaluated, and may reserve then.
+        let shapes = &engine.pending.shapes;
+        shapes.infeasible(shape).map(|_| shape)
+    };
+    while let Some(shape) = has_unknown(engine) {
+        reserve::guess_scopes(engine, shape);
+    }
+    let shapes = loop {
+        let window = window::of_queue(engine.inputs(), queue);
+        let unreservable = window::unreservable(engine.inputs(), &window);
+        if unreservable.is_empty() {
+            break window::shapes_of(engine.inputs(), &window).collect();
+        }
+        for key in &unreservable {
+            engine.pending.note_unreservable(key, None);
+        }
+    };
+    engine.pending.queues.note_window(queue, shapes);
 }
 
 /// The next job to evaluate, if there is one, and the queues that were asked and had none.

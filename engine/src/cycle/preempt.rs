@@ -165,6 +165,8 @@ pub(crate) fn carry_out(
         let Some(first) = items.first() else { continue };
         let why = evict::taking_words(engine.inputs(), request, first);
         if let Some(whole) = items.iter().find(|item| item.cut.is_none()) {
+            let cause = evict::cause_for(engine.inputs(), request, &whole.queue);
+            engine.jobs.note_gave_way(&key, cause);
             let attempt = engine.jobs.get(&key).map(|job| job.attempt);
             lifecycle::begin_eviction(engine, &key, whole.reason, &why, None);
             decisions.extend(attempt.map(|attempt| Decision::Evict {

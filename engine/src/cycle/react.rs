@@ -6,8 +6,7 @@
 
 use crate::api::ids::{ClusterName, JobKey, NodeName, QueueName};
 use crate::api::slot::ReservationSlot;
-use crate::backfill::plan;
-use crate::backfill::{expected_release, reservation, window, withheld};
+use crate::backfill::{expected_release, expected_start, reservation, window, withheld};
 use crate::cycle::decide::name_first;
 use crate::cycle::wake::{
     activate, cluster_total, headroom_freed, headroom_used, mark_all_dirty, mark_windows_dirty,
@@ -151,7 +150,7 @@ fn fleet_changed(engine: &mut Engine, clusters: &[ClusterName]) {
     engine.jobs.retry_scale_up();
     bounds_changed(engine);
     engine.pending.backoff.moved();
-    engine.pending.shapes.forget_fits();
+    engine.pending.forget_fits();
     engine.pending.queues.wake(&RequeueCondition::Fleet);
 }
 
@@ -386,7 +385,9 @@ fn ends_moved(engine: &mut Engine, jobs: &BTreeSet<JobKey>) {
     let moved = |kept: &&Reservation| match kept.lacked_headroom() {
         true => expected_release::is_moved_by(inputs, kept, jobs),
         // Nothing is new where its nodes become free when they were expected to.
-        false => kept.nodes.is_empty() || plan::start_on(inputs, &kept.nodes) != kept.start,
+        false => {
+            kept.nodes.is_empty() || expected_start::start_on(inputs, &kept.nodes) != kept.start
+        }
     };
     let moved = engine.reservations.iter().filter(moved);
     let moved: Vec<JobKey> = moved.map(|kept| kept.rank.key.clone()).collect();

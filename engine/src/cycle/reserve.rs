@@ -10,14 +10,14 @@ use crate::api::facts::Share;
 use crate::api::ids::{JobKey, PoolClass, QueueName, Time};
 use crate::api::job::QueueOrder;
 use crate::api::slot::ReservationSlot;
-use crate::backfill::{reservation, window, withheld};
+use crate::backfill::{expected_start, reservation, spare, window, withheld};
 use crate::cycle::react::{Change, react};
 use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::shapes::ShapeId;
 use crate::placement::empty;
 use crate::placement::request::{Block, Gate, Request};
 use crate::reservation::store::Reservation;
-use crate::state::Engine;
+use crate::state::{Engine, Inputs};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Reserves what a blocked job lacks, if it is in the reservation window. The slots that its class
@@ -52,6 +52,7 @@ pub(crate) fn reserve_for(
             continue;
         }
         let planned = reservation::reservation(engine.inputs(), Request { rank, ..request }, block);
+        let planned = planned.filter(|planned| !is_fruitless(engine, request, block, planned));
         match planned {
             Some(planned) => {
                 note_scopes(engine, rank, &planned);
@@ -65,11 +66,33 @@ pub(crate) fn reserve_for(
             }
             None => {
                 drop_reservation_of(engine, &rank.key);
-                note_unreservable(engine, request.queue, rank);
+                // What can never be admitted, or is over a limit, is another matter: that changes otherwise.
+                if !matches!(block.gate, Gate::Never | Gate::Limit) {
+                    note_unreservable(engine, request.queue, rank);
+                }
             }
         }
     }
     slots
+}
+
+/// Whether a job could not start although the nodes that would be reserved for it are free: they would be kept free for
+/// ever. Then the plan of reservations differs from that of admissions, which is a defect.
+fn is_fruitless(
+    engine: &mut Engine,
+    request: Request<'_>,
+    block: &Block,
+    planned: &Reservation,
+) -> bool {
+    let inputs = engine.inputs();
+    let fruitless = matches!(block.gate, Gate::Room)
+        && !planned.nodes.is_empty()
+        && spare::binding(inputs, request).is_empty()
+        && expected_start::start_on(inputs, &planned.nodes) == Some(inputs.now);
+    if fruitless {
+        engine.fruitless_reservations.push(planned.rank.key.clone());
+    }
+    fruitless
 }
 
 /// What a job waits for whose slot is taken.
@@ -84,6 +107,8 @@ pub(crate) fn note_unreservable(engine: &mut Engine, queue: &QueueName, rank: &Q
     let shape = withheld::shape_of(engine.inputs(), &rank.key);
     let shape = shape.filter(|_| reservation::is_behind(engine.inputs(), queue, rank));
     engine.pending.note_unreservable(&rank.key, shape);
+    // It leaves the window of its queue to the next one.
+    engine.pending.queues.note_changed(queue);
 }
 
 /// Notes the slots that a reservation for this shape would take, if none is known yet: the pool
@@ -110,13 +135,15 @@ pub(crate) fn guess_scopes(engine: &mut Engine, id: ShapeId) {
     let counted = all.into_iter().filter(|(_, devices)| *devices == any);
     let scopes = counted.map(|(class, _)| ReservationSlot::Class(class.clone()));
     let scopes: BTreeSet<ReservationSlot> = scopes.collect();
-    engine.pending.shapes.note_scopes(id, &scopes);
+    engine.pending.note_scopes(id, &scopes);
 }
 
 pub(crate) fn note_scopes(engine: &mut Engine, rank: &QueueOrder, planned: &Reservation) {
     let shape = withheld::shape_of(engine.inputs(), &rank.key);
     if let Some(shape) = shape.filter(|_| !planned.nodes.is_empty()) {
-        engine.pending.shapes.note_scopes(shape, &planned.scopes);
+        let scopes = planned.scopes.iter().cloned();
+        let classes = scopes.filter(|scope| matches!(scope, ReservationSlot::Class(_)));
+        engine.pending.note_scopes(shape, &classes.collect());
     }
 }
 
@@ -202,31 +229,40 @@ pub(crate) fn set_reservation(engine: &mut Engine, mut planned: Reservation) {
     react(engine, Change::ReservationSet { key: &key, before });
 }
 
-/// Gives the reservation its slots. It displaces reservations of lower priority.
+/// Whether as many jobs before it in its queue as may reserve keep the same headroom: of one queue they go one after
+/// the other, whatever nodes they need.
+fn lacks_headroom_behind(
+    inputs: Inputs<'_>,
+    planned: &Reservation,
+    scope: &ReservationSlot,
+) -> bool {
+    let holders = inputs.reservations.holders_of(scope);
+    let before = holders.filter(|kept| kept.queue == planned.queue && kept.rank < planned.rank);
+    matches!(scope, ReservationSlot::Headroom(_))
+        && before.count() >= window::holders_allowed(inputs, &planned.queue)
+}
+
+/// Gives the reservation its slots. It displaces those that have less of a claim ([`window`]).
 ///
 /// # Errors
-/// The slot that reservations of higher priority have taken.
+/// The slot that others keep.
 fn displace(engine: &mut Engine, planned: &Reservation) -> Result<(), ReservationSlot> {
     let most = window::most_of_scope(engine.inputs(), &planned.queue);
-    let mine = window::reservation_priority(engine.inputs(), &planned.queue, &planned.rank);
     let mut giving_way: BTreeMap<JobKey, &ReservationSlot> = BTreeMap::new();
     for scope in &planned.scopes {
-        let mut same: Vec<&Reservation> = engine
-            .reservations
-            .holders_of(scope)
-            .filter(|kept| kept.rank != planned.rank)
-            .filter(|kept| !giving_way.contains_key(&kept.rank.key))
-            .collect();
-        same.sort_by_cached_key(|kept| {
-            window::reservation_priority(engine.inputs(), &kept.queue, &kept.rank)
-        });
-        while same.len() >= most {
-            let Some(last) = same.pop() else { break };
-            if mine >= window::reservation_priority(engine.inputs(), &last.queue, &last.rank) {
-                return Err(scope.clone());
-            }
-            giving_way.insert(last.rank.key.clone(), scope);
+        if lacks_headroom_behind(engine.inputs(), planned, scope) {
+            return Err(scope.clone());
         }
+        let others = engine.reservations.holders_of(scope);
+        let others = others
+            .filter(|kept| kept.rank != planned.rank && !giving_way.contains_key(&kept.rank.key));
+        let all = others.chain([planned]);
+        let all = all.map(|kept| (&kept.queue, &kept.rank)).collect();
+        let without = window::without_slot(engine.inputs(), most, all);
+        if without.contains(&&planned.rank) {
+            return Err(scope.clone());
+        }
+        giving_way.extend(without.into_iter().map(|rank| (rank.key.clone(), scope)));
     }
     for (key, scope) in giving_way {
         drop_reservation_of(engine, &key);

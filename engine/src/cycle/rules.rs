@@ -18,6 +18,7 @@ pub(crate) fn queue_told(engine: &mut Engine, name: &QueueName, fact: Option<Que
     if !engine.quota.set_fact(name, fact) {
         return;
     }
+    note_changed_queue(engine, name);
     engine.pending.shapes.forget_lets();
     react(engine, Change::Queue(name));
     drop_of_stopped(engine);
@@ -27,6 +28,16 @@ pub(crate) fn queue_told(engine: &mut Engine, name: &QueueName, fact: Option<Que
         policies_above_changed(engine, &QueueName::from(ROOT));
         // What it holds does not count any more where it was.
         react(engine, Change::QueueMovedFrom(&above_before));
+    }
+}
+
+/// A person changed the rules of a queue: that may entitle jobs of any queue.
+fn note_changed_queue(engine: &mut Engine, name: &QueueName) {
+    let (now, is_gone) = (engine.now, engine.quota.id(name).is_none());
+    let causes = engine.jobs.queue_causes_mut();
+    causes.note([QueueName::from(ROOT)], now);
+    if is_gone {
+        causes.forget(name);
     }
 }
 
@@ -45,6 +56,7 @@ fn drop_of_stopped(engine: &mut Engine) {
 
 pub(crate) fn policy_changed(engine: &mut Engine, name: &QueueName, changed: bool) {
     if changed {
+        note_changed_queue(engine, name);
         spare::note_policies(engine);
         react(engine, Change::Policy(name));
         drop_of_stopped(engine);

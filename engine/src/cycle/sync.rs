@@ -7,7 +7,7 @@
 use crate::amounts::rare::Rare;
 use crate::api::ids::JobKey;
 use crate::cycle::react::{Change, react};
-use crate::cycle::{pod_charges, reserve};
+use crate::cycle::{lifecycle, pod_charges, reserve};
 use crate::evaluation::{pending_as, prediction};
 use crate::forecast::Prediction;
 use crate::jobs::deadline::next_look;
@@ -58,6 +58,13 @@ pub(crate) fn sync_indexes(engine: &mut Engine, key: &JobKey) {
 /// Forgets a job and all that is derived of it.
 pub(crate) fn forget_job(engine: &mut Engine, key: &JobKey) {
     pod_charges::remember_queue(engine, key);
+    let ending = engine
+        .jobs
+        .released(key)
+        .is_some_and(|released| !released.alive());
+    if !ending {
+        lifecycle::note_end(engine, key);
+    }
     let Some(was) = engine.jobs.remove(key) else {
         return;
     };
@@ -130,10 +137,9 @@ pub(crate) fn move_entry(
     // A queue has a number while jobs are counted in it, which they are by now.
     let id = new.and_then(|new| engine.quota.id(&new.queue));
     if let (Some(new), Some(id)) = (new, id) {
-        engine
-            .pending
-            .queues
-            .insert(&new.queue, id, new.shape, &new.rank);
+        let slots = engine.pending.shapes.slot_set(new.shape);
+        let queues = &mut engine.pending.queues;
+        queues.insert(&new.queue, id, (new.shape, slots), &new.rank);
         engine.changed.queues.insert(new.queue.clone());
     }
     if let Some(kept) = taking {

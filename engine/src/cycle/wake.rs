@@ -125,12 +125,11 @@ pub(crate) fn owners_moved_back(engine: &mut Engine, owners: &[JobKey]) {
     mark_reservable_dirty(engine, &before);
 }
 
-/// Marks the queues dirty of jobs for which a reservation may have become possible.
+/// A reservation may have become possible for these jobs: they are in the windows of their queues again.
 fn mark_reservable_dirty(engine: &mut Engine, jobs: &BTreeSet<JobKey>) {
     for key in jobs {
-        let line = engine.jobs.line_of(key);
-        if let Some(queue) = line.map(|line| line.queue.clone()) {
-            mark_dirty(engine, &queue);
+        if let Some(line) = engine.jobs.line_of(key) {
+            engine.pending.queues.note_changed(&line.queue);
         }
     }
 }

@@ -85,6 +85,12 @@ pub(crate) struct ColdState {
     pub(crate) avoid: BTreeMap<ClusterName, Time>,
     /// Why the last attempt was evicted.
     pub(crate) last: Option<Cause>,
+    /// If it was ever evicted for another job: when the cause of the last such eviction came up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) gave_way_to: Option<Time>,
+    /// When it last came back after it failed, or was changed by a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) renewed_at: Option<Time>,
     /// How many steps of ageing it has waited.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) age: u32,
@@ -104,6 +110,8 @@ impl Nothing for ColdState {
         back_off_until: None,
         avoid: BTreeMap::new(),
         last: None,
+        gave_way_to: None,
+        renewed_at: None,
         age: 0,
     };
 }
@@ -213,6 +221,11 @@ impl ColdState {
 }
 
 impl Cause {
+    /// Whether the attempt was evicted for another job.
+    pub(crate) fn is_for_another(&self) -> bool {
+        matches!(self.reason, Reason::Reclaimed | Reason::Preempted)
+    }
+
     /// Whether the attempt failed; not if it was evicted for another job, or by an operator, or stopped.
     pub(crate) fn is_failure(&self) -> bool {
         !matches!(

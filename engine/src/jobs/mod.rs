@@ -2,6 +2,7 @@
 
 pub(crate) mod ageing;
 mod audit;
+pub(crate) mod causes;
 pub(crate) mod deadline;
 pub(crate) mod drain;
 pub(crate) mod elastic;

@@ -27,6 +27,8 @@ pub(crate) struct ObservedJob {
     pub(crate) preemptible_changed: bool,
     /// Whether a known job names another priority class.
     pub(crate) class_changed: bool,
+    /// Whether a person changed what a known job requests, its queue or its priority class, or ended its hold.
+    pub(crate) renewed: bool,
 }
 
 /// The change through an observed admission record.
@@ -88,6 +90,8 @@ impl Jobs {
         }
         let preemptible_changed = job.preemptible != fact.preemptible;
         let class_changed = is_known && job.priority_class != priority_class;
+        let resumed = job.cold.hold.is_some() && fact.hold.is_none();
+        let renewed = is_known && (other_pods || job.queue != queue || class_changed || resumed);
         job.uid = fact.uid;
         job.queue = queue;
         job.priority_class = priority_class;
@@ -112,6 +116,7 @@ impl Jobs {
             gated,
             preemptible_changed,
             class_changed,
+            renewed,
         }
     }
 

@@ -9,6 +9,7 @@ use crate::api::charge::Pools;
 use crate::api::demand::Demand;
 use crate::api::facts::PriorityClassFact;
 use crate::api::ids::{JobKey, QueueName, Time};
+use crate::jobs::causes::QueueCauses;
 use crate::jobs::ends_in_order::EndsInOrder;
 use crate::jobs::job::{Derived, Job, PendingEntry, Released};
 use crate::jobs::names::Names;
@@ -36,6 +37,8 @@ pub(crate) struct Jobs {
     pub(super) resizing: BTreeSet<JobKey>,
     /// Jobs that may be evicted, and terminating jobs.
     pub(super) preemptible: PreemptibleIndex,
+    /// What came up for which jobs of a queue may have others evicted.
+    pub(super) queue_causes: QueueCauses,
     /// Jobs that were stopped at a limit of run time.
     pub(super) stopped: BTreeSet<JobKey>,
     /// Starting jobs with pods that fit on no node of their cluster.

@@ -77,6 +77,11 @@ impl Jobs {
             return;
         };
         let released = job.released.take();
+        let gives_way = cause.as_ref().is_some_and(Cause::is_for_another);
+        if !gives_way {
+            job.cold
+                .change(|cold| cold.renewed_at = cold.renewed_at.max(Some(at)));
+        }
         if released.is_some_and(|released| released.admission.uid != job.uid) {
             // An earlier object with this name has ended.
             job.attempt = Attempt::default();
@@ -117,7 +122,10 @@ impl Jobs {
     pub(crate) fn end_back_off(&mut self, key: &JobKey, now: Time) {
         if let Some(job) = self.job_mut(key) {
             job.cold.change(|cold| {
-                cold.back_off_until = cold.back_off_until.filter(|until| *until > now);
+                if cold.back_off_until.is_some_and(|until| until <= now) {
+                    cold.back_off_until = None;
+                    cold.renewed_at = cold.renewed_at.max(Some(now));
+                }
                 cold.avoid.retain(|_, until| *until > now);
             });
         }

@@ -48,6 +48,18 @@ fn audit_queue(name: &QueueName, queue: &PendingQueue, wrong: &mut Vec<String>) 
         let listed = &queue.admissible_later;
         wrong.push(format!("queue {name}: admissible later {listed:?}"));
     }
+    let mut by_slots: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+    for (shape, class) in classes() {
+        if let Some(first) = class.jobs.first()
+            && (!class.is_parked() || class.is_admissible_later())
+        {
+            let heads = by_slots.entry(class.slots).or_default();
+            heads.insert((first.clone(), *shape));
+        }
+    }
+    if by_slots != queue.by_slots {
+        wrong.push(format!("queue {name}: by slots {:?}", queue.by_slots));
+    }
     let rechecked = classes().filter(|(_, class)| matches!(class.state, ClassState::Recheck));
     if !rechecked.map(|(shape, _)| shape).eq(&queue.rechecked) {
         wrong.push(format!("queue {name}: rechecked {:?}", queue.rechecked));

@@ -6,20 +6,25 @@
 use crate::api::facts::QueueOrdering;
 use crate::api::job::QueueOrder;
 use crate::api::reason::Reason;
+use crate::api::slot::ReservationSlot;
 use crate::pending::inadmissible::{Inadmissible, RequeueCondition};
 use crate::pending::position_index::PositionIndex;
-use crate::pending::shapes::ShapeId;
+use crate::pending::shapes::{ShapeId, SlotSetId};
 use crate::quota::QueueId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// With so few active classes besides those that may be feasible, all are asked: that is as fast.
 const FEW: usize = 4;
+/// So many classes at most are passed in a search for jobs that may get a reservation.
+const PASSED: usize = 64;
 
 /// The pending jobs of one queue that have one request shape.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PendingClass {
     pub(super) jobs: BTreeSet<QueueOrder>,
     pub(super) state: ClassState,
+    /// The slots that reservations for its jobs take.
+    pub(super) slots: SlotSetId,
     /// What it was last blocked by.
     pub(super) last: Option<Reason>,
 }
@@ -70,6 +75,8 @@ pub(crate) struct PendingQueue {
     pub(super) active: BTreeSet<(QueueOrder, ShapeId)>,
     /// The first job of each class that is parked and may be admitted some day.
     pub(super) admissible_later: BTreeSet<(QueueOrder, ShapeId)>,
+    /// The first jobs of all these classes, by the slots that reservations for them take.
+    pub(super) by_slots: BTreeMap<SlotSetId, BTreeSet<(QueueOrder, ShapeId)>>,
     /// Classes that are rechecked if the reservation of one of their jobs should move to nodes that
     /// were freed, which is found out when the queue is asked: jobs before them may take these nodes.
     pub(super) may_move: BTreeSet<ShapeId>,
@@ -85,6 +92,7 @@ impl PendingQueue {
             classes: BTreeMap::new(),
             active: BTreeSet::new(),
             admissible_later: BTreeSet::new(),
+            by_slots: BTreeMap::new(),
             may_move: BTreeSet::new(),
             rechecked: BTreeSet::new(),
         }
@@ -172,42 +180,84 @@ impl PendingQueue {
         self.may_move.contains(&shape)
     }
 
-    /// The first `most` of the jobs that may be admitted some day, parked or active.
-    pub(crate) fn window(&self, most: usize) -> Vec<&QueueOrder> {
-        if most == 1 {
-            // As it is by default: there is nothing to merge.
-            return self.first_that_may_go().into_iter().collect();
+    /// Of the jobs that may be admitted some day, parked or active, the first `most` for each slot, without those that
+    /// are to be `passed`. A job takes all slots of its set, and any slot while that is not known.
+    pub(crate) fn window<'a>(
+        &'a self,
+        most: usize,
+        slots_of: impl Fn(SlotSetId) -> Option<&'a BTreeSet<ReservationSlot>>,
+        passed: impl Fn(&QueueOrder) -> bool,
+    ) -> Vec<&'a QueueOrder> {
+        let sets = self.by_slots.iter();
+        let firsts = sets.map(|(set, heads)| {
+            let jobs = self.first_of(heads, most, &passed);
+            (slots_of(*set), jobs)
+        });
+        let mut jobs: Vec<(&QueueOrder, Option<&BTreeSet<ReservationSlot>>)> = firsts
+            .flat_map(|(slots, jobs)| jobs.into_iter().map(move |rank| (rank, slots)))
+            .collect();
+        jobs.sort_unstable_by_key(|(rank, _)| *rank);
+        let mut taken: BTreeMap<&ReservationSlot, usize> = BTreeMap::new();
+        let mut of_any = 0;
+        let mut window = Vec::new();
+        for (rank, slots) in jobs {
+            let slots = slots.filter(|slots| !slots.is_empty());
+            let free = match slots {
+                Some(slots) => {
+                    let mut slots = slots.iter();
+                    slots.all(|slot| taken.get(slot).unwrap_or(&0) + of_any < most)
+                }
+                None => window.len() < most,
+            };
+            if free {
+                window.push(rank);
+                of_any += usize::from(slots.is_none());
+                for slot in slots.into_iter().flatten() {
+                    *taken.entry(slot).or_default() += 1;
+                }
+            }
         }
-        let mut parked = self.admissible_later.iter().peekable();
-        let mut active = self.active.iter().peekable();
-        // The classes whose first jobs are first, merged: what this costs grows as `most` does.
+        window
+    }
+
+    /// The class whose first job is first of those for which the slots of a reservation are not known, unless many
+    /// other classes are before it.
+    pub(crate) fn first_without_slots(&self) -> Option<ShapeId> {
+        let heads = self.by_slots.get(&SlotSetId::default())?;
+        let first = heads.first()?;
+        let before = |heads: &BTreeSet<_>| heads.range(..first).take(PASSED).count();
+        let before: usize = self.by_slots.values().map(before).sum();
+        (before < PASSED).then_some(first.1)
+    }
+
+    /// The first `most` jobs of some classes, given by their first jobs.
+    fn first_of(
+        &self,
+        heads: &BTreeSet<(QueueOrder, ShapeId)>,
+        most: usize,
+        passed: impl Fn(&QueueOrder) -> bool,
+    ) -> Vec<&QueueOrder> {
+        // The classes whose first jobs are first: what this costs grows as `most` does.
         let mut classes = BTreeMap::new();
-        for _ in 0..most {
-            let parked_is_first = match (parked.peek(), active.peek()) {
-                (Some(a), Some(b)) => a < b,
-                (a, _) => a.is_some(),
-            };
-            let next = if parked_is_first {
-                parked.next()
-            } else {
-                active.next()
-            };
-            let Some((_, shape)) = next else { break };
-            let mut jobs = self.class(*shape);
+        for (_, shape) in heads.iter().take(most + PASSED) {
+            if classes.len() >= most {
+                break;
+            }
+            let mut jobs = self.class(*shape).filter(|rank| !passed(rank)).take(most);
             if let Some(first) = jobs.next() {
                 classes.insert(first, jobs);
             }
         }
-        let mut window = Vec::new();
-        while window.len() < most
+        let mut firsts = Vec::new();
+        while firsts.len() < most
             && let Some((rank, mut behind)) = classes.pop_first()
         {
-            window.push(rank);
+            firsts.push(rank);
             if let Some(next) = behind.next() {
                 classes.insert(next, behind);
             }
         }
-        window
+        firsts
     }
 
     /// The first of the jobs that may be admitted some day, parked or active.
@@ -225,10 +275,52 @@ impl PendingQueue {
 
     /// Takes the first job of a class off the indexes; whether it was active.
     pub(super) fn unlist(&mut self, shape: ShapeId, first: Option<QueueOrder>) -> bool {
+        let slots = self.classes.get(&shape).map(|class| class.slots);
         first.is_some_and(|first| {
             let entry = (first, shape);
+            if let Some(slots) = slots
+                && let Some(heads) = self.by_slots.get_mut(&slots)
+            {
+                heads.remove(&entry);
+                if heads.is_empty() {
+                    self.by_slots.remove(&slots);
+                }
+            }
             self.admissible_later.remove(&entry);
             self.active.remove(&entry)
         })
+    }
+
+    /// Lists the first job of a class by the slots that reservations for it take.
+    pub(super) fn list_by_slots(&mut self, shape: ShapeId, first: QueueOrder) {
+        let slots = self.classes.get(&shape).map(|class| class.slots);
+        let heads = self.by_slots.entry(slots.unwrap_or_default()).or_default();
+        heads.insert((first, shape));
+    }
+
+    /// Reservations for a class take other slots. Whether that was another set.
+    pub(super) fn set_slots(&mut self, shape: ShapeId, slots: SlotSetId) -> bool {
+        let Some(class) = self
+            .classes
+            .get(&shape)
+            .filter(|class| class.slots != slots)
+        else {
+            return false;
+        };
+        let is_listed = !class.is_parked() || class.is_admissible_later();
+        let first = class.jobs.first().cloned().filter(|_| is_listed);
+        let was_active = self.unlist(shape, first.clone());
+        if let Some(class) = self.classes.get_mut(&shape) {
+            class.slots = slots;
+        }
+        if let Some(first) = first {
+            let list = match was_active {
+                true => &mut self.active,
+                false => &mut self.admissible_later,
+            };
+            list.insert((first.clone(), shape));
+            self.list_by_slots(shape, first);
+        }
+        true
     }
 }

@@ -14,7 +14,7 @@ use crate::api::job::QueueOrder;
 use crate::api::reason::Reason;
 use crate::pending::inadmissible::{Inadmissible, RequeueCondition};
 use crate::pending::pending_queue::{ClassState, PendingClass, PendingQueue};
-use crate::pending::shapes::ShapeId;
+use crate::pending::shapes::{ShapeId, SlotSetId};
 use crate::pending::waiting_list::WaitingList;
 use crate::quota::QueueId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,14 +71,18 @@ impl PendingQueues {
         &mut self,
         queue: &QueueName,
         id: QueueId,
-        shape: ShapeId,
+        (shape, slots): (ShapeId, SlotSetId),
         rank: &QueueOrder,
     ) {
         self.note_changed(queue);
         let pending_queue = self.by_name.entry(queue.clone());
         let pending_queue = pending_queue.or_insert_with(|| PendingQueue::new(id));
         pending_queue.ranks.insert(rank.clone());
-        let class = pending_queue.classes.entry(shape).or_default();
+        let class = pending_queue.classes.entry(shape);
+        let class = class.or_insert_with(|| PendingClass {
+            slots,
+            ..PendingClass::default()
+        });
         let before = class.jobs.first().cloned();
         class.jobs.insert(rank.clone());
         if before.as_ref().is_none_or(|first| rank < first) {
@@ -153,7 +157,9 @@ impl PendingQueues {
         pending_queue.forget_recheck(shape);
         let was_active = pending_queue.unlist(shape, first.clone());
         if let Some(first) = first.filter(|_| admissible_later) {
-            pending_queue.admissible_later.insert((first, shape));
+            let entry = (first.clone(), shape);
+            pending_queue.admissible_later.insert(entry);
+            pending_queue.list_by_slots(shape, first);
         }
         let id = pending_queue.id;
         self.note_active(id, shape, was_active, false);
@@ -296,7 +302,8 @@ impl PendingQueues {
         let is_active = first.is_some();
         match first {
             Some(first) => {
-                pending_queue.active.insert((first, shape));
+                pending_queue.active.insert((first.clone(), shape));
+                pending_queue.list_by_slots(shape, first);
             }
             None => {
                 pending_queue.classes.remove(&shape);
@@ -422,7 +429,32 @@ impl PendingQueues {
         }
     }
 
-    fn note_changed(&mut self, queue: &QueueName) {
+    /// Reservations for a shape take these slots.
+    pub(super) fn note_slots(&mut self, shape: ShapeId, slots: SlotSetId) {
+        let queues = self.by_name.iter_mut();
+        let queues = queues.filter_map(|(name, queue)| {
+            let is_other = queue.set_slots(shape, slots);
+            is_other.then_some(name)
+        });
+        self.changed.extend(queues.cloned());
+    }
+
+    /// Nothing is known of the slots that reservations take.
+    pub(super) fn forget_slots(&mut self) {
+        for queue in self.by_name.values_mut() {
+            let heads = std::mem::take(&mut queue.by_slots).into_values().flatten();
+            let heads: BTreeSet<_> = heads.collect();
+            if !heads.is_empty() {
+                queue.by_slots.insert(SlotSetId::default(), heads);
+            }
+            for class in queue.classes.values_mut() {
+                class.slots = SlotSetId::default();
+            }
+        }
+    }
+
+    /// Has a queue looked at again: its first job or its reservation window may be others.
+    pub(crate) fn note_changed(&mut self, queue: &QueueName) {
         if !self.changed.contains(queue) {
             self.changed.insert(queue.clone());
         }

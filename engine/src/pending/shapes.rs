@@ -52,6 +52,10 @@ impl RequestShape {
     }
 }
 
+/// Names a set of slots that reservations take. The default is that of shapes for which it is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct SlotSetId(usize);
+
 /// Names a shape while a pending job has it. Its order means nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ShapeId(usize);
@@ -67,8 +71,8 @@ struct ShapeSlot {
     infeasible: Option<Infeasible>,
     /// The generation of freed nodes at which that was found.
     infeasible_at: u64,
-    /// The slots that a reservation for it takes, once that was found out.
-    scopes: Option<BTreeSet<ReservationSlot>>,
+    /// The slots that a reservation for it takes.
+    slots: SlotSetId,
     /// Whether the bounds of a queue ever admit it, at its smallest, where that was asked.
     let_by: BTreeMap<QueueName, bool>,
 }
@@ -81,6 +85,8 @@ pub(crate) struct Shapes {
     ids: BTreeMap<Arc<RequestShape>, ShapeId>,
     demands: BTreeSet<Arc<Demand>>,
     infeasible_shapes: InfeasibleShapes,
+    /// The sets of slots that reservations took so far, from number 1. There are few: combinations of classes.
+    slot_sets: Vec<BTreeSet<ReservationSlot>>,
     /// Whether a reservation for some shape takes slots of more than one class of pools.
     of_several_classes: bool,
     /// Shapes that no job behind all owners of reserved nodes can get a reservation for.
@@ -116,7 +122,7 @@ impl Shapes {
             fits_empty_fleet: None,
             infeasible: None,
             infeasible_at: 0,
-            scopes: None,
+            slots: SlotSetId::default(),
             let_by: BTreeMap::new(),
         });
         let id = if let Some(slot) = self.free.pop() {
@@ -192,7 +198,7 @@ impl Shapes {
         for slot in self.slots.iter_mut().flatten() {
             slot.fits_empty_fleet = None;
             slot.let_by.clear();
-            slot.scopes = None;
+            slot.slots = SlotSetId::default();
         }
         self.of_several_classes = false;
         self.make_feasible(|_| true);
@@ -269,7 +275,18 @@ impl Shapes {
 
     /// The slots that a reservation for it takes, where that is known.
     pub(crate) fn scopes(&self, id: ShapeId) -> Option<&BTreeSet<ReservationSlot>> {
-        self.slots.get(id.0)?.as_ref()?.scopes.as_ref()
+        self.slots_of(self.slot_set(id))
+    }
+
+    /// The set of slots that a reservation for it takes.
+    pub(crate) fn slot_set(&self, id: ShapeId) -> SlotSetId {
+        let slot = self.slots.get(id.0).and_then(Option::as_ref);
+        slot.map_or(SlotSetId::default(), |slot| slot.slots)
+    }
+
+    /// The slots of a set, if it is known.
+    pub(crate) fn slots_of(&self, set: SlotSetId) -> Option<&BTreeSet<ReservationSlot>> {
+        self.slot_sets.get(set.0.checked_sub(1)?)
     }
 
     /// Whether a reservation for some shape may take slots of more than one class of pools.
@@ -277,11 +294,19 @@ impl Shapes {
         self.of_several_classes
     }
 
-    pub(crate) fn note_scopes(&mut self, id: ShapeId, scopes: &BTreeSet<ReservationSlot>) {
-        if let Some(Some(slot)) = self.slots.get_mut(id.0) {
-            slot.scopes = Some(scopes.clone());
-            self.of_several_classes |= scopes.len() > 1;
+    /// Notes the slots that a reservation for a shape takes. Whether that is another set than before.
+    pub(super) fn note_scopes(&mut self, id: ShapeId, scopes: &BTreeSet<ReservationSlot>) -> bool {
+        let known = self.slot_sets.iter().position(|known| known == scopes);
+        let index = known.unwrap_or(self.slot_sets.len());
+        if known.is_none() {
+            self.slot_sets.push(scopes.clone());
         }
+        let Some(Some(slot)) = self.slots.get_mut(id.0) else {
+            return false;
+        };
+        self.of_several_classes |= scopes.len() > 1;
+        let set = SlotSetId(index + 1);
+        std::mem::replace(&mut slot.slots, set) != set
     }
 
     /// It may fit again.

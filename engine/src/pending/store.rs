@@ -5,6 +5,7 @@ use super::infeasible::{FreedNodes, Infeasible, Nodes};
 use super::queues::PendingQueues;
 use super::shapes::Shapes;
 use crate::api::ids::{ClusterName, JobKey, NodeName, QueueName};
+use crate::api::slot::ReservationSlot;
 use crate::pending::backoff::PreemptionBackoff;
 use crate::pending::shapes::ShapeId;
 use std::collections::BTreeSet;
@@ -27,6 +28,20 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
+    /// Notes the slots that a reservation for a shape takes.
+    pub(crate) fn note_scopes(&mut self, shape: ShapeId, scopes: &BTreeSet<ReservationSlot>) {
+        if self.shapes.note_scopes(shape, scopes) {
+            let slots = self.shapes.slot_set(shape);
+            self.queues.note_slots(shape, slots);
+        }
+    }
+
+    /// The fleet changed: nothing is known of what fits it.
+    pub(crate) fn forget_fits(&mut self) {
+        self.shapes.forget_fits();
+        self.queues.forget_slots();
+    }
+
     /// No reservation is possible for a job, nor for another job of this shape behind all owners of
     /// reserved nodes, until a node is freed or unreserved.
     pub(crate) fn note_unreservable(&mut self, key: &JobKey, shape: Option<ShapeId>) {

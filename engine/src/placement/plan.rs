@@ -14,6 +14,7 @@ use crate::capacity::{ClusterCapacity, FittingPods, Need, NodeView, Packing, Pla
 use crate::cost;
 use crate::eligibility::store::{Eligible, groups_of};
 use crate::overlay::Overlay;
+use crate::pending::shapes::RequestShape;
 use crate::placement::eligible::Ineligible;
 use crate::placement::lookup::{EXACT, Estimate, largest_role};
 pub(crate) use crate::placement::no_plan::{ClusterLack, NoPlan};
@@ -39,10 +40,18 @@ pub(crate) fn plan(
     gang: GangRequest<'_>,
     overlay: &Overlay,
 ) -> Result<Vec<Share>, NoPlan> {
-    let avoid = &gang.shape.avoid;
-    let avoids = !avoid.is_empty() && empty::fits_empty_fleet(inputs, gang.shape, avoid);
-    let none = BTreeSet::new();
-    plan_without(inputs, gang, overlay, if avoids { avoid } else { &none })
+    plan_without(inputs, gang, overlay, avoided(inputs, gang.shape))
+}
+
+/// The clusters that a gang avoids, as long as another one could ever take it.
+pub(crate) fn avoided<'a>(
+    inputs: Inputs<'_>,
+    shape: &'a RequestShape,
+) -> &'a BTreeSet<ClusterName> {
+    static NONE: BTreeSet<ClusterName> = BTreeSet::new();
+    let avoid = &shape.avoid;
+    let avoids = !avoid.is_empty() && empty::fits_empty_fleet(inputs, shape, avoid);
+    if avoids { avoid } else { &NONE }
 }
 
 /// Where a gang would go, some clusters left out.

@@ -9,7 +9,7 @@
 //! `cycle::preempt` carries out what is found here.
 
 use crate::api::facts::Share;
-use crate::api::ids::{JobKey, QueueName};
+use crate::api::ids::{JobKey, QueueName, Time};
 use crate::api::job::QueueOrder;
 use crate::api::reason::Reason;
 use crate::backfill::{assume, withheld};
@@ -22,7 +22,7 @@ use crate::pending::shapes::ShapeId;
 use crate::placement::request::Request;
 use crate::preemption::choose::{Search, VictimSet};
 use crate::preemption::entitlement::{Reclaim, deserves, entitlement_gaps};
-use crate::preemption::victims::{Candidates, Item, Victim, overdue_at};
+use crate::preemption::victims::{Candidates, Item, Preemptor, Victim, overdue_at};
 use crate::preemption::{gaps, victims};
 use crate::state::Inputs;
 use std::cell::Cell;
@@ -164,24 +164,46 @@ fn offers<'a>(
 ) -> Candidates<'a> {
     let mut offers = Candidates::default();
     let wanted = &request.shape.total;
+    let gave_way = inputs
+        .jobs
+        .get(&request.rank.key)
+        .is_some_and(Job::gave_way);
     for queue in inputs.jobs.preemptible().queues().filter(|_| others) {
         if queue != request.queue && reclaim(inputs, request, usage).could_reclaim_from(queue) {
-            victims::offer(inputs, &mut offers, queue, Reason::Reclaimed, wanted, None);
+            let preemptor = Preemptor {
+                wanted,
+                below: None,
+                cause: cause_for(inputs, request, queue),
+                gave_way,
+            };
+            victims::offer(inputs, &mut offers, queue, Reason::Reclaimed, preemptor);
         }
     }
     if own {
-        let below = Some(own_priority(inputs, &request.rank.key));
-        victims::offer(
-            inputs,
-            &mut offers,
-            request.queue,
-            Reason::Preempted,
+        let preemptor = Preemptor {
             wanted,
-            below,
-        );
+            below: Some(own_priority(inputs, &request.rank.key)),
+            cause: cause_for(inputs, request, request.queue),
+            gave_way,
+        };
+        let queue = request.queue;
+        victims::offer(inputs, &mut offers, queue, Reason::Preempted, preemptor);
     }
     offers.sort();
     offers
+}
+
+/// When the latest cause came up for which jobs of a queue may be evicted for a request.
+pub(crate) fn cause_for(inputs: Inputs<'_>, request: Request<'_>, victims: &QueueName) -> Time {
+    let siblings = || {
+        let (own, other) = inputs
+            .quota
+            .id(request.queue)
+            .zip(inputs.quota.id(victims))?;
+        Some(inputs.quota.name(inputs.quota.lca_children(own, other)?.0))
+    };
+    let entitled = siblings().unwrap_or(request.queue);
+    inputs.jobs.cause_of(&request.rank.key, entitled)
 }
 
 pub(crate) fn taking_words(inputs: Inputs<'_>, request: Request<'_>, item: &Victim) -> String {

@@ -170,16 +170,33 @@ impl Item<'_> {
     }
 }
 
-/// Adds the candidates of a queue that have any of the resources of `wanted`; with `below` for a job of this
-/// priority in the queue itself.
+/// The job for which others are evicted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Preemptor<'a> {
+    /// What it requests.
+    pub(crate) wanted: &'a Resources,
+    /// Its priority, in its own queue.
+    pub(crate) below: Option<i32>,
+    /// When its latest cause came up ([`crate::jobs::causes`]).
+    pub(crate) cause: Time,
+    /// Whether it was ever evicted for another job itself.
+    pub(crate) gave_way: bool,
+}
+
+/// Adds the candidates of a queue that have any of the resources that the preemptor requests.
 pub(crate) fn offer<'a>(
     inputs: Inputs<'a>,
     offers: &mut Candidates<'a>,
     queue: &QueueName,
     reason: Reason,
-    wanted: &Resources,
-    below: Option<i32>,
+    preemptor: Preemptor<'_>,
 ) {
+    let Preemptor {
+        wanted,
+        below,
+        cause,
+        gave_way,
+    } = preemptor;
     let rules = inputs.quota.policy(queue).map(|policy| policy.preemption);
     let rules = rules.unwrap_or_default();
     let protected = rules.min_runtime_ms;
@@ -201,12 +218,16 @@ pub(crate) fn offer<'a>(
             continue;
         }
         let lower = below.is_none_or(|below| rules.within_queue && *priority < below);
+        // Evictions for a higher priority end by themselves: the lower one evicts nobody for it.
+        let mut whole = below.is_some() || !job.gave_way() || job.gives_way_to(cause);
         if !lower || (rules.allow_non_preemptible && !job.preemptible) {
             let until = overdue_at(job, released).filter(|_| rules.evict_overdue);
             if until.is_none_or(|until| until > inputs.now) {
                 offers.more_at = offers.more_at.into_iter().chain(until).min();
                 continue;
             }
+            // Otherwise two jobs that declare too little would evict each other in turn.
+            whole = job.gives_way_to(cause) || !(gave_way || job.gave_way());
         }
         if protected > 0 {
             let until = released.started_at.map(|at| at.after(protected));
@@ -225,17 +246,18 @@ pub(crate) fn offer<'a>(
             inputs,
             offers,
             (key, job, released),
-            reason,
+            (reason, whole),
             (*priority, place),
         );
     }
 }
 
+/// Adds the candidates of one job; the `whole` job only where that is allowed.
 fn offer_job<'a>(
     inputs: Inputs<'a>,
     offers: &mut Candidates<'a>,
     (key, job, released): (&'a JobKey, &'a Job, &'a Released),
-    reason: Reason,
+    (reason, whole): (Reason, bool),
     (priority, place): (i32, usize),
 ) {
     let cost = cost_of(inputs, job, released, place);
@@ -253,12 +275,15 @@ fn offer_job<'a>(
         what,
     };
     let steps = surplus(job, released);
+    if steps.is_empty() && !whole {
+        return;
+    }
     if let Some((_, charge)) = &job.derived.has.charge
         && steps.is_empty()
         && released.leaving.is_empty()
     {
-        let whole = item(usize::MAX, cost, CandidateKind::Job(charge));
-        return offers.items.push(whole);
+        let all = item(usize::MAX, cost, CandidateKind::Job(charge));
+        return offers.items.push(all);
     }
     let mut nodes = inputs.capacity.holdings(key);
     if !released.leaving.is_empty() {
@@ -308,6 +333,9 @@ fn offer_job<'a>(
         offers
             .items
             .push(item(step, 0, CandidateKind::PodSurplus(part.into())));
+    }
+    if !whole {
+        return;
     }
     let left = PodSurplus {
         cut: None,

@@ -206,7 +206,7 @@ fn a_gang_that_a_bound_admits_on_other_nodes_waits_for_those() {
     world.apply(foreign("x", "b1", "gpu 8"));
     world.add("gang", "q", 3, "gpu 5");
     assert_snapshot!(world.decide(), @"");
-    assert_snapshot!(world.why("gang"), @"#1 Reserved: needs 3 pods × nvidia.com/gpu 5; x has room for 2 of 3; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("gang"), @"#1 WaitingForRoom: needs 3 pods × nvidia.com/gpu 5; x has room for 2 of 3");
     world.apply(Event::PodGone("x".into(), "foreign-x-b1".into()));
     assert_snapshot!(world.decide(), @"release gang #1 x(a0 b0 b1)");
 }

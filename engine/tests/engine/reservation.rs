@@ -226,12 +226,19 @@ fn a_queue_with_a_lower_priority_loses_its_reservation() {
         ["one", "two", "three"].map(next)
     };
     assert_eq!(kept(&mut world), [true, true, false]);
+    // One of two slots goes by priority, the other one by age.
     world.queue(QueueFact {
-        priority: -1,
-        ..queue("two")
+        priority: 1,
+        ..queue("three")
     });
     world.decide();
     assert_eq!(kept(&mut world), [true, false, true]);
+    world.queue(QueueFact {
+        priority: 1,
+        ..queue("two")
+    });
+    world.decide();
+    assert_eq!(kept(&mut world), [true, true, false]);
 }
 
 #[test]

@@ -80,12 +80,12 @@ fn a_hard_topology_is_never_violated() {
     world.apply(foreign("a", "n110", "gpu 8"));
     submit(&mut world, "rack", hard(1, pods(2, "gpu 8")));
     assert_snapshot!(world.decide(), @"");
-    assert_snapshot!(world.why("rack"), @"#1 Reserved: needs 2 pods × nvidia.com/gpu 8; a in z0/r0 has room for 1 of 2; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("rack"), @"#1 WaitingForRoom: needs 2 pods × nvidia.com/gpu 8; a in z0/r0 has room for 1 of 2");
     submit(&mut world, "zone", hard(2, pods(2, "gpu 8")));
-    assert_snapshot!(world.decide(), @"release zone #1 a(n101 n111)");
+    assert_snapshot!(world.decide(), @"release zone #1 a(n001 n011)");
     submit(&mut world, "never", hard(2, pods(5, "gpu 8")));
     world.decide();
-    assert_snapshot!(world.why("never"), @"#2 ExceedsFleet: needs 5 pods × nvidia.com/gpu 8; a in z0 has room for 2 of 5; it would not fit even if they were empty");
+    assert_snapshot!(world.why("never"), @"#2 ExceedsFleet: needs 5 pods × nvidia.com/gpu 8; a in z1 has room for 2 of 5; it would not fit even if they were empty");
 }
 
 #[test]
@@ -253,41 +253,29 @@ fn a_preempting_gang_is_placed_in_one_rack() {
     assert_eq!(world.settle(4), ["n0 for pair", "n1 for pair"]);
 }
 
-/// Two clusters of two racks with one free node each, and a job that needs a whole rack: enough is
-/// free, but not close enough.
-fn half_free(preferred: &str, also_taken: &[(&str, &str)]) -> World {
-    let mut world = world();
-    world.policy(PolicyFact {
-        preferred_clusters: vec![ClusterName::from(preferred)],
-        ..policy("q")
-    });
-    for name in ["a", "b"] {
-        racked(&mut world, name, 1, 2, 2);
-    }
-    let taken = [("a", "n000"), ("a", "n010"), ("b", "n000"), ("b", "n010")];
-    for (cluster, node) in taken.iter().chain(also_taken) {
-        world.apply(foreign(cluster, node, "gpu 8"));
-    }
-    submit(&mut world, "head", hard(1, pods(2, "gpu 8")));
-    assert_eq!(world.decide(), "");
-    world
-}
-
+/// Of two racks that a job needs whole, each with a node in use, that of the preferred cluster is reserved.
 #[test]
-fn nodes_are_reserved_in_the_preferred_cluster_if_nothing_has_to_become_free() {
-    let mut world = half_free("b", &[]);
-    submit(&mut world, "small", pods(1, "gpu 8"));
-    assert_snapshot!(world.decide(), @"release small #1 a(n001)");
-}
-
-#[test]
-fn reserved_nodes_stay_when_the_preferred_cluster_changes() {
-    let mut world = half_free("a", &[("a", "n001")]);
-    world.apply(Event::PodGone(
-        ClusterName::from("a"),
-        Uid::from("foreign-a-n001"),
-    ));
-    assert_eq!(world.decide(), "");
-    submit(&mut world, "small", pods(1, "gpu 8"));
-    assert_snapshot!(world.decide(), @"release small #1 a(n001)");
+fn the_rack_of_the_preferred_cluster_is_reserved() {
+    for (preferred, other) in [("a", "b"), ("b", "a")] {
+        let mut world = world();
+        for name in ["a", "b"] {
+            racked(&mut world, name, 1, 1, 2);
+            submit(&mut world, &format!("old-{name}"), pods(1, "gpu 8"));
+            world.decide();
+            world.run(&format!("old-{name}"));
+            // The next one goes to the other cluster.
+            world.apply(foreign(name, "n001", "gpu 8"));
+        }
+        world.policy(PolicyFact {
+            preferred_clusters: vec![ClusterName::from(preferred)],
+            ..policy("q")
+        });
+        for name in ["a", "b"] {
+            let uid = Uid::from(format!("foreign-{name}-n001").as_str());
+            world.apply(Event::PodGone(ClusterName::from(name), uid));
+        }
+        submit(&mut world, "head", hard(1, pods(2, "gpu 8")));
+        submit(&mut world, "small", pods(1, "gpu 8"));
+        assert_eq!(world.decide(), format!("release small #1 {other}(n001)"));
+    }
 }

@@ -25,6 +25,7 @@ impl Files {
     }
 }
 
+#[allow(dead_code, reason = "not all tests need it")]
 pub(crate) fn run(scenario: &Scenario) -> (RunMetrics, RunOutcome) {
     run_with(scenario, true)
 }

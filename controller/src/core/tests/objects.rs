@@ -100,6 +100,12 @@ pub(super) fn merge(into: &mut Value, change: Value) {
     }
 }
 
+/// The owner of the binding of a job: its object.
+pub(super) fn owner_of(name: &str) -> Value {
+    let uid = format!("{name}-uid");
+    json!({"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid, "controller": true})
+}
+
 /// What a member reports of a job, for `status.aggregatedStatus`.
 pub(super) fn reported(status: Value) -> Value {
     json!({"status": {"aggregatedStatus": [{"clusterName": "m1", "status": status}]}})

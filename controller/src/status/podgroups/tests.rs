@@ -282,7 +282,6 @@ fn a_podgroup_is_applied_without_empty_fields() {
             "spec": {"replicas": replicas, "template": {"spec": {"containers": [container]}}},
         }))
     };
-    let two = json!({"cpu": "2", "pods": "2"});
     // A service starts with one pod.
     assert_eq!(
         deployment(2)["minResources"],

@@ -4,7 +4,7 @@ use super::*;
 use crate::amounts::resources::ResourceName;
 use crate::api::ids::{JobKey, Time};
 use crate::capacity::testing::demand;
-use crate::pending::shapes::Shapes;
+use crate::pending::shapes::{Shapes, SlotSetId};
 use crate::pending::testing::shape;
 use std::cmp::Reverse;
 
@@ -37,7 +37,12 @@ fn parked() -> (PendingQueues, [QueueName; 2], ShapeId) {
     let [shape, _] = shapes();
     for queue in &queues {
         let name = queue.as_str();
-        pending.insert(queue, QueueId::ROOT, shape, &rank(name, 1));
+        pending.insert(
+            queue,
+            QueueId::ROOT,
+            (shape, SlotSetId::default()),
+            &rank(name, 1),
+        );
         pending.park(queue, shape, inadmissible(RequeueCondition::Room));
     }
     pending.take_woken();
@@ -148,7 +153,7 @@ fn a_queue_has_changed_when_any_job_joins_or_leaves_it() {
     let [a, _] = &queues;
     let behind = rank("behind", 2);
     let changed = BTreeSet::from([a.clone()]);
-    pending.insert(a, QueueId::ROOT, shape, &behind);
+    pending.insert(a, QueueId::ROOT, (shape, SlotSetId::default()), &behind);
     assert_eq!(active(&pending, &queues), [0, 0]);
     assert_eq!(pending.take_changed(), changed);
     pending.remove(a, shape, &behind);
@@ -211,9 +216,19 @@ fn a_class_may_move_until_it_is_parked_or_known_not_to() {
     assert_eq!(moves(&pending), [false, true]);
     // The only job of the class leaves, and another one of its shape comes.
     let [_, other] = shapes();
-    pending.insert(b, QueueId::ROOT, other, &rank("beside", 2));
+    pending.insert(
+        b,
+        QueueId::ROOT,
+        (other, SlotSetId::default()),
+        &rank("beside", 2),
+    );
     pending.remove(b, shape, &rank("b", 1));
-    pending.insert(b, QueueId::ROOT, shape, &rank("b", 1));
+    pending.insert(
+        b,
+        QueueId::ROOT,
+        (shape, SlotSetId::default()),
+        &rank("b", 1),
+    );
     assert_eq!(moves(&pending), [false, false]);
 }
 
@@ -228,14 +243,23 @@ fn a_window_has_the_first_jobs_of_all_classes_active_or_parked() {
         (other, "c", 2),
         (other, "d", 4),
     ] {
-        pending.insert(&queue, QueueId::ROOT, shape, &rank(name, at));
+        pending.insert(
+            &queue,
+            QueueId::ROOT,
+            (shape, SlotSetId::default()),
+            &rank(name, at),
+        );
     }
     pending.park(&queue, one, inadmissible(RequeueCondition::Room));
     let pending_queue = pending.pending_queue(&queue).unwrap();
     let all = [("b", 1), ("c", 2), ("a", 3), ("d", 4)].map(|(name, at)| rank(name, at));
     for most in 0..=5 {
         let first: Vec<&QueueOrder> = all.iter().take(most).collect();
-        assert_eq!(pending_queue.window(most), first, "{most}");
+        assert_eq!(
+            pending_queue.window(most, |_| None, |_| false),
+            first,
+            "{most}"
+        );
     }
 }
 
@@ -263,7 +287,7 @@ fn in_a_long_queue_only_the_classes_that_may_be_feasible_are_asked() {
         .collect();
     for (at, id) in ids.iter().enumerate() {
         let order = rank(&format!("job-{at}"), at as i64);
-        pending.insert(&queue, QueueId::ROOT, *id, &order);
+        pending.insert(&queue, QueueId::ROOT, (*id, SlotSetId::default()), &order);
         pending.wait_for_shape(&queue, *id);
     }
     let are_few = |pending: &PendingQueues, named| {

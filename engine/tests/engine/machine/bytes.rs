@@ -132,6 +132,8 @@ impl Row {
     /// All decisions of a stream.
     pub fn count(&mut self, model: &Model) {
         for (_, _, decided) in &model.decided {
+            // An empty list adds nothing, as before it was there.
+            let decided = &decided.replace(", fruitless_reservations: []", "");
             self.decisions.add(decided);
             self.released += decided.matches("Release {").count();
             self.resized += decided.matches("Resize {").count();
@@ -171,16 +173,16 @@ fn the_same_events_give_the_same_bytes_everywhere() {
     let rows: Vec<String> = (0..12).map(row).collect();
     insta::assert_snapshot!(rows.join("\n"), @r"
     98 released, 2 resized, 2 evicted: a70e0dde672efd6c, told 21d44e31935c49d3
-    70 released, 1 resized, 3 evicted: 1eaf07d5429dc74a, told 7ea3a46a4489463b
-    113 released, 2 resized, 9 evicted: 3d2bbd65280193b0, told 76d458dc82128f6b
-    63 released, 0 resized, 1 evicted: 1cf133ab16589870, told d3907ee4b22fd2cb
+    70 released, 1 resized, 3 evicted: 1eaf07d5429dc74a, told 11fe9742d5cf0a1d
+    111 released, 2 resized, 8 evicted: c871650f6884470d, told de075f0ecf2751c1
+    63 released, 0 resized, 1 evicted: 1cf133ab16589870, told 9c3eff6ffa9f9405
     122 released, 4 resized, 7 evicted: e042d9a20e7955a3, told e120eaecda6e473b
     57 released, 0 resized, 2 evicted: 2d1e29787f0ac6a8, told b1265ca88893c207
-    107 released, 1 resized, 6 evicted: 5b14f088624fa97e, told ecb7dc225b48d8ff
-    54 released, 1 resized, 0 evicted: 3c7dbdb04f004aaf, told 66b5c0b30878154a
+    105 released, 1 resized, 6 evicted: 7346ed837b60dd1d, told dbd2aa47b06dc586
+    54 released, 1 resized, 0 evicted: 3c7dbdb04f004aaf, told fbbf6e131f464576
     114 released, 1 resized, 4 evicted: 606572b716dd340d, told 3dd9598d4fef55df
     85 released, 1 resized, 2 evicted: 819d4d2f23680580, told dad0c44f05a368ac
-    94 released, 3 resized, 3 evicted: 235f5154c6b0519f, told 4003ad3ea7a20047
+    94 released, 3 resized, 3 evicted: 9364495a193bcfa0, told 2d51285bf6b3d987
     53 released, 1 resized, 1 evicted: e86a7064ef380bfe, told 163dddd2c13f3541
     ");
 }

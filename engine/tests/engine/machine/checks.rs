@@ -34,6 +34,11 @@ impl Model {
             let wrong = self.engine.check_invariants();
             assert!(wrong.is_empty(), "{wrong:#?}");
             assert!(!decided.cut, "jobs have each other evaluated in a circle");
+            let fruitless = &decided.fruitless_reservations;
+            assert!(
+                fruitless.is_empty(),
+                "reserved without result: {fruitless:?}"
+            );
             for decision in &decided.decisions {
                 self.check(decision);
                 committed = self.check_guarantees(&committed);

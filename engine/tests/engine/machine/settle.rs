@@ -16,18 +16,26 @@ impl Model {
             self.policy(fact);
         }
         let mut last = Vec::new();
+        let before = self.taken;
         for round in 0..32 {
             self.now = self.now.after(if round < 10 { 1000 } else { 40_000 });
-            let before = self.decided.len();
+            let decided_before = self.decided.len();
             let taken = self.taken;
             self.decide_once();
             if round >= 26 && self.taken > taken {
-                let decided = self.decided[before..].iter();
+                let decided = self.decided[decided_before..].iter();
                 last.extend(decided.map(|(_, _, text)| text.clone()));
             }
             self.members_obey();
         }
         assert!(last.is_empty(), "no rest: {last:?}");
+        // Nothing comes up meanwhile that entitles a job to evictions.
+        let most = (self.layout.jobs as u64).pow(2);
+        assert!(
+            self.taken - before <= most,
+            "{} evictions",
+            self.taken - before
+        );
     }
 
     /// Admitted jobs run, shrunk jobs lose pods, and evicted jobs are gone.

@@ -33,10 +33,10 @@ fn wide_streams_give_the_same_bytes_everywhere() {
     21 released, 0 resized, 0 evicted: baded6ef38d9bfd1, told b52965ae4f7f7cc1
     30 released, 0 resized, 0 evicted: edd97b13c16ac5d4, told ddb00857f8c58d23
     28 released, 1 resized, 2 evicted: 91083b7e43b571de, told 10f5a686c04afc4f
-    40 released, 0 resized, 1 evicted: 6fa84a58200764e9, told 8c1b498712e96900
-    52 released, 0 resized, 0 evicted: efbd5ced13015c64, told 3e41732dae3eaff3
+    40 released, 0 resized, 1 evicted: 6fa84a58200764e9, told 0e6509c857951574
+    52 released, 0 resized, 0 evicted: dc423dafda8ec3b5, told ce0fd2b455caa3e7
     34 released, 1 resized, 4 evicted: 7e3c3fd38b5482c3, told 6d6d553571eb60d6
-    27 released, 0 resized, 1 evicted: b14eec80ff254e9a, told bad1fe2c47226501
-    29 released, 0 resized, 3 evicted: 1394ca486dcd653c, told 644830f5dd41f99c
+    27 released, 0 resized, 1 evicted: b14eec80ff254e9a, told 5f1eba41f6315091
+    29 released, 0 resized, 3 evicted: 1394ca486dcd653c, told 359ea1d71d321287
     ");
 }

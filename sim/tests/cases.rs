@@ -1,0 +1,113 @@
+//! Inputs on which the engine once decided wrongly, each with bounds on what is right.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Files, run_with};
+use sim::input::read_scenario;
+use sim::metrics::{Distribution, RunMetrics};
+use sim::scenario::ScenarioOverrides;
+use std::path::{Path, PathBuf};
+
+const HOUR: f64 = 3600.0;
+
+fn case(name: &str) -> PathBuf {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+    cases.join(name)
+}
+
+/// The metrics of a case as `muster simulate` runs it.
+fn run_case(name: &str) -> RunMetrics {
+    let folder = case(name);
+    let queues = folder.join("queues.yaml");
+    run_files(&folder, &queues)
+}
+
+fn run_files(folder: &Path, queues: &Path) -> RunMetrics {
+    let (fleet, jobs) = (folder.join("fleet.yaml"), folder.join("jobs.yaml"));
+    let mut scenario = read_scenario(&fleet, Some(queues), &jobs).unwrap().what;
+    scenario.change(&ScenarioOverrides::default());
+    run_with(&scenario, false).0
+}
+
+fn wait_of<'a>(metrics: &'a RunMetrics, size: &str) -> &'a Distribution {
+    let mut sizes = metrics.wait_by_size.iter();
+    &sizes.find(|of| of.size == size).unwrap().wait
+}
+
+/// A reservation is only on nodes that its owner may use together: of one rack.
+#[test]
+fn a_gang_that_must_be_in_one_rack_reserves_one_rack() {
+    let metrics = run_case("rack-reservation");
+    // The ends of the first jobs are not known, so it begins with a rack that is not the best.
+    assert!(wait_of(&metrics, "9-16").max <= 3.0 * HOUR, "{metrics:?}");
+    assert!(
+        wait_of(&metrics, "5-8").average <= 2.0 * HOUR,
+        "{metrics:?}"
+    );
+    assert!(metrics.use_in_window >= 0.97, "{metrics:?}");
+}
+
+/// The same with bounds of the queue on a class of nodes.
+#[test]
+fn nothing_is_reserved_on_nodes_that_the_queue_may_not_use() {
+    let metrics = run_case("pool-bound-reservation");
+    assert!(wait_of(&metrics, "9-16").max <= HOUR, "{metrics:?}");
+    assert!(metrics.use_in_window >= 0.98, "{metrics:?}");
+}
+
+/// The first job of a queue waits long for one class of nodes: the first job of another class has a reservation.
+#[test]
+fn the_first_job_of_each_class_of_nodes_may_reserve() {
+    let metrics = run_case("class-head");
+    assert!(wait_of(&metrics, "17-32").max <= HOUR, "{metrics:?}");
+}
+
+#[test]
+fn jobs_that_run_longer_than_declared_do_not_evict_each_other_for_ever() {
+    let metrics = run_case("overdue-pingpong");
+    assert_eq!(metrics.finished, 2);
+    // The first is evicted after an hour; the other one then runs to its end.
+    assert!(metrics.completion.p50 <= 140.0 * 60.0, "{metrics:?}");
+}
+
+#[test]
+fn three_queues_do_not_reclaim_from_each_other_for_ever() {
+    let metrics = run_case("reclaim-circle");
+    assert_eq!(metrics.finished, 7);
+    assert!(metrics.decisions.evicted <= 12, "{metrics:?}");
+    assert!(metrics.completion.p50 <= 180.0, "{metrics:?}");
+}
+
+/// Two queues below their deserved amounts always have a blocked gang; a third one's gang waits for the slot that goes
+/// by age.
+#[test]
+fn the_oldest_gang_has_a_slot_whatever_its_queue_deserves() {
+    let files = Files::new();
+    files.with(
+        "fleet.yaml",
+        "clusters: [{name: a, nodes: [{count: 24, class: gpu, gpus: 8, cpu: 64, memory: 512Gi}]}]",
+    );
+    let jobs = files.with(
+        "jobs.yaml",
+        "jobs:
+  - {name: small, queue: c, count: 4000, every: 90s, run: 47m, gpus: 8}
+  - {name: one, queue: a, at: 10s, count: 150, every: 25m, run: 20m, pods: 8, gpus: 8}
+  - {name: two, queue: b, at: 20s, count: 150, every: 25m, run: 20m, pods: 8, gpus: 8}
+  - {name: gang, queue: c, at: 5m, run: 20m, pods: 12, gpus: 8}",
+    );
+    let queues = files.with(
+        "queues.yaml",
+        "queues:
+  - {name: a, deserved: {nvidia.com/gpu: 192}, preemption: {reclaim: false}}
+  - {name: b, deserved: {nvidia.com/gpu: 192}, preemption: {reclaim: false}}
+  - {name: c}",
+    );
+    let metrics = run_files(jobs.parent().unwrap(), &queues);
+    assert!(
+        wait_of(&metrics, "65-128").max <= 6.0 * HOUR,
+        "{:?}",
+        metrics.wait_by_size
+    );
+}
