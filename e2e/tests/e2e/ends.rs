@@ -331,6 +331,7 @@ async fn worker_fails(case: &Case) -> anyhow::Result<()> {
     let container = "/spec/jaxReplicaSpecs/Worker/template/spec/containers/0";
     if let Some(container) = jax.pointer_mut(container) {
         container["ports"] = json!([{"name": "jaxjob-port", "containerPort": 6666}]);
+        container["command"] = json!(["train"]);
     }
     let mut boost = gang.xgboost();
     for group in ["Master", "Worker"] {
