@@ -256,19 +256,24 @@ impl Leadership {
                 self.reported = epoch;
                 return;
             }
-            let claim = async {
-                if self.claim.changed().await.is_err() {
-                    // No sender is left that could change it.
-                    std::future::pending::<()>().await;
-                }
-            };
-            match &mut self.within {
-                None => claim.await,
-                Some(within) => tokio::select! {
-                    () = claim => {}
-                    () = within.moved() => {}
-                },
+            self.next_claim().await;
+        }
+    }
+
+    /// Returns when the claim has been renewed, has begun or has ended.
+    async fn next_claim(&mut self) {
+        let claim = async {
+            if self.claim.changed().await.is_err() {
+                // No sender is left that could change it.
+                std::future::pending::<()>().await;
             }
+        };
+        match &mut self.within {
+            None => claim.await,
+            Some(within) => tokio::select! {
+                () = claim => {}
+                () = within.moved() => {}
+            },
         }
     }
 
@@ -281,7 +286,8 @@ impl Leadership {
             if claim.is_some_and(|claim| claim.holds()) {
                 return;
             }
-            self.changed().await;
+            // A claim that has lapsed may be renewed late: then the same term goes on.
+            self.next_claim().await;
         }
     }
 }
@@ -318,6 +324,36 @@ impl Term {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A starved process renews after its claim has lapsed: who waits to lead goes on.
+    #[tokio::test(start_paused = true)]
+    async fn a_late_renewal_of_the_same_term_is_noticed() {
+        let until = |seconds: u64| {
+            Some(Claim {
+                epoch: 1,
+                until: Some(Instant::now() + Duration::from_secs(seconds)),
+                slept: crate::clock::slept(),
+            })
+        };
+        let (sender, receiver) = watch::channel(until(1));
+        let mut handle = Leadership::new(receiver, Duration::from_secs(30), None);
+        handle.leading().await;
+        tokio::time::advance(Duration::from_secs(5)).await;
+        let waits = tokio::time::timeout(Duration::from_secs(1), handle.leading()).await;
+        assert!(waits.is_err(), "its claim has lapsed");
+        sender.send_replace(until(10));
+        let leads = tokio::time::timeout(Duration::from_secs(1), handle.leading()).await;
+        assert!(leads.is_ok(), "the renewal is not seen");
+        // It was asleep when the renewal came.
+        tokio::time::advance(Duration::from_secs(20)).await;
+        let renewed = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            sender.send_replace(until(10));
+        };
+        let both = async { tokio::join!(handle.leading(), renewed) };
+        let leads = tokio::time::timeout(Duration::from_secs(1), both).await;
+        assert!(leads.is_ok(), "the renewal does not wake it");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_machine_that_sleeps_loses_its_claim() {
