@@ -344,7 +344,7 @@ mod tests {
         sender.send_replace(until(10));
         let leads = tokio::time::timeout(Duration::from_secs(1), handle.leading()).await;
         assert!(leads.is_ok(), "the renewal is not seen");
-        // It was asleep when the renewal came.
+        // The renewal comes while it waits.
         tokio::time::advance(Duration::from_secs(20)).await;
         let renewed = async {
             tokio::time::sleep(Duration::from_millis(100)).await;
