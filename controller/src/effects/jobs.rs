@@ -234,9 +234,7 @@ impl Effects {
             }
         });
     }
-}
 
-impl Effects {
     /// Deletes the binding of a job if the API server says that its object is gone.
     pub(super) fn delete_orphan(&self, job: BoundJob) {
         let BoundJob { key, binding } = job;

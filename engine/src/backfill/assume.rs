@@ -146,7 +146,7 @@ impl Overlay {
         amount: i128,
     ) -> Self {
         // Any pool that the bound counts stands for all of it.
-        let pool = pools.filter(|_| short.class.is_some()).and_then(|pools| {
+        let pool = pools.filter(|_| short.class().is_some()).and_then(|pools| {
             let counts = |pool: &&(_, _)| short.counts(&pool.0, &pool.1);
             pools.keys().rfind(counts).cloned()
         });

@@ -111,14 +111,22 @@ pub(crate) fn target_elsewhere(
     inputs: Inputs<'_>,
     request: Request<'_>,
 ) -> Option<ReservationPlan> {
+    beside_ahead(inputs, request, |left| target_beside(inputs, request, left))
+}
+
+/// Finds nodes beside those of the owners ahead and the spare ones, within what the bounds on pools leave now.
+fn beside_ahead<T>(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+    find: impl FnOnce(Unreserved<'_>) -> T,
+) -> T {
     let ahead = withheld::reservations_ahead(inputs, request);
     let overlay = Overlay::of_reserved_nodes(inputs, &ahead).with_spares(inputs, request);
     let limits = inputs.quota.pool_limits(request.queue, true);
-    let left = Unreserved {
+    find(Unreserved {
         overlay: &overlay,
         limits: &limits,
-    };
-    target_beside(inputs, request, left)
+    })
 }
 
 fn target_beside(
@@ -307,14 +315,9 @@ pub(crate) fn lacks_less(
         if demand.natively_divisible || demand.split != Split::Never {
             return true;
         }
-        let ahead = withheld::reservations_ahead(inputs, request);
-        let overlay = Overlay::of_reserved_nodes(inputs, &ahead).with_spares(inputs, request);
-        let limits = inputs.quota.pool_limits(request.queue, true);
-        let left = Unreserved {
-            overlay: &overlay,
-            limits: &limits,
-        };
-        let best = ways::best_in(inputs, demand, cluster, left);
+        let best = beside_ahead(inputs, request, |left| {
+            ways::best_in(inputs, demand, cluster, left)
+        });
         best.is_some_and(|(sooner, cost, _)| {
             let now = ways::octave(inputs, &reserved.nodes);
             now > sooner + 1 || (now >= sooner && cost < shortfall(inputs, reserved))

@@ -145,7 +145,7 @@ impl<'a> Sites<'a> {
                 left: limit.left,
             });
             for site in &mut self.nodes {
-                if limit.counts(site.cluster, &site.node.fact.class) {
+                if limit.pools.counts(site.cluster, &site.node.fact.class) {
                     site.limits.push(number);
                 }
             }

@@ -66,7 +66,7 @@ pub(crate) fn reserve_for(
             }
             None => {
                 drop_reservation_of(engine, &rank.key);
-                // What can never be admitted, or is over a limit, is another matter: that changes otherwise.
+                // What can never be admitted, or is over a limit, is not noted: other events change that.
                 if !matches!(block.gate, Gate::Never | Gate::Limit) {
                     note_unreservable(engine, request.queue, rank);
                 }

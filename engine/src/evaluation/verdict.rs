@@ -264,14 +264,14 @@ fn block_by_quota(
         } else {
             RequeueCondition::Headroom(QueueNeed {
                 queue,
-                class: short.class.clone(),
+                class: short.class().cloned(),
                 resource: short.resource.clone(),
                 needs: short.detail.beyond,
             })
         };
         let mut conditions = vec![first];
         let mut below = inputs.quota.guaranteed_below(request.queue, &short);
-        if short.class.is_some() {
+        if short.class().is_some() {
             conditions.extend(below.pop().map(RequeueCondition::Quota));
         } else {
             let any_of = |queue| QueueNeed {

@@ -81,8 +81,7 @@ impl Jobs {
     /// Notes that a job came back after it failed, or that a person changed it.
     pub(crate) fn note_renewed(&mut self, key: &JobKey, at: Time) {
         if let Some(job) = self.job_mut(key) {
-            job.cold
-                .change(|cold| cold.renewed_at = cold.renewed_at.max(Some(at)));
+            job.cold.change(|cold| cold.renew(at));
         }
     }
 }

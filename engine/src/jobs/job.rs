@@ -218,6 +218,11 @@ impl ColdState {
             ..Self::NOTHING.clone()
         };
     }
+
+    /// Notes that it came back, or that a person changed it.
+    pub(crate) fn renew(&mut self, at: Time) {
+        self.renewed_at = self.renewed_at.max(Some(at));
+    }
 }
 
 impl Cause {

@@ -79,8 +79,7 @@ impl Jobs {
         let released = job.released.take();
         let gives_way = cause.as_ref().is_some_and(Cause::is_for_another);
         if !gives_way {
-            job.cold
-                .change(|cold| cold.renewed_at = cold.renewed_at.max(Some(at)));
+            job.cold.change(|cold| cold.renew(at));
         }
         if released.is_some_and(|released| released.admission.uid != job.uid) {
             // An earlier object with this name has ended.
@@ -124,7 +123,7 @@ impl Jobs {
             job.cold.change(|cold| {
                 if cold.back_off_until.is_some_and(|until| until <= now) {
                     cold.back_off_until = None;
-                    cold.renewed_at = cold.renewed_at.max(Some(now));
+                    cold.renew(now);
                 }
                 cold.avoid.retain(|_, until| *until > now);
             });

@@ -294,7 +294,7 @@ impl Shapes {
         self.of_several_classes
     }
 
-    /// Notes the slots that a reservation for a shape takes. Whether that is another set than before.
+    /// Notes the slots that a reservation for a shape takes. Whether the set has changed.
     pub(super) fn note_scopes(&mut self, id: ShapeId, scopes: &BTreeSet<ReservationSlot>) -> bool {
         let known = self.slot_sets.iter().position(|known| known == scopes);
         let index = known.unwrap_or(self.slot_sets.len());

@@ -70,6 +70,7 @@ fn gives_back(charge: &Pools, short: &Shortfall) -> bool {
 mod tests {
     use super::*;
     use crate::amounts::resources::ResourceName;
+    use crate::api::charge::PoolSelector;
     use crate::api::ids::{ClusterName, PoolClass, QueueName};
     use crate::capacity::testing::resources;
     use crate::quota::ShortfallDetail;
@@ -80,12 +81,15 @@ mod tests {
             let pool = (ClusterName::from("a"), PoolClass::from(class));
             let short = Shortfall {
                 queue: QueueName::from("q"),
-                class: Some(PoolClass::from("gpu")),
                 resource: ResourceName::new("nvidia.com/gpu"),
                 capability: 8,
                 charged: 8,
                 needs: 1,
                 detail: Box::new(ShortfallDetail {
+                    pools: PoolSelector {
+                        class: Some(PoolClass::from("gpu")),
+                        clusters: None,
+                    },
                     beyond: 1,
                     ..ShortfallDetail::default()
                 }),

@@ -141,7 +141,7 @@ impl Quota {
             return named;
         }
         let bounds = node.policy.iter().flat_map(|policy| &policy.pools);
-        for bound in bounds.filter(|bound| self.scopes.find(bound) == Some(scope)) {
+        for bound in bounds.filter(|bound| self.scopes.find(&(*bound).into()) == Some(scope)) {
             let more = named_by_bound(&mut self.resource_ids, bound);
             named.bound = true;
             named.guarantee.merge(&more.guarantee, i128::max);

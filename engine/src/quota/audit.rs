@@ -8,6 +8,7 @@ use crate::amounts::totals::ResourceTotals;
 use crate::api::ids::QueueName;
 use crate::quota::bounds::Bounds;
 use crate::quota::queue::{Counts, QueueNode, StateCounts};
+use crate::quota::scopes::Scope;
 use crate::quota::store::Quota;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -69,9 +70,11 @@ impl Quota {
     /// Scopes whose fleet differs. The rebuilt store lacks scopes that no bound uses any more.
     fn audit_fleets(&self, should: &Self) -> Vec<String> {
         let fleets = |quota: &Self| -> BTreeMap<String, ResourceTotals> {
-            let all = quota.scopes.iter();
-            all.map(|scope| (scope.to_string(), quota.resource_ids.totals(&scope.fleet)))
-                .collect()
+            let totals = |scope: &Scope| {
+                let totals = quota.resource_ids.totals(&scope.fleet);
+                (scope.pools.to_string(), totals)
+            };
+            quota.scopes.iter().map(totals).collect()
         };
         let is = fleets(self);
         let should = fleets(should).into_iter();
@@ -135,7 +138,7 @@ impl Quota {
                     real: named(&bounds.real),
                     effective: named(&bounds.effective),
                 };
-                (self.scopes.get(*scope).to_string(), canonical)
+                (self.scopes.get(*scope).pools.to_string(), canonical)
             })
             .collect()
     }

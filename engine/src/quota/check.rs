@@ -117,7 +117,9 @@ impl Quota {
             return overlay.overall_at(&node.name, name);
         }
         let scope = self.scopes.get(scope);
-        overlay.in_pools_at(&node.name, name, |pool| scope.counts(pool))
+        overlay.in_pools_at(&node.name, name, |(cluster, class)| {
+            scope.pools.counts(cluster, class)
+        })
     }
 
     /// True if some of the pools are bounded on the path of a queue.
@@ -139,8 +141,7 @@ impl Quota {
                     false => 0,
                 };
                 PoolLimit {
-                    class: scope.class.clone(),
-                    clusters: scope.clusters.clone(),
+                    pools: scope.pools.clone(),
                     resource: self.resource_ids.name(resource).clone(),
                     left: bound - charged,
                 }
@@ -161,7 +162,7 @@ impl Quota {
         let Some(node) = self.get(queue) else {
             return i128::MAX;
         };
-        let of_class = |scope: &ScopeId| self.scopes.get(*scope).class.as_ref() == class;
+        let of_class = |scope: &ScopeId| self.scopes.get(*scope).pools.class.as_ref() == class;
         let accounts = node.accounts.iter().filter(|(scope, _)| of_class(scope));
         let resource = self.resource_ids.find(resource);
         let free = accounts.map(|(_, account)| {
@@ -250,17 +251,15 @@ impl Quota {
 
     /// The scope of the account whose bound is short.
     pub(super) fn scope_of(&self, short: &Shortfall) -> Option<ScopeId> {
-        short.class.as_ref().map_or(Some(OVERALL), |class| {
-            let clusters = short.detail.clusters.as_ref();
-            self.scopes.find_of(class, clusters)
-        })
+        self.scopes.find(&short.detail.pools)
     }
 
     /// What of `charge` a scope counts.
     pub(super) fn within(&self, scope: ScopeId, charge: &Pools) -> ResourceVec {
-        let scope = self.scopes.get(scope);
+        let counted = &self.scopes.get(scope).pools;
         let mut sums = ResourceVec::default();
-        for (_, resources) in charge.iter().filter(|(pool, _)| scope.counts(pool)) {
+        let pools = charge.iter();
+        for (_, resources) in pools.filter(|((cluster, class), _)| counted.counts(cluster, class)) {
             for (resource, amount) in self.resource_ids.known(resources) {
                 sums.add(resource, amount);
             }
@@ -309,7 +308,7 @@ impl Quota {
             guaranteed: without.map_or(0, |without| without - capability),
             idle,
             beyond,
-            clusters: None,
+            ..ShortfallDetail::default()
         };
         let amounts = (capability, charged, needs);
         Some(self.shortfall(node, (scope, resource), amounts, detail))
@@ -326,13 +325,12 @@ impl Quota {
         let scope = self.scopes.get(scope);
         Shortfall {
             queue: node.name.clone(),
-            class: scope.class.clone(),
             resource: self.resource_ids.name(resource).clone(),
             capability,
             charged,
             needs,
             detail: Box::new(ShortfallDetail {
-                clusters: scope.clusters.clone(),
+                pools: scope.pools.clone(),
                 ..detail
             }),
         }

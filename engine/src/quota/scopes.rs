@@ -5,10 +5,10 @@
 //! The totals of the fleet are stored by pool and summed by scope.
 
 use crate::amounts::resource_ids::ResourceVec;
+use crate::api::charge::PoolSelector;
 use crate::api::facts::PoolBound;
 use crate::api::ids::{ClusterName, PoolClass};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 /// The index of a pool: a class in a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,10 +24,8 @@ pub(super) const OVERALL: ScopeId = ScopeId(0);
 /// Pools that are counted together.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scope {
-    /// The class; `None` for all.
-    pub(super) class: Option<PoolClass>,
-    /// The clusters; `None` for all.
-    pub(super) clusters: Option<BTreeSet<ClusterName>>,
+    /// Which ones.
+    pub(super) pools: PoolSelector,
     /// The total of the usable nodes of its pools.
     pub(super) fleet: ResourceVec,
 }
@@ -44,7 +42,7 @@ struct ScopedPool {
 #[derive(Debug, Clone)]
 pub(super) struct Scopes {
     scopes: Vec<Scope>,
-    ids: BTreeMap<(PoolClass, Option<BTreeSet<ClusterName>>), ScopeId>,
+    ids: BTreeMap<PoolSelector, ScopeId>,
     pools: Vec<ScopedPool>,
     pool_ids: BTreeMap<(ClusterName, PoolClass), PoolId>,
 }
@@ -53,33 +51,10 @@ impl Default for Scopes {
     fn default() -> Self {
         Self {
             scopes: vec![Scope::default()],
-            ids: BTreeMap::new(),
+            ids: BTreeMap::from([(PoolSelector::default(), OVERALL)]),
             pools: Vec::new(),
             pool_ids: BTreeMap::new(),
         }
-    }
-}
-
-impl fmt::Display for Scope {
-    /// `gpu`, or `gpu in a, b`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(class) = &self.class else {
-            return f.write_str("all");
-        };
-        write!(f, "{class}")?;
-        for (index, cluster) in self.clusters.iter().flatten().enumerate() {
-            let before = if index == 0 { " in " } else { ", " };
-            write!(f, "{before}{cluster}")?;
-        }
-        Ok(())
-    }
-}
-
-impl Scope {
-    pub(super) fn counts(&self, (cluster, class): &(ClusterName, PoolClass)) -> bool {
-        let of_class = self.class.as_ref().is_none_or(|of| of == class);
-        let named = self.clusters.as_ref();
-        of_class && named.is_none_or(|named| named.contains(cluster))
     }
 }
 
@@ -95,40 +70,29 @@ impl Scopes {
 
     /// The scope that a bound counts.
     pub(super) fn intern(&mut self, bound: &PoolBound) -> ScopeId {
-        let key = (bound.class.clone(), bound.clusters.clone());
-        if let Some(id) = self.ids.get(&key) {
-            return *id;
+        let selector = PoolSelector::from(bound);
+        if let Some(id) = self.find(&selector) {
+            return id;
         }
         let id = ScopeId(u32::try_from(self.scopes.len()).unwrap_or(u32::MAX));
         let mut scope = Scope {
-            class: Some(key.0.clone()),
-            clusters: key.1.clone(),
+            pools: selector.clone(),
             fleet: ResourceVec::default(),
         };
         for pool in &mut self.pools {
-            if scope.counts(&pool.at) {
+            if scope.pools.counts(&pool.at.0, &pool.at.1) {
                 pool.scopes.push(id);
                 scope.fleet.add_all(&pool.fleet, 1);
             }
         }
         self.scopes.push(scope);
-        self.ids.insert(key, id);
+        self.ids.insert(selector, id);
         id
     }
 
-    /// The scope that a bound counts, if it is known.
-    pub(super) fn find(&self, bound: &PoolBound) -> Option<ScopeId> {
-        self.find_of(&bound.class, bound.clusters.as_ref())
-    }
-
-    /// The scope of a class in `clusters` (`None` for all), if it is known.
-    pub(super) fn find_of(
-        &self,
-        class: &PoolClass,
-        clusters: Option<&BTreeSet<ClusterName>>,
-    ) -> Option<ScopeId> {
-        let key = (class.clone(), clusters.cloned());
-        self.ids.get(&key).copied()
+    /// The scope of the selected pools, if it is known.
+    pub(super) fn find(&self, pools: &PoolSelector) -> Option<ScopeId> {
+        self.ids.get(pools).copied()
     }
 
     pub(super) fn intern_pool(&mut self, at: &(ClusterName, PoolClass)) -> PoolId {
@@ -140,7 +104,7 @@ impl Scopes {
         self.pools.push(ScopedPool {
             at: at.clone(),
             scopes: ids
-                .filter(|(scope, _)| scope.counts(at))
+                .filter(|(scope, _)| scope.pools.counts(&at.0, &at.1))
                 .map(|(_, id)| ScopeId(id))
                 .collect(),
             fleet: ResourceVec::default(),

@@ -3,17 +3,15 @@
 use crate::amounts::quantity::Amount;
 use crate::amounts::resources::ResourceName;
 use crate::amounts::totals::clamp;
+use crate::api::charge::PoolSelector;
 use crate::api::ids::{ClusterName, PoolClass, QueueName};
 use crate::quota::store::Quota;
-use std::collections::BTreeSet;
 
 /// A bound that a charge would exceed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shortfall {
     /// The queue whose bound it is.
     pub(crate) queue: QueueName,
-    /// The class that it bounds; `None` for the queue's overall capability.
-    pub(crate) class: Option<PoolClass>,
     /// The resource that is short.
     pub(crate) resource: ResourceName,
     pub(crate) capability: i128,
@@ -25,10 +23,10 @@ pub(crate) struct Shortfall {
 /// Details of a shortfall for its message and its requeue condition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ShortfallDetail {
+    /// The pools that the bound counts; all for the queue's overall capability.
+    pub(crate) pools: PoolSelector,
     /// The amount that reservations of jobs ahead withhold.
     pub(crate) withheld: i128,
-    /// The clusters whose pools are counted together; `None` for all.
-    pub(crate) clusters: Option<BTreeSet<ClusterName>>,
     /// The amount by which the bound would be higher without guarantees of others.
     pub(crate) guaranteed: i128,
     /// The idle guarantees of the queues below it, with the charge.
@@ -43,11 +41,14 @@ impl Shortfall {
         self.needs > self.capability
     }
 
+    /// The class that it bounds; `None` for the queue's overall capability.
+    pub(crate) fn class(&self) -> Option<&PoolClass> {
+        self.detail.pools.class.as_ref()
+    }
+
     /// True if charges in a pool count towards the bound.
     pub(crate) fn counts(&self, cluster: &ClusterName, class: &PoolClass) -> bool {
-        let clusters = self.detail.clusters.as_ref();
-        self.class.as_ref().is_none_or(|bounded| bounded == class)
-            && clusters.is_none_or(|clusters| clusters.contains(cluster))
+        self.detail.pools.counts(cluster, class)
     }
 
     /// The amount by which the charge would exceed the bound.
@@ -125,13 +126,10 @@ impl Shortfall {
 
     /// ` of class gpu in a, b`, or nothing.
     fn scope(&self) -> String {
-        let Some(class) = &self.class else {
-            return String::new();
-        };
-        let clusters = self.detail.clusters.iter().flatten();
-        let clusters: Vec<&str> = clusters.map(ClusterName::as_str).collect();
-        let among = if clusters.is_empty() { "" } else { " in " };
-        format!(" of class {class}{among}{}", clusters.join(", "))
+        match self.class() {
+            Some(_) => format!(" of class {}", self.detail.pools),
+            None => String::new(),
+        }
     }
 
     /// Keeps the shortfall to report: one that can never be met before others, then the one of the
@@ -140,11 +138,9 @@ impl Shortfall {
         let Some(short) = short else { return };
         let worse = found.as_ref().is_none_or(|known| {
             let same = short.never() == known.never() && short.queue == known.queue;
-            let by_name = |short: &Self| {
-                let clusters = short.detail.clusters.clone();
-                (short.class.clone(), clusters, short.resource.clone())
-            };
-            (short.never() && !known.never()) || (same && by_name(&short) < by_name(known))
+            let first =
+                (&short.detail.pools, &short.resource) < (&known.detail.pools, &known.resource);
+            (short.never() && !known.never()) || (same && first)
         });
         if worse {
             *found = Some(short);

@@ -127,7 +127,7 @@ impl Quota {
     fn pool_usage(&self, node: &QueueNode) -> Vec<PoolUsage> {
         let bounds = node.policy.iter().flat_map(|policy| &policy.pools);
         let usages = bounds.filter_map(|bound| {
-            let account = node.account(self.scopes.find(bound)?)?;
+            let account = node.account(self.scopes.find(&bound.into())?)?;
             Some(PoolUsage {
                 class: bound.class.clone(),
                 clusters: bound.clusters.iter().flatten().cloned().collect(),

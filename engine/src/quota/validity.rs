@@ -103,7 +103,7 @@ impl Quota {
         let policy = || node.policy.as_ref()?.invalid.clone();
         let invalid = fact.or_else(policy).or_else(|| {
             let bounds = node.policy.iter().flat_map(|policy| &policy.pools);
-            let scopes = bounds.filter_map(|bound| self.scopes.find(bound));
+            let scopes = bounds.filter_map(|bound| self.scopes.find(&bound.into()));
             let mut scopes = std::iter::once(OVERALL).chain(scopes);
             scopes.find_map(|scope| self.broken_rule(id, scope, node.account(scope)?))
         });
@@ -210,7 +210,7 @@ impl Quota {
         if scope == OVERALL {
             return format!("{name}.{resource}");
         }
-        let pools = self.scopes.get(scope).to_string();
+        let pools = self.scopes.get(scope).pools.to_string();
         format!("pools[{pools}].{name}.{resource}")
     }
 

@@ -7,7 +7,7 @@
 use crate::amounts::bisect::boundary;
 use crate::amounts::quantity::Amount;
 use crate::amounts::totals::{ResourceTotals, clamp};
-use crate::api::charge::Pools;
+use crate::api::charge::{PoolSelector, Pools};
 use crate::api::decision::Help;
 use crate::api::demand::{Demand, Role};
 use crate::api::ids::{ClusterName, JobKey, PoolClass, QueueName};
@@ -160,7 +160,7 @@ fn higher_bound(
         && all_bounds_admit(inputs, request, short, pools, clamp(to));
     helps.then(|| Help::RaiseCapability {
         queue: short.queue.clone(),
-        class: short.class.clone(),
+        class: short.class().cloned(),
         resource: short.resource.to_string(),
         to: clamp(to).0,
     })
@@ -177,11 +177,11 @@ fn all_bounds_admit(
     to: Amount,
 ) -> bool {
     let mut queues = inputs.quota.clone();
-    if let Some(class) = &short.class {
+    if short.class().is_some() {
         let mut policy = inputs.quota.policy(&short.queue).cloned();
         let bounds = policy.iter_mut().flat_map(|policy| &mut policy.pools);
         for bound in bounds {
-            if bound.class == *class && bound.clusters == short.detail.clusters {
+            if PoolSelector::from(&*bound) == short.detail.pools {
                 bound.capability.set(short.resource.clone(), to);
             }
         }
