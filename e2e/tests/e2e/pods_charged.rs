@@ -121,10 +121,11 @@ async fn room(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A job is deleted, and its pods end slowly; Muster is killed meanwhile.
-async fn deleted(case: &Case) -> anyhow::Result<()> {
+/// Deletes the job `first`, a gang of two, whose pods end slowly. The next one, which fits by the documents, waits for
+/// them. Returns both.
+async fn deleted_for_next(case: &Case, template: &Value) -> anyhow::Result<(Job, Job)> {
     room(case).await?;
-    let first = case.submit(&case.gang("first", 2, 4).batch()).await?;
+    let first = case.submit(template).await?;
     case.running(&first).await?;
     case.hold_pods(true).await?;
     case.delete(&first).await?;
@@ -132,6 +133,13 @@ async fn deleted(case: &Case) -> anyhow::Result<()> {
     case.terminating(2).await?;
     let next = case.submit(&case.gang("next", 1, 8).batch()).await?;
     case.waits_for_pods(&next).await?;
+    Ok((first, next))
+}
+
+/// A job is deleted, and its pods end slowly; Muster is killed meanwhile.
+async fn deleted(case: &Case) -> anyhow::Result<()> {
+    let template = case.gang("first", 2, 4).batch();
+    let (first, next) = deleted_for_next(case, &template).await?;
     case.midway().await?;
     case.waits_for_pods(&next).await?;
     case.shows_gpus(&case.name, "allocated", 8).await?;
@@ -144,20 +152,12 @@ async fn deleted(case: &Case) -> anyhow::Result<()> {
 
 /// Pods of a job say by annotations that they are another's, of whose name there is none: that moves no charge.
 async fn says_otherwise(case: &Case) -> anyhow::Result<()> {
-    room(case).await?;
     let mut template = case.gang("first", 2, 4).batch();
     template["spec"]["template"]["metadata"]["annotations"]["resourcebinding.karmada.io/namespace"] =
         json!(case.name);
     template["spec"]["template"]["metadata"]["annotations"]["resourcebinding.karmada.io/name"] =
         json!("nobody-job");
-    let first = case.submit(&template).await?;
-    case.running(&first).await?;
-    case.hold_pods(true).await?;
-    case.delete(&first).await?;
-    case.gone_from_member(BATCH_JOB, "first").await?;
-    case.terminating(2).await?;
-    let next = case.submit(&case.gang("next", 1, 8).batch()).await?;
-    case.waits_for_pods(&next).await?;
+    let (_, next) = deleted_for_next(case, &template).await?;
     case.shows_gpus(&case.name, "allocated", 8).await?;
     case.hold_pods(false).await?;
     case.running(&next).await?;
