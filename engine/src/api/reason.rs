@@ -54,7 +54,8 @@ reasons! {
     /// Its propagation policy asks for something that is not done for a job. The message names the field and what to
     /// do instead.
     PolicyNotFollowed,
-    /// The placement of its propagation policy is too large, or the API server has refused it. The message says why.
+    /// The placement of its propagation policy is too large, or the API server has refused it or an OverridePolicy or
+    /// Service that it needs. The message says why.
     /// It waits until its template or that placement changes.
     PlacementRefused,
     /// The queue that it names does not exist.
