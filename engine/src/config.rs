@@ -23,9 +23,9 @@ pub struct EngineConfig {
     /// The same for a gang of which no pod is gone and only devices have failed, if that is longer: while a
     /// device plugin restarts, its node offers no devices for a while.
     pub device_deadline_ms: i64,
-    /// The most evaluations in a row without a decision, after which a call of `decide` ends. An
-    /// assertion: only a defect gets there, and no test, simulation or benchmark may.
-    pub max_fruitless_evaluations: usize,
+    /// The most evaluations of one call of `decide`, so that none takes long; [`crate::Decisions::more`] tells if it
+    /// was reached. It is a number and not a time, because the engine reads no clock.
+    pub evaluation_budget: usize,
     /// For how long an admitted job may lack capacity for its unbound pods before it is evicted.
     pub room_lost_grace_ms: i64,
     /// For how long a job that found no victims waits before it tries preemption again.
@@ -52,7 +52,7 @@ impl Default for EngineConfig {
             start_deadline_ms: 600_000,
             recovery_deadline_ms: None,
             device_deadline_ms: 300_000,
-            max_fruitless_evaluations: 20_000,
+            evaluation_budget: 512,
             room_lost_grace_ms: 10_000,
             take_retry_ms: 1_000,
             reservations_per_class: 2,

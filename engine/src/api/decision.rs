@@ -54,12 +54,11 @@ pub enum Decision {
 pub struct Decisions {
     /// The decisions, to be carried out in this order.
     pub decisions: Vec<Decision>,
-    /// Whether to call again at once: the budget of decisions ran out, or the last decision freed
+    /// Whether to call again at once: the budget of decisions or of evaluations ran out, or the last decision freed
     /// capacity.
     pub more: bool,
-    /// Whether the call stopped after [`crate::EngineConfig::max_fruitless_evaluations`]
-    /// evaluations without a decision. That is a defect of the engine, and must not block other
-    /// work.
+    /// Whether the call stopped because jobs have each other evaluated in a circle. That is a defect of the engine,
+    /// and must not block other work.
     pub cut: bool,
     /// Jobs that lost their reservation because they could not start although the reserved nodes are free.
     /// That is a defect of the engine: the nodes would have been kept free for ever.

@@ -7,7 +7,6 @@
 use crate::api::decision::{Decision, Decisions};
 use crate::api::ids::{JobKey, QueueName, Time};
 use crate::api::reason::Reason;
-use crate::cycle::fruitless::Fruitless;
 use crate::cycle::next_head::HeadCandidate;
 use crate::cycle::react::{Change, react};
 use crate::cycle::wake;
@@ -25,7 +24,7 @@ use crate::state::{Engine, Inputs};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The pause after a call that stopped for too many fruitless evaluations.
+/// The pause after a call that stopped because a class is evaluated in a circle.
 const CUT_PAUSE_MS: i64 = 1_000;
 
 /// Of jobs that are blocked alike, how many are reported as changed.
@@ -48,14 +47,22 @@ pub(crate) fn decide(engine: &mut Engine, now: Time) -> Decisions {
     react(engine, Change::Capacity);
     react(engine, Change::Time);
     resize::resize(engine, &mut decisions);
-    let cut = release_pending(engine, &mut decisions);
-    elastic::scale_up_elastic(engine, &mut decisions);
+    let stop = release_pending(engine, &mut decisions);
+    // What pending jobs may take is not left to grow into before all of them had their turn.
+    if stop != Stop::AtBudget {
+        elastic::scale_up_elastic(engine, &mut decisions);
+    }
+    let cut = stop == Stop::InCircle;
     let again = cut.then(|| engine.now.after(CUT_PAUSE_MS));
     // A gang that grew with smaller pods than before may leave capacity to jobs evaluated before it.
     // A decision may cover what was charged for pods, and free quota by that.
     let settled = pod_charges::settle(engine);
     let left = !cut && (engine.pending.freed().is_any() || settled);
-    let more = decisions.len() >= engine.config.decision_budget || left;
+    let full = decisions.len() >= engine.config.decision_budget || stop == Stop::AtBudget;
+    let more = full || left;
+    if !more {
+        engine.pending.fruitless.forget();
+    }
     Decisions {
         decisions,
         more,
@@ -70,11 +77,24 @@ pub(crate) fn advance(engine: &mut Engine, now: Time) {
     engine.quota.advance(engine.now);
 }
 
-/// Evaluates active classes in order, up to the budget. Returns whether it stopped for too many
-/// fruitless evaluations: the classes that are left stay active.
-fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
-    let mut fruitless = Fruitless::default();
+/// Why no further class is evaluated in a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    /// All that may go were evaluated, or there are as many decisions as one call makes.
+    Done,
+    /// There were as many evaluations as one call makes: the classes that are left stay active.
+    AtBudget,
+    /// A class is evaluated in a circle, which is a defect.
+    InCircle,
+}
+
+/// Evaluates active classes in order, up to the budgets.
+fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> Stop {
+    let mut evaluations = 0;
     while decisions.len() < engine.config.decision_budget {
+        if evaluations >= engine.config.evaluation_budget {
+            return Stop::AtBudget;
+        }
         let Some(HeadCandidate {
             queue,
             shape,
@@ -84,7 +104,7 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
         else {
             wake::settle_freed(engine);
             name_woken(engine);
-            return false;
+            return Stop::Done;
         };
         let Some(wanted) = engine.pending.shapes.get(shape).map(Arc::clone) else {
             continue;
@@ -93,9 +113,9 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
             continue;
         }
         engine.pending.queues.begin_evaluation(&queue, shape);
-        let count = fruitless.count(&queue, shape);
-        if count > engine.config.max_fruitless_evaluations {
-            return true;
+        evaluations += 1;
+        if engine.pending.fruitless.is_circle(&queue, shape) {
+            return Stop::InCircle;
         }
         let request = Request {
             queue: &queue,
@@ -111,7 +131,7 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
         };
         match evaluate_knowing(engine, request, shape) {
             Verdict::Go(shares) => {
-                fruitless = Fruitless::default();
+                engine.pending.fruitless.forget();
                 decisions.extend(lifecycle::release(engine, &rank.key, shares));
                 spare::settle(engine);
                 let (key, user) = (&rank.key, wanted.user_of(&rank.key));
@@ -137,7 +157,7 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
             }
         }
     }
-    false
+    Stop::Done
 }
 
 /// The verdict on a job that also says whether the empty fleet and the bounds of its queue on pools

@@ -6,7 +6,6 @@
 pub(crate) mod decide;
 mod elastic;
 pub(crate) mod events;
-mod fruitless;
 mod lifecycle;
 pub(crate) mod next_head;
 pub(crate) mod pod_charges;

@@ -20,6 +20,7 @@
 
 mod audit;
 pub(crate) mod backoff;
+pub(crate) mod fruitless;
 pub(crate) mod head_selector;
 pub(crate) mod inadmissible;
 pub(crate) mod infeasible;

@@ -57,7 +57,7 @@ impl RequestShape {
 pub(crate) struct SlotSetId(usize);
 
 /// Names a shape while a pending job has it. Its order means nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ShapeId(usize);
 
 #[derive(Debug, Clone)]

@@ -1,5 +1,6 @@
 //! The pending store: pending jobs, in order, and what each waits for.
 
+use super::fruitless::Fruitless;
 use super::head_selector::HeadSelector;
 use super::infeasible::{FreedNodes, Infeasible, Nodes};
 use super::queues::PendingQueues;
@@ -25,6 +26,8 @@ pub(crate) struct Pending {
     pub(crate) backoff: PreemptionBackoff,
     /// Jobs for which no reservation is possible until a node is freed or unreserved.
     unreservable: BTreeSet<JobKey>,
+    /// Evaluations without result.
+    pub(crate) fruitless: Fruitless,
 }
 
 impl Pending {

@@ -1,9 +1,10 @@
 //! Jobs that change their size after their admission.
 
 use crate::elastic::elastic;
-use crate::world::{World, capped, deserving, gang, key, pods, queue, role};
-use engine::facts::{Demand, Hold, JobFact, QueueState};
-use engine::{Event, Progress, Reason};
+use crate::facts::foreign;
+use crate::world::{World, capped, deserving, gang, key, pods, policy, queue, role};
+use engine::facts::{Demand, Hold, JobFact, PolicyFact, QueueOrdering, QueueState};
+use engine::{EngineConfig, Event, Progress, Reason};
 use insta::assert_snapshot;
 
 fn held(count: u32, request: &str) -> Demand {
@@ -288,6 +289,36 @@ fn a_pending_job_gets_what_a_gang_with_smaller_pods_leaves() {
     let decided = world.decided();
     assert_eq!(decided.decisions.len(), 1, "{decided:?}");
     assert!(!decided.more, "{decided:?}");
+}
+
+#[test]
+fn a_gang_grows_into_nothing_that_a_job_could_have_that_a_later_call_evaluates() {
+    let mut world = World::with(EngineConfig {
+        evaluation_budget: 1,
+        ..EngineConfig::default()
+    });
+    world.cluster("a", 2, "cpu 64, gpu 4").queue(queue("q"));
+    world.policy(PolicyFact {
+        ordering: QueueOrdering::BestEffort,
+        ..policy("q")
+    });
+    world.apply(foreign("a", "n0", "gpu 3"));
+    world.apply(foreign("a", "n1", "gpu 4"));
+    let job = world.job("gang", "q", elastic(1, 3, "gpu 1"));
+    world.submit(job);
+    assert_snapshot!(world.decide(), @"release gang #1 a(n0)");
+    world.run("gang");
+    // What becomes free may be enough for it as far as GPUs go, so that it is evaluated.
+    world.add("large", "q", 2, "cpu 40, gpu 1");
+    world.add("small", "q", 1, "gpu 3");
+    while world.decided().more {}
+    let Event::PodUpserted(ended) = foreign("a", "n0", "gpu 3") else {
+        panic!("a pod");
+    };
+    world.apply(Event::PodGone(ended.cluster, ended.uid));
+    let first = world.decided();
+    assert!(first.decisions.is_empty() && first.more, "{first:?}");
+    assert_snapshot!(world.decide(), @"release small #1 a(n0)");
 }
 
 #[test]

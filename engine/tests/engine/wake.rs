@@ -235,10 +235,10 @@ fn a_job_without_a_headroom_slot_is_evaluated_when_one_is_free() {
 }
 
 #[test]
-fn a_call_ends_after_the_most_fruitless_evaluations() {
-    for (jobs, is_cut) in [(2, false), (3, true)] {
+fn a_call_ends_after_the_most_evaluations_and_the_next_ones_do_the_rest() {
+    for (jobs, calls) in [(1, 1), (2, 2), (3, 2), (5, 3)] {
         let mut world = World::with(engine::EngineConfig {
-            max_fruitless_evaluations: 2,
+            evaluation_budget: 2,
             ..engine::EngineConfig::default()
         });
         world.cluster("a", 1, "cpu 64, gpu 8").queue(queue("q"));
@@ -251,7 +251,18 @@ fn a_call_ends_after_the_most_fruitless_evaluations() {
                 &format!("gpu {}", 8 - index),
             );
         }
-        assert_eq!(world.decided().cut, is_cut, "{jobs}");
+        let made: Vec<bool> = (0..calls)
+            .map(|_| {
+                let decided = world.decided();
+                assert!(!decided.cut);
+                decided.more
+            })
+            .collect();
+        // A call that ends with the last evaluation does not know that none is left.
+        let more: Vec<bool> = (1..=calls).map(|call| call < calls).collect();
+        assert_eq!(made, more, "{jobs}");
+        let waits = (0..jobs).all(|index| !world.why(&format!("job-{index}")).is_empty());
+        assert!(waits);
     }
 }
 
