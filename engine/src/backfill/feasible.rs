@@ -5,10 +5,12 @@
 //! feasible, not what is pending.
 
 use crate::amounts::hashed::HashedSet;
+use crate::amounts::resources::ResourceName;
 use crate::api::demand::{Role, Split};
 use crate::api::ids::{ClusterName, NodeName, QueueName};
 use crate::api::job::QueueOrder;
 use crate::backfill::{plan, withheld};
+use crate::capacity::NodeInfo;
 use crate::pending::infeasible::Infeasible;
 use crate::pending::shapes::{RequestShape, ShapeId, Shapes};
 use crate::placement::request::Request;
@@ -59,22 +61,25 @@ pub(crate) fn nodes_are_nearer(inputs: Inputs<'_>, queue: &QueueName, shape: Sha
 
 /// Infeasible shapes that may fit on nodes that were freed since.
 pub(crate) fn became_feasible(inputs: Inputs<'_>) -> BTreeSet<ShapeId> {
-    let infeasible_shapes = inputs.pending.shapes.infeasible_shapes();
-    let mut might = BTreeSet::new();
-    for (cluster, nodes) in inputs.pending.freed().by_cluster() {
+    let freed = inputs.pending.freed();
+    let nodes = freed.by_cluster().flat_map(|(cluster, nodes)| {
         let room = inputs.capacity.cluster(cluster);
-        for node in nodes.filter_map(|node| room?.nodes().get(node)) {
-            might.extend(infeasible_shapes.might_be_on(|name| inputs.capacity.free_of(node, name)));
-        }
-    }
-    might.retain(|id| {
-        inputs
-            .pending
-            .shapes
-            .infeasible(*id)
-            .is_some_and(|why| is_freed_for(inputs, *id, why))
+        nodes.filter_map(move |node| room?.nodes().get(node))
     });
-    might
+    let nodes: Vec<&NodeInfo> = nodes.collect();
+    if nodes.is_empty() {
+        return BTreeSet::new();
+    }
+    let most = |name: &ResourceName| {
+        let free = nodes.iter().map(|node| inputs.capacity.free_of(node, name));
+        free.max().unwrap_or_default()
+    };
+    let might = inputs.pending.shapes.infeasible_shapes().might_be_on(most);
+    let might = might.filter(|id| {
+        let why = inputs.pending.shapes.infeasible(*id);
+        why.is_some_and(|why| is_freed_for(inputs, *id, why))
+    });
+    might.collect()
 }
 
 /// Which shapes of active classes may fit now.

@@ -151,7 +151,7 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> Stop {
                 let slots = reserve::reserve_for(engine, least, &block);
                 block.conditions.extend(slots);
                 match block.infeasible {
-                    Some(why) => infeasible(engine, &queue, shape, block.reason, why),
+                    Some(why) => infeasible(engine, &queue, shape, block.reason, &why),
                     None => park(engine, &queue, shape, *block),
                 }
             }
@@ -207,21 +207,22 @@ fn evaluate_knowing(engine: &mut Engine, request: Request<'_>, id: ShapeId) -> V
     }
 }
 
-/// The shape of a class fits nowhere: that holds for every class of the shape.
+/// The shape of a class fits nowhere: that holds for every class of the shape, and of those that would fit on the same
+/// nodes.
 fn infeasible(
     engine: &mut Engine,
     queue: &QueueName,
     shape: ShapeId,
     reason: Reason,
-    why: Infeasible,
+    why: &Infeasible,
 ) {
-    let withheld = matches!(why, Infeasible::Withheld(_));
-    engine.pending.note_infeasible(queue, shape, why);
-    if withheld {
-        wake::mark_owners_dirty(engine, shape);
-    }
-    if engine.pending.queues.is_in_window(shape) {
-        reserve::guess_scopes(engine, shape);
+    for alike in engine.pending.note_infeasible(queue, shape, why) {
+        if matches!(why, Infeasible::Withheld(_)) {
+            wake::mark_owners_dirty(engine, alike);
+        }
+        if engine.pending.queues.is_in_window(alike) {
+            reserve::guess_scopes(engine, alike);
+        }
     }
     if engine.pending.queues.note_reason(queue, shape, reason) {
         name_class(engine, queue, shape);

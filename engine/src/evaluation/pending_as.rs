@@ -81,6 +81,7 @@ pub(crate) fn place_of(
             .then(|| Arc::clone(&job.user)),
         duration: job
             .duration
+            .map(rounded_up)
             .or_else(|| job.forecast.and_then(PredictedRunTime::high_ms)),
         max_clusters: max_clusters(inputs, &job.queue),
         avoid: job.cold.avoid.keys().cloned().collect(),
@@ -89,7 +90,89 @@ pub(crate) fn place_of(
     Some((job.queue.clone(), rank_of(inputs, key, job), shape))
 }
 
+const SECOND: i64 = 1_000;
+const MINUTE: i64 = 60 * SECOND;
+const HOUR: i64 = 60 * MINUTE;
+
+/// The steps in which declared run times count, in milliseconds.
+const STEPS: [i64; 21] = [
+    1,
+    2,
+    5,
+    10,
+    20,
+    50,
+    100,
+    200,
+    500,
+    SECOND,
+    2 * SECOND,
+    5 * SECOND,
+    10 * SECOND,
+    MINUTE,
+    2 * MINUTE,
+    5 * MINUTE,
+    10 * MINUTE,
+    30 * MINUTE,
+    HOUR,
+    6 * HOUR,
+    24 * HOUR,
+];
+
+/// A declared run time in milliseconds as it counts where a job passes reservations: rounded up to a step of at most
+/// an eighth of it, as Slurm does with `bf_resolution`. Jobs that each declare a time of their own have few shapes, and
+/// what people write (45 minutes, 36 hours) counts as it is.
+fn rounded_up(declared: i64) -> i64 {
+    let step = STEPS.into_iter().rev().find(|step| *step <= declared / 8);
+    let step = step.unwrap_or(1);
+    let over = declared.rem_euclid(step);
+    match over {
+        0 => declared,
+        _ => declared.saturating_add(step - over),
+    }
+}
+
 /// The most clusters of one job, from the policy of `queue`.
 pub(crate) fn max_clusters(inputs: Inputs<'_>, queue: &QueueName) -> Option<u32> {
     inputs.quota.policy(queue)?.max_clusters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_declare_counts_as_it_is_and_the_rest_is_rounded_up_by_an_eighth_at_most() {
+        let written = [
+            1,
+            7,
+            90,
+            200,
+            250,
+            300,
+            45 * 60,
+            75 * 60,
+            5_400,
+            36 * 3_600,
+            7 * 86_400,
+        ]
+        .map(|s| s * SECOND);
+        assert_eq!(written.map(rounded_up), written);
+        let rounded = [3_601, 3_900, 5_401, 28_599].map(|s| rounded_up(s * SECOND) / SECOND);
+        assert_eq!(rounded, [3_900, 3_900, 6_000, 28_800]);
+        assert_eq!(
+            [i64::MIN, -1, 0, i64::MAX].map(rounded_up),
+            [i64::MIN, -1, 0, i64::MAX]
+        );
+        let mut shapes = std::collections::BTreeSet::new();
+        for millis in (1..100 * HOUR).step_by(7_919) {
+            let rounded = rounded_up(millis);
+            assert!(
+                (millis..=millis + millis / 8).contains(&rounded),
+                "{millis} {rounded}"
+            );
+            shapes.insert(rounded);
+        }
+        assert!(shapes.len() < 400, "{}", shapes.len());
+    }
 }

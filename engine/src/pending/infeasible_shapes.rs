@@ -125,7 +125,7 @@ impl InfeasibleShapes {
         self.stopped_by.contains_key(owner)
     }
 
-    /// The infeasible shapes of which a pod might fit on a node with so much free of each resource,
+    /// The infeasible shapes of which a pod might fit on nodes with at most so much free of each resource,
     /// as far as one resource tells.
     pub(crate) fn might_be_on(
         &self,

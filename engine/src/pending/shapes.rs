@@ -1,5 +1,6 @@
 //! The request shapes of pending jobs, each once: a million jobs have a few hundred.
 
+use crate::amounts::hashed::Hashed;
 use crate::amounts::resources::Resources;
 use crate::api::demand::Demand;
 use crate::api::ids::{ClusterName, JobKey, QueueName};
@@ -16,7 +17,7 @@ pub(crate) struct RequestShape {
     pub(crate) demand: Arc<Demand>,
     /// What all its pods request.
     pub(crate) total: Resources,
-    /// Declared run time in milliseconds.
+    /// Declared run time in milliseconds, rounded up.
     pub(crate) duration: Option<i64>,
     /// The user, if its queue limits the jobs of one user: jobs of others are evaluated apart.
     pub(crate) user: Option<Arc<str>>,
@@ -52,6 +53,25 @@ impl RequestShape {
     }
 }
 
+/// What decides on which nodes a shape fits, with the address of the one copy of its demand. Nothing depends on the
+/// order of these.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct RoomKey {
+    demand: usize,
+    max_clusters: Option<u32>,
+    avoid: BTreeSet<ClusterName>,
+}
+
+impl RoomKey {
+    fn of(shape: &RequestShape) -> Self {
+        Self {
+            demand: Arc::as_ptr(&shape.demand).addr(),
+            max_clusters: shape.max_clusters,
+            avoid: shape.avoid.clone(),
+        }
+    }
+}
+
 /// Names a set of slots that reservations take. The default is that of shapes for which it is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct SlotSetId(usize);
@@ -83,6 +103,8 @@ pub(crate) struct Shapes {
     slots: Vec<Option<ShapeSlot>>,
     free: Vec<usize>,
     ids: BTreeMap<Arc<RequestShape>, ShapeId>,
+    /// The shapes that fit on the same nodes.
+    alike: Hashed<RoomKey, BTreeSet<ShapeId>>,
     demands: BTreeSet<Arc<Demand>>,
     infeasible_shapes: InfeasibleShapes,
     /// The sets of slots that reservations took so far, from number 1. There are few: combinations of classes.
@@ -134,6 +156,8 @@ impl Shapes {
         };
         self.infeasible_shapes
             .note(id, &shape, Feasibility::Unused, Feasibility::Feasible);
+        let alike = self.alike.entry(RoomKey::of(&shape)).or_default();
+        alike.insert(id);
         self.ids.insert(shape, id);
         id
     }
@@ -146,6 +170,13 @@ impl Shapes {
         slot.jobs -= 1;
         if slot.jobs == 0 {
             self.ids.remove(&slot.shape);
+            let key = RoomKey::of(&slot.shape);
+            if let Some(alike) = self.alike.get_mut(&key) {
+                alike.remove(&id);
+                if alike.is_empty() {
+                    self.alike.remove(&key);
+                }
+            }
             let was = Feasibility::of(slot.infeasible.as_ref());
             self.infeasible_shapes
                 .note(id, &slot.shape, was, Feasibility::Unused);
@@ -237,6 +268,15 @@ impl Shapes {
             slot.infeasible = Some(why);
             slot.infeasible_at = generation;
         }
+    }
+
+    /// The shapes that fit on the same nodes as one, itself among them: they differ in what does not matter there, such
+    /// as how long their jobs run.
+    pub(super) fn alike(&self, id: ShapeId) -> impl Iterator<Item = ShapeId> {
+        let alike = self
+            .get(id)
+            .and_then(|shape| self.alike.get(&RoomKey::of(shape)));
+        alike.into_iter().flatten().copied()
     }
 
     /// The generation of freed nodes at which it was found infeasible.

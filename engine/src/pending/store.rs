@@ -103,12 +103,24 @@ impl Pending {
         self.freed.settle();
     }
 
-    /// Notes that a shape is infeasible for all queues. The class that was evaluated waits until it is
-    /// feasible; so do the others, which are not evaluated.
-    pub(crate) fn note_infeasible(&mut self, queue: &QueueName, shape: ShapeId, why: Infeasible) {
+    /// Notes that a shape is infeasible for all queues, and with it those that would fit on the same nodes. Returns
+    /// all of these. The class that was evaluated waits until its shape is feasible; so do the others, which are not
+    /// evaluated.
+    pub(crate) fn note_infeasible(
+        &mut self,
+        queue: &QueueName,
+        shape: ShapeId,
+        why: &Infeasible,
+    ) -> Vec<ShapeId> {
         let generation = self.freed.generation();
-        self.shapes.note_infeasible(shape, why, generation);
+        let feasible =
+            |other: &ShapeId| *other == shape || self.shapes.infeasible(*other).is_none();
+        let alike: Vec<ShapeId> = self.shapes.alike(shape).filter(feasible).collect();
+        for id in &alike {
+            self.shapes.note_infeasible(*id, why.clone(), generation);
+        }
         self.queues.wait_for_shape(queue, shape);
+        alike
     }
 }
 
@@ -145,7 +157,7 @@ mod tests {
         let mut pending = Pending::default();
         let shape = pending.shapes.acquire(shape(demand(1, "cpu 1")));
         let queue = QueueName::from("q");
-        pending.note_infeasible(&queue, shape, Infeasible::NoRoom);
+        pending.note_infeasible(&queue, shape, &Infeasible::NoRoom);
         let freed = [(ClusterName::from("a"), NodeName::from("n0"))];
         pending.note_unreserved(freed.iter().map(|(cluster, node)| (cluster, node)));
         assert!(pending.freed().is_any());

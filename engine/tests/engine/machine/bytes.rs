@@ -176,7 +176,7 @@ fn the_same_events_give_the_same_bytes_everywhere() {
     70 released, 1 resized, 3 evicted: 1eaf07d5429dc74a, told 11fe9742d5cf0a1d
     111 released, 2 resized, 8 evicted: c871650f6884470d, told de075f0ecf2751c1
     63 released, 0 resized, 1 evicted: 1cf133ab16589870, told 9c3eff6ffa9f9405
-    122 released, 4 resized, 7 evicted: e042d9a20e7955a3, told e120eaecda6e473b
+    122 released, 4 resized, 7 evicted: b16222b3226e59d7, told addca1aa4eace290
     57 released, 0 resized, 2 evicted: 2d1e29787f0ac6a8, told b1265ca88893c207
     105 released, 1 resized, 6 evicted: 7346ed837b60dd1d, told dbd2aa47b06dc586
     54 released, 1 resized, 0 evicted: 3c7dbdb04f004aaf, told fbbf6e131f464576
