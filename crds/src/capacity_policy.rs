@@ -18,7 +18,7 @@ pub use status::{
 };
 
 use crate::duration;
-use crate::loose::{Loose, QuantityText, lenient, nullable};
+use crate::loose::{Loose, QuantityList, QuantityText, lenient, nullable};
 use engine::plugins::Holds;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::CustomResource;
@@ -156,7 +156,7 @@ pub struct CapacityPolicySpec {
     /// Which jobs may be evicted for which.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub preemption: Option<CapacityPolicyPreemption>,
-    /// Limits on the number of jobs and on their run time.
+    /// Limits on the number of jobs, on what one user and one namespace have, and on run time.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub limits: Option<CapacityPolicyLimits>,
     /// How often its jobs are queued again after they have failed.
@@ -383,6 +383,14 @@ pub struct CapacityPolicyLimits {
     }]))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
+    /// The most that the jobs of one user are charged at the same time, by resource, in the queue and the
+    /// queues below it: devices, shares of devices, cpu, memory or others. A job that would exceed it waits,
+    /// and keeps no other job waiting.
+    #[serde(skip_serializing_if = "QuantityList::is_empty")]
+    pub resources_per_user: QuantityList,
+    /// The same for each namespace.
+    #[serde(skip_serializing_if = "QuantityList::is_empty")]
+    pub resources_per_namespace: QuantityList,
 }
 
 /// Where a queue's jobs are placed.

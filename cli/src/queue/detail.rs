@@ -37,7 +37,28 @@ pub(crate) fn render(queue: &Shown) -> String {
             condition.type_, condition.status, condition.message
         );
     }
+    text += &limits(queue);
     text + &resources(&status) + &pools(&status.pools) + &unadmitted(&status.unadmitted)
+}
+
+/// Formats what one user and one namespace may have. What each of them has is shown with their jobs only.
+fn limits(queue: &Shown) -> String {
+    let Some(limits) = &queue.policy.spec.limits else {
+        return String::new();
+    };
+    let limited = [
+        ("user", &limits.resources_per_user),
+        ("namespace", &limits.resources_per_namespace),
+    ];
+    let lines = limited.into_iter().filter(|(_, most)| !most.is_empty());
+    let lines = lines.map(|(of, most)| {
+        let most: Vec<String> = most
+            .iter()
+            .map(|(name, amount)| format!("{name} {}", amount.0))
+            .collect();
+        format!("Limit   {} for each {of}\n", most.join(", "))
+    });
+    lines.collect()
 }
 
 /// Formats what pods use beyond what was admitted.
@@ -186,6 +207,8 @@ mod tests {
         Next    vision/resnet-job: WaitingForQuota
                 needs nvidia.com/gpu 16; queue vision may use 32 and has 24 charged: short by 8
         Note    Open=False: its state is Closing
+        Limit   cpu 64, nvidia.com/gpu 8 for each user
+        Limit   nvidia.com/gpu 16 for each namespace
 
         RESOURCE         CLUSTER   DESERVED   CAPABILITY   ALLOCATED   BORROWED   PENDING
         cpu              gpu-a     -          -            48          -          -

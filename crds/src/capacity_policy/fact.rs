@@ -270,6 +270,14 @@ impl Checks {
         Some(u32::try_from(value).unwrap_or(u32::MAX))
     }
 
+    /// Reads amounts of resources.
+    fn amounts(&mut self, field: &str, list: &QuantityList) -> Resources {
+        resources(field, list).unwrap_or_else(|problem| {
+            self.fail(problem);
+            Resources::new()
+        })
+    }
+
     /// Reads milliseconds, at least `least`.
     fn duration(&mut self, field: &str, text: Option<&str>, least: i64) -> Option<i64> {
         match duration::parse_millis(text?) {
@@ -303,10 +311,7 @@ impl CapacityPolicyPool {
             let list: QuantityList = named
                 .filter_map(|(name, bounds)| Some((name.clone(), of(bounds).clone()?)))
                 .collect();
-            resources(&format!("spec.pools[{index}].{field}"), &list).unwrap_or_else(|problem| {
-                checks.fail(problem);
-                Resources::new()
-            })
+            checks.amounts(&format!("spec.pools[{index}].{field}"), &list)
         };
         PoolBound {
             class: PoolClass::new(&self.class),
@@ -390,6 +395,12 @@ impl CapacityPolicyLimits {
             jobs_per_user: checks.at_least("spec.limits.jobsPerUser", self.jobs_per_user, 0),
             pending: checks.at_least("spec.limits.pending", self.pending, 0),
             runtime_ms: checks.duration("spec.limits.runtime", self.runtime.as_deref(), 1),
+            resources_per_user: checks
+                .amounts("spec.limits.resourcesPerUser", &self.resources_per_user),
+            resources_per_namespace: checks.amounts(
+                "spec.limits.resourcesPerNamespace",
+                &self.resources_per_namespace,
+            ),
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::api::faults::Symptom;
 use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, PoolClass, QueueName, Time, Uid};
 pub use crate::api::images::{LARGE_IMAGE_BYTES, NodeImages, RoleImages};
 use crate::api::matching::Taint;
+pub use crate::api::shares::{FairShare, Limits};
 pub use crate::api::spread::{ClusterWeight, Division, GroupBy, GroupSpread};
 pub use crate::plugins::{Filters, PlacementWeights};
 use serde::{Deserialize, Serialize};
@@ -79,16 +80,6 @@ pub enum StopPolicy {
     HoldAndDrain,
 }
 
-/// How a queue's usage is compared with that of its siblings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct FairShare {
-    /// A weight instead of the queue's own, at least 1.
-    pub weight: Option<u32>,
-    /// Milliseconds after which past usage counts half, at least 1; `None` if only the current
-    /// usage counts.
-    pub usage_half_life_ms: Option<i64>,
-}
-
 /// How the priority of a pending job rises while it waits, so that none waits for ever.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ageing {
@@ -128,19 +119,6 @@ impl Default for Preemption {
             evict_overdue: false,
         }
     }
-}
-
-/// Bounds on numbers of jobs and on their length.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Limits {
-    /// The most jobs of the queue and of all below it that are admitted at once.
-    pub jobs: Option<u32>,
-    /// The most jobs of one user that are admitted at once.
-    pub jobs_per_user: Option<u32>,
-    /// The most pending jobs that compete; those behind them are not evaluated.
-    pub pending: Option<u32>,
-    /// The longest run time of a job, in milliseconds.
-    pub runtime_ms: Option<i64>,
 }
 
 /// The rules of a queue for reservations and backfill.

@@ -12,6 +12,7 @@ pub(crate) mod job;
 pub mod matching;
 pub mod pod_rules;
 pub mod reason;
+pub(crate) mod shares;
 pub(crate) mod slot;
 pub(crate) mod spread;
 pub(crate) mod uid;

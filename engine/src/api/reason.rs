@@ -77,6 +77,8 @@ reasons! {
     // The job could not start even on an empty fleet.
     /// It requests more than the capability of its queue or of an ancestor.
     ExceedsCapability,
+    /// It requests more than one user or one namespace may use in its queue or an ancestor.
+    ExceedsLimit,
     /// No member cluster is eligible for it: affinity, taints, API enablement or health.
     NoEligibleCluster,
     /// It is larger than any cluster it may run in, even empty.
@@ -96,6 +98,10 @@ reasons! {
     JobLimitReached,
     /// Its user has reached the limit of admitted jobs in this queue.
     UserJobLimitReached,
+    /// With it, its user would use more of a resource than a user may use in its queue or an ancestor.
+    UserResourceLimitReached,
+    /// With it, its namespace would use more of a resource than a namespace may use in its queue or an ancestor.
+    NamespaceResourceLimitReached,
     /// Its queue has reached its limit of jobs that compete; it does not compete yet.
     PendingLimitReached,
     /// It is next: jobs are being evicted for it, and what becomes free is reserved for it.

@@ -6,6 +6,7 @@ use crate::backfill::{feasible, spare};
 use crate::cycle::{next_head, pod_charges, wake};
 use crate::evaluation::pending_as;
 use crate::jobs::deadline::next_look;
+use crate::quota::ChargeOwner;
 use crate::state::Inputs;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -70,9 +71,10 @@ fn check_queues(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
     for cluster in inputs.capacity.cluster_names() {
         fresh.set_fleet(cluster, &wake::cluster_total(inputs, cluster));
     }
-    for (_, job) in inputs.jobs.iter() {
-        if let Some((queue, pools)) = &job.derived.has.charge {
-            fresh.charge(queue, pools, 1);
+    for (key, job) in inputs.jobs.iter() {
+        if let Some((queue, user, pools)) = job.derived.has.owned_charge() {
+            let namespace = &key.namespace;
+            fresh.charge(queue, ChargeOwner { user, namespace }, pools, 1);
         }
         if let Some((queue, user)) = &job.derived.has.holder {
             fresh.hold(queue, user, 1);
@@ -82,8 +84,12 @@ fn check_queues(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
             fresh.count(queue, *state, total.as_ref(), 1);
         }
     }
-    for (_, charge) in inputs.pod_charges.iter() {
-        fresh.charge(&charge.queue, &charge.pools, 1);
+    for (key, charge) in inputs.pod_charges.iter() {
+        let owner = ChargeOwner {
+            user: &charge.user,
+            namespace: &key.namespace,
+        };
+        fresh.charge(&charge.queue, owner, &charge.pools, 1);
     }
     if inputs.capacity.nothing_touched() {
         wrong.extend(inputs.quota.audit(&fresh));
@@ -172,6 +178,7 @@ mod tests {
     use crate::api::facts::{JobFact, PodFact, PodPhase};
     use crate::capacity::testing::demand;
     use crate::quota::QueueHeads;
+    use crate::quota::testing::ann;
     use crate::testing::pending;
     use crate::{Engine, Event, JobKey, QueueName, Time, Uid};
     use std::collections::BTreeMap;
@@ -212,7 +219,7 @@ mod tests {
             }),
             ("queue q: kept", |e| {
                 let (queue, pools) = job(e, "runs").derived.has.charge.clone().unwrap();
-                e.quota.charge(&queue, &pools, 1);
+                e.quota.charge(&queue, ann(), &pools, 1);
             }),
             ("fleet of all: kept", |e| {
                 e.quota

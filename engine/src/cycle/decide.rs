@@ -134,9 +134,8 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> Stop {
                 engine.pending.fruitless.forget();
                 decisions.extend(lifecycle::release(engine, &rank.key, shares));
                 spare::settle(engine);
-                let (key, user) = (&rank.key, wanted.user_of(&rank.key));
-                let queue = &queue;
-                react(engine, Change::Admitted { key, queue, user });
+                let (key, queue) = (&rank.key, &queue);
+                react(engine, Change::Admitted { key, queue });
                 look_behind(engine, queue, (shape, &wanted));
             }
             Verdict::Blocked(mut block) => {

@@ -5,9 +5,9 @@
 //! uses what is reserved for another job. It is tried again only after something came free.
 
 use crate::api::decision::Decision;
-use crate::api::ids::{ClusterName, JobKey, QueueName};
+use crate::api::ids::JobKey;
 use crate::cycle::lifecycle;
-use crate::evaluation::sizes;
+use crate::evaluation::sizes::{self, GrowsLike};
 use crate::state::Engine;
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub(crate) fn scale_up_elastic(engine: &mut Engine, decisions: &mut Vec<Decision
         return;
     }
     // What does not fit for one job does not fit for its like in the same places.
-    let mut fails: BTreeSet<(QueueName, usize, Vec<ClusterName>)> = BTreeSet::new();
+    let mut fails: BTreeSet<GrowsLike> = BTreeSet::new();
     for key in sizes::scaling_up(engine.inputs()) {
         if decisions.len() >= engine.config.decision_budget {
             engine.jobs.retry_scale_up();

@@ -16,6 +16,7 @@ use crate::api::matching::OUT_OF_SERVICE;
 use crate::cycle::react::{Change, react};
 use crate::jobs::excess::NOT_ADMITTED;
 use crate::pod_charges::PodCharge;
+use crate::quota::ChargeOwner;
 use crate::state::{Engine, Inputs};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,6 +48,13 @@ pub(crate) fn note_job(engine: &mut Engine, key: &JobKey) {
     }
 }
 
+/// Whether another user than that of a job is charged for its pods.
+pub(crate) fn is_of_another(inputs: Inputs<'_>, key: &JobKey) -> bool {
+    let charged = inputs.pod_charges.of(key);
+    let user = inputs.jobs.get(key).map(|job| &job.user);
+    charged.is_some_and(|charged| user.is_some_and(|user| charged.user != *user))
+}
+
 /// Remembers the queue of a job that will be forgotten, if pods of it are left.
 pub(crate) fn remember_queue(engine: &mut Engine, key: &JobKey) {
     let queue = engine.jobs.get(key).map(|job| job.queue_now().clone());
@@ -76,9 +84,16 @@ pub(crate) fn settle(engine: &mut Engine) -> bool {
             .map(|now| (now, 1))
             .chain(before.iter().map(|was| (was, -1)))
         {
-            engine.quota.charge(&charge.queue, &charge.pools, sign);
+            let owner = ChargeOwner {
+                user: &charge.user,
+                namespace: &key.namespace,
+            };
             let (queue, freed) = (&charge.queue, sign < 0);
+            engine.quota.charge(queue, owner, &charge.pools, sign);
             react(engine, Change::Usage { queue, freed });
+            if !freed {
+                react(engine, Change::OwnerCharged { queue, owner });
+            }
         }
         engine.changed.jobs.insert(key);
     }
@@ -106,7 +121,8 @@ pub(crate) fn charge_for_pods(inputs: Inputs<'_>, key: &JobKey) -> Option<PodCha
     if beyond.is_empty() {
         return None;
     }
-    let queue = match inputs.jobs.get(key) {
+    let job = inputs.jobs.get(key);
+    let queue = match job {
         Some(job) => job.queue_now(),
         None => inputs.pod_charges.queue_of_unknown(key)?,
     };
@@ -120,6 +136,7 @@ pub(crate) fn charge_for_pods(inputs: Inputs<'_>, key: &JobKey) -> Option<PodCha
     }
     Some(PodCharge {
         queue: queue.clone(),
+        user: Arc::clone(job.map_or(&key.namespace, |job| &job.user)),
         pools: Arc::new(pools),
     })
 }

@@ -15,12 +15,13 @@ use crate::cycle::{lifecycle, reserve};
 use crate::evaluation::sizes;
 use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::shapes::{RequestShape, ShapeId};
-use crate::placement::request::{Block, Gate, Request, Verdict};
+use crate::placement::request::{Block, Gate, Request, Verdict, owner_of};
 use crate::preemption::evict::Taking;
 use crate::preemption::victims::Victim;
 use crate::preemption::{evict, pending_evictions};
+use crate::quota::OwnedRequest;
 use crate::reservation::store::Reservation;
-use crate::state::Engine;
+use crate::state::{Engine, Inputs};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Evicts for the first job of a blocked class, and for the jobs after it: what blocks one blocks them
@@ -100,6 +101,10 @@ pub(crate) fn take_for(engine: &mut Engine, request: Request<'_>, block: &Block)
         engine.pending.backoff.rest(key, gaps);
         return Vec::new();
     }
+    if !within_limits_beside_preemptors(engine.inputs(), request) {
+        rest(engine, key, None);
+        return Vec::new();
+    }
     let mut more_at = None;
     let found = evict::find(engine.inputs(), request, rights, &mut more_at);
     match found {
@@ -109,6 +114,21 @@ pub(crate) fn take_for(engine: &mut Engine, request: Request<'_>, block: &Block)
             Vec::new()
         }
     }
+}
+
+/// Whether limits on its owner admit a job beside the jobs for which others are being evicted: these start first, and
+/// what would be evicted for one that a limit blocks then would be evicted for nothing.
+fn within_limits_beside_preemptors(inputs: Inputs<'_>, request: Request<'_>) -> bool {
+    let taking = inputs.reservations.iter().filter(|kept| kept.taking());
+    let others = taking.filter(|kept| kept.rank.key != request.rank.key);
+    let others = others.map(|kept| OwnedRequest {
+        queue: &kept.queue,
+        owner: owner_of(inputs, &kept.rank.key),
+        request: &kept.charge,
+    });
+    let others: Vec<OwnedRequest<'_>> = others.collect();
+    let limits = &inputs.quota;
+    limits.check_owner(request.owned(inputs), &others).is_ok()
 }
 
 /// A preemptor that found no victims tries again later.

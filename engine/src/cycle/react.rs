@@ -4,6 +4,7 @@
 //! one `match` that says what it wakes. A change that is missing here is a job that waits for ever; a
 //! change that wakes too much costs time only. Stores are changed first, then `react` is called.
 
+use crate::api::facts::QueueOrdering;
 use crate::api::ids::{ClusterName, JobKey, NodeName, QueueName};
 use crate::api::slot::ReservationSlot;
 use crate::backfill::{expected_release, expected_start, reservation, window, withheld};
@@ -15,9 +16,11 @@ use crate::cycle::wake::{
 use crate::jobs::job::PendingEntry;
 use crate::pending::inadmissible::RequeueCondition;
 use crate::placement::request::Request;
+use crate::quota::ChargeOwner;
 use crate::reservation::store::{Reservation, ReservedNode};
 use crate::state::Engine;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// What became different.
 #[derive(Debug, Clone, Copy)]
@@ -44,11 +47,15 @@ pub(crate) enum Change<'a> {
     Victims,
     /// A job joined the pending jobs of a queue.
     Queued(&'a PendingEntry),
-    /// A job was admitted from a queue, for this user.
+    /// More than before is charged to an owner in a queue.
+    OwnerCharged {
+        queue: &'a QueueName,
+        owner: ChargeOwner<'a>,
+    },
+    /// A job was admitted from a queue.
     Admitted {
         key: &'a JobKey,
         queue: &'a QueueName,
-        user: &'a str,
     },
     /// A reservation was dropped.
     ReservationDropped(&'a Reservation),
@@ -101,11 +108,12 @@ pub(crate) fn react(engine: &mut Engine, change: Change<'_>) {
         Change::Usage { queue, freed } => usage_changed(engine, queue, freed),
         Change::Victims => engine.pending.backoff.moved(),
         Change::Queued(entry) => behind_preemptor(engine, entry),
-        Change::Admitted { key, queue, user } => {
+        Change::OwnerCharged { queue, owner } => owner_charged(engine, queue, owner),
+        Change::Admitted { key, queue } => {
             capacity_changed(engine);
             owners_on_admitted_nodes(engine, key);
             window_moved(engine, queue);
-            limit_reached(engine, queue, user);
+            limit_reached(engine, key, queue);
         }
         Change::ReservationDropped(dropped) => reservation_dropped(engine, dropped),
         Change::ReservationSet { key, before } => reservation_set(engine, key, before),
@@ -272,9 +280,13 @@ fn window_moved(engine: &mut Engine, queue: &QueueName) {
     }
 }
 
-/// A user has reached a limit in a queue: the user's jobs that head strict queues below it
-/// hold up no others any more, and are evaluated again.
-fn limit_reached(engine: &mut Engine, queue: &QueueName, user: &str) {
+/// The user of an admitted job may have reached a limit on jobs in a queue: the user's jobs that head strict
+/// queues below it hold up no others any more, and are evaluated again.
+fn limit_reached(engine: &mut Engine, admitted: &JobKey, queue: &QueueName) {
+    let Some(user) = engine.jobs.get(admitted).map(|job| Arc::clone(&job.user)) else {
+        return;
+    };
+    let user = user.as_ref();
     let strict = engine.quota.strict_queues_at_limit(queue, user).into_iter();
     let heads = strict.filter_map(|queue| {
         let pending_queue = engine.pending.queues.pending_queue(queue)?;
@@ -282,11 +294,37 @@ fn limit_reached(engine: &mut Engine, queue: &QueueName, user: &str) {
     });
     let heads: Vec<JobKey> = heads.map(|rank| rank.key.clone()).collect();
     for head in heads {
-        let shape = withheld::shape_of(engine.inputs(), &head)
-            .and_then(|shape| engine.pending.shapes.get(shape));
-        if shape.is_some_and(|shape| shape.user_of(&head) == user) {
+        let job = engine.jobs.get(&head);
+        if job.is_some_and(|job| *job.user == *user) {
             recheck(engine, &head);
         }
+    }
+}
+
+/// A limit may leave an owner less than it needs: jobs of the owner that are ahead of others, or hold what others
+/// could use, are evaluated again, and are so no more if the limit blocks them.
+fn owner_charged(engine: &mut Engine, queue: &QueueName, owner: ChargeOwner<'_>) {
+    if !engine.quota.limited_owners(queue).resources() {
+        return;
+    }
+    let mut met = BTreeSet::new();
+    for name in engine.quota.queues_with_owner_limits(queue) {
+        let Some(pending_queue) = engine.pending.queues.pending_queue(name) else {
+            continue;
+        };
+        let strict = engine.quota.ordering(name) == QueueOrdering::StrictFifo;
+        let head = pending_queue.first_that_may_go().filter(|_| strict);
+        let ahead = engine.reservations.holders_in(name).chain(head);
+        let ahead = ahead.filter_map(|rank| withheld::shape_of(engine.inputs(), &rank.key));
+        let window = engine.pending.queues.window(name).into_iter().flatten();
+        let shapes = ahead.chain(window.copied()).filter(|shape| {
+            let shape = engine.pending.shapes.get(*shape);
+            shape.is_some_and(|shape| shape.is_of(owner))
+        });
+        met.extend(shapes.map(|shape| (name.clone(), shape)));
+    }
+    for (queue, shape) in met {
+        engine.pending.queues.recheck(&queue, shape);
     }
 }
 

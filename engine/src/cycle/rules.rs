@@ -123,18 +123,21 @@ fn set_ages(engine: &mut Engine, name: &QueueName) -> Vec<JobKey> {
     ages.into_iter().map(|(key, _)| key).collect()
 }
 
-/// Brings pending jobs in step with whether the queue distinguishes users.
+/// Brings pending jobs in step with whether the queue distinguishes users and namespaces.
 fn resync_below(engine: &mut Engine, name: &QueueName) {
     let differs =
         |(queue, pending_queue): &(&QueueName, &crate::pending::pending_queue::PendingQueue)| {
-            let apart = engine.quota.counts_users(queue);
+            let limited = engine.quota.limited_owners(queue);
+            let apart = (limited.jobs || limited.users, limited.namespaces);
             let first = pending_queue
                 .ranks()
                 .first()
                 .and_then(|rank| engine.jobs.get(&rank.key));
             let line = first.and_then(|job| job.derived.line.as_ref());
             let shape = line.and_then(|line| engine.pending.shapes.get(line.shape));
-            let was_apart = shape.is_some_and(|shape| shape.user.is_some());
+            let was_apart = shape.map_or((false, false), |shape| {
+                (shape.user.is_some(), shape.namespace.is_some())
+            });
             engine.quota.is_within(queue, name) && apart != was_apart
         };
     let pending_queues = engine.pending.queues.pending_queues().filter(differs);

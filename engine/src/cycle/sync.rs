@@ -13,6 +13,7 @@ use crate::forecast::Prediction;
 use crate::jobs::deadline::next_look;
 use crate::jobs::expected_end::ExpectedEnd;
 use crate::jobs::job::{ChargedState, Derived, PendingEntry};
+use crate::quota::ChargeOwner;
 use crate::reservation::store::Reservation;
 use crate::state::{Engine, Inputs};
 
@@ -34,7 +35,7 @@ pub(crate) fn sync_indexes(engine: &mut Engine, key: &JobKey) {
             held: engine.jobs.preemptible_as(job),
         }),
     };
-    apply_derived(engine, &was, &now);
+    apply_derived(engine, key, &was, &now);
     let (before, after) = (&was.has.charge, &now.has.charge);
     let (recharged, gone) = (before != after, before.is_some() && after.is_none());
     let moved_end = was.has.expected_end != now.has.expected_end;
@@ -51,6 +52,8 @@ pub(crate) fn sync_indexes(engine: &mut Engine, key: &JobKey) {
     }
     if changed {
         engine.changed.jobs.insert(key.clone());
+    }
+    if changed || pod_charges::is_of_another(engine.inputs(), key) {
         pod_charges::note_job(engine, key);
     }
 }
@@ -68,7 +71,7 @@ pub(crate) fn forget_job(engine: &mut Engine, key: &JobKey) {
     let Some(was) = engine.jobs.remove(key) else {
         return;
     };
-    apply_derived(engine, &was, &Derived::default());
+    apply_derived(engine, key, &was, &Derived::default());
     reserve::drop_reservation_of(engine, key);
     engine.capacity.end_grace_of(key);
     reserve::victim_gone(engine, key);
@@ -78,14 +81,24 @@ pub(crate) fn forget_job(engine: &mut Engine, key: &JobKey) {
 }
 
 /// Changes in the other stores what is not so any more.
-pub(crate) fn apply_derived(engine: &mut Engine, was: &Derived, now: &Derived) {
+pub(crate) fn apply_derived(engine: &mut Engine, key: &JobKey, was: &Derived, now: &Derived) {
     for ((queue, user), sign) in changes(&was.has.holder, &now.has.holder) {
         engine.quota.hold(queue, user, sign);
     }
-    for ((queue, pools), sign) in changes(&was.has.charge, &now.has.charge) {
-        engine.quota.charge(queue, pools, i64::from(sign));
+    let recharged = was.has.charge != now.has.charge;
+    let owned = [was, now].map(|derived| derived.has.owned_charge());
+    for ((queue, user, pools), sign) in changes(&owned[0], &owned[1]) {
+        let namespace = &key.namespace;
+        let owner = ChargeOwner { user, namespace };
+        engine.quota.charge(queue, owner, pools, i64::from(sign));
         let freed = sign < 0;
-        react(engine, Change::Usage { queue, freed });
+        // To the queue itself it is the same whose its charge is.
+        if recharged || engine.quota.limited_owners(queue).resources() {
+            react(engine, Change::Usage { queue, freed });
+        }
+        if !freed {
+            react(engine, Change::OwnerCharged { queue, owner });
+        }
     }
     for ((queue, state, pending), sign) in changes(&was.counted, &now.counted) {
         let total = pending.as_ref().and_then(|demand| demand.total());
@@ -93,7 +106,7 @@ pub(crate) fn apply_derived(engine: &mut Engine, was: &Derived, now: &Derived) {
         let freed = false;
         react(engine, Change::Usage { queue, freed });
     }
-    if was.has.charge != now.has.charge || was.has.held != now.has.held {
+    if recharged || was.has.held != now.has.held {
         react(engine, Change::Victims);
     }
     move_entry(engine, was.line.as_ref(), now.line.as_ref());

@@ -12,6 +12,7 @@ use crate::overlay::Overlay;
 use crate::pending::shapes::RequestShape;
 use crate::placement::plan;
 use crate::placement::request::Request;
+use crate::quota::OwnedRequest;
 use crate::state::Inputs;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -60,11 +61,19 @@ pub(crate) fn evaluate_growth_by(
         total: extra.to_resources(),
         duration: job.duration,
         user: None,
+        namespace: None,
         max_clusters: None,
         avoid: BTreeSet::new(),
         preempts: false,
     };
     let queue = &released.admission.queue;
+    let more = OwnedRequest {
+        queue,
+        owner: job.owner(key),
+        request: &shape.total,
+    };
+    let within = inputs.quota.check_owner(more, &[]);
+    within.map_err(|reached| reached.message)?;
     let rank = pending_as::rank_of(inputs, key, job);
     let request = Request {
         queue,

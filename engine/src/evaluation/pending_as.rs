@@ -72,13 +72,12 @@ pub(crate) fn place_of(
         && job.cold.back_off_until.is_none()
         && obstacle(inputs, job).is_none();
     let demand = job.demand.as_ref().filter(|_| waits)?;
+    let limited = inputs.quota.limited_owners(&job.queue);
     let shape = RequestShape {
         demand: Arc::clone(demand),
         total: demand.total()?,
-        user: inputs
-            .quota
-            .counts_users(&job.queue)
-            .then(|| Arc::clone(&job.user)),
+        user: (limited.jobs || limited.users).then(|| Arc::clone(&job.user)),
+        namespace: limited.namespaces.then(|| Arc::clone(&key.namespace)),
         duration: job
             .duration
             .map(rounded_up)

@@ -12,6 +12,18 @@ use crate::placement::request::{Request, Verdict};
 use crate::state::Inputs;
 use std::sync::Arc;
 
+/// What of an elastic job decides whether it may scale up.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct GrowsLike {
+    queue: QueueName,
+    /// Its user and its namespace, where the queue limits what they have.
+    user: Option<Arc<str>>,
+    namespace: Option<Arc<str>>,
+    /// The address of its demand.
+    demand: usize,
+    clusters: Vec<ClusterName>,
+}
+
 /// Evaluates a pending job: at full size, else at the largest size that can be admitted.
 pub(crate) fn evaluate(inputs: Inputs<'_>, request: Request<'_>) -> Verdict {
     let full = verdict::evaluate_at_size(inputs, request);
@@ -56,17 +68,21 @@ pub(crate) fn scaling_up(inputs: Inputs<'_>) -> Vec<JobKey> {
     ranked.into_iter().map(|(_, rank)| rank.key).collect()
 }
 
-/// Jobs with equal results scale up alike: if one cannot, neither can the others. The result is
-/// the queue, the address of the demand and the clusters of the job.
-pub(crate) fn grows_like(
-    inputs: Inputs<'_>,
-    key: &JobKey,
-) -> Option<(QueueName, usize, Vec<ClusterName>)> {
+/// Jobs with equal results scale up alike: if one cannot, neither can the others.
+pub(crate) fn grows_like(inputs: Inputs<'_>, key: &JobKey) -> Option<GrowsLike> {
     let job = inputs.jobs.get(key)?;
     let demand = Arc::as_ptr(job.demand.as_ref()?).addr();
     let shares = &job.released.as_ref()?.admission.shares;
     let clusters = shares.iter().map(|share| share.cluster.clone()).collect();
-    Some((job.queue_now().clone(), demand, clusters))
+    let queue = job.queue_now();
+    let limited = inputs.quota.limited_owners(queue);
+    Some(GrowsLike {
+        queue: queue.clone(),
+        user: limited.users.then(|| Arc::clone(&job.user)),
+        namespace: limited.namespaces.then(|| Arc::clone(&key.namespace)),
+        demand,
+        clusters,
+    })
 }
 
 /// The largest share by which an elastic job may scale up now.

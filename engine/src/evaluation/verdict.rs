@@ -39,7 +39,7 @@ fn try_plan(inputs: Inputs<'_>, request: Request<'_>) -> Result<Vec<Share>, Box<
         let reached = LimitReached::pending(queue, limit, position);
         return Err(Box::new(block_by_limit(reached)));
     }
-    let limits = inputs.quota.check_limits(queue, request.user());
+    let limits = inputs.quota.check_limits(request.owned(inputs));
     limits.map_err(block_by_limit)?;
     if inputs.pending.shapes.let_by(shape, queue) == Some(false) {
         return Err(Box::new(block_by_bounds(inputs, request)));
@@ -100,7 +100,9 @@ pub(crate) fn passes(inputs: Inputs<'_>, request: Request<'_>, overlay: Overlay)
     let overlay = overlay.with_reservations(inputs, &ahead);
     let overlay = overlay.with_spares(inputs, request);
     let (queue, total) = (request.queue, &request.shape.total);
-    inputs.quota.check_total(queue, total, &overlay).is_ok()
+    let owner = inputs.quota.check_owner(request.owned(inputs), &[]);
+    owner.is_ok()
+        && inputs.quota.check_total(queue, total, &overlay).is_ok()
         && plan::plan(inputs, request.gang(), &overlay).is_ok()
 }
 
@@ -302,14 +304,18 @@ fn block_by_quota(
 fn block_by_limit(reached: LimitReached) -> Block {
     let blocker = Blocker {
         scope: format!("queue/{}", reached.queue),
-        resource: None,
-        needs: Some(1),
-        free: Some(0),
+        resource: reached.resource.as_ref().map(ToString::to_string),
+        needs: Some(clamp(reached.needs).0),
+        free: Some(clamp(reached.free).0),
     };
-    let conditions = vec![RequeueCondition::Quota(reached.queue)];
+    let (gate, conditions) = match reached.never() {
+        // Nothing that ends helps, only another policy.
+        true => (Gate::Never, vec![RequeueCondition::Bounds(reached.queue)]),
+        false => (Gate::Limit, vec![RequeueCondition::Quota(reached.queue)]),
+    };
     Block {
         blocker: Some(blocker),
-        ..block(reached.reason, reached.message, Gate::Limit, conditions)
+        ..block(reached.reason, reached.message, gate, conditions)
     }
 }
 

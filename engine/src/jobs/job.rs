@@ -13,6 +13,7 @@ use crate::jobs::expected_end::ExpectedEnd;
 use crate::jobs::images::ImageList;
 use crate::jobs::recovery::Loss;
 use crate::pending::shapes::ShapeId;
+use crate::quota::ChargeOwner;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -192,6 +193,15 @@ pub(crate) struct ChargedState {
     pub(crate) held: Option<(QueueName, i32)>,
 }
 
+impl ChargedState {
+    /// Its charge, with the queue and the user that are charged.
+    pub(crate) fn owned_charge(&self) -> Option<(&QueueName, &Arc<str>, &Arc<Pools>)> {
+        let (queue, pools) = self.charge.as_ref()?;
+        let (_, user) = self.holder.as_ref()?;
+        Some((queue, user, pools))
+    }
+}
+
 impl Nothing for ChargedState {
     const NOTHING: &'static Self = &Self {
         charge: None,
@@ -284,6 +294,14 @@ impl Job {
         let waits = state == JobState::Queued && self.cold.hold.is_none();
         let pending = self.demand.clone().filter(|_| waits);
         (self.queue_now().clone(), state, pending)
+    }
+
+    /// Whose its charge is.
+    pub(crate) fn owner<'a>(&'a self, key: &'a JobKey) -> ChargeOwner<'a> {
+        ChargeOwner {
+            user: &self.user,
+            namespace: &key.namespace,
+        }
     }
 
     fn charged(&self) -> Option<&Released> {

@@ -3,10 +3,11 @@
 use crate::amounts::hashed::Hashed;
 use crate::amounts::resources::Resources;
 use crate::api::demand::Demand;
-use crate::api::ids::{ClusterName, JobKey, QueueName};
+use crate::api::ids::{ClusterName, QueueName};
 use crate::api::slot::ReservationSlot;
 use crate::pending::infeasible::Infeasible;
 use crate::pending::infeasible_shapes::{Feasibility, InfeasibleShapes};
+use crate::quota::ChargeOwner;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -19,8 +20,10 @@ pub(crate) struct RequestShape {
     pub(crate) total: Resources,
     /// Declared run time in milliseconds, rounded up.
     pub(crate) duration: Option<i64>,
-    /// The user, if its queue limits the jobs of one user: jobs of others are evaluated apart.
+    /// The user, if its queue limits what one user has: jobs of others are evaluated apart.
     pub(crate) user: Option<Arc<str>>,
+    /// The namespace, if its queue limits what one namespace has.
+    pub(crate) namespace: Option<Arc<str>>,
     /// Over how many clusters its queue lets it be spread.
     pub(crate) max_clusters: Option<u32>,
     /// Clusters left out while others could take it.
@@ -31,12 +34,9 @@ pub(crate) struct RequestShape {
 }
 
 impl RequestShape {
-    /// Whose job it is, for limits by user.
-    pub(crate) fn user_of<'a>(&'a self, key: &'a JobKey) -> &'a str {
-        match &self.user {
-            Some(user) => user,
-            None => &key.namespace,
-        }
+    /// Whether it is that of jobs which a limit on this owner concerns.
+    pub(crate) fn is_of(&self, owner: ChargeOwner<'_>) -> bool {
+        self.user.as_ref() == Some(owner.user) || self.namespace.as_ref() == Some(owner.namespace)
     }
 
     /// The same for another demand; `None` where that cannot be counted.
@@ -48,6 +48,7 @@ impl RequestShape {
             avoid: self.avoid.clone(),
             max_clusters: self.max_clusters,
             user: self.user.clone(),
+            namespace: self.namespace.clone(),
             preempts: self.preempts,
         })
     }

@@ -12,6 +12,7 @@ pub(crate) fn shape(demand: Demand) -> RequestShape {
         demand: Arc::new(demand),
         duration: None,
         user: None,
+        namespace: None,
         max_clusters: None,
         avoid: BTreeSet::new(),
         preempts: true,

@@ -12,7 +12,7 @@ use crate::api::reason::Reason;
 use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::infeasible::Infeasible;
 use crate::pending::shapes::RequestShape;
-use crate::quota::Shortfall;
+use crate::quota::{ChargeOwner, OwnedRequest, Shortfall};
 use crate::state::Inputs;
 
 /// Whether a job may be admitted now.
@@ -91,10 +91,22 @@ impl Request<'_> {
         if self.verbose { words() } else { String::new() }
     }
 
-    /// The user, for limits by user.
-    pub(crate) fn user(&self) -> &str {
-        self.shape.user_of(&self.rank.key)
+    /// What it asks for, and for whom.
+    pub(crate) fn owned<'a>(&'a self, inputs: Inputs<'a>) -> OwnedRequest<'a> {
+        OwnedRequest {
+            queue: self.queue,
+            owner: owner_of(inputs, &self.rank.key),
+            request: &self.shape.total,
+        }
     }
+}
+
+/// Whose job it is. That of a job which is not known is its namespace's.
+pub(crate) fn owner_of<'a>(inputs: Inputs<'a>, key: &'a JobKey) -> ChargeOwner<'a> {
+    let job = inputs.jobs.get(key);
+    job.map_or(ChargeOwner::of_namespace(&key.namespace), |job| {
+        job.owner(key)
+    })
 }
 
 /// The position of a pending job that is beyond the pending limit of its queue, with the limit.

@@ -11,6 +11,8 @@ use std::sync::Arc;
 pub(crate) struct PodCharge {
     /// The queue that is charged.
     pub(crate) queue: QueueName,
+    /// The user who is charged: that of the job, or its namespace if the job is not known.
+    pub(crate) user: Arc<str>,
     /// The amounts beyond the charge of the job, by pool. Never empty.
     pub(crate) pools: Arc<Pools>,
 }

@@ -7,11 +7,11 @@ use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::ids::QueueName;
 use crate::quota::bounds::Bounds;
+use crate::quota::owners::CanonicalOwners;
 use crate::quota::queue::{Counts, QueueNode, StateCounts};
 use crate::quota::scopes::Scope;
 use crate::quota::store::Quota;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// A queue with names instead of ids.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ struct CanonicalQueue {
     problem: Option<String>,
     pools: BTreeMap<String, ResourceTotals>,
     counts: [(ResourceTotals, StateCounts, u32); 2],
-    users: [BTreeMap<Arc<str>, u32>; 2],
+    owners: [CanonicalOwners; 2],
     accounts: BTreeMap<String, CanonicalAccount>,
 }
 
@@ -109,7 +109,8 @@ impl Quota {
                 })
                 .collect(),
             counts: [counts(&node.own.counts), counts(&node.counts)],
-            users: [node.own.users.clone(), node.users.clone()],
+            owners: [&node.own.owners, &node.owners]
+                .map(|owners| owners.canonical(&self.resource_ids)),
             accounts: self.canonical_accounts(node),
         }
     }

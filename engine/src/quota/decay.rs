@@ -277,7 +277,7 @@ mod tests {
     use crate::api::charge::Pools;
     use crate::api::facts::FairShare;
     use crate::api::ids::{ClusterName, PoolClass};
-    use crate::quota::testing::policy;
+    use crate::quota::testing::{ann, policy};
     use crate::timers::Timers;
 
     #[test]
@@ -294,10 +294,10 @@ mod tests {
             usage_half_life_ms: Some(HALF),
         };
         queues.set_policy(&name, Some(counting));
-        queues.charge(&name, &charge, 1);
+        queues.charge(&name, ann(), &charge, 1);
         queues.advance(Time(HALF));
         assert_eq!(queues.decay_due.first(), None);
-        queues.charge(&name, &charge, -1);
+        queues.charge(&name, ann(), &charge, -1);
         let mut rankings = 0;
         while let Some(at) = queues.decay_due.first() {
             assert_eq!(queues.audit_decay(), Vec::<String>::new());
@@ -306,9 +306,9 @@ mod tests {
         }
         // The average of two falls below a half, which counts as zero, within two half-lives.
         assert!((128..140).contains(&rankings), "{rankings}");
-        queues.charge(&name, &charge, 1);
+        queues.charge(&name, ann(), &charge, 1);
         queues.advance(Time(100 * HALF));
-        queues.charge(&name, &charge, -1);
+        queues.charge(&name, ann(), &charge, -1);
         queues.decay_due = Timers::default();
         assert_eq!(queues.audit_decay().len(), 1);
     }

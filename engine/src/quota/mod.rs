@@ -14,7 +14,7 @@ mod decay;
 mod fair_share;
 mod idle;
 mod limits;
-
+mod owners;
 mod queue;
 mod scopes;
 mod shortfall;
@@ -28,7 +28,8 @@ mod validity;
 
 pub(crate) use assumed_usage::ScopedResource;
 pub(crate) use decay::DecayedUsageSnapshot;
-pub(crate) use limits::LimitReached;
+pub(crate) use limits::{LimitReached, OwnedRequest};
+pub(crate) use owners::ChargeOwner;
 pub(crate) use queue::QueueId;
 pub(crate) use shortfall::Shortfall;
 #[cfg(test)]

@@ -7,10 +7,10 @@ use crate::api::job::JobState;
 use crate::api::reason::Reason;
 use crate::quota::accounts::Account;
 use crate::quota::decay::DecayedUsage;
+use crate::quota::owners::Owners;
 use crate::quota::scopes::{OVERALL, PoolId, ScopeId};
 use crate::quota::sibling_order::SiblingOrder;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// The index of a queue in the store. It does not appear in any output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,8 +72,8 @@ pub(super) struct OwnJobs {
     /// The charge by pool.
     pub(super) pools: BTreeMap<PoolId, ResourceVec>,
     pub(super) counts: Counts,
-    /// The number of charged jobs by user.
-    pub(super) users: BTreeMap<Arc<str>, u32>,
+    /// What each user and each namespace is charged.
+    pub(super) owners: Owners,
 }
 
 /// One queue.
@@ -93,9 +93,9 @@ pub(super) struct QueueNode {
     pub(super) own: OwnJobs,
     /// The counts of its own jobs and of all queues below.
     pub(super) counts: Counts,
-    /// The number of charged jobs by user, with those of all queues below, while its policy limits
-    /// them.
-    pub(super) users: BTreeMap<Arc<str>, u32>,
+    /// What each user and each namespace is charged in it and in all queues below, of what its policy
+    /// limits.
+    pub(super) owners: Owners,
     /// In order of scope; the overall account is the first.
     pub(super) accounts: Vec<(ScopeId, Account)>,
     /// Decayed usage, if its policy counts past usage.
@@ -115,7 +115,7 @@ impl QueueNode {
             wrong: None,
             own: OwnJobs::default(),
             counts: Counts::default(),
-            users: BTreeMap::new(),
+            owners: Owners::default(),
             accounts: vec![(OVERALL, Account::default())],
             decayed: None,
             siblings: SiblingOrder::default(),
@@ -161,14 +161,5 @@ impl QueueNode {
 
     pub(super) fn is_empty(&self) -> bool {
         self.fact.is_none() && self.policy.is_none() && self.own == OwnJobs::default()
-    }
-}
-
-/// Adds `sign` to the count of a user.
-pub(super) fn count_user(users: &mut BTreeMap<Arc<str>, u32>, user: &Arc<str>, sign: i32) {
-    let count = users.entry(Arc::clone(user)).or_default();
-    *count = count.saturating_add_signed(sign);
-    if *count == 0 {
-        users.remove(user);
     }
 }

@@ -272,7 +272,7 @@ mod tests {
     use crate::amounts::totals::ResourceTotals;
     use crate::api::facts::QueueFact;
     use crate::api::ids::{ClusterName, JobKey, PoolClass, Time};
-    use crate::quota::testing::queue;
+    use crate::quota::testing::{ann, queue};
     use std::cmp::Reverse;
     use std::collections::BTreeMap;
     use std::time::Instant;
@@ -413,12 +413,12 @@ mod tests {
                         .check_pools(&queue, &charge, &Default::default())
                         .is_ok()
             );
-            queues.charge(&queue, &charge, 1);
+            queues.charge(&queue, ann(), &charge, 1);
             running.push_back(queue);
             if running.len() > 5_000
                 && let Some(ended) = running.pop_front()
             {
-                queues.charge(&ended, &charge, -1);
+                queues.charge(&ended, ann(), &charge, -1);
             }
             rank_again(&mut queues, 1_000 + number);
         }

@@ -12,7 +12,8 @@ use crate::api::charge::Pools;
 use crate::api::facts::{PolicyFact, QueueFact, QueueOrdering, StopPolicy};
 use crate::api::ids::{QueueName, Time};
 use crate::api::job::JobState;
-use crate::quota::queue::{Counts, OwnJobs, QueueId, QueueNode, StateCounts, count_user};
+use crate::quota::owners::{ChargeOwner, Limited};
+use crate::quota::queue::{Counts, OwnJobs, QueueId, QueueNode, StateCounts};
 use crate::quota::scopes::{PoolId, Scopes};
 use crate::timers::Timers;
 use std::collections::{BTreeMap, BTreeSet};
@@ -202,7 +203,7 @@ impl Quota {
             return false;
         }
         self.node_mut(id).policy = policy;
-        self.recount_users(id);
+        self.recount_owners(id);
         self.object_changed(id);
         self.sweep(id);
         true
@@ -226,14 +227,21 @@ impl Quota {
         known.map(|node| node.name.clone()).collect()
     }
 
-    /// Adds (`sign` 1) or removes (-1) a charge, at the queue and all above it.
-    pub(crate) fn charge(&mut self, name: &QueueName, pools: &Pools, sign: i64) {
+    /// Adds (`sign` 1) or removes (-1) a charge of an owner, at the queue and all above it.
+    pub(crate) fn charge(
+        &mut self,
+        name: &QueueName,
+        owner: ChargeOwner<'_>,
+        pools: &Pools,
+        sign: i64,
+    ) {
         let id = self.ensure(name);
         self.decay(id);
         for (pool, resources) in pools {
             let pool = self.scopes.intern_pool(pool);
             let charge = self.resource_ids.vector(resources);
             self.charge_pool(id, pool, &charge, sign);
+            self.charge_owner(id, owner, &charge, sign);
         }
         self.schedule_decay(id);
         self.unranked.insert(id);
@@ -259,6 +267,21 @@ impl Quota {
             let scope = self.scopes.of_pool(pool)[index];
             self.update_idle_after(id, scope, Some(charge));
         }
+    }
+
+    fn charge_owner(
+        &mut self,
+        id: QueueId,
+        owner: ChargeOwner<'_>,
+        charge: &ResourceVec,
+        sign: i64,
+    ) {
+        let own = &mut self.node_mut(id).own.owners;
+        own.charge(owner, charge, sign, Limited::ALL);
+        each_upwards(&mut self.slots, id, |node| {
+            let limited = node.limited();
+            node.owners.charge(owner, charge, sign, limited);
+        });
     }
 
     /// Adds (`sign` 1) or removes (-1) a job in the counts by state, with its request if it is
@@ -289,10 +312,10 @@ impl Quota {
             ..Counts::default()
         };
         self.book(id, &counts, sign);
-        count_user(&mut self.node_mut(id).own.users, user, sign);
+        self.node_mut(id).own.owners.count_job(user, sign);
         each_upwards(&mut self.slots, id, |node| {
-            if node.limits().jobs_per_user.is_some() {
-                count_user(&mut node.users, user, sign);
+            if node.limited().jobs {
+                node.owners.count_job(user, sign);
             }
         });
         self.sweep(id);

@@ -6,6 +6,8 @@ use crate::api::facts::{
     QueueOrdering, QueueState,
 };
 use crate::api::ids::QueueName;
+use crate::quota::owners::ChargeOwner;
+use std::sync::{Arc, LazyLock};
 
 /// An open queue that names no quota.
 pub(crate) fn queue(name: &QueueName, parent: Option<&QueueName>) -> QueueFact {
@@ -43,4 +45,10 @@ pub(crate) fn policy(queue: &QueueName) -> PolicyFact {
         stop: None,
         invalid: None,
     }
+}
+
+/// The owner of test charges.
+pub(crate) fn ann() -> ChargeOwner<'static> {
+    static ANN: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("ann"));
+    ChargeOwner::of_namespace(&ANN)
 }

@@ -6,7 +6,8 @@
 //! with it.
 
 use crate::api::ids::QueueName;
-use crate::quota::queue::{QueueId, QueueNode, count_user};
+use crate::quota::owners::Owners;
+use crate::quota::queue::{QueueId, QueueNode};
 use crate::quota::store::{Quota, ROOT};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
@@ -163,7 +164,7 @@ impl Quota {
 
     fn carry_charges(&mut self, from: QueueId, to: QueueId, sign: i32) {
         let own = self.node(from).own.clone();
-        let limited = self.node(to).limits().jobs_per_user.is_some();
+        let limited = self.node(to).limited();
         for (pool, sums) in &own.pools {
             for scope in self.scopes.of_pool(*pool).to_vec() {
                 if let Some(account) = self.node_mut(to).account_mut(scope) {
@@ -171,24 +172,20 @@ impl Quota {
                 }
             }
         }
-        for (user, count) in own.users.iter().filter(|_| limited) {
-            let count = i32::try_from(*count).unwrap_or(i32::MAX);
-            count_user(&mut self.node_mut(to).users, user, sign * count);
-        }
+        let owners = &mut self.node_mut(to).owners;
+        owners.add_all(&own.owners, sign, limited);
     }
 
-    /// Recomputes the charged jobs by user after a change of the policy that limits them.
-    pub(super) fn recount_users(&mut self, id: QueueId) {
-        self.node_mut(id).users.clear();
-        if self.node(id).limits().jobs_per_user.is_none() {
-            return;
-        }
-        for below in self.subtree(id) {
-            for (user, count) in self.node(below).own.users.clone() {
-                let count = i32::try_from(count).unwrap_or(i32::MAX);
-                count_user(&mut self.node_mut(id).users, &user, count);
+    /// Recomputes what owners are charged after a change of the policy that limits it.
+    pub(super) fn recount_owners(&mut self, id: QueueId) {
+        let limited = self.node(id).limited();
+        let mut owners = Owners::default();
+        if limited.jobs || limited.resources() {
+            for below in self.subtree(id) {
+                owners.add_all(&self.node(below).own.owners, 1, limited);
             }
         }
+        self.node_mut(id).owners = owners;
     }
 
     /// The children of the least common ancestor of `a` and `b` on their paths: the siblings that

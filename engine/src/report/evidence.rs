@@ -1,7 +1,8 @@
 //! The facts that the verdict on a pending job rests on, for users.
 //!
-//! Each line is one fact that the verdict uses: the usage of each queue on its path, the nodes
-//! that are reserved for the job, its predicted run time.
+//! Each line is one fact that the verdict uses: the usage of each queue on its path, what the own user and
+//! the own namespace have of the limits on them, the nodes that are reserved for the job, its predicted run
+//! time.
 
 use crate::amounts::resources::{ResourceName, Resources};
 use crate::amounts::totals::ResourceTotals;
@@ -9,7 +10,8 @@ use crate::api::ids::{JobKey, QueueName};
 use crate::evaluation::prediction;
 use crate::forecast::{Prediction, PredictionBasis};
 use crate::pending::shapes::RequestShape;
-use crate::quota::ROOT;
+use crate::placement::request::owner_of;
+use crate::quota::{OwnedRequest, ROOT};
 use crate::state::Inputs;
 use std::collections::BTreeMap;
 
@@ -27,6 +29,11 @@ pub(crate) fn evidence(
         .rev()
         .filter_map(|name| holds(inputs, name, &shape.total))
         .collect();
+    lines.extend(inputs.quota.use_of_limits(OwnedRequest {
+        queue,
+        owner: owner_of(inputs, key),
+        request: &shape.total,
+    }));
     lines.extend(unadmitted(inputs, queue, &shape.total));
     lines.extend(reserved_nodes(inputs, key));
     let job = inputs.jobs.get(key);

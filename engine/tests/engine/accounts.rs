@@ -16,7 +16,12 @@ const QUEUES: [&str; 7] = ["root", "a", "b", "c", "d", "e", "f"];
 enum Step {
     Queue(usize, Option<usize>, [Option<u8>; 3], i32),
     Gone(usize),
-    Policy(usize, Vec<(u8, [Option<u8>; 3])>, Option<u32>, Option<u16>),
+    Policy(
+        usize,
+        Vec<(u8, [Option<u8>; 3])>,
+        [Option<u32>; 3],
+        Option<u16>,
+    ),
     PolicyGone(usize),
     Node(usize, u8, bool),
     Charge(usize, usize, u8, u8),
@@ -28,13 +33,14 @@ fn step() -> impl Strategy<Value = Step> {
     let queue = || 0..QUEUES.len();
     let amount = || proptest::option::weighted(0.5, 0..20_u8);
     let amounts = || [amount(), amount(), amount()];
+    let limit = || proptest::option::of(0..3_u32);
     let bounds = proptest::collection::vec((0..4_u8, amounts()), 0..3);
     prop_oneof![
         6 => (queue(), proptest::option::of(queue()), amounts(), 0..2)
             .prop_map(|(name, parent, amounts, priority)| Step::Queue(name, parent, amounts, priority)),
         1 => queue().prop_map(Step::Gone),
-        3 => (queue(), bounds, proptest::option::of(0..3_u32), proptest::option::of(1..999_u16))
-            .prop_map(|(name, bounds, limit, half)| Step::Policy(name, bounds, limit, half)),
+        3 => (queue(), bounds, [limit(), limit(), limit()], proptest::option::of(1..999_u16))
+            .prop_map(|(name, bounds, limits, half)| Step::Policy(name, bounds, limits, half)),
         1 => queue().prop_map(Step::PolicyGone),
         3 => (0..3_usize, 0..20_u8, any::<bool>()).prop_map(|(at, gpus, usable)| Step::Node(at, gpus, usable)),
         4 => (0..8_usize, queue(), 0..4_u8, 1..9_u8)
@@ -111,11 +117,16 @@ impl Model {
                 let name = QueueName::from(QUEUES[name]);
                 self.engine.apply(Event::QueueGone(name));
             }
-            Step::Policy(name, bounds, limit, half) => {
+            Step::Policy(name, bounds, limits, half) => {
+                let gpus = |most: Option<u32>| {
+                    most.map_or_else(Resources::new, |most| res(&format!("gpu {most}")))
+                };
                 self.engine.apply(Event::PolicyUpserted(PolicyFact {
                     pools: bounds.iter().map(bound).collect(),
                     limits: Limits {
-                        jobs_per_user: limit,
+                        jobs_per_user: limits[0],
+                        resources_per_user: gpus(limits[1]),
+                        resources_per_namespace: gpus(limits[2]),
                         ..Limits::default()
                     },
                     fair_share: FairShare {

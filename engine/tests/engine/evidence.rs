@@ -1,7 +1,8 @@
 //! The evidence of a verdict, as users read it.
 
-use crate::world::{World, below, capped, deserving, key, pods, queue};
+use crate::world::{World, below, capped, deserving, key, pods, policy, queue, res};
 use engine::Event;
+use engine::facts::{Limits, PolicyFact};
 use insta::assert_snapshot;
 
 fn evidence(world: &World, name: &str) -> String {
@@ -36,6 +37,38 @@ fn usage_and_capability_of_each_queue_on_the_path_are_reported() {
     world.add("no-gpu", "q", 1, "cpu 100");
     world.decide();
     assert_snapshot!(evidence(&world, "no-gpu"), @"");
+}
+
+#[test]
+fn the_own_user_and_the_own_namespace_have_parts_of_the_limits_on_them() {
+    let mut world = bounded();
+    let limits = |name, per_user, per_namespace| PolicyFact {
+        limits: Limits {
+            resources_per_user: res(per_user),
+            resources_per_namespace: res(per_namespace),
+            ..Limits::default()
+        },
+        ..policy(name)
+    };
+    world.policy(limits("q", "gpu 4, cpu 9", "gpu 8"));
+    world.policy(limits("dept", "", "cpu 7"));
+    for (name, user, request) in [
+        ("old", "ann", "gpu 3"),
+        ("other", "bob", "gpu 2"),
+        ("waits", "ann", "gpu 2, cpu 1"),
+    ] {
+        let job = world.job(name, "q", pods(1, request));
+        world.submit(job.user(user));
+    }
+    world.decide();
+    assert_snapshot!(evidence(&world, "waits"), @r#"
+    queue q holds nvidia.com/gpu 5 of 10
+    queue dept holds nvidia.com/gpu 5 of 12
+    user ann has cpu 0 of 9 in queue q
+    user ann has nvidia.com/gpu 3 of 4 in queue q
+    namespace ns has nvidia.com/gpu 5 of 8 in queue q
+    namespace ns has cpu 0 of 7 in queue dept
+    "#);
 }
 
 #[test]

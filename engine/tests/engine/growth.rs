@@ -7,7 +7,7 @@ use engine::facts::{Demand, Hold, JobFact, PolicyFact, QueueOrdering, QueueState
 use engine::{EngineConfig, Event, Progress, Reason};
 use insta::assert_snapshot;
 
-fn held(count: u32, request: &str) -> Demand {
+pub fn held(count: u32, request: &str) -> Demand {
     Demand {
         held: engine::facts::Held::ByReplicas,
         ..pods(count, request)

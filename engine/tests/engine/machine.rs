@@ -1,11 +1,11 @@
 //! Random fleets, queues and events; what must hold after every step.
 //!
-//! The checks share only types with the engine: admissions exceed neither a capability nor use what
-//! is guaranteed to others (S1), plans exceed no node (S2), gangs are whole (S3), at most one
-//! attempt is live (S4), attempts are counted (S5), no job is passed by a similar one (S6), the
-//! charge of a queue is that of its jobs (S10), victims may be evicted, a restored engine continues
-//! in the same way, the same events give the same decisions, evictions come to an end, and a job
-//! that fits alone is admitted in the end.
+//! The checks share only types with the engine: admissions exceed neither a capability nor what one
+//! user or one namespace may have, nor use what is guaranteed to others (S1), plans exceed no node
+//! (S2), gangs are whole (S3), at most one attempt is live (S4), attempts are counted (S5), no job is
+//! passed by a similar one (S6), the charge of a queue is that of its jobs (S10), victims may be
+//! evicted, a restored engine continues in the same way, the same events give the same decisions,
+//! evictions come to an end, and a job that fits alone is admitted in the end.
 
 use proptest::prelude::*;
 
@@ -17,6 +17,7 @@ mod guarantees;
 mod jobs;
 mod layout;
 mod model;
+mod owners;
 mod parked;
 mod pools;
 mod queues;
@@ -27,7 +28,7 @@ mod wide;
 
 use layout::{Layout, Span};
 use model::Model;
-use step::{Step, lively, step};
+use step::{Step, lively, owned, step};
 
 /// Leaf queues; `a` and `b` are below `dept`.
 const QUEUES: [&str; 4] = ["a", "b", "c", "d"];
@@ -55,6 +56,11 @@ proptest! {
 
     #[test]
     fn the_invariants_hold(steps in proptest::collection::vec(step(Span::SMALL), 1..120)) {
+        tell(steps);
+    }
+
+    #[test]
+    fn the_invariants_hold_with_limits_on_owners(steps in proptest::collection::vec(owned(Span::SMALL), 1..140)) {
         tell(steps);
     }
 

@@ -41,6 +41,10 @@ pub struct Queue {
     pub strict: bool,
     pub jobs: Option<u32>,
     pub jobs_per_user: Option<u32>,
+    /// The most GPUs of one user.
+    pub gpus_per_user: Option<i64>,
+    /// The most GPUs of the one namespace in which all jobs are.
+    pub gpus_per_namespace: Option<i64>,
     pub pending: Option<u32>,
 }
 
@@ -140,6 +144,8 @@ impl Queue {
                 jobs_per_user: self.jobs_per_user,
                 pending: self.pending,
                 runtime_ms: None,
+                resources_per_user: resources([self.gpus_per_user, None]),
+                resources_per_namespace: resources([self.gpus_per_namespace, None]),
             },
             pools: self.of_class.into_iter().map(bound).collect(),
             ..first_that_fits(index)
@@ -291,6 +297,14 @@ impl fmt::Debug for Queue {
             ("jobs", self.jobs),
             ("per user", self.jobs_per_user),
             ("pending", self.pending),
+        ] {
+            if let Some(limit) = limit {
+                write!(f, " {name} {limit}")?;
+            }
+        }
+        for (name, limit) in [
+            ("GPUs per user", self.gpus_per_user),
+            ("GPUs per namespace", self.gpus_per_namespace),
         ] {
             if let Some(limit) = limit {
                 write!(f, " {name} {limit}")?;

@@ -232,7 +232,7 @@ impl Model {
         tree.fits_quota(stated.queue, stated.request(), &idle) && self.has_room(tree, job, false)
     }
 
-    /// Whether no queue of the path has reached its limit of jobs, nor of the job's user.
+    /// Whether no queue of the path has reached its limit of jobs, nor of what the job's user and its namespace have.
     fn within_limits(&self, tree: &Tree<'_>, job: usize) -> bool {
         let stated = &self.jobs[job].job;
         tree.path(stated.queue).into_iter().all(|queue| {
@@ -243,9 +243,15 @@ impl Model {
             let below: Vec<_> = running
                 .filter(|other| tree.path(other.queue).contains(&queue))
                 .collect();
-            let of_user = below.iter().filter(|other| other.user == stated.user);
+            let of_user = || below.iter().filter(|other| other.user == stated.user);
             let limit = &self.queues[queue];
-            under(limit.jobs, below.len()) && under(limit.jobs_per_user, of_user.count())
+            let gpus = |job: &Job| job.request()[GPU];
+            let of_user_gpus = of_user().map(|other| gpus(other)).sum();
+            let of_all_gpus = below.iter().map(|other| gpus(other)).sum();
+            under(limit.jobs, below.len())
+                && under(limit.jobs_per_user, of_user().count())
+                && within(limit.gpus_per_user, of_user_gpus, gpus(stated))
+                && within(limit.gpus_per_namespace, of_all_gpus, gpus(stated))
         })
     }
 
@@ -313,6 +319,11 @@ impl Node {
     fn free(&self) -> Amounts {
         minus(self.stated.has, self.used, 1)
     }
+}
+
+/// Whether so many more GPUs keep a limit; a job without any is not stopped by it.
+fn within(limit: Option<i64>, has: i64, needs: i64) -> bool {
+    needs == 0 || limit.is_none_or(|limit| has + needs <= limit)
 }
 
 fn under(limit: Option<u32>, count: usize) -> bool {

@@ -25,6 +25,7 @@ fn queue() -> impl Strategy<Value = Queue> {
     );
     let bounds = || (weighted(0.3, 1..13_i64), weighted(0.2, 1..25_i64));
     let limit = || weighted(0.1, 1..4_u32);
+    let gpus = || weighted(0.1, 0..9_i64);
     (
         tree,
         bounds(),
@@ -32,7 +33,7 @@ fn queue() -> impl Strategy<Value = Queue> {
         bounds(),
         weighted(0.15, 0..13_i64),
         proptest::bool::weighted(0.3),
-        (limit(), limit(), limit()),
+        (limit(), limit(), limit(), gpus(), gpus()),
     )
         .prop_map(
             |(tree, guarantee, deserved, capability, of_class, strict, limits)| Queue {
@@ -47,6 +48,8 @@ fn queue() -> impl Strategy<Value = Queue> {
                 jobs: limits.0,
                 jobs_per_user: limits.1,
                 pending: limits.2,
+                gpus_per_user: limits.3,
+                gpus_per_namespace: limits.4,
             },
         )
 }

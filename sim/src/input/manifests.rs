@@ -270,6 +270,8 @@ struct LimitsSpec {
     jobs_per_user: Option<u32>,
     pending: Option<u32>,
     runtime: Option<Text>,
+    resources_per_user: BTreeMap<String, Text>,
+    resources_per_namespace: BTreeMap<String, Text>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -441,6 +443,16 @@ impl LimitsSpec {
             jobs_per_user: self.jobs_per_user,
             pending: self.pending,
             runtime_ms: self.runtime.as_ref().map(read).transpose()?,
+            resources_per_user: resources(
+                place,
+                "spec.limits.resourcesPerUser",
+                &self.resources_per_user,
+            )?,
+            resources_per_namespace: resources(
+                place,
+                "spec.limits.resourcesPerNamespace",
+                &self.resources_per_namespace,
+            )?,
         })
     }
 }

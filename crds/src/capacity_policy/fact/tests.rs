@@ -106,6 +106,14 @@ fn invalid_values_are_named() {
             "spec.limits.jobs: -1 is too small; 0 or more is needed",
         ),
         (
+            json!({"limits": {"resourcesPerUser": {"nvidia.com/gpu": "-8"}}}),
+            "spec.limits.resourcesPerUser[nvidia.com/gpu]: quantity \"-8\" is negative; 0 or more is needed",
+        ),
+        (
+            json!({"limits": {"resourcesPerNamespace": {"memory": "a lot"}}}),
+            "spec.limits.resourcesPerNamespace[memory]: quantity \"a lot\" is not a number with an optional suffix (like 500m, 2, 1.5Gi or 1e3)",
+        ),
+        (
             json!({"spare": {"nodes": 0, "forGangsOf": 32}}),
             "spec.spare.nodes: 0 is too small; 1 or more is needed",
         ),
@@ -132,7 +140,8 @@ fn every_field_becomes_a_fact() {
         "backfill": {"conservative": true, "reservations": 4},
         "fairShare": {"weight": 2, "usageHalfLife": "24h"},
         "preemption": {"withinQueue": true, "reclaim": false, "minRuntime": "5m", "allowNonPreemptable": false, "evictOverdue": true},
-        "limits": {"jobs": 3, "jobsPerUser": 0, "pending": 5_000_000_000_i64, "runtime": "1h"},
+        "limits": {"jobs": 3, "jobsPerUser": 0, "pending": 5_000_000_000_i64, "runtime": "1h",
+            "resourcesPerUser": {"nvidia.com/gpu": 8, "memory": "1Ti"}, "resourcesPerNamespace": {"nvidia.com/mig-1g.5gb": 0}},
         "placement": {"maxClusters": 2, "weights": {"price": 7}},
         "stopPolicy": "HoldAndDrain",
         "spare": {"nodes": 2, "class": "h100", "forGangsOf": 32},
@@ -182,6 +191,9 @@ fn every_field_becomes_a_fact() {
             jobs_per_user: Some(0),
             pending: Some(u32::MAX),
             runtime_ms: Some(3_600_000),
+            resources_per_user: Resources::parse([("nvidia.com/gpu", "8"), ("memory", "1Ti")])
+                .unwrap(),
+            resources_per_namespace: Resources::parse([("nvidia.com/mig-1g.5gb", "0")]).unwrap(),
         }
     );
     assert_eq!(all.max_clusters, Some(2));

@@ -39,7 +39,7 @@ impl Tree {
         };
         self.0.set_fact(&name, Some(fact));
         if !holds.is_empty() {
-            self.0.charge(&name, &charge(holds), 1);
+            self.0.charge(&name, testing::ann(), &charge(holds), 1);
         }
         self
     }

@@ -9,7 +9,7 @@ use crate::api::job::{JobState, QueueOrder};
 use crate::quota::queue::QueueId;
 use crate::quota::scopes::OVERALL;
 use crate::quota::sibling_order::QueueHeads;
-use crate::quota::testing::queue;
+use crate::quota::testing::{ann, queue};
 use std::cmp::Reverse;
 
 fn name() -> QueueName {
@@ -30,7 +30,7 @@ fn book(quota: &mut Quota) {
     let eight = Resources::parse([("nvidia.com/gpu", "8")]).unwrap();
     let total = BTreeMap::from([(PoolClass::from("gpu"), ResourceTotals::from(&eight))]);
     quota.set_fleet(&cluster(), &total);
-    quota.charge(&name(), &charge(), 1);
+    quota.charge(&name(), ann(), &charge(), 1);
     quota.hold(&name(), &"ann".into(), 1);
     quota.count(&name(), JobState::Running, None, 1);
 }
@@ -77,6 +77,9 @@ fn each_wrong_value_is_reported() {
         }),
         ("queue q: kept", |quota, id| {
             quota.node_mut(id).own.pools.clear();
+        }),
+        ("queue q: kept", |quota, id| {
+            quota.node_mut(id).own.owners.users.clear();
         }),
         ("queue q: kept", |quota, id| {
             quota.node_mut(id).counts = Counts::default();

@@ -67,6 +67,7 @@ impl Model {
                 self.note_grant(key, admission);
                 self.check_attempt(key, admission);
                 self.check_release(&self.jobs[key], admission);
+                self.check_owners(&self.jobs[key], admission);
                 self.check_order(&self.jobs[key]);
                 self.check_nodes();
             }
@@ -74,7 +75,7 @@ impl Model {
                 key,
                 admission,
                 for_job,
-                ..
+                message,
             } => {
                 assert!(self.live.contains(key));
                 if let Some(record) = self.records.get_mut(key) {
@@ -82,6 +83,9 @@ impl Model {
                 }
                 self.taken += u64::from(for_job.is_some());
                 self.note_grant(key, admission);
+                if message.starts_with("grows") {
+                    self.check_owners(&self.jobs[key], admission);
+                }
                 self.check_resize(key, admission, for_job.as_ref());
             }
             Decision::Evict {

@@ -302,6 +302,11 @@ impl Model {
             Step::Reclaimable(queue, yes) => self.reclaimable(queue, yes),
             Step::State(queue, open) => self.open(queue, open),
             Step::Policy(queue, change) => self.change_policy(queue, change),
+            Step::Owners {
+                queue,
+                per_user,
+                per_namespace,
+            } => self.limit_owners(queue, per_user, per_namespace),
             Step::Node {
                 cluster,
                 node,

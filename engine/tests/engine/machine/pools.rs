@@ -90,6 +90,12 @@ impl Model {
         Some(&record.admission)
     }
 
+    /// The charges of all charged jobs, with their keys.
+    pub fn charges_by_job(&self) -> impl Iterator<Item = (&JobKey, &Admission)> {
+        let keys = self.records.keys();
+        keys.filter_map(|key| Some((key, self.holds(key)?)))
+    }
+
     /// The charges of all charged jobs.
     pub fn charged_to_jobs(&self) -> impl Iterator<Item = &Admission> {
         self.records.keys().filter_map(|key| self.holds(key))

@@ -47,6 +47,12 @@ pub enum Step {
     Reclaimable(usize, bool),
     State(usize, bool),
     Policy(usize, PolicyStep),
+    /// The most GPUs of one user and of one namespace, in any queue of the tree.
+    Owners {
+        queue: usize,
+        per_user: Option<u32>,
+        per_namespace: Option<u32>,
+    },
     Node {
         cluster: usize,
         node: usize,
@@ -150,6 +156,26 @@ pub fn lively(span: Span) -> impl Strategy<Value = Step> {
         1 => (queue(span), policy_step()).prop_map(|(queue, change)| Step::Policy(queue, change)),
         1 => of_queues(span),
         1 => of_fleet(span),
+    ]
+}
+
+/// Limits on owners, in one of three steps of queues. Streams that are pinned do not have them.
+pub fn of_owners() -> impl Strategy<Value = Step> {
+    (0..16_usize, of(0..17_u32), of(0..25_u32)).prop_map(|(queue, per_user, per_namespace)| {
+        Step::Owners {
+            queue,
+            per_user,
+            per_namespace,
+        }
+    })
+}
+
+/// The steps of `step` and of `lively`, with limits on owners.
+pub fn owned(span: Span) -> impl Strategy<Value = Step> {
+    prop_oneof![
+        10 => step(span),
+        10 => lively(span),
+        2 => of_owners(),
     ]
 }
 
