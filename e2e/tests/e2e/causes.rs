@@ -225,6 +225,18 @@ impl Causes<'_> {
                 json!({"jobsPerUser": 2}),
                 &["UserJobLimitReached"],
             ),
+            (
+                "gpus-per-user",
+                json!({"resourcesPerUser": {"nvidia.com/gpu": 1}}),
+                json!({"resourcesPerUser": {"nvidia.com/gpu": 2}}),
+                &["UserResourceLimitReached"],
+            ),
+            (
+                "gpus-per-namespace",
+                json!({"resourcesPerNamespace": {"nvidia.com/gpu": 1}}),
+                json!({"resourcesPerNamespace": {"nvidia.com/gpu": 2}}),
+                &["NamespaceResourceLimitReached"],
+            ),
         ] {
             let policy = json!({ "limits": limits });
             let gang = self.in_queue(word, two.clone(), Some(policy)).await?;
@@ -232,6 +244,14 @@ impl Causes<'_> {
             let remedy = self.limit(word, &raised);
             self.add(gang.batch(), reasons, self.queue_of(word), remedy);
         }
+
+        let limits = json!({"limits": {"resourcesPerUser": {"nvidia.com/gpu": 1}}});
+        let beyond = self.in_queue("beyond", two.clone(), Some(limits)).await?;
+        let beyond = TestGang { gpus: 2, ..beyond };
+        let raised = json!({"resourcesPerUser": {"nvidia.com/gpu": 2}});
+        let remedy = self.limit("beyond", &raised);
+        let words = self.queue_of("beyond");
+        self.add(beyond.volcano(), &["ExceedsLimit"], words, remedy);
 
         let class = self.case.product.to_lowercase();
         let pools = |gpus: u32| json!([{"class": class, "resources": {"nvidia.com/gpu": {"capability": gpus}}}]);
@@ -404,7 +424,7 @@ async fn apply(case: &Case, job: &Job, message: &str, remedy: &Remedy) -> anyhow
 
 async fn causes(case: &Case) -> anyhow::Result<()> {
     case.queue(64).await?;
-    case.nodes("member1", 4).await?;
+    case.nodes("member1", 5).await?;
     for (word, value) in [("low", 10), ("high", 20)] {
         case.priority_class(word, value).await?;
     }
