@@ -49,16 +49,16 @@ pub(crate) fn decide(engine: &mut Engine, now: Time) -> Decisions {
     resize::resize(engine, &mut decisions);
     let stop = release_pending(engine, &mut decisions);
     // What pending jobs may take is not left to grow into before all of them had their turn.
-    if stop != Stop::AtBudget {
+    if stop != CallEnd::AtBudget {
         elastic::scale_up_elastic(engine, &mut decisions);
     }
-    let cut = stop == Stop::InCircle;
+    let cut = stop == CallEnd::InCircle;
     let again = cut.then(|| engine.now.after(CUT_PAUSE_MS));
     // A gang that grew with smaller pods than before may leave capacity to jobs evaluated before it.
     // A decision may cover what was charged for pods, and free quota by that.
     let settled = pod_charges::settle(engine);
     let left = !cut && (engine.pending.freed().is_any() || settled);
-    let full = decisions.len() >= engine.config.decision_budget || stop == Stop::AtBudget;
+    let full = decisions.len() >= engine.config.decision_budget || stop == CallEnd::AtBudget;
     let more = full || left;
     if !more {
         engine.pending.fruitless.forget();
@@ -79,7 +79,7 @@ pub(crate) fn advance(engine: &mut Engine, now: Time) {
 
 /// Why no further class is evaluated in a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stop {
+enum CallEnd {
     /// All that may go were evaluated, or there are as many decisions as one call makes.
     Done,
     /// There were as many evaluations as one call makes: the classes that are left stay active.
@@ -89,11 +89,11 @@ enum Stop {
 }
 
 /// Evaluates active classes in order, up to the budgets.
-fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> Stop {
+fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> CallEnd {
     let mut evaluations = 0;
     while decisions.len() < engine.config.decision_budget {
         if evaluations >= engine.config.evaluation_budget {
-            return Stop::AtBudget;
+            return CallEnd::AtBudget;
         }
         let Some(HeadCandidate {
             queue,
@@ -104,7 +104,7 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> Stop {
         else {
             wake::settle_freed(engine);
             name_woken(engine);
-            return Stop::Done;
+            return CallEnd::Done;
         };
         let Some(wanted) = engine.pending.shapes.get(shape).map(Arc::clone) else {
             continue;
@@ -115,7 +115,7 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> Stop {
         engine.pending.queues.begin_evaluation(&queue, shape);
         evaluations += 1;
         if engine.pending.fruitless.is_circle(&queue, shape) {
-            return Stop::InCircle;
+            return CallEnd::InCircle;
         }
         let request = Request {
             queue: &queue,
@@ -156,7 +156,7 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> Stop {
             }
         }
     }
-    Stop::Done
+    CallEnd::Done
 }
 
 /// The verdict on a job that also says whether the empty fleet and the bounds of its queue on pools
