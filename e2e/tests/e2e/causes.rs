@@ -1,6 +1,8 @@
 //! Jobs that wait for many different causes at once: `kubectl muster explain` names each, and each
 //! job runs after the change that the explanation asks for, and not before.
 
+mod limits;
+
 use anyhow::{Context as _, ensure};
 use e2e::harness::jobs::{self, TestGang};
 use e2e::harness::kinds::{DEPLOYMENT, JOB_SET, ObjectKind, POD, PROPAGATION_POLICY, QUEUE};
@@ -189,15 +191,6 @@ impl Causes<'_> {
         ))
     }
 
-    /// Changes the limits of a queue.
-    fn limit(&self, word: &str, limits: &Value) -> Remedy {
-        let name = self.queue_of(word);
-        let patch = json!({"spec": {"limits": limits}});
-        of_kubectl(&format!(
-            "patch capacitypolicy {name} --type merge -p '{patch}'"
-        ))
-    }
-
     /// What bounds say.
     async fn of_bounds(&mut self) -> anyhow::Result<()> {
         let large = self.in_queue("large", json!({}), None).await?;
@@ -211,51 +204,10 @@ impl Causes<'_> {
         let raise = self.capability("quota", 2);
         self.add(quota.volcano(), NO_QUOTA, self.queue_of("quota"), raise);
 
-        let two = json!({"capability": {"nvidia.com/gpu": 2}});
-        for (word, limits, raised, reasons) in [
-            (
-                "jobs",
-                json!({"jobs": 1}),
-                json!({"jobs": 2}),
-                &["JobLimitReached"],
-            ),
-            (
-                "users",
-                json!({"jobsPerUser": 1}),
-                json!({"jobsPerUser": 2}),
-                &["UserJobLimitReached"],
-            ),
-            (
-                "gpus-per-user",
-                json!({"resourcesPerUser": {"nvidia.com/gpu": 1}}),
-                json!({"resourcesPerUser": {"nvidia.com/gpu": 2}}),
-                &["UserResourceLimitReached"],
-            ),
-            (
-                "gpus-per-namespace",
-                json!({"resourcesPerNamespace": {"nvidia.com/gpu": 1}}),
-                json!({"resourcesPerNamespace": {"nvidia.com/gpu": 2}}),
-                &["NamespaceResourceLimitReached"],
-            ),
-        ] {
-            let policy = json!({ "limits": limits });
-            let gang = self.in_queue(word, two.clone(), Some(policy)).await?;
-            self.holder(&gang).await?;
-            let remedy = self.limit(word, &raised);
-            self.add(gang.batch(), reasons, self.queue_of(word), remedy);
-        }
-
-        let limits = json!({"limits": {"resourcesPerUser": {"nvidia.com/gpu": 1}}});
-        let beyond = self.in_queue("beyond", two.clone(), Some(limits)).await?;
-        let beyond = TestGang { gpus: 2, ..beyond };
-        let raised = json!({"resourcesPerUser": {"nvidia.com/gpu": 2}});
-        let remedy = self.limit("beyond", &raised);
-        let words = self.queue_of("beyond");
-        self.add(beyond.volcano(), &["ExceedsLimit"], words, remedy);
-
         let class = self.case.product.to_lowercase();
         let pools = |gpus: u32| json!([{"class": class, "resources": {"nvidia.com/gpu": {"capability": gpus}}}]);
         let pool = json!({"pools": pools(1)});
+        let two = json!({"capability": {"nvidia.com/gpu": 2}});
         let pool = self.in_queue("pool", two, Some(pool)).await?;
         self.holder(&pool).await?;
         let more = json!({"spec": {"pools": pools(2)}});
@@ -435,6 +387,7 @@ async fn causes(case: &Case) -> anyhow::Result<()> {
     causes.of_jobs();
     causes.of_queues().await?;
     causes.of_bounds().await?;
+    causes.of_limits().await?;
     causes.of_order().await?;
     causes.of_policies().await?;
     causes.of_room().await?;
