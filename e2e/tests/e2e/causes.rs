@@ -191,6 +191,15 @@ impl Causes<'_> {
         ))
     }
 
+    /// Changes the limits of a queue.
+    fn limit(&self, word: &str, limits: &Value) -> Remedy {
+        let name = self.queue_of(word);
+        let patch = json!({"spec": {"limits": limits}});
+        of_kubectl(&format!(
+            "patch capacitypolicy {name} --type merge -p '{patch}'"
+        ))
+    }
+
     /// What bounds say.
     async fn of_bounds(&mut self) -> anyhow::Result<()> {
         let large = self.in_queue("large", json!({}), None).await?;

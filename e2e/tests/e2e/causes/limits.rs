@@ -1,19 +1,10 @@
 //! Jobs that the limits of their queue's CapacityPolicy block, and the limits that let them start.
 
-use super::{Causes, Remedy, of_kubectl};
+use super::Causes;
 use e2e::harness::jobs::TestGang;
-use serde_json::{Value, json};
+use serde_json::json;
 
 impl Causes<'_> {
-    /// Changes the limits of a queue.
-    fn limit(&self, word: &str, limits: &Value) -> Remedy {
-        let name = self.queue_of(word);
-        let patch = json!({"spec": {"limits": limits}});
-        of_kubectl(&format!(
-            "patch capacitypolicy {name} --type merge -p '{patch}'"
-        ))
-    }
-
     /// What limits say.
     pub(super) async fn of_limits(&mut self) -> anyhow::Result<()> {
         let two = json!({"capability": {"nvidia.com/gpu": 2}});
