@@ -74,12 +74,14 @@ pub(crate) fn became_feasible(inputs: Inputs<'_>) -> BTreeSet<ShapeId> {
         let free = nodes.iter().map(|node| inputs.capacity.free_of(node, name));
         free.max().unwrap_or_default()
     };
-    let might = inputs.pending.shapes.infeasible_shapes().might_be_on(most);
-    let might = might.filter(|id| {
+    let infeasible_shapes = inputs.pending.shapes.infeasible_shapes();
+    // A shape is listed once for each of its roles.
+    let mut might: BTreeSet<ShapeId> = infeasible_shapes.might_be_on(most).collect();
+    might.retain(|id| {
         let why = inputs.pending.shapes.infeasible(*id);
         why.is_some_and(|why| is_freed_for(inputs, *id, why))
     });
-    might.collect()
+    might
 }
 
 /// Which shapes of active classes may fit now.

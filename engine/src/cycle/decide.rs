@@ -47,18 +47,18 @@ pub(crate) fn decide(engine: &mut Engine, now: Time) -> Decisions {
     react(engine, Change::Capacity);
     react(engine, Change::Time);
     resize::resize(engine, &mut decisions);
-    let stop = release_pending(engine, &mut decisions);
+    let end = release_pending(engine, &mut decisions);
     // What pending jobs may take is not left to grow into before all of them had their turn.
-    if stop != CallEnd::AtBudget {
+    if end != CallEnd::AtBudget {
         elastic::scale_up_elastic(engine, &mut decisions);
     }
-    let cut = stop == CallEnd::InCircle;
+    let cut = end == CallEnd::InCircle;
     let again = cut.then(|| engine.now.after(CUT_PAUSE_MS));
     // A gang that grew with smaller pods than before may leave capacity to jobs evaluated before it.
     // A decision may cover what was charged for pods, and free quota by that.
     let settled = pod_charges::settle(engine);
     let left = !cut && (engine.pending.freed().is_any() || settled);
-    let full = decisions.len() >= engine.config.decision_budget || stop == CallEnd::AtBudget;
+    let full = decisions.len() >= engine.config.decision_budget || end == CallEnd::AtBudget;
     let more = full || left;
     if !more {
         engine.pending.fruitless.forget();
@@ -80,9 +80,9 @@ pub(crate) fn advance(engine: &mut Engine, now: Time) {
 /// Why no further class is evaluated in a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CallEnd {
-    /// All that may go were evaluated, or there are as many decisions as one call makes.
+    /// All that may go were evaluated.
     Done,
-    /// There were as many evaluations as one call makes: the classes that are left stay active.
+    /// There are as many decisions or evaluations as one call makes: the classes that are left stay active.
     AtBudget,
     /// A class is evaluated in a circle, which is a defect.
     InCircle,
@@ -91,10 +91,9 @@ enum CallEnd {
 /// Evaluates active classes in order, up to the budgets.
 fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> CallEnd {
     let mut evaluations = 0;
-    while decisions.len() < engine.config.decision_budget {
-        if evaluations >= engine.config.evaluation_budget {
-            return CallEnd::AtBudget;
-        }
+    while decisions.len() < engine.config.decision_budget
+        && evaluations < engine.config.evaluation_budget
+    {
         let Some(HeadCandidate {
             queue,
             shape,
@@ -114,7 +113,7 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> CallEn
         }
         engine.pending.queues.begin_evaluation(&queue, shape);
         evaluations += 1;
-        if engine.pending.fruitless.is_circle(&queue, shape) {
+        if engine.pending.fruitless.count(&queue, shape) {
             return CallEnd::InCircle;
         }
         let request = Request {
@@ -156,7 +155,7 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> CallEn
             }
         }
     }
-    CallEnd::Done
+    CallEnd::AtBudget
 }
 
 /// The verdict on a job that also says whether the empty fleet and the bounds of its queue on pools

@@ -128,7 +128,7 @@ fn resync_below(engine: &mut Engine, name: &QueueName) {
     let differs =
         |(queue, pending_queue): &(&QueueName, &crate::pending::pending_queue::PendingQueue)| {
             let limited = engine.quota.limited_owners(queue);
-            let apart = (limited.jobs || limited.users, limited.namespaces);
+            let apart = (limited.any_of_users(), limited.namespaces);
             let first = pending_queue
                 .ranks()
                 .first()

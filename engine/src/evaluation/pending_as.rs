@@ -76,7 +76,7 @@ pub(crate) fn place_of(
     let shape = RequestShape {
         demand: Arc::clone(demand),
         total: demand.total()?,
-        user: (limited.jobs || limited.users).then(|| Arc::clone(&job.user)),
+        user: limited.any_of_users().then(|| Arc::clone(&job.user)),
         namespace: limited.namespaces.then(|| Arc::clone(&key.namespace)),
         duration: job
             .duration

@@ -25,7 +25,7 @@ impl Fruitless {
     }
 
     /// Counts an evaluation of a class. Returns whether it is evaluated in a circle.
-    pub(crate) fn is_circle(&mut self, queue: &QueueName, shape: ShapeId) -> bool {
+    pub(crate) fn count(&mut self, queue: &QueueName, shape: ShapeId) -> bool {
         let count = self.of_class.entry((queue.clone(), shape)).or_default();
         *count += 1;
         debug_assert!(
@@ -59,7 +59,7 @@ mod tests {
         let shape = shape();
         for index in 0..2 * MOST_OF_CLASS {
             let queue = QueueName::from(index.to_string().as_str());
-            assert!(!fruitless.is_circle(&queue, shape));
+            assert!(!fruitless.count(&queue, shape));
         }
     }
 
@@ -69,7 +69,7 @@ mod tests {
         let mut fruitless = Fruitless::default();
         let (queue, shape) = (QueueName::from("q"), shape());
         for _ in 0..=MOST_OF_CLASS {
-            fruitless.is_circle(&queue, shape);
+            fruitless.count(&queue, shape);
         }
     }
 }

@@ -88,6 +88,11 @@ impl Limited {
         }
     }
 
+    /// Whether it matters whose of several users a job is.
+    pub(crate) fn any_of_users(self) -> bool {
+        self.jobs || self.users
+    }
+
     /// Whether any resources of owners are limited.
     pub(crate) fn resources(self) -> bool {
         self.users || self.namespaces

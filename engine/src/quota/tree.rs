@@ -6,7 +6,7 @@
 //! with it.
 
 use crate::api::ids::QueueName;
-use crate::quota::owners::Owners;
+use crate::quota::owners::{Limited, Owners};
 use crate::quota::queue::{QueueId, QueueNode};
 use crate::quota::store::{Quota, ROOT};
 use smallvec::SmallVec;
@@ -180,7 +180,7 @@ impl Quota {
     pub(super) fn recount_owners(&mut self, id: QueueId) {
         let limited = self.node(id).limited();
         let mut owners = Owners::default();
-        if limited.jobs || limited.resources() {
+        if limited != Limited::NONE {
             for below in self.subtree(id) {
                 owners.add_all(&self.node(below).own.owners, 1, limited);
             }
