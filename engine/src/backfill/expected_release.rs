@@ -95,8 +95,7 @@ pub(crate) fn headroom_from(
             break;
         }
         let job = inputs.jobs.get(key);
-        let ends = job.filter(|job| job.derived.has.expected_end.is_some_and(|o| o.known));
-        let charge = ends.and_then(|job| job.derived.has.charge.as_ref());
+        let charge = job.and_then(|job| job.derived.has.charge.as_ref());
         let Some((of, pools)) = charge else {
             continue;
         };
@@ -143,8 +142,7 @@ pub(crate) fn is_moved_by(
 ) -> bool {
     let mut counted = kept.releases.iter().filter_map(|ends| ends.from.as_ref());
     let counts = |key: &JobKey| {
-        let expected = inputs.jobs.get(key)?.derived.has.expected_end?;
-        let end = expected.end()?;
+        let end = inputs.jobs.get(key)?.derived.has.expected_end?;
         Some(kept.start.is_none_or(|start| end <= start))
     };
     counted.any(|key| moved.contains(key)) || moved.iter().any(|key| counts(key) == Some(true))

@@ -31,8 +31,8 @@ fn start_on_node(inputs: Inputs<'_>, reserved: &ReservedNode) -> Option<Time> {
         jobs_on(inputs, &reserved.cluster, &reserved.node)
             .into_iter()
             .filter_map(|(key, amount)| {
-                let expected = inputs.jobs.get(&key)?.derived.has.expected_end?;
-                let end = expected.end().filter(|end| *end > inputs.now)?;
+                let expected = inputs.jobs.get(&key)?.derived.has.expected_end;
+                let end = expected.filter(|end| *end > inputs.now)?;
                 Some((end, key, amount))
             })
             .collect();

@@ -1,7 +1,7 @@
 //! Where a job that lacks capacity will start: the nodes that are reserved for it.
 //!
 //! In each eligible cluster the pods go first where they fit now, then where the least has to
-//! become free. A cluster where the job starts much sooner is chosen (twice as soon), of others the one
+//! become free. A cluster where the job starts much sooner is chosen, of others the one
 //! with the least to free; it stays chosen until another one needs strictly less. A job that may be split
 //! reserves nodes of the fewest clusters that take it together, where that needs less to be freed or where
 //! no single cluster could ever take it. Pods that belong to no job are assumed to stay. The reservation does
@@ -197,11 +197,11 @@ fn as_it_was(
     if *before == found.nodes {
         return None;
     }
-    if ways::octave(inputs, before) > found.sooner + 1 {
+    let start = expected_start::start_on(inputs, before);
+    if ways::is_clearly_sooner(inputs, starts, start) {
         return None;
     }
     let mut sites = sites_where_it_was(inputs, request, before, left)?;
-    let start = expected_start::start_on(inputs, before);
     let is_sooner = start.is_some_and(|start| starts.is_none_or(|found| start < found));
     let mut lacks_no_more = || {
         let clusters: BTreeSet<_> = before.iter().map(|reserved| &reserved.cluster).collect();
@@ -318,9 +318,12 @@ pub(crate) fn lacks_less(
         let best = beside_ahead(inputs, request, |left| {
             ways::best_in(inputs, demand, cluster, left)
         });
-        best.is_some_and(|(sooner, cost, _)| {
-            let now = ways::octave(inputs, &reserved.nodes);
-            now > sooner + 1 || (now >= sooner && cost < shortfall(inputs, reserved))
+        best.is_some_and(|(sooner, cost, nodes)| {
+            let start = |nodes: &[ReservedNode]| expected_start::start_on(inputs, nodes);
+            let (found, kept) = (start(&nodes), start(&reserved.nodes));
+            ways::is_clearly_sooner(inputs, found, kept)
+                || (ways::octave(inputs, &reserved.nodes) >= sooner
+                    && cost < shortfall(inputs, reserved))
         })
     })
 }

@@ -6,7 +6,7 @@
 
 use crate::api::charge::PoolLimit;
 use crate::api::demand::Demand;
-use crate::api::ids::{ClusterName, NodeName};
+use crate::api::ids::{ClusterName, NodeName, Time};
 use crate::backfill::expected_start;
 use crate::backfill::plan::reserved_on;
 use crate::backfill::put::{put_all, put_some};
@@ -84,9 +84,24 @@ fn hard_domains<'a>(
 pub(crate) fn octave(inputs: Inputs<'_>, nodes: &[ReservedNode]) -> u32 {
     let start = expected_start::start_on(inputs, nodes);
     let parts = start.map(|start| start.millis_since(inputs.now) / SOON_MS);
-    // The largest number is at most one more than any other: what is not known is not so bad that a reservation moves
-    // for that alone.
-    parts.map_or(u32::MAX - 1, |parts| (parts + 1).ilog2())
+    parts.map_or(u32::MAX, |parts| (parts + 1).ilog2())
+}
+
+/// Whether a job starts so much sooner that its reservation moves: in less than seven tenths of the time that is left
+/// until the start that it has. Ends err, and each move gives up nodes that are free already.
+pub(crate) fn is_clearly_sooner(
+    inputs: Inputs<'_>,
+    found: Option<Time>,
+    kept: Option<Time>,
+) -> bool {
+    let left = |start: Time| i128::from(start.millis_since(inputs.now).max(0));
+    match (found, kept) {
+        (None, _) => false,
+        (Some(_), None) => true,
+        (Some(found), Some(kept)) => {
+            left(kept) >= i128::from(SOON_MS) && 10 * left(found) < 7 * left(kept)
+        }
+    }
 }
 
 /// The best nodes of a cluster for all pods of a job: those on which it starts much sooner, or else where the least has

@@ -248,8 +248,8 @@ pub(crate) fn observe_stopped(engine: &mut Engine, key: &JobKey, uid: &Uid, ran_
 /// Admits a pending job with a plan.
 pub(crate) fn release(engine: &mut Engine, key: &JobKey, shares: Vec<Share>) -> Option<Decision> {
     let job = engine.jobs.get(key)?;
-    let expected = prediction::predict(engine.inputs(), job).filter(|_| job.duration.is_none());
-    let expected_ms = expected.map(|prediction| prediction.high);
+    let undeclared = Some(job).filter(|job| job.duration.is_none());
+    let expected_ms = undeclared.and_then(|job| prediction::expected_run(engine.inputs(), job, 0));
     let (admission, demand) = engine.jobs.admit(key, shares, expected_ms, engine.now)?;
     let message = released_message(&admission);
     engine.capacity.assume_pods(key, demand, &admission.shares);

@@ -416,8 +416,7 @@ fn replan_beside(engine: &mut Engine, planned: &Reservation) {
 }
 
 /// Replans the reservations whose starts differ now that expected ends have moved. A start that is yet to come may
-/// be one of them: it is later if it counted on such an end, and sooner if a job has an end again that was not known
-/// for a while.
+/// be one of them: it is later if it counted on such an end, and sooner if a job has an end that was not known before.
 fn ends_moved(engine: &mut Engine, jobs: &BTreeSet<JobKey>) {
     let inputs = engine.inputs();
     let moved = |kept: &&Reservation| match kept.lacked_headroom() {

@@ -11,7 +11,7 @@ use crate::cycle::{lifecycle, pod_charges, reserve};
 use crate::evaluation::{pending_as, prediction};
 use crate::forecast::Prediction;
 use crate::jobs::deadline::next_look;
-use crate::jobs::expected_end::ExpectedEnd;
+use crate::jobs::expected_end::expected_end;
 use crate::jobs::job::{ChargedState, Derived, PendingEntry};
 use crate::quota::ChargeOwner;
 use crate::reservation::store::Reservation;
@@ -31,7 +31,7 @@ pub(crate) fn sync_indexes(engine: &mut Engine, key: &JobKey) {
         has: Rare::new(ChargedState {
             charge: job.charge(),
             holder: job.charged_user(),
-            expected_end: ExpectedEnd::of(job, engine.now),
+            expected_end: expected_end(job, engine.now),
             held: engine.jobs.preemptible_as(job),
         }),
     };

@@ -14,12 +14,16 @@ use crate::backfill::spare::comes_back;
 use crate::cycle::react::{Change, react};
 use crate::cycle::spare::evict_lent;
 use crate::cycle::{lifecycle, recovery, start, sync};
+use crate::evaluation::prediction;
 use crate::jobs::ageing::age_at;
 use crate::jobs::deadline::{deadline, room_lost_at};
 use crate::jobs::drain::{emptied, is_emptied, must_leave};
 use crate::jobs::runtime::runtime_ends;
 use crate::state::{Engine, Inputs};
 use std::collections::BTreeMap;
+
+/// The most ends that are estimated again in one call. The others are those that passed last.
+const RENEWED: usize = 1_024;
 
 /// Handles every timer that has come, as far as the budget goes.
 pub(crate) fn run_timers(engine: &mut Engine, decisions: &mut Vec<Decision>) {
@@ -156,11 +160,38 @@ pub(crate) fn note_drain(engine: &mut Engine, key: &JobKey) {
 /// Estimates that have passed are made again, and the reservations that rest on those that have moved. They have moved
 /// also where something else made them again before, or where a job began to run.
 pub(crate) fn renew_ends(engine: &mut Engine) {
-    while let Some(key) = engine.jobs.first_past_end(engine.now) {
+    if engine.forecast.predicts_all() {
+        // The first runs have ended: the jobs that were admitted before are expected to end, too.
+        let unknown = engine.jobs.unpredicted().iter().take(RENEWED).cloned();
+        for key in unknown.collect::<Vec<_>>() {
+            renew_end(engine, &key);
+            sync::sync_indexes(engine, &key);
+        }
+    }
+    for _ in 0..RENEWED {
+        let Some(key) = engine.jobs.first_past_end(engine.now) else {
+            break;
+        };
+        renew_end(engine, &key);
         sync::sync_indexes(engine, &key);
     }
     let moved = engine.jobs.take_moved_ends();
     if !moved.is_empty() {
         react(engine, Change::EndsMoved(&moved));
+    }
+}
+
+/// A job has run for as long as was expected, or nothing was: it is expected to run for longer.
+fn renew_end(engine: &mut Engine, key: &JobKey) {
+    let Some((job, released)) = engine.jobs.get(key).zip(engine.jobs.released(key)) else {
+        return;
+    };
+    let elapsed = engine.now.millis_since(released.begun());
+    let passed = released
+        .expected_ms
+        .is_none_or(|expected| expected <= elapsed);
+    let expected = prediction::expected_run(engine.inputs(), job, elapsed);
+    if let Some(expected) = expected.filter(|_| passed) {
+        engine.jobs.expect(key, expected);
     }
 }

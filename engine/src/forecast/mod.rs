@@ -5,4 +5,4 @@
 pub(crate) mod starts;
 mod store;
 
-pub(crate) use store::{Forecast, KnownRuns, Prediction, PredictionBasis, Runner};
+pub(crate) use store::{Forecast, KnownRuns, Prediction, PredictionBasis, Runner, half_again};

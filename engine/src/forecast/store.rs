@@ -2,8 +2,9 @@
 //!
 //! The history has the run times of ended jobs, whatever their outcome, but not of evicted ones. A
 //! prediction is a mean, which orders jobs
-//! ([`crate::api::facts::QueueOrdering::ShortestPredicted`]), and a high quantile, from which ends
-//! are expected. It uses the most specific kind with enough runs: of the same user, queue and shape
+//! ([`crate::api::facts::QueueOrdering::ShortestPredicted`]), and a high quantile, by which a job may pass others. The
+//! run time that is expected of a running job is a quantile of the runs that took longer than it has run. Both are
+//! predicted from the most specific kind with enough runs: of the same user, queue and shape
 //! (pods and devices), of the same user and shape, of the same queue and shape, of the same shape,
 //! or of all jobs.
 //!
@@ -25,6 +26,9 @@ const ENOUGH: usize = 3;
 
 /// The most kinds.
 const KINDS: usize = 8192;
+
+/// The fewest runs from which a quantile of what is left of a run follows.
+const LEFT: usize = 2;
 
 /// The high quantile is `HIGH_NUM` / `HIGH_DEN`.
 const HIGH_NUM: usize = 9;
@@ -180,15 +184,31 @@ impl Runs {
     }
 
     fn high(&self) -> i64 {
-        let mut sorted: Vec<i64> = self.latest.iter().copied().collect();
-        let index = (sorted.len() * HIGH_NUM)
-            .div_ceil(HIGH_DEN)
-            .saturating_sub(1);
-        if index >= sorted.len() {
-            return 0;
-        }
-        *sorted.select_nth_unstable(index).1
+        let all = self.latest.iter().copied();
+        quantile(all.collect(), HIGH_NUM, HIGH_DEN)
     }
+
+    /// Three quarters of the runs that took longer than `elapsed` were no longer than this; `None` if there are too
+    /// few.
+    fn longer(&self, elapsed: i64) -> Option<i64> {
+        let longer = self.latest.iter().copied();
+        let longer: Vec<i64> = longer.filter(|run| *run > elapsed).collect();
+        (longer.len() >= LEFT).then(|| quantile(longer, 3, 4))
+    }
+}
+
+/// Half as long again as a run has taken, which is all that is known of one that takes longer than any other.
+pub(crate) fn half_again(elapsed: i64) -> i64 {
+    elapsed.saturating_add(elapsed / 2)
+}
+
+/// The least run that is no shorter than `num` / `den` of all; 0 of none.
+fn quantile(mut runs: Vec<i64>, num: usize, den: usize) -> i64 {
+    let index = (runs.len() * num).div_ceil(den).saturating_sub(1);
+    if index >= runs.len() {
+        return 0;
+    }
+    *runs.select_nth_unstable(index).1
 }
 
 impl Forecast {
@@ -221,15 +241,39 @@ impl Forecast {
             PredictionBasis::OfShape,
             PredictionBasis::OfAll,
         ];
-        let known = runner.kinds().into_iter().zip(bases);
+        let known = self.most_specific(runner);
         known
-            .filter_map(|(kind, basis)| Some((self.kinds.get(&kind)?, basis)))
-            .find(|(runs, _)| runs.latest.len() >= ENOUGH)
+            .map(|(runs, index)| (runs, bases[index]))
             .map(|(runs, basis)| Prediction {
                 millis: runs.mean(),
                 high: runs.high(),
                 basis: basis(runs.latest.len()),
             })
+    }
+
+    /// Whether enough runs are known to predict one of any job.
+    pub(crate) fn predicts_all(&self) -> bool {
+        let any = Kind {
+            shape: None,
+            user: None,
+            queue: None,
+        };
+        let runs = self.kinds.get(&any);
+        runs.is_some_and(|runs| runs.latest.len() >= ENOUGH)
+    }
+
+    /// How long a job that has run for `elapsed` milliseconds runs in all, by the runs of its kind that took longer;
+    /// half as long again if there are too few of these, and `None` if no run time could be predicted.
+    pub(crate) fn expected(&self, runner: &Runner, elapsed: i64) -> Option<i64> {
+        let (runs, _) = self.most_specific(runner)?;
+        Some(runs.longer(elapsed).unwrap_or(half_again(elapsed)))
+    }
+
+    /// The runs of the most specific kind with enough of them, and which of [`Runner::kinds`] that is.
+    fn most_specific(&self, runner: &Runner) -> Option<(&Runs, usize)> {
+        let kinds = runner.kinds().into_iter().enumerate();
+        let mut known = kinds.filter_map(|(index, kind)| Some((self.kinds.get(&kind)?, index)));
+        known.find(|(runs, _)| runs.latest.len() >= ENOUGH)
     }
 
     /// The history, for a snapshot.

@@ -16,8 +16,7 @@ impl Jobs {
         let of_nothing = self.timers.keys().filter(|key| self.get(key).is_none());
         let of_nothing: BTreeSet<&JobKey> = of_nothing.collect();
         let ends = self.iter();
-        let ends =
-            ends.filter_map(|(key, job)| Some((job.derived.has.expected_end?.until, key.clone())));
+        let ends = ends.filter_map(|(key, job)| Some((job.derived.has.expected_end?, key.clone())));
         let mut preemptible = PreemptibleIndex::default();
         for (key, job) in self.iter() {
             preemptible.set(key, None, job.derived.has.held.as_ref());
@@ -31,6 +30,11 @@ impl Jobs {
                 "resizing jobs",
                 &self.resizing,
                 &keyed(|job| job.asks_other_size()),
+            ),
+            differs(
+                "unpredicted jobs",
+                &self.unpredicted,
+                &keyed(|job| job.is_unpredicted()),
             ),
             differs(
                 "stopped jobs",
@@ -82,6 +86,12 @@ mod tests {
             }),
             ("resizing jobs", |jobs, key| {
                 jobs.resizing.insert(key.clone());
+            }),
+            ("unpredicted jobs", |jobs, key| {
+                match jobs.unpredicted.is_empty() {
+                    true => jobs.unpredicted.insert(key.clone()),
+                    false => jobs.unpredicted.remove(&JobKey::new("ns", "runs")),
+                };
             }),
             ("stopped jobs", |jobs, key| {
                 jobs.stopped.insert(key.clone());

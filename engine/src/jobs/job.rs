@@ -9,7 +9,6 @@ use crate::api::ids::{Attempt, ClusterName, JobKey, QueueName, Time, Uid};
 use crate::api::job::{JobState, PredictedRunTime, QueueOrder};
 use crate::api::reason::Reason;
 use crate::jobs::excess::Excess;
-use crate::jobs::expected_end::ExpectedEnd;
 use crate::jobs::images::ImageList;
 use crate::jobs::recovery::Loss;
 use crate::pending::shapes::ShapeId;
@@ -143,7 +142,8 @@ pub(crate) struct Released {
     pub(crate) placed: bool,
     /// When it was first observed running, if it was.
     pub(crate) started_at: Option<Time>,
-    /// The run time that was predicted at admission, in milliseconds, if it declared none.
+    /// The run time that is expected of it in all, in milliseconds: as estimated when it was admitted if it declared
+    /// none, and again each time it had run for that long.
     pub(crate) expected_ms: Option<i64>,
     /// The run time that it declared at admission, in milliseconds. A later declaration applies to
     /// the next attempt.
@@ -188,7 +188,7 @@ pub(crate) struct ChargedState {
     /// The queue and the user for which it counts as charged.
     pub(crate) holder: Option<(QueueName, Arc<str>)>,
     /// Its expected end.
-    pub(crate) expected_end: Option<ExpectedEnd>,
+    pub(crate) expected_end: Option<Time>,
     /// The queue and the priority of its entry in the index of preemptible jobs.
     pub(crate) held: Option<(QueueName, i32)>,
 }
@@ -313,6 +313,13 @@ impl Job {
     /// Whether it was stopped at a limit of run time.
     pub(crate) fn is_stopped(&self) -> bool {
         self.cold.stopped_after.is_some()
+    }
+
+    /// Whether it is charged and no run time of it is known, although its demand is.
+    pub(crate) fn is_unpredicted(&self) -> bool {
+        let charged = self.charged();
+        let unknown = charged.is_some_and(|released| released.expected_ms.is_none());
+        unknown && self.duration.is_none() && self.demand.is_some()
     }
 
     /// Whether it is starting or recovering, and has pods that fit on no node of their cluster.

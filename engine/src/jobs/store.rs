@@ -29,10 +29,12 @@ pub(crate) struct Jobs {
     priority_classes: BTreeMap<String, PriorityClassFact>,
     /// When each job has to be checked again although no event came.
     pub(super) timers: Timers<JobKey>,
-    /// Until when the expected end of each charged job is valid.
+    /// The expected ends of charged jobs.
     pub(super) ends: EndsInOrder,
     /// Jobs whose expected end has moved since this was last taken.
     moved_ends: BTreeSet<JobKey>,
+    /// Charged jobs of which no run time is known: no similar job had ended when they were admitted.
+    pub(super) unpredicted: BTreeSet<JobKey>,
     /// Admitted jobs whose template has another size.
     pub(super) resizing: BTreeSet<JobKey>,
     /// Jobs that may be evicted, and terminating jobs.
@@ -130,6 +132,11 @@ impl Jobs {
         self.moved_ends.insert(key.clone());
     }
 
+    /// Charged jobs of which no run time is known, in order of name.
+    pub(crate) fn unpredicted(&self) -> &BTreeSet<JobKey> {
+        &self.unpredicted
+    }
+
     /// The jobs that were noted since the last call.
     pub(crate) fn take_moved_ends(&mut self) -> BTreeSet<JobKey> {
         std::mem::take(&mut self.moved_ends)
@@ -167,11 +174,12 @@ impl Jobs {
         let job = self.by_key.get_mut(key)?;
         let was = std::mem::replace(&mut job.derived, now);
         let (job, now) = (&*job, &job.derived);
-        let until = |derived: &Derived| derived.has.expected_end.map(|end| end.until);
+        let until = |derived: &Derived| derived.has.expected_end;
         self.ends.change(key, until(&was), until(now));
         self.preemptible
             .set(key, was.has.held.as_ref(), now.has.held.as_ref());
         self.preemptible.set_terminating(key, job.is_terminating());
+        put(&mut self.unpredicted, key, job.is_unpredicted());
         put(&mut self.stopped, key, job.is_stopped());
         put(&mut self.stranded, key, job.is_stranded());
         self.scale_up_due |= put(&mut self.resizing, key, job.asks_other_size());

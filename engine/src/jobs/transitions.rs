@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Jobs {
-    /// Admits a pending job. `expected_ms` is its predicted run time, if it declares none. Returns
+    /// Admits a pending job. `expected_ms` is its expected run time, if it declares none. Returns
     /// the admission and its demand.
     pub(crate) fn admit(
         &mut self,
@@ -44,6 +44,13 @@ impl Jobs {
             self.retry_scale_up();
         }
         Some((admission, demand))
+    }
+
+    /// Notes how long an admitted job is expected to run in all, in milliseconds.
+    pub(crate) fn expect(&mut self, key: &JobKey, expected_ms: i64) {
+        if let Some(released) = self.released_mut(key) {
+            released.expected_ms = Some(expected_ms);
+        }
     }
 
     /// Begins to evict an admitted job, which stays charged. Whether it was not being evicted yet.

@@ -151,10 +151,10 @@ fn runs_survive_a_snapshot() {
 }
 
 /// Two nodes, and similar jobs that took `seconds`. One of them runs; the head needs both nodes.
-fn predicted_head(seconds: i64) -> World {
+fn predicted_head(seconds: &[i64]) -> World {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 64, gpu 8").queue(queue("q"));
-    ran(&mut world, "u", 8, &[seconds; 10]);
+    ran(&mut world, "u", 8, seconds);
     ran(&mut world, "brief", 8, &[50; 10]);
     ran(&mut world, "longer", 8, &[70; 10]);
     submit(&mut world, "old", "u", 8);
@@ -166,7 +166,7 @@ fn predicted_head(seconds: i64) -> World {
 
 #[test]
 fn short_jobs_pass_the_head_until_a_predicted_end() {
-    let mut world = predicted_head(100);
+    let mut world = predicted_head(&[100; 10]);
     let short = world.job("short", "q", pods(1, "gpu 8")).lasts(100);
     let long = world.job("long", "q", pods(1, "gpu 8")).lasts(101);
     world.submit(long);
@@ -174,27 +174,69 @@ fn short_jobs_pass_the_head_until_a_predicted_end() {
     assert_snapshot!(world.decide(), @"release short #1 a(n1)");
 }
 
+/// Submits a job of one node that declares its run time, and decides.
+fn short(world: &mut World, name: &str, seconds: i64) -> String {
+    let job = world.job(name, "q", pods(1, "gpu 8")).lasts(seconds);
+    world.submit(job);
+    world.decide()
+}
+
 #[test]
-fn an_overdue_end_is_unknown_until_twice_the_run_time() {
-    let mut world = predicted_head(100);
+fn a_job_that_runs_longer_than_any_is_expected_to_run_half_as_long_again() {
+    let mut world = predicted_head(&[100; 10]);
     world.decide();
-    let short = |world: &mut World, name: &str, seconds: i64| {
-        let job = world.job(name, "q", pods(1, "gpu 8")).lasts(seconds);
-        world.submit(job);
-        world.decide()
-    };
     world.wait(100);
-    // It is overdue: no job passes, and none is stopped.
-    assert_snapshot!(short(&mut world, "one", 1), @"");
+    assert_snapshot!(short(&mut world, "too-long", 51), @"");
+    // It is not stopped.
     assert_eq!(world.state("old"), JobState::Running);
-    // After 200 s it is expected to run for 400 s.
     let wake = world.engine.decide(world.now).wake_at.unwrap();
-    assert_eq!(wake.millis_since(world.now), 100_000);
+    assert_eq!(wake.millis_since(world.now), 50_000);
+    assert_snapshot!(short(&mut world, "one", 50), @"release one #1 a(n1)");
+}
+
+#[test]
+fn an_overdue_end_is_expected_by_the_runs_that_were_longer() {
+    // Three of four runs took 300 s or less, and three of four of those that took longer 600 s or less.
+    let runs = [
+        100, 100, 100, 100, 200, 200, 200, 300, 300, 400, 500, 600, 700,
+    ];
+    for (elapsed, end) in [(0, 400), (399, 400), (400, 700), (700, 1050)] {
+        let mut world = predicted_head(&runs);
+        world.decide();
+        world.wait(elapsed);
+        let left = end - elapsed;
+        assert_eq!(short(&mut world, "too-long", left + 1), "", "{elapsed} s");
+        let one = short(&mut world, "one", left);
+        assert_eq!(one, "release one #1 a(n1)", "{elapsed} s");
+    }
+}
+
+/// Nothing is known of the first jobs of a fleet when they are admitted.
+#[test]
+fn jobs_get_an_expected_end_when_the_first_runs_have_ended() {
+    let mut world = World::new();
+    world.cluster("a", 4, "cpu 64, gpu 8").queue(queue("q"));
+    for name in ["old", "one", "two", "three"] {
+        submit(&mut world, name, "u", 8);
+    }
+    world.decide();
+    ["old", "one", "two", "three"].map(|name| world.run(name));
+    world.add("head", "q", 4, "gpu 8");
     world.wait(100);
-    assert_snapshot!(short(&mut world, "too-long", 201), @"release one #1 a(n1)");
-    world.run("one");
-    world.finish("one");
-    assert_snapshot!(short(&mut world, "ten", 200), @"release ten #1 a(n1)");
+    for name in ["one", "two"] {
+        world.finish(name);
+        assert_eq!(short(&mut world, &format!("after-{name}"), 1), "");
+    }
+    world.finish("three");
+    assert_eq!(
+        short(&mut world, "too-long", 51),
+        "release after-one #1 a(n1)\nrelease after-two #1 a(n2)"
+    );
+    assert_eq!(
+        short(&mut world, "one-more", 50),
+        "release one-more #1 a(n3)"
+    );
+    assert_eq!(world.engine.check_invariants(), [""; 0]);
 }
 
 #[test]
@@ -235,7 +277,7 @@ fn a_change_of_the_ordering_reorders_pending_jobs() {
 
 #[test]
 fn a_job_that_is_predicted_to_end_before_the_head_starts_passes_it() {
-    let mut world = predicted_head(100);
+    let mut world = predicted_head(&[100; 10]);
     // Similar jobs took 70 s, rounded up to 128; those of the other 50 s, rounded up to 64.
     submit(&mut world, "too-long", "longer", 8);
     submit(&mut world, "short", "brief", 8);

@@ -172,17 +172,17 @@ fn row(row: u8) -> String {
 fn the_same_events_give_the_same_bytes_everywhere() {
     let rows: Vec<String> = (0..12).map(row).collect();
     insta::assert_snapshot!(rows.join("\n"), @r"
-    98 released, 2 resized, 2 evicted: a70e0dde672efd6c, told 21d44e31935c49d3
-    70 released, 1 resized, 3 evicted: 1eaf07d5429dc74a, told 11fe9742d5cf0a1d
-    111 released, 2 resized, 8 evicted: c871650f6884470d, told de075f0ecf2751c1
-    63 released, 0 resized, 1 evicted: 1cf133ab16589870, told 9c3eff6ffa9f9405
-    122 released, 4 resized, 7 evicted: b16222b3226e59d7, told addca1aa4eace290
-    57 released, 0 resized, 2 evicted: 2d1e29787f0ac6a8, told b1265ca88893c207
-    105 released, 1 resized, 6 evicted: 7346ed837b60dd1d, told dbd2aa47b06dc586
-    54 released, 1 resized, 0 evicted: 3c7dbdb04f004aaf, told fbbf6e131f464576
-    114 released, 1 resized, 4 evicted: 606572b716dd340d, told 3dd9598d4fef55df
-    85 released, 1 resized, 2 evicted: 819d4d2f23680580, told dad0c44f05a368ac
-    94 released, 3 resized, 3 evicted: 9364495a193bcfa0, told 2d51285bf6b3d987
-    53 released, 1 resized, 1 evicted: e86a7064ef380bfe, told 163dddd2c13f3541
+    98 released, 2 resized, 2 evicted: b4e830c5bbb5b061, told fcc2282f9aeca634
+    70 released, 1 resized, 3 evicted: 13af23c845c14cbe, told f333a979d220f317
+    111 released, 2 resized, 8 evicted: 3b11a6d5b450d2a7, told 5c73e1d13dd44d40
+    63 released, 0 resized, 1 evicted: a371b3b1c96f2c10, told 6b10676b45721661
+    123 released, 5 resized, 7 evicted: a27e92eb59c64730, told 9cd429a451af3fd3
+    57 released, 0 resized, 2 evicted: 1e6171fa58783e51, told 4a385c3d2dc56147
+    105 released, 1 resized, 6 evicted: 5fae7fd4094bc159, told 14ab0773fb697c3e
+    54 released, 1 resized, 0 evicted: 9b64a985f95065bd, told 2bc135d59cef5fd8
+    114 released, 1 resized, 4 evicted: 668c9ddabf6da516, told 145761cbb125ae3f
+    85 released, 1 resized, 2 evicted: dad0bbfe475256aa, told 387b2cf624d6e256
+    95 released, 3 resized, 3 evicted: 69cf10f7efd9bf6f, told 657ccefe1ed3d83d
+    53 released, 1 resized, 1 evicted: c1462e545484c60a, told b4db2cf2e2144a71
     ");
 }

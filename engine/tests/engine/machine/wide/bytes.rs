@@ -30,13 +30,13 @@ fn row(row: u8) -> String {
 fn wide_streams_give_the_same_bytes_everywhere() {
     let rows: Vec<String> = (0..8).map(row).collect();
     insta::assert_snapshot!(rows.join("\n"), @r"
-    21 released, 0 resized, 0 evicted: baded6ef38d9bfd1, told b52965ae4f7f7cc1
+    21 released, 0 resized, 0 evicted: 9fc25259d605876d, told 5890375f637af61f
     30 released, 0 resized, 0 evicted: edd97b13c16ac5d4, told ddb00857f8c58d23
-    28 released, 1 resized, 2 evicted: 91083b7e43b571de, told 10f5a686c04afc4f
-    40 released, 0 resized, 1 evicted: 6fa84a58200764e9, told 0e6509c857951574
-    52 released, 0 resized, 0 evicted: dc423dafda8ec3b5, told ce0fd2b455caa3e7
+    28 released, 1 resized, 2 evicted: 41b23a80bafd2be5, told 10f5a686c04afc4f
+    40 released, 0 resized, 1 evicted: 37b981041b4d393e, told 61348c3614bab8a0
+    52 released, 0 resized, 0 evicted: 4cfc3c77ef4c2cf9, told 4725342d97bd9383
     34 released, 1 resized, 4 evicted: 7e3c3fd38b5482c3, told 6d6d553571eb60d6
-    27 released, 0 resized, 1 evicted: b14eec80ff254e9a, told 5f1eba41f6315091
-    29 released, 0 resized, 3 evicted: 1394ca486dcd653c, told 359ea1d71d321287
+    27 released, 0 resized, 1 evicted: b14eec80ff254e9a, told 8cd0cc573439e670
+    29 released, 0 resized, 3 evicted: ba7c989d8314fedf, told 616ee506c485c494
     ");
 }
