@@ -134,7 +134,7 @@ pub(crate) fn headroom_from(
 }
 
 /// Whether a start for which headroom is short has changed since the expected ends of these jobs have moved: it
-/// counted on one of them, or it would count on one of them now.
+/// counted on one of them, or it would count on one of them now, or one is on nodes that are reserved besides.
 pub(crate) fn is_moved_by(
     inputs: Inputs<'_>,
     kept: &Reservation,
@@ -145,7 +145,13 @@ pub(crate) fn is_moved_by(
         let end = inputs.jobs.get(key)?.derived.has.expected_end?;
         Some(kept.start.is_none_or(|start| end <= start))
     };
-    counted.any(|key| moved.contains(key)) || moved.iter().any(|key| counts(key) == Some(true))
+    let is_on = |node: &ReservedNode| {
+        let on_it = jobs_on(inputs, &node.cluster, &node.node);
+        on_it.keys().any(|key| moved.contains(key))
+    };
+    counted.any(|key| moved.contains(key))
+        || moved.iter().any(|key| counts(key) == Some(true))
+        || kept.nodes.iter().any(is_on)
 }
 
 /// How much of a charge counts towards the bound.

@@ -1,6 +1,7 @@
 //! What a blocked job reserves.
 //!
-//! A job that lacks headroom reserves its charge on every queue of its path. A job that has headroom
+//! A job that lacks headroom reserves its charge on every queue of its path, and nodes too as soon as these become
+//! free no sooner than the headroom: else it would wait for one after the other. A job that has headroom
 //! and lacks capacity reserves that headroom and the nodes where the least has to become free. One
 //! gang's worth each, and never what the empty fleet or a capability could not give.
 
@@ -9,11 +10,11 @@ use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::Pools;
 use crate::api::demand::Demand;
 use crate::api::facts::Share;
-use crate::api::ids::{PoolClass, QueueName};
+use crate::api::ids::{PoolClass, QueueName, Time};
 use crate::api::job::QueueOrder;
 use crate::api::slot::ReservationSlot;
 use crate::backfill::plan::ReservationPlan;
-use crate::backfill::{expected_release, feasible, plan, withheld};
+use crate::backfill::{expected_release, expected_start, feasible, plan, withheld};
 use crate::overlay::Overlay;
 use crate::placement::request::{Block, Gate, Request};
 use crate::reservation::store::{Reservation, ReservedNode};
@@ -99,23 +100,23 @@ pub(crate) fn reservation(
                 return Some(reservation_on(inputs, request, target));
             }
             let mut scopes = BTreeSet::from([ReservationSlot::Headroom(short.queue.clone())]);
-            // The nodes stay that were reserved before headroom became short.
-            let nodes = nodes_of_owner(inputs, request);
+            let (headroom, releases) =
+                expected_release::headroom_from(inputs, request.queue, short);
+            let nodes = nodes_beside_headroom(inputs, request, headroom);
             scopes.extend(
                 classes_counted(&nodes)
                     .into_iter()
                     .map(ReservationSlot::Class),
             );
             let pools = match pools {
-                Some(pools) => pools.clone(),
-                None => pools_on(&nodes),
+                Some(pools) if nodes.is_empty() => pools.clone(),
+                _ => pools_on(&nodes),
             };
-            (
-                scopes,
-                pools,
-                nodes,
-                expected_release::headroom_from(inputs, request.queue, short),
-            )
+            let start = headroom.and_then(|headroom| {
+                let on_nodes = expected_start::start_on(inputs, &nodes)?;
+                Some(headroom.max(on_nodes))
+            });
+            (scopes, pools, nodes, (start, releases))
         }
         Gate::Room => {
             let target = plan::target(inputs, request)?;
@@ -134,6 +135,28 @@ pub(crate) fn reservation(
         preemptor: false,
         pending_evictions: BTreeSet::new(),
     })
+}
+
+/// The nodes that are reserved for a job which lacks headroom until `headroom`. Those that become free before that
+/// would only be idle, so none are reserved yet; none either where it is not known when headroom becomes free. What was
+/// reserved before stays.
+fn nodes_beside_headroom(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+    headroom: Option<Time>,
+) -> Vec<ReservedNode> {
+    let kept = nodes_of_owner(inputs, request);
+    let Some(headroom) = headroom else {
+        return kept;
+    };
+    let Some(target) = plan::target(inputs, request) else {
+        return kept;
+    };
+    let is_as_late = target.start.is_none_or(|start| headroom <= start);
+    match is_as_late || !kept.is_empty() {
+        true => target.nodes,
+        false => Vec::new(),
+    }
 }
 
 /// The reservation of planned nodes.

@@ -56,8 +56,8 @@ pub(crate) fn reserve_for(
         match planned {
             Some(planned) => {
                 note_scopes(engine, rank, &planned);
-                match displace(engine, &planned) {
-                    Ok(()) => set_reservation(engine, planned),
+                match displace_or_less(engine, planned) {
+                    Ok(planned) => set_reservation(engine, planned),
                     Err(taken) => {
                         drop_reservation_of(engine, &rank.key);
                         slots.extend(until_free(&taken));
@@ -240,6 +240,22 @@ fn lacks_headroom_behind(
     let before = holders.filter(|kept| kept.queue == planned.queue && kept.rank < planned.rank);
     matches!(scope, ReservationSlot::Headroom(_))
         && before.count() >= window::holders_allowed(inputs, &planned.queue)
+}
+
+/// Gives the reservation its slots. Where those of its nodes are taken, it is one of headroom only.
+///
+/// # Errors
+/// The slot that others keep.
+fn displace_or_less(
+    engine: &mut Engine,
+    planned: Reservation,
+) -> Result<Reservation, ReservationSlot> {
+    let Err(taken) = displace(engine, &planned) else {
+        return Ok(planned);
+    };
+    let less = planned.of_headroom_only().ok_or(taken)?;
+    displace(engine, &less)?;
+    Ok(less)
 }
 
 /// Gives the reservation its slots. It displaces those that have less of a claim ([`window`]).

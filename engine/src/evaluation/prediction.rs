@@ -21,9 +21,10 @@ pub(crate) fn predict(inputs: Inputs<'_>, job: &Job) -> Option<Prediction> {
     Some(limit.map_or(prediction, |(limit, _)| prediction.at_most(limit)))
 }
 
-/// How long a job that has run for `elapsed` milliseconds is expected to run in all, at most its queue's limit: three
-/// of four similar runs that took longer than that had ended by then. Where fewer than two did, half as long again as it
-/// has run. `None` if no run of any job is known and it declares none.
+/// How long a job that has run for `elapsed` milliseconds is expected to run in all, at most its queue's limit.
+///
+/// Three of four similar runs that took longer than that had ended by then. Where fewer than two did, it is half as
+/// long again as the job has run. `None` if no run of any job is known and it declares none.
 pub(crate) fn expected_run(inputs: Inputs<'_>, job: &Job, elapsed: i64) -> Option<i64> {
     let queue = job.queue_now();
     let runner = job.demand.as_deref();

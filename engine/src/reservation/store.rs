@@ -72,6 +72,17 @@ impl Reservation {
         scopes.any(|scope| matches!(scope, ReservationSlot::Headroom(_)))
     }
 
+    /// The same without its nodes, where it lacks headroom too.
+    pub(crate) fn of_headroom_only(mut self) -> Option<Self> {
+        if !self.lacked_headroom() || self.nodes.is_empty() {
+            return None;
+        }
+        let is_headroom = |scope: &ReservationSlot| matches!(scope, ReservationSlot::Headroom(_));
+        self.scopes.retain(is_headroom);
+        self.nodes.clear();
+        Some(self)
+    }
+
     /// Whether jobs are, or were just, evicted for it: then it binds all jobs.
     pub(crate) fn taking(&self) -> bool {
         self.preemptor

@@ -62,6 +62,7 @@ mod reservation;
 mod runtime;
 mod scale;
 mod sharing;
+mod short_of_both;
 mod shrinking;
 mod spare;
 mod speed;

@@ -220,7 +220,9 @@ fn jobs_get_an_expected_end_when_the_first_runs_have_ended() {
         submit(&mut world, name, "u", 8);
     }
     world.decide();
-    ["old", "one", "two", "three"].map(|name| world.run(name));
+    for name in ["old", "one", "two", "three"] {
+        world.run(name);
+    }
     world.add("head", "q", 4, "gpu 8");
     world.wait(100);
     for name in ["one", "two"] {
