@@ -64,6 +64,50 @@ fn the_first_job_of_each_class_of_nodes_may_reserve() {
     assert!(wait_of(&metrics, "17-32").max <= HOUR, "{metrics:?}");
 }
 
+/// Gangs of other kinds on fleets that jobs of one node keep busy: the longest wait of a size of jobs, in hours, and
+/// the least use. Each has jobs of 1,000 hours, or bounds, on what it must not wait for.
+#[test]
+fn gangs_of_other_kinds_start_soon_and_keep_the_fleet_busy() {
+    for (name, size, hours, least) in [
+        // Four nodes of one zone, in racks of two.
+        ("two-tiers", "17-32", 1.0, 0.96),
+        // A bound on a class at the parent of its queue.
+        ("ancestor-bound", "9-16", 1.0, 0.98),
+        // Over several clusters within a bound on the class of one, of which its queue uses half for two hours.
+        ("bound-split", "17-32", 2.0, 0.90),
+        // Over two clusters at most, of four.
+        ("max-clusters", "17-32", 1.0, 0.93),
+        // Roles on different classes.
+        ("roles", "17-32", 1.0, 0.95),
+        // Short of quota, and of nodes of one rack.
+        ("quota-rack", "9-16", 1.0, 0.84),
+        // Ten gangs of a rack each among short and long jobs.
+        ("mixed-runs", "17-32", 1.0, 0.84),
+        // Three classes. A gang that waits for a job of 1,000 hours is before the gang of one class, which was queued
+        // before any run was known.
+        ("three-classes", "9-16", 3.0, 0.97),
+    ] {
+        let metrics = run_case(name);
+        let longest = wait_of(&metrics, size).max / HOUR;
+        assert!(longest <= hours, "{name}: {longest} h");
+        let used = metrics.use_in_window;
+        assert!(used >= least, "{name}: {used}");
+    }
+}
+
+/// Evictions end also where jobs reclaim, preempt and are overdue at once, in four queues, and with a least run time.
+#[test]
+fn evictions_of_several_kinds_end() {
+    for (name, jobs) in [("four-queues", 17), ("min-runtime", 12)] {
+        let metrics = run_case(name);
+        assert_eq!(metrics.finished, jobs, "{name}");
+        assert!(
+            metrics.decisions.evicted <= jobs as u64,
+            "{name}: {metrics:?}"
+        );
+    }
+}
+
 #[test]
 fn jobs_that_run_longer_than_declared_do_not_evict_each_other_for_ever() {
     let metrics = run_case("overdue-pingpong");

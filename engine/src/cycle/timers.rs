@@ -161,9 +161,13 @@ pub(crate) fn note_drain(engine: &mut Engine, key: &JobKey) {
 /// also where something else made them again before, or where a job began to run.
 pub(crate) fn renew_ends(engine: &mut Engine) {
     if engine.forecast.predicts_all() {
-        // The first runs have ended: the jobs that were admitted before are expected to end, too.
-        let unknown = engine.jobs.unpredicted().iter().take(RENEWED).cloned();
+        // The first runs have ended: the run times of jobs that were queued or admitted before are known, too.
+        // The owner of a reservation would lose it to another place in its queue.
+        let unknown = engine.jobs.unpredicted().iter();
+        let unknown = unknown.filter(|key| engine.reservations.of(key).is_none());
+        let unknown = unknown.take(RENEWED).cloned();
         for key in unknown.collect::<Vec<_>>() {
+            engine.jobs.forget_forecast(&key);
             renew_end(engine, &key);
             sync::sync_indexes(engine, &key);
         }

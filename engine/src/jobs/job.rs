@@ -315,10 +315,15 @@ impl Job {
         self.cold.stopped_after.is_some()
     }
 
-    /// Whether it is charged and no run time of it is known, although its demand is.
+    /// Whether no run time of it is known, although its demand is: no similar job had ended when it was queued, or
+    /// admitted.
     pub(crate) fn is_unpredicted(&self) -> bool {
-        let charged = self.charged();
-        let unknown = charged.is_some_and(|released| released.expected_ms.is_none());
+        let unknown = match self.released.as_deref() {
+            Some(released) => released.charged() && released.expected_ms.is_none(),
+            None => {
+                self.derived.line.is_some() && self.forecast == Some(PredictedRunTime::default())
+            }
+        };
         unknown && self.duration.is_none() && self.demand.is_some()
     }
 

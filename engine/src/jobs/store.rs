@@ -33,7 +33,7 @@ pub(crate) struct Jobs {
     pub(super) ends: EndsInOrder,
     /// Jobs whose expected end has moved since this was last taken.
     moved_ends: BTreeSet<JobKey>,
-    /// Charged jobs of which no run time is known: no similar job had ended when they were admitted.
+    /// Pending and charged jobs of which no run time is known: no job had ended before.
     pub(super) unpredicted: BTreeSet<JobKey>,
     /// Admitted jobs whose template has another size.
     pub(super) resizing: BTreeSet<JobKey>,
@@ -132,7 +132,7 @@ impl Jobs {
         self.moved_ends.insert(key.clone());
     }
 
-    /// Charged jobs of which no run time is known, in order of name.
+    /// Pending and charged jobs of which no run time is known, in order of name.
     pub(crate) fn unpredicted(&self) -> &BTreeSet<JobKey> {
         &self.unpredicted
     }

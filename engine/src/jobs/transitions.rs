@@ -167,6 +167,15 @@ impl Jobs {
         }
     }
 
+    /// Forgets that nothing was known of the run time of a pending job, so that it is predicted again.
+    pub(crate) fn forget_forecast(&mut self, key: &JobKey) {
+        if let Some(job) = self.job_mut(key) {
+            job.forecast = job
+                .forecast
+                .filter(|known| *known != PredictedRunTime::default());
+        }
+    }
+
     /// Updates which admitted jobs have pods that fit on no node of a cluster (`lost`), and since
     /// when. Returns all jobs that may have changed.
     pub(crate) fn set_stranded(

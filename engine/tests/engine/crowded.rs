@@ -302,7 +302,7 @@ fn frees_one_by_one(parent: Option<&str>) {
         ..deserving("sure", "gpu 1")
     });
     let submit = |world: &mut World, name: &str, queue: &str| {
-        let job = world.job(name, queue, demand(0, 1, 1));
+        let job = world.job(name, queue, demand(0, 1, 1)).lasts(3600);
         world.submit(job);
     };
     for index in 0..7 {

@@ -241,6 +241,34 @@ fn jobs_get_an_expected_end_when_the_first_runs_have_ended() {
     assert_eq!(world.engine.check_invariants(), [""; 0]);
 }
 
+/// Nothing was known of the short job when it was queued. It once waited for ever behind a head that waits for long.
+#[test]
+fn jobs_that_were_queued_before_the_first_runs_ended_are_predicted_then() {
+    let mut world = World::new();
+    world.cluster("a", 5, "cpu 64, gpu 8").queue(queue("q"));
+    let old = world.job("old", "q", pods(1, "gpu 8")).lasts(1_000);
+    world.submit(old);
+    for name in ["one", "two", "three"] {
+        submit(&mut world, name, "u", 8);
+    }
+    world.decide();
+    for name in ["old", "one", "two", "three"] {
+        world.run(name);
+    }
+    world.add("head", "q", 5, "gpu 8");
+    submit(&mut world, "short", "u", 8);
+    assert_eq!(world.decide(), "");
+    world.wait(100);
+    for name in ["one", "two"] {
+        world.finish(name);
+        assert_eq!(world.decide(), "");
+    }
+    world.finish("three");
+    let released = world.decide();
+    assert!(released.contains("release short #1"), "{released}");
+    assert_eq!(world.engine.check_invariants(), [""; 0]);
+}
+
 #[test]
 fn a_prediction_is_at_most_the_limit_of_the_queue() {
     let mut world = World::new();

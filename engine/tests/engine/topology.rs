@@ -279,3 +279,38 @@ fn the_rack_of_the_preferred_cluster_is_reserved() {
         assert_eq!(world.decide(), format!("release small #1 {other}(n001)"));
     }
 }
+
+/// The gang waits for a rack, one node of which goes: it waits for another one, and gets it.
+#[test]
+fn a_reservation_leaves_a_rack_that_has_lost_a_node() {
+    let mut world = world();
+    racked(&mut world, "a", 1, 2, 2);
+    for (name, seconds) in [("one", 100), ("two", 200), ("three", 300), ("four", 400)] {
+        let job = world.job(name, "q", pods(1, "gpu 8")).lasts(seconds);
+        world.submit(job);
+        world.decide();
+        world.run(name);
+    }
+    let on = |world: &World, nodes: [&str; 2]| {
+        let reserved = serde_json::to_value(world.engine.snapshot()).unwrap();
+        let reserved = reserved["reservations"][0]["nodes"].to_string();
+        nodes.iter().all(|node| reserved.contains(node))
+    };
+    submit(&mut world, "gang", hard(1, pods(2, "gpu 8")));
+    assert_eq!(world.decide(), "");
+    assert!(on(&world, ["n000", "n001"]));
+    world.apply(Event::NodeUpserted(NodeFact {
+        domains: vec!["z0".to_owned(), "r0".to_owned()],
+        usable: false,
+        ..node("a", "n001", "cpu 64, gpu 8")
+    }));
+    assert_eq!(world.decide(), "");
+    assert!(on(&world, ["n010", "n011"]));
+    // What is left of the first rack is for others.
+    world.finish("one");
+    submit(&mut world, "other", pods(1, "gpu 8"));
+    assert_eq!(world.decide(), "release other #1 a(n000)");
+    world.finish("three");
+    world.finish("four");
+    assert_eq!(world.decide(), "release gang #1 a(n010 n011)");
+}
