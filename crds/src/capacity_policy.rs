@@ -7,18 +7,20 @@
 mod fact;
 mod priority_classes;
 mod retries;
+mod shares;
 mod status;
 
 pub use fact::{DEFAULT_START_DEADLINE_MS, closed_to};
 pub use priority_classes::{RefusedClass, is_system_class, refused_class};
 pub use retries::{CapacityPolicyRetries, RetryLimits};
+pub use shares::{CapacityPolicyFairShare, CapacityPolicyFairShareWithin, CapacityPolicyLimits};
 pub use status::{
     CapacityPolicyStatus, CapacityPolicySummary, ClusterUse, JobCounts, PoolUse, QueueHead,
     ResourceUse, SpareNodeUse, UnadmittedUse,
 };
 
 use crate::duration;
-use crate::loose::{Loose, QuantityList, QuantityText, lenient, nullable};
+use crate::loose::{Loose, QuantityText, lenient, nullable};
 use engine::plugins::Holds;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::CustomResource;
@@ -317,23 +319,6 @@ pub struct CapacityPolicyBackfill {
     pub reservations: Option<i32>,
 }
 
-/// The fair share of a queue.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct CapacityPolicyFairShare {
-    /// The weight relative to its siblings. Unset: the weight of the Queue.
-    #[schemars(range(min = 1, max = 65535))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub weight: Option<i32>,
-    /// The time after which past usage counts half: 24h, ... Unset: only current usage counts.
-    #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN), extend("x-kubernetes-validations" = [{
-        "rule": "!(self.matches('^([0.]+(ms|s|m|h))+$'))",
-        "message": "must be more than 0"
-    }]))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub usage_half_life: Option<String>,
-}
-
 /// Which jobs may be evicted for which.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -357,40 +342,6 @@ pub struct CapacityPolicyPreemption {
     /// queues that may reclaim. This overrides volcano.sh/preemptable. Unset: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evict_overdue: Option<bool>,
-}
-
-/// Limits on the number of jobs and on their run time.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct CapacityPolicyLimits {
-    /// How many jobs of the queue, and of the queues below it, may be admitted at the same time.
-    #[schemars(range(min = 0))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub jobs: Option<i64>,
-    /// The same for each user.
-    #[schemars(range(min = 0))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub jobs_per_user: Option<i64>,
-    /// How many pending jobs compete, in order. The jobs behind them wait until one of these has started
-    /// or gone.
-    #[schemars(range(min = 0))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pending: Option<i64>,
-    /// How long a job may run. Then it is evicted and does not compete again.
-    #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN), extend("x-kubernetes-validations" = [{
-        "rule": "!(self.matches('^([0.]+(ms|s|m|h))+$'))",
-        "message": "must be more than 0"
-    }]))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub runtime: Option<String>,
-    /// The most that the jobs of one user are charged at the same time, by resource, in the queue and the
-    /// queues below it: devices, shares of devices, cpu, memory or others. A job that would exceed it waits,
-    /// and keeps no other job waiting.
-    #[serde(skip_serializing_if = "QuantityList::is_empty")]
-    pub resources_per_user: QuantityList,
-    /// The same for each namespace.
-    #[serde(skip_serializing_if = "QuantityList::is_empty")]
-    pub resources_per_namespace: QuantityList,
 }
 
 /// Where a queue's jobs are placed.

@@ -155,3 +155,40 @@ fn the_oldest_gang_has_a_slot_whatever_its_queue_deserves() {
         metrics.wait_by_size
     );
 }
+
+/// How long the job of one user waits behind 500 jobs of another that come at the same time, with these rules of the
+/// queue.
+fn wait_behind_500(fair_share: &str) -> f64 {
+    let files = Files::new();
+    let fleet = files.with(
+        "fleet.yaml",
+        "clusters: [{name: a, nodes: [{gpus: 8, cpu: 64}]}]",
+    );
+    let queue =
+        "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: q}\nspec: {}\n";
+    let policy = format!(
+        "apiVersion: muster.io/v1alpha1\nkind: CapacityPolicy\nmetadata: {{name: q}}\nspec: {{fairShare: {fair_share}}}\n"
+    );
+    let queues = files.with("queues.yaml", &format!("{queue}---\n{policy}"));
+    let jobs = files.with(
+        "jobs.yaml",
+        "jobs:\n\
+         - {name: many, queue: q, user: ann, count: 500, every: 0s, run: 10m, gpus: 1}\n\
+         - {name: one, queue: q, user: bob, run: 10m, gpus: 2}\n",
+    );
+    let mut scenario = read_scenario(&fleet, Some(&queues), &jobs).unwrap().what;
+    scenario.change(&ScenarioOverrides::default());
+    let (metrics, _) = run_with(&scenario, false);
+    assert_eq!(metrics.finished, 501);
+    wait_of(&metrics, "2").max
+}
+
+#[test]
+fn many_jobs_of_one_user_delay_anothers_by_one_slot() {
+    for fair_share in ["{within: User}", "{within: User, usageHalfLife: 1h}"] {
+        let wait = wait_behind_500(fair_share);
+        assert!(wait <= 600.0, "{fair_share}: {wait}");
+    }
+    let without = wait_behind_500("{within: None}");
+    assert!(without > 10.0 * HOUR, "{without}");
+}

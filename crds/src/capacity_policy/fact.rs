@@ -3,9 +3,9 @@
 
 use super::{
     CapacityPolicy, CapacityPolicyBackfill, CapacityPolicyBounds, CapacityPolicyFairShare,
-    CapacityPolicyLimits, CapacityPolicyOrdering, CapacityPolicyPlacement, CapacityPolicyPool,
-    CapacityPolicyPreemption, CapacityPolicySpare, CapacityPolicySplit, CapacityPolicyStop,
-    Tenancy,
+    CapacityPolicyFairShareWithin, CapacityPolicyLimits, CapacityPolicyOrdering,
+    CapacityPolicyPlacement, CapacityPolicyPool, CapacityPolicyPreemption, CapacityPolicySpare,
+    CapacityPolicySplit, CapacityPolicyStop, Tenancy,
 };
 use crate::duration;
 use crate::loose::{Loose, QuantityList, QuantityText, resources};
@@ -47,12 +47,15 @@ impl CapacityPolicy {
         let mut checks = Checks::default();
         let pools = (0..).zip(&spec.pools);
         let placement = spec.placement.clone().unwrap_or_default();
+        let ordering = self.ordering(dequeue_strategy, &mut checks);
+        let within = spec.fair_share.as_ref().and_then(|of| of.within.as_ref());
+        let orders_users = within == Some(&Loose::Known(CapacityPolicyFairShareWithin::User));
         PolicyFact {
             queue: QueueName::new(self.metadata.name.as_deref().unwrap_or_default()),
             pools: pools
                 .map(|(index, pool)| pool.bound(index, &mut checks))
                 .collect(),
-            ordering: self.ordering(dequeue_strategy, &mut checks),
+            ordering,
             ageing: self.ageing(&mut checks),
             backfill: spec
                 .backfill
@@ -105,6 +108,13 @@ impl CapacityPolicy {
                 .map(ClusterName::new)
                 .collect(),
             invalid: {
+                if ordering == QueueOrdering::StrictFifo && orders_users {
+                    checks.fail(
+                        "spec.fairShare.within: User lets jobs pass each other, and the ordering is StrictFIFO; name \
+                         another spec.ordering"
+                            .to_owned(),
+                    );
+                }
                 if let Some(Loose::Unknown(word)) = &spec.tenancy {
                     checks.fail(format!(
                         "spec.tenancy: {word} is not known; Open or Closed is needed"
@@ -348,6 +358,18 @@ impl CapacityPolicyFairShare {
                 self.usage_half_life.as_deref(),
                 1,
             ),
+            within: match &self.within {
+                None | Some(Loose::Known(CapacityPolicyFairShareWithin::None)) => None,
+                Some(Loose::Known(CapacityPolicyFairShareWithin::User)) => {
+                    Some(facts::FairShareWithin::User)
+                }
+                Some(Loose::Unknown(word)) => {
+                    checks.fail(format!(
+                        "spec.fairShare.within: {word} is not known; None or User is needed"
+                    ));
+                    None
+                }
+            },
         }
     }
 }

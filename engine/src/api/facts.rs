@@ -9,7 +9,7 @@ use crate::api::faults::Symptom;
 use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, PoolClass, QueueName, Time, Uid};
 pub use crate::api::images::{LARGE_IMAGE_BYTES, NodeImages, RoleImages};
 use crate::api::matching::Taint;
-pub use crate::api::shares::{FairShare, Limits};
+pub use crate::api::shares::{FairShare, FairShareWithin, Limits};
 pub use crate::api::spread::{ClusterWeight, Division, GroupBy, GroupSpread};
 pub use crate::plugins::{Filters, PlacementWeights};
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,7 @@
 
 use crate::api::ids::{JobKey, Time};
 use serde::{Deserialize, Serialize};
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 
 /// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -31,6 +31,71 @@ pub(crate) struct QueueOrder {
     pub(crate) at: Time,
     /// Then the name, so that no two jobs are equal.
     pub(crate) key: JobKey,
+    /// Its user, where the order of its queue is by users: how they come among each other is in
+    /// [`TurnOrder`]. It decides nothing here, and a snapshot does not have it.
+    #[serde(skip)]
+    pub(crate) user: UserId,
+}
+
+/// A user by number. It does not appear in any output, and its order means nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct UserId(u32);
+
+impl UserId {
+    /// No user: the order of the queue is not by users.
+    pub(crate) const NONE: Self = Self(0);
+
+    /// The user with a number from 1.
+    pub(crate) fn numbered(number: usize) -> Self {
+        Self(u32::try_from(number).unwrap_or(u32::MAX))
+    }
+}
+
+/// Sort key of a pending job among those of all users of its queue. The order of the fields is the policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TurnOrder<'a> {
+    /// Higher priority first.
+    priority: Reverse<i32>,
+    /// Then the user with the smaller share of what the queue has; 0 if the order is not by users.
+    pub(crate) share: u64,
+    /// Then as without users.
+    pub(crate) rank: &'a QueueOrder,
+}
+
+/// A [`TurnOrder`] in an ordered set.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct OwnedTurn {
+    priority: Reverse<i32>,
+    pub(crate) share: u64,
+    pub(crate) rank: QueueOrder,
+}
+
+impl<'a> TurnOrder<'a> {
+    /// The key of a job whose user has a share.
+    pub(crate) fn of(rank: &'a QueueOrder, share: u64) -> Self {
+        Self {
+            priority: rank.priority,
+            share,
+            rank,
+        }
+    }
+
+    /// Compares a job whose user has a share with another.
+    pub(crate) fn compare(rank: &QueueOrder, share: u64, other: &TurnOrder<'_>) -> Ordering {
+        let shares = (rank.priority, share).cmp(&(other.priority, other.share));
+        shares.then_with(|| rank.cmp(other.rank))
+    }
+}
+
+impl OwnedTurn {
+    /// The key of a job whose user has a share.
+    pub(crate) fn of(rank: QueueOrder, share: u64) -> Self {
+        Self {
+            priority: rank.priority,
+            share,
+            rank,
+        }
+    }
 }
 
 /// The predicted run time of a pending job in seconds, rounded up.

@@ -11,6 +11,16 @@ pub struct FairShare {
     /// Milliseconds after which past usage counts half, at least 1; `None` if only the current
     /// usage counts.
     pub usage_half_life_ms: Option<i64>,
+    /// How the queue's own jobs of one priority are shared among others than in their order; `None` if they are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<FairShareWithin>,
+}
+
+/// Whose jobs of one queue come in turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FairShareWithin {
+    /// Of jobs of the same priority, that of the user with the smallest share goes first.
+    User,
 }
 
 /// Bounds on numbers of jobs, on what one user or one namespace is charged, and on the length of jobs.

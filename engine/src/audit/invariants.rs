@@ -102,9 +102,26 @@ fn check_queues(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
                 .audit_order(|id| next_head::front_of(inputs, id)),
         );
     }
+    if !inputs.pending.queues.has_changed() && !inputs.quota.has_unranked() {
+        wrong.extend(wrong_shares(inputs));
+    }
     wrong.extend(next_head::never_asked(inputs));
     let feasible = feasible::feasible(inputs);
     wrong.extend(feasible::wrongly_feasible(inputs, &feasible));
+}
+
+/// Pending jobs are ordered by the shares that their users have.
+fn wrong_shares(inputs: Inputs<'_>) -> Vec<String> {
+    let queues = inputs.pending.queues.pending_queues();
+    let differ = queues.filter_map(|(name, queue)| {
+        let mut users = queue.ranks().users();
+        let user =
+            users.find(|user| queue.share_of(*user) != inputs.quota.user_share(name, *user))?;
+        Some(format!(
+            "queue {name}: {user:?} is ordered by another share than it has"
+        ))
+    });
+    differ.collect()
 }
 
 /// The free capacity of a node is what its pods and assumed pods leave, and assumed pods belong to

@@ -17,7 +17,7 @@ use crate::jobs::causes::QueueCauses;
 use crate::jobs::job::{Derived, Job};
 use crate::pending::backoff::PreemptionBackoff;
 use crate::pod_charges::QueueMemory;
-use crate::quota::DecayedUsageSnapshot;
+use crate::quota::{DecayedUsageSnapshot, UserUsageSnapshot};
 use crate::reservation::spares::Spare;
 use crate::reservation::store::Reservation;
 use crate::state::{Engine, Inputs};
@@ -53,6 +53,9 @@ pub struct Snapshot {
     preemption_backoff: PreemptionBackoff,
     /// The decayed usage of queues.
     pasts: Vec<DecayedUsageSnapshot>,
+    /// The decayed usage of users, where queues order their jobs by it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    user_pasts: Vec<UserUsageSnapshot>,
     /// The recently requested pods.
     mix: MixRecord,
     runs: Vec<KnownRuns>,
@@ -113,14 +116,19 @@ pub(crate) fn restore(snapshot: Snapshot, config: EngineConfig) -> Engine {
     pod_charges::settle(&mut engine);
     engine.capacity.restore_grace(snapshot.completion_grace);
     *engine.jobs.queue_causes_mut() = snapshot.queue_causes;
-    for reservation in snapshot.reservations {
+    for mut reservation in snapshot.reservations {
+        // A number of a user is that of one engine.
+        if let Some(line) = engine.jobs.line_of(&reservation.rank.key) {
+            reservation.rank.user = line.rank.user;
+        }
         engine.reservations.set(reservation);
     }
     spare::note_policies(&mut engine);
     engine.spares.replace(snapshot.spares);
-    for past in snapshot.pasts {
+    for past in &snapshot.pasts {
         engine.quota.restore_decayed(past);
     }
+    engine.quota.restore_decayed_users(snapshot.user_pasts);
     let clusters: Vec<ClusterName> = engine.capacity.cluster_names().cloned().collect();
     engine.capacity.restore_mix(snapshot.mix);
     react(&mut engine, Change::Fleet(&clusters));
@@ -177,6 +185,7 @@ pub(crate) fn snapshot(inputs: Inputs<'_>) -> Snapshot {
         spares: inputs.spares.iter().cloned().collect(),
         preemption_backoff: inputs.pending.backoff.clone(),
         pasts: inputs.quota.decayed_usages(),
+        user_pasts: inputs.quota.decayed_users(),
         mix: inputs.capacity.mix().clone(),
         runs: inputs.forecast.snapshot(),
         fault_rules: inputs.fault_rules.clone(),

@@ -62,7 +62,12 @@ pub(crate) fn binds_from(
         // It binds jobs ahead of it, too: what is freed for it is for it. In a StrictFIFO queue the
         // owner cannot start before the jobs ahead of it, so these may use it.
         let strict = inputs.quota.ordering(request.queue) == QueueOrdering::StrictFifo;
-        let ahead = reserved.queue == *request.queue && *request.rank < reserved.rank;
+        let here = (request.queue, request.rank);
+        let ahead = reserved.queue == *request.queue
+            && inputs
+                .quota
+                .compare(here, (&reserved.queue, &reserved.rank))
+                == Ordering::Less;
         return reserved.rank.key != request.rank.key && !(strict && ahead);
     }
     let own = inputs.reservations.of(&request.rank.key);

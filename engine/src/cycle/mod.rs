@@ -20,4 +20,5 @@ pub(crate) mod spare;
 pub(crate) mod start;
 pub(crate) mod sync;
 mod timers;
+mod users;
 pub(crate) mod wake;

@@ -18,7 +18,7 @@ use crate::api::job::QueueOrder;
 use crate::backfill::feasible::FeasibleShapes;
 use crate::backfill::{feasible, window, withheld};
 use crate::cycle::wake;
-use crate::cycle::{decide, reserve};
+use crate::cycle::{decide, reserve, users};
 use crate::pending::pending_queue::PendingQueue;
 use crate::pending::shapes::ShapeId;
 use crate::placement::request;
@@ -65,6 +65,7 @@ pub(crate) fn next_candidate(engine: &mut Engine) -> Option<HeadCandidate> {
 
 /// Moves the queues about which something changed to their places in the order.
 pub(crate) fn rank_queues(engine: &mut Engine) {
+    users::rank_users(engine);
     let mut changed = engine.pending.queues.take_changed();
     for queue in &changed {
         decide::drop_over_limit(engine, queue);

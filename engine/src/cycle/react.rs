@@ -47,6 +47,8 @@ pub(crate) enum Change<'a> {
     Victims,
     /// A job joined the pending jobs of a queue.
     Queued(&'a PendingEntry),
+    /// Users of a queue have other shares, and its order is by users.
+    UsersMoved(&'a QueueName),
     /// More than before is charged to an owner in a queue.
     OwnerCharged {
         queue: &'a QueueName,
@@ -108,6 +110,7 @@ pub(crate) fn react(engine: &mut Engine, change: Change<'_>) {
         Change::Usage { queue, freed } => usage_changed(engine, queue, freed),
         Change::Victims => engine.pending.backoff.moved(),
         Change::Queued(entry) => behind_preemptor(engine, entry),
+        Change::UsersMoved(queue) => users_moved(engine, queue),
         Change::OwnerCharged { queue, owner } => owner_charged(engine, queue, owner),
         Change::Admitted { key, queue } => {
             capacity_changed(engine);
@@ -299,6 +302,20 @@ fn limit_reached(engine: &mut Engine, admitted: &JobKey, queue: &QueueName) {
             recheck(engine, &head);
         }
     }
+}
+
+/// Jobs of a queue come in another order. What is reserved for one of them does not bind those that are before it now,
+/// and other jobs may be in the window.
+fn users_moved(engine: &mut Engine, queue: &QueueName) {
+    let owners = engine.reservations.holders_in(queue);
+    let owners: Vec<JobKey> = owners.map(|rank| rank.key.clone()).collect();
+    if !owners.is_empty() {
+        owners_moved_back(engine, &owners);
+        let reservation = RequeueCondition::Reservation;
+        engine.pending.queues.wake(&reservation);
+        owners.iter().for_each(|owner| recheck(engine, owner));
+    }
+    window_moved(engine, queue);
 }
 
 /// A limit may leave an owner less than it needs: jobs of the owner that are ahead of others, or hold what others

@@ -237,7 +237,14 @@ fn lacks_headroom_behind(
     scope: &ReservationSlot,
 ) -> bool {
     let holders = inputs.reservations.holders_of(scope);
-    let before = holders.filter(|kept| kept.queue == planned.queue && kept.rank < planned.rank);
+    let this = (&planned.queue, &planned.rank);
+    let before = holders.filter(|kept| {
+        kept.queue == planned.queue
+            && inputs
+                .quota
+                .compare((&kept.queue, &kept.rank), this)
+                .is_lt()
+    });
     matches!(scope, ReservationSlot::Headroom(_))
         && before.count() >= window::holders_allowed(inputs, &planned.queue)
 }

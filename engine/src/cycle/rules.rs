@@ -127,8 +127,7 @@ fn set_ages(engine: &mut Engine, name: &QueueName) -> Vec<JobKey> {
 fn resync_below(engine: &mut Engine, name: &QueueName) {
     let differs =
         |(queue, pending_queue): &(&QueueName, &crate::pending::pending_queue::PendingQueue)| {
-            let limited = engine.quota.limited_owners(queue);
-            let apart = (limited.any_of_users(), limited.namespaces);
+            let apart = pending_as::apart(engine.inputs(), queue);
             let first = pending_queue
                 .ranks()
                 .first()

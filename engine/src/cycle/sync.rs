@@ -116,6 +116,7 @@ pub(crate) fn apply_derived(engine: &mut Engine, key: &JobKey, was: &Derived, no
 /// in [`move_entry`].
 pub(crate) fn acquire_entry(engine: &mut Engine, key: &JobKey) -> Option<PendingEntry> {
     let job = engine.jobs.get(key)?;
+    engine.quota.number_user(&job.user);
     pending_as::place_of(engine.inputs(), key, job)?;
     if job.forecast.is_none() {
         let predicted = prediction::predict(engine.inputs(), job).map(Prediction::rounded);

@@ -45,6 +45,7 @@ pub(crate) fn rank_of(inputs: Inputs<'_>, key: &JobKey, job: &Job) -> QueueOrder
         priority: Reverse(ageing::priority(&inputs.jobs, &inputs.quota, job)),
         at: ordered_at(inputs, job),
         key: key.clone(),
+        user: inputs.quota.user_in(&job.queue, &job.user),
     }
 }
 
@@ -72,12 +73,12 @@ pub(crate) fn place_of(
         && job.cold.back_off_until.is_none()
         && obstacle(inputs, job).is_none();
     let demand = job.demand.as_ref().filter(|_| waits)?;
-    let limited = inputs.quota.limited_owners(&job.queue);
+    let apart = apart(inputs, &job.queue);
     let shape = RequestShape {
         demand: Arc::clone(demand),
         total: demand.total()?,
-        user: limited.any_of_users().then(|| Arc::clone(&job.user)),
-        namespace: limited.namespaces.then(|| Arc::clone(&key.namespace)),
+        user: apart.0.then(|| Arc::clone(&job.user)),
+        namespace: apart.1.then(|| Arc::clone(&key.namespace)),
         duration: job
             .duration
             .map(rounded_up)
@@ -129,6 +130,12 @@ fn rounded_up(declared: i64) -> i64 {
         0 => declared,
         _ => declared.saturating_add(step - over),
     }
+
+/// Whether the jobs of a queue are evaluated apart by their users, and by their namespaces.
+pub(crate) fn apart(inputs: Inputs<'_>, queue: &QueueName) -> (bool, bool) {
+    let limited = inputs.quota.limited_owners(queue);
+    let users = limited.any_of_users() || inputs.quota.orders_users(queue);
+    (users, limited.namespaces)
 }
 
 /// The most clusters of one job, from the policy of `queue`.

@@ -1,6 +1,7 @@
 //! Recomputes the indexes over pending jobs from the classes.
 
 use crate::api::ids::QueueName;
+use crate::api::job::OwnedTurn;
 use crate::pending::pending_queue::{ClassState, PendingClass, PendingQueue};
 use crate::pending::queues::PendingQueues;
 use crate::pending::shapes::{ShapeId, Shapes};
@@ -29,16 +30,28 @@ impl Pending {
 /// The classes of a queue hold its jobs, and its indexes hold the first job of each.
 fn audit_queue(name: &QueueName, queue: &PendingQueue, wrong: &mut Vec<String>) {
     let classes = || queue.classes.iter();
-    let mut jobs: Vec<_> = classes().flat_map(|(_, class)| &class.jobs).collect();
-    jobs.sort_unstable();
-    if jobs.is_empty() || !jobs.into_iter().eq(queue.ranks.iter()) {
+    let jobs: BTreeSet<_> = classes().flat_map(|(_, class)| &class.jobs).collect();
+    if jobs.is_empty() || jobs != queue.ranks.sorted() {
         wrong.push(format!(
             "queue {name}: its classes and its order hold different jobs"
         ));
     }
+    let wrong_share = classes().find(|(_, class)| {
+        let users: BTreeSet<_> = class.jobs.iter().map(|rank| rank.user).collect();
+        users.len() > 1
+            || users
+                .into_iter()
+                .any(|user| queue.ranks.share(user) != class.share)
+    });
+    if let Some((shape, class)) = wrong_share {
+        let share = class.share;
+        wrong.push(format!(
+            "queue {name}: {shape:?} is listed by the share {share}"
+        ));
+    }
     let firsts = |of: &dyn Fn(&PendingClass) -> bool| {
         let of = classes().filter(|(_, class)| of(class));
-        let firsts = of.filter_map(|(shape, class)| Some((class.jobs.first()?.clone(), *shape)));
+        let firsts = of.filter_map(|(shape, class)| Some((first_of(class)?, *shape)));
         firsts.collect::<BTreeSet<_>>()
     };
     if firsts(&|class| !class.is_parked()) != queue.active {
@@ -50,11 +63,11 @@ fn audit_queue(name: &QueueName, queue: &PendingQueue, wrong: &mut Vec<String>) 
     }
     let mut by_slots: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
     for (shape, class) in classes() {
-        if let Some(first) = class.jobs.first()
+        if let Some(first) = first_of(class)
             && (!class.is_parked() || class.is_admissible_later())
         {
             let heads = by_slots.entry(class.slots).or_default();
-            heads.insert((first.clone(), *shape));
+            heads.insert((first, *shape));
         }
     }
     if by_slots != queue.by_slots {
@@ -64,6 +77,12 @@ fn audit_queue(name: &QueueName, queue: &PendingQueue, wrong: &mut Vec<String>) 
     if !rechecked.map(|(shape, _)| shape).eq(&queue.rechecked) {
         wrong.push(format!("queue {name}: rechecked {:?}", queue.rechecked));
     }
+}
+
+/// The entry of the first job of a class.
+fn first_of(class: &PendingClass) -> Option<OwnedTurn> {
+    let first = class.jobs.first()?;
+    Some(OwnedTurn::of(first.clone(), class.share))
 }
 
 /// Each parked class is listed under all that it waits for, and nothing else is.

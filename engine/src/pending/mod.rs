@@ -28,6 +28,7 @@ pub(crate) mod infeasible_shapes;
 pub(crate) mod pending_queue;
 pub(crate) mod position_index;
 pub(crate) mod queues;
+pub(crate) mod ranks;
 pub(crate) mod shapes;
 pub(crate) mod store;
 #[cfg(test)]

@@ -4,11 +4,11 @@
 //! [`crate::pending::queues::PendingQueues`], which keeps its indexes over all queues in step.
 
 use crate::api::facts::QueueOrdering;
-use crate::api::job::QueueOrder;
+use crate::api::job::{OwnedTurn, QueueOrder, TurnOrder, UserId};
 use crate::api::reason::Reason;
 use crate::api::slot::ReservationSlot;
 use crate::pending::inadmissible::{Inadmissible, RequeueCondition};
-use crate::pending::position_index::PositionIndex;
+use crate::pending::ranks::Ranks;
 use crate::pending::shapes::{ShapeId, SlotSetId};
 use crate::quota::QueueId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ const FEW: usize = 4;
 /// So many classes at most are passed in a search for jobs that may get a reservation.
 const PASSED: usize = 64;
 
-/// The pending jobs of one queue that have one request shape.
+/// The pending jobs of one queue that have one request shape; where the order is by users, those of one user.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PendingClass {
     pub(super) jobs: BTreeSet<QueueOrder>,
@@ -27,6 +27,8 @@ pub(super) struct PendingClass {
     pub(super) slots: SlotSetId,
     /// What it was last blocked by.
     pub(super) last: Option<Reason>,
+    /// The share of its user, where the order is by users: by it its first job is listed.
+    pub(super) share: u64,
 }
 
 /// When the first job of a class is evaluated.
@@ -69,14 +71,14 @@ impl PendingClass {
 #[derive(Debug, Clone)]
 pub(crate) struct PendingQueue {
     pub(super) id: QueueId,
-    pub(super) ranks: PositionIndex,
+    pub(super) ranks: Ranks,
     pub(super) classes: BTreeMap<ShapeId, PendingClass>,
     /// The first job of each active class.
-    pub(super) active: BTreeSet<(QueueOrder, ShapeId)>,
+    pub(super) active: BTreeSet<(OwnedTurn, ShapeId)>,
     /// The first job of each class that is parked and may be admitted some day.
-    pub(super) admissible_later: BTreeSet<(QueueOrder, ShapeId)>,
+    pub(super) admissible_later: BTreeSet<(OwnedTurn, ShapeId)>,
     /// The first jobs of all these classes, by the slots that reservations for them take.
-    pub(super) by_slots: BTreeMap<SlotSetId, BTreeSet<(QueueOrder, ShapeId)>>,
+    pub(super) by_slots: BTreeMap<SlotSetId, BTreeSet<(OwnedTurn, ShapeId)>>,
     /// Classes that are rechecked if the reservation of one of their jobs should move to nodes that
     /// were freed, which is found out when the queue is asked: jobs before them may take these nodes.
     pub(super) may_move: BTreeSet<ShapeId>,
@@ -88,7 +90,7 @@ impl PendingQueue {
     pub(super) fn new(id: QueueId) -> Self {
         Self {
             id,
-            ranks: PositionIndex::default(),
+            ranks: Ranks::default(),
             classes: BTreeMap::new(),
             active: BTreeSet::new(),
             admissible_later: BTreeSet::new(),
@@ -104,7 +106,7 @@ impl PendingQueue {
     }
 
     /// All jobs in order.
-    pub(crate) fn ranks(&self) -> &PositionIndex {
+    pub(crate) fn ranks(&self) -> &Ranks {
         &self.ranks
     }
 
@@ -130,10 +132,10 @@ impl PendingQueue {
     ) -> Option<(&QueueOrder, ShapeId)> {
         let strict = ordering == QueueOrdering::StrictFifo;
         let mut active = self.active.iter().take(if strict { 1 } else { usize::MAX });
-        let (rank, shape) = active.find(|(rank, shape)| feasible(rank, *shape))?;
+        let (first, shape) = active.find(|(first, shape)| feasible(&first.rank, *shape))?;
         let ahead = self.admissible_later.first();
-        let behind = ahead.is_some_and(|(ahead, _)| ahead < rank);
-        (!strict || !behind).then_some((rank, *shape))
+        let behind = ahead.is_some_and(|(ahead, _)| ahead < first);
+        (!strict || !behind).then_some((&first.rank, *shape))
     }
 
     /// The same in a queue that any job may leave first, without asking all of its classes: besides those that
@@ -147,7 +149,8 @@ impl PendingQueue {
         let in_any_case = self.rechecked.iter().chain(&self.may_move).copied();
         let named = may_be().chain(in_any_case);
         let named = named.filter_map(|shape| self.first_active(shape));
-        named.filter(is_feasible).min()
+        let named = named.filter(is_feasible);
+        named.min_by_key(|(rank, shape)| (self.turn(rank), *shape))
     }
 
     /// Whether the shapes that `may_be` names are few beside all active classes.
@@ -196,7 +199,7 @@ impl PendingQueue {
         let mut jobs: Vec<(&QueueOrder, Option<&BTreeSet<ReservationSlot>>)> = firsts
             .flat_map(|(slots, jobs)| jobs.into_iter().map(move |rank| (rank, slots)))
             .collect();
-        jobs.sort_unstable_by_key(|(rank, _)| *rank);
+        jobs.sort_unstable_by_key(|(rank, _)| self.turn(rank));
         let mut taken: BTreeMap<&ReservationSlot, usize> = BTreeMap::new();
         let mut of_any = 0;
         let mut window = Vec::new();
@@ -233,7 +236,7 @@ impl PendingQueue {
     /// The first `most` jobs of some classes, given by their first jobs.
     fn first_of(
         &self,
-        heads: &BTreeSet<(QueueOrder, ShapeId)>,
+        heads: &BTreeSet<(OwnedTurn, ShapeId)>,
         most: usize,
         passed: impl Fn(&QueueOrder) -> bool,
     ) -> Vec<&QueueOrder> {
@@ -245,16 +248,16 @@ impl PendingQueue {
             }
             let mut jobs = self.class(*shape).filter(|rank| !passed(rank)).take(most);
             if let Some(first) = jobs.next() {
-                classes.insert(first, jobs);
+                classes.insert(self.turn(first), jobs);
             }
         }
         let mut firsts = Vec::new();
         while firsts.len() < most
-            && let Some((rank, mut behind)) = classes.pop_first()
+            && let Some((first, mut behind)) = classes.pop_first()
         {
-            firsts.push(rank);
+            firsts.push(first.rank);
             if let Some(next) = behind.next() {
-                classes.insert(next, behind);
+                classes.insert(TurnOrder::of(next, first.share), behind);
             }
         }
         firsts
@@ -262,9 +265,70 @@ impl PendingQueue {
 
     /// The first of the jobs that may be admitted some day, parked or active.
     pub(crate) fn first_that_may_go(&self) -> Option<&QueueOrder> {
-        let parked = self.admissible_later.first().map(|(rank, _)| rank);
-        let active = self.active.first().map(|(rank, _)| rank);
-        parked.into_iter().chain(active).min()
+        let parked = self.admissible_later.first().map(|(first, _)| first);
+        let active = self.active.first().map(|(first, _)| first);
+        let first = parked.into_iter().chain(active).min();
+        first.map(|first| &first.rank)
+    }
+
+    /// The share by which the jobs of a user come among those of others.
+    pub(crate) fn share_of(&self, user: UserId) -> u64 {
+        self.ranks.share(user)
+    }
+
+    /// The place of a job among those of all users.
+    pub(crate) fn turn<'a>(&self, rank: &'a QueueOrder) -> TurnOrder<'a> {
+        TurnOrder::of(rank, self.ranks.share(rank.user))
+    }
+
+    /// The entry of the first job of a class in the ordered sets.
+    fn entry(&self, shape: ShapeId, first: QueueOrder) -> (OwnedTurn, ShapeId) {
+        let class = self.classes.get(&shape);
+        let share = class.map_or(0, |class| class.share);
+        (OwnedTurn::of(first, share), shape)
+    }
+
+    /// Lists the first job of a class, active or admissible later.
+    pub(super) fn list(&mut self, shape: ShapeId, first: QueueOrder, active: bool) {
+        let entry = self.entry(shape, first.clone());
+        let list = match active {
+            true => &mut self.active,
+            false => &mut self.admissible_later,
+        };
+        list.insert(entry);
+        self.list_by_slots(shape, first);
+    }
+
+    /// Users have other shares: their classes move among those of other users. Whether any did.
+    pub(crate) fn set_shares(&mut self, shares: &BTreeMap<UserId, u64>) -> bool {
+        let mut moved = BTreeSet::new();
+        for (user, share) in shares {
+            if self.ranks.set_share(*user, *share) {
+                moved.insert(*user);
+            }
+        }
+        if moved.is_empty() {
+            return false;
+        }
+        let of_moved = self.classes.iter().filter_map(|(shape, class)| {
+            let first = class.jobs.first()?;
+            moved.contains(&first.user).then(|| (*shape, first.clone()))
+        });
+        for (shape, first) in of_moved.collect::<Vec<_>>() {
+            let listed = self.classes.get(&shape).map(|class| {
+                let parked = class.is_parked();
+                (!parked || class.is_admissible_later()).then_some(!parked)
+            });
+            self.unlist(shape, Some(first.clone()));
+            let share = self.ranks.share(first.user);
+            if let Some(class) = self.classes.get_mut(&shape) {
+                class.share = share;
+            }
+            if let Some(active) = listed.flatten() {
+                self.list(shape, first, active);
+            }
+        }
+        true
     }
 
     /// A class was evaluated, or is gone.
@@ -277,7 +341,7 @@ impl PendingQueue {
     pub(super) fn unlist(&mut self, shape: ShapeId, first: Option<QueueOrder>) -> bool {
         let slots = self.classes.get(&shape).map(|class| class.slots);
         first.is_some_and(|first| {
-            let entry = (first, shape);
+            let entry = self.entry(shape, first);
             if let Some(slots) = slots
                 && let Some(heads) = self.by_slots.get_mut(&slots)
             {
@@ -294,8 +358,9 @@ impl PendingQueue {
     /// Lists the first job of a class by the slots that reservations for it take.
     pub(super) fn list_by_slots(&mut self, shape: ShapeId, first: QueueOrder) {
         let slots = self.classes.get(&shape).map(|class| class.slots);
+        let entry = self.entry(shape, first);
         let heads = self.by_slots.entry(slots.unwrap_or_default()).or_default();
-        heads.insert((first, shape));
+        heads.insert(entry);
     }
 
     /// Reservations for a class take other slots. Whether that was another set.
@@ -314,12 +379,7 @@ impl PendingQueue {
             class.slots = slots;
         }
         if let Some(first) = first {
-            let list = match was_active {
-                true => &mut self.active,
-                false => &mut self.admissible_later,
-            };
-            list.insert((first.clone(), shape));
-            self.list_by_slots(shape, first);
+            self.list(shape, first, was_active);
         }
         true
     }

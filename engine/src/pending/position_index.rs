@@ -50,6 +50,15 @@ impl PositionIndex {
         Some(self.0[..index].iter().map(Vec::len).sum::<usize>() + within + 1)
     }
 
+    /// How many of the first satisfy a condition that holds for none after one for which it does not.
+    pub(crate) fn count_while(&self, holds: impl Fn(&QueueOrder) -> bool) -> usize {
+        let whole = |chunk: &Vec<QueueOrder>| chunk.last().is_some_and(&holds);
+        let chunks = self.0.partition_point(whole);
+        let rest = self.0.get(chunks);
+        let rest = rest.map_or(0, |chunk| chunk.partition_point(&holds));
+        self.0[..chunks].iter().map(Vec::len).sum::<usize>() + rest
+    }
+
     /// All, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &QueueOrder> {
         self.0.iter().flatten()
@@ -75,6 +84,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::api::ids::{JobKey, Time};
+    use crate::api::job::UserId;
     use proptest::prelude::*;
     use std::cmp::Reverse;
     use std::collections::BTreeSet;
@@ -84,6 +94,7 @@ mod tests {
             priority: Reverse(0),
             at: Time(number),
             key: JobKey::new("ns", "job"),
+            user: UserId::NONE,
         }
     }
 
@@ -106,6 +117,7 @@ mod tests {
             prop_assert_eq!(ranks.first(), set.first());
             prop_assert_eq!(ranks.is_empty(), set.is_empty());
             for (index, rank) in set.iter().enumerate().step_by(97) {
+                prop_assert_eq!(ranks.count_while(|other| other < rank), index);
                 prop_assert_eq!(ranks.position(rank), Some(index + 1));
             }
         }

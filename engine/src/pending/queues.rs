@@ -4,6 +4,7 @@
 //! and is parked and woken as one. A parked class is listed under each condition that it waits for.
 
 mod freed;
+mod shares;
 #[cfg(test)]
 mod tests;
 
@@ -55,6 +56,11 @@ impl PendingQueues {
         std::mem::take(&mut self.changed)
     }
 
+    /// Queues that [`Self::take_changed`] would name.
+    pub(crate) fn changed(&self) -> &BTreeSet<QueueName> {
+        &self.changed
+    }
+
     /// Whether [`Self::take_changed`] would name any.
     pub(crate) fn has_changed(&self) -> bool {
         !self.changed.is_empty()
@@ -79,8 +85,10 @@ impl PendingQueues {
         let pending_queue = pending_queue.or_insert_with(|| PendingQueue::new(id));
         pending_queue.ranks.insert(rank.clone());
         let class = pending_queue.classes.entry(shape);
+        let share = pending_queue.ranks.share(rank.user);
         let class = class.or_insert_with(|| PendingClass {
             slots,
+            share,
             ..PendingClass::default()
         });
         let before = class.jobs.first().cloned();
@@ -100,7 +108,7 @@ impl PendingQueues {
             return;
         };
         let parked = pending_queue.admissible_later.first();
-        let heads_parked = parked.is_some_and(|(first, _)| first == rank);
+        let heads_parked = parked.is_some_and(|(first, _)| first.rank == *rank);
         pending_queue.ranks.remove(rank);
         let Some(class) = pending_queue.classes.get_mut(&shape) else {
             return;
@@ -157,9 +165,7 @@ impl PendingQueues {
         pending_queue.forget_recheck(shape);
         let was_active = pending_queue.unlist(shape, first.clone());
         if let Some(first) = first.filter(|_| admissible_later) {
-            let entry = (first.clone(), shape);
-            pending_queue.admissible_later.insert(entry);
-            pending_queue.list_by_slots(shape, first);
+            pending_queue.list(shape, first, false);
         }
         let id = pending_queue.id;
         self.note_active(id, shape, was_active, false);
@@ -302,8 +308,7 @@ impl PendingQueues {
         let is_active = first.is_some();
         match first {
             Some(first) => {
-                pending_queue.active.insert((first.clone(), shape));
-                pending_queue.list_by_slots(shape, first);
+                pending_queue.list(shape, first, true);
             }
             None => {
                 pending_queue.classes.remove(&shape);

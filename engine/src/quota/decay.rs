@@ -59,7 +59,15 @@ pub(crate) struct DecayedUsageSnapshot {
 }
 
 impl DecayedUsage {
-    fn advance(&mut self, now: Time, half_life: i64, usage: &ResourceVec) {
+    /// No past usage, from a time on.
+    pub(super) fn from(now: Time) -> Self {
+        Self {
+            average: ResourceVec::default(),
+            at: now,
+        }
+    }
+
+    pub(super) fn advance(&mut self, now: Time, half_life: i64, usage: &ResourceVec) {
         let elapsed = now.millis_since(self.at);
         if elapsed == 0 {
             return;
@@ -77,13 +85,18 @@ impl DecayedUsage {
     }
 
     /// True if the average is above the current usage.
-    fn decays(&self, usage: &ResourceVec) -> bool {
+    pub(super) fn decays(&self, usage: &ResourceVec) -> bool {
         let mut average = self.average.iter();
         average.any(|(id, average)| whole(average) > usage.get(id))
     }
 
+    /// True if nothing of it is left.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.average.iter().all(|(_, average)| whole(average) == 0)
+    }
+
     /// The larger of the current usage and the average.
-    fn counted(&self, usage: &ResourceVec) -> ResourceVec {
+    pub(super) fn counted(&self, usage: &ResourceVec) -> ResourceVec {
         let mut counted = usage.clone();
         for (id, average) in self.average.iter() {
             counted.set(id, usage.get(id).max(whole(average)));
@@ -112,7 +125,7 @@ fn halved(elapsed: i64, half_life: i64) -> i128 {
 }
 
 impl QueueNode {
-    fn half_life(&self) -> Option<i64> {
+    pub(super) fn half_life(&self) -> Option<i64> {
         let fair_share = self.policy.as_ref()?.fair_share;
         fair_share
             .usage_half_life_ms
@@ -135,6 +148,7 @@ impl Quota {
         self.now = self.now.max(now);
         while let Some(id) = self.decay_due.take_due(self.now) {
             self.decay_one(id);
+            self.decay_users(id);
             self.schedule_decay_of(id);
             self.unranked.insert(id);
         }
@@ -171,16 +185,14 @@ impl Quota {
     /// Starts or stops to count past usage after a change of the policy.
     pub(super) fn sync_decay(&mut self, id: QueueId) {
         let now = self.now;
+        self.sync_users(id);
         let node = self.node_mut(id);
         if node.half_life().is_none() {
             node.decayed = None;
             self.decay_due.set(&id, None);
             return;
         }
-        node.decayed.get_or_insert_with(|| DecayedUsage {
-            average: ResourceVec::default(),
-            at: now,
-        });
+        node.decayed.get_or_insert_with(|| DecayedUsage::from(now));
         self.schedule_decay_of(id);
     }
 
@@ -193,7 +205,7 @@ impl Quota {
             return;
         };
         let due = past.at.after((half_life / STEPS).max(LEAST_STEP_MS));
-        let decays = past.decays(&node.overall().charged);
+        let decays = past.decays(&node.overall().charged) || node.users_decay();
         self.decay_due.set(&id, decays.then_some(due));
     }
 
@@ -222,35 +234,50 @@ impl Quota {
 
     /// The decayed usage of all queues that count it, for a snapshot.
     pub(crate) fn decayed_usages(&self) -> Vec<DecayedUsageSnapshot> {
-        let usages = self.iter().filter_map(|(name, node)| {
-            let past = node.decayed.as_ref()?;
-            let average = past.average.iter();
-            Some(DecayedUsageSnapshot {
-                queue: name.clone(),
-                average: average
-                    .map(|(id, amount)| (self.resource_ids.name(id).clone(), amount.to_string()))
-                    .collect(),
-                at: past.at,
-            })
-        });
+        let usages = self
+            .iter()
+            .filter_map(|(name, node)| Some(self.decayed_snapshot(name, node.decayed.as_ref()?)));
         usages.collect()
     }
 
-    /// Restores the decayed usage of a queue, after its objects and charges.
-    pub(crate) fn restore_decayed(&mut self, snapshot: DecayedUsageSnapshot) {
-        let Some(id) = self.id(&snapshot.queue) else {
-            return;
-        };
+    /// A decayed usage in a queue, for a snapshot.
+    pub(super) fn decayed_snapshot(
+        &self,
+        queue: &QueueName,
+        past: &DecayedUsage,
+    ) -> DecayedUsageSnapshot {
+        let average = past.average.iter();
+        DecayedUsageSnapshot {
+            queue: queue.clone(),
+            average: average
+                .map(|(id, amount)| (self.resource_ids.name(id).clone(), amount.to_string()))
+                .collect(),
+            at: past.at,
+        }
+    }
+
+    /// The decayed usage of a snapshot, with its queue if that counts past usage.
+    pub(super) fn decayed_of(
+        &mut self,
+        snapshot: &DecayedUsageSnapshot,
+    ) -> Option<(QueueId, DecayedUsage)> {
+        let id = self.id(&snapshot.queue)?;
+        self.node(id).half_life()?;
         let mut average = ResourceVec::default();
         for (name, amount) in &snapshot.average {
             let resource = self.resource_ids.intern(name);
             average.set(resource, amount.parse().unwrap_or_default());
         }
-        let half_life = self.node(id).half_life();
-        self.node_mut(id).decayed = half_life.map(|_| DecayedUsage {
-            average,
-            at: snapshot.at,
-        });
+        let at = snapshot.at;
+        Some((id, DecayedUsage { average, at }))
+    }
+
+    /// Restores the decayed usage of a queue, after its objects and charges.
+    pub(crate) fn restore_decayed(&mut self, snapshot: &DecayedUsageSnapshot) {
+        let Some((id, past)) = self.decayed_of(snapshot) else {
+            return;
+        };
+        self.node_mut(id).decayed = Some(past);
         self.schedule_decay_of(id);
         self.unranked.insert(id);
     }
@@ -260,7 +287,8 @@ impl Quota {
         let wrong = self.iter().filter_map(|(name, node)| {
             let scheduled = self.decay_due.of(&self.id(name)?).is_some();
             let decayed = node.decayed.as_ref();
-            let should = decayed.is_some_and(|past| past.decays(&node.overall().charged));
+            let decays = |past: &DecayedUsage| past.decays(&node.overall().charged);
+            let should = decayed.is_some_and(|past| decays(past) || node.users_decay());
             (scheduled != should)
                 .then(|| format!("queue {name}: its decay is scheduled: {scheduled}"))
         });
@@ -292,6 +320,7 @@ mod tests {
         counting.fair_share = FairShare {
             weight: None,
             usage_half_life_ms: Some(HALF),
+            within: None,
         };
         queues.set_policy(&name, Some(counting));
         queues.charge(&name, ann(), &charge, 1);

@@ -32,6 +32,12 @@ impl Fraction {
         }
     }
 
+    /// The value in 2⁻³² of the whole, rounded down.
+    pub(super) fn scaled(self) -> u64 {
+        let scaled = self.num.saturating_mul(1 << 32).checked_div(self.den);
+        scaled.map_or(u64::MAX, |scaled| u64::try_from(scaled).unwrap_or(u64::MAX))
+    }
+
     /// Compares exactly: by cross products if they cannot overflow, else by continued fractions.
     pub(super) fn compare(self, other: Self) -> Ordering {
         const SMALL: u128 = u64::MAX as u128;
@@ -158,6 +164,23 @@ impl Quota {
 
     fn borrowed_share(&self, node: &QueueNode, usage: &ResourceVec) -> Fraction {
         let weight = i128::from(node.weight());
+        self.largest_part(node, usage, weight, |id| node.deserved_usage(id))
+    }
+
+    /// The largest part that a usage is of what a queue may use of a shared resource.
+    pub(super) fn part_of_queue(&self, node: &QueueNode, usage: &ResourceVec) -> Fraction {
+        self.largest_part(node, usage, 1, |_| 0)
+    }
+
+    /// The largest part of a shared resource that a usage takes beyond what is `free`, divided by `weight`: relative
+    /// to the capability of a queue in that resource, or to the fleet if it has none.
+    fn largest_part(
+        &self,
+        node: &QueueNode,
+        usage: &ResourceVec,
+        weight: i128,
+        free: impl Fn(ResourceId) -> i128,
+    ) -> Fraction {
         let fleet = &self.scopes.get(OVERALL).fleet;
         let named = &node.overall().named.capability;
         let shared = self.shared_beside(node);
@@ -168,8 +191,8 @@ impl Quota {
         let mut largest = Fraction::ZERO;
         for (resource, used) in usage.iter().filter(|(id, _)| is_shared(*id)) {
             let of = named.get(resource).unwrap_or_else(|| fleet.get(resource));
-            let borrowed = used - node.deserved_usage(resource);
-            largest = largest.max(Fraction::new(borrowed, of.saturating_mul(weight)));
+            let beyond = used - free(resource);
+            largest = largest.max(Fraction::new(beyond, of.saturating_mul(weight)));
         }
         largest
     }
@@ -236,18 +259,16 @@ impl QueueNode {
 }
 
 impl Quota {
-    /// Compares two jobs, each with its queue.
+    /// Compares two jobs, each with its queue: of one queue, by the shares of their users if its order is by users.
     pub(crate) fn compare(
         &self,
         a: (&QueueName, &QueueOrder),
         b: (&QueueName, &QueueOrder),
     ) -> Ordering {
-        let queues = if a.0 == b.0 {
-            Ordering::Equal
-        } else {
-            self.compare_queues(a.0, b.0)
-        };
-        queues.then_with(|| a.1.cmp(b.1))
+        if a.0 == b.0 {
+            return self.turn(a.0, a.1).cmp(&self.turn(b.0, b.1));
+        }
+        self.compare_queues(a.0, b.0).then_with(|| a.1.cmp(b.1))
     }
 
     /// Compares the children of the least common ancestor of two queues. Unlike in their sibling

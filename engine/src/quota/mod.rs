@@ -24,6 +24,7 @@ mod store;
 pub(crate) mod testing;
 mod tree;
 mod usage;
+mod users;
 mod validity;
 
 pub(crate) use assumed_usage::ScopedResource;
@@ -37,3 +38,4 @@ pub(crate) use shortfall::ShortfallDetail;
 pub(crate) use sibling_order::{QueueHeads, Round};
 pub(crate) use store::{Quota, ROOT};
 pub(crate) use tree::Path;
+pub(crate) use users::UserUsageSnapshot;

@@ -10,6 +10,7 @@ use crate::quota::decay::DecayedUsage;
 use crate::quota::owners::Owners;
 use crate::quota::scopes::{OVERALL, PoolId, ScopeId};
 use crate::quota::sibling_order::SiblingOrder;
+use crate::quota::users::QueueUsers;
 use std::collections::BTreeMap;
 
 /// The index of a queue in the store. It does not appear in any output.
@@ -100,6 +101,8 @@ pub(super) struct QueueNode {
     pub(super) accounts: Vec<(ScopeId, Account)>,
     /// Decayed usage, if its policy counts past usage.
     pub(super) decayed: Option<DecayedUsage>,
+    /// The order of its users, if its policy asks for one.
+    pub(super) users: QueueUsers,
     pub(super) siblings: SiblingOrder,
 }
 
@@ -118,6 +121,7 @@ impl QueueNode {
             owners: Owners::default(),
             accounts: vec![(OVERALL, Account::default())],
             decayed: None,
+            users: QueueUsers::default(),
             siblings: SiblingOrder::default(),
         }
     }

@@ -260,8 +260,8 @@ impl Quota {
             return Vec::new();
         }
         let ids = self.iter().filter_map(|(name, _)| self.id(name));
-        ids.filter_map(|id| self.audit_place(id, &heads(id)))
-            .collect()
+        let places = ids.filter_map(|id| self.audit_place(id, &heads(id)));
+        places.chain(self.audit_users()).collect()
     }
 }
 
@@ -272,6 +272,7 @@ mod tests {
     use crate::amounts::totals::ResourceTotals;
     use crate::api::facts::QueueFact;
     use crate::api::ids::{ClusterName, JobKey, PoolClass, Time};
+    use crate::api::job::UserId;
     use crate::quota::testing::{ann, queue};
     use std::cmp::Reverse;
     use std::collections::BTreeMap;
@@ -291,6 +292,7 @@ mod tests {
             priority: Reverse(0),
             at: Time(at),
             key: JobKey::new("ns", &format!("j{at}")),
+            user: UserId::NONE,
         }
     }
 
@@ -381,6 +383,7 @@ mod tests {
             priority: Reverse(0),
             at: Time(i64::try_from(number).unwrap_or(0)),
             key: JobKey::new("ns", "job"),
+            user: UserId::NONE,
         };
         let rank_again = |queues: &mut Quota, number| {
             for id in queues.take_unranked() {

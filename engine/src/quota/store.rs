@@ -15,6 +15,7 @@ use crate::api::job::JobState;
 use crate::quota::owners::{ChargeOwner, Limited};
 use crate::quota::queue::{Counts, OwnJobs, QueueId, QueueNode, StateCounts};
 use crate::quota::scopes::{PoolId, Scopes};
+use crate::quota::users::UserIds;
 use crate::timers::Timers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,6 +36,7 @@ pub(crate) struct Quota {
     pub(super) named_by: BTreeMap<QueueName, BTreeSet<QueueId>>,
     pub(super) resource_ids: ResourceIds,
     pub(super) scopes: Scopes,
+    pub(super) users: UserIds,
     /// Queues whose bounds have changed since the last [`Quota::take_changed_bounds`].
     pub(super) bounds_changed: BTreeSet<QueueId>,
     /// Queues that must be ranked among their siblings again.
@@ -55,6 +57,7 @@ impl Default for Quota {
             named_by: BTreeMap::new(),
             resource_ids: ResourceIds::default(),
             scopes: Scopes::default(),
+            users: UserIds::default(),
             bounds_changed: BTreeSet::new(),
             unranked: BTreeSet::new(),
             decay_due: Timers::default(),
@@ -237,6 +240,7 @@ impl Quota {
     ) {
         let id = self.ensure(name);
         self.decay(id);
+        self.decay_user(id, owner.user);
         for (pool, resources) in pools {
             let pool = self.scopes.intern_pool(pool);
             let charge = self.resource_ids.vector(resources);

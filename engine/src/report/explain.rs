@@ -145,7 +145,8 @@ fn behind_head(inputs: Inputs<'_>, queue: &QueueName, rank: &QueueOrder) -> Opti
     }
     let pending_queue = inputs.pending.queues.pending_queue(queue)?;
     let head = pending_queue.first_that_may_go()?;
-    (head < rank).then(|| Explanation {
+    let is_behind = pending_queue.turn(head) < pending_queue.turn(rank);
+    is_behind.then(|| Explanation {
         blocker: Some(Blocker {
             scope: format!("job/{}", head.key),
             ..Blocker::default()

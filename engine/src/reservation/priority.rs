@@ -15,7 +15,7 @@ pub(crate) struct ReservationWindow<'a> {
 
 impl ReservationWindow<'_> {
     pub(crate) fn contains(&self, rank: &QueueOrder) -> bool {
-        self.jobs.binary_search(&rank).is_ok()
+        self.jobs.contains(&rank)
     }
 
     /// A copy of its jobs, which outlives a change of the stores.

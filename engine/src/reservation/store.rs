@@ -307,6 +307,7 @@ impl Reservations {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::job::UserId;
     use crate::capacity::testing::resources;
     use std::cmp::Reverse;
 
@@ -329,6 +330,7 @@ mod tests {
                 priority: Reverse(0),
                 at: Time(1),
                 key: key(name),
+                user: UserId::NONE,
             },
             scopes: BTreeSet::from([ReservationSlot::Headroom(QueueName::from("q"))]),
             charge: Resources::new(),

@@ -2,7 +2,9 @@
 //! step equals what its facts make it, whatever came in which order.
 
 use crate::world::{cluster, key, node, policy, queue, res};
-use engine::facts::{Admission, FairShare, Limits, PolicyFact, PoolBound, QueueFact, Share};
+use engine::facts::{
+    Admission, FairShare, FairShareWithin, Limits, PolicyFact, PoolBound, QueueFact, Share,
+};
 use engine::{
     Attempt, ClusterName, Engine, EngineConfig, Event, PoolClass, Progress, QueueName, Resources,
     Time, Uid,
@@ -20,7 +22,7 @@ enum Step {
         usize,
         Vec<(u8, [Option<u8>; 3])>,
         [Option<u32>; 3],
-        Option<u16>,
+        (Option<u16>, bool),
     ),
     PolicyGone(usize),
     Node(usize, u8, bool),
@@ -39,8 +41,8 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (queue(), proptest::option::of(queue()), amounts(), 0..2)
             .prop_map(|(name, parent, amounts, priority)| Step::Queue(name, parent, amounts, priority)),
         1 => queue().prop_map(Step::Gone),
-        3 => (queue(), bounds, [limit(), limit(), limit()], proptest::option::of(1..999_u16))
-            .prop_map(|(name, bounds, limits, half)| Step::Policy(name, bounds, limits, half)),
+        3 => (queue(), bounds, [limit(), limit(), limit()], (proptest::option::of(1..999_u16), any::<bool>()))
+            .prop_map(|(name, bounds, limits, fair)| Step::Policy(name, bounds, limits, fair)),
         1 => queue().prop_map(Step::PolicyGone),
         3 => (0..3_usize, 0..20_u8, any::<bool>()).prop_map(|(at, gpus, usable)| Step::Node(at, gpus, usable)),
         4 => (0..8_usize, queue(), 0..4_u8, 1..9_u8)
@@ -117,7 +119,7 @@ impl Model {
                 let name = QueueName::from(QUEUES[name]);
                 self.engine.apply(Event::QueueGone(name));
             }
-            Step::Policy(name, bounds, limits, half) => {
+            Step::Policy(name, bounds, limits, (half, by_user)) => {
                 let gpus = |most: Option<u32>| {
                     most.map_or_else(Resources::new, |most| res(&format!("gpu {most}")))
                 };
@@ -131,6 +133,7 @@ impl Model {
                     },
                     fair_share: FairShare {
                         weight: None,
+                        within: by_user.then_some(FairShareWithin::User),
                         usage_half_life_ms: half.map(|half| i64::from(half) * 1000),
                     },
                     ..policy(QUEUES[name])

@@ -114,6 +114,7 @@ fn the_policy_may_set_another_weight() {
         fair_share: FairShare {
             weight: Some(2),
             usage_half_life_ms: None,
+            within: None,
         },
         ..policy("y")
     });
@@ -169,6 +170,7 @@ pub fn with_fading_past() -> World {
             fair_share: FairShare {
                 weight: None,
                 usage_half_life_ms: Some(3_600_000),
+                within: None,
             },
             ..policy(name)
         });

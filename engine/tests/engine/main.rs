@@ -73,6 +73,7 @@ mod surplus;
 mod taking;
 mod targets;
 mod topology;
+mod users;
 mod victims;
 mod wake;
 mod world;

@@ -113,6 +113,7 @@ impl World {
                     _ => QueueOrdering::Backfill,
                 },
                 fair_share: FairShare {
+                    within: None,
                     weight: None,
                     usage_half_life_ms: half_life,
                 },

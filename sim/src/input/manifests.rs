@@ -5,8 +5,8 @@ use super::amounts::{QuantityTexts, Text, millis, resources};
 use crate::error::{InputError, InputLocation};
 use crate::scenario::{plain_policy, plain_queue};
 use engine::facts::{
-    Ageing, Backfill, FairShare, Filters, Limits, PlacementWeights, PolicyFact, PoolBound,
-    PriorityClassFact, QueueFact, QueueOrdering, QueueState, SpareRule, StopPolicy,
+    Ageing, Backfill, FairShare, FairShareWithin, Filters, Limits, PlacementWeights, PolicyFact,
+    PoolBound, PriorityClassFact, QueueFact, QueueOrdering, QueueState, SpareRule, StopPolicy,
 };
 use engine::{ClusterName, PoolClass, QueueName};
 use serde::Deserialize;
@@ -250,6 +250,13 @@ struct BackfillSpec {
 struct FairShareSpec {
     weight: Option<u32>,
     usage_half_life: Option<Text>,
+    within: Option<WithinSpec>,
+}
+
+#[derive(Debug, Deserialize)]
+enum WithinSpec {
+    None,
+    User,
 }
 
 /// The scopes of preemption.
@@ -340,15 +347,21 @@ impl PolicySpec {
         placement.check_filters(place)?;
         let clusters = placement.preferred_clusters.iter();
         let plain = plain_policy(queue);
+        let fair_share = self.fair_share.unwrap_or_default().fact(place)?;
+        let ordering: QueueOrdering = self.ordering.map(Into::into).unwrap_or_default();
+        if ordering == QueueOrdering::StrictFifo && fair_share.within.is_some() {
+            let needed = "another ordering than StrictFIFO is needed";
+            return Err(place.refuse("spec.fairShare.within", "User", needed));
+        }
         let mut fact = PolicyFact {
             pools: pools.collect::<Result<_, _>>()?,
-            ordering: self.ordering.map(Into::into).unwrap_or_default(),
+            ordering,
             ageing: self.ageing.map(|ageing| ageing.fact(place)).transpose()?,
             backfill: Backfill {
                 conservative: backfill.conservative,
                 reservations: backfill.reservations,
             },
-            fair_share: self.fair_share.unwrap_or_default().fact(place)?,
+            fair_share,
             limits: self.limits.unwrap_or_default().fact(place)?,
             max_clusters: placement.max_clusters,
             preferred_clusters: clusters
@@ -431,6 +444,10 @@ impl FairShareSpec {
         Ok(FairShare {
             weight: self.weight,
             usage_half_life_ms: half_life,
+            within: match self.within {
+                None | Some(WithinSpec::None) => None,
+                Some(WithinSpec::User) => Some(FairShareWithin::User),
+            },
         })
     }
 }

@@ -102,6 +102,14 @@ fn invalid_values_are_named() {
             "spec.ageing.raise: 0 is too small; 1 or more is needed",
         ),
         (
+            json!({"fairShare": {"within": "Group"}}),
+            "spec.fairShare.within: \"Group\" is not known; None or User is needed",
+        ),
+        (
+            json!({"fairShare": {"within": "User"}, "ordering": "StrictFIFO"}),
+            "spec.fairShare.within: User lets jobs pass each other, and the ordering is StrictFIFO; name another spec.ordering",
+        ),
+        (
             json!({"limits": {"jobs": -1}}),
             "spec.limits.jobs: -1 is too small; 0 or more is needed",
         ),
@@ -138,7 +146,7 @@ fn every_field_becomes_a_fact() {
         "ageing": {"every": "1h", "raise": 5},
         "priorityClasses": ["low", "high"],
         "backfill": {"conservative": true, "reservations": 4},
-        "fairShare": {"weight": 2, "usageHalfLife": "24h"},
+        "fairShare": {"weight": 2, "usageHalfLife": "24h", "within": "User"},
         "preemption": {"withinQueue": true, "reclaim": false, "minRuntime": "5m", "allowNonPreemptable": false, "evictOverdue": true},
         "limits": {"jobs": 3, "jobsPerUser": 0, "pending": 5_000_000_000_i64, "runtime": "1h",
             "resourcesPerUser": {"nvidia.com/gpu": 8, "memory": "1Ti"}, "resourcesPerNamespace": {"nvidia.com/mig-1g.5gb": 0}},
@@ -171,8 +179,12 @@ fn every_field_becomes_a_fact() {
         (true, Some(4))
     );
     assert_eq!(
-        (all.fair_share.weight, all.fair_share.usage_half_life_ms),
-        (Some(2), Some(86_400_000))
+        all.fair_share,
+        facts::FairShare {
+            weight: Some(2),
+            usage_half_life_ms: Some(86_400_000),
+            within: Some(facts::FairShareWithin::User),
+        }
     );
     assert_eq!(
         all.preemption,

@@ -3,6 +3,7 @@
 use super::*;
 use crate::amounts::resources::ResourceName;
 use crate::api::ids::{JobKey, Time};
+use crate::api::job::UserId;
 use crate::capacity::testing::demand;
 use crate::pending::shapes::{Shapes, SlotSetId};
 use crate::pending::testing::shape;
@@ -13,6 +14,7 @@ fn rank(name: &str, at: i64) -> QueueOrder {
         priority: Reverse(0),
         at: Time(at),
         key: JobKey::new("ns", name),
+        user: UserId::NONE,
     }
 }
 

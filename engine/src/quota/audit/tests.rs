@@ -5,7 +5,7 @@ use super::*;
 use crate::amounts::resource_ids::ResourceVec;
 use crate::api::charge::Pools;
 use crate::api::ids::{ClusterName, JobKey, PoolClass, Time};
-use crate::api::job::{JobState, QueueOrder};
+use crate::api::job::{JobState, QueueOrder, UserId};
 use crate::quota::queue::QueueId;
 use crate::quota::scopes::OVERALL;
 use crate::quota::sibling_order::QueueHeads;
@@ -40,6 +40,7 @@ fn heads(id: QueueId) -> QueueHeads {
         priority: Reverse(0),
         at: Time(1),
         key: JobKey::new("ns", "job"),
+        user: UserId::NONE,
     });
     QueueHeads {
         pending: head.clone(),

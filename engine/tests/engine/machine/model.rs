@@ -306,7 +306,8 @@ impl Model {
                 queue,
                 per_user,
                 per_namespace,
-            } => self.limit_owners(queue, per_user, per_namespace),
+                by_user,
+            } => self.limit_owners(queue, (per_user, per_namespace), by_user),
             Step::Node {
                 cluster,
                 node,

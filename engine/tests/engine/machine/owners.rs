@@ -2,16 +2,16 @@
 
 use super::model::Model;
 use crate::world::res;
-use engine::facts::{Admission, JobFact};
+use engine::facts::{Admission, FairShareWithin, JobFact};
 use engine::{JobKey, QueueName, Resources};
 
 impl Model {
-    /// Limits the owners in a queue of the tree, inner ones included.
+    /// Limits the owners in a queue of the tree, inner ones included, and orders its jobs by users or not.
     pub fn limit_owners(
         &mut self,
         queue: usize,
-        per_user: Option<u32>,
-        per_namespace: Option<u32>,
+        (per_user, per_namespace): (Option<u32>, Option<u32>),
+        by_user: bool,
     ) {
         let names = self.layout.tree;
         let name = QueueName::from(names[queue % names.len()].0);
@@ -21,6 +21,7 @@ impl Model {
         let mut fact = self.policy_of(&name);
         fact.limits.resources_per_user = gpus(per_user);
         fact.limits.resources_per_namespace = gpus(per_namespace);
+        fact.fair_share.within = by_user.then_some(FairShareWithin::User);
         self.policy(fact);
     }
 

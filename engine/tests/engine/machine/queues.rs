@@ -94,6 +94,7 @@ impl Model {
             PolicyStep::FairShare { weight, half_life } => {
                 fact.fair_share = FairShare {
                     weight,
+                    within: fact.fair_share.within,
                     usage_half_life_ms: half_life.map(|seconds| i64::from(seconds) * 1000),
                 };
             }

@@ -47,11 +47,12 @@ pub enum Step {
     Reclaimable(usize, bool),
     State(usize, bool),
     Policy(usize, PolicyStep),
-    /// The most GPUs of one user and of one namespace, in any queue of the tree.
+    /// The most GPUs of one user and of one namespace, in any queue of the tree, and whether its jobs go by users.
     Owners {
         queue: usize,
         per_user: Option<u32>,
         per_namespace: Option<u32>,
+        by_user: bool,
     },
     Node {
         cluster: usize,
@@ -161,13 +162,14 @@ pub fn lively(span: Span) -> impl Strategy<Value = Step> {
 
 /// Limits on owners, in one of three steps of queues. Streams that are pinned do not have them.
 pub fn of_owners() -> impl Strategy<Value = Step> {
-    (0..16_usize, of(0..17_u32), of(0..25_u32)).prop_map(|(queue, per_user, per_namespace)| {
-        Step::Owners {
+    (0..16_usize, of(0..17_u32), of(0..25_u32), any::<bool>()).prop_map(
+        |(queue, per_user, per_namespace, by_user)| Step::Owners {
             queue,
             per_user,
             per_namespace,
-        }
-    })
+            by_user,
+        },
+    )
 }
 
 /// The steps of `step` and of `lively`, with limits on owners.

@@ -1,0 +1,72 @@
+//! What a queue, its users and its namespaces have: fair shares and limits.
+
+use crate::duration;
+use crate::loose::{Loose, QuantityList};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The fair share of a queue.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CapacityPolicyFairShare {
+    /// The weight relative to its siblings. Unset: the weight of the Queue.
+    #[schemars(range(min = 1, max = 65535))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<i32>,
+    /// The time after which past usage counts half: 24h, ... Unset: only current usage counts.
+    #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN), extend("x-kubernetes-validations" = [{
+        "rule": "!(self.matches('^([0.]+(ms|s|m|h))+$'))",
+        "message": "must be more than 0"
+    }]))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage_half_life: Option<String>,
+    /// Whose jobs come in turn inside the queue: None, User. It concerns the queue's own jobs, not those of
+    /// queues below it, and is not possible with StrictFIFO. Unset: None.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within: Option<Loose<CapacityPolicyFairShareWithin>>,
+}
+
+/// Whose jobs come in turn inside a queue. None: jobs go in the order of the queue. User: of jobs of the same
+/// priority, that of the user with the smallest share of what the queue may use goes first; past usage counts
+/// by usageHalfLife. Unset: None.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum CapacityPolicyFairShareWithin {
+    /// Jobs go in the order of the queue.
+    None,
+    /// The job of the user with the smallest share goes first.
+    User,
+}
+
+/// Limits on the number of jobs, on what one user and one namespace have, and on run time.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CapacityPolicyLimits {
+    /// How many jobs of the queue, and of the queues below it, may be admitted at the same time.
+    #[schemars(range(min = 0))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jobs: Option<i64>,
+    /// The same for each user.
+    #[schemars(range(min = 0))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jobs_per_user: Option<i64>,
+    /// How many pending jobs compete, in order. The jobs behind them wait until one of these has started
+    /// or gone.
+    #[schemars(range(min = 0))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending: Option<i64>,
+    /// How long a job may run. Then it is evicted and does not compete again.
+    #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN), extend("x-kubernetes-validations" = [{
+        "rule": "!(self.matches('^([0.]+(ms|s|m|h))+$'))",
+        "message": "must be more than 0"
+    }]))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
+    /// The most that the jobs of one user are charged at the same time, by resource, in the queue and the
+    /// queues below it: devices, shares of devices, cpu, memory or others. A job that would exceed it waits,
+    /// and keeps no other job waiting.
+    #[serde(skip_serializing_if = "QuantityList::is_empty")]
+    pub resources_per_user: QuantityList,
+    /// The same for each namespace.
+    #[serde(skip_serializing_if = "QuantityList::is_empty")]
+    pub resources_per_namespace: QuantityList,
+}

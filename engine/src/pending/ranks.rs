@@ -1,0 +1,106 @@
+//! The pending jobs of a queue in order, by user where their order is by users.
+//!
+//! Each user has a sequence of its own, in which a job keeps its place whatever its user is charged. The order
+//! of all is that of [`TurnOrder`]: to merge or to count it costs one step for each user with pending jobs. In
+//! a queue whose order is not by users there is one sequence.
+
+use crate::api::job::{QueueOrder, TurnOrder, UserId};
+use crate::pending::position_index::PositionIndex;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The ranks of one user, and the share by which they come among those of others.
+#[derive(Debug, Clone, Default)]
+struct OfUser {
+    ranks: PositionIndex,
+    share: u64,
+}
+
+/// All ranks of a queue; no user is without any.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ranks(BTreeMap<UserId, OfUser>);
+
+impl Ranks {
+    /// Adds a rank that is not there yet.
+    pub(super) fn insert(&mut self, rank: QueueOrder) {
+        self.0.entry(rank.user).or_default().ranks.insert(rank);
+    }
+
+    /// Takes a rank out.
+    pub(super) fn remove(&mut self, rank: &QueueOrder) {
+        if let Some(of_user) = self.0.get_mut(&rank.user) {
+            of_user.ranks.remove(rank);
+            if of_user.ranks.is_empty() {
+                self.0.remove(&rank.user);
+            }
+        }
+    }
+
+    /// The share of a user; 0 if it has no jobs here.
+    pub(super) fn share(&self, user: UserId) -> u64 {
+        self.0.get(&user).map_or(0, |of_user| of_user.share)
+    }
+
+    /// Sets the share of a user. Whether it was another.
+    pub(super) fn set_share(&mut self, user: UserId, share: u64) -> bool {
+        let known = self.0.get_mut(&user);
+        known.is_some_and(|of_user| std::mem::replace(&mut of_user.share, share) != share)
+    }
+
+    /// The users with jobs.
+    pub(crate) fn users(&self) -> impl Iterator<Item = UserId> {
+        self.0.keys().copied()
+    }
+
+    /// The place of a rank, 1 being the first.
+    pub(crate) fn position(&self, rank: &QueueOrder) -> Option<usize> {
+        let own = self.0.get(&rank.user)?;
+        let at = own.ranks.position(rank)?;
+        let target = TurnOrder::of(rank, own.share);
+        let others = self.0.iter().filter(|(user, _)| **user != rank.user);
+        let before = others.map(|(_, other)| {
+            let is_before =
+                |rank: &QueueOrder| TurnOrder::compare(rank, other.share, &target).is_lt();
+            other.ranks.count_while(is_before)
+        });
+        Some(at + before.sum::<usize>())
+    }
+
+    /// All, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &QueueOrder> {
+        let users = self.0.values();
+        let firsts = users.filter_map(|of_user| {
+            let mut ranks = of_user.ranks.iter();
+            let first = TurnOrder::of(ranks.next()?, of_user.share);
+            Some((first, ranks))
+        });
+        let mut heads: BTreeMap<TurnOrder<'_>, _> = firsts.collect();
+        std::iter::from_fn(move || {
+            let (first, mut ranks) = heads.pop_first()?;
+            if let Some(next) = ranks.next() {
+                heads.insert(TurnOrder::of(next, first.share), ranks);
+            }
+            Some(first.rank)
+        })
+    }
+
+    /// The first rank.
+    pub(crate) fn first(&self) -> Option<&QueueOrder> {
+        let users = self.0.values();
+        let firsts = users.filter_map(|of_user| {
+            let first = of_user.ranks.first()?;
+            Some(TurnOrder::of(first, of_user.share))
+        });
+        firsts.min().map(|first| first.rank)
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All as a set, for the audit.
+    pub(super) fn sorted(&self) -> BTreeSet<&QueueOrder> {
+        let users = self.0.values();
+        users.flat_map(|of_user| of_user.ranks.iter()).collect()
+    }
+}
