@@ -239,7 +239,11 @@ pub(crate) fn front_of(inputs: Inputs<'_>, id: QueueId) -> QueueHeads {
     let name = inputs.quota.name(id);
     let head = head_of(inputs, name);
     let pending_queue = inputs.pending.queues.pending_queue(name);
-    let line = pending_queue.and_then(|pending_queue| pending_queue.ranks().first());
+    // Other queues are compared with the job that was queued first, whosever turn it is here.
+    let (head, line) = match pending_queue.filter(|_| inputs.quota.orders_users(name)) {
+        Some(queue) => (head.and(queue.earliest_active()), queue.ranks().earliest()),
+        None => (head, pending_queue.and_then(|queue| queue.ranks().first())),
+    };
     QueueHeads {
         head: head.cloned(),
         pending: line.cloned(),

@@ -130,6 +130,7 @@ fn rounded_up(declared: i64) -> i64 {
         0 => declared,
         _ => declared.saturating_add(step - over),
     }
+}
 
 /// Whether the jobs of a queue are evaluated apart by their users, and by their namespaces.
 pub(crate) fn apart(inputs: Inputs<'_>, queue: &QueueName) -> (bool, bool) {

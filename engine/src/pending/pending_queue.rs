@@ -331,6 +331,11 @@ impl PendingQueue {
         true
     }
 
+    /// The first active job by the order of one user.
+    pub(crate) fn earliest_active(&self) -> Option<&QueueOrder> {
+        self.active.iter().map(|(first, _)| &first.rank).min()
+    }
+
     /// A class was evaluated, or is gone.
     pub(super) fn forget_recheck(&mut self, shape: ShapeId) {
         self.may_move.remove(&shape);

@@ -93,6 +93,12 @@ impl Ranks {
         firsts.min().map(|first| first.rank)
     }
 
+    /// The first rank by the order of one user.
+    pub(crate) fn earliest(&self) -> Option<&QueueOrder> {
+        let users = self.0.values();
+        users.filter_map(|of_user| of_user.ranks.first()).min()
+    }
+
     /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -102,5 +108,54 @@ impl Ranks {
     pub(super) fn sorted(&self) -> BTreeSet<&QueueOrder> {
         let users = self.0.values();
         users.flat_map(|of_user| of_user.ranks.iter()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::ids::{JobKey, Time};
+    use proptest::prelude::*;
+    use std::cmp::Reverse;
+
+    fn rank((priority, at, user): (i32, i64, usize)) -> QueueOrder {
+        QueueOrder {
+            priority: Reverse(priority),
+            at: Time(at),
+            key: JobKey::new("ns", &format!("{priority}-{at}-{user}")),
+            user: UserId::numbered(user),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn all_users_together_are_in_the_order_of_their_turns(
+            jobs in proptest::collection::btree_set((0..3_i32, 0..40_i64, 1..6_usize), 1..150),
+            gone in proptest::collection::btree_set((0..3_i32, 0..40_i64, 1..6_usize), 0..50),
+            shares in proptest::collection::vec(0..3_u64, 6),
+        ) {
+            let mut ranks = Ranks::default();
+            for job in &jobs {
+                ranks.insert(rank(*job));
+            }
+            for job in &gone {
+                ranks.remove(&rank(*job));
+            }
+            for (user, share) in shares.iter().enumerate() {
+                ranks.set_share(UserId::numbered(user), *share);
+            }
+            let left = jobs.difference(&gone).map(|job| (rank(*job), shares[job.2]));
+            let left: Vec<(QueueOrder, u64)> = left.collect();
+            let mut turns: Vec<TurnOrder<'_>> = left.iter().map(|(rank, share)| TurnOrder::of(rank, *share)).collect();
+            turns.sort();
+            let sorted: Vec<&QueueOrder> = turns.iter().map(|turn| turn.rank).collect();
+            prop_assert!(ranks.iter().eq(sorted.iter().copied()));
+            prop_assert_eq!(ranks.first(), sorted.first().copied());
+            prop_assert_eq!(ranks.is_empty(), sorted.is_empty());
+            prop_assert_eq!(ranks.earliest(), sorted.iter().copied().min());
+            for (index, rank) in sorted.iter().enumerate() {
+                prop_assert_eq!(ranks.position(rank), Some(index + 1));
+            }
+        }
     }
 }

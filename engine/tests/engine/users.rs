@@ -6,7 +6,7 @@ use engine::facts::{Ageing, FairShare, FairShareWithin, PolicyFact, QueueOrderin
 use engine::{Engine, EngineConfig, QueueName};
 use insta::assert_snapshot;
 
-fn by_user(name: &str, half_life_s: Option<i64>) -> PolicyFact {
+pub fn by_user(name: &str, half_life_s: Option<i64>) -> PolicyFact {
     PolicyFact {
         fair_share: FairShare {
             weight: None,

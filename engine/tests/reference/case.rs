@@ -4,7 +4,7 @@
 //! shrunk to, and it becomes the facts for the engine.
 
 use crate::world;
-use engine::facts::{Backfill, Limits, Preemption, QueueOrdering};
+use engine::facts::{Backfill, FairShare, FairShareWithin, Limits, Preemption, QueueOrdering};
 use engine::facts::{ClusterPlacement, Demand, JobFact, NodeFact, PolicyFact, QueueFact, Split};
 use engine::{Engine, Event, PoolClass, Progress, QueueName, ResourceName, Resources, Time, Uid};
 use std::fmt;
@@ -46,6 +46,8 @@ pub struct Queue {
     /// The most GPUs of the one namespace in which all jobs are.
     pub gpus_per_namespace: Option<i64>,
     pub pending: Option<u32>,
+    /// Whether its jobs go by users; not if it is strict.
+    pub by_user: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -148,6 +150,10 @@ impl Queue {
                 resources_per_namespace: resources([self.gpus_per_namespace, None]),
             },
             pools: self.of_class.into_iter().map(bound).collect(),
+            fair_share: FairShare {
+                within: self.by_user.then_some(FairShareWithin::User),
+                ..FairShare::default()
+            },
             ..first_that_fits(index)
         }
     }
@@ -292,6 +298,9 @@ impl fmt::Debug for Queue {
         }
         if self.strict {
             write!(f, " strict")?;
+        }
+        if self.by_user {
+            write!(f, " by user")?;
         }
         for (name, limit) in [
             ("jobs", self.jobs),

@@ -33,7 +33,7 @@ pub enum State {
     Ended,
 }
 
-/// The order inside a queue: priority, time, id.
+/// The order inside a queue without users: priority, time, id.
 type Rank = (Reverse<i32>, i64, usize);
 
 /// The first job below a queue, and the best rank of the jobs that may start there.
@@ -186,7 +186,7 @@ impl Model {
     /// The first job of a leaf that may start: in a strict queue only the head, which is the first
     /// job that could ever start and whose user has not reached the limit.
     fn first_of(&self, tree: &Tree<'_>, queue: usize) -> Option<usize> {
-        let mut competing = self.competing(queue).into_iter();
+        let mut competing = self.competing(tree, queue).into_iter();
         if self.queues[queue].strict {
             let head = competing
                 .find(|job| self.could_go(tree, *job) && self.within_limits(tree, *job))?;
@@ -195,8 +195,8 @@ impl Model {
         competing.find(|job| self.may_go(tree, *job))
     }
 
-    /// The pending jobs of the queue in order, as many as may compete.
-    fn competing(&self, queue: usize) -> Vec<usize> {
+    /// The pending jobs of the queue in order, by the shares of their users if it goes by users, as many as may compete.
+    fn competing(&self, tree: &Tree<'_>, queue: usize) -> Vec<usize> {
         let all = 0..self.jobs.len();
         let waits = |job: &usize| {
             let entry = &self.jobs[*job];
@@ -204,11 +204,23 @@ impl Model {
         };
         let mut waiting: Vec<usize> = all.filter(waits).collect();
         waiting.sort_by_key(|job| self.rank(*job));
+        if self.queues[queue].by_user {
+            let share = |job: &usize| tree.part(queue, self.of_user(queue, *job), 1);
+            waiting.sort_by_key(|job| (self.rank(*job).0, share(job)));
+        }
         let most = self.queues[queue]
             .pending
             .map_or(usize::MAX, |most| most as usize);
         waiting.truncate(most);
         waiting
+    }
+
+    /// What the user of a job uses in a queue.
+    fn of_user(&self, queue: usize, job: usize) -> Amounts {
+        let user = self.jobs[job].job.user;
+        let running = self.running().into_iter().map(|job| &self.jobs[job].job);
+        let own = running.filter(|job| job.queue == queue && job.user == user);
+        own.fold([0, 0], |sum, job| plus(sum, job.request(), 1))
     }
 
     fn rank(&self, job: usize) -> Rank {

@@ -33,7 +33,14 @@ fn queue() -> impl Strategy<Value = Queue> {
         bounds(),
         weighted(0.15, 0..13_i64),
         proptest::bool::weighted(0.3),
-        (limit(), limit(), limit(), gpus(), gpus()),
+        (
+            limit(),
+            limit(),
+            limit(),
+            gpus(),
+            gpus(),
+            proptest::bool::weighted(0.3),
+        ),
     )
         .prop_map(
             |(tree, guarantee, deserved, capability, of_class, strict, limits)| Queue {
@@ -50,6 +57,7 @@ fn queue() -> impl Strategy<Value = Queue> {
                 pending: limits.2,
                 gpus_per_user: limits.3,
                 gpus_per_namespace: limits.4,
+                by_user: limits.5 && !strict,
             },
         )
 }

@@ -151,8 +151,16 @@ impl Tree<'_> {
     /// its weight: the largest over the dimensions in which it or a sibling names a deserved
     /// amount; over all, if none of them does.
     pub fn borrowed(&self, queue: usize) -> Fraction {
-        let stated = &self.queues[queue];
         let deserved = self.deserved(queue);
+        let above = std::array::from_fn(|dim| {
+            (self.allocated[queue][dim] - deserved[dim].unwrap_or(0)).max(0)
+        });
+        self.part(queue, above, i64::from(self.queues[queue].weight))
+    }
+
+    /// The largest part of the capability of a queue, or of the fleet, that a usage is, divided by a weight.
+    pub fn part(&self, queue: usize, usage: Amounts, weight: i64) -> Fraction {
+        let stated = &self.queues[queue];
         let shared = |dim: &usize| {
             let names =
                 |at: usize| self.claimed(at, *dim).is_some() || self.guarantee(at, *dim) > 0;
@@ -161,9 +169,8 @@ impl Tree<'_> {
         let all = 0..self.fleet.len();
         let any = all.clone().any(|dim| shared(&dim));
         let parts = all.filter(|dim| !any || shared(dim)).map(|dim| {
-            let above = (self.allocated[queue][dim] - deserved[dim].unwrap_or(0)).max(0);
             let of = stated.capability[dim].unwrap_or(self.fleet[dim]);
-            Fraction::new(above, of * i64::from(stated.weight))
+            Fraction::new(usage[dim], of * weight)
         });
         parts.max().unwrap()
     }
