@@ -53,7 +53,10 @@ test-unit: export PROPTEST_RNG_SEED ?= 20261121
 test-unit: ## the tests that need no control plane (seconds once built)
 	cargo test $(WORKSPACE)
 
-test-fresh: ## half a minute of new random streams (FRESH_SEED=N repeats one)
+# New with each tree of the repository, and the same wherever that is tested: a commit that passes here passes elsewhere.
+test-fresh: export FRESH_SEED ?= $(shell printf %d 0x$$(git rev-parse 'HEAD^{tree}' | cut -c1-8))
+test-fresh: export FRESH_BATCHES ?= 12
+test-fresh: ## random streams that no other commit has tried (FRESH_SEED=N FRESH_BATCHES=1 repeats one)
 	cargo test $(WORKSPACE) --test engine -- --ignored --nocapture --exact $(FRESH)
 
 # The stories decide how many run at a time (e2e/src/harness/turns.rs); each waiting story holds a

@@ -10,22 +10,22 @@
 
 use crate::amounts::resources::Resources;
 use crate::api::charge::PoolLimit;
-use crate::api::demand::{Demand, Split};
+use crate::api::demand::Split;
 use crate::api::ids::{ClusterName, JobKey, Time};
-use crate::backfill::put::put_all;
-use crate::backfill::ways::Unreserved;
-use crate::backfill::{expected_start, spare, ways, withheld};
+use crate::backfill::{expected_start, sooner, spare, withheld};
 use crate::capacity::{Sites, leading};
 use crate::cost;
 use crate::overlay::Overlay;
 use crate::pending::shapes::RequestShape;
+use crate::placement::across::put_across;
 use crate::placement::lookup::largest_role;
+use crate::placement::put::put_all;
 use crate::placement::request::Request;
-use crate::placement::{plan, spread};
+use crate::placement::ways::Unreserved;
+use crate::placement::{plan, ways};
 use crate::reservation::store::{Reservation, ReservedNode};
 use crate::state::Inputs;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// So many clusters are looked at, those with the least to free first, where a job starts late in all of them.
 const TRIED: usize = 4;
@@ -152,7 +152,7 @@ fn target_beside(
             break;
         }
         let LowerBound { cluster, .. } = bound;
-        let Some((sooner, cost, nodes)) = ways::best_in(inputs, demand, cluster, left) else {
+        let Some((sooner, cost, nodes)) = sooner::best_in(inputs, demand, cluster, left) else {
             continue;
         };
         let found = Choice {
@@ -170,7 +170,7 @@ fn target_beside(
         }
     }
     if best.as_ref().is_none_or(|best| best.cost > 0)
-        && let Some(found) = target_across(inputs, request.shape, &clusters, left)
+        && let Some(found) = target_across(inputs, request.shape, left)
         && best.as_ref().is_none_or(|best| found.key() < best.key())
     {
         best = Some(found);
@@ -198,7 +198,7 @@ fn as_it_was(
         return None;
     }
     let start = expected_start::start_on(inputs, before);
-    if ways::is_clearly_sooner(inputs, starts, start) {
+    if sooner::is_clearly_sooner(inputs, starts, start) {
         return None;
     }
     let mut sites = sites_where_it_was(inputs, request, before, left)?;
@@ -230,9 +230,13 @@ fn sites_where_it_was<'a>(
     let demand = &request.shape.demand;
     let clusters: BTreeSet<&ClusterName> =
         before.iter().map(|reserved| &reserved.cluster).collect();
+    let at = before.iter();
+    let at: Vec<_> = at
+        .map(|reserved| (&reserved.cluster, &reserved.node))
+        .collect();
     if total != request.shape.total
         || !clusters.is_subset(&ways::clusters_for(inputs, request.shape))
-        || !ways::are_in_one_domain(inputs, demand, before)
+        || !ways::are_in_one_domain(inputs, demand, &at)
     {
         return None;
     }
@@ -316,13 +320,13 @@ pub(crate) fn lacks_less(
             return true;
         }
         let best = beside_ahead(inputs, request, |left| {
-            ways::best_in(inputs, demand, cluster, left)
+            sooner::best_in(inputs, demand, cluster, left)
         });
         best.is_some_and(|(sooner, cost, nodes)| {
             let start = |nodes: &[ReservedNode]| expected_start::start_on(inputs, nodes);
             let (found, kept) = (start(&nodes), start(&reserved.nodes));
-            ways::is_clearly_sooner(inputs, found, kept)
-                || (ways::octave(inputs, &reserved.nodes) >= sooner
+            sooner::is_clearly_sooner(inputs, found, kept)
+                || (sooner::octave(inputs, &reserved.nodes) >= sooner
                     && cost < shortfall(inputs, reserved))
         })
     })
@@ -343,75 +347,26 @@ pub(crate) fn shortfall(inputs: Inputs<'_>, reserved: &Reservation) -> i128 {
     shortfall.sum()
 }
 
-/// Over several clusters: the fewest that take it, those that take most of it first.
-pub(crate) fn target_across<'a>(
+/// Over several clusters.
+fn target_across<'a>(
     inputs: Inputs<'a>,
-    shape: &RequestShape,
-    clusters: &BTreeSet<&'a ClusterName>,
+    shape: &'a RequestShape,
     left: Unreserved<'_>,
 ) -> Option<Choice<'a>> {
-    let demand = &*shape.demand;
-    let divisible = demand.natively_divisible || demand.split != Split::Never;
-    let number = |count: Option<u32>, none| usize::try_from(count.unwrap_or(none));
-    let least = number(demand.placement.min_clusters, 1).unwrap_or(usize::MAX);
-    let most = [demand.placement.max_clusters, shape.max_clusters];
-    let most = number(most.into_iter().flatten().min(), u32::MAX).unwrap_or(usize::MAX);
-    if !divisible || most < 2 {
-        return None;
-    }
-    let mut most_on = BTreeMap::new();
-    let mut fitting: Vec<(Reverse<u64>, &ClusterName)> = Vec::new();
-    for cluster in clusters {
-        let most = ways::most_in(inputs, demand, cluster, left);
-        if let Some((pods, sites)) = most.filter(|(pods, _)| *pods > 0) {
-            fitting.push((Reverse(pods), cluster));
-            most_on.insert(*cluster, sites);
-        }
-    }
-    fitting.sort();
-    for few in least.max(2)..=most.min(fitting.len()) {
-        for chosen in chosen(inputs, demand, &fitting, few) {
-            let parts = chosen.iter().filter_map(|cluster| most_on.get(cluster));
-            let Some(mut sites) = Sites::joined(parts.cloned()) else {
-                continue;
-            };
-            if let Some(cost) = put_all(&inputs.capacity, demand, &mut sites) {
-                let nodes = reserved_on(&sites);
-                return Some(Choice {
-                    sooner: ways::octave(inputs, &nodes),
-                    cost,
-                    divided: true,
-                    moved: true,
-                    preference: usize::MAX,
-                    cluster: None,
-                    nodes,
-                });
-            }
-        }
-    }
-    None
-}
-
-/// Choices of so many clusters: the first ones, or those that meet the job's spread constraints.
-fn chosen<'a>(
-    inputs: Inputs<'a>,
-    demand: &Demand,
-    fitting: &[(Reverse<u64>, &'a ClusterName)],
-    few: usize,
-) -> Vec<Vec<&'a ClusterName>> {
-    let rules = demand.placement.spread.as_slice();
-    if rules.is_empty() {
-        let first = fitting.iter().take(few).map(|(_, cluster)| *cluster);
-        return vec![first.collect()];
-    }
-    let names = fitting.iter().map(|(_, cluster)| *cluster);
-    let known: Vec<_> = names
-        .filter_map(|name| Some((name, inputs.capacity.cluster_fact(name)?)))
-        .collect();
-    let facts: Vec<_> = known.iter().map(|(_, fact)| *fact).collect();
-    let choices = spread::choices(rules, &facts, few).into_iter();
-    let named = choices.map(|choice| choice.into_iter().map(|index| known[index].0).collect());
-    named.collect()
+    let groups = ways::groups_for(inputs, shape).into_iter();
+    let mut put =
+        groups.filter_map(|clusters| put_across(inputs, shape, &clusters, left, |_| true));
+    let (cost, sites) = put.next()?;
+    let nodes = reserved_on(&sites);
+    Some(Choice {
+        sooner: sooner::octave(inputs, &nodes),
+        cost,
+        divided: true,
+        moved: true,
+        preference: usize::MAX,
+        cluster: None,
+        nodes,
+    })
 }
 
 /// One choice of nodes.

@@ -17,6 +17,7 @@ use crate::backfill::plan::ReservationPlan;
 use crate::backfill::{expected_release, expected_start, feasible, plan, withheld};
 use crate::overlay::Overlay;
 use crate::placement::request::{Block, Gate, Request};
+use crate::quota::Shortfall;
 use crate::reservation::store::{Reservation, ReservedNode};
 use crate::state::Inputs;
 use std::collections::{BTreeMap, BTreeSet};
@@ -87,43 +88,55 @@ pub(crate) fn reservation(
     request: Request<'_>,
     block: &Block,
 ) -> Option<Reservation> {
-    let (scopes, pools, nodes, (start, releases)) = match &block.gate {
-        Gate::Never | Gate::Limit => return None,
+    match &block.gate {
+        Gate::Never | Gate::Limit => None,
         // Its reservation stays while those ahead block it.
-        Gate::Reserved => return inputs.reservations.of(&request.rank.key).cloned(),
+        Gate::Reserved => inputs.reservations.of(&request.rank.key).cloned(),
         Gate::Quota(short, pools) => {
             // A bound on some pools leaves nodes of other classes to wait for.
             let elsewhere = pools
                 .as_ref()
                 .and_then(|_| plan::target_elsewhere(inputs, request));
-            if let Some(target) = elsewhere {
-                return Some(reservation_on(inputs, request, target));
-            }
-            let mut scopes = BTreeSet::from([ReservationSlot::Headroom(short.queue.clone())]);
-            let (headroom, releases) =
-                expected_release::headroom_from(inputs, request.queue, short);
-            let nodes = nodes_beside_headroom(inputs, request, headroom);
-            scopes.extend(
-                classes_counted(&nodes)
-                    .into_iter()
-                    .map(ReservationSlot::Class),
-            );
-            let pools = match pools {
-                Some(pools) if nodes.is_empty() => pools.clone(),
-                _ => pools_on(&nodes),
-            };
-            let start = headroom.and_then(|headroom| {
-                let on_nodes = expected_start::start_on(inputs, &nodes)?;
-                Some(headroom.max(on_nodes))
-            });
-            (scopes, pools, nodes, (start, releases))
+            Some(match elsewhere {
+                Some(target) => reservation_on(inputs, request, target),
+                None => reservation_of_headroom(inputs, request, short, pools.as_ref()),
+            })
         }
         Gate::Room => {
             let target = plan::target(inputs, request)?;
-            return Some(reservation_on(inputs, request, target));
+            let pools = pools_on(&target.nodes);
+            let nothing = Overlay::default();
+            let bound = || inputs.quota.check_pools(request.queue, &pools, &nothing);
+            Some(match (target.start == Some(inputs.now)).then(bound) {
+                // Its nodes are free: it waits for what is charged on others of their class.
+                Some(Err(short)) => reservation_of_headroom(inputs, request, &short, Some(&pools)),
+                _ => reservation_on(inputs, request, target),
+            })
         }
+    }
+}
+
+/// The reservation of headroom, and of nodes that become free no sooner than that.
+fn reservation_of_headroom(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+    short: &Shortfall,
+    pools: Option<&Pools>,
+) -> Reservation {
+    let mut scopes = BTreeSet::from([ReservationSlot::Headroom(short.queue.clone())]);
+    let (headroom, releases) = expected_release::headroom_from(inputs, request.queue, short);
+    let nodes = nodes_beside_headroom(inputs, request, headroom);
+    let classes = classes_counted(&nodes).into_iter();
+    scopes.extend(classes.map(ReservationSlot::Class));
+    let pools = match pools {
+        Some(pools) if nodes.is_empty() => pools.clone(),
+        _ => pools_on(&nodes),
     };
-    Some(Reservation {
+    let start = headroom.and_then(|headroom| {
+        let on_nodes = expected_start::start_on(inputs, &nodes)?;
+        Some(headroom.max(on_nodes))
+    });
+    Reservation {
         queue: request.queue.clone(),
         rank: request.rank.clone(),
         releases,
@@ -134,7 +147,7 @@ pub(crate) fn reservation(
         start,
         preemptor: false,
         pending_evictions: BTreeSet::new(),
-    })
+    }
 }
 
 /// The nodes that are reserved for a job which lacks headroom until `headroom`. Those that become free before that

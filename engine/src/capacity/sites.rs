@@ -10,7 +10,7 @@ use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::PoolLimit;
 use crate::api::demand::{Demand, Role};
 use crate::api::ids::{ClusterName, NodeName, PoolClass};
-use crate::capacity::pack::{can_run_on, leading};
+use crate::capacity::pack::{Packing, PlacedPods, can_run_on, leading};
 use crate::capacity::{
     Capacity, ClusterCapacity, NodeInfo, PodRules, Together, combined, together,
 };
@@ -51,6 +51,8 @@ struct FilledNode<'a> {
     /// The same with all pods of jobs gone; never goes below zero by what is put on it.
     cleared: ResourceVec,
     taken: ResourceTotals,
+    /// The pods that were put on it, by role.
+    pods: Vec<(&'a str, u32)>,
     /// The limits that count what is put on it.
     limits: Vec<usize>,
 }
@@ -79,7 +81,8 @@ impl Capacity {
                 let usable = room.nodes().values().filter(|node| node.fact.usable);
                 usable.map(move |node| {
                     let withheld = withheld.and_then(|nodes| nodes.get(&node.fact.name));
-                    FilledNode::new(&self.resource_ids, (cluster, room), node, withheld)
+                    let empty = overlay.is_of_empty_fleet();
+                    FilledNode::new(&self.resource_ids, (cluster, room), node, (withheld, empty))
                 })
             })
             .collect();
@@ -244,6 +247,10 @@ impl<'a> Sites<'a> {
             site.now.add_pods(&pod.ask, -1);
             site.cleared.add_pods(&pod.ask, -1);
             site.taken.add(role.request_in(site.cluster), 1);
+            match site.pods.last_mut() {
+                Some((name, pods)) if *name == role.name => *pods += 1,
+                _ => site.pods.push((&role.name, 1)),
+            }
             for number in &site.limits {
                 let limit = &mut self.limits[*number];
                 limit.left -= i128::from(pod.ask.get(limit.resource));
@@ -267,6 +274,26 @@ impl<'a> Sites<'a> {
         if let Some(rules) = self.rules.get_mut(site.cluster) {
             rules.count(&role.name, site.node, 1, true);
         }
+    }
+
+    /// What was put there, by cluster.
+    pub(crate) fn packings(&self, demand: &Demand) -> BTreeMap<&'a ClusterName, Packing> {
+        let mut packings: BTreeMap<&ClusterName, Packing> = BTreeMap::new();
+        for (index, role) in demand.roles.iter().enumerate() {
+            for site in &self.nodes {
+                let pods = site.pods.iter().filter(|(name, _)| *name == role.name);
+                let count: u32 = pods.map(|(_, count)| *count).sum();
+                if count > 0 {
+                    let placed = &mut packings.entry(site.cluster).or_default().placed;
+                    placed.push(PlacedPods {
+                        role: index,
+                        node: site.node.fact.name.clone(),
+                        count,
+                    });
+                }
+            }
+        }
+        packings
     }
 
     /// What is taken, by cluster and node.
@@ -308,12 +335,12 @@ impl<'a> FilledNode<'a> {
         resource_ids: &ResourceIds,
         (cluster, room): (&'a ClusterName, &ClusterCapacity),
         node: &'a NodeInfo,
-        withheld: Option<&ResourceTotals>,
+        (withheld, empty): (Option<&ResourceTotals>, bool),
     ) -> Self {
-        let mut now = node.free.clone();
+        let mut now = node.free_if(empty).clone();
         let mut cleared = node.has.clone();
         for pod in room.pods_on(&node.fact.name) {
-            if pod.job().is_none() {
+            if pod.job().is_none() && !empty {
                 cleared.add_pods(&resource_ids.request(&pod.request), -1);
             }
         }
@@ -328,6 +355,7 @@ impl<'a> FilledNode<'a> {
             now,
             cleared,
             taken: ResourceTotals::default(),
+            pods: Vec::new(),
             limits: Vec::new(),
         }
     }

@@ -145,6 +145,10 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> CallEn
                     }
                     Gate::Never | Gate::Limit | Gate::Quota(..) | Gate::Reserved => {}
                 }
+                if matches!(block.gate, Gate::Reserved) && reserve::drop_behind(engine, &queue) {
+                    // What it was blocked by may be one of those. Its class is active still.
+                    continue;
+                }
                 decisions.extend(preempt::take_for_group(engine, least, shape, &block));
                 let slots = reserve::reserve_for(engine, least, &block);
                 block.conditions.extend(slots);

@@ -9,6 +9,7 @@ use crate::api::ids::{ClusterName, JobKey, NodeName, QueueName};
 use crate::api::slot::ReservationSlot;
 use crate::backfill::{expected_release, expected_start, reservation, window, withheld};
 use crate::cycle::decide::name_first;
+use crate::cycle::reserve;
 use crate::cycle::wake::{
     activate, cluster_total, headroom_freed, headroom_used, mark_all_dirty, mark_windows_dirty,
     nodes_freed, nodes_unreserved, owners_moved_back, recheck,
@@ -162,6 +163,11 @@ fn fleet_changed(engine: &mut Engine, clusters: &[ClusterName]) {
     bounds_changed(engine);
     engine.pending.backoff.moved();
     engine.pending.forget_fits();
+    // Those of an owner are not guessed: it would lose its reservation if they were others.
+    let reserved: Vec<Reservation> = engine.reservations.with_nodes().cloned().collect();
+    for kept in &reserved {
+        reserve::note_scopes(engine, &kept.rank, kept);
+    }
     engine.pending.queues.wake(&RequeueCondition::Fleet);
 }
 

@@ -10,7 +10,7 @@ use crate::api::facts::Share;
 use crate::api::ids::{JobKey, PoolClass, QueueName, Time};
 use crate::api::job::QueueOrder;
 use crate::api::slot::ReservationSlot;
-use crate::backfill::{expected_start, reservation, spare, window, withheld};
+use crate::backfill::{reservation, spare, window, withheld};
 use crate::cycle::react::{Change, react};
 use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::shapes::ShapeId;
@@ -39,7 +39,7 @@ pub(crate) fn reserve_for(
     let front = window::of_queue(engine.inputs(), request.queue).into_jobs();
     // A job that cannot be admitted leaves the window; the reservations of the others stay.
     if !matches!(block.gate, Gate::Never | Gate::Limit) {
-        drop_behind(engine, request.queue, &front);
+        drop_beyond(engine, request.queue, &front);
     }
     // What blocks the first job of a class blocks the others: they reserve by its verdict.
     let alike = reservation::alike(engine.inputs(), request, &front);
@@ -85,10 +85,10 @@ fn is_fruitless(
     planned: &Reservation,
 ) -> bool {
     let inputs = engine.inputs();
-    let fruitless = matches!(block.gate, Gate::Room)
+    let fruitless = matches!(block.gate, Gate::Room | Gate::Quota(..))
         && !planned.nodes.is_empty()
         && spare::binding(inputs, request).is_empty()
-        && expected_start::start_on(inputs, &planned.nodes) == Some(inputs.now);
+        && planned.start == Some(inputs.now);
     if fruitless {
         engine.fruitless_reservations.push(planned.rank.key.clone());
     }
@@ -188,8 +188,14 @@ pub(crate) fn victim_gone(engine: &mut Engine, victim: &JobKey) {
     react(engine, Change::EvictionsDone(&ready));
 }
 
-/// Drops the reservations of jobs that left the reservation window.
-pub(crate) fn drop_behind(engine: &mut Engine, queue: &QueueName, front: &BTreeSet<QueueOrder>) {
+/// Drops the reservations of jobs that left the reservation window of a queue. Whether there were any.
+pub(crate) fn drop_behind(engine: &mut Engine, queue: &QueueName) -> bool {
+    let front = window::of_queue(engine.inputs(), queue).into_jobs();
+    drop_beyond(engine, queue, &front)
+}
+
+/// Drops the reservations of jobs of a queue that are not in its reservation window. Whether there were any.
+fn drop_beyond(engine: &mut Engine, queue: &QueueName, front: &BTreeSet<QueueOrder>) -> bool {
     let behind: Vec<JobKey> = engine
         .reservations
         .holders_in(queue)
@@ -197,9 +203,10 @@ pub(crate) fn drop_behind(engine: &mut Engine, queue: &QueueName, front: &BTreeS
         .map(|rank| rank.key.clone())
         .filter(|key| !withheld::has_pending_evictions(engine.inputs(), key))
         .collect();
-    for key in behind {
-        drop_reservation_of(engine, &key);
+    for key in &behind {
+        drop_reservation_of(engine, key);
     }
+    !behind.is_empty()
 }
 
 /// Drops the reservation of a job.

@@ -11,7 +11,7 @@ use crate::api::ids::NodeName;
 use crate::capacity::{FittingPods, NodeInfo, NodeView, Packing, Place};
 use crate::overlay::Overlay;
 use crate::placement::plan;
-use crate::placement::plan::{ClusterLack, NoPlan, PlacementCandidate};
+use crate::placement::plan::{NoPlan, PlacementCandidate};
 use crate::placement::request::GangRequest;
 use crate::placement::score::Weights;
 use crate::quota::Shortfall;
@@ -50,7 +50,8 @@ pub(crate) fn first_within_bounds(
 }
 
 /// The same if all options on these clusters exceed a bound: nodes of several classes may take the gang
-/// together. What a cluster is short of for that is closer to a plan than a bound that could never be met.
+/// together. What they are short of for that, a bound that can be met later or capacity, is closer to a plan than a
+/// bound that could never be met.
 pub(crate) fn mixed_within_bounds(
     inputs: Inputs<'_>,
     gang: GangRequest<'_>,
@@ -59,7 +60,7 @@ pub(crate) fn mixed_within_bounds(
     (weights, exceeded): (&Weights<'_>, NoPlan),
 ) -> Result<(Vec<Share>, i128), NoPlan> {
     let mut options = Vec::new();
-    let mut lacks = Vec::new();
+    let mut short: Option<NoPlan> = None;
     for (place, fitting) in places {
         match mixed_on(inputs, gang, overlay, place) {
             Some(Ok(packing)) => {
@@ -74,42 +75,47 @@ pub(crate) fn mixed_within_bounds(
                     weights,
                 ));
             }
-            Some(Err(lack)) => lacks.push(lack),
+            Some(Err(why)) => short = Some(NoPlan::worse(short, why)),
             None => {}
         }
     }
     let never = matches!(&exceeded, NoPlan::Bound(short, _) if short.never());
-    first_within_bounds(inputs, gang, overlay, options).map_err(|_| {
-        match never && !lacks.is_empty() {
-            true => NoPlan::NoRoom(lacks),
-            false => exceeded,
-        }
+    first_within_bounds(inputs, gang, overlay, options).map_err(|_| match short {
+        Some(short) if never => short,
+        _ => exceeded,
     })
 }
 
 /// All on nodes of one cluster, on those of each class as many as its bounds allow, or what is short for
-/// that; nothing if it makes no difference which nodes they are.
+/// that: a bound that can be met later, or else capacity. Nothing if it makes no difference which nodes they are.
 fn mixed_on(
     inputs: Inputs<'_>,
     gang: GangRequest<'_>,
     overlay: &Overlay,
     place: Place,
-) -> Option<Result<Packing, ClusterLack>> {
+) -> Option<Result<Packing, NoPlan>> {
     let demand = &gang.shape.demand;
     let cluster = &inputs.capacity.places()[place];
     let known = inputs.capacity.cluster(cluster);
     known.filter(|known| !known.is_uniform())?;
     let mut overlay = overlay.clone();
+    let mut later = None;
     for packed in 0..PACKED {
         let packing = plan::place_all(inputs, demand, cluster, NodeView::of(&overlay));
         if let Some(lack) = plan::lack_of(inputs, gang, cluster, &packing, &overlay) {
-            return (packed > 0).then_some(Err(lack));
+            let why = || later.unwrap_or_else(|| NoPlan::NoRoom(vec![lack]));
+            return (packed > 0).then(|| Err(why()));
         }
         let share = plan::share_of(inputs, cluster, demand, &packing);
         let pools = pools_of(std::slice::from_ref(&share));
         match inputs.quota.check_pools(gang.queue, &pools, &overlay) {
             Ok(()) => return Some(Ok(packing)),
-            Err(short) => withhold_excess(inputs, gang, &mut overlay, (place, &packing), &short),
+            Err(short) => {
+                withhold_excess(inputs, gang, &mut overlay, (place, &packing), &short);
+                if !short.never() {
+                    later = later.or(Some(NoPlan::Bound(Box::new(short), pools)));
+                }
+            }
         }
     }
     None

@@ -4,7 +4,8 @@
 //! be split, to the fewest clusters that take it together. [`PlacementScore`] orders the possible placements.
 //! Clusters that cannot hold it are left out by look-up (see [`crate::placement::lookup`]). The best
 //! estimates are packed node by node first, and the other clusters only if none of those takes the
-//! gang: a placement in one cluster is found whenever there is one.
+//! gang: a placement in one cluster is found whenever there is one. What packing cannot place is put pod by pod
+//! (`put_now.rs`).
 
 use crate::amounts::totals::ResourceTotals;
 use crate::api::demand::{Demand, Split};
@@ -18,6 +19,7 @@ use crate::pending::shapes::RequestShape;
 use crate::placement::eligible::Ineligible;
 use crate::placement::lookup::{EXACT, Estimate, largest_role};
 pub(crate) use crate::placement::no_plan::{ClusterLack, NoPlan};
+use crate::placement::put_now::put_now;
 use crate::placement::request::GangRequest;
 use crate::placement::score::{PlacementScore, Weights};
 use crate::placement::{
@@ -82,6 +84,16 @@ pub(crate) fn plan_without(
 }
 
 fn plan_in(
+    inputs: Inputs<'_>,
+    gang: GangRequest<'_>,
+    overlay: &Overlay,
+    eligible: &Eligible,
+) -> Result<Vec<Share>, NoPlan> {
+    let packed = pack_in(inputs, gang, overlay, eligible);
+    packed.or_else(|why| put_now(inputs, gang, overlay, eligible).ok_or(why))
+}
+
+fn pack_in(
     inputs: Inputs<'_>,
     gang: GangRequest<'_>,
     overlay: &Overlay,

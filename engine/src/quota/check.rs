@@ -12,7 +12,7 @@
 
 use crate::amounts::resource_ids::{ResourceId, ResourceVec};
 use crate::amounts::resources::{ResourceName, Resources};
-use crate::api::charge::{PoolLimit, Pools};
+use crate::api::charge::Pools;
 use crate::api::ids::{PoolClass, QueueName};
 use crate::overlay::Overlay;
 use crate::quota::accounts::Account;
@@ -120,34 +120,6 @@ impl Quota {
         overlay.in_pools_at(&node.name, name, |(cluster, class)| {
             scope.pools.counts(cluster, class)
         })
-    }
-
-    /// True if some of the pools are bounded on the path of a queue.
-    pub(crate) fn bounds_pools(&self, queue: &QueueName) -> bool {
-        let mut up = self.id(queue).into_iter().flat_map(|id| self.upwards(id));
-        up.any(|(_, node)| node.accounts.len() > 1)
-    }
-
-    /// What the bounds on pools on the path of a queue leave for it: beside what is charged, or else of all.
-    pub(crate) fn pool_limits(&self, queue: &QueueName, beside_charged: bool) -> Vec<PoolLimit> {
-        let up = self.id(queue).into_iter().flat_map(|id| self.upwards(id));
-        let accounts = up.flat_map(|(_, node)| &node.accounts[1..]);
-        let limits = accounts.flat_map(|(scope, account)| {
-            let scope = self.scopes.get(*scope);
-            let bounds = account.bounds.effective.iter();
-            bounds.map(move |(resource, bound)| {
-                let charged = match beside_charged {
-                    true => account.charged.get(resource),
-                    false => 0,
-                };
-                PoolLimit {
-                    pools: scope.pools.clone(),
-                    resource: self.resource_ids.name(resource).clone(),
-                    left: bound - charged,
-                }
-            })
-        });
-        limits.collect()
     }
 
     /// How much may still be charged within a bound of a queue beyond what is guaranteed below it,
@@ -268,7 +240,7 @@ impl Quota {
     }
 
     /// How one account would be exceeded, if it would be.
-    fn short(
+    pub(super) fn short(
         &self,
         node: &QueueNode,
         (scope, account): (ScopeId, &Account),

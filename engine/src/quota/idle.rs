@@ -169,7 +169,7 @@ impl Account {
 
 impl Quota {
     /// True if any queue has a guarantee of a resource.
-    fn guarantees(&self, scope: ScopeId, resource: ResourceId) -> bool {
+    pub(super) fn guarantees(&self, scope: ScopeId, resource: ResourceId) -> bool {
         let root = self.node(QueueId::ROOT).account(scope);
         root.is_some_and(|root| root.below.guarantee.get(resource) > 0)
     }

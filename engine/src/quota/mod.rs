@@ -15,6 +15,7 @@ mod fair_share;
 mod idle;
 mod limits;
 mod owners;
+mod pool_limits;
 mod queue;
 mod scopes;
 mod shortfall;

@@ -138,9 +138,12 @@ fn with_reservation(
     (Reason::Reserved, message)
 }
 
-/// The explanation of a job behind the head of a StrictFIFO queue.
+/// The explanation of a job behind the head of a StrictFIFO queue. One beyond the limit of pending jobs waits for a
+/// place in the queue, and the head may be beyond it, too.
 fn behind_head(inputs: Inputs<'_>, queue: &QueueName, rank: &QueueOrder) -> Option<Explanation> {
-    if inputs.quota.ordering(queue) != QueueOrdering::StrictFifo {
+    if inputs.quota.ordering(queue) != QueueOrdering::StrictFifo
+        || request::over_pending_limit(inputs, queue, rank).is_some()
+    {
         return None;
     }
     let pending_queue = inputs.pending.queues.pending_queue(queue)?;

@@ -124,6 +124,21 @@ fn only_the_first_compete_where_pending_is_limited() {
     assert_snapshot!(order(&mut world), @"small third");
 }
 
+#[test]
+fn a_job_beyond_the_pending_limit_does_not_wait_for_a_head_that_is_beyond_it() {
+    let mut world = fleet(8);
+    world.queue(queue("q"));
+    world.policy(PolicyFact {
+        ordering: QueueOrdering::StrictFifo,
+        ..pending("q", 1)
+    });
+    world.add("never", "q", 99, "gpu 1");
+    world.add("second", "q", 1, "gpu 1");
+    world.add("third", "q", 1, "gpu 1");
+    assert_snapshot!(world.decide(), @"");
+    assert_snapshot!(world.why("third"), @"#3 PendingLimitReached: queue q lets 1 pending job compete; this one is number 3");
+}
+
 /// The reservation of a job that may not compete any more is free for others.
 fn is_not_kept_beyond(change: impl Fn(&mut World)) {
     let mut world = fleet(8);

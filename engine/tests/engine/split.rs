@@ -51,6 +51,22 @@ fn the_last_part_is_placed_in_the_smaller_cluster() {
 }
 
 #[test]
+fn a_launcher_goes_alone_where_workers_have_no_node() {
+    let mut world = World::new();
+    world
+        .queue(queue("q"))
+        .cluster("a", 2, "cpu 6, gpu 8")
+        .cluster("b", 1, "cpu 6");
+    let roles = vec![
+        role("worker", 2, "cpu 4, gpu 5"),
+        role("launcher", 1, "cpu 4"),
+    ];
+    submit(&mut world, "gang", split(Split::Allowed, gang(roles)));
+    // Packing found nothing, and all three nodes were reserved for the gang for ever.
+    assert_snapshot!(world.decide(), @"release gang #1 a(n0 n1) b(n0)");
+}
+
+#[test]
 fn roles_with_one_pod_are_in_the_first_part() {
     let mut world = world(&[("a", 2), ("b", 3)]);
     let demand = gang(vec![

@@ -195,7 +195,8 @@ impl Model {
         competing.find(|job| self.may_go(tree, *job))
     }
 
-    /// The pending jobs of the queue in order, by the shares of their users if it goes by users, as many as may compete.
+    /// The pending jobs of the queue in order, by the shares of their users if it goes by users, as many as may
+    /// compete.
     fn competing(&self, tree: &Tree<'_>, queue: usize) -> Vec<usize> {
         let all = 0..self.jobs.len();
         let waits = |job: &usize| {

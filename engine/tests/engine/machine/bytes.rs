@@ -172,17 +172,17 @@ fn row(row: u8) -> String {
 fn the_same_events_give_the_same_bytes_everywhere() {
     let rows: Vec<String> = (0..12).map(row).collect();
     insta::assert_snapshot!(rows.join("\n"), @r"
-    98 released, 2 resized, 2 evicted: b4e830c5bbb5b061, told c668d5230b1bd3ef
+    97 released, 2 resized, 2 evicted: 6fa5aae78a1ad88f, told 9be41fd0fe40ab58
     70 released, 1 resized, 3 evicted: 0c686af96400435b, told b6d4ea74e303f248
     111 released, 2 resized, 8 evicted: 01800a71a5ae0c26, told b81fc89ab0684eaf
-    63 released, 0 resized, 1 evicted: a371b3b1c96f2c10, told 63e13cb1868e614d
-    123 released, 5 resized, 7 evicted: a27e92eb59c64730, told 7cca81cbda9afa0c
+    63 released, 0 resized, 1 evicted: c960b3acfd0af526, told 5d1623020b988104
+    123 released, 5 resized, 7 evicted: 3feab8c6f4d525b9, told f8221d1db0f6d338
     57 released, 0 resized, 2 evicted: 1e6171fa58783e51, told a64d5183844cf381
     105 released, 1 resized, 6 evicted: 5fae7fd4094bc159, told bd0b80fb48811e0e
     54 released, 1 resized, 0 evicted: 9b64a985f95065bd, told 2bc135d59cef5fd8
     114 released, 1 resized, 4 evicted: 668c9ddabf6da516, told 161b3b3237de2aa3
     85 released, 1 resized, 2 evicted: dad0bbfe475256aa, told cfc7503101e114d2
     95 released, 3 resized, 3 evicted: 69cf10f7efd9bf6f, told d6d72593c1ba702b
-    53 released, 1 resized, 1 evicted: c1462e545484c60a, told 20404239fe574d8d
+    53 released, 1 resized, 1 evicted: c1462e545484c60a, told fa586fe7ff2e7841
     ");
 }

@@ -39,6 +39,7 @@ impl Model {
                 fruitless.is_empty(),
                 "reserved without result: {fruitless:?}"
             );
+            self.check_latest(&decided.decisions);
             for decision in &decided.decisions {
                 self.check(decision);
                 committed = self.check_guarantees(&committed);
@@ -51,6 +52,22 @@ impl Model {
             if !decided.more {
                 return;
             }
+        }
+    }
+
+    /// What a job holds is what the last resize says: a job may be shrunk for several others in one call.
+    fn check_latest(&self, decisions: &[Decision]) {
+        let mut latest = BTreeMap::new();
+        for decision in decisions {
+            match decision {
+                Decision::Resize { key, admission, .. } => drop(latest.insert(key, admission)),
+                Decision::Release { key, .. } | Decision::Evict { key, .. } => {
+                    latest.remove(key);
+                }
+            }
+        }
+        for (key, admission) in latest {
+            assert_eq!(self.engine.job(key).unwrap().admission, Some(admission));
         }
     }
 

@@ -5,7 +5,7 @@ use super::pools::Phase;
 use super::step::{Kind, Submitted};
 use crate::world::{gang, pods, role};
 use engine::facts::{Demand, Held, Hold, JobFact, PodFact, PodPhase, Share, Split, Topology};
-use engine::{ClusterName, Event, JobKey, JobState, NodeName, Progress, Reason, Uid};
+use engine::{ClusterName, Event, JobKey, JobState, NodeName, Progress, Reason, Resources, Uid};
 
 pub fn demand(count: u32, gpus: u32, kind: Kind) -> Demand {
     let request = if kind == Kind::WithoutDevices || gpus == 0 {
@@ -294,14 +294,18 @@ impl Model {
         for share in &shares {
             let of_job =
                 |pod: &&PodFact| pod.job.as_ref() == Some(key) && pod.cluster == share.cluster;
-            let bound = self.pods.values().filter(of_job).count();
+            let there = self.pods.values().filter(of_job);
+            let mut there: Vec<Resources> = there.map(|pod| pod.request.clone()).collect();
             let planned = share.slots.iter().flat_map(|slot| {
-                (0..slot.count).map(move |_| (slot.node.clone(), slot.role.clone()))
+                let role = demand.roles.iter().find(|known| known.name == slot.role);
+                let pods = role.map(|role| (0..slot.count).map(move |_| (slot.node.clone(), role)));
+                pods.into_iter().flatten()
             });
-            for (node, role) in planned.skip(bound).take(most) {
-                let Some(role) = demand.roles.iter().find(|known| known.name == role) else {
-                    continue;
-                };
+            let missing = planned.filter(|(_, role)| {
+                let known = there.iter().position(|request| *request == role.request);
+                known.map(|known| there.swap_remove(known)).is_none()
+            });
+            for (node, role) in missing.take(most) {
                 self.serial += 1;
                 self.pod(PodFact {
                     cluster: share.cluster.clone(),

@@ -92,14 +92,19 @@ impl Model {
             }
             let of_job =
                 |pod: &&PodFact| pod.job.as_ref() == Some(key) && pod.cluster == share.cluster;
-            let there = self.pods.values().filter(of_job).count();
+            let there = self.pods.values().filter(of_job);
+            let mut there: Vec<&Resources> = there.map(|pod| &pod.request).collect();
             let roles = share.pods.iter().flat_map(|pods| {
                 let role = fact.demand.roles.iter().find(|role| role.name == pods.role);
                 role.into_iter()
                     .flat_map(move |role| (0..pods.count).map(move |_| role.clone()))
             });
-            let roles: Vec<Role> = roles.skip(there).collect();
-            missing.extend(roles.into_iter().map(|role| (share.clone(), role)));
+            for role in roles {
+                match there.iter().position(|request| **request == role.request) {
+                    Some(known) => drop(there.swap_remove(known)),
+                    None => missing.push((share.clone(), role)),
+                }
+            }
         }
         missing
     }

@@ -19,8 +19,7 @@ impl Model {
         self.engine = Engine::new(config());
         self.latest = Time(0);
         self.log.push(Told::Restart);
-        // Terminating pods and pending evictions are not recorded.
-        self.shrinking.clear();
+        // Pending evictions are not recorded. Pods that a job sheds are observed, and charged until they are gone.
         self.promised.clear();
         self.promised_in.clear();
         self.runs_since.clear();
