@@ -142,7 +142,8 @@ fn target_beside(
         .flat_map(|reserved| reserved.nodes.iter().map(|node| &node.cluster))
         .collect();
     let demand = &request.shape.demand;
-    let clusters = ways::clusters_for(inputs, request.shape);
+    let groups = ways::groups_for(inputs, request.shape);
+    let clusters = groups.iter().flatten().copied().collect();
     let mut best: Option<Choice<'_>> = None;
     let alone = demand.placement.min_clusters.unwrap_or(1) <= 1;
     let promising = alone.then(|| promising(inputs, request, &clusters, &current));
@@ -170,7 +171,7 @@ fn target_beside(
         }
     }
     if best.as_ref().is_none_or(|best| best.cost > 0)
-        && let Some(found) = target_across(inputs, request.shape, left)
+        && let Some(found) = target_across(inputs, request.shape, &groups, left)
         && best.as_ref().is_none_or(|best| found.key() < best.key())
     {
         best = Some(found);
@@ -347,15 +348,15 @@ pub(crate) fn shortfall(inputs: Inputs<'_>, reserved: &Reservation) -> i128 {
     shortfall.sum()
 }
 
-/// Over several clusters.
+/// Over several clusters of one group.
 fn target_across<'a>(
     inputs: Inputs<'a>,
     shape: &'a RequestShape,
+    groups: &[BTreeSet<&'a ClusterName>],
     left: Unreserved<'_>,
 ) -> Option<Choice<'a>> {
-    let groups = ways::groups_for(inputs, shape).into_iter();
-    let mut put =
-        groups.filter_map(|clusters| put_across(inputs, shape, &clusters, left, |_| true));
+    let groups = groups.iter();
+    let mut put = groups.filter_map(|clusters| put_across(inputs, shape, clusters, left, |_| true));
     let (cost, sites) = put.next()?;
     let nodes = reserved_on(&sites);
     Some(Choice {

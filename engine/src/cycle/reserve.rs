@@ -190,6 +190,9 @@ pub(crate) fn victim_gone(engine: &mut Engine, victim: &JobKey) {
 
 /// Drops the reservations of jobs that left the reservation window of a queue. Whether there were any.
 pub(crate) fn drop_behind(engine: &mut Engine, queue: &QueueName) -> bool {
+    if engine.reservations.holders_in(queue).next().is_none() {
+        return false;
+    }
     let front = window::of_queue(engine.inputs(), queue).into_jobs();
     drop_beyond(engine, queue, &front)
 }

@@ -39,10 +39,7 @@ pub(crate) fn put_now(
         .map(|place| &inputs.capacity.places()[place])
         .collect();
     let charged = !overlay.is_of_empty_fleet();
-    let limits = match bounds {
-        true => inputs.quota.pool_limits(gang.queue, charged),
-        false => Vec::new(),
-    };
+    let limits = inputs.quota.pool_limits(gang.queue, charged);
     let left = Unreserved {
         overlay,
         limits: &limits,
