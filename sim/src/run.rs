@@ -15,6 +15,7 @@ use engine::{
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::time::{Duration, Instant};
 
 /// The options of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -105,6 +106,8 @@ pub struct RunOutcome {
     pub faults: Option<FaultRecord>,
     /// How expected starts fared; empty if jobs were not asked.
     pub starts: Vec<StartAccuracy>,
+    /// The longest call of the engine to decide, in real time: no part of what is simulated.
+    pub longest_call: Duration,
 }
 
 /// The next event.
@@ -138,6 +141,7 @@ struct Run<'a> {
     sizes: BTreeMap<usize, BTreeMap<ClusterName, u32>>,
     faults: Option<FaultInjector<'a>>,
     starts: Option<StartWatch>,
+    longest_call: Duration,
 }
 
 impl<'a> Run<'a> {
@@ -186,6 +190,7 @@ impl<'a> Run<'a> {
             resizing: BinaryHeap::new(),
             sizes: BTreeMap::new(),
             starts: options.starts.then(StartWatch::default),
+            longest_call: Duration::ZERO,
         }
     }
 
@@ -321,7 +326,9 @@ impl<'a> Run<'a> {
     fn decide(&mut self) -> bool {
         let mut any = false;
         loop {
+            let begin = Instant::now();
             let decided = self.engine.decide(self.now);
+            self.longest_call = self.longest_call.max(begin.elapsed());
             assert!(
                 !decided.cut,
                 "a defect: jobs have each other evaluated in a circle"
@@ -475,6 +482,7 @@ impl<'a> Run<'a> {
                 .map(|starts| starts.accuracy())
                 .unwrap_or_default(),
             record: self.record,
+            longest_call: self.longest_call,
         }
     }
 }

@@ -1,6 +1,9 @@
 //! Fleets, queue trees and jobs of any size, equal in every run.
 
-use engine::facts::{Admission, Demand, FairShare, NodeFact, PolicyFact, QueueFact, QueueOrdering};
+use crate::sheet::{self, Call};
+use engine::facts::{
+    Admission, Demand, FairShare, JobFact, NodeFact, PolicyFact, QueueFact, QueueOrdering,
+};
 use engine::resources::ResourceName;
 use engine::{
     Amount, Decision, Engine, EngineConfig, Event, JobKey, NodeName, PoolClass, Progress,
@@ -161,6 +164,24 @@ impl World {
         demand: Demand,
         class: Option<&str>,
     ) -> JobKey {
+        self.submit_fact(queue, demand, |fact| {
+            fact.priority_class = class.map(str::to_owned);
+        })
+    }
+
+    /// Submits a job that declares its run time in milliseconds.
+    pub(crate) fn submit_declared(&mut self, queue: &QueueName, demand: Demand, run_ms: i64) {
+        self.submit_fact(queue, demand, |fact| {
+            fact.expected_duration_ms = Some(run_ms)
+        });
+    }
+
+    fn submit_fact(
+        &mut self,
+        queue: &QueueName,
+        demand: Demand,
+        change: impl FnOnce(&mut JobFact),
+    ) -> JobKey {
         self.serial += 1;
         let serial = self.serial;
         let name = format!("train-{serial:08}-job");
@@ -172,11 +193,21 @@ impl World {
         );
         job.fact.key = JobKey::new(queue.as_str(), &name);
         job.fact.uid = Uid::from(format!("{serial:08x}-1111-4111-8111-{serial:012x}").as_str());
-        job.fact.priority_class = class.map(str::to_owned);
         job.fact.user = format!("user-{}", serial % 50);
+        change(&mut job.fact);
         let key = job.fact.key.clone();
-        self.engine.apply(Event::JobUpserted(job.fact));
+        self.tell(Event::JobUpserted(job.fact));
         key
+    }
+
+    /// Applies an event, and returns the time that the engine took.
+    pub(crate) fn tell(&mut self, event: Event) -> Duration {
+        timed(Call::Apply, || self.engine.apply(event)).1
+    }
+
+    /// Moves the clock by milliseconds.
+    pub(crate) fn later(&mut self, millis: i64) {
+        self.now = self.now.after(millis);
     }
 
     /// Decides until no decision is left; admitted jobs run. Returns the number of decisions and
@@ -187,9 +218,8 @@ impl World {
     pub(crate) fn settle(&mut self) -> (usize, Duration) {
         let (mut count, mut took, mut cuts) = (0, Duration::ZERO, 0);
         loop {
-            let begin = Instant::now();
-            let decided = self.engine.decide(self.now);
-            took += begin.elapsed();
+            let (decided, time) = timed(Call::Decide, || self.engine.decide(self.now));
+            took += time;
             cuts = if decided.cut && decided.decisions.is_empty() {
                 cuts + 1
             } else {
@@ -251,17 +281,24 @@ impl World {
         let Some(admission) = self.forget_running(&key) else {
             return Duration::ZERO;
         };
-        self.now = self.now.after(1);
-        let begin = Instant::now();
-        self.engine.apply(Event::JobProgressed {
+        self.later(1);
+        let finished = self.tell(Event::JobProgressed {
             key: key.clone(),
             attempt: admission.attempt,
             progress: Progress::Finished,
             at: self.now,
         });
-        self.engine.apply(Event::JobGone(key));
-        begin.elapsed()
+        finished + self.tell(Event::JobGone(key))
     }
+}
+
+/// Makes one call of the engine, and returns its result and the time that it took.
+pub(crate) fn timed<T>(kind: Call, call: impl FnOnce() -> T) -> (T, Duration) {
+    let begin = Instant::now();
+    let result = call();
+    let took = begin.elapsed();
+    sheet::note_call(kind, took);
+    (result, took)
 }
 
 /// Returns a GPU node of the fleet.

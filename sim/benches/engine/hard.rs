@@ -127,11 +127,8 @@ fn repeat(mut round: impl FnMut() -> Duration) -> Times {
 
 /// Applies `event`, decides, and returns the time spent in the engine.
 fn told(world: &mut World, event: Event) -> Duration {
-    world.now = world.now.after(1);
-    let begin = Instant::now();
-    world.engine.apply(event);
-    let applied = begin.elapsed();
-    applied + world.settle().1
+    world.later(1);
+    world.tell(event) + world.settle().1
 }
 
 fn all_blocked(jobs: usize) -> World {
@@ -201,7 +198,7 @@ fn storm(quick: bool) -> Times {
     world.settle();
     repeat(|| {
         world.submit_as(&queue, pods(1, 2, 1_000), Some("high"));
-        world.now = world.now.after(1);
+        world.later(1);
         // The first round chooses the victim, the second admits the preemptor.
         world.settle().1 + world.settle().1
     })

@@ -5,6 +5,7 @@
 //! depend on the machine and its load: compare ratios within one run.
 
 mod baselines;
+mod calls;
 mod fixture;
 mod hard;
 mod openb;
@@ -27,6 +28,8 @@ struct Arguments {
     traces: Option<PathBuf>,
     /// Runs only groups whose name begins with this.
     only: Option<String>,
+    /// Of the calls, runs only cases whose name contains this.
+    case: Option<String>,
     /// Runs a hundredth of the jobs, as a smoke test.
     quick: bool,
     /// Runs one cell of the steady case alone: jobs, queues, clusters.
@@ -50,6 +53,7 @@ fn arguments(mut given: impl Iterator<Item = String>) -> Result<Arguments, Strin
         out: None,
         traces: None,
         only: None,
+        case: None,
         quick: false,
         cell: None,
         guarantees: false,
@@ -60,6 +64,7 @@ fn arguments(mut given: impl Iterator<Item = String>) -> Result<Arguments, Strin
             "--out" => arguments.out = Some(value()?.into()),
             "--traces" => arguments.traces = Some(value()?.into()),
             "--only" => arguments.only = Some(value()?),
+            "--case" => arguments.case = Some(value()?),
             "--quick" => arguments.quick = true,
             "--cell" => arguments.cell = Some(cell(&value()?)?),
             "--guarantees" => arguments.guarantees = true,
@@ -68,7 +73,8 @@ fn arguments(mut given: impl Iterator<Item = String>) -> Result<Arguments, Strin
             _ => {
                 return Err(format!(
                     "{flag} is not known; --out FILE, --traces DIR, \
-                     --only steady|hard|philly|openb, --cell JOBS,QUEUES,CLUSTERS, \
+                     --only steady|hard|calls|philly|openb, \
+                     --case TEXT, --cell JOBS,QUEUES,CLUSTERS, \
                      --guarantees or --quick is needed"
                 ));
             }
@@ -99,6 +105,10 @@ fn run(arguments: Arguments) -> Result<(), String> {
     if wanted("hard") {
         hard::run(&mut sheet, arguments.quick);
     }
+    if wanted("calls") {
+        let case = arguments.case.as_deref().unwrap_or_default();
+        calls::run(&mut sheet, arguments.quick, case);
+    }
     let traces = arguments.traces.as_deref();
     if wanted("philly") {
         philly::run(&mut sheet, traces)?;
@@ -106,6 +116,7 @@ fn run(arguments: Arguments) -> Result<(), String> {
     if wanted("openb") {
         openb::run(&mut sheet, traces, arguments.quick)?;
     }
+    sheet.add_longest_call();
     println!("{}", sheet.table());
     if let Some(out) = &arguments.out {
         let written = std::fs::write(out, sheet.json()?);

@@ -5,8 +5,8 @@
 //! not fit is dropped. GPUs count in thousandths. No rule distinguishes the GPUs of one node.
 
 use crate::baselines::{Fill, Rule};
-use crate::fixture::Chance;
-use crate::sheet::{Goal, Sheet};
+use crate::fixture::{Chance, timed};
+use crate::sheet::{Call, Goal, Sheet};
 use engine::facts::{JobFact, QueueOrdering};
 use engine::{Decision, Engine, EngineConfig, Event, JobKey, Time, Uid};
 use sim::input::{OPENB_GPU, read_scenario};
@@ -152,7 +152,7 @@ fn by_engine(scenario: &Scenario, sequence: &[usize], capacity: i64) -> Left {
             queued_at: now,
             ..scenario.jobs[*place].fact.clone()
         }));
-        let decided = engine.decide(now);
+        let (decided, _) = timed(Call::Decide, || engine.decide(now));
         assert!(!decided.cut, "jobs have each other evaluated in a circle");
         let released = |decision: &Decision| matches!(decision, Decision::Release { .. });
         if decided.decisions.iter().any(released) {

@@ -3,7 +3,7 @@
 //! The goals are the results of simple programs on the same jobs (best fit, no reservations). The
 //! oracle run knows every run time.
 
-use crate::sheet::{Goal, Sheet};
+use crate::sheet::{self, Call, Goal, Sheet};
 use engine::EngineConfig;
 use engine::facts::{QueueOrdering, Split};
 use sim::input::read_scenario;
@@ -96,6 +96,7 @@ pub(crate) fn run(sheet: &mut Sheet, traces: Option<&Path>) -> Result<(), String
         let begin = Instant::now();
         let outcome = simulate(&scenario, &options, &mut |_| {}).map_err(|e| e.to_string())?;
         let took = begin.elapsed().as_secs_f64();
+        sheet::note_call(Call::Decide, outcome.longest_call);
         let metrics = RunMetrics::of(&scenario, &outcome);
         sheet.add(
             &format!("Philly ×6, {name}: average completion"),

@@ -3,6 +3,27 @@
 use comfy_table::{Table, presets};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The most milliseconds that one call of the engine may take: it delays every reaction.
+const MOST_MILLIS: f64 = 50.0;
+
+/// The nanoseconds of the longest calls of the engine since the last row: to decide, and to take in an event.
+static LONGEST_CALLS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// What the engine is called for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Call {
+    Decide,
+    Apply,
+}
+
+/// Notes how long one call of the engine took.
+pub(crate) fn note_call(call: Call, took: Duration) {
+    let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+    LONGEST_CALLS[call as usize].fetch_max(nanos, Ordering::Relaxed);
+}
 
 /// The goal of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -30,6 +51,8 @@ pub(crate) struct Row {
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Sheet {
     rows: Vec<Row>,
+    /// The milliseconds of the longest call of all, and the row that it belongs to.
+    longest_call: Option<(f64, String)>,
 }
 
 impl Sheet {
@@ -49,6 +72,9 @@ impl Sheet {
         let details = details
             .iter()
             .map(|(name, value)| ((*name).to_owned(), *value));
+        let calls = self.take_longest_calls(name).into_iter().flatten();
+        let calls = calls.map(|(call, millis)| (call.to_owned(), millis));
+        let details = details.chain(calls);
         let row = Row {
             name: name.to_owned(),
             reached: Some(reached),
@@ -60,6 +86,32 @@ impl Sheet {
         };
         eprintln!("{}", row.line().join("  "));
         self.rows.push(row);
+    }
+
+    /// The milliseconds of the longest call of each kind since the last row; none where there was no such call.
+    fn take_longest_calls(&mut self, row: &str) -> [Option<(&'static str, f64)>; 2] {
+        let mut at = 0;
+        ["longest decide ms", "longest event ms"].map(|name| {
+            let nanos = LONGEST_CALLS[at].swap(0, Ordering::Relaxed);
+            at += 1;
+            let millis = nanos as f64 / 1e6;
+            let before = self
+                .longest_call
+                .as_ref()
+                .map_or(0.0, |(before, _)| *before);
+            if millis > before {
+                self.longest_call = Some((millis, format!("{row} ({name})")));
+            }
+            (nanos > 0).then_some((name, millis))
+        })
+    }
+
+    /// Adds the row of the longest call over all inputs.
+    pub(crate) fn add_longest_call(&mut self) {
+        if let Some((millis, row)) = self.longest_call.clone() {
+            let name = format!("the longest call, in: {row}");
+            self.add(&name, millis, "ms", Goal::AtMost(MOST_MILLIS), &[]);
+        }
     }
 
     pub(crate) fn skip(&mut self, name: &str, why: &str) {
