@@ -2,37 +2,66 @@
 //!
 //! A shape stays infeasible until a node with freed capacity takes at least one of its pods, or until
 //! reservations that withheld its nodes are dropped. A completion costs what it may have made
-//! feasible, not what is pending.
+//! feasible, not what is pending: freed nodes are offered once, and an offer is checked when its shape is asked for.
 
-use crate::amounts::hashed::HashedSet;
-use crate::amounts::resources::ResourceName;
-use crate::api::demand::{Role, Split};
-use crate::api::ids::{ClusterName, NodeName, QueueName};
+use crate::amounts::hashed::{Hashed, HashedSet};
+use crate::api::ids::QueueName;
 use crate::api::job::QueueOrder;
-use crate::backfill::{plan, withheld};
-use crate::capacity::NodeInfo;
+use crate::backfill::{offers, plan, withheld};
 use crate::pending::infeasible::Infeasible;
-use crate::pending::shapes::{RequestShape, ShapeId, Shapes};
+use crate::pending::infeasible_shapes::InfeasibleShapes;
+use crate::pending::pending_queue::PendingQueue;
+use crate::pending::shapes::ShapeId;
 use crate::placement::request::Request;
 use crate::quota::QueueId;
 use crate::reservation::store::Reservation;
 use crate::state::Inputs;
+use std::cell::RefCell;
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
 
 /// Which shapes are feasible, and what makes others infeasible.
 pub(crate) struct FeasibleShapes<'a> {
-    shapes: &'a Shapes,
-    /// The shapes of active classes that may fit, each with the queues of these classes.
-    pub(crate) feasible: BTreeMap<ShapeId, &'a HashedSet<QueueId>>,
+    inputs: Inputs<'a>,
+    /// Whether freed nodes take the shapes that they were offered to, where that was asked.
+    offered: RefCell<Hashed<ShapeId, bool>>,
     /// The last in order of the reservations that make a shape infeasible, preemptors left out.
     pub(crate) last: Option<&'a Reservation>,
 }
 
 impl<'a> FeasibleShapes<'a> {
-    /// Whether an active class of a queue has a feasible shape.
-    pub(crate) fn are_in(&self, queue: QueueId) -> bool {
-        self.feasible.values().any(|queues| queues.contains(&queue))
+    fn shapes(&self) -> &'a InfeasibleShapes {
+        self.inputs.pending.shapes.infeasible_shapes()
+    }
+
+    /// Whether a shape is known to be feasible or was offered a freed node.
+    fn may_contain(&self, shape: ShapeId) -> bool {
+        let shapes = self.shapes();
+        shapes.feasible().contains(&shape) || shapes.offers().of(shape).is_some()
+    }
+
+    /// The shapes of active classes that may be feasible, each with the queues of these classes: those that were
+    /// offered freed nodes are among them, whether these take them now or not.
+    pub(crate) fn active(&self) -> impl Iterator<Item = (ShapeId, &'a HashedSet<QueueId>)> {
+        let (shapes, queues) = (self.shapes(), &self.inputs.pending.queues);
+        let few_active = queues.active().len() < shapes.feasible().len() + shapes.offers().len();
+        let active = few_active.then(|| queues.active()).into_iter().flatten();
+        let active = active.filter(|shape| self.may_contain(*shape));
+        let may_be = (!few_active).then(|| {
+            let feasible = shapes.feasible().iter().copied();
+            feasible.chain(shapes.offers().shapes())
+        });
+        let shapes = active.chain(may_be.into_iter().flatten());
+        shapes.filter_map(|shape| Some((shape, queues.active_in(shape)?)))
+    }
+
+    /// Whether an active class of a queue may have a feasible shape.
+    pub(crate) fn may_be_in(&self, queue: &PendingQueue) -> bool {
+        let shapes = self.shapes();
+        if queue.active_len() < shapes.feasible().len() + shapes.offers().len() {
+            return queue.active_shapes().any(|shape| self.may_contain(shape));
+        }
+        let mut active = self.active();
+        active.any(|(_, queues)| queues.contains(&queue.id()))
     }
 
     /// Whether the shape of an active class is feasible.
@@ -42,8 +71,27 @@ impl<'a> FeasibleShapes<'a> {
 
     /// Why the shape of an active class is infeasible, if it is.
     fn infeasible(&self, shape: ShapeId) -> Option<&'a Infeasible> {
-        let infeasible = self.shapes.infeasible(shape);
-        infeasible.filter(|_| !self.feasible.contains_key(&shape))
+        let infeasible = self.inputs.pending.shapes.infeasible(shape);
+        infeasible.filter(|_| !self.has_offer(shape))
+    }
+
+    /// Whether a freed node that was offered takes a pod of the shape now.
+    fn has_offer(&self, shape: ShapeId) -> bool {
+        if self.shapes().offers().of(shape).is_none() {
+            return false;
+        }
+        let mut offered = self.offered.borrow_mut();
+        let ask = || offers::offer_now(self.inputs, shape).is_some();
+        *offered.entry(shape).or_insert_with(ask)
+    }
+
+    /// The shapes of which the freed nodes that they were offered take no pod now, as far as that was asked.
+    pub(crate) fn not_taken(self) -> Vec<ShapeId> {
+        let asked = self.offered.into_inner().into_iter();
+        asked
+            .filter(|(_, takes)| !takes)
+            .map(|(shape, _)| shape)
+            .collect()
     }
 }
 
@@ -59,51 +107,28 @@ pub(crate) fn nodes_are_nearer(inputs: Inputs<'_>, queue: &QueueName, shape: Sha
     })
 }
 
-/// Infeasible shapes that may fit on nodes that were freed since.
-pub(crate) fn became_feasible(inputs: Inputs<'_>) -> BTreeSet<ShapeId> {
-    let freed = inputs.pending.freed();
-    let nodes = freed.by_cluster().flat_map(|(cluster, nodes)| {
-        let room = inputs.capacity.cluster(cluster);
-        nodes.filter_map(move |node| room?.nodes().get(node))
-    });
-    let nodes: Vec<&NodeInfo> = nodes.collect();
-    if nodes.is_empty() {
-        return BTreeSet::new();
-    }
-    let most = |name: &ResourceName| {
-        let free = nodes.iter().map(|node| inputs.capacity.free_of(node, name));
-        free.max().unwrap_or_default()
-    };
+/// Which shapes of active classes may fit now. Freed nodes are to be offered before.
+pub(crate) fn feasible(inputs: Inputs<'_>) -> FeasibleShapes<'_> {
     let infeasible_shapes = inputs.pending.shapes.infeasible_shapes();
-    // A shape is listed once for each of its roles.
-    let mut might: BTreeSet<ShapeId> = infeasible_shapes.might_be_on(most).collect();
-    might.retain(|id| {
-        let why = inputs.pending.shapes.infeasible(*id);
-        why.is_some_and(|why| is_freed_for(inputs, *id, why))
-    });
-    might
-}
-
-/// Which shapes of active classes may fit now.
-pub(crate) fn feasible<'a>(inputs: Inputs<'a>) -> FeasibleShapes<'a> {
-    let infeasible_shapes = inputs.pending.shapes.infeasible_shapes();
-    let might = infeasible_shapes.feasible().chain(became_feasible(inputs));
-    let active = might.filter_map(|shape| Some((shape, inputs.pending.queues.active_in(shape)?)));
     let holders = inputs.reservations.with_nodes();
     let holders = holders.filter(|reserved| infeasible_shapes.are_stopped_by(&reserved.rank.key));
     FeasibleShapes {
-        shapes: &inputs.pending.shapes,
-        feasible: active.collect(),
+        inputs,
+        offered: RefCell::default(),
         last: last_of(inputs, holders),
     }
 }
 
-/// Shapes that count as infeasible although they may fit, or the other way round.
+/// For the audit: shapes that count as infeasible although they may fit, or the other way round; none while freed
+/// nodes are yet to be offered.
 pub(crate) fn wrongly_feasible(inputs: Inputs<'_>, feasible: &FeasibleShapes<'_>) -> Vec<String> {
+    if inputs.pending.freed().has_to_offer() {
+        return Vec::new();
+    }
     let wrong = inputs.pending.queues.active().filter(|shape| {
         let infeasible = inputs.pending.shapes.infeasible(*shape);
-        let might = infeasible.is_none_or(|why| is_freed_for(inputs, *shape, why));
-        might != feasible.feasible.contains_key(shape)
+        let might = infeasible.is_none() || offers::offer_now(inputs, *shape).is_some();
+        might != feasible.contains(*shape)
     });
     wrong
         .map(|shape| {
@@ -187,48 +212,4 @@ pub(crate) fn last_of<'a>(
             .quota
             .compare((&a.queue, &a.rank), (&b.queue, &b.rank))
     })
-}
-
-/// Whether a pod of an infeasible shape may fit on a node that was freed since.
-fn is_freed_for(inputs: Inputs<'_>, id: ShapeId, why: &Infeasible) -> bool {
-    let Some(shape) = inputs.pending.shapes.get(id) else {
-        return true;
-    };
-    let mut freed = inputs
-        .pending
-        .freed()
-        .since(inputs.pending.shapes.infeasible_at(id), why);
-    freed.any(|(cluster, node)| {
-        might_hold(inputs, shape, cluster) && takes_one(inputs, shape, cluster, node, why)
-    })
-}
-
-/// Whether a cluster might take a gang that cannot be divided, as far as is known without its nodes.
-fn might_hold(inputs: Inputs<'_>, shape: &RequestShape, cluster: &ClusterName) -> bool {
-    let demand = &shape.demand;
-    let divisible = demand.natively_divisible || demand.elastic || demand.split != Split::Never;
-    let mut roles = demand.roles.iter();
-    divisible || roles.all(|role| inputs.capacity.might_hold(cluster, role))
-}
-
-/// Whether a node could take one pod of the shape now.
-pub(crate) fn takes_one(
-    inputs: Inputs<'_>,
-    shape: &RequestShape,
-    cluster: &ClusterName,
-    name: &NodeName,
-    why: &Infeasible,
-) -> bool {
-    let room = inputs.capacity.cluster(cluster);
-    let Some(node) = room.and_then(|room| room.nodes().get(name)) else {
-        return false;
-    };
-    let reserved = match why {
-        Infeasible::NoRoom => None,
-        Infeasible::Withheld(holders) => inputs.reservations.kept_for(holders, cluster, name),
-    };
-    let mut roles = shape.demand.roles.iter().filter(|role| role.count > 0);
-    let takes = |role: &Role| inputs.capacity.takes_one(node, role, reserved.as_ref());
-    // Capacity never blocks a shape that requests nothing.
-    roles.clone().next().is_none() || roles.any(takes)
 }

@@ -9,6 +9,7 @@ pub(crate) mod assume;
 pub(crate) mod expected_release;
 pub(crate) mod expected_start;
 pub(crate) mod feasible;
+pub(crate) mod offers;
 pub(crate) mod plan;
 pub(crate) mod reservation;
 mod sooner;

@@ -61,8 +61,23 @@ pub(crate) struct NodeChange {
     pub(crate) grew: bool,
     /// It came, went, or changed what it is (capacity, labels, taints, health).
     pub(crate) fleet: bool,
+    /// Whether it may run what it could not run before, by what it is.
+    pub(crate) better: bool,
     /// What of it counted before and after, where that is not the same.
     pub(crate) counted: Option<(Counted, Counted)>,
+}
+
+/// Whether a usable node may run more than before by what it is: all but fewer resources and more taints.
+fn may_run_more(before: &NodeFact, now: &NodeFact) -> bool {
+    let of_before = |name: &ResourceName| before.allocatable.amount_of(name);
+    let mut amounts = now.allocatable.iter();
+    let mut taints = before.taints.iter();
+    !before.usable
+        || before.class != now.class
+        || before.labels != now.labels
+        || before.domains != now.domains
+        || amounts.any(|(name, amount)| amount > of_before(name))
+        || taints.any(|taint| !now.taints.contains(taint))
 }
 
 impl ClusterCapacity {
@@ -148,6 +163,8 @@ impl ClusterCapacity {
             return NodeChange::default();
         }
         let from = Counted::of(self.nodes.get(&name));
+        let before = self.nodes.get(&name);
+        let better = fact.usable && before.is_none_or(|before| may_run_more(&before.fact, &fact));
         self.stand_down(&name);
         let has = resource_ids.vector(&fact.allocatable);
         let device = device_of(&fact);
@@ -169,6 +186,7 @@ impl ClusterCapacity {
         NodeChange {
             grew: false,
             fleet: true,
+            better,
             counted: Some((from, Counted::of(self.nodes.get(&name)))),
         }
     }
@@ -184,6 +202,7 @@ impl ClusterCapacity {
         NodeChange {
             grew: false,
             fleet: before.is_some(),
+            better: false,
             counted: Some((from, Counted::default())),
         }
     }
@@ -314,6 +333,7 @@ impl ClusterCapacity {
         NodeChange {
             grew: node.free.exceeds_somewhere(&from.free),
             fleet: false,
+            better: false,
             counted: Some((from, Counted::of(Some(node)))),
         }
     }

@@ -3,7 +3,8 @@
 //! For each amount that the pods of the observed mix request, every cluster's number of fitting pods:
 //! how many such pods its nodes would hold as far as that resource goes. A cluster with fewer
 //! fitting pods than a gang has cannot take it; one with enough must still be packed node by node. The
-//! numbers follow the changes of nodes. Clusters are numbered in the order of their names.
+//! numbers follow the changes of nodes, each resource by itself. Amounts that the mix has forgotten are counted
+//! when they are needed. Clusters are numbered in the order of their names.
 
 use super::{ClusterCapacity, NodeInfo};
 use crate::amounts::resource_ids::{ResourceId, ResourceVec, times};
@@ -13,17 +14,17 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The place of a cluster in the order of names.
 pub(crate) type Place = usize;
 
-/// Most amounts that are followed; others are counted when they are needed.
-const FOLLOWED: usize = 64;
-
 /// Fitting pods of every cluster by requested amount.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Index {
     names: Vec<ClusterName>,
     /// Changes whenever a cluster comes or goes.
     generation: u64,
-    fitting: BTreeMap<(ResourceId, i64), Vec<FittingPods>>,
+    fitting: BTreeMap<ResourceId, ByAmount>,
 }
+
+/// Fitting pods of every cluster by the requested amount of one resource.
+type ByAmount = BTreeMap<i64, Vec<FittingPods>>;
 
 /// What of one amount a cluster holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -76,7 +77,7 @@ impl Index {
 
     /// Fitting pods by place, if this amount is followed.
     pub(crate) fn fitting(&self, resource: ResourceId, each: i64) -> Option<&[FittingPods]> {
-        self.fitting.get(&(resource, each)).map(Vec::as_slice)
+        self.fitting.get(&resource)?.get(&each).map(Vec::as_slice)
     }
 
     /// True if the clusters there are, are those numbered.
@@ -94,14 +95,8 @@ impl Index {
             self.names = clusters.keys().cloned().collect();
             self.generation += 1;
         }
-        let wanted: BTreeSet<(ResourceId, i64)> = amounts.take(FOLLOWED).collect();
-        self.fitting = wanted
-            .into_iter()
-            .map(|(resource, each)| {
-                let fitting = clusters.values().map(|room| count(room, resource, each));
-                ((resource, each), fitting.collect())
-            })
-            .collect();
+        self.fitting.clear();
+        self.follow(clusters, amounts);
     }
 
     /// Follows other amounts; those followed already stay as they are.
@@ -110,22 +105,32 @@ impl Index {
         clusters: &BTreeMap<ClusterName, ClusterCapacity>,
         amounts: impl Iterator<Item = (ResourceId, i64)>,
     ) {
-        let wanted: BTreeSet<(ResourceId, i64)> = amounts.take(FOLLOWED).collect();
-        self.fitting.retain(|amount, _| wanted.contains(amount));
-        for (resource, each) in wanted {
-            self.fitting.entry((resource, each)).or_insert_with(|| {
-                let fitting = clusters.values().map(|room| count(room, resource, each));
-                fitting.collect()
-            });
+        let mut wanted: BTreeMap<ResourceId, BTreeSet<i64>> = BTreeMap::new();
+        for (resource, each) in amounts {
+            wanted.entry(resource).or_default().insert(each);
+        }
+        self.fitting
+            .retain(|resource, _| wanted.contains_key(resource));
+        for (resource, wanted) in wanted {
+            let followed = self.fitting.entry(resource).or_default();
+            followed.retain(|each, _| wanted.contains(each));
+            for each in wanted {
+                followed.entry(each).or_insert_with(|| {
+                    let fitting = clusters.values().map(|room| count(room, resource, each));
+                    fitting.collect()
+                });
+            }
         }
     }
 
     /// True if all is as it is when counted again.
     pub(crate) fn is_sound(&self, clusters: &BTreeMap<ClusterName, ClusterCapacity>) -> bool {
         self.names.iter().eq(clusters.keys())
-            && self.fitting.iter().all(|((resource, each), fitting)| {
-                let rebuilt = clusters.values().map(|room| count(room, *resource, *each));
-                fitting.iter().copied().eq(rebuilt)
+            && self.fitting.iter().all(|(resource, followed)| {
+                followed.iter().all(|(each, fitting)| {
+                    let rebuilt = clusters.values().map(|room| count(room, *resource, *each));
+                    fitting.iter().copied().eq(rebuilt)
+                })
             })
     }
 
@@ -141,23 +146,21 @@ impl Index {
         let Some(place) = self.place(cluster) else {
             return;
         };
-        for ((resource, each), fitting) in &mut self.fitting {
-            let fitting = &mut fitting[place];
+        for (resource, followed) in &mut self.fitting {
             let (was, is) = (from.free.get(*resource), to.free.get(*resource));
             let (had, has) = (from.has.get(*resource), to.has.get(*resource));
-            if was != is {
-                fitting.now = fitting.now - times(was, *each) + times(is, *each);
+            if was == is && had == has && !fleet {
+                continue;
+            }
+            for (each, fitting) in followed {
+                let fitting = &mut fitting[place];
                 let least = i128::from(*each);
+                fitting.now = fitting.now - times(was, *each) + times(is, *each);
+                fitting.empty = fitting.empty - times(had, *each) + times(has, *each);
                 let tightest = i128::from(fitting.tightest);
-                if tightest == was || (is >= least && is < tightest) {
+                if fleet || (was != is && (tightest == was || (is >= least && is < tightest))) {
                     fitting.tightest = narrow(room.tightest(*resource, least));
                 }
-            }
-            if had != has {
-                fitting.empty = fitting.empty - times(had, *each) + times(has, *each);
-            }
-            if fleet {
-                fitting.tightest = narrow(room.tightest(*resource, i128::from(*each)));
             }
         }
     }

@@ -34,6 +34,25 @@ impl Capacity {
             .is_none_or(|fitting| fitting.now >= main.count)
     }
 
+    /// True if the fleet is known to hold all pods of a role in one cluster, or over all of them where they are
+    /// `divisible`, once it is empty, as far as goes what the role is best known by.
+    pub(crate) fn is_large_enough(&self, role: &Role, divisible: bool) -> bool {
+        let main = self.main_of(role);
+        if main.each <= 0 {
+            return true;
+        }
+        let clusters = self.index.fitting(main.resource, main.each);
+        let mut clusters = clusters.into_iter().flatten().map(|cluster| cluster.empty);
+        if !divisible {
+            return clusters.any(|pods| pods >= main.count);
+        }
+        let mut left = main.count;
+        clusters.any(|pods| {
+            left = left.saturating_sub(pods);
+            left == 0
+        })
+    }
+
     /// At least so much of what a role is best known by would have to become free in a cluster
     /// for all its pods; `None` where even empty nodes would not hold them.
     pub(crate) fn least_to_free(&self, cluster: &ClusterName, main: Main) -> Option<i128> {

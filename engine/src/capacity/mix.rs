@@ -57,13 +57,18 @@ struct Kinds {
 }
 
 impl DemandMix {
-    /// A job was submitted. Whether the mix that decides is another now.
+    /// A job was submitted. Whether a kind is new, or the mix that decides differs now.
     pub(crate) fn note(&mut self, demand: &Demand, resource_ids: &mut ResourceIds) -> bool {
+        let mut is_new = false;
         for role in demand.roles.iter().filter(|role| role.count > 0) {
             let pods = u64::from(role.count.min(MOST_PODS));
             match self.known.pods.get_mut(&role.request) {
                 Some(known) => *known += pods,
                 None => {
+                    is_new = true;
+                    role.request.iter().for_each(|(name, _)| {
+                        resource_ids.intern(name);
+                    });
                     self.known.pods.insert(role.request.clone(), pods);
                 }
             }
@@ -76,7 +81,7 @@ impl DemandMix {
             self.known.decides.clone_from(&self.known.pods);
             self.rebuild(resource_ids);
         }
-        due
+        due || is_new
     }
 
     /// Halves until what is remembered is within bounds.
@@ -142,15 +147,16 @@ impl DemandMix {
         amount * shut_out * 1000 / kinds.all.max(1)
     }
 
-    /// Amounts that pods of the mix request, with the resource that they are counted in.
-    pub(crate) fn amounts(&self) -> impl Iterator<Item = (ResourceId, i64)> {
-        self.kinds.iter().flat_map(|(resource, kinds)| {
-            let asked = kinds
-                .asks
-                .iter()
-                .map(|(ask, _)| (*resource, ask.get(*resource)));
-            asked.filter(|(_, amount)| *amount > 0)
-        })
+    /// Amounts that pods of all known kinds request, with the resource that they are counted in.
+    pub(crate) fn amounts(
+        &self,
+        resource_ids: &ResourceIds,
+    ) -> impl Iterator<Item = (ResourceId, i64)> {
+        let amounts = self.known.pods.keys().map(|request| {
+            let resource = counted_in(request, resource_ids);
+            (resource, request.amount_of(resource_ids.name(resource)).0)
+        });
+        amounts.filter(|(_, amount)| *amount > 0)
     }
 }
 
@@ -220,7 +226,7 @@ mod tests {
         }
         mix.note(&demand(9, "cpu 64"), &mut resource_ids);
         mix.note(&demand(4, "cpu 1, nvidia.com/gpu 8"), &mut resource_ids);
-        let mut amounts: Vec<(ResourceId, i64)> = mix.amounts().collect();
+        let mut amounts: Vec<(ResourceId, i64)> = mix.amounts(&resource_ids).collect();
         amounts.sort_unstable();
         assert_eq!(amounts, [(CPU, 64_000), (gpu, 1), (gpu, 4), (gpu, 8)]);
         // Of eight pods with devices so many find none: two, two and four of a kind.

@@ -104,7 +104,7 @@ pub struct Capacity {
     /// Jobs of which pods were bound, changed or lost since this was last taken.
     pods_changed: BTreeSet<JobKey>,
     /// Clusters of which a node came, went, or changed what it is.
-    touched: BTreeSet<ClusterName>,
+    touched: BTreeMap<ClusterName, BTreeSet<NodeName>>,
     resource_ids: ResourceIds,
     mix: DemandMix,
     index: Index,
@@ -162,7 +162,7 @@ impl Capacity {
             is.lost != lost || is.allocatable != fact.allocatable || is.class != fact.class
         });
         let change = room.upsert_node(fact, &mut self.resource_ids);
-        self.changed(&cluster, change);
+        self.changed(&cluster, &name, change);
         if turned {
             self.note_pods_on(&cluster, &name);
         }
@@ -201,7 +201,7 @@ impl Capacity {
         self.images.clear(cluster, node);
         if let Some(room) = self.clusters.get_mut(cluster) {
             let change = room.remove_node(node);
-            self.changed(cluster, change);
+            self.changed(cluster, node, change);
             self.note_pods_on(cluster, node);
         }
     }
@@ -265,8 +265,9 @@ impl Capacity {
         }
         self.lift_all_assumed(cluster);
         self.overcommitted.remove(cluster);
-        self.index.rebuild(&self.clusters, self.mix.amounts());
-        self.touched.insert(cluster.clone());
+        self.index
+            .rebuild(&self.clusters, self.mix.amounts(&self.resource_ids));
+        self.touched.entry(cluster.clone()).or_default();
     }
 
     /// Holds capacity for the pods of `shares` that are not bound yet: on the nodes that the plan
@@ -297,7 +298,8 @@ impl Capacity {
     /// has one more.
     pub(crate) fn note_demand(&mut self, demand: &Demand) {
         if self.mix.note(demand, &mut self.resource_ids) {
-            self.index.follow(&self.clusters, self.mix.amounts());
+            self.index
+                .follow(&self.clusters, self.mix.amounts(&self.resource_ids));
         }
     }
 
@@ -309,7 +311,8 @@ impl Capacity {
     /// Goes on from a mix that was stored.
     pub(crate) fn restore_mix(&mut self, record: MixRecord) {
         self.mix.restore(record, &mut self.resource_ids);
-        self.index.follow(&self.clusters, self.mix.amounts());
+        self.index
+            .follow(&self.clusters, self.mix.amounts(&self.resource_ids));
     }
 
     /// Clusters with nodes or pods, in order; a place is an index in it.
@@ -361,8 +364,8 @@ impl Capacity {
     }
 
     /// Clusters of which a node came, went, or changed what it is (capacity, labels, taints,
-    /// health) since the last call.
-    pub(crate) fn take_touched(&mut self) -> BTreeSet<ClusterName> {
+    /// health) since the last call, each with the nodes that may run what they could not run before.
+    pub(crate) fn take_touched(&mut self) -> BTreeMap<ClusterName, BTreeSet<NodeName>> {
         std::mem::take(&mut self.touched)
     }
 
@@ -415,7 +418,7 @@ impl Capacity {
                 let freed = self.freed.entry(cluster.clone()).or_default();
                 freed.insert(node.clone());
             }
-            self.changed(cluster, change);
+            self.changed(cluster, node, change);
         }
     }
 
@@ -423,12 +426,13 @@ impl Capacity {
     fn know(&mut self, cluster: &ClusterName) {
         if !self.index.knows(cluster) {
             self.clusters.entry(cluster.clone()).or_default();
-            self.index.rebuild(&self.clusters, self.mix.amounts());
+            self.index
+                .rebuild(&self.clusters, self.mix.amounts(&self.resource_ids));
         }
     }
 
     /// Brings what is known of a cluster as a whole up to date with a node of it.
-    fn changed(&mut self, cluster: &ClusterName, change: NodeChange) {
+    fn changed(&mut self, cluster: &ClusterName, node: &NodeName, change: NodeChange) {
         self.know(cluster);
         let Some(room) = self.clusters.get(cluster) else {
             return;
@@ -443,7 +447,10 @@ impl Capacity {
             self.overcommitted.insert(cluster.clone());
         }
         if change.fleet {
-            self.touched.insert(cluster.clone());
+            let better = self.touched.entry(cluster.clone()).or_default();
+            if change.better {
+                better.insert(node.clone());
+            }
         }
     }
 }

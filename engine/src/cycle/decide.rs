@@ -16,6 +16,7 @@ use crate::cycle::{
 use crate::evaluation::sizes;
 use crate::pending::inadmissible::Inadmissible;
 use crate::pending::infeasible::Infeasible;
+use crate::pending::pending_queue::PendingQueue;
 use crate::pending::shapes::{RequestShape, ShapeId};
 use crate::placement::request::{Block, Gate, Request, Verdict};
 use crate::placement::{empty, request};
@@ -26,6 +27,9 @@ use std::sync::Arc;
 
 /// The pause after a call that stopped because a class is evaluated in a circle.
 const CUT_PAUSE_MS: i64 = 1_000;
+
+/// To search so many classes of a queue for its head counts as one evaluation.
+const CLASSES_AS_ONE: usize = 1_024;
 
 /// Of jobs that are blocked alike, how many are reported as changed.
 pub(crate) const NAMED: usize = 10;
@@ -108,11 +112,12 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> CallEn
         let Some(wanted) = engine.pending.shapes.get(shape).map(Arc::clone) else {
             continue;
         };
+        evaluations += 1 + classes_searched(engine, &queue) / CLASSES_AS_ONE;
         if only_takes && preempt::takes_nothing(engine, &queue, &rank, &wanted) {
+            evaluations += preempt::note_not_entitled(engine, &queue);
             continue;
         }
         engine.pending.queues.begin_evaluation(&queue, shape);
-        evaluations += 1;
         if engine.pending.fruitless.count(&queue, shape) {
             return CallEnd::InCircle;
         }
@@ -160,6 +165,12 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> CallEn
         }
     }
     CallEnd::AtBudget
+}
+
+/// Among how many classes the head of a queue was found.
+fn classes_searched(engine: &Engine, queue: &QueueName) -> usize {
+    let pending_queue = engine.pending.queues.pending_queue(queue);
+    pending_queue.map_or(0, PendingQueue::active_len)
 }
 
 /// The verdict on a job that also says whether the empty fleet and the bounds of its queue on pools

@@ -23,13 +23,9 @@ pub(crate) fn apply(engine: &mut Engine, event: Event) {
         Event::QueueGone(name) => rules::queue_told(engine, &name, None),
         Event::PolicyUpserted(fact) => {
             let name = engine.jobs.share_queue(&fact.queue);
-            let changed = engine.quota.set_policy(&name, Some(fact));
-            rules::policy_changed(engine, &name, changed);
+            rules::policy_told(engine, &name, Some(fact));
         }
-        Event::PolicyGone(name) => {
-            let changed = engine.quota.set_policy(&name, None);
-            rules::policy_changed(engine, &name, changed);
-        }
+        Event::PolicyGone(name) => rules::policy_told(engine, &name, None),
         Event::PriorityClassUpserted(fact) => {
             rules::class_told(engine, &fact.name.clone(), Some(fact))
         }

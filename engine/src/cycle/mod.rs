@@ -6,6 +6,7 @@
 pub(crate) mod decide;
 mod elastic;
 pub(crate) mod events;
+pub(crate) mod fleet;
 mod lifecycle;
 pub(crate) mod next_head;
 pub(crate) mod pod_charges;

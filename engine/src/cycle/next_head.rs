@@ -49,12 +49,17 @@ pub(crate) type Answer<'a> = Option<(&'a QueueOrder, ShapeId)>;
 /// The next job to evaluate: the first one of the queue that goes first.
 pub(crate) fn next_candidate(engine: &mut Engine) -> Option<HeadCandidate> {
     rank_queues(engine);
+    wake::offer_freed(engine);
     let feasible = feasible::feasible(engine.inputs());
     debug_assert_eq!(
         feasible::wrongly_feasible(engine.inputs(), &feasible),
         Vec::<String>::new()
     );
     let (found, without) = ask_in_order(engine.inputs(), &feasible);
+    let not_taken = feasible.not_taken();
+    not_taken
+        .into_iter()
+        .for_each(|shape| engine.pending.withdraw(shape));
     for queue in without {
         engine.pending.heads.note_none(queue);
         let name = engine.quota.name(queue);
@@ -170,23 +175,19 @@ pub(crate) fn ask_in_order(
 
 /// The queues with feasible shapes and all queues above them, if those are few.
 fn with_feasible(inputs: Inputs<'_>, feasible: &FeasibleShapes<'_>) -> Option<BTreeSet<QueueId>> {
-    let queues = || feasible.feasible.values();
-    if queues().map(|queues| queues.len()).sum::<usize>() > MANY {
-        return None;
-    }
-    let paths = queues().copied().flatten();
-    Some(
-        paths
-            .flat_map(|queue| inputs.quota.path_of(*queue))
-            .collect(),
-    )
+    let queues = feasible.active().flat_map(|(_, queues)| queues);
+    let few: Vec<QueueId> = queues.take(MANY + 1).copied().collect();
+    let paths = few.iter().flat_map(|queue| inputs.quota.path_of(*queue));
+    (few.len() <= MANY).then(|| paths.collect())
 }
 
 /// The next job of a queue behind all reservations that make a shape infeasible. If the queue had
 /// none when it was last asked, it has one now only if it is dirty or has a feasible shape.
 fn answer_behind<'a>(inputs: Inputs<'a>, id: QueueId, feasible: &FeasibleShapes<'_>) -> Answer<'a> {
-    let asked = inputs.pending.heads.is_dirty(id) || feasible.are_in(id);
-    let answer = || candidate_of(inputs, inputs.quota.name(id), feasible);
+    let queue = inputs.quota.name(id);
+    let pending_queue = inputs.pending.queues.pending_queue(queue)?;
+    let asked = inputs.pending.heads.is_dirty(id) || feasible.may_be_in(pending_queue);
+    let answer = || candidate_of(inputs, queue, feasible);
     asked.then(answer).flatten()
 }
 
@@ -207,7 +208,8 @@ pub(crate) fn is_behind_all(
 /// For the audit: queues whose next job is not the one that the search finds; none while queues
 /// wait to be moved in the order.
 pub(crate) fn never_asked(inputs: Inputs<'_>) -> Vec<String> {
-    if inputs.pending.queues.has_changed() || inputs.quota.has_unranked() {
+    let has_to_offer = inputs.pending.freed().has_to_offer();
+    if has_to_offer || inputs.pending.queues.has_changed() || inputs.quota.has_unranked() {
         return Vec::new();
     }
     let feasible = feasible::feasible(inputs);
@@ -302,12 +304,8 @@ fn shapes_of_candidates<'a>(
     let withheld = withheld.iter().copied().filter(move |_| unbound);
     let owners = inputs.reservations.holders_in(queue);
     let owners = owners.filter_map(move |rank| withheld::shape_of(inputs, &rank.key));
-    feasible
-        .feasible
-        .keys()
-        .copied()
-        .chain(withheld)
-        .chain(owners)
+    let may_fit = feasible.active().map(|(shape, _)| shape);
+    may_fit.chain(withheld).chain(owners)
 }
 
 /// Whether the reservation of a job of a class should move to nodes that were freed.

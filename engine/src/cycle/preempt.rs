@@ -23,6 +23,10 @@ use crate::quota::OwnedRequest;
 use crate::reservation::store::Reservation;
 use crate::state::{Engine, Inputs};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// So many classes of a queue are asked at once whether they are entitled to anything.
+const ASKED_AT_ONCE: usize = 64;
 
 /// Evicts for the first job of a blocked class, and for the jobs after it: what blocks one blocks them
 /// all, but what is evicted for one is not enough for two.
@@ -167,6 +171,28 @@ pub(crate) fn takes_nothing(
         engine.pending.backoff.rest(&rank.key, gaps);
     }
     nothing
+}
+
+/// Notes of other classes of infeasible shapes in a queue that they are not entitled to anything, so that the queue is
+/// not searched again for each of them. Returns how many classes were asked.
+pub(crate) fn note_not_entitled(engine: &mut Engine, queue: &QueueName) -> usize {
+    let inputs = engine.inputs();
+    let pending_queue = inputs.pending.queues.pending_queue(queue);
+    let asked = pending_queue.into_iter().flat_map(|pending_queue| {
+        let first = pending_queue.active_shapes();
+        let first = first.filter(|shape| inputs.pending.shapes.infeasible(*shape).is_some());
+        let first = first.filter_map(|shape| pending_queue.first_active(shape));
+        first.filter(|(rank, shape)| evict::may_take(inputs, pending_queue, (queue, rank), *shape))
+    });
+    let asked = asked.take(ASKED_AT_ONCE).filter_map(|(rank, shape)| {
+        let shape = inputs.pending.shapes.get(shape)?;
+        Some((rank.clone(), Arc::clone(shape)))
+    });
+    let asked: Vec<_> = asked.collect();
+    for (rank, shape) in &asked {
+        takes_nothing(engine, queue, rank, shape);
+    }
+    asked.len()
 }
 
 pub(crate) fn carry_out(

@@ -9,10 +9,10 @@ use crate::api::ids::{ClusterName, JobKey, NodeName, QueueName};
 use crate::api::slot::ReservationSlot;
 use crate::backfill::{expected_release, expected_start, reservation, window, withheld};
 use crate::cycle::decide::name_first;
-use crate::cycle::reserve;
+use crate::cycle::fleet;
 use crate::cycle::wake::{
-    activate, cluster_total, headroom_freed, headroom_used, mark_all_dirty, mark_windows_dirty,
-    nodes_freed, nodes_unreserved, owners_moved_back, recheck,
+    activate, headroom_freed, headroom_used, mark_all_dirty, mark_windows_dirty, nodes_freed,
+    nodes_unreserved, owners_moved_back, recheck,
 };
 use crate::jobs::job::PendingEntry;
 use crate::pending::inadmissible::RequeueCondition;
@@ -91,7 +91,7 @@ pub(crate) fn react(engine: &mut Engine, change: Change<'_>) {
             // A cluster that may not take them says why in its own words.
             let fleet = RequeueCondition::Fleet;
             engine.pending.queues.forget_reasons(&fleet);
-            fleet_changed(engine, clusters);
+            fleet::clusters_changed(engine, clusters);
         }
         Change::Queue(name) => queue_changed(engine, name),
         Change::Policy(name) => {
@@ -140,8 +140,7 @@ pub(crate) fn react(engine: &mut Engine, change: Change<'_>) {
 fn capacity_changed(engine: &mut Engine) {
     let touched = engine.capacity.take_touched();
     if !touched.is_empty() {
-        let touched: Vec<ClusterName> = touched.into_iter().collect();
-        fleet_changed(engine, &touched);
+        fleet::nodes_changed(engine, touched);
     }
     let freed = engine.capacity.take_grown();
     if !freed.is_empty() {
@@ -151,28 +150,8 @@ fn capacity_changed(engine: &mut Engine) {
     }
 }
 
-/// The fleet's totals change, and what could never fit is evaluated again.
-fn fleet_changed(engine: &mut Engine, clusters: &[ClusterName]) {
-    for cluster in clusters {
-        let total = cluster_total(engine.inputs(), cluster);
-        engine.quota.set_fleet(cluster, &total);
-    }
-    engine.eligibility.renew(&engine.capacity);
-    // A node that is new, or larger than it was, may take more of an elastic gang.
-    engine.jobs.retry_scale_up();
-    bounds_changed(engine);
-    engine.pending.backoff.moved();
-    engine.pending.forget_fits();
-    // Those of an owner are not guessed: it would lose its reservation if they were others.
-    let reserved: Vec<Reservation> = engine.reservations.with_nodes().cloned().collect();
-    for kept in &reserved {
-        reserve::note_scopes(engine, &kept.rank, kept);
-    }
-    engine.pending.queues.wake(&RequeueCondition::Fleet);
-}
-
 /// Wakes the jobs that exceed bounds which have changed.
-fn bounds_changed(engine: &mut Engine) {
+pub(crate) fn bounds_changed(engine: &mut Engine) {
     for queue in engine.quota.take_changed_bounds() {
         engine
             .pending

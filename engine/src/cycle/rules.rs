@@ -2,7 +2,7 @@
 //!
 //! The pending jobs that it concerns move in their queues and are evaluated again; charges stay.
 
-use crate::api::facts::{PriorityClassFact, QueueFact};
+use crate::api::facts::{PolicyFact, PriorityClassFact, QueueFact};
 use crate::api::ids::{JobKey, QueueName};
 use crate::cycle::react::{Change, react};
 use crate::cycle::{reserve, spare, sync};
@@ -54,18 +54,29 @@ fn drop_of_stopped(engine: &mut Engine) {
     }
 }
 
-pub(crate) fn policy_changed(engine: &mut Engine, name: &QueueName, changed: bool) {
-    if changed {
-        note_changed_queue(engine, name);
-        spare::note_policies(engine);
-        react(engine, Change::Policy(name));
-        drop_of_stopped(engine);
-        if engine.quota.is_drained(name) {
-            engine.jobs.recheck_drains();
-        }
-        policies_above_changed(engine, name);
-        reorder(engine, name);
+/// A queue has another policy, or none.
+pub(crate) fn policy_told(engine: &mut Engine, name: &QueueName, fact: Option<PolicyFact>) {
+    let aged = ages_jobs(engine, name);
+    if !engine.quota.set_policy(name, fact) {
+        return;
     }
+    note_changed_queue(engine, name);
+    spare::note_policies(engine);
+    react(engine, Change::Policy(name));
+    drop_of_stopped(engine);
+    if engine.quota.is_drained(name) {
+        engine.jobs.recheck_drains();
+    }
+    policies_above_changed(engine, name);
+    // To find the jobs of a queue that are queued takes a look at all jobs.
+    let ages = aged || ages_jobs(engine, name);
+    let aged = ages.then(|| set_ages(engine, name));
+    reorder(engine, name, aged.unwrap_or_default());
+}
+
+fn ages_jobs(engine: &Engine, name: &QueueName) -> bool {
+    let policy = engine.quota.policy(name);
+    policy.is_some_and(|policy| policy.ageing.is_some())
 }
 
 /// Jobs of the queue and of all below it go by other limits.
@@ -81,9 +92,8 @@ fn policies_above_changed(engine: &mut Engine, name: &QueueName) {
     }
 }
 
-/// Puts the waiting jobs of a queue in the order that its policy asks for.
-fn reorder(engine: &mut Engine, name: &QueueName) {
-    let aged = set_ages(engine, name);
+/// Puts the waiting jobs of a queue in the order that its policy asks for; `aged` are those whose ages it changes.
+fn reorder(engine: &mut Engine, name: &QueueName, aged: Vec<JobKey>) {
     let pending_queue = engine.pending.queues.pending_queue(name);
     let ranks = pending_queue
         .into_iter()
@@ -102,18 +112,11 @@ fn reorder(engine: &mut Engine, name: &QueueName) {
     }
 }
 
-/// Counts the steps of ageing of the queued jobs of a queue by its present rule. Returns the jobs, whose timers may
-/// be others, if there is a rule or was one.
+/// Counts the steps of ageing of the queued jobs of a queue by its present rule. Returns the jobs: their timers may be
+/// others.
 fn set_ages(engine: &mut Engine, name: &QueueName) -> Vec<JobKey> {
-    let rule = engine
-        .quota
-        .policy(name)
-        .is_some_and(|policy| policy.ageing.is_some());
-    let queued = engine.jobs.iter().filter(|(key, job)| {
-        job.released.is_none()
-            && job.queue == *name
-            && (rule || job.cold.age > 0 || engine.jobs.timer_of(key).is_some())
-    });
+    let jobs = engine.jobs.iter();
+    let queued = jobs.filter(|(_, job)| job.released.is_none() && job.queue == *name);
     let ages = queued.map(|(key, job)| (key.clone(), age_at(&engine.quota, job, engine.now)));
     let mut ages: Vec<_> = ages.collect();
     ages.sort_unstable();

@@ -6,7 +6,7 @@
 
 use crate::amounts::totals::ResourceTotals;
 use crate::api::ids::{ClusterName, JobKey, PoolClass, QueueName};
-use crate::backfill::{feasible, plan, withheld};
+use crate::backfill::{feasible, offers, plan, withheld};
 use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::infeasible::{Infeasible, Nodes, listed};
 use crate::pending::shapes::ShapeId;
@@ -157,7 +157,7 @@ pub(crate) fn nodes_freed(engine: &mut Engine, freed: Nodes) {
         let shape = engine.pending.shapes.get(*id);
         shape.is_some_and(|shape| {
             listed(&freed).any(|(cluster, node)| {
-                feasible::takes_one(engine.inputs(), shape, cluster, node, &Infeasible::NoRoom)
+                offers::takes_one(engine.inputs(), shape, cluster, node, &Infeasible::NoRoom)
             })
         })
     };
@@ -201,12 +201,35 @@ pub(crate) fn nodes_unreserved(engine: &mut Engine, kept: &Reservation) {
     mark_reservable_dirty(engine, &reservable);
 }
 
+/// Offers nodes that were freed to the infeasible shapes of which they take a pod, each once, and withdraws what is
+/// offered to shapes that request more than any of these nodes has left.
+pub(crate) fn offer_freed(engine: &mut Engine) {
+    while let Some(node) = engine.pending.take_to_offer() {
+        let free = offers::free_on(engine.inputs(), &node);
+        let offers = offers::offers_of(engine.inputs(), &node);
+        engine.pending.note_offered(&node, free, offers);
+    }
+    let (capacity, pending) = (&engine.capacity, &mut engine.pending);
+    let short = pending.offered_too_little(|name, node| offers::free_of(capacity, name, node));
+    for shape in short {
+        // Another role of it may fit still.
+        match offers::offer_now(engine.inputs(), shape) {
+            Some(offer) => engine.pending.offer(shape, offer),
+            None => engine.pending.withdraw(shape),
+        }
+    }
+}
+
 /// To be called when all feasible shapes were evaluated: shapes that freed nodes may have made
 /// feasible, and that were not evaluated since, are feasible from now on.
 pub(crate) fn settle_freed(engine: &mut Engine) {
     if engine.pending.freed().is_any() {
-        let feasible = feasible::became_feasible(engine.inputs());
-        engine.pending.settle_freed(feasible);
+        offer_freed(engine);
+        let inputs = engine.inputs();
+        let offered = inputs.pending.shapes.infeasible_shapes().offers().shapes();
+        let feasible = offered.filter(|shape| offers::offer_now(inputs, *shape).is_some());
+        let feasible: BTreeSet<ShapeId> = feasible.collect();
+        engine.pending.settle_freed(&feasible);
     }
 }
 

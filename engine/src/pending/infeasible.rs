@@ -8,8 +8,9 @@
 //! There must be no plan for an infeasible shape: whatever else may lead to one (another fleet,
 //! another queue policy) makes it feasible.
 
+use crate::amounts::resources::ResourceName;
 use crate::api::ids::{ClusterName, JobKey, NodeName};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
 /// Why a shape is infeasible.
@@ -37,7 +38,14 @@ pub(crate) fn listed(nodes: &Nodes) -> impl Iterator<Item = (&ClusterName, &Node
 pub(crate) struct FreedNodes {
     nodes: BTreeMap<ClusterName, BTreeMap<NodeName, FreedAt>>,
     generation: u64,
+    /// Those that are yet to be offered to infeasible shapes.
+    to_offer: BTreeSet<FreedNode>,
+    /// The others, by how much was free of each resource when that was last looked at: no more is now.
+    offered: BTreeMap<ResourceName, BinaryHeap<(i128, FreedNode)>>,
 }
+
+/// A node with its cluster.
+pub(crate) type FreedNode = (ClusterName, NodeName);
 
 /// The generation at which more of a node last became available.
 #[derive(Debug, Clone, Copy, Default)]
@@ -64,12 +72,43 @@ impl FreedNodes {
         self.nodes.keys()
     }
 
-    /// All, by cluster.
-    pub(crate) fn by_cluster(
-        &self,
-    ) -> impl Iterator<Item = (&ClusterName, impl Iterator<Item = &NodeName>)> {
-        let clusters = self.nodes.iter();
-        clusters.map(|(cluster, nodes)| (cluster, nodes.keys()))
+    /// Whether some are yet to be offered to infeasible shapes.
+    pub(crate) fn has_to_offer(&self) -> bool {
+        !self.to_offer.is_empty()
+    }
+
+    /// The next one to offer, which is offered from now on.
+    pub(super) fn take_to_offer(&mut self) -> Option<FreedNode> {
+        self.to_offer.pop_first()
+    }
+
+    /// A node was offered with so much free of each resource.
+    pub(super) fn note_offered(&mut self, node: &FreedNode, free: Vec<(ResourceName, i128)>) {
+        for (name, amount) in free {
+            let nodes = self.offered.entry(name).or_default();
+            nodes.push((amount, node.clone()));
+        }
+    }
+
+    /// The most that is free of a resource on a node that was offered, or nothing.
+    pub(super) fn most_offered(
+        &mut self,
+        name: &ResourceName,
+        free: impl Fn(&FreedNode) -> i128,
+    ) -> i128 {
+        let Some(nodes) = self.offered.get_mut(name) else {
+            return 0;
+        };
+        while let Some((amount, node)) = nodes.pop() {
+            let left = free(&node).min(amount);
+            if left > 0 {
+                nodes.push((left, node));
+            }
+            if left == amount {
+                return amount;
+            }
+        }
+        0
     }
 
     /// Pods left these nodes.
@@ -96,9 +135,12 @@ impl FreedNodes {
     /// All feasible shapes were evaluated with them.
     pub(super) fn settle(&mut self) {
         self.nodes.clear();
+        self.to_offer.clear();
+        self.offered.clear();
     }
 
     fn at(&mut self, cluster: &ClusterName, node: &NodeName) -> &mut FreedAt {
+        self.to_offer.insert((cluster.clone(), node.clone()));
         let nodes = self.nodes.entry(cluster.clone()).or_default();
         nodes.entry(node.clone()).or_default()
     }
@@ -112,9 +154,27 @@ impl FreedNodes {
         let nodes = self.nodes.iter();
         let nodes = nodes.flat_map(|(cluster, nodes)| nodes.iter().map(move |n| (cluster, n)));
         let withheld = matches!(why, Infeasible::Withheld(_));
-        let freed_at = move |at: &FreedAt| if withheld { at.unreserved } else { at.free };
         nodes
-            .filter(move |(_, (_, at))| generation < freed_at(at))
+            .filter(move |(_, (_, at))| generation < at.matters_to(withheld))
             .map(|(cluster, (node, _))| (cluster, node))
+    }
+
+    /// Whether a node was freed after a generation, as far as it matters to a shape that is infeasible for `why`.
+    pub(crate) fn is_since(
+        &self,
+        (cluster, node): &FreedNode,
+        generation: u64,
+        why: &Infeasible,
+    ) -> bool {
+        let at = self.nodes.get(cluster).and_then(|nodes| nodes.get(node));
+        let withheld = matches!(why, Infeasible::Withheld(_));
+        at.is_some_and(|at| generation < at.matters_to(withheld))
+    }
+}
+
+impl FreedAt {
+    /// The generation that matters to a shape which is infeasible for want of room, or since nodes are withheld.
+    fn matters_to(&self, withheld: bool) -> u64 {
+        if withheld { self.unreserved } else { self.free }
     }
 }

@@ -1,10 +1,11 @@
 //! The request shapes, by what may make them feasible: a node with freed capacity names the shapes that
-//! it might take, and the other infeasible ones cost nothing.
+//! it might take, and is offered to them; the other infeasible ones cost nothing.
 
 use crate::amounts::resources::ResourceName;
 use crate::api::ids::JobKey;
 use crate::capacity::leading;
 use crate::pending::infeasible::Infeasible;
+use crate::pending::offers::{Offer, Offers};
 use crate::pending::shapes::{RequestShape, ShapeId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,9 +13,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct InfeasibleShapes {
     feasible: BTreeSet<ShapeId>,
-    /// The infeasible ones, by the amount of its leading resource that a pod of a role requests.
+    /// The infeasible ones that freed nodes may take.
+    offers: Offers,
+    /// The other infeasible ones, by the amount of its leading resource that a pod of a role requests.
     by_leading: BTreeMap<ResourceName, BTreeMap<i64, BTreeSet<ShapeId>>>,
-    /// The infeasible ones with a role that requests nothing.
+    /// Those with a role that requests nothing.
     undemanding: BTreeSet<ShapeId>,
     /// Those that reservations make infeasible, which does not hold for the jobs before all of these.
     withheld: BTreeSet<ShapeId>,
@@ -62,6 +65,16 @@ impl InfeasibleShapes {
     }
 
     fn list(&mut self, id: ShapeId, shape: &RequestShape, why: &Infeasible) {
+        self.list_by_leading(id, shape);
+        if matches!(why, Infeasible::Withheld(_)) {
+            self.withheld.insert(id);
+        }
+        for owner in owners(why) {
+            *self.stopped_by.entry(owner.clone()).or_default() += 1;
+        }
+    }
+
+    fn list_by_leading(&mut self, id: ShapeId, shape: &RequestShape) {
         for request in requests(shape) {
             let listed = match request {
                 Some((name, amount)) => {
@@ -72,15 +85,24 @@ impl InfeasibleShapes {
             };
             listed.insert(id);
         }
-        if matches!(why, Infeasible::Withheld(_)) {
-            self.withheld.insert(id);
-        }
-        for owner in owners(why) {
-            *self.stopped_by.entry(owner.clone()).or_default() += 1;
-        }
     }
 
     fn unlist(&mut self, id: ShapeId, shape: &RequestShape, why: &Infeasible) {
+        if !self.offers.remove(id) {
+            self.unlist_by_leading(id, shape);
+        }
+        self.withheld.remove(&id);
+        for owner in owners(why) {
+            if let Some(count) = self.stopped_by.get_mut(owner) {
+                *count -= 1;
+                if *count == 0 {
+                    self.stopped_by.remove(owner);
+                }
+            }
+        }
+    }
+
+    fn unlist_by_leading(&mut self, id: ShapeId, shape: &RequestShape) {
         for request in requests(shape) {
             let Some((name, amount)) = request else {
                 self.undemanding.remove(&id);
@@ -99,20 +121,31 @@ impl InfeasibleShapes {
                 self.by_leading.remove(name);
             }
         }
-        self.withheld.remove(&id);
-        for owner in owners(why) {
-            if let Some(count) = self.stopped_by.get_mut(owner) {
-                *count -= 1;
-                if *count == 0 {
-                    self.stopped_by.remove(owner);
-                }
-            }
+    }
+
+    /// A freed node may take a pod of an infeasible shape.
+    pub(super) fn offer(&mut self, id: ShapeId, shape: &RequestShape, offer: Offer) {
+        if self.offers.of(id).is_none() {
+            self.unlist_by_leading(id, shape);
+        }
+        self.offers.insert(id, offer);
+    }
+
+    /// No freed node takes a pod of an infeasible shape.
+    pub(super) fn withdraw(&mut self, id: ShapeId, shape: &RequestShape) {
+        if self.offers.remove(id) {
+            self.list_by_leading(id, shape);
         }
     }
 
+    /// The freed nodes that may take infeasible shapes.
+    pub(crate) fn offers(&self) -> &Offers {
+        &self.offers
+    }
+
     /// The feasible shapes.
-    pub(crate) fn feasible(&self) -> impl Iterator<Item = ShapeId> {
-        self.feasible.iter().copied()
+    pub(crate) fn feasible(&self) -> &BTreeSet<ShapeId> {
+        &self.feasible
     }
 
     /// The shapes that reservations make infeasible.
@@ -125,8 +158,8 @@ impl InfeasibleShapes {
         self.stopped_by.contains_key(owner)
     }
 
-    /// The infeasible shapes of which a pod might fit on nodes with at most so much free of each resource,
-    /// as far as one resource tells.
+    /// The infeasible shapes that nothing is offered to of which a pod might fit on a node with so much free of each
+    /// resource, as far as one resource tells. A shape is named once for each of its roles.
     pub(crate) fn might_be_on(
         &self,
         free: impl Fn(&ResourceName) -> i128,
@@ -218,7 +251,7 @@ mod tests {
             shapes.note_feasible(id);
         }
         assert_eq!(named(&shapes, "cpu 9"), BTreeSet::new());
-        assert_eq!(shapes.infeasible_shapes().feasible().count(), all.len());
+        assert_eq!(shapes.infeasible_shapes().feasible().len(), all.len());
         assert!(shapes.are_listed());
     }
 

@@ -4,8 +4,8 @@
 //! - The state of the class ([`pending_queue`]): it was woken, is rechecked in any case, waits until its
 //!   shape is feasible, or is parked until one of its conditions ([`inadmissible`]) has changed.
 //! - The shape of a class that waits for it is feasible again once a freed node could take one of its
-//!   pods ([`infeasible`]). That is looked up when a head is searched, so that a freed node costs one
-//!   evaluation however many classes have the shape.
+//!   pods ([`infeasible`]). Each freed node is offered to the shapes once ([`offers`]), and an offer is checked
+//!   when a head is searched, so that a freed node costs one evaluation however many classes have the shape.
 //! - A job of an infeasible shape is evaluated for a reservation, while it is in the window of its queue
 //!   and a slot is not taken by reservations of higher priority (`backfill::window`), and for
 //!   preemption, while it has no back-off ([`backoff`]).
@@ -25,6 +25,7 @@ pub(crate) mod head_selector;
 pub(crate) mod inadmissible;
 pub(crate) mod infeasible;
 pub(crate) mod infeasible_shapes;
+pub(crate) mod offers;
 pub(crate) mod pending_queue;
 pub(crate) mod position_index;
 pub(crate) mod queues;

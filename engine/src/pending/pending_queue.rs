@@ -153,11 +153,22 @@ impl PendingQueue {
         named.min_by_key(|(rank, shape)| (self.turn(rank), *shape))
     }
 
-    /// Whether the shapes that `may_be` names are few beside all active classes.
+    /// Whether the shapes that `may_be` names are few beside all active classes: otherwise the first of the classes is
+    /// found sooner by asking them in order.
     pub(crate) fn are_few<I: Iterator<Item = ShapeId>>(&self, may_be: impl FnOnce() -> I) -> bool {
-        let left = FEW + self.rechecked.len() + self.may_move.len();
-        let left = self.active.len().saturating_sub(left);
+        let named = FEW + self.rechecked.len() + self.may_move.len();
+        let left = (self.active.len() / 2).saturating_sub(named);
         left > 0 && may_be().take(left).count() < left
+    }
+
+    /// How many classes are active.
+    pub(crate) fn active_len(&self) -> usize {
+        self.active.len()
+    }
+
+    /// The shapes of the active classes, in the order of their first jobs.
+    pub(crate) fn active_shapes(&self) -> impl Iterator<Item = ShapeId> {
+        self.active.iter().map(|(_, shape)| *shape)
     }
 
     /// The first job of a class, if the class is active.

@@ -410,7 +410,7 @@ impl PendingQueues {
     }
 
     /// The shapes of active classes.
-    pub(crate) fn active(&self) -> impl Iterator<Item = ShapeId> {
+    pub(crate) fn active(&self) -> impl ExactSizeIterator<Item = ShapeId> {
         self.active.keys().copied()
     }
 

@@ -1,5 +1,8 @@
 //! The request shapes of pending jobs, each once: a million jobs have a few hundred.
 
+#[cfg(test)]
+mod tests;
+
 use crate::amounts::hashed::Hashed;
 use crate::amounts::resources::Resources;
 use crate::api::demand::Demand;
@@ -7,6 +10,7 @@ use crate::api::ids::{ClusterName, QueueName};
 use crate::api::slot::ReservationSlot;
 use crate::pending::infeasible::Infeasible;
 use crate::pending::infeasible_shapes::{Feasibility, InfeasibleShapes};
+use crate::pending::offers::Offer;
 use crate::quota::ChargeOwner;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -202,6 +206,10 @@ impl Shapes {
             if let Some(slot) = slot {
                 let now = Feasibility::of(slot.infeasible.as_ref());
                 fresh.note(ShapeId(id), &slot.shape, Feasibility::Unused, now);
+                let offer = self.infeasible_shapes.offers().of(ShapeId(id));
+                if let Some(offer) = offer.filter(|_| slot.infeasible.is_some()) {
+                    fresh.offer(ShapeId(id), &slot.shape, offer.clone());
+                }
             }
         }
         fresh == self.infeasible_shapes
@@ -226,7 +234,7 @@ impl Shapes {
     }
 
     /// The fleet changed: nothing is known of what fits it.
-    pub(crate) fn forget_fits(&mut self) {
+    pub(super) fn forget_fits(&mut self) {
         for slot in self.slots.iter_mut().flatten() {
             slot.fits_empty_fleet = None;
             slot.let_by.clear();
@@ -234,6 +242,24 @@ impl Shapes {
         }
         self.of_several_classes = false;
         self.make_feasible(|_| true);
+    }
+
+    /// Some nodes changed: nothing is known of what fits the empty fleet. Pods that have to stand to each other in some
+    /// way may fit, even where a node went: their rules count the domains that there are.
+    pub(super) fn nodes_changed(&mut self) {
+        for slot in self.slots.iter_mut().flatten() {
+            slot.fits_empty_fleet = None;
+            slot.let_by.clear();
+        }
+        self.make_feasible(|slot| slot.shape.demand.has_rules());
+    }
+
+    /// The infeasible shapes.
+    pub(crate) fn all_infeasible(&self) -> impl Iterator<Item = (ShapeId, &RequestShape)> {
+        let slots = self.slots.iter().enumerate();
+        let slots = slots.filter_map(|(id, slot)| Some((ShapeId(id), slot.as_ref()?)));
+        let infeasible = slots.filter(|(_, slot)| slot.infeasible.is_some());
+        infeasible.map(|(id, slot)| (id, &*slot.shape))
     }
 
     /// Makes the shapes feasible that `which` says.
@@ -267,6 +293,22 @@ impl Shapes {
             self.infeasible_shapes
                 .note(id, &slot.shape, was, Feasibility::Infeasible(&why));
             slot.infeasible = Some(why);
+            slot.infeasible_at = generation;
+        }
+    }
+
+    /// A freed node may take a pod of an infeasible shape.
+    pub(super) fn offer(&mut self, id: ShapeId, offer: Offer) {
+        let slot = self.slots.get(id.0).and_then(Option::as_ref);
+        if let Some(slot) = slot.filter(|slot| slot.infeasible.is_some()) {
+            self.infeasible_shapes.offer(id, &slot.shape, offer);
+        }
+    }
+
+    /// No node that was freed up to a generation takes a pod of an infeasible shape.
+    pub(super) fn withdraw(&mut self, id: ShapeId, generation: u64) {
+        if let Some(Some(slot)) = self.slots.get_mut(id.0) {
+            self.infeasible_shapes.withdraw(id, &slot.shape);
             slot.infeasible_at = generation;
         }
     }
@@ -382,104 +424,5 @@ impl Shapes {
             matches!(slot.infeasible, Some(Infeasible::Withheld(_)))
                 && slot.shape.duration.is_some()
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::capacity::testing::demand;
-    use crate::pending::testing;
-
-    fn shape(count: u32, duration: Option<i64>) -> RequestShape {
-        RequestShape {
-            duration,
-            ..testing::shape(demand(count, "cpu 1"))
-        }
-    }
-
-    #[test]
-    fn a_shape_is_known_while_a_job_has_it() {
-        let mut shapes = Shapes::default();
-        let first = shapes.acquire(shape(1, None));
-        assert_eq!(shapes.acquire(shape(1, None)), first);
-        shapes.release(first);
-        assert!(shapes.get(first).is_some());
-        shapes.release(first);
-        assert!(shapes.get(first).is_none());
-        // Nothing of it is left to the next that gets its number.
-        assert_eq!(shapes.acquire(shape(2, None)), first);
-        assert_ne!(shapes.acquire(shape(1, None)), first);
-    }
-
-    #[test]
-    fn nothing_can_be_reserved_for_a_shape_until_it_is_retried_or_unused() {
-        let mut shapes = Shapes::default();
-        let id = shapes.acquire(shape(1, None));
-        assert!(!shapes.is_unreservable(id));
-        shapes.note_unreservable(id);
-        assert!(shapes.is_unreservable(id));
-        shapes.retry_unreservable();
-        assert!(!shapes.is_unreservable(id));
-        shapes.note_unreservable(id);
-        shapes.release(id);
-        assert_eq!(shapes.acquire(shape(2, None)), id);
-        assert!(!shapes.is_unreservable(id));
-    }
-
-    #[test]
-    fn what_the_starts_of_others_make_infeasible_is_retried_if_it_says_how_long_it_runs() {
-        let mut shapes = Shapes::default();
-        let timed = shapes.acquire(shape(1, Some(1)));
-        let endless = shapes.acquire(shape(1, None));
-        let full = shapes.acquire(shape(2, Some(1)));
-        shapes.note_infeasible(timed, Infeasible::Withheld(Arc::new([])), 1);
-        shapes.note_infeasible(endless, Infeasible::Withheld(Arc::new([])), 1);
-        shapes.note_infeasible(full, Infeasible::NoRoom, 1);
-        let infeasible =
-            |shapes: &Shapes| [timed, endless, full].map(|id| shapes.infeasible(id).is_some());
-        shapes.timed_feasible();
-        assert_eq!(infeasible(&shapes), [false, true, true]);
-        shapes.all_feasible();
-        assert_eq!(infeasible(&shapes), [false, false, false]);
-    }
-
-    #[test]
-    fn copies_of_demands_that_no_job_uses_are_dropped_now_and_then() {
-        let mut shapes = Shapes::default();
-        let used = shapes.intern_demand(&demand(1, "cpu 1"));
-        for count in 2..=1024 {
-            shapes.intern_demand(&demand(count, "cpu 1"));
-        }
-        assert_eq!(shapes.demands.len(), 1024);
-        shapes.intern_demand(&demand(1025, "cpu 1"));
-        assert_eq!(shapes.demands.len(), 2);
-        let again = shapes.intern_demand(&demand(1, "cpu 1"));
-        assert!(Arc::ptr_eq(&used, &again));
-    }
-
-    #[test]
-    fn nothing_is_known_of_a_shape_in_another_fleet() {
-        let mut shapes = Shapes::default();
-        let id = shapes.acquire(shape(1, None));
-        let queue = QueueName::from("q");
-        let slots = |names: &[&str]| -> BTreeSet<ReservationSlot> {
-            let queues = names.iter().copied().map(QueueName::from);
-            queues.map(ReservationSlot::Headroom).collect()
-        };
-        shapes.note_scopes(id, &slots(&["a"]));
-        assert!(!shapes.are_of_several_classes());
-        shapes.note_scopes(id, &slots(&["a", "b"]));
-        assert!(shapes.are_of_several_classes());
-        shapes.note_fits_empty_fleet(id, true);
-        shapes.note_let_by(id, &queue, true);
-        shapes.note_infeasible(id, Infeasible::NoRoom, 1);
-        shapes.forget_fits();
-        let known = shape(1, None);
-        assert_eq!(shapes.fits_empty_fleet(&known), None);
-        assert_eq!(shapes.let_by(&known, &queue), None);
-        assert_eq!(shapes.scopes(id), None);
-        assert_eq!(shapes.infeasible(id), None);
-        assert!(!shapes.are_of_several_classes());
     }
 }

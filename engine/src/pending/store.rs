@@ -2,9 +2,11 @@
 
 use super::fruitless::Fruitless;
 use super::head_selector::HeadSelector;
-use super::infeasible::{FreedNodes, Infeasible, Nodes};
+use super::infeasible::{FreedNode, FreedNodes, Infeasible, Nodes};
+use super::offers::Offer;
 use super::queues::PendingQueues;
 use super::shapes::Shapes;
+use crate::amounts::resources::ResourceName;
 use crate::api::ids::{ClusterName, JobKey, NodeName, QueueName};
 use crate::api::slot::ReservationSlot;
 use crate::pending::backoff::PreemptionBackoff;
@@ -43,6 +45,15 @@ impl Pending {
     pub(crate) fn forget_fits(&mut self) {
         self.shapes.forget_fits();
         self.queues.forget_slots();
+    }
+
+    /// Some nodes changed, whose capacity is noted as freed where they may run more. Nothing is known of what fits the
+    /// empty fleet, and these shapes may not fit it any more.
+    pub(crate) fn nodes_changed(&mut self, may_exceed: Vec<ShapeId>) {
+        self.shapes.nodes_changed();
+        for shape in may_exceed {
+            self.shapes.note_feasible(shape);
+        }
     }
 
     /// No reservation is possible for a job, nor for another job of this shape behind all owners of
@@ -94,11 +105,56 @@ impl Pending {
         &self.freed
     }
 
+    /// A freed node that is yet to be offered to infeasible shapes; each is named once.
+    pub(crate) fn take_to_offer(&mut self) -> Option<FreedNode> {
+        self.freed.take_to_offer()
+    }
+
+    /// A freed node with so much free of each resource is offered to these shapes.
+    pub(crate) fn note_offered(
+        &mut self,
+        node: &FreedNode,
+        free: Vec<(ResourceName, i128)>,
+        offers: Vec<(ShapeId, Offer)>,
+    ) {
+        self.freed.note_offered(node, free);
+        for (shape, offer) in offers {
+            self.offer(shape, offer);
+        }
+    }
+
+    /// A freed node may take a pod of an infeasible shape.
+    pub(crate) fn offer(&mut self, shape: ShapeId, offer: Offer) {
+        self.shapes.offer(shape, offer);
+    }
+
+    /// No freed node takes a pod of an infeasible shape.
+    pub(crate) fn withdraw(&mut self, shape: ShapeId) {
+        self.shapes.withdraw(shape, self.freed.generation());
+    }
+
+    /// The shapes that are offered nodes for a pod which requests more of a resource than any of these has left.
+    pub(crate) fn offered_too_little(
+        &mut self,
+        free: impl Fn(&ResourceName, &FreedNode) -> i128,
+    ) -> Vec<ShapeId> {
+        let offers = self.shapes.infeasible_shapes().offers();
+        let short = offers.leading().flat_map(|name| {
+            let most = self.freed.most_offered(name, |node| free(name, node));
+            offers.above(name, most)
+        });
+        short.collect()
+    }
+
     /// All feasible shapes were evaluated. These may fit on nodes that were freed since they were
-    /// evaluated themselves, and are feasible from now on.
-    pub(crate) fn settle_freed(&mut self, feasible: BTreeSet<ShapeId>) {
-        for shape in feasible {
-            self.shapes.note_feasible(shape);
+    /// evaluated themselves, and are feasible from now on; the others that were offered nodes are not.
+    pub(crate) fn settle_freed(&mut self, feasible: &BTreeSet<ShapeId>) {
+        let offered = self.shapes.infeasible_shapes().offers().shapes();
+        for shape in offered.collect::<Vec<_>>() {
+            match feasible.contains(&shape) {
+                true => self.shapes.note_feasible(shape),
+                false => self.withdraw(shape),
+            }
         }
         self.freed.settle();
     }
@@ -161,7 +217,20 @@ mod tests {
         let freed = [(ClusterName::from("a"), NodeName::from("n0"))];
         pending.note_unreserved(freed.iter().map(|(cluster, node)| (cluster, node)));
         assert!(pending.freed().is_any());
-        pending.settle_freed(BTreeSet::from([shape]));
+        let node = pending.take_to_offer();
+        assert_eq!(node.as_ref(), Some(&freed[0]));
+        assert_eq!(pending.take_to_offer(), None);
+        let node = node.unwrap_or_else(|| freed[0].clone());
+        let offer = Offer {
+            cluster: node.0.clone(),
+            node: node.1.clone(),
+            leading: Some((ResourceName::new("cpu"), 1_000)),
+        };
+        let free = vec![(ResourceName::new("cpu"), 2_000)];
+        pending.note_offered(&node, free, vec![(shape, offer)]);
+        assert_eq!(pending.offered_too_little(|_, _| 1_000), []);
+        assert_eq!(pending.offered_too_little(|_, _| 999), [shape]);
+        pending.settle_freed(&BTreeSet::from([shape]));
         assert_eq!(pending.shapes.infeasible(shape), None);
         assert!(!pending.freed().is_any());
     }

@@ -29,26 +29,40 @@ pub(crate) fn put_across<'a>(
     if !divisible || most < 2 {
         return None;
     }
-    let mut most_on = BTreeMap::new();
+    let mut most_on: BTreeMap<&ClusterName, (u64, Sites<'a>)> = BTreeMap::new();
     let mut fitting: Vec<(Reverse<u64>, &ClusterName)> = Vec::new();
     for cluster in clusters {
         let most = most_in(inputs, demand, cluster, left);
         if let Some((pods, sites)) = most.filter(|(pods, _)| *pods > 0) {
             fitting.push((Reverse(pods), cluster));
-            most_on.insert(*cluster, sites);
+            most_on.insert(*cluster, (pods, sites));
         }
     }
     fitting.sort();
+    let are_enough = |chosen: &[&ClusterName]| {
+        let pods = chosen.iter().filter_map(|cluster| most_on.get(cluster));
+        let pods: u64 = pods.map(|(pods, _)| pods).sum();
+        most_is_known(demand).is_none_or(|all| all <= pods)
+    };
     (least.max(2)..=most.min(fitting.len())).find_map(|few| {
         let choices = chosen(inputs, demand, &fitting, few).into_iter();
+        let choices = choices.filter(|chosen| are_enough(chosen));
         let mut put = choices.filter_map(|chosen| {
             let parts = chosen.iter().filter_map(|cluster| most_on.get(cluster));
-            let mut sites = Sites::joined(parts.cloned())?;
+            let mut sites = Sites::joined(parts.map(|(_, sites)| sites.clone()))?;
             let cost = put_all(&inputs.capacity, demand, &mut sites)?;
             Some((cost, sites))
         });
         put.find(|(cost, _)| accepts(*cost))
     })
+}
+
+/// How many pods a gang has of which several clusters take no more together than each of them alone: of one role,
+/// without rules between its pods.
+fn most_is_known(demand: &Demand) -> Option<u64> {
+    let mut roles = demand.roles.iter().filter(|role| role.count > 0);
+    let (first, others) = (roles.next()?, roles.next());
+    (others.is_none() && !demand.has_rules()).then_some(u64::from(first.count))
 }
 
 /// Choices of so many clusters: the first ones, or those that meet the job's spread constraints.

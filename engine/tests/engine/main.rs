@@ -39,6 +39,7 @@ mod likely;
 mod limits;
 mod machine;
 mod moves;
+mod node_changes;
 mod order;
 mod outranked;
 mod overdue;

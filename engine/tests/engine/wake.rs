@@ -1,6 +1,6 @@
 //! Inadmissible jobs are evaluated when their condition is met, and cost nothing else.
 
-use crate::world::{World, below, capped, foreign, key, node, pods, policy, queue};
+use crate::world::{World, below, capped, deserving, foreign, key, node, pods, policy, queue};
 use engine::Event;
 use engine::facts::{Backfill, NodeFact, PolicyFact, QueueOrdering};
 use insta::assert_snapshot;
@@ -269,6 +269,29 @@ fn a_call_ends_after_the_most_evaluations_and_the_next_ones_do_the_rest() {
         let all = (0..jobs).map(|index| key(&format!("job-{index}")));
         assert_eq!(named, all.collect());
     }
+}
+
+#[test]
+fn a_call_that_asks_many_classes_for_what_they_are_entitled_to_ends_too() {
+    let mut world = World::with(engine::EngineConfig {
+        evaluation_budget: 2,
+        ..engine::EngineConfig::default()
+    });
+    world
+        .cluster("a", 1, "cpu 64, gpu 8")
+        .queue(deserving("q", "gpu 1"));
+    world.runs("old", "q", 1, "gpu 8");
+    let mut apart = policy("q");
+    apart.limits.jobs_per_user = Some(10);
+    apart.preemption.reclaim = true;
+    world.policy(apart);
+    for index in 0..150 {
+        let job = world.job(&format!("job-{index}"), "q", pods(1, "gpu 8"));
+        world.submit(job.user(&format!("user-{index}")));
+    }
+    // They fit nowhere, which one evaluation shows; each is asked whether it may reclaim, 65 in a call.
+    let more: Vec<bool> = (0..4).map(|_| world.decided().more).collect();
+    assert_eq!(more, [true, true, true, false]);
 }
 
 #[test]

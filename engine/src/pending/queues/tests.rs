@@ -296,8 +296,8 @@ fn in_a_long_queue_only_the_classes_that_may_be_feasible_are_asked() {
         let of_queue = pending.pending_queue(&queue).unwrap();
         of_queue.are_few(|| ids.iter().copied().take(named))
     };
-    assert!(are_few(&pending, 995));
-    assert!(!are_few(&pending, 996));
+    assert!(are_few(&pending, 495));
+    assert!(!are_few(&pending, 496));
     let [first, later, last] = [ids[0], ids[700], ids[999]];
     let found = |pending: &PendingQueues, named: &[ShapeId], feasible: &[ShapeId]| {
         let asked = std::cell::Cell::new(0);
@@ -326,7 +326,7 @@ fn in_a_long_queue_only_the_classes_that_may_be_feasible_are_asked() {
     // Those that are rechecked, or may have nearer nodes, need no name.
     pending.recheck(&queue, later);
     assert_eq!(found(&pending, &[], &[later]), Some(later));
-    assert!(!are_few(&pending, 995));
+    assert!(!are_few(&pending, 495));
     pending.wait_for_shape(&queue, later);
     assert_eq!(found(&pending, &[], &[later]), None);
     pending.recheck_if_moving(&queue, last);

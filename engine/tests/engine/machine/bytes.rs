@@ -179,7 +179,7 @@ fn the_same_events_give_the_same_bytes_everywhere() {
     123 released, 5 resized, 7 evicted: 3feab8c6f4d525b9, told f8221d1db0f6d338
     57 released, 0 resized, 2 evicted: 1e6171fa58783e51, told a64d5183844cf381
     105 released, 1 resized, 6 evicted: 5fae7fd4094bc159, told bd0b80fb48811e0e
-    54 released, 1 resized, 0 evicted: 9b64a985f95065bd, told 2bc135d59cef5fd8
+    54 released, 1 resized, 0 evicted: 522089113fcd2d0d, told 2bc135d59cef5fd8
     114 released, 1 resized, 4 evicted: 668c9ddabf6da516, told 161b3b3237de2aa3
     85 released, 1 resized, 2 evicted: dad0bbfe475256aa, told cfc7503101e114d2
     95 released, 3 resized, 3 evicted: 69cf10f7efd9bf6f, told d6d72593c1ba702b

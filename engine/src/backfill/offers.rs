@@ -1,0 +1,147 @@
+//! Which infeasible shapes a freed node may take: each is offered once, to all that it takes a pod of, and what is
+//! offered is checked against what is free now.
+
+use crate::amounts::resources::ResourceName;
+use crate::api::demand::{Role, Split};
+use crate::api::ids::{ClusterName, NodeName};
+use crate::capacity::{Capacity, NodeInfo, leading};
+use crate::pending::infeasible::{FreedNode, Infeasible};
+use crate::pending::offers::Offer;
+use crate::pending::shapes::{RequestShape, ShapeId};
+use crate::state::Inputs;
+
+/// What a freed node has free now, of each resource of which it has any.
+pub(crate) fn free_on(
+    inputs: Inputs<'_>,
+    (cluster, node): &FreedNode,
+) -> Vec<(ResourceName, i128)> {
+    let free = info_of(&inputs.capacity, cluster, node).map(|node| inputs.capacity.free_on(node));
+    let free = free.unwrap_or_default();
+    let some = free.iter().filter(|(_, amount)| *amount > 0);
+    some.map(|(name, amount)| (name.clone(), amount)).collect()
+}
+
+/// How much a freed node has free now of a resource.
+pub(crate) fn free_of(capacity: &Capacity, name: &ResourceName, node: &FreedNode) -> i128 {
+    let node = info_of(capacity, &node.0, &node.1);
+    node.map_or(0, |node| capacity.free_of(node, name))
+}
+
+/// The infeasible shapes without an offer of which a freed node takes a pod now.
+pub(crate) fn offers_of(inputs: Inputs<'_>, freed: &FreedNode) -> Vec<(ShapeId, Offer)> {
+    let (cluster, name) = freed;
+    let Some(node) = info_of(&inputs.capacity, cluster, name) else {
+        return Vec::new();
+    };
+    let free = |name: &ResourceName| inputs.capacity.free_of(node, name);
+    let shapes = inputs.pending.shapes.infeasible_shapes().might_be_on(free);
+    let offers = shapes.filter_map(|id| {
+        let why = inputs.pending.shapes.infeasible(id)?;
+        let at = inputs.pending.shapes.infeasible_at(id);
+        let is_since = inputs.pending.freed().is_since(freed, at, why);
+        let offer = is_since.then(|| offer_on(inputs, id, why, freed)).flatten();
+        Some((id, offer?))
+    });
+    offers.collect()
+}
+
+/// A freed node that takes a pod of an infeasible shape now, if there is one.
+pub(crate) fn offer_now(inputs: Inputs<'_>, id: ShapeId) -> Option<Offer> {
+    let why = inputs.pending.shapes.infeasible(id)?;
+    let offered = inputs.pending.shapes.infeasible_shapes().offers().of(id);
+    let as_offered = offered.and_then(|offer| {
+        let node = (offer.cluster.clone(), offer.node.clone());
+        offer_on(inputs, id, why, &node)
+    });
+    as_offered.or_else(|| {
+        let at = inputs.pending.shapes.infeasible_at(id);
+        let mut freed = inputs.pending.freed().since(at, why);
+        freed
+            .find_map(|(cluster, node)| offer_on(inputs, id, why, &(cluster.clone(), node.clone())))
+    })
+}
+
+/// A node that takes a pod of an infeasible shape now.
+fn offer_on(
+    inputs: Inputs<'_>,
+    id: ShapeId,
+    why: &Infeasible,
+    (cluster, node): &FreedNode,
+) -> Option<Offer> {
+    let shape = inputs.pending.shapes.get(id)?;
+    if !might_hold(inputs, shape, cluster) {
+        return None;
+    }
+    let leading = pod_on(inputs, shape, cluster, node, why)?;
+    Some(Offer {
+        cluster: cluster.clone(),
+        node: node.clone(),
+        leading: leading.map(|(name, amount)| (name.clone(), amount)),
+    })
+}
+
+fn info_of<'a>(
+    capacity: &'a Capacity,
+    cluster: &ClusterName,
+    node: &NodeName,
+) -> Option<&'a NodeInfo> {
+    capacity.cluster(cluster)?.nodes().get(node)
+}
+
+/// Whether a cluster might take a gang that cannot be divided, as far as is known without its nodes.
+fn might_hold(inputs: Inputs<'_>, shape: &RequestShape, cluster: &ClusterName) -> bool {
+    let mut roles = shape.demand.roles.iter();
+    is_divisible(shape) || roles.all(|role| inputs.capacity.might_hold(cluster, role))
+}
+
+fn is_divisible(shape: &RequestShape) -> bool {
+    let demand = &shape.demand;
+    demand.natively_divisible || demand.elastic || demand.split != Split::Never
+}
+
+/// The infeasible shapes of which it is not known that the empty fleet has enough for all pods.
+pub(crate) fn may_exceed_fleet(inputs: Inputs<'_>) -> Vec<ShapeId> {
+    let shapes = inputs.pending.shapes.all_infeasible();
+    let exceeding = shapes.filter(|(_, shape)| {
+        let mut roles = shape.demand.roles.iter().filter(|role| role.count > 0);
+        roles.any(|role| !inputs.capacity.is_large_enough(role, is_divisible(shape)))
+    });
+    exceeding.map(|(id, _)| id).collect()
+}
+
+/// Whether a node could take one pod of the shape now.
+pub(crate) fn takes_one(
+    inputs: Inputs<'_>,
+    shape: &RequestShape,
+    cluster: &ClusterName,
+    node: &NodeName,
+    why: &Infeasible,
+) -> bool {
+    pod_on(inputs, shape, cluster, node, why).is_some()
+}
+
+/// What a pod of the shape of which a node could take one now requests of its leading resource; nothing within if
+/// it requests none.
+fn pod_on<'a>(
+    inputs: Inputs<'_>,
+    shape: &'a RequestShape,
+    cluster: &ClusterName,
+    name: &NodeName,
+    why: &Infeasible,
+) -> Option<Option<(&'a ResourceName, i64)>> {
+    let node = info_of(&inputs.capacity, cluster, name)?;
+    let reserved = match why {
+        Infeasible::NoRoom => None,
+        Infeasible::Withheld(holders) => inputs.reservations.kept_for(holders, cluster, name),
+    };
+    let mut roles = shape.demand.roles.iter().filter(|role| role.count > 0);
+    let takes = |role: &&Role| inputs.capacity.takes_one(node, role, reserved.as_ref());
+    // Capacity never blocks a shape that requests nothing.
+    if roles.clone().next().is_none() {
+        return Some(None);
+    }
+    roles.find(takes).map(|role| {
+        let name = leading(&role.request)?;
+        Some((name, role.request.amount_of(name).0))
+    })
+}

@@ -1,0 +1,95 @@
+use super::*;
+use crate::capacity::testing::demand;
+use crate::pending::testing;
+
+fn shape(count: u32, duration: Option<i64>) -> RequestShape {
+    RequestShape {
+        duration,
+        ..testing::shape(demand(count, "cpu 1"))
+    }
+}
+
+#[test]
+fn a_shape_is_known_while_a_job_has_it() {
+    let mut shapes = Shapes::default();
+    let first = shapes.acquire(shape(1, None));
+    assert_eq!(shapes.acquire(shape(1, None)), first);
+    shapes.release(first);
+    assert!(shapes.get(first).is_some());
+    shapes.release(first);
+    assert!(shapes.get(first).is_none());
+    // Nothing of it is left to the next that gets its number.
+    assert_eq!(shapes.acquire(shape(2, None)), first);
+    assert_ne!(shapes.acquire(shape(1, None)), first);
+}
+
+#[test]
+fn nothing_can_be_reserved_for_a_shape_until_it_is_retried_or_unused() {
+    let mut shapes = Shapes::default();
+    let id = shapes.acquire(shape(1, None));
+    assert!(!shapes.is_unreservable(id));
+    shapes.note_unreservable(id);
+    assert!(shapes.is_unreservable(id));
+    shapes.retry_unreservable();
+    assert!(!shapes.is_unreservable(id));
+    shapes.note_unreservable(id);
+    shapes.release(id);
+    assert_eq!(shapes.acquire(shape(2, None)), id);
+    assert!(!shapes.is_unreservable(id));
+}
+
+#[test]
+fn what_the_starts_of_others_make_infeasible_is_retried_if_it_says_how_long_it_runs() {
+    let mut shapes = Shapes::default();
+    let timed = shapes.acquire(shape(1, Some(1)));
+    let endless = shapes.acquire(shape(1, None));
+    let full = shapes.acquire(shape(2, Some(1)));
+    shapes.note_infeasible(timed, Infeasible::Withheld(Arc::new([])), 1);
+    shapes.note_infeasible(endless, Infeasible::Withheld(Arc::new([])), 1);
+    shapes.note_infeasible(full, Infeasible::NoRoom, 1);
+    let infeasible =
+        |shapes: &Shapes| [timed, endless, full].map(|id| shapes.infeasible(id).is_some());
+    shapes.timed_feasible();
+    assert_eq!(infeasible(&shapes), [false, true, true]);
+    shapes.all_feasible();
+    assert_eq!(infeasible(&shapes), [false, false, false]);
+}
+
+#[test]
+fn copies_of_demands_that_no_job_uses_are_dropped_now_and_then() {
+    let mut shapes = Shapes::default();
+    let used = shapes.intern_demand(&demand(1, "cpu 1"));
+    for count in 2..=1024 {
+        shapes.intern_demand(&demand(count, "cpu 1"));
+    }
+    assert_eq!(shapes.demands.len(), 1024);
+    shapes.intern_demand(&demand(1025, "cpu 1"));
+    assert_eq!(shapes.demands.len(), 2);
+    let again = shapes.intern_demand(&demand(1, "cpu 1"));
+    assert!(Arc::ptr_eq(&used, &again));
+}
+
+#[test]
+fn nothing_is_known_of_a_shape_in_another_fleet() {
+    let mut shapes = Shapes::default();
+    let id = shapes.acquire(shape(1, None));
+    let queue = QueueName::from("q");
+    let slots = |names: &[&str]| -> BTreeSet<ReservationSlot> {
+        let queues = names.iter().copied().map(QueueName::from);
+        queues.map(ReservationSlot::Headroom).collect()
+    };
+    shapes.note_scopes(id, &slots(&["a"]));
+    assert!(!shapes.are_of_several_classes());
+    shapes.note_scopes(id, &slots(&["a", "b"]));
+    assert!(shapes.are_of_several_classes());
+    shapes.note_fits_empty_fleet(id, true);
+    shapes.note_let_by(id, &queue, true);
+    shapes.note_infeasible(id, Infeasible::NoRoom, 1);
+    shapes.forget_fits();
+    let known = shape(1, None);
+    assert_eq!(shapes.fits_empty_fleet(&known), None);
+    assert_eq!(shapes.let_by(&known, &queue), None);
+    assert_eq!(shapes.scopes(id), None);
+    assert_eq!(shapes.infeasible(id), None);
+    assert!(!shapes.are_of_several_classes());
+}
