@@ -2,8 +2,10 @@
 
 use super::Shown;
 use crate::output::columns;
-use crds::capacity_policy::{CapacityPolicyStatus, PoolUse, ResourceUse, UnadmittedUse};
-use crds::loose::{QuantityList, QuantityText};
+use crds::capacity_policy::{
+    CapacityPolicyFairShareWithin, CapacityPolicyStatus, PoolUse, ResourceUse, UnadmittedUse,
+};
+use crds::loose::{Loose, QuantityList, QuantityText};
 use kube::ResourceExt;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -37,8 +39,26 @@ pub(crate) fn render(queue: &Shown) -> String {
             condition.type_, condition.status, condition.message
         );
     }
+    text += &turns(queue);
     text += &limits(queue);
     text + &resources(&status) + &pools(&status.pools) + &unadmitted(&status.unadmitted)
+}
+
+/// Formats whose jobs come in turn. What each user has is shown with their jobs only.
+fn turns(queue: &Shown) -> String {
+    let Some(fair_share) = &queue.policy.spec.fair_share else {
+        return String::new();
+    };
+    let past = match &fair_share.usage_half_life {
+        Some(half_life) => format!("past usage counts half after {half_life}"),
+        None => "past usage does not count".to_owned(),
+    };
+    match fair_share.within {
+        Some(Loose::Known(CapacityPolicyFairShareWithin::User)) => {
+            format!("Order   users come in turn, the smallest share first; {past}\n")
+        }
+        _ => String::new(),
+    }
 }
 
 /// Formats what one user and one namespace may have. What each of them has is shown with their jobs only.
@@ -207,6 +227,7 @@ mod tests {
         Next    vision/resnet-job: WaitingForQuota
                 needs nvidia.com/gpu 16; queue vision may use 32 and has 24 charged: short by 8
         Note    Open=False: its state is Closing
+        Order   users come in turn, the smallest share first; past usage counts half after 24h
         Limit   cpu 64, nvidia.com/gpu 8 for each user
         Limit   nvidia.com/gpu 16 for each namespace
 

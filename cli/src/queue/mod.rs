@@ -138,6 +138,7 @@ kind: CapacityPolicy
 metadata: {name: vision, creationTimestamp: 2026-11-20T12:00:00Z}
 spec:
   ordering: Backfill
+  fairShare: {usageHalfLife: 24h, within: User}
   limits: {resourcesPerUser: {cpu: '64', nvidia.com/gpu: '8'}, resourcesPerNamespace: {nvidia.com/gpu: '16'}}
 status:
   conditions:

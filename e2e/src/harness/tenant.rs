@@ -23,7 +23,7 @@ const CLUSTER_ROLE: &str = "edit";
 /// A user with the right to edit one namespace.
 #[derive(Clone)]
 pub struct Tenant {
-    /// The user's name: `tenant-<namespace>`.
+    /// The user's name: `tenant-<namespace>`, if it has no other.
     pub user: String,
     /// The namespace that it edits.
     pub namespace: String,
@@ -50,8 +50,15 @@ impl Tenant {
     /// # Errors
     /// Returns an error if the API server refuses, or does not know the rights in time.
     pub async fn of(testbed: &Testbed, namespace: &str) -> anyhow::Result<Self> {
+        Self::named(testbed, namespace, format!("tenant-{namespace}")).await
+    }
+
+    /// Creates a tenant with a name of its own, as [`Self::of`]: a namespace may have several.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    pub async fn named(testbed: &Testbed, namespace: &str, user: String) -> anyhow::Result<Self> {
         let karmada = testbed.karmada();
-        let user = format!("tenant-{namespace}");
         bind(&Objects::new(karmada.client().await?), namespace, &user).await?;
         let client = karmada.client_as(&user, &["tenants"]).await?;
         let tenant = Self {
@@ -116,7 +123,7 @@ impl Tenant {
 async fn bind(karmada: &Objects, namespace: &str, user: &str) -> anyhow::Result<()> {
     let group = "rbac.authorization.k8s.io";
     let binding = json!({
-        "metadata": {"name": "tenant", "namespace": namespace},
+        "metadata": {"name": user, "namespace": namespace},
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": CLUSTER_ROLE},
         "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
     });

@@ -198,6 +198,12 @@ impl Case {
         self.plane.tenant(&self.name).await
     }
 
+    /// Returns a user `<word>-<test>` with that right, beside the tenant.
+    pub(crate) async fn tenant_named(&self, word: &str) -> anyhow::Result<Tenant> {
+        let user = format!("{word}-{}", self.name);
+        Tenant::named(&self.plane.testbed, &self.name, user).await
+    }
+
     /// Submits a template.
     pub(crate) async fn submit(&self, template: &Value) -> anyhow::Result<Job> {
         self.submit_by(self.karmada(), template).await

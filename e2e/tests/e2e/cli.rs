@@ -6,6 +6,7 @@ use anyhow::{Context as _, ensure};
 use e2e::harness::jobs::TestGang;
 use e2e::harness::kinds::CAPACITY_POLICY;
 use e2e::harness::muster;
+use e2e::harness::tenant::Tenant;
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 use testbed::tools::{self, Tool, Toolset};
@@ -45,6 +46,14 @@ impl<'a> MusterCli<'a> {
     /// Returns it with the connection of the administrator.
     pub(crate) fn of_admin(case: &'a Case) -> Self {
         Self { case, user: None }
+    }
+
+    /// Returns it with the connection of a tenant.
+    pub(crate) fn of(case: &'a Case, tenant: &Tenant) -> Self {
+        Self {
+            case,
+            user: Some(tenant.user.clone()),
+        }
     }
 
     fn command(&self, line: &str) -> anyhow::Result<Command> {
@@ -358,11 +367,8 @@ async fn commands(case: &Case) -> anyhow::Result<()> {
     case.queue(8).await?;
     case.nodes("member1", 1).await?;
     let user = case.tenant().await?;
-    let tenant = MusterCli {
-        case,
-        user: Some(user.user.clone()),
-    };
-    let admin = MusterCli { case, user: None };
+    let tenant = MusterCli::of(case, &user);
+    let admin = MusterCli::of_admin(case);
     let gang = |name: &str| -> TestGang { case.gang(name, 1, 8) };
     let runs = case.submit_by(&user.objects, &gang("runs").batch()).await?;
     case.running(&runs).await?;

@@ -102,4 +102,5 @@ mod unsafe_policies;
 mod upgrade;
 mod upgrade_crowd;
 mod upstream_examples;
+mod users;
 mod volcano_podgroups;

@@ -51,6 +51,15 @@ impl Ranks {
         self.0.keys().copied()
     }
 
+    /// How many users other than this one have jobs, and how many of these have a smaller share.
+    pub(crate) fn others(&self, user: UserId) -> (usize, usize) {
+        let own = self.share(user);
+        let others = self.0.iter().filter(|(other, _)| **other != user);
+        others.fold((0, 0), |(all, less), (_, of_user)| {
+            (all + 1, less + usize::from(of_user.share < own))
+        })
+    }
+
     /// The place of a rank, 1 being the first.
     pub(crate) fn position(&self, rank: &QueueOrder) -> Option<usize> {
         let own = self.0.get(&rank.user)?;

@@ -36,6 +36,16 @@ pub(super) struct QueueUsers {
     ranked: BTreeMap<UserId, u64>,
 }
 
+/// What a user has of a queue, for people: percents of what the queue may use, rounded, of the resource of which it has
+/// most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UserShare {
+    /// What its jobs are charged now.
+    pub(crate) now: u64,
+    /// That with past usage, by which its jobs are ordered; `None` if only what it has now counts.
+    pub(crate) with_past: Option<u64>,
+}
+
 /// The past usage of a user in a queue, in a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UserUsageSnapshot {
@@ -100,6 +110,17 @@ impl Quota {
         let node = self.get(queue).filter(|_| user != UserId::NONE);
         let share = node.and_then(|node| node.users.ranked.get(&user));
         share.copied().unwrap_or_default()
+    }
+
+    /// What a user has of a queue whose order is by users; `None` if it is not.
+    pub(crate) fn share_of_user(&self, queue: &QueueName, user: &str) -> Option<UserShare> {
+        let node = self.get(queue).filter(|node| node.orders_users())?;
+        let now = self.part_of_queue(node, &node.usage_of(user)).scaled();
+        let ranked = self.user_share(queue, self.user_in(queue, user));
+        Some(UserShare {
+            now: percent(now),
+            with_past: node.half_life().map(|_| percent(ranked)),
+        })
     }
 
     /// The place of a job among those of its queue.
@@ -217,4 +238,10 @@ impl Quota {
                 .then(|| format!("queue {name}: users are ranked {is:?}, should be {should:?}"))
         })
     }
+}
+
+/// A share in percent, rounded to the nearest.
+fn percent(share: u64) -> u64 {
+    let percent = (u128::from(share) * 100 + (1 << 31)) >> 32;
+    u64::try_from(percent).unwrap_or(u64::MAX)
 }

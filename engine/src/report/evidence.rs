@@ -1,8 +1,8 @@
 //! The facts that the verdict on a pending job rests on, for users.
 //!
 //! Each line is one fact that the verdict uses: the usage of each queue on its path, what the own user and
-//! the own namespace have of the limits on them, the nodes that are reserved for the job, its predicted run
-//! time.
+//! the own namespace have of the limits on them, what the own user has where users come in turn, the nodes
+//! that are reserved for the job, its predicted run time.
 
 use crate::amounts::resources::{ResourceName, Resources};
 use crate::amounts::totals::ResourceTotals;
@@ -29,11 +29,13 @@ pub(crate) fn evidence(
         .rev()
         .filter_map(|name| holds(inputs, name, &shape.total))
         .collect();
+    let owner = owner_of(inputs, key);
     lines.extend(inputs.quota.use_of_limits(OwnedRequest {
         queue,
-        owner: owner_of(inputs, key),
+        owner,
         request: &shape.total,
     }));
+    lines.extend(turn_of(inputs, queue, owner.user));
     lines.extend(unadmitted(inputs, queue, &shape.total));
     lines.extend(reserved_nodes(inputs, key));
     let job = inputs.jobs.get(key);
@@ -54,6 +56,31 @@ fn holds(inputs: Inputs<'_>, queue: &QueueName, asked: &Resources) -> Option<Str
         })
         .collect();
     (!parts.is_empty()).then(|| format!("queue {queue} holds {}", parts.join(", ")))
+}
+
+/// What a user has of a queue whose users come in turn, and how many go before it. No other user is named.
+fn turn_of(inputs: Inputs<'_>, queue: &QueueName, user: &str) -> Option<String> {
+    let share = inputs.quota.share_of_user(queue, user)?;
+    let has = match (share.now, share.with_past) {
+        (now, Some(with_past)) => format!("{now} % of it and {with_past} % with past usage"),
+        (now, None) => format!("{now} % of it"),
+    };
+    let pending_queue = inputs.pending.queues.pending_queue(queue)?;
+    let user_id = inputs.quota.user_in(queue, user);
+    let (others, less) = pending_queue.ranks().others(user_id);
+    let less = match less {
+        0 => "none has less".to_owned(),
+        1 => "1 has less".to_owned(),
+        less => format!("{less} have less"),
+    };
+    let others = match others {
+        0 => "no other user waits".to_owned(),
+        1 => format!("of 1 other user that waits, {less}"),
+        others => format!("of {others} other users that wait, {less}"),
+    };
+    Some(format!(
+        "users of queue {queue} come in turn: user {user} has {has}; {others}"
+    ))
 }
 
 /// What of these charges is for pods beyond what was admitted, in the resources that are requested.

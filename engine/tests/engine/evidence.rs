@@ -1,5 +1,6 @@
 //! The evidence of a verdict, as users read it.
 
+use crate::users::by_user;
 use crate::world::{World, below, capped, deserving, key, pods, policy, queue, res};
 use engine::Event;
 use engine::facts::{Limits, PolicyFact};
@@ -37,6 +38,52 @@ fn usage_and_capability_of_each_queue_on_the_path_are_reported() {
     world.add("no-gpu", "q", 1, "cpu 100");
     world.decide();
     assert_snapshot!(evidence(&world, "no-gpu"), @"");
+}
+
+/// What the own user has, and the number of users before it. No other user is named.
+#[test]
+fn where_users_come_in_turn_the_own_share_and_turn_are_reported() {
+    let turn = |world: &World, name: &str| {
+        let evidence = evidence(world, name);
+        let turn = evidence.lines().find(|line| line.contains("in turn"));
+        turn.unwrap_or_default().to_owned()
+    };
+    let of_users = |half_life_s: Option<i64>| {
+        let mut world = bounded();
+        world.policy(by_user("q", half_life_s));
+        for (name, user, gpus) in [
+            ("old", "ann", 7),
+            ("other", "bob", 3),
+            ("waits", "ann", 2),
+            ("next", "bob", 2),
+        ] {
+            let job = world.job(name, "q", pods(1, &format!("gpu {gpus}")));
+            world.submit(job.user(user));
+            world.decide();
+        }
+        world
+    };
+    let mut world = of_users(None);
+    assert_snapshot!(turn(&world, "waits"), @"users of queue q come in turn: user ann has 70 % of it; of 1 other user that waits, 1 has less");
+    assert_snapshot!(turn(&world, "next"), @"users of queue q come in turn: user bob has 30 % of it; of 1 other user that waits, none has less");
+    let job = world.job("late", "q", pods(1, "gpu 3"));
+    world.submit(job.user("carl"));
+    world.decide();
+    assert_snapshot!(turn(&world, "waits"), @"users of queue q come in turn: user ann has 70 % of it; of 2 other users that wait, 2 have less");
+    assert_snapshot!(turn(&world, "late"), @"users of queue q come in turn: user carl has 0 % of it; of 2 other users that wait, none has less");
+
+    let mut world = of_users(Some(600));
+    world.run("old");
+    world.wait(600);
+    world.apply(Event::JobGone(key("next")));
+    let job = world.job("large", "q", pods(1, "gpu 9"));
+    world.submit(job.user("ann"));
+    world.finish("old");
+    world.decide();
+    assert_snapshot!(turn(&world, "large"), @"users of queue q come in turn: user ann has 20 % of it and 40 % with past usage; no other user waits");
+    world.policy(policy("q"));
+    world.decide();
+    assert_snapshot!(turn(&world, "large"), @"");
 }
 
 #[test]
