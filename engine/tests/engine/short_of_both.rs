@@ -28,19 +28,30 @@ fn at(world: &mut World, begin: engine::Time, seconds: i64) -> String {
     world.decide()
 }
 
-/// Queue `q` may use 16 CPUs, which a job has for 1,000 s; jobs of `o` have the GPUs for 900 s and `last` s.
-fn quota_and_nodes(last: i64) -> World {
+/// Nodes with GPUs in `a`, one without in `b`; queue `q` may use 16 CPUs and goes before `o`.
+fn fleet(nodes: u32) -> World {
     let mut world = World::new();
     world
-        .cluster("a", 2, "cpu 64, gpu 8")
+        .cluster("a", nodes, "cpu 64, gpu 8")
         .cluster("b", 1, "cpu 64")
         .queue(first("q", "cpu 16"))
         .queue(queue("o"));
+    world
+}
+
+/// Submits a gang that needs two nodes.
+fn gang(world: &mut World) {
+    let gang = world.job("gang", "q", pods(2, "gpu 8, cpu 4"));
+    world.submit(gang);
+}
+
+/// Queue `q` may use 16 CPUs, which a job has for 1,000 s; jobs of `o` have the GPUs for 900 s and `last` s.
+fn quota_and_nodes(last: i64) -> World {
+    let mut world = fleet(2);
     runs(&mut world, "holds", "q", ("b", "cpu 16"), 1000);
     runs(&mut world, "one", "o", ("a", "gpu 8"), 900);
     runs(&mut world, "two", "o", ("a", "gpu 8"), last);
-    let gang = world.job("gang", "q", pods(2, "gpu 8, cpu 4"));
-    world.submit(gang);
+    gang(&mut world);
     assert_eq!(world.decide(), "");
     world
 }
@@ -80,16 +91,10 @@ fn no_node_is_kept_for_quota_that_becomes_free_later() {
 
 #[test]
 fn no_node_is_kept_for_quota_that_may_never_become_free() {
-    let mut world = World::new();
-    world
-        .cluster("a", 2, "cpu 64, gpu 8")
-        .cluster("b", 1, "cpu 64")
-        .queue(first("q", "cpu 16"))
-        .queue(queue("o"));
+    let mut world = fleet(2);
     world.runs("holds", "q", 1, "cpu 16");
     runs(&mut world, "one", "o", ("a", "gpu 8"), 900);
-    let gang = world.job("gang", "q", pods(2, "gpu 8, cpu 4"));
-    world.submit(gang);
+    gang(&mut world);
     long(&mut world, "long");
     assert_eq!(world.decide(), "release long #1 a(n1)");
 }
@@ -97,13 +102,8 @@ fn no_node_is_kept_for_quota_that_may_never_become_free() {
 /// Another queue's reservations have the slots of the class: the gang reserves headroom all the same.
 #[test]
 fn headroom_is_reserved_where_the_slots_of_the_nodes_are_taken() {
-    let mut world = World::new();
-    world
-        .cluster("a", 4, "cpu 64, gpu 8")
-        .cluster("b", 1, "cpu 64")
-        .queue(first("q", "cpu 16"))
-        .queue(queue("o"))
-        .queue(queue("p"));
+    let mut world = fleet(4);
+    world.queue(queue("p"));
     runs(&mut world, "holds", "q", ("b", "cpu 12"), 1000);
     for name in ["one", "two", "three", "four"] {
         runs(&mut world, name, "p", ("a", "gpu 5"), 2000);
