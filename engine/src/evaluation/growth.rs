@@ -59,7 +59,7 @@ pub(crate) fn evaluate_growth_by(
     let shape = RequestShape {
         demand: Arc::clone(demand),
         total: extra.to_resources(),
-        duration: job.duration,
+        duration: pending_as::declared(job),
         user: None,
         namespace: None,
         max_clusters: None,

@@ -79,15 +79,17 @@ pub(crate) fn place_of(
         total: demand.total()?,
         user: apart.0.then(|| Arc::clone(&job.user)),
         namespace: apart.1.then(|| Arc::clone(&key.namespace)),
-        duration: job
-            .duration
-            .map(rounded_up)
-            .or_else(|| job.forecast.and_then(PredictedRunTime::high_ms)),
+        duration: declared(job).or_else(|| job.forecast.and_then(PredictedRunTime::high_ms)),
         max_clusters: max_clusters(inputs, &job.queue),
         avoid: job.cold.avoid.keys().cloned().collect(),
         preempts: inputs.jobs.preempts(job),
     };
     Some((job.queue.clone(), rank_of(inputs, key, job), shape))
+}
+
+/// The declared run time of a job in milliseconds, as it counts: rounded up.
+pub(super) fn declared(job: &Job) -> Option<i64> {
+    job.duration.map(rounded_up)
 }
 
 const SECOND: i64 = 1_000;

@@ -2,6 +2,7 @@
 
 use crate::elastic::elastic;
 use crate::facts::foreign;
+use crate::sharing::fleet;
 use crate::world::{World, capped, deserving, gang, key, pods, policy, queue, role};
 use engine::facts::{Demand, Hold, JobFact, PolicyFact, QueueOrdering, QueueState};
 use engine::{EngineConfig, Event, Progress, Reason};
@@ -404,4 +405,32 @@ fn a_job_that_runs_again_is_charged_and_the_exceeded_bound_is_reported() {
         let named = "queue q may use nvidia.com/gpu 4 and has 8 charged".to_owned();
         assert_eq!(said, passed.map(|()| named), "{again:?}");
     }
+}
+
+/// Growth passes a reservation as an admission does: if it ends in time by its declared run time, rounded up.
+#[test]
+fn growth_beside_a_reservation_counts_a_declared_run_time_as_an_admission_does() {
+    let resizes = |minutes: i64| {
+        let mut world = fleet(8);
+        world.queue(queue("q")).queue(queue("other"));
+        let old = world.job("old", "other", pods(5, "gpu 1")).lasts(63 * 60);
+        world.submit(old);
+        let grows = |world: &mut World, count| {
+            let job = world.job("grows", "q", held(count, "gpu 1"));
+            world.submit(job.lasts(minutes * 60));
+        };
+        grows(&mut world, 1);
+        world.decide();
+        world.run("old");
+        world.run("grows");
+        let wide = world.job("wide", "q", pods(7, "gpu 1")).priority("high");
+        world.submit(wide);
+        world.decide();
+        assert!(world.why("wide").contains("it is next"));
+        grows(&mut world, 2);
+        world.decide()
+    };
+    assert_eq!(resizes(60), "resize grows #1 a(n5 n6)");
+    // 61 minutes count as 65.
+    assert_eq!(resizes(61), "");
 }
