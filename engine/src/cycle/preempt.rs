@@ -120,7 +120,7 @@ pub(crate) fn take_for(engine: &mut Engine, request: Request<'_>, block: &Block)
     }
 }
 
-/// Whether limits on its owner admit a job beside the jobs for which others are being evicted: these start first, and
+/// Whether limits admit a job beside the jobs for which others are being evicted: these start first, and
 /// what would be evicted for one that a limit blocks then would be evicted for nothing.
 fn within_limits_beside_preemptors(inputs: Inputs<'_>, request: Request<'_>) -> bool {
     let taking = inputs.reservations.iter().filter(|kept| kept.taking());
@@ -132,7 +132,7 @@ fn within_limits_beside_preemptors(inputs: Inputs<'_>, request: Request<'_>) -> 
     });
     let others: Vec<OwnedRequest<'_>> = others.collect();
     let limits = &inputs.quota;
-    limits.check_owner(request.owned(inputs), &others).is_ok()
+    limits.check_limits(request.owned(inputs), &others).is_ok()
 }
 
 /// A preemptor that found no victims tries again later.

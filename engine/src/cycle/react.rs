@@ -4,6 +4,7 @@
 //! one `match` that says what it wakes. A change that is missing here is a job that waits for ever; a
 //! change that wakes too much costs time only. Stores are changed first, then `react` is called.
 
+use crate::amounts::resources::Resources;
 use crate::api::facts::QueueOrdering;
 use crate::api::ids::{ClusterName, JobKey, NodeName, QueueName};
 use crate::api::slot::ReservationSlot;
@@ -14,14 +15,16 @@ use crate::cycle::wake::{
     activate, headroom_freed, headroom_used, mark_all_dirty, mark_windows_dirty, nodes_freed,
     nodes_unreserved, owners_moved_back, recheck,
 };
+use crate::jobs::elastic::least_total;
 use crate::jobs::job::PendingEntry;
 use crate::pending::inadmissible::RequeueCondition;
+use crate::pending::shapes::ShapeId;
 use crate::placement::request::Request;
-use crate::quota::ChargeOwner;
+use crate::quota::{ChargeOwner, Limited};
 use crate::reservation::store::{Reservation, ReservedNode};
 use crate::state::Engine;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 /// What became different.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +53,7 @@ pub(crate) enum Change<'a> {
     Queued(&'a PendingEntry),
     /// Users of a queue have other shares, and its order is by users.
     UsersMoved(&'a QueueName),
-    /// More than before is charged to an owner in a queue.
+    /// More than before, or one more job, is charged to an owner in a queue.
     OwnerCharged {
         queue: &'a QueueName,
         owner: ChargeOwner<'a>,
@@ -117,7 +120,6 @@ pub(crate) fn react(engine: &mut Engine, change: Change<'_>) {
             capacity_changed(engine);
             owners_on_admitted_nodes(engine, key);
             window_moved(engine, queue);
-            limit_reached(engine, key, queue);
         }
         Change::ReservationDropped(dropped) => reservation_dropped(engine, dropped),
         Change::ReservationSet { key, before } => reservation_set(engine, key, before),
@@ -268,27 +270,6 @@ fn window_moved(engine: &mut Engine, queue: &QueueName) {
     }
 }
 
-/// The user of an admitted job may have reached a limit on jobs in a queue: the user's jobs that head strict
-/// queues below it hold up no others any more, and are evaluated again.
-fn limit_reached(engine: &mut Engine, admitted: &JobKey, queue: &QueueName) {
-    let Some(user) = engine.jobs.get(admitted).map(|job| Arc::clone(&job.user)) else {
-        return;
-    };
-    let user = user.as_ref();
-    let strict = engine.quota.strict_queues_at_limit(queue, user).into_iter();
-    let heads = strict.filter_map(|queue| {
-        let pending_queue = engine.pending.queues.pending_queue(queue)?;
-        pending_queue.first_that_may_go()
-    });
-    let heads: Vec<JobKey> = heads.map(|rank| rank.key.clone()).collect();
-    for head in heads {
-        let job = engine.jobs.get(&head);
-        if job.is_some_and(|job| *job.user == *user) {
-            recheck(engine, &head);
-        }
-    }
-}
-
 /// Jobs of a queue come in another order. What is reserved for one of them does not bind those that are before it now,
 /// and other jobs may be in the window.
 fn users_moved(engine: &mut Engine, queue: &QueueName) {
@@ -303,31 +284,38 @@ fn users_moved(engine: &mut Engine, queue: &QueueName) {
     window_moved(engine, queue);
 }
 
-/// A limit may leave an owner less than it needs: jobs of the owner that are ahead of others, or hold what others
-/// could use, are evaluated again, and are so no more if the limit blocks them.
+/// A limit may leave a queue or an owner no further job, or an owner less than it needs: jobs of those that are ahead
+/// of others, or hold what others could use, are evaluated again, and are so no more if the limit blocks them.
 fn owner_charged(engine: &mut Engine, queue: &QueueName, owner: ChargeOwner<'_>) {
-    if !engine.quota.limited_owners(queue).resources() {
-        return;
-    }
+    let (quota, shapes) = (&engine.quota, &engine.pending.shapes);
+    let is_limited = quota.limited_owners(queue) != Limited::NONE;
+    let of_owner = is_limited.then(|| shapes.of_owner(owner));
+    let of_owner = of_owner.unwrap_or_default();
+    let least = |shape: &ShapeId| shapes.get(*shape).map(|shape| least_total(shape));
+    let requests: Vec<Cow<'_, Resources>> = of_owner.iter().filter_map(least).collect();
     let mut met = BTreeSet::new();
-    for name in engine.quota.queues_with_owner_limits(queue) {
-        let Some(pending_queue) = engine.pending.queues.pending_queue(name) else {
-            continue;
-        };
-        let strict = engine.quota.ordering(name) == QueueOrdering::StrictFifo;
-        let head = pending_queue.first_that_may_go().filter(|_| strict);
-        let ahead = engine.reservations.holders_in(name).chain(head);
-        let ahead = ahead.filter_map(|rank| withheld::shape_of(engine.inputs(), &rank.key));
-        let window = engine.pending.queues.window(name).into_iter().flatten();
-        let shapes = ahead.chain(window.copied()).filter(|shape| {
-            let shape = engine.pending.shapes.get(*shape);
-            shape.is_some_and(|shape| shape.is_of(owner))
-        });
-        met.extend(shapes.map(|shape| (name.clone(), shape)));
+    for name in quota.queues_at_job_limit(queue) {
+        met.extend(ahead_in(engine, name).map(|shape| (name.clone(), shape)));
+    }
+    for name in quota.queues_at_owner_limit(queue, owner, &requests) {
+        let ahead = ahead_in(engine, name).filter(|shape| of_owner.contains(shape));
+        met.extend(ahead.map(|shape| (name.clone(), shape)));
     }
     for (queue, shape) in met {
         engine.pending.queues.recheck(&queue, shape);
     }
+}
+
+/// The classes with jobs that are ahead of others of a queue, or hold what others could use.
+fn ahead_in<'a>(engine: &'a Engine, queue: &'a QueueName) -> impl Iterator<Item = ShapeId> + 'a {
+    let strict = engine.quota.ordering(queue) == QueueOrdering::StrictFifo;
+    let pending_queue = engine.pending.queues.pending_queue(queue);
+    let head = pending_queue.filter(|_| strict);
+    let head = head.and_then(|pending_queue| pending_queue.first_that_may_go());
+    let ahead = engine.reservations.holders_in(queue).chain(head);
+    let ahead = ahead.filter_map(|rank| withheld::shape_of(engine.inputs(), &rank.key));
+    let window = engine.pending.queues.window(queue).into_iter().flatten();
+    ahead.chain(window.copied())
 }
 
 fn reservation_dropped(engine: &mut Engine, dropped: &Reservation) {

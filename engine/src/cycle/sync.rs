@@ -87,6 +87,7 @@ pub(crate) fn apply_derived(engine: &mut Engine, key: &JobKey, was: &Derived, no
     }
     let recharged = was.has.charge != now.has.charge;
     let owned = [was, now].map(|derived| derived.has.owned_charge());
+    let mut charged = None;
     for ((queue, user, pools), sign) in changes(&owned[0], &owned[1]) {
         let namespace = &key.namespace;
         let owner = ChargeOwner { user, namespace };
@@ -97,7 +98,7 @@ pub(crate) fn apply_derived(engine: &mut Engine, key: &JobKey, was: &Derived, no
             react(engine, Change::Usage { queue, freed });
         }
         if !freed {
-            react(engine, Change::OwnerCharged { queue, owner });
+            charged = Some((queue, owner));
         }
     }
     for ((queue, state, pending), sign) in changes(&was.counted, &now.counted) {
@@ -110,6 +111,10 @@ pub(crate) fn apply_derived(engine: &mut Engine, key: &JobKey, was: &Derived, no
         react(engine, Change::Victims);
     }
     move_entry(engine, was.line.as_ref(), now.line.as_ref());
+    // A job that was admitted is not ahead of others any more.
+    if let Some((queue, owner)) = charged {
+        react(engine, Change::OwnerCharged { queue, owner });
+    }
 }
 
 /// Where a job stands while it is pending; takes hold of its shape. The old one is given back

@@ -72,7 +72,7 @@ pub(crate) fn evaluate_growth_by(
         owner: job.owner(key),
         request: &shape.total,
     };
-    let within = inputs.quota.check_owner(more, &[]);
+    let within = inputs.quota.check_owner(more);
     within.map_err(|reached| reached.message)?;
     let rank = pending_as::rank_of(inputs, key, job);
     let request = Request {

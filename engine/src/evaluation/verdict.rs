@@ -39,7 +39,7 @@ fn try_plan(inputs: Inputs<'_>, request: Request<'_>) -> Result<Vec<Share>, Box<
         let reached = LimitReached::pending(queue, limit, position);
         return Err(Box::new(block_by_limit(reached)));
     }
-    let limits = inputs.quota.check_limits(request.owned(inputs));
+    let limits = inputs.quota.check_limits(request.owned(inputs), &[]);
     limits.map_err(block_by_limit)?;
     if inputs.pending.shapes.let_by(shape, queue) == Some(false) {
         return Err(Box::new(block_by_bounds(inputs, request)));
@@ -100,7 +100,7 @@ pub(crate) fn passes(inputs: Inputs<'_>, request: Request<'_>, overlay: Overlay)
     let overlay = overlay.with_reservations(inputs, &ahead);
     let overlay = overlay.with_spares(inputs, request);
     let (queue, total) = (request.queue, &request.shape.total);
-    let owner = inputs.quota.check_owner(request.owned(inputs), &[]);
+    let owner = inputs.quota.check_owner(request.owned(inputs));
     owner.is_ok()
         && inputs.quota.check_total(queue, total, &overlay).is_ok()
         && plan::plan(inputs, request.gang(), &overlay).is_ok()

@@ -3,11 +3,13 @@
 //! The sizes go from the gang's minimum to its full counts. Pods beyond the minimums of the roles
 //! are given to the roles in the template's order.
 
+use crate::amounts::resources::Resources;
 use crate::api::demand::Demand;
 use crate::api::ids::JobKey;
 use crate::jobs::job::Released;
 use crate::jobs::store::Jobs;
 use crate::pending::shapes::RequestShape;
+use std::borrow::Cow;
 
 /// The sizes of an elastic demand, as the number of pods beyond the minimums of its roles.
 pub(crate) struct Sizes<'a> {
@@ -54,6 +56,12 @@ impl<'a> Sizes<'a> {
 pub(crate) fn smallest(shape: &RequestShape) -> Option<RequestShape> {
     let sizes = Sizes::of(&shape.demand)?;
     shape.resized(sizes.at(sizes.least))
+}
+
+/// What all pods of a shape request at its smallest size.
+pub(crate) fn least_total(shape: &RequestShape) -> Cow<'_, Resources> {
+    let least = smallest(shape);
+    least.map_or(Cow::Borrowed(&shape.total), |least| Cow::Owned(least.total))
 }
 
 /// The counts of an elastic demand at its smallest size, in the order of its roles.

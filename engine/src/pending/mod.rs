@@ -31,6 +31,7 @@ pub(crate) mod position_index;
 pub(crate) mod queues;
 pub(crate) mod ranks;
 pub(crate) mod shapes;
+mod shapes_by_owner;
 pub(crate) mod store;
 #[cfg(test)]
 mod testing;

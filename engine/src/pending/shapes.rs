@@ -11,6 +11,7 @@ use crate::api::slot::ReservationSlot;
 use crate::pending::infeasible::Infeasible;
 use crate::pending::infeasible_shapes::{Feasibility, InfeasibleShapes};
 use crate::pending::offers::Offer;
+use crate::pending::shapes_by_owner::ShapesByOwner;
 use crate::quota::ChargeOwner;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,11 +39,6 @@ pub(crate) struct RequestShape {
 }
 
 impl RequestShape {
-    /// Whether it is that of jobs which a limit on this owner concerns.
-    pub(crate) fn is_of(&self, owner: ChargeOwner<'_>) -> bool {
-        self.user.as_ref() == Some(owner.user) || self.namespace.as_ref() == Some(owner.namespace)
-    }
-
     /// The same for another demand; `None` where that cannot be counted.
     pub(crate) fn resized(&self, demand: Demand) -> Option<Self> {
         Some(Self {
@@ -110,6 +106,7 @@ pub(crate) struct Shapes {
     ids: BTreeMap<Arc<RequestShape>, ShapeId>,
     /// The shapes that fit on the same nodes.
     alike: Hashed<RoomKey, BTreeSet<ShapeId>>,
+    by_owner: ShapesByOwner,
     demands: BTreeSet<Arc<Demand>>,
     infeasible_shapes: InfeasibleShapes,
     /// The sets of slots that reservations took so far, from number 1. There are few: combinations of classes.
@@ -163,6 +160,7 @@ impl Shapes {
             .note(id, &shape, Feasibility::Unused, Feasibility::Feasible);
         let alike = self.alike.entry(RoomKey::of(&shape)).or_default();
         alike.insert(id);
+        self.by_owner.insert(id, &shape);
         self.ids.insert(shape, id);
         id
     }
@@ -182,6 +180,7 @@ impl Shapes {
                     self.alike.remove(&key);
                 }
             }
+            self.by_owner.remove(id, &slot.shape);
             let was = Feasibility::of(slot.infeasible.as_ref());
             self.infeasible_shapes
                 .note(id, &slot.shape, was, Feasibility::Unused);
@@ -189,6 +188,11 @@ impl Shapes {
             self.unreservable.remove(&id);
             self.free.push(id.0);
         }
+    }
+
+    /// The shapes of jobs which a limit on this owner concerns.
+    pub(crate) fn of_owner(&self, owner: ChargeOwner<'_>) -> BTreeSet<ShapeId> {
+        self.by_owner.of(owner).collect()
     }
 
     /// For the audit: how many jobs have each shape.
@@ -199,9 +203,10 @@ impl Shapes {
             .collect()
     }
 
-    /// For the audit: whether the shapes are listed as they are feasible or infeasible.
+    /// For the audit: whether the shapes are listed as they are feasible or infeasible, and by their owners.
     pub(super) fn are_listed(&self) -> bool {
         let mut fresh = InfeasibleShapes::default();
+        let mut by_owner = ShapesByOwner::default();
         for (id, slot) in self.slots.iter().enumerate() {
             if let Some(slot) = slot {
                 let now = Feasibility::of(slot.infeasible.as_ref());
@@ -210,9 +215,10 @@ impl Shapes {
                 if let Some(offer) = offer.filter(|_| slot.infeasible.is_some()) {
                     fresh.offer(ShapeId(id), &slot.shape, offer.clone());
                 }
+                by_owner.insert(ShapeId(id), &slot.shape);
             }
         }
-        fresh == self.infeasible_shapes
+        fresh == self.infeasible_shapes && by_owner == self.by_owner
     }
 
     /// The shape, while any job has it.

@@ -7,12 +7,13 @@
 use crate::amounts::resources::{ResourceName, Resources};
 use crate::amounts::texts::counted;
 use crate::amounts::totals::clamp;
-use crate::api::facts::{Limits, QueueOrdering};
+use crate::api::facts::Limits;
 use crate::api::ids::QueueName;
 use crate::api::reason::Reason;
 use crate::quota::owners::{ChargeOwner, Limited};
 use crate::quota::queue::{QueueId, QueueNode};
 use crate::quota::store::Quota;
+use std::borrow::Cow;
 use std::fmt;
 
 /// A limit that a request would exceed.
@@ -108,9 +109,19 @@ impl fmt::Display for OwnerLimit<'_> {
 }
 
 impl OwnerLimit<'_> {
+    /// How much a request needs of what is limited.
+    fn needs(&self, request: &Resources) -> i128 {
+        i128::from(request.amount_of(self.resource).0)
+    }
+
+    /// Whether so much more would exceed the limit.
+    fn is_exceeded_by(&self, needs: i128) -> bool {
+        needs > 0 && self.charged + needs > self.limit
+    }
+
     /// How a request exceeds the limit, if it does.
     fn reached(&self, needs: i128) -> Option<LimitReached> {
-        if needs <= 0 || self.charged + needs <= self.limit {
+        if !self.is_exceeded_by(needs) {
             return None;
         }
         let text = |amount: i128| self.resource.format(clamp(amount));
@@ -160,24 +171,30 @@ impl QueueNode {
         Limited::by(self.limits())
     }
 
-    /// The limit on the jobs of one user, if `user` has reached it.
-    fn user_limit_reached(&self, user: &str) -> Option<u32> {
+    /// The limit on the jobs of one user, if `user` has reached it with `more` jobs.
+    fn user_limit_reached(&self, user: &str, more: u32) -> Option<u32> {
         let limit = self.limits()?.jobs_per_user?;
-        (self.charged_jobs_of(user) >= limit).then_some(limit)
+        (self.charged_jobs_of(user).saturating_add(more) >= limit).then_some(limit)
     }
 
     fn charged_jobs_of(&self, user: &str) -> u32 {
         self.owners.jobs.get(user).copied().unwrap_or_default()
     }
 
-    /// The limit on a number of jobs that is reached, if one is.
-    fn job_limit_reached(&self, user: &str) -> Option<LimitReached> {
-        let (name, charged) = (&self.name, self.counts.charged);
-        let limit = self.limits().and_then(|limits| limits.jobs);
-        if let Some(limit) = limit.filter(|limit| charged >= *limit) {
+    /// The limit on the number of all jobs, if it is reached with `more` jobs.
+    fn all_jobs_limit_reached(&self, more: u32) -> Option<u32> {
+        let limit = self.limits()?.jobs?;
+        (self.counts.charged.saturating_add(more) >= limit).then_some(limit)
+    }
+
+    /// The limit on a number of jobs that is reached, if one is, with so many jobs of all and of the user more.
+    fn job_limit_reached(&self, user: &str, [all, of_user]: [u32; 2]) -> Option<LimitReached> {
+        let name = &self.name;
+        if let Some(limit) = self.all_jobs_limit_reached(all) {
             let message = format!(
-                "queue {name} may have {} and has {charged}",
-                counted(limit, "admitted job")
+                "queue {name} may have {} and has {}",
+                counted(limit, "admitted job"),
+                self.counts.charged
             );
             return Some(LimitReached::of_jobs(
                 Reason::JobLimitReached,
@@ -185,7 +202,7 @@ impl QueueNode {
                 message,
             ));
         }
-        let limit = self.user_limit_reached(user)?;
+        let limit = self.user_limit_reached(user, of_user)?;
         let has = self.charged_jobs_of(user);
         let message = format!(
             "user {user} may have {} in queue {name} and has {has}",
@@ -200,34 +217,39 @@ impl QueueNode {
 }
 
 impl Quota {
-    /// Checks whether one more job may be admitted.
+    /// Checks whether one more job may be admitted beside others that are not charged yet.
     ///
     /// # Errors
     /// The limit that would be exceeded: one that the job alone exceeds before others, else that of the lowest
     /// queue that has one.
-    pub(crate) fn check_limits(&self, job: OwnedRequest<'_>) -> Result<(), LimitReached> {
+    pub(crate) fn check_limits(
+        &self,
+        job: OwnedRequest<'_>,
+        beside: &[OwnedRequest<'_>],
+    ) -> Result<(), LimitReached> {
         let up = self.id(job.queue).map(|id| self.upwards(id));
         let reached = up.into_iter().flatten().flat_map(|(_, node)| {
-            let jobs = node.job_limit_reached(job.owner.user);
+            let others = beside.iter();
+            let others = others.filter(|other| self.is_within(other.queue, &node.name));
+            let more = others.fold([0, 0], |[all, of_user], other| {
+                let is_of_user = other.owner.user == job.owner.user;
+                [all + 1, of_user + u32::from(is_of_user)]
+            });
+            let jobs = node.job_limit_reached(job.owner.user, more);
             jobs.into_iter()
-                .chain(self.owner_limits_reached(node, job, &[]))
+                .chain(self.owner_limits_reached(node, job, beside))
         });
         first_or_never(reached)
     }
 
-    /// Checks whether this much more may be charged to an owner beside what is not charged yet, as far as limits
-    /// on owners go.
+    /// Checks whether this much more may be charged to an owner, as far as limits on owners go.
     ///
     /// # Errors
     /// As [`Self::check_limits`].
-    pub(crate) fn check_owner(
-        &self,
-        more: OwnedRequest<'_>,
-        beside: &[OwnedRequest<'_>],
-    ) -> Result<(), LimitReached> {
+    pub(crate) fn check_owner(&self, more: OwnedRequest<'_>) -> Result<(), LimitReached> {
         let up = self.id(more.queue).map(|id| self.upwards(id));
         let reached = up.into_iter().flatten();
-        first_or_never(reached.flat_map(|(_, node)| self.owner_limits_reached(node, more, beside)))
+        first_or_never(reached.flat_map(|(_, node)| self.owner_limits_reached(node, more, &[])))
     }
 
     /// The limits of a queue on owners that a request would exceed beside others.
@@ -239,15 +261,14 @@ impl Quota {
     ) -> impl Iterator<Item = LimitReached> + 'a {
         self.owner_limits(node, asked.owner)
             .filter_map(move |mut of| {
-                let amount = |request: &Resources| i128::from(request.amount_of(of.resource).0);
                 let alike = |other: &&OwnedRequest<'_>| match of.kind {
                     OwnerKind::User => other.owner.user == asked.owner.user,
                     OwnerKind::Namespace => other.owner.namespace == asked.owner.namespace,
                 };
                 let others = beside.iter().filter(alike);
                 let others = others.filter(|other| self.is_within(other.queue, &node.name));
-                let more: i128 = others.map(|other| amount(other.request)).sum();
-                let needs = amount(asked.request);
+                let more: i128 = others.map(|other| of.needs(other.request)).sum();
+                let needs = of.needs(asked.request);
                 of.charged += more;
                 of.reached(needs)
             })
@@ -302,25 +323,45 @@ impl Quota {
         })
     }
 
-    /// The StrictFIFO queues that admit no more jobs of `user`: those in the subtree of the topmost
-    /// queue on the path of `queue` whose limit the user has reached.
-    pub(crate) fn strict_queues_at_limit(&self, queue: &QueueName, user: &str) -> Vec<&QueueName> {
-        let up = self.id(queue).into_iter().flat_map(|id| self.upwards(id));
-        let reached = up.filter(|(_, node)| node.user_limit_reached(user).is_some());
-        let below = reached.last().map(|(id, _)| self.subtree(id));
-        let below = below.into_iter().flatten().map(|id| self.node(id));
-        below
-            .filter(|node| node.ordering() == QueueOrdering::StrictFifo)
-            .map(|node| &node.name)
-            .collect()
+    /// The queues that admit no further job: those in the subtree of the topmost queue on the path of `queue`
+    /// whose limit on the number of all jobs is reached.
+    pub(crate) fn queues_at_job_limit(&self, queue: &QueueName) -> Vec<&QueueName> {
+        self.below_topmost(queue, |node| node.all_jobs_limit_reached(0).is_some())
     }
 
-    /// The queues in which an owner may be kept from more by what is charged to it in `queue`: those in the
-    /// subtree of the topmost queue on its path that limits the resources of owners.
-    pub(crate) fn queues_with_owner_limits(&self, queue: &QueueName) -> Vec<&QueueName> {
+    /// The queues in which jobs of an owner with one of these requests are blocked by what is charged to it in
+    /// `queue`: those in the subtree of the topmost queue on its path whose limits leave the owner no further
+    /// job, or less than such a request. A request that is larger than a limit was blocked before.
+    pub(crate) fn queues_at_owner_limit(
+        &self,
+        queue: &QueueName,
+        owner: ChargeOwner<'_>,
+        requests: &[Cow<'_, Resources>],
+    ) -> Vec<&QueueName> {
+        let leaves_less = |of: OwnerLimit<'_>| {
+            let needs = requests.iter().map(|request| of.needs(request));
+            let mut needs = needs.filter(|needs| *needs <= of.limit);
+            needs.any(|needs| of.is_exceeded_by(needs))
+        };
+        self.below_topmost(queue, |node| {
+            let is_reached = || {
+                node.user_limit_reached(owner.user, 0).is_some()
+                    || self.owner_limits(node, owner).any(&leaves_less)
+            };
+            !requests.is_empty() && is_reached()
+        })
+    }
+
+    /// The queues in the subtree of the topmost queue on the path of `queue` of which something holds; none if
+    /// it holds of none.
+    fn below_topmost(
+        &self,
+        queue: &QueueName,
+        holds: impl Fn(&QueueNode) -> bool,
+    ) -> Vec<&QueueName> {
         let up = self.id(queue).into_iter().flat_map(|id| self.upwards(id));
-        let limits = up.filter(|(_, node)| node.limited().resources());
-        let below = limits.last().map(|(id, _)| self.subtree(id));
+        let topmost = up.filter(|(_, node)| holds(node)).last();
+        let below = topmost.map(|(id, _)| self.subtree(id));
         let below = below.into_iter().flatten();
         below.map(|id| &self.node(id).name).collect()
     }
@@ -351,4 +392,57 @@ fn first_or_never(mut reached: impl Iterator<Item = LimitReached>) -> Result<(),
         return Err(first);
     }
     Err(reached.find(LimitReached::never).unwrap_or(first))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::api::charge::Pools;
+    use crate::api::facts::PolicyFact;
+    use crate::api::ids::{ClusterName, PoolClass};
+    use crate::quota::testing::{ann, policy, queue};
+
+    fn gpus(count: &str) -> Resources {
+        Resources::parse([("nvidia.com/gpu", count)]).unwrap()
+    }
+
+    /// A charge wakes jobs in the queues below a limit only where the limit leaves less than one of them needs.
+    #[test]
+    fn a_limit_that_leaves_enough_names_no_queue() {
+        let [dept, low, other] = ["dept", "low", "other"].map(QueueName::from);
+        let mut quota = Quota::default();
+        for (name, parent) in [(&dept, None), (&low, Some(&dept)), (&other, Some(&dept))] {
+            quota.set_fact(name, Some(queue(name, parent)));
+        }
+        let limit = |jobs_per_user| PolicyFact {
+            limits: Limits {
+                jobs_per_user,
+                resources_per_user: gpus("8"),
+                ..Limits::default()
+            },
+            ..policy(&dept)
+        };
+        quota.set_policy(&dept, Some(limit(None)));
+        let place = (ClusterName::from("a"), PoolClass::from("gpu"));
+        quota.charge(&low, ann(), &Pools::from([(place, gpus("4"))]), 1);
+        quota.hold(&low, ann().user, 1);
+        let named = |quota: &Quota, requests: &[&str]| {
+            let requests = requests.iter().map(|count| Cow::Owned(gpus(count)));
+            let requests: Vec<Cow<'_, Resources>> = requests.collect();
+            let queues = quota.queues_at_owner_limit(&low, ann(), &requests);
+            queues.into_iter().cloned().collect::<Vec<_>>()
+        };
+        let none = Vec::<QueueName>::new();
+        let all = [dept.clone(), low.clone(), other.clone()];
+        assert_eq!(named(&quota, &["1", "4"]), none);
+        assert_eq!(named(&quota, &["1", "5"]), all);
+        // It is larger than the limit, and was blocked before.
+        assert_eq!(named(&quota, &["9"]), none);
+        quota.set_policy(&dept, Some(limit(Some(2))));
+        assert_eq!(named(&quota, &["1"]), none);
+        quota.set_policy(&dept, Some(limit(Some(1))));
+        assert_eq!(named(&quota, &["1"]), all);
+        assert_eq!(named(&quota, &[]), none);
+    }
 }

@@ -31,7 +31,7 @@ mod validity;
 pub(crate) use assumed_usage::ScopedResource;
 pub(crate) use decay::DecayedUsageSnapshot;
 pub(crate) use limits::{LimitReached, OwnedRequest};
-pub(crate) use owners::ChargeOwner;
+pub(crate) use owners::{ChargeOwner, Limited};
 pub(crate) use queue::QueueId;
 pub(crate) use shortfall::Shortfall;
 #[cfg(test)]

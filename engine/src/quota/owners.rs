@@ -65,7 +65,7 @@ impl Limited {
     };
 
     /// No sums.
-    pub(super) const NONE: Self = Self {
+    pub(crate) const NONE: Self = Self {
         jobs: false,
         users: false,
         namespaces: false,

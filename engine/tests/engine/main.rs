@@ -44,6 +44,7 @@ mod order;
 mod outranked;
 mod overdue;
 mod owing;
+mod owner_limits;
 mod packing;
 mod paused;
 mod placement;
