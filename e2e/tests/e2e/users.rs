@@ -109,7 +109,16 @@ async fn in_turn(case: &Case) -> anyhow::Result<()> {
     for job in &crowd[1..] {
         ensure!(case.placements(job)? == 0, "{} has started", job.name);
     }
-    Ok(())
+    of_an_account(case, &few).await
+}
+
+/// A service account counts as its namespace: a tenant may create as many as it likes.
+async fn of_an_account(case: &Case, reader: &Tenant) -> anyhow::Result<()> {
+    let account = format!("system:serviceaccount:{}:any", case.name);
+    let account = Tenant::named(&case.plane.testbed, &case.name, account).await?;
+    let job = submit(case, &account, "account").await?;
+    let has = format!("user {} has 0 % of it", case.name);
+    explained(case, reader, &job, &[&has]).await
 }
 
 /// No job passes another in a StrictFIFO queue, so that its users cannot come in turn.
