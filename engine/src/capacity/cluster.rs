@@ -63,6 +63,8 @@ pub(crate) struct NodeChange {
     pub(crate) fleet: bool,
     /// Whether it may run what it could not run before, by what it is.
     pub(crate) better: bool,
+    /// Whether its cluster has other domains than before.
+    pub(crate) regrouped: bool,
     /// What of it counted before and after, where that is not the same.
     pub(crate) counted: Option<(Counted, Counted)>,
 }
@@ -165,6 +167,9 @@ impl ClusterCapacity {
         let from = Counted::of(self.nodes.get(&name));
         let before = self.nodes.get(&name);
         let better = fact.usable && before.is_none_or(|before| may_run_more(&before.fact, &fact));
+        let paths = [before.map(|before| &before.fact), Some(&fact)];
+        let paths = paths.map(|fact| fact.map(|fact| fact.domains.clone()).unwrap_or_default());
+        let domains = self.domains_along(&paths);
         self.stand_down(&name);
         let has = resource_ids.vector(&fact.allocatable);
         let device = device_of(&fact);
@@ -187,12 +192,15 @@ impl ClusterCapacity {
             grew: false,
             fleet: true,
             better,
+            regrouped: domains != self.domains_along(&paths),
             counted: Some((from, Counted::of(self.nodes.get(&name)))),
         }
     }
 
     pub(super) fn remove_node(&mut self, name: &NodeName) -> NodeChange {
         let from = Counted::of(self.nodes.get(name));
+        let paths = self.nodes.get(name).map(|node| [node.fact.domains.clone()]);
+        let domains = self.domains_along(paths.as_slice().as_flattened());
         self.stand_down(name);
         let before = self.nodes.remove(name);
         if let Some(before) = &before {
@@ -203,8 +211,15 @@ impl ClusterCapacity {
             grew: false,
             fleet: before.is_some(),
             better: false,
+            regrouped: domains != self.domains_along(paths.as_slice().as_flattened()),
             counted: Some((from, Counted::default())),
         }
+    }
+
+    /// The tiers of the domains on some paths.
+    fn domains_along(&self, paths: &[Vec<String>]) -> Vec<Vec<Option<u32>>> {
+        let tiers = paths.iter().map(|path| self.domains.tiers_along(path));
+        tiers.collect()
     }
 
     fn uncount(&mut self, class: &PoolClass) {
@@ -334,6 +349,7 @@ impl ClusterCapacity {
             grew: node.free.exceeds_somewhere(&from.free),
             fleet: false,
             better: false,
+            regrouped: false,
             counted: Some((from, Counted::of(Some(node)))),
         }
     }

@@ -99,6 +99,12 @@ impl Domains {
         tiers.max().unwrap_or(0)
     }
 
+    /// The tiers of the domains on a path, outermost first, as far as there are such domains.
+    pub(crate) fn tiers_along(&self, path: &[String]) -> Vec<Option<u32>> {
+        let depths = 1..=path.len();
+        depths.map(|depth| self.tier_of(&path[..depth])).collect()
+    }
+
     /// The domains of one tier, by path.
     pub(crate) fn of_tier(&self, wanted: u32) -> impl Iterator<Item = (&[String], &Domain)> {
         self.0

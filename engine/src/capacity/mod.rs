@@ -105,6 +105,8 @@ pub struct Capacity {
     pods_changed: BTreeSet<JobKey>,
     /// Clusters of which a node came, went, or changed what it is.
     touched: BTreeMap<ClusterName, BTreeSet<NodeName>>,
+    /// Whether one of them has other topology domains since.
+    regrouped: bool,
     resource_ids: ResourceIds,
     mix: DemandMix,
     index: Index,
@@ -369,6 +371,11 @@ impl Capacity {
         std::mem::take(&mut self.touched)
     }
 
+    /// Whether a cluster has other topology domains since the last call.
+    pub(crate) fn take_regrouped(&mut self) -> bool {
+        std::mem::take(&mut self.regrouped)
+    }
+
     /// Nodes of which more became free since the last call, by cluster.
     pub(crate) fn take_grown(&mut self) -> BTreeMap<ClusterName, BTreeSet<NodeName>> {
         std::mem::take(&mut self.freed)
@@ -446,6 +453,7 @@ impl Capacity {
         } else {
             self.overcommitted.insert(cluster.clone());
         }
+        self.regrouped |= change.regrouped;
         if change.fleet {
             let better = self.touched.entry(cluster.clone()).or_default();
             if change.better {

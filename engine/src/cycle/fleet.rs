@@ -44,7 +44,8 @@ pub(crate) fn nodes_changed(engine: &mut Engine, touched: Nodes) {
     set_totals(engine, touched.keys());
     bounds_changed(engine);
     let may_exceed = offers::may_exceed_fleet(engine.inputs());
-    engine.pending.nodes_changed(may_exceed);
+    let regrouped = engine.capacity.take_regrouped();
+    engine.pending.nodes_changed(may_exceed, regrouped);
     recheck_ahead(engine, &touched);
     let better: Nodes = touched
         .into_iter()

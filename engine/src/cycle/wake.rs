@@ -191,7 +191,7 @@ pub(crate) fn nodes_freed(engine: &mut Engine, freed: Nodes) {
         }
     }
     let queues = &mut engine.pending.queues;
-    queues.wake_for_capacity(|shape| fitting.contains(&shape));
+    queues.wake_shapes(&RequeueCondition::Room, |shape| fitting.contains(&shape));
 }
 
 /// Nodes that are not reserved any more are as good as freed.

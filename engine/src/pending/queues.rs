@@ -258,10 +258,14 @@ impl PendingQueues {
         waiting.map(|(_, shape)| *shape)
     }
 
-    /// Wakes the classes that wait for capacity and have one of these shapes.
-    pub(crate) fn wake_for_capacity(&mut self, fits: impl Fn(ShapeId) -> bool) {
-        let waiting = self.waiting.of(&RequeueCondition::Room);
-        let woken = waiting.filter(|(_, shape)| fits(*shape)).cloned();
+    /// Wakes the classes that wait for a condition and have one of these shapes.
+    pub(crate) fn wake_shapes(
+        &mut self,
+        condition: &RequeueCondition,
+        which: impl Fn(ShapeId) -> bool,
+    ) {
+        let waiting = self.waiting.of(condition);
+        let woken = waiting.filter(|(_, shape)| which(*shape)).cloned();
         for (queue, shape) in woken.collect::<Vec<_>>() {
             self.activate(&queue, shape);
         }

@@ -250,14 +250,14 @@ impl Shapes {
         self.make_feasible(|_| true);
     }
 
-    /// Some nodes changed: nothing is known of what fits the empty fleet. Pods that have to stand to each other in some
-    /// way may fit, even where a node went: their rules count the domains that there are.
-    pub(super) fn nodes_changed(&mut self) {
+    /// Some nodes changed: nothing is known of what fits the empty fleet. `counts_domains` says which shapes may fit even
+    /// where a node went.
+    pub(super) fn nodes_changed(&mut self, counts_domains: impl Fn(&RequestShape) -> bool) {
         for slot in self.slots.iter_mut().flatten() {
             slot.fits_empty_fleet = None;
             slot.let_by.clear();
         }
-        self.make_feasible(|slot| slot.shape.demand.has_rules());
+        self.make_feasible(|slot| counts_domains(&slot.shape));
     }
 
     /// The infeasible shapes.

@@ -2,10 +2,11 @@
 
 use super::fruitless::Fruitless;
 use super::head_selector::HeadSelector;
+use super::inadmissible::RequeueCondition;
 use super::infeasible::{FreedNode, FreedNodes, Infeasible, Nodes};
 use super::offers::Offer;
 use super::queues::PendingQueues;
-use super::shapes::Shapes;
+use super::shapes::{RequestShape, Shapes};
 use crate::amounts::resources::ResourceName;
 use crate::api::ids::{ClusterName, JobKey, NodeName, QueueName};
 use crate::api::slot::ReservationSlot;
@@ -49,8 +50,18 @@ impl Pending {
 
     /// Some nodes changed, whose capacity is noted as freed where they may run more. Nothing is known of what fits the
     /// empty fleet, and these shapes may not fit it any more.
-    pub(crate) fn nodes_changed(&mut self, may_exceed: Vec<ShapeId>) {
-        self.shapes.nodes_changed();
+    ///
+    /// Pods that have to stand to each other in some way may fit even where a node went: their rules count the domains
+    /// that there are. So do constraints of topology, if a cluster has other domains (`regrouped`).
+    pub(crate) fn nodes_changed(&mut self, may_exceed: Vec<ShapeId>, regrouped: bool) {
+        let counts_domains = |shape: &RequestShape| {
+            shape.demand.has_rules() || (regrouped && shape.demand.topology.is_some())
+        };
+        self.shapes.nodes_changed(counts_domains);
+        let shapes = &self.shapes;
+        let counts_domains = |id| shapes.get(id).is_some_and(|shape| counts_domains(shape));
+        let fleet = RequeueCondition::Fleet;
+        self.queues.wake_shapes(&fleet, counts_domains);
         for shape in may_exceed {
             self.shapes.note_feasible(shape);
         }

@@ -4,7 +4,7 @@ use crate::placement::on_label;
 use crate::pod_rules::{ZONE, rule, spread, zoned};
 use crate::world::{World, foreign, node, pods, policy, queue};
 use engine::cost;
-use engine::facts::{NodeFact, PolicyFact, QueueOrdering};
+use engine::facts::{NodeFact, PolicyFact, QueueOrdering, Topology};
 use engine::matching::{NodeTerm, Taint, TaintEffect};
 use engine::{ClusterName, Event, NodeName};
 use insta::assert_snapshot;
@@ -122,6 +122,28 @@ fn pods_that_are_spread_over_zones_start_once_a_full_zone_is_gone() {
     let gone = (ClusterName::from("a"), NodeName::from("n1"));
     world.apply(Event::NodeGone(gone.0, gone.1));
     assert_snapshot!(world.decide(), @"release two #1 a(n0×2)");
+}
+
+#[test]
+fn a_gang_that_has_to_be_in_one_rack_starts_once_no_node_names_racks() {
+    let mut world = World::new();
+    world.cluster("a", 2, "gpu 8").queue(queue("q"));
+    let mut racked = node("a", "racked", "gpu 8");
+    racked.domains = vec!["rack-0".to_owned()];
+    world.apply(Event::NodeUpserted(racked));
+    world.apply(foreign("a", "racked", "gpu 8"));
+    let mut demand = pods(2, "gpu 8");
+    demand.topology = Some(Topology {
+        hard: true,
+        highest_tier: 1,
+    });
+    let job = world.job("gang", "q", demand);
+    world.submit(job);
+    assert_snapshot!(world.decide(), @"");
+    let gone = (ClusterName::from("a"), NodeName::from("racked"));
+    world.apply(Event::NodeGone(gone.0, gone.1));
+    // Its own scheduler may know them: it is left to that.
+    assert_snapshot!(world.decide(), @"release gang #1 a(n0 n1)");
 }
 
 #[test]
