@@ -116,7 +116,9 @@ impl Model {
             let named = self.queues.get(&queue).map(|fact| &fact.guarantee);
             for (resource, kept) in named.into_iter().flat_map(Resources::iter) {
                 let held = |held: &Admission| held.charge().unwrap().amount_of(resource).0;
-                let had = self.stays_in(&queue, held) + self.largest_going(&queue, held);
+                let had = self.stays_in(&queue, held)
+                    + self.largest_going(&queue, held)
+                    + self.used_beyond(&queue, resource);
                 assert!(
                     charge.amount_of(resource).0 == 0 || had > kept.0,
                     "{queue} had {had} of its guaranteed {kept:?} {resource}"
@@ -159,6 +161,25 @@ impl Model {
         here.collect()
     }
 
+    /// What bound pods of jobs that are charged to the queue or below it use beyond their admissions: it is charged,
+    /// too, and counts as usage. A template that is edited before its pods are bound may leave more of them than it
+    /// asks for.
+    fn used_beyond(&self, queue: &QueueName, resource: &ResourceName) -> i64 {
+        let beyond = |key: &JobKey| {
+            let job = self.engine.job(key).unwrap();
+            let held = job.admission.filter(|_| charged(job.state))?;
+            let here = self.path(&held.queue).contains(queue);
+            let bound = self
+                .pods
+                .values()
+                .filter(|pod| pod.job.as_ref() == Some(key) && pod.node.is_some() && !pod.ended());
+            let used: i64 = bound.map(|pod| pod.request.amount_of(resource).0).sum();
+            let granted = held.charge()?.amount_of(resource).0;
+            here.then_some((used - granted).max(0))
+        };
+        self.jobs.keys().filter_map(beyond).sum()
+    }
+
     /// The children of the common ancestor are compared. With the job, the preemptor's queue is
     /// within its deserved amounts once all pending evictions are complete; the victim's queue used
     /// more than it deserves before the last victim. Jobs that were admitted at this moment may
@@ -197,7 +218,9 @@ impl Model {
             preemptor.key
         );
         let gives = self.apart(from, &preemptor.queue).pop().unwrap();
-        let had = self.stays_in(&gives, gpus) + self.largest_going(&gives, gpus);
+        let had = self.stays_in(&gives, gpus)
+            + self.largest_going(&gives, gpus)
+            + self.used_beyond(&gives, &gpu());
         assert!(
             had > deserved(&gives) || self.is_promised_more(&gives),
             "{gives} had {had} and deserves as much, and gives for {}",
