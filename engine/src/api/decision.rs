@@ -54,8 +54,8 @@ pub enum Decision {
 pub struct Decisions {
     /// The decisions, to be carried out in this order.
     pub decisions: Vec<Decision>,
-    /// Whether to call again at once: the budget of decisions or of evaluations ran out, or the last decision freed
-    /// capacity.
+    /// Whether to call again at once: the budget of decisions or of evaluations ran out, the last decision freed
+    /// capacity, or what a call begins with has news by what was decided.
     pub more: bool,
     /// Whether the call stopped because jobs have each other evaluated in a circle. That is a defect of the engine,
     /// and must not block other work.

@@ -238,6 +238,7 @@ fn sites_where_it_was<'a>(
     if total != request.shape.total
         || !clusters.is_subset(&ways::clusters_for(inputs, request.shape))
         || !ways::are_in_one_domain(inputs, demand, &at)
+        || !is_within(left.limits, before)
     {
         return None;
     }
@@ -251,6 +252,18 @@ fn sites_where_it_was<'a>(
         sites.could_hold(at, &reserved.resources, &demand.roles)
     };
     before.iter().all(could_hold).then_some(sites)
+}
+
+/// Whether what is reserved of nodes is no more than the bounds on pools leave.
+fn is_within(limits: &[PoolLimit], nodes: &[ReservedNode]) -> bool {
+    limits.iter().all(|limit| {
+        let counted = nodes
+            .iter()
+            .filter(|on| limit.pools.counts(&on.cluster, &on.class));
+        let amounts = counted.map(|on| i128::from(on.resources.amount_of(&limit.resource).0));
+        let sum: i128 = amounts.sum();
+        sum == 0 || sum <= limit.left
+    })
 }
 
 /// Clusters that might hold all pods, in the order of their lower bounds.

@@ -14,7 +14,7 @@ use crate::api::ids::{JobKey, QueueName};
 use crate::api::job::QueueOrder;
 use crate::api::slot::ReservationSlot;
 use crate::backfill::{reservation, withheld};
-use crate::pending::pending_queue::PendingQueue;
+use crate::pending::pending_queue::{PendingQueue, SlotsTaken};
 use crate::pending::shapes::ShapeId;
 use crate::placement::request;
 use crate::reservation::priority::{ReservationPriority, ReservationWindow};
@@ -56,6 +56,27 @@ pub(crate) fn of_queue<'a>(inputs: Inputs<'a>, queue: &'a QueueName) -> Reservat
         jobs.retain(|rank| request::over_pending_limit(inputs, queue, rank).is_none());
     }
     ReservationWindow { queue, jobs }
+}
+
+/// The jobs of a queue that have more reservations together than its policy lets them, without those that come first.
+/// One that is out of the window only since a reservation may be possible for a job ahead of it keeps its own until
+/// that is known: otherwise jobs of several queues could take the slot of a reservation from each other in a circle.
+pub(crate) fn surplus(inputs: Inputs<'_>, queue: &QueueName) -> Vec<JobKey> {
+    let most = holders_allowed(inputs, queue);
+    let Some(pending_queue) = inputs.pending.queues.pending_queue(queue) else {
+        return Vec::new();
+    };
+    let holders = inputs.reservations.holders_in(queue);
+    let holders = holders.filter(|rank| !withheld::has_pending_evictions(inputs, &rank.key));
+    let mut holders: Vec<&QueueOrder> = holders.collect();
+    holders.sort_by_key(|rank| pending_queue.turn(rank));
+    let mut slots = SlotsTaken::new(most);
+    let slots_of = |rank: &QueueOrder| {
+        let shape = withheld::shape_of(inputs, &rank.key)?;
+        inputs.pending.shapes.scopes(shape)
+    };
+    holders.retain(|rank| !slots.take(slots_of(rank)));
+    holders.into_iter().map(|rank| rank.key.clone()).collect()
 }
 
 /// Jobs in the window of a queue that share a shape for which no reservation is possible.
@@ -131,11 +152,19 @@ pub(crate) fn is_outranked(
     rank: &QueueOrder,
     shape: ShapeId,
 ) -> bool {
-    let Some(scopes) = inputs.pending.shapes.scopes(shape) else {
-        return false;
-    };
+    taken_slot(inputs, queue, rank, shape).is_some()
+}
+
+/// The slot that reservations of higher priority are known to have taken of a job that lacks capacity.
+pub(crate) fn taken_slot<'a>(
+    inputs: Inputs<'a>,
+    queue: &QueueName,
+    rank: &QueueOrder,
+    shape: ShapeId,
+) -> Option<&'a ReservationSlot> {
+    let scopes = inputs.pending.shapes.scopes(shape)?;
     let most = most_of_scope(inputs, queue);
-    let full = |scope: &ReservationSlot| {
+    let full = |scope: &&ReservationSlot| {
         // Most often there are too few, whatever their priority.
         if inputs.reservations.count(scope) < most {
             return false;
@@ -148,7 +177,7 @@ pub(crate) fn is_outranked(
         let all = others.chain([(queue, rank)]).collect();
         without_slot(inputs, most, all).contains(&rank)
     };
-    scopes.iter().any(full)
+    scopes.iter().find(full)
 }
 
 /// Of jobs that need one slot each, those that get none of `most`.

@@ -53,7 +53,9 @@ pub(crate) fn decide(engine: &mut Engine, now: Time) -> Decisions {
     resize::resize(engine, &mut decisions);
     let end = release_pending(engine, &mut decisions);
     // What pending jobs may take is not left to grow into before all of them had their turn.
-    if end != CallEnd::AtBudget {
+    if end != CallEnd::AtBudget && engine.jobs.take_scale_up_due() {
+        // What kept a job that is not elastic from growing may have been reserved for one of them.
+        resize::resize(engine, &mut decisions);
         elastic::scale_up_elastic(engine, &mut decisions);
     }
     let cut = end == CallEnd::InCircle;
@@ -63,9 +65,10 @@ pub(crate) fn decide(engine: &mut Engine, now: Time) -> Decisions {
     let settled = pod_charges::settle(engine);
     let left = !cut && (engine.pending.freed().is_any() || settled);
     let full = decisions.len() >= engine.config.decision_budget || end == CallEnd::AtBudget;
-    let more = full || left;
+    let mut more = full || left;
     if !more {
         engine.pending.fruitless.forget();
+        more = !cut && timers::are_due(engine.inputs());
     }
     Decisions {
         decisions,
@@ -150,7 +153,7 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> CallEn
                     }
                     Gate::Never | Gate::Limit | Gate::Quota(..) | Gate::Reserved => {}
                 }
-                if matches!(block.gate, Gate::Reserved) && reserve::drop_behind(engine, &queue) {
+                if matches!(block.gate, Gate::Reserved) && reserve::drop_surplus(engine, request) {
                     // What it was blocked by may be one of those. Its class is active still.
                     continue;
                 }

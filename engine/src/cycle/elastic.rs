@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 /// Grows elastic jobs into what came free, those first in order first.
 pub(crate) fn scale_up_elastic(engine: &mut Engine, decisions: &mut Vec<Decision>) {
-    if !engine.jobs.take_scale_up_due() || engine.jobs.resizing().is_empty() {
+    if engine.jobs.resizing().is_empty() {
         return;
     }
     // What does not fit for one job does not fit for its like in the same places.

@@ -2,14 +2,14 @@
 //!
 //! A change of a cluster may change all that is known of what fits. A change of a node concerns what may run on that
 //! node: one that may run more is as good as freed, and one that may run less wakes nobody, besides jobs that the
-//! fleet may be too small for now, and those whose evaluation holds up others.
+//! fleet may be too small for now, and those that hold up others.
 
 use crate::api::facts::QueueOrdering;
 use crate::api::ids::{ClusterName, JobKey};
-use crate::backfill::offers;
+use crate::backfill::{offers, withheld};
 use crate::cycle::react::bounds_changed;
 use crate::cycle::reserve;
-use crate::cycle::wake::{cluster_total, nodes_freed, recheck};
+use crate::cycle::wake::{all_reservable, cluster_total, nodes_freed, recheck};
 use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::infeasible::Nodes;
 use crate::reservation::store::Reservation;
@@ -27,12 +27,19 @@ pub(crate) fn clusters_changed<'a>(
     bounds_changed(engine);
     engine.pending.backoff.moved();
     engine.pending.forget_fits();
-    // Those of an owner are not guessed: it would lose its reservation if they were others.
-    let reserved: Vec<Reservation> = engine.reservations.with_nodes().cloned().collect();
+    all_reservable(engine);
+    // Those of an owner of nodes are not guessed: it would lose its reservation if they were others. With none known,
+    // an owner of headroom would lose it to the first job that is in the window with it.
+    let reserved: Vec<Reservation> = engine.reservations.iter().cloned().collect();
     for kept in &reserved {
-        reserve::note_scopes(engine, &kept.rank, kept);
+        match withheld::shape_of(engine.inputs(), &kept.rank.key) {
+            Some(shape) if kept.nodes.is_empty() => reserve::guess_scopes(engine, shape),
+            _ => reserve::note_scopes(engine, &kept.rank, kept),
+        }
     }
     engine.pending.queues.wake(&RequeueCondition::Fleet);
+    // A job that lacks quota may not fit the fleet now: then it must not hold up those behind it.
+    engine.pending.queues.wake_windows();
 }
 
 /// Nodes of clusters came, went or changed what they are; those that are named may run what they could not run before.
@@ -47,6 +54,10 @@ pub(crate) fn nodes_changed(engine: &mut Engine, touched: Nodes) {
     let regrouped = engine.capacity.take_regrouped();
     engine.pending.nodes_changed(may_exceed, regrouped);
     recheck_ahead(engine, &touched);
+    engine.pending.queues.wake_windows();
+    if regrouped {
+        all_reservable(engine);
+    }
     let better: Nodes = touched
         .into_iter()
         .filter(|(_, nodes)| !nodes.is_empty())

@@ -71,6 +71,17 @@ pub(crate) fn next_candidate(engine: &mut Engine) -> Option<HeadCandidate> {
 /// Moves the queues about which something changed to their places in the order.
 pub(crate) fn rank_queues(engine: &mut Engine) {
     users::rank_users(engine);
+    // To move queues may change who has a claim to a slot.
+    loop {
+        wake::settle_contested(engine);
+        rank_changed(engine);
+        if !engine.pending.has_contested() {
+            break;
+        }
+    }
+}
+
+fn rank_changed(engine: &mut Engine) {
     let mut changed = engine.pending.queues.take_changed();
     for queue in &changed {
         decide::drop_over_limit(engine, queue);

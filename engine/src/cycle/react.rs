@@ -12,8 +12,8 @@ use crate::backfill::{expected_release, expected_start, reservation, window, wit
 use crate::cycle::decide::name_first;
 use crate::cycle::fleet;
 use crate::cycle::wake::{
-    activate, headroom_freed, headroom_used, mark_all_dirty, mark_windows_dirty, nodes_freed,
-    nodes_unreserved, owners_moved_back, recheck,
+    activate, all_reservable, headroom_freed, headroom_used, mark_all_dirty, mark_windows_dirty,
+    nodes_freed, nodes_unreserved, owners_moved_back, recheck,
 };
 use crate::jobs::elastic::least_total;
 use crate::jobs::job::PendingEntry;
@@ -173,6 +173,8 @@ fn queue_changed(engine: &mut Engine, name: &QueueName) {
     engine.jobs.retry_scale_up();
     engine.pending.backoff.hurry();
     mark_all_dirty(engine);
+    // What was reserved ahead of a job may not be ahead of it any more.
+    all_reservable(engine);
     let quota = RequeueCondition::Quota(name.clone());
     engine.pending.queues.wake(&quota);
     bounds_changed(engine);
@@ -325,8 +327,13 @@ fn reservation_dropped(engine: &mut Engine, dropped: &Reservation) {
         mark_windows_dirty(engine);
     }
     for slot in &dropped.scopes {
-        let slot = RequeueCondition::Slot(slot.clone());
-        engine.pending.queues.recheck_waiting(&slot);
+        match slot {
+            ReservationSlot::Headroom(_) => {
+                let slot = RequeueCondition::Slot(slot.clone());
+                engine.pending.queues.recheck_waiting(&slot);
+            }
+            ReservationSlot::Class(_) => engine.pending.note_contested(slot),
+        }
     }
     engine.changed.jobs.insert(dropped.rank.key.clone());
     engine.pending.queues.wake(&RequeueCondition::Reservation);
@@ -343,6 +350,7 @@ fn reservation_set(engine: &mut Engine, key: &JobKey, before: Option<&Reservatio
     }
     if let Some(before) = before {
         // What was reserved before is not any more, and the job may start later.
+        engine.jobs.retry_scale_up();
         nodes_unreserved(engine, before);
         engine.pending.shapes.timed_feasible();
         engine.pending.queues.wake(&RequeueCondition::Reservation);

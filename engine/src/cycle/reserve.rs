@@ -38,20 +38,30 @@ pub(crate) fn reserve_for(
     }
     let front = window::of_queue(engine.inputs(), request.queue).into_jobs();
     // A job that cannot be admitted leaves the window; the reservations of the others stay.
-    if !matches!(block.gate, Gate::Never | Gate::Limit) {
-        drop_beyond(engine, request.queue, &front);
+    let gives = !matches!(block.gate, Gate::Never | Gate::Limit);
+    if !gives {
+        // It may not be in the window any more.
+        drop_reservation_of(engine, &request.rank.key);
     }
     // What blocks the first job of a class blocks the others: they reserve by its verdict.
     let alike = reservation::alike(engine.inputs(), request, &front);
     for rank in &alike {
-        let shape = withheld::shape_of(engine.inputs(), &rank.key);
-        let outranked = shape
-            .is_some_and(|shape| window::is_outranked(engine.inputs(), request.queue, rank, shape));
-        if matches!(block.gate, Gate::Room) && outranked {
+        let inputs = engine.inputs();
+        let shape = withheld::shape_of(inputs, &rank.key);
+        let taken = shape.and_then(|shape| window::taken_slot(inputs, request.queue, rank, shape));
+        if let Some(taken) = taken.filter(|_| matches!(block.gate, Gate::Room)).cloned() {
             drop_reservation_of(engine, &rank.key);
+            slots.push(until_free(&taken));
             continue;
         }
-        let planned = reservation::reservation(engine.inputs(), Request { rank, ..request }, block);
+        let plan = |engine: &Engine| {
+            reservation::reservation(engine.inputs(), Request { rank, ..request }, block)
+        };
+        let mut planned = plan(engine);
+        // Jobs behind the window lose theirs only to one that is possible.
+        if planned.is_some() && gives && drop_beyond(engine, request.queue, &front) {
+            planned = plan(engine);
+        }
         let planned = planned.filter(|planned| !is_fruitless(engine, request, block, planned));
         match planned {
             Some(planned) => {
@@ -60,18 +70,22 @@ pub(crate) fn reserve_for(
                     Ok(planned) => set_reservation(engine, planned),
                     Err(taken) => {
                         drop_reservation_of(engine, &rank.key);
-                        slots.extend(until_free(&taken));
+                        slots.push(until_free(&taken));
                     }
                 }
             }
             None => {
                 drop_reservation_of(engine, &rank.key);
                 // What can never be admitted, or is over a limit, is not noted: other events change that.
-                if !matches!(block.gate, Gate::Never | Gate::Limit) {
+                if gives {
                     note_unreservable(engine, request.queue, rank);
                 }
             }
         }
+    }
+    if gives {
+        let surplus = window::surplus(engine.inputs(), request.queue);
+        drop_all(engine, &surplus);
     }
     slots
 }
@@ -95,10 +109,10 @@ fn is_fruitless(
     fruitless
 }
 
-/// What a job waits for whose slot is taken.
-fn until_free(slot: &ReservationSlot) -> Option<RequeueCondition> {
-    let headroom = matches!(slot, ReservationSlot::Headroom(_));
-    headroom.then(|| RequeueCondition::Slot(slot.clone()))
+/// What a job waits for whose slot is taken. A class whose shape is infeasible is not parked, and is asked as one of
+/// the window.
+fn until_free(slot: &ReservationSlot) -> RequeueCondition {
+    RequeueCondition::Slot(slot.clone())
 }
 
 /// Nothing can be reserved for a job: nor for any other of its shape, if the job is behind all owners
@@ -188,28 +202,33 @@ pub(crate) fn victim_gone(engine: &mut Engine, victim: &JobKey) {
     react(engine, Change::EvictionsDone(&ready));
 }
 
-/// Drops the reservations of jobs that left the reservation window of a queue. Whether there were any.
-pub(crate) fn drop_behind(engine: &mut Engine, queue: &QueueName) -> bool {
-    if engine.reservations.holders_in(queue).next().is_none() {
-        return false;
-    }
-    let front = window::of_queue(engine.inputs(), queue).into_jobs();
-    drop_beyond(engine, queue, &front)
+/// Drops the reservations that bind a request, of jobs of its queue that may have none any more. Whether any did.
+pub(crate) fn drop_surplus(engine: &mut Engine, request: Request<'_>) -> bool {
+    let mut surplus = window::surplus(engine.inputs(), request.queue);
+    surplus.retain(|key| {
+        let kept = engine.reservations.of(key);
+        kept.is_some_and(|kept| withheld::binds(engine.inputs(), kept, request))
+    });
+    drop_all(engine, &surplus)
 }
 
 /// Drops the reservations of jobs of a queue that are not in its reservation window. Whether there were any.
 fn drop_beyond(engine: &mut Engine, queue: &QueueName, front: &BTreeSet<QueueOrder>) -> bool {
-    let behind: Vec<JobKey> = engine
-        .reservations
-        .holders_in(queue)
-        .filter(|rank| !front.contains(rank))
-        .map(|rank| rank.key.clone())
-        .filter(|key| !withheld::has_pending_evictions(engine.inputs(), key))
-        .collect();
-    for key in &behind {
+    let inputs = engine.inputs();
+    let holders = inputs.reservations.holders_in(queue);
+    let behind = holders.filter(|rank| !front.contains(rank));
+    let behind = behind.map(|rank| &rank.key);
+    let behind = behind.filter(|key| !withheld::has_pending_evictions(inputs, key));
+    let behind: Vec<JobKey> = behind.cloned().collect();
+    drop_all(engine, &behind)
+}
+
+/// Drops the reservations of these jobs. Whether there are any.
+fn drop_all(engine: &mut Engine, jobs: &[JobKey]) -> bool {
+    for key in jobs {
         drop_reservation_of(engine, key);
     }
-    !behind.is_empty()
+    !jobs.is_empty()
 }
 
 /// Drops the reservation of a job.
@@ -300,9 +319,9 @@ fn displace(engine: &mut Engine, planned: &Reservation) -> Result<(), Reservatio
     for (key, scope) in giving_way {
         drop_reservation_of(engine, &key);
         let entry = withheld::line_now(engine.inputs(), &key);
-        if let (Some(entry), Some(slot)) = (entry, until_free(scope)) {
+        if let Some(entry) = entry {
             let queues = &mut engine.pending.queues;
-            queues.wait_also(&entry.queue, entry.shape, slot);
+            queues.wait_also(&entry.queue, entry.shape, until_free(scope));
         }
     }
     Ok(())

@@ -157,20 +157,30 @@ pub(crate) fn note_drain(engine: &mut Engine, key: &JobKey) {
     }
 }
 
+/// Whether the beginning of another call would have news by what was decided in this one: a back-off ends, or the run
+/// time of a job is known that has lost its reservation.
+pub(crate) fn are_due(inputs: Inputs<'_>) -> bool {
+    let back_off = inputs.pending.backoff.next();
+    back_off.is_some_and(|at| at <= inputs.now) || unpredicted(inputs).next().is_some()
+}
+
+/// Jobs that were queued or admitted when no run times were known, if they are now. The owner of a reservation would
+/// lose it to another place in its queue: its turn comes when it has none.
+fn unpredicted<'a>(inputs: Inputs<'a>) -> impl Iterator<Item = &'a JobKey> {
+    let predicts = inputs.forecast.predicts_all();
+    let unknown = predicts.then(|| inputs.jobs.unpredicted());
+    let unknown = unknown.into_iter().flatten();
+    unknown.filter(|key| inputs.reservations.of(key).is_none())
+}
+
 /// Estimates that have passed are made again, and the reservations that rest on those that have moved. They have moved
 /// also where something else made them again before, or where a job began to run.
 pub(crate) fn renew_ends(engine: &mut Engine) {
-    if engine.forecast.predicts_all() {
-        // The first runs have ended: the run times of jobs that were queued or admitted before are known, too.
-        // The owner of a reservation would lose it to another place in its queue.
-        let unknown = engine.jobs.unpredicted().iter();
-        let unknown = unknown.filter(|key| engine.reservations.of(key).is_none());
-        let unknown = unknown.take(RENEWED).cloned();
-        for key in unknown.collect::<Vec<_>>() {
-            engine.jobs.forget_forecast(&key);
-            renew_end(engine, &key);
-            sync::sync_indexes(engine, &key);
-        }
+    let unknown = unpredicted(engine.inputs()).take(RENEWED).cloned();
+    for key in unknown.collect::<Vec<_>>() {
+        engine.jobs.forget_forecast(&key);
+        renew_end(engine, &key);
+        sync::sync_indexes(engine, &key);
     }
     for _ in 0..RENEWED {
         let Some(key) = engine.jobs.first_past_end(engine.now) else {

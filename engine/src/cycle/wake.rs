@@ -6,7 +6,8 @@
 
 use crate::amounts::totals::ResourceTotals;
 use crate::api::ids::{ClusterName, JobKey, PoolClass, QueueName};
-use crate::backfill::{feasible, offers, plan, withheld};
+use crate::api::slot::ReservationSlot;
+use crate::backfill::{feasible, offers, plan, window, withheld};
 use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::infeasible::{Infeasible, Nodes, listed};
 use crate::pending::shapes::ShapeId;
@@ -125,6 +126,12 @@ pub(crate) fn owners_moved_back(engine: &mut Engine, owners: &[JobKey]) {
     mark_reservable_dirty(engine, &before);
 }
 
+/// Reservations may have become possible for all jobs: nodes or the order of queues changed.
+pub(crate) fn all_reservable(engine: &mut Engine) {
+    let reservable = engine.pending.retry_all_reservations();
+    mark_reservable_dirty(engine, &reservable);
+}
+
 /// A reservation may have become possible for these jobs: they are in the windows of their queues again.
 fn mark_reservable_dirty(engine: &mut Engine, jobs: &BTreeSet<JobKey>) {
     for key in jobs {
@@ -141,13 +148,43 @@ pub(crate) fn note_satisfied(engine: &mut Engine, id: QueueId) {
     if !engine.pending.heads.note_unsatisfied(id, unsatisfied) {
         return;
     }
-    let name = engine.quota.name(id);
+    let name = engine.quota.name(id).clone();
     // Its reservations have a lower priority now: others may be of higher priority than they.
-    if !unsatisfied && engine.reservations.holders_in(name).next().is_some() {
+    if !unsatisfied && engine.reservations.holders_in(&name).next().is_some() {
+        let holders = engine.reservations.holders_in(&name);
+        let kept = holders.filter_map(|rank| engine.reservations.of(&rank.key));
+        let slots: BTreeSet<ReservationSlot> =
+            kept.flat_map(|kept| &kept.scopes).cloned().collect();
+        for slot in &slots {
+            engine.pending.note_contested(slot);
+        }
         mark_windows_dirty(engine);
+    }
+    if unsatisfied {
+        engine.pending.queues.wake_window(&name);
     }
     let path = engine.quota.path_of(id);
     engine.pending.heads.mark_dirty(id, path);
+}
+
+/// Rechecks the parked classes that wait for a slot of a class of pools, where a job of theirs has a claim to it
+/// now. To be called before a head is searched: what was free in between counts for nothing.
+pub(crate) fn settle_contested(engine: &mut Engine) {
+    for slot in engine.pending.take_contested() {
+        for (queue, shape) in engine.pending.queues.waiting_for_slot(slot) {
+            if has_claim(engine.inputs(), &queue, shape) {
+                engine.pending.queues.recheck(&queue, shape);
+            }
+        }
+    }
+}
+
+/// Whether the slots of the first job of a class without a reservation are not known to be taken.
+fn has_claim(inputs: Inputs<'_>, queue: &QueueName, shape: ShapeId) -> bool {
+    let pending_queue = inputs.pending.queues.pending_queue(queue);
+    let mut jobs = pending_queue.into_iter().flat_map(|of| of.class(shape));
+    let first = jobs.find(|rank| inputs.reservations.of(&rank.key).is_none());
+    first.is_some_and(|rank| !window::is_outranked(inputs, queue, rank, shape))
 }
 
 /// Notes nodes with freed capacity, and wakes the classes that may fit there now.

@@ -86,6 +86,47 @@ pub(crate) struct PendingQueue {
     pub(super) rechecked: BTreeSet<ShapeId>,
 }
 
+/// The slots that the first jobs of a queue take, up to so many for each slot.
+pub(crate) struct SlotsTaken<'a> {
+    most: usize,
+    taken: BTreeMap<&'a ReservationSlot, usize>,
+    /// How many jobs take any.
+    jobs: usize,
+    /// How many of them may take any slot, since it is not known which.
+    of_any: usize,
+}
+
+impl<'a> SlotsTaken<'a> {
+    pub(crate) fn new(most: usize) -> Self {
+        Self {
+            most,
+            taken: BTreeMap::new(),
+            jobs: 0,
+            of_any: 0,
+        }
+    }
+
+    /// Takes the slots of the next job, if all of them are free. Whether they were.
+    pub(crate) fn take(&mut self, slots: Option<&'a BTreeSet<ReservationSlot>>) -> bool {
+        let slots = slots.filter(|slots| !slots.is_empty());
+        let is_free = match slots {
+            Some(slots) => {
+                let mut slots = slots.iter();
+                slots.all(|slot| self.taken.get(slot).unwrap_or(&0) + self.of_any < self.most)
+            }
+            None => self.jobs < self.most,
+        };
+        if is_free {
+            self.jobs += 1;
+            self.of_any += usize::from(slots.is_none());
+            for slot in slots.into_iter().flatten() {
+                *self.taken.entry(slot).or_default() += 1;
+            }
+        }
+        is_free
+    }
+}
+
 impl PendingQueue {
     pub(super) fn new(id: QueueId) -> Self {
         Self {
@@ -211,27 +252,9 @@ impl PendingQueue {
             .flat_map(|(slots, jobs)| jobs.into_iter().map(move |rank| (rank, slots)))
             .collect();
         jobs.sort_unstable_by_key(|(rank, _)| self.turn(rank));
-        let mut taken: BTreeMap<&ReservationSlot, usize> = BTreeMap::new();
-        let mut of_any = 0;
-        let mut window = Vec::new();
-        for (rank, slots) in jobs {
-            let slots = slots.filter(|slots| !slots.is_empty());
-            let free = match slots {
-                Some(slots) => {
-                    let mut slots = slots.iter();
-                    slots.all(|slot| taken.get(slot).unwrap_or(&0) + of_any < most)
-                }
-                None => window.len() < most,
-            };
-            if free {
-                window.push(rank);
-                of_any += usize::from(slots.is_none());
-                for slot in slots.into_iter().flatten() {
-                    *taken.entry(slot).or_default() += 1;
-                }
-            }
-        }
-        window
+        let mut taken = SlotsTaken::new(most);
+        let window = jobs.into_iter().filter(|(_, slots)| taken.take(*slots));
+        window.map(|(rank, _)| rank).collect()
     }
 
     /// The class whose first job is first of those for which the slots of a reservation are not known, unless many

@@ -7,12 +7,14 @@ mod freed;
 mod shares;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 use crate::amounts::hashed::{Hashed, HashedSet};
 use crate::amounts::resources::ResourceName;
 use crate::api::ids::QueueName;
 use crate::api::job::QueueOrder;
 use crate::api::reason::Reason;
+use crate::api::slot::ReservationSlot;
 use crate::pending::inadmissible::{Inadmissible, RequeueCondition};
 use crate::pending::pending_queue::{ClassState, PendingClass, PendingQueue};
 use crate::pending::shapes::{ShapeId, SlotSetId};
@@ -258,6 +260,12 @@ impl PendingQueues {
         waiting.map(|(_, shape)| *shape)
     }
 
+    /// The classes that wait for a slot of a reservation.
+    pub(crate) fn waiting_for_slot(&self, slot: ReservationSlot) -> Vec<(QueueName, ShapeId)> {
+        let slot = RequeueCondition::Slot(slot);
+        self.waiting.of(&slot).cloned().collect()
+    }
+
     /// Wakes the classes that wait for a condition and have one of these shapes.
     pub(crate) fn wake_shapes(
         &mut self,
@@ -370,47 +378,6 @@ impl PendingQueues {
         if let Some((_, shape)) = head.cloned() {
             self.activate(queue, shape);
         }
-    }
-
-    /// Notes the shapes in the reservation window of a queue.
-    pub(crate) fn note_window(&mut self, queue: &QueueName, shapes: BTreeSet<ShapeId>) {
-        if self.window(queue).unwrap_or(&BTreeSet::new()) == &shapes {
-            return;
-        }
-        for shape in self.windows.remove(queue).into_iter().flatten() {
-            if let Some(count) = self.in_window.get_mut(&shape) {
-                *count -= 1;
-                if *count == 0 {
-                    self.in_window.remove(&shape);
-                }
-            }
-        }
-        for shape in &shapes {
-            *self.in_window.entry(*shape).or_default() += 1;
-        }
-        if !shapes.is_empty() {
-            self.windows.insert(queue.clone(), shapes);
-        }
-    }
-
-    /// The shapes in the reservation window of a queue, as last noted. A class is in it if its first job is.
-    pub(crate) fn window(&self, queue: &QueueName) -> Option<&BTreeSet<ShapeId>> {
-        self.windows.get(queue)
-    }
-
-    /// The queues with jobs in their reservation window, in no order.
-    pub(crate) fn with_window(&self) -> impl Iterator<Item = &QueueName> {
-        self.windows.keys()
-    }
-
-    /// Whether a job in a reservation window has this shape.
-    pub(crate) fn is_in_window(&self, shape: ShapeId) -> bool {
-        self.in_window.contains_key(&shape)
-    }
-
-    /// The shapes of the jobs in reservation windows.
-    pub(crate) fn in_window(&self) -> impl Iterator<Item = ShapeId> {
-        self.in_window.keys().copied()
     }
 
     /// The shapes of active classes.

@@ -250,8 +250,8 @@ impl Shapes {
         self.make_feasible(|_| true);
     }
 
-    /// Some nodes changed: nothing is known of what fits the empty fleet. `counts_domains` says which shapes may fit even
-    /// where a node went.
+    /// Some nodes changed: nothing is known of what fits the empty fleet. `counts_domains` says which shapes may fit
+    /// even where a node went.
     pub(super) fn nodes_changed(&mut self, counts_domains: impl Fn(&RequestShape) -> bool) {
         for slot in self.slots.iter_mut().flatten() {
             slot.fits_empty_fleet = None;

@@ -29,6 +29,8 @@ pub(crate) struct Pending {
     pub(crate) backoff: PreemptionBackoff,
     /// Jobs for which no reservation is possible until a node is freed or unreserved.
     unreservable: BTreeSet<JobKey>,
+    /// Slots of classes of pools that parked jobs may have a claim to since they were last asked.
+    contested: BTreeSet<ReservationSlot>,
     /// Evaluations without result.
     pub(crate) fruitless: Fruitless,
 }
@@ -91,6 +93,11 @@ impl Pending {
         self.unreservable.retain(|key| !jobs.contains(key));
     }
 
+    /// The fleet or the rules changed. The jobs for which a reservation may be possible now.
+    pub(crate) fn retry_all_reservations(&mut self) -> BTreeSet<JobKey> {
+        self.retry_unreservable()
+    }
+
     /// Pods left these nodes. The jobs for which a reservation may be possible now.
     pub(crate) fn note_freed(&mut self, nodes: &Nodes) -> BTreeSet<JobKey> {
         self.freed.note_freed(nodes);
@@ -109,6 +116,21 @@ impl Pending {
     fn retry_unreservable(&mut self) -> BTreeSet<JobKey> {
         self.shapes.retry_unreservable();
         std::mem::take(&mut self.unreservable)
+    }
+
+    /// A slot of a class of pools is free, or its holder has less of a claim to it.
+    pub(crate) fn note_contested(&mut self, slot: &ReservationSlot) {
+        self.contested.insert(slot.clone());
+    }
+
+    /// Whether any were noted since the last call of [`Self::take_contested`].
+    pub(crate) fn has_contested(&self) -> bool {
+        !self.contested.is_empty()
+    }
+
+    /// The slots that were noted since the last call.
+    pub(crate) fn take_contested(&mut self) -> BTreeSet<ReservationSlot> {
+        std::mem::take(&mut self.contested)
     }
 
     /// Nodes with capacity that was freed since all feasible shapes were evaluated.
@@ -182,7 +204,15 @@ impl Pending {
         let generation = self.freed.generation();
         let feasible =
             |other: &ShapeId| *other == shape || self.shapes.infeasible(*other).is_none();
-        let alike: Vec<ShapeId> = self.shapes.alike(shape).filter(feasible).collect();
+        // A job that runs for a shorter time may be gone before the owners of what is reserved start.
+        let lasts = |id: ShapeId| {
+            let duration = self.shapes.get(id).and_then(|shape| shape.duration);
+            duration.unwrap_or(i64::MAX)
+        };
+        let withheld = matches!(why, Infeasible::Withheld(_));
+        let as_long = |other: &ShapeId| !withheld || lasts(shape) <= lasts(*other);
+        let alike = self.shapes.alike(shape).filter(feasible);
+        let alike: Vec<ShapeId> = alike.filter(as_long).collect();
         for id in &alike {
             self.shapes.note_infeasible(*id, why.clone(), generation);
         }

@@ -186,8 +186,8 @@ impl Model {
     fn decide(&mut self) {
         for _ in 0..20 {
             let decided = self.world.decided();
-            assert!(!decided.more, "evaluates in a circle");
-            if decided.decisions.is_empty() {
+            assert!(!decided.cut, "evaluates in a circle");
+            if decided.decisions.is_empty() && !decided.more {
                 return;
             }
             self.carry_out(&decided);

@@ -25,6 +25,7 @@ mod settle;
 mod step;
 mod taking;
 mod wide;
+mod woken;
 
 use layout::{Layout, Span};
 use model::Model;

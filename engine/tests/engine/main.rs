@@ -15,6 +15,7 @@ mod assumed_pods;
 mod backfill;
 mod bounds;
 mod brute;
+mod call_ends;
 mod capacity;
 mod changes;
 mod cheapest;

@@ -172,17 +172,17 @@ fn row(row: u8) -> String {
 fn the_same_events_give_the_same_bytes_everywhere() {
     let rows: Vec<String> = (0..12).map(row).collect();
     insta::assert_snapshot!(rows.join("\n"), @r"
-    97 released, 2 resized, 2 evicted: 6fa5aae78a1ad88f, told 9be41fd0fe40ab58
-    70 released, 1 resized, 3 evicted: 0c686af96400435b, told b6d4ea74e303f248
-    111 released, 2 resized, 8 evicted: 01800a71a5ae0c26, told b81fc89ab0684eaf
+    97 released, 2 resized, 2 evicted: b020cd682dc4b2a5, told 9be41fd0fe40ab58
+    70 released, 1 resized, 3 evicted: 0d6d674862e13645, told b6d4ea74e303f248
+    111 released, 2 resized, 8 evicted: 736fa51282e2eefc, told b81fc89ab0684eaf
     63 released, 0 resized, 1 evicted: c960b3acfd0af526, told 5d1623020b988104
     123 released, 5 resized, 7 evicted: 3feab8c6f4d525b9, told f8221d1db0f6d338
     57 released, 0 resized, 2 evicted: 1e6171fa58783e51, told a64d5183844cf381
-    105 released, 1 resized, 6 evicted: 5fae7fd4094bc159, told bd0b80fb48811e0e
+    105 released, 1 resized, 6 evicted: 3e9e37e24bc0b0a5, told 0cc2c6756aeaab6a
     54 released, 1 resized, 0 evicted: 522089113fcd2d0d, told 2bc135d59cef5fd8
-    114 released, 1 resized, 4 evicted: 668c9ddabf6da516, told 161b3b3237de2aa3
+    114 released, 1 resized, 4 evicted: 45787f497dbf179d, told 161b3b3237de2aa3
     85 released, 1 resized, 2 evicted: dad0bbfe475256aa, told cfc7503101e114d2
-    95 released, 3 resized, 3 evicted: 69cf10f7efd9bf6f, told d6d72593c1ba702b
-    53 released, 1 resized, 1 evicted: c1462e545484c60a, told fa586fe7ff2e7841
+    95 released, 3 resized, 3 evicted: 23b16ba00b7c0b63, told d6d72593c1ba702b
+    53 released, 1 resized, 1 evicted: ae3074fcacea8b0f, told fa586fe7ff2e7841
     ");
 }

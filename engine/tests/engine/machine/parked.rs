@@ -7,7 +7,13 @@ use super::step::{Kind, Step, Submitted};
 use super::wide::{Case, Dressed, Size, Wide};
 
 /// This many pods with this many GPUs, in a queue, of a priority class.
-fn job(job: usize, queue: usize, (count, gpus): (u32, u32), kind: Kind, class: u8) -> Submitted {
+pub fn job(
+    job: usize,
+    queue: usize,
+    (count, gpus): (u32, u32),
+    kind: Kind,
+    class: u8,
+) -> Submitted {
     Submitted {
         job,
         queue,
@@ -21,7 +27,7 @@ fn job(job: usize, queue: usize, (count, gpus): (u32, u32), kind: Kind, class: u
     }
 }
 
-fn dressed(told: Submitted, cpus: u32, clusters: &[usize]) -> Wide {
+pub fn dressed(told: Submitted, cpus: u32, clusters: &[usize]) -> Wide {
     Wide::Submit(Dressed {
         told,
         cpus,
@@ -35,7 +41,7 @@ fn dressed(told: Submitted, cpus: u32, clusters: &[usize]) -> Wide {
     })
 }
 
-fn take(row: u8, size: Size, steps: Vec<Wide>) {
+pub fn take(row: u8, size: Size, steps: Vec<Wide>) {
     let case = Case { row, size, steps };
     let mut model = case.world();
     for step in case.steps {

@@ -19,7 +19,7 @@ mod queues;
 mod restart;
 mod steps;
 
-pub use steps::{Dressed, Wide};
+pub use steps::{Bound, Dressed, Wide};
 
 /// A world and its steps.
 #[derive(Debug, Clone)]
