@@ -106,14 +106,28 @@ pub(crate) fn reservation(
             let target = plan::target(inputs, request)?;
             let pools = pools_on(&target.nodes);
             let nothing = Overlay::default();
-            let bound = || inputs.quota.check_pools(request.queue, &pools, &nothing);
-            Some(match (target.start == Some(inputs.now)).then(bound) {
-                // Its nodes are free: it waits for what is charged on others of their class.
-                Some(Err(short)) => reservation_of_headroom(inputs, request, &short, Some(&pools)),
-                _ => reservation_on(inputs, request, target),
-            })
+            let checked = inputs.quota.check_pools(request.queue, &pools, &nothing);
+            let short = checked.err();
+            Some(
+                match short.filter(|short| comes_later(inputs, request, short, target.start)) {
+                    // Its nodes are free before: it waits for what is charged on others of their class.
+                    Some(short) => reservation_of_headroom(inputs, request, &short, Some(&pools)),
+                    None => reservation_on(inputs, request, target),
+                },
+            )
         }
     }
+}
+
+/// Whether a bound that is short has room later than the nodes of a job are free; it may be that none knows when.
+fn comes_later(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+    short: &Shortfall,
+    on_nodes: Option<Time>,
+) -> bool {
+    let (headroom, _) = expected_release::headroom_from(inputs, request.queue, short);
+    on_nodes.is_some_and(|start| headroom.is_none_or(|headroom| start < headroom))
 }
 
 /// The reservation of headroom, and of nodes that become free no sooner than that.

@@ -1,8 +1,8 @@
 //! The engine against the reference: the same order, the same admissions, the same numbers.
 
 use crate::case::{
-    CLUSTERS, CPU, Case, PRIORITIES, Round, amounts, amounts_text, bounds, job_name, job_number,
-    progress, queue_name,
+    CLUSTERS, CPU, Case, GPU, Job, Node, PRIORITIES, Queue, Role, Round, amounts, amounts_text,
+    bounds, job_name, job_number, progress, queue_name,
 };
 use crate::model::{Model, State};
 use crate::{random, world};
@@ -159,7 +159,7 @@ impl Both {
                 let deserved = tree.deserved(queue);
                 let held = tree.allocated[queue];
                 let borrowed: [i64; 2] =
-                    std::array::from_fn(|dim| (held[dim] - deserved[dim].unwrap_or(0)).max(0));
+                    std::array::from_fn(|dim| (held[dim] - tree.not_borrowed(queue, dim)).max(0));
                 let real = std::array::from_fn(|dim| tree.real(queue, dim));
                 let waiting = self.model.sum(queue, State::Waits);
                 same(
@@ -182,6 +182,15 @@ impl Both {
                     &bounds(&usage.deserved),
                     &deserved,
                 )?;
+                let of_class = usage.pools.first().map(|pool| bounds(&pool.deserved)[GPU]);
+                let stated = self.model.queues[queue].deserved_of_class;
+                if stated.is_some() {
+                    same(
+                        &format!("{name} deserved of class gpu"),
+                        &of_class.flatten(),
+                        &tree.deserved_of_class(queue),
+                    )?;
+                }
                 same(
                     &format!("{name} borrowed"),
                     &amounts(&usage.borrowed),
@@ -227,12 +236,95 @@ proptest! {
     }
 }
 
+/// The head of a strict queue waits for quota. Then the only node that it fits on is lost: it can
+/// never start, and no longer stops the job behind it.
+#[test]
+#[ignore = "defect: the head that waits for quota is not evaluated again when the fleet becomes too small for it"]
+fn a_head_that_no_longer_fits_the_fleet_stops_nobody() {
+    let role = |count, gpus| Role {
+        count,
+        each: [gpus, 1],
+    };
+    let job = |queued_at, roles: &[Role]| Job {
+        queue: 0,
+        class: 0,
+        queued_at,
+        user: 0,
+        roles: roles.to_vec(),
+    };
+    let node = |gpus, cores| Node {
+        cluster: 0,
+        big: false,
+        has: [gpus, cores],
+    };
+    let case = Case {
+        queues: vec![Queue {
+            weight: 1,
+            strict: true,
+            capability: [Some(5), None],
+            ..Queue::default()
+        }],
+        nodes: vec![node(1, 3), node(3, 6)],
+        rounds: vec![
+            Round {
+                submit: vec![job(0, &[role(1, 2), role(2, 1)]), job(3, &[role(1, 2)])],
+                ..Round::default()
+            },
+            Round {
+                submit: vec![job(3, &[role(1, 0)])],
+                node: Some((1, false)),
+                ..Round::default()
+            },
+        ],
+    };
+    agree(&case).unwrap();
+}
+
+/// A queue that uses all that it deserves of a class, and the CPU of that, borrows nothing: its next job goes before
+/// the older one of an idle queue that deserves nothing.
+#[test]
+fn a_queue_that_uses_what_it_deserves_of_a_class_borrows_no_cpu() {
+    let job = |queue, queued_at| Job {
+        queue,
+        class: 0,
+        queued_at,
+        user: 0,
+        roles: vec![Role {
+            count: 1,
+            each: [1, 1],
+        }],
+    };
+    let queue = |deserved_of_class| Queue {
+        weight: 1,
+        deserved_of_class,
+        ..Queue::default()
+    };
+    let node = Node {
+        cluster: 0,
+        big: false,
+        has: [4, 8],
+    };
+    let round = |submit| Round {
+        submit,
+        ..Round::default()
+    };
+    let case = Case {
+        queues: vec![queue(Some(2)), queue(None)],
+        nodes: vec![node],
+        rounds: vec![
+            round(vec![job(0, 1), job(0, 1)]),
+            round(vec![job(1, 2), job(0, 3)]),
+        ],
+    };
+    agree(&case).unwrap();
+}
+
 /// The reference would agree with an engine that admits nothing if no case admitted anything.
 #[test]
 fn the_random_cases_do_admit_and_do_block() {
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
-    let (mut released, mut blocked, mut borrowed) = (0, 0, 0);
+    let (mut released, mut blocked, mut borrowed, mut below) = (0, 0, 0, 0);
     for _ in 0..50 {
         let case = random::case().new_tree(&mut runner).unwrap().current();
         let mut both = Both::new(&case);
@@ -247,10 +339,18 @@ fn the_random_cases_do_admit_and_do_block() {
                 let over = |queue: &usize| tree.allocated[*queue][CPU] > 0;
                 (0..tree.queues.len()).filter(over).count()
             });
+            below += both.model.with_tree(|tree| {
+                let is_below = |queue: &usize| {
+                    let deserved = tree.deserved_of_class(*queue);
+                    let waits = both.model.sum(*queue, State::Waits)[GPU] > 0;
+                    waits && deserved.is_some_and(|deserved| tree.of_class[*queue] < deserved)
+                };
+                (0..tree.queues.len()).filter(is_below).count()
+            });
         }
     }
     assert!(
-        released > 100 && blocked > 100 && borrowed > 50,
-        "{released} {blocked} {borrowed}"
+        released > 100 && blocked > 100 && borrowed > 50 && below > 30,
+        "{released} {blocked} {borrowed} {below}"
     );
 }

@@ -5,7 +5,8 @@
 
 use crate::world;
 use engine::facts::{Backfill, FairShare, FairShareWithin, Limits, Preemption, QueueOrdering};
-use engine::facts::{ClusterPlacement, Demand, JobFact, NodeFact, PolicyFact, QueueFact, Split};
+use engine::facts::{ClusterPlacement, Demand, JobFact, NodeFact, PolicyFact, PoolBound};
+use engine::facts::{QueueFact, Split};
 use engine::{Engine, Event, PoolClass, Progress, QueueName, ResourceName, Resources, Time, Uid};
 use std::fmt;
 
@@ -38,6 +39,8 @@ pub struct Queue {
     pub capability: Bounds,
     /// The most GPUs of the class `gpu`, in all clusters together.
     pub of_class: Option<i64>,
+    /// What it deserves of them, in GPUs.
+    pub deserved_of_class: Option<i64>,
     pub strict: bool,
     pub jobs: Option<u32>,
     pub jobs_per_user: Option<u32>,
@@ -134,7 +137,11 @@ impl Queue {
 
     /// Its policy, without reservations and reclaim.
     pub fn policy(&self, index: usize) -> PolicyFact {
-        let bound = |most: i64| world::bound("gpu", None, &format!("gpu {most}"));
+        let of_class = PoolBound {
+            deserved: resources([self.deserved_of_class, None]),
+            ..world::bound("gpu", None, &text([self.of_class, None]))
+        };
+        let names = self.of_class.or(self.deserved_of_class).is_some();
         PolicyFact {
             ordering: if self.strict {
                 QueueOrdering::StrictFifo
@@ -149,7 +156,7 @@ impl Queue {
                 resources_per_user: resources([self.gpus_per_user, None]),
                 resources_per_namespace: resources([self.gpus_per_namespace, None]),
             },
-            pools: self.of_class.into_iter().map(bound).collect(),
+            pools: names.then_some(of_class).into_iter().collect(),
             fair_share: FairShare {
                 within: self.by_user.then_some(FairShareWithin::User),
                 ..FairShare::default()
@@ -291,6 +298,7 @@ impl fmt::Debug for Queue {
             ("deserved", self.deserved),
             ("capability", self.capability),
             ("of class gpu", [self.of_class, None]),
+            ("deserved of class gpu", [self.deserved_of_class, None]),
         ] {
             if bounds != [None, None] {
                 write!(f, " {name} ({})", text(bounds))?;

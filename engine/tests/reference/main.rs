@@ -4,7 +4,8 @@
 //!   force) says who is released next; the engine must name the same job, every time.
 //! - [`easy`]: the textbook EASY backfill of one queue.
 //! - [`fair`]: exact hierarchical weighted water filling.
-//! - [`reservation`]: the nodes that are kept for the head of a queue, and who may pass it.
+//! - [`reservation`]: the nodes that are kept for the head of a queue, by rack and within a bound, and who may
+//!   pass it.
 //! - [`invalid`]: which queues of a tree that contradicts itself take jobs.
 //! - [`pools`]: bounds on classes of GPUs, in all clusters or in some.
 //! - [`reclaim`]: what one queue may and must evict from others, by trying every set.

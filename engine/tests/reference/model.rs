@@ -147,11 +147,13 @@ impl Model {
 
     pub fn with_tree<T>(&self, ask: impl FnOnce(&Tree<'_>) -> T) -> T {
         let all = 0..self.queues.len();
-        let allocated: Vec<Amounts> = all.map(|at| self.sum(at, State::Runs)).collect();
+        let allocated: Vec<Amounts> = all.clone().map(|at| self.sum(at, State::Runs)).collect();
+        let of_class: Vec<i64> = all.map(|at| self.of_class(at)).collect();
         let usable = self.nodes.iter().filter(|node| node.usable);
         ask(&Tree {
             queues: &self.queues,
             allocated: &allocated,
+            of_class: &of_class,
             fleet: usable.fold([0, 0], |sum, node| plus(sum, node.stated.has, 1)),
         })
     }

@@ -31,7 +31,7 @@ fn queue() -> impl Strategy<Value = Queue> {
         bounds(),
         bounds(),
         bounds(),
-        weighted(0.15, 0..13_i64),
+        (weighted(0.15, 0..13_i64), weighted(0.3, 1..9_i64)),
         proptest::bool::weighted(0.3),
         (
             limit(),
@@ -50,7 +50,8 @@ fn queue() -> impl Strategy<Value = Queue> {
                 guarantee: guarantee.into(),
                 deserved: deserved.into(),
                 capability: capability.into(),
-                of_class,
+                of_class: of_class.0,
+                deserved_of_class: of_class.1,
                 strict,
                 jobs: limits.0,
                 jobs_per_user: limits.1,
@@ -161,6 +162,9 @@ fn bound(queues: &mut [Queue], index: usize) {
     let above = above.filter_map(|at| queues[at].of_class).min();
     let of_class = queues[index].of_class;
     queues[index].of_class = of_class.map(|own| above.map_or(own, |above| own.min(above)));
+    let most = queues[index].of_class.or(above).unwrap_or(i64::MAX);
+    let deserved = queues[index].deserved_of_class.map(|own| own.min(most));
+    queues[index].deserved_of_class = deserved.filter(|deserved| *deserved > 0);
     for dim in 0..2 {
         let above = inherited(queues, queues[index].parent, dim);
         let left = left_of_guarantee(queues, index, dim);

@@ -1,7 +1,7 @@
 //! The tree of queues by the documented rules: bounds and order. Everything is computed from the
 //! stated values each time.
 
-use crate::case::{Amounts, Bounds, Queue};
+use crate::case::{Amounts, Bounds, GPU, Queue};
 use crate::fraction::Fraction;
 use std::cmp::Ordering;
 
@@ -9,6 +9,8 @@ use std::cmp::Ordering;
 pub struct Tree<'a> {
     pub queues: &'a [Queue],
     pub allocated: &'a [Amounts],
+    /// The GPUs of the class `gpu` among that.
+    pub of_class: &'a [i64],
     /// The total of the usable nodes.
     pub fleet: Amounts,
 }
@@ -135,14 +137,47 @@ impl Tree<'_> {
         })
     }
 
-    /// The part of its deserved amount that the queue uses: the largest over the dimensions that it
-    /// names. `None` if it deserves nothing now.
+    /// What the queue names as deserved of the class `gpu`; if it names nothing, what those below it do together.
+    fn claimed_of_class(&self, queue: usize) -> Option<i64> {
+        let children = self.children(Some(queue)).into_iter();
+        let below = children.filter_map(|child| self.claimed_of_class(child));
+        self.queues[queue]
+            .deserved_of_class
+            .or_else(|| below.reduce(|sum, part| sum + part))
+    }
+
+    /// The same, within the bounds of its path on the class.
+    pub fn deserved_of_class(&self, queue: usize) -> Option<i64> {
+        let bounds = self
+            .path(queue)
+            .into_iter()
+            .filter_map(|at| self.queues[at].of_class);
+        let most = bounds.min().unwrap_or(i64::MAX);
+        self.claimed_of_class(queue)
+            .map(|claimed| claimed.min(most))
+    }
+
+    /// The usage of a dimension up to which nothing is borrowed: what is deserved of it in all, or what is used of what
+    /// is deserved of the class, if that is more.
+    pub fn not_borrowed(&self, queue: usize, dim: usize) -> i64 {
+        let deserved = self.deserved(queue)[dim].unwrap_or(0);
+        let of_class = self.deserved_of_class(queue).filter(|_| dim == GPU);
+        deserved.max(of_class.unwrap_or(0).min(self.of_class[queue]))
+    }
+
+    /// The part of its deserved amount that the queue uses: the largest over the dimensions and the
+    /// class that it names. `None` if it deserves nothing now.
     pub fn share(&self, queue: usize) -> Option<Fraction> {
-        let deserved = self.deserved(queue);
+        let deserved = self.deserved(queue).into_iter();
+        let of_class = self.deserved_of_class(queue);
+        let deserved: Vec<_> = deserved.chain([of_class]).collect();
         if deserved.iter().flatten().all(|deserved| *deserved == 0) {
             return None;
         }
-        let resource_ids = deserved.into_iter().zip(self.allocated[queue]);
+        let has = self.allocated[queue]
+            .into_iter()
+            .chain([self.of_class[queue]]);
+        let resource_ids = deserved.into_iter().zip(has);
         let shares = resource_ids.filter_map(|(deserved, has)| Some(Fraction::new(has, deserved?)));
         shares.max()
     }
@@ -151,9 +186,8 @@ impl Tree<'_> {
     /// its weight: the largest over the dimensions in which it or a sibling names a deserved
     /// amount; over all, if none of them does.
     pub fn borrowed(&self, queue: usize) -> Fraction {
-        let deserved = self.deserved(queue);
         let above = std::array::from_fn(|dim| {
-            (self.allocated[queue][dim] - deserved[dim].unwrap_or(0)).max(0)
+            (self.allocated[queue][dim] - self.not_borrowed(queue, dim)).max(0)
         });
         self.part(queue, above, i64::from(self.queues[queue].weight))
     }
@@ -162,8 +196,11 @@ impl Tree<'_> {
     pub fn part(&self, queue: usize, usage: Amounts, weight: i64) -> Fraction {
         let stated = &self.queues[queue];
         let shared = |dim: &usize| {
-            let names =
-                |at: usize| self.claimed(at, *dim).is_some() || self.guarantee(at, *dim) > 0;
+            let names = |at: usize| {
+                self.claimed(at, *dim).is_some()
+                    || self.guarantee(at, *dim) > 0
+                    || (*dim == GPU && self.claimed_of_class(at).is_some())
+            };
             self.children(stated.parent).into_iter().any(names)
         };
         let all = 0..self.fleet.len();

@@ -100,6 +100,7 @@ impl Rules<'_> {
         ask(&Tree {
             queues: &queues,
             allocated: &allocated,
+            of_class: &vec![0; queues.len()],
             fleet: [fleet, 0],
         })
     }

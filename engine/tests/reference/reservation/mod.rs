@@ -2,27 +2,39 @@
 //!
 //! docs/scheduling.md, "Reservations and backfill": the first job of a queue that does not fit
 //! reserves the nodes where it will start soonest. Others pass it only if they leave it enough, or
-//! have ended before it starts. Nothing is reserved for a job that the empty fleet could not take.
+//! have ended before it starts. Nothing is reserved for a job that the empty fleet could not take,
+//! nor nodes on which it cannot start. Nodes that are free before the quota are left to others.
 //! docs/tenants.md, `ordering: Backfill`: others may pass if that does not delay it.
 //!
-//! One queue, gangs of like pods in one cluster, and ends that are declared and kept to. When the
-//! head starts soonest is found by trying each end and every placement. So, of a head that can be
-//! placed in one way only:
+//! One queue, gangs of like pods in one cluster or in one rack, a bound on a class of GPUs, and ends
+//! that are declared and kept to. When the head starts soonest is found by trying each end and every
+//! placement. So, of a head that can be placed in one way only:
 //! - one behind it starts only where that moves its soonest start to no later time;
 //! - it starts no later than was found when it became the head.
 //!
+//! While the bound has room for it later than there are nodes, these are left to others: one behind
+//! it may take nodes, and delays no more than the bound.
+//!
+//! Of a head that can be placed in one way in each of several racks or clusters: it starts in about
+//! twice the time at most until the first of them is free.
+//!
 //! Of every head:
-//! - it starts no later than all has ended that ran when it became the head;
+//! - it starts no later than all has ended that ran when it became the head, or, if the bound has no
+//!   room then, when it first has;
+//! - the nodes that are reserved for a job could take it if nothing else ran, in one rack if it must
+//!   be, and within the bound;
 //! - one that fits now and will have ended by then does start, and so does one that fits on nodes
 //!   on which no pod of the head does.
 
+mod model;
+
 use crate::case::{CLUSTERS, Job, PRIORITIES, Role, job_name, job_number, progress};
-use crate::room::{Free, fits, minus, place, plus};
 use crate::world;
-use engine::facts::{Admission, PriorityClassFact};
-use engine::{Decision, Engine, EngineConfig, Event, Progress, Time};
+use engine::facts::{Admission, NodeFact, PolicyFact, PriorityClassFact, Topology};
+use engine::{Decision, Engine, EngineConfig, Event, PoolClass, Progress, Time};
+use model::{Model, Runs};
+use proptest::option::weighted;
 use proptest::prelude::*;
-use std::cmp::Reverse;
 
 const CORES: i64 = 64;
 
@@ -30,6 +42,10 @@ const CORES: i64 = 64;
 struct Case {
     /// The cluster of each node, and its GPUs.
     nodes: Vec<(usize, i64)>,
+    /// The number of racks of each cluster; nodes are in them in turn.
+    racks: usize,
+    /// The most GPUs of the class `gpu`; each second node is of another one. If unset, all are of that class.
+    bound: Option<i64>,
     jobs: Vec<Stated>,
 }
 
@@ -41,208 +57,35 @@ struct Stated {
     gpus: i64,
     lasts: i64,
     class: usize,
+    /// Whether it must be in one rack.
+    hard: bool,
 }
 
-/// A running job: its end, and its pods by node.
-struct Runs {
-    job: usize,
-    end: i64,
-    assumed: Vec<(usize, u32)>,
-}
+impl Case {
+    fn rack(&self, node: usize) -> usize {
+        node / 2 % self.racks
+    }
 
-/// The running jobs, the pending jobs, and the latest start of the head.
-struct Model<'a> {
-    case: &'a Case,
-    running: Vec<Runs>,
-    waiting: Vec<usize>,
-    /// The head, and its latest start.
-    promise: Option<(usize, i64)>,
-    /// When each job started.
-    started: Vec<Option<i64>>,
-    /// The number of jobs that passed a head, and of times at which a head waited for the only
-    /// possible nodes.
-    passed: usize,
-    bound: usize,
+    fn is_big(&self, node: usize) -> bool {
+        self.bound.is_some() && node % 2 == 1
+    }
 }
 
 impl Stated {
+    /// The same with its times in units of so many seconds.
+    fn in_units_of(self, unit: i64) -> Self {
+        Self {
+            after: self.after * unit,
+            lasts: self.lasts * unit,
+            ..self
+        }
+    }
+
     fn role(self) -> Role {
         Role {
             count: self.count,
             each: [self.gpus, 1],
         }
-    }
-}
-
-impl<'a> Model<'a> {
-    fn new(case: &'a Case) -> Self {
-        Self {
-            case,
-            running: Vec::new(),
-            waiting: Vec::new(),
-            promise: None,
-            started: vec![None; case.jobs.len()],
-            passed: 0,
-            bound: 0,
-        }
-    }
-
-    /// The first job that the empty fleet could take.
-    fn head(&self) -> Option<usize> {
-        let could = self.waiting.iter().filter(|job| self.fits(**job, i64::MAX));
-        could.min_by_key(|job| self.key(**job)).copied()
-    }
-
-    /// Its sort key: priority, then age.
-    fn key(&self, job: usize) -> (Reverse<i32>, usize) {
-        (Reverse(PRIORITIES[self.case.jobs[job].class]), job)
-    }
-
-    /// The free capacity of the nodes of a cluster once all jobs have ended that end until `at`.
-    fn free(&self, cluster: usize, at: i64) -> Vec<Free> {
-        let nodes = self.case.nodes.iter().enumerate();
-        let there = nodes.filter(|(_, (of, _))| *of == cluster);
-        there
-            .map(|(node, (_, gpus))| {
-                let stay = self.running.iter().filter(|runs| runs.end > at);
-                let assumed = stay.flat_map(|runs| {
-                    runs.assumed
-                        .iter()
-                        .map(move |assumed_pod| (runs, assumed_pod))
-                });
-                let here = assumed.filter(|(_, (of, _))| *of == node);
-                let used = here.fold([0, 0], |sum, (runs, (_, count))| {
-                    plus(sum, self.case.jobs[runs.job].role().each, *count)
-                });
-                Free {
-                    node,
-                    amounts: minus([*gpus, CORES], used, 1),
-                }
-            })
-            .collect()
-    }
-
-    /// Whether the gang fits into a cluster once all jobs have ended that end until `at`.
-    fn fits(&self, job: usize, at: i64) -> bool {
-        self.fits_where(job, at, |_| true)
-    }
-
-    fn fits_where(&self, job: usize, at: i64, may_use: impl Fn(&Free) -> bool) -> bool {
-        let role = self.case.jobs[job].role();
-        (0..CLUSTERS.len()).any(|cluster| {
-            let mut free = self.free(cluster, at);
-            free.retain(&may_use);
-            place(&[role], &free, &|_| true).is_some()
-        })
-    }
-
-    /// The earliest start of a job if nothing else starts.
-    fn soonest(&self, job: usize, now: i64) -> i64 {
-        let ends = self.running.iter().map(|runs| runs.end);
-        let moments = ends.chain([now]).filter(|at| self.fits(job, *at));
-        moments.min().unwrap()
-    }
-
-    /// Whether a pod of the head does not fit on a node even if it is empty.
-    fn is_useless_to(&self, head: usize, node: &Free) -> bool {
-        let (_, gpus) = self.case.nodes[node.node];
-        fits([gpus, CORES], self.case.jobs[head].role().each) == 0
-    }
-
-    /// Whether there is only one placement of a job on the empty fleet: then its nodes are given.
-    fn is_bound(&self, job: usize) -> bool {
-        let stated = self.case.jobs[job];
-        let room = |cluster: usize| {
-            let free = self.free(cluster, i64::MAX).into_iter();
-            free.map(|free| fits(free.amounts, stated.role().each))
-                .sum::<u32>()
-        };
-        let rooms = (0..CLUSTERS.len()).map(room);
-        let rooms: Vec<u32> = rooms.filter(|room| *room >= stated.count).collect();
-        rooms == [stated.count]
-    }
-
-    /// The latest start of the head: the earliest one if its nodes are given, else when all running
-    /// jobs have ended.
-    fn latest(&self, head: usize, now: i64) -> i64 {
-        if self.is_bound(head) {
-            return self.soonest(head, now);
-        }
-        self.running
-            .iter()
-            .map(|runs| runs.end)
-            .max()
-            .unwrap_or(now)
-    }
-
-    /// Notes the start of a job, if it is allowed.
-    fn start(&mut self, job: usize, assumed: Vec<(usize, u32)>, now: i64) -> Result<(), String> {
-        let head = self.head();
-        let before = head.map(|head| self.soonest(head, now));
-        let end = now + self.case.jobs[job].lasts;
-        self.waiting.retain(|waits| *waits != job);
-        self.running.push(Runs { job, end, assumed });
-        self.started[job] = Some(now);
-        for cluster in 0..CLUSTERS.len() {
-            let free = self.free(cluster, now - 1);
-            if let Some(over) = free.iter().find(|free| free.amounts[0] < 0) {
-                return Err(format!("n{} is over with j{job:02}", over.node));
-            }
-        }
-        let (Some(head), Some(before)) = (head.filter(|head| *head != job), before) else {
-            // The earlier head may count on another time now.
-            self.promise = None;
-            return Ok(());
-        };
-        let after = self.soonest(head, now);
-        if before == now {
-            return Err(format!("j{job:02} starts before j{head:02}, which fits"));
-        }
-        self.passed += 1;
-        if after > before && self.is_bound(head) {
-            return Err(format!(
-                "j{job:02} delays j{head:02} from {before} to {after} s"
-            ));
-        }
-        Ok(())
-    }
-
-    /// Checks, once nothing more starts at `now`, that the head does not fit and is not late, and
-    /// that no job waits that passes it without using what it needs.
-    fn rest(&mut self, now: i64) -> Result<(), String> {
-        let Some(head) = self.head() else {
-            self.promise = None;
-            return Ok(());
-        };
-        let start = self.soonest(head, now);
-        if start <= now {
-            return Err(format!("j{head:02} fits and waits"));
-        }
-        self.bound += usize::from(self.is_bound(head));
-        match self.promise {
-            Some((of, promised)) if of == head => {
-                // It waits until then; at that time it starts, or it would not be here.
-                if now >= promised {
-                    return Err(format!("j{head:02} was to start at {promised} s"));
-                }
-            }
-            _ => self.promise = Some((head, self.latest(head, now))),
-        }
-        let behind = self.waiting.iter().filter(|job| **job != head);
-        for job in behind {
-            let ends = now + self.case.jobs[*job].lasts;
-            if ends <= start && self.fits(*job, now) {
-                return Err(format!(
-                    "j{job:02} waits, and would end before j{head:02} starts"
-                ));
-            }
-            if self.fits_where(*job, now, |node| self.is_useless_to(head, node)) {
-                return Err(format!(
-                    "j{job:02} waits for nodes that j{head:02} cannot use"
-                ));
-            }
-        }
-        Ok(())
     }
 }
 
@@ -269,7 +112,9 @@ fn compare(case: &Case, model: &mut Model<'_>) -> Result<(), String> {
             submit(&mut engine, job, case.jobs[job], now);
             model.waiting.push(job);
         }
-        release_all(&mut engine, model, now)
+        let released = release_all(&mut engine, model, now);
+        released
+            .and_then(|()| may_start_on_reserved_nodes(&engine, model))
             .and_then(|()| model.rest(now))
             .map_err(|wrong| format!("at {now} s: {wrong}"))?;
     }
@@ -297,6 +142,18 @@ fn release_all(engine: &mut Engine, model: &mut Model<'_>, now: i64) -> Result<(
     Ok(())
 }
 
+fn may_start_on_reserved_nodes(engine: &Engine, model: &Model<'_>) -> Result<(), String> {
+    let snapshot = serde_json::to_value(engine.snapshot()).unwrap();
+    for reserved in snapshot["reservations"].as_array().unwrap() {
+        let job = job_number(reserved["rank"]["key"]["name"].as_str().unwrap());
+        let nodes = reserved["nodes"].as_array().unwrap().iter();
+        let names = nodes.map(|node| node["node"].as_str().unwrap());
+        let nodes: Vec<usize> = names.map(|name| name[1..].parse().unwrap()).collect();
+        model.may_reserve(job, &nodes)?;
+    }
+    Ok(())
+}
+
 fn new_engine(case: &Case) -> Engine {
     let mut engine = Engine::new(EngineConfig::default());
     for (index, value) in PRIORITIES.into_iter().enumerate() {
@@ -313,10 +170,19 @@ fn new_engine(case: &Case) -> Engine {
     for (index, (cluster, gpus)) in case.nodes.iter().enumerate() {
         let has = format!("gpu {gpus}, cpu {CORES}");
         let fact = world::node(CLUSTERS[*cluster], &format!("n{index}"), &has);
-        engine.apply(Event::NodeUpserted(fact));
+        let class = if case.is_big(index) { "big" } else { "gpu" };
+        engine.apply(Event::NodeUpserted(NodeFact {
+            class: PoolClass::from(class),
+            domains: vec!["z".to_owned(), format!("r{}", case.rack(index))],
+            ..fact
+        }));
     }
     engine.apply(Event::QueueUpserted(world::queue("q0")));
-    engine.apply(Event::PolicyUpserted(world::policy("q0")));
+    let bound = |most: i64| world::bound("gpu", None, &format!("gpu {most}"));
+    engine.apply(Event::PolicyUpserted(PolicyFact {
+        pools: case.bound.into_iter().map(bound).collect(),
+        ..world::policy("q0")
+    }));
     engine
 }
 
@@ -328,10 +194,13 @@ fn submit(engine: &mut Engine, job: usize, stated: Stated, now: i64) {
         user: 0,
         roles: vec![stated.role()],
     };
-    engine.apply(Event::JobUpserted(engine::facts::JobFact {
-        expected_duration_ms: Some(stated.lasts * 1000),
-        ..fact.fact(&job_name(job))
-    }));
+    let mut fact = fact.fact(&job_name(job));
+    fact.expected_duration_ms = Some(stated.lasts * 1000);
+    fact.demand.topology = stated.hard.then_some(Topology {
+        hard: true,
+        highest_tier: 1,
+    });
+    engine.apply(Event::JobUpserted(fact));
 }
 
 fn assumed(admission: &Admission) -> Vec<(usize, u32)> {
@@ -367,22 +236,38 @@ fn bind(engine: &mut Engine, case: &Case, runs: &Runs, there: bool) {
     }
 }
 
+/// Run times count as they are up to 16 of a unit: no longer one is rounded up.
 fn case() -> impl Strategy<Value = Case> {
     let gpus = prop_oneof![1..4_i64, 4..9_i64];
-    let job = (0..4_i64, 1..4_u32, gpus, 1..20_i64, 0..3_usize).prop_map(
-        |(after, count, gpus, lasts, class)| Stated {
+    let job = (
+        0..4_i64,
+        1..4_u32,
+        gpus,
+        1..17_i64,
+        0..3_usize,
+        proptest::bool::weighted(0.5),
+    )
+        .prop_map(|(after, count, gpus, lasts, class, hard)| Stated {
             after,
             count,
             gpus,
             lasts,
             class,
-        },
-    );
+            hard,
+        });
     (
-        proptest::collection::vec((0..2_usize, 2..9_i64), 1..5),
+        proptest::collection::vec((0..2_usize, 2..9_i64), 1..7),
+        1..4_usize,
+        weighted(0.4, 1..20_i64),
         proptest::collection::vec(job, 4..14),
+        prop_oneof![Just(1), Just(600)],
     )
-        .prop_map(|(nodes, jobs)| Case { nodes, jobs })
+        .prop_map(|(nodes, racks, bound, jobs, unit)| Case {
+            nodes,
+            racks,
+            bound,
+            jobs: jobs.into_iter().map(|job| job.in_units_of(unit)).collect(),
+        })
 }
 
 proptest! {
@@ -405,6 +290,7 @@ fn job(after: i64, (count, gpus): (u32, i64), lasts: i64, class: usize) -> State
         gpus,
         lasts,
         class,
+        hard: false,
     }
 }
 
@@ -414,6 +300,8 @@ fn job(after: i64, (count, gpus): (u32, i64), lasts: i64, class: usize) -> State
 fn the_head_does_not_move_to_nodes_where_it_starts_later() {
     let case = Case {
         nodes: vec![(0, 5), (1, 7), (0, 6), (1, 4)],
+        racks: 1,
+        bound: None,
         jobs: vec![
             job(0, (2, 3), 12, 0),
             job(0, (2, 1), 4, 2),
@@ -433,6 +321,8 @@ fn the_head_does_not_move_to_nodes_where_it_starts_later() {
 fn the_head_does_not_move_pods_to_a_node_where_it_starts_later() {
     let case = Case {
         nodes: vec![(1, 8), (1, 8)],
+        racks: 1,
+        bound: None,
         jobs: vec![
             job(0, (1, 1), 4, 0),
             job(0, (1, 3), 8, 0),
@@ -449,6 +339,74 @@ fn the_head_does_not_move_pods_to_a_node_where_it_starts_later() {
     compare(&case, &mut Model::new(&case)).unwrap();
 }
 
+/// The head lacks headroom of a bound, which becomes free last: a job that has ended by then passes it.
+#[test]
+fn a_job_that_ends_before_a_bound_has_room_for_the_head_passes_it() {
+    let case = Case {
+        nodes: vec![(0, 2), (0, 6), (1, 6), (1, 8), (0, 4)],
+        racks: 1,
+        bound: Some(4),
+        jobs: vec![
+            job(0, (1, 5), 10, 0),
+            job(0, (1, 5), 3, 0),
+            job(0, (1, 4), 1, 0),
+            job(0, (1, 4), 6, 0),
+            job(0, (3, 3), 1, 0),
+            job(0, (1, 1), 1, 0),
+            job(0, (1, 2), 4, 2),
+        ],
+    };
+    compare(&case, &mut Model::new(&case)).unwrap();
+}
+
+/// In one rack less has to become free, in the other it is free much sooner: there the head reserves
+/// nodes, so that the last job, which would have ended before the one is free, leaves it the other.
+#[test]
+fn of_two_racks_the_head_reserves_the_one_that_is_free_much_sooner() {
+    let job = |size, lasts, hard| Stated {
+        hard,
+        ..job(0, size, lasts, 0).in_units_of(600)
+    };
+    let case = Case {
+        nodes: vec![(0, 8); 4],
+        racks: 2,
+        bound: None,
+        jobs: vec![
+            job((1, 8), 16, false),
+            job((2, 5), 2, true),
+            job((2, 8), 1, true),
+            job((1, 3), 12, false),
+        ],
+    };
+    let mut model = Model::new(&case);
+    compare(&case, &mut model).unwrap();
+    assert_eq!(model.started[2], Some(1000 + 2 * 600));
+}
+
+/// The head fits on the nodes of `y` once the first job has ended, which gives the bound back too.
+/// The engine plans within what the bound leaves now, reserves nodes of `x` that are free much
+/// later, and the last job passes on `y`.
+#[test]
+#[ignore = "defect: a head reserves within what a bound leaves now, although it starts much sooner within what ends leave"]
+fn the_head_reserves_nodes_that_a_bound_leaves_when_they_are_free() {
+    let job = |after, size, lasts, class| job(after, size, lasts, class).in_units_of(600);
+    let case = Case {
+        nodes: vec![(1, 5), (0, 4), (0, 5), (0, 3), (1, 5), (0, 6)],
+        racks: 2,
+        bound: Some(13),
+        jobs: vec![
+            job(0, (1, 2), 6, 2),
+            job(0, (2, 2), 10, 0),
+            job(2, (3, 1), 9, 0),
+            job(2, (2, 5), 1, 0),
+            job(1, (2, 2), 7, 0),
+        ],
+    };
+    let mut model = Model::new(&case);
+    compare(&case, &mut model).unwrap();
+    assert_eq!(model.started[3], Some(4600));
+}
+
 /// The head of EASY backfill reserves the nodes where it will start soonest. The engine reserves
 /// those where the least has to become free, whenever that is (docs/scheduling.md): here both nodes
 /// lack as much, it reserves the first by name for 30 s, and the last job passes on the idle node
@@ -459,6 +417,8 @@ fn the_head_reserves_the_nodes_where_it_starts_soonest() {
     let job = |count, lasts| job(0, (count, 8), lasts, 0);
     let case = Case {
         nodes: vec![(0, 8); 3],
+        racks: 1,
+        bound: None,
         jobs: vec![job(1, 30), job(1, 10), job(2, 5), job(1, 20)],
     };
     let mut model = Model::new(&case);
@@ -468,16 +428,22 @@ fn the_head_reserves_the_nodes_where_it_starts_soonest() {
 
 /// The rules would hold for cases in which no job waits, and for an engine that lets no job pass.
 #[test]
-fn the_random_cases_do_pass_the_head_and_do_bind_it_to_its_nodes() {
+fn the_random_cases_do_pass_the_head_and_do_bind_it_to_nodes_racks_and_a_bound() {
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
-    let (mut passed, mut bound) = (0, 0);
-    for _ in 0..50 {
+    let (mut passed, mut bound, mut racked, mut bounded) = (0, 0, 0, 0);
+    for _ in 0..200 {
         let case = case().new_tree(&mut runner).unwrap().current();
         let mut model = Model::new(&case);
         compare(&case, &mut model).unwrap();
         passed += model.passed;
         bound += model.bound;
+        racked += model.racked;
+        bounded += model.bounded;
     }
-    assert!(passed > 15 && bound > 30, "{passed} {bound}");
+    let seen = format!("{passed} {bound} {racked} {bounded}");
+    assert!(
+        passed > 15 && bound > 30 && racked > 15 && bounded > 15,
+        "{seen}"
+    );
 }
