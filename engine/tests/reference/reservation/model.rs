@@ -243,6 +243,12 @@ impl<'a> Model<'a> {
             }
         }
         self.keeps_to_bound_and_domain(job, now)?;
+        if let Some((of, promised)) = self.promise
+            && of == job
+            && now > promised
+        {
+            return Err(format!("j{job:02} was to start at {promised} s"));
+        }
         let (Some(head), Some(before)) = (head.filter(|head| *head != job), before) else {
             // The earlier head may count on another time now.
             self.promise = None;
