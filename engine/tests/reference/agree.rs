@@ -239,7 +239,6 @@ proptest! {
 /// The head of a strict queue waits for quota. Then the only node that it fits on is lost: it can
 /// never start, and no longer stops the job behind it.
 #[test]
-#[ignore = "defect: the head that waits for quota is not evaluated again when the fleet becomes too small for it"]
 fn a_head_that_no_longer_fits_the_fleet_stops_nobody() {
     let role = |count, gpus| Role {
         count,
