@@ -158,6 +158,12 @@ impl Demand {
         self.held != Held::Not || self.natively_divisible
     }
 
+    /// Whether it may be spread over several clusters, by its kind or by its user's word.
+    #[must_use]
+    pub fn is_divisible(&self) -> bool {
+        self.natively_divisible || self.split != Split::Never
+    }
+
     /// Whether some of its pods have to stand in some way to each other.
     #[must_use]
     pub fn has_rules(&self) -> bool {

@@ -2,7 +2,7 @@
 //! offered is checked against what is free now.
 
 use crate::amounts::resources::ResourceName;
-use crate::api::demand::{Role, Split};
+use crate::api::demand::Role;
 use crate::api::ids::{ClusterName, NodeName};
 use crate::capacity::{Capacity, NodeInfo, leading};
 use crate::pending::infeasible::{FreedNode, Infeasible};
@@ -39,8 +39,8 @@ pub(crate) fn offers_of(inputs: Inputs<'_>, freed: &FreedNode) -> Vec<(ShapeId, 
         let why = inputs.pending.shapes.infeasible(id)?;
         let at = inputs.pending.shapes.infeasible_at(id);
         let is_since = inputs.pending.freed().is_since(freed, at, why);
-        let offer = is_since.then(|| offer_on(inputs, id, why, freed)).flatten();
-        Some((id, offer?))
+        let offer = || offer_on(inputs, id, why, (cluster, name));
+        Some((id, is_since.then(offer)??))
     });
     offers.collect()
 }
@@ -49,15 +49,12 @@ pub(crate) fn offers_of(inputs: Inputs<'_>, freed: &FreedNode) -> Vec<(ShapeId, 
 pub(crate) fn offer_now(inputs: Inputs<'_>, id: ShapeId) -> Option<Offer> {
     let why = inputs.pending.shapes.infeasible(id)?;
     let offered = inputs.pending.shapes.infeasible_shapes().offers().of(id);
-    let as_offered = offered.and_then(|offer| {
-        let node = (offer.cluster.clone(), offer.node.clone());
-        offer_on(inputs, id, why, &node)
-    });
+    let as_offered =
+        offered.and_then(|offer| offer_on(inputs, id, why, (&offer.cluster, &offer.node)));
     as_offered.or_else(|| {
         let at = inputs.pending.shapes.infeasible_at(id);
         let mut freed = inputs.pending.freed().since(at, why);
-        freed
-            .find_map(|(cluster, node)| offer_on(inputs, id, why, &(cluster.clone(), node.clone())))
+        freed.find_map(|at| offer_on(inputs, id, why, at))
     })
 }
 
@@ -66,7 +63,7 @@ fn offer_on(
     inputs: Inputs<'_>,
     id: ShapeId,
     why: &Infeasible,
-    (cluster, node): &FreedNode,
+    (cluster, node): (&ClusterName, &NodeName),
 ) -> Option<Offer> {
     let shape = inputs.pending.shapes.get(id)?;
     if !might_hold(inputs, shape, cluster) {
@@ -91,20 +88,22 @@ fn info_of<'a>(
 /// Whether a cluster might take a gang that cannot be divided, as far as is known without its nodes.
 fn might_hold(inputs: Inputs<'_>, shape: &RequestShape, cluster: &ClusterName) -> bool {
     let mut roles = shape.demand.roles.iter();
-    is_divisible(shape) || roles.all(|role| inputs.capacity.might_hold(cluster, role))
+    needs_no_single_cluster(shape) || roles.all(|role| inputs.capacity.might_hold(cluster, role))
 }
 
-fn is_divisible(shape: &RequestShape) -> bool {
+/// Whether its pods may be in several clusters, or fewer of them may start.
+fn needs_no_single_cluster(shape: &RequestShape) -> bool {
     let demand = &shape.demand;
-    demand.natively_divisible || demand.elastic || demand.split != Split::Never
+    demand.is_divisible() || demand.elastic
 }
 
 /// The infeasible shapes of which it is not known that the empty fleet has enough for all pods.
 pub(crate) fn may_exceed_fleet(inputs: Inputs<'_>) -> Vec<ShapeId> {
     let shapes = inputs.pending.shapes.all_infeasible();
     let exceeding = shapes.filter(|(_, shape)| {
+        let divisible = needs_no_single_cluster(shape);
         let mut roles = shape.demand.roles.iter().filter(|role| role.count > 0);
-        roles.any(|role| !inputs.capacity.is_large_enough(role, is_divisible(shape)))
+        roles.any(|role| !inputs.capacity.is_large_enough(role, divisible))
     });
     exceeding.map(|(id, _)| id).collect()
 }

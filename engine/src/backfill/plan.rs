@@ -10,7 +10,6 @@
 
 use crate::amounts::resources::Resources;
 use crate::api::charge::PoolLimit;
-use crate::api::demand::Split;
 use crate::api::ids::{ClusterName, JobKey, Time};
 use crate::backfill::{expected_start, sooner, spare, withheld};
 use crate::capacity::{Sites, leading};
@@ -330,7 +329,7 @@ pub(crate) fn lacks_less(
             verbose: false,
         };
         let demand = &shape.demand;
-        if demand.natively_divisible || demand.split != Split::Never {
+        if demand.is_divisible() {
             return true;
         }
         let best = beside_ahead(inputs, request, |left| {

@@ -44,6 +44,7 @@ pub(crate) fn clusters_changed<'a>(
 
 /// Nodes of clusters came, went or changed what they are; those that are named may run what they could not run before.
 pub(crate) fn nodes_changed(engine: &mut Engine, touched: Nodes) {
+    let regrouped = engine.capacity.take_regrouped();
     if !engine.eligibility.is_current(&engine.capacity) {
         // A cluster has its first nodes, or has none any more.
         return clusters_changed(engine, touched.keys());
@@ -51,7 +52,6 @@ pub(crate) fn nodes_changed(engine: &mut Engine, touched: Nodes) {
     set_totals(engine, touched.keys());
     bounds_changed(engine);
     let may_exceed = offers::may_exceed_fleet(engine.inputs());
-    let regrouped = engine.capacity.take_regrouped();
     engine.pending.nodes_changed(may_exceed, regrouped);
     recheck_ahead(engine, &touched);
     engine.pending.queues.wake_windows();

@@ -1,7 +1,7 @@
 //! The nodes of several clusters on which the pods of a gang are put one by one: over the fewest clusters that take it,
 //! those that take most of it first.
 
-use crate::api::demand::{Demand, Split};
+use crate::api::demand::Demand;
 use crate::api::ids::ClusterName;
 use crate::capacity::Sites;
 use crate::pending::shapes::RequestShape;
@@ -21,12 +21,11 @@ pub(crate) fn put_across<'a>(
     accepts: impl Fn(i128) -> bool,
 ) -> Option<(i128, Sites<'a>)> {
     let demand = &*shape.demand;
-    let divisible = demand.natively_divisible || demand.split != Split::Never;
     let number = |count: Option<u32>, none| usize::try_from(count.unwrap_or(none));
     let least = number(demand.placement.min_clusters, 1).unwrap_or(usize::MAX);
     let most = [demand.placement.max_clusters, shape.max_clusters];
     let most = number(most.into_iter().flatten().min(), u32::MAX).unwrap_or(usize::MAX);
-    if !divisible || most < 2 {
+    if !demand.is_divisible() || most < 2 {
         return None;
     }
     let mut most_on: BTreeMap<&ClusterName, (u64, Sites<'a>)> = BTreeMap::new();

@@ -106,7 +106,7 @@ fn pack_in(
         return Ok(shares);
     }
     let whole = (least == 1).then(|| plan_whole(inputs, gang, overlay, eligible, &weights));
-    let splits = demand.natively_divisible || demand.split != Split::Never;
+    let splits = demand.is_divisible();
     let divided = || split::split(inputs, gang, overlay, eligible, &weights);
     match whole {
         Some(Ok((share, weighted))) => {
