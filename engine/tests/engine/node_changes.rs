@@ -42,6 +42,10 @@ fn changed(world: &mut World, change: impl Fn(&mut NodeFact)) -> (String, cost::
     cost::of(|| world.decide())
 }
 
+fn gone(name: &str) -> Event {
+    Event::NodeGone(ClusterName::from("a"), NodeName::from(name))
+}
+
 fn tainted(fact: &mut NodeFact) {
     fact.taints.push(Taint {
         key: "upgrade".to_owned(),
@@ -119,8 +123,7 @@ fn pods_that_are_spread_over_zones_start_once_a_full_zone_is_gone() {
     let job = world.job("two", "q", demand);
     world.submit(job);
     assert_snapshot!(world.decide(), @"");
-    let gone = (ClusterName::from("a"), NodeName::from("n1"));
-    world.apply(Event::NodeGone(gone.0, gone.1));
+    world.apply(gone("n1"));
     assert_snapshot!(world.decide(), @"release two #1 a(n0×2)");
 }
 
@@ -140,8 +143,7 @@ fn a_gang_that_has_to_be_in_one_rack_starts_once_no_node_names_racks() {
     let job = world.job("gang", "q", demand);
     world.submit(job);
     assert_snapshot!(world.decide(), @"");
-    let gone = (ClusterName::from("a"), NodeName::from("racked"));
-    world.apply(Event::NodeGone(gone.0, gone.1));
+    world.apply(gone("racked"));
     // Its own scheduler may know them: it is left to that.
     assert_snapshot!(world.decide(), @"release gang #1 a(n0 n1)");
 }
@@ -182,8 +184,7 @@ fn a_gang_that_the_fleet_is_too_small_for_now_reserves_nothing() {
     world.add("gang", "q", 3, "gpu 8");
     world.add("small", "q", 1, "gpu 1");
     assert_snapshot!(world.decide(), @"");
-    let gone = (ClusterName::from("a"), NodeName::from("n2"));
-    world.apply(Event::NodeGone(gone.0, gone.1));
+    world.apply(gone("n2"));
     assert_snapshot!(world.decide(), @"release small #1 a(n1)");
     assert!(
         world.why("gang").contains("ExceedsFleet"),

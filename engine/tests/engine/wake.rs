@@ -424,7 +424,7 @@ fn a_foreign_pod_on_a_reserved_node_has_the_owner_reserve_others() {
     assert_snapshot!(world.decide(), @"release next #1 a(n1)");
 }
 
-/// It waits for quota only: that the fleet is another one is no condition of its class.
+/// It waits for quota only: a change of the fleet is no condition of its class.
 #[test]
 fn a_head_that_lacks_quota_and_fits_the_fleet_no_more_holds_up_no_others() {
     let mut world = World::new();

@@ -1,12 +1,12 @@
 //! The engine against the reference: the same order, the same admissions, the same numbers.
 
 use crate::case::{
-    CLUSTERS, CPU, Case, GPU, Job, Node, PRIORITIES, Queue, Role, Round, amounts, amounts_text,
-    bounds, job_name, job_number, progress, queue_name,
+    CLUSTERS, CPU, Case, GPU, Job, Node, Queue, Role, Round, amounts, amounts_text, bounds,
+    job_name, job_number, priority_classes, progress, queue_name,
 };
 use crate::model::{Model, State};
 use crate::{random, world};
-use engine::facts::{PodFact, PodPhase, PriorityClassFact};
+use engine::facts::{PodFact, PodPhase};
 use engine::{
     ClusterName, Decision, Engine, EngineConfig, Event, NodeName, Progress, QueueName, Time, Uid,
 };
@@ -28,14 +28,7 @@ impl Both {
             model: Model::new(case),
             now: Time(1_000_000),
         };
-        for (index, value) in PRIORITIES.into_iter().enumerate() {
-            both.apply(Event::PriorityClassUpserted(PriorityClassFact {
-                name: format!("p{index}"),
-                value,
-                global_default: false,
-                preempts: false,
-            }));
-        }
+        priority_classes().for_each(|class| both.apply(class));
         for name in CLUSTERS {
             both.apply(Event::ClusterUpserted(world::cluster(name)));
         }

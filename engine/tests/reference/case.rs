@@ -6,7 +6,7 @@
 use crate::world;
 use engine::facts::{Backfill, FairShare, FairShareWithin, Limits, Preemption, QueueOrdering};
 use engine::facts::{ClusterPlacement, Demand, JobFact, NodeFact, PolicyFact, PoolBound};
-use engine::facts::{QueueFact, Split};
+use engine::facts::{PriorityClassFact, QueueFact, Split};
 use engine::{Engine, Event, PoolClass, Progress, QueueName, ResourceName, Resources, Time, Uid};
 use std::fmt;
 
@@ -20,6 +20,19 @@ pub const CPU: usize = 1;
 pub const CLUSTERS: [&str; 3] = ["x", "y", "z"];
 /// The priority of a job by its class; the class is named `p<index>`.
 pub const PRIORITIES: [i32; 3] = [0, 10, -10];
+
+/// The priority classes `p0`, `p1` and so on, which preempt nobody.
+pub fn priority_classes() -> impl Iterator<Item = Event> {
+    let classes = PRIORITIES.into_iter().enumerate();
+    classes.map(|(index, value)| {
+        Event::PriorityClassUpserted(PriorityClassFact {
+            name: format!("p{index}"),
+            value,
+            global_default: false,
+            preempts: false,
+        })
+    })
+}
 
 #[derive(Clone, Default)]
 pub struct Case {

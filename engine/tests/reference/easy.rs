@@ -1,9 +1,9 @@
 //! Textbook backfill (EASY, one reservation), for one queue with a bound on GPUs and enough nodes:
 //! the simplest case in which passing the head can delay it.
 
-use crate::case::{Job, PRIORITIES, Role, job_name, job_number, progress};
+use crate::case::{Job, PRIORITIES, Role, job_name, job_number, priority_classes, progress};
 use crate::world;
-use engine::facts::{PolicyFact, PriorityClassFact, QueueOrdering};
+use engine::facts::{PolicyFact, QueueOrdering};
 use engine::{Decision, Engine, EngineConfig, Event, Progress, Time};
 use proptest::prelude::*;
 use std::cmp::Reverse;
@@ -90,14 +90,7 @@ fn new_engine(capability: i64) -> Engine {
         reservations_per_class: 1,
         ..EngineConfig::default()
     });
-    for (index, value) in PRIORITIES.into_iter().enumerate() {
-        engine.apply(Event::PriorityClassUpserted(PriorityClassFact {
-            name: format!("p{index}"),
-            value,
-            global_default: false,
-            preempts: false,
-        }));
-    }
+    priority_classes().for_each(|class| engine.apply(class));
     engine.apply(Event::ClusterUpserted(world::cluster("x")));
     for node in 0..4 * capability {
         let fact = world::node("x", &format!("n{node}"), "gpu 16, cpu 16");

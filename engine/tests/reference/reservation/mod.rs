@@ -28,9 +28,9 @@
 
 mod model;
 
-use crate::case::{CLUSTERS, Job, PRIORITIES, Role, job_name, job_number, progress};
+use crate::case::{CLUSTERS, Job, Role, job_name, job_number, priority_classes, progress};
 use crate::world;
-use engine::facts::{Admission, NodeFact, PolicyFact, PriorityClassFact, Topology};
+use engine::facts::{Admission, NodeFact, PolicyFact, Topology};
 use engine::{Decision, Engine, EngineConfig, Event, PoolClass, Progress, Time};
 use model::{Model, Runs};
 use proptest::option::weighted;
@@ -156,14 +156,7 @@ fn may_start_on_reserved_nodes(engine: &Engine, model: &Model<'_>) -> Result<(),
 
 fn new_engine(case: &Case) -> Engine {
     let mut engine = Engine::new(EngineConfig::default());
-    for (index, value) in PRIORITIES.into_iter().enumerate() {
-        engine.apply(Event::PriorityClassUpserted(PriorityClassFact {
-            name: format!("p{index}"),
-            value,
-            global_default: false,
-            preempts: false,
-        }));
-    }
+    priority_classes().for_each(|class| engine.apply(class));
     for name in CLUSTERS {
         engine.apply(Event::ClusterUpserted(world::cluster(name)));
     }
