@@ -26,6 +26,9 @@ pub struct EngineConfig {
     /// The most evaluations of one call of `decide`, so that none takes long; [`crate::Decisions::more`] tells if it
     /// was reached. It is a number and not a time, because the engine reads no clock.
     pub evaluation_budget: usize,
+    /// The most jobs that one call brings in step with rules that changed. Nothing is admitted before all are, and
+    /// [`crate::Decisions::more`] tells if some are left.
+    pub resync_budget: usize,
     /// For how long an admitted job may lack capacity for its unbound pods before it is evicted.
     pub room_lost_grace_ms: i64,
     /// For how long a job that found no victims waits before it tries preemption again.
@@ -53,6 +56,7 @@ impl Default for EngineConfig {
             recovery_deadline_ms: None,
             device_deadline_ms: 300_000,
             evaluation_budget: 512,
+            resync_budget: 2_048,
             room_lost_grace_ms: 10_000,
             take_retry_ms: 1_000,
             reservations_per_class: 2,

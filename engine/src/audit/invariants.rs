@@ -27,18 +27,18 @@ pub(crate) fn check_invariants(inputs: Inputs<'_>) -> Vec<String> {
 
 /// The index entries of each job follow from the job.
 fn check_jobs(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
-    for (key, job) in inputs.jobs.iter() {
-        let pending = job.derived.line.as_ref().and_then(|entry| {
-            let shape = inputs.pending.shapes.get(entry.shape)?;
-            Some((&entry.queue, &entry.rank, shape.as_ref()))
-        });
+    // Until all jobs are in step with the rules, the entries of some follow from earlier ones.
+    let is_in_step = inputs.jobs.unsynced().is_empty();
+    for (key, job) in inputs.jobs.iter().filter(|_| is_in_step) {
+        let pending = pending_as::listed_as(inputs, job);
         let should = pending_as::place_of(inputs, key, job);
         let should = should
             .as_ref()
             .map(|(queue, rank, shape)| (queue, rank, shape));
         let (is, charged) = (&job.derived, &job.derived.has);
         let preemptible = inputs.jobs.preemptible_as(job);
-        let timer = next_look(&inputs.config, &inputs.jobs, &inputs.quota, job);
+        let is_pending = pending.is_some();
+        let timer = next_look(&inputs.config, &inputs.jobs, &inputs.quota, job, is_pending);
         let differences = [
             differs(key, "pending as", &pending, &should),
             differs(key, "charged", &charged.charge, &job.charge()),

@@ -11,7 +11,8 @@ use crate::cycle::next_head::HeadCandidate;
 use crate::cycle::react::{Change, react};
 use crate::cycle::wake;
 use crate::cycle::{
-    elastic, lifecycle, next_head, pod_charges, preempt, recovery, reserve, resize, spare, timers,
+    elastic, lifecycle, next_head, pod_charges, preempt, recovery, reserve, resize, resync, spare,
+    timers,
 };
 use crate::evaluation::sizes;
 use crate::pending::inadmissible::Inadmissible;
@@ -50,6 +51,14 @@ pub(crate) fn decide(engine: &mut Engine, now: Time) -> Decisions {
     timers::renew_ends(engine);
     react(engine, Change::Capacity);
     react(engine, Change::Time);
+    if !resync::resync(engine) {
+        return Decisions {
+            decisions,
+            more: true,
+            wake_at: wake_at(engine.inputs()),
+            ..Decisions::default()
+        };
+    }
     resize::resize(engine, &mut decisions);
     let end = release_pending(engine, &mut decisions);
     // What pending jobs may take is not left to grow into before all of them had their turn.

@@ -16,6 +16,7 @@ pub(crate) mod react;
 mod recovery;
 mod reserve;
 mod resize;
+mod resync;
 mod rules;
 pub(crate) mod spare;
 pub(crate) mod start;

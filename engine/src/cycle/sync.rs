@@ -10,6 +10,7 @@ use crate::cycle::react::{Change, react};
 use crate::cycle::{lifecycle, pod_charges, reserve};
 use crate::evaluation::{pending_as, prediction};
 use crate::forecast::Prediction;
+use crate::jobs::ageing::age_at;
 use crate::jobs::deadline::next_look;
 use crate::jobs::expected_end::expected_end;
 use crate::jobs::job::{ChargedState, Derived, PendingEntry};
@@ -19,12 +20,19 @@ use crate::state::{Engine, Inputs};
 
 /// Brings what is derived of a job up to date.
 pub(crate) fn sync_indexes(engine: &mut Engine, key: &JobKey) {
+    set_age(engine, key);
     let line = acquire_entry(engine, key);
     let Some(job) = engine.jobs.get(key) else {
         return;
     };
     let was = job.derived.clone();
-    let timer = next_look(&engine.config, &engine.jobs, &engine.quota, job);
+    let timer = next_look(
+        &engine.config,
+        &engine.jobs,
+        &engine.quota,
+        job,
+        line.is_some(),
+    );
     let now = Derived {
         line,
         counted: Some(job.counted_as()),
@@ -55,6 +63,14 @@ pub(crate) fn sync_indexes(engine: &mut Engine, key: &JobKey) {
     }
     if changed || pod_charges::is_of_another(engine.inputs(), key) {
         pod_charges::note_job(engine, key);
+    }
+}
+
+/// Counts the steps of ageing of a queued job by the present rule of its queue.
+fn set_age(engine: &mut Engine, key: &JobKey) {
+    let job = engine.jobs.get(key).filter(|job| job.released.is_none());
+    if let Some(age) = job.map(|job| age_at(&engine.quota, job, engine.now)) {
+        engine.jobs.set_age(key, age);
     }
 }
 

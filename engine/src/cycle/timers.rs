@@ -15,7 +15,6 @@ use crate::cycle::react::{Change, react};
 use crate::cycle::spare::evict_lent;
 use crate::cycle::{lifecycle, recovery, start, sync};
 use crate::evaluation::prediction;
-use crate::jobs::ageing::age_at;
 use crate::jobs::deadline::{deadline, room_lost_at};
 use crate::jobs::drain::{emptied, is_emptied, must_leave};
 use crate::jobs::runtime::runtime_ends;
@@ -39,9 +38,7 @@ fn look(engine: &mut Engine, key: &JobKey) -> Option<Decision> {
     let now = engine.now;
     let job = engine.jobs.get(key)?;
     let Some(released) = job.released.as_deref() else {
-        let age = age_at(&engine.quota, job, now);
         engine.jobs.end_back_off(key, now);
-        engine.jobs.set_age(key, age);
         return None;
     };
     if released.loss.is_some() {
@@ -135,7 +132,8 @@ fn drained(inputs: Inputs<'_>) -> BTreeMap<JobKey, (Reason, String)> {
     if emptied.is_empty() {
         return drained;
     }
-    for (key, job) in inputs.jobs.iter() {
+    let alive = inputs.jobs.alive();
+    for (key, job) in alive {
         if let Some((cluster, taint)) = must_leave(job, &emptied) {
             let message = format!("cluster {cluster} is being emptied (taint {taint})");
             let why = (Reason::ClusterDrained, message);

@@ -87,6 +87,16 @@ pub(crate) fn place_of(
     Some((job.queue.clone(), rank_of(inputs, key, job), shape))
 }
 
+/// The queue, sort key and shape with which a job is listed as pending.
+pub(crate) fn listed_as<'a>(
+    inputs: Inputs<'a>,
+    job: &'a Job,
+) -> Option<(&'a QueueName, &'a QueueOrder, &'a RequestShape)> {
+    let entry = job.derived.line.as_ref()?;
+    let shape = inputs.pending.shapes.get(entry.shape)?;
+    Some((&entry.queue, &entry.rank, shape.as_ref()))
+}
+
 /// The declared run time of a job in milliseconds, as it counts: rounded up.
 pub(super) fn declared(job: &Job) -> Option<i64> {
     job.duration.map(rounded_up)

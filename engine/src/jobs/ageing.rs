@@ -5,8 +5,8 @@
 //! among pending jobs follows it: what a job may preempt, and what may preempt it, depends on its own class. A job
 //! could otherwise evict jobs of its own class only because it waited, and they it in turn.
 //!
-//! A step is state of the job (`ColdState::age`): its timer counts it. So the order of a queue changes when a timer
-//! comes, and not with each reading of the clock.
+//! A step is state of the job (`ColdState::age`), which is counted when the timer of a pending job comes. So the order
+//! of a queue changes when a timer comes, and not with each reading of the clock.
 
 use crate::api::facts::Ageing;
 use crate::api::ids::Time;
@@ -19,11 +19,6 @@ const MOST_OF_USERS: i32 = 1_000_000_000;
 
 fn rule<'a>(quota: &'a Quota, job: &Job) -> Option<&'a Ageing> {
     quota.policy(&job.queue)?.ageing.as_ref()
-}
-
-/// Returns true if the queue of a job ages its jobs.
-pub(crate) fn applies(quota: &Quota, job: &Job) -> bool {
-    rule(quota, job).is_some()
 }
 
 /// Returns the priority by which a job is ordered in its queue.

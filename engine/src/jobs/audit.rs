@@ -37,6 +37,11 @@ impl Jobs {
                 &keyed(|job| job.is_unpredicted()),
             ),
             differs(
+                "queued jobs that are not pending",
+                &self.not_pending,
+                &keyed(|job| job.is_queued_not_pending()),
+            ),
+            differs(
                 "stopped jobs",
                 &self.stopped,
                 &keyed(|job| job.is_stopped()),
@@ -92,6 +97,9 @@ mod tests {
                     true => jobs.unpredicted.insert(key.clone()),
                     false => jobs.unpredicted.remove(&JobKey::new("ns", "runs")),
                 };
+            }),
+            ("queued jobs that are not pending", |jobs, key| {
+                jobs.not_pending.insert(key.clone());
             }),
             ("stopped jobs", |jobs, key| {
                 jobs.stopped.insert(key.clone());

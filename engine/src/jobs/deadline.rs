@@ -11,12 +11,13 @@ use crate::jobs::runtime::runtime_ends;
 use crate::jobs::store::Jobs;
 use crate::quota::Quota;
 
-/// The next time at which a job has to be checked although no event came.
+/// The next time at which a job has to be checked although no event came. Of queued jobs only `pending` ones age.
 pub(crate) fn next_look(
     config: &EngineConfig,
     jobs: &Jobs,
     queues: &Quota,
     job: &Job,
+    pending: bool,
 ) -> Option<Time> {
     let Some(released) = &job.released else {
         let ends = job
@@ -24,7 +25,11 @@ pub(crate) fn next_look(
             .back_off_until
             .into_iter()
             .chain(job.cold.avoid.values().copied())
-            .chain(ageing::next_step(jobs, queues, job));
+            .chain(
+                pending
+                    .then(|| ageing::next_step(jobs, queues, job))
+                    .flatten(),
+            );
         return ends.min();
     };
     if !released.alive() {

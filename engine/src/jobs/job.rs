@@ -310,6 +310,11 @@ impl Job {
             .filter(|released| released.charged())
     }
 
+    /// Whether it is queued and does not compete.
+    pub(crate) fn is_queued_not_pending(&self) -> bool {
+        self.released.is_none() && self.derived.line.is_none()
+    }
+
     /// Whether it was stopped at a limit of run time.
     pub(crate) fn is_stopped(&self) -> bool {
         self.cold.stopped_after.is_some()

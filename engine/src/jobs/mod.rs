@@ -20,3 +20,4 @@ pub(crate) mod runtime;
 pub(crate) mod store;
 pub(crate) mod terminating;
 mod transitions;
+pub(crate) mod unsynced;

@@ -73,12 +73,18 @@ impl PreemptibleIndex {
         self.queues.get(queue).into_iter().flatten()
     }
 
+    /// The jobs of all queues.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &JobKey> {
+        self.below(|_| true)
+    }
+
     /// The jobs of all queues for which `counts` returns true.
-    pub(crate) fn below(&self, counts: impl Fn(&QueueName) -> bool) -> Vec<JobKey> {
-        let queues = self.queues.iter().filter(|(queue, _)| counts(queue));
-        queues
-            .flat_map(|(_, jobs)| jobs.iter().map(|(_, key)| key.clone()))
-            .collect()
+    pub(crate) fn below(
+        &self,
+        counts: impl Fn(&QueueName) -> bool,
+    ) -> impl Iterator<Item = &JobKey> {
+        let queues = self.queues.iter().filter(move |(queue, _)| counts(queue));
+        queues.flat_map(|(_, jobs)| jobs.iter().map(|(_, key)| key))
     }
 
     /// The position of a priority among those in use, 0 for the lowest.

@@ -14,6 +14,7 @@ use crate::jobs::ends_in_order::EndsInOrder;
 use crate::jobs::job::{Derived, Job, PendingEntry, Released};
 use crate::jobs::names::Names;
 use crate::jobs::preemptible_index::PreemptibleIndex;
+use crate::jobs::unsynced::Unsynced;
 use crate::timers::Timers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,6 +36,10 @@ pub(crate) struct Jobs {
     moved_ends: BTreeSet<JobKey>,
     /// Pending and charged jobs of which no run time is known: no job had ended before.
     pub(super) unpredicted: BTreeSet<JobKey>,
+    /// Queued jobs that are not pending: held, in back-off, or with an invalid or missing part.
+    pub(super) not_pending: BTreeSet<JobKey>,
+    /// What other rules may have put out of step.
+    unsynced: Unsynced,
     /// Admitted jobs whose template has another size.
     pub(super) resizing: BTreeSet<JobKey>,
     /// Jobs that may be evicted, and terminating jobs.
@@ -59,6 +64,12 @@ impl Jobs {
     /// All jobs, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&JobKey, &Job)> {
         self.by_key.iter().map(|(key, job)| (key, job.as_ref()))
+    }
+
+    /// Admitted jobs that are neither ending nor over: what this costs does not depend on the number of pending jobs.
+    pub(crate) fn alive(&self) -> impl Iterator<Item = (&JobKey, &Job)> {
+        let keys = self.preemptible.all();
+        keys.filter_map(|key| Some((key, self.get(key)?)))
     }
 
     /// The state of an admitted job.
@@ -89,6 +100,21 @@ impl Jobs {
     /// Admitted jobs whose template has another size.
     pub(crate) fn resizing(&self) -> &BTreeSet<JobKey> {
         &self.resizing
+    }
+
+    /// Queued jobs that are not pending.
+    pub(crate) fn not_pending(&self) -> &BTreeSet<JobKey> {
+        &self.not_pending
+    }
+
+    /// What other rules may have put out of step.
+    pub(crate) fn unsynced(&self) -> &Unsynced {
+        &self.unsynced
+    }
+
+    /// The same, to note or to take some.
+    pub(crate) fn unsynced_mut(&mut self) -> &mut Unsynced {
+        &mut self.unsynced
     }
 
     /// Jobs that were stopped at a limit of run time.
@@ -165,6 +191,7 @@ impl Jobs {
             .change(|cold| cold.stopped_after = None);
         self.timers.set(key, None);
         let was = self.sync(key, Derived::default());
+        self.not_pending.remove(key);
         self.by_key.remove(key);
         was
     }
@@ -180,6 +207,7 @@ impl Jobs {
             .set(key, was.has.held.as_ref(), now.has.held.as_ref());
         self.preemptible.set_terminating(key, job.is_terminating());
         put(&mut self.unpredicted, key, job.is_unpredicted());
+        put(&mut self.not_pending, key, job.is_queued_not_pending());
         put(&mut self.stopped, key, job.is_stopped());
         put(&mut self.stranded, key, job.is_stranded());
         self.scale_up_due |= put(&mut self.resizing, key, job.asks_other_size());

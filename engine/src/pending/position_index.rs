@@ -64,6 +64,16 @@ impl PositionIndex {
         self.0.iter().flatten()
     }
 
+    /// Those after `rank`, which need not be there, in order.
+    pub(crate) fn after(&self, rank: &QueueOrder) -> impl Iterator<Item = &QueueOrder> {
+        let rest = self.0.get(self.chunk_of(rank)..);
+        let mut rest = rest.unwrap_or_default().iter();
+        let first = rest.next().map_or(&[][..], |chunk| {
+            &chunk[chunk.partition_point(|other| other <= rank)..]
+        });
+        first.iter().chain(rest.flatten())
+    }
+
     pub(crate) fn first(&self) -> Option<&QueueOrder> {
         self.0.first()?.first()
     }

@@ -7,6 +7,7 @@
 use crate::api::job::{QueueOrder, TurnOrder, UserId};
 use crate::pending::position_index::PositionIndex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Included, Unbounded};
 
 /// The ranks of one user, and the share by which they come among those of others.
 #[derive(Debug, Clone, Default)]
@@ -92,6 +93,21 @@ impl Ranks {
         })
     }
 
+    /// User by user, those after a rank, or all: what is inserted behind the rank meanwhile is among them.
+    pub(crate) fn by_user_after<'a>(
+        &'a self,
+        rank: Option<&'a QueueOrder>,
+    ) -> impl Iterator<Item = &'a QueueOrder> {
+        let from = rank.map_or(Unbounded, |rank| Included(rank.user));
+        let users = self.0.range((from, Unbounded));
+        users.flat_map(move |(user, of_user)| {
+            let after = rank.filter(|rank| rank.user == *user);
+            let rest = after.into_iter().flat_map(|rank| of_user.ranks.after(rank));
+            let all = after.is_none().then(|| of_user.ranks.iter());
+            rest.chain(all.into_iter().flatten())
+        })
+    }
+
     /// The first rank.
     pub(crate) fn first(&self) -> Option<&QueueOrder> {
         let users = self.0.values();
@@ -162,6 +178,12 @@ mod tests {
             prop_assert_eq!(ranks.first(), sorted.first().copied());
             prop_assert_eq!(ranks.is_empty(), sorted.is_empty());
             prop_assert_eq!(ranks.earliest(), sorted.iter().copied().min());
+            let mut by_user: Vec<&QueueOrder> = ranks.by_user_after(None).collect();
+            for (index, rank) in by_user.iter().enumerate() {
+                prop_assert!(ranks.by_user_after(Some(rank)).eq(by_user[index + 1..].iter().copied()));
+            }
+            by_user.sort_unstable_by_key(|rank| TurnOrder::of(rank, ranks.share(rank.user)));
+            prop_assert_eq!(&by_user, &sorted);
             for (index, rank) in sorted.iter().enumerate() {
                 prop_assert_eq!(ranks.position(rank), Some(index + 1));
             }

@@ -1,6 +1,7 @@
 //! A call ends after a number of evaluations, and the next one goes on.
 
 use crate::world::{World, deserving, foreign, key, pods, policy, queue};
+use engine::Event;
 use std::collections::BTreeSet;
 
 #[test]
@@ -37,6 +38,52 @@ fn a_call_ends_after_the_most_evaluations_and_the_next_ones_do_the_rest() {
         let all = (0..jobs).map(|index| key(&format!("job-{index}")));
         assert_eq!(named, all.collect());
     }
+}
+
+/// A policy of the root that concerns all jobs, after as many were queued.
+fn limited_at_the_root(jobs: usize, budget: usize) -> World {
+    let mut world = World::with(engine::EngineConfig {
+        resync_budget: budget,
+        ..engine::EngineConfig::default()
+    });
+    world.cluster("a", 1, "cpu 64, gpu 8").queue(queue("q"));
+    for index in 0..jobs {
+        let job = world.job(&format!("job-{index}"), "q", pods(1, "gpu 1"));
+        world.submit(job.user("ann"));
+    }
+    let mut limited = policy("root");
+    limited.limits.jobs_per_user = Some(2);
+    world.policy(limited);
+    world
+}
+
+#[test]
+fn rules_that_concern_many_jobs_apply_to_all_before_any_is_admitted() {
+    let mut world = limited_at_the_root(10, 3);
+    // The event brings three in step, and each call three more.
+    for _ in 0..2 {
+        let decided = world.decided();
+        assert!(decided.more && decided.decisions.is_empty());
+    }
+    let decided = world.decided();
+    assert_eq!((decided.decisions.len(), decided.more), (2, false));
+    assert_eq!(world.engine.check_invariants(), Vec::<String>::new());
+}
+
+#[test]
+fn jobs_that_join_and_leave_while_others_are_brought_in_step_are_in_step() {
+    let mut world = limited_at_the_root(10, 3);
+    for name in ["job-9", "job-4"] {
+        world.apply(Event::JobGone(key(name)));
+    }
+    let late = world.job("job-late", "q", pods(1, "gpu 1"));
+    world.submit(late.user("bob"));
+    let mut decided = world.decided();
+    while decided.more {
+        decided = world.decided();
+    }
+    assert_eq!(decided.decisions.len(), 3, "{decided:?}");
+    assert_eq!(world.engine.check_invariants(), Vec::<String>::new());
 }
 
 #[test]

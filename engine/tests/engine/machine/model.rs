@@ -72,6 +72,7 @@ pub enum Told {
 pub fn config() -> EngineConfig {
     EngineConfig {
         decision_budget: 3,
+        resync_budget: 2,
         ..EngineConfig::default()
     }
 }
