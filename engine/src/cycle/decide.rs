@@ -7,7 +7,7 @@
 use crate::api::decision::{Decision, Decisions};
 use crate::api::ids::{JobKey, QueueName, Time};
 use crate::api::reason::Reason;
-use crate::cycle::next_head::HeadCandidate;
+use crate::cycle::next_head::{HeadCandidate, HeadSearch};
 use crate::cycle::react::{Change, react};
 use crate::cycle::wake;
 use crate::cycle::{
@@ -28,6 +28,12 @@ use std::sync::Arc;
 
 /// The pause after a call that stopped because a class is evaluated in a circle.
 const CUT_PAUSE_MS: i64 = 1_000;
+
+/// To move so many queues in the order, or to ask them for a job, counts as one evaluation.
+const QUEUES_AS_ONE: usize = 4;
+
+/// To admit a job counts as so many evaluations, its own among them.
+const ADMISSION_AS: usize = 4;
 
 /// To search so many classes of a queue for its head counts as one evaluation.
 const CLASSES_AS_ONE: usize = 1_024;
@@ -107,19 +113,25 @@ enum CallEnd {
 /// Evaluates active classes in order, up to the budgets.
 fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> CallEnd {
     let mut evaluations = 0;
+    let mut searched = 0;
     while decisions.len() < engine.config.decision_budget
-        && evaluations < engine.config.evaluation_budget
+        && evaluations + searched / QUEUES_AS_ONE < engine.config.evaluation_budget
     {
-        let Some(HeadCandidate {
+        let (search, queues) = next_head::next_candidate(engine);
+        searched += queues;
+        let HeadCandidate {
             queue,
             shape,
             rank,
             only_takes,
-        }) = next_head::next_candidate(engine)
-        else {
-            wake::settle_freed(engine);
-            name_woken(engine);
-            return CallEnd::Done;
+        } = match search {
+            HeadSearch::Found(candidate) => candidate,
+            HeadSearch::RankedSome => continue,
+            HeadSearch::NoneLeft => {
+                wake::settle_freed(engine);
+                name_woken(engine);
+                return CallEnd::Done;
+            }
         };
         let Some(wanted) = engine.pending.shapes.get(shape).map(Arc::clone) else {
             continue;
@@ -147,6 +159,7 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> CallEn
         };
         match evaluate_knowing(engine, request, shape) {
             Verdict::Go(shares) => {
+                evaluations += ADMISSION_AS - 1;
                 engine.pending.fruitless.forget();
                 decisions.extend(lifecycle::release(engine, &rank.key, shares));
                 spare::settle(engine);

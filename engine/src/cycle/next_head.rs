@@ -32,6 +32,20 @@ use std::collections::BTreeSet;
 /// job to evaluate.
 const MANY: usize = 64;
 
+/// The most queues that are moved in the order before a search ends.
+const RANKED: usize = 256;
+
+/// What a search for the next head found.
+#[derive(Debug)]
+pub(crate) enum HeadSearch {
+    /// The job that is evaluated next.
+    Found(HeadCandidate),
+    /// No job is to be evaluated.
+    NoneLeft,
+    /// Nothing yet: many queues had changed, of which the first are in their places now.
+    RankedSome,
+}
+
 /// The job that is evaluated next.
 #[derive(Debug, Clone)]
 pub(crate) struct HeadCandidate {
@@ -46,9 +60,13 @@ pub(crate) struct HeadCandidate {
 /// The job of a queue that is to be evaluated next, if there is one.
 pub(crate) type Answer<'a> = Option<(&'a QueueOrder, ShapeId)>;
 
-/// The next job to evaluate: the first one of the queue that goes first.
-pub(crate) fn next_candidate(engine: &mut Engine) -> Option<HeadCandidate> {
-    rank_queues(engine);
+/// Searches for the next job to evaluate: the first one of the queue that goes first. Also returns how many queues it
+/// moved in the order or asked.
+pub(crate) fn next_candidate(engine: &mut Engine) -> (HeadSearch, usize) {
+    let (ranked, is_done) = rank_some(engine);
+    if !is_done {
+        return (HeadSearch::RankedSome, ranked);
+    }
     wake::offer_freed(engine);
     let feasible = feasible::feasible(engine.inputs());
     debug_assert_eq!(
@@ -60,34 +78,47 @@ pub(crate) fn next_candidate(engine: &mut Engine) -> Option<HeadCandidate> {
     not_taken
         .into_iter()
         .for_each(|shape| engine.pending.withdraw(shape));
+    let searched = ranked + without.len();
+    let found = found.map_or(HeadSearch::NoneLeft, HeadSearch::Found);
     for queue in without {
         engine.pending.heads.note_none(queue);
         let name = engine.quota.name(queue);
         engine.pending.queues.none_moves(name);
     }
-    found
+    (found, searched)
 }
 
 /// Moves the queues about which something changed to their places in the order.
 pub(crate) fn rank_queues(engine: &mut Engine) {
+    while !rank_some(engine).1 {}
+}
+
+/// Moves some of the queues about which something changed. Returns how many, and whether no more are left.
+fn rank_some(engine: &mut Engine) -> (usize, bool) {
     users::rank_users(engine);
+    let mut ranked = 0;
     // To move queues may change who has a claim to a slot.
     loop {
         wake::settle_contested(engine);
-        rank_changed(engine);
-        if !engine.pending.has_contested() {
-            break;
+        let (moved, is_done) = rank_changed(engine);
+        ranked += moved;
+        if !is_done || !engine.pending.has_contested() {
+            return (ranked, is_done);
         }
     }
 }
 
-fn rank_changed(engine: &mut Engine) {
-    let mut changed = engine.pending.queues.take_changed();
+fn rank_changed(engine: &mut Engine) -> (usize, bool) {
+    let mut changed = engine.pending.queues.take_changed(RANKED);
+    let is_done = !engine.pending.queues.has_changed();
     for queue in &changed {
         decide::drop_over_limit(engine, queue);
     }
-    changed.append(&mut engine.pending.queues.take_changed());
+    if is_done {
+        changed.append(&mut engine.pending.queues.take_changed(usize::MAX));
+    }
     engine.changed.order.extend(changed.iter().cloned());
+    let moved = changed.len();
     for queue in changed {
         note_window(engine, &queue);
         engine.quota.unrank(&queue);
@@ -98,6 +129,7 @@ fn rank_changed(engine: &mut Engine) {
         let front = front_of(engine.inputs(), id);
         engine.quota.rank(id, &front);
     }
+    (moved, is_done)
 }
 
 /// Notes which jobs of a queue may get a reservation.

@@ -4,7 +4,7 @@
 //! `transitions.rs`, `resize.rs`); [`Jobs::sync`] then updates the indexes. The store knows no
 //! other store: its callers update quota, capacity and pending jobs.
 
-use crate::amounts::hashed::Hashed;
+use crate::amounts::sharded::Sharded;
 use crate::api::charge::Pools;
 use crate::api::demand::Demand;
 use crate::api::facts::PriorityClassFact;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Jobs {
     /// Boxed, so that unused slots of the map are small.
-    by_key: Hashed<JobKey, Box<Job>>,
+    by_key: Sharded<JobKey, Box<Job>>,
     /// Interned texts.
     pub(super) names: Names,
     /// Priority classes by name.
@@ -229,8 +229,7 @@ impl Jobs {
     }
 
     pub(super) fn get_or_insert(&mut self, key: &JobKey, new: impl FnOnce() -> Job) -> &mut Job {
-        let entry = self.by_key.entry(key.clone());
-        entry.or_insert_with(|| Box::new(new()))
+        self.by_key.get_or_insert(key.clone(), || Box::new(new()))
     }
 
     /// Makes elastic jobs try to scale up, since capacity may be free. Those that cannot do not wait: all

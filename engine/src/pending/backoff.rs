@@ -140,23 +140,30 @@ impl PreemptionBackoff {
         if self.ended_before > 0 {
             let resting = self.resting.iter();
             let ended = resting.filter(|(_, resting)| resting.seen < self.ended_before);
-            let mut ended: Vec<JobKey> = ended.map(|(key, _)| key.clone()).collect();
+            let mut ended: Vec<&JobKey> = ended.map(|(key, _)| key).collect();
             let most = AT_ONCE.saturating_sub(due.len());
-            if ended.len() <= most {
+            let are_all = ended.len() <= most;
+            if !are_all {
+                ended.select_nth_unstable(most);
+            }
+            ended.truncate(most);
+            ended.sort_unstable();
+            let ended: Vec<JobKey> = ended.into_iter().cloned().collect();
+            if are_all {
                 self.ended_before = 0;
             }
-            ended.sort_unstable();
-            ended.truncate(most);
             ended.iter().for_each(|key| self.forget(key));
             due.extend(ended);
         }
         while due.len() < AT_ONCE {
-            let first = self.next_search().filter(|(at, _)| *at <= now);
-            let Some((_, key)) = first.map(|(at, key)| (at, key.clone())) else {
+            let searches = self.next_searches().filter(|(at, _)| *at <= now);
+            let searches = searches.into_iter().flat_map(|(_, searches)| searches);
+            let first: Vec<JobKey> = searches.take(AT_ONCE - due.len()).cloned().collect();
+            if first.is_empty() {
                 break;
-            };
-            self.forget(&key);
-            due.push(key);
+            }
+            first.iter().for_each(|key| self.forget(key));
+            due.extend(first);
         }
         due
     }
@@ -164,22 +171,23 @@ impl PreemptionBackoff {
     /// When the next back-off ends, as things are.
     pub(crate) fn next(&self) -> Option<Time> {
         let ended = (self.ended_before > 0).then(Time::default);
-        let search = self.next_search().map(|(at, _)| at);
+        let searches = self.next_searches();
+        let search = searches.and_then(|(at, mut searches)| searches.next().map(|_| at));
         let timed = self.first_at(RequeueCondition::Time).map(|(at, _)| at);
         ended.into_iter().chain(search).chain(timed).min()
     }
 
-    /// A job that searches again after a while, if anything has changed since its search: of those that may do so
-    /// first, the first. Those that may later have searched later, too.
-    fn next_search(&self) -> Option<(Time, &JobKey)> {
+    /// Of the jobs that search again after a while, if anything has changed since their searches: those that may do so
+    /// first, and when. Those that may later have searched later, too.
+    fn next_searches(&self) -> Option<(Time, impl Iterator<Item = &JobKey>)> {
         let (at, _) = self.first_at(RequeueCondition::Victims)?;
         let together = self.waiting.within(times(RequeueCondition::Victims, at));
-        let mut keys = together.map(|(_, key)| key);
         let has_news = |key: &&JobKey| {
             let resting = self.resting.get(*key);
             resting.is_some_and(|resting| resting.seen < self.version)
         };
-        keys.find(has_news).map(|key| (at, key))
+        let keys = together.map(|(_, key)| key);
+        Some((at, keys.filter(has_news)))
     }
 
     fn first_at(&self, kind: fn(Time) -> RequeueCondition) -> Option<(Time, &JobKey)> {

@@ -53,9 +53,11 @@ impl PendingQueues {
         self.by_name.iter()
     }
 
-    /// Queues whose jobs or classes changed since the last call.
-    pub(crate) fn take_changed(&mut self) -> BTreeSet<QueueName> {
-        std::mem::take(&mut self.changed)
+    /// Takes the first of the queues whose jobs or classes changed and that were not taken since, at most so many.
+    pub(crate) fn take_changed(&mut self, most: usize) -> BTreeSet<QueueName> {
+        let rest = self.changed.iter().nth(most).cloned();
+        let rest = rest.map(|first| self.changed.split_off(&first));
+        std::mem::replace(&mut self.changed, rest.unwrap_or_default())
     }
 
     /// Queues that [`Self::take_changed`] would name.

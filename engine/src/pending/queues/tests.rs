@@ -48,7 +48,7 @@ fn parked() -> (PendingQueues, [QueueName; 2], ShapeId) {
         pending.park(queue, shape, inadmissible(RequeueCondition::Room));
     }
     pending.take_woken();
-    pending.take_changed();
+    pending.take_changed(usize::MAX);
     (pending, queues, shape)
 }
 
@@ -157,10 +157,10 @@ fn a_queue_has_changed_when_any_job_joins_or_leaves_it() {
     let changed = BTreeSet::from([a.clone()]);
     pending.insert(a, QueueId::ROOT, (shape, SlotSetId::default()), &behind);
     assert_eq!(active(&pending, &queues), [0, 0]);
-    assert_eq!(pending.take_changed(), changed);
+    assert_eq!(pending.take_changed(usize::MAX), changed);
     pending.remove(a, shape, &behind);
     assert_eq!(active(&pending, &queues), [0, 0]);
-    assert_eq!(pending.take_changed(), changed);
+    assert_eq!(pending.take_changed(usize::MAX), changed);
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn a_class_may_move_until_it_is_parked_or_known_not_to() {
     assert_eq!(active(&pending, &queues), [1, 0]);
     assert_eq!(moves(&pending), [true, false]);
     assert!(pending.has_changed());
-    pending.take_changed();
+    pending.take_changed(usize::MAX);
     pending.take_woken();
     // An active class is not woken once more, and its queue is asked again.
     pending.recheck_if_moving(a, shape);
