@@ -16,7 +16,7 @@ use crate::placement::request::Request;
 use crate::quota::QueueId;
 use crate::reservation::store::Reservation;
 use crate::state::Inputs;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
 
 /// Which shapes are feasible, and what makes others infeasible.
@@ -24,6 +24,8 @@ pub(crate) struct FeasibleShapes<'a> {
     inputs: Inputs<'a>,
     /// Whether freed nodes take the shapes that they were offered to, where that was asked.
     offered: RefCell<Hashed<ShapeId, bool>>,
+    /// How many classes were asked whether their first job may be evaluated.
+    pub(crate) asked: Cell<usize>,
     /// The last in order of the reservations that make a shape infeasible, preemptors left out.
     pub(crate) last: Option<&'a Reservation>,
 }
@@ -115,6 +117,7 @@ pub(crate) fn feasible(inputs: Inputs<'_>) -> FeasibleShapes<'_> {
     FeasibleShapes {
         inputs,
         offered: RefCell::default(),
+        asked: Cell::default(),
         last: last_of(inputs, holders),
     }
 }

@@ -7,7 +7,7 @@
 use crate::api::decision::{Decision, Decisions};
 use crate::api::ids::{JobKey, QueueName, Time};
 use crate::api::reason::Reason;
-use crate::cycle::next_head::{HeadCandidate, HeadSearch};
+use crate::cycle::next_head::{HeadCandidate, HeadSearch, SearchCost};
 use crate::cycle::react::{Change, react};
 use crate::cycle::wake;
 use crate::cycle::{
@@ -17,7 +17,6 @@ use crate::cycle::{
 use crate::evaluation::sizes;
 use crate::pending::inadmissible::Inadmissible;
 use crate::pending::infeasible::Infeasible;
-use crate::pending::pending_queue::PendingQueue;
 use crate::pending::shapes::{RequestShape, ShapeId};
 use crate::placement::request::{Block, Gate, Request, Verdict};
 use crate::placement::{empty, request};
@@ -35,8 +34,8 @@ const QUEUES_AS_ONE: usize = 4;
 /// To admit a job counts as so many evaluations, its own among them.
 const ADMISSION_AS: usize = 4;
 
-/// To search so many classes of a queue for its head counts as one evaluation.
-const CLASSES_AS_ONE: usize = 1_024;
+/// To ask so many classes counts as one evaluation.
+const CLASSES_AS_ONE: usize = 128;
 
 /// Of jobs that are blocked alike, how many are reported as changed.
 pub(crate) const NAMED: usize = 10;
@@ -113,12 +112,13 @@ enum CallEnd {
 /// Evaluates active classes in order, up to the budgets.
 fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> CallEnd {
     let mut evaluations = 0;
-    let mut searched = 0;
+    let mut searched = SearchCost::default();
     while decisions.len() < engine.config.decision_budget
-        && evaluations + searched / QUEUES_AS_ONE < engine.config.evaluation_budget
+        && evaluations + in_evaluations(searched) < engine.config.evaluation_budget
     {
-        let (search, queues) = next_head::next_candidate(engine);
-        searched += queues;
+        let (search, cost) = next_head::next_candidate(engine);
+        searched.queues += cost.queues;
+        searched.classes += cost.classes;
         let HeadCandidate {
             queue,
             shape,
@@ -136,7 +136,7 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> CallEn
         let Some(wanted) = engine.pending.shapes.get(shape).map(Arc::clone) else {
             continue;
         };
-        evaluations += 1 + classes_searched(engine, &queue) / CLASSES_AS_ONE;
+        evaluations += 1;
         if only_takes && preempt::takes_nothing(engine, &queue, &rank, &wanted) {
             evaluations += preempt::note_not_entitled(engine, &queue);
             continue;
@@ -192,10 +192,9 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> CallEn
     CallEnd::AtBudget
 }
 
-/// Among how many classes the head of a queue was found.
-fn classes_searched(engine: &Engine, queue: &QueueName) -> usize {
-    let pending_queue = engine.pending.queues.pending_queue(queue);
-    pending_queue.map_or(0, PendingQueue::active_len)
+/// What searches for heads cost, in evaluations.
+fn in_evaluations(searched: SearchCost) -> usize {
+    searched.queues / QUEUES_AS_ONE + searched.classes / CLASSES_AS_ONE
 }
 
 /// The verdict on a job that also says whether the empty fleet and the bounds of its queue on pools

@@ -46,6 +46,15 @@ pub(crate) enum HeadSearch {
     RankedSome,
 }
 
+/// What a search for the next head cost.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SearchCost {
+    /// How many queues were moved in the order, or had no job.
+    pub(crate) queues: usize,
+    /// How many classes were asked.
+    pub(crate) classes: usize,
+}
+
 /// The job that is evaluated next.
 #[derive(Debug, Clone)]
 pub(crate) struct HeadCandidate {
@@ -60,12 +69,12 @@ pub(crate) struct HeadCandidate {
 /// The job of a queue that is to be evaluated next, if there is one.
 pub(crate) type Answer<'a> = Option<(&'a QueueOrder, ShapeId)>;
 
-/// Searches for the next job to evaluate: the first one of the queue that goes first. Also returns how many queues it
-/// moved in the order or asked.
-pub(crate) fn next_candidate(engine: &mut Engine) -> (HeadSearch, usize) {
-    let (ranked, is_done) = rank_some(engine);
+/// Searches for the next job to evaluate: the first one of the queue that goes first. Also returns what that cost.
+pub(crate) fn next_candidate(engine: &mut Engine) -> (HeadSearch, SearchCost) {
+    let (queues, is_done) = rank_some(engine);
+    let mut cost = SearchCost { queues, classes: 0 };
     if !is_done {
-        return (HeadSearch::RankedSome, ranked);
+        return (HeadSearch::RankedSome, cost);
     }
     wake::offer_freed(engine);
     let feasible = feasible::feasible(engine.inputs());
@@ -74,18 +83,19 @@ pub(crate) fn next_candidate(engine: &mut Engine) -> (HeadSearch, usize) {
         Vec::<String>::new()
     );
     let (found, without) = ask_in_order(engine.inputs(), &feasible);
+    cost.classes = feasible.asked.get();
     let not_taken = feasible.not_taken();
     not_taken
         .into_iter()
         .for_each(|shape| engine.pending.withdraw(shape));
-    let searched = ranked + without.len();
+    cost.queues += without.len();
     let found = found.map_or(HeadSearch::NoneLeft, HeadSearch::Found);
     for queue in without {
         engine.pending.heads.note_none(queue);
         let name = engine.quota.name(queue);
         engine.pending.queues.none_moves(name);
     }
-    (found, searched)
+    (found, cost)
 }
 
 /// Moves the queues about which something changed to their places in the order.
@@ -310,6 +320,7 @@ pub(crate) fn candidate_of<'a>(
     let strict = ordering == QueueOrdering::StrictFifo;
     let is_in_window = |shape| reservable.is_some_and(|shapes| shapes.contains(&shape));
     let may_go = |rank: &QueueOrder, shape: ShapeId| {
+        feasible.asked.set(feasible.asked.get() + 1);
         // Evaluate a StrictFIFO head once in any case: if it exceeds its capability it must not block
         // the queue, and whether its shape is feasible does not say that.
         pending_queue.is_due(shape, strict)

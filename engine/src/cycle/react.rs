@@ -9,7 +9,6 @@ use crate::api::facts::QueueOrdering;
 use crate::api::ids::{ClusterName, JobKey, NodeName, QueueName};
 use crate::api::slot::ReservationSlot;
 use crate::backfill::{expected_release, expected_start, reservation, window, withheld};
-use crate::cycle::decide::name_first;
 use crate::cycle::fleet;
 use crate::cycle::wake::{
     activate, all_reservable, headroom_freed, headroom_used, mark_all_dirty, mark_windows_dirty,
@@ -184,10 +183,7 @@ fn queue_changed(engine: &mut Engine, name: &QueueName) {
         .map(|(queue, _)| queue.clone())
         .filter(|queue| engine.quota.is_within(queue, name))
         .collect();
-    for queue in below {
-        engine.pending.queues.wake_queue(&queue);
-        name_first(engine, &queue);
-    }
+    engine.jobs.unsynced_mut().note_bounds_of(below);
 }
 
 /// Marks a queue and all above it changed; where quota became free, wakes what waits for it; where it was

@@ -3,9 +3,9 @@
 //! A policy of the root or a priority class may concern every job. `apply` brings the first in step, and each call
 //! of `decide` the next; nothing is admitted before all are. So no call is long, and none decides by old rules.
 
-use crate::api::ids::JobKey;
+use crate::api::ids::{JobKey, QueueName};
 use crate::cycle::react::{Change, react};
-use crate::cycle::sync;
+use crate::cycle::{decide, sync};
 use crate::evaluation::pending_as;
 use crate::jobs::ageing::age_at;
 use crate::jobs::deadline::next_look;
@@ -22,6 +22,10 @@ const BATCH: usize = 64;
 pub(crate) fn resync(engine: &mut Engine) -> bool {
     let mut left = engine.config.resync_budget.saturating_mul(LOOKS);
     while left > 0 {
+        if let Some(queue) = engine.jobs.unsynced_mut().take_bounds_of() {
+            left = left.saturating_sub(wake(engine, &queue));
+            continue;
+        }
         let most = (left / LOOKS).clamp(1, BATCH);
         let Some(batch) = take_batch(engine, most) else {
             return true;
@@ -31,6 +35,12 @@ pub(crate) fn resync(engine: &mut Engine) -> bool {
         }
     }
     engine.jobs.unsynced().is_empty()
+}
+
+/// Has all pending jobs of a queue evaluated by its present bounds. Returns what that costs in looks.
+fn wake(engine: &mut Engine, queue: &QueueName) -> usize {
+    decide::name_first(engine, queue);
+    1 + engine.pending.queues.wake_queue(queue)
 }
 
 /// The next jobs, at most so many; `None` if none is left.

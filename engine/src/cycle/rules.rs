@@ -29,6 +29,7 @@ pub(crate) fn queue_told(engine: &mut Engine, name: &QueueName, fact: Option<Que
         // What it holds does not count any more where it was.
         react(engine, Change::QueueMovedFrom(&above_before));
     }
+    resync::resync(engine);
 }
 
 /// A person changed the rules of a queue: that may entitle jobs of any queue.
@@ -69,6 +70,7 @@ pub(crate) fn policy_told(engine: &mut Engine, name: &QueueName, fact: Option<Po
     // Its own jobs may have another order or another limit of clusters, and age otherwise.
     engine.jobs.unsynced_mut().note_pending_of(name.clone());
     policies_above_changed(engine, name);
+    resync::resync(engine);
 }
 
 /// Jobs of the queue and of all below it go by other limits.
@@ -88,7 +90,6 @@ fn policies_above_changed(engine: &mut Engine, name: &QueueName) {
     for queue in queues {
         unsynced.note_pending_of(queue);
     }
-    resync::resync(engine);
 }
 
 /// Whether the users and namespaces of a queue are distinguished, and were not when its jobs were listed, or the other

@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Jobs that may be out of step with the rules.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Unsynced {
+    /// Queues whose pending jobs have other bounds.
+    bounds: BTreeSet<QueueName>,
     jobs: BTreeSet<JobKey>,
     /// Queues of whose pending jobs only those after this one, user by user, may be out of step.
     queues: BTreeMap<QueueName, Option<QueueOrder>>,
@@ -18,7 +20,17 @@ pub(crate) struct Unsynced {
 impl Unsynced {
     /// Whether all jobs are in step.
     pub(crate) fn is_empty(&self) -> bool {
-        self.jobs.is_empty() && self.queues.is_empty()
+        self.bounds.is_empty() && self.jobs.is_empty() && self.queues.is_empty()
+    }
+
+    /// Notes queues whose pending jobs have other bounds.
+    pub(crate) fn note_bounds_of(&mut self, queues: impl IntoIterator<Item = QueueName>) {
+        self.bounds.extend(queues);
+    }
+
+    /// Takes the first of the queues whose pending jobs have other bounds.
+    pub(crate) fn take_bounds_of(&mut self) -> Option<QueueName> {
+        self.bounds.pop_first()
     }
 
     /// Notes these jobs.

@@ -281,13 +281,15 @@ impl PendingQueues {
         }
     }
 
-    /// Wakes every class of a queue.
-    pub(crate) fn wake_queue(&mut self, queue: &QueueName) {
+    /// Wakes every class of a queue. Returns how many there are.
+    pub(crate) fn wake_queue(&mut self, queue: &QueueName) -> usize {
         let classes = self.by_name.get(queue).map(|of_queue| &of_queue.classes);
         let shapes = classes.into_iter().flat_map(BTreeMap::keys).copied();
-        for shape in shapes.collect::<Vec<_>>() {
-            self.activate(queue, shape);
+        let shapes: Vec<ShapeId> = shapes.collect();
+        for shape in &shapes {
+            self.activate(queue, *shape);
         }
+        shapes.len()
     }
 
     /// Wakes one class, parked or not.
