@@ -2,6 +2,7 @@
 //!
 //! - A request is evaluated beside the reservations ahead of it ([`Overlay::for_request`]).
 //! - A reservation is planned beside the nodes of those ahead ([`Overlay::of_reserved_nodes`]).
+//! - Bounds on pools leave more for it by the time at which its nodes are free ([`Overlay::after_ends`]).
 //! - A preemptor is evaluated as it will be once all evictions are done
 //!   ([`Overlay::after_evictions`]), with its victims gone ([`FreedByEnd`]).
 //! - Advice raises the bound that is short ([`Overlay::with_more_headroom`]).
@@ -9,7 +10,7 @@
 use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::Pools;
 use crate::api::event::Progress;
-use crate::api::ids::{JobKey, QueueName};
+use crate::api::ids::{JobKey, QueueName, Time};
 use crate::backfill::{expected_release, reservation, withheld};
 use crate::capacity::Holdings;
 use crate::overlay::Overlay;
@@ -137,6 +138,18 @@ impl Overlay {
         let mut overlay = overlay.with_reservations(inputs, &ahead);
         terminating(inputs).for_each(|leaving| overlay.release(inputs, &leaving));
         overlay.with_spares(inputs, request)
+    }
+
+    /// What jobs are charged that are expected to have ended by a time at which `has_come` still holds is charged no
+    /// more. Their nodes are as they are.
+    pub(crate) fn after_ends(inputs: Inputs<'_>, has_come: impl Fn(Time) -> bool) -> Self {
+        let mut overlay = Self::default();
+        for key in expected_release::ends_until(inputs, has_come) {
+            if let Some((queue, pools)) = inputs.jobs.charge_of(key) {
+                inputs.quota.assume(&mut overlay, queue, pools, -1);
+            }
+        }
+        overlay
     }
 
     /// As if the bound that is short allowed `amount` more; `pools` are those that the job would use.

@@ -77,6 +77,52 @@ pub(crate) fn releases(
     releases
 }
 
+/// The jobs that are expected to end by a time at which `has_come` still holds, in order.
+pub(crate) fn ends_until<'a>(
+    inputs: Inputs<'a>,
+    has_come: impl Fn(Time) -> bool,
+) -> impl Iterator<Item = &'a JobKey> {
+    let ends = inputs.jobs.ends_after(inputs.now).take(ENDS);
+    ends.take_while(move |(end, _)| has_come(*end))
+        .map(|(_, key)| key)
+}
+
+/// What the jobs that are expected to end by a start give back to each queue of the owner's path.
+pub(crate) fn releases_until(
+    inputs: Inputs<'_>,
+    queue: &QueueName,
+    start: Time,
+) -> Vec<ExpectedRelease> {
+    let path = inputs.quota.path(queue);
+    let ends = ends_until(inputs, |end| end <= start);
+    ends.flat_map(|key| given_back_by(inputs, key, &path))
+        .collect()
+}
+
+/// What the end of a job gives back to each queue of a path.
+fn given_back_by<'a>(
+    inputs: Inputs<'a>,
+    key: &'a JobKey,
+    path: &'a [QueueName],
+) -> impl Iterator<Item = ExpectedRelease> + 'a {
+    let charge = inputs.jobs.charge_of(key).into_iter();
+    charge.flat_map(move |(of, pools)| {
+        let above = path
+            .iter()
+            .filter(move |above| inputs.quota.is_within(of, above));
+        above.flat_map(move |above| {
+            let pools = pools.iter();
+            pools.map(move |((cluster, class), resources)| ExpectedRelease {
+                from: Some(key.clone()),
+                queue: above.clone(),
+                cluster: cluster.clone(),
+                class: class.clone(),
+                resources: resources.clone(),
+            })
+        })
+    })
+}
+
 /// When enough of a short bound will be free by the expected ends, and what those ends give back to
 /// each queue of the owner's path. That much headroom is not reserved until then: a job that leaves
 /// the rest does not delay the owner.
@@ -99,20 +145,7 @@ pub(crate) fn headroom_from(
         let Some((of, pools)) = charge else {
             continue;
         };
-        for above in path
-            .iter()
-            .filter(|above| inputs.quota.is_within(of, above))
-        {
-            for ((cluster, class), resources) in pools.iter() {
-                releases.push(ExpectedRelease {
-                    from: Some(key.clone()),
-                    queue: above.clone(),
-                    cluster: cluster.clone(),
-                    class: class.clone(),
-                    resources: resources.clone(),
-                });
-            }
-        }
+        releases.extend(given_back_by(inputs, key, &path));
         if inputs.quota.is_within(of, &short.queue) {
             shortfall = if short.detail.idle > 0 {
                 // What a queue gives back of its guarantee stays withheld for it.

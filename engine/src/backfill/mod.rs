@@ -6,6 +6,7 @@
 //! at most as many as it has slots ([`window`]).
 
 pub(crate) mod assume;
+mod bounded;
 pub(crate) mod expected_release;
 pub(crate) mod expected_start;
 pub(crate) mod feasible;

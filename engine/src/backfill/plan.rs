@@ -11,7 +11,7 @@
 use crate::amounts::resources::Resources;
 use crate::api::charge::PoolLimit;
 use crate::api::ids::{ClusterName, JobKey, Time};
-use crate::backfill::{expected_start, sooner, spare, withheld};
+use crate::backfill::{bounded, expected_start, sooner, spare, withheld};
 use crate::capacity::{Sites, leading};
 use crate::cost;
 use crate::overlay::Overlay;
@@ -22,6 +22,7 @@ use crate::placement::put::put_all;
 use crate::placement::request::Request;
 use crate::placement::ways::Unreserved;
 use crate::placement::{plan, ways};
+use crate::quota::Shortfall;
 use crate::reservation::store::{Reservation, ReservedNode};
 use crate::state::Inputs;
 use std::collections::BTreeSet;
@@ -82,53 +83,31 @@ fn target_behind(
 ) -> Option<ReservationPlan> {
     let reserved = Overlay::of_reserved_nodes(inputs, ahead);
     if spare::binding(inputs, request).is_empty() {
-        return target_in_bounds(inputs, request, &reserved);
+        return bounded::target(inputs, request, &reserved);
     }
     let others = reserved.clone().with_spares(inputs, request);
-    let beside_spares = target_in_bounds(inputs, request, &others);
-    beside_spares.or_else(|| target_in_bounds(inputs, request, &reserved))
+    let beside_spares = bounded::target(inputs, request, &others);
+    beside_spares.or_else(|| bounded::target(inputs, request, &reserved))
 }
 
-/// The same within the bounds on pools: what they leave now, or else what they ever leave.
-fn target_in_bounds(
-    inputs: Inputs<'_>,
-    request: Request<'_>,
-    overlay: &Overlay,
-) -> Option<ReservationPlan> {
-    let found =
-        |limits: &[PoolLimit]| target_beside(inputs, request, Unreserved { overlay, limits });
-    if !inputs.quota.bounds_pools(request.queue) {
-        return found(&[]);
-    }
-    let limits = |beside_charged| inputs.quota.pool_limits(request.queue, beside_charged);
-    found(&limits(true)).or_else(|| found(&limits(false)))
-}
-
-/// The nodes to reserve for a job that the bounds on pools keep from those that are free: others, within what these
-/// bounds leave now.
+/// The nodes to reserve for a job that a bound on pools keeps from those that are free, and whether there are any
+/// within what the bounds leave now.
 pub(crate) fn target_elsewhere(
     inputs: Inputs<'_>,
     request: Request<'_>,
-) -> Option<ReservationPlan> {
-    beside_ahead(inputs, request, |left| target_beside(inputs, request, left))
+    short: &Shortfall,
+) -> Option<(ReservationPlan, bool)> {
+    bounded::target_elsewhere(inputs, request, &beside_ahead(inputs, request), short)
 }
 
-/// Finds nodes beside those of the owners ahead and the spare ones, within what the bounds on pools leave now.
-fn beside_ahead<T>(
-    inputs: Inputs<'_>,
-    request: Request<'_>,
-    find: impl FnOnce(Unreserved<'_>) -> T,
-) -> T {
+/// Beside the nodes of the owners ahead and the spare ones.
+fn beside_ahead(inputs: Inputs<'_>, request: Request<'_>) -> Overlay {
     let ahead = withheld::reservations_ahead(inputs, request);
-    let overlay = Overlay::of_reserved_nodes(inputs, &ahead).with_spares(inputs, request);
-    let limits = inputs.quota.pool_limits(request.queue, true);
-    find(Unreserved {
-        overlay: &overlay,
-        limits: &limits,
-    })
+    Overlay::of_reserved_nodes(inputs, &ahead).with_spares(inputs, request)
 }
 
-fn target_beside(
+/// The nodes to reserve for a job, of those that are left.
+pub(crate) fn target_beside(
     inputs: Inputs<'_>,
     request: Request<'_>,
     left: Unreserved<'_>,
@@ -332,9 +311,11 @@ pub(crate) fn lacks_less(
         if demand.is_divisible() {
             return true;
         }
-        let best = beside_ahead(inputs, request, |left| {
-            sooner::best_in(inputs, demand, cluster, left)
-        });
+        let left = Unreserved {
+            overlay: &beside_ahead(inputs, request),
+            limits: &inputs.quota.pool_limits(request.queue, &Overlay::default()),
+        };
+        let best = sooner::best_in(inputs, demand, cluster, left);
         best.is_some_and(|(sooner, cost, nodes)| {
             let start = |nodes: &[ReservedNode]| expected_start::start_on(inputs, nodes);
             let (found, kept) = (start(&nodes), start(&reserved.nodes));

@@ -14,7 +14,7 @@ use crate::api::ids::{PoolClass, QueueName, Time};
 use crate::api::job::QueueOrder;
 use crate::api::slot::ReservationSlot;
 use crate::backfill::plan::ReservationPlan;
-use crate::backfill::{expected_release, expected_start, feasible, plan, withheld};
+use crate::backfill::{bounded, expected_release, expected_start, feasible, plan, withheld};
 use crate::overlay::Overlay;
 use crate::placement::request::{Block, Gate, Request};
 use crate::quota::Shortfall;
@@ -96,38 +96,31 @@ pub(crate) fn reservation(
             // A bound on some pools leaves nodes of other classes to wait for.
             let elsewhere = pools
                 .as_ref()
-                .and_then(|_| plan::target_elsewhere(inputs, request));
+                .and_then(|_| plan::target_elsewhere(inputs, request, short));
             Some(match elsewhere {
-                Some(target) => reservation_on(inputs, request, target),
+                Some((target, true)) => reservation_on(inputs, request, target),
+                Some((target, false)) => {
+                    let mut reserved = reservation_on(inputs, request, target);
+                    let headroom = ReservationSlot::Headroom(short.queue.clone());
+                    reserved.scopes.insert(headroom);
+                    reserved
+                }
                 None => reservation_of_headroom(inputs, request, short, pools.as_ref()),
             })
         }
         Gate::Room => {
             let target = plan::target(inputs, request)?;
             let pools = pools_on(&target.nodes);
-            let nothing = Overlay::default();
-            let checked = inputs.quota.check_pools(request.queue, &pools, &nothing);
-            let short = checked.err();
-            Some(
-                match short.filter(|short| comes_later(inputs, request, short, target.start)) {
-                    // Its nodes are free before: it waits for what is charged on others of their class.
-                    Some(short) => reservation_of_headroom(inputs, request, &short, Some(&pools)),
-                    None => reservation_on(inputs, request, target),
-                },
-            )
+            let short = target
+                .start
+                .and_then(|free| bounded::short_at(inputs, request.queue, &pools, free));
+            Some(match short {
+                // Its nodes are free before: it waits for what is charged on others of their class.
+                Some(short) => reservation_of_headroom(inputs, request, &short, Some(&pools)),
+                None => reservation_on(inputs, request, target),
+            })
         }
     }
-}
-
-/// Whether a bound that is short has room later than the nodes of a job are free; it may be that none knows when.
-fn comes_later(
-    inputs: Inputs<'_>,
-    request: Request<'_>,
-    short: &Shortfall,
-    on_nodes: Option<Time>,
-) -> bool {
-    let (headroom, _) = expected_release::headroom_from(inputs, request.queue, short);
-    on_nodes.is_some_and(|start| headroom.is_none_or(|headroom| start < headroom))
 }
 
 /// The reservation of headroom, and of nodes that become free no sooner than that.
@@ -193,13 +186,21 @@ fn reservation_on(
     target: ReservationPlan,
 ) -> Reservation {
     let classes = classes_counted(&target.nodes);
+    let pools = pools_on(&target.nodes);
+    // A bound on pools that is short is given back by ends on other nodes, too.
+    let nothing = Overlay::default();
+    let short = inputs.quota.check_pools(request.queue, &pools, &nothing);
+    let releases = match target.start.filter(|_| short.is_err()) {
+        Some(start) => expected_release::releases_until(inputs, request.queue, start),
+        None => expected_release::releases(inputs, request.queue, &target.nodes),
+    };
     Reservation {
         queue: request.queue.clone(),
         rank: request.rank.clone(),
-        releases: expected_release::releases(inputs, request.queue, &target.nodes),
+        releases,
         scopes: classes.into_iter().map(ReservationSlot::Class).collect(),
         charge: request.shape.total.clone(),
-        pools: listed(pools_on(&target.nodes)),
+        pools: listed(pools),
         nodes: target.nodes,
         start: target.start,
         preemptor: false,

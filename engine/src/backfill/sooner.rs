@@ -14,7 +14,11 @@ const SOON_MS: i64 = 10 * 60_000;
 
 /// How soon a job starts on some nodes, in octaves of the time until then; the largest number if that is not known.
 pub(crate) fn octave(inputs: Inputs<'_>, nodes: &[ReservedNode]) -> u32 {
-    let start = expected_start::start_on(inputs, nodes);
+    octave_until(inputs, expected_start::start_on(inputs, nodes))
+}
+
+/// The same of a start.
+pub(crate) fn octave_until(inputs: Inputs<'_>, start: Option<Time>) -> u32 {
     let parts = start.map(|start| start.millis_since(inputs.now) / SOON_MS);
     parts.map_or(u32::MAX, |parts| (parts + 1).ilog2())
 }

@@ -194,7 +194,8 @@ fn usage_changed(engine: &mut Engine, queue: &QueueName, freed: bool) {
             engine.jobs.retry_scale_up();
             headroom_freed(engine, &name);
             // What was expected to become free has: as much more is reserved from now on.
-            for holder in engine.reservations.short_of(&name) {
+            let is_below = |queue: &QueueName| engine.quota.is_within(queue, &name);
+            for holder in engine.reservations.counting_on(&name, is_below) {
                 recheck(engine, &holder);
             }
         } else {
@@ -413,7 +414,7 @@ fn replan_beside(engine: &mut Engine, planned: &Reservation) {
 /// be one of them: it is later if it counted on such an end, and sooner if a job has an end that was not known before.
 fn ends_moved(engine: &mut Engine, jobs: &BTreeSet<JobKey>) {
     let inputs = engine.inputs();
-    let moved = |kept: &&Reservation| match kept.lacked_headroom() {
+    let moved = |kept: &&Reservation| match kept.lacked_headroom() || kept.counts_on_ends() {
         true => expected_release::is_moved_by(inputs, kept, jobs),
         // Nothing is new where its nodes become free when they were expected to.
         false => {

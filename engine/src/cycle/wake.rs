@@ -202,7 +202,8 @@ pub(crate) fn nodes_freed(engine: &mut Engine, freed: Nodes) {
     let reservable = engine.pending.note_freed(&freed);
     mark_reservable_dirty(engine, &reservable);
     // What is freed on its nodes changes what an owner has to reserve besides; what is freed elsewhere
-    // may be nearer to what it needs, if the jobs before it do not take it.
+    // may be nearer to what it needs, if the jobs before it do not take it. One that waits for a bound on its nodes may
+    // start elsewhere.
     let on_them = |kept: &Reservation| {
         let mut nodes = kept.nodes.iter();
         nodes.any(|node| {
@@ -216,7 +217,7 @@ pub(crate) fn nodes_freed(engine: &mut Engine, freed: Nodes) {
     };
     let owners = engine.reservations.with_nodes();
     let met = owners.filter_map(|kept| {
-        let here = on_them(kept);
+        let here = on_them(kept) || kept.waits_for_bound();
         (here || nearer(kept)).then(|| (kept.rank.key.clone(), here))
     });
     for (owner, here) in met.collect::<Vec<_>>() {

@@ -38,8 +38,11 @@ pub(crate) fn put_now(
         .into_iter()
         .map(|place| &inputs.capacity.places()[place])
         .collect();
-    let charged = !overlay.is_of_empty_fleet();
-    let limits = inputs.quota.pool_limits(gang.queue, charged);
+    let usage = match overlay.is_of_empty_fleet() {
+        true => Overlay::empty_fleet(),
+        false => Overlay::default(),
+    };
+    let limits = inputs.quota.pool_limits(gang.queue, &usage);
     let left = Unreserved {
         overlay,
         limits: &limits,

@@ -27,9 +27,9 @@ impl Quota {
         up.any(|(_, node)| node.accounts.len() > 1)
     }
 
-    /// What the bounds on pools on the path of a queue leave for it: beside what is charged and guaranteed to others,
-    /// or else of all.
-    pub(crate) fn pool_limits(&self, queue: &QueueName, beside_charged: bool) -> Vec<PoolLimit> {
+    /// What the bounds on pools on the path of a queue leave for it with an overlay: beside what is charged and
+    /// guaranteed to others, and of the empty fleet all.
+    pub(crate) fn pool_limits(&self, queue: &QueueName, overlay: &Overlay) -> Vec<PoolLimit> {
         let Some(id) = self.id(queue) else {
             return Vec::new();
         };
@@ -47,9 +47,9 @@ impl Quota {
             let resources = self.bounded_resources(at).into_iter();
             resources.filter_map(move |resource| {
                 let bound = at.account.bounds.effective.get(resource);
-                let left = match beside_charged {
-                    true => self.left_beside_charged(id, at, resource)?,
-                    false => bound?,
+                let left = match overlay.is_of_empty_fleet() {
+                    true => bound?,
+                    false => self.left_beside_charged(id, at, resource, overlay)?,
                 };
                 Some(PoolLimit {
                     pools: self.scopes.get(at.scope).pools.clone(),
@@ -77,19 +77,20 @@ impl Quota {
         queue: QueueId,
         at: PoolAccount<'_>,
         resource: ResourceId,
+        overlay: &Overlay,
     ) -> Option<i128> {
         let bounds = &at.account.bounds;
         let bound = bounds.effective.get(resource).or(bounds.real.get(resource));
-        let left = bound? - at.account.charged.get(resource);
+        let assumed = self.assumed_at(overlay, at.node, (at.scope, resource));
+        let left = bound? - at.account.charged.get(resource) - assumed;
         if left <= 0 || !self.guarantees(at.scope, resource) {
             return Some(left);
         }
-        let overlay = Overlay::default();
         let stops = |needs: i128| {
-            let mut idle = IdleGuarantees::new(self, queue, &overlay);
+            let mut idle = IdleGuarantees::new(self, queue, overlay);
             let idle = idle.at(at.level, (at.scope, resource), needs);
             let account = (at.scope, at.account);
-            self.short(at.node, account, (resource, needs), &overlay, idle)
+            self.short(at.node, account, (resource, needs), overlay, idle)
                 .is_some()
         };
         let (mut may, mut stopped) = (0, left + 1);

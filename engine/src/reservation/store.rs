@@ -72,6 +72,17 @@ impl Reservation {
         scopes.any(|scope| matches!(scope, ReservationSlot::Headroom(_)))
     }
 
+    /// Whether it counts on the ends of certain jobs, which give back headroom.
+    pub(crate) fn counts_on_ends(&self) -> bool {
+        let mut releases = self.releases.iter();
+        releases.any(|release| release.from.is_some())
+    }
+
+    /// Whether its owner starts on its nodes once the ends of others leave enough of a bound on pools.
+    pub(crate) fn waits_for_bound(&self) -> bool {
+        !self.lacked_headroom() && self.counts_on_ends()
+    }
+
     /// The same without its nodes, where it lacks headroom too.
     pub(crate) fn of_headroom_only(mut self) -> Option<Self> {
         if !self.lacked_headroom() || self.nodes.is_empty() {
@@ -152,6 +163,19 @@ impl Reservations {
         }
         let holders = self.by_scope.get(&ReservationSlot::Headroom(queue.clone()));
         holders.into_iter().flatten().cloned().collect()
+    }
+
+    /// The owners that wait for headroom of a queue, or count on what ends give back there or below.
+    pub(crate) fn counting_on(
+        &self,
+        queue: &QueueName,
+        is_below: impl Fn(&QueueName) -> bool,
+    ) -> Vec<JobKey> {
+        let mut owners = self.short_of(queue);
+        let waiting = self.with_nodes().filter(|kept| kept.waits_for_bound());
+        let waiting = waiting.filter(|kept| is_below(&kept.queue));
+        owners.extend(waiting.map(|kept| kept.rank.key.clone()));
+        owners
     }
 
     /// The owners in a queue, in their order.

@@ -201,9 +201,8 @@ impl<'a> Model<'a> {
     }
 
     /// The latest start of the head: the earliest one if its nodes are given, else when all running
-    /// jobs have ended; without a bound, and where the domains differ in nothing but when they are
-    /// free, not much later than in the first of them (of a bound that does not hold: a test says
-    /// so). `None` while the bound has room later than there are nodes: these are left to others.
+    /// jobs have ended; where the domains differ in nothing but when it can start there, not much later than in the
+    /// first of them. `None` while the bound has room later than there are nodes: these are left to others.
     fn latest(&self, head: usize, now: i64) -> Option<i64> {
         let (on_nodes, bounded) = self.soonest_by_each(head, now);
         if self.is_bound(head) {
@@ -216,10 +215,9 @@ impl<'a> Model<'a> {
         let last = ends.max().unwrap_or(now);
         let best = self.soonest(head, now);
         let soon = now + 2 * (best - now) + 2 * SOON;
-        Some(if self.is_tight(head) && self.case.bound.is_none() {
-            last.min(soon)
-        } else {
-            last
+        Some(match self.is_tight(head) {
+            true => last.min(soon),
+            false => last,
         })
     }
 
