@@ -24,7 +24,8 @@ pub struct EngineConfig {
     /// device plugin restarts, its node offers no devices for a while.
     pub device_deadline_ms: i64,
     /// The most evaluations of one call of `decide`, so that none takes long; [`crate::Decisions::more`] tells if it
-    /// was reached. It is a number and not a time, because the engine reads no clock.
+    /// was reached. Admissions and searches for heads count as evaluations by what they cost. It is a number and not a
+    /// time, because the engine reads no clock.
     pub evaluation_budget: usize,
     /// The most jobs that one call brings in step with rules that changed. Nothing is admitted before all are, and
     /// [`crate::Decisions::more`] tells if some are left.

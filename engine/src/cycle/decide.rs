@@ -55,7 +55,6 @@ pub(crate) fn decide(engine: &mut Engine, now: Time) -> Decisions {
     timers::evict_drained(engine, &mut decisions);
     timers::renew_ends(engine);
     react(engine, Change::Capacity);
-    react(engine, Change::Time);
     if !resync::resync(engine) {
         return Decisions {
             decisions,
@@ -64,6 +63,7 @@ pub(crate) fn decide(engine: &mut Engine, now: Time) -> Decisions {
             ..Decisions::default()
         };
     }
+    react(engine, Change::Time);
     resize::resize(engine, &mut decisions);
     let end = release_pending(engine, &mut decisions);
     // What pending jobs may take is not left to grow into before all of them had their turn.

@@ -17,6 +17,7 @@ use crate::amounts::resources::ResourceName;
 use crate::api::ids::{JobKey, QueueName, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::ops::Bound::{Excluded, Unbounded};
 use std::ops::RangeInclusive;
 
 /// The most back-offs that end at once.
@@ -29,6 +30,10 @@ pub(crate) struct PreemptionBackoff {
     /// Counts changes after which a search may find victims.
     version: u64,
     resting: Hashed<JobKey, Resting>,
+    /// The same jobs in order, to end their back-offs some at a time.
+    in_order: BTreeSet<JobKey>,
+    /// The last job of which was looked whether its back-off began before `ended_before`.
+    looked_at: Option<JobKey>,
     /// The same jobs by what they wait for.
     pub(super) waiting: WaitingList<JobKey>,
     /// Back-offs that began before this version end, whatever they wait for; zero: none does.
@@ -74,6 +79,8 @@ impl From<Record> for PreemptionBackoff {
         }
         Self {
             version: record.version,
+            in_order: record.searches.iter().map(|(key, _)| key.clone()).collect(),
+            looked_at: None,
             resting: record.searches.into_iter().collect(),
             waiting,
             ended_before: record.ended_before,
@@ -91,6 +98,7 @@ impl PreemptionBackoff {
     pub(crate) fn hurry(&mut self) {
         self.version += 1;
         self.ended_before = self.version;
+        self.looked_at = None;
     }
 
     /// Whether a job has a back-off.
@@ -105,6 +113,7 @@ impl PreemptionBackoff {
             self.waiting.add(key, condition);
         }
         let seen = self.version;
+        self.in_order.insert(key.clone());
         self.resting
             .insert(key.clone(), Resting { seen, conditions });
     }
@@ -112,6 +121,7 @@ impl PreemptionBackoff {
     /// The back-off of a job ends.
     pub(crate) fn forget(&mut self, key: &JobKey) {
         let resting = self.resting.remove(key);
+        self.in_order.remove(key);
         for condition in resting.iter().flat_map(|resting| &resting.conditions) {
             self.waiting.remove(key, condition);
         }
@@ -137,24 +147,8 @@ impl PreemptionBackoff {
         let timed = self.waiting.within(times(RequeueCondition::Time, now));
         let mut due: Vec<JobKey> = timed.map(|(_, key)| key.clone()).collect();
         due.iter().for_each(|key| self.forget(key));
-        if self.ended_before > 0 {
-            let resting = self.resting.iter();
-            let ended = resting.filter(|(_, resting)| resting.seen < self.ended_before);
-            let mut ended: Vec<&JobKey> = ended.map(|(key, _)| key).collect();
-            let most = AT_ONCE.saturating_sub(due.len());
-            let are_all = ended.len() <= most;
-            if !are_all {
-                ended.select_nth_unstable(most);
-            }
-            ended.truncate(most);
-            ended.sort_unstable();
-            let ended: Vec<JobKey> = ended.into_iter().cloned().collect();
-            if are_all {
-                self.ended_before = 0;
-            }
-            ended.iter().for_each(|key| self.forget(key));
-            due.extend(ended);
-        }
+        let ended = self.take_ended(AT_ONCE.saturating_sub(due.len()));
+        due.extend(ended);
         while due.len() < AT_ONCE {
             let searches = self.next_searches().filter(|(at, _)| *at <= now);
             let searches = searches.into_iter().flat_map(|(_, searches)| searches);
@@ -166,6 +160,27 @@ impl PreemptionBackoff {
             due.extend(first);
         }
         due
+    }
+
+    /// Ends back-offs that began before the rules changed, at most so many: each is looked at once.
+    fn take_ended(&mut self, most: usize) -> Vec<JobKey> {
+        if self.ended_before == 0 {
+            return Vec::new();
+        }
+        let from = self.looked_at.as_ref().map_or(Unbounded, Excluded);
+        let rest = self.in_order.range((from, Unbounded));
+        let began_before = |key: &&JobKey| {
+            let resting = self.resting.get(*key);
+            resting.is_some_and(|resting| resting.seen < self.ended_before)
+        };
+        let ended: Vec<JobKey> = rest.filter(began_before).take(most).cloned().collect();
+        match ended.last() {
+            Some(last) if ended.len() == most => self.looked_at = Some(last.clone()),
+            _ if most > 0 => self.ended_before = 0,
+            _ => {}
+        }
+        ended.iter().for_each(|key| self.forget(key));
+        ended
     }
 
     /// When the next back-off ends, as things are.
@@ -201,7 +216,10 @@ impl PreemptionBackoff {
 
     /// For the audit: the same with its list rebuilt.
     pub(super) fn rebuilt(&self) -> Self {
-        Self::from(Record::from(self.clone()))
+        Self {
+            looked_at: self.looked_at.clone(),
+            ..Self::from(Record::from(self.clone()))
+        }
     }
 }
 

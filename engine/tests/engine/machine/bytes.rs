@@ -184,7 +184,7 @@ fn the_same_events_give_the_same_bytes_everywhere() {
     57 released, 0 resized, 2 evicted: 1e6171fa58783e51, told a64d5183844cf381
     105 released, 1 resized, 6 evicted: 5fae7fd4094bc159, told 0cc2c6756aeaab6a
     54 released, 1 resized, 0 evicted: 522089113fcd2d0d, told 2bc135d59cef5fd8
-    114 released, 1 resized, 4 evicted: 8eab125a4aa3a545, told 161b3b3237de2aa3
+    114 released, 1 resized, 4 evicted: 0b4bd53fc786d5f4, told 161b3b3237de2aa3
     85 released, 1 resized, 2 evicted: dad0bbfe475256aa, told cfc7503101e114d2
     95 released, 3 resized, 3 evicted: 23b16ba00b7c0b63, told d6d72593c1ba702b
     53 released, 1 resized, 1 evicted: ae3074fcacea8b0f, told fa586fe7ff2e7841
