@@ -19,7 +19,7 @@ impl Jobs {
         let ends = ends.filter_map(|(key, job)| Some((job.derived.has.expected_end?, key.clone())));
         let mut preemptible = PreemptibleIndex::default();
         for (key, job) in self.iter() {
-            preemptible.set(key, None, job.derived.has.held.as_ref());
+            preemptible.set(key, None, job.preemptible_entry());
             preemptible.set_terminating(key, job.is_terminating());
         }
         [
@@ -81,10 +81,12 @@ mod tests {
                 jobs.ends.change(key, None, Some(Time(7)));
             }),
             ("preemptible jobs", |jobs, key| {
-                let held = jobs.get(&JobKey::new("ns", "runs")).unwrap();
-                let held = held.derived.has.held.clone();
-                jobs.preemptible.set(key, held.as_ref(), None);
-                jobs.preemptible.set(key, None, Some(&("q".into(), 7)));
+                let runs = jobs.get(&JobKey::new("ns", "runs")).unwrap();
+                let (held, facts) = runs.preemptible_entry().unwrap();
+                let held = held.clone();
+                jobs.preemptible.set(key, Some(&held), None);
+                let moved = ("q".into(), 7);
+                jobs.preemptible.set(key, None, Some((&moved, facts)));
             }),
             ("preemptible jobs", |jobs, key| {
                 jobs.preemptible.set_terminating(key, true);

@@ -87,15 +87,6 @@ impl Jobs {
 }
 
 impl Job {
-    /// Whether a cause is later than its admission, so that it may be evicted for that.
-    pub(crate) fn gives_way_to(&self, cause: Time) -> bool {
-        let admitted = self
-            .released
-            .as_ref()
-            .map(|released| released.admission.admitted_at);
-        admitted.is_none_or(|admitted| admitted < cause)
-    }
-
     /// Whether it was ever evicted for another job.
     pub(crate) fn gave_way(&self) -> bool {
         self.cold.gave_way_to.is_some()

@@ -204,7 +204,7 @@ impl Jobs {
         let until = |derived: &Derived| derived.has.expected_end;
         self.ends.change(key, until(&was), until(now));
         self.preemptible
-            .set(key, was.has.held.as_ref(), now.has.held.as_ref());
+            .set(key, was.has.held.as_ref(), job.preemptible_entry());
         self.preemptible.set_terminating(key, job.is_terminating());
         put(&mut self.unpredicted, key, job.is_unpredicted());
         put(&mut self.not_pending, key, job.is_queued_not_pending());

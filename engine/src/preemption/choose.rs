@@ -187,9 +187,7 @@ impl Search<'_> {
 
     /// How much a candidate frees of the job's leading resource.
     fn size(&self, index: usize) -> i64 {
-        let parts = self.items[index].charge().values();
-        self.leads
-            .map_or(0, |name| parts.map(|part| part.amount_of(name).0).sum())
+        self.items[index].size
     }
 
     /// A group with the largest first; `None` if all have the same size.
@@ -216,17 +214,7 @@ impl Search<'_> {
 
     /// The candidates of each cluster where enough of them look cheapest; none if all are in one.
     fn by_cluster(&self, all: &[usize]) -> Vec<Vec<usize>> {
-        let mut by_cluster: Hashed<&ClusterName, Vec<usize>> = Hashed::default();
-        for index in all {
-            let clusters = self.items[*index].charge().keys();
-            // In order, so that one cluster's classes stand together.
-            for (cluster, _) in clusters {
-                let group = by_cluster.entry(cluster).or_default();
-                if group.last() != Some(index) {
-                    group.push(*index);
-                }
-            }
-        }
+        let by_cluster = self.of_clusters(all);
         if by_cluster.len() < 2 {
             return Vec::new();
         }
@@ -250,6 +238,30 @@ impl Search<'_> {
         groups.sort();
         groups.truncate(CLUSTERS);
         groups.into_iter().map(|(.., group)| group).collect()
+    }
+
+    /// The candidates of each cluster, in order.
+    fn of_clusters(&self, all: &[usize]) -> Vec<(&ClusterName, Vec<usize>)> {
+        let mut by_cluster: Vec<(&ClusterName, Vec<usize>)> = Vec::new();
+        let mut places: Hashed<&ClusterName, usize> = Hashed::default();
+        // Thousands of candidates share one charge: its clusters are looked up once.
+        let mut known: Hashed<*const Pools, BTreeSet<usize>> = Hashed::default();
+        for index in all {
+            let charge = self.items[*index].charge();
+            let clusters = known.entry(charge).or_insert_with(|| {
+                let clusters = charge.keys().map(|(cluster, _)| {
+                    *places.entry(cluster).or_insert_with(|| {
+                        by_cluster.push((cluster, Vec::new()));
+                        by_cluster.len() - 1
+                    })
+                });
+                clusters.collect()
+            });
+            for place in &*clusters {
+                by_cluster[*place].1.push(*index);
+            }
+        }
+        by_cluster
     }
 
     /// The shortest start of a chain with which the job fits. It is looked for among twice as many
@@ -318,11 +330,13 @@ impl Search<'_> {
         let mut dear: Vec<usize> = chosen.iter().copied().collect();
         dear.sort_by_key(|index| std::cmp::Reverse(self.items[*index].cost()));
         for index in dear {
-            let cheaper = (0..self.items.len()).filter(|other| {
-                !chosen.contains(other) && self.items[*other].cost() < self.items[index].cost()
-            });
-            let cheaper: Vec<usize> = cheaper.collect();
-            for other in cheaper {
+            // In order of what is lost, surplus first, of which nothing is.
+            let cost = self.items[index].cost();
+            let cheaper = self.items.partition_point(|other| other.cost() < cost);
+            for other in 0..cheaper {
+                if chosen.contains(&other) {
+                    continue;
+                }
                 if self.tries.get() > TRIES {
                     return chosen;
                 }

@@ -22,7 +22,7 @@ use crate::pending::shapes::ShapeId;
 use crate::placement::request::Request;
 use crate::preemption::choose::{Search, VictimSet};
 use crate::preemption::entitlement::{Reclaim, deserves, entitlement_gaps};
-use crate::preemption::victims::{Candidates, Item, Preemptor, Victim, overdue_at};
+use crate::preemption::victims::{Candidates, Item, Preemptor, Victim};
 use crate::preemption::{gaps, victims};
 use crate::state::Inputs;
 use std::cell::Cell;
@@ -157,7 +157,7 @@ pub(crate) fn find(
 
 fn offers<'a>(
     inputs: Inputs<'a>,
-    request: Request<'_>,
+    request: Request<'a>,
     usage: &Overlay,
     others: bool,
     own: bool,
@@ -244,7 +244,9 @@ fn own_priority(inputs: Inputs<'_>, key: &JobKey) -> i32 {
 fn overdue_words(inputs: Inputs<'_>, preemptor: &JobKey, job: &Job) -> Option<String> {
     let released = job.released.as_deref()?;
     let rules = inputs.quota.policy(&released.admission.queue)?.preemption;
-    let since = overdue_at(job, released).filter(|at| rules.evict_overdue && *at <= inputs.now)?;
+    let since = job
+        .overdue_at()
+        .filter(|at| rules.evict_overdue && *at <= inputs.now)?;
     let declared = since.millis_since(released.started_at?) / 1000;
     let over = inputs.now.millis_since(since) / 1000;
     Some(format!(

@@ -5,4 +5,5 @@ pub(crate) mod entitlement;
 pub(crate) mod evict;
 pub(crate) mod gaps;
 pub(crate) mod pending_evictions;
+mod surplus;
 pub(crate) mod victims;

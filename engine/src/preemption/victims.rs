@@ -10,21 +10,18 @@
 
 use crate::amounts::hashed::Hashed;
 use crate::amounts::resources::{ResourceName, Resources};
-use crate::api::charge::{Pools, pools_of};
-use crate::api::ids::{ClusterName, JobKey, NodeName, QueueName, Time};
+use crate::api::charge::Pools;
+use crate::api::facts::Preemption;
+use crate::api::ids::{JobKey, QueueName, Time};
 use crate::api::reason::Reason;
-use crate::backfill::assume;
-use crate::capacity::{Capacity, Holdings};
-use crate::jobs::elastic::least_counts;
-use crate::jobs::job::{Job, Released};
-use crate::jobs::resize::{cuts_to, spare};
+use crate::capacity::{Capacity, Holdings, leading};
+use crate::jobs::preemptible_index::VictimFacts;
 use crate::jobs::terminating::Cut;
+use crate::preemption::surplus::{PodSurplus, divided, surplus};
 use crate::state::Inputs;
 use std::borrow::Cow;
 use std::cmp::Reverse;
-
-/// Most candidates into which the surplus of one gang is divided.
-const STEPS: u32 = 64;
+use std::sync::Arc;
 
 /// One candidate. It borrows what it can: there are thousands for a choice of one.
 #[derive(Debug)]
@@ -33,6 +30,8 @@ pub(crate) struct Item<'a> {
     pub(crate) queue: &'a QueueName,
     /// Reclaimed from another queue, or preempted in the preemptor's own.
     pub(crate) reason: Reason,
+    /// How much it frees of the leading resource of the preemptor.
+    pub(crate) size: i64,
     order: Order<'a>,
     what: CandidateKind<'a>,
 }
@@ -43,21 +42,6 @@ enum CandidateKind<'a> {
     /// All of a job without surplus of which nothing leaves, with its charge.
     Job(&'a Pools),
     PodSurplus(Box<PodSurplus>),
-}
-
-/// Some pods of a job, or all that is left of it without those.
-#[derive(Debug)]
-struct PodSurplus {
-    /// The pods; `None`: all that is left.
-    cut: Option<Cut>,
-    /// The candidate of the same job that must be evicted before.
-    after: Option<usize>,
-    /// What is charged no more without it.
-    charge: Pools,
-    /// What it would be charged when it comes back, if that is not the same.
-    again: Option<Pools>,
-    /// What is free on nodes without it.
-    nodes: Holdings,
 }
 
 /// A job that is evicted, or some of its pods.
@@ -183,191 +167,203 @@ pub(crate) struct Preemptor<'a> {
     pub(crate) gave_way: bool,
 }
 
+/// What is the same of all jobs that are charged the same.
+#[derive(Debug, Clone, Copy)]
+struct ChargeKind {
+    /// Whether it has any resource that the preemptor requests.
+    competes: bool,
+    /// What it counts as in what is lost ([`weight`]).
+    weight: i128,
+    /// How much it has of the leading resource.
+    size: i64,
+}
+
+impl ChargeKind {
+    fn of(charge: &Pools, wanted: &Resources) -> Self {
+        Self {
+            competes: charge.values().any(|part| shares_something(part, wanted)),
+            weight: weight(charge.values()),
+            size: size(charge, wanted),
+        }
+    }
+}
+
 /// Adds the candidates of a queue that have any of the resources that the preemptor requests.
 pub(crate) fn offer<'a>(
     inputs: Inputs<'a>,
     offers: &mut Candidates<'a>,
-    queue: &QueueName,
+    queue: &'a QueueName,
     reason: Reason,
     preemptor: Preemptor<'_>,
 ) {
-    let Preemptor {
-        wanted,
-        below,
-        cause,
-        gave_way,
-    } = preemptor;
     let rules = inputs.quota.policy(queue).map(|policy| policy.preemption);
     let rules = rules.unwrap_or_default();
-    let protected = rules.min_runtime_ms;
+    let mut kinds: Hashed<*const Pools, ChargeKind> = Hashed::default();
     let mut last = None;
-    for (priority, key) in inputs.jobs.preemptible().of(queue) {
-        if below.is_some_and(|below| *priority > below) {
+    for ((priority, key), facts) in inputs.jobs.preemptible().with_facts(queue) {
+        if preemptor.below.is_some_and(|below| *priority > below) {
             break;
         }
-        let Some(job) = inputs.jobs.get(key) else {
+        let Some(charge) = &facts.charge else {
             continue;
         };
-        let Some(released) = job.released.as_deref() else {
-            continue;
-        };
-        let Some((_, charge)) = &job.derived.has.charge else {
-            continue;
-        };
-        if !charge.values().any(|part| shares_something(part, wanted)) {
+        // Jobs that are charged the same share their charge.
+        let kind = kinds.entry(Arc::as_ptr(charge));
+        let kind = *kind.or_insert_with(|| ChargeKind::of(charge, preemptor.wanted));
+        if !kind.competes {
             continue;
         }
-        let lower = below.is_none_or(|below| rules.within_queue && *priority < below);
-        // Evictions for a higher priority end by themselves: the lower one evicts nobody for it.
-        let mut whole = below.is_some() || !job.gave_way() || job.gives_way_to(cause);
-        if !lower || (rules.allow_non_preemptible && !job.preemptible) {
-            let until = overdue_at(job, released).filter(|_| rules.evict_overdue);
-            if until.is_none_or(|until| until > inputs.now) {
+        let whole = match as_whole(inputs.now, rules, preemptor, *priority, facts) {
+            Ok(whole) => whole,
+            Err(until) => {
                 offers.more_at = offers.more_at.into_iter().chain(until).min();
                 continue;
             }
-            // Otherwise two jobs that declare too little would evict each other in turn.
-            whole = job.gives_way_to(cause) || !(gave_way || job.gave_way());
-        }
-        if protected > 0 {
-            let until = released.started_at.map(|at| at.after(protected));
-            if until.is_none_or(|until| until > inputs.now) {
-                offers.more_at = offers.more_at.into_iter().chain(until).min();
-                continue;
-            }
-        }
+        };
         // They come in order of priority.
         let place = match last {
             Some((of, place)) if of == *priority => place,
             _ => inputs.jobs.preemptible().rank(*priority),
         };
         last = Some((*priority, place));
-        offer_job(
-            inputs,
-            offers,
-            (key, job, released),
-            (reason, whole),
-            (*priority, place),
-        );
-    }
-}
-
-/// Adds the candidates of one job; the `whole` job only where that is allowed.
-fn offer_job<'a>(
-    inputs: Inputs<'a>,
-    offers: &mut Candidates<'a>,
-    (key, job, released): (&'a JobKey, &'a Job, &'a Released),
-    (reason, whole): (Reason, bool),
-    (priority, place): (i32, usize),
-) {
-    let cost = cost_of(inputs, job, released, place);
-    let item = |step, cost, what: CandidateKind<'a>| Item {
-        queue: &released.admission.queue,
-        reason,
-        order: Order {
-            whole: !matches!(&what, CandidateKind::PodSurplus(part) if part.cut.is_some()),
-            cost,
-            priority,
-            younger: Reverse(released.admission.admitted_at),
+        let candidate = OfferedJob {
             key,
-            step,
-        },
-        what,
-    };
-    let steps = surplus(job, released);
-    if steps.is_empty() && !whole {
-        return;
-    }
-    if let Some((_, charge)) = &job.derived.has.charge
-        && steps.is_empty()
-        && released.leaving.is_empty()
-    {
-        let all = item(usize::MAX, cost, CandidateKind::Job(charge));
-        return offers.items.push(all);
-    }
-    let mut nodes = inputs.capacity.holdings(key);
-    if !released.leaving.is_empty() {
-        // What leaves already counts as gone.
-        let leaving = assume::leaving(inputs, key).map(|leaving| leaving.nodes);
-        for (node, held) in leaving.into_iter().flatten() {
-            nodes.entry(node).or_default().add_totals(&held, -1);
-        }
-    }
-    let again = pools_of(&released.admission.shares);
-    let mut rest = released.clone();
-    let on: Vec<(ClusterName, NodeName)> = nodes.keys().cloned().collect();
-    for (step, cut) in steps.into_iter().enumerate() {
-        let basis = rest.basis.clone().or_else(|| job.demand.clone());
-        let Some((leaving, from)) = basis.and_then(|basis| rest.cut(&basis, &cut)) else {
-            break;
-        };
-        let mut freed = Holdings::new();
-        let mut left = leaving.count;
-        let mut free = |at: &(ClusterName, NodeName), count: u32| {
-            let held = nodes.entry(at.clone()).or_default();
-            let count = held.fits(&leaving.request, count);
-            held.add(&leaving.request, -i64::from(count));
-            let freed = freed.entry(at.clone()).or_default();
-            freed.add(&leaving.request, i64::from(count));
-            count
-        };
-        for (node, count) in from {
-            left -= free(&(cut.cluster.clone(), node), count.min(left));
-        }
-        // A restored plan names no nodes: pods leave where they are seen.
-        for at in on.iter().rev().filter(|at| at.0 == cut.cluster) {
-            left -= free(at, left);
-        }
-        let charge: Pools = leaving
-            .charge
-            .into_iter()
-            .map(|(class, part)| ((cut.cluster.clone(), class), part))
-            .collect();
-        let part = PodSurplus {
-            cut: Some(cut),
-            after: None,
+            facts,
             charge,
-            again: None,
-            nodes: freed,
+            queue,
+            reason,
+            kind,
+            priority: *priority,
+            place,
         };
-        offers
-            .items
-            .push(item(step, 0, CandidateKind::PodSurplus(part.into())));
+        if !facts.is_whole {
+            candidate.offer_parts(inputs, offers, whole, preemptor.wanted);
+        } else if whole {
+            offers.items.push(candidate.whole_job(inputs.now));
+        }
     }
-    if !whole {
-        return;
-    }
-    let left = PodSurplus {
-        cut: None,
-        after: None,
-        charge: pools_of(&rest.admission.shares),
-        again: Some(again),
-        nodes,
-    };
-    let left = item(usize::MAX, cost, CandidateKind::PodSurplus(left.into()));
-    offers.items.push(left);
 }
 
-/// What is lost if a job is evicted whose priority has this place among those in use.
-fn cost_of(inputs: Inputs<'_>, job: &Job, released: &Released, place: usize) -> i128 {
-    let saved = released.started_at.max(job.cold.checkpointed_at);
-    let since = released.started_at.and(saved);
-    let lost = since.map_or(0, |since| inputs.now.millis_since(since).max(0));
-    let charged = job.derived.has.charge.as_ref();
-    let charged = charged.filter(|_| released.leaving.is_empty());
-    let weight = match charged {
-        Some((_, pools)) => weight(pools.values()),
-        None => weight(&released.admission.charge()),
-    };
-    let place = i128::try_from(place).unwrap_or(i128::MAX);
-    weight * i128::from(lost) * (1 + place)
+/// Whether a job may be evicted as a whole, or only its surplus; if it is no candidate: when it becomes one.
+fn as_whole(
+    now: Time,
+    rules: Preemption,
+    preemptor: Preemptor<'_>,
+    priority: i32,
+    facts: &VictimFacts,
+) -> Result<bool, Option<Time>> {
+    let Preemptor {
+        below,
+        cause,
+        gave_way,
+        ..
+    } = preemptor;
+    let is_later = |until: Option<Time>| until.is_none_or(|until| until > now);
+    let lower = below.is_none_or(|below| rules.within_queue && priority < below);
+    // Evictions for a higher priority end by themselves: the lower one evicts nobody for it.
+    let mut whole = below.is_some() || !facts.gave_way || facts.gives_way_to(cause);
+    if !lower || (rules.allow_non_preemptible && !facts.preemptible) {
+        let until = facts.overdue_at.filter(|_| rules.evict_overdue);
+        if is_later(until) {
+            return Err(until);
+        }
+        // Otherwise two jobs that declare too little would evict each other in turn.
+        whole = facts.gives_way_to(cause) || !(gave_way || facts.gave_way);
+    }
+    if rules.min_runtime_ms > 0 {
+        let until = facts.started_at;
+        let until = until.map(|at| at.after(rules.min_runtime_ms));
+        if is_later(until) {
+            return Err(until);
+        }
+    }
+    Ok(whole)
 }
 
-/// When a released job has run as long as it declared; `None` while it does not run, and for one
-/// that declared nothing.
-pub(crate) fn overdue_at(job: &Job, released: &Released) -> Option<Time> {
-    let declared = released.declared_ms.or(job.duration)?;
-    Some(released.started_at?.after(declared))
+/// A job of which candidates are made.
+struct OfferedJob<'a> {
+    key: &'a JobKey,
+    facts: &'a VictimFacts,
+    charge: &'a Pools,
+    queue: &'a QueueName,
+    reason: Reason,
+    kind: ChargeKind,
+    priority: i32,
+    /// The place of its priority among those in use.
+    place: usize,
+}
+
+impl<'a> OfferedJob<'a> {
+    /// All of it, with its charge.
+    fn whole_job(&self, now: Time) -> Item<'a> {
+        let what = CandidateKind::Job(self.charge);
+        let cost = self.cost(now, self.kind.weight);
+        self.item(usize::MAX, cost, self.kind.size, what)
+    }
+
+    /// What is lost if it is evicted.
+    fn cost(&self, now: Time, weight: i128) -> i128 {
+        let since = self.facts.unsaved_since;
+        let lost = since.map_or(0, |since| now.millis_since(since).max(0));
+        let place = i128::try_from(self.place).unwrap_or(i128::MAX);
+        weight * i128::from(lost) * (1 + place)
+    }
+
+    fn item(&self, step: usize, cost: i128, size: i64, what: CandidateKind<'a>) -> Item<'a> {
+        Item {
+            queue: self.queue,
+            reason: self.reason,
+            size,
+            order: Order {
+                whole: !matches!(&what, CandidateKind::PodSurplus(part) if part.cut.is_some()),
+                cost,
+                priority: self.priority,
+                younger: Reverse(self.facts.admitted_at),
+                key: self.key,
+                step,
+            },
+            what,
+        }
+    }
+
+    /// Adds its surplus, and all that is left of it where that is allowed.
+    fn offer_parts(
+        &self,
+        inputs: Inputs<'a>,
+        offers: &mut Candidates<'a>,
+        whole: bool,
+        wanted: &Resources,
+    ) {
+        let Some(job) = inputs.jobs.get(self.key) else {
+            return;
+        };
+        let Some(released) = job.released.as_deref() else {
+            return;
+        };
+        let steps = surplus(job, released);
+        if steps.is_empty() && !whole {
+            return;
+        }
+        if steps.is_empty() && released.leaving.is_empty() {
+            return offers.items.push(self.whole_job(inputs.now));
+        }
+        let weight = match released.leaving.is_empty() {
+            true => self.kind.weight,
+            false => weight(&released.admission.charge()),
+        };
+        let cost = self.cost(inputs.now, weight);
+        let parts = divided(inputs, self.key, (job, released), steps);
+        for (step, part) in parts.into_iter().enumerate() {
+            let (step, cost) = match part.cut {
+                Some(_) => (step, 0),
+                None if whole => (usize::MAX, cost),
+                None => continue,
+            };
+            let size = size(&part.charge, wanted);
+            let what = CandidateKind::PodSurplus(part.into());
+            offers.items.push(self.item(step, cost, size, what));
+        }
+    }
 }
 
 /// Devices in thousandths; CPUs where there are none, eight as a device.
@@ -394,36 +390,8 @@ fn shares_something(part: &Resources, wanted: &Resources) -> bool {
         .any(|(name, amount)| amount.0 > 0 && competes(name) && part.amount_of(name).0 > 0)
 }
 
-/// The steps by which an elastic gang shrinks to its minimum: the last role first, and of it the last part.
-/// If overrides enforce its parts, each part keeps a pod.
-fn surplus(job: &Job, released: &Released) -> Vec<Cut> {
-    let Some(demand) = job.demand.as_ref() else {
-        return Vec::new();
-    };
-    let Some(least) = least_counts(demand) else {
-        return Vec::new();
-    };
-    let shares = &released.admission.shares;
-    let mut spare = spare(demand, shares);
-    let mut cuts = Vec::new();
-    for (role, least) in demand.roles.iter().zip(least).rev() {
-        let pods = shares.iter().map(|share| share.pods_of(&role.name));
-        let each = pods
-            .sum::<u32>()
-            .saturating_sub(least)
-            .div_ceil(STEPS)
-            .max(1);
-        for cut in cuts_to(shares, &role.name, least, &mut spare) {
-            let mut left = cut.count;
-            while left > 0 {
-                let count = each.min(left);
-                left -= count;
-                cuts.push(Cut {
-                    count,
-                    ..cut.clone()
-                });
-            }
-        }
-    }
-    cuts
+/// How much a charge has of the leading resource of what is wanted.
+fn size(charge: &Pools, wanted: &Resources) -> i64 {
+    let sum = |name| charge.values().map(|part| part.amount_of(name).0).sum();
+    leading(wanted).map_or(0, sum)
 }
