@@ -5,12 +5,14 @@
 //! would find its nodes in use, and evict another job.
 //!
 //! An evicted or deleted job is therefore charged until its pods have ended, too, as far as its members can be seen.
+//! A member that was away may be seen by Karmada before its pods are listed here: it is waited for, for [`PODS_END_MS`].
 //! That may take as long as the longest grace period of the pods that are left, and [`SLACK_MS`] more; at least
 //! [`PODS_END_MS`], and at most what an operator allows: a pod that a member cannot end must not keep its job from
 //! starting elsewhere, or its name from being used again. What is left then stays charged by itself, in the engine
 //! (`engine/src/cycle/pod_charges.rs`).
 
 use crate::reconcile::Reconciler;
+use engine::matching::OUT_OF_SERVICE;
 use engine::{JobKey, Time};
 
 /// Milliseconds for which the end of pods is waited for whatever their grace period: several times the usual one.
@@ -25,7 +27,8 @@ const LATER_LOOK_MS: i64 = 2_000;
 impl Reconciler {
     /// Returns when to look again at a job whose Works are gone, if pods of it have not ended yet.
     pub(crate) fn pods_still_end(&mut self, key: &JobKey, now: Time) -> Option<Time> {
-        let grace_s = self.engine.pods_of(key).longest_grace()?;
+        let grace_s = self.engine.pods_of(key).longest_grace();
+        let grace_s = grace_s.or_else(|| self.is_unseen(key).then_some(0))?;
         let most = self.options.pods_end_ms;
         let since = self.in_flight_of(key).pods_end_since(now);
         let by = since.after(allowed(grace_s, most));
@@ -34,6 +37,16 @@ impl Reconciler {
             false => LATER_LOOK_MS,
         };
         (now < by).then(|| now.after(look).min(by))
+    }
+
+    /// Returns true if a job was admitted to a member that cannot be seen now, and is not out of service.
+    fn is_unseen(&self, key: &JobKey) -> bool {
+        let admission = self.engine.job(key).and_then(|job| job.admission);
+        let shares = admission
+            .into_iter()
+            .flat_map(|admission| &admission.shares);
+        let mut clusters = shares.filter_map(|share| self.engine.fleet().cluster(&share.cluster));
+        clusters.any(|cluster| !cluster.usable && !cluster.has_taint(OUT_OF_SERVICE))
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn check_pods(engine: &mut Engine) {
 
 /// A cluster can be seen again: what its jobs have lost is evaluated by what it shows now.
 pub(crate) fn note_jobs_in(engine: &mut Engine, cluster: &ClusterName) {
-    let jobs = engine.jobs.alive().filter(|(_, job)| {
+    let jobs = engine.jobs.admitted().filter(|(_, job)| {
         let shares = job
             .released
             .iter()

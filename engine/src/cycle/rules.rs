@@ -113,8 +113,8 @@ pub(crate) fn class_told(engine: &mut Engine, name: &str, fact: Option<PriorityC
     engine.jobs.observe_priority_class(name, fact);
     react(engine, Change::PriorityClass);
     // It may be the class of any job, or the highest that a job rises to.
-    let alive = engine.jobs.alive().map(|(key, _)| key);
-    let jobs: Vec<JobKey> = alive.chain(engine.jobs.not_pending()).cloned().collect();
+    let admitted = engine.jobs.admitted().map(|(key, _)| key);
+    let jobs: Vec<JobKey> = admitted.chain(engine.jobs.not_pending()).cloned().collect();
     let queues = engine.pending.queues.pending_queues();
     let queues: Vec<QueueName> = queues.map(|(queue, _)| queue.clone()).collect();
     let unsynced = engine.jobs.unsynced_mut();

@@ -132,8 +132,7 @@ fn drained(inputs: Inputs<'_>) -> BTreeMap<JobKey, (Reason, String)> {
     if emptied.is_empty() {
         return drained;
     }
-    let alive = inputs.jobs.alive();
-    for (key, job) in alive {
+    for (key, job) in inputs.jobs.admitted() {
         if let Some((cluster, taint)) = must_leave(job, &emptied) {
             let message = format!("cluster {cluster} is being emptied (taint {taint})");
             let why = (Reason::ClusterDrained, message);

@@ -37,6 +37,11 @@ impl Jobs {
                 &keyed(|job| job.is_unpredicted()),
             ),
             differs(
+                "admitted jobs",
+                &self.admitted,
+                &keyed(|job| job.released.is_some()),
+            ),
+            differs(
                 "queued jobs that are not pending",
                 &self.not_pending,
                 &keyed(|job| job.is_queued_not_pending()),
@@ -98,6 +103,12 @@ mod tests {
                 match jobs.unpredicted.is_empty() {
                     true => jobs.unpredicted.insert(key.clone()),
                     false => jobs.unpredicted.remove(&JobKey::new("ns", "runs")),
+                };
+            }),
+            ("admitted jobs", |jobs, key| {
+                match jobs.admitted.is_empty() {
+                    true => jobs.admitted.insert(key.clone()),
+                    false => jobs.admitted.remove(&JobKey::new("ns", "runs")),
                 };
             }),
             ("queued jobs that are not pending", |jobs, key| {

@@ -203,11 +203,6 @@ impl PreemptibleIndex {
         self.queues.get(queue).into_iter().flatten()
     }
 
-    /// The jobs of all queues.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &JobKey> {
-        self.below(|_| true)
-    }
-
     /// The jobs of all queues for which `counts` returns true.
     pub(crate) fn below(
         &self,

@@ -36,6 +36,8 @@ pub(crate) struct Jobs {
     moved_ends: BTreeSet<JobKey>,
     /// Pending and charged jobs of which no run time is known: no job had ended before.
     pub(super) unpredicted: BTreeSet<JobKey>,
+    /// Jobs with an admission.
+    pub(super) admitted: BTreeSet<JobKey>,
     /// Queued jobs that are not pending: held, in back-off, or with an invalid or missing part.
     pub(super) not_pending: BTreeSet<JobKey>,
     /// What other rules may have put out of step.
@@ -66,9 +68,10 @@ impl Jobs {
         self.by_key.iter().map(|(key, job)| (key, job.as_ref()))
     }
 
-    /// Admitted jobs that are neither ending nor over: what this costs does not depend on the number of pending jobs.
-    pub(crate) fn alive(&self) -> impl Iterator<Item = (&JobKey, &Job)> {
-        let keys = self.preemptible.all();
+    /// All jobs with an admission, those that end or have ended too. What this costs does not depend on the number of
+    /// pending jobs.
+    pub(crate) fn admitted(&self) -> impl Iterator<Item = (&JobKey, &Job)> {
+        let keys = self.admitted.iter();
         keys.filter_map(|key| Some((key, self.get(key)?)))
     }
 
@@ -207,6 +210,7 @@ impl Jobs {
             .set(key, was.has.held.as_ref(), job.preemptible_entry());
         self.preemptible.set_terminating(key, job.is_terminating());
         put(&mut self.unpredicted, key, job.is_unpredicted());
+        put(&mut self.admitted, key, job.released.is_some());
         put(&mut self.not_pending, key, job.is_queued_not_pending());
         put(&mut self.stopped, key, job.is_stopped());
         put(&mut self.stranded, key, job.is_stranded());
