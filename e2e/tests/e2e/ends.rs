@@ -178,6 +178,8 @@ impl Seen {
                     .into()
             })
             .filter(|(type_, ..): &(String, String, String)| !type_.is_empty())
+            // A controller that did not see the pods run has no such condition: to a job that has ended it is the same.
+            .filter(|(type_, status, _)| (type_.as_str(), status.as_str()) != ("Running", "False"))
             .collect();
         conditions.sort();
         Ok(Self {
