@@ -5,7 +5,8 @@
 //! would find its nodes in use, and evict another job.
 //!
 //! An evicted or deleted job is therefore charged until its pods have ended, too, as far as its members can be seen.
-//! A member that was away may be seen by Karmada before its pods are listed here: it is waited for, for [`PODS_END_MS`].
+//! A member that was away may be seen by Karmada before its pods are listed here: it is waited for, too, for
+//! [`PODS_END_MS`].
 //! That may take as long as the longest grace period of the pods that are left, and [`SLACK_MS`] more; at least
 //! [`PODS_END_MS`], and at most what an operator allows: a pod that a member cannot end must not keep its job from
 //! starting elsewhere, or its name from being used again. What is left then stays charged by itself, in the engine
