@@ -13,7 +13,7 @@
 //! (`engine/src/cycle/pod_charges.rs`).
 
 use crate::reconcile::Reconciler;
-use engine::matching::OUT_OF_SERVICE;
+use engine::matching::{LEAVING, OUT_OF_SERVICE};
 use engine::{JobKey, Time};
 
 /// Milliseconds for which the end of pods is waited for whatever their grace period: several times the usual one.
@@ -40,14 +40,17 @@ impl Reconciler {
         (now < by).then(|| now.after(look).min(by))
     }
 
-    /// Returns true if a job was admitted to a member that cannot be seen now, and is not out of service.
+    /// Returns true if a job was admitted to a member that cannot be seen now, and that is neither out of service nor
+    /// removed.
     fn is_unseen(&self, key: &JobKey) -> bool {
         let admission = self.engine.job(key).and_then(|job| job.admission);
         let shares = admission
             .into_iter()
             .flat_map(|admission| &admission.shares);
         let mut clusters = shares.filter_map(|share| self.engine.fleet().cluster(&share.cluster));
-        clusters.any(|cluster| !cluster.usable && !cluster.has_taint(OUT_OF_SERVICE))
+        clusters.any(|cluster| {
+            !cluster.usable && !cluster.has_taint(OUT_OF_SERVICE) && !cluster.has_taint(LEAVING)
+        })
     }
 }
 
