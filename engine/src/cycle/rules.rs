@@ -68,7 +68,7 @@ pub(crate) fn policy_told(engine: &mut Engine, name: &QueueName, fact: Option<Po
         engine.jobs.recheck_drains();
     }
     // Its own jobs may have another order or another limit of clusters, and age otherwise.
-    engine.jobs.unsynced_mut().note_pending_of(name.clone());
+    engine.jobs.unsynced_mut().note_pending_of([name.clone()]);
     policies_above_changed(engine, name);
     resync::resync(engine);
 }
@@ -87,9 +87,7 @@ fn policies_above_changed(engine: &mut Engine, name: &QueueName) {
     let jobs: Vec<JobKey> = admitted.chain(inputs.jobs.stopped()).cloned().collect();
     let unsynced = engine.jobs.unsynced_mut();
     unsynced.note_jobs(jobs);
-    for queue in queues {
-        unsynced.note_pending_of(queue);
-    }
+    unsynced.note_pending_of(queues);
 }
 
 /// Whether the users and namespaces of a queue are distinguished, and were not when its jobs were listed, or the other
@@ -119,9 +117,7 @@ pub(crate) fn class_told(engine: &mut Engine, name: &str, fact: Option<PriorityC
     let queues: Vec<QueueName> = queues.map(|(queue, _)| queue.clone()).collect();
     let unsynced = engine.jobs.unsynced_mut();
     unsynced.note_jobs(jobs);
-    for queue in queues {
-        unsynced.note_pending_of(queue);
-    }
+    unsynced.note_pending_of(queues);
     resync::resync(engine);
 }
 

@@ -38,9 +38,10 @@ impl Unsynced {
         self.jobs.extend(jobs);
     }
 
-    /// Notes all pending jobs of a queue.
-    pub(crate) fn note_pending_of(&mut self, queue: QueueName) {
-        self.queues.insert(queue, None);
+    /// Notes all pending jobs of queues.
+    pub(crate) fn note_pending_of(&mut self, queues: impl IntoIterator<Item = QueueName>) {
+        let queues = queues.into_iter().map(|queue| (queue, None));
+        self.queues.extend(queues);
     }
 
     /// Takes the first of the jobs that were noted by name.
