@@ -121,6 +121,44 @@ async fn a_pod_that_cannot_be_ended_stays_charged_without_its_binding() {
     assert_eq!(stage.charged(), "1", "its pod runs");
 }
 
+/// Job `a` is deleted and its Work is gone, while nothing is known of the pods in its member.
+async fn deleted_unseen() -> Stage {
+    let mut stage = stage().await;
+    stage.job("a", 3);
+    stage.rest(&["a"]).await;
+    stage.work("a", true);
+    stage.member(None, "its nodes and pods are not listed yet");
+    stage.change("a", deletion::deleted());
+    stage.work("a", false);
+    stage.rest(&["a"]).await;
+    stage.rest_later(&["a"], 60_000).await;
+    assert_eq!(stage.charged(), "3", "pods of it may run");
+    stage
+}
+
+/// Karmada may see a member that was away before its pods are listed here.
+#[tokio::test(start_paused = true)]
+async fn a_deleted_job_is_charged_until_its_member_is_seen_again() {
+    let mut stage = deleted_unseen().await;
+    other_pod_runs(&mut stage, 30);
+    stage.member(None, "");
+    stage.rest_later(&["a"], 10_000).await;
+    assert_eq!(stage.charged(), "3", "its pod has not ended");
+    other_pod_goes(&mut stage);
+    stage.rest_later(&["a"], 1_000).await;
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.api.get(&path("a")), None);
+    assert_eq!(stage.charged(), "0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_is_not_seen_keeps_a_deleted_job_for_two_minutes() {
+    let mut stage = deleted_unseen().await;
+    stage.rest_later(&["a"], 120_000).await;
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.api.get(&path("a")), None);
+}
+
 #[tokio::test(start_paused = true)]
 async fn pods_that_outlive_a_finished_job_are_charged() {
     let mut stage = placed_with_another_pod().await;
