@@ -35,7 +35,13 @@ const QUEUES_AS_ONE: usize = 4;
 const ADMISSION_AS: usize = 4;
 
 /// To ask so many classes counts as one evaluation.
-const CLASSES_AS_ONE: usize = 128;
+const CLASSES_AS_ONE: usize = 64;
+
+/// To note so many shapes as infeasible, or to list so many classes by other slots, counts as one evaluation.
+const NOTED_AS_ONE: usize = 32;
+
+/// The most classes that one step lists by other slots, as far as it has a choice.
+pub(crate) const MOVED_AT_ONCE: usize = 2_048;
 
 /// Of jobs that are blocked alike, how many are reported as changed.
 pub(crate) const NAMED: usize = 10;
@@ -117,8 +123,7 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> CallEn
         && evaluations + in_evaluations(searched) < engine.config.evaluation_budget
     {
         let (search, cost) = next_head::next_candidate(engine);
-        searched.queues += cost.queues;
-        searched.classes += cost.classes;
+        searched.add(cost);
         let HeadCandidate {
             queue,
             shape,
@@ -183,7 +188,10 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> CallEn
                 let slots = reserve::reserve_for(engine, least, &block);
                 block.conditions.extend(slots);
                 match block.infeasible {
-                    Some(why) => infeasible(engine, &queue, shape, block.reason, &why),
+                    Some(why) => {
+                        let noted = infeasible(engine, &queue, shape, block.reason, &why);
+                        evaluations += noted / NOTED_AS_ONE;
+                    }
                     None => park(engine, &queue, shape, *block),
                 }
             }
@@ -194,7 +202,9 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> CallEn
 
 /// What searches for heads cost, in evaluations.
 fn in_evaluations(searched: SearchCost) -> usize {
-    searched.queues / QUEUES_AS_ONE + searched.classes / CLASSES_AS_ONE
+    searched.queues / QUEUES_AS_ONE
+        + searched.classes / CLASSES_AS_ONE
+        + searched.moved / NOTED_AS_ONE
 }
 
 /// The verdict on a job that also says whether the empty fleet and the bounds of its queue on pools
@@ -245,25 +255,32 @@ fn evaluate_knowing(engine: &mut Engine, request: Request<'_>, id: ShapeId) -> V
 }
 
 /// The shape of a class fits nowhere: that holds for every class of the shape, and of those that would fit on the same
-/// nodes.
+/// nodes. Returns how many shapes were noted, and classes listed by other slots.
 fn infeasible(
     engine: &mut Engine,
     queue: &QueueName,
     shape: ShapeId,
     reason: Reason,
     why: &Infeasible,
-) {
-    for alike in engine.pending.note_infeasible(queue, shape, why) {
+) -> usize {
+    let noted = engine.pending.note_infeasible(queue, shape, why);
+    let mut moved = 0;
+    for alike in noted.iter().copied() {
         if matches!(why, Infeasible::Withheld(_)) {
             wake::mark_owners_dirty(engine, alike);
         }
         if engine.pending.queues.is_in_window(alike) {
-            reserve::guess_scopes(engine, alike);
+            match moved < MOVED_AT_ONCE {
+                true => moved += reserve::guess_scopes(engine, alike),
+                // The queues guess for themselves when they are moved in the order.
+                false => engine.pending.queues.note_shape_changed(alike),
+            }
         }
     }
     if engine.pending.queues.note_reason(queue, shape, reason) {
         name_class(engine, queue, shape);
     }
+    noted.len() + moved
 }
 
 fn park(engine: &mut Engine, queue: &QueueName, shape: ShapeId, block: Block) {

@@ -33,7 +33,9 @@ pub(crate) fn clusters_changed<'a>(
     let reserved: Vec<Reservation> = engine.reservations.iter().cloned().collect();
     for kept in &reserved {
         match withheld::shape_of(engine.inputs(), &kept.rank.key) {
-            Some(shape) if kept.nodes.is_empty() => reserve::guess_scopes(engine, shape),
+            Some(shape) if kept.nodes.is_empty() => {
+                reserve::guess_scopes(engine, shape);
+            }
             _ => reserve::note_scopes(engine, &kept.rank, kept),
         }
     }

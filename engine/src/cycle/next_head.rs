@@ -17,8 +17,8 @@ use crate::api::ids::QueueName;
 use crate::api::job::QueueOrder;
 use crate::backfill::feasible::FeasibleShapes;
 use crate::backfill::{feasible, window, withheld};
-use crate::cycle::wake;
-use crate::cycle::{decide, reserve, users};
+use crate::cycle::decide::{self, MOVED_AT_ONCE};
+use crate::cycle::{reserve, users, wake};
 use crate::pending::pending_queue::PendingQueue;
 use crate::pending::shapes::ShapeId;
 use crate::placement::request;
@@ -53,6 +53,16 @@ pub(crate) struct SearchCost {
     pub(crate) queues: usize,
     /// How many classes were asked.
     pub(crate) classes: usize,
+    /// How many classes were listed by other slots.
+    pub(crate) moved: usize,
+}
+
+impl SearchCost {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.queues += other.queues;
+        self.classes += other.classes;
+        self.moved += other.moved;
+    }
 }
 
 /// The job that is evaluated next.
@@ -71,9 +81,8 @@ pub(crate) type Answer<'a> = Option<(&'a QueueOrder, ShapeId)>;
 
 /// Searches for the next job to evaluate: the first one of the queue that goes first. Also returns what that cost.
 pub(crate) fn next_candidate(engine: &mut Engine) -> (HeadSearch, SearchCost) {
-    let (queues, is_done) = rank_some(engine);
-    let mut cost = SearchCost { queues, classes: 0 };
-    if !is_done {
+    let mut cost = SearchCost::default();
+    if !rank_some(engine, &mut cost) {
         return (HeadSearch::RankedSome, cost);
     }
     wake::offer_freed(engine);
@@ -100,27 +109,25 @@ pub(crate) fn next_candidate(engine: &mut Engine) -> (HeadSearch, SearchCost) {
 
 /// Moves the queues about which something changed to their places in the order.
 pub(crate) fn rank_queues(engine: &mut Engine) {
-    while !rank_some(engine).1 {}
+    while !rank_some(engine, &mut SearchCost::default()) {}
 }
 
-/// Moves some of the queues about which something changed. Returns how many, and whether no more are left.
-fn rank_some(engine: &mut Engine) -> (usize, bool) {
+/// Moves some of the queues about which something changed. Returns whether no more are left.
+fn rank_some(engine: &mut Engine, cost: &mut SearchCost) -> bool {
     users::rank_users(engine);
-    let mut ranked = 0;
     // To move queues may change who has a claim to a slot.
     loop {
         wake::settle_contested(engine);
-        let (moved, is_done) = rank_changed(engine);
-        ranked += moved;
+        let is_done = rank_changed(engine, cost);
         if !is_done || !engine.pending.has_contested() {
-            return (ranked, is_done);
+            return is_done;
         }
     }
 }
 
-fn rank_changed(engine: &mut Engine) -> (usize, bool) {
+fn rank_changed(engine: &mut Engine, cost: &mut SearchCost) -> bool {
     let mut changed = engine.pending.queues.take_changed(RANKED);
-    let is_done = !engine.pending.queues.has_changed();
+    let mut is_done = !engine.pending.queues.has_changed();
     for queue in &changed {
         decide::drop_over_limit(engine, queue);
     }
@@ -128,9 +135,13 @@ fn rank_changed(engine: &mut Engine) -> (usize, bool) {
         changed.append(&mut engine.pending.queues.take_changed(usize::MAX));
     }
     engine.changed.order.extend(changed.iter().cloned());
-    let moved = changed.len();
+    cost.queues += changed.len();
+    let most = cost.moved + MOVED_AT_ONCE;
     for queue in changed {
-        note_window(engine, &queue);
+        if !note_window(engine, &queue, cost, most) {
+            is_done = false;
+            engine.pending.queues.note_changed(&queue);
+        }
         engine.quota.unrank(&queue);
         wake::mark_dirty(engine, &queue);
     }
@@ -139,11 +150,12 @@ fn rank_changed(engine: &mut Engine) -> (usize, bool) {
         let front = front_of(engine.inputs(), id);
         engine.quota.rank(id, &front);
     }
-    (moved, is_done)
+    is_done
 }
 
-/// Notes which jobs of a queue may get a reservation.
-fn note_window(engine: &mut Engine, queue: &QueueName) {
+/// Notes which jobs of a queue may get a reservation, unless `most` classes are listed by other slots for that. Returns
+/// whether it did.
+fn note_window(engine: &mut Engine, queue: &QueueName, cost: &mut SearchCost, most: usize) -> bool {
     let has_unknown = |engine: &Engine| {
         let pending_queue = engine.pending.queues.pending_queue(queue);
         let shape = pending_queue.and_then(PendingQueue::first_without_slots)?;
@@ -152,7 +164,10 @@ fn note_window(engine: &mut Engine, queue: &QueueName) {
         shapes.infeasible(shape).map(|_| shape)
     };
     while let Some(shape) = has_unknown(engine) {
-        reserve::guess_scopes(engine, shape);
+        if cost.moved >= most {
+            return false;
+        }
+        cost.moved += reserve::guess_scopes(engine, shape);
     }
     let shapes = loop {
         let window = window::of_queue(engine.inputs(), queue);
@@ -165,6 +180,7 @@ fn note_window(engine: &mut Engine, queue: &QueueName) {
         }
     };
     engine.pending.queues.note_window(queue, shapes);
+    true
 }
 
 /// The next job to evaluate, if there is one, and the queues that were asked and had none.

@@ -126,16 +126,20 @@ pub(crate) fn note_unreservable(engine: &mut Engine, queue: &QueueName, rank: &Q
 }
 
 /// Notes the slots that a reservation for this shape would take, if none is known yet: the pool
-/// classes that it would use of the empty fleet.
-pub(crate) fn guess_scopes(engine: &mut Engine, id: ShapeId) {
+/// classes that it would use of the empty fleet. They are the same for all shapes alike. Returns how many classes are
+/// listed by other slots.
+pub(crate) fn guess_scopes(engine: &mut Engine, id: ShapeId) -> usize {
     let Some(shape) = engine
         .pending
         .shapes
         .get(id)
         .filter(|_| engine.pending.shapes.scopes(id).is_none())
     else {
-        return;
+        return 0;
     };
+    if let Some(slots) = engine.pending.shapes.guessed_slots(id) {
+        return engine.pending.note_slot_set(id, slots);
+    }
     let shares = empty::when_empty(engine.inputs(), shape, &BTreeSet::new()).unwrap_or_default();
     let charges = shares.iter().flat_map(|share| &share.charge);
     let with_devices = |charge: &Resources| {
@@ -149,7 +153,9 @@ pub(crate) fn guess_scopes(engine: &mut Engine, id: ShapeId) {
     let counted = all.into_iter().filter(|(_, devices)| *devices == any);
     let scopes = counted.map(|(class, _)| ReservationSlot::Class(class.clone()));
     let scopes: BTreeSet<ReservationSlot> = scopes.collect();
-    engine.pending.note_scopes(id, &scopes);
+    let moved = engine.pending.note_scopes(id, &scopes);
+    engine.pending.shapes.note_guessed(id);
+    moved
 }
 
 pub(crate) fn note_scopes(engine: &mut Engine, rank: &QueueOrder, planned: &Reservation) {

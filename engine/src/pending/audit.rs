@@ -115,7 +115,7 @@ fn audit_waiting(queues: &PendingQueues, wrong: &mut Vec<String>) {
     }
 }
 
-/// Active classes are listed by shape.
+/// Classes, and of these the active ones, are listed by shape.
 fn audit_active(queues: &PendingQueues, wrong: &mut Vec<String>) {
     let mut active: BTreeMap<ShapeId, BTreeSet<_>> = BTreeMap::new();
     for queue in queues.by_name.values() {
@@ -129,6 +129,13 @@ fn audit_active(queues: &PendingQueues, wrong: &mut Vec<String>) {
         .collect();
     if active != listed {
         wrong.push(format!("active classes: listed {listed:?}"));
+    }
+    let classes = queues.by_name.iter().flat_map(|(name, queue)| {
+        let shapes = queue.classes.keys();
+        shapes.map(|shape| (*shape, name.clone()))
+    });
+    if classes.collect::<BTreeSet<_>>() != queues.with_shape {
+        wrong.push(format!("classes by shape: listed {:?}", queues.with_shape));
     }
 }
 
@@ -202,6 +209,9 @@ mod tests {
             }),
             ("active classes: listed", |pending| {
                 pending.queues.active.clear()
+            }),
+            ("classes by shape: listed", |pending| {
+                pending.queues.with_shape.clear()
             }),
             ("reservation windows: counted", |pending| {
                 let shape = *queue(pending).classes.keys().next().unwrap();

@@ -378,20 +378,24 @@ impl PendingQueue {
 
     /// Takes the first job of a class off the indexes; whether it was active.
     pub(super) fn unlist(&mut self, shape: ShapeId, first: Option<QueueOrder>) -> bool {
-        let slots = self.classes.get(&shape).map(|class| class.slots);
         first.is_some_and(|first| {
             let entry = self.entry(shape, first);
-            if let Some(slots) = slots
-                && let Some(heads) = self.by_slots.get_mut(&slots)
-            {
-                heads.remove(&entry);
-                if heads.is_empty() {
-                    self.by_slots.remove(&slots);
-                }
-            }
+            self.unlist_by_slots(&entry);
             self.admissible_later.remove(&entry);
             self.active.remove(&entry)
         })
+    }
+
+    fn unlist_by_slots(&mut self, entry: &(OwnedTurn, ShapeId)) {
+        let slots = self.classes.get(&entry.1).map(|class| class.slots);
+        if let Some(slots) = slots
+            && let Some(heads) = self.by_slots.get_mut(&slots)
+        {
+            heads.remove(entry);
+            if heads.is_empty() {
+                self.by_slots.remove(&slots);
+            }
+        }
     }
 
     /// Lists the first job of a class by the slots that reservations for it take.
@@ -413,12 +417,15 @@ impl PendingQueue {
         };
         let is_listed = !class.is_parked() || class.is_admissible_later();
         let first = class.jobs.first().cloned().filter(|_| is_listed);
-        let was_active = self.unlist(shape, first.clone());
+        let entry = first.map(|first| self.entry(shape, first));
+        if let Some(entry) = &entry {
+            self.unlist_by_slots(entry);
+        }
         if let Some(class) = self.classes.get_mut(&shape) {
             class.slots = slots;
         }
-        if let Some(first) = first {
-            self.list(shape, first, was_active);
+        if let Some(entry) = entry {
+            self.by_slots.entry(slots).or_default().insert(entry);
         }
         true
     }

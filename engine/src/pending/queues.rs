@@ -35,6 +35,8 @@ pub(crate) struct PendingQueues {
     woken: BTreeSet<(QueueName, ShapeId)>,
     /// Queues whose jobs or classes changed since this was last taken.
     changed: BTreeSet<QueueName>,
+    /// The shapes of all classes, each with the queues that have one.
+    pub(super) with_shape: BTreeSet<(ShapeId, QueueName)>,
     /// The shapes of active classes, and in which queues they are.
     pub(super) active: BTreeMap<ShapeId, HashedSet<QueueId>>,
     /// The shapes in the reservation window of each queue.
@@ -90,10 +92,14 @@ impl PendingQueues {
         pending_queue.ranks.insert(rank.clone());
         let class = pending_queue.classes.entry(shape);
         let share = pending_queue.ranks.share(rank.user);
-        let class = class.or_insert_with(|| PendingClass {
-            slots,
-            share,
-            ..PendingClass::default()
+        let with_shape = &mut self.with_shape;
+        let class = class.or_insert_with(|| {
+            with_shape.insert((shape, queue.clone()));
+            PendingClass {
+                slots,
+                share,
+                ..PendingClass::default()
+            }
         });
         let before = class.jobs.first().cloned();
         class.jobs.insert(rank.clone());
@@ -328,6 +334,7 @@ impl PendingQueues {
             }
             None => {
                 pending_queue.classes.remove(&shape);
+                self.with_shape.remove(&(shape, queue.clone()));
                 pending_queue.forget_recheck(shape);
             }
         }
@@ -409,14 +416,23 @@ impl PendingQueues {
         }
     }
 
-    /// Reservations for a shape take these slots.
-    pub(super) fn note_slots(&mut self, shape: ShapeId, slots: SlotSetId) {
-        let queues = self.by_name.iter_mut();
-        let queues = queues.filter_map(|(name, queue)| {
-            let is_other = queue.set_slots(shape, slots);
-            is_other.then_some(name)
-        });
-        self.changed.extend(queues.cloned());
+    /// Reservations for a shape take these slots. Returns how many classes are listed by other slots than before.
+    pub(super) fn note_slots(&mut self, shape: ShapeId, slots: SlotSetId) -> usize {
+        let mut moved = 0;
+        for name in with_shape(&self.with_shape, shape) {
+            let queue = self.by_name.get_mut(name);
+            if queue.is_some_and(|queue| queue.set_slots(shape, slots)) {
+                moved += 1;
+                self.changed.insert(name.clone());
+            }
+        }
+        moved
+    }
+
+    /// Has all queues looked at again that have a class of a shape.
+    pub(crate) fn note_shape_changed(&mut self, shape: ShapeId) {
+        let queues = with_shape(&self.with_shape, shape).cloned();
+        self.changed.extend(queues);
     }
 
     /// Nothing is known of the slots that reservations take.
@@ -459,6 +475,16 @@ fn unlist_waiter(
     for condition in &parked.conditions {
         waiting.remove(waiter, condition);
     }
+}
+
+/// The queues that have a class of a shape.
+fn with_shape(
+    all: &BTreeSet<(ShapeId, QueueName)>,
+    shape: ShapeId,
+) -> impl Iterator<Item = &QueueName> {
+    let from = (shape, QueueName::from(""));
+    let of_shape = all.range(from..).take_while(move |(of, _)| *of == shape);
+    of_shape.map(|(_, queue)| queue)
 }
 
 fn class_mut<'a>(

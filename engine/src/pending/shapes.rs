@@ -1,5 +1,6 @@
 //! The request shapes of pending jobs, each once: a million jobs have a few hundred.
 
+mod slots;
 #[cfg(test)]
 mod tests;
 
@@ -39,6 +40,11 @@ pub(crate) struct RequestShape {
 }
 
 impl RequestShape {
+    /// Whether its pods have to stand to each other in some way.
+    fn is_related(&self) -> bool {
+        self.demand.has_rules() || self.demand.topology.is_some()
+    }
+
     /// The same for another demand; `None` where that cannot be counted.
     pub(crate) fn resized(&self, demand: Demand) -> Option<Self> {
         Some(Self {
@@ -73,21 +79,55 @@ impl RoomKey {
     }
 }
 
-/// Names a set of slots that reservations take. The default is that of shapes for which it is not known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) struct SlotSetId(usize);
+pub(crate) use slots::SlotSetId;
 
 /// Names a shape while a pending job has it. Its order means nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ShapeId(usize);
+
+/// Shapes that fit on the same nodes.
+#[derive(Debug, Clone, Default)]
+struct AlikeShapes {
+    /// How many there are.
+    count: usize,
+    /// Those that are feasible.
+    feasible: BTreeSet<ShapeId>,
+    /// The slots that a reservation for one of them would take in the empty fleet, once that was asked.
+    guessed_slots: AtGeneration<Option<SlotSetId>>,
+}
+
+/// How often something changed. What was found at a lower generation says nothing any more, so a change costs the same
+/// however many shapes there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Generation(u64);
+
+impl Generation {
+    fn changed(&mut self) {
+        self.0 += 1;
+    }
+}
+
+/// What was found at a generation.
+#[derive(Debug, Clone, Default)]
+struct AtGeneration<T> {
+    at: Generation,
+    what: T,
+}
+
+impl<T> AtGeneration<T> {
+    /// What was found, unless something changed since.
+    fn at(&self, now: Generation) -> Option<&T> {
+        (self.at == now).then_some(&self.what)
+    }
+}
 
 #[derive(Debug, Clone)]
 struct ShapeSlot {
     shape: Arc<RequestShape>,
     /// How many jobs have it.
     jobs: usize,
-    /// Whether it fits the empty fleet, once that was asked.
-    fits_empty_fleet: Option<bool>,
+    /// Whether it fits the empty fleet, where that was asked.
+    fits_empty_fleet: AtGeneration<Option<bool>>,
     /// Why it is infeasible, if that was found.
     infeasible: Option<Infeasible>,
     /// The generation of freed nodes at which that was found.
@@ -95,7 +135,7 @@ struct ShapeSlot {
     /// The slots that a reservation for it takes.
     slots: SlotSetId,
     /// Whether the bounds of a queue ever admit it, at its smallest, where that was asked.
-    let_by: BTreeMap<QueueName, bool>,
+    let_by: AtGeneration<BTreeMap<QueueName, bool>>,
 }
 
 /// The shapes in use.
@@ -105,8 +145,14 @@ pub(crate) struct Shapes {
     free: Vec<usize>,
     ids: BTreeMap<Arc<RequestShape>, ShapeId>,
     /// The shapes that fit on the same nodes.
-    alike: Hashed<RoomKey, BTreeSet<ShapeId>>,
+    alike: Hashed<RoomKey, AlikeShapes>,
     by_owner: ShapesByOwner,
+    /// The shapes whose pods have to stand to each other in some way.
+    related: BTreeSet<ShapeId>,
+    /// That of the fleet.
+    fleet: Generation,
+    /// That of the fleet and of the bounds of queues.
+    bounds: Generation,
     demands: BTreeSet<Arc<Demand>>,
     infeasible_shapes: InfeasibleShapes,
     /// The sets of slots that reservations took so far, from number 1. There are few: combinations of classes.
@@ -140,14 +186,16 @@ impl Shapes {
             return *id;
         }
         let shape = Arc::new(shape);
+        let alike = self.alike.entry(RoomKey::of(&shape)).or_default();
+        let guessed = alike.guessed_slots.at(self.fleet).copied().flatten();
         let entry = Some(ShapeSlot {
             shape: Arc::clone(&shape),
             jobs: 1,
-            fits_empty_fleet: None,
+            fits_empty_fleet: AtGeneration::default(),
             infeasible: None,
             infeasible_at: 0,
-            slots: SlotSetId::default(),
-            let_by: BTreeMap::new(),
+            slots: guessed.unwrap_or_default(),
+            let_by: AtGeneration::default(),
         });
         let id = if let Some(slot) = self.free.pop() {
             self.slots[slot] = entry;
@@ -158,8 +206,11 @@ impl Shapes {
         };
         self.infeasible_shapes
             .note(id, &shape, Feasibility::Unused, Feasibility::Feasible);
-        let alike = self.alike.entry(RoomKey::of(&shape)).or_default();
-        alike.insert(id);
+        alike.count += 1;
+        alike.feasible.insert(id);
+        if shape.is_related() {
+            self.related.insert(id);
+        }
         self.by_owner.insert(id, &shape);
         self.ids.insert(shape, id);
         id
@@ -175,8 +226,9 @@ impl Shapes {
             self.ids.remove(&slot.shape);
             let key = RoomKey::of(&slot.shape);
             if let Some(alike) = self.alike.get_mut(&key) {
-                alike.remove(&id);
-                if alike.is_empty() {
+                alike.count -= 1;
+                alike.feasible.remove(&id);
+                if alike.count == 0 {
                     self.alike.remove(&key);
                 }
             }
@@ -185,6 +237,7 @@ impl Shapes {
             self.infeasible_shapes
                 .note(id, &slot.shape, was, Feasibility::Unused);
             self.slots[id.0] = None;
+            self.related.remove(&id);
             self.unreservable.remove(&id);
             self.free.push(id.0);
         }
@@ -203,10 +256,13 @@ impl Shapes {
             .collect()
     }
 
-    /// For the audit: whether the shapes are listed as they are feasible or infeasible, and by their owners.
+    /// For the audit: whether the shapes are listed as they are feasible or infeasible, by their owners, by what fits
+    /// on the same nodes and by whether their pods have to stand to each other in some way.
     pub(super) fn are_listed(&self) -> bool {
         let mut fresh = InfeasibleShapes::default();
         let mut by_owner = ShapesByOwner::default();
+        let mut related = BTreeSet::new();
+        let mut alike: Hashed<RoomKey, (usize, BTreeSet<ShapeId>)> = Hashed::default();
         for (id, slot) in self.slots.iter().enumerate() {
             if let Some(slot) = slot {
                 let now = Feasibility::of(slot.infeasible.as_ref());
@@ -216,9 +272,18 @@ impl Shapes {
                     fresh.offer(ShapeId(id), &slot.shape, offer.clone());
                 }
                 by_owner.insert(ShapeId(id), &slot.shape);
+                let (count, feasible) = alike.entry(RoomKey::of(&slot.shape)).or_default();
+                *count += 1;
+                feasible.extend(slot.infeasible.is_none().then_some(ShapeId(id)));
+                related.extend(slot.shape.is_related().then_some(ShapeId(id)));
             }
         }
-        fresh == self.infeasible_shapes && by_owner == self.by_owner
+        let listed = self.alike.iter();
+        let listed = listed.map(|(key, of)| (key.clone(), (of.count, of.feasible.clone())));
+        fresh == self.infeasible_shapes
+            && by_owner == self.by_owner
+            && related == self.related
+            && alike == listed.collect()
     }
 
     /// The shape, while any job has it.
@@ -229,35 +294,45 @@ impl Shapes {
     /// Whether it fits the empty fleet, where that is known.
     pub(crate) fn fits_empty_fleet(&self, shape: &RequestShape) -> Option<bool> {
         let id = self.ids.get(shape)?;
-        self.slots.get(id.0)?.as_ref()?.fits_empty_fleet
+        let slot = self.slots.get(id.0)?.as_ref()?;
+        *slot.fits_empty_fleet.at(self.fleet)?
     }
 
     /// Notes whether it fits the empty fleet.
     pub(crate) fn note_fits_empty_fleet(&mut self, id: ShapeId, could: bool) {
         if let Some(Some(slot)) = self.slots.get_mut(id.0) {
-            slot.fits_empty_fleet = Some(could);
+            slot.fits_empty_fleet = AtGeneration {
+                at: self.fleet,
+                what: Some(could),
+            };
         }
     }
 
     /// The fleet changed: nothing is known of what fits it.
     pub(super) fn forget_fits(&mut self) {
+        self.fleet_changed();
         for slot in self.slots.iter_mut().flatten() {
-            slot.fits_empty_fleet = None;
-            slot.let_by.clear();
             slot.slots = SlotSetId::default();
         }
         self.of_several_classes = false;
         self.make_feasible(|_| true);
     }
 
-    /// Some nodes changed: nothing is known of what fits the empty fleet. `counts_domains` says which shapes may fit
-    /// even where a node went.
+    /// Some nodes changed: nothing is known of what fits the empty fleet. `counts_domains` says which shapes, of those
+    /// whose pods have to stand to each other in some way, may fit even where a node went.
     pub(super) fn nodes_changed(&mut self, counts_domains: impl Fn(&RequestShape) -> bool) {
-        for slot in self.slots.iter_mut().flatten() {
-            slot.fits_empty_fleet = None;
-            slot.let_by.clear();
+        self.fleet_changed();
+        for id in std::mem::take(&mut self.related) {
+            if self.get(id).is_some_and(|shape| counts_domains(shape)) {
+                self.note_feasible(id);
+            }
+            self.related.insert(id);
         }
-        self.make_feasible(|slot| counts_domains(&slot.shape));
+    }
+
+    fn fleet_changed(&mut self) {
+        self.fleet.changed();
+        self.bounds.changed();
     }
 
     /// The infeasible shapes.
@@ -270,14 +345,10 @@ impl Shapes {
 
     /// Makes the shapes feasible that `which` says.
     fn make_feasible(&mut self, which: impl Fn(&ShapeSlot) -> bool) {
-        for (id, slot) in self.slots.iter_mut().enumerate() {
-            let Some(slot) = slot.as_mut().filter(|slot| which(slot)) else {
-                continue;
-            };
-            if let Some(why) = slot.infeasible.take() {
-                let was = Feasibility::Infeasible(&why);
-                self.infeasible_shapes
-                    .note(ShapeId(id), &slot.shape, was, Feasibility::Feasible);
+        for id in (0..self.slots.len()).map(ShapeId) {
+            let slot = self.slots[id.0].as_ref();
+            if slot.is_some_and(|slot| slot.infeasible.is_some() && which(slot)) {
+                self.note_feasible(id);
             }
         }
     }
@@ -300,6 +371,9 @@ impl Shapes {
                 .note(id, &slot.shape, was, Feasibility::Infeasible(&why));
             slot.infeasible = Some(why);
             slot.infeasible_at = generation;
+            if let Some(alike) = self.alike.get_mut(&RoomKey::of(&slot.shape)) {
+                alike.feasible.remove(&id);
+            }
         }
     }
 
@@ -319,13 +393,13 @@ impl Shapes {
         }
     }
 
-    /// The shapes that fit on the same nodes as one, itself among them: they differ in what does not matter there, such
-    /// as how long their jobs run.
-    pub(super) fn alike(&self, id: ShapeId) -> impl Iterator<Item = ShapeId> {
+    /// The feasible shapes that fit on the same nodes as one, itself among them if it is feasible: they differ in what
+    /// does not matter there, such as how long their jobs run.
+    pub(super) fn feasible_alike(&self, id: ShapeId) -> impl Iterator<Item = ShapeId> {
         let alike = self
             .get(id)
             .and_then(|shape| self.alike.get(&RoomKey::of(shape)));
-        alike.into_iter().flatten().copied()
+        alike.into_iter().flat_map(|alike| &alike.feasible).copied()
     }
 
     /// The generation of freed nodes at which it was found infeasible.
@@ -353,49 +427,19 @@ impl Shapes {
     pub(crate) fn let_by(&self, shape: &RequestShape, queue: &QueueName) -> Option<bool> {
         let id = self.ids.get(shape)?;
         let slot = self.slots.get(id.0)?.as_ref()?;
-        slot.let_by.get(queue).copied()
+        slot.let_by.at(self.bounds)?.get(queue).copied()
     }
 
     pub(crate) fn note_let_by(&mut self, id: ShapeId, queue: &QueueName, could: bool) {
         if let Some(Some(slot)) = self.slots.get_mut(id.0) {
-            slot.let_by.insert(queue.clone(), could);
+            if slot.let_by.at(self.bounds).is_none() {
+                slot.let_by = AtGeneration {
+                    at: self.bounds,
+                    what: BTreeMap::new(),
+                };
+            }
+            slot.let_by.what.insert(queue.clone(), could);
         }
-    }
-
-    /// The slots that a reservation for it takes, where that is known.
-    pub(crate) fn scopes(&self, id: ShapeId) -> Option<&BTreeSet<ReservationSlot>> {
-        self.slots_of(self.slot_set(id))
-    }
-
-    /// The set of slots that a reservation for it takes.
-    pub(crate) fn slot_set(&self, id: ShapeId) -> SlotSetId {
-        let slot = self.slots.get(id.0).and_then(Option::as_ref);
-        slot.map_or(SlotSetId::default(), |slot| slot.slots)
-    }
-
-    /// The slots of a set, if it is known.
-    pub(crate) fn slots_of(&self, set: SlotSetId) -> Option<&BTreeSet<ReservationSlot>> {
-        self.slot_sets.get(set.0.checked_sub(1)?)
-    }
-
-    /// Whether a reservation for some shape may take slots of more than one class of pools.
-    pub(crate) fn are_of_several_classes(&self) -> bool {
-        self.of_several_classes
-    }
-
-    /// Notes the slots that a reservation for a shape takes. Whether the set has changed.
-    pub(super) fn note_scopes(&mut self, id: ShapeId, scopes: &BTreeSet<ReservationSlot>) -> bool {
-        let known = self.slot_sets.iter().position(|known| known == scopes);
-        let index = known.unwrap_or(self.slot_sets.len());
-        if known.is_none() {
-            self.slot_sets.push(scopes.clone());
-        }
-        let Some(Some(slot)) = self.slots.get_mut(id.0) else {
-            return false;
-        };
-        self.of_several_classes |= scopes.len() > 1;
-        let set = SlotSetId(index + 1);
-        std::mem::replace(&mut slot.slots, set) != set
     }
 
     /// It may fit again.
@@ -406,21 +450,20 @@ impl Shapes {
             let was = Feasibility::Infeasible(&why);
             self.infeasible_shapes
                 .note(id, &slot.shape, was, Feasibility::Feasible);
+            if let Some(alike) = self.alike.get_mut(&RoomKey::of(&slot.shape)) {
+                alike.feasible.insert(id);
+            }
         }
     }
 
     /// Bounds of queues changed: nothing is known of what they would ever admit.
     pub(crate) fn forget_lets(&mut self) {
-        for slot in self.slots.iter_mut().flatten() {
-            slot.let_by.clear();
-        }
+        self.bounds.changed();
     }
 
     /// Plans are made in another way: all may fit again.
     pub(crate) fn all_feasible(&mut self) {
-        for slot in self.slots.iter_mut().flatten() {
-            slot.let_by.clear();
-        }
+        self.bounds.changed();
         self.make_feasible(|_| true);
     }
 

@@ -11,8 +11,12 @@ use crate::amounts::resources::ResourceName;
 use crate::api::ids::{ClusterName, JobKey, NodeName, QueueName};
 use crate::api::slot::ReservationSlot;
 use crate::pending::backoff::PreemptionBackoff;
-use crate::pending::shapes::ShapeId;
+use crate::pending::shapes::{ShapeId, SlotSetId};
 use std::collections::BTreeSet;
+
+/// With one infeasible shape, so many others are noted that would fit on the same nodes. The rest is evaluated, so that
+/// no evaluation is longer the more users or declared run times there are.
+const ALIKE_AT_ONCE: usize = 1_024;
 
 /// Pending jobs, and what is known of their request shapes.
 #[derive(Debug, Clone, Default)]
@@ -36,11 +40,21 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Notes the slots that a reservation for a shape takes.
-    pub(crate) fn note_scopes(&mut self, shape: ShapeId, scopes: &BTreeSet<ReservationSlot>) {
-        if self.shapes.note_scopes(shape, scopes) {
-            let slots = self.shapes.slot_set(shape);
-            self.queues.note_slots(shape, slots);
+    /// Notes the slots that a reservation for a shape takes. Returns how many classes are listed by other slots.
+    pub(crate) fn note_scopes(
+        &mut self,
+        shape: ShapeId,
+        scopes: &BTreeSet<ReservationSlot>,
+    ) -> usize {
+        let slots = self.shapes.set_of(scopes);
+        self.note_slot_set(shape, slots)
+    }
+
+    /// Notes the set of slots that a reservation for a shape takes. Returns how many classes are listed by other slots.
+    pub(crate) fn note_slot_set(&mut self, shape: ShapeId, slots: SlotSetId) -> usize {
+        match self.shapes.note_slot_set(shape, slots) {
+            true => self.queues.note_slots(shape, slots),
+            false => 0,
         }
     }
 
@@ -192,9 +206,9 @@ impl Pending {
         self.freed.settle();
     }
 
-    /// Notes that a shape is infeasible for all queues, and with it those that would fit on the same nodes. Returns
-    /// all of these. The class that was evaluated waits until its shape is feasible; so do the others, which are not
-    /// evaluated.
+    /// Notes that a shape is infeasible for all queues, and with it some of the feasible ones that would fit on the
+    /// same nodes. Returns all of these. The class that was evaluated waits until its shape is feasible; so do the
+    /// others, which are not evaluated.
     pub(crate) fn note_infeasible(
         &mut self,
         queue: &QueueName,
@@ -202,8 +216,6 @@ impl Pending {
         why: &Infeasible,
     ) -> Vec<ShapeId> {
         let generation = self.freed.generation();
-        let feasible =
-            |other: &ShapeId| *other == shape || self.shapes.infeasible(*other).is_none();
         // A job that runs for a shorter time may be gone before the owners of what is reserved start.
         let lasts = |id: ShapeId| {
             let duration = self.shapes.get(id).and_then(|shape| shape.duration);
@@ -211,8 +223,11 @@ impl Pending {
         };
         let withheld = matches!(why, Infeasible::Withheld(_));
         let as_long = |other: &ShapeId| !withheld || lasts(shape) <= lasts(*other);
-        let alike = self.shapes.alike(shape).filter(feasible);
-        let alike: Vec<ShapeId> = alike.filter(as_long).collect();
+        let others = self.shapes.feasible_alike(shape);
+        let others = others.filter(|other| *other != shape);
+        let others = others.filter(as_long).take(ALIKE_AT_ONCE);
+        let mut alike: Vec<ShapeId> = others.chain([shape]).collect();
+        alike.sort_unstable();
         for id in &alike {
             self.shapes.note_infeasible(*id, why.clone(), generation);
         }
@@ -247,6 +262,28 @@ mod tests {
         assert!(pending.shapes.is_unreservable(shape));
         pending.note_unreserved([]);
         assert!(!pending.shapes.is_unreservable(shape));
+    }
+
+    #[test]
+    fn one_infeasible_shape_says_so_of_a_limited_number_of_others() {
+        let mut pending = Pending::default();
+        let demand = pending.shapes.intern_demand(&demand(1, "cpu 1"));
+        let users = 0..2 * ALIKE_AT_ONCE;
+        let shapes = users.map(|user| RequestShape {
+            demand: demand.clone(),
+            user: Some(format!("user-{user}").into()),
+            ..shape(demand.as_ref().clone())
+        });
+        let shapes: Vec<ShapeId> = shapes.map(|shape| pending.shapes.acquire(shape)).collect();
+        let queue = QueueName::from("q");
+        let mut noted = |shape: ShapeId| {
+            let noted = pending.note_infeasible(&queue, shape, &Infeasible::NoRoom);
+            noted.len()
+        };
+        assert_eq!(noted(shapes[0]), ALIKE_AT_ONCE + 1);
+        // What is infeasible already is noted no more, except the shape that was evaluated.
+        assert_eq!(noted(shapes[1]), ALIKE_AT_ONCE);
+        assert_eq!(noted(shapes[2]), 1);
     }
 
     #[test]

@@ -69,6 +69,51 @@ fn copies_of_demands_that_no_job_uses_are_dropped_now_and_then() {
     assert!(Arc::ptr_eq(&used, &again));
 }
 
+/// Shapes of one demand, of so many users.
+fn of_users(shapes: &mut Shapes, count: usize) -> Vec<ShapeId> {
+    let demand = shapes.intern_demand(&demand(1, "cpu 1"));
+    let users = 0..count;
+    let of_user = users.map(|user| RequestShape {
+        demand: Arc::clone(&demand),
+        user: Some(Arc::from(format!("user-{user}"))),
+        ..shape(1, None)
+    });
+    of_user.map(|shape| shapes.acquire(shape)).collect()
+}
+
+#[test]
+fn a_shape_takes_the_slots_that_were_guessed_for_one_alike() {
+    let mut shapes = Shapes::default();
+    let first = of_users(&mut shapes, 1)[0];
+    let slots = shapes.set_of(&BTreeSet::from([ReservationSlot::Headroom("a".into())]));
+    shapes.note_slot_set(first, slots);
+    let before = of_users(&mut shapes, 2)[1];
+    assert_eq!(shapes.slot_set(before), SlotSetId::default());
+    shapes.note_guessed(first);
+    assert_eq!(shapes.guessed_slots(before), Some(slots));
+    let after = of_users(&mut shapes, 3)[2];
+    assert_eq!(shapes.slot_set(after), slots);
+    // A reservation for a job of another demand may take other slots.
+    let other = shapes.acquire(shape(2, None));
+    assert_eq!(shapes.slot_set(other), SlotSetId::default());
+    shapes.nodes_changed(|_| false);
+    assert_eq!(shapes.guessed_slots(after), None);
+}
+
+#[test]
+fn shapes_are_alike_while_they_are_feasible() {
+    let mut shapes = Shapes::default();
+    let ids = of_users(&mut shapes, 3);
+    shapes.note_infeasible(ids[1], Infeasible::NoRoom, 1);
+    let alike = |shapes: &Shapes| shapes.feasible_alike(ids[1]).collect::<Vec<_>>();
+    assert_eq!(alike(&shapes), [ids[0], ids[2]]);
+    assert!(shapes.are_listed());
+    shapes.note_feasible(ids[1]);
+    shapes.release(ids[0]);
+    assert_eq!(alike(&shapes), [ids[1], ids[2]]);
+    assert!(shapes.are_listed());
+}
+
 #[test]
 fn nothing_is_known_of_a_shape_in_another_fleet() {
     let mut shapes = Shapes::default();
@@ -78,9 +123,11 @@ fn nothing_is_known_of_a_shape_in_another_fleet() {
         let queues = names.iter().copied().map(QueueName::from);
         queues.map(ReservationSlot::Headroom).collect()
     };
-    shapes.note_scopes(id, &slots(&["a"]));
+    let one = shapes.set_of(&slots(&["a"]));
+    shapes.note_slot_set(id, one);
     assert!(!shapes.are_of_several_classes());
-    shapes.note_scopes(id, &slots(&["a", "b"]));
+    let two = shapes.set_of(&slots(&["a", "b"]));
+    shapes.note_slot_set(id, two);
     assert!(shapes.are_of_several_classes());
     shapes.note_fits_empty_fleet(id, true);
     shapes.note_let_by(id, &queue, true);
