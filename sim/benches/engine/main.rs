@@ -14,13 +14,13 @@ mod sheet;
 mod steady;
 
 use cap::Cap;
+use mimalloc::MiMalloc;
 use sheet::Sheet;
-use std::alloc::System;
 use std::path::PathBuf;
 
 /// Counts allocated bytes, from which the bytes per job follow.
 #[global_allocator]
-static ALLOCATED: Cap<System> = Cap::new(System, usize::MAX);
+static ALLOCATED: Cap<MiMalloc> = Cap::new(MiMalloc, usize::MAX);
 
 /// The command line.
 struct Arguments {
