@@ -6,9 +6,11 @@ use crate::api::demand::Role;
 use crate::api::ids::{ClusterName, NodeName};
 use crate::capacity::{Capacity, NodeInfo, leading};
 use crate::pending::infeasible::{FreedNode, Infeasible};
+use crate::pending::infeasible_shapes::{LeadingRequest, requests};
 use crate::pending::offers::Offer;
 use crate::pending::shapes::{RequestShape, ShapeId};
 use crate::state::Inputs;
+use std::collections::BTreeSet;
 
 /// What a freed node has free now, of each resource of which it has any.
 pub(crate) fn free_on(
@@ -88,24 +90,28 @@ fn info_of<'a>(
 /// Whether a cluster might take a gang that cannot be divided, as far as is known without its nodes.
 fn might_hold(inputs: Inputs<'_>, shape: &RequestShape, cluster: &ClusterName) -> bool {
     let mut roles = shape.demand.roles.iter();
-    needs_no_single_cluster(shape) || roles.all(|role| inputs.capacity.might_hold(cluster, role))
-}
-
-/// Whether its pods may be in several clusters, or fewer of them may start.
-fn needs_no_single_cluster(shape: &RequestShape) -> bool {
-    let demand = &shape.demand;
-    demand.is_divisible() || demand.elastic
+    shape.needs_no_single_cluster() || roles.all(|role| inputs.capacity.might_hold(cluster, role))
 }
 
 /// The infeasible shapes of which it is not known that the empty fleet has enough for all pods.
-pub(crate) fn may_exceed_fleet(inputs: Inputs<'_>) -> Vec<ShapeId> {
-    let shapes = inputs.pending.shapes.all_infeasible();
-    let exceeding = shapes.filter(|(_, shape)| {
-        let divisible = needs_no_single_cluster(shape);
-        let mut roles = shape.demand.roles.iter().filter(|role| role.count > 0);
-        roles.any(|role| !inputs.capacity.is_large_enough(role, divisible))
+pub(crate) fn may_exceed_fleet(inputs: Inputs<'_>) -> BTreeSet<ShapeId> {
+    let is_enough = |name: &ResourceName, each: LeadingRequest, count: u32| {
+        let LeadingRequest { amount, divisible } = each;
+        let capacity = &inputs.capacity;
+        capacity.is_large_enough((name, amount), count, divisible)
+    };
+    let shapes = &inputs.pending.shapes;
+    let offered = shapes.infeasible_shapes().offers().shapes();
+    let exceeding = offered.filter(|id| {
+        let requests = shapes
+            .get(*id)
+            .into_iter()
+            .flat_map(|shape| requests(shape));
+        let mut requests = requests.flatten();
+        requests.any(|(name, each, count)| !is_enough(name, each, count))
     });
-    exceeding.map(|(id, _)| id).collect()
+    let short = shapes.infeasible_shapes().short(is_enough);
+    exceeding.chain(short).collect()
 }
 
 /// Whether a node could take one pod of the shape now.

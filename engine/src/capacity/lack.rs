@@ -2,6 +2,7 @@
 //! one by one.
 
 use crate::amounts::resource_ids::ResourceId;
+use crate::amounts::resources::ResourceName;
 use crate::api::demand::Role;
 use crate::api::ids::ClusterName;
 use crate::capacity::index::FittingPods;
@@ -34,19 +35,26 @@ impl Capacity {
             .is_none_or(|fitting| fitting.now >= main.count)
     }
 
-    /// True if the fleet is known to hold all pods of a role in one cluster, or over all of them where they are
-    /// `divisible`, once it is empty, as far as goes what the role is best known by.
-    pub(crate) fn is_large_enough(&self, role: &Role, divisible: bool) -> bool {
-        let main = self.main_of(role);
-        if main.each <= 0 {
+    /// True if the fleet is known to hold so many pods in one cluster, or over all of them where they are `divisible`,
+    /// once it is empty, as far as goes what each requests of its leading resource. Nothing is known of resources other
+    /// than devices and CPU.
+    pub(crate) fn is_large_enough(
+        &self,
+        (leading, each): (&ResourceName, i64),
+        count: u32,
+        divisible: bool,
+    ) -> bool {
+        if !leading.is_device() && leading.as_str() != ResourceName::CPU {
             return true;
         }
-        let clusters = self.index.fitting(main.resource, main.each);
+        let count = u64::from(count);
+        let resource = self.resource_ids.find(leading);
+        let clusters = resource.and_then(|resource| self.index.fitting(resource, each));
         let mut clusters = clusters.into_iter().flatten().map(|cluster| cluster.empty);
         if !divisible {
-            return clusters.any(|pods| pods >= main.count);
+            return clusters.any(|pods| pods >= count);
         }
-        let mut left = main.count;
+        let mut left = count;
         clusters.any(|pods| {
             left = left.saturating_sub(pods);
             left == 0

@@ -15,14 +15,22 @@ pub(crate) struct InfeasibleShapes {
     feasible: BTreeSet<ShapeId>,
     /// The infeasible ones that freed nodes may take.
     offers: Offers,
-    /// The other infeasible ones, by the amount of its leading resource that a pod of a role requests.
-    by_leading: BTreeMap<ResourceName, BTreeMap<i64, BTreeSet<ShapeId>>>,
+    /// The other infeasible ones, by what a pod of a role requests of its leading resource; each with the number of
+    /// these pods.
+    by_leading: BTreeMap<ResourceName, BTreeMap<LeadingRequest, BTreeSet<(u32, ShapeId)>>>,
     /// Those with a role that requests nothing.
     undemanding: BTreeSet<ShapeId>,
     /// Those that reservations make infeasible, which does not hold for the jobs before all of these.
     withheld: BTreeSet<ShapeId>,
     /// How many shapes the reservation of a job makes infeasible.
     stopped_by: HashMap<JobKey, usize>,
+}
+
+/// What each pod of a role requests of its leading resource, and whether these pods may be in several clusters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LeadingRequest {
+    pub(crate) amount: i64,
+    pub(crate) divisible: bool,
 }
 
 /// What a shape is.
@@ -76,14 +84,15 @@ impl InfeasibleShapes {
 
     fn list_by_leading(&mut self, id: ShapeId, shape: &RequestShape) {
         for request in requests(shape) {
-            let listed = match request {
-                Some((name, amount)) => {
-                    let by_amount = self.by_leading.entry(name.clone()).or_default();
-                    by_amount.entry(amount).or_default()
+            match request {
+                Some((name, each, count)) => {
+                    let by_request = self.by_leading.entry(name.clone()).or_default();
+                    by_request.entry(each).or_default().insert((count, id));
                 }
-                None => &mut self.undemanding,
-            };
-            listed.insert(id);
+                None => {
+                    self.undemanding.insert(id);
+                }
+            }
         }
     }
 
@@ -104,20 +113,20 @@ impl InfeasibleShapes {
 
     fn unlist_by_leading(&mut self, id: ShapeId, shape: &RequestShape) {
         for request in requests(shape) {
-            let Some((name, amount)) = request else {
+            let Some((name, each, count)) = request else {
                 self.undemanding.remove(&id);
                 continue;
             };
-            let Some(by_amount) = self.by_leading.get_mut(name) else {
+            let Some(by_request) = self.by_leading.get_mut(name) else {
                 continue;
             };
-            if let Some(listed) = by_amount.get_mut(&amount) {
-                listed.remove(&id);
+            if let Some(listed) = by_request.get_mut(&each) {
+                listed.remove(&(count, id));
                 if listed.is_empty() {
-                    by_amount.remove(&amount);
+                    by_request.remove(&each);
                 }
             }
-            if by_amount.is_empty() {
+            if by_request.is_empty() {
                 self.by_leading.remove(name);
             }
         }
@@ -164,11 +173,33 @@ impl InfeasibleShapes {
         &self,
         free: impl Fn(&ResourceName) -> i128,
     ) -> impl Iterator<Item = ShapeId> {
-        let fitting = self.by_leading.iter().flat_map(move |(name, by_amount)| {
-            let free = i64::try_from(free(name).max(0)).unwrap_or(i64::MAX);
-            by_amount.range(..=free).flat_map(|(_, shapes)| shapes)
+        let fitting = self.by_leading.iter().flat_map(move |(name, by_request)| {
+            let most = LeadingRequest {
+                amount: i64::try_from(free(name).max(0)).unwrap_or(i64::MAX),
+                divisible: true,
+            };
+            by_request.range(..=most).flat_map(|(_, shapes)| shapes)
         });
-        fitting.chain(&self.undemanding).copied()
+        let fitting = fitting.map(|(_, id)| *id);
+        fitting.chain(self.undemanding.iter().copied())
+    }
+
+    /// The infeasible shapes that nothing is offered to with a role for which there is not enough, as far as one
+    /// resource tells: `is_enough` says whether so many pods have enough. If they have, fewer pods that request as much
+    /// have enough, too: their shapes are not looked at one by one.
+    pub(crate) fn short(
+        &self,
+        is_enough: impl Fn(&ResourceName, LeadingRequest, u32) -> bool,
+    ) -> BTreeSet<ShapeId> {
+        let mut short = BTreeSet::new();
+        for (name, by_request) in &self.by_leading {
+            for (each, shapes) in by_request {
+                let is_short = |(count, _): &&(u32, _)| !is_enough(name, *each, *count);
+                let largest_first = shapes.iter().rev();
+                short.extend(largest_first.take_while(is_short).map(|(_, id)| *id));
+            }
+        }
+        short
     }
 }
 
@@ -180,15 +211,19 @@ fn owners(why: &Infeasible) -> &[JobKey] {
     }
 }
 
-/// What a pod of each role requests of its leading resource; `None` for nothing. A shape without pods
-/// requests nothing.
-fn requests(shape: &RequestShape) -> impl Iterator<Item = Option<(&ResourceName, i64)>> {
+/// What a pod of each role requests of its leading resource, and how many pods it has; `None` for nothing. A shape
+/// without pods requests nothing.
+pub(crate) fn requests(
+    shape: &RequestShape,
+) -> impl Iterator<Item = Option<(&ResourceName, LeadingRequest, u32)>> {
+    let divisible = shape.needs_no_single_cluster();
     let roles = shape.demand.roles.iter().filter(|role| role.count > 0);
     let none = roles.clone().next().is_none();
-    let requests = roles.map(|role| {
+    let requests = roles.map(move |role| {
         let name = leading(&role.request)?;
         let amount = role.request.amount_of(name).0;
-        (amount > 0).then_some((name, amount))
+        let each = LeadingRequest { amount, divisible };
+        (amount > 0).then_some((name, each, role.count))
     });
     requests.chain(none.then_some(None))
 }
@@ -253,6 +288,39 @@ mod tests {
         assert_eq!(named(&shapes, "cpu 9"), BTreeSet::new());
         assert_eq!(shapes.infeasible_shapes().feasible().len(), all.len());
         assert!(shapes.are_listed());
+    }
+
+    #[test]
+    fn of_shapes_that_request_the_same_only_those_without_enough_are_looked_at() {
+        let mut shapes = Shapes::default();
+        let mut of_gpus = |count: u32, natively_divisible: bool| {
+            let role = demand(count, "nvidia.com/gpu 8");
+            let demand = Demand {
+                natively_divisible,
+                ..role
+            };
+            shapes.acquire(testing::shape(demand))
+        };
+        let whole: Vec<ShapeId> = (1..=100).map(|count| of_gpus(count, false)).collect();
+        let divisible: Vec<ShapeId> = (1..=100).map(|count| of_gpus(count, true)).collect();
+        let two = shapes.acquire(shape(&[(1, Some("nvidia.com/gpu 8")), (70, Some("cpu 1"))]));
+        for id in whole.iter().chain(&divisible).chain([&two]) {
+            shapes.note_infeasible(*id, Infeasible::NoRoom, 1);
+        }
+        let asked = std::cell::Cell::new(0);
+        let short = shapes.infeasible_shapes().short(|name, each, count| {
+            asked.set(asked.get() + 1);
+            let most = match (name.is_device(), each.divisible) {
+                (true, true) => 99,
+                (true, false) => 98,
+                (false, _) => 69,
+            };
+            count <= most
+        });
+        let expected = [whole[98], whole[99], divisible[99], two];
+        assert_eq!(short, BTreeSet::from(expected));
+        // Those four, and the largest that have enough of either kind.
+        assert_eq!(asked.get(), 4 + 2);
     }
 
     #[test]

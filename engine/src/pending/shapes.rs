@@ -40,6 +40,11 @@ pub(crate) struct RequestShape {
 }
 
 impl RequestShape {
+    /// Whether its pods may be in several clusters, or fewer of them may start.
+    pub(crate) fn needs_no_single_cluster(&self) -> bool {
+        self.demand.is_divisible() || self.demand.elastic
+    }
+
     /// Whether its pods have to stand to each other in some way.
     fn is_related(&self) -> bool {
         self.demand.has_rules() || self.demand.topology.is_some()
@@ -333,14 +338,6 @@ impl Shapes {
     fn fleet_changed(&mut self) {
         self.fleet.changed();
         self.bounds.changed();
-    }
-
-    /// The infeasible shapes.
-    pub(crate) fn all_infeasible(&self) -> impl Iterator<Item = (ShapeId, &RequestShape)> {
-        let slots = self.slots.iter().enumerate();
-        let slots = slots.filter_map(|(id, slot)| Some((ShapeId(id), slot.as_ref()?)));
-        let infeasible = slots.filter(|(_, slot)| slot.infeasible.is_some());
-        infeasible.map(|(id, slot)| (id, &*slot.shape))
     }
 
     /// Makes the shapes feasible that `which` says.

@@ -69,7 +69,7 @@ impl Pending {
     ///
     /// Pods that have to stand to each other in some way may fit even where a node went: their rules count the domains
     /// that there are. So do constraints of topology, if a cluster has other domains (`regrouped`).
-    pub(crate) fn nodes_changed(&mut self, may_exceed: Vec<ShapeId>, regrouped: bool) {
+    pub(crate) fn nodes_changed(&mut self, may_exceed: BTreeSet<ShapeId>, regrouped: bool) {
         let counts_domains = |shape: &RequestShape| {
             shape.demand.has_rules() || (regrouped && shape.demand.topology.is_some())
         };
