@@ -187,7 +187,7 @@ fn queue_changed(engine: &mut Engine, name: &QueueName) {
 }
 
 /// Marks a queue and all above it changed; where quota became free, wakes what waits for it; where it was
-/// used, parks what it had woken.
+/// used, parks what it had woken, and has owners evaluated that have too little of it from now on.
 fn usage_changed(engine: &mut Engine, queue: &QueueName, freed: bool) {
     for name in engine.quota.path(queue) {
         if freed {
@@ -204,6 +204,12 @@ fn usage_changed(engine: &mut Engine, queue: &QueueName, freed: bool) {
         if name.as_str() != crate::quota::ROOT {
             engine.changed.queues.insert(name);
         }
+    }
+    if !freed {
+        let owners = engine.reservations.iter();
+        let short = owners.filter(|kept| reservation::lacks_headroom_now(engine.inputs(), kept));
+        let short: Vec<JobKey> = short.map(|kept| kept.rank.key.clone()).collect();
+        short.iter().for_each(|owner| recheck(engine, owner));
     }
 }
 
@@ -241,7 +247,6 @@ fn owners_on_admitted_nodes(engine: &mut Engine, admitted: &JobKey) {
         if kept.nodes.iter().any(on_its_nodes)
             || kept.scopes.iter().any(short_of)
             || path.contains(&kept.queue)
-            || reservation::lacks_headroom_now(engine.inputs(), kept)
         {
             met.push(kept.rank.key.clone());
         }

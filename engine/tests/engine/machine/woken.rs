@@ -434,3 +434,29 @@ fn what_is_reserved_already_is_kept_within_the_bounds_on_pools() {
         ],
     );
 }
+
+/// The adopted job takes headroom that the owner of a reservation had, though nothing was admitted.
+#[test]
+fn a_short_job_goes_before_an_owner_that_lacks_headroom_since_a_job_was_adopted() {
+    let elastic = |number, queue, size, class| job(number, queue, size, Kind::Elastic, class);
+    take(
+        5,
+        Size::Small,
+        vec![
+            dressed(elastic(12, 0, (3, 2), 1), 1, &[]),
+            dressed(job(1, 6, (1, 7), Kind::Plain, 0), 1, &[1]),
+            dressed(job(5, 1, (3, 3), Kind::Plain, 1), 1, &[]),
+            dressed(job(2, 8, (2, 1), Kind::Plain, 2), 1, &[]),
+            Wide::Old(Step::Decide),
+            Wide::Adopt {
+                told: Submitted {
+                    lasts: Some(1),
+                    ..elastic(27, 2, (2, 4), 0)
+                },
+                cluster: 0,
+            },
+            dressed(elastic(16, 2, (1, 1), 0), 1, &[]),
+            Wide::Old(Step::Decide),
+        ],
+    );
+}
