@@ -160,20 +160,22 @@ impl<'a> Both<'a> {
             let policy = queue.policy(index, case.within);
             world.queue(queue.fact(index)).policy(policy);
         }
-        let jobs = Vec::new();
         Self {
             world,
-            rules: Rules { case, jobs },
+            rules: Rules::new(case),
             taken: Vec::new(),
         }
     }
 
     fn round(&mut self, round: &Round) -> Result<(), String> {
         self.world.wait(round.wait);
+        // What is told now comes after all admissions so far.
+        self.world.now = self.world.now.after(1);
         let running: Vec<usize> = self.jobs(true);
         if let Some(pick) = round.finish.filter(|_| !running.is_empty()) {
             let job = running[pick % running.len()];
             self.world.finish(&job_name(job));
+            self.rules.note_end(job, self.world.now.0);
             // It stays in the list of jobs, uses nothing, and requests nothing any more.
             self.rules.jobs[job].runs = None;
         }
@@ -183,9 +185,12 @@ impl<'a> Both<'a> {
             let queue = queue_name(job.queue);
             let mut submitted = self.world.job(&name, &queue, demand);
             submitted.0.preemptible = job.preemptible;
+            submitted.0.queued_at = self.world.now;
             self.world.submit(submitted.priority(job.class.name()));
             self.rules.jobs.push(Entry {
                 job: job.clone(),
+                queued: self.world.now.0,
+                gave_way_to: None,
                 runs: None,
             });
         }
@@ -225,6 +230,7 @@ impl<'a> Both<'a> {
             for (preemptor, victims) in takes {
                 for victim in &victims {
                     self.world.works_gone(&job_name(*victim));
+                    self.rules.note_gave_way(*victim, preemptor);
                     self.rules.jobs[*victim].runs = None;
                     self.taken.push((*victim, preemptor));
                 }

@@ -9,6 +9,8 @@
 //!   `reclaimable: false` and guarantees count at each queue up to that level.
 //! - docs/tenants.md, "Which jobs are evicted": jobs of queues above what they deserve are taken, and
 //!   only as many as let the job start. A job whose PriorityClass says Never takes nothing.
+//! - docs/scheduling.md, "Why evictions end": a job that gave way before is reclaimed only for a cause that came up
+//!   after it was admitted.
 //! - docs/scheduling.md: with `preemption.withinQueue` a job takes from lower priority in its own
 //!   queue; all else is the same.
 //! - engine.md: only for a job within its queue's deserved.
@@ -25,6 +27,9 @@ use crate::tree::Tree;
 /// A job and, while it runs, since when and with how many pods on which nodes.
 pub struct Entry {
     pub job: Job,
+    pub queued: i64,
+    /// The cause of its last eviction for another job.
+    pub gave_way_to: Option<i64>,
     pub runs: Option<Runs>,
 }
 
@@ -37,6 +42,8 @@ pub struct Runs {
 pub struct Rules<'a> {
     pub case: &'a Case,
     pub jobs: Vec<Entry>,
+    /// When a job of each queue, or of one below it, last ended by itself.
+    ended: Vec<Option<i64>>,
 }
 
 impl Job {
@@ -52,7 +59,38 @@ impl Job {
     }
 }
 
-impl Rules<'_> {
+impl<'a> Rules<'a> {
+    pub fn new(case: &'a Case) -> Self {
+        Self {
+            case,
+            jobs: Vec::new(),
+            ended: vec![None; case.queues.len()],
+        }
+    }
+
+    /// A job has ended by itself.
+    pub fn note_end(&mut self, job: usize, now: i64) {
+        for queue in self.path(self.jobs[job].job.queue) {
+            self.ended[queue] = Some(now);
+        }
+    }
+
+    /// A job is evicted for another one, and inherits the cause.
+    pub fn note_gave_way(&mut self, victim: usize, preemptor: usize) {
+        let cause = self.cause(preemptor, victim);
+        let inherited = &mut self.jobs[victim].gave_way_to;
+        *inherited = (*inherited).max(Some(cause));
+    }
+
+    /// When the latest cause came up for which the victim may be evicted for the preemptor.
+    fn cause(&self, preemptor: usize, victim: usize) -> i64 {
+        let entry = &self.jobs[preemptor];
+        let (own, other) = (entry.job.queue, self.jobs[victim].job.queue);
+        let entitled = self.apart(own, other).pop().unwrap_or(own);
+        let causes = [entry.gave_way_to, self.ended[entitled]];
+        causes.into_iter().flatten().fold(entry.queued, i64::max)
+    }
+
     /// The usage of the jobs of a queue and of those below it, some being gone.
     pub fn held(&self, queue: usize, gone: &[usize]) -> i64 {
         let jobs = self.jobs.iter().enumerate();
@@ -163,7 +201,11 @@ impl Rules<'_> {
             let up = self.apart(job.queue, takes.queue);
             !up.is_empty() && up.iter().all(|at| self.case.queues[*at].reclaimable)
         };
-        entry.runs.as_ref().is_some_and(ran) && job.preemptible && right
+        // One that gave way before is reclaimed only for what came up since it was admitted.
+        let cause = self.cause(preemptor, victim);
+        let renewed = |runs: &Runs| entry.gave_way_to.is_none() || runs.since < cause;
+        let reclaimed = self.case.within || entry.runs.as_ref().is_some_and(renewed);
+        entry.runs.as_ref().is_some_and(ran) && job.preemptible && right && reclaimed
     }
 
     /// Why `victims` may not be evicted for the preemptor, if so.
