@@ -9,7 +9,7 @@ use crate::api::decision::Decision;
 use crate::api::demand::Demand;
 use crate::api::event::Progress;
 use crate::api::facts::{Admission, JobFact, Leaving, Share};
-use crate::api::ids::{Attempt, ClusterName, JobKey, Time, Uid};
+use crate::api::ids::{Attempt, ClusterName, JobKey, QueueName, Time, Uid};
 use crate::api::reason::Reason;
 use crate::cycle::react::{Change, react};
 use crate::cycle::{decide, reserve, sync, timers};
@@ -38,8 +38,9 @@ pub(crate) fn observe_job(engine: &mut Engine, mut fact: JobFact) {
     });
     let observed = engine.jobs.observe(fact, demand);
     let key = &observed.key;
-    if observed.renewed {
-        engine.jobs.note_renewed(key, engine.now);
+    if observed.renewed || (observed.is_new && is_late(engine, key)) {
+        let cause = time_of_cause(engine);
+        engine.jobs.note_renewed(key, cause);
     }
     if observed.preemptible_changed {
         react(engine, Change::Victims);
@@ -132,9 +133,30 @@ pub(crate) fn observe_progress(
 pub(crate) fn note_end(engine: &mut Engine, key: &JobKey) {
     let charge = engine.jobs.charge_of(key);
     let path = charge.map(|(queue, _)| engine.quota.path(queue));
-    let below_root = path.into_iter().flatten().skip(1);
-    let now = engine.now;
-    engine.jobs.queue_causes_mut().note(below_root, now);
+    let below_root: Vec<QueueName> = path.into_iter().flatten().skip(1).collect();
+    let cause = time_of_cause(engine);
+    engine.jobs.queue_causes_mut().note(below_root, cause);
+}
+
+/// The time of a cause that comes up now. What is admitted was admitted before: if a job that gave way was at the
+/// present time, the clock moves by a millisecond.
+pub(crate) fn time_of_cause(engine: &mut Engine) -> Time {
+    if engine.jobs.queue_causes().is_readmitted_since(engine.now) {
+        decide::advance(engine, engine.now.after(1));
+    }
+    engine.now
+}
+
+/// Whether a job says that it was queued before jobs were admitted which were there first: times of submission are
+/// rounded to seconds, by another clock.
+fn is_late(engine: &Engine, key: &JobKey) -> bool {
+    let job = engine.jobs.get(key);
+    job.is_some_and(|job| {
+        engine
+            .jobs
+            .queue_causes()
+            .is_readmitted_since(job.queued_at)
+    })
 }
 
 /// Adds the run of a job that has ended to the forecast.
@@ -251,6 +273,7 @@ pub(crate) fn release(engine: &mut Engine, key: &JobKey, shares: Vec<Share>) -> 
     let undeclared = Some(job).filter(|job| job.duration.is_none());
     let expected_ms = undeclared.and_then(|job| prediction::expected_run(engine.inputs(), job, 0));
     let (admission, demand) = engine.jobs.admit(key, shares, expected_ms, engine.now)?;
+    engine.jobs.note_readmitted(key, engine.now);
     let message = released_message(&admission);
     engine.capacity.assume_pods(key, demand, &admission.shares);
     let trials = admission.shares.iter().map(|share| share.cluster.clone());

@@ -4,6 +4,7 @@
 
 use crate::api::facts::{PolicyFact, PriorityClassFact, QueueFact};
 use crate::api::ids::{JobKey, QueueName};
+use crate::cycle::lifecycle::time_of_cause;
 use crate::cycle::react::{Change, react};
 use crate::cycle::{reserve, resync, spare};
 use crate::evaluation::pending_as;
@@ -34,9 +35,9 @@ pub(crate) fn queue_told(engine: &mut Engine, name: &QueueName, fact: Option<Que
 
 /// A person changed the rules of a queue: that may entitle jobs of any queue.
 fn note_changed_queue(engine: &mut Engine, name: &QueueName) {
-    let (now, is_gone) = (engine.now, engine.quota.id(name).is_none());
+    let (cause, is_gone) = (time_of_cause(engine), engine.quota.id(name).is_none());
     let causes = engine.jobs.queue_causes_mut();
-    causes.note([QueueName::from(ROOT)], now);
+    causes.note([QueueName::from(ROOT)], cause);
     if is_gone {
         causes.forget(name);
     }

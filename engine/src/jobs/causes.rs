@@ -9,6 +9,9 @@
 //! nobody. Jobs that never gave way yet may give way once whatever the cause. So between two causes each job is evicted
 //! at most once: it is admitted again after the last one.
 //!
+//! A cause comes after all admissions that were made before it was seen: the clock moves by a millisecond where these
+//! would have the same time.
+//!
 //! This is kept in memory, and what of it is not is in the records (when a job was queued and admitted): after a
 //! restart each job may give way once more.
 
@@ -19,30 +22,41 @@ use crate::quota::ROOT;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// When a job of each queue, or of one below it, last ended by itself; at the root, when a person last changed a queue.
+/// What came up for whole queues.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct QueueCauses(BTreeMap<QueueName, Time>);
+pub(crate) struct QueueCauses {
+    /// When a job of each queue, or of one below it, last ended by itself; at the root, when a person last changed a
+    /// queue.
+    last: BTreeMap<QueueName, Time>,
+    /// When a job that gave way was last admitted again.
+    readmitted_at: Option<Time>,
+}
 
 impl QueueCauses {
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        *self == Self::default()
+    }
+
+    /// Whether a job that gave way was admitted at this time or later.
+    pub(crate) fn is_readmitted_since(&self, at: Time) -> bool {
+        self.readmitted_at >= Some(at)
     }
 
     /// Something came up for the queues of `path`.
     pub(crate) fn note(&mut self, path: impl IntoIterator<Item = QueueName>, at: Time) {
         for queue in path {
-            let last = self.0.entry(queue).or_insert(at);
+            let last = self.last.entry(queue).or_insert(at);
             *last = (*last).max(at);
         }
     }
 
     fn last(&self, queue: &QueueName) -> Option<Time> {
-        self.0.get(queue).copied()
+        self.last.get(queue).copied()
     }
 
     /// Forgets a queue that is gone.
     pub(crate) fn forget(&mut self, queue: &QueueName) {
-        self.0.remove(queue);
+        self.last.remove(queue);
     }
 }
 
@@ -75,6 +89,13 @@ impl Jobs {
         if let Some(job) = self.job_mut(key) {
             job.cold
                 .change(|cold| cold.gave_way_to = cold.gave_way_to.max(Some(cause)));
+        }
+    }
+
+    /// Notes that a job was admitted.
+    pub(crate) fn note_readmitted(&mut self, key: &JobKey, at: Time) {
+        if self.get(key).is_some_and(Job::gave_way) {
+            self.queue_causes.readmitted_at = Some(at);
         }
     }
 

@@ -27,6 +27,8 @@ pub(crate) struct ObservedJob {
     pub(crate) preemptible_changed: bool,
     /// Whether a known job names another priority class.
     pub(crate) class_changed: bool,
+    /// Whether this object was not known before.
+    pub(crate) is_new: bool,
     /// Whether a person changed what a known job requests, its queue or its priority class, or ended its hold.
     pub(crate) renewed: bool,
 }
@@ -116,6 +118,7 @@ impl Jobs {
             gated,
             preemptible_changed,
             class_changed,
+            is_new: !is_known || another,
             renewed,
         }
     }

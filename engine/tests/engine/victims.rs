@@ -8,7 +8,7 @@ use crate::world::{
     World, bound, capped, cluster, deserving, foreign, gang, node, on, pods, policy, queue, res,
     role,
 };
-use engine::facts::{Demand, Held, NodeFact, PolicyFact, PoolBound, Preemption};
+use engine::facts::{Demand, Held, NodeFact, PolicyFact, PoolBound, Preemption, QueueFact};
 use engine::{ClusterName, Event, PoolClass, Reason, Resources, Uid};
 use insta::assert_snapshot;
 
@@ -313,4 +313,57 @@ fn a_job_that_is_not_overdue_yet_is_preempted_by_priority() {
     world.wait(59);
     add(&mut world, "high", "high", pods(1, "gpu 4"));
     assert_snapshot!(world.decide(), @"evict low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
+}
+
+/// Times of submission are rounded to seconds by another clock: it was queued "before" the job was admitted again that
+/// it may have evicted.
+#[test]
+fn a_job_that_says_it_was_queued_earlier_is_a_cause_all_the_same() {
+    let mut world = World::new();
+    world.cluster("x", 1, "cpu 64, gpu 2");
+    for (name, deserved) in [("over", "gpu 0"), ("under", "gpu 2")] {
+        let mut rules = policy(name);
+        rules.preemption.reclaim = true;
+        world.queue(deserving(name, deserved)).policy(rules);
+    }
+    world.runs("one", "over", 1, "gpu 1");
+    world.wait(60);
+    world.runs("two", "over", 1, "gpu 1");
+    world.add("first", "under", 1, "gpu 1");
+    assert_eq!(world.settle(20), ["two for first"]);
+    world.finish("one");
+    assert_eq!(world.settle(20), Vec::<String>::new());
+    // Such times in this file are in the past.
+    let second = world.add("second", "under", 1, "gpu 1");
+    assert!(second.queued_at < world.now);
+    assert_eq!(world.settle(20), ["two for second"]);
+}
+
+/// A person changes the queue in the millisecond in which the job was admitted again.
+#[test]
+fn what_comes_up_in_the_millisecond_of_an_admission_comes_after_it() {
+    let mut world = World::new();
+    world.cluster("x", 1, "cpu 64, gpu 2");
+    for name in ["over", "under"] {
+        let mut rules = policy(name);
+        rules.preemption.reclaim = true;
+        world.policy(rules);
+    }
+    let under = deserving("under", "gpu 1");
+    world.queue(deserving("over", "gpu 0")).queue(QueueFact {
+        capability: res("gpu 1"),
+        ..under
+    });
+    world.runs("one", "over", 1, "gpu 1");
+    world.wait(60);
+    world.runs("two", "over", 1, "gpu 1");
+    world.add("first", "under", 1, "gpu 1");
+    world.add("second", "under", 1, "gpu 1");
+    assert_eq!(world.settle(20), ["two for first"]);
+    world.finish("one");
+    world.wait(1);
+    assert!(world.decide().starts_with("release two"));
+    world.run("two");
+    world.queue(deserving("under", "gpu 2"));
+    assert_eq!(world.settle(20), ["two for second"]);
 }

@@ -178,13 +178,13 @@ fn the_same_events_give_the_same_bytes_everywhere() {
     insta::assert_snapshot!(rows.join("\n"), @r"
     97 released, 2 resized, 2 evicted: b020cd682dc4b2a5, told 9be41fd0fe40ab58
     70 released, 1 resized, 3 evicted: 0d6d674862e13645, told b6d4ea74e303f248
-    111 released, 2 resized, 8 evicted: 736fa51282e2eefc, told b81fc89ab0684eaf
+    111 released, 2 resized, 8 evicted: 736fa51282e2eefc, told 89fdfbd68cdbf711
     63 released, 0 resized, 1 evicted: c960b3acfd0af526, told 5d1623020b988104
-    123 released, 5 resized, 7 evicted: 3feab8c6f4d525b9, told f8221d1db0f6d338
+    123 released, 5 resized, 7 evicted: 38a9cf8cd7d3d545, told 92c2c70387b2600a
     57 released, 0 resized, 2 evicted: 1e6171fa58783e51, told a64d5183844cf381
-    105 released, 1 resized, 6 evicted: 5fae7fd4094bc159, told 0cc2c6756aeaab6a
+    107 released, 1 resized, 6 evicted: b703aa6c468d21c2, told e94d3b7e1f7179be
     54 released, 1 resized, 0 evicted: 522089113fcd2d0d, told 2bc135d59cef5fd8
-    114 released, 1 resized, 4 evicted: 0b4bd53fc786d5f4, told 161b3b3237de2aa3
+    114 released, 1 resized, 4 evicted: d9209ff2c431ee44, told a5ad633e510991fb
     85 released, 1 resized, 2 evicted: dad0bbfe475256aa, told cfc7503101e114d2
     95 released, 3 resized, 3 evicted: 23b16ba00b7c0b63, told d6d72593c1ba702b
     53 released, 1 resized, 1 evicted: ae3074fcacea8b0f, told fa586fe7ff2e7841

@@ -169,7 +169,7 @@ impl<'a> Both<'a> {
 
     fn round(&mut self, round: &Round) -> Result<(), String> {
         self.world.wait(round.wait);
-        // What is told now comes after all admissions so far.
+        // What comes up now comes up after all admissions so far.
         self.world.now = self.world.now.after(1);
         let running: Vec<usize> = self.jobs(true);
         if let Some(pick) = round.finish.filter(|_| !running.is_empty()) {
