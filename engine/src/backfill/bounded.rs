@@ -96,7 +96,7 @@ fn much_sooner(
     let reserved = inputs.reservations.of(&request.rank.key);
     let reserved = reserved.map_or(&[][..], |reserved| &reserved.nodes);
     let is_reserved = |plan: &ReservationPlan| plan.nodes == reserved;
-    let octave = |start| sooner::octave_until(inputs, start);
+    let octave = |start| sooner::octave(inputs, start);
     let stays = reserved.is_empty() || known.plan.as_ref().is_some_and(is_reserved);
     if stays && octave(known.start) == 0 {
         return known.plan;

@@ -11,6 +11,7 @@
 use crate::amounts::resources::Resources;
 use crate::api::charge::PoolLimit;
 use crate::api::ids::{ClusterName, JobKey, Time};
+use crate::backfill::sooner::FoundNodes;
 use crate::backfill::{bounded, expected_start, sooner, spare, withheld};
 use crate::capacity::{Sites, leading};
 use crate::cost;
@@ -131,35 +132,33 @@ pub(crate) fn target_beside(
             break;
         }
         let LowerBound { cluster, .. } = bound;
-        let Some((sooner, cost, nodes)) = sooner::best_in(inputs, demand, cluster, left) else {
+        let Some(found) = sooner::best_in(inputs, demand, cluster, left) else {
             continue;
         };
         let found = Choice {
-            sooner,
-            cost,
+            sooner: sooner::octave(inputs, found.start),
+            found,
             divided: false,
             moved: bound.moved,
             preference: bound.preference,
             cluster: Some(cluster),
-            nodes,
         };
         // No two choices have the same key, here nor below.
         if best.as_ref().is_none_or(|best| found.key() < best.key()) {
             best = Some(found);
         }
     }
-    if best.as_ref().is_none_or(|best| best.cost > 0)
+    if best.as_ref().is_none_or(|best| best.found.cost > 0)
         && let Some(found) = target_across(inputs, request.shape, &groups, left)
         && best.as_ref().is_none_or(|best| found.key() < best.key())
     {
         best = Some(found);
     }
     let best = best?;
-    let start = expected_start::start_on(inputs, &best.nodes);
-    if let Some(kept) = as_it_was(inputs, request, (&best, start), left) {
+    if let Some(kept) = as_it_was(inputs, request, &best, left) {
         return Some(kept);
     }
-    let nodes = best.nodes;
+    let FoundNodes { nodes, start, .. } = best.found;
     Some(ReservationPlan { nodes, start })
 }
 
@@ -169,23 +168,24 @@ pub(crate) fn target_beside(
 fn as_it_was(
     inputs: Inputs<'_>,
     request: Request<'_>,
-    (found, starts): (&Choice<'_>, Option<Time>),
+    choice: &Choice<'_>,
     left: Unreserved<'_>,
 ) -> Option<ReservationPlan> {
+    let found = &choice.found;
     let before = &inputs.reservations.of(&request.rank.key)?.nodes;
     if *before == found.nodes {
         return None;
     }
     let start = expected_start::start_on(inputs, before);
-    if sooner::is_clearly_sooner(inputs, starts, start) {
+    if sooner::is_clearly_sooner(inputs, found.start, start) {
         return None;
     }
     let mut sites = sites_where_it_was(inputs, request, before, left)?;
-    let is_sooner = start.is_some_and(|start| starts.is_none_or(|found| start < found));
+    let is_sooner = start.is_some_and(|start| found.start.is_none_or(|found| start < found));
     let mut lacks_no_more = || {
         let clusters: BTreeSet<_> = before.iter().map(|reserved| &reserved.cluster).collect();
         let cost = put_all(&inputs.capacity, &request.shape.demand, &mut sites);
-        cost.is_some_and(|cost| (cost, clusters.len() > 1) <= (found.cost, found.divided))
+        cost.is_some_and(|cost| (cost, clusters.len() > 1) <= (found.cost, choice.divided))
             && reserved_on(&sites) == *before
     };
     (is_sooner || lacks_no_more()).then(|| ReservationPlan {
@@ -316,12 +316,11 @@ pub(crate) fn lacks_less(
             limits: &inputs.quota.pool_limits(request.queue, &Overlay::default()),
         };
         let best = sooner::best_in(inputs, demand, cluster, left);
-        best.is_some_and(|(sooner, cost, nodes)| {
-            let start = |nodes: &[ReservedNode]| expected_start::start_on(inputs, nodes);
-            let (found, kept) = (start(&nodes), start(&reserved.nodes));
-            sooner::is_clearly_sooner(inputs, found, kept)
-                || (sooner::octave(inputs, &reserved.nodes) >= sooner
-                    && cost < shortfall(inputs, reserved))
+        best.is_some_and(|found| {
+            let kept = expected_start::start_on(inputs, &reserved.nodes);
+            let octave = |start| sooner::octave(inputs, start);
+            sooner::is_clearly_sooner(inputs, found.start, kept)
+                || (octave(kept) >= octave(found.start) && found.cost < shortfall(inputs, reserved))
         })
     })
 }
@@ -351,15 +350,14 @@ fn target_across<'a>(
     let groups = groups.iter();
     let mut put = groups.filter_map(|clusters| put_across(inputs, shape, clusters, left, |_| true));
     let (cost, sites) = put.next()?;
-    let nodes = reserved_on(&sites);
+    let found = FoundNodes::on(inputs, cost, &sites);
     Some(Choice {
-        sooner: sooner::octave(inputs, &nodes),
-        cost,
+        sooner: sooner::octave(inputs, found.start),
+        found,
         divided: true,
         moved: true,
         preference: usize::MAX,
         cluster: None,
-        nodes,
     })
 }
 
@@ -367,14 +365,12 @@ fn target_across<'a>(
 pub(crate) struct Choice<'a> {
     /// How soon the job starts there.
     sooner: u32,
-    /// What has to become free.
-    cost: i128,
+    found: FoundNodes,
     divided: bool,
     /// True if it is elsewhere than what was reserved before.
     moved: bool,
     preference: usize,
     cluster: Option<&'a ClusterName>,
-    nodes: Vec<ReservedNode>,
 }
 
 /// What the choice of nodes in one cluster can come to at best.
@@ -406,7 +402,7 @@ impl<'a> Choice<'a> {
     fn key(&self) -> (u32, i128, bool, bool, usize, Option<&'a ClusterName>) {
         (
             self.sooner,
-            self.cost,
+            self.found.cost,
             self.divided,
             self.moved,
             self.preference,
