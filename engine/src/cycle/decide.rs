@@ -132,6 +132,7 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> CallEn
         } = match search {
             HeadSearch::Found(candidate) => candidate,
             HeadSearch::RankedSome => continue,
+            HeadSearch::NoneLeft if preempt::grant_deferred(engine) => continue,
             HeadSearch::NoneLeft => {
                 wake::settle_freed(engine);
                 name_woken(engine);
@@ -184,7 +185,10 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> CallEn
                     // What it was blocked by may be one of those. Its class is active still.
                     continue;
                 }
-                decisions.extend(preempt::take_for_group(engine, least, shape, &block));
+                decisions.extend(match preempt::is_deferred(engine, least, shape, &block) {
+                    true => preempt::release_served(engine, least, shape),
+                    false => preempt::take_for_group(engine, least, shape, &block),
+                });
                 let slots = reserve::reserve_for(engine, least, &block);
                 block.conditions.extend(slots);
                 match block.infeasible {

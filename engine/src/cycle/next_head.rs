@@ -342,7 +342,9 @@ pub(crate) fn candidate_of<'a>(
         pending_queue.is_due(shape, strict)
             || feasible::may_find_room(inputs, feasible, queue, rank, shape)
             || (is_in_window(shape) && window::may_reserve(inputs, &front, rank, shape))
-            || (*takes && evict::may_take(inputs, pending_queue, (queue, rank), shape))
+            || (*takes
+                && !inputs.pending.deferred.waits(queue, shape)
+                && evict::may_take(inputs, pending_queue, (queue, rank), shape))
             || moves(inputs, queue, pending_queue, shape)
     };
     let shapes = || shapes_of_candidates(inputs, queue, feasible);

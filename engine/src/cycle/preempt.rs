@@ -64,6 +64,27 @@ pub(crate) fn take_for_group(
     decisions
 }
 
+/// Whether nobody is evicted for a class until all others were evaluated ([`crate::pending::deferred`]).
+pub(crate) fn is_deferred(
+    engine: &mut Engine,
+    request: Request<'_>,
+    shape: ShapeId,
+    block: &Block,
+) -> bool {
+    matches!(block.gate, Gate::Reserved)
+        && evict::lets_take(engine.inputs(), request.queue)
+        && engine.pending.deferred.defer(request.queue, shape)
+}
+
+/// Has the classes evaluated that waited for all others. Returns whether there are any.
+pub(crate) fn grant_deferred(engine: &mut Engine) -> bool {
+    let granted = engine.pending.deferred.grant();
+    for (queue, shape) in &granted {
+        engine.pending.queues.recheck(queue, *shape);
+    }
+    !granted.is_empty()
+}
+
 /// Evaluates the preemptors of a class whose victims are all gone, whatever blocks the first job: what
 /// was freed is reserved for them against every other job, and would idle for ever.
 pub(crate) fn release_served(

@@ -13,6 +13,7 @@
 //! A verdict names what it waits for as [`inadmissible::RequeueCondition`]s, for a class as for the search for
 //! victims of one job, and one index ([`waiting_list`]) finds who waits for what. `cycle::react` says what
 //! each change wakes. These are not ways to sleep:
+//! - [`deferred`] holds the classes whose jobs have others evicted last.
 //! - [`head_selector`] is a cache of which queues have to be asked, without which each search asks all.
 //! - An infeasible shape is a fact about the fleet, and costs its classes nothing until a node is freed.
 //! - An unreservable job ([`store`]) and a class that may move are notes of what a plan would say, so that
@@ -20,6 +21,7 @@
 
 mod audit;
 pub(crate) mod backoff;
+pub(crate) mod deferred;
 pub(crate) mod fruitless;
 pub(crate) mod head_selector;
 pub(crate) mod inadmissible;

@@ -1,5 +1,6 @@
 //! The pending store: pending jobs, in order, and what each waits for.
 
+use super::deferred::DeferredPreemption;
 use super::fruitless::Fruitless;
 use super::head_selector::HeadSelector;
 use super::inadmissible::RequeueCondition;
@@ -35,6 +36,8 @@ pub(crate) struct Pending {
     unreservable: BTreeSet<JobKey>,
     /// Slots of classes of pools that parked jobs may have a claim to since they were last asked.
     contested: BTreeSet<ReservationSlot>,
+    /// Classes whose jobs have others evicted last.
+    pub(crate) deferred: DeferredPreemption,
     /// Evaluations without result.
     pub(crate) fruitless: Fruitless,
 }

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 
 mod bytes;
 mod checks;
+mod evicted;
 mod fleet;
 mod fresh;
 mod guarantees;
