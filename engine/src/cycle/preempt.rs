@@ -73,6 +73,7 @@ pub(crate) fn is_deferred(
 ) -> bool {
     matches!(block.gate, Gate::Reserved)
         && evict::lets_take(engine.inputs(), request.queue)
+        && !engine.pending.backoff.rests(&request.rank.key)
         && engine.pending.deferred.defer(request.queue, shape)
 }
 
