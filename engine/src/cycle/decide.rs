@@ -35,7 +35,7 @@ const QUEUES_AS_ONE: usize = 4;
 const ADMISSION_AS: usize = 4;
 
 /// To ask so many classes counts as one evaluation.
-const CLASSES_AS_ONE: usize = 64;
+const CLASSES_AS_ONE: usize = 32;
 
 /// To note so many shapes as infeasible, or to list so many classes by other slots, counts as one evaluation.
 const NOTED_AS_ONE: usize = 32;
