@@ -16,7 +16,7 @@ use clap::Parser;
 use mimalloc::MiMalloc;
 use std::process::ExitCode;
 
-/// musl's takes 60 % more memory; glibc's takes tens of milliseconds at once after many jobs joined
+/// musl's takes 65 % more memory; glibc's takes tens of milliseconds at once after many jobs joined
 /// (`docs/decisions/allocator.md`).
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;

@@ -150,13 +150,9 @@ pub(crate) fn time_of_cause(engine: &mut Engine) -> Time {
 /// Whether a job says that it was queued before jobs were admitted which were there first: times of submission are
 /// rounded to seconds, by another clock.
 fn is_late(engine: &Engine, key: &JobKey) -> bool {
+    let causes = engine.jobs.queue_causes();
     let job = engine.jobs.get(key);
-    job.is_some_and(|job| {
-        engine
-            .jobs
-            .queue_causes()
-            .is_readmitted_since(job.queued_at)
-    })
+    job.is_some_and(|job| causes.is_readmitted_since(job.queued_at))
 }
 
 /// Adds the run of a job that has ended to the forecast.
