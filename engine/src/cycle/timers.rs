@@ -157,8 +157,9 @@ pub(crate) fn note_drain(engine: &mut Engine, key: &JobKey) {
 /// Whether the beginning of another call would have news by what was decided in this one: a back-off ends, or the run
 /// time of a job is known that has lost its reservation.
 pub(crate) fn are_due(inputs: Inputs<'_>) -> bool {
-    let back_off = inputs.pending.backoff.next();
-    back_off.is_some_and(|at| at <= inputs.now) || unpredicted(inputs).next().is_some()
+    let timers = [inputs.pending.backoff.next(), inputs.jobs.next_timer()];
+    let mut timers = timers.into_iter().flatten();
+    timers.any(|at| at <= inputs.now) || unpredicted(inputs).next().is_some()
 }
 
 /// Jobs that were queued or admitted when no run times were known, if they are now. The owner of a reservation would

@@ -50,6 +50,8 @@ impl Model {
             self.decided
                 .push((self.log.len(), self.clock(), format!("{decided:?}")));
             if !decided.more {
+                let late = decided.wake_at.filter(|at| *at <= self.latest);
+                assert_eq!(late, None, "it says that there is nothing to do now");
                 return;
             }
         }
