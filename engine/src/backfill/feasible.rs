@@ -18,6 +18,7 @@ use crate::reservation::store::Reservation;
 use crate::state::Inputs;
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 /// Which shapes are feasible, and what makes others infeasible.
 pub(crate) struct FeasibleShapes<'a> {
@@ -140,9 +141,12 @@ pub(crate) fn wrongly_feasible(inputs: Inputs<'_>, feasible: &FeasibleShapes<'_>
         .collect()
 }
 
-/// True if no job with an infeasible shape can obtain a reservation: its slots are taken, or none is
-/// possible.
-pub(crate) fn is_settled(inputs: Inputs<'_>, feasible: &FeasibleShapes<'_>) -> bool {
+/// The infeasible shapes in reservation windows of which a job may obtain a reservation: not all of its slots are
+/// taken, and it is not known that none is possible.
+pub(crate) fn with_free_slots(
+    inputs: Inputs<'_>,
+    feasible: &FeasibleShapes<'_>,
+) -> BTreeSet<ShapeId> {
     let most = inputs.config.reservations_per_class.max(1);
     let full = |shape: &ShapeId| {
         if inputs.pending.shapes.is_unreservable(*shape) {
@@ -152,10 +156,12 @@ pub(crate) fn is_settled(inputs: Inputs<'_>, feasible: &FeasibleShapes<'_>) -> b
         let mut scopes = scopes.peekable();
         scopes.peek().is_some() && scopes.any(|scope| inputs.reservations.count(scope) >= most)
     };
-    let mut in_window = inputs.pending.queues.in_window();
-    in_window.all(|shape| {
-        inputs.pending.queues.active_in(shape).is_none() || feasible.contains(shape) || full(&shape)
-    })
+    let in_window = inputs.pending.queues.in_window();
+    let may_reserve = in_window.filter(|shape| {
+        let is_active = inputs.pending.queues.active_in(*shape).is_some();
+        is_active && !full(shape) && !feasible.contains(*shape)
+    });
+    may_reserve.collect()
 }
 
 /// Whether the shape of a pending job is feasible for it.

@@ -198,7 +198,7 @@ pub(crate) fn without_slot<'a>(
 }
 
 /// Whether a dropped reservation may have outranked a job that a free slot alone
-/// ([`crate::backfill::feasible::is_settled`]) does not have asked again: all slots of its class are
+/// ([`crate::backfill::feasible::with_free_slots`]) does not have asked again: all slots of its class are
 /// taken still, or those of another class that the job needs, too.
 pub(crate) fn outranked_another(inputs: Inputs<'_>, gone: &Reservation) -> bool {
     let most = inputs.config.reservations_per_class.max(1);

@@ -6,7 +6,7 @@
 //!   one of them, or the priorities of reservations changed;
 //! - a shape of one of its jobs became feasible;
 //! - it is before the owner of a reservation that makes a shape infeasible;
-//! - a slot for a reservation is free ([`feasible::is_settled`]).
+//! - a slot is free for one of the jobs in its reservation window ([`feasible::with_free_slots`]).
 //!
 //! So a round costs what may have changed, not the number of queues. All of this is a cache: with every
 //! queue asked, the same job is found.
@@ -188,8 +188,8 @@ pub(crate) fn ask_in_order(
     inputs: Inputs<'_>,
     feasible: &FeasibleShapes<'_>,
 ) -> (Option<HeadCandidate>, Vec<QueueId>) {
-    let few = with_feasible(inputs, feasible);
-    let settled = feasible::is_settled(inputs, feasible);
+    let reservable = feasible::with_free_slots(inputs, feasible);
+    let few = with_candidates(inputs, feasible, &reservable);
     let behind = Cell::new(false);
     // A round asks for queues of equal rank more than once; each is searched once.
     let answers: RefCell<Hashed<QueueId, Answer<'_>>> = RefCell::default();
@@ -200,12 +200,12 @@ pub(crate) fn ask_in_order(
     };
     let answer_of = |id: QueueId| {
         let queue = inputs.quota.name(id);
-        if settled && !behind.get() {
+        if !behind.get() {
             behind.set(is_behind_all(inputs, feasible, queue));
         }
         match behind.get() {
             false => candidate_of(inputs, queue, feasible),
-            true => answer_behind(inputs, id, feasible),
+            true => answer_behind(inputs, id, feasible, &reservable),
         }
     };
     let ask = |id: QueueId| {
@@ -242,20 +242,40 @@ pub(crate) fn ask_in_order(
     (found, without.map(|(id, _)| id).collect())
 }
 
-/// The queues with feasible shapes and all queues above them, if those are few.
-fn with_feasible(inputs: Inputs<'_>, feasible: &FeasibleShapes<'_>) -> Option<BTreeSet<QueueId>> {
-    let queues = feasible.active().flat_map(|(_, queues)| queues);
-    let few: Vec<QueueId> = queues.take(MANY + 1).copied().collect();
+/// The queues with feasible shapes, or with free slots for their windows, and all queues above them, if those are few.
+fn with_candidates(
+    inputs: Inputs<'_>,
+    feasible: &FeasibleShapes<'_>,
+    reservable: &BTreeSet<ShapeId>,
+) -> Option<BTreeSet<QueueId>> {
+    let feasible = feasible.active().flat_map(|(_, queues)| queues);
+    let reservable = reservable.iter();
+    let reservable =
+        reservable.flat_map(|shape| inputs.pending.queues.with_active_in_window(*shape));
+    let queues = feasible.copied().chain(reservable);
+    let few: Vec<QueueId> = queues.take(MANY + 1).collect();
     let paths = few.iter().flat_map(|queue| inputs.quota.path_of(*queue));
     (few.len() <= MANY).then(|| paths.collect())
 }
 
 /// The next job of a queue behind all reservations that make a shape infeasible. If the queue had
-/// none when it was last asked, it has one now only if it is dirty or has a feasible shape.
-fn answer_behind<'a>(inputs: Inputs<'a>, id: QueueId, feasible: &FeasibleShapes<'_>) -> Answer<'a> {
+/// none when it was last asked, it has one now only if it is dirty, has a feasible shape, or a slot is free for one of
+/// the jobs in its window.
+fn answer_behind<'a>(
+    inputs: Inputs<'a>,
+    id: QueueId,
+    feasible: &FeasibleShapes<'_>,
+    reservable: &BTreeSet<ShapeId>,
+) -> Answer<'a> {
     let queue = inputs.quota.name(id);
     let pending_queue = inputs.pending.queues.pending_queue(queue)?;
-    let asked = inputs.pending.heads.is_dirty(id) || feasible.may_be_in(pending_queue);
+    let may_reserve = || {
+        let window = inputs.pending.queues.window(queue).into_iter().flatten();
+        let mut window = window.filter(|shape| reservable.contains(shape));
+        window.any(|shape| pending_queue.first_active(*shape).is_some())
+    };
+    let is_dirty = inputs.pending.heads.is_dirty(id);
+    let asked = is_dirty || feasible.may_be_in(pending_queue) || may_reserve();
     let answer = || candidate_of(inputs, queue, feasible);
     asked.then(answer).flatten()
 }
@@ -282,9 +302,7 @@ pub(crate) fn never_asked(inputs: Inputs<'_>) -> Vec<String> {
         return Vec::new();
     }
     let feasible = feasible::feasible(inputs);
-    if !feasible::is_settled(inputs, &feasible) {
-        return Vec::new();
-    }
+    let reservable = feasible::with_free_slots(inputs, &feasible);
     let forgotten = inputs
         .pending
         .queues
@@ -295,7 +313,7 @@ pub(crate) fn never_asked(inputs: Inputs<'_>) -> Vec<String> {
                 return None;
             }
             let has = candidate_of(inputs, queue, &feasible).map(|(rank, _)| &rank.key);
-            let gives = answer_behind(inputs, id, &feasible);
+            let gives = answer_behind(inputs, id, &feasible, &reservable);
             let gives = gives.map(|(rank, _)| &rank.key);
             (has != gives).then(|| format!("queue {queue}: has {has:?}, gives {gives:?}"))
         });

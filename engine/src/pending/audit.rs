@@ -1,5 +1,6 @@
 //! Recomputes the indexes over pending jobs from the classes.
 
+use crate::amounts::hashed::HashedSet;
 use crate::api::ids::QueueName;
 use crate::api::job::OwnedTurn;
 use crate::pending::pending_queue::{ClassState, PendingClass, PendingQueue};
@@ -139,17 +140,17 @@ fn audit_active(queues: &PendingQueues, wrong: &mut Vec<String>) {
     }
 }
 
-/// Shapes are counted by the windows that they are in.
+/// Shapes are listed with the windows that they are in.
 fn audit_windows(queues: &PendingQueues, wrong: &mut Vec<String>) {
-    let mut counts = BTreeMap::new();
-    for shape in queues.windows.values().flatten() {
-        *counts.entry(*shape).or_default() += 1;
+    let mut listed: BTreeMap<ShapeId, HashedSet<QueueName>> = BTreeMap::new();
+    for (queue, window) in &queues.windows {
+        for shape in window {
+            listed.entry(*shape).or_default().insert(queue.clone());
+        }
     }
-    if counts != queues.in_window {
-        wrong.push(format!(
-            "reservation windows: counted {:?}",
-            queues.in_window
-        ));
+    if listed != queues.in_window {
+        let listed = &queues.in_window;
+        wrong.push(format!("reservation windows: listed {listed:?}"));
     }
 }
 
@@ -213,9 +214,10 @@ mod tests {
             ("classes by shape: listed", |pending| {
                 pending.queues.with_shape.clear()
             }),
-            ("reservation windows: counted", |pending| {
+            ("reservation windows: listed", |pending| {
                 let shape = *queue(pending).classes.keys().next().unwrap();
-                *pending.queues.in_window.entry(shape).or_default() += 1;
+                let queues = pending.queues.in_window.entry(shape).or_default();
+                queues.insert("gone".into());
             }),
             ("preemption back-off: its list", |pending| {
                 let key = JobKey::new("ns", "waits");

@@ -41,8 +41,8 @@ pub(crate) struct PendingQueues {
     pub(super) active: BTreeMap<ShapeId, HashedSet<QueueId>>,
     /// The shapes in the reservation window of each queue.
     pub(super) windows: Hashed<QueueName, BTreeSet<ShapeId>>,
-    /// In how many windows each shape is.
-    pub(super) in_window: BTreeMap<ShapeId, usize>,
+    /// The shapes in these windows, each with the queues that have it in theirs.
+    pub(super) in_window: BTreeMap<ShapeId, HashedSet<QueueName>>,
 }
 
 impl PendingQueues {

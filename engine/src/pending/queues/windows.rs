@@ -2,8 +2,9 @@
 
 use super::PendingQueues;
 use crate::api::ids::QueueName;
-use crate::pending::pending_queue::PendingClass;
+use crate::pending::pending_queue::{PendingClass, PendingQueue};
 use crate::pending::shapes::ShapeId;
+use crate::quota::QueueId;
 use std::collections::BTreeSet;
 
 impl PendingQueues {
@@ -13,15 +14,16 @@ impl PendingQueues {
             return;
         }
         for shape in self.windows.remove(queue).into_iter().flatten() {
-            if let Some(count) = self.in_window.get_mut(&shape) {
-                *count -= 1;
-                if *count == 0 {
+            if let Some(queues) = self.in_window.get_mut(&shape) {
+                queues.remove(queue);
+                if queues.is_empty() {
                     self.in_window.remove(&shape);
                 }
             }
         }
         for shape in &shapes {
-            *self.in_window.entry(*shape).or_default() += 1;
+            let queues = self.in_window.entry(*shape).or_default();
+            queues.insert(queue.clone());
         }
         if !shapes.is_empty() {
             self.windows.insert(queue.clone(), shapes);
@@ -46,6 +48,14 @@ impl PendingQueues {
     /// The shapes of the jobs in reservation windows.
     pub(crate) fn in_window(&self) -> impl Iterator<Item = ShapeId> {
         self.in_window.keys().copied()
+    }
+
+    /// The queues in whose reservation window an active class of a shape is, in no order.
+    pub(crate) fn with_active_in_window(&self, shape: ShapeId) -> impl Iterator<Item = QueueId> {
+        let queues = self.in_window.get(&shape).into_iter().flatten();
+        let queues = queues.filter_map(|queue| self.by_name.get(queue));
+        let active = queues.filter(move |queue| queue.first_active(shape).is_some());
+        active.map(PendingQueue::id)
     }
 
     /// Wakes the parked classes in all reservation windows.
