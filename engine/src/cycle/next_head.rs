@@ -53,7 +53,7 @@ pub(crate) struct SearchCost {
     pub(crate) queues: usize,
     /// How many classes were asked.
     pub(crate) classes: usize,
-    /// How many classes were listed by other slots.
+    /// How many classes were woken, or listed by other slots.
     pub(crate) moved: usize,
 }
 
@@ -115,12 +115,19 @@ pub(crate) fn rank_queues(engine: &mut Engine) {
 /// Moves some of the queues about which something changed. Returns whether no more are left.
 fn rank_some(engine: &mut Engine, cost: &mut SearchCost) -> bool {
     users::rank_users(engine);
-    // To move queues may change who has a claim to a slot.
+    // To move queues may change who has a claim to a slot, and wake classes.
     loop {
+        let (woken, all_woken) = wake::wake_some(engine);
+        cost.moved += woken;
+        if !all_woken {
+            return false;
+        }
         wake::settle_contested(engine);
-        let is_done = rank_changed(engine, cost);
-        if !is_done || !engine.pending.has_contested() {
-            return is_done;
+        if !rank_changed(engine, cost) {
+            return false;
+        }
+        if !engine.pending.has_contested() && !engine.pending.queues.has_to_wake() {
+            return true;
         }
     }
 }
@@ -298,7 +305,9 @@ pub(crate) fn is_behind_all(
 /// wait to be moved in the order.
 pub(crate) fn never_asked(inputs: Inputs<'_>) -> Vec<String> {
     let has_to_offer = inputs.pending.freed().has_to_offer();
-    if has_to_offer || inputs.pending.queues.has_changed() || inputs.quota.has_unranked() {
+    let queues = &inputs.pending.queues;
+    let moves = queues.has_to_wake() || queues.has_changed() || inputs.quota.has_unranked();
+    if has_to_offer || moves {
         return Vec::new();
     }
     let feasible = feasible::feasible(inputs);

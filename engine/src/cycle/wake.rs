@@ -16,6 +16,9 @@ use crate::reservation::store::Reservation;
 use crate::state::{Engine, Inputs};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The most classes that are woken before a search for the next head ends.
+const WOKEN_AT_ONCE: usize = 1_024;
+
 /// Has the class of a pending job evaluated once more, whatever is known of its shape: what it
 /// reserves or could reserve may be different, which says nothing of other jobs of the shape.
 pub(crate) fn recheck(engine: &mut Engine, key: &JobKey) {
@@ -37,13 +40,8 @@ pub(crate) fn headroom_freed(engine: &mut Engine, queue: &QueueName) {
         .pending
         .queues
         .wake(&RequeueCondition::Quota(queue.clone()));
+    engine.pending.queues.note_headroom(queue);
     let queues = &engine.quota;
-    engine
-        .pending
-        .queues
-        .wake_for_headroom(queue, |class, resource| {
-            queues.headroom(queue, class, resource)
-        });
     engine
         .pending
         .queues
@@ -56,14 +54,22 @@ pub(crate) fn headroom_freed(engine: &mut Engine, queue: &QueueName) {
     }
 }
 
-/// Parks the jobs again that were woken by headroom of a queue of which there is less now.
+/// Has the jobs parked again that were woken by headroom of a queue of which there is less now.
 pub(crate) fn headroom_used(engine: &mut Engine, queue: &QueueName) {
+    engine.pending.queues.note_headroom(queue);
+}
+
+/// Wakes some of the classes that are to be woken, and parks some again that were woken for headroom which is used.
+/// Returns how many there were, and whether none is left.
+pub(crate) fn wake_some(engine: &mut Engine) -> (usize, bool) {
     let (quota, shapes) = (&engine.quota, &engine.pending.shapes);
-    engine.pending.queues.park_for_headroom(
-        queue,
-        |class, resource| quota.headroom(queue, class, resource),
+    let queues = &mut engine.pending.queues;
+    let count = queues.wake_some(
+        WOKEN_AT_ONCE,
+        |queue, class, resource| quota.headroom(queue, class, resource),
         |shape| shapes.infeasible(shape).is_some(),
     );
+    (count, !queues.has_to_wake())
 }
 
 /// Marks a queue dirty: its head may be another job now.

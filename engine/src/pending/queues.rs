@@ -3,6 +3,7 @@
 //! What blocks the first job of a class blocks those behind it: a class is evaluated by its first job,
 //! and is parked and woken as one. A parked class is listed under each condition that it waits for.
 
+mod due;
 mod freed;
 mod shares;
 #[cfg(test)]
@@ -10,7 +11,6 @@ mod tests;
 mod windows;
 
 use crate::amounts::hashed::{Hashed, HashedSet};
-use crate::amounts::resources::ResourceName;
 use crate::api::ids::QueueName;
 use crate::api::job::QueueOrder;
 use crate::api::reason::Reason;
@@ -20,6 +20,7 @@ use crate::pending::pending_queue::{ClassState, PendingClass, PendingQueue};
 use crate::pending::shapes::{ShapeId, SlotSetId};
 use crate::pending::waiting_list::WaitingList;
 use crate::quota::QueueId;
+use due::DueWakes;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The pending jobs of all queues.
@@ -31,6 +32,8 @@ pub(crate) struct PendingQueues {
     /// The classes that were woken by freed headroom, by that. They are listed as waiting under their other
     /// conditions.
     pub(super) freed: WaitingList<(QueueName, ShapeId)>,
+    /// What was noted to be woken.
+    due: DueWakes,
     /// Classes that were woken since this was last taken.
     woken: BTreeSet<(QueueName, ShapeId)>,
     /// Queues whose jobs or classes changed since this was last taken.
@@ -228,40 +231,6 @@ impl PendingQueues {
         }
     }
 
-    /// Wakes all that wait for a condition.
-    pub(crate) fn wake(&mut self, condition: &RequeueCondition) {
-        for (queue, shape) in self.waiting.take(condition) {
-            self.activate(&queue, shape);
-        }
-    }
-
-    /// Wakes what waits for a charge to a queue to become less while it does not use all that it is guaranteed.
-    pub(crate) fn wake_for_guarantee(
-        &mut self,
-        queue: &QueueName,
-        unused: impl Fn(&ResourceName) -> i128,
-    ) {
-        let kind = RequeueCondition::Guarantee;
-        for condition in self
-            .waiting
-            .met(kind, queue, |_, resource| unused(resource))
-        {
-            self.wake(&condition);
-        }
-    }
-
-    /// Wakes what waits for a condition in other queues than one.
-    pub(crate) fn wake_others(&mut self, condition: &RequeueCondition, queue: &QueueName) {
-        let others = self
-            .waiting
-            .of(condition)
-            .filter(|(other, _)| other != queue)
-            .cloned();
-        for (queue, shape) in others.collect::<Vec<_>>() {
-            self.activate(&queue, shape);
-        }
-    }
-
     /// The shapes of the classes that wait for capacity.
     pub(crate) fn waiting_for_capacity(&self) -> impl Iterator<Item = ShapeId> {
         let waiting = self.waiting.of(&RequeueCondition::Room);
@@ -272,19 +241,6 @@ impl PendingQueues {
     pub(crate) fn waiting_for_slot(&self, slot: ReservationSlot) -> Vec<(QueueName, ShapeId)> {
         let slot = RequeueCondition::Slot(slot);
         self.waiting.of(&slot).cloned().collect()
-    }
-
-    /// Wakes the classes that wait for a condition and have one of these shapes.
-    pub(crate) fn wake_shapes(
-        &mut self,
-        condition: &RequeueCondition,
-        which: impl Fn(ShapeId) -> bool,
-    ) {
-        let waiting = self.waiting.of(condition);
-        let woken = waiting.filter(|(_, shape)| which(*shape)).cloned();
-        for (queue, shape) in woken.collect::<Vec<_>>() {
-            self.activate(&queue, shape);
-        }
     }
 
     /// Wakes every class of a queue. Returns how many there are.

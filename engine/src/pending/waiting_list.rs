@@ -53,6 +53,16 @@ impl<S: Ord + Clone> WaitingList<S> {
         self.0.remove(condition).unwrap_or_default()
     }
 
+    /// The first that waits for a condition, which is not listed under it from now on.
+    pub(super) fn take_first(&mut self, condition: &RequeueCondition) -> Option<S> {
+        let waiting = self.0.get_mut(condition)?;
+        let first = waiting.pop_first();
+        if waiting.is_empty() {
+            self.0.remove(condition);
+        }
+        first
+    }
+
     /// All that wait for a condition.
     pub(super) fn of(&self, condition: &RequeueCondition) -> impl Iterator<Item = &S> {
         self.0.get(condition).into_iter().flatten()

@@ -12,39 +12,51 @@ use crate::pending::pending_queue::{ClassState, FreedClass};
 use crate::pending::shapes::ShapeId;
 
 impl PendingQueues {
-    /// Wakes what waits for no more headroom of a queue's bounds than there is, until that headroom is used.
-    pub(crate) fn wake_for_headroom(
+    /// Wakes what waits for no more headroom of a queue's bounds than there is, until that headroom is used: at most so
+    /// many classes. Returns how many.
+    pub(super) fn wake_for_headroom(
         &mut self,
         queue: &QueueName,
+        most: usize,
         headroom: impl Fn(Option<&PoolClass>, &ResourceName) -> i128,
-    ) {
+    ) -> usize {
+        let mut count = 0;
         let kind = RequeueCondition::Headroom;
         for condition in self.waiting.met(kind, queue, headroom) {
-            for (queue, shape) in self.waiting.take(&condition) {
+            while count < most
+                && let Some((queue, shape)) = self.waiting.take_first(&condition)
+            {
+                count += 1;
                 self.note_freed(&queue, shape, &condition);
             }
         }
+        count
     }
 
     /// Headroom of a queue was used. Classes that were woken by it, and not evaluated since, are blocked as
-    /// before: they are parked as they were, unless their shape is infeasible.
-    pub(crate) fn park_for_headroom(
+    /// before: they are parked as they were, unless their shape is infeasible; at most so many. Returns how many.
+    pub(super) fn park_for_headroom(
         &mut self,
         queue: &QueueName,
+        most: usize,
         headroom: impl Fn(Option<&PoolClass>, &ResourceName) -> i128,
         is_infeasible: impl Fn(ShapeId) -> bool,
-    ) {
+    ) -> usize {
         if self.freed.is_empty() {
-            return;
+            return 0;
         }
+        let mut count = 0;
         let kind = RequeueCondition::Headroom;
         for condition in self.freed.unmet(kind, queue, headroom) {
             let again = self.freed.of(&condition);
-            let again = again.filter(|(_, shape)| !is_infeasible(*shape)).cloned();
-            for (queue, shape) in again.collect::<Vec<_>>() {
+            let again = again.filter(|(_, shape)| !is_infeasible(*shape));
+            let again: Vec<_> = again.take(most - count).cloned().collect();
+            count += again.len();
+            for (queue, shape) in again {
                 self.park_again(&queue, shape);
             }
         }
+        count
     }
 
     /// A class is evaluated now: it is not parked again for what woke it.

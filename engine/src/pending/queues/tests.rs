@@ -52,6 +52,12 @@ fn parked() -> (PendingQueues, [QueueName; 2], ShapeId) {
     (pending, queues, shape)
 }
 
+/// Wakes all that wait for a condition.
+fn wake(pending: &mut PendingQueues, condition: &RequeueCondition) {
+    pending.wake(condition);
+    pending.wake_some(usize::MAX, |_, _, _| 0, |_| false);
+}
+
 fn active(pending: &PendingQueues, queues: &[QueueName; 2]) -> [usize; 2] {
     queues.each_ref().map(|queue| {
         let pending_queue = pending.pending_queue(queue);
@@ -79,7 +85,7 @@ fn a_class_was_evaluated_until_it_is_woken() {
         let pending_queue = pending.pending_queue(&queues[0]);
         pending_queue.map(|pending_queue| pending_queue.is_due(shape, strict))
     };
-    pending.wake(&RequeueCondition::Room);
+    wake(&mut pending, &RequeueCondition::Room);
     assert_eq!(due(&pending, true), Some(true));
     pending.wait_for_shape(&queues[0], shape);
     assert_eq!(due(&pending, true), Some(false));
@@ -104,49 +110,84 @@ fn a_class_is_rechecked_once_in_any_queue() {
     assert_eq!(due(&pending), Some(false));
 }
 
-#[test]
-fn a_class_that_headroom_woke_is_parked_again_once_that_is_used() {
+/// Parks the class of a shape in queues, to wait for two of the root's GPUs, or for a change of the first queue.
+fn wait_for_gpus(pending: &mut PendingQueues, queues: &[QueueName], shape: ShapeId) {
     use crate::pending::inadmissible::QueueNeed;
 
-    let (mut pending, queues, shape) = parked();
-    let root = QueueName::from("root");
     let need = RequeueCondition::Headroom(QueueNeed {
-        queue: root.clone(),
+        queue: QueueName::from("root"),
         class: None,
         resource: ResourceName::new("gpu"),
         needs: 2,
     });
     let own = RequeueCondition::Quota(queues[0].clone());
-    pending.wake(&RequeueCondition::Room);
-    for queue in &queues {
-        let conditions = vec![need.clone(), own.clone()];
-        let reason = Reason::WaitingForQuota;
+    for queue in queues {
         let parked = Inadmissible {
-            reason,
+            reason: Reason::WaitingForQuota,
             admissible_later: true,
-            conditions,
+            conditions: vec![need.clone(), own.clone()],
         };
         pending.park(queue, shape, parked);
     }
+}
+
+/// The root has so many GPUs left: wakes and parks classes, at most so many.
+fn gpus_left(pending: &mut PendingQueues, gpus: i128, most: usize) -> usize {
+    pending.note_headroom(&QueueName::from("root"));
+    pending.wake_some(most, |_, _, _| gpus, |_| false)
+}
+
+#[test]
+fn a_class_that_headroom_woke_is_parked_again_once_that_is_used() {
+    let (mut pending, queues, shape) = parked();
+    wake(&mut pending, &RequeueCondition::Room);
+    wait_for_gpus(&mut pending, &queues, shape);
     let listed = pending.waiting.clone();
-    pending.wake_for_headroom(&root, |_, _| 1);
+    gpus_left(&mut pending, 1, 9);
     assert_eq!(active(&pending, &queues), [0, 0]);
-    pending.wake_for_headroom(&root, |_, _| 2);
+    gpus_left(&mut pending, 2, 9);
     assert_eq!(active(&pending, &queues), [1, 1]);
-    pending.park_for_headroom(&root, |_, _| 2, |_| false);
+    gpus_left(&mut pending, 2, 9);
     assert_eq!(active(&pending, &queues), [1, 1], "there is still enough");
-    pending.park_for_headroom(&root, |_, _| 1, |_| true);
+    pending.note_headroom(&QueueName::from("root"));
+    pending.wake_some(9, |_, _, _| 1, |_| true);
     assert_eq!(active(&pending, &queues), [1, 1], "its shape says why");
-    pending.park_for_headroom(&root, |_, _| 1, |_| false);
+    gpus_left(&mut pending, 1, 9);
     assert_eq!(active(&pending, &queues), [0, 0]);
     assert_eq!(pending.waiting, listed);
     // What is woken for another reason meanwhile is evaluated.
-    pending.wake_for_headroom(&root, |_, _| 2);
+    gpus_left(&mut pending, 2, 9);
     pending.activate(&queues[0], shape);
-    pending.park_for_headroom(&root, |_, _| 1, |_| false);
+    gpus_left(&mut pending, 1, 9);
     assert_eq!(active(&pending, &queues), [1, 0]);
-    pending.wake(&own);
+    wake(&mut pending, &RequeueCondition::Quota(queues[0].clone()));
     assert_eq!(active(&pending, &queues), [1, 1]);
+}
+
+#[test]
+fn classes_are_woken_and_parked_again_some_at_a_time() {
+    let (mut pending, queues, shape) = parked();
+    pending.wake(&RequeueCondition::Room);
+    assert_eq!(active(&pending, &queues), [0, 0], "none is woken at once");
+    for (left, count) in [(true, [1, 0]), (false, [1, 1])] {
+        assert_eq!(pending.wake_some(1, |_, _, _| 0, |_| false), 1);
+        assert_eq!(active(&pending, &queues), count);
+        assert_eq!(pending.has_to_wake(), left);
+    }
+    wait_for_gpus(&mut pending, &queues, shape);
+    assert_eq!(gpus_left(&mut pending, 2, 1), 1);
+    assert_eq!(active(&pending, &queues), [1, 0]);
+    // It is used before the other one was woken.
+    assert_eq!(gpus_left(&mut pending, 1, 9), 1);
+    assert_eq!(active(&pending, &queues), [0, 0]);
+    assert!(!pending.has_to_wake());
+    // One that was evaluated since it was noted is not woken.
+    pending.wake(&RequeueCondition::Quota(queues[0].clone()));
+    pending.activate(&queues[0], shape);
+    pending.wait_for_shape(&queues[0], shape);
+    pending.wake_some(9, |_, _, _| 0, |_| false);
+    let pending_queue = pending.pending_queue(&queues[0]).unwrap();
+    assert!(!pending_queue.is_due(shape, true));
 }
 
 #[test]
