@@ -70,9 +70,8 @@ fn check_pod_charges(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
 /// Bounds, charges, counts and order of queues follow from their objects, their jobs and the fleet.
 fn check_queues(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
     let mut fresh = inputs.quota.rebuilt();
-    for cluster in inputs.capacity.cluster_names() {
-        fresh.set_fleet(cluster, &wake::cluster_total(inputs, cluster));
-    }
+    let clusters = inputs.capacity.cluster_names();
+    fresh.set_fleet(clusters.map(|cluster| (cluster, wake::cluster_total(inputs, cluster))));
     for (key, job) in inputs.jobs.iter() {
         if let Some((queue, user, pools)) = job.derived.has.owned_charge() {
             let namespace = &key.namespace;
@@ -242,7 +241,7 @@ mod tests {
             }),
             ("fleet of all: kept", |e| {
                 e.quota
-                    .set_fleet(&crate::ClusterName::from("a"), &BTreeMap::new());
+                    .set_fleet([(&crate::ClusterName::from("a"), BTreeMap::new())]);
             }),
             ("queue q: ranked as None", |e| {
                 let id = e.quota.id(&QueueName::from("q")).unwrap();

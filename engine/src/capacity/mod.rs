@@ -360,6 +360,11 @@ impl Capacity {
         &self.clusters
     }
 
+    /// How many clusters [`Self::take_touched`] would name.
+    pub(crate) fn touched_len(&self) -> usize {
+        self.touched.len()
+    }
+
     /// True if [`Self::take_touched`] would name none.
     pub(crate) fn nothing_touched(&self) -> bool {
         self.touched.is_empty()

@@ -34,10 +34,20 @@ const QUEUES_AS_ONE: usize = 4;
 /// To admit a job counts as so many evaluations, its own among them.
 const ADMISSION_AS: usize = 4;
 
+/// A call does no more than take over so many clusters of which nodes changed: most often all of them are new.
+const MANY_CLUSTERS: usize = 128;
+
+/// To look at so many clusters counts as one evaluation: each plan does.
+const CLUSTERS_AS_ONE: usize = 256;
+
+/// To plan a reservation counts as so many evaluations.
+const RESERVATION_AS: usize = 4;
+
 /// To ask so many classes counts as one evaluation.
 const CLASSES_AS_ONE: usize = 32;
 
-/// To note so many shapes as infeasible, or to list so many classes by other slots, counts as one evaluation.
+/// To note so many shapes as infeasible, or to wake so many classes or list them by other slots, counts as one
+/// evaluation.
 const NOTED_AS_ONE: usize = 32;
 
 /// The most classes that one step lists by other slots, as far as it has a choice.
@@ -52,6 +62,7 @@ pub(crate) fn decide(engine: &mut Engine, now: Time) -> Decisions {
     advance(engine, now);
     let mut decisions = Vec::new();
     engine.capacity.end_expired_grace(engine.now);
+    let is_new = engine.capacity.touched_len() >= MANY_CLUSTERS;
     react(engine, Change::Capacity);
     recovery::check_pods(engine);
     pod_charges::settle(engine);
@@ -61,7 +72,7 @@ pub(crate) fn decide(engine: &mut Engine, now: Time) -> Decisions {
     timers::evict_drained(engine, &mut decisions);
     timers::renew_ends(engine);
     react(engine, Change::Capacity);
-    if !resync::resync(engine) {
+    if !resync::resync(engine) || is_new {
         return Decisions {
             decisions,
             more: true,
@@ -142,7 +153,8 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> CallEn
         let Some(wanted) = engine.pending.shapes.get(shape).map(Arc::clone) else {
             continue;
         };
-        evaluations += 1;
+        let each = 1 + engine.capacity.places().len() / CLUSTERS_AS_ONE;
+        evaluations += each;
         if only_takes && preempt::takes_nothing(engine, &queue, &rank, &wanted) {
             evaluations += preempt::note_not_entitled(engine, &queue);
             continue;
@@ -189,7 +201,8 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> CallEn
                     true => preempt::release_served(engine, least, shape),
                     false => preempt::take_for_group(engine, least, shape, &block),
                 });
-                let slots = reserve::reserve_for(engine, least, &block);
+                let (slots, plans) = reserve::reserve_for(engine, least, &block);
+                evaluations += plans * RESERVATION_AS * each;
                 block.conditions.extend(slots);
                 match block.infeasible {
                     Some(why) => {

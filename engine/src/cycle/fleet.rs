@@ -73,10 +73,10 @@ pub(crate) fn nodes_changed(engine: &mut Engine, touched: Nodes) {
 }
 
 fn set_totals<'a>(engine: &mut Engine, clusters: impl IntoIterator<Item = &'a ClusterName>) {
-    for cluster in clusters {
-        let total = cluster_total(engine.inputs(), cluster);
-        engine.quota.set_fleet(cluster, &total);
-    }
+    let clusters = clusters.into_iter();
+    let totals = clusters.map(|cluster| (cluster, cluster_total(engine.inputs(), cluster)));
+    let totals: Vec<_> = totals.collect();
+    engine.quota.set_fleet(totals);
 }
 
 /// Jobs that hold what others could use, or are ahead of others, are evaluated again: those with reservations in

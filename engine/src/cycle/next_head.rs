@@ -35,6 +35,9 @@ const MANY: usize = 64;
 /// The most queues that are moved in the order before a search ends.
 const RANKED: usize = 256;
 
+/// To look for another window behind jobs that can get no reservation counts as to list so many classes by other slots.
+const PASS_AS: usize = 16;
+
 /// What a search for the next head found.
 #[derive(Debug)]
 pub(crate) enum HeadSearch {
@@ -182,6 +185,10 @@ fn note_window(engine: &mut Engine, queue: &QueueName, cost: &mut SearchCost, mo
         if unreservable.is_empty() {
             break window::shapes_of(engine.inputs(), &window).collect();
         }
+        if cost.moved >= most {
+            return false;
+        }
+        cost.moved += PASS_AS;
         for key in &unreservable {
             engine.pending.note_unreservable(key, None);
         }

@@ -20,17 +20,20 @@ use crate::reservation::store::Reservation;
 use crate::state::{Engine, Inputs};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Reserves what a blocked job lacks, if it is in the reservation window. The slots that its class
-/// waits for since they are taken.
+/// To guess the slots of one shape counts as to list so many classes by other slots.
+const GUESS_AS: usize = 2_048;
+
+/// Reserves what a blocked job lacks, if it is in the reservation window. Returns the slots that its class waits for
+/// since they are taken, and how many reservations were planned.
 pub(crate) fn reserve_for(
     engine: &mut Engine,
     request: Request<'_>,
     block: &Block,
-) -> Vec<RequeueCondition> {
-    let mut slots = Vec::new();
+) -> (Vec<RequeueCondition>, usize) {
+    let (mut slots, mut plans) = (Vec::new(), 0);
     let holds = engine.reservations.of(&request.rank.key);
     if holds.is_some_and(|kept| !kept.pending_evictions.is_empty()) {
-        return slots;
+        return (slots, plans);
     }
     if holds.is_some_and(Reservation::taking) {
         // All its victims are gone and it still cannot be admitted: it is a job like any other again.
@@ -58,9 +61,11 @@ pub(crate) fn reserve_for(
             reservation::reservation(engine.inputs(), Request { rank, ..request }, block)
         };
         let mut planned = plan(engine);
+        plans += 1;
         // Jobs behind the window lose theirs only to one that is possible.
         if planned.is_some() && gives && drop_beyond(engine, request.queue, &front) {
             planned = plan(engine);
+            plans += 1;
         }
         let planned = planned.filter(|planned| !is_fruitless(engine, request, block, planned));
         match planned {
@@ -87,7 +92,7 @@ pub(crate) fn reserve_for(
         let surplus = window::surplus(engine.inputs(), request.queue);
         drop_all(engine, &surplus);
     }
-    slots
+    (slots, plans)
 }
 
 /// Whether a job could not start although the nodes that would be reserved for it are free: they would be kept free for
@@ -127,7 +132,7 @@ pub(crate) fn note_unreservable(engine: &mut Engine, queue: &QueueName, rank: &Q
 
 /// Notes the slots that a reservation for this shape would take, if none is known yet: the pool
 /// classes that it would use of the empty fleet. They are the same for all shapes alike. Returns how many classes are
-/// listed by other slots.
+/// listed by other slots, with what to guess them counts as.
 pub(crate) fn guess_scopes(engine: &mut Engine, id: ShapeId) -> usize {
     let Some(shape) = engine
         .pending
@@ -155,7 +160,7 @@ pub(crate) fn guess_scopes(engine: &mut Engine, id: ShapeId) -> usize {
     let scopes: BTreeSet<ReservationSlot> = scopes.collect();
     let moved = engine.pending.note_scopes(id, &scopes);
     engine.pending.shapes.note_guessed(id);
-    moved
+    moved + GUESS_AS
 }
 
 pub(crate) fn note_scopes(engine: &mut Engine, rank: &QueueOrder, planned: &Reservation) {

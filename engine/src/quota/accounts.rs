@@ -245,21 +245,23 @@ impl Quota {
         }
     }
 
-    /// Sets what the usable nodes of a cluster have, by class. Where anything is guaranteed,
+    /// Sets what the usable nodes of some clusters have, by class. Where anything is guaranteed,
     /// what others may have changes with it.
-    pub(crate) fn set_fleet(
+    pub(crate) fn set_fleet<'a>(
         &mut self,
-        cluster: &ClusterName,
-        total: &BTreeMap<PoolClass, ResourceTotals>,
+        fleet: impl IntoIterator<Item = (&'a ClusterName, BTreeMap<PoolClass, ResourceTotals>)>,
     ) {
-        let mut classes = BTreeMap::new();
-        for (class, totals) in total {
-            let sums: &mut ResourceVec = classes.entry(class.clone()).or_default();
-            for (name, amount) in totals.iter() {
-                sums.add(self.resource_ids.intern(name), amount);
+        let mut changed = BTreeSet::new();
+        for (cluster, total) in fleet {
+            let mut classes = BTreeMap::new();
+            for (class, totals) in total {
+                let sums: &mut ResourceVec = classes.entry(class).or_default();
+                for (name, amount) in totals.iter() {
+                    sums.add(self.resource_ids.intern(name), amount);
+                }
             }
+            changed.extend(self.scopes.set_fleet(cluster, &classes));
         }
-        let changed = self.scopes.set_fleet(cluster, &classes);
         if changed.contains(&OVERALL) {
             // Shares of what is not bounded are shares of the fleet.
             self.unranked.extend(self.subtree(QueueId::ROOT));

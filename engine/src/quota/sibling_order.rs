@@ -377,7 +377,7 @@ mod tests {
         ];
         let request = Resources::parse(list).unwrap_or_default();
         let total = BTreeMap::from([(pool.1.clone(), ResourceTotals::from(&request))]);
-        queues.set_fleet(&pool.0, &total);
+        queues.set_fleet([(&pool.0, total)]);
         let charge = crate::api::charge::Pools::from([(pool, request.clone())]);
         let rank = |number: usize| QueueOrder {
             priority: Reverse(0),

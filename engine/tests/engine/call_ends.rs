@@ -2,6 +2,7 @@
 
 use crate::world::{World, deserving, foreign, key, pods, policy, queue};
 use engine::Event;
+use engine::facts::QueueOrdering;
 use std::collections::BTreeSet;
 
 #[test]
@@ -12,6 +13,10 @@ fn a_call_ends_after_the_most_evaluations_and_the_next_ones_do_the_rest() {
             ..engine::EngineConfig::default()
         });
         world.cluster("a", 1, "cpu 64, gpu 8").queue(queue("q"));
+        // To plan a reservation would count, too.
+        let mut best_effort = policy("q");
+        best_effort.ordering = QueueOrdering::BestEffort;
+        world.policy(best_effort);
         world.apply(foreign("a", "n0", "gpu 8"));
         for index in 0..jobs {
             world.add(
@@ -99,6 +104,7 @@ fn a_call_that_asks_many_classes_for_what_they_are_entitled_to_ends_too() {
     let mut apart = policy("q");
     apart.limits.jobs_per_user = Some(10);
     apart.preemption.reclaim = true;
+    apart.ordering = QueueOrdering::BestEffort;
     world.policy(apart);
     for index in 0..150 {
         let job = world.job(&format!("job-{index}"), "q", pods(1, "gpu 8"));

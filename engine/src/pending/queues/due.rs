@@ -1,9 +1,9 @@
 //! Classes that are to be woken, some at a time.
 //!
 //! What many classes wait for wakes them all: to wake each of them at once would be a long step. So a change only notes
-//! them, and the search for the next head wakes them before it asks any queue, some at a time. For the headroom of a
-//! queue it notes the queue alone: what waits for no more than there is then is woken, and what was woken for more than
-//! that is parked again.
+//! what has come, and the search for the next head wakes them before it asks any queue, some at a time. For the
+//! headroom of a queue it notes the queue: what waits for no more than there is then is woken, and what was woken for
+//! more than that is parked again.
 
 use super::{PendingQueues, class_mut};
 use crate::amounts::resources::ResourceName;
@@ -16,6 +16,8 @@ use std::collections::BTreeSet;
 /// What is to be woken.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DueWakes {
+    /// All that wait for one of these are to be woken.
+    conditions: BTreeSet<RequeueCondition>,
     classes: BTreeSet<(QueueName, ShapeId)>,
     /// Queues with another headroom than when it was last looked at what waits for it.
     headroom_of: BTreeSet<QueueName>,
@@ -24,7 +26,9 @@ pub(super) struct DueWakes {
 impl PendingQueues {
     /// Has all woken that wait for a condition.
     pub(crate) fn wake(&mut self, condition: &RequeueCondition) {
-        self.wake_those(condition, |_, _| true);
+        if self.waiting.of(condition).next().is_some() {
+            self.due.conditions.insert(condition.clone());
+        }
     }
 
     /// Has those woken that wait for a condition in other queues than one.
@@ -48,7 +52,7 @@ impl PendingQueues {
     ) {
         let waiting = self.waiting.of(condition);
         let woken = waiting.filter(|(queue, shape)| which(queue, *shape));
-        self.due.classes.extend(woken.cloned());
+        self.due.classes.append(&mut woken.cloned().collect());
     }
 
     /// Has those woken that wait for a charge to a queue to become less while it does not use all that it is
@@ -74,11 +78,17 @@ impl PendingQueues {
 
     /// Whether [`Self::wake_some`] has anything to do.
     pub(crate) fn has_to_wake(&self) -> bool {
-        !self.due.classes.is_empty() || !self.due.headroom_of.is_empty()
+        let DueWakes {
+            conditions,
+            classes,
+            headroom_of,
+        } = &self.due;
+        let waits = |condition| self.waiting.of(condition).next().is_some();
+        conditions.iter().any(waits) || !classes.is_empty() || !headroom_of.is_empty()
     }
 
-    /// Wakes classes that are to be woken, and parks those again that were woken by headroom of which there is less now,
-    /// at most so many. Returns how many there were.
+    /// Wakes classes that are to be woken, and parks those again that were woken by headroom of which there is less
+    /// now, at most so many. Returns how many there were.
     pub(crate) fn wake_some(
         &mut self,
         most: usize,
@@ -86,6 +96,17 @@ impl PendingQueues {
         is_infeasible: impl Fn(ShapeId) -> bool,
     ) -> usize {
         let mut count = 0;
+        while count < most
+            && let Some(condition) = self.due.conditions.first()
+        {
+            match self.waiting.take_first(condition) {
+                Some((queue, shape)) => {
+                    count += 1;
+                    self.activate(&queue, shape);
+                }
+                None => drop(self.due.conditions.pop_first()),
+            }
+        }
         while count < most
             && let Some((queue, shape)) = self.due.classes.pop_first()
         {

@@ -25,7 +25,7 @@ impl Tree {
         let mut queues = Quota::default();
         let total = ResourceTotals::from(&res("cpu 100, gpu 10"));
         let fleet = BTreeMap::from([(PoolClass::from("gpu"), total)]);
-        queues.set_fleet(&ClusterName::from("a"), &fleet);
+        queues.set_fleet([(&ClusterName::from("a"), fleet)]);
         Self(queues)
     }
 

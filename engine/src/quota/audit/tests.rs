@@ -29,7 +29,7 @@ fn charge() -> Pools {
 fn book(quota: &mut Quota) {
     let eight = Resources::parse([("nvidia.com/gpu", "8")]).unwrap();
     let total = BTreeMap::from([(PoolClass::from("gpu"), ResourceTotals::from(&eight))]);
-    quota.set_fleet(&cluster(), &total);
+    quota.set_fleet([(&cluster(), total)]);
     quota.charge(&name(), ann(), &charge(), 1);
     quota.hold(&name(), &"ann".into(), 1);
     quota.count(&name(), JobState::Running, None, 1);
@@ -89,7 +89,7 @@ fn each_wrong_value_is_reported() {
             quota.node_mut(id).parent = None;
         }),
         ("fleet of all: kept", |quota, _| {
-            quota.set_fleet(&cluster(), &BTreeMap::new());
+            quota.set_fleet([(&cluster(), BTreeMap::new())]);
         }),
         ("queue q: ranked as None", |quota, id| {
             quota.unranked.clear();
