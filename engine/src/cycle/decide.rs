@@ -84,17 +84,18 @@ pub(crate) fn decide(engine: &mut Engine, now: Time) -> Decisions {
     resize::resize(engine, &mut decisions);
     let end = release_pending(engine, &mut decisions);
     // What pending jobs may take is not left to grow into before all of them had their turn.
+    let mut grows = false;
     if end != CallEnd::AtBudget && engine.jobs.take_scale_up_due() {
         // What kept a job that is not elastic from growing may have been reserved for one of them.
         resize::resize(engine, &mut decisions);
-        elastic::scale_up_elastic(engine, &mut decisions);
+        grows = elastic::scale_up_elastic(engine, &mut decisions);
     }
     let cut = end == CallEnd::InCircle;
     let again = cut.then(|| engine.now.after(CUT_PAUSE_MS));
     // A gang that grew with smaller pods than before may leave capacity to jobs evaluated before it.
     // A decision may cover what was charged for pods, and free quota by that.
     let settled = pod_charges::settle(engine);
-    let left = !cut && (engine.pending.freed().is_any() || settled);
+    let left = !cut && (engine.pending.freed().is_any() || settled || grows);
     let full = decisions.len() >= engine.config.decision_budget || end == CallEnd::AtBudget;
     let mut more = full || left;
     if !more {

@@ -7,12 +7,24 @@
 use crate::api::decision::Decision;
 use crate::api::ids::JobKey;
 use crate::cycle::lifecycle;
+use crate::cycle::react::{Change, react};
 use crate::evaluation::sizes::{self, GrowsLike};
 use crate::state::Engine;
 use std::collections::BTreeSet;
 
-/// Grows elastic jobs into what came free, those first in order first.
-pub(crate) fn scale_up_elastic(engine: &mut Engine, decisions: &mut Vec<Decision>) {
+/// Grows elastic jobs into what came free, those first in order first. Returns whether any did: their ends give back
+/// more from now on, so that less has to be kept for jobs that count on them, and they may grow again.
+pub(crate) fn scale_up_elastic(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
+    let mut grown = BTreeSet::new();
+    scale_up(engine, decisions, &mut grown);
+    if grown.is_empty() {
+        return false;
+    }
+    react(engine, Change::EndsMoved(&grown));
+    true
+}
+
+fn scale_up(engine: &mut Engine, decisions: &mut Vec<Decision>, grown: &mut BTreeSet<JobKey>) {
     if engine.jobs.resizing().is_empty() {
         return;
     }
@@ -29,7 +41,10 @@ pub(crate) fn scale_up_elastic(engine: &mut Engine, decisions: &mut Vec<Decision
             continue;
         };
         match grow_everywhere(engine, &key) {
-            Some(freed) => decisions.push(freed),
+            Some(freed) => {
+                decisions.push(freed);
+                grown.insert(key);
+            }
             None => {
                 fails.insert(alike);
             }
