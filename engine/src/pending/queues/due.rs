@@ -18,8 +18,9 @@ use std::collections::BTreeSet;
 pub(super) struct DueWakes {
     /// All that wait for one of these are to be woken.
     conditions: BTreeSet<RequeueCondition>,
+    /// To be woken besides: some of those that wait for a condition.
     classes: BTreeSet<(QueueName, ShapeId)>,
-    /// Queues with another headroom than when it was last looked at what waits for it.
+    /// Queues whose headroom has changed since what waits for it was last looked at.
     headroom_of: BTreeSet<QueueName>,
 }
 
@@ -69,7 +70,7 @@ impl PendingQueues {
         }
     }
 
-    /// A queue has another headroom than before.
+    /// Notes that the headroom of a queue has changed.
     pub(crate) fn note_headroom(&mut self, queue: &QueueName) {
         if !self.due.headroom_of.contains(queue) {
             self.due.headroom_of.insert(queue.clone());
