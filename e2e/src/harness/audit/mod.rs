@@ -233,16 +233,18 @@ impl AuditSubject {
     }
 
     fn is_enough(&self, report: &AuditReport) -> anyhow::Result<()> {
-        let seconds = report.device_seconds();
         if self.nothing_held {
             ensure!(
-                seconds == 0,
-                "{seconds} device-seconds where none were expected"
+                !report.holds_devices(),
+                "devices are held where none were expected: {report}"
             );
             return Ok(());
         }
         ensure!(report.jobs > 0, "an audit without a job: {report}");
-        ensure!(seconds > 0, "an audit without a device-second: {report}");
+        ensure!(
+            report.holds_devices(),
+            "an audit in which no device is held: {report}"
+        );
         Ok(())
     }
 

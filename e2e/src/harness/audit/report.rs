@@ -41,6 +41,14 @@ impl AuditReport {
         u64::try_from(peak.copied().unwrap_or(0) / UNIT).unwrap_or(u64::MAX)
     }
 
+    /// Returns true if a device was held, however short.
+    pub(super) fn holds_devices(&self) -> bool {
+        let device = |((_, resource), &peak): (&(String, String), &u128)| {
+            peak > 0 && quantity::is_device(resource)
+        };
+        self.peaks.iter().any(device)
+    }
+
     /// Returns the device-seconds held.
     pub fn device_seconds(&self) -> u128 {
         device_seconds(self.used, 1)

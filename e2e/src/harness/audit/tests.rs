@@ -269,15 +269,18 @@ fn an_audit_of_nothing_is_none() {
     assert!(
         fails(&mut story)
             .unwrap()
-            .starts_with("an audit without a device-second")
+            .starts_with("an audit in which no device is held")
     );
     story.subject.nothing_held();
     assert_eq!(fails(&mut story), None);
-    story.placed("a", 1).after(9).gated("b");
+    // A placement that is gone at once is seen, too.
+    story.placed("a", 1).gated("a");
+    story.writes.last_mut().unwrap().time -= SignedDuration::from_millis(900);
+    assert_eq!(story.report().device_seconds(), 0);
     assert!(
         fails(&mut story)
             .unwrap()
-            .starts_with("80 device-seconds where none")
+            .starts_with("devices are held where none were expected: 2 jobs, 0 device-seconds")
     );
     story.subject.nothing_held = false;
     assert_eq!(fails(&mut story), None);
