@@ -8,6 +8,8 @@ use crate::api::facts::{
 };
 use crate::api::faults::FaultRuleSet;
 use crate::api::ids::{ClusterName, JobKey, Time};
+use crate::api::slot::ReservationSlot;
+use crate::backfill::withheld;
 use crate::capacity::{AssumedPod, Ended, EndedCount, MixRecord};
 use crate::config::EngineConfig;
 use crate::cycle::react::{Change, react};
@@ -22,7 +24,7 @@ use crate::reservation::spares::Spare;
 use crate::reservation::store::Reservation;
 use crate::state::{Engine, Inputs};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The state of an engine. A restored engine makes the same decisions.
@@ -45,6 +47,8 @@ pub struct Snapshot {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     ended: Vec<EndedCount>,
     reservations: Vec<Reservation>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    slots: Vec<ShapeSlots>,
     #[serde(default, skip_serializing_if = "QueueCauses::is_empty")]
     queue_causes: QueueCauses,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -71,6 +75,15 @@ struct JobSnapshot {
     job: Job,
     /// Its assumed pods, with their demand.
     assumed: Option<(Arc<Demand>, Vec<AssumedPod>)>,
+}
+
+/// The slots that a reservation takes for jobs of one shape. They follow from the nodes that there were when they were
+/// asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct ShapeSlots {
+    /// One of the jobs.
+    job: JobKey,
+    slots: BTreeSet<ReservationSlot>,
 }
 
 /// An engine in the state of `snapshot`.
@@ -134,6 +147,7 @@ pub(crate) fn restore(snapshot: Snapshot, config: EngineConfig) -> Engine {
     react(&mut engine, Change::Fleet(&clusters));
     engine.jobs.recheck_drains();
     engine.pending.backoff = snapshot.preemption_backoff;
+    restore_slots(&mut engine, &snapshot.slots);
     next_head::rank_queues(&mut engine);
     engine
 }
@@ -150,6 +164,16 @@ fn restore_job(engine: &mut Engine, snapshot: JobSnapshot) {
         engine.capacity.restore_assumed(&key, demand, assumed);
     }
     sync::sync_indexes(engine, &key);
+}
+
+fn restore_slots(engine: &mut Engine, known: &[ShapeSlots]) {
+    for known in known {
+        let Some(shape) = withheld::shape_of(engine.inputs(), &known.job) else {
+            continue;
+        };
+        engine.pending.note_scopes(shape, &known.slots);
+        engine.pending.shapes.note_guessed(shape);
+    }
 }
 
 /// The state of the engine.
@@ -181,6 +205,7 @@ pub(crate) fn snapshot(inputs: Inputs<'_>) -> Snapshot {
         ended: inputs.capacity.ended_counts().cloned().collect(),
         completion_grace: inputs.capacity.in_grace().cloned().collect(),
         reservations: inputs.reservations.iter().cloned().collect(),
+        slots: slots_of_shapes(inputs),
         queue_causes: inputs.jobs.queue_causes().clone(),
         spares: inputs.spares.iter().cloned().collect(),
         preemption_backoff: inputs.pending.backoff.clone(),
@@ -202,4 +227,26 @@ fn job_snapshot(inputs: Inputs<'_>, key: &JobKey, job: &Job) -> JobSnapshot {
         },
         assumed: assumed.map(|pods| (Arc::clone(&pods.demand), pods.assumed.clone())),
     }
+}
+
+fn slots_of_shapes(inputs: Inputs<'_>) -> Vec<ShapeSlots> {
+    let shapes = &inputs.pending.shapes;
+    let jobs: BTreeSet<&JobKey> = inputs.jobs.iter().map(|(key, _)| key).collect();
+    let mut first_of = BTreeMap::new();
+    for key in jobs {
+        if let Some(shape) = withheld::shape_of(inputs, key) {
+            first_of.entry(shape).or_insert(key);
+        }
+    }
+    let mut slots: Vec<ShapeSlots> = first_of
+        .into_iter()
+        .filter_map(|(shape, job)| {
+            Some(ShapeSlots {
+                job: job.clone(),
+                slots: shapes.scopes(shape)?.clone(),
+            })
+        })
+        .collect();
+    slots.sort_by(|one, other| one.job.cmp(&other.job));
+    slots
 }

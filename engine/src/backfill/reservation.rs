@@ -133,8 +133,7 @@ fn reservation_of_headroom(
     let mut scopes = BTreeSet::from([ReservationSlot::Headroom(short.queue.clone())]);
     let (headroom, releases) = expected_release::headroom_from(inputs, request.queue, short);
     let nodes = nodes_beside_headroom(inputs, request, headroom);
-    let classes = classes_counted(&nodes).into_iter();
-    scopes.extend(classes.map(ReservationSlot::Class));
+    scopes.extend(slots_of(inputs, request, &nodes));
     let pools = match pools {
         Some(pools) if nodes.is_empty() => pools.clone(),
         _ => pools_on(&nodes),
@@ -185,7 +184,7 @@ fn reservation_on(
     request: Request<'_>,
     target: ReservationPlan,
 ) -> Reservation {
-    let classes = classes_counted(&target.nodes);
+    let scopes = slots_of(inputs, request, &target.nodes);
     let pools = pools_on(&target.nodes);
     // A bound on pools that is short is given back by ends on other nodes, too.
     let nothing = Overlay::default();
@@ -198,7 +197,7 @@ fn reservation_on(
         queue: request.queue.clone(),
         rank: request.rank.clone(),
         releases,
-        scopes: classes.into_iter().map(ReservationSlot::Class).collect(),
+        scopes,
         charge: request.shape.total.clone(),
         pools: listed(pools),
         nodes: target.nodes,
@@ -247,6 +246,27 @@ pub(crate) fn pools_on(nodes: &[ReservedNode]) -> Pools {
     pools
         .map(|(pool, totals)| (pool, totals.to_resources()))
         .collect()
+}
+
+/// The slots that the owner of these nodes takes: those of its shape, whatever the classes of the nodes are. Where the
+/// empty fleet could not take its shape, they are those of the nodes.
+fn slots_of(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+    nodes: &[ReservedNode],
+) -> BTreeSet<ReservationSlot> {
+    if nodes.is_empty() {
+        return BTreeSet::new();
+    }
+    let shape = withheld::shape_of(inputs, &request.rank.key);
+    let slots = shape.and_then(|shape| inputs.pending.shapes.scopes(shape));
+    match slots.filter(|slots| !slots.is_empty()) {
+        Some(slots) => slots.clone(),
+        None => classes_counted(nodes)
+            .into_iter()
+            .map(ReservationSlot::Class)
+            .collect(),
+    }
 }
 
 /// The classes whose reservations it counts as: those it uses devices of, else all.

@@ -17,10 +17,9 @@ use crate::backfill::{reservation, withheld};
 use crate::pending::pending_queue::{PendingQueue, SlotsTaken};
 use crate::pending::shapes::ShapeId;
 use crate::placement::request;
-use crate::reservation::priority::{ReservationPriority, ReservationWindow};
+use crate::reservation::priority::{QueuePriorities, ReservationPriority, ReservationWindow};
 use crate::reservation::store::Reservation;
 use crate::state::Inputs;
-use std::cmp::Reverse;
 
 /// The priority of a reservation for a pending job.
 pub(crate) fn reservation_priority<'a>(
@@ -31,11 +30,7 @@ pub(crate) fn reservation_priority<'a>(
     let id = inputs.quota.id(queue);
     let path = id.map(|id| inputs.quota.path_of(id)).unwrap_or_default();
     ReservationPriority {
-        priorities: path
-            .iter()
-            .skip(1)
-            .map(|id| Reverse(inputs.quota.priority(*id)))
-            .collect(),
+        queues: QueuePriorities::new(path.iter().skip(1).map(|id| inputs.quota.priority(*id))),
         satisfied: !id.is_some_and(|id| inputs.quota.is_below_deserved(id)),
         rank,
     }

@@ -12,8 +12,8 @@ use crate::cycle::reserve;
 use crate::cycle::wake::{all_reservable, cluster_total, nodes_freed, recheck};
 use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::infeasible::Nodes;
-use crate::reservation::store::Reservation;
 use crate::state::Engine;
+use std::collections::BTreeSet;
 
 /// Facts of clusters changed: the fleet's totals change, and what could never fit is evaluated again.
 pub(crate) fn clusters_changed<'a>(
@@ -28,16 +28,10 @@ pub(crate) fn clusters_changed<'a>(
     engine.pending.backoff.moved();
     engine.pending.forget_fits();
     all_reservable(engine);
-    // Those of an owner of nodes are not guessed: it would lose its reservation if they were others. With none known,
-    // an owner of headroom would lose it to the first job that is in the window with it.
-    let reserved: Vec<Reservation> = engine.reservations.iter().cloned().collect();
-    for kept in &reserved {
-        match withheld::shape_of(engine.inputs(), &kept.rank.key) {
-            Some(shape) if kept.nodes.is_empty() => {
-                reserve::guess_scopes(engine, shape);
-            }
-            _ => reserve::note_scopes(engine, &kept.rank, kept),
-        }
+    let owners = engine.reservations.iter();
+    let shapes = owners.filter_map(|kept| withheld::shape_of(engine.inputs(), &kept.rank.key));
+    for shape in shapes.collect::<BTreeSet<_>>() {
+        reserve::guess_scopes(engine, shape);
     }
     engine.pending.queues.wake(&RequeueCondition::Fleet);
     // A job that lacks quota may not fit the fleet now: then it must not hold up those behind it.

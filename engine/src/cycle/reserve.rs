@@ -30,16 +30,16 @@ pub(crate) fn reserve_for(
     request: Request<'_>,
     block: &Block,
 ) -> (Vec<RequeueCondition>, usize) {
-    let (mut slots, mut plans) = (Vec::new(), 0);
+    let mut slots = Vec::new();
     let holds = engine.reservations.of(&request.rank.key);
     if holds.is_some_and(|kept| !kept.pending_evictions.is_empty()) {
-        return (slots, plans);
+        return (slots, 0);
     }
     if holds.is_some_and(Reservation::taking) {
         // All its victims are gone and it still cannot be admitted: it is a job like any other again.
         drop_reservation_of(engine, &request.rank.key);
     }
-    let front = window::of_queue(engine.inputs(), request.queue).into_jobs();
+    let (front, mut plans) = window_with_slots(engine, request);
     // A job that cannot be admitted leaves the window; the reservations of the others stay.
     let gives = !matches!(block.gate, Gate::Never | Gate::Limit);
     if !gives {
@@ -70,7 +70,7 @@ pub(crate) fn reserve_for(
         let planned = planned.filter(|planned| !is_fruitless(engine, request, block, planned));
         match planned {
             Some(planned) => {
-                note_scopes(engine, rank, &planned);
+                note_where_none_guessed(engine, shape, &planned);
                 match displace_or_less(engine, planned) {
                     Ok(planned) => set_reservation(engine, planned),
                     Err(taken) => {
@@ -93,6 +93,20 @@ pub(crate) fn reserve_for(
         drop_all(engine, &surplus);
     }
     (slots, plans)
+}
+
+/// The reservation window of a request's queue, with the slots of its shape known if there is any job in it, and how
+/// many plans that took: a guess is a plan for the empty fleet.
+fn window_with_slots(engine: &mut Engine, request: Request<'_>) -> (BTreeSet<QueueOrder>, usize) {
+    let window = |engine: &Engine| window::of_queue(engine.inputs(), request.queue).into_jobs();
+    let front = window(engine);
+    let shape = withheld::shape_of(engine.inputs(), &request.rank.key);
+    let unknown = |shape: &ShapeId| engine.pending.shapes.scopes(*shape).is_none();
+    let Some(shape) = shape.filter(unknown).filter(|_| !front.is_empty()) else {
+        return (front, 0);
+    };
+    let plans = usize::from(guess_scopes(engine, shape) >= GUESS_AS);
+    (window(engine), plans)
 }
 
 /// Whether a job could not start although the nodes that would be reserved for it are free: they would be kept free for
@@ -130,9 +144,10 @@ pub(crate) fn note_unreservable(engine: &mut Engine, queue: &QueueName, rank: &Q
     engine.pending.queues.note_changed(queue);
 }
 
-/// Notes the slots that a reservation for this shape would take, if none is known yet: the pool
-/// classes that it would use of the empty fleet. They are the same for all shapes alike. Returns how many classes are
-/// listed by other slots, with what to guess them counts as.
+/// Notes the slots that a reservation for this shape takes, if none is known yet: the pool classes that it would use
+/// of the empty fleet, wherever its nodes will be. So they follow from the fleet and the shape, are the same for all
+/// shapes alike, and do not move with the plans: owners that took slots from each other by turns would do so for ever.
+/// Returns how many classes are listed by other slots, with what to guess them counts as.
 pub(crate) fn guess_scopes(engine: &mut Engine, id: ShapeId) -> usize {
     let Some(shape) = engine
         .pending
@@ -163,9 +178,11 @@ pub(crate) fn guess_scopes(engine: &mut Engine, id: ShapeId) -> usize {
     moved + GUESS_AS
 }
 
-pub(crate) fn note_scopes(engine: &mut Engine, rank: &QueueOrder, planned: &Reservation) {
-    let shape = withheld::shape_of(engine.inputs(), &rank.key);
-    if let Some(shape) = shape.filter(|_| !planned.nodes.is_empty()) {
+/// The fleet could not take a shape when its slots were guessed, and can now: it takes those of the plan.
+fn note_where_none_guessed(engine: &mut Engine, shape: Option<ShapeId>, planned: &Reservation) {
+    let shapes = &engine.pending.shapes;
+    let none = |shape: &ShapeId| shapes.scopes(*shape).is_some_and(BTreeSet::is_empty);
+    if let Some(shape) = shape.filter(none) {
         let scopes = planned.scopes.iter().cloned();
         let classes = scopes.filter(|scope| matches!(scope, ReservationSlot::Class(_)));
         engine.pending.note_scopes(shape, &classes.collect());

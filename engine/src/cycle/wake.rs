@@ -138,11 +138,18 @@ pub(crate) fn all_reservable(engine: &mut Engine) {
     mark_reservable_dirty(engine, &reservable);
 }
 
-/// A reservation may have become possible for these jobs: they are in the windows of their queues again.
+/// A reservation may have become possible for these jobs: they are in the windows of their queues again. What a parked
+/// class waits for need not have changed.
 fn mark_reservable_dirty(engine: &mut Engine, jobs: &BTreeSet<JobKey>) {
     for key in jobs {
-        if let Some(line) = engine.jobs.line_of(key) {
-            engine.pending.queues.note_changed(&line.queue);
+        let Some(line) = engine.jobs.line_of(key) else {
+            continue;
+        };
+        let (queue, shape) = (line.queue.clone(), line.shape);
+        let is_outranked = window::is_outranked(engine.inputs(), &queue, &line.rank, shape);
+        engine.pending.queues.note_changed(&queue);
+        if !is_outranked {
+            engine.pending.queues.wake_parked(&queue, shape);
         }
     }
 }

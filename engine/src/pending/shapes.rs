@@ -156,6 +156,8 @@ pub(crate) struct Shapes {
     related: BTreeSet<ShapeId>,
     /// That of the fleet.
     fleet: Generation,
+    /// That of what is guessed of slots.
+    guesses: Generation,
     /// That of the fleet and of the bounds of queues.
     bounds: Generation,
     demands: BTreeSet<Arc<Demand>>,
@@ -192,7 +194,7 @@ impl Shapes {
         }
         let shape = Arc::new(shape);
         let alike = self.alike.entry(RoomKey::of(&shape)).or_default();
-        let guessed = alike.guessed_slots.at(self.fleet).copied().flatten();
+        let guessed = alike.guessed_slots.at(self.guesses).copied().flatten();
         let entry = Some(ShapeSlot {
             shape: Arc::clone(&shape),
             jobs: 1,
@@ -316,6 +318,7 @@ impl Shapes {
     /// The fleet changed: nothing is known of what fits it.
     pub(super) fn forget_fits(&mut self) {
         self.fleet_changed();
+        self.guesses.changed();
         for slot in self.slots.iter_mut().flatten() {
             slot.slots = SlotSetId::default();
         }

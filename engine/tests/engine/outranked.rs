@@ -1,9 +1,11 @@
 //! Jobs that cannot get a reservation, because nothing can be reserved or all slots are taken, are
 //! evaluated again when that changes.
 
-use crate::world::{World, cluster, foreign, gang, key, node, on, pods, policy, queue, role};
+use crate::world::{
+    World, cluster, deserving, foreign, gang, key, node, on, pods, policy, queue, role,
+};
 use engine::Event;
-use engine::facts::{Demand, NodeFact, PolicyFact};
+use engine::facts::{Demand, NodeFact, PolicyFact, QueueFact};
 use insta::assert_snapshot;
 
 /// This queue may have three reservations of the class; others have the default of two.
@@ -51,7 +53,7 @@ fn an_unreservable_job_is_evaluated_when_a_node_grows() {
 }
 
 #[test]
-fn an_outranked_job_is_evaluated_when_an_owner_moves_to_another_class() {
+fn an_owner_takes_the_slots_of_its_shape_wherever_its_nodes_are() {
     let mut world = World::new();
     world.cluster("a", 3, "cpu 64, gpu 8");
     world.apply(Event::ClusterUpserted(cluster("b")));
@@ -90,10 +92,10 @@ fn an_outranked_job_is_evaluated_when_an_owner_moves_to_another_class() {
     let names = ["turns", "stays-1", "stays-2", "beside", "last"];
     // Three jobs that were queued before have reservations of its class.
     assert_eq!(are_next(&world, names), [true, true, true, true, false]);
-    // On a node of the other class less has to become free for it now.
+    // On a node of the other class less has to become free for it now. It would go to this one in the empty fleet.
     world.finish("ends");
     assert_snapshot!(world.decide(), @"");
-    assert_eq!(are_next(&world, names), [true; 5]);
+    assert_eq!(are_next(&world, names), [true, true, true, true, false]);
 }
 
 #[test]
@@ -121,20 +123,25 @@ fn an_outranked_job_is_evaluated_when_one_of_several_owners_is_gone() {
 
 #[test]
 fn a_job_outranked_in_one_class_is_evaluated_though_the_slots_of_another_are_taken() {
-    let both = || vec![role("eight", 1, "gpu 8"), role("nine", 1, "gpu 9")];
+    // Only the nodes of the first class have so many CPUs, and only those of the second have memory.
+    let (eight, nine) = ("cpu 16, gpu 8", "memory 1, gpu 9");
+    let both = || vec![role("eight", 1, eight), role("nine", 1, nine)];
     let ten = |gpus| vec![role("one", 1, gpus), role("ten", 1, "gpu 10")];
     // The other jobs use one class each, or all use two.
-    let alone = [pods(1, "gpu 8"), pods(1, "gpu 9")];
-    for [goes, after] in [alone, [gang(ten("gpu 8")), gang(ten("gpu 9"))]] {
+    let alone = [pods(1, eight), pods(1, nine)];
+    for [goes, after] in [alone, [gang(ten(eight)), gang(ten(nine))]] {
         let mut world = World::new();
         world.cluster("a", 2, "cpu 64, gpu 8");
         world.queue(queue("full"));
         world.runs("old-8", "full", 2, "gpu 8");
-        for (class, gpus, names) in [("other", 9, ["n2", "n3"]), ("third", 10, ["n4", "n5"])] {
+        for (class, memory, gpus, names) in [
+            ("other", 8, 9, ["n2", "n3"]),
+            ("third", 0, 10, ["n4", "n5"]),
+        ] {
             for name in names {
                 world.apply(Event::NodeUpserted(NodeFact {
                     class: class.into(),
-                    ..node("a", name, &format!("cpu 64, gpu {gpus}"))
+                    ..node("a", name, &format!("cpu 8, memory {memory}, gpu {gpus}"))
                 }));
             }
             world.runs(&format!("old-{gpus}"), "full", 2, &format!("gpu {gpus}"));
@@ -156,4 +163,31 @@ fn a_job_outranked_in_one_class_is_evaluated_though_the_slots_of_another_are_tak
         // In the other class it has a higher reservation priority than one of the owners.
         assert_eq!(are_next(&world, names), [true, true, false]);
     }
+}
+
+#[test]
+fn how_deep_a_queue_is_gives_it_no_priority_for_a_reservation() {
+    let mut world = World::new();
+    world.cluster("a", 3, "cpu 64, gpu 8");
+    for name in ["full", "aged", "shallow", "dept"] {
+        world.queue(queue(name));
+    }
+    world.queue(QueueFact {
+        parent: Some("dept".into()),
+        ..deserving("deep", "gpu 8")
+    });
+    let mut old = world.job("old", "full", pods(3, "gpu 8"));
+    old.0.preemptible = false;
+    world.submit(old);
+    world.decide();
+    world.run("old");
+    for name in ["aged", "shallow", "deep"] {
+        world.add(name, name, 1, "gpu 8");
+    }
+    assert_snapshot!(world.decide(), @"");
+    // Of two slots one is for the queue below its deserved amounts, and one for the job that waits longest.
+    assert_eq!(
+        are_next(&world, ["aged", "shallow", "deep"]),
+        [true, false, true]
+    );
 }

@@ -54,14 +54,14 @@ impl Shapes {
     pub(crate) fn guessed_slots(&self, id: ShapeId) -> Option<SlotSetId> {
         let shape = self.get(id)?;
         let alike = self.alike.get(&RoomKey::of(shape))?;
-        *alike.guessed_slots.at(self.fleet)?
+        *alike.guessed_slots.at(self.guesses)?
     }
 
     /// The slots that are noted for a shape are those that a reservation for it, and for all alike, would take in the
     /// empty fleet.
     pub(crate) fn note_guessed(&mut self, id: ShapeId) {
         let what = Some(self.slot_set(id));
-        let at = self.fleet;
+        let at = self.guesses;
         let key = self.get(id).map(|shape| RoomKey::of(shape));
         if let Some(alike) = key.and_then(|key| self.alike.get_mut(&key)) {
             alike.guessed_slots = AtGeneration { at, what };

@@ -186,7 +186,7 @@ fn the_same_events_give_the_same_bytes_everywhere() {
     54 released, 1 resized, 0 evicted: 599b6635cff4b9b9, told 2bc135d59cef5fd8
     114 released, 1 resized, 4 evicted: d9209ff2c431ee44, told a5ad633e510991fb
     85 released, 1 resized, 2 evicted: dad0bbfe475256aa, told cfc7503101e114d2
-    95 released, 3 resized, 3 evicted: 23b16ba00b7c0b63, told d6d72593c1ba702b
+    95 released, 3 resized, 3 evicted: 23b16ba00b7c0b63, told 54608bb5b5b79c0f
     53 released, 1 resized, 1 evicted: 58d798a619bffe76, told fa586fe7ff2e7841
     ");
 }

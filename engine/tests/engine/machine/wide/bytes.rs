@@ -32,9 +32,9 @@ fn wide_streams_give_the_same_bytes_everywhere() {
     insta::assert_snapshot!(rows.join("\n"), @r"
     21 released, 0 resized, 0 evicted: 9fc25259d605876d, told 5890375f637af61f
     30 released, 0 resized, 0 evicted: edd97b13c16ac5d4, told ddb00857f8c58d23
-    28 released, 1 resized, 2 evicted: 41b23a80bafd2be5, told 10f5a686c04afc4f
-    40 released, 0 resized, 1 evicted: 37b981041b4d393e, told 9e8124074d74a975
-    52 released, 0 resized, 0 evicted: 4cfc3c77ef4c2cf9, told 4725342d97bd9383
+    28 released, 1 resized, 2 evicted: 41b23a80bafd2be5, told 5c18e7983fbd688f
+    40 released, 0 resized, 1 evicted: 37b981041b4d393e, told f4fe29fb69b6b4b7
+    52 released, 0 resized, 0 evicted: 742f798e92bce759, told eda8be48f527ca0d
     34 released, 1 resized, 4 evicted: 7e3c3fd38b5482c3, told 6d6d553571eb60d6
     27 released, 0 resized, 1 evicted: b14eec80ff254e9a, told 8cd0cc573439e670
     29 released, 0 resized, 3 evicted: ba7c989d8314fedf, told 616ee506c485c494
