@@ -176,17 +176,17 @@ fn row(row: u8) -> String {
 fn the_same_events_give_the_same_bytes_everywhere() {
     let rows: Vec<String> = (0..12).map(row).collect();
     insta::assert_snapshot!(rows.join("\n"), @r"
-    97 released, 2 resized, 2 evicted: b020cd682dc4b2a5, told 9be41fd0fe40ab58
-    70 released, 1 resized, 3 evicted: 54ff5f20e78e962d, told b6d4ea74e303f248
-    113 released, 2 resized, 8 evicted: e264c96d9becb552, told 811019bf7fdacb35
+    97 released, 2 resized, 2 evicted: 110dab7ba20ae42c, told 9be41fd0fe40ab58
+    70 released, 1 resized, 3 evicted: f9a2782dfbead479, told b6d4ea74e303f248
+    113 released, 2 resized, 8 evicted: 2ae3d562aef88d6d, told 811019bf7fdacb35
     63 released, 0 resized, 1 evicted: c960b3acfd0af526, told 5d1623020b988104
-    123 released, 5 resized, 7 evicted: 95836ed0b86071b7, told 92c2c70387b2600a
+    123 released, 5 resized, 7 evicted: 25b63bc7288409ac, told 92c2c70387b2600a
     57 released, 0 resized, 2 evicted: 1e6171fa58783e51, told a64d5183844cf381
     107 released, 1 resized, 6 evicted: b703aa6c468d21c2, told e94d3b7e1f7179be
-    54 released, 1 resized, 0 evicted: 599b6635cff4b9b9, told 2bc135d59cef5fd8
-    114 released, 1 resized, 4 evicted: d9209ff2c431ee44, told a5ad633e510991fb
+    54 released, 1 resized, 0 evicted: 0dcc4d7611cec89b, told 2bc135d59cef5fd8
+    114 released, 1 resized, 4 evicted: 15ef4f88d684d436, told a5ad633e510991fb
     85 released, 1 resized, 2 evicted: dad0bbfe475256aa, told cfc7503101e114d2
-    95 released, 3 resized, 3 evicted: 23b16ba00b7c0b63, told 54608bb5b5b79c0f
-    53 released, 1 resized, 1 evicted: 58d798a619bffe76, told fa586fe7ff2e7841
+    95 released, 3 resized, 3 evicted: 0488ceefe71aa5da, told 54608bb5b5b79c0f
+    53 released, 1 resized, 1 evicted: 0303056511623d42, told fa586fe7ff2e7841
     ");
 }

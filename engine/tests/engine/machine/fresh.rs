@@ -72,7 +72,8 @@ fn batch(seed: u64) -> Result<(), String> {
 /// Seeds that failed once; a change of the steps makes other streams of them. A timer came in the middle of a call; an
 /// owner of a reservation counted on the end of a gang that grew, which gives back more then. The slots of a shape were
 /// those of the last plan, so that a restart gave others; a parked job was not asked again when a reservation became
-/// possible for it. Owners took slots from each other by turns, in versions between.
+/// possible for it. Owners took slots from each other by turns, in versions between. A job did not search for victims
+/// again when another queue had nominated a preemptor.
 #[test]
 fn streams_that_failed_once_hold() {
     for seed in [
@@ -84,6 +85,7 @@ fn streams_that_failed_once_hold() {
         811_281_355,
         830_000_000,
         831_000_256,
+        830_000_219,
     ] {
         batch(seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }

@@ -34,7 +34,7 @@ fn wide_streams_give_the_same_bytes_everywhere() {
     30 released, 0 resized, 0 evicted: edd97b13c16ac5d4, told ddb00857f8c58d23
     28 released, 1 resized, 2 evicted: 41b23a80bafd2be5, told 5c18e7983fbd688f
     40 released, 0 resized, 1 evicted: 37b981041b4d393e, told f4fe29fb69b6b4b7
-    52 released, 0 resized, 0 evicted: 742f798e92bce759, told eda8be48f527ca0d
+    52 released, 0 resized, 0 evicted: bbcb01b484f49de3, told eda8be48f527ca0d
     34 released, 1 resized, 4 evicted: 7e3c3fd38b5482c3, told 6d6d553571eb60d6
     27 released, 0 resized, 1 evicted: b14eec80ff254e9a, told 8cd0cc573439e670
     29 released, 0 resized, 3 evicted: ba7c989d8314fedf, told 616ee506c485c494
