@@ -149,7 +149,7 @@ fn mark_reservable_dirty(engine: &mut Engine, jobs: &BTreeSet<JobKey>) {
         let is_outranked = window::is_outranked(engine.inputs(), &queue, &line.rank, shape);
         engine.pending.queues.note_changed(&queue);
         if !is_outranked {
-            engine.pending.queues.wake_parked(&queue, shape);
+            engine.pending.queues.wake_class(&queue, shape);
         }
     }
 }

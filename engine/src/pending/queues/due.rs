@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 pub(super) struct DueWakes {
     /// All that wait for one of these are to be woken.
     conditions: BTreeSet<RequeueCondition>,
-    /// To be woken besides: some of those that wait for a condition.
+    /// To be woken besides, where they wait for anything.
     classes: BTreeSet<(QueueName, ShapeId)>,
     /// Queues whose headroom has changed since what waits for it was last looked at.
     headroom_of: BTreeSet<QueueName>,
@@ -54,6 +54,11 @@ impl PendingQueues {
         let waiting = self.waiting.of(condition);
         let woken = waiting.filter(|(queue, shape)| which(queue, *shape));
         self.due.classes.append(&mut woken.cloned().collect());
+    }
+
+    /// Has a class woken, if it waits for anything by then.
+    pub(crate) fn wake_class(&mut self, queue: &QueueName, shape: ShapeId) {
+        self.due.classes.insert((queue.clone(), shape));
     }
 
     /// Has those woken that wait for a charge to a queue to become less while it does not use all that it is

@@ -66,17 +66,14 @@ impl PendingQueues {
 
     /// Wakes the parked classes in the reservation window of a queue.
     pub(crate) fn wake_window(&mut self, queue: &QueueName) {
-        let window = self.windows.get(queue).into_iter().flatten();
-        for shape in window.copied().collect::<Vec<_>>() {
-            self.wake_parked(queue, shape);
-        }
-    }
-
-    /// Wakes a class if it is parked.
-    pub(crate) fn wake_parked(&mut self, queue: &QueueName, shape: ShapeId) {
         let classes = self.by_name.get(queue).map(|of_queue| &of_queue.classes);
-        let class = classes.and_then(|classes| classes.get(&shape));
-        if class.is_some_and(PendingClass::is_parked) {
+        let is_parked = |shape: &&ShapeId| {
+            let class = classes.and_then(|classes| classes.get(*shape));
+            class.is_some_and(PendingClass::is_parked)
+        };
+        let window = self.windows.get(queue).into_iter().flatten();
+        let parked: Vec<ShapeId> = window.filter(is_parked).copied().collect();
+        for shape in parked {
             self.activate(queue, shape);
         }
     }
