@@ -229,24 +229,16 @@ fn job_snapshot(inputs: Inputs<'_>, key: &JobKey, job: &Job) -> JobSnapshot {
     }
 }
 
+/// The slots of each shape, where they are known, by the first of its jobs.
 fn slots_of_shapes(inputs: Inputs<'_>) -> Vec<ShapeSlots> {
-    let shapes = &inputs.pending.shapes;
     let jobs: BTreeSet<&JobKey> = inputs.jobs.iter().map(|(key, _)| key).collect();
-    let mut first_of = BTreeMap::new();
-    for key in jobs {
-        if let Some(shape) = withheld::shape_of(inputs, key) {
-            first_of.entry(shape).or_insert(key);
-        }
-    }
-    let mut slots: Vec<ShapeSlots> = first_of
-        .into_iter()
-        .filter_map(|(shape, job)| {
-            Some(ShapeSlots {
-                job: job.clone(),
-                slots: shapes.scopes(shape)?.clone(),
-            })
+    let mut listed = BTreeSet::new();
+    let slots_of = |job: &JobKey| {
+        let shape = withheld::shape_of(inputs, job).filter(|shape| listed.insert(*shape))?;
+        Some(ShapeSlots {
+            job: job.clone(),
+            slots: inputs.pending.shapes.scopes(shape)?.clone(),
         })
-        .collect();
-    slots.sort_by(|one, other| one.job.cmp(&other.job));
-    slots
+    };
+    jobs.into_iter().filter_map(slots_of).collect()
 }

@@ -133,7 +133,7 @@ fn reservation_of_headroom(
     let mut scopes = BTreeSet::from([ReservationSlot::Headroom(short.queue.clone())]);
     let (headroom, releases) = expected_release::headroom_from(inputs, request.queue, short);
     let nodes = nodes_beside_headroom(inputs, request, headroom);
-    scopes.extend(slots_of(inputs, request, &nodes));
+    scopes.extend(slots_of_owner(inputs, request, &nodes));
     let pools = match pools {
         Some(pools) if nodes.is_empty() => pools.clone(),
         _ => pools_on(&nodes),
@@ -184,7 +184,7 @@ fn reservation_on(
     request: Request<'_>,
     target: ReservationPlan,
 ) -> Reservation {
-    let scopes = slots_of(inputs, request, &target.nodes);
+    let scopes = slots_of_owner(inputs, request, &target.nodes);
     let pools = pools_on(&target.nodes);
     // A bound on pools that is short is given back by ends on other nodes, too.
     let nothing = Overlay::default();
@@ -250,7 +250,7 @@ pub(crate) fn pools_on(nodes: &[ReservedNode]) -> Pools {
 
 /// The slots that the owner of these nodes takes: those of its shape, whatever the classes of the nodes are. Where the
 /// empty fleet could not take its shape, they are those of the nodes.
-fn slots_of(
+fn slots_of_owner(
     inputs: Inputs<'_>,
     request: Request<'_>,
     nodes: &[ReservedNode],

@@ -28,6 +28,7 @@ pub(crate) fn clusters_changed<'a>(
     engine.pending.backoff.moved();
     engine.pending.forget_fits();
     all_reservable(engine);
+    // With none known, an owner would lose its reservation to the first job that is in the window with it.
     let owners = engine.reservations.iter();
     let shapes = owners.filter_map(|kept| withheld::shape_of(engine.inputs(), &kept.rank.key));
     for shape in shapes.collect::<BTreeSet<_>>() {

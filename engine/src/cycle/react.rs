@@ -323,8 +323,6 @@ fn ahead_in<'a>(engine: &'a Engine, queue: &'a QueueName) -> impl Iterator<Item 
 }
 
 fn reservation_dropped(engine: &mut Engine, dropped: &Reservation) {
-    engine.jobs.retry_scale_up();
-    engine.pending.backoff.moved();
     nodes_unreserved(engine, dropped);
     if window::outranked_another(engine.inputs(), dropped) {
         mark_windows_dirty(engine);
@@ -351,13 +349,12 @@ fn reservation_set(engine: &mut Engine, key: &JobKey, before: Option<&Reservatio
         // A job that lost a slot to another reservation may have a better claim than this one.
         mark_windows_dirty(engine);
     }
-    if planned.preemptor || before.is_some() {
-        // A search for victims counts what preemptors will use, and leaves what is reserved.
+    if planned.preemptor {
+        // A search for victims counts what preemptors will use.
         engine.pending.backoff.moved();
     }
     if let Some(before) = before {
         // What was reserved before is not any more, and the job may start later.
-        engine.jobs.retry_scale_up();
         nodes_unreserved(engine, before);
         engine.pending.shapes.timed_feasible();
         engine.pending.queues.wake(&RequeueCondition::Reservation);

@@ -101,12 +101,11 @@ fn window_with_slots(engine: &mut Engine, request: Request<'_>) -> (BTreeSet<Que
     let window = |engine: &Engine| window::of_queue(engine.inputs(), request.queue).into_jobs();
     let front = window(engine);
     let shape = withheld::shape_of(engine.inputs(), &request.rank.key);
-    let unknown = |shape: &ShapeId| engine.pending.shapes.scopes(*shape).is_none();
-    let Some(shape) = shape.filter(unknown).filter(|_| !front.is_empty()) else {
-        return (front, 0);
-    };
-    let plans = usize::from(guess_scopes(engine, shape) >= GUESS_AS);
-    (window(engine), plans)
+    let shape = shape.filter(|_| !front.is_empty());
+    match shape.map_or(0, |shape| guess_scopes(engine, shape)) {
+        0 => (front, 0),
+        moved => (window(engine), usize::from(moved >= GUESS_AS)),
+    }
 }
 
 /// Whether a job could not start although the nodes that would be reserved for it are free: they would be kept free for

@@ -245,8 +245,10 @@ pub(crate) fn nodes_freed(engine: &mut Engine, freed: Nodes) {
     queues.wake_shapes(&RequeueCondition::Room, |shape| fitting.contains(&shape));
 }
 
-/// Nodes that are not reserved any more are as good as freed.
+/// Nodes that are not reserved any more are as good as freed, and a search for victims left them.
 pub(crate) fn nodes_unreserved(engine: &mut Engine, kept: &Reservation) {
+    engine.jobs.retry_scale_up();
+    engine.pending.backoff.moved();
     let nodes = kept.nodes.iter().map(|node| (&node.cluster, &node.node));
     let reservable = engine.pending.note_unreserved(nodes);
     mark_reservable_dirty(engine, &reservable);
