@@ -15,6 +15,7 @@ use crate::placement::request::Request;
 use crate::placement::ways::Unreserved;
 use crate::quota::Shortfall;
 use crate::state::Inputs;
+use std::ops::{Bound, RangeBounds as _};
 
 /// So many plans are made at most that start sooner than the ones before.
 const TRIED: usize = 4;
@@ -104,19 +105,20 @@ fn much_sooner(
     let is_better = |found: &ReservationPlan, known: &KnownPlan| {
         if is_reserved(found) {
             // Other jobs passed it because it was to start here.
-            return known.start.is_none_or(|start| found.start < Some(start));
+            return known.start.is_none_or(|start| found.start <= Some(start));
         }
         match known.plan.as_ref().is_some_and(is_reserved) {
             true => sooner::is_clearly_sooner(inputs, found.start, known.start),
             false => octave(found.start) < octave(known.start),
         }
     };
-    let mut until = known.start;
+    // At first as late as the known plan: where it is reserved already, it stays if it starts there no later.
+    let mut until = known.start.map_or(Bound::Unbounded, Bound::Included);
     for _ in 0..TRIED {
         let Some((plan, waits_for_bound)) = plan_before(inputs, request, overlay, until) else {
             break;
         };
-        until = plan.start;
+        until = plan.start.map_or(Bound::Unbounded, Bound::Excluded);
         if (known.within || !waits_for_bound) && is_better(&plan, &known) {
             known.start = plan.start;
             known.plan = Some(plan);
@@ -128,15 +130,15 @@ fn much_sooner(
     known.plan
 }
 
-/// A plan within what the bounds leave once jobs have ended that end before `until`, by which the job starts before
+/// A plan within what the bounds leave once jobs have ended that end within `until`, by which the job starts within
 /// that, but not now. Whether it waits for a bound there, on nodes that are free before.
 fn plan_before(
     inputs: Inputs<'_>,
     request: Request<'_>,
     overlay: &Overlay,
-    until: Option<Time>,
+    until: Bound<Time>,
 ) -> Option<(ReservationPlan, bool)> {
-    let is_before = |at: Time| until.is_none_or(|until| at < until);
+    let is_before = |at: Time| (Bound::Unbounded, until).contains(&at);
     let limits = |usage: &Overlay| inputs.quota.pool_limits(request.queue, usage);
     let left = limits(&Overlay::after_ends(inputs, is_before));
     if left == limits(&Overlay::default()) {

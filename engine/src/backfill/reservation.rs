@@ -28,14 +28,21 @@ pub(crate) fn is_behind(inputs: Inputs<'_>, queue: &QueueName, rank: &QueueOrder
     last.is_none_or(|last| feasible::stands_before(inputs, last, queue, rank))
 }
 
-/// Whether the owner of reserved nodes lacks headroom, which it did not when they were reserved: it starts as late
-/// as that is free, and shorter jobs may go before.
+/// True if the owner of a reservation lacks headroom, or a bound on pools leaves it too little, which was not so when
+/// it was planned: it starts as late as that is free, and shorter jobs may go before.
 pub(crate) fn lacks_headroom_now(inputs: Inputs<'_>, kept: &Reservation) -> bool {
-    let checked = || {
-        let usage = Overlay::default();
-        inputs.quota.check_total(&kept.queue, &kept.charge, &usage)
-    };
-    !kept.lacked_headroom() && !kept.taking() && checked().is_err()
+    if kept.lacked_headroom() || kept.taking() {
+        return false;
+    }
+    let usage = Overlay::default();
+    let (quota, queue) = (&inputs.quota, &kept.queue);
+    let lacks_total = quota.check_total(queue, &kept.charge, &usage).is_err();
+    let knew_of_bound = kept.waits_for_bound() || !quota.bounds_pools(queue);
+    lacks_total
+        || !knew_of_bound && {
+            let pools = pools_on(&kept.nodes);
+            quota.check_pools(queue, &pools, &usage).is_err()
+        }
 }
 
 /// The jobs in the reservation window with the shape of the request, for which no job is being evicted.

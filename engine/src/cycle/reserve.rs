@@ -39,6 +39,9 @@ pub(crate) fn reserve_for(
         // All its victims are gone and it still cannot be admitted: it is a job like any other again.
         drop_reservation_of(engine, &request.rank.key);
     }
+    if matches!(block.gate, Gate::Room | Gate::Quota(..)) {
+        retry_reservation(engine, request);
+    }
     let (front, mut plans) = window_with_slots(engine, request);
     // A job that cannot be admitted leaves the window; the reservations of the others stay.
     let gives = !matches!(block.gate, Gate::Never | Gate::Limit);
@@ -141,6 +144,18 @@ pub(crate) fn note_unreservable(engine: &mut Engine, queue: &QueueName, rank: &Q
     engine.pending.note_unreservable(&rank.key, shape);
     // It leaves the window of its queue to the next one.
     engine.pending.queues.note_changed(queue);
+}
+
+/// A job for which no reservation was possible is blocked by something else now: it lacked only what is reserved for
+/// jobs ahead of it, and others took that, or the bounds of its queue were met.
+fn retry_reservation(engine: &mut Engine, request: Request<'_>) {
+    let key = &request.rank.key;
+    if engine.pending.is_unreservable(key) {
+        engine
+            .pending
+            .retry_reservation(&BTreeSet::from([key.clone()]));
+        engine.pending.queues.note_changed(request.queue);
+    }
 }
 
 /// Notes the slots that a reservation for this shape takes, if none is known yet: the pool classes that it would use

@@ -182,7 +182,7 @@ fn the_same_events_give_the_same_bytes_everywhere() {
     63 released, 0 resized, 1 evicted: c960b3acfd0af526, told 5d1623020b988104
     123 released, 5 resized, 7 evicted: 25b63bc7288409ac, told 92c2c70387b2600a
     57 released, 0 resized, 2 evicted: 1e6171fa58783e51, told a64d5183844cf381
-    107 released, 1 resized, 6 evicted: b703aa6c468d21c2, told e94d3b7e1f7179be
+    107 released, 1 resized, 6 evicted: b703aa6c468d21c2, told 48002c9e082eec21
     54 released, 1 resized, 0 evicted: 0dcc4d7611cec89b, told 2bc135d59cef5fd8
     114 released, 1 resized, 4 evicted: 15ef4f88d684d436, told a5ad633e510991fb
     85 released, 1 resized, 2 evicted: dad0bbfe475256aa, told cfc7503101e114d2

@@ -73,7 +73,8 @@ fn batch(seed: u64) -> Result<(), String> {
 /// owner of a reservation counted on the end of a gang that grew, which gives back more then. The slots of a shape were
 /// those of the last plan, so that a restart gave others; a parked job was not asked again when a reservation became
 /// possible for it. Owners took slots from each other by turns, in versions between. A job did not search for victims
-/// again when another queue had nominated a preemptor.
+/// again when another queue had nominated a preemptor. A bound on pools was met after nodes were reserved: a restart
+/// reserved others, and let a job grow.
 #[test]
 fn streams_that_failed_once_hold() {
     for seed in [
@@ -86,6 +87,7 @@ fn streams_that_failed_once_hold() {
         830_000_000,
         831_000_256,
         830_000_219,
+        832_000_860,
     ] {
         batch(seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
