@@ -9,7 +9,7 @@ use crate::api::ids::{ClusterName, JobKey};
 use crate::backfill::{offers, withheld};
 use crate::cycle::react::bounds_changed;
 use crate::cycle::reserve;
-use crate::cycle::wake::{all_reservable, cluster_total, nodes_freed, recheck};
+use crate::cycle::wake::{cluster_total, nodes_freed, recheck};
 use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::infeasible::Nodes;
 use crate::state::Engine;
@@ -27,7 +27,7 @@ pub(crate) fn clusters_changed<'a>(
     bounds_changed(engine);
     engine.pending.backoff.moved();
     engine.pending.forget_fits();
-    all_reservable(engine);
+    engine.pending.retry_all_reservations();
     // With none known, an owner would lose its reservation to the first job that is in the window with it.
     let owners = engine.reservations.iter();
     let shapes = owners.filter_map(|kept| withheld::shape_of(engine.inputs(), &kept.rank.key));
@@ -53,7 +53,7 @@ pub(crate) fn nodes_changed(engine: &mut Engine, touched: Nodes) {
     recheck_ahead(engine, &touched);
     engine.pending.queues.wake_windows();
     if regrouped {
-        all_reservable(engine);
+        engine.pending.retry_all_reservations();
     }
     let better: Nodes = touched
         .into_iter()

@@ -129,7 +129,7 @@ fn rank_some(engine: &mut Engine, cost: &mut SearchCost) -> bool {
         if !rank_changed(engine, cost) {
             return false;
         }
-        if !engine.pending.has_contested() && !engine.pending.queues.has_to_wake() {
+        if !engine.pending.has_contested() && !engine.pending.has_to_wake() {
             return true;
         }
     }
@@ -313,7 +313,7 @@ pub(crate) fn is_behind_all(
 pub(crate) fn never_asked(inputs: Inputs<'_>) -> Vec<String> {
     let has_to_offer = inputs.pending.freed().has_to_offer();
     let queues = &inputs.pending.queues;
-    let moves = queues.has_to_wake() || queues.has_changed() || inputs.quota.has_unranked();
+    let moves = inputs.pending.has_to_wake() || queues.has_changed() || inputs.quota.has_unranked();
     if has_to_offer || moves {
         return Vec::new();
     }

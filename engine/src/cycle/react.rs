@@ -11,8 +11,8 @@ use crate::api::slot::ReservationSlot;
 use crate::backfill::{expected_release, expected_start, reservation, window, withheld};
 use crate::cycle::fleet;
 use crate::cycle::wake::{
-    activate, all_reservable, headroom_freed, headroom_used, mark_all_dirty, mark_windows_dirty,
-    nodes_freed, nodes_unreserved, owners_moved_back, recheck,
+    activate, headroom_freed, headroom_used, mark_all_dirty, mark_windows_dirty, nodes_freed,
+    nodes_unreserved, owners_moved_back, recheck,
 };
 use crate::jobs::elastic::least_total;
 use crate::jobs::job::PendingEntry;
@@ -173,7 +173,7 @@ fn queue_changed(engine: &mut Engine, name: &QueueName) {
     engine.pending.backoff.hurry();
     mark_all_dirty(engine);
     // What was reserved ahead of a job may not be ahead of it any more.
-    all_reservable(engine);
+    engine.pending.retry_all_reservations();
     let quota = RequeueCondition::Quota(name.clone());
     engine.pending.queues.wake(&quota);
     bounds_changed(engine);

@@ -149,11 +149,7 @@ pub(crate) fn note_unreservable(engine: &mut Engine, queue: &QueueName, rank: &Q
 /// A job for which no reservation was possible is blocked by something else now: it lacked only what is reserved for
 /// jobs ahead of it, and others took that, or the bounds of its queue were met.
 fn retry_reservation(engine: &mut Engine, request: Request<'_>) {
-    let key = &request.rank.key;
-    if engine.pending.is_unreservable(key) {
-        engine
-            .pending
-            .retry_reservation(&BTreeSet::from([key.clone()]));
+    if engine.pending.retry_reservation(&request.rank.key) {
         engine.pending.queues.note_changed(request.queue);
     }
 }

@@ -62,14 +62,36 @@ pub(crate) fn headroom_used(engine: &mut Engine, queue: &QueueName) {
 /// Wakes some of the classes that are to be woken, and parks some again that were woken for headroom which is used.
 /// Returns how many there were, and whether none is left.
 pub(crate) fn wake_some(engine: &mut Engine) -> (usize, bool) {
+    let reservable = wake_reservable(engine, WOKEN_AT_ONCE);
     let (quota, shapes) = (&engine.quota, &engine.pending.shapes);
     let queues = &mut engine.pending.queues;
-    let count = queues.wake_some(
-        WOKEN_AT_ONCE,
+    let woken = queues.wake_some(
+        WOKEN_AT_ONCE - reservable,
         |queue, class, resource| quota.headroom(queue, class, resource),
         |shape| shapes.infeasible(shape).is_some(),
     );
-    (count, !queues.has_to_wake())
+    (reservable + woken, !engine.pending.has_to_wake())
+}
+
+/// A reservation may have become possible for some jobs, at most so many: they are in the windows of their queues
+/// again. What a parked class waits for need not have changed. Returns how many there were.
+fn wake_reservable(engine: &mut Engine, most: usize) -> usize {
+    let mut count = 0;
+    while count < most
+        && let Some(key) = engine.pending.take_reservable()
+    {
+        count += 1;
+        let Some(line) = engine.jobs.line_of(&key) else {
+            continue;
+        };
+        let (queue, shape) = (line.queue.clone(), line.shape);
+        let is_outranked = window::is_outranked(engine.inputs(), &queue, &line.rank, shape);
+        engine.pending.queues.note_changed(&queue);
+        if !is_outranked {
+            engine.pending.queues.wake_class(&queue, shape);
+        }
+    }
+    count
 }
 
 /// Marks a queue dirty: its head may be another job now.
@@ -128,30 +150,7 @@ pub(crate) fn owners_moved_back(engine: &mut Engine, owners: &[JobKey]) {
     };
     let unreservable = inputs.pending.unreservable().iter();
     let before: BTreeSet<JobKey> = unreservable.filter(is_before).cloned().collect();
-    engine.pending.retry_reservation(&before);
-    mark_reservable_dirty(engine, &before);
-}
-
-/// Reservations may have become possible for all jobs: nodes or the order of queues changed.
-pub(crate) fn all_reservable(engine: &mut Engine) {
-    let reservable = engine.pending.retry_all_reservations();
-    mark_reservable_dirty(engine, &reservable);
-}
-
-/// A reservation may have become possible for these jobs: they are in the windows of their queues again. What a parked
-/// class waits for need not have changed.
-fn mark_reservable_dirty(engine: &mut Engine, jobs: &BTreeSet<JobKey>) {
-    for key in jobs {
-        let Some(line) = engine.jobs.line_of(key) else {
-            continue;
-        };
-        let (queue, shape) = (line.queue.clone(), line.shape);
-        let is_outranked = window::is_outranked(engine.inputs(), &queue, &line.rank, shape);
-        engine.pending.queues.note_changed(&queue);
-        if !is_outranked {
-            engine.pending.queues.wake_class(&queue, shape);
-        }
-    }
+    engine.pending.retry_reservations(before);
 }
 
 /// Whether a queue holds what it deserves may have changed: the priority of its reservations then
@@ -212,8 +211,7 @@ pub(crate) fn nodes_freed(engine: &mut Engine, freed: Nodes) {
         })
     };
     let fitting: BTreeSet<ShapeId> = shapes.into_iter().filter(fits).collect();
-    let reservable = engine.pending.note_freed(&freed);
-    mark_reservable_dirty(engine, &reservable);
+    engine.pending.note_freed(&freed);
     // What is freed on its nodes changes what an owner has to reserve besides; what is freed elsewhere
     // may be nearer to what it needs, if the jobs before it do not take it. One that waits for a bound on its nodes may
     // start elsewhere.
@@ -250,8 +248,7 @@ pub(crate) fn nodes_unreserved(engine: &mut Engine, kept: &Reservation) {
     engine.jobs.retry_scale_up();
     engine.pending.backoff.moved();
     let nodes = kept.nodes.iter().map(|node| (&node.cluster, &node.node));
-    let reservable = engine.pending.note_unreserved(nodes);
-    mark_reservable_dirty(engine, &reservable);
+    engine.pending.note_unreserved(nodes);
 }
 
 /// Offers nodes that were freed to the infeasible shapes of which they take a pod, each once, and withdraws what is

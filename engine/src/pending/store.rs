@@ -34,6 +34,9 @@ pub(crate) struct Pending {
     pub(crate) backoff: PreemptionBackoff,
     /// Jobs for which no reservation is possible until a node is freed or unreserved.
     unreservable: BTreeSet<JobKey>,
+    /// Jobs for which one may have become possible: they are in the windows of their queues again, which is to be told
+    /// to those.
+    reservable: BTreeSet<JobKey>,
     /// Slots of classes of pools that parked jobs may have a claim to since they were last asked.
     contested: BTreeSet<ReservationSlot>,
     /// Classes whose jobs have others evicted last.
@@ -106,33 +109,45 @@ impl Pending {
     }
 
     /// A reservation may be possible now for these jobs.
-    pub(crate) fn retry_reservation(&mut self, jobs: &BTreeSet<JobKey>) {
-        self.unreservable.retain(|key| !jobs.contains(key));
+    pub(crate) fn retry_reservations(&mut self, mut jobs: BTreeSet<JobKey>) {
+        jobs.retain(|key| self.unreservable.remove(key));
+        self.reservable.append(&mut jobs);
     }
 
-    /// The fleet or the rules changed. The jobs for which a reservation may be possible now.
-    pub(crate) fn retry_all_reservations(&mut self) -> BTreeSet<JobKey> {
-        self.retry_unreservable()
+    /// A reservation may be possible now for a job, which is being evaluated. Returns true if it was not before.
+    pub(crate) fn retry_reservation(&mut self, key: &JobKey) -> bool {
+        self.unreservable.remove(key)
     }
 
-    /// Pods left these nodes. The jobs for which a reservation may be possible now.
-    pub(crate) fn note_freed(&mut self, nodes: &Nodes) -> BTreeSet<JobKey> {
+    /// The fleet or the rules changed.
+    pub(crate) fn retry_all_reservations(&mut self) {
+        self.shapes.retry_unreservable();
+        self.reservable.append(&mut self.unreservable);
+    }
+
+    /// Pods left these nodes.
+    pub(crate) fn note_freed(&mut self, nodes: &Nodes) {
         self.freed.note_freed(nodes);
-        self.retry_unreservable()
+        self.retry_all_reservations();
     }
 
-    /// Less of these nodes is reserved. The jobs for which a reservation may be possible now.
+    /// Less of these nodes is reserved.
     pub(crate) fn note_unreserved<'a>(
         &mut self,
         nodes: impl IntoIterator<Item = (&'a ClusterName, &'a NodeName)>,
-    ) -> BTreeSet<JobKey> {
+    ) {
         self.freed.note_unreserved(nodes);
-        self.retry_unreservable()
+        self.retry_all_reservations();
     }
 
-    fn retry_unreservable(&mut self) -> BTreeSet<JobKey> {
-        self.shapes.retry_unreservable();
-        std::mem::take(&mut self.unreservable)
+    /// Takes one of the jobs for which a reservation may have become possible.
+    pub(crate) fn take_reservable(&mut self) -> Option<JobKey> {
+        self.reservable.pop_first()
+    }
+
+    /// Whether classes are to be woken, or windows to be told of their jobs.
+    pub(crate) fn has_to_wake(&self) -> bool {
+        !self.reservable.is_empty() || self.queues.has_to_wake()
     }
 
     /// A slot of a class of pools is free, or its holder has less of a claim to it.
@@ -252,9 +267,11 @@ mod tests {
         assert!(!pending.is_unreservable(&key));
         pending.note_unreservable(&key, None);
         assert!(pending.is_unreservable(&key));
-        assert_eq!(pending.note_unreserved([]), BTreeSet::from([key.clone()]));
+        pending.note_unreserved([]);
         assert!(!pending.is_unreservable(&key));
-        assert_eq!(pending.note_freed(&Nodes::new()), BTreeSet::new());
+        pending.note_freed(&Nodes::new());
+        assert_eq!(pending.take_reservable(), Some(key));
+        assert_eq!(pending.take_reservable(), None);
     }
 
     #[test]
