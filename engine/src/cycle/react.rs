@@ -44,8 +44,10 @@ pub(crate) enum Change<'a> {
     PriorityClass,
     /// The priority of a job.
     Priority(&'a JobKey),
-    /// What is charged to a queue, or the number of its jobs; whether quota became free.
+    /// What is charged to a queue; whether quota became free.
     Usage { queue: &'a QueueName, freed: bool },
+    /// A job is counted in another state in a queue: others may use less of what is guaranteed to it.
+    Counted(&'a QueueName),
     /// Which jobs may be preempted, or at what cost.
     Victims,
     /// A job joined the pending jobs of a queue.
@@ -110,7 +112,12 @@ pub(crate) fn react(engine: &mut Engine, change: Change<'_>) {
             mark_all_dirty(engine);
         }
         Change::Priority(key) => recheck(engine, key),
-        Change::Usage { queue, freed } => usage_changed(engine, queue, freed),
+        Change::Usage { queue, freed: true } => quota_freed(engine, queue),
+        Change::Usage {
+            queue,
+            freed: false,
+        } => quota_used(engine, queue, true),
+        Change::Counted(queue) => quota_used(engine, queue, false),
         Change::Victims => engine.pending.backoff.moved(),
         Change::Queued(entry) => behind_preemptor(engine, entry),
         Change::UsersMoved(queue) => users_moved(engine, queue),
@@ -186,30 +193,42 @@ fn queue_changed(engine: &mut Engine, name: &QueueName) {
     engine.jobs.unsynced_mut().note_bounds_of(below);
 }
 
-/// Marks a queue and all above it changed; where quota became free, wakes what waits for it; where it was
-/// used, parks what it had woken, and has owners evaluated that have too little of it from now on.
-fn usage_changed(engine: &mut Engine, queue: &QueueName, freed: bool) {
+/// Wakes what waits for quota of a queue or of one above it.
+fn quota_freed(engine: &mut Engine, queue: &QueueName) {
     for name in engine.quota.path(queue) {
-        if freed {
-            engine.jobs.retry_scale_up();
-            headroom_freed(engine, &name);
-            // What was expected to become free has: as much more is reserved from now on.
-            let is_below = |queue: &QueueName| engine.quota.is_within(queue, &name);
-            for holder in engine.reservations.counting_on(&name, is_below) {
-                recheck(engine, &holder);
-            }
-        } else {
-            headroom_used(engine, &name);
+        engine.jobs.retry_scale_up();
+        headroom_freed(engine, &name);
+        // What was expected to become free has: as much more is reserved from now on.
+        let is_below = |queue: &QueueName| engine.quota.is_within(queue, &name);
+        for holder in engine.reservations.counting_on(&name, is_below) {
+            recheck(engine, &holder);
         }
-        if name.as_str() != crate::quota::ROOT {
-            engine.changed.queues.insert(name);
-        }
+        note_queue_changed(engine, name);
     }
-    if !freed {
-        let owners = engine.reservations.iter();
-        let short = owners.filter(|kept| reservation::lacks_headroom_now(engine.inputs(), kept));
-        let short: Vec<JobKey> = short.map(|kept| kept.rank.key.clone()).collect();
-        short.iter().for_each(|owner| recheck(engine, owner));
+}
+
+/// Parks what was woken by quota that is used now, and has owners evaluated that have too little of it from now on. If
+/// it was charged, so are those that had too little before: more has to be given back to them.
+fn quota_used(engine: &mut Engine, queue: &QueueName, charged: bool) {
+    let path = engine.quota.path(queue);
+    for name in &path {
+        headroom_used(engine, name);
+        note_queue_changed(engine, name.clone());
+    }
+    let waits_for =
+        |slot: &ReservationSlot| matches!(slot, ReservationSlot::Headroom(of) if path.contains(of));
+    let lacks = |kept: &&Reservation| {
+        charged && kept.scopes.iter().any(waits_for)
+            || reservation::lacks_headroom_now(engine.inputs(), kept)
+    };
+    let short = engine.reservations.iter().filter(lacks);
+    let short: Vec<JobKey> = short.map(|kept| kept.rank.key.clone()).collect();
+    short.iter().for_each(|owner| recheck(engine, owner));
+}
+
+fn note_queue_changed(engine: &mut Engine, name: QueueName) {
+    if name.as_str() != crate::quota::ROOT {
+        engine.changed.queues.insert(name);
     }
 }
 
@@ -235,8 +254,6 @@ fn owners_on_admitted_nodes(engine: &mut Engine, admitted: &JobKey) {
             share.cluster == node.cluster && share.slots.iter().any(|s| s.node == node.node)
         })
     };
-    let short_of =
-        |scope: &ReservationSlot| matches!(scope, ReservationSlot::Headroom(q) if path.contains(q));
     let mut met = Vec::new();
     let mut moved = Vec::new();
     for kept in engine.reservations.iter() {
@@ -244,10 +261,7 @@ fn owners_on_admitted_nodes(engine: &mut Engine, admitted: &JobKey) {
         if its_path.iter().skip(1).any(|queue| path.contains(queue)) {
             moved.push(kept.rank.key.clone());
         }
-        if kept.nodes.iter().any(on_its_nodes)
-            || kept.scopes.iter().any(short_of)
-            || path.contains(&kept.queue)
-        {
+        if kept.nodes.iter().any(on_its_nodes) || path.contains(&kept.queue) {
             met.push(kept.rank.key.clone());
         }
     }

@@ -120,8 +120,7 @@ pub(crate) fn apply_derived(engine: &mut Engine, key: &JobKey, was: &Derived, no
     for ((queue, state, pending), sign) in changes(&was.counted, &now.counted) {
         let total = pending.as_ref().and_then(|demand| demand.total());
         engine.quota.count(queue, *state, total.as_ref(), sign);
-        let freed = false;
-        react(engine, Change::Usage { queue, freed });
+        react(engine, Change::Counted(queue));
     }
     if recharged || was.has.held != now.has.held {
         react(engine, Change::Victims);

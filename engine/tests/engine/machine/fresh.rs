@@ -74,7 +74,8 @@ fn batch(seed: u64) -> Result<(), String> {
 /// those of the last plan, so that a restart gave others; a parked job was not asked again when a reservation became
 /// possible for it. Owners took slots from each other by turns, in versions between. A job did not search for victims
 /// again when another queue had nominated a preemptor. A bound on pools was met after nodes were reserved: a restart
-/// reserved others, and let a job grow.
+/// reserved others, and let a job grow. More of a bound was charged, by pods and not by an admission, after an owner
+/// counted on what others give back of it.
 #[test]
 fn streams_that_failed_once_hold() {
     for seed in [
@@ -88,6 +89,7 @@ fn streams_that_failed_once_hold() {
         831_000_256,
         830_000_219,
         832_000_860,
+        840_000_456,
     ] {
         batch(seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
