@@ -1,6 +1,6 @@
 //! Hands alerts that were posted to this process to the core, while it leads and knows all nodes.
 
-use crate::ingest::input::Input;
+use crate::messages::input::Input;
 use crds::node_alert::NodeAlert;
 use runtime::{Leadership, ReadyFlag};
 use std::fmt;

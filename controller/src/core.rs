@@ -14,10 +14,10 @@
 
 use crate::avoided_nodes::RemediationCounts;
 use crate::effects::Effects;
-use crate::ingest::input::Input;
 use crate::ingest::readiness::Readiness;
 use crate::ingest::template_watches::TemplateWatches;
 use crate::invariants::Timer;
+use crate::messages::input::Input;
 use crate::metrics::ControllerMetrics;
 use crate::mirror::binding::is_workload;
 use crate::mirror::template::{TemplateKey, TemplateKind};
@@ -34,6 +34,9 @@ use std::time::Instant;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+mod absorb;
+mod actions;
+mod own_objects;
 #[cfg(test)]
 mod tests;
 
@@ -149,7 +152,8 @@ impl Core {
         self.effects.submit_writes();
         self.publish(now);
         self.run_actions();
-        self.check_invariants(now);
+        self.invariants
+            .check(&self.reconciler.engine, &self.metrics, now);
     }
 
     /// Lets the engine decide and carries its decisions out.

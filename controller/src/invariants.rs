@@ -5,8 +5,8 @@
 //! thousandth of the time between checks. With a million queued jobs checks are therefore rarer than with a
 //! thousand.
 
-use crate::core::Core;
-use engine::Time;
+use crate::metrics::ControllerMetrics;
+use engine::{Engine, Time};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
@@ -42,23 +42,21 @@ impl Timer {
         let millis = i64::try_from(held_up.as_millis()).unwrap_or(i64::MAX);
         self.due = now.after(millis.saturating_mul(SHARE).max(self.every_ms));
     }
-}
 
-impl Core {
     /// Starts a check of the engine's numbers if one is due.
-    pub(crate) fn check_invariants(&mut self, now: Time) {
-        if !self.invariants.is_due(now) {
+    pub(crate) fn check(&mut self, engine: &Engine, metrics: &ControllerMetrics, now: Time) {
+        if !self.is_due(now) {
             return;
         }
         let started = Instant::now();
-        let engine = self.reconciler.engine.clone();
+        let engine = engine.clone();
         let held_up = started.elapsed();
-        self.invariants.put_off(now, held_up);
-        self.metrics
+        self.put_off(now, held_up);
+        metrics
             .invariant_check_seconds
             .observe(held_up.as_secs_f64());
-        let violated = self.metrics.invariant_violations.clone();
-        let checked = self.metrics.invariant_checks.clone();
+        let violated = metrics.invariant_violations.clone();
+        let checked = metrics.invariant_checks.clone();
         let check = tokio::task::spawn_blocking(move || {
             for violation in engine.check_invariants() {
                 tracing::error!(violation, "an invariant of the engine is broken");
@@ -66,7 +64,7 @@ impl Core {
             }
             checked.inc();
         });
-        self.invariants.running = Some(check);
+        self.running = Some(check);
     }
 }
 

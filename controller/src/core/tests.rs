@@ -40,15 +40,15 @@ mod steered;
 mod traces;
 
 use super::*;
-use crate::admission_policies::Enforcement;
+use crate::effects::events::EventRecorder;
 use crate::effects::object_writer::ObjectWriter;
 use crate::effects::rights::RightsReviewer;
 use crate::effects::works_reader::WorksReader;
 use crate::ingest::watches;
+use crate::messages::enforcement::Enforcement;
 use crate::mirror::seen_work::ReadWork;
 use crate::mirror::template::Template;
 use crate::reconcile::reconciler::ReconcileOptions;
-use crate::status::events::EventRecorder;
 use binding_writer::overrides::Overrides;
 use binding_writer::{CommitOptions, Committer};
 use crds::names;

@@ -3,10 +3,9 @@
 //! Each runs in a task of its own. If the result matters, the task sends it as an [`Input`].
 
 use crate::effects::Effects;
-use crate::ingest::input::Input;
-use crate::ingest::template_watches::api_resource;
+use crate::messages::action::{BoundJob, OverrideShape, PlacedParts};
+use crate::messages::input::Input;
 use crate::mirror::template_key;
-use crate::reconcile::action::{BoundJob, OverrideShape, PlacedParts};
 use binding_writer::overrides::{self, PartsPlan, Rule};
 use crds::karmada::ResourceBinding;
 use engine::{Attempt, ClusterName, JobKey, QueueName};
@@ -180,7 +179,7 @@ impl Effects {
         runtime::task::spawn(async move {
             let template = template_key(&binding);
             let api: Api<DynamicObject> =
-                Api::namespaced_with(client, &template.namespace, &api_resource(&template.kind));
+                Api::namespaced_with(client, &template.namespace, &template.kind.api_resource());
             match tokio::time::timeout(READ_DEADLINE, api.get(&template.name)).await {
                 Ok(Ok(object)) => {
                     let value = serde_json::to_value(&object).unwrap_or_default();
@@ -221,7 +220,7 @@ impl Effects {
             // The semaphore is never closed.
             let _slot = checks.acquire().await;
             let api: Api<DynamicObject> =
-                Api::namespaced_with(client, &template.namespace, &api_resource(&template.kind));
+                Api::namespaced_with(client, &template.namespace, &template.kind.api_resource());
             let deleted = api.delete(&template.name, &params);
             match tokio::time::timeout(DELETE_DEADLINE, deleted).await {
                 Ok(Ok(_)) => tracing::info!(job = %key, "deleted after ttlSecondsAfterFinished"),
@@ -241,7 +240,7 @@ impl Effects {
         let template = template_key(&binding);
         let client = self.client.clone();
         runtime::task::spawn(async move {
-            let kind = api_resource(&template.kind);
+            let kind = template.kind.api_resource();
             let objects: Api<DynamicObject> =
                 Api::namespaced_with(client.clone(), &template.namespace, &kind);
             match with_deadline(objects.get_metadata(&template.name), READ_DEADLINE).await {
@@ -295,7 +294,7 @@ async fn is_small(
 ) -> Result<bool, String> {
     let template = template_key(binding);
     let api: Api<DynamicObject> =
-        Api::namespaced_with(client, &template.namespace, &api_resource(&template.kind));
+        Api::namespaced_with(client, &template.namespace, &template.kind.api_resource());
     let read = api.get_opt(&template.name);
     let object = match tokio::time::timeout(READ_DEADLINE, read).await {
         Ok(Ok(object)) => object,

@@ -10,6 +10,7 @@
 //! Only this module has a client, the committer and the channels. Nothing here waits: calls over a network
 //! run in a task of their own. It must never decide which job starts or ends.
 
+pub(crate) mod events;
 mod failed_creates;
 pub(crate) mod jobs;
 pub(crate) mod nodes;
@@ -22,14 +23,13 @@ mod waiting_groups;
 pub(crate) mod works;
 pub(crate) mod works_reader;
 
-use crate::core::Core;
+use crate::effects::events::EventRecorder;
 use crate::effects::object_writer::ObjectWriter;
 use crate::effects::rights::RightsReviewer;
 use crate::effects::works_reader::WorksReader;
-use crate::ingest::input::Input;
+use crate::messages::action::ReconcileAction;
+use crate::messages::input::Input;
 use crate::notices::Notices;
-use crate::reconcile::action::ReconcileAction;
-use crate::status::events::EventRecorder;
 use binding_writer::overrides::{self, Overrides};
 use binding_writer::{Committer, Intent};
 use members::Members;
@@ -65,34 +65,9 @@ pub(crate) struct Effects {
     pub(crate) writes: Vec<Intent>,
 }
 
-impl Core {
-    /// Carries out the actions since the last call, in order.
-    pub(crate) fn run_actions(&mut self) {
-        let actions = self.reconciler.take_actions();
-        self.run(actions);
-    }
-
-    /// Carries out `actions`, in order.
-    pub(crate) fn run(&mut self, actions: Vec<ReconcileAction>) {
-        for action in actions {
-            match action {
-                ReconcileAction::PublishJob(key) => self.publisher.job(&key),
-                ReconcileAction::PublishQueue(name) => self.publisher.queue(&name),
-                ReconcileAction::PublishFaultPolicy(name) => self.publisher.fault_policy(&name),
-                ReconcileAction::ForgetJob(key) => {
-                    self.publisher.forget(&key, self.now());
-                    self.sweep_podgroup(&key);
-                }
-                ReconcileAction::WatchTemplates(kind) => self.watch_kind(kind),
-                action => self.effects.run(action),
-            }
-        }
-    }
-}
-
 impl Effects {
     /// Carries out one action, or starts a task that does.
-    fn run(&mut self, action: ReconcileAction) {
+    pub(crate) fn run(&mut self, action: ReconcileAction) {
         match action {
             ReconcileAction::WriteBinding(intent) => self.writes.push(*intent),
             ReconcileAction::RecordEvent { object, event } => self.events.record(&object, event),

@@ -6,7 +6,7 @@
 
 use crate::avoided_nodes::{RemediationChange, TaintChange};
 use crate::effects::Effects;
-use crate::ingest::input::Input;
+use crate::messages::input::Input;
 use crds::kubernetes::Node;
 use crds::names::{AVOID_TAINT, AVOIDANCE_ANNOTATION};
 use crds::node_health::NodeAvoidance;

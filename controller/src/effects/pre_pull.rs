@@ -3,10 +3,9 @@
 //! The Job is rendered from the template as it is now. If that cannot be read, the pull is requested again.
 
 use crate::effects::Effects;
-use crate::ingest::template_watches::api_resource;
+use crate::messages::action::BoundJob;
 use crate::mirror::template_key;
 use crate::pre_pulls;
-use crate::reconcile::action::BoundJob;
 use crds::karmada::Work;
 use crds::names::PRE_PULL_LABEL;
 use engine::decision::PrePull;
@@ -25,7 +24,7 @@ impl Effects {
     /// Starts the task that reads the template and submits the Work.
     pub(super) fn pre_pull(&self, job: BoundJob, pull: PrePull, seconds: i64) {
         let template = template_key(&job.binding);
-        let resource = api_resource(&template.kind);
+        let resource = template.kind.api_resource();
         let api: Api<DynamicObject> =
             Api::namespaced_with(self.client.clone(), &template.namespace, &resource);
         let (objects, slots) = (self.objects.clone(), Arc::clone(&self.checks));

@@ -10,7 +10,7 @@
 //! another question. No answer is guessed: until there is one the job waits.
 
 use crate::facts::queue_rights::Pair;
-use crate::ingest::input::Input;
+use crate::messages::input::Input;
 use futures::StreamExt as _;
 use kube::Client;
 use runtime::Principal;

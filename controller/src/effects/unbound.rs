@@ -5,9 +5,9 @@
 //! ([`waiting_groups`]), or the member may refuse them ([`failed_creates`]).
 
 use crate::effects::{Effects, failed_creates, waiting_groups};
-use crate::ingest::input::Input;
+use crate::messages::input::Input;
+use crate::messages::unbound_pods::UnboundPods;
 use crds::kubernetes::Pod;
-use engine::faults::Symptom;
 use engine::{Attempt, ClusterName, JobKey};
 use kube::api::{Api, ListParams};
 use runtime::client::{CallError, with_deadline};
@@ -17,21 +17,6 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(10);
 /// The pods that are read at most.
 const PAGE: u32 = 500;
-
-/// The pods of a job in a cluster that have no node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum UnboundPods {
-    /// There are none.
-    Absent,
-    /// There are none, because the member's Volcano has not let the PodGroup of the job in: what it says of that.
-    Waits(Symptom),
-    /// There are none, because they cannot be made: what the member says of that.
-    NotMade(Symptom),
-    /// Their scheduler says nothing of them: what is known of the first of them.
-    Silent(String),
-    /// What it says of one of them: the first in the order of texts.
-    Said(Symptom),
-}
 
 impl Effects {
     /// Asks a member what its scheduler says of the pods of a job.

@@ -4,10 +4,9 @@
 //! The answer is an [`Input::WorksChecked`]. A cached read must never lead to the answer that all are gone.
 
 use crate::effects::Effects;
-use crate::ingest::input::Input;
-use crate::ingest::template_watches::api_resource;
+use crate::messages::action::BoundJob;
+use crate::messages::input::Input;
 use crate::mirror::{BindingIdentity, template_key};
-use crate::reconcile::action::BoundJob;
 use crds::karmada::{ResourceBinding, Work};
 use crds::names;
 use engine::ClusterName;
@@ -131,7 +130,7 @@ async fn is_preserved(
     binding: &ResourceBinding,
 ) -> Result<bool, String> {
     let template = template_key(binding);
-    let kind = api_resource(&template.kind);
+    let kind = template.kind.api_resource();
     for PreservingMember { cluster, client } in members {
         let client = client.ok_or_else(|| format!("{cluster} is not connected"))?;
         let objects: Api<DynamicObject> = Api::namespaced_with(client, &template.namespace, &kind);

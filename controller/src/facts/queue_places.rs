@@ -14,7 +14,7 @@
 //! charged to all queues that it was admitted below, unless its queue moves to another valid parent; then its
 //! record follows. Of a Queue object this module writes only that it has lost the finalizer of earlier versions.
 
-use crate::reconcile::action::ReconcileAction;
+use crate::messages::action::ReconcileAction;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::Write;
 use crds::queue::{Queue, ROOT};

@@ -1,21 +1,9 @@
 //! Fault policies: their rules go to the engine, in the order of their names and before Muster's own.
 
-use crate::core::Core;
 use crate::reconcile::Reconciler;
 use crds::fault_policy::{FaultPolicy, rules_in_force};
 use engine::Event;
 use runtime::watch::Delta;
-
-impl Core {
-    /// Handles a change of a fault policy.
-    pub(crate) fn fault_policy(&mut self, delta: Delta<FaultPolicy>) {
-        if let Delta::Upserted(policy) = &delta {
-            let name = policy.metadata.name.as_deref().unwrap_or_default();
-            self.publisher.fault_policy(name);
-        }
-        self.reconciler.fault_policy(delta);
-    }
-}
 
 impl Reconciler {
     /// Files a fault policy, and gives the engine the rules in force.

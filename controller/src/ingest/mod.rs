@@ -1,14 +1,12 @@
-//! The watches, the inputs that they send, and what each input changes in the mirror.
+//! The watches that send inputs, and what a change of an object that is no job does to the mirror and the engine.
 //!
 //! ```text
-//! watches, members, answers ─► Input ─► Core::absorb ─► mirror, engine ─► dirty jobs
+//! watches, members, answers ─► Input ─► core ─► ingest ─► mirror, engine ─► dirty jobs
 //! ```
 //!
 //! This module must never write to the API server or decide on a job; it marks the jobs to reconcile.
 
-pub(crate) mod absorb;
 pub(crate) mod fault_policies;
-pub(crate) mod input;
 pub(crate) mod readiness;
 pub(crate) mod sources;
 pub(crate) mod template_watches;

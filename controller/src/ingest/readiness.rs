@@ -4,7 +4,7 @@
 //! jobs: placed jobs are charged by their records, and pending jobs are held until their templates are
 //! seen.
 
-use crate::ingest::input::Input;
+use crate::messages::input::Input;
 use crate::mirror::template::TemplateKind;
 use engine::Time;
 use members::MemberEvent;

@@ -1,8 +1,8 @@
 //! Watches of template kinds: the kinds that Muster knows, and any other kind that a binding names.
 
-use crate::ingest::input::Input;
+use crate::messages::input::Input;
 use crate::mirror::template::{Template, TemplateKind};
-use kube::api::{ApiResource, DynamicObject};
+use kube::api::DynamicObject;
 use runtime::watch::{Delta, WatchMetrics, WatchOptions, watch_dynamic};
 use std::collections::BTreeSet;
 use tokio::sync::mpsc;
@@ -38,7 +38,7 @@ impl TemplateWatches {
         if !self.running.insert(kind.clone()) {
             return false;
         }
-        let resource = api_resource(kind);
+        let resource = kind.api_resource();
         let of = kind.clone();
         let wrap = move |delta| Input::Template(of.clone(), read(&of, delta));
         // A kind that the control plane does not serve has no templates, and a kind that Muster may not read
@@ -65,9 +65,4 @@ impl TemplateWatches {
 
 fn read(kind: &TemplateKind, delta: Delta<DynamicObject>) -> Delta<Template> {
     delta.map(|object| Template::read(kind, object))
-}
-
-/// Returns the API resource of a kind.
-pub(crate) fn api_resource(kind: &TemplateKind) -> ApiResource {
-    crds::kubernetes::api_resource(&kind.api_version, &kind.kind)
 }

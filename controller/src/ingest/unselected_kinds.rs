@@ -1,7 +1,7 @@
 //! Finds the kinds that start pods, that no policy of Muster selects, and that the control plane serves: their
 //! objects are watched, so that their users can be warned.
 
-use crate::ingest::input::Input;
+use crate::messages::input::Input;
 use crate::mirror::template::TemplateKind;
 use kube::Client;
 use runtime::client::CallError;

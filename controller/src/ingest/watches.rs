@@ -1,6 +1,6 @@
 //! The watches that feed the owner task.
 
-use crate::ingest::input::Input;
+use crate::messages::input::Input;
 use crate::mirror::seen_work::ReadWork;
 use crate::mirror::template::TemplateKind;
 use crds::capacity_policy::CapacityPolicy;

@@ -23,11 +23,11 @@ pub use course::{Fate, Fates, FollowedEviction, PodsByCluster};
 pub use observed::LiveObjects;
 pub use read::{LiveReadError, LiveReadOptions, read};
 
-use crate::admission_policies::Enforcement;
 use crate::facts::queue_rights::Pair;
+use crate::messages::action::ReconcileAction;
+use crate::messages::enforcement::Enforcement;
 use crate::metrics::ControllerMetrics;
 use crate::reconcile::Reconciler;
-use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::reconciler::ReconcileOptions;
 use crate::status::outlook;
 use engine::{

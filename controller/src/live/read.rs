@@ -2,7 +2,6 @@
 
 use crate::effects::rights::ask;
 use crate::facts::queue_rights::Pair;
-use crate::ingest::template_watches::api_resource;
 use crate::ingest::watches::known_template_kinds;
 use crate::live::{LiveChange, LiveObjects, LiveState, ROUNDS};
 use crate::mirror::binding::is_workload;
@@ -116,7 +115,7 @@ impl Lists<'_> {
     }
 
     async fn templates(&self, kind: TemplateKind) -> (Vec<Template>, Option<String>) {
-        let resource = api_resource(&kind);
+        let resource = kind.api_resource();
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
         let listed = pages::list(&api, &ListParams::default(), self.timeout).await;
         let name = format!("{}.{}", resource.plural, resource.group);

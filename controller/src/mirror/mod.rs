@@ -5,6 +5,7 @@
 
 pub(crate) mod binding;
 mod binding_identity;
+pub(crate) mod heartbeat;
 pub(crate) mod namespace;
 mod objects;
 pub(crate) mod seen_work;

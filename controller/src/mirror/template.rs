@@ -3,13 +3,13 @@
 //! The task of the watch decodes each template as it arrives, so that a large template is parsed once and
 //! takes no memory after that.
 
-use crate::reconcile::placed::stuck::Heartbeat;
+use crate::mirror::heartbeat::Heartbeat;
 use crds::duration::parse_millis;
 use crds::karmada::ObjectReference;
 use crds::names;
 use engine::facts::RoleImages;
 use engine::{Attempt, Time, Uid};
-use kube::api::DynamicObject;
+use kube::api::{ApiResource, DynamicObject};
 use serde_json::Value;
 use std::fmt;
 use workload::{PodShape, ShownStatus, SpecError, TimeToLive, WorkloadSpec};
@@ -24,6 +24,13 @@ pub(crate) struct TemplateKind {
     pub(crate) api_version: String,
     /// `Job`.
     pub(crate) kind: String,
+}
+
+impl TemplateKind {
+    /// Returns how the API server serves the kind.
+    pub(crate) fn api_resource(&self) -> ApiResource {
+        crds::kubernetes::api_resource(&self.api_version, &self.kind)
+    }
 }
 
 impl fmt::Display for TemplateKind {

@@ -7,8 +7,8 @@
 //! clocks are compared: the mark exists or not, under any leader. A namespace that is no longer managed
 //! loses the mark before its bindings are unmanaged, so that they are adopted when the label comes back.
 
+use crate::messages::action::ReconcileAction;
 use crate::reconcile::Reconciler;
-use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::binding_phase::{BindingPhase, binding_phase};
 use engine::Time;
 use std::collections::BTreeMap;

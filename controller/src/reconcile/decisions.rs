@@ -4,12 +4,12 @@
 //! members; admission and placement are one patch. Otherwise the controller hands the plan over: it writes
 //! the plan as a record in state Planned.
 
+use crate::messages::action::ReconcileAction;
+use crate::messages::job_event::JobEvent;
 use crate::metrics::{EvictedPart, QueueSeries};
 use crate::mirror::binding::own_record;
-use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::in_flight::InFlight;
 use crate::reconcile::{ReconcileCtx, Reconciler};
-use crate::status::events::JobEvent;
 use binding_writer::Write;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, Parts, RecordState};

@@ -1,10 +1,10 @@
 //! Evicts a placed job: in the engine, and by the write that removes its placement.
 
+use crate::messages::job_event::JobEvent;
 use crate::reconcile::placed::avoids::JobAvoids;
 use crate::reconcile::placed::parts::led;
 use crate::reconcile::placed::retries::retries;
 use crate::reconcile::{ReconcileCtx, Reconciler};
-use crate::status::events::JobEvent;
 use binding_writer::Write;
 use crds::record::{AdmissionRecord, RecordState};
 use engine::{ClusterName, Event, JobState, Progress, Reason};

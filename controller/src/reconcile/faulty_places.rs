@@ -2,10 +2,10 @@
 //! ([`crate::avoided_nodes`], [`crate::cluster_breakers`]), and what follows becomes actions.
 
 use crate::avoided_nodes::{ClusterEvent, TaintChange, node_event};
+use crate::messages::action::ReconcileAction;
+use crate::messages::job_event::JobEvent;
 use crate::reconcile::Reconciler;
-use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::placed::avoids::avoids_nodes;
-use crate::status::events::JobEvent;
 use crds::fault_policy::{PausedCluster, WouldAvoidNode};
 use crds::karmada::{Cluster, ObjectReference};
 use crds::node_alert::NodeAlert;

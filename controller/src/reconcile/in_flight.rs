@@ -1,7 +1,7 @@
 //! State of one job between passes: the open write, the version that the watch has to show before the next
 //! pass, checks and retries. It is in memory only: a restart derives it again.
 
-use crate::effects::unbound::UnboundPods;
+use crate::messages::unbound_pods::UnboundPods;
 use crate::reconcile::placed::excess::ExcessState;
 use crate::reconcile::placed::parts::PartsState;
 use crate::reconcile::placed::rendezvous::ServiceDiscovery;

@@ -4,7 +4,6 @@
 //! most one write of a binding is open; a binding is left alone until the watch has caught up with that
 //! write.
 
-pub(crate) mod action;
 pub(crate) mod adoption;
 pub(crate) mod binding_phase;
 pub(crate) mod decisions;
@@ -28,13 +27,13 @@ pub(crate) mod unreadable;
 pub(crate) use crate::reconcile::reconciler::Reconciler;
 
 use crate::facts::job::{self};
+use crate::messages::action::{BoundJob, ReconcileAction};
+use crate::messages::job_event::JobEvent;
 use crate::mirror::binding::{has_karmada_finalizer, unreadable};
 use crate::mirror::namespace::NamespaceFact;
 use crate::mirror::template_key;
-use crate::reconcile::action::{BoundJob, ReconcileAction};
 use crate::reconcile::binding_phase::{BindingPhase, binding_phase, is_managed};
 use crate::reconcile::opened::opened_message;
-use crate::status::events::JobEvent;
 use binding_writer::Write;
 use crds::karmada::{ResourceBinding, TargetCluster};
 use crds::record::{AdmissionRecord, RecordState};

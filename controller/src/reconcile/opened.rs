@@ -2,9 +2,9 @@
 //! charged for what runs until that is gone.
 
 use crate::facts::running::record_of;
+use crate::messages::job_event::JobEvent;
 use crate::mirror::binding::required_by;
 use crate::reconcile::{ReconcileCtx, Reconciler};
-use crate::status::events::JobEvent;
 use binding_writer::Write;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordState};

@@ -7,8 +7,8 @@
 //! It never deletes a binding with an owner, which the garbage collector sees to, nor one whose object the API server
 //! still has.
 
+use crate::messages::action::ReconcileAction;
 use crate::mirror::binding::required_by;
-use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::karmada::ResourceBinding;
 

@@ -1,11 +1,11 @@
 //! Handles answers: how a write ended, and whether Works of a job are left.
 
+use crate::messages::action::ReconcileAction;
+use crate::messages::job_event::{JobEvent, PLACE};
 use crate::mirror::namespace::NamespaceFact;
-use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::binding_phase::{BindingPhase, binding_phase};
 use crate::reconcile::in_flight::InFlight;
 use crate::reconcile::{ReconcileCtx, Reconciler};
-use crate::status::events::{JobEvent, PLACE};
 use binding_writer::refusal::{self, ServerRefusal};
 use binding_writer::{CommitOutcome, Write, WriteFailure, WriteKind};
 use crds::karmada::{ObjectReference, ResourceBinding};

@@ -1,9 +1,9 @@
 //! Which pulls of images are due: the engine says what is reserved, and the policies of the queues whether they want
 //! it.
 
+use crate::messages::action::{BoundJob, ReconcileAction};
 use crate::pre_pulls::PrePullChange;
 use crate::reconcile::Reconciler;
-use crate::reconcile::action::{BoundJob, ReconcileAction};
 use crds::capacity_policy::CapacityPolicy;
 use engine::{JobKey, JobState, QueueName, Time, Uid};
 use std::collections::BTreeSet;

@@ -14,8 +14,8 @@
 //! The last state of a Work and the field of the binding show that a Work left something. A restart between
 //! the two loses what the Work said.
 
+use crate::messages::job_event::JobEvent;
 use crate::reconcile::{ReconcileCtx, Reconciler};
-use crate::status::events::JobEvent;
 use binding_writer::Write;
 use crds::karmada::ResourceBinding;
 use crds::record::RecordState;

@@ -9,17 +9,17 @@
 //! It has no client, no clock and no channel: the time is an argument, and effects are returned as
 //! [`ReconcileAction`]s. Except for the engine's facts, a restart derives all of it again.
 
-use crate::admission_policies::Enforcement;
 use crate::avoided_nodes::AvoidedNodes;
 use crate::cluster_breakers::ClusterBreakers;
 use crate::ending_nodes::EndingNodes;
 use crate::facts::member_rules::KnownMemberRules;
 use crate::facts::queue_places::Places;
 use crate::facts::queue_rights::QueueRights;
+use crate::messages::action::ReconcileAction;
+use crate::messages::enforcement::Enforcement;
 use crate::metrics::ControllerMetrics;
 use crate::mirror::{BindingIdentity, Mirror};
 use crate::pre_pulls::PrePulls;
-use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::adoption::Marking;
 use crate::reconcile::in_flight::InFlight;
 use crate::reconcile::placed::avoids::keep_avoided;

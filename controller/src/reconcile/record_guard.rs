@@ -15,10 +15,10 @@
 //! less than what members run: it charges the job for that and writes it into the record. An override or an
 //! edited template also makes members run more; that is no change of the record.
 
+use crate::messages::job_event::JobEvent;
 use crate::mirror::binding::{has_finalizer, has_record, own_record, unreadable};
 use crate::reconcile::binding_phase::BindingPhase;
 use crate::reconcile::{ReconcileCtx, Reconciler};
-use crate::status::events::JobEvent;
 use binding_writer::Write;
 use crds::karmada::ResourceBinding;
 use crds::names;

@@ -13,10 +13,10 @@
 
 use crate::facts::job::ResolvedJob;
 use crate::facts::running::cover;
+use crate::messages::job_event::JobEvent;
 use crate::mirror::namespace::NamespaceFact;
 use crate::reconcile::placed::outcome;
 use crate::reconcile::{ReconcileCtx, Reconciler};
-use crate::status::events::JobEvent;
 use crds::record::{AdmissionRecord, RecordError, RecordState};
 use engine::facts::{Admission, Held, Hold};
 use engine::{Attempt, Event, JobKey, JobState, Progress, Reason, Uid};

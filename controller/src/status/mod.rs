@@ -6,7 +6,6 @@
 pub(crate) mod advice;
 pub(crate) mod discretion;
 mod effective;
-pub(crate) mod events;
 mod fault_policy_status;
 mod job_status;
 mod job_trace;

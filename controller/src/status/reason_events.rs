@@ -8,7 +8,7 @@
 //!
 //! A new leader learns from the PodGroups for which reasons the last one recorded events.
 
-use crate::status::events::{self, JobEvent};
+use crate::messages::job_event::{JobEvent, LONGEST_NOTE, WAIT, truncated};
 use crds::karmada::ObjectReference;
 use crds::podgroup::PodGroup;
 use engine::{JobKey, JobState, QueueName, Reason, Time};
@@ -247,13 +247,13 @@ pub(crate) fn event(object: &ObjectReference, shown: &QueuedReason, message: &st
         true => message.to_owned(),
         false => format!("{queue}: {message}"),
     };
-    let text = events::truncated(text, events::LONGEST_NOTE - command.len() - 2);
+    let text = truncated(text, LONGEST_NOTE - command.len() - 2);
     let note = format!("{text}; {command}");
     let waits = shown.reason.is_of_waiting();
     let must_change = !waits || shown.reason.needs_change();
     match must_change {
-        true => JobEvent::warning(shown.reason, events::WAIT, note),
-        false => JobEvent::normal(shown.reason, events::WAIT, note),
+        true => JobEvent::warning(shown.reason, WAIT, note),
+        false => JobEvent::normal(shown.reason, WAIT, note),
     }
 }
 

@@ -5,7 +5,6 @@
 //! message. Karmada overwrites it with what members report once the job runs. That a job has failed is written
 //! where that is final, and only when the job is not queued again.
 
-use crate::ingest::template_watches::api_resource;
 use crate::mirror::template::Template;
 use crate::status::reason_events::QueuedReason;
 use crds::record;
@@ -118,7 +117,7 @@ impl TemplateStatuses {
 
 fn target(template: &Template, status: QueuedStatus) -> StatusTarget {
     StatusTarget {
-        api_resource: api_resource(&template.key.kind),
+        api_resource: template.key.kind.api_resource(),
         namespace: Some(template.key.namespace.clone()),
         name: template.key.name.clone(),
         subresource: Some("status"),

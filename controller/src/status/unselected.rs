@@ -2,10 +2,10 @@
 //! managed namespace leaves out. Without a warning nothing would ever say why such an object does not start.
 
 use crate::core::Core;
+use crate::messages::action::ReconcileAction;
+use crate::messages::job_event::JobEvent;
 use crate::mirror::template::{Template, TemplateKey};
 use crate::reconcile::Reconciler;
-use crate::reconcile::action::ReconcileAction;
-use crate::status::events::JobEvent;
 use crds::karmada::ObjectReference;
 use engine::{Reason, Time, Uid};
 use std::collections::{BTreeSet, HashSet};

@@ -1,7 +1,7 @@
 //! What keeps admitted jobs from running: nodes that refuse their pods, and schedulers that do not bind them.
 
 use super::*;
-use crate::effects::unbound::UnboundPods;
+use crate::messages::unbound_pods::UnboundPods;
 use engine::facts::PodPhase;
 use engine::faults::Symptom;
 use engine::{Attempt, Reason};

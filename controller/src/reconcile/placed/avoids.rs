@@ -8,9 +8,9 @@
 //! The record is the memory: its nodes hold for every attempt that begins while they are there. A job that waits
 //! loses those whose time is over, or that a person has cleared. Other jobs use the nodes.
 
+use crate::messages::job_event::JobEvent;
 use crate::reconcile::placed::lost_pods::FailedThere;
 use crate::reconcile::{ReconcileCtx, Reconciler};
-use crate::status::events::JobEvent;
 use binding_writer::Write;
 use crds::record::{AdmissionRecord, AvoidedByJob, timestamp};
 use engine::facts::JobFact;

@@ -22,9 +22,9 @@
 //! sets it again.
 
 use crate::facts::running::{foreign_overrides, sum};
+use crate::messages::job_event::JobEvent;
 use crate::mirror::binding::own_record;
 use crate::reconcile::{ReconcileCtx, Reconciler};
-use crate::status::events::JobEvent;
 use binding_writer::Write;
 use crds::karmada::{AppliedOverride, ResourceBinding, TargetCluster};
 use crds::record::{AdmissionRecord, Parts, RecordState, RecordedOverride};

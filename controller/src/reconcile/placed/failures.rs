@@ -14,10 +14,10 @@
 //! `backoffLimit: 0` fails as soon as a node is emptied. Only a failure that this process has seen coming
 //! counts: one that is found at the start may be days old.
 
+use crate::messages::job_event::JobEvent;
 use crate::reconcile::placed::parts::GangStop;
 use crate::reconcile::placed::statuses;
 use crate::reconcile::{ReconcileCtx, Reconciler};
-use crate::status::events::JobEvent;
 use crds::capacity_policy::{CapacityPolicy, RetryLimits};
 use crds::record::AdmissionRecord;
 use engine::faults::{FaultClass, Symptom};

@@ -6,10 +6,10 @@
 //! admitted, until the attempt is over.
 
 use crate::facts::job::ResolvedJob;
+use crate::messages::action::{BoundJob, ReconcileAction};
+use crate::messages::job_event::JobEvent;
 use crate::mirror::binding::own_record;
-use crate::reconcile::action::{BoundJob, ReconcileAction};
 use crate::reconcile::{ReconcileCtx, Reconciler};
-use crate::status::events::JobEvent;
 use crds::record::{AdmissionRecord, RecordState, RecordedShare};
 use engine::facts::{Demand, Held, JobFact, Role};
 use engine::{JobKey, Reason, Resources};

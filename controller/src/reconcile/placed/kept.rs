@@ -6,9 +6,9 @@
 //!
 //! This says what it is, for reasons, events, metrics and alerts. The start deadline ends it.
 
-use crate::effects::unbound::UnboundPods;
+use crate::messages::action::ReconcileAction;
+use crate::messages::unbound_pods::UnboundPods;
 use crate::mirror::binding::own_record;
-use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::placed::lost_pods::LostPods;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::record::{AdmissionRecord, Parts};

@@ -14,12 +14,12 @@
 //! The same override resizes the parts of an elastic gang: the record changes the charge first, and the
 //! override follows.
 
+use crate::messages::action::{OverrideShape, PlacedParts, ReconcileAction};
+use crate::messages::job_event::JobEvent;
 use crate::mirror::binding::own_record;
-use crate::reconcile::action::{OverrideShape, PlacedParts, ReconcileAction};
 use crate::reconcile::placed::retries::{completed, requested};
 use crate::reconcile::placed::status_in;
 use crate::reconcile::{ReconcileCtx, Reconciler};
-use crate::status::events::JobEvent;
 use binding_writer::Write;
 use binding_writer::overrides::OverrideError;
 use crds::karmada::ResourceBinding;

@@ -9,10 +9,10 @@
 //! when the feature is turned on; an event tells its owner.
 
 use crate::facts::job::ResolvedJob;
+use crate::messages::action::{PlacedParts, ReconcileAction};
+use crate::messages::job_event::JobEvent;
 use crate::mirror::binding::own_record;
-use crate::reconcile::action::{PlacedParts, ReconcileAction};
 use crate::reconcile::{ReconcileCtx, Reconciler};
-use crate::status::events::JobEvent;
 use binding_writer::overrides::OverrideError;
 use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;

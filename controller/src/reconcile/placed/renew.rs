@@ -6,7 +6,7 @@
 //!
 //! With the scheduler in a process of its own there is no such check: the next placement creates them.
 
-use crate::reconcile::action::ReconcileAction;
+use crate::messages::action::ReconcileAction;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::record::AdmissionRecord;
 use engine::{ClusterName, Progress};

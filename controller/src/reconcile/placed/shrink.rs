@@ -5,7 +5,7 @@
 //! write. The member's controllers need a moment to apply the size, so it counts only after it has been
 //! seen for a while.
 
-use crate::reconcile::action::ReconcileAction;
+use crate::messages::action::ReconcileAction;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::Write;
 use crds::record::{AdmissionRecord, RecordState};

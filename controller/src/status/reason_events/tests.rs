@@ -181,7 +181,7 @@ fn the_event_names_queue_and_command_within_the_limit_of_kubernetes() {
         "queue q: attempt 1 was evicted; see kubectl muster explain job/train -n team"
     );
     let long = note(Reason::WaitingForRoom, &"é".repeat(2_000));
-    assert!(long.len() <= events::LONGEST_NOTE, "{}", long.len());
+    assert!(long.len() <= LONGEST_NOTE, "{}", long.len());
     assert!(long.ends_with("...; see kubectl muster explain job/train -n team"));
 }
 

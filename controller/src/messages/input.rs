@@ -1,8 +1,8 @@
 //! All inputs of the controller's owner task, in one enum.
 
-use crate::admission_policies::Enforcement;
 use crate::avoided_nodes::TaintChange;
-use crate::effects::unbound::UnboundPods;
+use crate::messages::enforcement::Enforcement;
+use crate::messages::unbound_pods::UnboundPods;
 use crate::mirror::seen_work::ReadWork;
 use crate::mirror::template::{Template, TemplateKind};
 use binding_writer::overrides::OverrideError;

@@ -2,8 +2,8 @@
 //! which they were pushed.
 
 use crate::avoided_nodes::{ClusterEvent, RemediationChange, TaintChange};
+use crate::messages::job_event::JobEvent;
 use crate::mirror::template::TemplateKind;
-use crate::status::events::JobEvent;
 use binding_writer::Intent;
 use crds::karmada::{ObjectReference, ResourceBinding};
 use crds::queue::Queue;

@@ -2,11 +2,11 @@
 //!
 //! An event is recorded once until another event of the same object is recorded. A task of its own posts
 //! events from bounded queues, so that events can get lost but never delay a decision. The reasons of jobs
-//! come at a lower rate ([`super::reason_events`]) and go before what happens to jobs, so that they arrive
+//! come at a lower rate ([`crate::status::reason_events`]) and go before what happens to jobs, so that they arrive
 //! within seconds while hundreds of jobs are admitted.
 
+use crate::messages::job_event::{JobEvent, LONGEST_NOTE, PLACE, VALIDATE, WAIT, truncated};
 use crds::karmada::ObjectReference;
-use engine::Reason;
 use k8s_openapi::api::core::v1 as core_v1;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use std::collections::HashMap;
@@ -17,49 +17,12 @@ use tokio_util::sync::CancellationToken;
 
 /// Capacity of the queue of events; more are dropped.
 const QUEUE: usize = 200;
-/// Kubernetes' limit of an event's note, in bytes.
-pub(super) const LONGEST_NOTE: usize = 1_024;
 /// Capacity of the queue of reasons, which has few entries while the API server answers.
 const REASONS: usize = 50;
-/// The action of events that say what a job waits for.
-pub(super) const WAIT: &str = "Wait";
-/// The action of events that repeat those of Karmada's scheduler. All others go before them.
-pub(crate) const PLACE: &str = "Schedule";
-/// The action of events about values of a template. They are due again with each change of the template.
-const VALIDATE: &str = "Validate";
 /// Most events posted in a second, because they share the API server with more important writes.
 const PER_SECOND: u32 = 5;
 /// Most objects whose last event is remembered.
 const REMEMBERED: usize = 100_000;
-
-/// An event on a user's object: a reason, an action and a message.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct JobEvent {
-    pub(crate) reason: Reason,
-    pub(crate) action: &'static str,
-    pub(crate) message: String,
-    warning: bool,
-}
-
-impl JobEvent {
-    pub(crate) fn normal(reason: Reason, action: &'static str, message: String) -> Self {
-        Self {
-            reason,
-            action,
-            message,
-            warning: false,
-        }
-    }
-
-    pub(crate) fn warning(reason: Reason, action: &'static str, message: String) -> Self {
-        Self {
-            reason,
-            action,
-            message,
-            warning: true,
-        }
-    }
-}
 
 /// Records events of jobs and posts them at a limited rate.
 #[derive(Debug)]
@@ -158,19 +121,10 @@ fn as_event(event: JobEvent) -> Event {
     }
 }
 
-/// Shortens a text to at most `most` bytes.
-pub(super) fn truncated(mut text: String, most: usize) -> String {
-    if text.len() > most {
-        let end = text.floor_char_boundary(most.saturating_sub(3));
-        text.truncate(end);
-        text.push_str("...");
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::Reason;
     use runtime::testing::FakeApi;
 
     fn object(name: &str) -> ObjectReference {

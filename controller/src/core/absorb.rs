@@ -1,9 +1,10 @@
 //! Files one input at a time: it updates the mirror and the engine, and marks the affected jobs dirty.
 
-use crate::admission_policies::Enforcement;
 use crate::core::{Core, Leading};
-use crate::ingest::input::Input;
+use crate::messages::enforcement::Enforcement;
+use crate::messages::input::Input;
 use crate::reconcile::in_flight::version;
+use crds::fault_policy::FaultPolicy;
 use crds::karmada::ResourceBinding;
 use crds::kubernetes::Namespace;
 use engine::{JobKey, Time};
@@ -90,6 +91,15 @@ impl Core {
                 .reconciler
                 .size_checked(&key, attempt, cluster, small, now),
         }
+    }
+
+    /// Handles a change of a fault policy.
+    fn fault_policy(&mut self, delta: Delta<FaultPolicy>) {
+        if let Delta::Upserted(policy) = &delta {
+            let name = policy.metadata.name.as_deref().unwrap_or_default();
+            self.publisher.fault_policy(name);
+        }
+        self.reconciler.fault_policy(delta);
     }
 
     /// Handles a change of a binding.
