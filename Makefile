@@ -101,7 +101,7 @@ clippy:
 	@# --all-targets omits tests with `test = false`, even if --test names one.
 	cargo clippy $(WORKSPACE) --test e2e -- -D warnings
 
-arrows: ## the engine's folders import only what the list of arrows allows
+arrows: ## the folders of engine and controller import only what the list of arrows allows
 	@.ci/arrows --self-test
 	@.ci/arrows
 

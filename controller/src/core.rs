@@ -23,9 +23,9 @@ use crate::mirror::binding::is_workload;
 use crate::mirror::template::{TemplateKey, TemplateKind};
 use crate::mirror::template_key;
 use crate::reconcile::Reconciler;
-use crate::status::Publisher;
+use crate::status::{Publisher, Publishing};
 use binding_writer::term::Lead;
-use engine::Time;
+use engine::{JobKey, Time};
 use runtime::clock::Clock;
 use runtime::health::ReadyFlag;
 use runtime::lease::Heart;
@@ -150,7 +150,11 @@ impl Core {
         self.reconciler.pre_pull(now);
         self.run_actions();
         self.effects.submit_writes();
-        self.publish(now);
+        let changed = self.reconciler.engine.take_changed();
+        self.reconciler.places.charged(&changed.queues);
+        self.reconciler.keep_places(now);
+        self.run_actions();
+        self.publishing().publish(changed, now);
         self.run_actions();
         self.invariants
             .check(&self.reconciler.engine, &self.metrics, now);
@@ -224,8 +228,7 @@ impl Core {
         for (name, fact) in self.reconciler.mirror.namespaces() {
             self.publisher.namespace(name, Some(fact));
         }
-        let podgroups: Vec<engine::JobKey> =
-            self.reconciler.mirror.podgroups().keys().cloned().collect();
+        let podgroups: Vec<JobKey> = self.reconciler.mirror.podgroups().keys().cloned().collect();
         for key in &podgroups {
             self.sweep_podgroup(key);
         }
@@ -240,7 +243,7 @@ impl Core {
             self.reconciler.mirror.templates().keys().cloned().collect();
         for template in templates {
             self.warn(&template);
-            self.note_unselected(&template, now);
+            self.publishing().note_unselected(&template, now);
         }
         self.ready_flag.set(true);
         tracing::info!("deciding from now on");
@@ -282,6 +285,22 @@ impl Core {
             for kind in kinds {
                 self.template_watches.ensure(kind);
             }
+        }
+    }
+
+    /// Returns what publishing reads and changes.
+    pub(crate) fn publishing(&mut self) -> Publishing<'_> {
+        Publishing {
+            reconciler: &mut self.reconciler,
+            publisher: &mut self.publisher,
+            metrics: &self.metrics,
+        }
+    }
+
+    /// Deletes a PodGroup that nothing owns and that has no job, if this replica leads.
+    pub(crate) fn sweep_podgroup(&mut self, key: &JobKey) {
+        if self.leads() {
+            self.publishing().sweep_podgroup(key);
         }
     }
 

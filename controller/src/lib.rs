@@ -10,7 +10,7 @@
 //! ```
 //!
 //! `reconcile` reads the mirror and the engine and returns its effects as values. Only `effects` has a
-//! client, the committer and the channels.
+//! client, the committer and the channels; the writers of statuses are the publisher's.
 //!
 //! The controller must never decide before every watched kind has listed once and this replica has begun
 //! its term ([`binding_writer::term`]). It writes bindings only through the committer, and keeps nothing

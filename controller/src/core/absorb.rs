@@ -141,7 +141,7 @@ impl Core {
         if leads {
             let fact = reconciler.mirror.namespaces().get(&namespace);
             self.publisher.namespace(&namespace, fact);
-            self.note_unselected_in(&namespace, now);
+            self.publishing().note_unselected_in(&namespace, now);
         }
         self.reconciler.note_adoption(&namespace, now);
     }

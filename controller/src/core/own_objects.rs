@@ -68,7 +68,7 @@ impl Core {
                     .put_podgroup(key.clone(), podgroup)
                     .is_none()
                 {
-                    self.podgroup_seen(&key);
+                    self.publishing().podgroup_seen(&key);
                 }
                 self.sweep_podgroup(&key);
             }
@@ -94,7 +94,7 @@ impl Core {
         }
         if self.leads() {
             self.warn(&key);
-            self.note_unselected(&key, now);
+            self.publishing().note_unselected(&key, now);
         }
     }
 

@@ -8,8 +8,8 @@
 //! that its position and its expected start are never older than its advice. Nobody has to ask: readers of a
 //! namespace may write nothing in it. Advice names no queue that the job's namespace may not use.
 
-use crate::core::Core;
 use crate::reconcile::Reconciler;
+use crate::status::Publishing;
 use engine::decision::Help;
 use engine::{AdviceClass, JobKey, QueueName, Time};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -153,7 +153,7 @@ impl Advice {
     }
 }
 
-impl Core {
+impl Publishing<'_> {
     /// Returns what would help the job, which is the head of its queue.
     pub(crate) fn advise(&mut self, key: &JobKey, now: Time) -> Vec<Help> {
         let advice = &mut self.publisher.advice;

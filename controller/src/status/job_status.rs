@@ -1,11 +1,11 @@
 //! What one job shows: its PodGroup with its status, and events for the reasons why it waits.
 
-use crate::core::Core;
 use crate::messages::action::ReconcileAction;
 use crate::messages::job_event::JobEvent;
 use crate::mirror::binding::own_record;
 use crate::reconcile::Reconciler;
 use crate::reconcile::placed::statuses;
+use crate::status::Publishing;
 use crate::status::job_trace::TracedObject;
 use crate::status::podgroup_target;
 use crate::status::podgroups::{self, StatusInputs};
@@ -55,7 +55,7 @@ impl ShownReason {
     }
 }
 
-impl Core {
+impl Publishing<'_> {
     pub(crate) fn publish_job(&mut self, key: &JobKey, now: Time) {
         let Some(mut explanation) = self.reconciler.explanation(key) else {
             return;

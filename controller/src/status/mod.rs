@@ -20,9 +20,10 @@ mod template_status;
 mod timeline;
 pub(crate) mod unselected;
 
-use crate::core::Core;
 use crate::effects::object_writer::ObjectWriter;
+use crate::metrics::ControllerMetrics;
 use crate::mirror::namespace::NamespaceFact;
+use crate::reconcile::Reconciler;
 use crate::status::advice::Advice;
 use crate::status::effective::KnownNames;
 use crate::status::job_trace::JobTraces;
@@ -37,7 +38,7 @@ use crds::fault_policy::FaultPolicy;
 use crds::names;
 use crds::podgroup::PodGroup;
 use crds::queue::Queue;
-use engine::{JobKey, QueueName, StartForecasts, Time};
+use engine::{Changed, JobKey, QueueName, StartForecasts, Time};
 use kube::Resource;
 use kube::api::ApiResource;
 use runtime::status_writer::{StatusTarget, StatusWriter};
@@ -229,13 +230,16 @@ impl Publisher {
     }
 }
 
-impl Core {
+/// What publishing reads and changes. It writes nothing else: what it wants done goes to the reconciler as an action.
+pub(crate) struct Publishing<'a> {
+    pub(crate) reconciler: &'a mut Reconciler,
+    pub(crate) publisher: &'a mut Publisher,
+    pub(crate) metrics: &'a ControllerMetrics,
+}
+
+impl Publishing<'_> {
     /// Publishes what has changed since the last pass.
-    pub(crate) fn publish(&mut self, now: Time) {
-        let changed = self.reconciler.engine.take_changed();
-        self.reconciler.places.charged(&changed.queues);
-        self.reconciler.keep_places(now);
-        self.run_actions();
+    pub(crate) fn publish(&mut self, changed: Changed, now: Time) {
         for key in changed.jobs {
             // Publishing may come later, and a stage has the time at which it is reached.
             self.note_stage(&key, now);
@@ -249,7 +253,7 @@ impl Core {
         {
             self.publish_job(&key, now);
         }
-        self.publisher.kept.export(&self.metrics);
+        self.publisher.kept.export(self.metrics);
         self.advise_due(now);
         self.record_reasons(now);
         self.warn_of_unselected(now);
@@ -417,7 +421,7 @@ impl Core {
             let owners = seen.metadata.owner_references.as_ref();
             owners.is_none_or(Vec::is_empty) && !mirror.bindings().contains_key(key)
         });
-        if is_alone && self.leads() {
+        if is_alone {
             let kind = ApiResource::erase::<PodGroup>(&());
             let namespace = Some(&*key.namespace);
             self.publisher.objects.delete(&kind, namespace, &key.name);

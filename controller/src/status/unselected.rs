@@ -1,11 +1,11 @@
 //! Warns the users of objects that no policy selects: kinds that start pods and that Muster's policy of a
 //! managed namespace leaves out. Without a warning nothing would ever say why such an object does not start.
 
-use crate::core::Core;
 use crate::messages::action::ReconcileAction;
 use crate::messages::job_event::JobEvent;
 use crate::mirror::template::{Template, TemplateKey};
 use crate::reconcile::Reconciler;
+use crate::status::Publishing;
 use crds::karmada::ObjectReference;
 use engine::{Reason, Time, Uid};
 use std::collections::{BTreeSet, HashSet};
@@ -47,7 +47,7 @@ impl Unselected {
     }
 }
 
-impl Core {
+impl Publishing<'_> {
     /// Notes an object that may have to be warned about.
     pub(crate) fn note_unselected(&mut self, key: &TemplateKey, now: Time) {
         let advice = self.reconciler.unselected(key);

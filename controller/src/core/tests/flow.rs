@@ -283,7 +283,10 @@ async fn the_head_of_a_queue_shows_advice() {
     }
     stage.rest(&["a", "b", "c"]).await;
     let now = stage.now();
-    let helps = stage.core.advise(&JobKey::new("team", "b"), now);
+    let helps = stage
+        .core
+        .publishing()
+        .advise(&JobKey::new("team", "b"), now);
     let raised = engine::decision::Help::RaiseCapability {
         queue: QueueName::new("q"),
         class: None,

@@ -188,7 +188,10 @@ async fn advice_names_no_queue_that_the_namespace_may_not_use() {
     }
     stage.rest(&["a", "b"]).await;
     let now = stage.now();
-    let helps = stage.core.advise(&JobKey::new("team", "b"), now);
+    let helps = stage
+        .core
+        .publishing()
+        .advise(&JobKey::new("team", "b"), now);
     let queues = helps.iter().filter_map(|help| match help {
         Help::OtherQueue(queue) => Some(queue.as_str()),
         _ => None,
