@@ -1,12 +1,10 @@
 //! Converts what is seen of a job into facts for the engine: size, queue, priority, placement, and whether
 //! it may compete. Pure.
 
+use crate::facts::holds;
 use crate::mirror::binding::{has_our_scheduler, is_claimed, own_record, record_problem};
 use crate::mirror::namespace::NamespaceFact;
 use crate::mirror::template::Template;
-use crate::reconcile::placed::cannot_start;
-use crate::reconcile::placed::parts::over_before;
-use crate::reconcile::placement_refused;
 use crds::capacity_policy::RefusedClass;
 use crds::karmada::ResourceBinding;
 use crds::names;
@@ -230,8 +228,8 @@ fn own_hold(
     if !has_our_scheduler(binding) {
         return held(Reason::WrongScheduler, wrong_scheduler(binding));
     }
-    let over = over_before(binding).filter(|over| !is_resumed(binding, template, over));
-    if let Some(over) = over.or_else(|| cannot_start::hold(binding, template)) {
+    let over = holds::over_before(binding).filter(|over| !is_resumed(binding, template, over));
+    if let Some(over) = over.or_else(|| holds::cannot_start(binding, template)) {
         return Some(over);
     }
     let admitted = released(binding).is_some();
@@ -257,7 +255,7 @@ fn own_hold(
     if let Some(hold) = on_hold(binding, template) {
         return Some(hold);
     }
-    if let Some(hold) = placement_refused::hold(binding, template) {
+    if let Some(hold) = holds::placement_refused(binding, template) {
         return Some(hold);
     }
     if let Some(hold) =

@@ -7,7 +7,6 @@
 use crate::facts::job::ResolvedJob;
 use crate::mirror::binding::own_record;
 use crate::mirror::template::Template;
-use crate::reconcile::Reconciler;
 use crds::karmada::{ResourceBinding, Suspension};
 use crds::record::RecordState;
 use engine::facts::Split;
@@ -30,6 +29,17 @@ pub(crate) struct KnownMemberRules {
     open: BTreeSet<String>,
 }
 
+/// Whose jobs a change of the rules concerns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ChangedRules {
+    /// All jobs.
+    All,
+    /// The jobs of a namespace.
+    Namespace(String),
+    /// Those of a namespace that are pending, in their turn ([`KnownMemberRules::take_due`]).
+    Quotas,
+}
+
 #[derive(Debug, Default)]
 struct RulesOfMember {
     /// `None` until it is known which it has.
@@ -37,14 +47,14 @@ struct RulesOfMember {
     namespaces: BTreeMap<String, NamespaceRules>,
 }
 
-impl Reconciler {
-    /// Takes what a member applies to pods.
-    pub(crate) fn member_rules(&mut self, cluster: ClusterName, rules: RulesUpdate, now: Time) {
-        let member = self.member_rules.members.entry(cluster).or_default();
+impl KnownMemberRules {
+    /// Takes what a member applies to pods, and returns whose jobs that concerns.
+    pub(crate) fn update(&mut self, cluster: ClusterName, rules: RulesUpdate) -> ChangedRules {
+        let member = self.members.entry(cluster).or_default();
         match rules {
             RulesUpdate::RuntimeClasses(classes) => {
                 member.runtime_classes = classes;
-                self.dirty.extend(self.last_facts.keys().cloned());
+                ChangedRules::All
             }
             RulesUpdate::Namespace(name, rules) => {
                 let before = member.namespaces.remove(&name).unwrap_or_default();
@@ -53,42 +63,35 @@ impl Reconciler {
                     member.namespaces.insert(name.clone(), rules);
                 }
                 if limits_differ {
-                    self.dirty.extend(self.mirror.jobs_in(&name));
-                } else {
-                    self.member_rules.open.insert(name);
-                    self.look_at_quotas(now);
+                    return ChangedRules::Namespace(name);
                 }
+                self.open.insert(name);
+                ChangedRules::Quotas
             }
         }
     }
 
     /// Forgets a member that is gone.
-    pub(crate) fn forget_member_rules(&mut self, cluster: &ClusterName) {
-        self.member_rules.members.remove(cluster);
+    pub(crate) fn forget(&mut self, cluster: &ClusterName) {
+        self.members.remove(cluster);
     }
 
-    /// Marks the pending jobs of namespaces whose ResourceQuotas have changed, each namespace once in a while.
-    pub(crate) fn look_at_quotas(&mut self, now: Time) {
-        let known = &mut self.member_rules;
-        let due = known.open.iter().filter(|name| {
-            let last = known.looked_at.get(*name);
+    /// Takes the namespaces whose ResourceQuotas have changed, each once in a while.
+    pub(crate) fn take_due(&mut self, now: Time) -> Vec<String> {
+        let due = self.open.iter().filter(|name| {
+            let last = self.looked_at.get(*name);
             last.is_none_or(|last| now.millis_since(*last) >= QUOTA_PERIOD_MS)
         });
         let due: Vec<String> = due.cloned().collect();
-        for name in due {
-            known.open.remove(&name);
-            let jobs = self.mirror.jobs_in(&name).into_iter();
-            let pending = jobs.filter(|key| {
-                let binding = self.mirror.bindings().get(key);
-                binding.is_some_and(|binding| !is_admitted(binding))
-            });
-            self.dirty.extend(pending);
-            known.looked_at.insert(name, now);
+        for name in &due {
+            self.open.remove(name);
+            self.looked_at.insert(name.clone(), now);
         }
+        due
     }
 
     /// Adds to a job what members make of its pods.
-    pub(crate) fn apply_member_rules(
+    pub(super) fn apply(
         &self,
         key: &JobKey,
         binding: &ResourceBinding,
@@ -105,7 +108,7 @@ impl Reconciler {
             let refused = &mut demand.placement.refused_in;
             refused.insert(ClusterName::new(cluster), why.to_owned());
         }
-        for (cluster, member) in &self.member_rules.members {
+        for (cluster, member) in &self.members {
             let namespace = member.namespaces.get(&*key.namespace).unwrap_or(&none);
             let rules = MemberRules {
                 runtime_classes: member.runtime_classes.as_ref(),
@@ -129,6 +132,7 @@ impl Reconciler {
     }
 }
 
-fn is_admitted(binding: &ResourceBinding) -> bool {
+/// Returns true if the job of a binding is admitted.
+pub(crate) fn is_admitted(binding: &ResourceBinding) -> bool {
     own_record(binding).is_some_and(|record| record.state == RecordState::Admitted)
 }

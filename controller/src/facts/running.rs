@@ -5,8 +5,8 @@
 
 use crate::facts::adopted;
 use crate::facts::job::ResolvedJob;
+use crate::facts::view::View;
 use crate::mirror::seen_work::SeenWork;
-use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::overrides;
 use crds::karmada::{AppliedOverride, ResourceBinding, TargetCluster};
 use crds::record::{AdmissionRecord, Parts, RecordState, RecordedShare};
@@ -17,7 +17,7 @@ use workload::Rendered;
 /// The class to charge for pods without a record: the member chooses their nodes.
 const CLASS: &str = "unrecorded";
 
-impl Reconciler {
+impl View<'_> {
     /// Returns what a Work of `job` makes its member run, if the Work is readable and not ignored.
     pub(crate) fn rendered(&self, job: &JobKey, work: &SeenWork) -> Option<Rendered> {
         let asks = work.asks.as_ref().filter(|_| !self.is_given_up(work))?;
@@ -69,22 +69,23 @@ impl Reconciler {
     /// template adds is not counted.
     pub(crate) fn raised_to_running(
         &self,
-        ctx: &ReconcileCtx<'_>,
+        key: &JobKey,
+        binding: &ResourceBinding,
         record: &AdmissionRecord,
     ) -> Option<(AdmissionRecord, String)> {
         let unsized_yet = record.adopted && record.clusters.is_empty();
         if record.parts == Some(Parts::Held) || unsized_yet {
             return None;
         }
-        let job = self.job_of(ctx.key, &ctx.binding, &self.namespace_of(ctx.key));
-        let template = self.mirror.template_of(&ctx.binding);
+        let job = self.resolved_job(key, binding, &self.namespace_of(key));
+        let template = self.mirror.template_of(binding);
         let edited = template.is_some_and(|seen| seen.generation != Some(1));
         if edited && job.as_ref().is_some_and(|job| has_grown(job, record)) {
             return None;
         }
         let mut whole = record.clone();
         let mut lacks = Vec::new();
-        for (asked, beyond) in self.beyond(ctx, record, job.as_ref()) {
+        for (asked, beyond) in self.beyond(key, binding, record, job.as_ref()) {
             lacks.push(format!("{beyond} in {}", asked.name));
             add(&mut whole.clusters, asked, &beyond);
         }
@@ -102,17 +103,18 @@ impl Reconciler {
     /// Returns what runs in each cluster where that exceeds the record, and by how much.
     fn beyond(
         &self,
-        ctx: &ReconcileCtx<'_>,
+        key: &JobKey,
+        binding: &ResourceBinding,
         record: &AdmissionRecord,
         job: Option<&ResolvedJob>,
     ) -> Vec<(RecordedShare, Resources)> {
-        let surge = self.surge_of(&ctx.binding, record);
+        let surge = self.surge_of(binding, record);
         let mut beyond = Vec::new();
-        let mut unread: Vec<TargetCluster> = ctx.binding.spec.clusters.clone();
-        for work in self.mirror.works_of(&ctx.binding) {
+        let mut unread: Vec<TargetCluster> = binding.spec.clusters.clone();
+        for work in self.mirror.works_of(binding) {
             unread.retain(|cluster| cluster.name != work.cluster);
-            let rendered = self.rendered(ctx.key, work);
-            let overridden = foreign_overrides(ctx.key, work).next().is_some();
+            let rendered = self.rendered(key, work);
+            let overridden = foreign_overrides(key, work).next().is_some();
             if let Some(rendered) = rendered.filter(|_| !overridden) {
                 let charged = charged_in(record, &work.cluster);
                 beyond.push((
@@ -123,7 +125,7 @@ impl Reconciler {
         }
         // The template does not say how large a part is.
         if let Some(job) = job.filter(|_| !record.is_split()) {
-            for asked in adopted::record_in(&unread, &ctx.binding, job, Time(0)).clusters {
+            for asked in adopted::record_in(&unread, binding, job, Time(0)).clusters {
                 let charged = charged_in(record, asked.name.as_str());
                 let lacks = shortfall(&charged, &total(&asked));
                 beyond.push((asked, lacks));
@@ -131,6 +133,22 @@ impl Reconciler {
         }
         beyond.retain(|(_, beyond)| !beyond.is_empty());
         beyond
+    }
+
+    /// Returns what a rolling update may start in addition: as the template says, and at most what was admitted for
+    /// that, which are the pods of `record` beyond the placed replicas.
+    pub(crate) fn surge_of(
+        &self,
+        binding: &ResourceBinding,
+        record: &AdmissionRecord,
+    ) -> Resources {
+        let ask = self.mirror.ask_of(binding);
+        let first = ask.and_then(|ask| Some((ask.roles.first()?, ask.surge)));
+        let surge = first.and_then(|(role, surge)| {
+            let admitted = admitted_surge(record, &role.name, &binding.spec.clusters);
+            role.request.checked_mul(surge.min(admitted))
+        });
+        surge.unwrap_or_default()
     }
 
     /// Returns the queue of a job of which only Works are left.
@@ -147,6 +165,17 @@ impl Reconciler {
             .or_else(named)
             .unwrap_or_else(|| QueueName::new(self.namespace_of(key).queue()))
     }
+}
+
+/// Returns how many pods of `role` were admitted beyond the replicas that are placed.
+fn admitted_surge(record: &AdmissionRecord, role: &str, placed: &[TargetCluster]) -> u32 {
+    let pods = record.clusters.iter().flat_map(|share| &share.pods);
+    let admitted = pods.filter(|pods| pods.role == role).map(|pods| pods.count);
+    let replicas = placed
+        .iter()
+        .filter_map(|cluster| u32::try_from(cluster.replicas?).ok());
+    let admitted: u32 = admitted.sum();
+    admitted.saturating_sub(replicas.sum())
 }
 
 /// Builds the record of pods that run and were never recorded: an attempt of its own, of which only
@@ -273,4 +302,32 @@ pub(crate) fn total(share: &RecordedShare) -> Resources {
 pub(crate) fn sum<'a>(mut charges: impl Iterator<Item = &'a Resources>) -> Resources {
     let sum = charges.try_fold(Resources::new(), |sum, charge| sum.checked_add(charge));
     sum.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_surge_is_what_was_admitted_beyond_the_replicas() {
+        let record: AdmissionRecord = serde_json::from_value(json!({
+            "templateUID": "u", "attempt": 1, "state": "Admitted", "queue": "q", "time": "2026-01-01T00:00:00Z",
+            "clusters": [
+                {"name": "a", "pods": [{"role": "main", "count": 4}, {"role": "other", "count": 9}], "charge": {}},
+                {"name": "b", "pods": [{"role": "main", "count": 3}], "charge": {}},
+            ],
+        }))
+        .unwrap();
+        for (replicas, surge) in [([3, 2], 2), ([4, 3], 0), ([5, 9], 0)] {
+            let placed = ["a", "b"].into_iter().zip(replicas);
+            let placed = placed.map(|(name, replicas)| TargetCluster {
+                name: name.to_owned(),
+                replicas: Some(replicas),
+            });
+            let placed: Vec<TargetCluster> = placed.collect();
+            assert_eq!(admitted_surge(&record, "main", &placed), surge);
+        }
+    }
 }

@@ -7,6 +7,7 @@
 //! This module must never write to the API server or decide on a job; it marks the jobs to reconcile.
 
 pub(crate) mod fault_policies;
+mod member_rules;
 pub(crate) mod readiness;
 pub(crate) mod sources;
 pub(crate) mod template_watches;

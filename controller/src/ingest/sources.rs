@@ -10,6 +10,7 @@ use crds::names;
 use engine::{Event, JobKey, QueueName, Time};
 use members::MemberEvent;
 use runtime::watch::Delta;
+use std::sync::Arc;
 
 impl Reconciler {
     /// Handles a change of a capacity policy.
@@ -105,7 +106,7 @@ impl Reconciler {
                     }
                     Event::NodeUpserted(node) => self.ending_nodes.mark(node, now),
                     Event::ClusterGone(cluster) => {
-                        self.forget_member_rules(cluster);
+                        self.member_rules.forget(cluster);
                         self.dirty.extend(self.rendezvous_jobs.iter().cloned());
                     }
                     _ => {}
@@ -129,6 +130,30 @@ impl Reconciler {
             }
             MemberEvent::Listed { cluster } => tracing::debug!(%cluster, "member listed"),
             MemberEvent::Ready => {}
+        }
+    }
+
+    /// Tells the engine which queue is charged for pods in a namespace that belong to no known job: the one that
+    /// its jobs use by default, while it is managed.
+    pub(crate) fn charge_pods_in(&mut self, namespace: &str) {
+        let fact = self.mirror.namespaces().get(namespace);
+        let queue = fact.filter(|fact| fact.managed);
+        let queue = queue.map(|fact| QueueName::new(fact.queue()));
+        self.apply(Event::Namespace {
+            name: Arc::from(namespace),
+            queue,
+        });
+    }
+
+    /// Handles the answer whether a namespace may use a queue.
+    pub(crate) fn right_asked(&mut self, namespace: String, queue: QueueName, allowed: bool) {
+        let jobs = self
+            .last_facts
+            .iter()
+            .filter(|(key, fact)| *key.namespace == *namespace && fact.queue == queue);
+        let jobs: Vec<JobKey> = jobs.map(|(key, _)| key.clone()).collect();
+        if self.rights.note((namespace, queue), allowed) {
+            self.dirty.extend(jobs);
         }
     }
 }

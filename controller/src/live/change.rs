@@ -107,14 +107,14 @@ impl LiveState {
             return Err(LiveChangeError::NoWorkload(kind.to_string()));
         }
         let namespace = key.namespace.to_string();
-        if !self.reconciler.namespace_of(&key).managed {
+        if !self.reconciler.view().namespace_of(&key).managed {
             return Err(LiveChangeError::NotManaged(namespace));
         }
         if self.reconciler.mirror.bindings().contains_key(&key) {
             return Err(LiveChangeError::Exists(key));
         }
         let (mut template, binding) = submitted(object, &key, kind, self.now.0);
-        let queue = job::queue(&template, &self.reconciler.namespace_of(&key));
+        let queue = job::queue(&template, &self.reconciler.view().namespace_of(&key));
         // The webhook records it.
         let right = (namespace, queue);
         if self.own_rights.contains(&right) {

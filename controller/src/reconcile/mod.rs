@@ -8,6 +8,7 @@ pub(crate) mod adoption;
 pub(crate) mod binding_phase;
 pub(crate) mod decisions;
 mod ending_pods;
+pub(crate) mod engine_events;
 pub(crate) mod evict;
 pub(crate) mod faulty_places;
 pub(crate) mod in_flight;
@@ -19,6 +20,7 @@ pub(crate) mod placed;
 pub(crate) mod placement_refused;
 pub(crate) mod pre_pull;
 pub(crate) mod preserved;
+pub(crate) mod queue_places;
 pub(crate) mod reconciler;
 pub(crate) mod record_guard;
 pub(crate) mod remains;
@@ -80,7 +82,7 @@ impl Reconciler {
         if self.in_flight_of(key).is_busy(&binding, now) {
             return;
         }
-        let namespace = self.namespace_of(key);
+        let namespace = self.view().namespace_of(key);
         let ctx = ReconcileCtx { key, binding, now };
         self.push(ReconcileAction::PublishJob(key.clone()));
         let rule = namespace.rule();
@@ -207,7 +209,7 @@ impl Reconciler {
             self.apply_admission(ctx, &record, Progress::Ending);
             self.charge_excess(ctx, &record);
         } else if let Some(error) = unreadable(&ctx.binding) {
-            let job = self.job_of(ctx.key, &ctx.binding, &self.namespace_of(ctx.key));
+            let job = self.job_of(ctx.key, &ctx.binding, &self.view().namespace_of(ctx.key));
             self.charge_unreadable(ctx, &error, job.as_ref());
         } else if self
             .engine
@@ -252,7 +254,7 @@ impl Reconciler {
             // It was queued, so it did not run before.
             return self.opened_by_hand(ctx, None);
         }
-        let namespace = self.namespace_of(ctx.key);
+        let namespace = self.view().namespace_of(ctx.key);
         let job = self.job_of(ctx.key, &ctx.binding, &namespace);
         let overdue = self.in_flight_of(ctx.key).adopting_since(ctx.now);
         let overdue = overdue.after(TEMPLATE_WITHIN_MS);
@@ -342,7 +344,7 @@ impl Reconciler {
     /// not counted here.
     fn has_unadmitted_works(&self, ctx: &ReconcileCtx<'_>, unknown: bool) -> bool {
         let mut works = self.mirror.works_of(&ctx.binding);
-        works.any(|work| !self.is_given_up(work) && (unknown || !work.deleting))
+        works.any(|work| !self.view().is_given_up(work) && (unknown || !work.deleting))
     }
 
     /// Holds a job whose template has not been seen. Templates arrive within milliseconds of their bindings;
@@ -407,7 +409,7 @@ impl Reconciler {
             });
         }
         // The engine does not consider it again if it is held.
-        if let Some(job) = self.job_of(ctx.key, &ctx.binding, &self.namespace_of(ctx.key)) {
+        if let Some(job) = self.job_of(ctx.key, &ctx.binding, &self.view().namespace_of(ctx.key)) {
             self.apply_fact(&job.fact);
         }
         let record = record.in_state(RecordState::Requeued, Some(reason), &record.message);

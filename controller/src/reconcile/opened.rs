@@ -40,8 +40,10 @@ impl Reconciler {
     /// Returns the record to charge while a job is evicted that was placed, or has Works, without an
     /// admission; it is an attempt of its own.
     fn unadmitted(&self, ctx: &ReconcileCtx<'_>) -> Option<AdmissionRecord> {
-        let job = self.job_of(ctx.key, &ctx.binding, &self.namespace_of(ctx.key));
-        let clusters = self.running_shares(ctx.key, &ctx.binding, job.as_ref());
+        let job = self.job_of(ctx.key, &ctx.binding, &self.view().namespace_of(ctx.key));
+        let clusters = self
+            .view()
+            .running_shares(ctx.key, &ctx.binding, job.as_ref());
         if clusters.is_empty() {
             return None;
         }
@@ -50,7 +52,7 @@ impl Reconciler {
         let queue = job.map(|job| job.fact.queue);
         let queue = queue.unwrap_or_else(|| {
             let works = self.mirror.works_of(&ctx.binding);
-            self.queue_of_works(ctx.key, works)
+            self.view().queue_of_works(ctx.key, works)
         });
         let uid = &ctx.binding.spec.resource.uid;
         let attempt = Attempt(last.max(recorded).saturating_add(1));

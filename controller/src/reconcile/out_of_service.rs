@@ -6,10 +6,8 @@
 //! being deleted no longer count. They stay, so that a cluster that comes back removes its objects; until
 //! then, no new attempt of the same job goes there.
 
-use crate::mirror::seen_work::SeenWork;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::karmada::{AggregatedStatusItem, ResourceBinding};
-use crds::names;
 use engine::ClusterName;
 use engine::facts::Admission;
 use std::collections::BTreeSet;
@@ -23,7 +21,7 @@ impl Reconciler {
     /// Returns true if a Work of the binding still counts, as far as the watch shows.
     pub(crate) fn waits_for_works(&self, binding: &ResourceBinding) -> bool {
         let mut works = self.mirror.works_of(binding);
-        works.any(|work| !self.is_given_up(work))
+        works.any(|work| !self.view().is_given_up(work))
     }
 
     /// Returns true if the binding still reports a deleted attempt; the next attempt would be mistaken for
@@ -42,7 +40,7 @@ impl Reconciler {
     /// Returns the clusters out of service in which the watch shows Works of the job.
     pub(crate) fn out_of_service(&self, ctx: &ReconcileCtx<'_>) -> BTreeSet<String> {
         let works = self.mirror.works_of(&ctx.binding);
-        let given_up = works.filter(|work| self.is_given_up(work));
+        let given_up = works.filter(|work| self.view().is_given_up(work));
         given_up.map(|work| work.cluster.clone()).collect()
     }
 
@@ -58,14 +56,5 @@ impl Reconciler {
             works.any(|work| work.deleting && work.cluster == cluster.as_str())
         };
         shares.find(has_left).cloned()
-    }
-
-    pub(crate) fn is_given_up(&self, work: &SeenWork) -> bool {
-        let cluster = self
-            .engine
-            .fleet()
-            .cluster(&ClusterName::new(&work.cluster));
-        work.deleting
-            && cluster.is_some_and(|cluster| cluster.has_taint(names::OUT_OF_SERVICE_ANNOTATION))
     }
 }

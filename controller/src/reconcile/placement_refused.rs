@@ -6,6 +6,7 @@
 //! into the record, which holds the job under the next leader too. What may change by itself, such as a quota, is
 //! tried again after a while (`notBefore` of the record).
 
+use crate::facts::holds;
 use crate::mirror::template::Template;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::Write;
@@ -13,7 +14,7 @@ use binding_writer::refusal::{self, ServerRefusal};
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordState, timestamp};
 use engine::facts::Hold;
-use engine::{Attempt, JobKey, Reason, Time};
+use engine::{Attempt, JobKey, Time};
 
 /// An attempt that the API server has refused.
 #[derive(Debug, Clone)]
@@ -27,38 +28,8 @@ pub(crate) struct RefusedAttempt {
 impl RefusedAttempt {
     /// Returns the hold of its job.
     pub(crate) fn hold(&self, binding: &ResourceBinding, template: &Template) -> Option<Hold> {
-        hold_by(&self.record, binding, template)
+        holds::refused_by(&self.record, binding, template)
     }
-}
-
-/// Returns the hold of a job that cannot be placed as its policy says.
-pub(crate) fn hold(binding: &ResourceBinding, template: &Template) -> Option<Hold> {
-    let too_large = workload::too_large(binding.spec.placement.as_ref());
-    let too_large = too_large.map(|message| Hold {
-        reason: Reason::PlacementRefused,
-        message,
-    });
-    too_large.or_else(|| hold_by(&AdmissionRecord::own(binding)?, binding, template))
-}
-
-fn hold_by(
-    record: &AdmissionRecord,
-    binding: &ResourceBinding,
-    template: &Template,
-) -> Option<Hold> {
-    let back = matches!(record.state, RecordState::Refused | RecordState::Requeued);
-    let same = back
-        && record.template_generation == template.generation
-        && record.refuses_placement_of(binding);
-    let again = record.not_before.map(|at| format!(", or at {at}"));
-    same.then(|| Hold {
-        reason: Reason::PlacementRefused,
-        message: format!(
-            "{}; it is not tried again before its template or the placement of its policy changes{}",
-            record.message,
-            again.unwrap_or_default()
-        ),
-    })
 }
 
 impl Reconciler {
@@ -102,7 +73,8 @@ impl Reconciler {
         };
         let is_pending = pending.is_some();
         let template = self.mirror.template_of(&ctx.binding);
-        let holds = template.is_some_and(|seen| hold_by(&noted, &ctx.binding, seen).is_some());
+        let holds =
+            template.is_some_and(|seen| holds::refused_by(&noted, &ctx.binding, seen).is_some());
         let over_at = noted.not_before.map(|at| Time(at.as_millisecond()));
         if let Some(at) = over_at.filter(|at| *at > ctx.now) {
             self.requeue_at(ctx.key, at);

@@ -14,31 +14,12 @@
 //! The last state of a Work and the field of the binding show that a Work left something. A restart between
 //! the two loses what the Work said.
 
+use crate::facts::holds::preserves;
 use crate::messages::job_event::JobEvent;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::Write;
-use crds::karmada::ResourceBinding;
-use crds::record::RecordState;
-use engine::facts::Hold;
 use engine::{ClusterName, Reason};
 use std::collections::BTreeSet;
-
-/// Returns true if members keep the pods of `binding`.
-pub(crate) fn preserves(binding: &ResourceBinding) -> bool {
-    binding.spec.preserve_resources_on_deletion == Some(true)
-}
-
-/// Returns why a job is not admitted: its quota could never be given back.
-pub(crate) fn hold(binding: &ResourceBinding) -> Option<Hold> {
-    let released = crate::mirror::binding::own_record(binding)
-        .is_some_and(|record| record.state == RecordState::Admitted);
-    (preserves(binding) && !released).then(|| Hold {
-        reason: Reason::ResourcesPreserved,
-        message: "its propagation policy says preserveResourcesOnDeletion: true, by which its pods would stay when \
-                  it is deleted or evicted; set it to false in the policy"
-            .to_owned(),
-    })
-}
 
 /// Milliseconds that Karmada has to write the Works of a binding again.
 const SYNC_MS: i64 = 10_000;

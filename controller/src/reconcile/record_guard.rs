@@ -220,7 +220,7 @@ impl Reconciler {
         });
         let whole = match known || record.state == RecordState::Requeued {
             true => None,
-            false => self.raised_to_running(ctx, record),
+            false => self.view().raised_to_running(ctx.key, &ctx.binding, record),
         };
         let Some((whole, lacks)) = whole else {
             return Some(phase);
@@ -232,7 +232,7 @@ impl Reconciler {
             BindingPhase::Ending(_) => self.apply_evicted(ctx, &whole),
             BindingPhase::Deleting(_) => self.apply_admission(ctx, &whole, Progress::Ending),
             _ => {
-                let job = self.job_of(ctx.key, &ctx.binding, &self.namespace_of(ctx.key));
+                let job = self.job_of(ctx.key, &ctx.binding, &self.view().namespace_of(ctx.key));
                 let progress = self.progress_of(ctx, &whole, job.as_ref());
                 self.apply_admission(ctx, &whole, progress);
             }

@@ -50,7 +50,7 @@ impl Reconciler {
     pub(crate) fn find_remains(&mut self, now: Time) {
         let left = self.mirror.works_without_binding();
         let left: Vec<BindingIdentity> = left
-            .filter(|(_, works)| works.iter().any(|work| !self.is_given_up(work)))
+            .filter(|(_, works)| works.iter().any(|work| !self.view().is_given_up(work)))
             .map(|(owner, _)| owner.clone())
             .collect();
         for owner in left {
@@ -60,16 +60,16 @@ impl Reconciler {
 
     fn charge_remains(&mut self, owner: BindingIdentity, now: Time) {
         let BindingIdentity { job, id } = owner.clone();
-        let namespace = self.namespace_of(&job);
+        let namespace = self.view().namespace_of(&job);
         if !namespace.managed || names::is_system_namespace(&job.namespace) {
             return;
         }
         let works: Vec<SeenWork> = self.mirror.works_with(&owner).cloned().collect();
-        let shares = self.requested_by_works(&job, &works);
+        let shares = self.view().requested_by_works(&job, &works);
         if shares.is_empty() {
             return;
         }
-        let queue = self.queue_of_works(&job, &works);
+        let queue = self.view().queue_of_works(&job, &works);
         let record = record_of((&id, Attempt(1)), queue, shares, RecordState::Ending, now);
         // The next job of that name waits, unless it runs: then each is charged separately.
         let next = self.mirror.bindings().get(&job);
@@ -108,7 +108,7 @@ impl Reconciler {
             return false;
         }
         let mut left = self.mirror.works_with(&owner);
-        let waits = left.any(|work| !self.is_given_up(work));
+        let waits = left.any(|work| !self.view().is_given_up(work));
         drop(left);
         if !waits {
             self.remains.remove(key);
@@ -133,7 +133,7 @@ impl Reconciler {
         let Some(binding) = self.mirror.bindings().get(key).cloned() else {
             return;
         };
-        let rule = self.namespace_of(key).rule();
+        let rule = self.view().namespace_of(key).rule();
         let ungated = crate::reconcile::binding_phase::binding_phase(&binding, rule);
         let open = self
             .in_flight

@@ -93,7 +93,7 @@ impl Reconciler {
         let readable = &error.readable;
         let known = self.engine.job(ctx.key);
         let charged = known.as_ref().and_then(|job| job.admission);
-        let runs = self.running_shares(ctx.key, &ctx.binding, job);
+        let runs = self.view().running_shares(ctx.key, &ctx.binding, job);
         let holds_nothing = readable.state == Some(RecordState::Requeued) && runs.is_empty();
         let mut shares = match holds_nothing {
             true => Vec::new(),
@@ -114,7 +114,7 @@ impl Reconciler {
         let queue = queue.or_else(|| job.map(|job| job.fact.queue.clone()));
         let queue = queue.unwrap_or_else(|| {
             let works = self.mirror.works_of(&ctx.binding);
-            self.queue_of_works(ctx.key, works)
+            self.view().queue_of_works(ctx.key, works)
         });
         let record = AdmissionRecord {
             clusters: shares,

@@ -250,7 +250,7 @@ impl Reconciler {
     /// Returns true if the namespace of a job is known to have the use of a queue. The right of a single user
     /// does not count.
     pub(crate) fn may_use(&self, key: &JobKey, queue: &QueueName) -> bool {
-        let namespace = self.namespace_of(key);
+        let namespace = self.view().namespace_of(key);
         let closed = self
             .mirror
             .closed_to(queue, &key.namespace, &namespace.labels);

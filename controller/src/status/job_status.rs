@@ -86,7 +86,7 @@ impl Publishing<'_> {
             let says = reason.of_template(binding);
             publisher.templates.show(key, template, &says, now);
         }
-        if !self.reconciler.namespace_of(key).terminating {
+        if !self.reconciler.view().namespace_of(key).terminating {
             // Nothing can be created in a namespace that is being deleted.
             self.publish_podgroup(key, &explanation, &reason, now);
         }
@@ -110,7 +110,7 @@ impl Publishing<'_> {
         ) else {
             return;
         };
-        let namespace = self.reconciler.namespace_of(key);
+        let namespace = self.reconciler.view().namespace_of(key);
         let ask = self
             .reconciler
             .job_of(key, &binding, &namespace)

@@ -26,9 +26,8 @@ use crate::messages::job_event::JobEvent;
 use crate::mirror::binding::own_record;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::Write;
-use crds::karmada::{AppliedOverride, ResourceBinding, TargetCluster};
-use crds::record::{AdmissionRecord, Parts, RecordState, RecordedOverride};
-use engine::facts::Hold;
+use crds::karmada::AppliedOverride;
+use crds::record::{AdmissionRecord, Parts, RecordedOverride};
 use engine::{ClusterName, Event, Reason, ResourceName, Resources, Time};
 use kube::core::ObjectMeta;
 use runtime::watch::{Delta, ObjectKey};
@@ -97,7 +96,7 @@ impl Reconciler {
         }
         let deadline = since.after(self.options.override_grace_ms);
         self.report_excess(ctx, &found, deadline);
-        if found.overrides.is_empty() || self.namespace_of(ctx.key).terminating {
+        if found.overrides.is_empty() || self.view().namespace_of(ctx.key).terminating {
             return false;
         }
         if ctx.now >= deadline && self.enforcement.allows_decisions() {
@@ -156,11 +155,11 @@ impl Reconciler {
         if !charged_now || record.parts == Some(Parts::Held) {
             return ObservedExcess::default();
         }
-        let surge = self.surge_of(&ctx.binding, record);
+        let surge = self.view().surge_of(&ctx.binding, record);
         let mut found = ObservedExcess::default();
         let mut asked: BTreeMap<ClusterName, Rendered> = BTreeMap::new();
         for work in self.mirror.works_of(&ctx.binding) {
-            let Some(rendered) = self.rendered(ctx.key, work) else {
+            let Some(rendered) = self.view().rendered(ctx.key, work) else {
                 continue;
             };
             let cluster = ClusterName::new(&work.cluster);
@@ -228,22 +227,6 @@ impl Reconciler {
         excess
     }
 
-    /// Returns what a rolling update may start in addition: as the template says, and at most what was admitted for
-    /// that, which are the pods of `record` beyond the placed replicas.
-    pub(crate) fn surge_of(
-        &self,
-        binding: &ResourceBinding,
-        record: &AdmissionRecord,
-    ) -> Resources {
-        let ask = self.mirror.ask_of(binding);
-        let first = ask.and_then(|ask| Some((ask.roles.first()?, ask.surge)));
-        let surge = first.and_then(|(role, surge)| {
-            let admitted = admitted_surge(record, &role.name, &binding.spec.clusters);
-            role.request.checked_mul(surge.min(admitted))
-        });
-        surge.unwrap_or_default()
-    }
-
     /// Returns what is charged in one cluster: its share and the pods that are leaving.
     fn charged_in(&self, ctx: &ReconcileCtx<'_>, cluster: &ClusterName) -> Resources {
         let job = self.engine.job(ctx.key);
@@ -306,28 +289,6 @@ impl Reconciler {
         self.evict(ctx, &record, Reason::OverrideExceeds, &message);
     }
 
-    /// Returns why a job that was evicted because of overrides still waits: they have not changed.
-    pub(crate) fn still_overridden(&self, binding: &ResourceBinding) -> Option<Hold> {
-        let record = own_record(binding)?;
-        let waits = matches!(record.state, RecordState::Ending | RecordState::Requeued);
-        if !waits || record.reason != Some(Reason::OverrideExceeds) {
-            return None;
-        }
-        let namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
-        let mut policies = record.overrides.iter();
-        let still = policies.find(|of| {
-            let now = self.mirror.override_generation(&of.policy, namespace);
-            now.is_some() && now == of.generation
-        })?;
-        Some(Hold {
-            reason: Reason::OverrideExceeds,
-            message: format!(
-                "{}; {} has not changed: change or delete it, or submit the job with the values that the policy sets",
-                record.message, still.policy
-            ),
-        })
-    }
-
     /// Handles a change of an override policy: reconciles the jobs that wait for it.
     pub(crate) fn override_policy(&mut self, delta: Delta<ObjectMeta>) {
         let (policy, generation) = match delta {
@@ -355,17 +316,6 @@ impl Reconciler {
     }
 }
 
-/// Returns how many pods of `role` were admitted beyond the replicas that are placed.
-fn admitted_surge(record: &AdmissionRecord, role: &str, placed: &[TargetCluster]) -> u32 {
-    let pods = record.clusters.iter().flat_map(|share| &share.pods);
-    let admitted = pods.filter(|pods| pods.role == role).map(|pods| pods.count);
-    let replicas = placed
-        .iter()
-        .filter_map(|cluster| u32::try_from(cluster.replicas?).ok());
-    let admitted: u32 = admitted.sum();
-    admitted.saturating_sub(replicas.sum())
-}
-
 /// Returns true if Muster wrote the policy for a job: the job's binding owns it.
 fn is_ours(metadata: &ObjectMeta) -> bool {
     let mut owners = metadata.owner_references.iter().flatten();
@@ -391,32 +341,4 @@ fn format_subject(policies: &BTreeSet<AppliedOverride>) -> String {
     let names: Vec<String> = policies.iter().map(ToString::to_string).collect();
     let verb = if names.len() == 1 { "makes" } else { "make" };
     format!("{} {verb}", names.join(" and "))
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn a_surge_is_what_was_admitted_beyond_the_replicas() {
-        let record: AdmissionRecord = serde_json::from_value(json!({
-            "templateUID": "u", "attempt": 1, "state": "Admitted", "queue": "q", "time": "2026-01-01T00:00:00Z",
-            "clusters": [
-                {"name": "a", "pods": [{"role": "main", "count": 4}, {"role": "other", "count": 9}], "charge": {}},
-                {"name": "b", "pods": [{"role": "main", "count": 3}], "charge": {}},
-            ],
-        }))
-        .unwrap();
-        for (replicas, surge) in [([3, 2], 2), ([4, 3], 0), ([5, 9], 0)] {
-            let placed = ["a", "b"].into_iter().zip(replicas);
-            let placed = placed.map(|(name, replicas)| TargetCluster {
-                name: name.to_owned(),
-                replicas: Some(replicas),
-            });
-            let placed: Vec<TargetCluster> = placed.collect();
-            assert_eq!(admitted_surge(&record, "main", &placed), surge);
-        }
-    }
 }

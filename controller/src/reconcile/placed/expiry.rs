@@ -5,10 +5,10 @@
 //! turns the time off in members whose operator applies it. The scheduler writes this override before the
 //! placement; this module writes it for a time that was added later.
 
+use crate::facts::holds::over_before;
 use crate::messages::action::ReconcileAction;
 use crate::messages::job_event::JobEvent;
 use crate::mirror::binding::own_record;
-use crate::reconcile::placed::parts::over_before;
 use crate::reconcile::placed::{outcome, statuses};
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::karmada::ResourceBinding;

@@ -16,16 +16,14 @@
 
 use crate::messages::action::{OverrideShape, PlacedParts, ReconcileAction};
 use crate::messages::job_event::JobEvent;
-use crate::mirror::binding::own_record;
 use crate::reconcile::placed::retries::{completed, requested};
 use crate::reconcile::placed::status_in;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::Write;
 use binding_writer::overrides::OverrideError;
 use crds::karmada::ResourceBinding;
-use crds::names::RESUME_ANNOTATION;
-use crds::record::{AdmissionRecord, Parts, RecordState};
-use engine::facts::{Hold, Share};
+use crds::record::{AdmissionRecord, Parts};
+use engine::facts::Share;
 use engine::{Attempt, ClusterName, JobKey, Reason, Time};
 use workload::{GangRules, Outcome};
 
@@ -175,7 +173,7 @@ impl Reconciler {
         let Some(parts) = record.parts else {
             return false;
         };
-        if self.namespace_of(ctx.key).terminating {
+        if self.view().namespace_of(ctx.key).terminating {
             return self.hold_parts(ctx, record);
         }
         let shares = record.admission().shares;
@@ -377,40 +375,4 @@ fn outcome_in(binding: &ResourceBinding, cluster: &ClusterName) -> Outcome {
         &[status],
         &GangRules::default(),
     )
-}
-
-/// Returns how a user resumes an aborted job.
-fn how_to_resume(attempt: Attempt) -> String {
-    let attempt = attempt.0;
-    format!(
-        "annotate it with {RESUME_ANNOTATION}={attempt} to queue it again, or delete it and submit it again"
-    )
-}
-
-/// Returns the hold of a job that does not compete again: its record says that it had ended when it was
-/// evicted.
-pub(crate) fn over_before(binding: &ResourceBinding) -> Option<Hold> {
-    // Known before its quota is free, so that the engine never considers it.
-    let back = |record: &AdmissionRecord| {
-        matches!(record.state, RecordState::Ending | RecordState::Requeued)
-    };
-    let record = own_record(binding).filter(back)?;
-    match record.reason? {
-        Reason::PartFailed => Some(Hold {
-            reason: Reason::Failed,
-            message: format!(
-                "{}; delete it and submit it again to run it once more",
-                record.message
-            ),
-        }),
-        Reason::Succeeded => Some(Hold {
-            reason: Reason::Succeeded,
-            message: record.message,
-        }),
-        Reason::Aborted => Some(Hold {
-            reason: Reason::Aborted,
-            message: format!("{}; {}", record.message, how_to_resume(record.attempt)),
-        }),
-        _ => None,
-    }
 }

@@ -55,7 +55,7 @@ impl Reconciler {
         record: &AdmissionRecord,
     ) -> Option<(ClusterName, String)> {
         let job = self.engine.job(ctx.key)?;
-        if job.state != JobState::Placed || self.namespace_of(ctx.key).terminating {
+        if job.state != JobState::Placed || self.view().namespace_of(ctx.key).terminating {
             return None;
         }
         let what = match record.is_split() {

@@ -17,9 +17,8 @@ use binding_writer::overrides::OverrideError;
 use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;
 use engine::facts::Admission;
-use engine::{Attempt, JobKey, QueueName, Reason, Time};
-use std::collections::BTreeSet;
-use workload::{Addresses, Meeting, Reach};
+use engine::{Attempt, JobKey, Reason, Time};
+use workload::{Meeting, Reach};
 
 /// Milliseconds within which Karmada should have propagated the Services of a job.
 const PROPAGATED_WITHIN_MS: i64 = 30_000;
@@ -41,27 +40,11 @@ pub(crate) enum ServiceDiscovery {
 }
 
 impl Reconciler {
-    /// Returns why pods of a job of `queue` could not find each other from every cluster, if so.
-    pub(crate) fn rendezvous_problem(&self, queue: &QueueName, meeting: Meeting) -> Option<String> {
-        let Some((name, addresses)) = self.addresses(queue) else {
-            return Some(format!(
-                "spec.placement.addresses of capacitypolicy {queue}, or of one above it, does not say how its pods reach those of other clusters"
-            ));
-        };
-        let missing = addresses.missing(self.engine.fleet().cluster_names(), meeting)?;
-        let which = match meeting {
-            Meeting::All => " with {host} or {service} in it, for each of its pods to be found",
-            Meeting::Nobody | Meeting::First => "",
-        };
-        Some(format!(
-            "spec.placement.addresses of capacitypolicy {name} has no address for cluster {missing}{which}"
-        ))
-    }
-
     /// Returns how pods of the job of `binding` are reached from other clusters, if known.
     pub(crate) fn reach(&self, binding: &ResourceBinding, admission: &Admission) -> Reach {
         let ask = self.mirror.ask_of(binding);
-        let (Some(ask), Some((_, addresses))) = (ask, self.addresses(&admission.queue)) else {
+        let (Some(ask), Some((_, addresses))) = (ask, self.view().addresses(&admission.queue))
+        else {
             return Reach::default();
         };
         let namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
@@ -153,23 +136,6 @@ impl Reconciler {
             let ctx = ReconcileCtx { key, binding, now };
             self.record_event(&ctx, JobEvent::warning(Reason::PodsApart, "Meet", message));
         }
-    }
-
-    /// Returns the addresses that apply to a queue, its own or those of the nearest queue above, and that
-    /// queue.
-    fn addresses(&self, queue: &QueueName) -> Option<(QueueName, Addresses)> {
-        let mut seen = BTreeSet::new();
-        let mut name = Some(queue.clone());
-        while let Some(queue) = name.filter(|queue| seen.insert(queue.clone())) {
-            let policy = self.mirror.policies().get(&queue);
-            let addresses = policy.map(|policy| policy.addresses());
-            if let Some(addresses) = addresses.filter(|addresses| !addresses.is_empty()) {
-                return Some((queue, addresses));
-            }
-            let above = self.mirror.queues().get(&queue);
-            name = above.and_then(|queue| queue.spec.parent.as_ref().map(QueueName::new));
-        }
-        None
     }
 }
 

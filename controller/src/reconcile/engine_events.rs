@@ -2,131 +2,46 @@
 //!
 //! Repeating a fact changes nothing, so each reconcile may apply all of them.
 
-use crate::facts::job::{self, Permission, QueueRules, ResolvedJob};
-use crate::mirror::binding::own_record;
+use crate::facts::job::ResolvedJob;
+use crate::facts::view::View;
 use crate::mirror::namespace::NamespaceFact;
-use crate::mirror::template::Template;
 use crate::reconcile::{ReconcileCtx, Reconciler};
-use crds::capacity_policy::CapacityPolicy;
 use crds::karmada::ResourceBinding;
-use crds::record::{AdmissionRecord, AvoidedByJob};
-use engine::facts::{Filters, Hold, JobFact, Split};
-use engine::matching::ends_toleration;
-use engine::{Event, JobKey, JobState, Progress, QueueName, Reason};
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use crds::record::AdmissionRecord;
+use engine::facts::{Hold, JobFact};
+use engine::{Event, JobKey, JobState, Progress, Reason};
 
 impl Reconciler {
-    pub(crate) fn namespace_of(&self, key: &JobKey) -> NamespaceFact {
-        self.mirror
-            .namespaces()
-            .get(&*key.namespace)
-            .cloned()
-            .unwrap_or_default()
+    /// Returns what the facts of jobs are computed from.
+    pub(crate) fn view(&self) -> View<'_> {
+        View {
+            mirror: &self.mirror,
+            engine: &self.engine,
+            rights: &self.rights,
+            ending_nodes: &self.ending_nodes,
+            member_rules: &self.member_rules,
+        }
     }
 
-    /// Tells the engine which queue is charged for pods in a namespace that belong to no known job: the one that
-    /// its jobs use by default, while it is managed.
-    pub(crate) fn charge_pods_in(&mut self, namespace: &str) {
-        let fact = self.mirror.namespaces().get(namespace);
-        let queue = fact.filter(|fact| fact.managed);
-        let queue = queue.map(|fact| QueueName::new(fact.queue()));
-        self.apply(Event::Namespace {
-            name: Arc::from(namespace),
-            queue,
-        });
-    }
-
-    /// Returns the job from its template and binding, once the template has been seen.
+    /// Returns the job from its template and binding, once the template has been seen. It is held if the API server has
+    /// refused its last attempt, as this process has seen.
     pub(crate) fn job_of(
         &self,
         key: &JobKey,
         binding: &ResourceBinding,
         namespace: &NamespaceFact,
     ) -> Option<ResolvedJob> {
-        let template = self.mirror.template_of(binding)?;
-        let permitted = |queue: &QueueName| self.permission(&key.namespace, namespace, queue);
-        let class_refused = |queue: &QueueName, classes: &BTreeSet<String>| {
-            self.mirror.refused_class(queue, classes)
-        };
-        let split = |queue: &QueueName| {
-            let policy = self.mirror.policies().get(queue);
-            policy.map_or(Split::Never, CapacityPolicy::split)
-        };
-        let filters = |queue: &QueueName| {
-            let policy = self.mirror.policies().get(queue);
-            policy.map_or_else(Filters::default, CapacityPolicy::filters)
-        };
-        let rendezvous_problem =
-            |queue: &QueueName, meeting| self.rendezvous_problem(queue, meeting);
-        let rules = QueueRules {
-            permitted: &permitted,
-            class_refused: &class_refused,
-            split: &split,
-            filters: &filters,
-            rendezvous_problem: &rendezvous_problem,
-        };
-        let claimed = |template: &str| self.mirror.claimed_by(key, template);
-        let mut job = job::job(key, binding, template, namespace, rules, &claimed);
+        let mut job = self.view().resolved_job(key, binding, namespace)?;
         if job.fact.hold.is_none() {
-            let preserved = crate::reconcile::preserved::hold(binding);
-            job.fact.hold = preserved
-                .or_else(|| self.still_overridden(binding))
-                .or_else(|| self.refused_hold(key, binding, template));
-        }
-        self.apply_member_rules(key, binding, template, &mut job);
-        self.let_end(&mut job.fact);
-        if let Some(record) = own_record(binding) {
-            AvoidedByJob::keep_off(&record.avoided_nodes, &mut job.fact.demand);
+            job.fact.hold = self.refused_hold(key, binding);
         }
         Some(job)
     }
 
     /// Returns the hold of a job whose last attempt the API server has refused, as this process has seen.
-    fn refused_hold(
-        &self,
-        key: &JobKey,
-        binding: &ResourceBinding,
-        template: &Template,
-    ) -> Option<Hold> {
+    fn refused_hold(&self, key: &JobKey, binding: &ResourceBinding) -> Option<Hold> {
         let refused = self.in_flight.get(key)?.refused.as_ref()?;
-        refused.hold(binding, template)
-    }
-
-    /// Lets a job that declares how long it runs go to nodes that end after that.
-    fn let_end(&self, job: &mut JobFact) {
-        let Some(lasts) = job.expected_duration_ms else {
-            return;
-        };
-        if self.ending_nodes.is_any() {
-            for role in &mut job.demand.roles {
-                role.tolerations.push(ends_toleration(lasts));
-            }
-        }
-    }
-
-    /// Returns whether jobs of a namespace may be in a queue; asks if only a right could permit it.
-    fn permission(&self, name: &str, namespace: &NamespaceFact, queue: &QueueName) -> Permission {
-        let Some(why) = self.mirror.closed_to(queue, name, &namespace.labels) else {
-            return Permission::Granted;
-        };
-        match self.rights.of(name, queue) {
-            Some(true) => Permission::Granted,
-            Some(false) => Permission::Refused(why),
-            None => Permission::Unknown,
-        }
-    }
-
-    /// Handles the answer whether a namespace may use a queue.
-    pub(crate) fn right_asked(&mut self, namespace: String, queue: QueueName, allowed: bool) {
-        let jobs = self
-            .last_facts
-            .iter()
-            .filter(|(key, fact)| *key.namespace == *namespace && fact.queue == queue);
-        let jobs: Vec<JobKey> = jobs.map(|(key, _)| key.clone()).collect();
-        if self.rights.note((namespace, queue), allowed) {
-            self.dirty.extend(jobs);
-        }
+        refused.hold(binding, self.mirror.template_of(binding)?)
     }
 
     /// Applies the fact of a job, unless the engine has it.

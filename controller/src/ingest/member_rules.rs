@@ -1,0 +1,29 @@
+//! Marks the jobs that a change of what members apply to pods concerns.
+
+use crate::facts::member_rules::{ChangedRules, is_admitted};
+use crate::reconcile::Reconciler;
+use engine::{ClusterName, Time};
+use members::RulesUpdate;
+
+impl Reconciler {
+    /// Takes what a member applies to pods.
+    pub(crate) fn member_rules(&mut self, cluster: ClusterName, rules: RulesUpdate, now: Time) {
+        match self.member_rules.update(cluster, rules) {
+            ChangedRules::All => self.dirty.extend(self.last_facts.keys().cloned()),
+            ChangedRules::Namespace(name) => self.dirty.extend(self.mirror.jobs_in(&name)),
+            ChangedRules::Quotas => self.look_at_quotas(now),
+        }
+    }
+
+    /// Marks the pending jobs of namespaces whose ResourceQuotas have changed, each namespace once in a while.
+    pub(crate) fn look_at_quotas(&mut self, now: Time) {
+        for name in self.member_rules.take_due(now) {
+            let jobs = self.mirror.jobs_in(&name).into_iter();
+            let pending = jobs.filter(|key| {
+                let binding = self.mirror.bindings().get(key);
+                binding.is_some_and(|binding| !is_admitted(binding))
+            });
+            self.dirty.extend(pending);
+        }
+    }
+}
