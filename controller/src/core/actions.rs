@@ -1,8 +1,7 @@
-//! Hands the actions of a reconcile to those that carry them out: what jobs and queues show to the publisher, all else
-//! to the effects.
+//! Hands the actions of a reconcile to those that carry them out.
 
 use crate::core::Core;
-use crate::messages::action::ReconcileAction;
+use crate::messages::action::{Publication, ReconcileAction};
 
 impl Core {
     /// Carries out the actions since the last call, in order.
@@ -15,15 +14,17 @@ impl Core {
     pub(crate) fn run(&mut self, actions: Vec<ReconcileAction>) {
         for action in actions {
             match action {
-                ReconcileAction::PublishJob(key) => self.publisher.job(&key),
-                ReconcileAction::PublishQueue(name) => self.publisher.queue(&name),
-                ReconcileAction::PublishFaultPolicy(name) => self.publisher.fault_policy(&name),
-                ReconcileAction::ForgetJob(key) => {
+                ReconcileAction::Publish(Publication::Job(key)) => self.publisher.job(&key),
+                ReconcileAction::Publish(Publication::Queue(name)) => self.publisher.queue(&name),
+                ReconcileAction::Publish(Publication::FaultPolicy(name)) => {
+                    self.publisher.fault_policy(&name);
+                }
+                ReconcileAction::Publish(Publication::Gone(key)) => {
                     self.publisher.forget(&key, self.now());
                     self.sweep_podgroup(&key);
                 }
                 ReconcileAction::WatchTemplates(kind) => self.watch_kind(kind),
-                action => self.effects.run(action),
+                ReconcileAction::Effect(effect) => self.effects.run(effect),
             }
         }
     }

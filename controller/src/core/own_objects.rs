@@ -2,7 +2,7 @@
 //! published again, and users are warned of what is wrong.
 
 use crate::core::Core;
-use crate::messages::action::ReconcileAction;
+use crate::messages::action::Effect;
 use crate::messages::job_event::JobEvent;
 use crate::mirror::template::{Template, TemplateKey, TemplateKind};
 use crate::status::kept_policies;
@@ -117,7 +117,7 @@ impl Core {
         if !template.warnings.is_empty() {
             let note = template.warnings.join("; ");
             let event = JobEvent::warning(Reason::InvalidTemplate, "Validate", note);
-            self.reconciler.push(ReconcileAction::RecordEvent {
+            self.reconciler.push(Effect::RecordEvent {
                 object: own.clone(),
                 event,
             });
@@ -153,12 +153,12 @@ impl Core {
             "{ours} wants the same ResourceBinding {name} and waits; give one of them another name"
         );
         let event = JobEvent::warning(Reason::BindingNameCollision, "Bind", to_own);
-        self.reconciler.push(ReconcileAction::RecordEvent {
+        self.reconciler.push(Effect::RecordEvent {
             object: own.clone(),
             event,
         });
         let event = JobEvent::warning(Reason::BindingNameCollision, "Bind", to_holder);
-        self.reconciler.push(ReconcileAction::RecordEvent {
+        self.reconciler.push(Effect::RecordEvent {
             object: holder.clone(),
             event,
         });

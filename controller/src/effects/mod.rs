@@ -1,10 +1,10 @@
-//! Effects outside of the process: carries out the actions of a reconcile; the results return as inputs.
+//! Effects outside of the process: carries out what a reconcile wants done there; the results return as inputs.
 //!
 //! ```text
-//! ReconcileAction ─► Effects::run ─┬─► committer ─► bindings
-//!                                  ├─► scheduler, members, overrides ─► members, OverridePolicies
-//!                                  └─► object writer, event recorder, works reader ─► API server
-//!                                                       Input ◄── outcomes, answers ─────┘
+//! Effect ─► Effects::run ─┬─► committer ─► bindings
+//!                         ├─► scheduler, members, overrides ─► members, OverridePolicies
+//!                         └─► object writer, event recorder, works reader ─► API server
+//!                                              Input ◄── outcomes, answers ─────┘
 //! ```
 //!
 //! Only this module has a client, the committer and the channels. Nothing here waits: calls over a network
@@ -23,15 +23,17 @@ mod waiting_groups;
 pub(crate) mod works;
 pub(crate) mod works_reader;
 
+use crate::avoided_nodes::ClusterEvent;
 use crate::effects::events::EventRecorder;
 use crate::effects::object_writer::ObjectWriter;
 use crate::effects::rights::RightsReviewer;
 use crate::effects::works_reader::WorksReader;
-use crate::messages::action::ReconcileAction;
+use crate::messages::action::{BoundJob, Effect};
 use crate::messages::input::Input;
 use crate::notices::Notices;
 use binding_writer::overrides::{self, Overrides};
 use binding_writer::{Committer, Intent};
+use engine::JobKey;
 use members::Members;
 use prometheus_client::metrics::counter::Counter;
 use runtime::Leadership;
@@ -66,102 +68,87 @@ pub(crate) struct Effects {
 }
 
 impl Effects {
-    /// Carries out one action, or starts a task that does.
-    pub(crate) fn run(&mut self, action: ReconcileAction) {
-        match action {
-            ReconcileAction::WriteBinding(intent) => self.writes.push(*intent),
-            ReconcileAction::RecordEvent { object, event } => self.events.record(&object, event),
-            ReconcileAction::Notify(event) => {
-                if let Some(notices) = &self.notices {
-                    notices.notify(event);
-                }
-            }
-            ReconcileAction::AskRight { namespace, queue } => self.rights.ask((namespace, queue)),
-            ReconcileAction::ForgetPlacement(key) => {
-                if let Some(scheduler) = &self.scheduler {
-                    scheduler.forget(&key);
-                }
-            }
-            ReconcileAction::UnpinJob(key) => self.objects.unpin(&key),
-            ReconcileAction::KeepInMembers { job, path } => self.objects.apply(
-                &overrides::resource(),
-                Some(&job.key.namespace),
-                &overrides::keep_name(&job.key),
-                overrides::keep(&job.key, &job.binding, path),
-            ),
-            ReconcileAction::WriteRemediation(change) => self.write_remediation(change),
-            ReconcileAction::EndPrePull { cluster, uid } => self.end_pre_pull(&cluster, &uid),
-            action => self.start(action),
-        }
-    }
-
-    /// Starts the task that carries out `action`.
-    fn start(&self, action: ReconcileAction) {
-        use ReconcileAction as Action;
-        match action {
-            Action::PreparePlacement { key, request } => self.prepare_placement(key, *request),
-            Action::RenewMembers {
+    /// Carries out one effect, or starts a task that does.
+    pub(crate) fn run(&mut self, effect: Effect) {
+        match effect {
+            Effect::WriteBinding(intent) => self.writes.push(*intent),
+            Effect::RecordEvent { object, event } => self.events.record(&object, event),
+            Effect::Notify(event) => self.notify(event),
+            Effect::AskRight { namespace, queue } => self.rights.ask((namespace, queue)),
+            Effect::PreparePlacement { key, request } => self.prepare_placement(key, *request),
+            Effect::ForgetPlacement(key) => self.forget_placement(&key),
+            Effect::RenewMembers {
                 key,
                 clusters,
                 api,
                 queue,
                 priority_classes,
             } => self.renew_members(key, (clusters, api, queue, priority_classes)),
-            Action::CheckWorks {
+            Effect::CheckWorks {
                 job,
                 out_of_service,
                 preserving,
             } => self.check_works(job, out_of_service, preserving),
-            Action::RemoveWorks(job) => self.remove_works(job),
-            Action::ConfirmSize {
+            Effect::RemoveWorks(job) => self.remove_works(job),
+            Effect::ConfirmSize {
                 job,
                 attempt,
                 cluster,
                 held,
             } => self.confirm_size(job, attempt, cluster, held),
-            Action::AskScheduler {
+            Effect::AskScheduler {
                 key,
                 attempt,
                 cluster,
             } => self.ask_scheduler(key, attempt, cluster),
-            Action::WriteOverride { job, parts, how } => self.write_override(job, parts, how),
-            Action::ClearOverride { job, attempt } => self.clear_override(job, attempt),
-            Action::PinJob {
+            Effect::WriteOverride { job, parts, how } => self.write_override(job, parts, how),
+            Effect::ClearOverride { job, attempt } => self.clear_override(job, attempt),
+            Effect::PinJob {
                 job,
                 pods,
                 requests,
             } => self.pin_job(job, pods, requests),
-            Action::DeleteTemplate {
+            Effect::UnpinJob(key) => self.objects.unpin(&key),
+            Effect::KeepInMembers { job, path } => self.keep_in_members(&job, path),
+            Effect::DeleteTemplate {
                 job,
                 resource_version,
             } => self.delete_template(job, resource_version),
-            Action::DeleteOrphan(job) => self.delete_orphan(job),
-            Action::CheckServices { job, parts } => self.check_services(job, parts),
-            Action::TaintNode(change) => self.taint_node(change),
-            Action::PrePull { job, pull, seconds } => self.pre_pull(job, *pull, seconds),
-            Action::SweepServices { namespace } => self.sweep_services(namespace),
-            Action::FreeQueue(queue) => self.free_queue(*queue),
-            Action::MarkNamespace {
+            Effect::DeleteOrphan(job) => self.delete_orphan(job),
+            Effect::CheckServices { job, parts } => self.check_services(job, parts),
+            Effect::SweepServices { namespace } => self.sweep_services(namespace),
+            Effect::TaintNode(change) => self.taint_node(change),
+            Effect::WriteRemediation(change) => self.write_remediation(change),
+            Effect::PrePull { job, pull, seconds } => self.pre_pull(job, *pull, seconds),
+            Effect::EndPrePull { cluster, uid } => self.end_pre_pull(&cluster, &uid),
+            Effect::FreeQueue(queue) => self.free_queue(*queue),
+            Effect::MarkNamespace {
                 namespace,
                 version,
                 adopted_at,
             } => self.mark_namespace(namespace, version, adopted_at),
-            // Carried out directly, by `run` and by the core.
-            Action::WriteBinding(_)
-            | Action::RecordEvent { .. }
-            | Action::Notify(_)
-            | Action::AskRight { .. }
-            | Action::ForgetPlacement(_)
-            | Action::UnpinJob(_)
-            | Action::KeepInMembers { .. }
-            | Action::PublishJob(_)
-            | Action::PublishQueue(_)
-            | Action::PublishFaultPolicy(_)
-            | Action::WriteRemediation(_)
-            | Action::EndPrePull { .. }
-            | Action::ForgetJob(_)
-            | Action::WatchTemplates(_) => {}
         }
+    }
+
+    fn notify(&self, event: ClusterEvent) {
+        if let Some(notices) = &self.notices {
+            notices.notify(event);
+        }
+    }
+
+    fn forget_placement(&self, key: &JobKey) {
+        if let Some(scheduler) = &self.scheduler {
+            scheduler.forget(key);
+        }
+    }
+
+    fn keep_in_members(&self, job: &BoundJob, path: &str) {
+        self.objects.apply(
+            &overrides::resource(),
+            Some(&job.key.namespace),
+            &overrides::keep_name(&job.key),
+            overrides::keep(&job.key, &job.binding, path),
+        );
     }
 
     /// Submits the binding writes of this pass.

@@ -1,7 +1,7 @@
 //! Handles changes of objects that are not jobs: policies, priority classes, members. Each goes to the mirror and, if
 //! the engine needs it, on to the engine.
 
-use crate::messages::action::ReconcileAction;
+use crate::messages::action::Publication;
 use crate::reconcile::Reconciler;
 use crds::capacity_policy::CapacityPolicy;
 use crds::devices::ResourceClaimTemplate;
@@ -33,7 +33,7 @@ impl Reconciler {
             Delta::Listed => return,
         };
         self.apply_policy(&name);
-        self.push(ReconcileAction::PublishQueue(name.clone()));
+        self.push(Publication::Queue(name.clone()));
         self.dirty.extend(self.rendezvous_jobs.iter().cloned());
         // The right to submit may have changed; `root` affects every queue.
         let all = name.as_str() == names::ROOT_POLICY;

@@ -24,7 +24,7 @@ pub use observed::LiveObjects;
 pub use read::{LiveReadError, LiveReadOptions, read};
 
 use crate::facts::queue_rights::Pair;
-use crate::messages::action::ReconcileAction;
+use crate::messages::action::{Effect, ReconcileAction};
 use crate::messages::enforcement::Enforcement;
 use crate::metrics::ControllerMetrics;
 use crate::reconcile::Reconciler;
@@ -205,7 +205,9 @@ impl LiveState {
         self.reconciler.leave_ending_nodes(now);
         let actions = self.reconciler.take_actions().into_iter();
         let asked = actions.filter_map(|action| match action {
-            ReconcileAction::AskRight { namespace, queue } => Some((namespace, queue)),
+            ReconcileAction::Effect(Effect::AskRight { namespace, queue }) => {
+                Some((namespace, queue))
+            }
             // Nothing is written.
             _ => None,
         });

@@ -1,5 +1,4 @@
-//! The effects that a reconcile requests, as values. [`crate::effects`] carries them out in the order in
-//! which they were pushed.
+//! What a reconcile wants done, as values. The core hands them on in the order in which they were pushed.
 
 use crate::avoided_nodes::{ClusterEvent, RemediationChange, TaintChange};
 use crate::messages::job_event::JobEvent;
@@ -42,9 +41,45 @@ pub(crate) struct OverrideShape {
     pub(crate) avoided: Vec<AvoidedByJob>,
 }
 
-/// One effect of a reconcile.
+/// What a reconcile wants done.
 #[derive(Debug)]
 pub(crate) enum ReconcileAction {
+    /// For the publisher.
+    Publish(Publication),
+    /// Watch a kind of templates, if it is not watched yet.
+    WatchTemplates(TemplateKind),
+    /// For [`crate::effects`].
+    Effect(Effect),
+}
+
+impl From<Publication> for ReconcileAction {
+    fn from(publication: Publication) -> Self {
+        Self::Publish(publication)
+    }
+}
+
+impl From<Effect> for ReconcileAction {
+    fn from(effect: Effect) -> Self {
+        Self::Effect(effect)
+    }
+}
+
+/// Of what users are shown something else.
+#[derive(Debug)]
+pub(crate) enum Publication {
+    /// A job.
+    Job(JobKey),
+    /// A queue.
+    Queue(QueueName),
+    /// A fault policy.
+    FaultPolicy(String),
+    /// A deleted job: what was published of it is dropped.
+    Gone(JobKey),
+}
+
+/// What is done outside of the process: at the API server, in members, by the scheduler.
+#[derive(Debug)]
+pub(crate) enum Effect {
     /// Write a binding. All writes of a pass are submitted together at its end.
     WriteBinding(Box<Intent>),
     /// Record an event on a user's object.
@@ -54,16 +89,6 @@ pub(crate) enum ReconcileAction {
     },
     /// Post a notice to the operator's webhook.
     Notify(ClusterEvent),
-    /// Publish what a job shows.
-    PublishJob(JobKey),
-    /// Publish what a queue shows.
-    PublishQueue(QueueName),
-    /// Publish what a fault policy shows.
-    PublishFaultPolicy(String),
-    /// Drop what was published of a deleted job.
-    ForgetJob(JobKey),
-    /// Watch a kind of templates, if it is not watched yet.
-    WatchTemplates(TemplateKind),
     /// Ask whether a namespace may use a queue, if that was not asked yet.
     AskRight { namespace: String, queue: QueueName },
     /// Let the scheduler of this process check a placement and prepare its members.

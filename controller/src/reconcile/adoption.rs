@@ -7,7 +7,7 @@
 //! clocks are compared: the mark exists or not, under any leader. A namespace that is no longer managed
 //! loses the mark before its bindings are unmanaged, so that they are adopted when the label comes back.
 
-use crate::messages::action::ReconcileAction;
+use crate::messages::action::Effect;
 use crate::reconcile::Reconciler;
 use crate::reconcile::binding_phase::{BindingPhase, binding_phase};
 use engine::Time;
@@ -48,7 +48,7 @@ impl Reconciler {
                 continue;
             }
             let at = managed.then(|| crds::record::timestamp(now).to_string());
-            self.push(ReconcileAction::MarkNamespace {
+            self.push(Effect::MarkNamespace {
                 namespace: namespace.clone(),
                 version,
                 adopted_at: at,

@@ -4,7 +4,7 @@
 //! members; admission and placement are one patch. Otherwise the controller hands the plan over: it writes
 //! the plan as a record in state Planned.
 
-use crate::messages::action::ReconcileAction;
+use crate::messages::action::Effect;
 use crate::messages::job_event::JobEvent;
 use crate::metrics::{EvictedPart, QueueSeries};
 use crate::mirror::binding::own_record;
@@ -133,7 +133,7 @@ impl Reconciler {
             let message = self.discreet(key, &format!("for {preemptor}: {message}"));
             let event = JobEvent::normal(reason, "Shrink", message);
             let object = binding.spec.resource.clone();
-            self.push(ReconcileAction::RecordEvent { object, event });
+            self.push(Effect::RecordEvent { object, event });
         }
     }
 
@@ -142,7 +142,7 @@ impl Reconciler {
             let message = self.discreet(preemptor, message);
             let event = JobEvent::normal(Reason::AwaitingEviction, "Evict", message);
             let object = binding.spec.resource.clone();
-            self.push(ReconcileAction::RecordEvent { object, event });
+            self.push(Effect::RecordEvent { object, event });
         }
     }
 
@@ -167,7 +167,7 @@ impl Reconciler {
         self.metrics.released.inc();
         self.note_admission(key, &admission, now);
         let message = self.discreet(key, message);
-        self.push(ReconcileAction::RecordEvent {
+        self.push(Effect::RecordEvent {
             object: binding.spec.resource.clone(),
             event: JobEvent::normal(Reason::Admitted, "Release", message),
         });
@@ -252,7 +252,7 @@ impl Reconciler {
         };
         self.in_flight_of(key)
             .begin_preparing(request.admission.attempt);
-        self.push(ReconcileAction::PreparePlacement {
+        self.push(Effect::PreparePlacement {
             key: key.clone(),
             request: Box::new(request),
         });
@@ -349,7 +349,7 @@ impl Reconciler {
     pub(crate) fn refuse(&mut self, key: &JobKey, attempt: Attempt, refusal: &Refusal, now: Time) {
         tracing::info!(job = %key, attempt = attempt.0, reason = %refusal.reason, message = %refusal.message, "plan refused");
         self.metrics.refused(refusal.reason);
-        self.push(ReconcileAction::ForgetPlacement(key.clone()));
+        self.push(Effect::ForgetPlacement(key.clone()));
         self.apply(Event::JobRefused {
             key: key.clone(),
             attempt,

@@ -2,7 +2,7 @@
 //! ([`crate::avoided_nodes`], [`crate::cluster_breakers`]), and what follows becomes actions.
 
 use crate::avoided_nodes::{ClusterEvent, TaintChange, node_event};
-use crate::messages::action::ReconcileAction;
+use crate::messages::action::{Effect, Publication};
 use crate::messages::job_event::JobEvent;
 use crate::reconcile::Reconciler;
 use crate::reconcile::placed::avoids::avoids_nodes;
@@ -96,7 +96,7 @@ impl Reconciler {
         let nodes_in = |cluster: &ClusterName| engine.fleet().nodes_in(cluster);
         let due = self.avoided_nodes.due(engine.fault_rules(), nodes_in, now);
         for change in due {
-            self.push(ReconcileAction::TaintNode(change));
+            self.push(Effect::TaintNode(change));
         }
         let engine = &self.engine;
         let is_seen = |cluster: &ClusterName| {
@@ -108,7 +108,7 @@ impl Reconciler {
         let rules = engine.fault_rules();
         let changes = self.avoided_nodes.remediations_due(rules, is_seen, now);
         for change in changes {
-            self.push(ReconcileAction::WriteRemediation(change));
+            self.push(Effect::WriteRemediation(change));
         }
         for event in self.avoided_nodes.take_remediation_events() {
             self.record_cluster_event(event);
@@ -119,7 +119,7 @@ impl Reconciler {
         self.metrics.remediations.set(counts);
         let (policies, events) = self.avoided_nodes.would_mut().take();
         for policy in policies {
-            self.push(ReconcileAction::PublishFaultPolicy(policy));
+            self.push(Publication::FaultPolicy(policy));
         }
         for event in events {
             self.record_cluster_event(event);
@@ -170,7 +170,7 @@ impl Reconciler {
             }
         }
         for policy in changes.policies {
-            self.push(ReconcileAction::PublishFaultPolicy(policy));
+            self.push(Publication::FaultPolicy(policy));
         }
         for event in changes.events {
             self.record_cluster_event(event);
@@ -188,7 +188,7 @@ impl Reconciler {
     }
 
     fn record_cluster_event(&mut self, event: ClusterEvent) {
-        self.push(ReconcileAction::Notify(event.clone()));
+        self.push(Effect::Notify(event.clone()));
         let ClusterEvent {
             cluster,
             reason,
@@ -212,6 +212,6 @@ impl Reconciler {
             uid: self.cluster_uids.get(&cluster).cloned().unwrap_or_default(),
             ..ObjectReference::default()
         };
-        self.push(ReconcileAction::RecordEvent { object, event });
+        self.push(Effect::RecordEvent { object, event });
     }
 }

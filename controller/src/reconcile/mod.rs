@@ -29,7 +29,7 @@ pub(crate) mod unreadable;
 pub(crate) use crate::reconcile::reconciler::Reconciler;
 
 use crate::facts::job::{self};
-use crate::messages::action::{BoundJob, ReconcileAction};
+use crate::messages::action::{BoundJob, Effect, Publication, ReconcileAction};
 use crate::messages::job_event::JobEvent;
 use crate::mirror::binding::{has_karmada_finalizer, unreadable};
 use crate::mirror::namespace::NamespaceFact;
@@ -84,7 +84,7 @@ impl Reconciler {
         }
         let namespace = self.view().namespace_of(key);
         let ctx = ReconcileCtx { key, binding, now };
-        self.push(ReconcileAction::PublishJob(key.clone()));
+        self.push(Publication::Job(key.clone()));
         let rule = namespace.rule();
         if is_managed(&ctx.binding, rule) {
             if self.mirror.template_of(&ctx.binding).is_none() {
@@ -156,7 +156,7 @@ impl Reconciler {
         if self.engine.job(key).is_some() {
             self.apply(Event::JobGone(key.clone()));
         }
-        self.push(ReconcileAction::ForgetPlacement(key.clone()));
+        self.push(Effect::ForgetPlacement(key.clone()));
         self.last_facts.remove(key);
         let before = self.in_flight.remove(key);
         if let Some(before) = before.filter(|before| before.guard.is_replaced())
@@ -170,7 +170,7 @@ impl Reconciler {
         self.rendezvous_jobs.remove(key);
         self.touched(key);
         self.mirror.drop_claims(key);
-        self.push(ReconcileAction::ForgetJob(key.clone()));
+        self.push(Publication::Gone(key.clone()));
     }
 
     /// Returns every cluster that the placement of a binding without pods selects, and those where it is: it keeps
@@ -453,7 +453,7 @@ impl Reconciler {
         tracing::info!(job = %ctx.key, reason = %event.reason, action = event.action, message = %event.message, "event");
         event.message = self.discreet(ctx.key, &event.message);
         let object = ctx.binding.spec.resource.clone();
-        self.push(ReconcileAction::RecordEvent { object, event });
+        self.push(Effect::RecordEvent { object, event });
     }
 }
 

@@ -7,7 +7,7 @@
 //! It never deletes a binding with an owner, which the garbage collector sees to, nor one whose object the API server
 //! still has.
 
-use crate::messages::action::ReconcileAction;
+use crate::messages::action::Effect;
 use crate::mirror::binding::required_by;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::karmada::ResourceBinding;
@@ -30,7 +30,7 @@ impl Reconciler {
         }
         *since = Some(ctx.now);
         self.requeue_at(ctx.key, ctx.now.after(MISSING_FOR_MS));
-        self.push(ReconcileAction::DeleteOrphan(ctx.job()));
+        self.push(Effect::DeleteOrphan(ctx.job()));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Handles answers: how a write ended, and whether Works of a job are left.
 
-use crate::messages::action::ReconcileAction;
+use crate::messages::action::Effect;
 use crate::messages::job_event::{JobEvent, PLACE};
 use crate::mirror::namespace::NamespaceFact;
 use crate::reconcile::binding_phase::{BindingPhase, binding_phase};
@@ -99,7 +99,7 @@ impl Reconciler {
         };
         for object in [of_binding, binding.spec.resource.clone()] {
             let event = JobEvent::normal(Reason::ScheduleBindingSucceed, PLACE, message.clone());
-            self.push(ReconcileAction::RecordEvent { object, event });
+            self.push(Effect::RecordEvent { object, event });
         }
     }
 
@@ -108,7 +108,7 @@ impl Reconciler {
         let out_of_service = self.out_of_service(ctx);
         let preserving = self.preserving_members(ctx);
         if self.in_flight_of(ctx.key).begin_check() {
-            self.push(ReconcileAction::CheckWorks {
+            self.push(Effect::CheckWorks {
                 job: ctx.job(),
                 out_of_service,
                 preserving,
@@ -122,7 +122,7 @@ impl Reconciler {
         match self.in_flight_of(ctx.key).are_left_behind(ctx.now) {
             Ok(()) => {
                 if self.in_flight_of(ctx.key).begin_check() {
-                    self.push(ReconcileAction::RemoveWorks(ctx.job()));
+                    self.push(Effect::RemoveWorks(ctx.job()));
                 }
             }
             Err(until) => self.requeue_at(ctx.key, until),
@@ -200,7 +200,7 @@ impl Reconciler {
 
     fn works_gone(&mut self, key: &JobKey, now: Time) {
         tracing::info!(job = %key, "its Works are gone; its quota is free");
-        self.push(ReconcileAction::ForgetPlacement(key.clone()));
+        self.push(Effect::ForgetPlacement(key.clone()));
         self.in_flight_of(key).ended();
         self.lost_pods.attempt_over(key);
         self.drop_override(key);

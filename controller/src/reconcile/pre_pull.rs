@@ -1,7 +1,7 @@
 //! Which pulls of images are due: the engine says what is reserved, and the policies of the queues whether they want
 //! it.
 
-use crate::messages::action::{BoundJob, ReconcileAction};
+use crate::messages::action::{BoundJob, Effect};
 use crate::pre_pulls::PrePullChange;
 use crate::reconcile::Reconciler;
 use crds::capacity_policy::CapacityPolicy;
@@ -43,7 +43,7 @@ impl Reconciler {
         let pull = match change {
             PrePullChange::Make(pull, seconds) => (pull, seconds),
             PrePullChange::End(cluster, uid) => {
-                return self.push(ReconcileAction::EndPrePull { cluster, uid });
+                return self.push(Effect::EndPrePull { cluster, uid });
             }
         };
         let (pull, seconds) = pull;
@@ -55,7 +55,7 @@ impl Reconciler {
             binding: Arc::clone(binding),
         };
         tracing::info!(job = %pull.job, cluster = %pull.cluster, nodes = pull.nodes.len(), "its images are pulled on the nodes that are reserved for it");
-        self.push(ReconcileAction::PrePull {
+        self.push(Effect::PrePull {
             job,
             pull: Box::new(pull),
             seconds,

@@ -14,7 +14,7 @@
 //! charged to all queues that it was admitted below, unless its queue moves to another valid parent; then its
 //! record follows. Of a Queue object this module writes only that it has lost the finalizer of earlier versions.
 
-use crate::messages::action::ReconcileAction;
+use crate::messages::action::{Effect, Publication};
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::Write;
 use crds::queue::{Queue, ROOT};
@@ -83,7 +83,7 @@ impl Reconciler {
             self.apply_queue(&other);
         }
         self.places.due.insert(name.clone());
-        self.push(ReconcileAction::PublishQueue(name));
+        self.push(Publication::Queue(name));
     }
 
     /// Gives the engine the queue as its object says, in its present place.
@@ -229,7 +229,7 @@ impl Reconciler {
     fn drop_place(&mut self, name: &QueueName) {
         if self.places.gone.remove(name).is_some() {
             self.apply(Event::QueueGone(name.clone()));
-            self.push(ReconcileAction::PublishQueue(name.clone()));
+            self.push(Publication::Queue(name.clone()));
         }
         if self.places.misplaced.contains(name) {
             self.apply_queue(name);
@@ -252,7 +252,7 @@ impl Reconciler {
             return;
         }
         let queue = Box::new(queue.clone());
-        self.push(ReconcileAction::FreeQueue(queue));
+        self.push(Effect::FreeQueue(queue));
         self.places.asked.insert(name.clone(), (version, now));
         self.places
             .later

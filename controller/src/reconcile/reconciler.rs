@@ -14,7 +14,7 @@ use crate::cluster_breakers::ClusterBreakers;
 use crate::ending_nodes::EndingNodes;
 use crate::facts::member_rules::KnownMemberRules;
 use crate::facts::queue_rights::QueueRights;
-use crate::messages::action::ReconcileAction;
+use crate::messages::action::{Effect, ReconcileAction};
 use crate::messages::enforcement::Enforcement;
 use crate::metrics::ControllerMetrics;
 use crate::mirror::{BindingIdentity, Mirror};
@@ -149,14 +149,14 @@ impl Reconciler {
     /// Returns the actions since the last call, in order.
     pub(crate) fn take_actions(&mut self) -> Vec<ReconcileAction> {
         let asked = self.rights.take_asked().into_iter();
-        let asked = asked.map(|(namespace, queue)| ReconcileAction::AskRight { namespace, queue });
-        self.actions.extend(asked);
+        let asked = asked.map(|(namespace, queue)| Effect::AskRight { namespace, queue });
+        self.actions.extend(asked.map(ReconcileAction::Effect));
         std::mem::take(&mut self.actions)
     }
 
     /// Queues an action.
-    pub(crate) fn push(&mut self, action: ReconcileAction) {
-        self.actions.push(action);
+    pub(crate) fn push(&mut self, action: impl Into<ReconcileAction>) {
+        self.actions.push(action.into());
     }
 
     /// Applies an event to the engine.
@@ -191,7 +191,7 @@ impl Reconciler {
         self.in_flight_of(key).begin_write(binding, &write);
         let binding = Arc::clone(binding);
         let intent = Box::new(Intent { binding, write });
-        self.push(ReconcileAction::WriteBinding(intent));
+        self.push(Effect::WriteBinding(intent));
     }
 
     /// Returns the operations of `key`, which are created if there are none.

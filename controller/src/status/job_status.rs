@@ -1,6 +1,6 @@
 //! What one job shows: its PodGroup with its status, and events for the reasons why it waits.
 
-use crate::messages::action::ReconcileAction;
+use crate::messages::action::Effect;
 use crate::messages::job_event::JobEvent;
 use crate::mirror::binding::own_record;
 use crate::reconcile::Reconciler;
@@ -177,8 +177,7 @@ impl Publishing<'_> {
         if is_new {
             let object = binding.spec.resource.clone();
             let event = JobEvent::warning(Reason::PolicyNotFollowed, "Place", not_followed);
-            self.reconciler
-                .push(ReconcileAction::RecordEvent { object, event });
+            self.reconciler.push(Effect::RecordEvent { object, event });
         }
     }
 
@@ -255,8 +254,7 @@ impl Publishing<'_> {
                 let object = binding.spec.resource.clone();
                 let event = reason_events::event(&object, &shown, &reason.message);
                 self.publisher.reasons.recorded(&key, shown, now);
-                self.reconciler
-                    .push(ReconcileAction::RecordEvent { object, event });
+                self.reconciler.push(Effect::RecordEvent { object, event });
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Warns the users of objects that no policy selects: kinds that start pods and that Muster's policy of a
 //! managed namespace leaves out. Without a warning nothing would ever say why such an object does not start.
 
-use crate::messages::action::ReconcileAction;
+use crate::messages::action::Effect;
 use crate::messages::job_event::JobEvent;
 use crate::mirror::template::{Template, TemplateKey};
 use crate::reconcile::Reconciler;
@@ -77,8 +77,7 @@ impl Publishing<'_> {
             let object = template.reference();
             if self.publisher.unselected.warn(&template.uid) {
                 let event = event(&object, &advice);
-                self.reconciler
-                    .push(ReconcileAction::RecordEvent { object, event });
+                self.reconciler.push(Effect::RecordEvent { object, event });
             }
         }
     }

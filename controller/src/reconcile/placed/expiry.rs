@@ -6,7 +6,7 @@
 //! placement; this module writes it for a time that was added later.
 
 use crate::facts::holds::over_before;
-use crate::messages::action::ReconcileAction;
+use crate::messages::action::Effect;
 use crate::messages::job_event::JobEvent;
 use crate::mirror::binding::own_record;
 use crate::reconcile::placed::{outcome, statuses};
@@ -32,7 +32,7 @@ impl Reconciler {
             && !std::mem::replace(&mut self.in_flight_of(ctx.key).kept_alive, true)
         {
             let job = ctx.job();
-            self.push(ReconcileAction::KeepInMembers { job, path });
+            self.push(Effect::KeepInMembers { job, path });
         }
         if let Some(ended_at) = ended_at(&ctx.binding) {
             self.delete_at(ctx, ended_at.after(ttl.after_ms), version);
@@ -73,7 +73,7 @@ impl Reconciler {
         let message = "ttlSecondsAfterFinished has passed since its end".to_owned();
         self.record_event(ctx, JobEvent::normal(Reason::Finished, "Expire", message));
         let job = ctx.job();
-        self.push(ReconcileAction::DeleteTemplate {
+        self.push(Effect::DeleteTemplate {
             job,
             resource_version,
         });

@@ -6,7 +6,7 @@
 //! admitted, until the attempt is over.
 
 use crate::facts::job::ResolvedJob;
-use crate::messages::action::{BoundJob, ReconcileAction};
+use crate::messages::action::{BoundJob, Effect};
 use crate::messages::job_event::JobEvent;
 use crate::mirror::binding::own_record;
 use crate::reconcile::{ReconcileCtx, Reconciler};
@@ -61,7 +61,7 @@ impl Reconciler {
         if record.is_split() || !edited {
             return;
         }
-        self.push(ReconcileAction::PinJob {
+        self.push(Effect::PinJob {
             job: ctx.job(),
             pods: admitted,
             requests: record.requests.clone(),
@@ -77,7 +77,7 @@ impl Reconciler {
         if let (Some(binding), Some(record)) = (binding, record.filter(|r| r.parts.is_some())) {
             let (key, attempt) = (key.clone(), record.attempt);
             let job = BoundJob { key, binding };
-            return self.push(ReconcileAction::ClearOverride { job, attempt });
+            return self.push(Effect::ClearOverride { job, attempt });
         }
         // A pin of an earlier process stays for the next attempt, unless the binding goes.
         let held = |fact: &JobFact| fact.demand.held == Held::ByReplicas;
@@ -102,7 +102,7 @@ impl Reconciler {
     }
 
     fn delete_override(&mut self, key: &JobKey) {
-        self.push(ReconcileAction::UnpinJob(key.clone()));
+        self.push(Effect::UnpinJob(key.clone()));
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! This says what it is, for reasons, events, metrics and alerts. The start deadline ends it.
 
-use crate::messages::action::ReconcileAction;
+use crate::messages::action::{Effect, Publication};
 use crate::messages::unbound_pods::UnboundPods;
 use crate::mirror::binding::own_record;
 use crate::reconcile::placed::lost_pods::LostPods;
@@ -74,7 +74,7 @@ impl Reconciler {
         let unscheduled = &mut self.in_flight_of(ctx.key).unscheduled;
         if *unscheduled != found {
             *unscheduled = found;
-            self.push(ReconcileAction::PublishJob(ctx.key.clone()));
+            self.push(Publication::Job(ctx.key.clone()));
         }
     }
 
@@ -90,7 +90,7 @@ impl Reconciler {
             return;
         }
         *asked_at = Some(ctx.now);
-        self.push(ReconcileAction::AskScheduler {
+        self.push(Effect::AskScheduler {
             key: ctx.key.clone(),
             attempt: record.attempt,
             cluster: cluster.clone(),

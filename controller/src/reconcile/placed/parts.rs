@@ -14,7 +14,7 @@
 //! The same override resizes the parts of an elastic gang: the record changes the charge first, and the
 //! override follows.
 
-use crate::messages::action::{OverrideShape, PlacedParts, ReconcileAction};
+use crate::messages::action::{Effect, OverrideShape, PlacedParts};
 use crate::messages::job_event::JobEvent;
 use crate::reconcile::placed::retries::{completed, requested};
 use crate::reconcile::placed::status_in;
@@ -278,7 +278,7 @@ impl Reconciler {
         record: &AdmissionRecord,
         shares: Vec<Share>,
     ) {
-        self.push(ReconcileAction::WriteOverride {
+        self.push(Effect::WriteOverride {
             job: ctx.job(),
             parts: PlacedParts {
                 attempt: record.attempt,

@@ -9,7 +9,7 @@
 //! when the feature is turned on; an event tells its owner.
 
 use crate::facts::job::ResolvedJob;
-use crate::messages::action::{PlacedParts, ReconcileAction};
+use crate::messages::action::{Effect, PlacedParts};
 use crate::messages::job_event::JobEvent;
 use crate::mirror::binding::own_record;
 use crate::reconcile::{ReconcileCtx, Reconciler};
@@ -92,7 +92,7 @@ impl Reconciler {
             reach: record.reach(),
         };
         let job = ctx.job();
-        self.push(ReconcileAction::CheckServices { job, parts });
+        self.push(Effect::CheckServices { job, parts });
     }
 
     /// Removes what Karmada may leave of the Services of a job whose Works are gone. After a restart the next
@@ -101,7 +101,7 @@ impl Reconciler {
         let record = own_record(binding);
         if record.as_ref().is_some_and(needs_services) {
             let namespace = binding.metadata.namespace.clone().unwrap_or_default();
-            self.push(ReconcileAction::SweepServices { namespace });
+            self.push(Effect::SweepServices { namespace });
         }
     }
 

@@ -6,7 +6,7 @@
 //!
 //! With the scheduler in a process of its own there is no such check: the next placement creates them.
 
-use crate::messages::action::ReconcileAction;
+use crate::messages::action::Effect;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::record::AdmissionRecord;
 use engine::{ClusterName, Progress};
@@ -51,7 +51,7 @@ impl Reconciler {
             |ask| ask.priority_classes(),
         );
         let api = fact.demand.placement.api.clone();
-        self.push(ReconcileAction::RenewMembers {
+        self.push(Effect::RenewMembers {
             key: ctx.key.clone(),
             clusters,
             api,

@@ -5,7 +5,7 @@
 //! write. The member's controllers need a moment to apply the size, so it counts only after it has been
 //! seen for a while.
 
-use crate::messages::action::ReconcileAction;
+use crate::messages::action::Effect;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::Write;
 use crds::record::{AdmissionRecord, RecordState};
@@ -159,7 +159,7 @@ impl Reconciler {
         let held = record
             .is_split()
             .then(|| pods_in(&record.admission().shares, &cluster));
-        self.push(ReconcileAction::ConfirmSize {
+        self.push(Effect::ConfirmSize {
             job: ctx.job(),
             attempt: record.attempt,
             cluster,
