@@ -3,7 +3,7 @@
 
 use crate::core::Core;
 use crate::messages::action::Effect;
-use crate::messages::job_event::JobEvent;
+use crate::messages::job_event::{JobEvent, VALIDATE};
 use crate::mirror::template::{Template, TemplateKey, TemplateKind};
 use crate::status::kept_policies;
 use crds::karmada::{ObjectReference, PropagationPolicy};
@@ -116,7 +116,7 @@ impl Core {
         let own = template.reference();
         if !template.warnings.is_empty() {
             let note = template.warnings.join("; ");
-            let event = JobEvent::warning(Reason::InvalidTemplate, "Validate", note);
+            let event = JobEvent::warning(Reason::InvalidTemplate, VALIDATE, note);
             self.reconciler.push(Effect::RecordEvent {
                 object: own.clone(),
                 event,

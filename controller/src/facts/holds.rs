@@ -2,7 +2,7 @@
 //! engine never considers it.
 
 use crate::mirror::Mirror;
-use crate::mirror::binding::own_record;
+use crate::mirror::binding::{admitted_record, own_record};
 use crate::mirror::template::Template;
 use crds::karmada::ResourceBinding;
 use crds::names::RESUME_ANNOTATION;
@@ -10,13 +10,18 @@ use crds::record::{AdmissionRecord, RecordState};
 use engine::facts::Hold;
 use engine::{Attempt, Reason};
 
+/// Returns the record of a job whose last attempt was evicted.
+fn evicted_record(binding: &ResourceBinding) -> Option<AdmissionRecord> {
+    let evicted = |record: &AdmissionRecord| {
+        matches!(record.state, RecordState::Ending | RecordState::Requeued)
+    };
+    own_record(binding).filter(evicted)
+}
+
 /// Returns the hold of a job that does not compete again: its record says that it had ended when it was
 /// evicted.
 pub(crate) fn over_before(binding: &ResourceBinding) -> Option<Hold> {
-    let back = |record: &AdmissionRecord| {
-        matches!(record.state, RecordState::Ending | RecordState::Requeued)
-    };
-    let record = own_record(binding).filter(back)?;
+    let record = evicted_record(binding)?;
     match record.reason? {
         Reason::PartFailed => Some(Hold {
             reason: Reason::Failed,
@@ -47,9 +52,8 @@ fn how_to_resume(attempt: Attempt) -> String {
 
 /// Returns the hold of a job whose last attempt could not start, while its template is the same.
 pub(crate) fn cannot_start(binding: &ResourceBinding, template: &Template) -> Option<Hold> {
-    let record = own_record(binding)?;
-    let back = matches!(record.state, RecordState::Ending | RecordState::Requeued);
-    let failed = back && record.reason == Some(Reason::PodsCannotStart);
+    let record = evicted_record(binding)?;
+    let failed = record.reason == Some(Reason::PodsCannotStart);
     (failed && record.template_generation == template.generation).then(|| Hold {
         reason: Reason::PodsCannotStart,
         message: format!(
@@ -66,8 +70,8 @@ pub(crate) fn preserves(binding: &ResourceBinding) -> bool {
 
 /// Returns why a job is not admitted: its quota could never be given back.
 pub(crate) fn preserved(binding: &ResourceBinding) -> Option<Hold> {
-    let released = own_record(binding).is_some_and(|record| record.state == RecordState::Admitted);
-    (preserves(binding) && !released).then(|| Hold {
+    let pending = admitted_record(binding).is_none();
+    (pending && preserves(binding)).then(|| Hold {
         reason: Reason::ResourcesPreserved,
         message: "its propagation policy says preserveResourcesOnDeletion: true, by which its pods would stay when \
                   it is deleted or evicted; set it to false in the policy"
@@ -108,11 +112,8 @@ pub(crate) fn refused_by(
 
 /// Returns why a job that was evicted because of overrides still waits: they have not changed.
 pub(crate) fn still_overridden(mirror: &Mirror, binding: &ResourceBinding) -> Option<Hold> {
-    let record = own_record(binding)?;
-    let waits = matches!(record.state, RecordState::Ending | RecordState::Requeued);
-    if !waits || record.reason != Some(Reason::OverrideExceeds) {
-        return None;
-    }
+    let overridden = |record: &AdmissionRecord| record.reason == Some(Reason::OverrideExceeds);
+    let record = evicted_record(binding).filter(overridden)?;
     let namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
     let mut policies = record.overrides.iter();
     let still = policies.find(|of| {

@@ -2,13 +2,15 @@
 //! it may compete. Pure.
 
 use crate::facts::holds;
-use crate::mirror::binding::{has_our_scheduler, is_claimed, own_record, record_problem};
+use crate::mirror::binding::{
+    admitted_record, has_our_scheduler, is_claimed, own_record, record_problem,
+};
 use crate::mirror::namespace::NamespaceFact;
 use crate::mirror::template::Template;
 use crds::capacity_policy::RefusedClass;
 use crds::karmada::ResourceBinding;
 use crds::names;
-use crds::record::{AdmissionRecord, RecordState};
+use crds::record::AdmissionRecord;
 use engine::facts::{ClusterPlacement, Demand, Filters, Held, Hold, JobFact, Split};
 use engine::{JobKey, QueueName, Reason, Time, Uid};
 use std::collections::BTreeSet;
@@ -232,7 +234,7 @@ fn own_hold(
     if let Some(over) = over.or_else(|| holds::cannot_start(binding, template)) {
         return Some(over);
     }
-    let admitted = released(binding).is_some();
+    let admitted = admitted_record(binding).is_some();
     if template.deleting && !admitted {
         return held(Reason::Deleting, being_deleted(template));
     }
@@ -311,7 +313,7 @@ fn priority_class(
 ) -> Option<String> {
     let labelled = ask.labelled_class.clone().filter(|class| {
         let classes = BTreeSet::from([class.clone()]);
-        released(binding)
+        admitted_record(binding)
             .is_none_or(|record| (rules.class_refused)(&record.queue, &classes).is_none())
     });
     labelled.or_else(|| ask.priority_class.clone())
@@ -439,15 +441,10 @@ fn demand(
     };
     let divisible = template.divisible_kind && workload::divided(binding.spec.placement.as_ref());
     let demand = ask.demand(divisible, queue_split, placement);
-    match released(binding) {
+    match admitted_record(binding) {
         Some(record) => as_released(demand, &record),
         None => demand,
     }
-}
-
-/// Returns the record of an admitted job.
-fn released(binding: &ResourceBinding) -> Option<AdmissionRecord> {
-    own_record(binding).filter(|record| record.state == RecordState::Admitted)
 }
 
 /// Returns the `demand` of a placed job: whether its parts can be resized was decided when they were made,

@@ -5,10 +5,9 @@
 //! is admitted is refused nowhere: what it uses of a ResourceQuota is in the quota already.
 
 use crate::facts::job::ResolvedJob;
-use crate::mirror::binding::own_record;
+use crate::mirror::binding::admitted_record;
 use crate::mirror::template::Template;
 use crds::karmada::{ResourceBinding, Suspension};
-use crds::record::RecordState;
 use engine::facts::Split;
 use engine::{ClusterName, JobKey, Resources, Time};
 use members::RulesUpdate;
@@ -101,7 +100,7 @@ impl KnownMemberRules {
         let demand = &mut job.fact.demand;
         let none = NamespaceRules::default();
         let kind = &template.key.kind;
-        let is_admitted = is_admitted(binding);
+        let is_admitted = admitted_record(binding).is_some();
         let suspension = binding.spec.suspension.iter().filter(|_| !is_admitted);
         for cluster in suspension.flat_map(Suspension::clusters) {
             let why = "its propagation policy suspends the dispatch there (spec.suspension.dispatchingOnClusters)";
@@ -130,9 +129,4 @@ impl KnownMemberRules {
             }
         }
     }
-}
-
-/// Returns true if the job of a binding is admitted.
-pub(crate) fn is_admitted(binding: &ResourceBinding) -> bool {
-    own_record(binding).is_some_and(|record| record.state == RecordState::Admitted)
 }

@@ -1,6 +1,7 @@
 //! Marks the jobs that a change of what members apply to pods concerns.
 
-use crate::facts::member_rules::{ChangedRules, is_admitted};
+use crate::facts::member_rules::ChangedRules;
+use crate::mirror::binding::admitted_record;
 use crate::reconcile::Reconciler;
 use engine::{ClusterName, Time};
 use members::RulesUpdate;
@@ -21,7 +22,7 @@ impl Reconciler {
             let jobs = self.mirror.jobs_in(&name).into_iter();
             let pending = jobs.filter(|key| {
                 let binding = self.mirror.bindings().get(key);
-                binding.is_some_and(|binding| !is_admitted(binding))
+                binding.is_some_and(|binding| admitted_record(binding).is_none())
             });
             self.dirty.extend(pending);
         }

@@ -2,7 +2,7 @@
 
 use crds::karmada::ResourceBinding;
 use crds::names;
-use crds::record::{AdmissionRecord, RecordError};
+use crds::record::{AdmissionRecord, RecordError, RecordState};
 use serde_json::Value;
 
 /// Returns the `NAMESPACE/NAME` of a placed binding that this one is a dependency of. Karmada renders it to
@@ -53,6 +53,11 @@ pub(crate) fn is_workload(binding: &ResourceBinding) -> bool {
 /// Returns the record if it is readable and belongs to the template that is bound now.
 pub(crate) fn own_record(binding: &ResourceBinding) -> Option<AdmissionRecord> {
     AdmissionRecord::own(binding)
+}
+
+/// Returns the record of a job that is admitted.
+pub(crate) fn admitted_record(binding: &ResourceBinding) -> Option<AdmissionRecord> {
+    own_record(binding).filter(|record| record.state == RecordState::Admitted)
 }
 
 /// Returns why this version cannot act on the record, if so.

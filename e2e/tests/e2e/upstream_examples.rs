@@ -321,7 +321,7 @@ impl Seen<'_> {
     }
 
     /// Looks again at a job that starts, since a job that runs was seen to start, too. Returns the outcome if it
-    /// is another.
+    /// differs.
     async fn remains(&self, job: &str, found: &str) -> anyhow::Result<Result<(), String>> {
         if !found.starts_with("starts") {
             return Ok(Ok(()));

@@ -34,8 +34,8 @@ pub(crate) struct Pending {
     pub(crate) backoff: PreemptionBackoff,
     /// Jobs for which no reservation is possible until a node is freed or unreserved.
     unreservable: BTreeSet<JobKey>,
-    /// Jobs for which one may have become possible: they are in the windows of their queues again, which is to be told
-    /// to those.
+    /// Jobs for which one may have become possible: they are in the windows of their queues again, which these
+    /// have yet to learn.
     reservable: BTreeSet<JobKey>,
     /// Slots of classes of pools that parked jobs may have a claim to since they were last asked.
     contested: BTreeSet<ReservationSlot>,

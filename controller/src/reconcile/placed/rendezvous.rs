@@ -10,7 +10,7 @@
 
 use crate::facts::job::ResolvedJob;
 use crate::messages::action::{Effect, PlacedParts};
-use crate::messages::job_event::JobEvent;
+use crate::messages::job_event::{JobEvent, VALIDATE};
 use crate::mirror::binding::own_record;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::overrides::OverrideError;
@@ -65,7 +65,7 @@ impl Reconciler {
             let message = workload::without_rendezvous(why);
             self.record_event(
                 ctx,
-                JobEvent::warning(Reason::InvalidTemplate, "Validate", message),
+                JobEvent::warning(Reason::InvalidTemplate, VALIDATE, message),
             );
         }
     }
