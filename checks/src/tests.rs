@@ -1,6 +1,7 @@
 //! Each fault is injected into a healthy control plane, and has to be the only finding.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod interpreters;
 mod members;
 mod webhook;
 
