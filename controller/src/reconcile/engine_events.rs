@@ -91,7 +91,7 @@ impl Reconciler {
     pub(crate) fn apply_evicted(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
         if self.is_over(ctx, record) {
             let reason = record.reason.unwrap_or(Reason::Evicted);
-            return self.apply_ending(ctx, reason, &record.message);
+            return self.apply_ending(ctx, reason, &record.message, None);
         }
         self.apply_ended(ctx, record);
     }
@@ -107,7 +107,7 @@ impl Reconciler {
             // Only after a restart: the engine does not evict an attempt that it does not have.
             Some(reason) if holds != Some(record.attempt) => {
                 self.apply_admission(ctx, record, Progress::Placed);
-                self.apply_ending(ctx, reason, &record.message);
+                self.apply_ending(ctx, reason, &record.message, None);
             }
             _ => self.apply_admission(ctx, record, Progress::Ending),
         }

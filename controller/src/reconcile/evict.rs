@@ -54,15 +54,10 @@ impl Reconciler {
         self.write(ctx.key, &ctx.binding, Write::Evict { record });
     }
 
-    /// Evicts a job in the engine for a reason of the controller. A job that had ended, or was aborted in its
-    /// member, is charged again first: only a charged job can be evicted, and an evicted job may still have
-    /// pods.
-    pub(crate) fn apply_ending(&mut self, ctx: &ReconcileCtx<'_>, reason: Reason, message: &str) {
-        self.apply_ending_avoiding(ctx, reason, message, None);
-    }
-
-    /// Does the same, and lets the next attempts avoid a cluster.
-    pub(crate) fn apply_ending_avoiding(
+    /// Evicts a job in the engine for a reason of the controller; its next attempts may avoid a cluster. A job that
+    /// had ended, or was aborted in its member, is charged again first: only a charged job can be evicted, and an
+    /// evicted job may still have pods.
+    pub(crate) fn apply_ending(
         &mut self,
         ctx: &ReconcileCtx<'_>,
         reason: Reason,

@@ -6,6 +6,7 @@
 
 pub(crate) mod adoption;
 pub(crate) mod binding_phase;
+pub(crate) mod check_result;
 pub(crate) mod decisions;
 mod ending_pods;
 pub(crate) mod engine_events;
@@ -35,6 +36,7 @@ use crate::mirror::binding::{has_karmada_finalizer, unreadable};
 use crate::mirror::namespace::NamespaceFact;
 use crate::mirror::template_key;
 use crate::reconcile::binding_phase::{BindingPhase, binding_phase, is_managed};
+use crate::reconcile::check_result::CheckResult;
 use crate::reconcile::opened::opened_message;
 use binding_writer::Write;
 use crds::karmada::{ResourceBinding, TargetCluster};
@@ -73,9 +75,9 @@ impl Reconciler {
 
     /// Does the same, but leaves the actions in the queue of this pass.
     pub(crate) fn reconcile_job(&mut self, key: &JobKey, now: Time) {
-        if self.waits_for_remains(key, now) {
+        let CheckResult::Continue = self.check_remains(key, now) else {
             return;
-        }
+        };
         let Some(binding) = self.mirror.bindings().get(key).cloned() else {
             return self.forget(key);
         };
@@ -298,7 +300,12 @@ impl Reconciler {
             // The engine counts it as admitted, but no record says so: its own decision failed, or the record was
             // wiped. It stays charged until its Works are gone.
             (Some((true, _)), _) => {
-                self.apply_ending(ctx, Reason::PlanRefused, "its admission record is gone");
+                self.apply_ending(
+                    ctx,
+                    Reason::PlanRefused,
+                    "its admission record is gone",
+                    None,
+                );
                 return match self.has_works(ctx) {
                     true => self.sweep_works(ctx),
                     false => self.check_works(ctx),
@@ -324,15 +331,16 @@ impl Reconciler {
         self.lost_pods.attempt_over(ctx.key);
         self.mirror.drop_claims(ctx.key);
         let avoids = record.clone();
-        if avoids.is_some_and(|record| self.avoids_no_more(ctx, record)) {
-            return;
+        if let Some(record) = avoids.and_then(|record| self.avoids_no_more(ctx, record)) {
+            return self.write(ctx.key, &ctx.binding, Write::Record { record });
         }
         match self.job_of(ctx.key, &ctx.binding, namespace) {
             Some(job) => {
                 self.note_rendezvous(ctx, &job);
                 self.apply_fact(&job.fact);
-                if !self.keep_refusal(ctx, record.as_ref()) {
-                    self.expire_stopped(ctx);
+                match self.keep_refusal(ctx, record.as_ref()) {
+                    Some(record) => self.write(ctx.key, &ctx.binding, Write::Record { record }),
+                    None => self.expire_stopped(ctx),
                 }
             }
             None => self.unread(ctx, namespace),

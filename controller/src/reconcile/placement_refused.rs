@@ -9,7 +9,6 @@
 use crate::facts::holds;
 use crate::mirror::template::Template;
 use crate::reconcile::{ReconcileCtx, Reconciler};
-use binding_writer::Write;
 use binding_writer::refusal::{self, ServerRefusal};
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordState, timestamp};
@@ -57,19 +56,20 @@ impl Reconciler {
         });
     }
 
-    /// Writes what was refused into the record, or tries it again when its time has come. Returns true if it wrote.
+    /// Returns the record that says what was refused, if it does not say so yet. Tries it again when its time has
+    /// come: the record then says so no longer.
     pub(crate) fn keep_refusal(
         &mut self,
         ctx: &ReconcileCtx<'_>,
         record: Option<&AdmissionRecord>,
-    ) -> bool {
+    ) -> Option<AdmissionRecord> {
         let attempt = record.map_or(Attempt(0), |record| record.attempt);
         let noted = self.in_flight_of(ctx.key).refused.as_ref();
         let pending = noted.filter(|noted| noted.record.attempt > attempt);
         let (noted, unwritable) = match (pending, record) {
             (Some(pending), _) => (pending.record.clone(), pending.unwritable),
             (None, Some(record)) if record.refused_placement.is_some() => (record.clone(), false),
-            _ => return false,
+            _ => return None,
         };
         let is_pending = pending.is_some();
         let template = self.mirror.template_of(&ctx.binding);
@@ -83,19 +83,17 @@ impl Reconciler {
         if !is_pending || is_over {
             self.in_flight_of(ctx.key).refused = None;
         }
-        let record = match (is_pending, is_over) {
-            (true, false) if !unwritable => noted,
-            (false, true) if holds => AdmissionRecord {
+        match (is_pending, is_over) {
+            (true, false) if !unwritable => Some(noted),
+            (false, true) if holds => Some(AdmissionRecord {
                 refused_placement: None,
                 ..noted
-            },
+            }),
             (true, true) => {
                 self.dirty.insert(ctx.key.clone());
-                return false;
+                None
             }
-            _ => return false,
-        };
-        self.write(ctx.key, &ctx.binding, Write::Record { record });
-        true
+            _ => None,
+        }
     }
 }

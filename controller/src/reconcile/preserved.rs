@@ -16,6 +16,8 @@
 
 use crate::facts::holds::preserves;
 use crate::messages::job_event::JobEvent;
+use crate::reconcile::check_result::CheckResult;
+use crate::reconcile::placed::Placed;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::Write;
 use engine::{ClusterName, Reason};
@@ -25,8 +27,9 @@ use std::collections::BTreeSet;
 const SYNC_MS: i64 = 10_000;
 
 impl Reconciler {
-    /// Makes members remove a placed job with its Works, whatever its policy says. Returns true if it wrote.
-    pub(crate) fn remove_with_works(&mut self, ctx: &ReconcileCtx<'_>) -> bool {
+    /// Makes members remove a placed job with its Works, whatever its policy says.
+    pub(crate) fn check_preserving(&mut self, placed: &Placed<'_>) -> CheckResult {
+        let ctx = placed.ctx;
         if !preserves(&ctx.binding) {
             return self.sync_preserving_works(ctx);
         }
@@ -37,31 +40,28 @@ impl Reconciler {
             ctx,
             JobEvent::warning(Reason::ResourcesPreserved, "Remove", message),
         );
-        self.write(ctx.key, &ctx.binding, Write::RemoveWithWorks);
-        true
+        CheckResult::write(Write::RemoveWithWorks)
     }
 
-    /// Makes Karmada write the Works of a placed job again while one of them preserves its objects. Returns
-    /// true if it wrote.
-    fn sync_preserving_works(&mut self, ctx: &ReconcileCtx<'_>) -> bool {
+    /// Makes Karmada write the Works of a placed job again while one of them preserves its objects.
+    fn sync_preserving_works(&mut self, ctx: &ReconcileCtx<'_>) -> CheckResult {
         let preserving = self
             .mirror
             .works_of(&ctx.binding)
             .any(|work| work.preserves && !work.deleting);
         if !preserving {
             self.in_flight_of(ctx.key).sync_works_at = None;
-            return false;
+            return CheckResult::Continue;
         }
         let next = ctx.now.after(SYNC_MS);
         let due = *self.in_flight_of(ctx.key).sync_works_at.get_or_insert(next);
         if ctx.now < due {
             self.requeue_at(ctx.key, due);
-            return false;
+            return CheckResult::Continue;
         }
         self.in_flight_of(ctx.key).sync_works_at = Some(next);
         self.requeue_at(ctx.key, next);
-        self.write(ctx.key, &ctx.binding, Write::RemoveWithWorks);
-        true
+        CheckResult::write(Write::RemoveWithWorks)
     }
 
     /// Returns the members that may have kept a job whose Works are going.

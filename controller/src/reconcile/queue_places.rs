@@ -15,8 +15,9 @@
 //! record follows. Of a Queue object this module writes only that it has lost the finalizer of earlier versions.
 
 use crate::messages::action::{Effect, Publication};
-use crate::reconcile::{ReconcileCtx, Reconciler};
-use binding_writer::Write;
+use crate::reconcile::Reconciler;
+use crate::reconcile::check_result::CheckResult;
+use crate::reconcile::placed::Placed;
 use crds::queue::{Queue, ROOT};
 use crds::record::AdmissionRecord;
 use engine::facts::{QueueFact, QueueState};
@@ -165,14 +166,12 @@ impl Reconciler {
     }
 
     /// Writes the record of a job whose queue has moved in the tree: a new process finds the place of a queue
-    /// without an object there. Returns true if it wrote.
-    pub(crate) fn moved(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
-        let moved = record.queues_above != self.queues_above(&record.queue);
-        if moved {
-            let record = record.clone();
-            self.write(ctx.key, &ctx.binding, Write::Record { record });
+    /// without an object there.
+    pub(crate) fn check_queue_moved(&mut self, placed: &Placed<'_>) -> CheckResult {
+        match placed.record.queues_above == self.queues_above(&placed.record.queue) {
+            true => CheckResult::Continue,
+            false => placed.written_again(),
         }
-        moved
     }
 
     /// Returns the queues above a queue, from the top down.

@@ -13,6 +13,7 @@ use crate::mirror::binding::own_record;
 use crate::mirror::seen_work::SeenWork;
 use crate::reconcile::Reconciler;
 use crate::reconcile::binding_phase::BindingPhase;
+use crate::reconcile::check_result::CheckResult;
 use crate::reconcile::placed::total;
 use binding_writer::Write;
 use crds::karmada::ResourceBinding;
@@ -91,10 +92,10 @@ impl Reconciler {
         self.dirty.insert(key);
     }
 
-    /// Returns true if Works of an earlier binding of this name are left.
-    pub(crate) fn waits_for_remains(&mut self, key: &JobKey, now: Time) -> bool {
+    /// Waits until no Works of an earlier binding of this name are left.
+    pub(crate) fn check_remains(&mut self, key: &JobKey, now: Time) -> CheckResult {
         let Some(owner) = self.remains.get(key).cloned() else {
-            return false;
+            return CheckResult::Continue;
         };
         let binding = self.mirror.bindings().get(key);
         if binding
@@ -105,7 +106,7 @@ impl Reconciler {
             // It was not gone: the watch of Works was ahead of the watch of bindings.
             self.remains.remove(key);
             self.forget(key);
-            return false;
+            return CheckResult::Continue;
         }
         let mut left = self.mirror.works_with(&owner);
         let waits = left.any(|work| !self.view().is_given_up(work));
@@ -113,7 +114,7 @@ impl Reconciler {
         if !waits {
             self.remains.remove(key);
             self.forget(key);
-            return false;
+            return CheckResult::Continue;
         }
         let message = "its binding is gone; it is charged until its Works are gone";
         self.apply(Event::JobEnding {
@@ -125,7 +126,7 @@ impl Reconciler {
         });
         self.requeue_at(key, now.after(RECHECK_MS));
         self.gate_successor(key);
-        true
+        CheckResult::Done
     }
 
     /// Gates a new job of the same name meanwhile.

@@ -11,7 +11,6 @@
 use crate::messages::job_event::JobEvent;
 use crate::reconcile::placed::lost_pods::FailedThere;
 use crate::reconcile::{ReconcileCtx, Reconciler};
-use binding_writer::Write;
 use crds::record::{AdmissionRecord, AvoidedByJob, timestamp};
 use engine::facts::JobFact;
 use engine::faults::{AvoidForJob, PodFaultRule};
@@ -132,12 +131,12 @@ impl Reconciler {
         }
     }
 
-    /// Writes the `record` of a job that waits without the nodes that it avoids no more. Returns true if it wrote.
+    /// Returns the `record` of a job that waits without the nodes that it avoids no more, if there are any.
     pub(crate) fn avoids_no_more(
         &mut self,
         ctx: &ReconcileCtx<'_>,
         record: AdmissionRecord,
-    ) -> bool {
+    ) -> Option<AdmissionRecord> {
         let now = timestamp(ctx.now);
         let is_over = |avoided: &AvoidedByJob| {
             let books = &self.avoided_nodes;
@@ -148,15 +147,10 @@ impl Reconciler {
         if let Some(next) = left.iter().map(|avoided| avoided.until).min() {
             self.requeue_at(ctx.key, Time(next.as_millisecond()));
         }
-        if over.is_empty() {
-            return false;
-        }
-        let record = AdmissionRecord {
+        (!over.is_empty()).then_some(AdmissionRecord {
             avoided_nodes: left,
             ..record
-        };
-        self.write(ctx.key, &ctx.binding, Write::Record { record });
-        true
+        })
     }
 }
 

@@ -24,6 +24,8 @@
 use crate::facts::running::{foreign_overrides, sum};
 use crate::messages::job_event::JobEvent;
 use crate::mirror::binding::own_record;
+use crate::reconcile::check_result::{CheckResult, EvictionCause};
+use crate::reconcile::placed::Placed;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::Write;
 use crds::karmada::AppliedOverride;
@@ -71,11 +73,12 @@ pub(crate) struct ObservedExcess {
 
 impl Reconciler {
     /// Charges what the Works of a placed job request beyond its admission, and ends the excess after the
-    /// grace period. Returns true if it wrote.
-    pub(crate) fn keep_within(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
+    /// grace period.
+    pub(crate) fn check_excess(&mut self, placed: &Placed<'_>) -> CheckResult {
+        let (ctx, record) = (placed.ctx, &placed.record);
         let found = self.charge_excess(ctx, record);
         if record.adopted {
-            return false;
+            return CheckResult::Continue;
         }
         if found.excess.is_empty() {
             return self.resume_within_admission(ctx, record);
@@ -92,37 +95,35 @@ impl Reconciler {
         let persists = since.after(PERSISTS_MS);
         if ctx.now < persists {
             self.requeue_at(ctx.key, persists);
-            return false;
+            return CheckResult::Continue;
         }
         let deadline = since.after(self.options.override_grace_ms);
         self.report_excess(ctx, &found, deadline);
         if found.overrides.is_empty() || self.view().namespace_of(ctx.key).terminating {
-            return false;
+            return CheckResult::Continue;
         }
         if ctx.now >= deadline && self.enforcement.allows_decisions() {
-            self.evict_overridden(ctx, record, &found);
-            return true;
+            return self.cause_of_overridden(ctx, record, &found).into();
         }
         self.requeue_at(ctx.key, deadline);
         let suspended = ctx.binding.spec.suspension.as_ref();
         let suspended = suspended.and_then(|suspension| suspension.dispatching) == Some(true);
         if record.exceeds_since.is_some() && suspended {
-            return false;
+            return CheckResult::Continue;
         }
         let record = AdmissionRecord {
             exceeds_since: Some(crds::record::timestamp(since)),
             ..record.clone()
         };
-        self.write(ctx.key, &ctx.binding, Write::Suspend { record });
-        true
+        CheckResult::write(Write::Suspend { record })
     }
 
-    /// Resumes dispatching once the Works request what was admitted. Returns true if it wrote.
+    /// Resumes dispatching once the Works request what was admitted.
     fn resume_within_admission(
         &mut self,
         ctx: &ReconcileCtx<'_>,
         record: &AdmissionRecord,
-    ) -> bool {
+    ) -> CheckResult {
         let still_charged = self.engine.excess(ctx.key).is_some_and(|e| !e.is_empty());
         let watched = &mut self.in_flight_of(ctx.key).excess;
         watched.since = None;
@@ -133,14 +134,13 @@ impl Reconciler {
             watched.message = Some(message.to_owned());
         }
         if record.exceeds_since.is_none() || record.parts == Some(Parts::Held) {
-            return false;
+            return CheckResult::Continue;
         }
         let record = AdmissionRecord {
             exceeds_since: None,
             ..record.clone()
         };
-        self.write(ctx.key, &ctx.binding, Write::Dispatch { record });
-        true
+        CheckResult::write(Write::Dispatch { record })
     }
 
     /// Charges in the engine what the Works of a job request beyond its admission, and what pods of such Works
@@ -263,14 +263,14 @@ impl Reconciler {
         }
     }
 
-    /// Evicts a job that was overridden for longer than the grace period. The record says which versions of
-    /// which policies did so: the job waits until they have changed.
-    fn evict_overridden(
-        &mut self,
+    /// Returns why a job is evicted that was overridden for longer than the grace period. The record says which
+    /// versions of which policies did so: the job waits until they have changed.
+    fn cause_of_overridden(
+        &self,
         ctx: &ReconcileCtx<'_>,
         record: &AdmissionRecord,
         found: &ObservedExcess,
-    ) {
+    ) -> EvictionCause {
         let message = format!(
             "{} its Works request more than was admitted ({}), for more than {} s",
             format_subject(&found.overrides),
@@ -285,8 +285,7 @@ impl Reconciler {
             overrides: found.overrides.iter().map(of).collect(),
             ..record.clone()
         };
-        self.apply_ending(ctx, Reason::OverrideExceeds, &message);
-        self.evict(ctx, &record, Reason::OverrideExceeds, &message);
+        EvictionCause::new(Reason::OverrideExceeds, message).with_record(record)
     }
 
     /// Handles a change of an override policy: reconciles the jobs that wait for it.

@@ -9,10 +9,9 @@ use crate::facts::holds::over_before;
 use crate::messages::action::Effect;
 use crate::messages::job_event::JobEvent;
 use crate::mirror::binding::own_record;
-use crate::reconcile::placed::{outcome, statuses};
+use crate::reconcile::placed::{Placed, outcome, statuses};
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::karmada::ResourceBinding;
-use crds::record::AdmissionRecord;
 use engine::{Reason, Time};
 use workload::TimeToLive;
 
@@ -21,7 +20,8 @@ const RETRY_MS: i64 = 30_000;
 
 impl Reconciler {
     /// Deletes a finished job once its time is over.
-    pub(crate) fn expire(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
+    pub(crate) fn expire(&mut self, placed: &Placed<'_>) {
+        let (ctx, record) = (placed.ctx, &placed.record);
         let Some((ttl, version)) = self.time_to_live(ctx) else {
             return;
         };

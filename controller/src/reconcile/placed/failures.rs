@@ -15,8 +15,8 @@
 //! counts: one that is found at the start may be days old.
 
 use crate::messages::job_event::JobEvent;
-use crate::reconcile::placed::parts::GangStop;
-use crate::reconcile::placed::statuses;
+use crate::reconcile::check_result::{CheckResult, EvictionCause};
+use crate::reconcile::placed::{Placed, statuses};
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::capacity_policy::{CapacityPolicy, RetryLimits};
 use crds::record::AdmissionRecord;
@@ -27,22 +27,18 @@ use workload::Outcome;
 /// What follows from the failure of a job.
 #[derive(Debug, Clone)]
 enum FailureVerdict {
-    /// It is queued again, with this record.
-    Retry(GangStop, Box<AdmissionRecord>),
+    /// It is evicted and queued again.
+    Retry(EvictionCause),
     /// It has failed for good: whose fault it was, and why it is not queued again.
     Final(String),
 }
 
 impl Reconciler {
-    /// Handles a job that has failed. Returns true if it is evicted, to be queued again.
-    pub(crate) fn failed(
-        &mut self,
-        ctx: &ReconcileCtx<'_>,
-        record: &AdmissionRecord,
-        outcome: &Outcome,
-    ) -> bool {
-        let Outcome::Failed { message: failed } = outcome else {
-            return false;
+    /// Evicts a job that has failed and is queued again.
+    pub(crate) fn check_failed(&mut self, placed: &Placed<'_>) -> CheckResult {
+        let (ctx, record) = (placed.ctx, &placed.record);
+        let Outcome::Failed { message: failed } = &placed.outcome else {
+            return CheckResult::Continue;
         };
         let job = self.engine.job(ctx.key);
         let ran = job.is_some_and(|job| {
@@ -51,42 +47,39 @@ impl Reconciler {
                 && current == Some(record.attempt)
         });
         if !ran {
-            return false;
+            return CheckResult::Continue;
         }
         self.count_failure(ctx, record);
         match self.verdict(ctx, record, failed) {
-            FailureVerdict::Retry(stop, next) => {
+            FailureVerdict::Retry(cause) => {
                 self.apply_admission(ctx, record, Progress::Running);
-                self.apply_ending_avoiding(ctx, stop.reason, &stop.message, stop.avoid);
-                self.evict(ctx, &next, stop.reason, &stop.message);
-                true
+                cause.into()
             }
             FailureVerdict::Final(why) => {
                 let message = self.discreet(ctx.key, &format!("it failed ({failed}): {why}"));
                 self.record_event(ctx, JobEvent::warning(Reason::Failed, "Finish", message));
                 self.in_flight_of(ctx.key).failure = Some((record.attempt, why));
-                false
+                CheckResult::Continue
             }
         }
     }
 
-    /// Returns the stop of a gang of which a part has failed, and its record: it is queued again if the failure
-    /// allows that.
-    pub(crate) fn stop_of_failed_part(
+    /// Returns why a gang of which a part has failed is evicted: it is queued again if the failure allows that.
+    pub(crate) fn cause_of_failed_part(
         &mut self,
         ctx: &ReconcileCtx<'_>,
         record: &AdmissionRecord,
-        stop: GangStop,
-    ) -> (GangStop, AdmissionRecord) {
-        if stop.reason != Reason::PartFailed {
-            return (stop, record.clone());
+        cause: EvictionCause,
+    ) -> EvictionCause {
+        if cause.reason != Reason::PartFailed {
+            return cause;
         }
         self.count_failure(ctx, record);
-        match self.verdict(ctx, record, &stop.message) {
-            FailureVerdict::Retry(stop, next) => (stop, *next),
+        match self.verdict(ctx, record, &cause.message) {
+            FailureVerdict::Retry(retry) => retry,
             FailureVerdict::Final(why) => {
-                let message = format!("{}: {why}", stop.message);
-                (GangStop { message, ..stop }, record.clone())
+                let message = format!("{}: {why}", cause.message);
+                EvictionCause { message, ..cause }
             }
         }
     }
@@ -210,19 +203,16 @@ fn infrastructure(
              (spec.retries.infrastructure)"
         ));
     }
-    let stop = GangStop {
-        reason: Reason::InfrastructureFailed,
-        message: format!(
-            "it failed ({failed}) after {fault}; it is queued again, which costs it no retry of its own (failure \
-             {number} of {most} of this kind)"
-        ),
-        avoid: Some(cluster.clone()),
-    };
+    let message = format!(
+        "it failed ({failed}) after {fault}; it is queued again, which costs it no retry of its own (failure {number} \
+         of {most} of this kind)"
+    );
     let next = AdmissionRecord {
         infrastructure_failures: number,
         ..record.clone()
     };
-    FailureVerdict::Retry(stop, Box::new(next))
+    let cause = EvictionCause::new(Reason::InfrastructureFailed, message).with_record(next);
+    FailureVerdict::Retry(cause.avoiding(cluster.clone()))
 }
 
 /// Returns what follows from a failure of the job's own.
@@ -242,18 +232,14 @@ fn own(
             ),
         });
     }
-    let stop = GangStop {
-        reason: Reason::FailureRetried,
-        message: format!(
-            "it failed ({failed}) by itself, {fault}; it is queued again: retry {number} of {most} of its queue"
-        ),
-        avoid: None,
-    };
+    let message = format!(
+        "it failed ({failed}) by itself, {fault}; it is queued again: retry {number} of {most} of its queue"
+    );
     let next = AdmissionRecord {
         own_failures: number,
         ..record.clone()
     };
-    FailureVerdict::Retry(stop, Box::new(next))
+    FailureVerdict::Retry(EvictionCause::new(Reason::FailureRetried, message).with_record(next))
 }
 
 /// Describes a fault: `a fault of class Device on gpu-a: Error, exit code 134 (NVRM: Xid 79)`.

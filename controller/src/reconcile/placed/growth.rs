@@ -5,11 +5,11 @@
 //! by the engine, and pinned back here: an override for the job sets replicas and requests to what was
 //! admitted, until the attempt is over.
 
-use crate::facts::job::ResolvedJob;
 use crate::messages::action::{BoundJob, Effect};
 use crate::messages::job_event::JobEvent;
 use crate::mirror::binding::own_record;
-use crate::reconcile::{ReconcileCtx, Reconciler};
+use crate::reconcile::Reconciler;
+use crate::reconcile::placed::Placed;
 use crds::record::{AdmissionRecord, RecordState, RecordedShare};
 use engine::facts::{Demand, Held, JobFact, Role};
 use engine::{JobKey, Reason, Resources};
@@ -21,15 +21,11 @@ mod tests;
 impl Reconciler {
     /// Pins an admitted job that has grown: its pods if Karmada does not set their number, and its requests
     /// for any kind.
-    pub(crate) fn pin_growth(
-        &mut self,
-        ctx: &ReconcileCtx<'_>,
-        job: &ResolvedJob,
-        record: &AdmissionRecord,
-    ) {
-        if record.adopted {
+    pub(crate) fn pin_growth(&mut self, placed: &Placed<'_>) {
+        let (ctx, record) = (placed.ctx, &placed.record);
+        let Some(job) = placed.job.as_ref().filter(|_| !record.adopted) else {
             return;
-        }
+        };
         let admitted = admitted_pods(record);
         let roles = &job.fact.demand.roles;
         let mut grown = workload::raised_requests(roles, &record.requests);

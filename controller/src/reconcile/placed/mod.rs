@@ -3,16 +3,16 @@
 
 pub(crate) mod avoids;
 pub(crate) mod cannot_start;
-pub(crate) mod ending;
+pub(crate) mod cluster_removed;
+pub(crate) mod ending_node;
 pub(crate) mod excess;
 pub(crate) mod expiry;
 pub(crate) mod failures;
 pub(crate) mod growth;
-pub(crate) mod kept;
-pub(crate) mod leaving;
 pub(crate) mod lost_pods;
+pub(crate) mod member_refused;
+pub(crate) mod not_running;
 pub(crate) mod parts;
-pub(crate) mod refused;
 pub(crate) mod rendezvous;
 pub(crate) mod renew;
 pub(crate) mod retries;
@@ -22,6 +22,7 @@ pub(crate) mod stuck;
 use crate::facts::job::ResolvedJob;
 use crate::mirror::binding::own_record;
 use crate::mirror::namespace::NamespaceFact;
+use crate::reconcile::check_result::{CheckResult, EvictionCause};
 use crate::reconcile::placed::parts::led;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::Write;
@@ -31,6 +32,81 @@ use engine::decision::without_slots;
 use engine::facts::{Admission, Held, Share};
 use engine::{Event, JobState, Progress, Reason, Resources, Time};
 use workload::{GangRules, Outcome, WorkloadSpec};
+
+/// A placed job in one pass.
+pub(crate) struct Placed<'a> {
+    pub(crate) ctx: &'a ReconcileCtx<'a>,
+    pub(crate) record: AdmissionRecord,
+    /// What its template asks for, if that has been seen.
+    job: Option<ResolvedJob>,
+    /// What its members report.
+    pub(crate) outcome: Outcome,
+    pub(crate) progress: Progress,
+    /// True if the engine knew its attempt as ended before this pass.
+    was_over: bool,
+}
+
+impl Placed<'_> {
+    /// Writes its record again: the write completes it.
+    pub(crate) fn written_again(&self) -> CheckResult {
+        let record = self.record.clone();
+        CheckResult::write(Write::Record { record })
+    }
+}
+
+/// When a step applies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum When {
+    Always,
+    /// Its template has been seen.
+    Templated,
+    /// Its members do not report its end.
+    Unfinished,
+}
+
+/// One step of a pass.
+enum PassStep {
+    /// May end the pass.
+    Check(fn(&mut Reconciler, &Placed<'_>) -> CheckResult),
+    /// Ends nothing.
+    Do(fn(&mut Reconciler, &Placed<'_>)),
+}
+
+use PassStep::{Check, Do};
+use When::{Always, Templated, Unfinished};
+
+/// The steps of a pass, in order. The first check with a consequence ends the pass: each pass writes once, and the
+/// change that the write causes starts the next pass.
+///
+/// - First is what the engine or the end of the job has decided already: it holds whatever else is true.
+/// - Then the job is charged by its record, since all that follows may count on that.
+/// - What ends the attempt anyway comes before what its owner wants, so that no edit delays it.
+/// - What its owner wants comes before what its members do: a job that is to end needs no repair.
+/// - What only looks after it is last.
+const STEPS: [(When, PassStep); 22] = [
+    (Always, Check(Reconciler::check_evicted)),
+    (Always, Check(Reconciler::check_failed)),
+    (Always, Check(Reconciler::check_cluster_removed)),
+    (Always, Check(Reconciler::check_preserving)),
+    (Always, Do(Reconciler::charge)),
+    (Always, Check(Reconciler::check_runs_after_end)),
+    (Unfinished, Check(Reconciler::check_ending_node)),
+    (Unfinished, Check(Reconciler::check_heartbeat)),
+    (Templated, Check(Reconciler::check_stopped_by_owner)),
+    (Templated, Check(Reconciler::check_adopted)),
+    (Templated, Do(Reconciler::pin_growth)),
+    (Templated, Check(Reconciler::check_resized)),
+    (Templated, Check(Reconciler::check_leaving_pods)),
+    (Templated, Check(Reconciler::check_queue_moved)),
+    (Unfinished, Check(Reconciler::check_member_refused)),
+    (Unfinished, Check(Reconciler::check_excess)),
+    (Unfinished, Check(Reconciler::check_parts)),
+    (Unfinished, Do(Reconciler::check_services)),
+    (Unfinished, Do(Reconciler::renew)),
+    (Always, Do(Reconciler::confirm_shrinks)),
+    (Always, Do(Reconciler::expire)),
+    (Always, Do(Reconciler::acknowledge)),
+];
 
 impl Reconciler {
     /// Handles an admitted and placed job: charges its record and follows its members' reports.
@@ -45,72 +121,69 @@ impl Reconciler {
         }
         self.rendezvous_jobs.remove(ctx.key);
         self.mirror.keep_claims(ctx.key);
-        let ending = self.ending_of(ctx, &record);
         let outcome = outcome(&ctx.binding);
         let job = self.job_of(ctx.key, &ctx.binding, namespace);
         if outcome.is_finished() {
             self.in_flight_of(ctx.key).ended = Some((record.attempt, outcome.clone()));
         }
-        // The engine has evicted it, and the write has failed or is still open.
-        if let Some((reason, message)) = ending {
-            return self.evict(ctx, &record, reason, &message);
+        let placed = Placed {
+            ctx,
+            progress: self.progress_of(ctx, &record, job.as_ref()),
+            was_over: self.is_over(ctx, &record),
+            outcome,
+            job,
+            record,
+        };
+        for (when, step) in &STEPS {
+            let applies = match when {
+                Always => true,
+                Templated => placed.job.is_some(),
+                Unfinished => !placed.outcome.is_finished(),
+            };
+            match step {
+                _ if !applies => {}
+                Do(step) => step(self, &placed),
+                Check(check) => match check(self, &placed) {
+                    CheckResult::Continue => {}
+                    result => return self.follow(ctx, &placed.record, result),
+                },
+            }
         }
-        if self.failed(ctx, &record, &outcome)
-            || self.leaves_its_end(ctx, &record)
-            || self.remove_with_works(ctx)
-        {
-            return;
-        }
-        let progress = self.progress_of(ctx, &record, job.as_ref());
-        let was_over = self.is_over(ctx, &record);
-        self.note_start(ctx, &record, progress);
-        self.apply_admission(ctx, &record, progress);
-        self.note_unscheduled(ctx, &record, progress);
+    }
+
+    /// Evicts a job that the engine has evicted, if that write has failed or is still open.
+    fn check_evicted(&mut self, placed: &Placed<'_>) -> CheckResult {
+        let (ctx, record) = (placed.ctx, &placed.record);
+        let Some((reason, message)) = self.ending_of(ctx, record) else {
+            return CheckResult::Continue;
+        };
+        self.evict(ctx, record, reason, &message);
+        CheckResult::Done
+    }
+
+    /// Charges a job by its record, and notes how far it has come.
+    fn charge(&mut self, placed: &Placed<'_>) {
+        let (ctx, record, progress) = (placed.ctx, &placed.record, placed.progress);
+        self.note_start(ctx, record, progress);
+        self.apply_admission(ctx, record, progress);
+        self.note_unscheduled(ctx, record, progress);
         self.note_whole(ctx.key, progress == Progress::Running, ctx.now);
-        if self.runs_after_end(ctx, &record, was_over, &outcome) && self.runs_again(ctx, &record) {
-            return;
-        }
-        if !outcome.is_finished()
-            && (self.left_before_its_end(ctx, &record)
-                || self.left_without_progress(ctx, &record, progress))
-        {
-            return;
-        }
-        if let Some(job) = job {
-            let stopped = job.ask.as_ref().and_then(stopped_by_owner);
-            self.apply_fact(&job.fact);
-            let over = outcome.is_finished() || led(&ctx.binding, &record).is_some();
-            if let Some((reason, message)) = stopped.filter(|_| !over && !record.adopted) {
-                self.apply_ending(ctx, reason, message);
-                return self.evict(ctx, &record, reason, message);
+    }
+
+    /// Evicts a job that its owner has suspended or scaled to zero.
+    fn check_stopped_by_owner(&mut self, placed: &Placed<'_>) -> CheckResult {
+        let (ctx, record) = (placed.ctx, &placed.record);
+        let Some(job) = &placed.job else {
+            return CheckResult::Continue;
+        };
+        self.apply_fact(&job.fact);
+        let over = placed.outcome.is_finished() || led(&ctx.binding, record).is_some();
+        match job.ask.as_ref().and_then(stopped_by_owner) {
+            Some((reason, message)) if !over && !record.adopted => {
+                EvictionCause::new(reason, message).into()
             }
-            if self.readopted(ctx, &job, &record, progress) {
-                return;
-            }
-            self.pin_growth(ctx, &job, &record);
-            if job.fact.demand.held != Held::Not && self.resized(ctx, &record) {
-                return;
-            }
-            if self.left(ctx, &record) || self.moved(ctx, &record) {
-                return;
-            }
+            _ => CheckResult::Continue,
         }
-        if !outcome.is_finished() && self.left_where_refused(ctx, &record) {
-            return;
-        }
-        if !outcome.is_finished() && self.keep_within(ctx, &record) {
-            return;
-        }
-        if !outcome.is_finished() && self.keep_parts(ctx, &record) {
-            return;
-        }
-        if !outcome.is_finished() {
-            self.check_services(ctx, &record);
-            self.renew(ctx, &record, progress);
-        }
-        self.confirm_shrinks(ctx, &record);
-        self.expire(ctx, &record);
-        self.acknowledge(ctx);
     }
 
     /// Records how long the job took to run, when it is seen to run for the first time in its attempt.
@@ -149,19 +222,15 @@ impl Reconciler {
     }
 
     /// Updates the record and charge of an adopted job that its own scheduler has scaled or moved.
-    fn readopted(
-        &mut self,
-        ctx: &ReconcileCtx<'_>,
-        job: &ResolvedJob,
-        record: &AdmissionRecord,
-        progress: Progress,
-    ) -> bool {
-        if !record.adopted || job.ask.is_none() || progress == Progress::Finished {
-            return false;
-        }
+    fn check_adopted(&mut self, placed: &Placed<'_>) -> CheckResult {
+        let (ctx, record, progress) = (placed.ctx, &placed.record, placed.progress);
+        let job = placed.job.as_ref().filter(|job| job.ask.is_some());
+        let Some(job) = job.filter(|_| record.adopted && progress != Progress::Finished) else {
+            return CheckResult::Continue;
+        };
         let now = crate::facts::adopted::record(&ctx.binding, job, ctx.now);
         if now.clusters == record.clusters {
-            return false;
+            return CheckResult::Continue;
         }
         // An adopted job may exceed the quota of its queue, but it may not exceed it further.
         let is_known = !record.clusters.is_empty();
@@ -179,53 +248,50 @@ impl Reconciler {
             admission: record.admission(),
             progress,
         });
-        if let Some(over) = self.engine.bound_passed_by(ctx.key).filter(|_| grows) {
-            let message = format!("it was scaled by another scheduler, and {over}");
-            self.apply_ending(ctx, Reason::GrowthHeld, &message);
-            self.evict(ctx, &record, Reason::GrowthHeld, &message);
-            return true;
+        match self.engine.bound_passed_by(ctx.key).filter(|_| grows) {
+            Some(over) => {
+                let message = format!("it was scaled by another scheduler, and {over}");
+                let cause = EvictionCause::new(Reason::GrowthHeld, message);
+                cause.with_record(record).into()
+            }
+            None => CheckResult::write(Write::Adopt { record }),
         }
-        self.write(ctx.key, &ctx.binding, Write::Adopt { record });
-        true
+    }
+
+    /// Evicts a finished job that runs again if that exceeds a quota, because other jobs may use what it gave back.
+    /// Its member came back empty and Karmada created it again, or an aborted Volcano Job was resumed. It is
+    /// charged already.
+    fn check_runs_after_end(&mut self, placed: &Placed<'_>) -> CheckResult {
+        if !self.runs_after_end(placed) {
+            return CheckResult::Continue;
+        }
+        let passed = self.engine.bound_passed_by(placed.ctx.key);
+        tracing::warn!(job = %placed.ctx.key, passed, "it runs again after it was over, and is charged again");
+        match passed.filter(|_| !placed.record.adopted) {
+            Some(passed) => {
+                let message = format!("it runs again after it was over, and {passed}");
+                EvictionCause::new(Reason::Evicted, message).into()
+            }
+            None => CheckResult::Continue,
+        }
     }
 
     /// Returns true if a finished job runs again. It is charged once its members no longer report its end.
     /// That report may only be late or lost, so the job is evicted only once some of it runs.
-    fn runs_after_end(
-        &mut self,
-        ctx: &ReconcileCtx<'_>,
-        record: &AdmissionRecord,
-        was_over: bool,
-        outcome: &Outcome,
-    ) -> bool {
+    fn runs_after_end(&mut self, placed: &Placed<'_>) -> bool {
+        let (ctx, record) = (placed.ctx, &placed.record);
         let is_over = self.is_over(ctx, record);
         let in_flight = self.in_flight_of(ctx.key);
         if is_over {
             in_flight.reopened = None;
-        } else if was_over {
+        } else if placed.was_over {
             in_flight.reopened = Some(record.attempt);
         }
-        let runs_after_end =
-            *outcome == Outcome::Active && in_flight.reopened == Some(record.attempt);
-        if runs_after_end {
+        let runs = placed.outcome == Outcome::Active && in_flight.reopened == Some(record.attempt);
+        if runs {
             in_flight.reopened = None;
         }
-        runs_after_end
-    }
-
-    /// Handles a finished job that runs again: its member came back empty and Karmada created it again, or an
-    /// aborted Volcano Job was resumed. It is charged already; it is evicted if that exceeds a quota, because
-    /// other jobs may use what it gave back.
-    fn runs_again(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
-        let passed = self.engine.bound_passed_by(ctx.key);
-        tracing::warn!(job = %ctx.key, passed, "it runs again after it was over, and is charged again");
-        let Some(passed) = passed.filter(|_| !record.adopted) else {
-            return false;
-        };
-        let message = format!("it runs again after it was over, and {passed}");
-        self.apply_ending(ctx, Reason::Evicted, &message);
-        self.evict(ctx, record, Reason::Evicted, &message);
-        true
+        runs
     }
 
     /// Returns true if the engine knows the attempt of `record` as ended.
@@ -236,22 +302,25 @@ impl Reconciler {
         })
     }
 
-    /// Writes shares that the engine has changed since the record was written. Returns true if it wrote.
-    fn resized(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
-        let admission = self
+    /// Writes shares that the engine has changed since the record was written.
+    fn check_resized(&mut self, placed: &Placed<'_>) -> CheckResult {
+        let (ctx, record) = (placed.ctx, &placed.record);
+        let is_held = |job: &ResolvedJob| job.fact.demand.held != Held::Not;
+        let engine_job = self
             .engine
             .job(ctx.key)
-            .and_then(|job| job.admission.cloned());
+            .filter(|_| placed.job.as_ref().is_some_and(is_held));
+        let admission = engine_job.and_then(|job| job.admission.cloned());
         let Some(admission) = admission.filter(|a| {
             let other_shares = without_slots(&a.shares) != record.admission().shares;
             other_shares || self.is_placed_otherwise(ctx, record, a)
         }) else {
-            return false;
+            return CheckResult::Continue;
         };
         let before = record.admission().shares;
         self.in_flight_of(ctx.key).shrinks.note(&before, &admission);
         self.hand_over(ctx.key, &ctx.binding, admission, ctx.now);
-        true
+        CheckResult::Done
     }
 
     /// Returns true if a job that has all its pods is placed with other replicas than its template has: the pods
@@ -279,7 +348,8 @@ impl Reconciler {
     }
 
     /// Writes the status that Karmada's components expect from a scheduler after a placement.
-    fn acknowledge(&mut self, ctx: &ReconcileCtx<'_>) {
+    fn acknowledge(&mut self, placed: &Placed<'_>) {
+        let ctx = placed.ctx;
         if !self.options.places_itself || self.in_flight_of(ctx.key).is_open() {
             return;
         }
@@ -305,8 +375,11 @@ impl Reconciler {
             clusters.join(", ")
         );
         self.apply_admission(ctx, &record, Progress::Placed);
-        self.apply_ending(ctx, Reason::RoomLost, &message);
-        self.evict(ctx, &record, Reason::RoomLost, &message);
+        self.follow(
+            ctx,
+            &record,
+            EvictionCause::new(Reason::RoomLost, message).into(),
+        );
     }
 }
 

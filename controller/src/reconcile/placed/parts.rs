@@ -16,8 +16,9 @@
 
 use crate::messages::action::{Effect, OverrideShape, PlacedParts};
 use crate::messages::job_event::JobEvent;
+use crate::reconcile::check_result::{CheckResult, EvictionCause};
 use crate::reconcile::placed::retries::{completed, requested};
-use crate::reconcile::placed::status_in;
+use crate::reconcile::placed::{Placed, status_in};
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::Write;
 use binding_writer::overrides::OverrideError;
@@ -73,22 +74,11 @@ struct ObservedParts {
     resizing: Option<Vec<String>>,
 }
 
-/// Why a gang has to stop, if the condition persists.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct GangStop {
-    pub(crate) reason: Reason,
-    pub(crate) message: String,
-    /// A cluster to avoid in the next attempts.
-    pub(crate) avoid: Option<ClusterName>,
-}
-
-impl GangStop {
-    /// Milliseconds for which the condition has to persist.
-    fn patience(&self) -> i64 {
-        match self.reason {
-            Reason::Succeeded => ENDS_WITHIN_MS,
-            _ => PERSISTS_MS,
-        }
+/// Returns the milliseconds for which a condition has to persist before the gang is evicted for it.
+fn patience(reason: Reason) -> i64 {
+    match reason {
+        Reason::Succeeded => ENDS_WITHIN_MS,
+        _ => PERSISTS_MS,
     }
 }
 
@@ -106,7 +96,7 @@ enum PartsStep {
     /// Write the override for the size that is charged now.
     Resize,
     /// Evict the gang: it cannot or need not run on.
-    Evict(GangStop),
+    Evict(EvictionCause),
 }
 
 impl PartsState {
@@ -115,13 +105,13 @@ impl PartsState {
         &mut self,
         parts: Parts,
         shown: &ObservedParts,
-        stop: Option<GangStop>,
+        stop: Option<EvictionCause>,
         now: Time,
     ) -> PartsStep {
         if let Some(stop) = stop {
             let since = self.stopping.filter(|(reason, _)| *reason == stop.reason);
             let (_, since) = *self.stopping.insert(since.unwrap_or((stop.reason, now)));
-            let persists = since.after(stop.patience());
+            let persists = since.after(patience(stop.reason));
             return if now >= persists {
                 PartsStep::Evict(stop)
             } else {
@@ -139,11 +129,8 @@ impl PartsState {
             };
         }
         if let OverrideRepair::Failed(message) = &self.repair {
-            return PartsStep::Evict(GangStop {
-                reason: Reason::PartsLost,
-                message: format!("its parts cannot be written again: {message}"),
-                avoid: None,
-            });
+            let message = format!("its parts cannot be written again: {message}");
+            return PartsStep::Evict(EvictionCause::new(Reason::PartsLost, message));
         }
         let follows = shown.resizing.is_none() || self.resized == shown.resizing;
         if !follows && !matches!(self.repair, OverrideRepair::Open) {
@@ -168,70 +155,42 @@ impl PartsState {
 }
 
 impl Reconciler {
-    /// Dispatches the parts of a placed job and keeps them as planned. Returns true if it wrote.
-    pub(crate) fn keep_parts(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
+    /// Dispatches the parts of a placed job and keeps them as planned.
+    pub(crate) fn check_parts(&mut self, placed: &Placed<'_>) -> CheckResult {
+        let (ctx, record) = (placed.ctx, &placed.record);
         let Some(parts) = record.parts else {
-            return false;
+            return CheckResult::Continue;
         };
         if self.view().namespace_of(ctx.key).terminating {
-            return self.hold_parts(ctx, record);
+            return hold_parts(record);
         }
         let shares = record.admission().shares;
         let shown = self.shown(ctx, record, &shares);
+        let disrupted = self.infrastructure_fault(ctx.key).is_some();
         let stop = led(&ctx.binding, record)
-            .or_else(|| {
-                requested(
-                    &ctx.binding,
-                    record,
-                    self.infrastructure_fault(ctx.key).is_some(),
-                )
-            })
+            .or_else(|| requested(&ctx.binding, record, disrupted))
             .or_else(|| failed_part(ctx, &shares).filter(|_| record.is_split()));
         let watched = &mut self.in_flight_of(ctx.key).parts;
         match watched.step(parts, &shown, stop, ctx.now) {
-            PartsStep::Nothing => return false,
-            PartsStep::Wait(until) => {
-                self.requeue_at(ctx.key, until);
-                return false;
-            }
+            PartsStep::Nothing => {}
+            PartsStep::Wait(until) => self.requeue_at(ctx.key, until),
             PartsStep::Dispatch => {
-                let record = AdmissionRecord {
-                    parts: Some(Parts::Dispatched),
-                    ..record.clone()
-                };
-                self.write(ctx.key, &ctx.binding, Write::Dispatch { record });
+                let record = in_parts(record, Parts::Dispatched);
+                return CheckResult::write(Write::Dispatch { record });
             }
             PartsStep::Resize => {
                 tracing::info!(job = %ctx.key, parts = ?shown.resizing, "writing its override for its new size");
                 self.write_override(ctx, record, shares);
-                return false;
             }
             PartsStep::Repair => {
                 self.record_repair(ctx, &shown.astray);
                 self.write_override(ctx, record, shares);
-                return false;
             }
-            PartsStep::Evict(stop) => {
-                let (stop, record) = self.stop_of_failed_part(ctx, record, stop);
-                self.apply_ending_avoiding(ctx, stop.reason, &stop.message, stop.avoid);
-                self.evict(ctx, &record, stop.reason, &stop.message);
+            PartsStep::Evict(cause) => {
+                return self.cause_of_failed_part(ctx, record, cause).into();
             }
         }
-        true
-    }
-
-    /// Suspends the parts of a job whose namespace is being deleted. Its override may go before its Works, and
-    /// Karmada would then render the whole job in every cluster. Returns true if it wrote.
-    fn hold_parts(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
-        if record.parts != Some(Parts::Dispatched) {
-            return false;
-        }
-        let record = AdmissionRecord {
-            parts: Some(Parts::Held),
-            ..record.clone()
-        };
-        self.write(ctx.key, &ctx.binding, Write::Suspend { record });
-        true
+        CheckResult::Continue
     }
 
     fn shown(
@@ -323,8 +282,25 @@ impl Reconciler {
     }
 }
 
+/// Suspends the parts of a job whose namespace is being deleted. Its override may go before its Works, and Karmada
+/// would then render the whole job in every cluster.
+fn hold_parts(record: &AdmissionRecord) -> CheckResult {
+    if record.parts != Some(Parts::Dispatched) {
+        return CheckResult::Continue;
+    }
+    let record = in_parts(record, Parts::Held);
+    CheckResult::write(Write::Suspend { record })
+}
+
+fn in_parts(record: &AdmissionRecord, parts: Parts) -> AdmissionRecord {
+    AdmissionRecord {
+        parts: Some(parts),
+        ..record.clone()
+    }
+}
+
 /// Returns the stop for a part that failed, or was aborted in its member, while another part goes on.
-fn failed_part(ctx: &ReconcileCtx<'_>, shares: &[Share]) -> Option<GangStop> {
+fn failed_part(ctx: &ReconcileCtx<'_>, shares: &[Share]) -> Option<EvictionCause> {
     let of = |share: &Share| outcome_in(&ctx.binding, &share.cluster);
     let outcomes: Vec<Outcome> = shares.iter().map(of).collect();
     if !outcomes.contains(&Outcome::Active) {
@@ -339,30 +315,24 @@ fn failed_part(ctx: &ReconcileCtx<'_>, shares: &[Share]) -> Option<GangStop> {
             _ => None,
         });
     let (share, message) = failed?;
-    Some(GangStop {
-        reason: Reason::PartFailed,
-        message: format!(
-            "the part on {} failed ({message}), the others were stopped",
-            share.cluster
-        ),
-        avoid: None,
-    })
+    let message = format!(
+        "the part on {} failed ({message}), the others were stopped",
+        share.cluster
+    );
+    Some(EvictionCause::new(Reason::PartFailed, message))
 }
 
 /// Returns the stop for the other parts when the leading part has succeeded, or a policy has completed a part,
 /// and with it the job.
-pub(crate) fn led(binding: &ResourceBinding, record: &AdmissionRecord) -> Option<GangStop> {
+pub(crate) fn led(binding: &ResourceBinding, record: &AdmissionRecord) -> Option<EvictionCause> {
     let leading = record.leading.as_ref();
     let leading = leading.filter(|leading| outcome_in(binding, leading) == Outcome::Succeeded);
     let how = match leading {
         Some(leading) => format!("the part on {leading}, which leads, has succeeded"),
         None => completed(binding, record)?,
     };
-    Some(GangStop {
-        reason: Reason::Succeeded,
-        message: format!("{how}; the other parts were stopped"),
-        avoid: None,
-    })
+    let message = format!("{how}; the other parts were stopped");
+    Some(EvictionCause::new(Reason::Succeeded, message))
 }
 
 /// Returns the outcome of the part in one cluster.

@@ -12,6 +12,7 @@ use crate::facts::job::ResolvedJob;
 use crate::messages::action::{Effect, PlacedParts};
 use crate::messages::job_event::{JobEvent, VALIDATE};
 use crate::mirror::binding::own_record;
+use crate::reconcile::placed::Placed;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::overrides::OverrideError;
 use crds::karmada::ResourceBinding;
@@ -71,7 +72,8 @@ impl Reconciler {
     }
 
     /// Checks and writes the Services of a placed job whose pods find each other by Services.
-    pub(crate) fn check_services(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
+    pub(crate) fn check_services(&mut self, placed: &Placed<'_>) {
+        let (ctx, record) = (placed.ctx, &placed.record);
         if record.parts.is_none() || !needs_services(record) {
             return;
         }

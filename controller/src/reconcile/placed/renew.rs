@@ -7,8 +7,8 @@
 //! With the scheduler in a process of its own there is no such check: the next placement creates them.
 
 use crate::messages::action::Effect;
-use crate::reconcile::{ReconcileCtx, Reconciler};
-use crds::record::AdmissionRecord;
+use crate::reconcile::Reconciler;
+use crate::reconcile::placed::Placed;
 use engine::{ClusterName, Progress};
 
 /// Milliseconds between two checks.
@@ -16,13 +16,9 @@ const EVERY_MS: i64 = 30_000;
 
 impl Reconciler {
     /// Checks the members of a job of which nothing runs, if a check is due.
-    pub(crate) fn renew(
-        &mut self,
-        ctx: &ReconcileCtx<'_>,
-        record: &AdmissionRecord,
-        progress: Progress,
-    ) {
-        if progress != Progress::Placed {
+    pub(crate) fn renew(&mut self, placed: &Placed<'_>) {
+        let (ctx, record) = (placed.ctx, &placed.record);
+        if placed.progress != Progress::Placed {
             self.in_flight_of(ctx.key).renew_at = None;
             return;
         }

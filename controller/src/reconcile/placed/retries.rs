@@ -9,7 +9,7 @@
 //! for any other reason do not change it.
 
 use crate::reconcile::Reconciler;
-use crate::reconcile::placed::parts::GangStop;
+use crate::reconcile::check_result::EvictionCause;
 use crate::reconcile::placed::status_in;
 use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;
@@ -62,7 +62,7 @@ pub(crate) fn requested(
     binding: &ResourceBinding,
     record: &AdmissionRecord,
     disrupted: bool,
-) -> Option<GangStop> {
+) -> Option<EvictionCause> {
     let policies = record.policies()?;
     let asks = |request| part_that_asks(binding, record, &policies, request);
     if let Some(cluster) = asks(GangAction::Terminate) {
@@ -92,7 +92,7 @@ fn restarted(
     policies: &GangPolicies,
     retries: u32,
     disrupted: bool,
-) -> GangStop {
+) -> EvictionCause {
     let most = policies.max_retry;
     let how = format!("the part on {cluster} asked for a restart of the job (RestartJob)");
     let (reason, message) = if disrupted {
@@ -106,19 +106,11 @@ fn restarted(
         let how = format!("{how}, and its maxRetry of {most} is reached");
         return stopped(Reason::PartFailed, &how);
     };
-    GangStop {
-        reason,
-        message,
-        avoid: None,
-    }
+    EvictionCause::new(reason, message)
 }
 
-fn stopped(reason: Reason, how: &str) -> GangStop {
-    GangStop {
-        reason,
-        message: format!("{how}; the others were stopped"),
-        avoid: None,
-    }
+fn stopped(reason: Reason, how: &str) -> EvictionCause {
+    EvictionCause::new(reason, format!("{how}; the others were stopped"))
 }
 
 /// Returns how a policy has completed the whole gang: by a task in all clusters, or by a part.

@@ -6,8 +6,9 @@
 //! seen for a while.
 
 use crate::messages::action::Effect;
-use crate::reconcile::{ReconcileCtx, Reconciler};
-use binding_writer::Write;
+use crate::reconcile::Reconciler;
+use crate::reconcile::check_result::CheckResult;
+use crate::reconcile::placed::Placed;
 use crds::record::{AdmissionRecord, RecordState};
 use engine::facts::{Admission, Leaving, PodFact, Share};
 use engine::{Attempt, ClusterName, Event, JobKey, Time, Uid};
@@ -137,18 +138,17 @@ impl Reconciler {
         });
     }
 
-    /// Writes the record of a job of which fewer pods leave than it says. Returns true if it wrote.
-    pub(crate) fn left(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
-        let left = record.leaving != self.engine.pods_of(ctx.key).leaving();
-        if left {
-            let record = record.clone();
-            self.write(ctx.key, &ctx.binding, Write::Record { record });
+    /// Writes the record of a job of which fewer pods leave than it says.
+    pub(crate) fn check_leaving_pods(&mut self, placed: &Placed<'_>) -> CheckResult {
+        match placed.record.leaving == self.engine.pods_of(placed.ctx.key).leaving() {
+            true => CheckResult::Continue,
+            false => placed.written_again(),
         }
-        left
     }
 
     /// Asks the first member that has not confirmed a shrink of the job, if any.
-    pub(crate) fn confirm_shrinks(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
+    pub(crate) fn confirm_shrinks(&mut self, placed: &Placed<'_>) {
+        let (ctx, record) = (placed.ctx, &placed.record);
         let shrinks = &mut self.in_flight_of(ctx.key).shrinks;
         let Some(cluster) = shrinks.open.keys().next().cloned() else {
             return;

@@ -4,34 +4,30 @@
 //! A job that hangs holds its devices and ends by nothing: no exit code, no condition. Only the job knows what
 //! progress is, so it says so itself.
 
-use crate::reconcile::{ReconcileCtx, Reconciler};
-use crds::record::AdmissionRecord;
+use crate::reconcile::Reconciler;
+use crate::reconcile::check_result::{CheckResult, EvictionCause};
+use crate::reconcile::placed::Placed;
 use engine::faults::FaultClass;
-use engine::{Progress, Reason, Time};
+use engine::{Progress, Reason};
 
 impl Reconciler {
-    /// Evicts a running job that is stuck. Returns true if it did.
-    pub(crate) fn left_without_progress(
-        &mut self,
-        ctx: &ReconcileCtx<'_>,
-        record: &AdmissionRecord,
-        progress: Progress,
-    ) -> bool {
-        let runs = progress == Progress::Running && !record.adopted;
+    /// Evicts a running job that is stuck.
+    pub(crate) fn check_heartbeat(&mut self, placed: &Placed<'_>) -> CheckResult {
+        let ctx = placed.ctx;
+        let runs = placed.progress == Progress::Running && !placed.record.adopted;
         let template = self.mirror.template_of(&ctx.binding).filter(|_| runs);
         let Some(heartbeat) = template.map(|template| template.heartbeat) else {
-            return self.begins_to_run(ctx, None);
+            self.in_flight_of(ctx.key).runs_since = None;
+            return CheckResult::Continue;
         };
         // Neither the wait for nodes nor the pull of an image is the job's own.
-        let begun = self.in_flight_of(ctx.key).runs_since;
-        let begun = begun.unwrap_or(ctx.now);
-        self.begins_to_run(ctx, Some(begun));
+        let begun = *self.in_flight_of(ctx.key).runs_since.get_or_insert(ctx.now);
         let Some(stuck_at) = heartbeat.stuck_at(begun, ctx.now) else {
-            return false;
+            return CheckResult::Continue;
         };
         if ctx.now < stuck_at {
             self.requeue_at(ctx.key, stuck_at);
-            return false;
+            return CheckResult::Continue;
         }
         let message = format!(
             "it has had no heartbeat for {} s, and says that it needs one every {} s: a fault of class {}; it is \
@@ -42,15 +38,7 @@ impl Reconciler {
             heartbeat.timeout_ms.unwrap_or_default() / 1000,
             FaultClass::Unknown,
         );
-        self.apply_ending(ctx, Reason::NoProgress, &message);
-        self.evict(ctx, record, Reason::NoProgress, &message);
-        self.begins_to_run(ctx, None);
-        true
-    }
-
-    /// Notes since when this process sees the job run. Returns false.
-    fn begins_to_run(&mut self, ctx: &ReconcileCtx<'_>, since: Option<Time>) -> bool {
-        self.in_flight_of(ctx.key).runs_since = since;
-        false
+        self.in_flight_of(ctx.key).runs_since = None;
+        EvictionCause::new(Reason::NoProgress, message).into()
     }
 }

@@ -96,11 +96,8 @@ fn the_override_follows_a_resize_at_once_and_once() {
 #[test]
 fn persistent_trouble_evicts_all_parts() {
     let mut watched = PartsState::default();
-    let trouble = GangStop {
-        reason: Reason::MemberRefused,
-        message: "b refused its part: exceeded quota".to_owned(),
-        avoid: Some(ClusterName::new("b")),
-    };
+    let trouble = EvictionCause::new(Reason::MemberRefused, "b refused its part: exceeded quota")
+        .avoiding(ClusterName::new("b"));
     let mut step =
         |trouble, second| watched.step(Parts::Dispatched, &whole(), trouble, seconds(second));
     assert_eq!(step(Some(trouble.clone()), 0), PartsStep::Wait(seconds(3)));
@@ -113,11 +110,7 @@ fn persistent_trouble_evicts_all_parts() {
 #[test]
 fn parts_have_time_to_end_after_the_leading_part() {
     let mut watched = PartsState::default();
-    let stop = |reason| GangStop {
-        reason,
-        message: String::new(),
-        avoid: None,
-    };
+    let stop = |reason| EvictionCause::new(reason, "");
     let mut step = |reason: Option<Reason>, second| {
         let stop = reason.map(stop);
         watched.step(Parts::Dispatched, &whole(), stop, seconds(second))

@@ -1,7 +1,9 @@
 //! Jobs on nodes that end: they are evicted shortly before, so that they can save their work.
 
 use crate::ending_nodes::MOVE_BEFORE_MS;
-use crate::reconcile::{ReconcileCtx, Reconciler};
+use crate::reconcile::Reconciler;
+use crate::reconcile::check_result::{CheckResult, EvictionCause};
+use crate::reconcile::placed::Placed;
 use crds::record::{AdmissionRecord, timestamp};
 use engine::{ClusterName, JobKey, NodeName, Reason, Time};
 
@@ -30,18 +32,14 @@ impl Reconciler {
         }
     }
 
-    /// Evicts a job that has pods on a node which ends soon, unless it declares to end before. Returns true if
-    /// it did.
-    pub(crate) fn left_before_its_end(
-        &mut self,
-        ctx: &ReconcileCtx<'_>,
-        record: &AdmissionRecord,
-    ) -> bool {
+    /// Evicts a job that has pods on a node which ends soon, unless it declares to end before.
+    pub(crate) fn check_ending_node(&mut self, placed: &Placed<'_>) -> CheckResult {
+        let (ctx, record) = (placed.ctx, &placed.record);
         if record.adopted || !self.ending_nodes.is_any() {
-            return false;
+            return CheckResult::Continue;
         }
         let Some((cluster, node, ends_at)) = self.ending_node_of(ctx.key, record, ctx.now) else {
-            return false;
+            return CheckResult::Continue;
         };
         let declared = self
             .last_facts
@@ -52,16 +50,14 @@ impl Reconciler {
         let in_time = |end: &Time| ctx.now < *end && end.after(SPARE_MS) <= ends_at;
         if let Some(end) = own_end.filter(in_time) {
             self.requeue_at(ctx.key, end);
-            return false;
+            return CheckResult::Continue;
         }
         let message = format!(
             "node {node} of {cluster} ends at {}, and pods on it have {} s to save their work; it is queued again",
             timestamp(ends_at),
             ends_at.millis_since(ctx.now).min(MOVE_BEFORE_MS) / 1000,
         );
-        self.apply_ending(ctx, Reason::NodeEnding, &message);
-        self.evict(ctx, record, Reason::NodeEnding, &message);
-        true
+        EvictionCause::new(Reason::NodeEnding, message).into()
     }
 
     /// Returns the first node that ends soon on which a job has pods, and when that is.

@@ -4,6 +4,8 @@
 //!
 //! It never evicts a job of which anything has started: an update that a running job refuses is no reason to end it.
 
+use crate::reconcile::check_result::{CheckResult, EvictionCause};
+use crate::reconcile::placed::Placed;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::record::AdmissionRecord;
 use engine::{ClusterName, JobState, Reason};
@@ -26,26 +28,21 @@ const NO_ANSWER: [&str; 10] = [
 ];
 
 impl Reconciler {
-    /// Evicts a job that a member of its placement refuses. Returns true if it did.
-    pub(crate) fn left_where_refused(
-        &mut self,
-        ctx: &ReconcileCtx<'_>,
-        record: &AdmissionRecord,
-    ) -> bool {
-        let Some((cluster, message)) = self.refusal_of_member(ctx, record) else {
+    /// Evicts a job that a member of its placement refuses.
+    pub(crate) fn check_member_refused(&mut self, placed: &Placed<'_>) -> CheckResult {
+        let ctx = placed.ctx;
+        let Some((cluster, message)) = self.refusal_of_member(ctx, &placed.record) else {
             self.in_flight_of(ctx.key).refused_since = None;
-            return false;
+            return CheckResult::Continue;
         };
         let since = &mut self.in_flight_of(ctx.key).refused_since;
         let until = since.get_or_insert(ctx.now).after(REFUSED_FOR_MS);
         if ctx.now < until {
             self.requeue_at(ctx.key, until);
-            return false;
+            return CheckResult::Continue;
         }
-        let reason = Reason::MemberRefused;
-        self.apply_ending_avoiding(ctx, reason, &message, Some(cluster));
-        self.evict(ctx, record, reason, &message);
-        true
+        let cause = EvictionCause::new(Reason::MemberRefused, message);
+        cause.avoiding(cluster).into()
     }
 
     /// Returns the member that refuses the job, of which nothing has started, and what it said.

@@ -5,6 +5,8 @@
 //! (`engine::matching::LEAVING`) and runs elsewhere. A finished job must not run again: Muster removes its
 //! placement too, and its record keeps how it ended.
 
+use crate::reconcile::check_result::{CheckResult, EvictionCause};
+use crate::reconcile::placed::Placed;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;
@@ -15,21 +17,15 @@ use workload::Outcome;
 
 impl Reconciler {
     /// Removes the placement of a finished job in a cluster that is being removed.
-    pub(crate) fn leaves_its_end(
-        &mut self,
-        ctx: &ReconcileCtx<'_>,
-        record: &AdmissionRecord,
-    ) -> bool {
-        if self.ended(ctx, record).is_none() {
-            return false;
+    pub(crate) fn check_cluster_removed(&mut self, placed: &Placed<'_>) -> CheckResult {
+        if self.ended(placed.ctx, &placed.record).is_none() {
+            return CheckResult::Continue;
         }
-        let Some(cluster) = self.leaving_cluster(&ctx.binding) else {
-            return false;
+        let Some(cluster) = self.leaving_cluster(&placed.ctx.binding) else {
+            return CheckResult::Continue;
         };
         let message = format!("cluster {cluster}, where it was, is being removed");
-        self.apply_ending(ctx, Reason::ClusterDrained, &message);
-        self.evict(ctx, record, Reason::ClusterDrained, &message);
-        true
+        EvictionCause::new(Reason::ClusterDrained, message).into()
     }
 
     /// Returns how an attempt ended, if it is over; the report itself may be gone by now.
