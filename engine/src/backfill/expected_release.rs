@@ -8,6 +8,7 @@ use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::Pools;
 use crate::api::ids::{JobKey, QueueName, Time};
 use crate::backfill::expected_start::jobs_on;
+use crate::backfill::reservation::beyond;
 use crate::overlay::Overlay;
 use crate::quota::Shortfall;
 use crate::reservation::store::{ExpectedRelease, Reservation, ReservedNode};
@@ -185,6 +186,31 @@ pub(crate) fn is_moved_by(
     counted.any(|key| moved.contains(key))
         || moved.iter().any(|key| counts(key) == Some(true))
         || kept.nodes.iter().any(is_on)
+}
+
+/// True if an owner that waits for ends would count on that of a job which was just admitted: it ends in time, and more
+/// of `queue` is withheld for the owner than the ends that it knows give back.
+pub(crate) fn would_count_on(
+    inputs: Inputs<'_>,
+    kept: &Reservation,
+    admitted: &JobKey,
+    queue: &QueueName,
+) -> bool {
+    let end = inputs
+        .jobs
+        .get(admitted)
+        .and_then(|job| job.derived.has.expected_end);
+    let in_time = end.is_some_and(|end| kept.start.is_none_or(|start| end <= start));
+    if !in_time || !(kept.lacked_headroom() || kept.counts_on_ends()) {
+        return false;
+    }
+    let mut given = ResourceTotals::default();
+    let releases = kept
+        .releases
+        .iter()
+        .filter(|release| release.queue == *queue);
+    releases.for_each(|release| given.add(&release.resources, 1));
+    !beyond(&kept.charge, &given).is_empty()
 }
 
 /// How much of a charge counts towards the bound.

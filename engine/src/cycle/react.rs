@@ -241,8 +241,9 @@ fn behind_preemptor(engine: &mut Engine, entry: &PendingEntry) {
     }
 }
 
-/// The admitted job may use what was reserved: those reservations are replanned. It also moved its
-/// queue back in the order, so jobs that a reservation stopped may come before its owner now.
+/// The admitted job may use what was reserved, or give back by its end what is withheld for an owner: those
+/// reservations are replanned. It also moved its queue back in the order, so jobs that a reservation stopped may come
+/// before its owner now.
 fn owners_on_admitted_nodes(engine: &mut Engine, admitted: &JobKey) {
     let Some(job) = engine.jobs.released(admitted) else {
         return;
@@ -258,10 +259,16 @@ fn owners_on_admitted_nodes(engine: &mut Engine, admitted: &JobKey) {
     let mut moved = Vec::new();
     for kept in engine.reservations.iter() {
         let its_path = engine.quota.path(&kept.queue);
+        let mut shared = its_path.iter().filter(|queue| path.contains(queue));
         if its_path.iter().skip(1).any(|queue| path.contains(queue)) {
             moved.push(kept.rank.key.clone());
         }
-        if kept.nodes.iter().any(on_its_nodes) || path.contains(&kept.queue) {
+        let gives_back =
+            |queue| expected_release::would_count_on(engine.inputs(), kept, admitted, queue);
+        if kept.nodes.iter().any(on_its_nodes)
+            || path.contains(&kept.queue)
+            || shared.any(gives_back)
+        {
             met.push(kept.rank.key.clone());
         }
     }

@@ -184,7 +184,7 @@ fn the_same_events_give_the_same_bytes_everywhere() {
     57 released, 0 resized, 2 evicted: 1e6171fa58783e51, told a64d5183844cf381
     107 released, 1 resized, 6 evicted: b703aa6c468d21c2, told 48002c9e082eec21
     54 released, 1 resized, 0 evicted: 0dcc4d7611cec89b, told 2bc135d59cef5fd8
-    114 released, 1 resized, 4 evicted: 15ef4f88d684d436, told a5ad633e510991fb
+    114 released, 1 resized, 4 evicted: 8447e713015391ed, told a5ad633e510991fb
     85 released, 1 resized, 2 evicted: dad0bbfe475256aa, told cfc7503101e114d2
     95 released, 3 resized, 3 evicted: 0488ceefe71aa5da, told 54608bb5b5b79c0f
     53 released, 1 resized, 1 evicted: 0303056511623d42, told fa586fe7ff2e7841

@@ -75,7 +75,8 @@ fn batch(seed: u64) -> Result<(), String> {
 /// possible for it. Owners took slots from each other by turns, in versions between. A job did not search for victims
 /// again when another queue had nominated a preemptor. A bound on pools was met after nodes were reserved: a restart
 /// reserved others, and let a job grow. More of a bound was charged, by pods and not by an admission, after an owner
-/// counted on what others give back of it.
+/// counted on what others give back of it. A job that ends before an owner starts was admitted, and what it gives back
+/// stayed withheld for the owner.
 #[test]
 fn streams_that_failed_once_hold() {
     for seed in [
@@ -90,6 +91,7 @@ fn streams_that_failed_once_hold() {
         830_000_219,
         832_000_860,
         840_000_456,
+        850_000_617,
     ] {
         batch(seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
