@@ -1,7 +1,7 @@
 //! The owner task of the controller: it takes inputs in batches and makes one pass for each batch.
 //!
 //! ```text
-//! inputs ──► mirror ──► dirty jobs ──► reconciler ──► actions ──► effects
+//! inputs ──► mirror ──► work queue ──► reconciler ──► actions ──► effects
 //!                                          │             ▲
 //!                      engine.decide(now) ─┴─► decisions ┘
 //!                      engine.take_changed() ──► statuses (coalesced)
@@ -108,12 +108,12 @@ impl Core {
         if !self.leads() {
             return std::time::Duration::from_millis(LONGEST_MS);
         }
-        if !self.reconciler.dirty.is_empty() || self.publisher.is_behind() {
+        if !self.reconciler.work_queue.is_empty() || self.publisher.is_behind() {
             return std::time::Duration::from_millis(1);
         }
         let wakes = [
             self.wake_at,
-            self.reconciler.next_requeue(),
+            self.reconciler.work_queue.next_at(),
             self.publisher.reasons.next_due(),
             self.publisher.advice.next_due(),
             self.publisher.positions.next_due(),
@@ -125,14 +125,14 @@ impl Core {
         std::time::Duration::from_millis(until.clamp(1, LONGEST_MS))
     }
 
-    /// Makes one pass: reconcile dirty jobs, decide, write, publish.
+    /// Makes one pass: reconcile the jobs that are due, decide, write, publish.
     fn pass(&mut self, now: Time) {
         if !self.may_decide(now) {
             return self.stand_by();
         }
-        self.reconciler.requeue_due(now);
+        self.reconciler.work_queue.add_due(now);
         self.reconciler.look_at_quotas(now);
-        for key in std::mem::take(&mut self.reconciler.dirty) {
+        for key in self.reconciler.work_queue.take() {
             self.heart.beat();
             let actions = self.reconciler.reconcile(&key, now);
             self.run(actions);
@@ -218,12 +218,12 @@ impl Core {
         true
     }
 
-    /// Starts to decide: marks every job dirty, whatever was observed while another replica led.
+    /// Starts to decide: adds every job to the work queue, whatever was observed while another replica led.
     fn begin(&mut self, now: Time) {
         self.role = Leading::Leads;
         self.reconciler.find_remains(now);
         self.reconciler
-            .dirty
+            .work_queue
             .extend(self.reconciler.mirror.bindings().keys().cloned());
         for (name, fact) in self.reconciler.mirror.namespaces() {
             self.publisher.namespace(name, Some(fact));
@@ -249,10 +249,10 @@ impl Core {
         tracing::info!("deciding from now on");
     }
 
-    /// Discards dirty marks and pending publications while another replica leads; the core marks everything
-    /// dirty when it starts to decide.
+    /// Empties the work queue and pending publications while another replica leads; the core adds every job
+    /// when it starts to decide.
     fn stand_by(&mut self) {
-        for key in std::mem::take(&mut self.reconciler.dirty) {
+        for key in self.reconciler.work_queue.take() {
             let Some(binding) = self.reconciler.mirror.bindings().get(&key) else {
                 continue;
             };

@@ -3,7 +3,7 @@
 //! ```text
 //! watches, members ─► ingest ─► mirror ─► facts ─► engine ─► decisions ─┐
 //!                                 │                                     ▼
-//!                                 └──────────── dirty jobs ─────► reconcile ─► actions
+//!                                 └──────────── work queue ─────► reconcile ─► actions
 //!                                                                                │
 //!   bindings, overrides, members ◄── committer, scheduler, object writer ◄── effects
 //!   PodGroups, Queue and CapacityPolicy status ◄──────────────────────────── status

@@ -1,4 +1,4 @@
-//! Files one input at a time: it updates the mirror and the engine, and marks the affected jobs dirty.
+//! Files one input at a time: it updates the mirror and the engine, and adds the affected jobs to the work queue.
 
 use crate::core::{Core, Leading};
 use crate::messages::enforcement::Enforcement;
@@ -11,7 +11,7 @@ use engine::{JobKey, Time};
 use runtime::watch::Delta;
 
 impl Core {
-    /// Files one input and marks the affected jobs dirty.
+    /// Files one input and adds the affected jobs to the work queue.
     pub(crate) fn absorb(&mut self, input: Input, now: Time) {
         self.readiness.note(&input);
         self.file(input, now);
@@ -26,7 +26,7 @@ impl Core {
             Input::Work(delta) => {
                 self.reconciler.pre_pulls.work(&delta, now);
                 let key = self.reconciler.mirror.work(delta);
-                self.reconciler.dirty.extend(key);
+                self.reconciler.work_queue.extend(key);
             }
             Input::Override(delta) => {
                 let delta = delta.map(|policy| policy.metadata);
@@ -125,7 +125,7 @@ impl Core {
         if let Some(key) = key.as_ref().filter(|_| leads && is_new) {
             reconciler.begin_binding(key);
         }
-        reconciler.dirty.extend(key);
+        reconciler.work_queue.extend(key);
     }
 
     /// Handles a change of a namespace.
@@ -136,7 +136,7 @@ impl Core {
             return;
         };
         let jobs = reconciler.mirror.jobs_in(&namespace);
-        reconciler.dirty.extend(jobs);
+        reconciler.work_queue.extend(jobs);
         reconciler.charge_pods_in(&namespace);
         if leads {
             let fact = reconciler.mirror.namespaces().get(&namespace);

@@ -90,7 +90,7 @@ impl Core {
             return;
         };
         if let Some(job) = self.reconciler.mirror.job_of_template(&key).cloned() {
-            self.reconciler.dirty.insert(job);
+            self.reconciler.work_queue.add(&job);
         }
         if self.leads() {
             self.warn(&key);

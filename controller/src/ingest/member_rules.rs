@@ -10,8 +10,8 @@ impl Reconciler {
     /// Takes what a member applies to pods.
     pub(crate) fn member_rules(&mut self, cluster: ClusterName, rules: RulesUpdate, now: Time) {
         match self.member_rules.update(cluster, rules) {
-            ChangedRules::All => self.dirty.extend(self.last_facts.keys().cloned()),
-            ChangedRules::Namespace(name) => self.dirty.extend(self.mirror.jobs_in(&name)),
+            ChangedRules::All => self.work_queue.extend(self.last_facts.keys().cloned()),
+            ChangedRules::Namespace(name) => self.work_queue.extend(self.mirror.jobs_in(&name)),
             ChangedRules::Quotas => self.look_at_quotas(now),
         }
     }
@@ -24,7 +24,7 @@ impl Reconciler {
                 let binding = self.mirror.bindings().get(key);
                 binding.is_some_and(|binding| admitted_record(binding).is_none())
             });
-            self.dirty.extend(pending);
+            self.work_queue.extend(pending);
         }
     }
 }

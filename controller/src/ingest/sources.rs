@@ -34,7 +34,7 @@ impl Reconciler {
         };
         self.apply_policy(&name);
         self.push(Publication::Queue(name.clone()));
-        self.dirty.extend(self.rendezvous_jobs.iter().cloned());
+        self.work_queue.extend(self.rendezvous_jobs.iter().cloned());
         // The right to submit may have changed; `root` affects every queue.
         let all = name.as_str() == names::ROOT_POLICY;
         let affected = self
@@ -42,7 +42,7 @@ impl Reconciler {
             .iter()
             .filter(|(_, fact)| all || fact.queue == name);
         let keys: Vec<JobKey> = affected.map(|(key, _)| key.clone()).collect();
-        self.dirty.extend(keys);
+        self.work_queue.extend(keys);
     }
 
     pub(crate) fn apply_policy(&mut self, name: &QueueName) {
@@ -74,14 +74,15 @@ impl Reconciler {
         }
         if self.mirror.default_class() != before.as_deref() {
             // Queues may not allow the class.
-            self.dirty.extend(self.last_facts.keys().cloned());
+            self.work_queue.extend(self.last_facts.keys().cloned());
         }
     }
 
     /// Handles a change of a ResourceClaimTemplate: the jobs that name it have another size.
     pub(crate) fn claim_template(&mut self, delta: Delta<ResourceClaimTemplate>) {
         if let Some(template) = self.mirror.claim_template(delta) {
-            self.dirty.extend(self.mirror.jobs_that_claim(&template));
+            self.work_queue
+                .extend(self.mirror.jobs_that_claim(&template));
         }
     }
 
@@ -98,16 +99,16 @@ impl Reconciler {
                 match &mut fact {
                     Event::ClusterUpserted(cluster) => {
                         cluster.paused = self.breakers.pause_of(&cluster.name);
-                        self.dirty.extend(self.spread_bindings.iter().cloned());
+                        self.work_queue.extend(self.spread_bindings.iter().cloned());
                         self.note_leaving(cluster);
                         if self.engine.fleet().cluster(&cluster.name).is_none() {
-                            self.dirty.extend(self.rendezvous_jobs.iter().cloned());
+                            self.work_queue.extend(self.rendezvous_jobs.iter().cloned());
                         }
                     }
                     Event::NodeUpserted(node) => self.ending_nodes.mark(node, now),
                     Event::ClusterGone(cluster) => {
                         self.member_rules.forget(cluster);
-                        self.dirty.extend(self.rendezvous_jobs.iter().cloned());
+                        self.work_queue.extend(self.rendezvous_jobs.iter().cloned());
                     }
                     _ => {}
                 }
@@ -153,7 +154,7 @@ impl Reconciler {
             .filter(|(key, fact)| *key.namespace == *namespace && fact.queue == queue);
         let jobs: Vec<JobKey> = jobs.map(|(key, _)| key.clone()).collect();
         if self.rights.note((namespace, queue), allowed) {
-            self.dirty.extend(jobs);
+            self.work_queue.extend(jobs);
         }
     }
 }

@@ -124,7 +124,7 @@ impl LiveState {
         let delta = Delta::Upserted(template);
         self.reconciler.mirror.template(&kind, delta);
         self.reconciler.mirror.binding(Delta::Upserted(binding));
-        self.reconciler.dirty.insert(key);
+        self.reconciler.work_queue.add(&key);
         Ok(())
     }
 

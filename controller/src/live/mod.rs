@@ -169,7 +169,7 @@ impl LiveState {
         }
         self.reconciler.find_remains(now);
         let jobs = self.reconciler.mirror.bindings().keys().cloned();
-        self.reconciler.dirty.extend(jobs);
+        self.reconciler.work_queue.extend(jobs);
     }
 
     /// Takes what a member shows.
@@ -197,8 +197,8 @@ impl LiveState {
     /// queues.
     fn reconcile(&mut self) -> BTreeSet<Pair> {
         let now = self.now;
-        self.reconciler.requeue_due(now);
-        for key in std::mem::take(&mut self.reconciler.dirty) {
+        self.reconciler.work_queue.add_due(now);
+        for key in self.reconciler.work_queue.take() {
             self.reconciler.reconcile_job(&key, now);
         }
         self.reconciler.pause_clusters(now);

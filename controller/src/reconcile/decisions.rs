@@ -83,7 +83,7 @@ impl Reconciler {
                     self.evict_for(&key, attempt, preemptor, reason, &message);
                 }
                 // The placed binding still has the old admission: reconciling it writes the new one.
-                self.dirty.insert(key.clone());
+                self.work_queue.add(&key);
                 self.reconcile_job(&key, now);
             }
         }
@@ -198,7 +198,7 @@ impl Reconciler {
             attempt,
             at: now,
         });
-        self.dirty.insert(key.clone());
+        self.work_queue.add(key);
     }
 
     /// Resizes an admitted job whose replicas Karmada sets.
@@ -209,7 +209,7 @@ impl Reconciler {
         };
         if self.in_flight_of(key).is_busy(&binding, now) {
             // The engine's shares stand; reconciling the binding writes the difference.
-            self.requeue_at(key, now.after(1));
+            self.work_queue.add_at(key, now.after(1));
             return;
         }
         if let Some(before) = admitted(&binding) {
@@ -304,7 +304,7 @@ impl Reconciler {
             return; // forgotten and created again meanwhile
         }
         self.in_flight_of(key).closed();
-        self.dirty.insert(key.clone());
+        self.work_queue.add(key);
         let binding = self.mirror.bindings().get(key).cloned();
         let wanted = binding
             .as_ref()
@@ -319,7 +319,7 @@ impl Reconciler {
                 tracing::info!(job = %key, attempt = attempt.0, reason = %refusal.reason, message = %refusal.message, "cannot be resized now");
                 self.metrics.refused(refusal.reason);
                 let until = self.in_flight_of(key).failed(now);
-                self.requeue_at(key, until);
+                self.work_queue.add_at(key, until);
             }
             (Ok(_), _) => self.refuse(key, attempt, &gone(), now),
             (Err(refusal), _) => {
@@ -365,7 +365,7 @@ impl Reconciler {
                 JobEvent::warning(refusal.reason, "Place", refusal.message.clone()),
             );
         }
-        self.dirty.insert(key.clone());
+        self.work_queue.add(key);
     }
 }
 

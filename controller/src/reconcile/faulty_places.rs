@@ -32,7 +32,7 @@ impl Reconciler {
                 .last_facts
                 .iter()
                 .filter(|(_, fact)| avoids_nodes(fact));
-            self.dirty.extend(avoid.map(|(key, _)| key.clone()));
+            self.work_queue.extend(avoid.map(|(key, _)| key.clone()));
         }
         self.cluster_uids.insert(cluster, marks.uid);
     }
@@ -41,7 +41,7 @@ impl Reconciler {
     pub(crate) fn node_health(&mut self, cluster: ClusterName, node: NodeName, health: NodeHealth) {
         if self.ending_nodes.health(&cluster, &node, health.ends_at) {
             // Jobs that declare how long they run may use such nodes.
-            self.dirty.extend(self.last_facts.keys().cloned());
+            self.work_queue.extend(self.last_facts.keys().cloned());
         }
         self.avoided_nodes.health(cluster, node, health);
     }
@@ -166,7 +166,7 @@ impl Reconciler {
             if let Some(mut fact) = fact {
                 fact.paused = self.breakers.pause_of(&cluster);
                 self.apply(Event::ClusterUpserted(fact));
-                self.dirty.extend(self.spread_bindings.iter().cloned());
+                self.work_queue.extend(self.spread_bindings.iter().cloned());
             }
         }
         for policy in changes.policies {

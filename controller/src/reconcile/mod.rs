@@ -1,6 +1,6 @@
 //! Reconciles one job: derives facts for the engine and writes from the phase of its binding.
 //!
-//! It is level-triggered: it reads the mirror and the engine, never the event that made the job dirty. At
+//! It is level-triggered: it reads the mirror and the engine, never the event that added the job to the work queue. At
 //! most one write of a binding is open; a binding is left alone until the watch has caught up with that
 //! write.
 
@@ -26,6 +26,7 @@ pub(crate) mod reconciler;
 pub(crate) mod record_guard;
 pub(crate) mod remains;
 pub(crate) mod unreadable;
+pub(crate) mod work_queue;
 
 pub(crate) use crate::reconcile::reconciler::Reconciler;
 
@@ -108,7 +109,7 @@ impl Reconciler {
             self.touched(key);
         }
         match phase {
-            BindingPhase::Foreign if self.has_remains(key) => self.requeue_at(key, now),
+            BindingPhase::Foreign if self.has_remains(key) => self.work_queue.add_at(key, now),
             BindingPhase::Foreign => self.forget(key),
             BindingPhase::ToSpread => self.spread(&ctx),
             // The namespace loses its mark first; otherwise the job would be evicted when the label comes back.
@@ -261,7 +262,7 @@ impl Reconciler {
         let overdue = self.in_flight_of(ctx.key).adopting_since(ctx.now);
         let overdue = overdue.after(TEMPLATE_WITHIN_MS);
         if job.is_none() && ctx.now < overdue {
-            return self.requeue_at(ctx.key, overdue);
+            return self.work_queue.add_at(ctx.key, overdue);
         }
         let record = match &job {
             Some(job) => crate::facts::adopted::record(&ctx.binding, job, ctx.now),
@@ -363,7 +364,7 @@ impl Reconciler {
         if ctx.now >= overdue {
             self.apply_fact(&fact);
         } else {
-            self.requeue_at(ctx.key, overdue);
+            self.work_queue.add_at(ctx.key, overdue);
         }
     }
 
@@ -442,7 +443,7 @@ impl Reconciler {
         }
         match self.in_flight_of(ctx.key).has_settled(ctx.now) {
             Ok(()) => self.check_works_after_pods(ctx),
-            Err(settled) => self.requeue_at(ctx.key, settled),
+            Err(settled) => self.work_queue.add_at(ctx.key, settled),
         }
     }
 
@@ -451,7 +452,7 @@ impl Reconciler {
         if self.in_flight_of(ctx.key).waits_for_pods()
             && let Some(at) = self.pods_still_end(ctx.key, ctx.now)
         {
-            return self.requeue_at(ctx.key, at);
+            return self.work_queue.add_at(ctx.key, at);
         }
         self.check_works(ctx);
     }

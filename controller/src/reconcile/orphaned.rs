@@ -26,10 +26,11 @@ impl Reconciler {
         let since = &mut self.in_flight_of(ctx.key).orphaned_since;
         let due = since.get_or_insert(ctx.now).after(MISSING_FOR_MS);
         if ctx.now < due {
-            return self.requeue_at(ctx.key, due);
+            return self.work_queue.add_at(ctx.key, due);
         }
         *since = Some(ctx.now);
-        self.requeue_at(ctx.key, ctx.now.after(MISSING_FOR_MS));
+        self.work_queue
+            .add_at(ctx.key, ctx.now.after(MISSING_FOR_MS));
         self.push(Effect::DeleteOrphan(ctx.job()));
     }
 }

@@ -31,12 +31,12 @@ impl Reconciler {
         if of_another || !self.in_flight.get(&key).is_some_and(InFlight::is_open) {
             return; // it was dropped meanwhile, and perhaps created again
         }
-        self.dirty.insert(key.clone());
+        self.work_queue.add(&key);
         match outcome.result {
             Ok(written) => {
                 self.in_flight_of(&key).written(&written.resource_version);
                 if outcome.write == WriteKind::Place {
-                    self.requeue_at(&key, now.after(ACK_CHECK_MS));
+                    self.work_queue.add_at(&key, now.after(ACK_CHECK_MS));
                 }
                 if matches!(outcome.write, WriteKind::Place | WriteKind::Spread) {
                     self.announce_placement(&key, outcome.write);
@@ -54,7 +54,7 @@ impl Reconciler {
                     }
                     (WriteFailure::Conflict | WriteFailure::Gone, _) => {
                         let until = self.in_flight_of(&key).conflicted(now);
-                        self.requeue_at(&key, until);
+                        self.work_queue.add_at(&key, until);
                     }
                     _ => {
                         let refused = matches!(failure, WriteFailure::Refused { .. });
@@ -62,7 +62,7 @@ impl Reconciler {
                             attempt.unwritable = refused;
                         }
                         let until = self.in_flight_of(&key).failed(now);
-                        self.requeue_at(&key, until);
+                        self.work_queue.add_at(&key, until);
                     }
                 }
             }
@@ -125,7 +125,7 @@ impl Reconciler {
                     self.push(Effect::RemoveWorks(ctx.job()));
                 }
             }
-            Err(until) => self.requeue_at(ctx.key, until),
+            Err(until) => self.work_queue.add_at(ctx.key, until),
         }
     }
 
@@ -144,22 +144,22 @@ impl Reconciler {
         let in_flight = self.in_flight_of(key);
         in_flight.end_check();
         if in_flight.is_busy(&binding, now) || in_flight.guard.is_replaced() {
-            self.dirty.insert(key.clone());
+            self.work_queue.add(key);
             return;
         }
         match gone {
             // A cluster that was out of service may answer again.
             Ok(true) if self.waits_for_works(&binding) || self.is_still_reported(&binding) => {
-                return self.requeue_at(key, now.after(1_000));
+                return self.work_queue.add_at(key, now.after(1_000));
             }
             Ok(true) => {
                 self.mirror.drop_left(&binding);
                 self.sweep_services(&binding);
             }
-            Ok(false) => return self.requeue_at(key, now.after(1_000)),
+            Ok(false) => return self.work_queue.add_at(key, now.after(1_000)),
             Err(error) => {
                 tracing::warn!(job = %key, error, "cannot read whether Works are left; trying again");
-                return self.requeue_at(key, now.after(2_000));
+                return self.work_queue.add_at(key, now.after(2_000));
             }
         }
         let namespace: NamespaceFact = self
@@ -171,12 +171,12 @@ impl Reconciler {
         let ctx = ReconcileCtx { key, binding, now };
         match binding_phase(&ctx.binding, namespace.rule()) {
             BindingPhase::Deleting(_) => match self.pods_still_end(key, now) {
-                Some(at) => self.requeue_at(key, at),
+                Some(at) => self.work_queue.add_at(key, at),
                 None => self.write(key, &ctx.binding, Write::Finalize),
             },
             BindingPhase::Ending(record) => {
                 if let Some(at) = self.pods_still_end(key, now) {
-                    return self.requeue_at(key, at);
+                    return self.work_queue.add_at(key, at);
                 }
                 self.works_gone(key, now);
                 let until = self.engine.job(key).and_then(|job| job.back_off_until);
@@ -192,7 +192,7 @@ impl Reconciler {
                     .is_some_and(|job| job.admission.is_some()) =>
             {
                 self.works_gone(key, now);
-                self.dirty.insert(key.clone());
+                self.work_queue.add(key);
             }
             _ => {}
         }

@@ -77,7 +77,7 @@ impl Reconciler {
             template.is_some_and(|seen| holds::refused_by(&noted, &ctx.binding, seen).is_some());
         let over_at = noted.not_before.map(|at| Time(at.as_millisecond()));
         if let Some(at) = over_at.filter(|at| *at > ctx.now) {
-            self.requeue_at(ctx.key, at);
+            self.work_queue.add_at(ctx.key, at);
         }
         let is_over = !holds || over_at.is_some_and(|at| at <= ctx.now);
         if !is_pending || is_over {
@@ -90,7 +90,7 @@ impl Reconciler {
                 ..noted
             }),
             (true, true) => {
-                self.dirty.insert(ctx.key.clone());
+                self.work_queue.add(ctx.key);
                 None
             }
             _ => None,

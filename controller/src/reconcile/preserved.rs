@@ -56,11 +56,11 @@ impl Reconciler {
         let next = ctx.now.after(SYNC_MS);
         let due = *self.in_flight_of(ctx.key).sync_works_at.get_or_insert(next);
         if ctx.now < due {
-            self.requeue_at(ctx.key, due);
+            self.work_queue.add_at(ctx.key, due);
             return CheckResult::Continue;
         }
         self.in_flight_of(ctx.key).sync_works_at = Some(next);
-        self.requeue_at(ctx.key, next);
+        self.work_queue.add_at(ctx.key, next);
         CheckResult::write(Write::RemoveWithWorks)
     }
 

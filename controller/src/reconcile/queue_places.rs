@@ -61,20 +61,20 @@ impl Reconciler {
                 let place = self.queues_above(&name);
                 let before = self.mirror.put_queue(name.clone(), queue);
                 if before.is_some_and(|before| before.spec.parent != parent) {
-                    self.dirty.extend(self.rendezvous_jobs.iter().cloned());
+                    self.work_queue.extend(self.rendezvous_jobs.iter().cloned());
                 }
                 self.places.gone.remove(&name);
                 self.apply_queue(&name);
                 self.apply_policy(&name);
                 if self.queues_above(&name) != place {
-                    self.dirty.extend(self.charged_below(&name));
+                    self.work_queue.extend(self.charged_below(&name));
                 }
                 name
             }
             Delta::Gone(object) => {
                 let name = QueueName::new(&object.name);
                 let last = self.mirror.drop_queue(&name);
-                self.dirty.extend(self.rendezvous_jobs.iter().cloned());
+                self.work_queue.extend(self.rendezvous_jobs.iter().cloned());
                 self.queue_gone(&name, last.as_ref());
                 name
             }

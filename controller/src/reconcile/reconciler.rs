@@ -27,6 +27,7 @@ use crate::reconcile::placed::growth::keep_requests;
 use crate::reconcile::placed::lost_pods::LostPods;
 use crate::reconcile::placed::shrink::LivePods;
 use crate::reconcile::queue_places::Places;
+use crate::reconcile::work_queue::WorkQueue;
 use crate::{OVERRIDE_GRACE_SECONDS, PODS_END_WITHIN_SECONDS};
 use binding_writer::{Intent, Write};
 use crds::karmada::ResourceBinding;
@@ -68,10 +69,7 @@ pub(crate) struct Reconciler {
     pub(crate) in_flight: HashMap<JobKey, InFlight>,
     /// The fact of each job that the engine has; the same fact is not applied twice.
     pub(crate) last_facts: HashMap<JobKey, JobFact>,
-    /// Jobs to reconcile in the next pass.
-    pub(crate) dirty: BTreeSet<JobKey>,
-    /// Jobs to reconcile again, and when, with or without an input.
-    delayed: BTreeSet<(Time, JobKey)>,
+    pub(crate) work_queue: WorkQueue,
     /// Bindings that are no workloads and go to every cluster; reconciled when clusters change.
     pub(crate) spread_bindings: BTreeSet<JobKey>,
     /// Jobs that are split only where their pods can find each other.
@@ -123,8 +121,7 @@ impl Reconciler {
             enforcement,
             in_flight: HashMap::new(),
             last_facts: HashMap::new(),
-            dirty: BTreeSet::new(),
-            delayed: BTreeSet::new(),
+            work_queue: WorkQueue::default(),
             spread_bindings: BTreeSet::new(),
             rendezvous_jobs: BTreeSet::new(),
             untouched: BTreeSet::new(),
@@ -197,24 +194,5 @@ impl Reconciler {
     /// Returns the operations of `key`, which are created if there are none.
     pub(crate) fn in_flight_of(&mut self, key: &JobKey) -> &mut InFlight {
         self.in_flight.entry(key.clone()).or_default()
-    }
-
-    /// Reconciles `key` again at `at`, with or without an input until then.
-    pub(crate) fn requeue_at(&mut self, key: &JobKey, at: Time) {
-        self.delayed.insert((at, key.clone()));
-    }
-
-    /// Returns when the next job is reconciled again without an input.
-    pub(crate) fn next_requeue(&self) -> Option<Time> {
-        self.delayed.first().map(|(at, _)| *at)
-    }
-
-    /// Marks jobs dirty whose time has come.
-    pub(crate) fn requeue_due(&mut self, now: Time) {
-        while self.delayed.first().is_some_and(|(at, _)| *at <= now) {
-            if let Some((_, key)) = self.delayed.pop_first() {
-                self.dirty.insert(key);
-            }
-        }
     }
 }

@@ -89,7 +89,7 @@ impl Reconciler {
             progress: Progress::Ending,
         });
         self.remains.insert(key.clone(), owner);
-        self.dirty.insert(key);
+        self.work_queue.add(&key);
     }
 
     /// Waits until no Works of an earlier binding of this name are left.
@@ -124,7 +124,7 @@ impl Reconciler {
             avoid: None,
             at: now,
         });
-        self.requeue_at(key, now.after(RECHECK_MS));
+        self.work_queue.add_at(key, now.after(RECHECK_MS));
         self.gate_successor(key);
         CheckResult::Done
     }

@@ -160,13 +160,13 @@ impl Publishing<'_> {
         advice.drop_turn(key);
         if let Some((until, helps)) = advice.fresh(key, now) {
             // Something has changed since the answer, and the advice may have, too.
-            self.reconciler.requeue_at(key, until);
+            self.reconciler.work_queue.add_at(key, until);
             return helps;
         }
         if now < advice.paused_until {
             // Rounded to the second, so that jobs which ask in the same second share a pass.
             let again = (now.0 / RETRY_MS + 2) * RETRY_MS;
-            self.reconciler.requeue_at(key, Time(again));
+            self.reconciler.work_queue.add_at(key, Time(again));
             return advice.shown(key);
         }
         let started = Instant::now();

@@ -226,7 +226,7 @@ async fn a_standby_writes_nothing_until_it_leads_and_has_caught_up() {
     stage.rest(&["a"]).await;
     assert!(
         stage.core.reconciler.mirror.bindings().len() == 1
-            && stage.core.reconciler.dirty.is_empty()
+            && stage.core.reconciler.work_queue.is_empty()
     );
     let before = stage.api.requests().len();
     stage.rest_later(&["a"], 60_000).await;

@@ -145,7 +145,7 @@ impl Reconciler {
         let all = record.avoided_nodes.iter().cloned();
         let (over, left): (Vec<_>, Vec<_>) = all.partition(is_over);
         if let Some(next) = left.iter().map(|avoided| avoided.until).min() {
-            self.requeue_at(ctx.key, Time(next.as_millisecond()));
+            self.work_queue.add_at(ctx.key, Time(next.as_millisecond()));
         }
         (!over.is_empty()).then_some(AdmissionRecord {
             avoided_nodes: left,

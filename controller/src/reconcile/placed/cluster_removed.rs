@@ -65,7 +65,7 @@ impl Reconciler {
             let mut clusters = binding.spec.clusters.iter();
             clusters.any(|placed| placed.name == cluster.name.as_str())
         });
-        self.dirty.extend(bindings.map(|(key, _)| key.clone()));
+        self.work_queue.extend(bindings.map(|(key, _)| key.clone()));
     }
 }
 

@@ -27,7 +27,7 @@ impl Reconciler {
         }
         self.looked_at_ends = Some(now);
         for (cluster, node) in self.ending_nodes.all_to_leave(now) {
-            self.dirty
+            self.work_queue
                 .extend(self.engine.fleet().jobs_on(cluster, node));
         }
     }
@@ -49,7 +49,7 @@ impl Reconciler {
         let own_end = declared.map(|lasts| begun.after(lasts));
         let in_time = |end: &Time| ctx.now < *end && end.after(SPARE_MS) <= ends_at;
         if let Some(end) = own_end.filter(in_time) {
-            self.requeue_at(ctx.key, end);
+            self.work_queue.add_at(ctx.key, end);
             return CheckResult::Continue;
         }
         let message = format!(

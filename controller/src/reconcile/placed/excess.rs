@@ -94,7 +94,7 @@ impl Reconciler {
         };
         let persists = since.after(PERSISTS_MS);
         if ctx.now < persists {
-            self.requeue_at(ctx.key, persists);
+            self.work_queue.add_at(ctx.key, persists);
             return CheckResult::Continue;
         }
         let deadline = since.after(self.options.override_grace_ms);
@@ -105,7 +105,7 @@ impl Reconciler {
         if ctx.now >= deadline && self.enforcement.allows_decisions() {
             return self.cause_of_overridden(ctx, record, &found).into();
         }
-        self.requeue_at(ctx.key, deadline);
+        self.work_queue.add_at(ctx.key, deadline);
         let suspended = ctx.binding.spec.suspension.as_ref();
         let suspended = suspended.and_then(|suspension| suspension.dispatching) == Some(true);
         if record.exceeds_since.is_some() && suspended {
@@ -221,7 +221,7 @@ impl Reconciler {
             true
         });
         if !remembered.is_empty() {
-            self.requeue_at(ctx.key, ctx.now.after(RECHECK_MS));
+            self.work_queue.add_at(ctx.key, ctx.now.after(RECHECK_MS));
         }
         self.in_flight_of(ctx.key).excess.beyond = remembered;
         excess
@@ -311,7 +311,7 @@ impl Reconciler {
         let waiting = bindings.filter(|(_, binding)| {
             own_record(binding).is_some_and(|record| !record.overrides.is_empty())
         });
-        self.dirty.extend(waiting.map(|(key, _)| key.clone()));
+        self.work_queue.extend(waiting.map(|(key, _)| key.clone()));
     }
 }
 

@@ -61,10 +61,10 @@ impl Reconciler {
 
     fn delete_at(&mut self, ctx: &ReconcileCtx<'_>, over: Time, version: String) {
         if ctx.now < over {
-            return self.requeue_at(ctx.key, over);
+            return self.work_queue.add_at(ctx.key, over);
         }
         // The deletion may be refused, or another client may be faster.
-        self.requeue_at(ctx.key, ctx.now.after(RETRY_MS));
+        self.work_queue.add_at(ctx.key, ctx.now.after(RETRY_MS));
         self.delete_template(ctx, version);
     }
 

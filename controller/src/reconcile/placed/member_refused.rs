@@ -38,7 +38,7 @@ impl Reconciler {
         let since = &mut self.in_flight_of(ctx.key).refused_since;
         let until = since.get_or_insert(ctx.now).after(REFUSED_FOR_MS);
         if ctx.now < until {
-            self.requeue_at(ctx.key, until);
+            self.work_queue.add_at(ctx.key, until);
             return CheckResult::Continue;
         }
         let cause = EvictionCause::new(Reason::MemberRefused, message);

@@ -56,7 +56,7 @@ impl Reconciler {
         let waits = progress == Progress::Placed && is_with_schedulers(record);
         let late = late_from(record);
         if waits && ctx.now < late {
-            self.requeue_at(ctx.key, late);
+            self.work_queue.add_at(ctx.key, late);
         }
         let is_late = waits && ctx.now >= late;
         let found = match is_late {
@@ -69,7 +69,7 @@ impl Reconciler {
         let found = found.map(|(_, message)| message);
         if is_late {
             // No event comes when nothing happens.
-            self.requeue_at(ctx.key, ctx.now.after(RECHECK_MS));
+            self.work_queue.add_at(ctx.key, ctx.now.after(RECHECK_MS));
         }
         let unscheduled = &mut self.in_flight_of(ctx.key).unscheduled;
         if *unscheduled != found {
@@ -107,7 +107,7 @@ impl Reconciler {
     ) {
         if let Some(state) = self.in_flight.get_mut(key) {
             state.unbound.insert(cluster, (attempt, pods));
-            self.dirty.insert(key.clone());
+            self.work_queue.add(key);
         }
     }
 

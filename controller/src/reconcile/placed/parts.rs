@@ -173,7 +173,7 @@ impl Reconciler {
         let watched = &mut self.in_flight_of(ctx.key).parts;
         match watched.step(parts, &shown, stop, ctx.now) {
             PartsStep::Nothing => {}
-            PartsStep::Wait(until) => self.requeue_at(ctx.key, until),
+            PartsStep::Wait(until) => self.work_queue.add_at(ctx.key, until),
             PartsStep::Dispatch => {
                 let record = in_parts(record, Parts::Dispatched);
                 return CheckResult::write(Write::Dispatch { record });
@@ -278,7 +278,7 @@ impl Reconciler {
             }
             Err(error) => OverrideRepair::Failed(error.to_string()),
         };
-        self.dirty.insert(key.clone());
+        self.work_queue.add(key);
     }
 }
 

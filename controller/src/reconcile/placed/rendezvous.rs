@@ -85,7 +85,7 @@ impl Reconciler {
         };
         if ctx.now < from {
             *service_discovery = ServiceDiscovery::From(from);
-            return self.requeue_at(ctx.key, from);
+            return self.work_queue.add_at(ctx.key, from);
         }
         *service_discovery = ServiceDiscovery::Open;
         let parts = PlacedParts {
@@ -131,7 +131,7 @@ impl Reconciler {
             None => ServiceDiscovery::Found,
             Some(_) => ServiceDiscovery::From(now.after(RECHECK_MS)),
         };
-        self.dirty.insert(key.clone());
+        self.work_queue.add(key);
         if let Some(why) = why {
             let message =
                 format!("its pods may not find each other from different clusters: {why}");

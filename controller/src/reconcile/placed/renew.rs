@@ -26,13 +26,13 @@ impl Reconciler {
         let Some(due) = self.in_flight_of(ctx.key).renew_at else {
             // The job was just placed, or this process has just started.
             self.in_flight_of(ctx.key).renew_at = Some(next);
-            return self.requeue_at(ctx.key, next);
+            return self.work_queue.add_at(ctx.key, next);
         };
         if ctx.now < due {
             return;
         }
         self.in_flight_of(ctx.key).renew_at = Some(next);
-        self.requeue_at(ctx.key, next);
+        self.work_queue.add_at(ctx.key, next);
         let Some(fact) = self
             .last_facts
             .get(ctx.key)

@@ -197,7 +197,7 @@ impl Reconciler {
                 at: now,
             });
         }
-        self.requeue_at(key, now.after(RECHECK_MS));
+        self.work_queue.add_at(key, now.after(RECHECK_MS));
     }
 }
 

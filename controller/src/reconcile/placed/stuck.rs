@@ -26,7 +26,7 @@ impl Reconciler {
             return CheckResult::Continue;
         };
         if ctx.now < stuck_at {
-            self.requeue_at(ctx.key, stuck_at);
+            self.work_queue.add_at(ctx.key, stuck_at);
             return CheckResult::Continue;
         }
         let message = format!(
