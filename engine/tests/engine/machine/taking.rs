@@ -24,7 +24,15 @@ impl Model {
             }
             return;
         };
-        assert_eq!(self.state(preemptor), Some(JobState::Queued));
+        // It may start later in the call: an owner ahead of it reserves what the victim frees, and leaves other nodes.
+        let starts = matches!(
+            self.state(preemptor),
+            Some(JobState::Queued | JobState::Assumed)
+        );
+        assert!(
+            starts && !self.live.contains(preemptor),
+            "{preemptor} has what it evicts for"
+        );
         self.check_once(preemptor);
         let (victim, preemptor) = (&self.jobs[key], &self.jobs[preemptor]);
         self.check_victim(victim, preemptor, reason);
