@@ -3,7 +3,7 @@
 use crate::core::{Core, Leading};
 use crate::messages::enforcement::Enforcement;
 use crate::messages::input::Input;
-use crate::reconcile::in_flight::version;
+use crate::reconcile::open_write::version;
 use crds::fault_policy::FaultPolicy;
 use crds::karmada::ResourceBinding;
 use crds::kubernetes::Namespace;

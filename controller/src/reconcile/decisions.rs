@@ -109,7 +109,7 @@ impl Reconciler {
             &preemptor,
             &format!("{key} is evicted to make room for it: {message}"),
         );
-        self.in_flight_of(key).evict_for(attempt, preemptor);
+        self.in_flight_of(key).end.evict_for(attempt, preemptor);
     }
 
     /// Shrinks `key`, of `queue`, by pods above its minimum for another job.
@@ -158,7 +158,7 @@ impl Reconciler {
         let Some(binding) = self.mirror.bindings().get(key).cloned() else {
             return self.refuse(key, admission.attempt, &gone(), now);
         };
-        if self.in_flight_of(key).is_busy(&binding, now) {
+        if self.in_flight_of(key).open.is_busy(&binding, now) {
             return self.withdraw(key, admission.attempt, now);
         }
         if let Some(left) = self.left_in(&binding, &admission) {
@@ -207,7 +207,7 @@ impl Reconciler {
         let Some(binding) = self.mirror.bindings().get(key).cloned() else {
             return;
         };
-        if self.in_flight_of(key).is_busy(&binding, now) {
+        if self.in_flight_of(key).open.is_busy(&binding, now) {
             // The engine's shares stand; reconciling the binding writes the difference.
             self.work_queue.add_at(key, now.after(1));
             return;
@@ -251,6 +251,7 @@ impl Reconciler {
             admission,
         };
         self.in_flight_of(key)
+            .open
             .begin_preparing(request.admission.attempt);
         self.push(Effect::PreparePlacement {
             key: key.clone(),
@@ -299,11 +300,11 @@ impl Reconciler {
         result: Result<Write, Refusal>,
         now: Time,
     ) {
-        let preparing = |in_flight: &InFlight| in_flight.is_preparing(attempt);
+        let preparing = |in_flight: &InFlight| in_flight.open.is_preparing(attempt);
         if !self.in_flight.get(key).is_some_and(preparing) {
             return; // forgotten and created again meanwhile
         }
-        self.in_flight_of(key).closed();
+        self.in_flight_of(key).open.closed();
         self.work_queue.add(key);
         let binding = self.mirror.bindings().get(key).cloned();
         let wanted = binding
@@ -318,7 +319,7 @@ impl Reconciler {
             (Err(refusal), _) if self.is_placed(key, attempt) => {
                 tracing::info!(job = %key, attempt = attempt.0, reason = %refusal.reason, message = %refusal.message, "cannot be resized now");
                 self.metrics.refused(refusal.reason);
-                let until = self.in_flight_of(key).failed(now);
+                let until = self.in_flight_of(key).open.failed(now);
                 self.work_queue.add_at(key, until);
             }
             (Ok(_), _) => self.refuse(key, attempt, &gone(), now),

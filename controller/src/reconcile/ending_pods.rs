@@ -31,7 +31,7 @@ impl Reconciler {
         let grace_s = self.engine.pods_of(key).longest_grace();
         let grace_s = grace_s.or_else(|| self.is_unseen(key).then_some(0))?;
         let most = self.options.pods_end_ms;
-        let since = self.in_flight_of(key).pods_end_since(now);
+        let since = self.in_flight_of(key).works.pods_end_since(now);
         let by = since.after(allowed(grace_s, most));
         let look = match now < since.after(PODS_END_MS) {
             true => LOOK_MS,

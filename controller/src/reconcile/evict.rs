@@ -35,7 +35,7 @@ impl Reconciler {
             None => self.job_avoids(ctx, record),
         };
         let message = &format!("{message}{}", avoids.words());
-        let for_job = self.in_flight_of(ctx.key).preemptor_of(record.attempt);
+        let for_job = self.in_flight_of(ctx.key).end.preemptor_of(record.attempt);
         let restarts = u32::from(reason == Reason::GangRestarted);
         let mut record = AdmissionRecord {
             for_job: for_job.filter(|preemptor| preemptor.namespace == ctx.key.namespace),

@@ -13,6 +13,7 @@ pub(crate) mod engine_events;
 pub(crate) mod evict;
 pub(crate) mod faulty_places;
 pub(crate) mod in_flight;
+pub(crate) mod open_write;
 pub(crate) mod opened;
 mod orphaned;
 pub(crate) mod out_of_service;
@@ -27,6 +28,7 @@ pub(crate) mod record_guard;
 pub(crate) mod remains;
 pub(crate) mod unreadable;
 pub(crate) mod work_queue;
+pub(crate) mod works_end;
 
 pub(crate) use crate::reconcile::reconciler::Reconciler;
 
@@ -82,7 +84,7 @@ impl Reconciler {
         let Some(binding) = self.mirror.bindings().get(key).cloned() else {
             return self.forget(key);
         };
-        if self.in_flight_of(key).is_busy(&binding, now) {
+        if self.in_flight_of(key).open.is_busy(&binding, now) {
             return;
         }
         let namespace = self.view().namespace_of(key);
@@ -259,8 +261,8 @@ impl Reconciler {
         }
         let namespace = self.view().namespace_of(ctx.key);
         let job = self.job_of(ctx.key, &ctx.binding, &namespace);
-        let overdue = self.in_flight_of(ctx.key).adopting_since(ctx.now);
-        let overdue = overdue.after(TEMPLATE_WITHIN_MS);
+        let since = &mut self.in_flight_of(ctx.key).adopting_since;
+        let overdue = since.get_or_insert(ctx.now).after(TEMPLATE_WITHIN_MS);
         if job.is_none() && ctx.now < overdue {
             return self.work_queue.add_at(ctx.key, overdue);
         }
@@ -438,10 +440,10 @@ impl Reconciler {
         self.apply_evicted(ctx, &record);
         self.charge_excess(ctx, &record);
         if self.has_works(ctx) {
-            self.in_flight_of(ctx.key).works_seen = true;
+            self.in_flight_of(ctx.key).works.seen();
             return self.sweep_works(ctx);
         }
-        match self.in_flight_of(ctx.key).has_settled(ctx.now) {
+        match self.in_flight_of(ctx.key).works.has_settled(ctx.now) {
             Ok(()) => self.check_works_after_pods(ctx),
             Err(settled) => self.work_queue.add_at(ctx.key, settled),
         }
@@ -449,7 +451,7 @@ impl Reconciler {
 
     /// Checks whether the Works of an evicted or deleted job are gone, unless they were and its pods still end.
     fn check_works_after_pods(&mut self, ctx: &ReconcileCtx<'_>) {
-        if self.in_flight_of(ctx.key).waits_for_pods()
+        if self.in_flight_of(ctx.key).works.waits_for_pods()
             && let Some(at) = self.pods_still_end(ctx.key, ctx.now)
         {
             return self.work_queue.add_at(ctx.key, at);

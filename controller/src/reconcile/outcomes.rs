@@ -28,13 +28,16 @@ impl Reconciler {
             .get(&key)
             .and_then(|binding| binding.metadata.uid.clone());
         let of_another = bound.is_some_and(|uid| uid != outcome.uid);
-        if of_another || !self.in_flight.get(&key).is_some_and(InFlight::is_open) {
+        let is_open = |in_flight: &InFlight| in_flight.open.is_open();
+        if of_another || !self.in_flight.get(&key).is_some_and(is_open) {
             return; // it was dropped meanwhile, and perhaps created again
         }
         self.work_queue.add(&key);
         match outcome.result {
             Ok(written) => {
-                self.in_flight_of(&key).written(&written.resource_version);
+                self.in_flight_of(&key)
+                    .open
+                    .written(&written.resource_version);
                 if outcome.write == WriteKind::Place {
                     self.work_queue.add_at(&key, now.after(ACK_CHECK_MS));
                 }
@@ -46,14 +49,14 @@ impl Reconciler {
                 let is_plan = matches!(outcome.write, WriteKind::Place | WriteKind::Plan);
                 match (&failure, outcome.attempt) {
                     (_, Some(attempt)) if is_plan && !self.is_placed(&key, attempt) => {
-                        self.in_flight_of(&key).closed();
+                        self.in_flight_of(&key).open.closed();
                         if let Some(refusal) = ServerRefusal::of_placement(&failure) {
                             self.note_refused(&key, attempt, &refusal, now);
                         }
                         self.refuse(&key, attempt, &plan_refusal(&failure), now);
                     }
                     (WriteFailure::Conflict | WriteFailure::Gone, _) => {
-                        let until = self.in_flight_of(&key).conflicted(now);
+                        let until = self.in_flight_of(&key).open.conflicted(now);
                         self.work_queue.add_at(&key, until);
                     }
                     _ => {
@@ -61,7 +64,7 @@ impl Reconciler {
                         if let Some(attempt) = &mut self.in_flight_of(&key).refused {
                             attempt.unwritable = refused;
                         }
-                        let until = self.in_flight_of(&key).failed(now);
+                        let until = self.in_flight_of(&key).open.failed(now);
                         self.work_queue.add_at(&key, until);
                     }
                 }
@@ -107,7 +110,7 @@ impl Reconciler {
     pub(crate) fn check_works(&mut self, ctx: &ReconcileCtx<'_>) {
         let out_of_service = self.out_of_service(ctx);
         let preserving = self.preserving_members(ctx);
-        if self.in_flight_of(ctx.key).begin_check() {
+        if self.in_flight_of(ctx.key).works.begin_check() {
             self.push(Effect::CheckWorks {
                 job: ctx.job(),
                 out_of_service,
@@ -119,9 +122,9 @@ impl Reconciler {
     /// Removes Works that Karmada has left behind: its cache did not show them yet when it removed the others.
     /// It does not look again, and their pods would run for ever.
     pub(crate) fn sweep_works(&mut self, ctx: &ReconcileCtx<'_>) {
-        match self.in_flight_of(ctx.key).are_left_behind(ctx.now) {
+        match self.in_flight_of(ctx.key).works.are_left_behind(ctx.now) {
             Ok(()) => {
-                if self.in_flight_of(ctx.key).begin_check() {
+                if self.in_flight_of(ctx.key).works.begin_check() {
                     self.push(Effect::RemoveWorks(ctx.job()));
                 }
             }
@@ -142,8 +145,8 @@ impl Reconciler {
             return; // it was for an earlier binding of this name, whose state in flight is gone
         };
         let in_flight = self.in_flight_of(key);
-        in_flight.end_check();
-        if in_flight.is_busy(&binding, now) || in_flight.guard.is_replaced() {
+        in_flight.works.end_check();
+        if in_flight.open.is_busy(&binding, now) || in_flight.guard.is_replaced() {
             self.work_queue.add(key);
             return;
         }

@@ -20,11 +20,20 @@ use crate::reconcile::check_result::CheckResult;
 use crate::reconcile::placed::Placed;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::Write;
-use engine::{ClusterName, Reason};
+use engine::{ClusterName, Reason, Time};
 use std::collections::BTreeSet;
 
 /// Milliseconds that Karmada has to write the Works of a binding again.
 const SYNC_MS: i64 = 10_000;
+
+/// What was done about the objects of a job that its Works may leave in members.
+#[derive(Debug, Default)]
+pub(crate) struct PreservedObjects {
+    /// True if its user was told that members have kept it.
+    reported: bool,
+    /// When Karmada is made to write its Works again, while one of them preserves its objects.
+    sync_at: Option<Time>,
+}
 
 impl Reconciler {
     /// Makes members remove a placed job with its Works, whatever its policy says.
@@ -50,16 +59,20 @@ impl Reconciler {
             .works_of(&ctx.binding)
             .any(|work| work.preserves && !work.deleting);
         if !preserving {
-            self.in_flight_of(ctx.key).sync_works_at = None;
+            self.in_flight_of(ctx.key).preserved.sync_at = None;
             return CheckResult::Continue;
         }
         let next = ctx.now.after(SYNC_MS);
-        let due = *self.in_flight_of(ctx.key).sync_works_at.get_or_insert(next);
+        let due = *self
+            .in_flight_of(ctx.key)
+            .preserved
+            .sync_at
+            .get_or_insert(next);
         if ctx.now < due {
             self.work_queue.add_at(ctx.key, due);
             return CheckResult::Continue;
         }
-        self.in_flight_of(ctx.key).sync_works_at = Some(next);
+        self.in_flight_of(ctx.key).preserved.sync_at = Some(next);
         self.work_queue.add_at(ctx.key, next);
         CheckResult::write(Write::RemoveWithWorks)
     }
@@ -73,7 +86,7 @@ impl Reconciler {
             let shares = shares.iter().flat_map(|held| &held.shares);
             clusters.extend(shares.map(|share| share.cluster.clone()));
         }
-        let reported = &mut self.in_flight_of(ctx.key).kept_reported;
+        let reported = &mut self.in_flight_of(ctx.key).preserved.reported;
         if !clusters.is_empty() && !std::mem::replace(reported, true) {
             let names: Vec<&str> = clusters.iter().map(ClusterName::as_str).collect();
             let template = &ctx.binding.spec.resource;

@@ -256,7 +256,7 @@ impl Reconciler {
         let open = self
             .in_flight
             .get(ctx.key)
-            .is_none_or(|in_flight| in_flight.is_open());
+            .is_none_or(|in_flight| in_flight.open.is_open());
         if going || open || has_finalizer(&ctx.binding) {
             return;
         }

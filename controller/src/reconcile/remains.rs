@@ -139,7 +139,7 @@ impl Reconciler {
         let open = self
             .in_flight
             .get(key)
-            .is_some_and(|in_flight| in_flight.is_open());
+            .is_some_and(|in_flight| in_flight.open.is_open());
         if matches!(ungated, BindingPhase::Ungated { .. }) && !open {
             self.write(key, &binding, Write::Hold);
         }

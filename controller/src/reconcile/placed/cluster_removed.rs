@@ -30,8 +30,8 @@ impl Reconciler {
 
     /// Returns how an attempt ended, if it is over; the report itself may be gone by now.
     fn ended(&self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> Option<&Outcome> {
-        let (attempt, ended) = self.in_flight.get(ctx.key)?.ended.as_ref()?;
-        (*attempt == record.attempt).then_some(ended)
+        let end = &self.in_flight.get(ctx.key)?.end;
+        end.outcome_of(record.attempt)
     }
 
     /// Returns the same as the reason and message of a record.

@@ -58,7 +58,9 @@ impl Reconciler {
             FailureVerdict::Final(why) => {
                 let message = self.discreet(ctx.key, &format!("it failed ({failed}): {why}"));
                 self.record_event(ctx, JobEvent::warning(Reason::Failed, "Finish", message));
-                self.in_flight_of(ctx.key).failure = Some((record.attempt, why));
+                self.in_flight_of(ctx.key)
+                    .end
+                    .note_failure(record.attempt, why);
                 CheckResult::Continue
             }
         }
@@ -86,9 +88,8 @@ impl Reconciler {
 
     /// Returns why the attempt of `record` failed for good, as far as this process saw it.
     pub(crate) fn told_failure(&self, key: &engine::JobKey) -> Option<&str> {
-        let (attempt, why) = self.in_flight.get(key)?.failure.as_ref()?;
         let current = self.engine.job(key)?.admission?.attempt;
-        (*attempt == current).then_some(why.as_str())
+        self.in_flight.get(key)?.end.failure_of(current)
     }
 
     /// Returns true if the end of a job does not count in an eviction for `reason`: it is queued again in spite

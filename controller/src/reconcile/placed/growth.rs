@@ -12,11 +12,41 @@ use crate::reconcile::Reconciler;
 use crate::reconcile::placed::Placed;
 use crds::record::{AdmissionRecord, RecordState, RecordedShare};
 use engine::facts::{Demand, Held, JobFact, Role};
-use engine::{JobKey, Reason, Resources};
+use engine::{Attempt, JobKey, Reason, Resources};
 use std::collections::BTreeMap;
 
 #[cfg(test)]
 mod tests;
+
+/// The pins of a job.
+#[derive(Debug, Default)]
+pub(crate) struct Pins {
+    /// The growth that its override was last written for, and the version of its template then.
+    pinned: (Vec<String>, String),
+    /// The attempt for which the pin of an earlier process, if any, was removed.
+    unpinned: Option<Attempt>,
+}
+
+impl Pins {
+    /// Records that the job is pinned against `growth`, by an override rendered from its template at
+    /// `version`. Returns whether the growth is new, and whether either is.
+    fn pin(&mut self, growth: &[String], version: String) -> (bool, bool) {
+        let news = self.pinned.0 != growth;
+        let edited = news || self.pinned.1 != version;
+        self.pinned = (growth.to_vec(), version);
+        (news, edited)
+    }
+
+    /// Records that no pin of an earlier process is left for `attempt`; returns true the first time.
+    fn begin_unpinned(&mut self, attempt: Attempt) -> bool {
+        self.unpinned.replace(attempt) != Some(attempt)
+    }
+
+    /// Drops the pin; returns true if there was one.
+    fn unpin(&mut self) -> bool {
+        !std::mem::take(&mut self.pinned).0.is_empty()
+    }
+}
 
 impl Reconciler {
     /// Pins an admitted job that has grown: its pods if Karmada does not set their number, and its requests
@@ -38,14 +68,14 @@ impl Reconciler {
         if grown.is_empty() {
             return match record.is_split() {
                 // The override that made its parts also pins them.
-                true => _ = self.in_flight_of(ctx.key).unpin(),
+                true => _ = self.in_flight_of(ctx.key).pins.unpin(),
                 // A pin would restrict the members to an excess that is no longer charged.
                 false => self.unpin(ctx.key, record, roles),
             };
         }
         let version = self.mirror.template_of(&ctx.binding);
         let version = version.map_or_else(String::new, |seen| seen.resource_version.clone());
-        let (news, edited) = self.in_flight_of(ctx.key).pin(&grown, version);
+        let (news, edited) = self.in_flight_of(ctx.key).pins.pin(&grown, version);
         if news {
             let message = format!(
                 "its template grew after admission ({}): the surplus is charged and its members keep what was admitted; \
@@ -67,7 +97,7 @@ impl Reconciler {
     /// Deletes the override of an attempt that is over, also one from before a restart: a pin, or the override
     /// that split the job, whatever its template or queue says now.
     pub(crate) fn drop_override(&mut self, key: &JobKey) {
-        let pinned = self.in_flight_of(key).unpin();
+        let pinned = self.in_flight_of(key).pins.unpin();
         let binding = self.mirror.bindings().get(key).cloned();
         let record = binding.as_deref().and_then(own_record);
         if let (Some(binding), Some(record)) = (binding, record.filter(|r| r.parts.is_some())) {
@@ -91,8 +121,8 @@ impl Reconciler {
     /// surplus stays in its charge.
     fn unpin(&mut self, key: &JobKey, record: &AdmissionRecord, roles: &[Role]) {
         let was_raised =
-            is_raised(record, roles) && self.in_flight_of(key).begin_unpinned(record.attempt);
-        if self.in_flight_of(key).unpin() || was_raised {
+            is_raised(record, roles) && self.in_flight_of(key).pins.begin_unpinned(record.attempt);
+        if self.in_flight_of(key).pins.unpin() || was_raised {
             self.delete_override(key);
         }
     }

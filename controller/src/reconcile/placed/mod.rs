@@ -1,6 +1,7 @@
 //! Placed jobs: charged by their record, followed by what their members report, and evicted if what runs is
 //! not what was admitted.
 
+pub(crate) mod attempt_end;
 pub(crate) mod avoids;
 pub(crate) mod cannot_start;
 pub(crate) mod cluster_removed;
@@ -117,14 +118,15 @@ impl Reconciler {
         record: AdmissionRecord,
     ) {
         if self.has_works(ctx) {
-            self.in_flight_of(ctx.key).works_seen = true;
+            self.in_flight_of(ctx.key).works.seen();
         }
         self.rendezvous_jobs.remove(ctx.key);
         self.mirror.keep_claims(ctx.key);
         let outcome = outcome(&ctx.binding);
         let job = self.job_of(ctx.key, &ctx.binding, namespace);
         if outcome.is_finished() {
-            self.in_flight_of(ctx.key).ended = Some((record.attempt, outcome.clone()));
+            let end = &mut self.in_flight_of(ctx.key).end;
+            end.note(record.attempt, outcome.clone());
         }
         let placed = Placed {
             ctx,
@@ -262,11 +264,15 @@ impl Reconciler {
     /// Its member came back empty and Karmada created it again, or an aborted Volcano Job was resumed. It is
     /// charged already.
     fn check_runs_after_end(&mut self, placed: &Placed<'_>) -> CheckResult {
-        if !self.runs_after_end(placed) {
+        let (ctx, attempt) = (placed.ctx, placed.record.attempt);
+        let over = (self.is_over(ctx, &placed.record), placed.was_over);
+        let runs = placed.outcome == Outcome::Active;
+        let end = &mut self.in_flight_of(ctx.key).end;
+        if !end.runs_again(attempt, over, runs) {
             return CheckResult::Continue;
         }
-        let passed = self.engine.bound_passed_by(placed.ctx.key);
-        tracing::warn!(job = %placed.ctx.key, passed, "it runs again after it was over, and is charged again");
+        let passed = self.engine.bound_passed_by(ctx.key);
+        tracing::warn!(job = %ctx.key, passed, "it runs again after it was over, and is charged again");
         match passed.filter(|_| !placed.record.adopted) {
             Some(passed) => {
                 let message = format!("it runs again after it was over, and {passed}");
@@ -274,24 +280,6 @@ impl Reconciler {
             }
             None => CheckResult::Continue,
         }
-    }
-
-    /// Returns true if a finished job runs again. It is charged once its members no longer report its end.
-    /// That report may only be late or lost, so the job is evicted only once some of it runs.
-    fn runs_after_end(&mut self, placed: &Placed<'_>) -> bool {
-        let (ctx, record) = (placed.ctx, &placed.record);
-        let is_over = self.is_over(ctx, record);
-        let in_flight = self.in_flight_of(ctx.key);
-        if is_over {
-            in_flight.reopened = None;
-        } else if placed.was_over {
-            in_flight.reopened = Some(record.attempt);
-        }
-        let runs = placed.outcome == Outcome::Active && in_flight.reopened == Some(record.attempt);
-        if runs {
-            in_flight.reopened = None;
-        }
-        runs
     }
 
     /// Returns true if the engine knows the attempt of `record` as ended.
@@ -350,7 +338,7 @@ impl Reconciler {
     /// Writes the status that Karmada's components expect from a scheduler after a placement.
     fn acknowledge(&mut self, placed: &Placed<'_>) {
         let ctx = placed.ctx;
-        if !self.options.places_itself || self.in_flight_of(ctx.key).is_open() {
+        if !self.options.places_itself || self.in_flight_of(ctx.key).open.is_open() {
             return;
         }
         if let Some(write) = binding_writer::ack(&ctx.binding, ctx.now) {

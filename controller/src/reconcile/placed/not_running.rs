@@ -14,6 +14,7 @@ use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::record::{AdmissionRecord, Parts};
 use engine::facts::Share;
 use engine::{Attempt, ClusterName, JobKey, Progress, Reason, Time};
+use std::collections::BTreeMap;
 
 /// Milliseconds that the scheduler of a cluster has to bind the pods of an admitted job.
 const BOUND_WITHIN_MS: i64 = 60_000;
@@ -36,6 +37,17 @@ const REFUSALS: [&str; 5] = [
 
 /// How the kubelet's reasons begin for a pod that requests more than a node has left: `OutOfcpu`.
 const OUT_OF: &str = "OutOf";
+
+/// The pods of a job that the scheduler of a cluster has not bound in time.
+#[derive(Debug, Default)]
+pub(crate) struct UnscheduledPods {
+    /// Which these are.
+    message: Option<String>,
+    /// When the schedulers were last asked why.
+    asked_at: Option<Time>,
+    /// The last answers, each of an attempt.
+    answers: BTreeMap<ClusterName, (Attempt, UnboundPods)>,
+}
 
 impl LostPods {
     /// Returns true if a node has refused a pod of the job's present attempt.
@@ -72,8 +84,8 @@ impl Reconciler {
             self.work_queue.add_at(ctx.key, ctx.now.after(RECHECK_MS));
         }
         let unscheduled = &mut self.in_flight_of(ctx.key).unscheduled;
-        if *unscheduled != found {
-            *unscheduled = found;
+        if unscheduled.message != found {
+            unscheduled.message = found;
             self.push(Publication::Job(ctx.key.clone()));
         }
     }
@@ -85,7 +97,7 @@ impl Reconciler {
         record: &AdmissionRecord,
         cluster: &ClusterName,
     ) {
-        let asked_at = &mut self.in_flight_of(ctx.key).schedulers_asked_at;
+        let asked_at = &mut self.in_flight_of(ctx.key).unscheduled.asked_at;
         if asked_at.is_some_and(|at| ctx.now < at.after(ASK_AGAIN_MS)) {
             return;
         }
@@ -106,7 +118,7 @@ impl Reconciler {
         pods: UnboundPods,
     ) {
         if let Some(state) = self.in_flight.get_mut(key) {
-            state.unbound.insert(cluster, (attempt, pods));
+            state.unscheduled.answers.insert(cluster, (attempt, pods));
             self.work_queue.add(key);
         }
     }
@@ -128,7 +140,7 @@ impl Reconciler {
             (bound < least).then(|| {
                 let have = format!("placed; {bound} of the {least} pods it needs on {cluster} have a node");
                 let late = "the scheduler there has not bound the others for more than a minute";
-                let answers = self.in_flight.get(key).map(|state| &state.unbound);
+                let answers = self.in_flight.get(key).map(|state| &state.unscheduled.answers);
                 let answer = answers.and_then(|answers| answers.get(cluster));
                 let answer = answer.filter(|(attempt, _)| *attempt == record.attempt);
                 if let Some(field) = self.suspended_in(key, cluster) {

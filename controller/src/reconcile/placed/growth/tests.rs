@@ -21,3 +21,16 @@ fn admitted_pods_are_summed_over_the_clusters() {
         [("head".to_owned(), 1), ("worker".to_owned(), 5)].into()
     );
 }
+
+#[test]
+fn a_pin_is_new_only_once() {
+    let mut pins = Pins::default();
+    let (grown, more) = (["a 1 -> 2".to_owned()], ["a 1 -> 3".to_owned()]);
+    let mut pin = |growth: &[String], version: &str| pins.pin(growth, version.to_owned());
+    assert_eq!(pin(&grown, "1"), (true, true));
+    assert_eq!(pin(&grown, "1"), (false, false));
+    assert_eq!(pin(&grown, "2"), (false, true), "its template is another");
+    assert_eq!(pin(&more, "2"), (true, true));
+    assert!(pins.unpin());
+    assert!(!pins.unpin());
+}
