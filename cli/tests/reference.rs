@@ -43,7 +43,7 @@ fn placement() -> String {
     for score in engine::plugins::scores() {
         page += &format!("| `{}` | {} | {} |\n", score.name, score.about, score.unset);
     }
-    page += "\nTo add one, see [A filter or score of your own](../development.md#a-filter-or-score-of-your-own).\n";
+    page += "\nTo add one, see [A filter or score of your own](../../CONTRIBUTING.md#a-filter-or-score-of-your-own).\n";
     page
 }
 

@@ -389,7 +389,8 @@ pub struct CapacityPolicyPlacement {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub weights: BTreeMap<String, i32>,
-    /// How long an admitted gang may take until its minimum of pods is bound. Then it is evicted.
+    /// How long an admitted gang may take until its minimum of pods runs, the pull of images included. Then it is
+    /// evicted.
     /// Unset: 10m.
     #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN))]
     #[serde(skip_serializing_if = "Option::is_none")]
