@@ -261,7 +261,7 @@ impl Core {
             }
         }
         self.publisher.clear();
-        self.publisher.kept.export(&self.metrics);
+        self.publisher.not_running.export(&self.metrics);
         self.reconciler.lost_pods.stand_by();
         self.reconciler.breakers.stand_by();
         self.reconciler.avoided_nodes.stand_by();

@@ -28,7 +28,7 @@ pub(crate) struct EvictionReason {
 #[derive(Debug, Clone)]
 pub(crate) struct ControllerMetrics {
     pub(crate) admission_policies: admission_policies::AdmissionPolicyMetrics,
-    pub(crate) released: Counter,
+    pub(crate) admitted: Counter,
     pub(crate) opened_by_hand: Counter,
     pub(crate) records_unreadable: Gauge,
     pub(crate) records_changed: Counter,
@@ -48,7 +48,7 @@ pub(crate) struct ControllerMetrics {
     pub(crate) invariant_check_seconds: Histogram,
     pub(crate) queues: QueueSeries,
     evicted: Family<EvictionReason, Counter>,
-    kept: Family<EvictionReason, Gauge>,
+    not_running: Family<EvictionReason, Gauge>,
     refused: Family<EvictionReason, Counter>,
     decide_seconds: Histogram,
 }
@@ -58,8 +58,8 @@ impl ControllerMetrics {
     pub(crate) fn new(registry: &Registry) -> Self {
         Self {
             admission_policies: admission_policies::AdmissionPolicyMetrics::new(registry),
-            released: registry.register(
-                "jobs_released",
+            admitted: registry.register(
+                "jobs_admitted",
                 "Jobs that were admitted",
                 Counter::default(),
             ),
@@ -136,8 +136,8 @@ impl ControllerMetrics {
                 "Admitted jobs that were evicted",
                 Family::default(),
             ),
-            kept: registry.register(
-                "jobs_kept",
+            not_running: registry.register(
+                "jobs_not_running",
                 "Admitted jobs whose pods do not run, by reason: PodsRefused, PodsNotStarting, PodsNotScheduled",
                 Family::default(),
             ),
@@ -163,9 +163,9 @@ impl ControllerMetrics {
     }
 
     /// Sets how many admitted jobs show `reason`.
-    pub(crate) fn kept(&self, reason: Reason, jobs: i64) {
+    pub(crate) fn not_running(&self, reason: Reason, jobs: i64) {
         let reason = reason.to_string();
-        self.kept
+        self.not_running
             .get_or_create(&EvictionReason { reason })
             .set(jobs);
     }

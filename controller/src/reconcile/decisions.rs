@@ -164,7 +164,7 @@ impl Reconciler {
         if let Some(left) = self.left_in(&binding, &admission) {
             return self.refuse(key, admission.attempt, &still_there(left), now);
         }
-        self.metrics.released.inc();
+        self.metrics.admitted.inc();
         self.note_admission(key, &admission, now);
         let message = self.discreet(key, message);
         self.push(Effect::RecordEvent {

@@ -72,7 +72,7 @@ impl Publishing<'_> {
             return;
         };
         let publisher = &mut self.publisher;
-        publisher.kept.observe(key, reason.shown.reason);
+        publisher.not_running.observe(key, reason.shown.reason);
         let to_record = reason.to_record();
         let seen = self.reconciler.mirror.podgroups().get(key);
         let published = || seen.and_then(|seen| reason_events::published(seen));

@@ -9,7 +9,7 @@ mod effective;
 mod fault_policy_status;
 mod job_status;
 mod job_trace;
-pub(crate) mod kept_jobs;
+pub(crate) mod jobs_not_running;
 pub(crate) mod kept_policies;
 pub(crate) mod outlook;
 pub(crate) mod podgroups;
@@ -27,7 +27,7 @@ use crate::reconcile::Reconciler;
 use crate::status::advice::Advice;
 use crate::status::effective::KnownNames;
 use crate::status::job_trace::JobTraces;
-use crate::status::kept_jobs::KeptJobs;
+use crate::status::jobs_not_running::JobsNotRunning;
 use crate::status::positions::Positions;
 use crate::status::reason_events::ReasonEvents;
 use crate::status::template_status::TemplateStatuses;
@@ -90,7 +90,7 @@ pub(crate) struct Publisher {
     /// Jobs whose reasons get events.
     pub(crate) reasons: ReasonEvents,
     /// Admitted jobs that something keeps from running.
-    pub(crate) kept: KeptJobs,
+    pub(crate) not_running: JobsNotRunning,
     /// Objects that no policy selects.
     pub(crate) unselected: Unselected,
     /// PodGroup specs as they were last applied.
@@ -120,7 +120,7 @@ impl Publisher {
             traces: JobTraces::default(),
             starts: StartForecasts::default(),
             reasons: ReasonEvents::new(),
-            kept: KeptJobs::default(),
+            not_running: JobsNotRunning::default(),
             unselected: Unselected::default(),
             applied: HashMap::new(),
             kept_at: None,
@@ -159,7 +159,7 @@ impl Publisher {
     /// Drops what has to be published: another replica publishes it.
     pub(crate) fn clear(&mut self) {
         self.jobs.clear();
-        self.kept.clear();
+        self.not_running.clear();
         self.positions = Positions::default();
         self.stages.clear();
         self.traces.clear();
@@ -215,7 +215,7 @@ impl Publisher {
         self.traces.forget(key, crds::record::timestamp(now));
         self.starts.forget(key);
         self.reasons.forget(key);
-        self.kept.forget(key);
+        self.not_running.forget(key);
         self.templates.forget(key);
         self.status
             .forget(&podgroup_target(key, self.status_subresource));
@@ -253,7 +253,7 @@ impl Publishing<'_> {
         {
             self.publish_job(&key, now);
         }
-        self.publisher.kept.export(self.metrics);
+        self.publisher.not_running.export(self.metrics);
         self.advise_due(now);
         self.record_reasons(now);
         self.warn_of_unselected(now);

@@ -13,9 +13,9 @@ pub(crate) const COUNTED: [Reason; 3] = [
 
 /// The jobs that show one of these reasons.
 #[derive(Debug, Default)]
-pub(crate) struct KeptJobs(BTreeMap<JobKey, Reason>);
+pub(crate) struct JobsNotRunning(BTreeMap<JobKey, Reason>);
 
-impl KeptJobs {
+impl JobsNotRunning {
     /// Notes the reason that a job shows.
     pub(crate) fn observe(&mut self, key: &JobKey, reason: Reason) {
         if COUNTED.contains(&reason) {
@@ -44,7 +44,7 @@ impl KeptJobs {
     /// Exports the numbers.
     pub(crate) fn export(&self, metrics: &ControllerMetrics) {
         for reason in COUNTED {
-            metrics.kept(reason, self.count(reason));
+            metrics.not_running(reason, self.count(reason));
         }
     }
 }
@@ -55,9 +55,9 @@ mod tests {
 
     #[test]
     fn a_job_counts_while_something_keeps_it() {
-        let mut kept = KeptJobs::default();
+        let mut jobs = JobsNotRunning::default();
         let job = |name: &str| JobKey::new("team", name);
-        kept.observe(&job("b"), Reason::PodsNotStarting);
+        jobs.observe(&job("b"), Reason::PodsNotStarting);
         for (reason, counts) in [
             (Reason::Placed, [0, 1, 0]),
             (Reason::PodsNotScheduled, [0, 1, 1]),
@@ -65,10 +65,10 @@ mod tests {
             (Reason::PodsRefused, [1, 1, 0]),
             (Reason::Running, [0, 1, 0]),
         ] {
-            kept.observe(&job("a"), reason);
-            assert_eq!(COUNTED.map(|reason| kept.count(reason)), counts, "{reason}");
+            jobs.observe(&job("a"), reason);
+            assert_eq!(COUNTED.map(|reason| jobs.count(reason)), counts, "{reason}");
         }
-        kept.forget(&job("b"));
-        assert_eq!(COUNTED.map(|reason| kept.count(reason)), [0; 3]);
+        jobs.forget(&job("b"));
+        assert_eq!(COUNTED.map(|reason| jobs.count(reason)), [0; 3]);
     }
 }
