@@ -28,7 +28,7 @@ pub(crate) async fn delayed_scheduling(case: &Case) -> anyhow::Result<()> {
         ..case.gang("gang", 2, 8)
     };
     let gang = submit(case, gang, "1h").await?;
-    case.waits(&gang, &["Reserved", "WaitingForRoom"]).await?;
+    case.waits(&gang, &["NextInLine", "WaitingForRoom"]).await?;
     let mut small = Vec::new();
     for (index, job) in running.iter().enumerate() {
         let name = format!("new-{index}");
@@ -59,14 +59,14 @@ pub(crate) async fn short_job_passes(case: &Case) -> anyhow::Result<()> {
     let holder = submit(case, case.gang("holder", 1, 8), "5m").await?;
     case.running(&holder).await?;
     let gang = submit(case, case.gang("gang", 2, 8), "1h").await?;
-    case.waits(&gang, &["Reserved", "WaitingForRoom"]).await?;
+    case.waits(&gang, &["NextInLine", "WaitingForRoom"]).await?;
     let long = submit(case, case.gang("long", 1, 8), "1h").await?;
     case.waits(&long, &SHORT).await?;
     case.stays_unplaced(&long, A_WHILE).await?;
     case.midway().await?;
     let short = submit(case, case.gang("short", 1, 8), "1m").await?;
     case.running(&short).await?;
-    case.waits(&gang, &["Reserved", "WaitingForRoom"]).await?;
+    case.waits(&gang, &["NextInLine", "WaitingForRoom"]).await?;
     case.end(&short).await?;
     case.end(&holder).await?;
     case.running(&gang).await?;
@@ -101,7 +101,7 @@ fn reserved_nodes_pull_the_image_of_a_waiting_gang() {
         let holder = submit(case, case.gang("holder", 1, 8), "5m").await?;
         case.running(&holder).await?;
         let gang = submit(case, case.gang("gang", 2, 8), "1h").await?;
-        case.waits(&gang, &["Reserved", "WaitingForRoom"]).await?;
+        case.waits(&gang, &["NextInLine", "WaitingForRoom"]).await?;
         let member = case.plane.member("member1").await?;
         let name = format!("muster-pre-pull-{}", gang.uid());
         let pull = async || {

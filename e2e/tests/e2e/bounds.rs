@@ -32,7 +32,7 @@ pub(crate) async fn of_class_and_cluster(case: &Case) -> anyhow::Result<()> {
     let message = case
         .waits(
             waits.expect("one of three waits"),
-            &["WaitingForQuota", "Reserved"],
+            &["WaitingForQuota", "NextInLine"],
         )
         .await?;
     assert!(

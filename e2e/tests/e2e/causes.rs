@@ -17,7 +17,7 @@ use crate::steered::{follow, kubectl};
 use crate::story::managed_long;
 
 /// The reasons of a job for which its queue has no quota left.
-const NO_QUOTA: &[&str] = &["WaitingForQuota", "Reserved"];
+const NO_QUOTA: &[&str] = &["WaitingForQuota", "NextInLine"];
 
 /// A job that waits.
 struct Cause {
@@ -341,7 +341,7 @@ impl Causes<'_> {
         };
         let holder = self.holder(&gang).await?;
         let words = "member1 has room for 0 of 1";
-        let reasons = &["WaitingForRoom", "Reserved"];
+        let reasons = &["WaitingForRoom", "NextInLine"];
         self.add(gang.batch(), reasons, words, Remedy::End(holder));
         Ok(())
     }

@@ -375,7 +375,8 @@ async fn commands(case: &Case) -> anyhow::Result<()> {
     let waits = case
         .submit_by(&user.objects, &gang("waits").volcano())
         .await?;
-    case.waits(&waits, &["WaitingForQuota", "Reserved"]).await?;
+    case.waits(&waits, &["WaitingForQuota", "NextInLine"])
+        .await?;
 
     listed(case, &tenant).await?;
     let explained = tenant.done("explain waits").await?;

@@ -15,7 +15,7 @@ use crate::job::{Job, clusters, condition, is_gated, record};
 pub(crate) const SHORT: [&str; 5] = [
     "WaitingForQuota",
     "WaitingForRoom",
-    "Reserved",
+    "NextInLine",
     "ReservedForAnother",
     "BehindHead",
 ];

@@ -146,7 +146,7 @@ async fn while_away(case: &Case, job: &Job) -> anyhow::Result<Job> {
     let waiter = case
         .submit(&case.short_gang("waiter", 1, 8, 1).volcano())
         .await?;
-    let reasons = ["WaitingForQuota", "Reserved"];
+    let reasons = ["WaitingForQuota", "NextInLine"];
     case.waits(&waiter, &reasons).await?;
     case.midway().await?;
     // The new process leads: if it forgot the charge, the waiting job would start at once.
@@ -182,7 +182,7 @@ fn what_changes_while_none_leads_lowers_no_charge() {
         let waits = case
             .submit(&case.short_gang("waits", 1, 8, 1).batch())
             .await?;
-        let reasons = ["WaitingForQuota", "Reserved"];
+        let reasons = ["WaitingForQuota", "NextInLine"];
         case.waits(&waits, &reasons).await?;
         let held = case.hold_works([garbled, ghost]).await?;
         let suspend = json!({"spec": {"suspend": true}});

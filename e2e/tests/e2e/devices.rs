@@ -240,7 +240,7 @@ fn a_job_that_claims_devices_is_counted_placed_and_followed_by_its_template() {
 
         // The second job is first short of quota, then of capacity.
         let second = case.submit(&claiming(case, "second", 1)).await?;
-        case.waits(&second, &["WaitingForQuota", "Reserved"])
+        case.waits(&second, &["WaitingForQuota", "NextInLine"])
             .await?;
         case.karmada()
             .merge(QUEUE, None, &case.name, &queue(case, 6))

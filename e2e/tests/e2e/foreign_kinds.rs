@@ -60,7 +60,7 @@ fn a_kind_that_may_not_be_read_says_so_holds_nobody_up_and_is_queued_once_it_may
         grant(case).await?;
         assert_eq!(case.placed(&thing).await?, ["member1"]);
         let waiter = case.submit(&case.gang("waiter", 1, 8).volcano()).await?;
-        case.waits(&waiter, &["WaitingForQuota", "Reserved"])
+        case.waits(&waiter, &["WaitingForQuota", "NextInLine"])
             .await?;
         Ok(())
     });

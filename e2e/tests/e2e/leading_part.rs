@@ -91,7 +91,8 @@ pub(crate) async fn succeeds_with_its_master(
     let job = case.submit(&training).await?;
     case.running(&job).await?;
     let next = case.submit(&next).await?;
-    case.waits(&next, &["WaitingForQuota", "Reserved"]).await?;
+    case.waits(&next, &["WaitingForQuota", "NextInLine"])
+        .await?;
     end_leader(case, &job).await?;
     if middle == Middle::Ended {
         case.midway().await?;

@@ -23,13 +23,14 @@ fn a_job_deleted_while_pending_released_or_running_can_be_made_again() {
         let holder = case.submit(&case.gang("holder", 1, 8).batch()).await?;
         case.running(&holder).await?;
         let pending = case.submit(&forever).await?;
-        case.waits(&pending, &["WaitingForQuota", "Reserved"])
+        case.waits(&pending, &["WaitingForQuota", "NextInLine"])
             .await?;
         case.delete(&pending).await?;
 
         let again = resubmit(case, &forever).await?;
         case.gone(&pending).await?;
-        case.waits(&again, &["WaitingForQuota", "Reserved"]).await?;
+        case.waits(&again, &["WaitingForQuota", "NextInLine"])
+            .await?;
         case.delete(&holder).await?;
         case.placed(&again).await?;
         case.delete(&again).await?;
@@ -278,8 +279,11 @@ fn a_job_that_is_deleted_without_what_belongs_to_it_ends() {
         let first = case.submit(&case.gang("first", 1, 8).batch()).await?;
         case.running(&first).await?;
         let second = case.submit(&case.gang("second", 1, 8).batch()).await?;
-        case.waits(&second, &["WaitingForQuota", "Reserved", "WaitingForRoom"])
-            .await?;
+        case.waits(
+            &second,
+            &["WaitingForQuota", "NextInLine", "WaitingForRoom"],
+        )
+        .await?;
         let third = case.submit(&case.gang("third", 1, 8).batch()).await?;
         case.pod_group_when(&third, "seen", |_| true).await?;
         for job in [&third, &first] {

@@ -59,7 +59,7 @@ fn a_volcano_job_goes_only_where_volcano_is() {
                 "NoEligibleCluster",
                 "ExceedsFleet",
                 "WaitingForRoom",
-                "Reserved",
+                "NextInLine",
             ],
         )
         .await?;
@@ -145,7 +145,7 @@ fn what_runs_when_a_namespace_is_labelled_is_charged_and_left_running() {
         let waiter = case
             .submit(&case.short_gang("waiter", 1, 8, 2).volcano())
             .await?;
-        case.waits(&waiter, &["WaitingForQuota", "Reserved"])
+        case.waits(&waiter, &["WaitingForQuota", "NextInLine"])
             .await?;
         allocated(case, "8").await?;
         let binding = case.binding(&runs).await.unwrap().unwrap();

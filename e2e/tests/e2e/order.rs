@@ -25,8 +25,11 @@ fn the_higher_priority_starts_first_when_capacity_frees() {
                 ..case.short_gang(word, 2, 4, 1)
             };
             let job = case.submit(&gang.volcano()).await?;
-            case.waits(&job, &["WaitingForQuota", "ReservedForAnother", "Reserved"])
-                .await?;
+            case.waits(
+                &job,
+                &["WaitingForQuota", "ReservedForAnother", "NextInLine"],
+            )
+            .await?;
             jobs.push(job);
         }
         case.end(&runs).await?;
@@ -61,7 +64,7 @@ fn a_gang_that_fits_nowhere_waits_while_a_smaller_one_runs() {
             "ExceedsFleet",
             "NoEligibleCluster",
             "WaitingForRoom",
-            "Reserved",
+            "NextInLine",
         ];
         let message = case.waits(&large, &reasons).await?;
         assert!(!message.is_empty(), "waits without a message");
@@ -86,7 +89,7 @@ fn a_gang_that_fits_when_others_end_waits_for_them() {
         let gang = case
             .submit(&case.short_gang("gang", 2, 8, 2).volcano())
             .await?;
-        case.waits(&gang, &["WaitingForRoom", "Reserved"]).await?;
+        case.waits(&gang, &["WaitingForRoom", "NextInLine"]).await?;
         let works_of_a_part = case.pods("member1").await?.len();
         assert_eq!(works_of_a_part, 1, "part of the gang started");
         case.end(&runs).await?;

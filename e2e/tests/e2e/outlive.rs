@@ -80,7 +80,8 @@ async fn full(case: &Case, tenant: &Objects) -> anyhow::Result<(Job, Job)> {
     case.running(&runs).await?;
     let waits = case.gang("waits", 1, 8).batch();
     let waits = case.submit_by(tenant, &waits).await?;
-    case.waits(&waits, &["WaitingForQuota", "Reserved"]).await?;
+    case.waits(&waits, &["WaitingForQuota", "NextInLine"])
+        .await?;
     Ok((runs, waits))
 }
 

@@ -40,7 +40,9 @@ fn data_that_may_not_leave_its_region() {
             assert_eq!(case.placed(job).await?, ["member2"]);
         }
         let waits = submit(case, "waits").await?;
-        let why = case.waits(&waits, &["WaitingForRoom", "Reserved"]).await?;
+        let why = case
+            .waits(&waits, &["WaitingForRoom", "NextInLine"])
+            .await?;
         assert!(!why.contains("member1"), "mentions member1: {why}");
 
         // A job goes where there is capacity once the filter is off.

@@ -179,7 +179,8 @@ async fn busy(case: &Case) -> anyhow::Result<()> {
     }
     case.running(&runs).await?;
     let waits = case.submit(&case.gang("waits", 1, 4).batch()).await?;
-    case.waits(&waits, &["WaitingForQuota", "Reserved"]).await?;
+    case.waits(&waits, &["WaitingForQuota", "NextInLine"])
+        .await?;
     may_have(case, 4).await?;
     eventually(SOON, "the queue has more than it may have", async || {
         let policy = case.karmada().get(CAPACITY_POLICY, None, &case.name).await;

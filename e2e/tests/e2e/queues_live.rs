@@ -30,7 +30,7 @@ pub(crate) async fn lowered_and_raised(case: &Case) -> anyhow::Result<()> {
     case.change_queue(&case.name, gpus(8)).await?;
     case.shows_gpus(&case.name, "capability", 8).await?;
     let waiter = case.submit(&case.gang("waiter", 1, 8).volcano()).await?;
-    case.waits(&waiter, &["WaitingForQuota", "Reserved"])
+    case.waits(&waiter, &["WaitingForQuota", "NextInLine"])
         .await?;
     case.midway().await?;
     // No job is evicted for it, and when a job ends the queue admits no more than its quota.
@@ -96,7 +96,7 @@ pub(crate) async fn applied_again(case: &Case) -> anyhow::Result<()> {
     let runs = case.submit(&case.gang("runs", 1, 8).volcano()).await?;
     case.running(&runs).await?;
     let waiter = case.submit(&case.gang("waiter", 1, 8).volcano()).await?;
-    case.waits(&waiter, &["WaitingForQuota", "Reserved"])
+    case.waits(&waiter, &["WaitingForQuota", "NextInLine"])
         .await?;
     let karmada = case.karmada();
     karmada.delete(QUEUE, None, &case.name).await?;

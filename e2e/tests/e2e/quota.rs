@@ -22,7 +22,7 @@ async fn holder_and_waiter(case: &Case) -> anyhow::Result<(Job, Job)> {
     let waiter = case
         .submit(&case.short_gang("waiter", 1, 8, 1).volcano())
         .await?;
-    case.waits(&waiter, &["WaitingForQuota", "Reserved"])
+    case.waits(&waiter, &["WaitingForQuota", "NextInLine"])
         .await?;
     let raised = format!("spec.capability of queue {} raised", case.name);
     case.pod_group_when(&waiter, "learns what would help", |group| {
@@ -100,7 +100,7 @@ fn quota_is_back_after_a_job_was_aborted() {
         let waiter = case
             .submit(&case.short_gang("waiter", 1, 8, 1).volcano())
             .await?;
-        case.waits(&waiter, &["WaitingForQuota", "Reserved"])
+        case.waits(&waiter, &["WaitingForQuota", "NextInLine"])
             .await?;
         case.fail(&holder).await?;
         case.finished(&waiter, "Succeeded").await
@@ -127,7 +127,7 @@ fn a_job_suspended_by_its_owner_gives_its_quota_back() {
         let waiter = case
             .submit(&case.short_gang("waiter", 1, 8, 1).volcano())
             .await?;
-        case.waits(&waiter, &["WaitingForQuota", "Reserved"])
+        case.waits(&waiter, &["WaitingForQuota", "NextInLine"])
             .await?;
         let suspend = json!({"spec": {"suspend": true}});
         let namespace = Some(case.name.as_str());

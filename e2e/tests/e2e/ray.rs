@@ -333,7 +333,8 @@ pub(crate) async fn service(case: &Case) -> anyhow::Result<()> {
     .await?;
     case.shows_gpus(&case.name, "allocated", 12).await?;
     let next = case.submit(&case.gang("next", 1, 2).volcano()).await?;
-    case.waits(&next, &["WaitingForQuota", "Reserved"]).await?;
+    case.waits(&next, &["WaitingForQuota", "NextInLine"])
+        .await?;
     case.delete(&job).await?;
     case.gone(&job).await?;
     case.running(&next).await?;

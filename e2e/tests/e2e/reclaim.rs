@@ -156,7 +156,8 @@ pub(crate) async fn guarantee(case: &Case) -> anyhow::Result<()> {
     let third = case
         .submit(&case.gang_in(&greedy, "greedy-2", 1, 8).batch())
         .await?;
-    case.waits(&third, &["WaitingForQuota", "Reserved"]).await?;
+    case.waits(&third, &["WaitingForQuota", "NextInLine"])
+        .await?;
     case.stays_unplaced(&third, A_WHILE).await?;
     let kept = case.run_in(&sure, "kept", 1, 8).await?;
 

@@ -245,8 +245,11 @@ fn a_job_that_was_deleted_while_it_waits_is_not_started() {
         let mut template = case.gang("second", 1, 8).volcano();
         template["metadata"]["finalizers"] = json!(["example.com/keep"]);
         let second = case.submit(&template).await?;
-        case.waits(&second, &["WaitingForQuota", "Reserved", "WaitingForRoom"])
-            .await?;
+        case.waits(
+            &second,
+            &["WaitingForQuota", "NextInLine", "WaitingForRoom"],
+        )
+        .await?;
         case.delete(&second).await?;
         let message = case.waits(&second, &["Deleting"]).await?;
         ensure!(message.contains("finalizer example.com/keep"), "{message}");

@@ -14,7 +14,7 @@ use crate::job::{Job, condition};
 use crate::story::managed;
 
 /// The reasons of a job that waits for the job that holds all of the quota.
-const BEHIND: [&str; 3] = ["WaitingForQuota", "ReservedForAnother", "Reserved"];
+const BEHIND: [&str; 3] = ["WaitingForQuota", "ReservedForAnother", "NextInLine"];
 
 /// Sets a label of a job, or removes it.
 async fn label(case: &Case, job: &Job, label: &str, value: Value) -> anyhow::Result<()> {

@@ -73,7 +73,7 @@ async fn scaled(case: &Case) -> anyhow::Result<()> {
     let bare = submit(case.gang("bare", 1, 2).pod()).await?;
     case.waits(
         &bare,
-        &["WaitingForQuota", "ReservedForAnother", "Reserved"],
+        &["WaitingForQuota", "ReservedForAnother", "NextInLine"],
     )
     .await?;
     never_holds_more(case).await?;
@@ -138,7 +138,7 @@ async fn relabelled(case: &Case) -> anyhow::Result<()> {
     );
     let waiter = with_class("waiter", &low).volcano();
     let waiter = case.submit_by(&tenant.objects, &waiter).await?;
-    case.waits(&waiter, &["WaitingForQuota", "Reserved"])
+    case.waits(&waiter, &["WaitingForQuota", "NextInLine"])
         .await?;
     case.stays_unplaced(&waiter, A_WHILE).await?;
     let binding = case.binding(&holder).await.map_err(anyhow::Error::msg)?;

@@ -152,7 +152,7 @@ async fn traced(case: &Case, muster: &Muster, collector: &Collector) -> anyhow::
     let first = case.submit(&first).await?;
     case.running(&first).await?;
     let second = case.submit(&case.gang("second", 1, 8).volcano()).await?;
-    case.waits(&second, &["WaitingForQuota", "Reserved"])
+    case.waits(&second, &["WaitingForQuota", "NextInLine"])
         .await?;
     // What has ended by now was sent by the process that is killed.
     eventually(SOON, "three phases have arrived", async || {
@@ -185,7 +185,7 @@ async fn traced(case: &Case, muster: &Muster, collector: &Collector) -> anyhow::
     let reason = spans["queued"].get("muster.reason");
     let reason = reason.context("the wait has no reason")?;
     ensure!(
-        reason.contains("Reserved") || reason.contains("Quota"),
+        reason.contains("NextInLine") || reason.contains("Quota"),
         "{reason}"
     );
     Ok(())

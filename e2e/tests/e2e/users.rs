@@ -17,7 +17,7 @@ const NO_SLOT: &[&str] = &[
     "WaitingForQuota",
     "WaitingForRoom",
     "ReservedForAnother",
-    "Reserved",
+    "NextInLine",
 ];
 
 /// Submits a job with half of the queue, in the name of a user.

@@ -91,7 +91,7 @@ reasons! {
     /// What it needs is reserved for a job ahead of it.
     ReservedForAnother,
     /// It is next: what becomes free is reserved for it.
-    Reserved,
+    NextInLine,
     /// A job ahead of it in a strictly ordered queue has to start first.
     BehindHead,
     /// Its queue, or an ancestor, has reached its limit of admitted jobs.

@@ -129,13 +129,13 @@ fn with_reservation(
         let victims = reservation.pending_evictions.iter();
         let victims: Vec<String> = victims.map(ToString::to_string).collect();
         message = format!(
-            "{message}; it is next: {} evicted for it, and what frees is kept for it",
+            "{message}; it is next: {} evicted for it, and what becomes free is reserved for it",
             are(&victims)
         );
         return (Reason::AwaitingEviction, message);
     }
-    message.push_str("; it is next: what frees is kept for it");
-    (Reason::Reserved, message)
+    message.push_str("; it is next: what becomes free is reserved for it");
+    (Reason::NextInLine, message)
 }
 
 /// The explanation of a job behind the head of a StrictFIFO queue. One beyond the limit of pending jobs waits for a

@@ -57,7 +57,8 @@ pub(crate) fn estimate(inputs: Inputs<'_>, key: &JobKey) -> Option<StartEstimate
     let reserved = inputs.reservations.of(key);
     if let Some(start) = reserved.and_then(|reserved| reserved.start) {
         let wait = start.millis_since(inputs.now);
-        let basis = "what frees is kept for it, by the expected ends of running jobs".to_owned();
+        let basis =
+            "what becomes free is reserved for it, by the expected ends of running jobs".to_owned();
         return said(EstimateSource::Reservation, Some(wait), basis);
     }
     let (position, ahead) = jobs_ahead(inputs, line, resource);

@@ -25,7 +25,7 @@ fn busy(backfill: Backfill) -> World {
 pub fn holders(world: &World, names: &[&str]) -> Vec<String> {
     let next = |name: &&&str| {
         let explanation = world.engine.explain(&key(name)).unwrap();
-        explanation.reason == Reason::Reserved
+        explanation.reason == Reason::NextInLine
     };
     names.iter().filter(next).map(ToString::to_string).collect()
 }

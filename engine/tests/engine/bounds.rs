@@ -101,7 +101,7 @@ fn never_let() -> World {
 fn waits_and_goes(world: &mut World) {
     assert_eq!(world.decide(), "");
     let large = world.engine.explain(&key("large")).unwrap();
-    assert_eq!(large.reason, engine::Reason::Reserved);
+    assert_eq!(large.reason, engine::Reason::NextInLine);
     world.finish("old");
     assert_eq!(world.decide(), "release large #1 x(n0)");
 }

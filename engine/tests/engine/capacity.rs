@@ -21,7 +21,7 @@ fn a_capability_bounds_only_the_resources_that_it_names() {
     world.add("cpu", "q", 10, "cpu 8");
     world.decide();
     assert_snapshot!(world.charged(&["one", "two", "three", "cpu"]).join(" "), @"one two cpu");
-    assert_snapshot!(world.why("three"), @"#1 Reserved: needs nvidia.com/gpu 1; queue q may use 16 and has 16 charged: short by 1; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("three"), @"#1 NextInLine: needs nvidia.com/gpu 1; queue q may use 16 and has 16 charged: short by 1; it is next: what becomes free is reserved for it");
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn the_capability_of_every_queue_on_the_path_counts() {
     world.add("waits", "team", 1, "gpu 8");
     world.add("never", "team", 3, "gpu 8");
     world.decide();
-    assert_snapshot!(world.why("waits"), @"#1 Reserved: needs nvidia.com/gpu 8; queue dept may use 16 and has 16 charged: short by 8; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("waits"), @"#1 NextInLine: needs nvidia.com/gpu 8; queue dept may use 16 and has 16 charged: short by 8; it is next: what becomes free is reserved for it");
     assert_snapshot!(world.why("never"), @"#2 ExceedsCapability: needs nvidia.com/gpu 24; queue dept may use 16: 8 more than it may ever have");
     assert_snapshot!(world.allocated("dept"), @"nvidia.com/gpu 16, pods 2");
 }
@@ -46,7 +46,7 @@ fn the_root_may_have_a_capability() {
     world.add("one", "q", 1, "gpu 8");
     world.add("two", "q", 1, "gpu 8");
     world.decide();
-    assert_snapshot!(world.why("two"), @"#1 Reserved: needs nvidia.com/gpu 8; queue root may use 8 and has 8 charged: short by 8; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("two"), @"#1 NextInLine: needs nvidia.com/gpu 8; queue root may use 8 and has 8 charged: short by 8; it is next: what becomes free is reserved for it");
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn a_capability_below_the_usage_blocks_new_jobs_and_evicts_none() {
     world.add("small", "q", 1, "gpu 1");
     world.add("cpu", "q", 1, "cpu 1");
     assert_snapshot!(world.decide(), @"release cpu #1 a(n0)");
-    assert_snapshot!(world.why("small"), @"#1 Reserved: needs nvidia.com/gpu 1; queue q may use 8 and has 32 charged: short by 25; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("small"), @"#1 NextInLine: needs nvidia.com/gpu 1; queue q may use 8 and has 32 charged: short by 25; it is next: what becomes free is reserved for it");
     world.queue(capped("q", "gpu 33"));
     assert_snapshot!(world.decide(), @"release small #1 a(n4)");
 }
@@ -82,7 +82,7 @@ fn classes_of_pools_are_bounded_together_and_by_cluster() {
     release two #1 b(n0)
     release three #1 b(n1)
     ");
-    assert_snapshot!(world.why("four"), @"#1 Reserved: needs nvidia.com/gpu 8; queue q may use 24 of class gpu and has 24 charged: short by 8; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("four"), @"#1 NextInLine: needs nvidia.com/gpu 8; queue q may use 24 of class gpu and has 24 charged: short by 8; it is next: what becomes free is reserved for it");
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_job_too_large_for_the_bound_on_one_cluster_waits_for_another() {
     world.run("old");
     world.add("next", "q", 1, "gpu 8");
     assert_snapshot!(world.decide(), @"");
-    assert_snapshot!(world.why("next"), @"#1 Reserved: needs 1 pod × nvidia.com/gpu 8; b has room for 0 of 1; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("next"), @"#1 NextInLine: needs 1 pod × nvidia.com/gpu 8; b has room for 0 of 1; it is next: what becomes free is reserved for it");
     world.finish("old");
     assert_snapshot!(world.decide(), @"release next #1 b(n0)");
     world.run("next");
@@ -276,7 +276,7 @@ fn of_bounds_on_one_class_the_one_on_all_clusters_is_reported_first() {
     world.add("old", "q", 1, "gpu 8");
     world.add("new", "q", 1, "gpu 8");
     world.decide();
-    assert_snapshot!(world.why("new"), @"#1 Reserved: needs nvidia.com/gpu 8; queue q may use 8 of class gpu and has 8 charged: short by 8; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("new"), @"#1 NextInLine: needs nvidia.com/gpu 8; queue q may use 8 of class gpu and has 8 charged: short by 8; it is next: what becomes free is reserved for it");
 }
 
 #[test]

@@ -169,7 +169,7 @@ fn a_refused_cluster_is_avoided_while_another_could_take_the_job() {
     refuse(&mut world, "job", Some("a"));
     world.wait(2);
     assert_snapshot!(world.decide(), @"");
-    assert_snapshot!(world.why("job"), @"#1 Reserved: needs 1 pod × nvidia.com/gpu 8; b has room for 0 of 1; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("job"), @"#1 NextInLine: needs 1 pod × nvidia.com/gpu 8; b has room for 0 of 1; it is next: what becomes free is reserved for it");
     let ends = world.decided().wake_at.unwrap();
     world.now = Time(ends.0 - 1);
     assert_snapshot!(world.decide(), @"");

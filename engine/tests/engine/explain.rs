@@ -64,7 +64,7 @@ fn free_capacity_is_reported_by_cluster_the_most_first() {
     world.add("waits", "q", 8, "gpu 8");
     world.add("never", "q", 9, "gpu 8");
     world.decide();
-    assert_snapshot!(world.why("waits"), @"#1 Reserved: needs 8 pods × nvidia.com/gpu 8; gpu-a has room for 5 of 8, gpu-b has room for 4 of 8; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("waits"), @"#1 NextInLine: needs 8 pods × nvidia.com/gpu 8; gpu-a has room for 5 of 8, gpu-b has room for 4 of 8; it is next: what becomes free is reserved for it");
     assert_snapshot!(world.why("never"), @"#2 ExceedsFleet: needs 9 pods × nvidia.com/gpu 8; gpu-a has room for 5 of 9, gpu-b has room for 4 of 9; it would not fit even if they were empty");
     let blocker = world
         .engine
@@ -379,5 +379,5 @@ fn the_resource_that_is_short_is_named_first_with_what_is_free() {
     world.decide();
     world.add("waits", "q", 2, "cpu 1, ephemeral-storage 20Gi");
     world.decide();
-    assert_snapshot!(world.why("waits"), @"#1 Reserved: needs 2 pods × ephemeral-storage 20Gi; a has room for 0 of 2 (ephemeral-storage: at most 10Gi free on a node); it is next: what frees is kept for it");
+    assert_snapshot!(world.why("waits"), @"#1 NextInLine: needs 2 pods × ephemeral-storage 20Gi; a has room for 0 of 2 (ephemeral-storage: at most 10Gi free on a node); it is next: what becomes free is reserved for it");
 }

@@ -94,7 +94,7 @@ fn a_shrink_before_binding_frees_its_capacity() {
     world.add("next", "q", 1, "gpu 4");
     assert_snapshot!(world.decide(), @"resize job #1 a(n0×2)");
     // The member may still start the first size.
-    assert_snapshot!(world.why("next"), @"#1 Reserved: needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("next"), @"#1 NextInLine: needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1; it is next: what becomes free is reserved for it");
     world.confirm("job", "a", 2);
     assert_snapshot!(world.decide(), @"release next #1 a(n1)");
 }

@@ -25,7 +25,7 @@ fn siblings_together_cannot_use_a_guarantee() {
     fill(&mut world, "a", 2);
     fill(&mut world, "b", 2);
     assert_snapshot!(order(&mut world), @"a b");
-    assert_snapshot!(world.why("a-1"), @"#1 Reserved: needs nvidia.com/gpu 1; queue root may use 4 and has 2 charged and 2 kept for what queue g is guaranteed: short by 1; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("a-1"), @"#1 NextInLine: needs nvidia.com/gpu 1; queue root may use 4 and has 2 charged and 2 kept for what queue g is guaranteed: short by 1; it is next: what becomes free is reserved for it");
     // The guaranteed queue gets it at once, and the others get it without a guarantee.
     world.add("g-0", "g", 2, "gpu 1");
     assert_snapshot!(order(&mut world), @"g");
@@ -54,7 +54,7 @@ fn a_job_blocked_by_idle_guarantees_starts_when_its_siblings_use_less() {
     assert_snapshot!(order(&mut world), @"b");
     world.finish("g-1");
     assert_snapshot!(order(&mut world), @"");
-    assert_snapshot!(world.why("b-1"), @"#1 Reserved: needs nvidia.com/gpu 1; queue root may use 8 and has 7 charged and 1 kept for what queue g is guaranteed: short by 1; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("b-1"), @"#1 NextInLine: needs nvidia.com/gpu 1; queue root may use 8 and has 7 charged and 1 kept for what queue g is guaranteed: short by 1; it is next: what becomes free is reserved for it");
     world.finish("a-0");
     assert_snapshot!(order(&mut world), @"b");
 }
@@ -72,7 +72,7 @@ fn a_guarantee_below_a_folder_is_withheld_when_its_siblings_use_the_folders_guar
     world.decide();
     fill(&mut world, "lone", 5);
     assert_snapshot!(order(&mut world), @"lone lone");
-    assert_snapshot!(world.why("lone-2"), @"#1 Reserved: needs nvidia.com/gpu 1; queue root may use 8 and has 5 charged and 3 kept for what queue dept is guaranteed: short by 1; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("lone-2"), @"#1 NextInLine: needs nvidia.com/gpu 1; queue root may use 8 and has 5 charged and 3 kept for what queue dept is guaranteed: short by 1; it is next: what becomes free is reserved for it");
     fill(&mut world, "team", 3);
     assert_snapshot!(order(&mut world), @"team team team");
 }
@@ -110,7 +110,7 @@ fn siblings_together_cannot_use_a_guarantee_of_a_class() {
     fill(&mut world, "a", 2);
     fill(&mut world, "b", 2);
     assert_snapshot!(order(&mut world), @"a b");
-    assert_snapshot!(world.why("b-1"), @"#1 Reserved: needs nvidia.com/gpu 1; queue root may use 4 of class gpu and has 2 charged and 2 kept for what queue g is guaranteed: short by 1; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("b-1"), @"#1 NextInLine: needs nvidia.com/gpu 1; queue root may use 4 of class gpu and has 2 charged and 2 kept for what queue g is guaranteed: short by 1; it is next: what becomes free is reserved for it");
     fill(&mut world, "g", 2);
     assert_snapshot!(order(&mut world), @"g g");
 }
@@ -246,7 +246,7 @@ fn siblings_cannot_use_a_guarantee() {
         .queue(queue("b"));
     fill(&mut world, "b", 8);
     assert_snapshot!(order(&mut world), @"b b b b b b");
-    assert_snapshot!(world.why("b-6"), @"#1 Reserved: needs nvidia.com/gpu 1; queue b may use 6 (4 more is guaranteed to others) and has 6 charged: short by 1; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("b-6"), @"#1 NextInLine: needs nvidia.com/gpu 1; queue b may use 6 (4 more is guaranteed to others) and has 6 charged: short by 1; it is next: what becomes free is reserved for it");
     assert_snapshot!(usage(&world, "a"), @"has - deserves 4 may 10 borrows - lends 4");
     assert_snapshot!(usage(&world, "b"), @"has 6 deserves - may 6 borrows 6 lends -");
     world.add("large", "b", 7, "gpu 1");

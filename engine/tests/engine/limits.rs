@@ -111,7 +111,7 @@ fn only_the_first_compete_where_pending_is_limited() {
     world.add("large-0", "q", 8, "cpu 60, gpu 1");
     world.add("small-0", "q", 1, "gpu 1");
     assert_snapshot!(order(&mut world), @"large");
-    assert_snapshot!(world.why("small-0"), @"#2 Reserved: needs 1 pod × nvidia.com/gpu 1; a has room for 0 of 1; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("small-0"), @"#2 NextInLine: needs 1 pod × nvidia.com/gpu 1; a has room for 0 of 1; it is next: what becomes free is reserved for it");
     world.add("third-0", "q", 1, "gpu 1");
     world.decide();
     assert_snapshot!(world.why("third-0"), @"#3 PendingLimitReached: queue q lets 2 pending jobs compete; this one is number 3");

@@ -154,7 +154,7 @@ fn a_charge_up_to_the_limit_ends_a_reservation_of_its_owner() {
     submit(&mut world, "ann-1", "q", 3, "gpu 1");
     submit(&mut world, "bob-0", "q", 1, "gpu 1");
     assert_snapshot!(order(&mut world), @"");
-    assert_snapshot!(world.why("ann-1"), @"#1 Reserved: needs 3 pods × nvidia.com/gpu 1; a has room for 1 of 3; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("ann-1"), @"#1 NextInLine: needs 3 pods × nvidia.com/gpu 1; a has room for 1 of 3; it is next: what becomes free is reserved for it");
     submit(&mut world, "ann-0", "q", 3, "gpu 1");
     // The engine counts on the pod of the edit first.
     world.resized("ann-0");

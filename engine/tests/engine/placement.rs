@@ -315,7 +315,7 @@ fn a_job_that_karmada_divides_is_placed_in_the_fewest_clusters() {
     assert_snapshot!(world.decide(), @"release seven #1 a(n0 n1) b(n0 n1 n2 n3 n4)");
     submit(&mut world, "nine", divisible(9, "gpu 8"));
     world.decide();
-    assert_snapshot!(world.why("nine"), @"#1 Reserved: needs 9 pods × nvidia.com/gpu 8; c has room for 3 of 9, a has room for 0 of 9, b has room for 0 of 9; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("nine"), @"#1 NextInLine: needs 9 pods × nvidia.com/gpu 8; c has room for 3 of 9, a has room for 0 of 9, b has room for 0 of 9; it is next: what becomes free is reserved for it");
     world.run("seven");
     world.finish("seven");
     assert_snapshot!(world.decide(), @"release nine #1 a(n0) b(n0 n1 n2 n3 n4) c(n0 n1 n2)");
@@ -463,7 +463,7 @@ fn not_only_the_likeliest_clusters_are_tried() {
     assert_snapshot!(world.decide(), @"release job #1 c19(n0)");
     world.add("another", "q", 1, "cpu 32, gpu 8");
     world.decide();
-    assert_snapshot!(world.why("another"), @"#1 Reserved: needs 1 pod × cpu 32, nvidia.com/gpu 8; c00 has room for 0 of 1 (cpu: at most 2 free on a node), c01 has room for 0 of 1 (cpu: at most 2 free on a node), c02 has room for 0 of 1 (cpu: at most 2 free on a node), c03 has room for 0 of 1 (cpu: at most 2 free on a node), and 16 more; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("another"), @"#1 NextInLine: needs 1 pod × cpu 32, nvidia.com/gpu 8; c00 has room for 0 of 1 (cpu: at most 2 free on a node), c01 has room for 0 of 1 (cpu: at most 2 free on a node), c02 has room for 0 of 1 (cpu: at most 2 free on a node), c03 has room for 0 of 1 (cpu: at most 2 free on a node), and 16 more; it is next: what becomes free is reserved for it");
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn the_data_region_filter_keeps_jobs_in_the_region_of_their_data() {
     release second #1 c(n1)
     release free #1 a(n0)
     ");
-    assert_snapshot!(world.why("third"), @"#1 Reserved: needs 1 pod × nvidia.com/gpu 8; c has room for 0 of 1; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("third"), @"#1 NextInLine: needs 1 pod × nvidia.com/gpu 8; c has room for 0 of 1; it is next: what becomes free is reserved for it");
 }
 
 #[test]

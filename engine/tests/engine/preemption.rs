@@ -52,14 +52,14 @@ fn a_job_of_lower_priority_is_evicted_for_one_of_higher() {
     runs(&mut world, "low", "low", pods(1, "gpu 4"));
     add(&mut world, "high", "high", pods(1, "gpu 4"));
     assert_snapshot!(world.decide(), @"evict low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
-    assert_snapshot!(world.why("high"), @"#1 AwaitingEviction: needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1; it is next: ns/low is evicted for it, and what frees is kept for it");
+    assert_snapshot!(world.why("high"), @"#1 AwaitingEviction: needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1; it is next: ns/low is evicted for it, and what becomes free is reserved for it");
     assert_snapshot!(world.why("low"), @"Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100; charged until its Works are gone");
     // It is decided once.
     assert_snapshot!(world.decide(), @"");
     world.works_gone("low");
     assert_snapshot!(world.decide(), @"release high #1 a(n0)");
     // It is queued at its old position, without a back-off and a failure.
-    assert_snapshot!(world.why("low"), @"#1 Reserved: needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("low"), @"#1 NextInLine: needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1; it is next: what becomes free is reserved for it");
     world.run("high");
     world.finish("high");
     assert_snapshot!(world.decide(), @"release low #2 a(n0)");
@@ -310,7 +310,7 @@ fn the_surplus_of_an_elastic_gang_is_evicted_before_any_whole_job() {
     runs(&mut world, "fresh", "low", pods(1, "gpu 4"));
     add(&mut world, "high", "high", pods(1, "gpu 2"));
     assert_snapshot!(world.decide(), @"resize elastic #1 a(n0×2)");
-    assert_snapshot!(world.why("high"), @"#1 AwaitingEviction: needs 1 pod × nvidia.com/gpu 2; a has room for 0 of 1; it is next: ns/elastic is evicted for it, and what frees is kept for it");
+    assert_snapshot!(world.why("high"), @"#1 AwaitingEviction: needs 1 pod × nvidia.com/gpu 2; a has room for 0 of 1; it is next: ns/elastic is evicted for it, and what becomes free is reserved for it");
     world.resized("elastic");
     assert_snapshot!(world.decide(), @"release high #1 a(n0)");
     assert_eq!(shrinks(&world, "elastic"), 2);
@@ -410,7 +410,7 @@ fn pending_evictions_survive_a_restart() {
         engine::EngineConfig::default(),
     );
     assert_snapshot!(world.decide(), @"");
-    assert_snapshot!(world.why("high"), @"#1 AwaitingEviction: needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1; it is next: ns/low is evicted for it, and what frees is kept for it");
+    assert_snapshot!(world.why("high"), @"#1 AwaitingEviction: needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1; it is next: ns/low is evicted for it, and what becomes free is reserved for it");
     add(&mut world, "other", "normal", pods(1, "gpu 4"));
     world.works_gone("low");
     assert_snapshot!(world.decide(), @"release high #1 a(n0)");
@@ -435,7 +435,7 @@ fn a_preemptor_with_another_priority_keeps_its_reservation() {
     world.apply(Event::JobUpserted(preemptor));
     add(&mut world, "ahead", "high", pods(1, "gpu 3"));
     assert_snapshot!(world.decide(), @"");
-    assert_snapshot!(world.why("preemptor"), @"#2 AwaitingEviction: needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1; it is next: ns/low is evicted for it, and what frees is kept for it");
+    assert_snapshot!(world.why("preemptor"), @"#2 AwaitingEviction: needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1; it is next: ns/low is evicted for it, and what becomes free is reserved for it");
     world.works_gone("low");
     assert_snapshot!(world.decide(), @"release preemptor #1 a(n0)");
 }

@@ -235,7 +235,7 @@ fn a_preemptor_does_not_wait_for_ends_that_do_not_help() {
     assert!(world.decide().starts_with("evict low #1 for preemptor"));
     // It waits neither for a job of another queue nor for one that uses nothing of the short
     // resource.
-    assert_snapshot!(world.why("preemptor"), @"#1 AwaitingEviction: needs nvidia.com/gpu 8; queue q may use 10 and has 10 charged: short by 8; it is next: ns/ends and ns/low are evicted for it, and what frees is kept for it");
+    assert_snapshot!(world.why("preemptor"), @"#1 AwaitingEviction: needs nvidia.com/gpu 8; queue q may use 10 and has 10 charged: short by 8; it is next: ns/ends and ns/low are evicted for it, and what becomes free is reserved for it");
     world.works_gone("low");
     world.works_gone("ends");
     assert_snapshot!(world.decide(), @"release preemptor #1 a(n0)");

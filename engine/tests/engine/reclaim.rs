@@ -32,7 +32,7 @@ fn only_what_was_borrowed_is_reclaimed() {
     evict a4 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 4 that it deserves, queue a has 8 and deserves 4
     evict a3 #1 for b2: Reclaimed: reclaimed for ns/b2: queue b has nvidia.com/gpu 0 of the 4 that it deserves, queue a has 8 and deserves 4
     ");
-    assert_snapshot!(world.why("b1"), @"#1 AwaitingEviction: needs 1 pod × nvidia.com/gpu 2; x has room for 0 of 1; it is next: ns/a4 is evicted for it, and what frees is kept for it");
+    assert_snapshot!(world.why("b1"), @"#1 AwaitingEviction: needs 1 pod × nvidia.com/gpu 2; x has room for 0 of 1; it is next: ns/a4 is evicted for it, and what becomes free is reserved for it");
     assert_snapshot!(world.why("b3"), @"#3 WaitingForRoom: needs 1 pod × nvidia.com/gpu 2; x has room for 0 of 1");
     world.works_gone("a4");
     world.works_gone("a3");
@@ -54,7 +54,7 @@ fn one_eviction_and_no_more() {
     world.runs("one", "q1", 1, "cpu 4");
     world.add("two", "q2", 1, "cpu 4");
     assert_snapshot!(world.settle(1000).join("\n"), @"one for two");
-    assert_snapshot!(world.why("one"), @"#1 Reserved: needs 1 pod × cpu 4; x has room for 0 of 1; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("one"), @"#1 NextInLine: needs 1 pod × cpu 4; x has room for 0 of 1; it is next: what becomes free is reserved for it");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn no_job_is_evicted_beyond_the_preemptors_capability() {
     world.runs("a1", "a", 2, "gpu 4");
     world.add("b1", "b", 1, "cpu 1, gpu 2");
     assert_snapshot!(world.decide(), @"");
-    assert_snapshot!(world.why("b1"), @"#1 Reserved: needs cpu 1; queue b may use 10 and has 10 charged: short by 1; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("b1"), @"#1 NextInLine: needs cpu 1; queue b may use 10 and has 10 charged: short by 1; it is next: what becomes free is reserved for it");
 }
 
 #[test]

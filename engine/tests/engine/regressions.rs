@@ -95,7 +95,7 @@ fn a5_a_job_pinned_to_a_full_cluster_waits() {
     let job = world.job("pinned", "q", demand);
     world.submit(job);
     assert_snapshot!(world.decide(), @"");
-    assert_snapshot!(world.why("pinned"), @"#1 Reserved: needs 1 pod × cpu 10; a has room for 0 of 1; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("pinned"), @"#1 NextInLine: needs 1 pod × cpu 10; a has room for 0 of 1; it is next: what becomes free is reserved for it");
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn a8_the_pods_of_a_placed_record_are_assumed() {
     });
     world.add("two", "q", 1, "cpu 2");
     assert_snapshot!(world.decide(), @"");
-    assert_snapshot!(world.why("two"), @"#1 Reserved: needs 1 pod × cpu 2; a has room for 0 of 1; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("two"), @"#1 NextInLine: needs 1 pod × cpu 2; a has room for 0 of 1; it is next: what becomes free is reserved for it");
 }
 
 struct JobFactOf;
@@ -215,7 +215,7 @@ fn a8_a_record_of_an_unknown_queue_is_charged_to_it() {
     world.queue(capped("q", "cpu 10"));
     world.add("two", "q", 1, "cpu 2");
     world.decide();
-    assert_snapshot!(world.why("two"), @"#1 Reserved: needs cpu 2; queue q may use 10 and has 9 charged: short by 1; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("two"), @"#1 NextInLine: needs cpu 2; queue q may use 10 and has 9 charged: short by 1; it is next: what becomes free is reserved for it");
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn only_what_the_head_needs_is_reserved() {
     release elsewhere #1 b(n0)
     release cpu-only #1 a(n0)
     ");
-    assert_snapshot!(world.why("head"), @"#1 Reserved: needs 2 pods × nvidia.com/gpu 8; a has room for 1 of 2, b has room for 0 of 2; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("head"), @"#1 NextInLine: needs 2 pods × nvidia.com/gpu 8; a has room for 1 of 2, b has room for 0 of 2; it is next: what becomes free is reserved for it");
     assert_snapshot!(world.why("same-nodes"), @"#2 ReservedForAnother: what is free is kept for ns/head, further ahead; beside that it needs 1 pod × nvidia.com/gpu 8; a has room for 0 of 1, b has room for 0 of 1");
     world.finish("old");
     assert_snapshot!(world.decide(), @"release head #1 a(n0 n1)");

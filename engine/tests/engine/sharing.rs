@@ -83,7 +83,7 @@ fn bounds_on_a_class_are_shared_as_overall_bounds() {
     world.policy(shares("a", "gpu 4", "gpu 6"));
     fill(&mut world, "b", 8);
     assert_snapshot!(order(&mut world), @"b b b b b b");
-    assert_snapshot!(world.why("b-6"), @"#1 Reserved: needs nvidia.com/gpu 1; queue b may use 6 of class gpu (4 more is guaranteed to others) and has 6 charged: short by 1; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("b-6"), @"#1 NextInLine: needs nvidia.com/gpu 1; queue b may use 6 of class gpu (4 more is guaranteed to others) and has 6 charged: short by 1; it is next: what becomes free is reserved for it");
     fill(&mut world, "a", 2);
     assert_snapshot!(order(&mut world), @"a a");
     let usage = world.engine.queue_usage(&QueueName::from("a")).unwrap();
@@ -101,7 +101,7 @@ fn the_message_on_a_bound_on_some_clusters_names_them() {
     world.policy(bounded);
     fill(&mut world, "q", 2);
     world.decide();
-    assert_snapshot!(world.why("q-1"), @"#1 Reserved: needs nvidia.com/gpu 1; queue q may use 1 of class gpu in a and has 1 charged: short by 1; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("q-1"), @"#1 NextInLine: needs nvidia.com/gpu 1; queue q may use 1 of class gpu in a and has 1 charged: short by 1; it is next: what becomes free is reserved for it");
 }
 
 /// Kueue: nominalQuota 4, borrowingLimit 2, lendingLimit 1 is deserved 4, capability 6,

@@ -62,7 +62,7 @@ fn a_spare_node_is_kept_from_jobs_that_stay_and_is_there_when_the_gang_loses_one
     let mut world = running(3);
     stays(&mut world, "stays", "p", 1, "gpu 1");
     assert_snapshot!(world.decide(), @"");
-    assert_snapshot!(world.why("stays"), @"#1 Reserved: needs 1 pod × nvidia.com/gpu 1; a has room for 0 of 1; 1 node is kept as a spare for large gangs of queue q; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("stays"), @"#1 NextInLine: needs 1 pod × nvidia.com/gpu 1; a has room for 0 of 1; 1 node is kept as a spare for large gangs of queue q; it is next: what becomes free is reserved for it");
     let lost = pod_on(&world, "gang", "n1");
     lose(&mut world, "n1");
     assert_snapshot!(world.decide(), @"");
@@ -134,7 +134,7 @@ fn spare_nodes_count_at_their_queue_and_stay_within_its_quota() {
     stays(&mut world, "three", "q", 1, "gpu 8");
     stays(&mut world, "four", "q", 1, "gpu 8");
     assert_snapshot!(world.decide(), @"release three #1 a(n3)");
-    assert_snapshot!(world.why("four"), @"#1 Reserved: needs nvidia.com/gpu 8; queue q may use 32 and has 24 charged and 8 kept for a job ahead: short by 8; 1 node is kept as a spare for large gangs of queue q; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("four"), @"#1 NextInLine: needs nvidia.com/gpu 8; queue q may use 32 and has 24 charged and 8 kept for a job ahead: short by 8; 1 node is kept as a spare for large gangs of queue q; it is next: what becomes free is reserved for it");
     // The queue may not use so much any more: nothing is kept.
     world.queue(capped("q", "gpu 31"));
     world.decide();
@@ -205,7 +205,7 @@ fn a_job_that_needs_the_spare_node_starts_when_the_gang_has_ended_and_none_passe
     let mut world = running(4);
     stays(&mut world, "large", "p", 2, "gpu 8");
     assert_snapshot!(world.decide(), @"");
-    assert_snapshot!(world.why("large"), @"#1 Reserved: needs 2 pods × nvidia.com/gpu 8; a has room for 1 of 2; 1 node is kept as a spare for large gangs of queue q; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("large"), @"#1 NextInLine: needs 2 pods × nvidia.com/gpu 8; a has room for 1 of 2; 1 node is kept as a spare for large gangs of queue q; it is next: what becomes free is reserved for it");
     stays(&mut world, "small", "p", 1, "gpu 8");
     assert_snapshot!(world.decide(), @"");
     world.finish("gang");

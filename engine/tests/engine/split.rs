@@ -111,7 +111,7 @@ fn parts_stay_within_the_bounds_of_each_cluster() {
     submit(&mut world, "six", split(Split::Allowed, pods(6, "gpu 8")));
     submit(&mut world, "more", split(Split::Allowed, pods(2, "gpu 8")));
     assert_snapshot!(world.decide(), @"release six #1 a(n0 n1) c(n0 n1 n2 n3)");
-    assert_snapshot!(world.why("more"), @"#1 Reserved: needs nvidia.com/gpu 16; queue q may use 16 of class gpu in a and has 16 charged: short by 16; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("more"), @"#1 NextInLine: needs nvidia.com/gpu 16; queue q may use 16 of class gpu in a and has 16 charged: short by 16; it is next: what becomes free is reserved for it");
 }
 
 #[test]

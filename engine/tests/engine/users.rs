@@ -158,11 +158,11 @@ fn the_reservation_is_for_the_first_job_by_users() {
     for name in ["ann-0", "ann-1", "bob-0"] {
         world.run(name);
     }
-    assert_snapshot!(world.why("ann-2"), @"#1 Reserved: needs 1 pod × nvidia.com/gpu 8; a has room for 0 of 1; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("ann-2"), @"#1 NextInLine: needs 1 pod × nvidia.com/gpu 8; a has room for 0 of 1; it is next: what becomes free is reserved for it");
     submit(&mut world, "bob-1", "gpu 8");
     world.decide();
     assert_snapshot!(world.why("ann-2"), @"#2 WaitingForRoom: needs 1 pod × nvidia.com/gpu 8; a has room for 0 of 1");
-    assert_snapshot!(world.why("bob-1"), @"#1 Reserved: needs 1 pod × nvidia.com/gpu 8; a has room for 0 of 1; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("bob-1"), @"#1 NextInLine: needs 1 pod × nvidia.com/gpu 8; a has room for 0 of 1; it is next: what becomes free is reserved for it");
     // What is kept for bob's is free for a job of someone who has less.
     submit(&mut world, "carl-0", "gpu 1");
     assert_snapshot!(order(&mut world), @"carl");

@@ -270,7 +270,7 @@ fn nothing_is_kept_for_a_job_that_needs_no_victims_and_is_entitled_to_nothing() 
     world.ending("ends", Reason::Evicted);
     add(&mut world, "late", "high", pods(1, "gpu 4"));
     assert_snapshot!(world.decide(), @"");
-    assert_snapshot!(world.why("late"), @"#1 Reserved: needs 1 pod × nvidia.com/gpu 4; x has room for 0 of 1; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("late"), @"#1 NextInLine: needs 1 pod × nvidia.com/gpu 4; x has room for 0 of 1; it is next: what becomes free is reserved for it");
 }
 
 /// Its victim and one of the two jobs that end give back enough quota.
@@ -289,7 +289,7 @@ fn a_preemptor_waits_for_no_more_ends_than_it_needs() {
     }
     add(&mut world, "late", "high", on("b", pods(1, "gpu 8")));
     assert_eq!(evicted(&world.decide()), ["low"]);
-    assert_snapshot!(world.why("late"), @"#1 AwaitingEviction: needs nvidia.com/gpu 8; queue q may use 12 and has 12 charged: short by 8; it is next: ns/end-1 and ns/low are evicted for it, and what frees is kept for it");
+    assert_snapshot!(world.why("late"), @"#1 AwaitingEviction: needs nvidia.com/gpu 8; queue q may use 12 and has 12 charged: short by 8; it is next: ns/end-1 and ns/low are evicted for it, and what becomes free is reserved for it");
 }
 
 #[test]

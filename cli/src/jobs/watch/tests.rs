@@ -45,7 +45,7 @@ async fn a_line_is_printed_only_if_the_job_looks_different() {
         queued("{phase: Pending, federation: {reason: BehindHead, position: '2', message: a}}");
     let same =
         queued("{phase: Pending, federation: {reason: BehindHead, position: '2', message: b}}");
-    let next = queued("{phase: Pending, federation: {reason: Reserved, position: '1'}}");
+    let next = queued("{phase: Pending, federation: {reason: NextInLine, position: '1'}}");
     let moved = job(
         "train",
         "batch/v1",
@@ -83,7 +83,7 @@ async fn a_line_is_printed_only_if_the_job_looks_different() {
     insta::assert_snapshot!(lines.join("\n"), @r"
     NAME   KIND   QUEUE   STATUS   REASON   PRIORITY   POS   PODS   CLUSTERS
     train   job.batch   vision   Queued   BehindHead   <none>     2     0/4    <none>
-    train   job.batch   vision   Queued   Reserved     <none>     1     0/4    <none>
+    train   job.batch   vision   Queued   NextInLine   <none>     1     0/4    <none>
     train   job.batch   night    Queued   <none>       <none>     <none>   0/4    <none>
     train   job.batch   night    Deleted   <none>       <none>     <none>   0/4    <none>
     ");
@@ -130,15 +130,15 @@ async fn changes_are_printed_also_if_the_server_forgets_its_history() {
             6,
             "all of them first"
         );
-        change("next-job", "Reserved");
+        change("next-job", "NextInLine");
         assert_eq!(next(&mut texts).await, "job.batch/next\n");
         // A watch from a version that is forgotten is refused; the list has what was missed.
         api.cut_watches();
-        change("tenth-job", "Reserved");
+        change("tenth-job", "NextInLine");
         api.compact();
         assert_eq!(next(&mut texts).await, "job.batch/tenth\n");
         drop(texts);
-        change("last-job", "Reserved");
+        change("last-job", "NextInLine");
     };
     let (ended, ()) = tokio::join!(run(&command, listed, None, &client, &mut print), user);
     assert!(output::is_reader_gone(&ended.unwrap_err()));

@@ -26,7 +26,7 @@ async fn a_queue_exports_its_jobs_and_their_waits_until_it_is_deleted() {
         r#"muster_queue_pending_jobs{queue="q"} 1"#,
         r#"muster_queue_active_jobs{queue="q"} 1"#,
         r#"muster_queue_resources{queue="q",resource="cpu",kind="Allocated"} 3"#,
-        r#"muster_queue_head_reason{queue="q",reason="Reserved"} 1"#,
+        r#"muster_queue_head_reason{queue="q",reason="NextInLine"} 1"#,
         r#"muster_job_admission_wait_seconds_count{queue="q"} 1"#,
         r#"muster_job_start_wait_seconds_count{queue="q"} 1"#,
     ] {

@@ -34,7 +34,7 @@ async fn a_job_that_waits_has_one_event_for_each_reason() {
     assert_eq!(events(&stage, "b"), Vec::<String>::new());
     stage.rest_later(&["a", "b"], 2_000).await;
     post().await;
-    insta::assert_snapshot!(events(&stage, "b").join("\n"), @"Normal Reserved: needs cpu 3; queue q may use 4 and has 3 charged: short by 2; it is next: what frees is kept for it; see kubectl muster explain job/b -n team");
+    insta::assert_snapshot!(events(&stage, "b").join("\n"), @"Normal NextInLine: needs cpu 3; queue q may use 4 and has 3 charged: short by 2; it is next: what becomes free is reserved for it; see kubectl muster explain job/b -n team");
     for _ in 0..5 {
         stage.rest_later(&["a", "b"], 60_000).await;
     }
@@ -47,7 +47,7 @@ async fn a_job_that_waits_has_one_event_for_each_reason() {
     stage.rest_later(&["a", "b"], 2_000).await;
     post().await;
     insta::assert_snapshot!(events(&stage, "b").join("\n"), @r"
-    Normal Reserved: needs cpu 3; queue q may use 4 and has 3 charged: short by 2; it is next: what frees is kept for it; see kubectl muster explain job/b -n team
+    Normal NextInLine: needs cpu 3; queue q may use 4 and has 3 charged: short by 2; it is next: what becomes free is reserved for it; see kubectl muster explain job/b -n team
     Warning QueueNotFound: queue nowhere does not exist; create it or name another; see kubectl muster explain job/b -n team
     ");
     // The binding has the name of the job here, and its events too. No scheduler binds the pods of the other.
@@ -135,7 +135,7 @@ async fn a_queued_job_shows_in_its_status_that_it_is_suspended() {
     assert_eq!(written.len(), 1, "{written:#?}");
     insta::assert_json_snapshot!(written[0], @r#"
     {
-      "message": "Reserved in queue q: needs cpu 3; queue q may use 4 and has 3 charged: short by 2; it is next: what frees is kept for it",
+      "message": "NextInLine in queue q: needs cpu 3; queue q may use 4 and has 3 charged: short by 2; it is next: what becomes free is reserved for it",
       "reason": "Queued",
       "status": "True",
       "type": "Suspended"

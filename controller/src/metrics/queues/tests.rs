@@ -80,12 +80,12 @@ fn what_does_not_hold_any_more_is_not_exported() {
     let registry = Registry::new();
     let metrics = QueueSeries::new(&registry);
     export(&metrics, &["a"]);
-    let used = usage("8", Some(Reason::Reserved));
+    let used = usage("8", Some(Reason::NextInLine));
     metrics.used(&fact("a"), &used, Reserved::default(), Some(Time(0)));
     let text = registry.encode().unwrap();
     assert!(!text.contains("over_capability{"), "{text}");
     assert!(!text.contains("WaitingForQuota"), "{text}");
-    assert!(text.contains(r#"reason="Reserved"} 1"#), "{text}");
+    assert!(text.contains(r#"reason="NextInLine"} 1"#), "{text}");
     metrics.used(&fact("a"), &usage("8", None), Reserved::default(), None);
     let text = registry.encode().unwrap();
     assert!(!text.contains("queue_head_reason{"), "{text}");

@@ -56,8 +56,8 @@ fn a_new_leader_repeats_no_event_of_the_last_one() {
     events.observe(&key(1), shown(Reason::WaitingForRoom), Some(1), Time(500));
     assert_eq!(events.take_due(Time(60_000)), Vec::new());
     // What the PodGroup shows later, this leader has written itself.
-    events.remember(&key(1), || shown(Reason::Reserved), Time(60_000));
-    events.observe(&key(1), shown(Reason::Reserved), Some(1), Time(60_000));
+    events.remember(&key(1), || shown(Reason::NextInLine), Time(60_000));
+    events.observe(&key(1), shown(Reason::NextInLine), Some(1), Time(60_000));
     assert_eq!(events.take_due(Time(62_000)), [key(1)]);
 }
 
@@ -65,7 +65,7 @@ fn a_new_leader_repeats_no_event_of_the_last_one() {
 fn a_reason_that_passes_gets_none() {
     let mut events = ReasonEvents::new();
     events.observe(&key(1), shown(Reason::WaitingForRoom), Some(1), Time(0));
-    events.observe(&key(1), shown(Reason::Reserved), Some(1), Time(1_500));
+    events.observe(&key(1), shown(Reason::NextInLine), Some(1), Time(1_500));
     assert_eq!(events.take_due(Time(3_000)), Vec::new());
     events.observe(&key(1), None, None, Time(3_100));
     assert_eq!(events.take_due(Time(60_000)), Vec::new());
@@ -91,7 +91,7 @@ fn a_job_between_two_reasons_gets_an_event_for_each_in_ten_minutes() {
     }
     assert!((24..=26).contains(&count), "{count} events in two hours");
     // The reason that stays is said in the end.
-    events.observe(&key(1), shown(Reason::Reserved), Some(1), Time(7_300_000));
+    events.observe(&key(1), shown(Reason::NextInLine), Some(1), Time(7_300_000));
     assert_eq!(events.take_due(Time(7_302_000)), [key(1)]);
 }
 

@@ -176,17 +176,17 @@ fn row(row: u8) -> String {
 fn the_same_events_give_the_same_bytes_everywhere() {
     let rows: Vec<String> = (0..12).map(row).collect();
     insta::assert_snapshot!(rows.join("\n"), @r"
-    97 released, 2 resized, 2 evicted: 110dab7ba20ae42c, told 9be41fd0fe40ab58
-    70 released, 1 resized, 3 evicted: f9a2782dfbead479, told b6d4ea74e303f248
-    113 released, 2 resized, 8 evicted: 2ae3d562aef88d6d, told 811019bf7fdacb35
-    63 released, 0 resized, 1 evicted: c960b3acfd0af526, told 5d1623020b988104
-    123 released, 5 resized, 7 evicted: 25b63bc7288409ac, told 92c2c70387b2600a
-    57 released, 0 resized, 2 evicted: 1e6171fa58783e51, told a64d5183844cf381
-    107 released, 1 resized, 6 evicted: b703aa6c468d21c2, told 48002c9e082eec21
-    54 released, 1 resized, 0 evicted: 0dcc4d7611cec89b, told 2bc135d59cef5fd8
-    114 released, 1 resized, 4 evicted: 8447e713015391ed, told a5ad633e510991fb
-    85 released, 1 resized, 2 evicted: dad0bbfe475256aa, told cfc7503101e114d2
-    95 released, 3 resized, 3 evicted: 0488ceefe71aa5da, told 54608bb5b5b79c0f
-    53 released, 1 resized, 1 evicted: 0303056511623d42, told fa586fe7ff2e7841
+    97 released, 2 resized, 2 evicted: 110dab7ba20ae42c, told a48b44ca0c0eac38
+    70 released, 1 resized, 3 evicted: f9a2782dfbead479, told 3479791d7c78c463
+    113 released, 2 resized, 8 evicted: 2ae3d562aef88d6d, told 7d6f9038746f5421
+    63 released, 0 resized, 1 evicted: c960b3acfd0af526, told 770e2d74e126a2c0
+    123 released, 5 resized, 7 evicted: 25b63bc7288409ac, told 649c1de74bf604c2
+    57 released, 0 resized, 2 evicted: 1e6171fa58783e51, told dc523c4d84d472dc
+    107 released, 1 resized, 6 evicted: b703aa6c468d21c2, told 3c001d729ce3a4dc
+    54 released, 1 resized, 0 evicted: 0dcc4d7611cec89b, told c9209a243664962b
+    114 released, 1 resized, 4 evicted: 8447e713015391ed, told eadae5d9589b384b
+    85 released, 1 resized, 2 evicted: dad0bbfe475256aa, told 04bce3427fd2ea5c
+    95 released, 3 resized, 3 evicted: 0488ceefe71aa5da, told 7989f9854f2c663b
+    53 released, 1 resized, 1 evicted: 0303056511623d42, told 74db2fe5cc440426
     ");
 }

@@ -30,13 +30,13 @@ fn row(row: u8) -> String {
 fn wide_streams_give_the_same_bytes_everywhere() {
     let rows: Vec<String> = (0..8).map(row).collect();
     insta::assert_snapshot!(rows.join("\n"), @r"
-    21 released, 0 resized, 0 evicted: 9fc25259d605876d, told 5890375f637af61f
-    30 released, 0 resized, 0 evicted: edd97b13c16ac5d4, told ddb00857f8c58d23
-    28 released, 1 resized, 2 evicted: 41b23a80bafd2be5, told 5c18e7983fbd688f
-    40 released, 0 resized, 1 evicted: 37b981041b4d393e, told f4fe29fb69b6b4b7
-    52 released, 0 resized, 0 evicted: bbcb01b484f49de3, told eda8be48f527ca0d
-    34 released, 1 resized, 4 evicted: 7e3c3fd38b5482c3, told 6d6d553571eb60d6
-    27 released, 0 resized, 1 evicted: b14eec80ff254e9a, told 8cd0cc573439e670
-    29 released, 0 resized, 3 evicted: ba7c989d8314fedf, told 616ee506c485c494
+    21 released, 0 resized, 0 evicted: 9fc25259d605876d, told 1fb33da24060cd0d
+    30 released, 0 resized, 0 evicted: edd97b13c16ac5d4, told 713942a84b4459e7
+    28 released, 1 resized, 2 evicted: 41b23a80bafd2be5, told ec7b55200eb9d623
+    40 released, 0 resized, 1 evicted: 37b981041b4d393e, told a46894718dd21715
+    52 released, 0 resized, 0 evicted: bbcb01b484f49de3, told 4ceeefb0c8edd0dd
+    34 released, 1 resized, 4 evicted: 7e3c3fd38b5482c3, told a086ae794b7a3ddc
+    27 released, 0 resized, 1 evicted: b14eec80ff254e9a, told 3ced39bc11c682e2
+    29 released, 0 resized, 3 evicted: ba7c989d8314fedf, told 39fc4f58e1d31e6e
     ");
 }
