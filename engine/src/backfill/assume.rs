@@ -7,7 +7,6 @@
 //!   ([`Overlay::after_evictions`]), with its victims gone ([`FreedByEnd`]).
 //! - Advice raises the bound that is short ([`Overlay::with_more_headroom`]).
 
-use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::Pools;
 use crate::api::event::Progress;
 use crate::api::ids::{JobKey, QueueName, Time};
@@ -193,25 +192,16 @@ impl Overlay {
     /// Reserves what of the owner's charge the ends that it waits for do not give back.
     fn reserve_headroom(&mut self, inputs: Inputs<'_>, reserved: &Reservation) {
         for queue in inputs.quota.path(&reserved.queue) {
-            let releases = reserved
-                .releases
-                .iter()
-                .filter(|release| release.queue == queue);
-            let expected =
-                releases.filter(|release| expected_release::is_expected(inputs, release));
-            let mut given = ResourceTotals::default();
-            expected
-                .clone()
-                .for_each(|release| given.add(&release.resources, 1));
-            self.withhold(&queue, None, &reservation::beyond(&reserved.charge, &given));
+            let expected = expected_release::expected_on(inputs, reserved, &queue);
+            let rest = reservation::not_given_back(&reserved.charge, expected.clone());
+            self.withhold(&queue, None, &rest);
             for (cluster, class, resources) in &reserved.pools {
-                let mut given = ResourceTotals::default();
                 let here = expected
                     .clone()
                     .filter(|r| r.cluster == *cluster && r.class == *class);
-                here.for_each(|release| given.add(&release.resources, 1));
                 let pool = Some((cluster.clone(), class.clone()));
-                self.withhold(&queue, pool, &reservation::beyond(resources, &given));
+                let rest = reservation::not_given_back(resources, here);
+                self.withhold(&queue, pool, &rest);
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::Pools;
 use crate::api::ids::{JobKey, QueueName, Time};
 use crate::backfill::expected_start::jobs_on;
-use crate::backfill::reservation::beyond;
+use crate::backfill::reservation::not_given_back;
 use crate::overlay::Overlay;
 use crate::quota::Shortfall;
 use crate::reservation::store::{ExpectedRelease, Reservation, ReservedNode};
@@ -24,6 +24,16 @@ pub(crate) fn is_expected(inputs: Inputs<'_>, releases: &ExpectedRelease) -> boo
         .from
         .as_ref()
         .is_none_or(|key| inputs.jobs.charge_of(key).is_some())
+}
+
+/// The releases that an owner still expects on a queue.
+pub(crate) fn expected_on<'a>(
+    inputs: Inputs<'a>,
+    kept: &'a Reservation,
+    queue: &'a QueueName,
+) -> impl Iterator<Item = &'a ExpectedRelease> + Clone {
+    let releases = kept.releases.iter();
+    releases.filter(move |release| release.queue == *queue && is_expected(inputs, release))
 }
 
 /// What of an owner's charge becomes free on each queue of its path when the jobs on its nodes end.
@@ -204,13 +214,7 @@ pub(crate) fn would_count_on(
     if !in_time || !(kept.lacked_headroom() || kept.counts_on_ends()) {
         return false;
     }
-    let mut given = ResourceTotals::default();
-    let releases = kept
-        .releases
-        .iter()
-        .filter(|release| release.queue == *queue);
-    releases.for_each(|release| given.add(&release.resources, 1));
-    !beyond(&kept.charge, &given).is_empty()
+    !not_given_back(&kept.charge, expected_on(inputs, kept, queue)).is_empty()
 }
 
 /// How much of a charge counts towards the bound.

@@ -18,7 +18,7 @@ use crate::backfill::{bounded, expected_release, expected_start, feasible, plan,
 use crate::overlay::Overlay;
 use crate::placement::request::{Block, Gate, Request};
 use crate::quota::Shortfall;
-use crate::reservation::store::{Reservation, ReservedNode};
+use crate::reservation::store::{ExpectedRelease, Reservation, ReservedNode};
 use crate::state::Inputs;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -226,8 +226,13 @@ pub(crate) fn nodes_of_owner(inputs: Inputs<'_>, request: Request<'_>) -> Vec<Re
     nodes.filter(there).cloned().collect()
 }
 
-/// The part of `charge` beyond what is given back; nothing is below zero.
-pub(crate) fn beyond(charge: &Resources, given: &ResourceTotals) -> ResourceTotals {
+/// The part of `charge` beyond what these releases give back; nothing is below zero.
+pub(crate) fn not_given_back<'a>(
+    charge: &Resources,
+    releases: impl Iterator<Item = &'a ExpectedRelease>,
+) -> ResourceTotals {
+    let mut given = ResourceTotals::default();
+    releases.for_each(|release| given.add(&release.resources, 1));
     let mut rest = ResourceTotals::default();
     for (name, amount) in charge.iter() {
         rest.add_amount(name, (i128::from(amount.0) - given.get(name)).max(0));
