@@ -84,7 +84,7 @@ use When::{Always, Templated, Unfinished};
 /// - What ends the attempt anyway comes before what its owner wants, so that no edit delays it.
 /// - What its owner wants comes before what its members do: a job that is to end needs no repair.
 /// - What only looks after it is last.
-const STEPS: [(When, PassStep); 22] = [
+const STEPS: [(When, PassStep); 23] = [
     (Always, Check(Reconciler::check_evicted)),
     (Always, Check(Reconciler::check_failed)),
     (Always, Check(Reconciler::check_cluster_removed)),
@@ -93,6 +93,7 @@ const STEPS: [(When, PassStep); 22] = [
     (Always, Check(Reconciler::check_runs_after_end)),
     (Unfinished, Check(Reconciler::check_ending_node)),
     (Unfinished, Check(Reconciler::check_heartbeat)),
+    (Templated, Do(Reconciler::apply_template)),
     (Templated, Check(Reconciler::check_stopped_by_owner)),
     (Templated, Check(Reconciler::check_adopted)),
     (Templated, Do(Reconciler::pin_growth)),
@@ -172,15 +173,19 @@ impl Reconciler {
         self.note_whole(ctx.key, progress == Progress::Running, ctx.now);
     }
 
+    /// Gives the engine what the template asks for now.
+    fn apply_template(&mut self, placed: &Placed<'_>) {
+        if let Some(job) = &placed.job {
+            self.apply_fact(&job.fact);
+        }
+    }
+
     /// Evicts a job that its owner has suspended or scaled to zero.
     fn check_stopped_by_owner(&mut self, placed: &Placed<'_>) -> CheckResult {
         let (ctx, record) = (placed.ctx, &placed.record);
-        let Some(job) = &placed.job else {
-            return CheckResult::Continue;
-        };
-        self.apply_fact(&job.fact);
+        let ask = placed.job.as_ref().and_then(|job| job.ask.as_ref());
         let over = placed.outcome.is_finished() || led(&ctx.binding, record).is_some();
-        match job.ask.as_ref().and_then(stopped_by_owner) {
+        match ask.and_then(stopped_by_owner) {
             Some((reason, message)) if !over && !record.adopted => {
                 EvictionCause::new(reason, message).into()
             }

@@ -29,7 +29,7 @@ fn a_pin_is_new_only_once() {
     let mut pin = |growth: &[String], version: &str| pins.pin(growth, version.to_owned());
     assert_eq!(pin(&grown, "1"), (true, true));
     assert_eq!(pin(&grown, "1"), (false, false));
-    assert_eq!(pin(&grown, "2"), (false, true), "its template is another");
+    assert_eq!(pin(&grown, "2"), (false, true), "its template has changed");
     assert_eq!(pin(&more, "2"), (true, true));
     assert!(pins.unpin());
     assert!(!pins.unpin());
