@@ -1,4 +1,5 @@
-//! Checks that each `kubectl muster` command in the documents is one that this program takes.
+//! Checks of the documents: each `kubectl muster` command is one that this program takes, and each link leads
+//! somewhere (`links.rs`).
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,6 +7,8 @@ use crate::args::Cli;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 use std::path::{Path, PathBuf};
+
+mod links;
 
 const PLUGIN: &str = "kubectl muster ";
 
@@ -20,6 +23,23 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
     pages
         .filter(|path| path.extension().is_some_and(|of| of == "md"))
         .collect()
+}
+
+/// Returns the folder of the repository.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+/// Returns the Markdown files of the repository that people read.
+fn documents() -> Vec<PathBuf> {
+    let folders = ["docs", "deploy", "examples"].iter();
+    let mut files: Vec<PathBuf> = folders
+        .flat_map(|folder| pages(&root().join(folder)))
+        .collect();
+    let entries = std::fs::read_dir(root()).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    files.extend(paths.filter(|path| path.extension().is_some_and(|of| of == "md")));
+    files
 }
 
 /// Returns the command lines in a text: from `kubectl muster` to the end of the code.
@@ -50,15 +70,9 @@ fn refusal(line: &str) -> Option<String> {
 
 #[test]
 fn each_command_in_the_documents_is_taken() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let mut files: Vec<PathBuf> = ["docs", "deploy", "examples"]
-        .iter()
-        .flat_map(|folder| pages(&root.join(folder)))
-        .collect();
-    files.push(root.join("README.md"));
     let mut seen = 0;
     let mut wrong = Vec::new();
-    for file in &files {
+    for file in &documents() {
         for line in commands(&std::fs::read_to_string(file).unwrap()) {
             seen += 1;
             let why = refusal(&line);

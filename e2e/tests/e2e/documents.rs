@@ -175,7 +175,7 @@ fn documents() -> Vec<PathBuf> {
         }
     }
     let root = Path::new(ROOT);
-    let mut found = vec![root.join("README.md")];
+    let mut found = vec![root.join("README.md"), root.join("CONTRIBUTING.md")];
     for folder in ["docs", "deploy", "examples"] {
         below(&root.join(folder), &mut found);
     }

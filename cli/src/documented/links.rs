@@ -1,20 +1,20 @@
 //! Every link of the documents to a file or a heading of this repository leads there.
-#![allow(clippy::unwrap_used)]
 
+use super::{documents, root};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 /// What a page offers and where it leads.
 #[derive(Default)]
-struct Page {
+struct DocumentPage {
     /// The anchors of its headings, as GitHub makes them.
     anchors: BTreeSet<String>,
     links: Vec<String>,
 }
 
-fn page(text: &str) -> Page {
-    let mut page = Page::default();
+fn page(text: &str) -> DocumentPage {
+    let mut page = DocumentPage::default();
     let mut heading: Option<String> = None;
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     for event in Parser::new_ext(text, Options::ENABLE_TABLES) {
@@ -52,17 +52,6 @@ fn anchor(heading: &str) -> String {
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-fn pages_below(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => pages_below(&path, found),
-            false if path.extension().is_some_and(|of| of == "md") => found.push(path),
-            false => {}
-        }
-    }
-}
-
 /// Returns a path without `..`.
 fn plain(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut plain, part| {
@@ -76,7 +65,7 @@ fn plain(path: &Path) -> PathBuf {
 }
 
 /// Returns why a link of the page at `from` leads nowhere.
-fn broken(from: &Path, link: &str, pages: &BTreeMap<PathBuf, Page>) -> Option<String> {
+fn broken(from: &Path, link: &str, pages: &BTreeMap<PathBuf, DocumentPage>) -> Option<String> {
     if link.contains("://") || link.starts_with("mailto:") {
         return None;
     }
@@ -94,27 +83,18 @@ fn broken(from: &Path, link: &str, pages: &BTreeMap<PathBuf, Page>) -> Option<St
 
 #[test]
 fn each_link_of_the_documents_leads_somewhere() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let mut files = Vec::new();
-    for folder in ["docs", "deploy", "examples", ".ci"] {
-        pages_below(&root.join(folder), &mut files);
-    }
-    for entry in std::fs::read_dir(root).unwrap() {
-        let path = entry.unwrap().path();
-        files.extend(Some(path).filter(|path| path.extension().is_some_and(|of| of == "md")));
-    }
     let read = |path: PathBuf| {
         let text = std::fs::read_to_string(&path).unwrap();
         (path, page(&text))
     };
-    let pages: BTreeMap<PathBuf, Page> = files.into_iter().map(read).collect();
+    let pages: BTreeMap<PathBuf, DocumentPage> = documents().into_iter().map(read).collect();
     let mut wrong = Vec::new();
     for (from, page) in &pages {
         let why = page
             .links
             .iter()
             .filter_map(|link| broken(from, link, &pages));
-        let name = from.strip_prefix(root).unwrap().display();
+        let name = from.strip_prefix(root()).unwrap().display();
         wrong.extend(why.map(|why| format!("{name}: {why}")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -125,7 +105,7 @@ fn each_link_of_the_documents_leads_somewhere() {
 #[test]
 fn a_link_that_leads_nowhere_is_found() {
     let text = "# A `b`: c's d\n## Same\n## Same\n[x](#same-1) [y](other.md)";
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let here = root().join("cli/Cargo.toml");
     let pages = BTreeMap::from([(here.clone(), page(text))]);
     let why = |link: &str| broken(&here, link, &pages);
     assert_eq!(pages[&here].links, ["#same-1", "other.md"]);
