@@ -90,6 +90,21 @@ struct HeldPod {
     known: HeldAmounts,
 }
 
+impl fmt::Display for HeldPod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pod = &self.seen;
+        write!(f, "{}/{} in {}", pod.namespace, pod.name, pod.cluster)?;
+        write!(f, " on its node since {}", pod.bound)?;
+        if let Some(since) = pod.deleting {
+            write!(f, " deleted at {since}")?;
+        }
+        match pod.until {
+            Some(until) => write!(f, " ended at {until}"),
+            None => write!(f, " without an end"),
+        }
+    }
+}
+
 /// A job of the subject, as its pods show it.
 struct JobOfPods {
     queue: String,
@@ -252,16 +267,19 @@ fn exceeded(log: &AuditedPlacements, live: &[&HeldPod], started: &HeldPod) -> Ve
     for queue in &started.queues {
         for (scope, bound) in log.bounds.between(queue, placed, now) {
             let own = counted.iter().filter(|(pod, _)| pod.queues.contains(queue));
-            let all: u128 = own.map(|(_, held)| scope.of(held)).sum();
+            let all: u128 = own.clone().map(|(_, held)| scope.of(held)).sum();
             if scope.of(&started.known) > 0 && all > bound {
+                let beside = own.filter(|(pod, _)| !std::ptr::eq(*pod, started));
+                let beside: Vec<String> = beside.map(|(pod, _)| pod.to_string()).collect();
                 found.push(format!(
-                    "{scope} holds {} of {} {} in pods: {}/{} of {job} starts in {} at {now}, placed at {placed}",
+                    "{scope} holds {} of {} {} in pods: {}/{} of {job} starts in {} at {now}, placed at {placed}, beside {}",
                     quantity::show(all),
                     quantity::show(bound),
                     scope.resource,
                     started.seen.namespace,
                     started.seen.name,
                     started.seen.cluster,
+                    beside.join(", "),
                 ));
             }
         }

@@ -2,21 +2,43 @@
 //!
 //! An audit log of each member's pods would have the bodies of every write to every pod, several
 //! kilobytes each. A watch sends the same bodies once, and this module keeps what each pod requests,
-//! since when, and how it ends. It misses changes while a member's API server does not answer.
+//! since when, and how it ends. It misses changes while a member's API server does not answer, and
+//! asks again every [`RECONNECT`]: a pod that ended meanwhile must not seem to run longer than it did.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use jiff::Timestamp;
 use kube::Client;
 use kube::api::{Api, DynamicObject};
 use kube::runtime::WatchStreamExt as _;
+use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Event};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::harness::kinds::POD;
+
+/// The pause before a watch that failed begins again. The usual one grows to half a minute, and what
+/// changed in a member that answers again would be known only after it.
+const RECONNECT: Duration = Duration::from_millis(250);
+
+/// Pauses of [`RECONNECT`], however often a watch fails.
+struct EqualPauses;
+
+impl Iterator for EqualPauses {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(RECONNECT)
+    }
+}
+
+impl Backoff for EqualPauses {
+    fn reset(&mut self) {}
+}
 
 /// The pods seen so far in all watched members.
 #[derive(Debug, Clone, Default)]
@@ -56,7 +78,8 @@ impl PodSightings {
         pods.0.lock().members.insert(cluster.clone(), false);
         drop(tokio::spawn(async move {
             let api = Api::<DynamicObject>::all_with(client, &POD.resource());
-            let events = watcher::watcher(api, watcher::Config::default()).default_backoff();
+            let events = watcher::watcher(api, watcher::Config::default());
+            let events = events.backoff(EqualPauses);
             let mut events = std::pin::pin!(events);
             let mut listed = BTreeSet::new();
             while let Some(event) = events.next().await {
