@@ -409,7 +409,11 @@ impl Quota {
         let Some(account) = node.account(scope) else {
             return AccountBounds::default();
         };
-        let quota = account.subtree_quota();
+        let mut quota = account.subtree_quota();
+        if node.is_inactive() {
+            // Nothing is kept free for it above, so that its guarantee adds nothing here.
+            quota.guarantee = ResourceVec::default();
+        }
         let above = node
             .parent
             .and_then(|parent| self.node(parent).account(scope));
