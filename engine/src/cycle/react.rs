@@ -224,6 +224,9 @@ fn quota_used(engine: &mut Engine, queue: &QueueName, charged: bool) {
     let short = engine.reservations.iter().filter(lacks);
     let short: Vec<JobKey> = short.map(|kept| kept.rank.key.clone()).collect();
     short.iter().for_each(|owner| recheck(engine, owner));
+    if charged {
+        queue_moved_back(engine, queue, &path);
+    }
 }
 
 fn note_queue_changed(engine: &mut Engine, name: QueueName) {
@@ -241,9 +244,27 @@ fn behind_preemptor(engine: &mut Engine, entry: &PendingEntry) {
     }
 }
 
+/// More is charged to a queue, by an admission, an adoption, growth or pods. That moves it and those above it back in
+/// the order, with the owners of reservations below them: jobs that such a reservation stopped may come before its
+/// owner now.
+fn queue_moved_back(engine: &mut Engine, queue: &QueueName, path: &[QueueName]) {
+    let is_below = |kept: &&Reservation| {
+        let its_path = engine.quota.path(&kept.queue);
+        its_path.iter().skip(1).any(|queue| path.contains(queue))
+    };
+    let moved = engine.reservations.iter().filter(is_below);
+    let moved: Vec<JobKey> = moved.map(|kept| kept.rank.key.clone()).collect();
+    if !moved.is_empty() {
+        owners_moved_back(engine, &moved);
+        engine
+            .pending
+            .queues
+            .wake_others(&RequeueCondition::Reservation, queue);
+    }
+}
+
 /// The admitted job may use what was reserved, or give back by its end what is withheld for an owner: those
-/// reservations are replanned. It also moved its queue back in the order, so jobs that a reservation stopped may come
-/// before its owner now.
+/// reservations are replanned.
 fn owners_on_admitted_nodes(engine: &mut Engine, admitted: &JobKey) {
     let Some(job) = engine.jobs.released(admitted) else {
         return;
@@ -256,13 +277,9 @@ fn owners_on_admitted_nodes(engine: &mut Engine, admitted: &JobKey) {
         })
     };
     let mut met = Vec::new();
-    let mut moved = Vec::new();
     for kept in engine.reservations.iter() {
         let its_path = engine.quota.path(&kept.queue);
         let mut shared = its_path.iter().filter(|queue| path.contains(queue));
-        if its_path.iter().skip(1).any(|queue| path.contains(queue)) {
-            moved.push(kept.rank.key.clone());
-        }
         let gives_back =
             |queue| expected_release::would_count_on(engine.inputs(), kept, admitted, queue);
         if kept.nodes.iter().any(on_its_nodes)
@@ -272,16 +289,8 @@ fn owners_on_admitted_nodes(engine: &mut Engine, admitted: &JobKey) {
             met.push(kept.rank.key.clone());
         }
     }
-    let queue = admission.queue.clone();
     for holder in met {
         recheck(engine, &holder);
-    }
-    if !moved.is_empty() {
-        owners_moved_back(engine, &moved);
-        engine
-            .pending
-            .queues
-            .wake_others(&RequeueCondition::Reservation, &queue);
     }
 }
 

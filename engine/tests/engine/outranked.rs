@@ -191,3 +191,63 @@ fn how_deep_a_queue_is_gives_it_no_priority_for_a_reservation() {
         [true, false, true]
     );
 }
+
+/// `small` is behind `wide`, for which the free node of cluster a is reserved, since its queue has more than `wide`'s.
+/// Another node is reserved for `small`.
+fn behind_an_owner() -> World {
+    let mut world = World::new();
+    world
+        .cluster("a", 3, "cpu 64, gpu 8")
+        .cluster("b", 3, "cpu 64")
+        .cluster("c", 1, "cpu 64, gpu 8");
+    for name in ["w", "x", "lab"] {
+        world.queue(queue(name));
+    }
+    for child in ["y", "z"] {
+        world.queue(QueueFact {
+            parent: Some("lab".into()),
+            ..queue(child)
+        });
+    }
+    for (name, queue, demand) in [
+        ("old-x", "x", on("b", pods(3, "cpu 64"))),
+        ("old-y", "y", on("a", pods(1, "gpu 8"))),
+        ("old-w", "w", on("a", pods(1, "gpu 8"))),
+    ] {
+        submit(&mut world, name, queue, demand);
+        world.decide();
+        world.run(name);
+    }
+    submit(&mut world, "wide", "y", on("a", pods(2, "gpu 8")));
+    world.decide();
+    submit(&mut world, "small", "x", on("a", pods(1, "gpu 8")));
+    assert_eq!(world.decide(), "");
+    let why = world.why("small");
+    assert!(why.contains("is kept for ns/wide, further ahead"), "{why}");
+    world
+}
+
+#[test]
+fn a_job_is_evaluated_when_an_end_elsewhere_moves_its_queue_forward() {
+    let mut world = behind_an_owner();
+    world.finish("old-x");
+    assert_snapshot!(world.decide(), @"release small #1 a(n2)");
+}
+
+#[test]
+fn a_job_is_evaluated_when_an_adopted_one_moves_the_owner_back() {
+    let mut world = behind_an_owner();
+    let mut before = World::new();
+    before.cluster("c", 1, "cpu 64, gpu 8").queue(queue("z"));
+    submit(&mut before, "adopted", "z", pods(1, "gpu 8"));
+    before.decide();
+    let view = before.engine.job(&key("adopted")).unwrap();
+    let mut admission = view.admission.unwrap().clone();
+    admission.shares[0].slots.clear();
+    world.apply(Event::JobAdmitted {
+        key: key("adopted"),
+        admission,
+        progress: engine::Progress::Running,
+    });
+    assert_snapshot!(world.decide(), @"release small #1 a(n2)");
+}

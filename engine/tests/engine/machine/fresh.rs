@@ -76,8 +76,9 @@ fn batch(seed: u64) -> Result<(), String> {
 /// again when another queue had nominated a preemptor. A bound on pools was met after nodes were reserved: a restart
 /// reserved others, and let a job grow. More of a bound was charged, by pods and not by an admission, after an owner
 /// counted on what others give back of it. A job that ends before an owner starts was admitted, and what it gives back
-/// stayed withheld for the owner. A preemptor started in the
-/// call that evicted for it, which the checks did not allow.
+/// stayed withheld for the owner. A preemptor started in the call that evicted for it, which the checks did not allow.
+/// A queue that was invalid counted its own guarantee as kept free for it, and a job in it grew. A job that was adopted
+/// moved an owner back in the order, and a job that is before the owner now was not asked again.
 #[test]
 fn streams_that_failed_once_hold() {
     for seed in [
@@ -94,6 +95,8 @@ fn streams_that_failed_once_hold() {
         840_000_456,
         850_000_617,
         851_000_036,
+        853_000_237,
+        853_000_488,
     ] {
         batch(seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
