@@ -367,7 +367,7 @@ impl Components<'_> {
             "--metrics-bind-address=0".into(),
             format!("--health-probe-bind-address=127.0.0.1:{health}"),
             "--cluster-status-update-frequency=5s".into(),
-            // docs/operators.md advises this: no policy selects a PodGroup, but Karmada reads each
+            // docs/operators/installation.md advises this: no policy selects a PodGroup, but Karmada reads each
             // existing one whenever a policy is created. The value has no kind, because kinds are
             // looked up before the CRD is known, and then nothing would be skipped.
             "--skipped-propagating-apis=scheduling.volcano.sh/v1beta1".into(),

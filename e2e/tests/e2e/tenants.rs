@@ -22,7 +22,7 @@
 //! | change the queue, or the namespace's label | here |
 //! | in any namespace: an override that makes another object of one without pods; a claim of another's policy; a binding with another's id; a job in another user's name; a job in a queue without a managed namespace | `tenant_reach::what_a_tenant_writes_elsewhere_reaches_no_member_and_no_queue` |
 //! | propagate RBAC objects; a PriorityClass of the system; reviews that are too large for the webhook; the namespace's policy deleted; its label removed by who may patch it | `tenant_reach::a_tenant_gives_no_rights_...` |
-//! | use a member directly | none: its pods count as used capacity, and no queue is charged (docs/operators.md) |
+//! | use a member directly | none: its pods count as used capacity, and no queue is charged (docs/operators/security.md) |
 
 use anyhow::ensure;
 use e2e::harness::kinds::{

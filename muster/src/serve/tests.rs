@@ -174,8 +174,8 @@ fn reference(described: &Described) -> String {
         format!("| `{name}` | {kind} | {help} |\n")
     });
     format!(
-        "# Metrics\n\nWhat Muster's processes export at `/metrics`. [Running Muster](../operators.md#metrics) says which \
-         to watch.\nA histogram has the series `_bucket`, `_sum` and `_count`. A test compares this page with the \
+        "# Metrics\n\nWhat Muster's processes export at `/metrics`. [Metrics, alerts and \
+         traces](../operators/monitoring.md)\nsays which to watch.\nA histogram has the series `_bucket`, `_sum` and `_count`. A test compares this page with the \
          code, and writes it:\n`UPDATE_METRICS=1 cargo test --workspace --bin muster metrics`.\n\n\
          | metric | type | what it is |\n|---|---|---|\n{}",
         rows.collect::<String>()
@@ -203,10 +203,13 @@ async fn alerts_dashboards_and_documents_name_metrics_that_are_exported() {
             assert_eq!(unknown(&query, &series), [""; 0], "{name}: {query}");
         }
     }
-    let documents = files("docs/runbooks", ".md").into_iter();
-    let documents = documents.map(|name| format!("docs/runbooks/{name}.md"));
+    let documents = ["docs/runbooks", "docs/operators"].into_iter();
+    let documents = documents.flat_map(|folder| {
+        let names = files(folder, ".md").into_iter();
+        names.map(move |name| format!("{folder}/{name}.md"))
+    });
     let known = described.keys().cloned().chain(series).collect();
-    for document in documents.chain(["docs/operators.md".to_owned()]) {
+    for document in documents {
         assert_eq!(unknown(&read(&document), &known), [""; 0], "{document}");
     }
     let reference = reference(&described);
