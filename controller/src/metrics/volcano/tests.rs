@@ -4,7 +4,10 @@ use crate::metrics::QueueSeries;
 use engine::decision::Reserved;
 use std::collections::BTreeSet;
 
-const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operators/monitoring.md");
+const DOCUMENT: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../docs/operators/monitoring.md"
+);
 
 fn fact(name: &str) -> QueueFact {
     let queue = serde_json::json!({
