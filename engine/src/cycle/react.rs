@@ -248,10 +248,11 @@ fn behind_preemptor(engine: &mut Engine, entry: &PendingEntry) {
 /// the order, with the owners of reservations below them: jobs that such a reservation stopped may come before its
 /// owner now.
 fn queue_moved_back(engine: &mut Engine, queue: &QueueName, path: &[QueueName]) {
-    let is_below = |kept: &&Reservation| {
-        let its_path = engine.quota.path(&kept.queue);
-        its_path.iter().skip(1).any(|queue| path.contains(queue))
+    // The first below the root: the root itself moves nowhere.
+    let Some(top) = path.get(1) else {
+        return;
     };
+    let is_below = |kept: &&Reservation| engine.quota.is_within(&kept.queue, top);
     let moved = engine.reservations.iter().filter(is_below);
     let moved: Vec<JobKey> = moved.map(|kept| kept.rank.key.clone()).collect();
     if !moved.is_empty() {

@@ -192,15 +192,15 @@ fn how_deep_a_queue_is_gives_it_no_priority_for_a_reservation() {
     );
 }
 
-/// `small` is behind `wide`, for which the free node of cluster a is reserved, since its queue has more than `wide`'s.
-/// Another node is reserved for `small`.
+/// A node is reserved for `small`. Another that became free is reserved for `wide`, which came later and is ahead of
+/// it: the queue of `small` has more.
 fn behind_an_owner() -> World {
     let mut world = World::new();
     world
         .cluster("a", 3, "cpu 64, gpu 8")
         .cluster("b", 3, "cpu 64")
         .cluster("c", 1, "cpu 64, gpu 8");
-    for name in ["w", "x", "lab"] {
+    for name in ["v", "w", "x", "lab"] {
         world.queue(queue(name));
     }
     for child in ["y", "z"] {
@@ -213,14 +213,16 @@ fn behind_an_owner() -> World {
         ("old-x", "x", on("b", pods(3, "cpu 64"))),
         ("old-y", "y", on("a", pods(1, "gpu 8"))),
         ("old-w", "w", on("a", pods(1, "gpu 8"))),
+        ("old-v", "v", on("a", pods(1, "gpu 8"))),
     ] {
         submit(&mut world, name, queue, demand);
         world.decide();
         world.run(name);
     }
-    submit(&mut world, "wide", "y", on("a", pods(2, "gpu 8")));
-    world.decide();
     submit(&mut world, "small", "x", on("a", pods(1, "gpu 8")));
+    assert_eq!(world.decide(), "");
+    world.finish("old-v");
+    submit(&mut world, "wide", "y", on("a", pods(2, "gpu 8")));
     assert_eq!(world.decide(), "");
     let why = world.why("small");
     assert!(why.contains("is kept for ns/wide, further ahead"), "{why}");

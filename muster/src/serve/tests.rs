@@ -175,8 +175,9 @@ fn reference(described: &Described) -> String {
     });
     format!(
         "# Metrics\n\nWhat Muster's processes export at `/metrics`. [Metrics, alerts and \
-         traces](../operators/monitoring.md)\nsays which to watch.\nA histogram has the series `_bucket`, `_sum` and `_count`. A test compares this page with the \
-         code, and writes it:\n`UPDATE_METRICS=1 cargo test --workspace --bin muster metrics`.\n\n\
+         traces](../operators/monitoring.md)\nsays which to watch.\nA histogram has the series \
+         `_bucket`, `_sum` and `_count`. A test compares this page with the code, and writes it:\n\
+         `UPDATE_METRICS=1 cargo test --workspace --bin muster metrics`.\n\n\
          | metric | type | what it is |\n|---|---|---|\n{}",
         rows.collect::<String>()
     )
