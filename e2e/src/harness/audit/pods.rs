@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use backon::ExponentialBuilder;
 use futures::StreamExt as _;
 use jiff::Timestamp;
 use kube::Client;
 use kube::api::{Api, DynamicObject};
 use kube::runtime::WatchStreamExt as _;
-use kube::runtime::utils::Backoff;
-use kube::runtime::watcher::{self, Event};
+use kube::runtime::watcher::{self, Event, ExponentialBackoff};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -24,21 +24,6 @@ use crate::harness::kinds::POD;
 /// The pause before a watch that failed begins again. The usual one grows to half a minute, and what
 /// changed in a member that answers again would be known only after it.
 const RECONNECT: Duration = Duration::from_millis(250);
-
-/// Pauses of [`RECONNECT`], however often a watch fails.
-struct EqualPauses;
-
-impl Iterator for EqualPauses {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        Some(RECONNECT)
-    }
-}
-
-impl Backoff for EqualPauses {
-    fn reset(&mut self) {}
-}
 
 /// The pods seen so far in all watched members.
 #[derive(Debug, Clone, Default)]
@@ -79,7 +64,11 @@ impl PodSightings {
         drop(tokio::spawn(async move {
             let api = Api::<DynamicObject>::all_with(client, &POD.resource());
             let events = watcher::watcher(api, watcher::Config::default());
-            let events = events.backoff(EqualPauses);
+            let pauses = ExponentialBuilder::new()
+                .with_min_delay(RECONNECT)
+                .with_max_delay(RECONNECT)
+                .without_max_times();
+            let events = events.backoff(ExponentialBackoff::from(pauses));
             let mut events = std::pin::pin!(events);
             let mut listed = BTreeSet::new();
             while let Some(event) = events.next().await {
