@@ -149,7 +149,9 @@ async fn keeps(case: &Case, job: &Job, path: &str, value: u32) -> anyhow::Result
 /// What an autoscaler of the member sets stays there, within what was admitted.
 pub(crate) async fn autoscaled(case: &Case) -> anyhow::Result<()> {
     let why = "an autoscaler asks for more than was admitted, and Karmada lowers it a moment later";
-    case.audit_may_find("in pods: ", why);
+    for words in ["in pods: ", "/serve: pods with ", "/set: pods with "] {
+        case.audit_may_find(words, why);
+    }
     case.queue(16).await?;
     case.nodes("member1", 3).await?;
     services(case).await?;

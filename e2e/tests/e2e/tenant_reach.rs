@@ -336,6 +336,33 @@ async fn critical(case: &Case, tenant: &Tenant) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Tries to grow the job until the growth is refused. A loaded API server waits 3 s for the webhook and then lets a
+/// template through, so the growth is undone and tried again; that it gets nothing by then is for the caller to check.
+async fn ensure_growth_refused(tries: &Tries<'_>) -> anyhow::Result<()> {
+    let Job { kind, name, .. } = tries.job;
+    let containers = &tries.job.template["spec"]["template"]["spec"]["containers"];
+    let mut larger = containers.clone();
+    for amounts in ["requests", "limits"] {
+        larger[0]["resources"][amounts]["nvidia.com/gpu"] = json!("8");
+    }
+    let of =
+        |containers: &Value| json!({"spec": {"template": {"spec": {"containers": containers}}}});
+    eventually(SOON, "the growth of a padded job is refused", async || {
+        let outcome = tries.merge(*kind, name, of(&larger)).await;
+        if outcome.is_ok() {
+            let undone = tries.merge(*kind, name, of(containers)).await;
+            return Err(format!("a tenant could, and undid it: {:?}", undone.err()));
+        }
+        let refused = Try {
+            what: "grow a job that is padded",
+            outcome,
+            says: &["cannot grow"],
+        };
+        refused.ensure_refused().map_err(|error| error.to_string())
+    })
+    .await
+}
+
 /// Pads a running job, so that reviews of it are large, and tries to grow it and to give it to another user.
 async fn padded(case: &Case, tries: &Tries<'_>) -> anyhow::Result<()> {
     let Job { kind, name, .. } = tries.job;
@@ -343,17 +370,7 @@ async fn padded(case: &Case, tries: &Tries<'_>) -> anyhow::Result<()> {
     let owner = json!({"apiVersion": "example.com/v1", "kind": "Nothing", "name": "<".repeat(PADDING), "uid": "u"});
     let patch = json!({"metadata": {"ownerReferences": [owner]}});
     tries.merge(*kind, name, patch).await.context("pad it")?;
-    let mut containers = tries.job.template["spec"]["template"]["spec"]["containers"].clone();
-    for amounts in ["requests", "limits"] {
-        containers[0]["resources"][amounts]["nvidia.com/gpu"] = json!("8");
-    }
-    let larger = json!({"spec": {"template": {"spec": {"containers": containers}}}});
-    Try {
-        what: "grow a job that is padded",
-        outcome: tries.merge(*kind, name, larger).await,
-        says: &["cannot grow"],
-    }
-    .ensure_refused()?;
+    ensure_growth_refused(tries).await?;
     // The webhook puts it back, or a policy refuses it.
     let renamed = json!({"metadata": {"annotations": {"muster.io/user": "alice"}}});
     let outcome = tries.merge(*kind, name, renamed).await;

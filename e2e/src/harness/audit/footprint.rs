@@ -206,19 +206,37 @@ fn groups(spec: &Value) -> anyhow::Result<Vec<EqualPods>> {
     ])
 }
 
+/// Returns the head and the workers. With an autoscaler, the workers are the most that it may start.
 fn ray(cluster: &Value) -> anyhow::Result<Vec<EqualPods>> {
-    let mut all = vec![pods(1, &cluster["headGroupSpec"]["template"])?];
+    let scaled = cluster["enableInTreeAutoscaling"] == true;
+    let mut head = cluster["headGroupSpec"]["template"].clone();
+    if scaled {
+        add_autoscaler(
+            &mut head["spec"],
+            &cluster["autoscalerOptions"]["resources"],
+        );
+    }
+    let mut all = vec![pods(1, &head)?];
     if cluster["workerGroupSpecs"].is_null() {
         return Ok(all);
     }
     all.extend(each(&cluster["workerGroupSpecs"], |group| {
         let pods_of_one = count(&group["numOfHosts"])?;
-        let replicas = count(&group["replicas"])?;
+        let replicas = count(&group[if scaled { "maxReplicas" } else { "replicas" }])?;
         let mut template = group["template"].clone();
         wait_for_head(&mut template["spec"]);
         Ok(vec![pods(replicas * pods_of_one, &template)?])
     })?);
     Ok(all)
+}
+
+/// Adds the sidecar by which KubeRay scales, with its default requests unless the cluster names others.
+fn add_autoscaler(head: &mut Value, named: &Value) {
+    let usual = json!({"requests": {"cpu": "500m", "memory": "512Mi"}});
+    let resources = if named.is_null() { &usual } else { named };
+    if let Some(containers) = head["containers"].as_array_mut() {
+        containers.push(json!({ "resources": resources }));
+    }
 }
 
 /// Adds the init container in which KubeRay has workers wait for the head.

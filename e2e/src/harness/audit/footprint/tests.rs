@@ -152,6 +152,21 @@ fn a_job_runs_no_more_pods_than_are_left_to_complete() {
 }
 
 #[test]
+fn an_autoscaler_may_start_its_most_workers() {
+    let mut cluster = gang().ray_cluster();
+    let group = &mut cluster["spec"]["workerGroupSpecs"][0];
+    (group["minReplicas"], group["maxReplicas"]) = (json!(0), json!(5));
+    let of = |template: &Value| Footprint::of(template).unwrap();
+    assert_eq!(of(&cluster).gpus(), 24, "it scales nothing");
+    cluster["spec"]["enableInTreeAutoscaling"] = json!(true);
+    assert_eq!(of(&cluster).gpus(), 48);
+    // Five workers that wait for the head, and the head with the autoscaler.
+    assert_eq!(of(&cluster).whole()["h100-sxm"]["cpu"], 5 * 200 + 600);
+    cluster["spec"]["autoscalerOptions"] = json!({"resources": cpu("1")});
+    assert_eq!(of(&cluster).whole()["h100-sxm"]["cpu"], 5 * 200 + 1_100);
+}
+
+#[test]
 fn a_claim_stands_for_the_devices_of_its_template() {
     let mut job = gang().batch();
     let pod = &mut job["spec"]["template"]["spec"];
