@@ -180,10 +180,17 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> CallEn
             Verdict::Go(shares) => {
                 evaluations += ADMISSION_AS - 1;
                 engine.pending.fruitless.forget();
+                let reserved = engine.reservations.of(&rank.key);
+                let had_nodes = reserved.is_some_and(|kept| !kept.nodes.is_empty());
                 decisions.extend(lifecycle::release(engine, &rank.key, shares));
                 spare::settle(engine);
                 let (key, queue) = (&rank.key, &queue);
-                react(engine, Change::Admitted { key, queue });
+                let admitted = Change::Admitted {
+                    key,
+                    queue,
+                    had_nodes,
+                };
+                react(engine, admitted);
                 look_behind(engine, queue, (shape, &wanted));
             }
             Verdict::Blocked(mut block) => {

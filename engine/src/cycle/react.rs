@@ -59,10 +59,11 @@ pub(crate) enum Change<'a> {
         queue: &'a QueueName,
         owner: ChargeOwner<'a>,
     },
-    /// A job was admitted from a queue.
+    /// A job was admitted from a queue; whether nodes had been reserved for it.
     Admitted {
         key: &'a JobKey,
         queue: &'a QueueName,
+        had_nodes: bool,
     },
     /// A reservation was dropped.
     ReservationDropped(&'a Reservation),
@@ -122,9 +123,13 @@ pub(crate) fn react(engine: &mut Engine, change: Change<'_>) {
         Change::Queued(entry) => behind_preemptor(engine, entry),
         Change::UsersMoved(queue) => users_moved(engine, queue),
         Change::OwnerCharged { queue, owner } => owner_charged(engine, queue, owner),
-        Change::Admitted { key, queue } => {
+        Change::Admitted {
+            key,
+            queue,
+            had_nodes,
+        } => {
             capacity_changed(engine);
-            owners_on_admitted_nodes(engine, key);
+            owners_met_by_admission(engine, key, had_nodes);
             window_moved(engine, queue);
         }
         Change::ReservationDropped(dropped) => reservation_dropped(engine, dropped),
@@ -265,17 +270,27 @@ fn queue_moved_back(engine: &mut Engine, queue: &QueueName, path: &[QueueName]) 
 }
 
 /// The admitted job may use what was reserved, or give back by its end what is withheld for an owner: those
-/// reservations are replanned.
-fn owners_on_admitted_nodes(engine: &mut Engine, admitted: &JobKey) {
-    let Some(job) = engine.jobs.released(admitted) else {
+/// reservations are replanned. So are those of owners that its end may let start sooner on nodes that were reserved
+/// for it until now, since no end was known of what is reserved.
+fn owners_met_by_admission(engine: &mut Engine, admitted: &JobKey, had_nodes: bool) {
+    let inputs = engine.inputs();
+    let Some(job) = inputs.jobs.get(admitted) else {
         return;
     };
-    let admission = &job.admission;
+    let Some(released) = inputs.jobs.released(admitted) else {
+        return;
+    };
+    let end = job.derived.has.expected_end.filter(|_| had_nodes);
+    let admission = &released.admission;
     let path = engine.quota.path(&admission.queue);
     let on_its_nodes = |node: &ReservedNode| {
         admission.shares.iter().any(|share| {
             share.cluster == node.cluster && share.slots.iter().any(|s| s.node == node.node)
         })
+    };
+    let ends_before = |kept: &Reservation| {
+        let starts_later = |end| kept.start.is_none_or(|start| end < start);
+        !kept.nodes.is_empty() && end.is_some_and(starts_later)
     };
     let mut met = Vec::new();
     for kept in engine.reservations.iter() {
@@ -285,6 +300,7 @@ fn owners_on_admitted_nodes(engine: &mut Engine, admitted: &JobKey) {
             |queue| expected_release::would_count_on(engine.inputs(), kept, admitted, queue);
         if kept.nodes.iter().any(on_its_nodes)
             || path.contains(&kept.queue)
+            || ends_before(kept)
             || shared.any(gives_back)
         {
             met.push(kept.rank.key.clone());
@@ -417,7 +433,8 @@ fn spares_changed(engine: &mut Engine) {
 }
 
 /// Replans the reservations that share nodes with a new one and have to leave it alone: they would
-/// withhold from the jobs behind them what they cannot have.
+/// withhold from the jobs behind them what they cannot have. So are those of headroom only that counted on a node of
+/// the new one to be free by their start: they need others.
 fn replan_beside(engine: &mut Engine, planned: &Reservation) {
     let shares_nodes = |other: &&Reservation| {
         let mut nodes = other.nodes.iter();
@@ -439,9 +456,12 @@ fn replan_beside(engine: &mut Engine, planned: &Reservation) {
             withheld::binds_from(engine.inputs(), planned, request, other.start)
         })
     };
-    let owners = engine.reservations.with_nodes();
+    let owners = engine.reservations.iter();
     let owners = owners.filter(|other| !other.taking() && other.rank != planned.rank);
-    let owners = owners.filter(shares_nodes).filter(has_to_leave_it);
+    let counts_on =
+        |other: &&Reservation| reservation::counts_on_a_node_of(engine.inputs(), other, planned);
+    let owners = owners.filter(|other| shares_nodes(other) || counts_on(other));
+    let owners = owners.filter(has_to_leave_it);
     let owners: Vec<JobKey> = owners.map(|other| other.rank.key.clone()).collect();
     for owner in owners {
         recheck(engine, &owner);

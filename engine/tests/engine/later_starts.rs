@@ -170,3 +170,48 @@ fn a_reservation_does_not_move_to_nodes_where_no_less_has_to_become_free() {
     assert_eq!(world.decide(), "");
     assert_eq!(reserved(&world, "owner"), "n0 n1 Some(150)");
 }
+
+#[test]
+fn an_owner_that_lacks_headroom_reserves_other_nodes_once_those_it_counted_on_are_anothers() {
+    let mut world = World::new();
+    world
+        .cluster("a", 3, "cpu 64, gpu 8")
+        .queue(queue("first"))
+        .queue(capped("capped", "gpu 8"))
+        .queue(queue("long"));
+    for (name, queue, seconds) in [("old", "capped", 100), ("late", "long", 200)] {
+        let job = world.job(name, queue, pods(1, "gpu 8")).lasts(seconds);
+        world.submit(job);
+        world.decide();
+        world.run(name);
+    }
+    world.add("next", "capped", 1, "gpu 8");
+    world.decide();
+    // A node is free sooner than the headroom.
+    assert_eq!(reserved(&world, "next"), " Some(100)");
+    world.add("wide", "first", 2, "gpu 8");
+    world.decide();
+    assert_eq!(reserved(&world, "wide"), "n0 n2 Some(100)");
+    assert_eq!(reserved(&world, "next"), "n1 Some(200)");
+}
+
+#[test]
+fn an_owner_moves_to_the_nodes_of_one_ahead_that_starts_and_says_how_long() {
+    let mut world = World::new();
+    world.cluster("a", 2, "cpu 64, gpu 8");
+    for name in ["full", "one", "two"] {
+        world.queue(queue(name));
+    }
+    for name in ["ends", "stays"] {
+        world.runs(name, "full", 1, "gpu 8");
+    }
+    let short = world.job("short", "one", pods(1, "gpu 8")).lasts(100);
+    world.submit(short);
+    world.add("next", "two", 1, "gpu 8");
+    world.decide();
+    assert_eq!(reserved(&world, "short"), "n0 None");
+    assert_eq!(reserved(&world, "next"), "n1 None");
+    world.finish("ends");
+    world.decide();
+    assert_eq!(reserved(&world, "next"), "n0 Some(100)");
+}

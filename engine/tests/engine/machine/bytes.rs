@@ -180,7 +180,7 @@ fn the_same_events_give_the_same_bytes_everywhere() {
     70 released, 1 resized, 3 evicted: f9a2782dfbead479, told 3479791d7c78c463
     113 released, 2 resized, 8 evicted: 2ae3d562aef88d6d, told 7d6f9038746f5421
     63 released, 0 resized, 1 evicted: c960b3acfd0af526, told f0f3eaaa5237be9a
-    123 released, 5 resized, 7 evicted: 25b63bc7288409ac, told 649c1de74bf604c2
+    123 released, 5 resized, 7 evicted: 03581164666f8518, told 649c1de74bf604c2
     57 released, 0 resized, 2 evicted: 1e6171fa58783e51, told d143046b1eb53bf1
     107 released, 1 resized, 6 evicted: b703aa6c468d21c2, told 3c001d729ce3a4dc
     54 released, 1 resized, 0 evicted: 0dcc4d7611cec89b, told c9209a243664962b

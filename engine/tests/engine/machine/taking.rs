@@ -4,7 +4,7 @@ use super::checks::{charged, check_whole};
 use super::model::Model;
 use super::pools::within;
 use engine::facts::{Admission, JobFact, PoolBound};
-use engine::{JobKey, JobState, QueueName, Reason, ResourceName, Resources};
+use engine::{JobKey, JobState, QueueName, Reason, ResourceName, Resources, Uid};
 use std::collections::BTreeSet;
 
 fn promises(bound: &PoolBound) -> bool {
@@ -191,7 +191,7 @@ impl Model {
     /// The children of the common ancestor are compared. With the job, the preemptor's queue is
     /// within its deserved amounts once all pending evictions are complete; the victim's queue used
     /// more than it deserves before the last victim. Jobs that were admitted at this moment may
-    /// have been admitted after the evaluation.
+    /// have been admitted after the evaluation, and those that grow later in the call have what they had.
     fn check_entitled(&self, preemptor: &JobFact, from: &QueueName) {
         // A queue's deserved amounts in pools may entitle its ancestors, too.
         if self
@@ -218,7 +218,11 @@ impl Model {
         let takes = self.apart(&preemptor.queue, from).pop().unwrap();
         let stays = self.stays_in(&takes, |held| {
             let before = held.admitted_at < self.latest;
-            if before { gpus(held) } else { 0 }
+            if before {
+                gpus(held).min(self.granted_gpus(&held.uid).unwrap_or(i64::MAX))
+            } else {
+                0
+            }
         });
         assert!(
             stays + asked <= deserved(&takes),
@@ -234,6 +238,13 @@ impl Model {
             "{gives} had {had} and deserves as much, and gives for {}",
             preemptor.key
         );
+    }
+
+    /// The GPUs of a job by the decisions that were checked so far.
+    fn granted_gpus(&self, uid: &Uid) -> Option<i64> {
+        let job = self.jobs.values().find(|job| job.uid == *uid)?;
+        let granted = self.granted.get(&job.key)?;
+        Some(granted.amount_of(&gpu()).0)
     }
 
     /// Whether jobs are being evicted for a job of the queue or below it: that counts as charged
