@@ -3,8 +3,8 @@
 //! `UPDATE_DOCS=1 cargo test -p cli --test reference` rewrites the generated pages.
 #![allow(clippy::unwrap_used)]
 
-use engine::Reason;
 use engine::plugins::Holds;
+use engine::{Actor, Reason};
 
 fn reasons() -> String {
     let mut page = String::from(
@@ -13,10 +13,17 @@ fn reasons() -> String {
          Every job that does not run says why, in one word of this list and a sentence with names and numbers:\n\
          in `kubectl get podgroups` (REASON), in the conditions of its PodGroup, in events, in the log and in\n\
          metrics. The list is closed: alerts and scripts may rely on the words.\n\n\
-         | reason | what it says of the job |\n|---|---|\n",
+         The user is who submitted the job; a queue admin may change its queue (ClusterRole `muster-queue-admin`); an\n\
+         operator runs Muster, Karmada and the members. Rows without them report what has happened.\n\n\
+         | reason | what it says of the job | who acts | what to do |\n|---|---|---|---|\n",
     );
     for (reason, meaning) in Reason::ALL {
-        page += &format!("| `{reason}` | {} |\n", meaning.trim());
+        let meaning = meaning.trim();
+        let (who, what) = match reason.next_step() {
+            Some(step) => (step.who.to_string(), step.what),
+            None => (String::new(), ""),
+        };
+        page += &format!("| `{reason}` | {meaning} | {who} | {what} |\n");
     }
     page
 }
@@ -60,6 +67,19 @@ fn generated_pages_are_current() {
             committed == page,
             "docs/reference/{name}.md is not what the code says: run UPDATE_DOCS=1 cargo test -p cli --test reference"
         );
+    }
+}
+
+#[test]
+fn who_acts_is_said_of_every_reason_why_a_job_waits() {
+    for (reason, _) in Reason::ALL {
+        let acts = reason.next_step().map(|step| step.who);
+        if reason.is_of_waiting() {
+            assert!(acts.is_some(), "{reason} has no next step");
+        }
+        if reason.needs_change() {
+            assert_ne!(acts, Some(Actor::NoOne), "{reason} does not end by itself");
+        }
     }
 }
 

@@ -53,5 +53,5 @@ pub use decision::{Blocker, Decision, Decisions, Explanation, QueueUsage};
 pub use event::{Event, Progress};
 pub use ids::{Attempt, ClusterName, JobKey, NodeName, PoolClass, QueueName, Time, Uid};
 pub use quantity::{Amount, Quantity};
-pub use reason::Reason;
+pub use reason::{Actor, NextStep, Reason};
 pub use resources::{ResourceName, Resources};
