@@ -96,7 +96,7 @@ reasons! {
     /// (preserveResourcesOnDeletion), so that its quota could not be freed.
     ResourcesPreserved: User "Set `preserveResourcesOnDeletion` of its policy to false.",
     /// Its propagation policy names another scheduler.
-    WrongScheduler: User "Remove `schedulerName` from its policy.",
+    WrongScheduler: User "Delete its policy, and create it again with `schedulerName: muster`.",
     /// Its propagation policy asks for something that is not done for a job. The message names the field and what to
     /// do instead.
     PolicyNotFollowed: User "Change the field of the policy that the message names.",
@@ -191,7 +191,7 @@ reasons! {
     /// It ran longer than its queue allows and was stopped; it does not compete again.
     RuntimeLimitExceeded: User "Submit it again, from a checkpoint or to a queue that allows more; a queue admin may raise the limit.",
     /// It was evicted because its pods did not start in time.
-    StartDeadlineExceeded: NoOne "It is queued again, for another cluster. The message says what kept its pods.",
+    StartDeadlineExceeded: NoOne "It is queued again, and avoids the cluster for a while. The message says what kept its pods.",
     /// Something keeps its pods from running on their nodes: an image, a volume, a container. The message says
     /// what.
     PodsNotStarting: User "Correct what the message names: an image, a volume, a command.",
