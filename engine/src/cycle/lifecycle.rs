@@ -129,11 +129,13 @@ pub(crate) fn observe_progress(
     timers::note_drain(engine, key);
 }
 
-/// Notes that a charged job ends for no other job.
+/// Notes that a charged job ends for no other job. The end of one that holds nothing, or that is not known any more, is
+/// no cause for anything.
 pub(crate) fn note_end(engine: &mut Engine, key: &JobKey) {
-    let charge = engine.jobs.charge_of(key);
-    let path = charge.map(|(queue, _)| engine.quota.path(queue));
-    let below_root: Vec<QueueName> = path.into_iter().flatten().skip(1).collect();
+    let Some((queue, _)) = engine.jobs.charge_of(key) else {
+        return;
+    };
+    let below_root: Vec<QueueName> = engine.quota.path(queue).into_iter().skip(1).collect();
     let cause = time_of_cause(engine);
     engine.jobs.queue_causes_mut().note(below_root, cause);
 }

@@ -469,3 +469,24 @@ fn in_a_strict_queue_jobs_ahead_of_a_preemptor_start_before_it() {
     // No job behind it could start before it: if it were withheld, the capacity would idle.
     assert_snapshot!(world.decide(), @"release ahead #1 a(n0)");
 }
+
+#[test]
+fn a_job_that_is_gone_once_more_does_not_move_the_clock() {
+    let mut world = world(1);
+    runs(&mut world, "low", "low", pods(1, "gpu 4"));
+    add(&mut world, "high", "high", pods(1, "gpu 4"));
+    world.decide();
+    world.works_gone("low");
+    assert_snapshot!(world.decide(), @"release high #1 a(n0)");
+    world.run("high");
+    world.wait(60);
+    world.finish("high");
+    assert_snapshot!(world.decide(), @"release low #2 a(n0)");
+    let now = |world: &World| serde_json::to_value(world.engine.snapshot()).unwrap()["now"].clone();
+    let before = now(&world);
+    world.apply(Event::JobGone(key("nobody")));
+    assert_eq!(now(&world), before);
+    // An end that gives something back comes after the admission.
+    world.finish("low");
+    assert_ne!(now(&world), before);
+}
