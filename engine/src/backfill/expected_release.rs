@@ -198,18 +198,14 @@ pub(crate) fn is_moved_by(
         || kept.nodes.iter().any(is_on)
 }
 
-/// True if an owner that waits for ends would count on that of a job which was just admitted: it ends in time, and more
-/// of `queue` is withheld for the owner than the ends that it knows give back.
+/// True if an owner that waits for ends would count on `end`, that of a job which was just admitted: it is in time, and
+/// more of `queue` is withheld for the owner than the ends that it knows give back.
 pub(crate) fn would_count_on(
     inputs: Inputs<'_>,
     kept: &Reservation,
-    admitted: &JobKey,
+    end: Option<Time>,
     queue: &QueueName,
 ) -> bool {
-    let end = inputs
-        .jobs
-        .get(admitted)
-        .and_then(|job| job.derived.has.expected_end);
     let in_time = end.is_some_and(|end| kept.start.is_none_or(|start| end <= start));
     if !in_time || !(kept.lacked_headroom() || kept.counts_on_ends()) {
         return false;

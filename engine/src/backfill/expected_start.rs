@@ -16,6 +16,12 @@ pub(crate) fn start_on(inputs: Inputs<'_>, nodes: &[ReservedNode]) -> Option<Tim
     Some(start)
 }
 
+/// When the first of `nodes` will have free what is reserved on it, by the expected ends.
+pub(crate) fn first_free(inputs: Inputs<'_>, nodes: &[ReservedNode]) -> Option<Time> {
+    let free = nodes.iter().map(|node| start_on_node(inputs, node));
+    free.flatten().min()
+}
+
 fn start_on_node(inputs: Inputs<'_>, reserved: &ReservedNode) -> Option<Time> {
     cost::node_visits(1);
     let node = inputs

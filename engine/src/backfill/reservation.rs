@@ -214,22 +214,6 @@ fn reservation_on(
     }
 }
 
-/// Whether an owner of headroom only reserved no nodes because there were some that are free by its start, and a node
-/// of `planned` may have been one of them.
-pub(crate) fn counts_on_a_node_of(
-    inputs: Inputs<'_>,
-    kept: &Reservation,
-    planned: &Reservation,
-) -> bool {
-    let is_free_by_then = |node: &ReservedNode| {
-        let free = expected_start::start_on(inputs, std::slice::from_ref(node));
-        free.is_some_and(|free| kept.start.is_none_or(|start| free <= start))
-    };
-    // Without a start it waits for no nodes, unless it is a bound on pools that is short: then others may have more.
-    let may_need_nodes = kept.start.is_some() || !kept.pools.is_empty();
-    kept.nodes.is_empty() && may_need_nodes && planned.nodes.iter().any(is_free_by_then)
-}
-
 /// The nodes reserved for a job that are still usable.
 pub(crate) fn nodes_of_owner(inputs: Inputs<'_>, request: Request<'_>) -> Vec<ReservedNode> {
     let reserved = inputs.reservations.of(&request.rank.key);

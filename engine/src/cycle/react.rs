@@ -23,6 +23,7 @@ use crate::quota::{ChargeOwner, Limited};
 use crate::reservation::store::{Reservation, ReservedNode};
 use crate::state::Engine;
 use std::borrow::Cow;
+use std::cell::LazyCell;
 use std::collections::BTreeSet;
 
 /// What became different.
@@ -273,15 +274,13 @@ fn queue_moved_back(engine: &mut Engine, queue: &QueueName, path: &[QueueName]) 
 /// reservations are replanned. So are those of owners that its end may let start sooner on nodes that were reserved
 /// for it until now, since no end was known of what is reserved.
 fn owners_met_by_admission(engine: &mut Engine, admitted: &JobKey, had_nodes: bool) {
-    let inputs = engine.inputs();
-    let Some(job) = inputs.jobs.get(admitted) else {
+    let Some(job) = engine.jobs.get(admitted) else {
         return;
     };
-    let Some(released) = inputs.jobs.released(admitted) else {
+    let Some(released) = &job.released else {
         return;
     };
-    let end = job.derived.has.expected_end.filter(|_| had_nodes);
-    let admission = &released.admission;
+    let (end, admission) = (job.derived.has.expected_end, &released.admission);
     let path = engine.quota.path(&admission.queue);
     let on_its_nodes = |node: &ReservedNode| {
         admission.shares.iter().any(|share| {
@@ -290,14 +289,14 @@ fn owners_met_by_admission(engine: &mut Engine, admitted: &JobKey, had_nodes: bo
     };
     let ends_before = |kept: &Reservation| {
         let starts_later = |end| kept.start.is_none_or(|start| end < start);
-        !kept.nodes.is_empty() && end.is_some_and(starts_later)
+        had_nodes && !kept.nodes.is_empty() && end.is_some_and(starts_later)
     };
     let mut met = Vec::new();
     for kept in engine.reservations.iter() {
         let its_path = engine.quota.path(&kept.queue);
         let mut shared = its_path.iter().filter(|queue| path.contains(queue));
         let gives_back =
-            |queue| expected_release::would_count_on(engine.inputs(), kept, admitted, queue);
+            |queue| expected_release::would_count_on(engine.inputs(), kept, end, queue);
         if kept.nodes.iter().any(on_its_nodes)
             || path.contains(&kept.queue)
             || ends_before(kept)
@@ -456,10 +455,14 @@ fn replan_beside(engine: &mut Engine, planned: &Reservation) {
             withheld::binds_from(engine.inputs(), planned, request, other.start)
         })
     };
+    // Known once for all owners, and only if there is one that it matters to.
+    let first_free = LazyCell::new(|| expected_start::first_free(engine.inputs(), &planned.nodes));
+    let counts_on = |other: &&Reservation| {
+        other.nodes.is_empty()
+            && first_free.is_some_and(|free| other.may_count_on_node_free_from(free))
+    };
     let owners = engine.reservations.iter();
     let owners = owners.filter(|other| !other.taking() && other.rank != planned.rank);
-    let counts_on =
-        |other: &&Reservation| reservation::counts_on_a_node_of(engine.inputs(), other, planned);
     let owners = owners.filter(|other| shares_nodes(other) || counts_on(other));
     let owners = owners.filter(has_to_leave_it);
     let owners: Vec<JobKey> = owners.map(|other| other.rank.key.clone()).collect();

@@ -83,6 +83,17 @@ impl Reservation {
         !self.lacked_headroom() && self.counts_on_ends()
     }
 
+    /// Whether no nodes are reserved since some are free by its start, and a node that is free from `free` on may have
+    /// been one of them. Without a start it waits for no nodes, unless a bound on pools is short: then nodes of other
+    /// pools may be had.
+    pub(crate) fn may_count_on_node_free_from(&self, free: Time) -> bool {
+        let is_in_time = match self.start {
+            Some(start) => free <= start,
+            None => !self.pools.is_empty(),
+        };
+        self.nodes.is_empty() && is_in_time
+    }
+
     /// The same without its nodes, where it lacks headroom too.
     pub(crate) fn of_headroom_only(mut self) -> Option<Self> {
         if !self.lacked_headroom() || self.nodes.is_empty() {

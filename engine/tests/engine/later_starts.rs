@@ -27,7 +27,12 @@ fn world() -> World {
 
 /// A job of one pod that runs since now and declares how long.
 fn running(world: &mut World, name: &str, request: &str, seconds: i64) {
-    let job = world.job(name, "q", pods(1, request)).lasts(seconds);
+    running_in("q", world, name, request, seconds);
+}
+
+/// The same in any queue.
+fn running_in(queue: &str, world: &mut World, name: &str, request: &str, seconds: i64) {
+    let job = world.job(name, queue, pods(1, request)).lasts(seconds);
     world.submit(job);
     world.decide();
     world.run(name);
@@ -179,12 +184,8 @@ fn an_owner_that_lacks_headroom_reserves_other_nodes_once_those_it_counted_on_ar
         .queue(queue("first"))
         .queue(capped("capped", "gpu 8"))
         .queue(queue("long"));
-    for (name, queue, seconds) in [("old", "capped", 100), ("late", "long", 200)] {
-        let job = world.job(name, queue, pods(1, "gpu 8")).lasts(seconds);
-        world.submit(job);
-        world.decide();
-        world.run(name);
-    }
+    running_in("capped", &mut world, "old", "gpu 8", 100);
+    running_in("long", &mut world, "late", "gpu 8", 200);
     world.add("next", "capped", 1, "gpu 8");
     world.decide();
     // A node is free sooner than the headroom.
