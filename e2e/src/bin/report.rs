@@ -1,5 +1,6 @@
 //! Prints the report of the last run of the end-to-end tests. It fails if the run did, or if the
-//! waits together took so long that something must be broken.
+//! waits together took so long that something must be broken; `--repeat` names the stories to repeat before that is
+//! believed, and `--first` reads the repeats together with the run.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,13 +8,19 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Parser;
 use e2e::harness::record;
-use e2e::harness::report::{Idle, RunReport};
+use e2e::harness::report::{Idle, RunReport, with_repeats};
 
 /// Print the report of the last run of the end-to-end tests.
 #[derive(Debug, Parser)]
 struct ReportArgs {
     /// The record that the run wrote.
     record: PathBuf,
+    /// The record of the whole run, if `record` is that of stories of it that were repeated.
+    #[arg(long)]
+    first: Option<PathBuf>,
+    /// A file for the stories that are to be repeated, one a line: those whose waits took too long.
+    #[arg(long)]
+    repeat: Option<PathBuf>,
     /// The duration of each wait on an idle machine.
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/idle.json"))]
     idle: PathBuf,
@@ -28,6 +35,10 @@ struct ReportArgs {
 fn main() -> anyhow::Result<ExitCode> {
     let args = ReportArgs::parse();
     let lines = record::read(&args.record)?;
+    let lines = match &args.first {
+        Some(first) => with_repeats(record::read(first)?, lines),
+        None => lines,
+    };
     let mut idle = Idle::read(&args.idle)?;
     let report = RunReport::of(&lines, &idle);
     print!("{report}");
@@ -35,6 +46,14 @@ fn main() -> anyhow::Result<ExitCode> {
         idle.learn(&lines);
         std::fs::write(&args.idle, idle.text()?)
             .with_context(|| format!("write {}", args.idle.display()))?;
+    }
+    if let Some(path) = &args.repeat {
+        let text: String = report
+            .slowest_stories()
+            .iter()
+            .map(|name| format!("{name}\n"))
+            .collect();
+        std::fs::write(path, text).with_context(|| format!("write {}", path.display()))?;
     }
     let verdict = match args.stories_only {
         true => report.stories_verdict(),

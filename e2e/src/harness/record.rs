@@ -40,6 +40,15 @@ pub enum RecordLine {
     },
 }
 
+impl RecordLine {
+    /// Returns the name of the test that the line is about.
+    pub fn story(&self) -> &str {
+        match self {
+            Self::Story { story, .. } | Self::Wait { story, .. } => story,
+        }
+    }
+}
+
 /// How a story ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
