@@ -162,5 +162,5 @@ image: ## OCI image of a static binary in target/image/muster.tar (IMAGE=NAME:TA
 	@deploy/build-image $(ARCHS)
 
 manifests: ## write deploy/manifests from the Helm chart
-	@cd testbed/tools/packaging && CGO_ENABLED=0 go tool helm template muster $(CURDIR)/deploy/chart/muster --namespace muster \
+	@cd testbed/tools/packaging && CGO_ENABLED=0 go tool helm template muster $(CURDIR)/deploy/chart/muster --namespace muster --skip-tests \
 	  --kube-version 1.30 > $(CURDIR)/deploy/manifests/muster.yaml

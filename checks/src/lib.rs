@@ -17,7 +17,8 @@ mod webhook;
 pub use control_plane::{INTERPRETERS, PODGROUPS, has_volcanos_podgroups};
 pub use leader::is_fresh;
 pub use report::{CheckFinding, CheckReport, NotChecked, Severity};
-pub use token::expiry as token_expiry;
+pub use token::{TokenLifetime, account_of_token};
+pub use webhook::{WebhookReach, probe_webhook};
 
 use jiff::Timestamp;
 use kube::Client;
@@ -28,8 +29,8 @@ use runtime::client::CallError;
 pub enum CheckedBy {
     /// The account of Muster's processes, from where they run: its rights and connections are those that count.
     Server {
-        /// When the token of its kubeconfig expires, if it does.
-        token_expires: Option<Timestamp>,
+        /// How long the token of its kubeconfig is valid, if it expires.
+        token: Option<TokenLifetime>,
     },
     /// A user, from anywhere: what only the server can tell is read from what it publishes.
     User,
@@ -68,8 +69,8 @@ impl CheckError {
 /// Returns an error if the control plane does not answer.
 pub async fn check(client: &Client, by: CheckedBy) -> Result<CheckReport, CheckError> {
     let mut report = before_install(client).await?;
-    if let CheckedBy::Server { token_expires } = by {
-        let expires = token_expires.and_then(|at| token::finding(at, Timestamp::now()));
+    if let CheckedBy::Server { token } = by {
+        let expires = token.and_then(|token| token::finding(token, Timestamp::now()));
         report.findings.extend(expires);
         let clock = skew::check(client, "the control plane").await;
         report.findings.extend(clock);

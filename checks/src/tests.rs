@@ -18,10 +18,8 @@ const POLICY_BINDINGS: &str =
     "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings";
 const CLUSTERS: &str = "/apis/cluster.karmada.io/v1alpha1/clusters";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/muster-system/leases/muster";
-const NAMESPACE: &str = "/api/v1/namespaces/team";
-const SERVER: CheckedBy = CheckedBy::Server {
-    token_expires: None,
-};
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/muster-system/leases";
+const SERVER: CheckedBy = CheckedBy::Server { token: None };
 
 fn groups(names: &[&str]) -> Value {
     let version = json!({"groupVersion": "x/v1", "version": "v1"});
@@ -91,11 +89,11 @@ fn plane() -> (FakeApi, FakeApi) {
         WEBHOOK,
         registration(&certificate().0, &json!({"url": null})),
     );
-    let labels = json!({"muster.io/managed": "true"});
-    api.put(
-        NAMESPACE,
-        json!({"metadata": {"name": "team", "labels": labels}}),
-    );
+    api.answers(LEASES, |probe| {
+        let mut answer = probe.clone();
+        answer["metadata"]["annotations"] = json!({"muster.io/webhook-answer": "0.1.0"});
+        answer
+    });
     api.put(
         LEASE,
         json!({"metadata": {"name": "muster"}, "spec": lease(Timestamp::now())}),
@@ -304,21 +302,38 @@ fn a_lease_is_fresh_for_its_duration() {
 
 #[test]
 fn a_token_that_ends_is_named() {
-    let claims = URL_SAFE_NO_PAD.encode(r#"{"exp":1000000}"#);
-    let at = token::expiry(&format!("h.{claims}.s")).unwrap();
-    let after =
-        |seconds: i64| token::finding(at, Timestamp::from_second(1_000_000 + seconds).unwrap());
-    assert_eq!(after(1).unwrap().severity, Severity::Blocks);
-    assert_eq!(after(-60).unwrap().severity, Severity::Warns);
-    assert_eq!(after(-100_000), None);
-    assert_eq!(token::expiry("opaque"), None);
+    const DAY: i64 = 24 * 3600;
+    const END: i64 = 1000 * DAY;
+    let seen = |lifetime: i64, left: i64| {
+        let claims = json!({
+            "iat": END - lifetime, "exp": END, "sub": "system:serviceaccount:muster-system:muster",
+        });
+        let token = format!("h.{}.s\n", URL_SAFE_NO_PAD.encode(claims.to_string()));
+        let account = crate::account_of_token(&token).unwrap();
+        assert_eq!(account, ("muster-system".to_owned(), "muster".to_owned()));
+        let read = crate::TokenLifetime::of(&token).unwrap();
+        let found = token::finding(read, Timestamp::from_second(END - left).unwrap());
+        found.map(|found| found.severity)
+    };
+    assert_eq!(seen(365 * DAY, -1), Some(Severity::Blocks));
+    assert_eq!(seen(365 * DAY, 60), Some(Severity::Warns));
+    assert_eq!(seen(365 * DAY, 14 * DAY), Some(Severity::Warns));
+    assert_eq!(seen(365 * DAY, 15 * DAY), None);
+    // One that is issued for a day is renewed long before half of it.
+    assert_eq!(seen(DAY, DAY / 2), None);
+    assert_eq!(seen(DAY, DAY / 2 - 1), Some(Severity::Warns));
+    assert_eq!(crate::TokenLifetime::of("opaque"), None);
+    assert_eq!(crate::account_of_token("opaque"), None);
 }
 
 #[tokio::test]
 async fn an_expired_token_is_among_the_findings() {
     let (api, _) = plane();
     let by = CheckedBy::Server {
-        token_expires: Some("2026-01-01T00:00:00Z".parse().unwrap()),
+        token: Some(crate::TokenLifetime {
+            issued: Timestamp::UNIX_EPOCH,
+            expires: "2026-01-01T00:00:00Z".parse().unwrap(),
+        }),
     };
     let report = found(&api, by).await;
     assert!(report.blocks() && report.findings.len() == 1, "{report:#?}");

@@ -1,19 +1,20 @@
 //! Checks of the webhook: its registration, its certificate, and whether the API server reaches it.
 
 use crate::{CheckError, CheckFinding, CheckReport, CheckedBy};
-use crds::names::{MANAGED_LABEL, WEBHOOK_CONFIGURATION};
+use crds::names::{
+    SYSTEM_NAMESPACE, WEBHOOK_ANSWER_ANNOTATION, WEBHOOK_CONFIGURATION, WEBHOOK_PROBE_LABEL,
+};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, WebhookClientConfig,
 };
-use k8s_openapi::api::core::v1::{Namespace, Service};
-use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Service;
+use kube::api::{ObjectMeta, PostParams};
 use kube::client::Body;
-use kube::core::GroupVersionKind;
 use kube::{Api, Client, Config};
-use runtime::client::{client_of, with_deadline};
+use runtime::client::{CallError, client_of, with_deadline};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-use serde_json::json;
 use std::time::Duration;
 
 const CHECK: &str = "webhook";
@@ -161,76 +162,74 @@ async fn of_service(
     Ok(Vec::from_iter(missing))
 }
 
-/// Has the API server call the gate, by the dry run of a binding in a managed namespace.
-async fn called(client: &Client, report: &mut CheckReport) -> Result<(), CheckError> {
-    let unchecked = "whether the API server reaches the webhook";
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    let managed = ListParams::default()
-        .labels(&format!("{MANAGED_LABEL}=true"))
-        .limit(1);
-    #[expect(clippy::disallowed_methods, reason = "of one object")]
-    let found = with_deadline(namespaces.list(&managed), LIMIT).await;
-    let found = match found.map_err(CheckError::call("the namespaces")) {
-        Err(error) => return report.absorb(CHECK, Err(error)),
-        Ok(found) => found.items.into_iter().next(),
-    };
-    let is_managed = |namespace: &Namespace| {
-        let labels = namespace.metadata.labels.as_ref();
-        labels
-            .and_then(|labels| labels.get(MANAGED_LABEL))
-            .map(String::as_str)
-            == Some("true")
-    };
-    let name = found
-        .filter(is_managed)
-        .and_then(|found| found.metadata.name);
-    let Some(namespace) = name else {
-        let why = format!("{unchecked}: no namespace has the label {MANAGED_LABEL}");
-        report.unchecked(CHECK, why, "check again when there is one");
-        return Ok(());
-    };
-    match dry_run(client, &namespace).await {
-        Err(error) if is_unanswered(&error.message()) => {
-            report.findings.push(CheckFinding::blocks(
-                CHECK,
-                format!("the API server cannot call it: {}", error.message()),
-                WHY,
-                "start the webhook, or register it with a --webhook-url that the API server reaches; the URL must be \
-                 right from the API server's machine",
-            ));
-        }
-        Err(error) if error.code() == Some(403) && error.message().contains("cannot create") => {
-            let why = format!("{unchecked}: {}", error.message());
-            let instead =
-                "check with an account that may create bindings: the check creates none (dry run)";
-            report.unchecked(CHECK, why, instead);
-        }
-        // Any other answer came after the gate's.
-        _ => {}
-    }
-    Ok(())
+/// Whether the API server reaches the webhook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WebhookReach {
+    /// The webhook answered.
+    Answered,
+    /// It did not answer; the message of the API server.
+    Unanswered(String),
+    /// The API server did not call it: it is not registered for the probe.
+    NotCalled,
 }
 
-/// Returns true if a message of the API server says that Muster's gate did not answer.
-fn is_unanswered(message: &str) -> bool {
-    message.contains("failed calling webhook") && message.contains("gate.muster.io")
-}
-
-async fn dry_run(client: &Client, namespace: &str) -> Result<(), runtime::client::CallError> {
-    let gvk = GroupVersionKind::gvk("work.karmada.io", "v1alpha2", "ResourceBinding");
-    let resource = ApiResource::from_gvk_with_plural(&gvk, "resourcebindings");
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
-    let mut binding = DynamicObject::new("muster-check", &resource).within(namespace);
-    binding.data = json!({"spec": {"resource": {
-        "apiVersion": "batch/v1", "kind": "Job", "namespace": namespace, "name": "muster-check",
-    }}});
+/// Has the API server call the webhook, by the dry run of a Lease that its registration selects.
+///
+/// # Errors
+/// Returns an error if the API server gives no answer, or refuses the dry run before it calls the webhook.
+pub async fn probe_webhook(client: &Client) -> Result<WebhookReach, CallError> {
+    let api: Api<Lease> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
+    let lease = Lease {
+        metadata: ObjectMeta {
+            generate_name: Some("probe-".to_owned()),
+            labels: Some([(WEBHOOK_PROBE_LABEL.to_owned(), "true".to_owned())].into()),
+            ..ObjectMeta::default()
+        },
+        ..Lease::default()
+    };
     let params = PostParams {
         dry_run: true,
         ..PostParams::default()
     };
-    with_deadline(api.create(&params, &binding), LIMIT)
-        .await
-        .map(drop)
+    match with_deadline(api.create(&params, &lease), LIMIT).await {
+        Ok(answer) => {
+            let annotations = answer.metadata.annotations.unwrap_or_default();
+            match annotations.contains_key(WEBHOOK_ANSWER_ANNOTATION) {
+                true => Ok(WebhookReach::Answered),
+                false => Ok(WebhookReach::NotCalled),
+            }
+        }
+        Err(error) if error.message().contains("failed calling webhook") => {
+            Ok(WebhookReach::Unanswered(error.message()))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Reports whether the API server reaches the webhook.
+async fn called(client: &Client, report: &mut CheckReport) -> Result<(), CheckError> {
+    let finding = match probe_webhook(client).await {
+        Ok(WebhookReach::Answered) => return Ok(()),
+        Ok(WebhookReach::Unanswered(message)) => CheckFinding::blocks(
+            CHECK,
+            format!("the API server cannot call it: {message}"),
+            WHY,
+            "start the webhook, or register it with a --webhook-url that the API server reaches; the URL must be right \
+             from the API server's machine",
+        ),
+        Ok(WebhookReach::NotCalled) => CheckFinding::warns(
+            CHECK,
+            "its registration lacks the entry probe.muster.io, so nothing tests whether the API server reaches it",
+            "the webhook that runs is of an earlier version, or its registration was changed",
+            "upgrade the webhook, or restart it with --register",
+        ),
+        Err(error) => {
+            let what = "whether the API server reaches the webhook, by the dry run of a Lease in muster-system";
+            return report.absorb(CHECK, Err(CheckError::call(what)(error)));
+        }
+    };
+    report.findings.push(finding);
+    Ok(())
 }
 
 /// Returns host and port of an https URL.

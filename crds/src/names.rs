@@ -10,6 +10,10 @@ pub const SYSTEM_NAMESPACE: &str = "muster-system";
 pub const LEASE: &str = "muster";
 /// Name of both configurations by which the API server calls the webhook.
 pub const WEBHOOK_CONFIGURATION: &str = "muster";
+/// Label of the Lease in [`SYSTEM_NAMESPACE`] whose dry run tests whether the API server reaches the webhook.
+pub const WEBHOOK_PROBE_LABEL: &str = "muster.io/webhook-probe";
+/// Annotation by which the webhook answers such a dry run: the version that answered.
+pub const WEBHOOK_ANSWER_ANNOTATION: &str = "muster.io/webhook-answer";
 /// Annotation of a ledger (`runtime::lease::ledger`): the bindings and OverridePolicies that are about
 /// to be written (JSON, UID or `override:` and UID to `namespace/name`).
 pub const LEDGER_OPEN: &str = "muster.io/ledger-open";

@@ -1,6 +1,7 @@
 //! The flags of `muster`.
 
 use crate::install::accounts::RbacAccount;
+use crate::token::renewal::TokenSecret;
 use clap::{Args as Group, Parser, Subcommand};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::Selector;
@@ -95,6 +96,16 @@ pub(crate) struct ProcessArgs {
     /// JSON file that says where notices about nodes and clusters are posted: url, template, perMinute.
     #[arg(long, value_name = "FILE")]
     pub(crate) notices: Option<PathBuf>,
+    /// Renews the token of the kubeconfig in this Secret of the cluster in which the process runs as a pod, after a
+    /// third of its time. The kubeconfig names the token as a file from the same Secret.
+    #[arg(long, value_name = "NAMESPACE/SECRET/KEY")]
+    pub(crate) renew_token: Option<TokenSecret>,
+    /// Hours that a renewed token is to last; the API server may issue it for less.
+    #[arg(long, default_value_t = 8760, value_name = "HOURS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) token_hours: u32,
+    /// Kubeconfig of the cluster that has the Secret of --renew-token; else the cluster of the pod.
+    #[arg(long, value_name = "FILE", requires = "renew_token")]
+    pub(crate) host_kubeconfig: Option<PathBuf>,
     /// Name of this replica in the Lease; else the host's name and the process id.
     #[arg(long)]
     pub(crate) identity: Option<String>,

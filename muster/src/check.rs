@@ -31,8 +31,8 @@ pub(crate) async fn check(connection: &ConnectionArgs, options: &CheckArgs) -> E
 
 async fn report(connection: &ConnectionArgs) -> anyhow::Result<CheckReport> {
     let client = install::connect(connection).await?;
-    let token_expires = token::expires(connection).await;
-    Ok(checks::check(&client, CheckedBy::Server { token_expires }).await?)
+    let token = token::lifetime(connection).await;
+    Ok(checks::check(&client, CheckedBy::Server { token }).await?)
 }
 
 /// Fails if a finding blocks an installation. Nothing was written by then.

@@ -23,6 +23,7 @@ const MANIFESTS: &[&str] = &[
     include_str!("../../deploy/rbac-webhook.yaml"),
     include_str!("../../deploy/rbac-workloads.yaml"),
     include_str!("../../deploy/rbac-lease.yaml"),
+    include_str!("../../deploy/rbac-token.yaml"),
     include_str!("../../deploy/rbac-members.yaml"),
     include_str!("../../deploy/rbac-metrics.yaml"),
     include_str!("../../deploy/rbac-users.yaml"),

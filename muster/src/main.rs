@@ -10,6 +10,7 @@ mod install;
 mod serve;
 mod token;
 mod uninstall;
+mod webhook_reach;
 
 use args::{MusterArgs, MusterCommand};
 use clap::Parser;

@@ -1,12 +1,15 @@
 //! Long-running processes: which parts run, and what they share.
 
 use crate::args::{CompatMetrics, ConnectionArgs, MetricsAuth, ProcessArgs};
-use crate::token;
+use crate::token::renewal::TokenRenewal;
+use crate::{token, webhook_reach};
 use anyhow::{Context as _, bail};
 use binding_writer::CommitOptions;
 use controller::{AlertIntake, ControllerContext, ControllerOptions};
 use crds::node_alert::AlertLabels;
 use engine::EngineConfig;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use runtime::alerts::Routes;
 use runtime::lease::ledger::LedgerOptions;
 use runtime::lease::{self, LeaseOptions};
@@ -105,7 +108,7 @@ pub(crate) async fn serve(
     if parts.webhook {
         let options = webhook_options(&process)?;
         let (registry, health) = (registry.clone(), health.clone());
-        let (connection, cancel) = (connection.clone(), cancel.clone());
+        let (connection, agent, cancel) = (connection.clone(), agent.clone(), cancel.clone());
         // On threads and with a client of its own: requests of users must not delay the rest.
         let serving = webhook::run_apart(async move {
             let client = connect(&connection, &agent).await?;
@@ -117,8 +120,10 @@ pub(crate) async fn serve(
         });
     }
     if parts.controller || parts.scheduler {
+        let renewal = token_renewal(connection, &process, &client, &agent).await?;
         let shared = ProcessShared {
             client,
+            renewal,
             registry,
             health,
             traces: telemetry.traces(),
@@ -139,8 +144,41 @@ async fn connect(connection: &ConnectionArgs, agent: &str) -> anyhow::Result<kub
 
 /// Exports what is true of every process, whatever its parts are.
 fn describe_process(connection: &ConnectionArgs, registry: &Registry, cancel: &CancellationToken) {
+    let builds: Family<[(&str, &str); 1], Gauge> = registry.register(
+        "build_info",
+        "1, with the version of the process as its label",
+        Family::default(),
+    );
+    let version = [("version", env!("CARGO_PKG_VERSION"))];
+    builds.get_or_create(&version).set(1);
     registry.register_unprefixed(ProcessMetrics);
     token::follow(connection.clone(), registry, cancel.clone());
+}
+
+/// Returns what renews the token of the kubeconfig, if a flag asks for it.
+async fn token_renewal(
+    connection: &ConnectionArgs,
+    process: &ProcessArgs,
+    control_plane: &kube::Client,
+    agent: &str,
+) -> anyhow::Result<Option<TokenRenewal>> {
+    let Some(secret) = process.renew_token.clone() else {
+        return Ok(None);
+    };
+    let host = match &process.host_kubeconfig {
+        Some(path) => Some(runtime::connect(Some(path), None, agent).await?),
+        None => runtime::client::of_own_cluster(agent)?,
+    };
+    let host = host.context(
+        "--renew-token needs the token of the pod's account (automountServiceAccountToken), or --host-kubeconfig",
+    )?;
+    Ok(Some(TokenRenewal {
+        connection: connection.clone(),
+        control_plane: control_plane.clone(),
+        host,
+        secret,
+        seconds: i64::from(process.token_hours) * 3600,
+    }))
 }
 
 /// Returns who may read the metrics. The cluster in which Muster runs as a pod decides, because it is the one
@@ -189,6 +227,7 @@ fn alerts_route(
 /// What the parts of a process share.
 struct ProcessShared {
     client: kube::Client,
+    renewal: Option<TokenRenewal>,
     registry: Registry,
     health: Health,
     traces: TraceSink,
@@ -205,6 +244,7 @@ fn spawn_leader(
 ) {
     let ProcessShared {
         client,
+        renewal,
         registry,
         health,
         traces,
@@ -222,6 +262,9 @@ fn spawn_leader(
         lease.await?;
         Ok("lease")
     });
+    if let Some(renewal) = renewal {
+        renewal.spawn(leadership.clone(), cancel.clone());
+    }
     let context = ControllerContext {
         client,
         health,
@@ -237,6 +280,8 @@ fn spawn_leader(
     };
     let cancel = cancel.clone();
     if parts.controller {
+        let (client, leadership) = (context.client.clone(), context.leadership.clone());
+        webhook_reach::follow(client, leadership, &context.registry, cancel.clone());
         tasks.spawn(async move {
             controller::run(context, options, parts.scheduler, cancel).await;
             Ok("controller")

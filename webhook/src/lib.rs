@@ -3,6 +3,7 @@
 //! ```text
 //! detector creates a ResourceBinding ─► /gate/namespace, /gate/scheduler ─► suspended, with our finalizer
 //! user submits a template ───────────► /mutate/templates ──────────────► the user is recorded in it
+//! Muster asks whether it is reached ─► /probe ─────────────────────────► answered with an annotation
 //! user edits a template ─────────────► /validate/templates[/managed] ────► refused where it would fail later,
 //!                                                                       or where the queue is not the user's
 //! Secret muster-webhook-tls ─► certs ─► server (hot reload), registrations (caBundle)
@@ -21,6 +22,7 @@ pub mod gate;
 pub mod load;
 pub mod metrics;
 pub mod permits;
+mod probe;
 pub mod queues;
 pub mod register;
 pub mod released;

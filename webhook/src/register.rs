@@ -3,11 +3,11 @@
 //! They are applied server-side as a whole, so that applying them again undoes any change.
 
 use crate::WebhookTarget;
-use crate::server::{GATE_NAMESPACE, GATE_SCHEDULER, TEMPLATES, TEMPLATES_MANAGED, USERS};
+use crate::server::{GATE_NAMESPACE, GATE_SCHEDULER, PROBE, TEMPLATES, TEMPLATES_MANAGED, USERS};
 use crate::templates::SCALE;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use crds::names::{MANAGED_LABEL, SCHEDULER_NAME, SYSTEM_NAMESPACE};
+use crds::names::{MANAGED_LABEL, SCHEDULER_NAME, SYSTEM_NAMESPACE, WEBHOOK_PROBE_LABEL};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
@@ -78,7 +78,7 @@ where
     }
 }
 
-/// The gate, which gets each binding through at most one entry, and the stamps of templates.
+/// The gate, which gets each binding through at most one entry, the stamps of templates, and the probe.
 fn mutating(target: &WebhookTarget, bundle: &str) -> Value {
     let rules = json!([{
         "apiGroups": ["work.karmada.io"],
@@ -113,7 +113,32 @@ fn mutating(target: &WebhookTarget, bundle: &str) -> Value {
     // Ignore while it is away: a job without a recorded user counts as its namespace's.
     users.set("failurePolicy", json!("Ignore"));
     users.set("reinvocationPolicy", json!("Never"));
-    configuration("MutatingWebhookConfiguration", [managed, ours, users])
+    let entries = [managed, ours, users, probe(target, bundle)];
+    configuration("MutatingWebhookConfiguration", entries)
+}
+
+/// Answers the dry run of a Lease by which Muster and `muster check` find out whether the API server reaches the
+/// webhook. The label keeps every other Lease, such as that of the leader, from depending on the webhook.
+fn probe(target: &WebhookTarget, bundle: &str) -> WebhookEntry {
+    let mut probe = entry("probe.muster.io", target, PROBE, bundle);
+    probe.set(
+        "rules",
+        json!([{
+            "apiGroups": ["coordination.k8s.io"],
+            "apiVersions": ["*"],
+            "resources": ["leases"],
+            "operations": ["CREATE"],
+            "scope": "Namespaced",
+        }]),
+    );
+    let system = json!({"matchLabels": {"kubernetes.io/metadata.name": SYSTEM_NAMESPACE}});
+    probe.set("namespaceSelector", system);
+    let labelled = json!({"matchLabels": {WEBHOOK_PROBE_LABEL: "true"}});
+    probe.set("objectSelector", labelled);
+    // Fail: the error says why the API server does not reach it.
+    probe.set("failurePolicy", json!("Fail"));
+    probe.set("reinvocationPolicy", json!("Never"));
+    probe
 }
 
 /// The validation of templates. It is ignored while the webhook is away: it gives early answers, and the

@@ -8,6 +8,7 @@ use crate::gate::{self, GateRegistration, GateVerdict};
 use crate::load::{RequestBudget, RequestSlot};
 use crate::metrics::{RequestOutcome, WebhookMetrics};
 use crate::permits::{Checked, Permits};
+use crate::probe;
 use crate::released::ReleasedIndex;
 use crate::review::{ReviewAnswer, ReviewRequest, ReviewResponse};
 use crate::templates::{self, TemplateRegistration};
@@ -19,7 +20,7 @@ use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -38,6 +39,9 @@ pub const TEMPLATES: &str = "/validate/templates";
 
 /// `/mutate/templates`: the user and the permitted queue of templates in managed namespaces.
 pub const USERS: &str = "/mutate/templates";
+
+/// `/probe`: the dry run that tests whether the API server reaches the webhook.
+pub const PROBE: &str = "/probe";
 
 /// Seconds of `Retry-After`. API servers retry within timeoutSeconds.
 const RETRY_SECONDS: &str = "1";
@@ -97,6 +101,7 @@ pub fn router(handlers: Handlers) -> Router {
         .route(TEMPLATES_MANAGED, post(templates_managed))
         .route(TEMPLATES, post(templates_elsewhere))
         .route(USERS, post(template_users))
+        .route(PROBE, post(answer_probe))
         // Nothing is served before the certificate is loaded, so an answer proves that it is.
         .route("/readyz", get(async || "ok\n"))
         .layer(TimeoutLayer::with_status_code(
@@ -153,6 +158,14 @@ async fn template_users(State(handlers): State<Handlers>, body: RequestBody) -> 
     });
     received.answer(&handlers, |request| ReviewAnswer::Allow {
         patch: users::stamp(request, permitted.as_deref()),
+        warnings: Vec::new(),
+    })
+}
+
+async fn answer_probe(State(handlers): State<Handlers>, body: RequestBody) -> Response {
+    let received: Received<IgnoredAny> = Received::read(PROBE, body);
+    received.answer(&handlers, |_| ReviewAnswer::Allow {
+        patch: probe::answer(),
         warnings: Vec::new(),
     })
 }

@@ -82,32 +82,22 @@ async fn a_certificate_of_another_ca_is_named() {
 #[tokio::test]
 async fn an_api_server_that_cannot_call_the_webhook_is_named() {
     let (api, _) = plane();
-    let refused = "Internal error occurred: failed calling webhook \"namespace.gate.muster.io\": dial tcp: refused";
-    let is_dry_run = |request: &runtime::testing::Recorded| {
-        request.verb == "POST" && request.path.ends_with("namespaces/team/resourcebindings")
-    };
+    let refused =
+        "Internal error occurred: failed calling webhook \"probe.muster.io\": dial tcp: refused";
+    let is_dry_run =
+        |request: &runtime::testing::Recorded| request.verb == "POST" && request.path == LEASES;
     api.fault(1, Fault::Status(500, refused), is_dry_run);
     is_named(&api, Severity::Blocks, "webhook", "dial tcp: refused").await;
-    // An answer of the gate, or of what comes after it, is an answer.
-    api.fault(1, Fault::Status(400, "spec is wrong"), is_dry_run);
-    assert_eq!(found(&api, SERVER).await.findings, []);
-    let forbidden =
-        "resourcebindings is forbidden: User \"u\" cannot create resource \"resourcebindings\"";
+    let forbidden = "leases is forbidden: User \"u\" cannot create resource \"leases\"";
     api.fault(1, Fault::Status(403, forbidden), is_dry_run);
     let report = found(&api, SERVER).await;
     assert_eq!(
         (report.findings.len(), report.unchecked[0].check),
         (0, "webhook")
     );
-    // Without a managed namespace there is nothing to try it with.
-    api.remove(NAMESPACE);
-    let report = found(&api, SERVER).await;
-    assert!(
-        report.unchecked[0]
-            .why
-            .contains("no namespace has the label"),
-        "{report:#?}"
-    );
+    // What passes without an answer did not reach the webhook.
+    api.answers(LEASES, Value::clone);
+    is_named(&api, Severity::Warns, "webhook", "probe.muster.io").await;
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! The Helm chart and the static manifests: what they render and refuse, and that Muster runs as the
-//! Deployment says.
+//! That Muster runs as the Deployment of the Helm chart says. What the chart renders is in `chart_values.rs`.
 //!
 //! The story follows docs/how-to/install.md: it runs its commands. `member3` is the host cluster.
 //! There the Deployment's pods pass the admission of a restricted namespace, and are only simulated;
@@ -7,13 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Output;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use e2e::harness::kinds::{DEPLOYMENT, NAMESPACE, POD, SECRET};
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use e2e::harness::kinds::{DEPLOYMENT, MUTATING_WEBHOOKS, NAMESPACE, POD, SECRET};
 use e2e::harness::muster::{self, ProcessRole, http_get};
 use e2e::harness::objects::Objects;
 use e2e::harness::wait::eventually;
@@ -26,164 +24,12 @@ use crate::case::{Case, SOON};
 use crate::documents::Guide;
 use crate::story::managed_alone;
 
-/// The repository's root.
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// The member that is the host cluster.
 const HOST: &str = "member3";
 /// The namespace of the release.
 const RELEASE: &str = "muster";
 /// The timeout until the process of the Deployment is ready.
 const READY: Duration = Duration::from_secs(60);
-
-/// Values that set everything that the default values leave out.
-const FULL: &str = r#"{
-    "replicas": 3,
-    "image": {"repository": "registry.example/x/muster", "digest": "sha256:0123456789012345678901234567890123456789012345678901234567890123",
-              "pullSecrets": [{"name": "registry"}]},
-    "karmada": {"namespace": "control", "kubeconfig": {"secretName": "other", "key": "config", "context": "karmada"}},
-    "webhook": {"url": "https://muster.example:8443", "service": {"type": "NodePort", "nodePort": 30443, "annotations": {"a": "b"}}},
-    "metrics": {"compat": "volcano", "readers": [{"name": "prometheus", "namespace": "monitoring"}],
-                "serviceMonitor": {"enabled": true, "labels": {"release": "prometheus"}}},
-    "monitoring": {"runbooks": "https://wiki.example/muster", "rules": {"enabled": true, "labels": {"release": "prometheus"}},
-                   "dashboards": {"enabled": true, "annotations": {"folder": "Muster"}}},
-    "networkPolicy": {"webhookFrom": [{"ipBlock": {"cidr": "10.0.0.0/8"}}], "metricsFrom": [{"namespaceSelector": {}}]},
-    "tracing": {"otlpEndpoint": "https://collector:4317", "ca": {"secretName": "collector-ca", "key": "ca.pem"},
-                "client": {"secretName": "collector-client", "certificate": "cert.pem", "key": "key.pem"}},
-    "requireAdmissionPolicies": false,
-    "extraArgs": ["--identity=me"],
-    "bindAddress": "::",
-    "serviceAccount": {"name": "queue", "annotations": {"a": "b"}},
-    "podAnnotations": {"a": "b"}, "podLabels": {"c": "d"}, "nodeSelector": {"e": "f"},
-    "tolerations": [{"operator": "Exists"}], "affinity": {"nodeAffinity": {}}, "priorityClassName": "high"
-}"#;
-
-fn helm() -> anyhow::Result<std::process::Command> {
-    let tools = tools::ensure(&[Toolset::Packaging], &|line| eprintln!("{line}"))?;
-    let mut helm = std::process::Command::new(tools.program(Tool::Helm)?);
-    helm.current_dir(ROOT);
-    Ok(helm)
-}
-
-/// Renders the chart as `make manifests` does, with more flags.
-fn render(flags: &[&str]) -> anyhow::Result<Output> {
-    let mut helm = helm()?;
-    helm.args(["template", "muster", "deploy/chart/muster"]);
-    helm.args(["--namespace=muster", "--kube-version=1.30"]);
-    Ok(helm.args(flags).output()?)
-}
-
-fn text(output: Output) -> anyhow::Result<String> {
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    ensure!(output.status.success(), "{error}");
-    Ok(String::from_utf8(output.stdout)?)
-}
-
-fn full_values() -> anyhow::Result<tempfile::NamedTempFile> {
-    let file = tempfile::NamedTempFile::with_suffix(".yaml")?;
-    std::fs::write(file.path(), FULL)?;
-    Ok(file)
-}
-
-#[test]
-fn the_chart_has_no_findings_and_renders_with_all_values() -> anyhow::Result<()> {
-    let values = full_values()?;
-    let values = format!("--values={}", values.path().display());
-    for flags in [&["--strict"][..], &["--strict", &values]] {
-        let mut lint = helm()?;
-        lint.arg("lint").arg("deploy/chart/muster").args(flags);
-        text(lint.output()?)?;
-    }
-    let rendered = text(render(&[&values])?)?;
-    for wanted in [
-        "kind: ServiceMonitor",
-        "bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token",
-        "- --metrics-auth=token",
-        "automountServiceAccountToken: true",
-        "nonResourceURLs: [/metrics]",
-        "namespace: monitoring",
-        "kind: PrometheusRule",
-        "runbook_url: https://wiki.example/muster/MusterNoLeader.md",
-        "grafana_dashboard: \"1\"",
-        "muster-overview.json: |",
-        "cidr: 10.0.0.0/8",
-        "- --context=karmada",
-        "- --metrics-bind=[::]:8080",
-        "- --webhook-url=https://muster.example:8443",
-        "- --otlp-endpoint=https://collector:4317",
-        "- --otlp-ca=/etc/muster/collector/ca.pem",
-        "secretName: collector-ca",
-        "- --otlp-client-certificate=/etc/muster/collector-client/cert.pem",
-        "- --otlp-client-key=/etc/muster/collector-client/key.pem",
-        "secretName: collector-client",
-        "- --compat-metrics=volcano",
-        "- --without-admission-policies",
-        "- \"--identity=me\"",
-        "serviceAccountName: queue",
-        "nodePort: 30443",
-        "image: \"registry.example/x/muster@sha256:",
-    ] {
-        assert!(rendered.contains(wanted), "{wanted} in:\n{rendered}");
-    }
-    Ok(())
-}
-
-#[test]
-fn the_manifests_are_the_charts_and_of_this_version() -> anyhow::Result<()> {
-    let manifests = std::fs::read_to_string(Path::new(ROOT).join("deploy/manifests/muster.yaml"))?;
-    let rendered = text(render(&[])?)?;
-    assert_eq!(manifests, rendered, "run `make manifests`");
-    let image = format!("image: \"muster:{}\"", env!("CARGO_PKG_VERSION"));
-    assert!(rendered.contains(&image), "appVersion is not {image}");
-    Ok(())
-}
-
-#[test]
-fn open_metrics_need_no_right_in_the_host_cluster() -> anyhow::Result<()> {
-    let rendered = text(render(&["--set=metrics.auth=none"])?)?;
-    assert!(rendered.contains("- --metrics-auth=none"), "{rendered}");
-    for unwanted in ["ClusterRole", "automountServiceAccountToken: true"] {
-        assert!(!rendered.contains(unwanted), "{unwanted} in:\n{rendered}");
-    }
-    Ok(())
-}
-
-#[test]
-fn a_bad_value_is_refused() -> anyhow::Result<()> {
-    let bad = [
-        ("replicas=0", "/replicas"),
-        ("replica=2", "replica"),
-        ("image.pullPolicy=Sometimes", "/image/pullPolicy"),
-        ("webhook.url=http://muster.example", "/webhook/url"),
-        ("webhook.url=https://muster.example/path", "/webhook/url"),
-        ("webhook.port=443", "/webhook/port"),
-        ("webhook.service.type=ExternalName", "/webhook/service/type"),
-        (
-            "karmada.kubeconfig.secretName=",
-            "/karmada/kubeconfig/secretName",
-        ),
-        ("logging.format=xml", "/logging/format"),
-        ("tuning.backoffSeconds=soon", "/tuning/backoffSeconds"),
-        (
-            "podDisruptionBudget.maxUnavailable=0",
-            "/podDisruptionBudget",
-        ),
-        ("extraArgs={all}", "/extraArgs/0"),
-        ("metrics.serviceMonitor.enabled=true", "metricsFrom"),
-        ("metrics.auth=basic", "/metrics/auth"),
-        ("metrics.readers[0].name=prometheus", "/metrics/readers/0"),
-        ("monitoring.runbooks=docs/", "/monitoring/runbooks"),
-        ("metrics.compat=kueue", "/metrics/compat"),
-        ("tracing.ca.key=a/b", "/tracing/ca/key"),
-        ("tracing.client.key=a/b", "/tracing/client/key"),
-    ];
-    for (value, wanted) in bad {
-        let output = render(&["--set", value])?;
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success(), "{value} is accepted");
-        assert!(error.contains(wanted), "{value}: {error}");
-    }
-    Ok(())
-}
 
 #[test]
 fn muster_runs_as_the_chart_says_where_the_guide_installed_it() {
@@ -237,7 +83,11 @@ async fn runs_as_rendered(case: &Case, guide: &Guide) -> anyhow::Result<()> {
             case.end(&job).await?;
             case.finished(&job, "Succeeded").await?;
             case.delete(&job).await?;
-            case.gone(&job).await
+            case.gone(&job).await?;
+            token_is_renewed(&host).await?;
+            // With the renewed token.
+            checks_as_a_pod(&host, guide).await?;
+            webhook_is_lost(case, &pod["containers"][0]).await
         };
         let outcome = outcome.await;
         stop(&mut process).await?;
@@ -250,6 +100,120 @@ async fn runs_as_rendered(case: &Case, guide: &Guide) -> anyhow::Result<()> {
     }
     muster.start(testbed, ProcessRole::All).await?;
     outcome
+}
+
+/// Waits until the token of the account, which the guide made for ten minutes here, is one for a year.
+async fn token_is_renewed(host: &Objects) -> anyhow::Result<()> {
+    eventually(READY, "the token is renewed", async || {
+        let secret = host.get(SECRET, Some(RELEASE), "muster-karmada").await;
+        let secret = secret
+            .map_err(|error| error.to_string())?
+            .ok_or("no Secret")?;
+        match days(&secret) {
+            Ok(300..) => Ok(()),
+            other => Err(format!("it lasts for {other:?} days")),
+        }
+    })
+    .await
+}
+
+/// Returns the days for which the token of a Secret was issued.
+fn days(secret: &Value) -> anyhow::Result<i64> {
+    let token = STANDARD.decode(text_of(&secret["data"]["token"])?)?;
+    let token = String::from_utf8(token)?;
+    let claims = token.split('.').nth(1).context("no JSON web token")?;
+    let claims: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims)?)?;
+    let at = |claim: &str| claims[claim].as_i64().context("no time");
+    Ok((at("exp")? - at("iat")?) / (24 * 3600))
+}
+
+/// Runs what `helm test` runs, and `muster check` as `kubectl exec` runs it: with the environment only.
+async fn checks_as_a_pod(host: &Objects, guide: &Guide) -> anyhow::Result<()> {
+    let hooks = guide
+        .shell("helm get hooks muster --namespace muster")
+        .await?;
+    let hooks = hooks.trim().trim_start_matches("---");
+    let mut pod: Value = serde_saphyr::from_str(hooks)?;
+    let spec = pod["spec"].take();
+    exits_with_zero(&spec, host, guide.folder()).await?;
+
+    let deployment = host.get(DEPLOYMENT, Some(RELEASE), "muster").await?;
+    let mut pod = deployment.context("no Deployment")?["spec"]["template"]["spec"].take();
+    pod["containers"][0]["args"] = json!(["check"]);
+    exits_with_zero(&pod, host, guide.folder()).await?;
+
+    // Muster's accounts may do what its flags ask for, in both clusters, and no more.
+    for (kubeconfig, right, may) in [
+        ("$KUBECONFIG", "patch secret/muster-karmada", "yes"),
+        ("$KUBECONFIG", "get secret/another", "no"),
+        ("$KUBECONFIG", "list secrets", "no"),
+    ] {
+        let account = "system:serviceaccount:muster:muster";
+        let asked = format!(
+            "kubectl --kubeconfig {kubeconfig} auth can-i {right} -n muster --as {account} || true"
+        );
+        let said = guide.shell(&asked).await?;
+        ensure!(said.trim() == may, "{right}: {said}");
+    }
+    let issue = |account: &str| {
+        let karmada = "kubectl --kubeconfig $KARMADA auth can-i";
+        let muster = "system:serviceaccount:muster-system:muster";
+        format!(
+            "{karmada} create serviceaccounts/{account} --subresource token -n muster-system --as {muster} || true"
+        )
+    };
+    let own = guide.shell(&issue("muster")).await?;
+    let other = guide.shell(&issue("muster-probe")).await?;
+    ensure!((own.trim(), other.trim()) == ("yes", "no"), "{own} {other}");
+    Ok(())
+}
+
+/// The leader finds out that the API server no longer reaches the webhook.
+async fn webhook_is_lost(case: &Case, container: &Value) -> anyhow::Result<()> {
+    let port = container_port(container, &json!("metrics"))?;
+    let reachable = async |value: &str| {
+        let what = format!("muster_webhook_reachable is {value}");
+        eventually(SOON, &what, async || {
+            let metrics = http_get(port, "/metrics").await?;
+            let line = metrics
+                .lines()
+                .find(|line| line.starts_with("muster_webhook_reachable "));
+            match line {
+                Some(line) if line.ends_with(value) => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await
+    };
+    reachable(" 1.0").await?;
+    let karmada = &case.plane.karmada;
+    let name = "muster";
+    let registration = karmada.get(MUTATING_WEBHOOKS, None, name).await?;
+    let mut registration = registration.context("no registration")?;
+    for entry in registration["webhooks"]
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+    {
+        let nowhere = format!("https://127.0.0.1:{}/", free_port()?);
+        entry["clientConfig"]["url"] = json!(nowhere);
+    }
+    let webhooks = json!({"webhooks": registration["webhooks"]});
+    karmada
+        .merge(MUTATING_WEBHOOKS, None, name, &webhooks)
+        .await?;
+    // Muster registers itself again when it starts.
+    reachable(" 0.0").await
+}
+
+/// Runs a container that ends.
+async fn exits_with_zero(pod: &Value, host: &Objects, dir: &Path) -> anyhow::Result<()> {
+    let mut process = start(pod, host, &dir.join("check")).await?;
+    let ended = tokio::time::timeout(READY, process.wait()).await;
+    let status = ended.context("muster check does not end")??;
+    let said = std::fs::read_to_string(dir.join("check/muster.log"))?;
+    ensure!(status.success(), "{status}\n{said}");
+    Ok(())
 }
 
 /// Starts the first container of a pod as a kubelet would: with its arguments and environment only,
@@ -283,7 +247,8 @@ async fn start(pod: &Value, host: &Objects, dir: &Path) -> anyhow::Result<Child>
         command.arg(mapped(text_of(argument)?));
     }
     for variable in list(&container["env"]) {
-        command.env(text_of(&variable["name"])?, text_of(&variable["value"])?);
+        let value = mapped(text_of(&variable["value"])?);
+        command.env(text_of(&variable["name"])?, value);
     }
     let log = std::fs::File::create(dir.join("muster.log"))?;
     command.stdout(log.try_clone()?).stderr(log);
@@ -312,10 +277,7 @@ async fn stop(process: &mut Child) -> anyhow::Result<()> {
 /// Waits until a probe of the container succeeds.
 async fn probed(container: &Value, probe: &str) -> anyhow::Result<()> {
     let get = &container[probe]["httpGet"];
-    let ports = list(&container["ports"]);
-    let port = ports.iter().find(|port| port["name"] == get["port"]);
-    let port = port.with_context(|| format!("{probe} names no port: {get}"))?;
-    let port = u16::try_from(port["containerPort"].as_u64().context("no port")?)?;
+    let port = container_port(container, &get["port"])?;
     let path = text_of(&get["path"])?;
     eventually(READY, probe, async || {
         let answer = http_get(port, path).await?;
@@ -325,6 +287,16 @@ async fn probed(container: &Value, probe: &str) -> anyhow::Result<()> {
         }
     })
     .await
+}
+
+/// Returns the number of a container's port.
+fn container_port(container: &Value, name: &Value) -> anyhow::Result<u16> {
+    let ports = list(&container["ports"]);
+    let port = ports.iter().find(|port| port["name"] == *name);
+    let port = port.with_context(|| format!("no port {name}"))?;
+    Ok(u16::try_from(
+        port["containerPort"].as_u64().context("no number")?,
+    )?)
 }
 
 fn list(value: &Value) -> &[Value] {
@@ -343,15 +315,17 @@ fn prepare(case: &Case) -> anyhow::Result<Guide> {
     let sets = [Toolset::Packaging, Toolset::Kubernetes];
     let tools: Tools = tools::ensure(&sets, &|line| eprintln!("{line}"))?;
     let (webhook, metrics) = (free_port()?, free_port()?);
+    let host = testbed.cluster(HOST)?.kubeconfig.display().to_string();
     // On one host, the Deployment's ports must be free, and nothing but loopback is used.
     let values = json!({
         "bindAddress": "127.0.0.1",
         "webhook": {"url": format!("https://127.0.0.1:{webhook}"), "port": webhook},
         "metrics": {"port": metrics},
         "tuning": {"backoffSeconds": 1, "overrideGraceSeconds": 10},
+        // The process is started outside of a pod.
+        "extraArgs": [format!("--host-kubeconfig={host}")],
     });
     let karmada = testbed.karmada();
-    let host = testbed.cluster(HOST)?.kubeconfig.display().to_string();
     let env = [
         ("KARMADA", karmada.kubeconfig.display().to_string()),
         ("KUBECONFIG", host),
@@ -366,7 +340,8 @@ fn prepare(case: &Case) -> anyhow::Result<Guide> {
     // The values of this host come after those of the guide.
     let own = "--values muster-values.yaml";
     let guide = Guide::of("docs/how-to/install.md", &programs, env)?
-        .with_words_replaced(own, &format!("{own} --values of-this-host.yaml"));
+        .with_words_replaced(own, &format!("{own} --values of-this-host.yaml"))
+        .with_words_replaced("--duration=8760h", "--duration=10m");
     std::fs::write(guide.folder().join("of-this-host.yaml"), values.to_string())?;
     Ok(guide)
 }

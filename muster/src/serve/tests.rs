@@ -71,6 +71,7 @@ async fn exported() -> Described {
         describe_process(&args.connection, &registry, &cancel);
         let shared = ProcessShared {
             client: api.client(),
+            renewal: None,
             registry: registry.clone(),
             health: Health::new(),
             traces: TraceSink::default(),

@@ -202,6 +202,33 @@ fn configurations_for_a_url() {
             scope: Namespaced
         sideEffects: None
         timeoutSeconds: 3
+      - admissionReviewVersions:
+          - v1
+        clientConfig:
+          caBundle: UEVN
+          url: "https://127.0.0.1:9443/probe"
+        failurePolicy: Fail
+        matchPolicy: Equivalent
+        name: probe.muster.io
+        namespaceSelector:
+          matchLabels:
+            kubernetes.io/metadata.name: muster-system
+        objectSelector:
+          matchLabels:
+            muster.io/webhook-probe: "true"
+        reinvocationPolicy: Never
+        rules:
+          - apiGroups:
+              - coordination.k8s.io
+            apiVersions:
+              - "*"
+            operations:
+              - CREATE
+            resources:
+              - leases
+            scope: Namespaced
+        sideEffects: None
+        timeoutSeconds: 3
     "#);
 }
 

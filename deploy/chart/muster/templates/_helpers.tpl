@@ -40,3 +40,34 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- if contains ":" $address }}{{ $address = printf "[%s]" $address }}{{ end -}}
 {{- $address -}}
 {{- end -}}
+
+{{- /* Of a pod of Muster's: its security context, and the Secret with the kubeconfig. */ -}}
+{{- define "muster.podSecurity" -}}
+{{- with .Values.podSecurityContext -}}
+securityContext: {{- toYaml . | nindent 2 }}
+{{- end -}}
+{{- end -}}
+
+{{- define "muster.containerSecurity" -}}
+{{- with .Values.securityContext -}}
+securityContext: {{- toYaml . | nindent 2 }}
+{{- end -}}
+{{- end -}}
+
+{{- define "muster.kubeconfig" -}}
+/etc/muster/karmada/{{ .Values.karmada.kubeconfig.key }}
+{{- end -}}
+
+{{- define "muster.kubeconfigMount" -}}
+# A directory, and no subPath: a renewed token reaches the process.
+- name: karmada
+  mountPath: /etc/muster/karmada
+  readOnly: true
+{{- end -}}
+
+{{- define "muster.kubeconfigVolume" -}}
+- name: karmada
+  secret:
+    secretName: {{ .Values.karmada.kubeconfig.secretName }}
+    defaultMode: 0440
+{{- end -}}
