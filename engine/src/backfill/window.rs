@@ -20,6 +20,7 @@ use crate::placement::request;
 use crate::reservation::priority::{QueuePriorities, ReservationPriority, ReservationWindow};
 use crate::reservation::store::Reservation;
 use crate::state::Inputs;
+use std::collections::BTreeSet;
 
 /// The priority of a reservation for a pending job.
 pub(crate) fn reservation_priority<'a>(
@@ -99,7 +100,7 @@ pub(crate) fn shapes_of<'a>(
 }
 
 /// How many slots a class of pools, or the headroom of a queue, has for a job of `queue`.
-pub(crate) fn most_of_scope(inputs: Inputs<'_>, queue: &QueueName) -> usize {
+fn most_of_scope(inputs: Inputs<'_>, queue: &QueueName) -> usize {
     let of_class = inputs.config.reservations_per_class.max(1);
     of_class.max(holders_allowed(inputs, queue))
 }
@@ -170,17 +171,34 @@ pub(crate) fn taken_slot<'a>(
             .filter(|reserved| !reserved.nodes.is_empty() && reserved.rank.key != rank.key);
         let others = others.map(|reserved| (&reserved.queue, &reserved.rank));
         let all = others.chain([(queue, rank)]).collect();
-        without_slot(inputs, most, all).contains(&rank)
+        without_slot(inputs, most, all).contains(&(queue, rank))
     };
     scopes.iter().find(full)
 }
 
+/// Of jobs that need one slot each, those that get none, each of as many as its own queue lets it have. So it follows
+/// from the jobs alone, and not from the one that asks: otherwise a job could displace one whose queue lets it have
+/// more, and that would come back beside it, in a circle.
+pub(crate) fn giving_way<'a>(
+    inputs: Inputs<'_>,
+    jobs: &[(&'a QueueName, &'a QueueOrder)],
+) -> Vec<&'a QueueOrder> {
+    let most_of = |queue: &QueueName| most_of_scope(inputs, queue);
+    let limits: BTreeSet<usize> = jobs.iter().map(|(queue, _)| most_of(queue)).collect();
+    let of_limit = |most: usize| {
+        let without = without_slot(inputs, most, jobs.to_vec()).into_iter();
+        without.filter(move |(queue, _)| most_of_scope(inputs, queue) == most)
+    };
+    let without = limits.into_iter().flat_map(of_limit);
+    without.map(|(_, rank)| rank).collect()
+}
+
 /// Of jobs that need one slot each, those that get none of `most`.
-pub(crate) fn without_slot<'a>(
+fn without_slot<'a>(
     inputs: Inputs<'_>,
     most: usize,
     mut jobs: Vec<(&'a QueueName, &'a QueueOrder)>,
-) -> Vec<&'a QueueOrder> {
+) -> Vec<(&'a QueueName, &'a QueueOrder)> {
     if jobs.len() <= most {
         return Vec::new();
     }
@@ -188,8 +206,7 @@ pub(crate) fn without_slot<'a>(
     let by_age = usize::from(most > 1);
     let mut rest = jobs.split_off(most - by_age);
     rest.sort_by_key(|(_, rank)| (rank.at, &rank.key));
-    let without = rest.into_iter().skip(by_age);
-    without.map(|(_, rank)| rank).collect()
+    rest.into_iter().skip(by_age).collect()
 }
 
 /// Whether a dropped reservation may have outranked a job that a free slot alone

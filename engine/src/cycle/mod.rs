@@ -14,6 +14,7 @@ mod pods;
 mod preempt;
 pub(crate) mod react;
 mod recovery;
+mod replan;
 mod reserve;
 mod resize;
 mod resync;

@@ -75,7 +75,16 @@ pub(crate) fn reserve_for(
             Some(planned) => {
                 note_where_none_guessed(engine, shape, &planned);
                 match displace_or_less(engine, planned) {
-                    Ok(planned) => set_reservation(engine, planned),
+                    Ok((planned, displaced)) => {
+                        // It was planned beside those that it displaced.
+                        let again = displaced.then(|| plan(engine)).flatten();
+                        plans += usize::from(displaced);
+                        let again = again.filter(|again| {
+                            again.scopes == planned.scopes
+                                && !is_fruitless(engine, request, block, again)
+                        });
+                        set_reservation(engine, again.unwrap_or(planned));
+                    }
                     Err(taken) => {
                         drop_reservation_of(engine, &rank.key);
                         slots.push(until_free(&taken));
@@ -316,28 +325,30 @@ fn lacks_headroom_behind(
         && before.count() >= window::holders_allowed(inputs, &planned.queue)
 }
 
-/// Gives the reservation its slots. Where those of its nodes are taken, it is one of headroom only.
+/// Gives the reservation its slots. Where those of its nodes are taken, it is one of headroom only. Returns it, and
+/// whether it displaced others.
 ///
 /// # Errors
 /// The slot that others keep.
 fn displace_or_less(
     engine: &mut Engine,
     planned: Reservation,
-) -> Result<Reservation, ReservationSlot> {
-    let Err(taken) = displace(engine, &planned) else {
-        return Ok(planned);
+) -> Result<(Reservation, bool), ReservationSlot> {
+    let taken = match displace(engine, &planned) {
+        Ok(displaced) => return Ok((planned, displaced)),
+        Err(taken) => taken,
     };
     let less = planned.of_headroom_only().ok_or(taken)?;
-    displace(engine, &less)?;
-    Ok(less)
+    let displaced = displace(engine, &less)?;
+    Ok((less, displaced))
 }
 
-/// Gives the reservation its slots. It displaces those that have less of a claim ([`window`]).
+/// Gives the reservation its slots. It displaces those that have less of a claim ([`window`]). Returns whether there
+/// are any.
 ///
 /// # Errors
 /// The slot that others keep.
-fn displace(engine: &mut Engine, planned: &Reservation) -> Result<(), ReservationSlot> {
-    let most = window::most_of_scope(engine.inputs(), &planned.queue);
+fn displace(engine: &mut Engine, planned: &Reservation) -> Result<bool, ReservationSlot> {
     let mut giving_way: BTreeMap<JobKey, &ReservationSlot> = BTreeMap::new();
     for scope in &planned.scopes {
         if lacks_headroom_behind(engine.inputs(), planned, scope) {
@@ -347,13 +358,14 @@ fn displace(engine: &mut Engine, planned: &Reservation) -> Result<(), Reservatio
         let others = others
             .filter(|kept| kept.rank != planned.rank && !giving_way.contains_key(&kept.rank.key));
         let all = others.chain([planned]);
-        let all = all.map(|kept| (&kept.queue, &kept.rank)).collect();
-        let without = window::without_slot(engine.inputs(), most, all);
+        let all: Vec<_> = all.map(|kept| (&kept.queue, &kept.rank)).collect();
+        let without = window::giving_way(engine.inputs(), &all);
         if without.contains(&&planned.rank) {
             return Err(scope.clone());
         }
         giving_way.extend(without.into_iter().map(|rank| (rank.key.clone(), scope)));
     }
+    let displaces = !giving_way.is_empty();
     for (key, scope) in giving_way {
         drop_reservation_of(engine, &key);
         let entry = withheld::line_now(engine.inputs(), &key);
@@ -362,5 +374,5 @@ fn displace(engine: &mut Engine, planned: &Reservation) -> Result<(), Reservatio
             queues.wait_also(&entry.queue, entry.shape, until_free(scope));
         }
     }
-    Ok(())
+    Ok(displaces)
 }

@@ -66,7 +66,7 @@ fn jobs_that_fill_a_fleet_and_wait() {
     let mut world = World::new();
     fleet(&mut world);
     crowd(&mut world, 340);
-    assert_snapshot!(decided(&mut world), @"155 decisions: 173 evaluations, 201 plans, 3353 node visits");
+    assert_snapshot!(decided(&mut world), @"155 decisions: 178 evaluations, 213 plans, 4575 node visits");
     assert_snapshot!(decided(&mut world), @"0 decisions: 0 evaluations, 0 plans, 0 node visits");
 }
 
@@ -85,7 +85,7 @@ fn a_job_that_ends_while_others_wait() {
     world.run("j0003");
     assert_snapshot!(decided(&mut world), @"0 decisions: 0 evaluations, 0 plans, 0 node visits");
     world.finish("j0003");
-    assert_snapshot!(decided(&mut world), @"0 decisions: 11 evaluations, 22 plans, 258 node visits");
+    assert_snapshot!(decided(&mut world), @"0 decisions: 11 evaluations, 22 plans, 499 node visits");
 }
 
 #[test]

@@ -172,7 +172,7 @@ fn the_oldest_jobs_get_the_reservations_of_a_class() {
         world.add(&format!("small-{index}"), "one", 1, "gpu 3");
     }
     assert_snapshot!(world.decide(), @r"
-    release small-0 #1 a(n1)
+    release small-0 #1 a(n2)
     release small-1 #1 a(n3)
     ");
     let next = |name: &str| world.why(&format!("head-{name}")).contains("it is next");

@@ -1,0 +1,126 @@
+//! Which owners of reservations are planned again after an admission, another reservation, or an end.
+
+use crate::api::ids::{JobKey, Time};
+use crate::backfill::{expected_release, expected_start, withheld};
+use crate::cycle::wake::recheck;
+use crate::placement::request::Request;
+use crate::reservation::store::{Reservation, ReservedNode};
+use crate::state::Engine;
+use std::cell::LazyCell;
+use std::collections::BTreeSet;
+
+/// The admitted job may use what was reserved, or give back by its end what is withheld for an owner: those
+/// reservations are replanned. So are those of owners that its end may let start sooner on nodes that were reserved
+/// for it until now, since no end was known of what is reserved.
+pub(super) fn owners_met_by_admission(engine: &mut Engine, admitted: &JobKey, had_nodes: bool) {
+    let Some(job) = engine.jobs.get(admitted) else {
+        return;
+    };
+    let Some(released) = &job.released else {
+        return;
+    };
+    let (end, admission) = (job.derived.has.expected_end, &released.admission);
+    let path = engine.quota.path(&admission.queue);
+    let on_its_nodes = |node: &ReservedNode| {
+        admission.shares.iter().any(|share| {
+            share.cluster == node.cluster && share.slots.iter().any(|s| s.node == node.node)
+        })
+    };
+    let ends_before = |kept: &Reservation| {
+        let starts_later = |end| kept.start.is_none_or(|start| end < start);
+        had_nodes && !kept.nodes.is_empty() && end.is_some_and(starts_later)
+    };
+    let mut met = Vec::new();
+    for kept in engine.reservations.iter() {
+        let its_path = engine.quota.path(&kept.queue);
+        let mut shared = its_path.iter().filter(|queue| path.contains(queue));
+        let gives_back =
+            |queue| expected_release::would_count_on(engine.inputs(), kept, end, queue);
+        if kept.nodes.iter().any(on_its_nodes)
+            || path.contains(&kept.queue)
+            || ends_before(kept)
+            || shared.any(gives_back)
+        {
+            met.push(kept.rank.key.clone());
+        }
+    }
+    for holder in met {
+        recheck(engine, &holder);
+    }
+}
+
+/// Replans the reservations that share nodes with a new one and have to leave it alone: they would
+/// withhold from the jobs behind them what they cannot have. So are those of headroom only that counted on a node of
+/// the new one to be free by their start: they need others.
+pub(super) fn replan_beside(engine: &mut Engine, planned: &Reservation) {
+    let shares_nodes = |other: &&Reservation| {
+        let mut nodes = other.nodes.iter();
+        nodes.any(|other| {
+            let mut planned = planned.nodes.iter();
+            planned.any(|node| node.node == other.node && node.cluster == other.cluster)
+        })
+    };
+    let has_to_leave_it = |other: &&Reservation| {
+        let shape = withheld::shape_of(engine.inputs(), &other.rank.key);
+        let shape = shape.and_then(|shape| engine.pending.shapes.get(shape));
+        shape.is_some_and(|shape| {
+            let request = Request {
+                queue: &other.queue,
+                rank: &other.rank,
+                shape,
+                verbose: false,
+            };
+            withheld::binds_from(engine.inputs(), planned, request, other.start)
+        })
+    };
+    // Known once for all owners, and only if there is one that it matters to.
+    let first_free = LazyCell::new(|| expected_start::first_free(engine.inputs(), &planned.nodes));
+    let counts_on = |other: &&Reservation| {
+        other.nodes.is_empty()
+            && first_free.is_some_and(|free| other.may_count_on_node_free_from(free))
+    };
+    let owners = engine.reservations.iter();
+    let owners = owners.filter(|other| !other.taking() && other.rank != planned.rank);
+    let owners = owners.filter(|other| shares_nodes(other) || counts_on(other));
+    let owners = owners.filter(has_to_leave_it);
+    let owners: Vec<JobKey> = owners.map(|other| other.rank.key.clone()).collect();
+    for owner in owners {
+        recheck(engine, &owner);
+    }
+}
+
+/// Replans the reservations on nodes whose owners may have had to leave the nodes of one that is gone, and would start
+/// there as soon or sooner.
+pub(super) fn replan_after(engine: &mut Engine, gone: &Reservation) {
+    if gone.nodes.is_empty() {
+        return;
+    }
+    let free = expected_start::first_free(engine.inputs(), &gone.nodes);
+    let is_later =
+        |start: Option<Time>| start.is_none_or(|start| free.is_some_and(|free| free <= start));
+    let owners = engine.reservations.with_nodes();
+    let owners = owners.filter(|other| !other.taking() && other.rank.key != gone.rank.key);
+    let owners = owners.filter(|other| is_later(other.start));
+    let owners: Vec<JobKey> = owners.map(|other| other.rank.key.clone()).collect();
+    for owner in owners {
+        recheck(engine, &owner);
+    }
+}
+
+/// Replans the reservations whose starts differ now that expected ends have moved. A start that is yet to come may
+/// be one of them: it is later if it counted on such an end, and sooner if a job has an end that was not known before.
+pub(super) fn ends_moved(engine: &mut Engine, jobs: &BTreeSet<JobKey>) {
+    let inputs = engine.inputs();
+    let moved = |kept: &&Reservation| match kept.lacked_headroom() || kept.counts_on_ends() {
+        true => expected_release::is_moved_by(inputs, kept, jobs),
+        // Nothing is new where its nodes become free when they were expected to.
+        false => {
+            kept.nodes.is_empty() || expected_start::start_on(inputs, &kept.nodes) != kept.start
+        }
+    };
+    let moved = engine.reservations.iter().filter(moved);
+    let moved: Vec<JobKey> = moved.map(|kept| kept.rank.key.clone()).collect();
+    for key in moved {
+        recheck(engine, &key);
+    }
+}
