@@ -61,17 +61,17 @@ test-fresh: ## random streams that no other commit has tried (FRESH_SEED=N FRESH
 
 # The stories decide how many run at a time (e2e/src/harness/turns.rs); each waiting story holds a
 # thread. The run ends itself after 30 minutes; `timeout` ends a run that hangs.
-# If all stories passed and only took too long, the slowest are repeated with little beside them: what is slow is slow
-# again, and a machine that had much else to do fails no run.
+# If all tests passed, also those that are no stories, and stories only took too long, the slowest are repeated with
+# little beside them: what is slow is slow again, and a machine that had much else to do fails no run.
 test-e2e: tools ## the end-to-end tests on a real local control plane, with a third of e2e/rotating.list
 	@left_out=$$(.ci/rotating) && RUST_TEST_THREADS=256 timeout --kill-after=10s 32m \
 	  cargo test $(WORKSPACE) --test e2e -- --exact $$left_out; status=$$?; \
-	$(DEBUG)/report $(RECORD) --repeat $(RECORD).repeat || status=1; \
-	if [ -s $(RECORD).repeat ]; then \
+	$(DEBUG)/report $(RECORD) --repeat $(RECORD).repeat; verdict=$$?; \
+	if [ $$status -eq 0 ] && [ $$verdict -ne 0 ] && [ -s $(RECORD).repeat ]; then \
 	  mv $(RECORD) $(RECORD).first && RUST_TEST_THREADS=256 E2E_DEADLINE_SECONDS=600 timeout --kill-after=10s 12m \
 	    cargo test $(WORKSPACE) --test e2e -- --exact $$(cat $(RECORD).repeat); status=$$?; \
-	  $(DEBUG)/report $(RECORD) --first $(RECORD).first || status=1; \
-	fi; exit $$status
+	  $(DEBUG)/report $(RECORD) --first $(RECORD).first; verdict=$$?; \
+	fi; [ $$status -eq 0 ] && [ $$verdict -eq 0 ]
 
 # The image's binary without LTO, in many parts: fat LTO takes minutes more (docs/decisions/release-profile.md).
 image-binary: ## the static binary of the image, as CI builds it (profile release-ci), in target/image/amd64
