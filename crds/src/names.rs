@@ -10,6 +10,8 @@ pub const SYSTEM_NAMESPACE: &str = "muster-system";
 pub const LEASE: &str = "muster";
 /// Name of both configurations by which the API server calls the webhook.
 pub const WEBHOOK_CONFIGURATION: &str = "muster";
+/// Name of the registered webhook that answers the dry run of a Lease with [`WEBHOOK_PROBE_LABEL`].
+pub const WEBHOOK_PROBE: &str = "probe.muster.io";
 /// Label of the Lease in [`SYSTEM_NAMESPACE`] whose dry run tests whether the API server reaches the webhook.
 pub const WEBHOOK_PROBE_LABEL: &str = "muster.io/webhook-probe";
 /// Annotation by which the webhook answers such a dry run: the version that answered.

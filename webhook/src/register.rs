@@ -7,7 +7,9 @@ use crate::server::{GATE_NAMESPACE, GATE_SCHEDULER, PROBE, TEMPLATES, TEMPLATES_
 use crate::templates::SCALE;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use crds::names::{MANAGED_LABEL, SCHEDULER_NAME, SYSTEM_NAMESPACE, WEBHOOK_PROBE_LABEL};
+use crds::names::{
+    MANAGED_LABEL, SCHEDULER_NAME, SYSTEM_NAMESPACE, WEBHOOK_PROBE, WEBHOOK_PROBE_LABEL,
+};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
@@ -120,7 +122,7 @@ fn mutating(target: &WebhookTarget, bundle: &str) -> Value {
 /// Answers the dry run of a Lease by which Muster and `muster check` find out whether the API server reaches the
 /// webhook. The label keeps every other Lease, such as that of the leader, from depending on the webhook.
 fn probe(target: &WebhookTarget, bundle: &str) -> WebhookEntry {
-    let mut probe = entry("probe.muster.io", target, PROBE, bundle);
+    let mut probe = entry(WEBHOOK_PROBE, target, PROBE, bundle);
     probe.set(
         "rules",
         json!([{

@@ -88,6 +88,19 @@ async fn an_api_server_that_cannot_call_the_webhook_is_named() {
         |request: &runtime::testing::Recorded| request.verb == "POST" && request.path == LEASES;
     api.fault(1, Fault::Status(500, refused), is_dry_run);
     is_named(&api, Severity::Blocks, "webhook", "dial tcp: refused").await;
+    // What another webhook does says nothing of this one, and no other check is left out for it.
+    for other in [
+        "failed calling webhook \"leases.example.com\": dial tcp: refused",
+        "etcdserver: leader changed",
+    ] {
+        api.fault(1, Fault::Status(500, other), is_dry_run);
+        let report = found(&api, SERVER).await;
+        assert_eq!(
+            (report.findings.len(), report.unchecked[0].check),
+            (0, "webhook"),
+            "{other}"
+        );
+    }
     let forbidden = "leases is forbidden: User \"u\" cannot create resource \"leases\"";
     api.fault(1, Fault::Status(403, forbidden), is_dry_run);
     let report = found(&api, SERVER).await;
