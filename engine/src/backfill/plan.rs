@@ -298,16 +298,8 @@ pub(crate) fn lacks_less(
     if !might_lack_less(inputs, reserved, cluster) {
         return false;
     }
-    let shape = withheld::shape_of(inputs, &reserved.rank.key);
-    let shape = shape.and_then(|shape| inputs.pending.shapes.get(shape));
-    shape.is_some_and(|shape| {
-        let request = Request {
-            queue: &reserved.queue,
-            rank: &reserved.rank,
-            shape,
-            verbose: false,
-        };
-        let demand = &shape.demand;
+    withheld::request_of(inputs, reserved).is_some_and(|request| {
+        let demand = &request.shape.demand;
         if demand.is_divisible() {
             return true;
         }

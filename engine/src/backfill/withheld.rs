@@ -100,3 +100,14 @@ pub(crate) fn line_now(inputs: Inputs<'_>, key: &JobKey) -> Option<PendingEntry>
 pub(crate) fn shape_of(inputs: Inputs<'_>, key: &JobKey) -> Option<ShapeId> {
     Some(inputs.jobs.line_of(key)?.shape)
 }
+
+/// The request of a reservation's owner; `None` if it is not pending any more.
+pub(crate) fn request_of<'a>(inputs: Inputs<'a>, kept: &'a Reservation) -> Option<Request<'a>> {
+    let shape = shape_of(inputs, &kept.rank.key)?;
+    Some(Request {
+        queue: &kept.queue,
+        rank: &kept.rank,
+        shape: inputs.pending.shapes.get(shape)?,
+        verbose: false,
+    })
+}

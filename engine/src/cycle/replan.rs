@@ -3,7 +3,6 @@
 use crate::api::ids::{JobKey, Time};
 use crate::backfill::{expected_release, expected_start, withheld};
 use crate::cycle::wake::recheck;
-use crate::placement::request::Request;
 use crate::reservation::store::{Reservation, ReservedNode};
 use crate::state::Engine;
 use std::cell::LazyCell;
@@ -61,17 +60,9 @@ pub(super) fn replan_beside(engine: &mut Engine, planned: &Reservation) {
         })
     };
     let has_to_leave_it = |other: &&Reservation| {
-        let shape = withheld::shape_of(engine.inputs(), &other.rank.key);
-        let shape = shape.and_then(|shape| engine.pending.shapes.get(shape));
-        shape.is_some_and(|shape| {
-            let request = Request {
-                queue: &other.queue,
-                rank: &other.rank,
-                shape,
-                verbose: false,
-            };
-            withheld::binds_from(engine.inputs(), planned, request, other.start)
-        })
+        let inputs = engine.inputs();
+        withheld::request_of(inputs, other)
+            .is_some_and(|request| withheld::binds_from(inputs, planned, request, other.start))
     };
     // Known once for all owners, and only if there is one that it matters to.
     let first_free = LazyCell::new(|| expected_start::first_free(engine.inputs(), &planned.nodes));
