@@ -4,6 +4,7 @@
 //! bindings that it could not create.
 
 use checks::WebhookReach;
+use crds::names::WEBHOOK_PROBE;
 use kube::Client;
 use prometheus_client::metrics::gauge::Gauge;
 use runtime::{Leadership, Registry};
@@ -51,10 +52,7 @@ pub(crate) fn follow(
                 None | Some(WebhookReach::Answered) => PROBE,
                 Some(WebhookReach::Unanswered(_) | WebhookReach::NotCalled) => AGAIN,
             };
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                () = leadership.changed() => {}
-            }
+            leadership.changed_within(pause).await;
         }
     };
     runtime::task::spawn(cancel.run_until_cancelled_owned(probe));
@@ -79,7 +77,8 @@ fn log(reach: &WebhookReach) {
             "the API server does not reach the webhook: managed namespaces accept no job"
         ),
         WebhookReach::NotCalled => tracing::error!(
-            "the API server does not call the webhook: its registration lacks the entry probe.muster.io"
+            entry = WEBHOOK_PROBE,
+            "the API server does not call the webhook: its registration lacks an entry"
         ),
     }
 }

@@ -161,10 +161,7 @@ impl PolicyKeeper {
             true => RECHECK,
             false => CHECK,
         };
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            () = self.leadership.changed() => {}
-        }
+        self.leadership.changed_within(pause).await;
     }
 
     /// Restores and probes the policies. Returns the new state if it has changed.

@@ -93,10 +93,7 @@ impl TokenRenewal {
                         }
                     }
                 }
-                tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
-                    () = leadership.changed() => {}
-                }
+                leadership.changed_within(pause).await;
             }
         };
         runtime::task::spawn(cancel.run_until_cancelled_owned(renew));

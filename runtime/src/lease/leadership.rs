@@ -260,6 +260,12 @@ impl Leadership {
         }
     }
 
+    /// Returns as [`Self::changed`] does, or after `time`: the pause between two rounds of what a leader repeats.
+    pub async fn changed_within(&mut self, time: Duration) {
+        // Both are the end of the pause.
+        let _ = tokio::time::timeout(time, self.changed()).await;
+    }
+
     /// Returns when the claim has been renewed, has begun or has ended.
     async fn next_claim(&mut self) {
         let claim = async {
