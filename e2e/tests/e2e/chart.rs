@@ -187,8 +187,7 @@ async fn webhook_is_lost(case: &Case, container: &Value) -> anyhow::Result<()> {
     };
     reachable(" 1.0").await?;
     let karmada = &case.plane.karmada;
-    let name = "muster";
-    let registration = karmada.get(MUTATING_WEBHOOKS, None, name).await?;
+    let registration = karmada.get(MUTATING_WEBHOOKS, None, "muster").await?;
     let mut registration = registration.context("no registration")?;
     for entry in registration["webhooks"]
         .as_array_mut()
@@ -200,7 +199,7 @@ async fn webhook_is_lost(case: &Case, container: &Value) -> anyhow::Result<()> {
     }
     let webhooks = json!({"webhooks": registration["webhooks"]});
     karmada
-        .merge(MUTATING_WEBHOOKS, None, name, &webhooks)
+        .merge(MUTATING_WEBHOOKS, None, "muster", &webhooks)
         .await?;
     // Muster registers itself again when it starts.
     reachable(" 0.0").await
@@ -341,6 +340,7 @@ fn prepare(case: &Case) -> anyhow::Result<Guide> {
     let own = "--values muster-values.yaml";
     let guide = Guide::of("docs/how-to/install.md", &programs, env)?
         .with_words_replaced(own, &format!("{own} --values of-this-host.yaml"))
+        // Muster is to replace a token that was made for a short time.
         .with_words_replaced("--duration=8760h", "--duration=10m");
     std::fs::write(guide.folder().join("of-this-host.yaml"), values.to_string())?;
     Ok(guide)

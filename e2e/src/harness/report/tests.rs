@@ -14,15 +14,16 @@ fn idle() -> Idle {
     Idle::parse(r#"{"a": {"placed": 1000, "ended": 30000}}"#).unwrap()
 }
 
+/// A story that passed in so many seconds.
+fn passed(name: &str, seconds: u64) -> RecordLine {
+    let took = Duration::from_secs(seconds);
+    story(name, Duration::ZERO, took, StoryEnd::Passed)
+}
+
 #[test]
 fn a_wait_of_one_second_that_takes_170_fails_a_run_in_which_all_stories_passed() {
     let lines = [
-        story(
-            "a",
-            Duration::ZERO,
-            Duration::from_secs(171),
-            StoryEnd::Passed,
-        ),
+        passed("a", 171),
         wait("placed", 1_100),
         wait("placed", 1_200),
         wait("placed", 170_000),
@@ -48,12 +49,7 @@ fn a_machine_that_slows_all_waits_down_excuses_them_to_a_degree() {
 #[test]
 fn waits_as_long_as_usual_and_some_slow_ones_are_no_failure() {
     let lines = [
-        story(
-            "a",
-            Duration::ZERO,
-            Duration::from_secs(171),
-            StoryEnd::Passed,
-        ),
+        passed("a", 171),
         wait("placed", 900),
         wait("ended", 100_000),
         wait("placed", 60_000),
@@ -78,8 +74,7 @@ fn the_slowest_stories_are_repeated_and_fail_the_run_only_if_they_are_slow_again
             took_ms: slowest_ms,
             met: true,
         };
-        let time = Duration::from_millis(slowest_ms);
-        [story(name, Duration::ZERO, time, StoryEnd::Passed), wait]
+        [passed(name, slowest_ms / 1_000), wait]
     };
     let lines = [of("a", 55_000), of("b", 125_000), of("c", 2_000)].concat();
     let report = RunReport::of(&lines, &idle());
