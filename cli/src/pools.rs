@@ -199,7 +199,9 @@ fn row(shown: &ShownPool, now: Timestamp) -> [String; 9] {
         status.total.to_string(),
         status.free.to_string(),
         status.largest_free_node.to_string(),
-        status.fragmentation.clone(),
+        status
+            .fragmentation_percent
+            .map_or_else(String::new, |share| format!("{share}%")),
         status.avoided.to_string(),
         shown.state().to_owned(),
         age(shown.object.metadata.creation_timestamp.as_ref(), now),
@@ -260,7 +262,7 @@ mod tests {
     fn pool(name: &str, status: Value) -> DynamicObject {
         let (cluster, class) = name.split_once('.').unwrap();
         serde_json::from_value(json!({
-            "apiVersion": "muster.io/v1alpha1", "kind": "GpuPool",
+            "apiVersion": "muster.io/v1alpha2", "kind": "GpuPool",
             "metadata": {"name": name, "creationTimestamp": "2026-11-25T09:00:00Z"},
             "spec": {"cluster": cluster, "class": class, "device": "nvidia.com/gpu"},
             "status": status,
@@ -275,16 +277,16 @@ mod tests {
             pool(
                 "gpu-a.h100",
                 json!({"nodes": 6, "usableNodes": 6, "total": 48, "used": 32, "free": 16, "largestFreeNode": 8,
-                       "fragmentation": "50%", "histogram": histogram, "health": "Ready"}),
+                       "fragmentationPercent": 50, "histogram": histogram, "health": "Ready"}),
             ),
             pool(
                 "gpu-b.h100",
                 json!({"nodes": 5, "usableNodes": 4, "total": 40, "free": 32, "largestFreeNode": 8,
-                       "fragmentation": "0%", "histogram": [{"free": 8, "nodes": 4}], "avoided": 1, "health": "Ready"}),
+                       "fragmentationPercent": 0, "histogram": [{"free": 8, "nodes": 4}], "avoided": 1, "health": "Ready"}),
             ),
             pool(
                 "gpu-e.h100",
-                json!({"nodes": 2, "total": 16, "free": 16, "largestFreeNode": 8, "fragmentation": "0%",
+                json!({"nodes": 2, "total": 16, "free": 16, "largestFreeNode": 8, "fragmentationPercent": 0,
                        "histogram": [{"free": 8, "nodes": 2}], "health": "Ready"}),
             ),
             pool(

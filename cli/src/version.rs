@@ -165,14 +165,14 @@ spec: {holderIdentity: host-1_4711, renewTime: 2026-11-21T12:00:00.000000Z}
         .unwrap();
         let server = Server {
             kubernetes: "v1.35.4".to_owned(),
-            apis: vec!["muster.io/v1alpha1".to_owned()],
+            apis: vec!["muster.io/v1alpha2".to_owned()],
             installed: Some("v0.1.0".to_owned()),
             leader: leader(lease, "2026-11-21T12:00:07Z".parse().unwrap()),
         };
         insta::assert_snapshot!(render(&versions(Some(server))), @r"
         Client      v0.1.0
         Kubernetes  v1.35.4
-        Muster      v0.1.0 (muster.io/v1alpha1)
+        Muster      v0.1.0 (muster.io/v1alpha2)
         Leader      host-1_4711, 7s ago
         ");
     }

@@ -229,7 +229,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_table_is_listed_again_after_a_change() {
         let api = FakeApi::new();
-        let path = "/apis/muster.io/v1alpha1/gpupools/a";
+        let path = "/apis/muster.io/v1alpha2/gpupools/a";
         api.put(
             path,
             json!({"metadata": {"name": "a"}, "status": {"free": 8}}),

@@ -1,16 +1,22 @@
-//! `CapacityPolicy` (muster.io/v1alpha1, cluster scope): the settings of a queue that Volcano's
+//! `CapacityPolicy` (muster.io/v1alpha2, cluster scope): the settings of a queue that Volcano's
 //! `Queue` has no fields for, and the queue's status in the federation.
 //!
 //! It has the same name as its `Queue`. The schema refuses most wrong values. A wrong value that the
 //! schema cannot detect makes the policy invalid: its condition `Valid` names field and value.
 
+mod defaults;
 mod fact;
+mod preemption;
 mod priority_classes;
 mod retries;
 mod shares;
 mod status;
 
 pub use fact::{DEFAULT_START_DEADLINE_MS, closed_to};
+pub use preemption::{
+    CapacityPolicyEvictOverdue, CapacityPolicyPreemptableLabel, CapacityPolicyPreemption,
+    CapacityPolicyPreemptionWithinQueue, CapacityPolicyReclaim,
+};
 pub use priority_classes::{RefusedClass, is_system_class, refused_class};
 pub use retries::{CapacityPolicyRetries, RetryLimits};
 pub use shares::{CapacityPolicyFairShare, CapacityPolicyFairShareWithin, CapacityPolicyLimits};
@@ -19,7 +25,6 @@ pub use status::{
     ResourceUse, SpareNodeUse, UnadmittedUse,
 };
 
-use crate::duration;
 use crate::loose::{Loose, QuantityText, lenient, nullable};
 use engine::plugins::Holds;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -42,7 +47,7 @@ pub mod condition_type {
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "muster.io",
-    version = "v1alpha1",
+    version = "v1alpha2",
     kind = "CapacityPolicy",
     plural = "capacitypolicies",
     status = "CapacityPolicyStatus",
@@ -121,7 +126,7 @@ pub mod condition_type {
 #[serde(rename_all = "camelCase", default)]
 pub struct CapacityPolicySpec {
     /// Quota for each class of pools, in addition to the Queue's own quota.
-    #[schemars(length(max = 64))]
+    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<CapacityPolicyPool>,
     /// The order of jobs, and whether a job may pass one ahead of it. Unset: StrictFIFO if the Queue's
@@ -146,7 +151,8 @@ pub struct CapacityPolicySpec {
     #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_classes: Option<Vec<String>>,
-    /// Whether the queue is stopped. Unset: None.
+    /// Whether the queue is stopped.
+    #[schemars(extend("default" = {"stated": "None"}))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_policy: Option<Loose<CapacityPolicyStop>>,
     /// How jobs may pass jobs that wait for quota or capacity.
@@ -156,15 +162,18 @@ pub struct CapacityPolicySpec {
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub fair_share: Option<CapacityPolicyFairShare>,
     /// Which jobs may be evicted for which.
+    #[schemars(extend("default" = {"stated": {}}))]
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub preemption: Option<CapacityPolicyPreemption>,
     /// Limits on the number of jobs, on what one user and one namespace have, and on run time.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub limits: Option<CapacityPolicyLimits>,
     /// How often its jobs are queued again after they have failed.
+    #[schemars(extend("default" = {"stated": {}}))]
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub retries: Option<CapacityPolicyRetries>,
     /// Where its jobs are placed.
+    #[schemars(extend("default" = {"stated": {}}))]
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub placement: Option<CapacityPolicyPlacement>,
     /// Whole nodes that are kept for its large gangs. Unset: none.
@@ -207,7 +216,7 @@ pub enum Tenancy {
 
 /// Whether the queue is stopped, with the words of Kueue's ClusterQueue. None: it is not. Hold: it admits no
 /// jobs, and admitted jobs continue. HoldAndDrain: its admitted jobs are evicted too, as whole gangs, and
-/// wait at their old places. It concerns the queue's own jobs, not those of queues below it. Unset: None.
+/// wait at their old places. It concerns the queue's own jobs, not those of queues below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum CapacityPolicyStop {
     /// It admits jobs.
@@ -221,8 +230,12 @@ pub enum CapacityPolicyStop {
 /// The quota of a queue in one class of pools.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("required" = ["class"]))]
+#[schemars(extend("required" = ["name", "class"]))]
 pub struct CapacityPolicyPool {
+    /// Its name, unique in the policy.
+    #[schemars(length(min = 1, max = 253))]
+    #[serde(default)]
+    pub name: String,
     /// The class, as GpuPools show it: nvidia-h100-80gb-hbm3, cpu, ...
     #[schemars(
         length(min = 1, max = 63),
@@ -234,16 +247,17 @@ pub struct CapacityPolicyPool {
     #[schemars(length(min = 1, max = 256), inner(length(min = 1, max = 253)))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clusters: Option<Vec<String>>,
-    /// The quota by resource: nvidia.com/gpu, cpu, ...
-    #[schemars(extend("maxProperties" = 16))]
-    #[serde(default, deserialize_with = "lenient")]
-    pub resources: BTreeMap<String, CapacityPolicyBounds>,
+    /// The quota of each resource.
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    // Bounds that cannot be read must not count as none: that would lift the quota.
+    #[serde(default)]
+    pub resources: Loose<Vec<CapacityPolicyBounds>>,
 }
 
 /// The quota of one resource: guarantee ≤ deserved ≤ capability.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(extend("x-kubernetes-validations" = [
+#[schemars(extend("required" = ["name"], "x-kubernetes-validations" = [
     {
         "rule": "!has(self.guarantee) || !has(self.deserved) || quantity(string(self.guarantee)).compareTo(quantity(string(self.deserved))) <= 0",
         "message": "guarantee must not be more than deserved",
@@ -261,6 +275,9 @@ pub struct CapacityPolicyPool {
     },
 ]))]
 pub struct CapacityPolicyBounds {
+    /// The resource: nvidia.com/gpu, cpu, ...
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
     /// Reserved for the queue, even while the queue does not use it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guarantee: Option<QuantityText>,
@@ -292,56 +309,41 @@ pub enum CapacityPolicyOrdering {
 /// goes by the job's own class.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(extend("required" = ["every"]))]
+#[schemars(extend("required" = ["intervalSeconds"]))]
 pub struct CapacityPolicyAgeing {
-    /// The time of one step: 1h, ... At least 1s.
-    #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN))]
+    /// The time of one step in seconds.
+    #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub every: Option<String>,
-    /// By how much the priority rises with each step. Unset: 1.
-    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub interval_seconds: Option<i32>,
+    /// By how much the priority rises with each step.
+    #[schemars(range(min = 1, max = 1_000_000_000), extend("default" = {"stated": 1}))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub raise: Option<i32>,
+    pub increment: Option<i32>,
 }
 
 /// How jobs pass jobs that wait for quota or capacity, if the ordering allows that.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CapacityPolicyBackfill {
-    /// Whether a job may pass only if it delays none of the jobs ahead of it. If false, it may not delay
-    /// those that have a reservation. Unset: false.
+    /// Which jobs ahead of it a job may not delay when it passes them.
+    #[schemars(extend("default" = {"stated": "Easy"}))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub conservative: Option<bool>,
-    /// How many jobs of the queue may have a reservation at the same time. Unset: 1, or 16 if
-    /// `conservative` is set.
+    pub mode: Option<Loose<CapacityPolicyBackfillMode>>,
+    /// How many jobs of the queue may have a reservation at the same time. Unset: 1, or 16 if the mode is
+    /// Conservative.
     #[schemars(range(min = 1, max = 64))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reservations: Option<i32>,
 }
 
-/// Which jobs may be evicted for which.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct CapacityPolicyPreemption {
-    /// Whether a job may preempt jobs of lower priority in its own queue. Unset: false.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub within_queue: Option<bool>,
-    /// Whether its jobs may reclaim what other queues borrowed. Unset: true.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reclaim: Option<bool>,
-    /// How long a job of this queue runs before it may be evicted for another. Unset: 0s.
-    #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub min_runtime: Option<String>,
-    /// Whether its jobs may opt out of eviction (volcano.sh/preemptable: "false"). If false, the label
-    /// has no effect. Unset: true.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub allow_non_preemptable: Option<bool>,
-    /// Whether a job that runs longer than it declared (muster.io/expected-duration) may be evicted for
-    /// the jobs that it delays: those of this queue with the same or a higher priority, and those of
-    /// queues that may reclaim. This overrides volcano.sh/preemptable. Unset: false.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub evict_overdue: Option<bool>,
+/// Which jobs ahead of it a job may not delay when it passes them, with the words of the literature on batch
+/// schedulers. Easy: those that have a reservation. Conservative: all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum CapacityPolicyBackfillMode {
+    /// Those that have a reservation.
+    Easy,
+    /// All.
+    Conservative,
 }
 
 /// Where a queue's jobs are placed.
@@ -354,7 +356,8 @@ pub struct CapacityPolicyPlacement {
     pub max_clusters: Option<i32>,
     /// Whether its jobs are split over several clusters if they do not say so themselves
     /// (muster.io/split). Volcano Jobs, batch/v1 Jobs and JobSets can be split; Kubeflow's jobs, RayClusters
-    /// and RayJobs only if addresses are set. Unset: Never.
+    /// and RayJobs only if addresses are set.
+    #[schemars(extend("default" = {"stated": "Never"}))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split: Option<Loose<CapacityPolicySplit>>,
     /// The address of a pod for pods of other clusters, by the name of its cluster, or "*" for all
@@ -389,22 +392,31 @@ pub struct CapacityPolicyPlacement {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub weights: BTreeMap<String, i32>,
-    /// How long an admitted gang may take until its minimum of pods runs, the pull of images included. Then it is
-    /// evicted.
-    /// Unset: 10m.
-    #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN))]
+    /// How many seconds an admitted gang may take until its minimum of pods runs, the pull of images included. Then it
+    /// is evicted.
+    #[schemars(range(min = 0), extend("default" = {"stated": 600}))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub start_deadline: Option<String>,
-    /// How long a running gang may have fewer pods than its minimum, because pods were lost with their
+    pub start_deadline_seconds: Option<i32>,
+    /// How many seconds a running gang may have fewer pods than its minimum, because pods were lost with their
     /// nodes or evicted, until it is evicted and queued again. Its own controller may replace them
-    /// meanwhile. If new pods do not fit in their cluster, it is not waited for. Unset: 1m.
-    #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN))]
+    /// meanwhile. If new pods do not fit in their cluster, it is not waited for. Unset: 60, or 300 if a
+    /// node lost devices.
+    #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub recovery_deadline: Option<String>,
-    /// Whether the nodes that are reserved for a waiting job pull the images of its largest role before it
-    /// starts, by a Job in its namespace. Unset: false.
+    pub recovery_deadline_seconds: Option<i32>,
+    /// Which nodes pull the images of a waiting job's largest role before it starts, by a Job in its namespace.
+    #[schemars(extend("default" = {"stated": "Never"}))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub pre_pull: Option<bool>,
+    pub pre_pull: Option<Loose<CapacityPolicyPrePull>>,
+}
+
+/// Which nodes pull images before a job starts. Never: none. Reserved: those that are reserved for the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum CapacityPolicyPrePull {
+    /// None.
+    Never,
+    /// Those that are reserved for the job.
+    Reserved,
 }
 
 /// Over how many clusters a job may be placed.
@@ -426,7 +438,8 @@ fn weights_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
             "format": "int32",
             "minimum": 0,
             "maximum": 1000,
-            "description": format!("{}. Unset: {}.", score.about, score.unset),
+            "description": format!("{}.", score.about),
+            "default": {"stated": score.unset},
         });
         (score.name.to_owned(), weight)
     });

@@ -1,4 +1,4 @@
-//! `GpuPool` (muster.io/v1alpha1, cluster scope, named `<cluster>.<class>`): the nodes of one
+//! `GpuPool` (muster.io/v1alpha2, cluster scope, named `<cluster>.<class>`): the nodes of one
 //! class in one member cluster, as the scheduler sees them.
 //!
 //! It is output for people. No decision reads it.
@@ -29,7 +29,7 @@ pub const MOST_AVOIDED: usize = 50;
 )]
 #[kube(
     group = "muster.io",
-    version = "v1alpha1",
+    version = "v1alpha2",
     kind = "GpuPool",
     plural = "gpupools",
     status = "GpuPoolStatus",
@@ -72,9 +72,9 @@ pub const MOST_AVOIDED: usize = 50;
     ),
     printcolumn(
         name = "FRAG",
-        type_ = "string",
-        json_path = ".status.fragmentation",
-        description = "Free devices on partly used nodes"
+        type_ = "integer",
+        json_path = ".status.fragmentationPercent",
+        description = "Percent of the free devices that are on partly used nodes"
     ),
     printcolumn(
         name = "AVOIDED",
@@ -105,10 +105,13 @@ pub const MOST_AVOIDED: usize = 50;
 #[schemars(extend("required" = ["cluster", "class", "device"]))]
 pub struct GpuPoolSpec {
     /// The member cluster.
+    #[schemars(length(max = 253))]
     pub cluster: String,
     /// The class of its nodes.
+    #[schemars(length(max = 63))]
     pub class: String,
     /// The resource that is counted: nvidia.com/gpu, ..., or cpu if there is no device.
+    #[schemars(length(max = 317))]
     pub device: String,
 }
 
@@ -129,12 +132,14 @@ pub struct GpuPoolStatus {
     /// Devices on usable nodes that no pod requests.
     pub free: i64,
     /// Usable nodes by free devices, most free first.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["free"]))]
     #[serde(deserialize_with = "lenient")]
     pub histogram: Vec<FreeNodes>,
     /// Most devices free on one node.
     pub largest_free_node: i64,
-    /// Share of the free devices on partly used nodes: `12%`.
-    pub fragmentation: String,
+    /// Percent of the free devices that are on partly used nodes.
+    #[serde(deserialize_with = "lenient")]
+    pub fragmentation_percent: Option<i32>,
     /// Nodes that are avoided because of faults: they have the taint muster.io/avoid.
     pub avoided: i64,
     /// The first 50 of them by name, and why.
@@ -168,6 +173,7 @@ pub struct AvoidedNode {
 /// The nodes with a number of free devices.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["free"]))]
 pub struct FreeNodes {
     /// Devices free on each.
     pub free: i64,

@@ -26,4 +26,5 @@ pub mod node_remediation;
 pub mod podgroup;
 pub mod queue;
 pub mod record;
+pub mod v1alpha1;
 pub mod yaml;

@@ -25,6 +25,12 @@ pub enum Loose<T> {
     Unknown(Value),
 }
 
+impl<T: Default> Default for Loose<T> {
+    fn default() -> Self {
+        Self::Known(T::default())
+    }
+}
+
 impl<T> Loose<T> {
     /// Returns the value, if it is known.
     pub fn known(&self) -> Option<&T> {

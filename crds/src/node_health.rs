@@ -30,9 +30,12 @@ pub struct NodeAvoidance {
     pub policy: String,
     /// What was seen.
     pub message: String,
-    /// Since when it is avoided (RFC 3339).
+    /// Since when it is avoided. Absent if a person put the taint there.
+    #[schemars(extend("format" = "date-time"))]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub since: String,
-    /// Until when (RFC 3339); absent while a condition of the node is the reason.
+    /// Until when; absent while a condition of the node is the reason.
+    #[schemars(extend("format" = "date-time"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
     /// The name of the alert that is the reason, if one is. Each repetition of it moves the end.

@@ -1,4 +1,4 @@
-//! `NodeRemediation` (muster.io/v1alpha1, cluster scope): asks an outside operator to repair a node that Muster
+//! `NodeRemediation` (muster.io/v1alpha2, cluster scope): asks an outside operator to repair a node that Muster
 //! avoids.
 //!
 //! Muster writes the spec and deletes the object when the node is avoided no more. The operator writes the status,
@@ -25,7 +25,7 @@ const NAME: usize = 253;
 )]
 #[kube(
     group = "muster.io",
-    version = "v1alpha1",
+    version = "v1alpha2",
     kind = "NodeRemediation",
     plural = "noderemediations",
     status = "NodeRemediationStatus",
@@ -72,21 +72,29 @@ const NAME: usize = 253;
 #[schemars(extend("required" = ["cluster", "node", "since"]))]
 pub struct NodeRemediationSpec {
     /// The member cluster.
+    #[schemars(length(max = 253))]
     pub cluster: String,
     /// The node.
+    #[schemars(length(max = 253))]
     pub node: String,
     /// What the operator is asked to do, in its own words, such as Reboot; absent if it chooses.
+    #[schemars(length(max = 63))]
     #[serde(skip_serializing_if = "String::is_empty")]
     pub action: String,
     /// The class of the fault.
+    #[schemars(length(max = 63))]
     pub class: String,
     /// The rule that asks for it.
+    #[schemars(length(max = 63))]
     pub rule: String,
     /// The FaultPolicy that the rule is of.
+    #[schemars(length(max = 253))]
     pub policy: String,
     /// What was seen of the node.
+    #[schemars(length(max = 32768))]
     pub message: String,
-    /// Since when the node is avoided (RFC 3339). A later time is another fault.
+    /// Since when the node is avoided. A later time is another fault.
+    #[schemars(extend("format" = "date-time"))]
     pub since: String,
 }
 
@@ -139,7 +147,7 @@ mod tests {
                 "lastTransitionTime": "2026-11-25T10:00:00Z",
             });
             let object = json!({
-                "apiVersion": "muster.io/v1alpha1", "kind": "NodeRemediation", "metadata": {"name": "m1.n1"},
+                "apiVersion": "muster.io/v1alpha2", "kind": "NodeRemediation", "metadata": {"name": "m1.n1"},
                 "spec": {"cluster": "m1", "node": "n1", "since": "2026-11-25T09:00:00Z"},
                 "status": {"conditions": [condition]},
             });

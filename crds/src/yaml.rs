@@ -41,12 +41,12 @@ mod tests {
     use kube::CustomResourceExt;
     use serde_json::Value;
 
-    /// The one default that the API server may write into objects, as in Volcano's CRD.
+    /// The one default of Volcano's CRD.
     const KEPT_DEFAULT: (&str, &str) = ("queue", "default");
 
-    /// Returns the CRD without artefacts of the derive: `#[serde(default)]` only makes reading lenient and
-    /// must not become a default in stored objects; and without `nullable` the API server drops nulls, so that
-    /// `has()` in rules means a value.
+    /// Returns the CRD without artefacts of the derive. `#[serde(default)]` only makes reading lenient and must not
+    /// become a default in stored objects; a default that is meant is `{"stated": VALUE}`. Without `nullable` the API
+    /// server drops nulls, so that `has()` in rules means a value.
     fn for_servers(crd: CustomResourceDefinition) -> Value {
         let mut crd = serde_json::to_value(crd).unwrap();
         strip(&mut crd);
@@ -65,9 +65,16 @@ mod tests {
                     continue;
                 };
                 property.remove("nullable");
-                let default = property.get("default").and_then(Value::as_str);
-                if default.map(|value| (name.as_str(), value)) != Some(KEPT_DEFAULT) {
-                    property.remove("default");
+                let default = property.remove("default").unwrap_or_default();
+                let is_kept =
+                    default.as_str().map(|word| (name.as_str(), word)) == Some(KEPT_DEFAULT);
+                let kept = if is_kept {
+                    Some(&default)
+                } else {
+                    default.get("stated")
+                };
+                if let Some(kept) = kept {
+                    property.insert("default".to_owned(), kept.clone());
                 }
             }
         }

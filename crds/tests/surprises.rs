@@ -74,14 +74,14 @@ fn volcano() {
 fn muster() {
     let policies: Vec<CapacityPolicy> = list(
         named(json!({
-            "apiVersion": "muster.io/v1alpha1", "kind": "CapacityPolicy",
+            "apiVersion": "muster.io/v1alpha2", "kind": "CapacityPolicy",
             "spec": {"ordering": "BestEffort"},
         })),
         json!({
-            "apiVersion": "muster.io/v1alpha1", "kind": "CapacityPolicy",
+            "apiVersion": "muster.io/v1alpha2", "kind": "CapacityPolicy",
             "metadata": {"name": "odd"},
             "spec": {
-                "ordering": "Auction", "pools": [{"class": "cpu", "resources": {"cpu": {"price": 1}}}],
+                "ordering": "Auction", "pools": [{"class": "cpu", "resources": [{"name": "cpu", "price": 1}]}],
                 "fairShare": 3, "placement": {"maxClusters": "two"}, "limits": "few", "later": {},
             },
             "status": {"counts": "many", "conditions": {}, "head": 1},
@@ -91,7 +91,7 @@ fn muster() {
     assert!(odd.starts_with("spec.ordering"), "{odd}");
 
     let pool = |extra| {
-        let mut pool = json!({"apiVersion": "muster.io/v1alpha1", "kind": "GpuPool"});
+        let mut pool = json!({"apiVersion": "muster.io/v1alpha2", "kind": "GpuPool"});
         pool.as_object_mut()
             .unwrap()
             .extend(named(extra).as_object().unwrap().clone());

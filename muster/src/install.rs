@@ -2,10 +2,11 @@
 //! through Karmada's cluster proxy.
 //!
 //! It uses server-side apply, so it is safe to repeat. Existing CRDs of Volcano and existing queues do not
-//! change.
+//! change. Stored objects of an earlier version of the API are converted.
 
 pub(crate) mod accounts;
 mod admission;
+mod convert;
 
 use crate::args::{ConnectionArgs, Install, TenancyArg};
 use checks::{INTERPRETERS, PODGROUPS, has_volcanos_podgroups};
@@ -65,6 +66,7 @@ pub(crate) async fn install(connection: &ConnectionArgs, options: &Install) -> a
             );
             continue;
         }
+        convert::stored_objects(&client, name, yaml).await?;
         show(&apply::apply_yaml(&client, yaml, MANAGER).await?);
     }
     apply_all(&client, manifests()).await?;
@@ -88,7 +90,7 @@ async fn choose_tenancy(client: &Client, tenancy: TenancyArg) -> anyhow::Result<
 fn root_policy(tenancy: TenancyArg) -> String {
     let name = crds::names::ROOT_POLICY;
     format!(
-        "apiVersion: muster.io/v1alpha1\nkind: CapacityPolicy\nmetadata:\n  name: {name}\nspec:\n  tenancy: {tenancy:?}\n"
+        "apiVersion: muster.io/v1alpha2\nkind: CapacityPolicy\nmetadata:\n  name: {name}\nspec:\n  tenancy: {tenancy:?}\n"
     )
 }
 

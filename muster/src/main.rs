@@ -7,6 +7,7 @@
 mod args;
 mod check;
 mod install;
+mod leases;
 mod serve;
 mod token;
 mod uninstall;

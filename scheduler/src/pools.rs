@@ -285,7 +285,7 @@ fn status(pool: &PoolSummary, view: Option<ViewHealth>) -> GpuPoolStatus {
         free: units(&pool.free),
         histogram: histogram.collect(),
         largest_free_node: pool.largest_free_node,
-        fragmentation: format!("{}%", pool.fragmentation_permille / 10),
+        fragmentation_percent: i32::try_from(pool.fragmentation_permille / 10).ok(),
         last_seen: None,
         health: match view {
             Some(ViewHealth::Ready) => health::READY,

@@ -167,7 +167,7 @@ fn wait_behind_500(fair_share: &str) -> f64 {
     let queue =
         "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: q}\nspec: {}\n";
     let policy = format!(
-        "apiVersion: muster.io/v1alpha1\nkind: CapacityPolicy\nmetadata: {{name: q}}\nspec: {{fairShare: {fair_share}}}\n"
+        "apiVersion: muster.io/v1alpha2\nkind: CapacityPolicy\nmetadata: {{name: q}}\nspec: {{fairShare: {fair_share}}}\n"
     );
     let queues = files.with("queues.yaml", &format!("{queue}---\n{policy}"));
     let jobs = files.with(
@@ -185,7 +185,10 @@ fn wait_behind_500(fair_share: &str) -> f64 {
 
 #[test]
 fn many_jobs_of_one_user_delay_anothers_by_one_slot() {
-    for fair_share in ["{within: User}", "{within: User, usageHalfLife: 1h}"] {
+    for fair_share in [
+        "{within: User}",
+        "{within: User, usageHalfLifeSeconds: 3600}",
+    ] {
         let wait = wait_behind_500(fair_share);
         assert!(wait <= 600.0, "{fair_share}: {wait}");
     }

@@ -119,7 +119,7 @@ fn beside_small_jobs(spare: &str, preemptible: bool) -> FaultMetrics {
     let queues = format!(
         "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {{name: gangs}}\n\
          spec: {{deserved: {{nvidia.com/gpu: 24}}}}\n---\nkind: CapacityPolicy\nmetadata: {{name: gangs}}\n\
-         spec: {{preemption: {{reclaim: false}}, spare: {spare}}}\n---\n\
+         spec: {{preemption: {{reclaim: Never}}, spare: {spare}}}\n---\n\
          kind: Queue\nmetadata: {{name: small}}\nspec: {{deserved: {{nvidia.com/gpu: 8}}}}\n"
     );
     let jobs = format!(

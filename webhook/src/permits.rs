@@ -115,7 +115,7 @@ impl Permits {
         }
         if says.preemptible_all_the_same {
             checked.warnings.push(format!(
-                "volcano.sh/preemptable: \"false\" has no effect in queue {queue}: spec.preemption.allowNonPreemptable of capacitypolicy {queue} is false",
+                "volcano.sh/preemptable: \"false\" has no effect in queue {queue}: spec.preemption.preemptableLabel of capacitypolicy {queue} is Ignore",
                 queue = says.queue
             ));
         }

@@ -105,10 +105,7 @@ impl QueueIndex {
         let classes = ask.as_ref().map(workload::WorkloadSpec::named_classes);
         let classes = classes.iter().flatten().map(String::as_str);
         let refused_class = refused_class(policy, classes);
-        let disregards = policy.is_some_and(|policy| {
-            let preemption = policy.spec.preemption.as_ref();
-            preemption.and_then(|rules| rules.allow_non_preemptable) == Some(false)
-        });
+        let disregards = policy.is_some_and(|policy| !policy.honors_preemptable_label());
         let says_never = ask.is_some_and(|ask| !ask.preemptible);
         Some(QueueSays {
             queue,

@@ -110,7 +110,7 @@ async fn a_user_is_shown_the_members_as_muster_sees_them() {
         "spec": {"cluster": "m1", "class": "h100", "device": "nvidia.com/gpu"},
         "status": {"health": "Unreachable"},
     });
-    api.put("/apis/muster.io/v1alpha1/gpupools/m1.h100", pool);
+    api.put("/apis/muster.io/v1alpha2/gpupools/m1.h100", pool);
     let report = found(&api, CheckedBy::User).await;
     let [finding] = report.findings.as_slice() else {
         panic!("{report:#?}");

@@ -48,7 +48,7 @@ mod tests {
     fn pods_beyond_what_was_admitted_are_listed_for_their_namespace_and_queue() {
         let policy = |name: &str, unadmitted: serde_json::Value| -> CapacityPolicy {
             serde_json::from_value(json!({
-                "apiVersion": "muster.io/v1alpha1", "kind": "CapacityPolicy", "metadata": {"name": name},
+                "apiVersion": "muster.io/v1alpha2", "kind": "CapacityPolicy", "metadata": {"name": name},
                 "spec": {}, "status": {"unadmitted": unadmitted},
             }))
             .unwrap()

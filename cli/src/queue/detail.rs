@@ -1,6 +1,7 @@
 //! `queue get`: one queue by resource, cluster and pool.
 
 use super::Shown;
+use crate::age::human;
 use crate::output::columns;
 use crds::capacity_policy::{
     CapacityPolicyFairShareWithin, CapacityPolicyStatus, PoolUse, ResourceUse, UnadmittedUse,
@@ -49,8 +50,8 @@ fn turns(queue: &Shown) -> String {
     let Some(fair_share) = &queue.policy.spec.fair_share else {
         return String::new();
     };
-    let past = match &fair_share.usage_half_life {
-        Some(half_life) => format!("past usage counts half after {half_life}"),
+    let past = match fair_share.usage_half_life_seconds {
+        Some(seconds) => format!("past usage counts half after {}", human(seconds.into())),
         None => "past usage does not count".to_owned(),
     };
     match fair_share.within {

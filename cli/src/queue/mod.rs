@@ -133,12 +133,12 @@ pub(crate) mod tests {
     /// A queue with work in two clusters, and the reason why its head waits.
     pub(crate) fn vision() -> Shown {
         let policy = "
-apiVersion: muster.io/v1alpha1
+apiVersion: muster.io/v1alpha2
 kind: CapacityPolicy
 metadata: {name: vision, creationTimestamp: 2026-11-20T12:00:00Z}
 spec:
   ordering: Backfill
-  fairShare: {usageHalfLife: 24h, within: User}
+  fairShare: {usageHalfLifeSeconds: 86400, within: User}
   limits: {resourcesPerUser: {cpu: '64', nvidia.com/gpu: '8'}, resourcesPerNamespace: {nvidia.com/gpu: '16'}}
 status:
   conditions:
@@ -172,7 +172,7 @@ spec: {weight: 2, parent: research, capability: {nvidia.com/gpu: 32}}
     /// A new queue, read by a user who may not read Queues.
     pub(crate) fn fresh() -> Shown {
         let policy = "
-apiVersion: muster.io/v1alpha1
+apiVersion: muster.io/v1alpha2
 kind: CapacityPolicy
 metadata: {name: fresh}
 spec: {}

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
     use runtime::testing::FakeApi;
 
-    const POLICY: &str = "/apis/muster.io/v1alpha1/capacitypolicies/vision";
+    const POLICY: &str = "/apis/muster.io/v1alpha2/capacitypolicies/vision";
     const QUEUE: &str = "/apis/scheduling.volcano.sh/v1beta1/queues/vision";
 
     async fn run(stop: Stop, api: &FakeApi) -> String {
@@ -198,7 +198,7 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_drops_the_field_is_noticed() {
         let policy = serde_json::from_value(json!({
-            "apiVersion": "muster.io/v1alpha1", "kind": "CapacityPolicy", "metadata": {"name": "a"}, "spec": {},
+            "apiVersion": "muster.io/v1alpha2", "kind": "CapacityPolicy", "metadata": {"name": "a"}, "spec": {},
         }));
         let error = ensure_stored(Stop::Hold, &policy.unwrap()).unwrap_err();
         assert!(error.to_string().contains("newer Muster"), "{error}");

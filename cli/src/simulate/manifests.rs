@@ -5,6 +5,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use controller::live::{LiveChange, LiveObjects};
 use crds::capacity_policy::CapacityPolicy;
 use crds::queue::Queue;
+use crds::v1alpha1;
 use kube::api::DynamicObject;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -34,7 +35,11 @@ pub(super) fn jobs(files: &[PathBuf], namespace: &str) -> Result<Vec<LiveChange>
 
 /// Returns the Queues and CapacityPolicies in files.
 pub(super) fn queues(files: &[PathBuf]) -> Result<Vec<QueueEdit>> {
-    let edits = documents(files)?.into_iter().map(|(file, value)| {
+    let edits = documents(files)?.into_iter().map(|(file, mut value)| {
+        if value["apiVersion"] == v1alpha1::API_VERSION {
+            let converted = v1alpha1::convert(&mut value);
+            converted.map_err(|problem| anyhow!("{}: {problem}", file.display()))?;
+        }
         let kind = value["kind"].as_str().unwrap_or_default().to_owned();
         ensure!(
             value["metadata"]["name"].is_string(),

@@ -218,7 +218,7 @@ fn a_job_that_is_submitted_starts_or_says_why_it_waits() {
 fn a_job_of_a_higher_priority_is_shown_with_what_is_evicted_for_it() {
     let mut observed = plane("4", &["m1"]);
     observed.capacity_policies.push(read(json!({
-        "metadata": {"name": "q"}, "spec": {"preemption": {"withinQueue": true}},
+        "metadata": {"name": "q"}, "spec": {"preemption": {"withinQueue": "LowerPriority"}},
     })));
     add(&mut observed, "runs", 3, Some("m1"));
     let (fates, _) = after(&observed, &[submit("urgent", 2, Some("high"))]);
@@ -346,7 +346,7 @@ async fn a_closed_queue_takes_a_job_of_a_user_who_may_use_it() {
         let queue = serde_json::to_value(queue("4")).unwrap();
         api.put("/apis/scheduling.volcano.sh/v1beta1/queues/q", queue);
         let policy = json!({"metadata": {"name": "q"}, "spec": {"tenancy": "Closed"}});
-        api.put("/apis/muster.io/v1alpha1/capacitypolicies/q", policy);
+        api.put("/apis/muster.io/v1alpha2/capacitypolicies/q", policy);
         let reviews = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
         let of_user = json!({"status": {"userInfo": {"username": user}}});
         api.answers(reviews, move |_| of_user.clone());

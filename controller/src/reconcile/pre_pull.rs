@@ -4,7 +4,6 @@
 use crate::messages::action::{BoundJob, Effect};
 use crate::pre_pulls::PrePullChange;
 use crate::reconcile::Reconciler;
-use crds::capacity_policy::CapacityPolicy;
 use engine::{JobKey, JobState, QueueName, Time, Uid};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,13 +14,9 @@ impl Reconciler {
         if !self.pre_pulls.is_due(now) {
             return;
         }
-        let wants = |policy: &&CapacityPolicy| {
-            let placement = policy.spec.placement.as_ref();
-            placement.is_some_and(|placement| placement.pre_pull == Some(true))
-        };
         let policies = self.mirror.policies().iter();
         let queues: BTreeSet<QueueName> = policies
-            .filter(|(_, policy)| wants(policy))
+            .filter(|(_, policy)| policy.pre_pulls())
             .map(|(queue, _)| queue.clone())
             .collect();
         if queues.is_empty() && self.pre_pulls.is_empty() {

@@ -72,7 +72,7 @@ impl KnownNames {
                     CLUSTER,
                 );
             }
-            for resource in pool.resources.keys() {
+            for resource in pool.bounds().iter().map(|bounds| &bounds.name) {
                 check(
                     &mut found,
                     &field("resources"),

@@ -54,8 +54,8 @@ mod tests {
             serde_json::from_value(json!({
                 "metadata": {"name": "a", "generation": 2},
                 "spec": {"rules": [
-                    {"name": "one", "class": "User", "pod": {"reasons": ["Error"]}},
-                    {"name": "two", "class": class, "pod": {"exitCodes": [3]}},
+                    {"name": "one", "class": "User", "match": {"pod": {"reasons": ["Error"]}}},
+                    {"name": "two", "class": class, "match": {"pod": {"exitCodes": [3]}}},
                 ]},
             }))
             .unwrap()

@@ -2,7 +2,7 @@
 //! policy of a queue without one.
 
 use crate::effects::object_writer::ObjectWriter;
-use crds::capacity_policy::{CapacityPolicy, CapacityPolicySpec};
+use crds::capacity_policy::CapacityPolicy;
 use crds::karmada::PropagationPolicy;
 use crds::names;
 use crds::queue::Queue;
@@ -94,7 +94,7 @@ pub(crate) fn make_policy(objects: &ObjectWriter, queue: &Queue) {
         return;
     };
     let object = json!({
-        "apiVersion": "muster.io/v1alpha1",
+        "apiVersion": "muster.io/v1alpha2",
         "kind": "CapacityPolicy",
         "metadata": { "name": name },
         "spec": {},
@@ -105,11 +105,6 @@ pub(crate) fn make_policy(objects: &ObjectWriter, queue: &Queue) {
         name,
         object,
     );
-}
-
-/// Returns true if a capacity policy has no settings, as when it was created here.
-pub(crate) fn is_empty(policy: &CapacityPolicy) -> bool {
-    policy.spec == CapacityPolicySpec::default()
 }
 
 /// Deletes the capacity policy of a deleted queue, if it was created here.

@@ -366,7 +366,7 @@ impl Publishing<'_> {
         let Some(policy) = self.reconciler.mirror.policies().get(name) else {
             return;
         };
-        if kept_policies::is_empty(policy) {
+        if policy.is_empty() {
             return kept_policies::drop_policy(&self.publisher.objects, name.as_str());
         }
         let status = queue_status::policy_without_queue(policy, crds::record::timestamp(now));

@@ -216,9 +216,10 @@ fn unadmitted(usage: &QueueUsage) -> Vec<UnadmittedUse> {
 
 /// Returns one line for each limit on a pool in the policy.
 fn pools(policy: &CapacityPolicy, usage: &QueueUsage) -> Vec<PoolUse> {
-    let bounds = policy.to_fact(None).pools.into_iter();
-    bounds
-        .map(|bound| {
+    let stated = policy.spec.pools.iter();
+    stated
+        .zip(policy.to_fact(None).pools)
+        .map(|(pool, bound)| {
             let none = Resources::new();
             let used = usage.pools.iter().find(|used| {
                 let clusters = bound.clusters.iter().flatten();
@@ -226,6 +227,7 @@ fn pools(policy: &CapacityPolicy, usage: &QueueUsage) -> Vec<PoolUse> {
             });
             let of = |part: fn(&PoolUsage) -> &Resources| list(used.map_or(&none, part));
             PoolUse {
+                name: pool.name.clone(),
                 class: bound.class.to_string(),
                 clusters: bound
                     .clusters

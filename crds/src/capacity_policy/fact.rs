@@ -2,12 +2,13 @@
 //! invalid, which stops the queue and says why.
 
 use super::{
-    CapacityPolicy, CapacityPolicyBackfill, CapacityPolicyBounds, CapacityPolicyFairShare,
-    CapacityPolicyFairShareWithin, CapacityPolicyLimits, CapacityPolicyOrdering,
-    CapacityPolicyPlacement, CapacityPolicyPool, CapacityPolicyPreemption, CapacityPolicySpare,
+    CapacityPolicy, CapacityPolicyBackfill, CapacityPolicyBackfillMode, CapacityPolicyBounds,
+    CapacityPolicyEvictOverdue, CapacityPolicyFairShare, CapacityPolicyFairShareWithin,
+    CapacityPolicyLimits, CapacityPolicyOrdering, CapacityPolicyPlacement, CapacityPolicyPool,
+    CapacityPolicyPrePull, CapacityPolicyPreemptableLabel, CapacityPolicyPreemption,
+    CapacityPolicyPreemptionWithinQueue, CapacityPolicyReclaim, CapacityPolicySpare,
     CapacityPolicySplit, CapacityPolicyStop, Tenancy,
 };
-use crate::duration;
 use crate::loose::{Loose, QuantityList, QuantityText, resources};
 use crate::names;
 use crate::queue::FIFO;
@@ -18,14 +19,12 @@ use engine::plugins::UnknownPlugin;
 use engine::{ClusterName, PoolClass, QueueName, Resources};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{Selector, SelectorExt as _};
+use schemars::JsonSchema;
 use std::collections::BTreeMap;
 use workload::Addresses;
 
-/// Default of startDeadline in milliseconds.
+/// Default of startDeadlineSeconds in milliseconds.
 pub const DEFAULT_START_DEADLINE_MS: i64 = 600_000;
-
-/// The shortest step of ageing in milliseconds: each step of each pending job is looked at.
-const LEAST_AGEING_MS: i64 = 1_000;
 
 impl CapacityPolicyOrdering {
     fn to_fact(self) -> QueueOrdering {
@@ -86,15 +85,15 @@ impl CapacityPolicy {
             ),
             weights: weights(&placement.weights, &mut checks),
             start_deadline_ms: checks
-                .duration(
-                    "spec.placement.startDeadline",
-                    placement.start_deadline.as_deref(),
+                .seconds(
+                    "spec.placement.startDeadlineSeconds",
+                    placement.start_deadline_seconds,
                     0,
                 )
                 .unwrap_or(DEFAULT_START_DEADLINE_MS),
-            recovery_deadline_ms: checks.duration(
-                "spec.placement.recoveryDeadline",
-                placement.recovery_deadline.as_deref(),
+            recovery_deadline_ms: checks.seconds(
+                "spec.placement.recoveryDeadlineSeconds",
+                placement.recovery_deadline_seconds,
                 0,
             ),
             spare: spec
@@ -115,22 +114,16 @@ impl CapacityPolicy {
                             .to_owned(),
                     );
                 }
-                if let Some(Loose::Unknown(word)) = &spec.tenancy {
-                    checks.fail(format!(
-                        "spec.tenancy: {word} is not known; Open or Closed is needed"
-                    ));
-                }
-                if let Some(Loose::Unknown(word)) = &placement.split {
-                    checks.fail(format!(
-                        "spec.placement.split: {word} is not known; Never, Allowed or Preferred is needed"
-                    ));
-                }
+                checks.word("spec.tenancy", spec.tenancy.as_ref());
+                checks.word("spec.placement.split", placement.split.as_ref());
+                checks.word("spec.placement.prePull", placement.pre_pull.as_ref());
                 if let Err(error) = chosen(&placement) {
                     checks.fail(format!("spec.placement.filters: {error}"));
                 }
                 if let Some(retries) = &spec.retries {
-                    checks.at_least("spec.retries.infrastructure", retries.infrastructure, 0);
-                    checks.at_least("spec.retries.user", retries.user, 0);
+                    let times = retries.infrastructure.map(i64::from);
+                    checks.at_least("spec.retries.infrastructure", times, 0);
+                    checks.at_least("spec.retries.user", retries.user.map(i64::from), 0);
                 }
                 for (cluster, text) in &placement.addresses {
                     if let Err(error) = Addresses::check(text) {
@@ -165,6 +158,24 @@ impl CapacityPolicy {
         }
     }
 
+    /// Returns true if the nodes that are reserved for a job pull its images; an unknown word counts as no, and
+    /// [`Self::to_fact`] reports it.
+    #[must_use]
+    pub fn pre_pulls(&self) -> bool {
+        let placement = self.spec.placement.as_ref();
+        let stated = placement.and_then(|placement| placement.pre_pull.as_ref()?.known());
+        stated == Some(&CapacityPolicyPrePull::Reserved)
+    }
+
+    /// Returns true if its jobs may opt out of eviction by their label; an unknown word counts as yes, and
+    /// [`Self::to_fact`] reports it.
+    #[must_use]
+    pub fn honors_preemptable_label(&self) -> bool {
+        let preemption = self.spec.preemption.as_ref();
+        let stated = preemption.and_then(|rules| rules.preemptable_label.as_ref()?.known());
+        stated != Some(&CapacityPolicyPreemptableLabel::Ignore)
+    }
+
     /// Returns how pods of other clusters are reached, including invalid addresses.
     #[must_use]
     pub fn addresses(&self) -> Addresses {
@@ -183,13 +194,13 @@ impl CapacityPolicy {
 
     fn ageing(&self, checks: &mut Checks) -> Option<facts::Ageing> {
         let ageing = self.spec.ageing.as_ref()?;
-        let field = "spec.ageing.every";
-        let Some(every) = ageing.every.as_deref() else {
-            checks.fail(format!("{field} is missing; a duration like 1h is needed"));
-            return None;
-        };
-        let every_ms = checks.duration(field, Some(every), LEAST_AGEING_MS)?;
-        let raise = checks.at_least("spec.ageing.raise", ageing.raise.map(i64::from), 1);
+        let field = "spec.ageing.intervalSeconds";
+        if ageing.interval_seconds.is_none() {
+            checks.fail(format!("{field} is missing; 1 or more is needed"));
+        }
+        let every_ms = checks.seconds(field, ageing.interval_seconds, 1)?;
+        let increment = ageing.increment.map(i64::from);
+        let raise = checks.at_least("spec.ageing.increment", increment, 1);
         Some(facts::Ageing {
             every_ms,
             raise: raise.unwrap_or(1),
@@ -198,30 +209,19 @@ impl CapacityPolicy {
     }
 
     fn stop(&self, checks: &mut Checks) -> Option<StopPolicy> {
-        match self.spec.stop_policy.as_ref()? {
-            Loose::Known(CapacityPolicyStop::None) => None,
-            Loose::Known(CapacityPolicyStop::Hold) => Some(StopPolicy::Hold),
-            Loose::Known(CapacityPolicyStop::HoldAndDrain) => Some(StopPolicy::HoldAndDrain),
-            Loose::Unknown(word) => {
-                checks.fail(format!(
-                    "spec.stopPolicy: {word} is not known; None, Hold or HoldAndDrain is needed"
-                ));
-                None
-            }
+        match checks.word("spec.stopPolicy", self.spec.stop_policy.as_ref())? {
+            CapacityPolicyStop::None => None,
+            CapacityPolicyStop::Hold => Some(StopPolicy::Hold),
+            CapacityPolicyStop::HoldAndDrain => Some(StopPolicy::HoldAndDrain),
         }
     }
 
     fn ordering(&self, dequeue_strategy: Option<&str>, checks: &mut Checks) -> QueueOrdering {
         match (&self.spec.ordering, dequeue_strategy) {
-            (Some(Loose::Known(ordering)), _) => ordering.to_fact(),
-            (Some(Loose::Unknown(word)), _) => {
-                checks.fail(format!(
-                    "spec.ordering: {word} is not known; StrictFIFO, BestEffort, Backfill or ShortestPredicted is needed"
-                ));
-                QueueOrdering::default()
-            }
             (None, Some(FIFO)) => QueueOrdering::StrictFifo,
-            (None, _) => QueueOrdering::default(),
+            (ordering, _) => checks
+                .word("spec.ordering", ordering.as_ref())
+                .map_or_else(QueueOrdering::default, CapacityPolicyOrdering::to_fact),
         }
     }
 }
@@ -288,38 +288,68 @@ impl Checks {
         })
     }
 
-    /// Reads milliseconds, at least `least`.
-    fn duration(&mut self, field: &str, text: Option<&str>, least: i64) -> Option<i64> {
-        match duration::parse_millis(text?) {
-            Ok(millis) if millis >= least => Some(millis),
-            Ok(_) => {
-                let needed = match least {
-                    ..=1 => "more than 0".to_owned(),
-                    least => format!("{} s or more", least / 1_000),
-                };
-                self.fail(format!(
-                    "{field}: {:?} is too short; {needed} is needed",
-                    text.unwrap_or_default()
-                ));
-                None
-            }
-            Err(error) => {
-                self.fail(format!("{field}: {error}"));
+    /// Reads seconds, at least `least`, as milliseconds.
+    fn seconds(&mut self, field: &str, value: Option<i32>, least: i64) -> Option<i64> {
+        let seconds = self.at_least(field, value.map(i64::from), least)?;
+        Some(i64::from(seconds) * 1_000)
+    }
+
+    /// Reads one of a fixed set of words; a value that this version does not know counts as unset.
+    fn word<T: Copy + JsonSchema>(&mut self, field: &str, value: Option<&Loose<T>>) -> Option<T> {
+        match value? {
+            Loose::Known(word) => Some(*word),
+            Loose::Unknown(word) => {
+                let words = words::<T>();
+                self.fail(format!("{field}: {word} is not known; {words} is needed"));
                 None
             }
         }
     }
 }
 
+/// Returns the words of `T`, in its order: `A, B or C`.
+fn words<T: JsonSchema>() -> String {
+    let schema = schemars::generate::SchemaGenerator::default().into_root_schema_for::<T>();
+    let variants = schema.get("oneOf").or_else(|| schema.get("enum"));
+    let variants = variants
+        .and_then(|all| all.as_array())
+        .into_iter()
+        .flatten();
+    let word = |variant: &serde_json::Value| {
+        let word = variant.get("const").unwrap_or(variant).as_str();
+        word.unwrap_or_default().to_owned()
+    };
+    let mut words: Vec<String> = variants.map(word).collect();
+    match words.pop() {
+        Some(last) if !words.is_empty() => format!("{} or {last}", words.join(", ")),
+        last => last.unwrap_or_default(),
+    }
+}
+
 impl CapacityPolicyPool {
+    /// Returns the bounds that can be read; [`CapacityPolicy::to_fact`] reports the others.
+    #[must_use]
+    pub fn bounds(&self) -> &[CapacityPolicyBounds] {
+        self.resources.known().map_or(&[], Vec::as_slice)
+    }
+
     fn bound(&self, index: usize, checks: &mut Checks) -> PoolBound {
         if self.class.is_empty() {
             checks.fail(format!("spec.pools[{index}].class is missing"));
         }
+        if self.name.is_empty() {
+            checks.fail(format!("spec.pools[{index}].name is missing"));
+        }
+        if let Loose::Unknown(value) = &self.resources {
+            checks.fail(format!(
+                "spec.pools[{index}].resources: {value} is not a list of name, guarantee, deserved and capability"
+            ));
+        }
+        let resources = self.bounds();
         let mut amounts = |field: &str, of: fn(&CapacityPolicyBounds) -> &Option<QuantityText>| {
-            let named = self.resources.iter();
-            let list: QuantityList = named
-                .filter_map(|(name, bounds)| Some((name.clone(), of(bounds).clone()?)))
+            let stated = resources.iter();
+            let list: QuantityList = stated
+                .filter_map(|bounds| Some((bounds.name.clone(), of(bounds).clone()?)))
                 .collect();
             checks.amounts(&format!("spec.pools[{index}].{field}"), &list)
         };
@@ -339,7 +369,10 @@ impl CapacityPolicyPool {
 impl CapacityPolicyBackfill {
     fn to_fact(&self, checks: &mut Checks) -> facts::Backfill {
         facts::Backfill {
-            conservative: self.conservative.unwrap_or(false),
+            conservative: {
+                let mode = checks.word("spec.backfill.mode", self.mode.as_ref());
+                mode == Some(CapacityPolicyBackfillMode::Conservative)
+            },
             reservations: checks.at_least(
                 "spec.backfill.reservations",
                 self.reservations.map(i64::from),
@@ -353,22 +386,14 @@ impl CapacityPolicyFairShare {
     fn to_fact(&self, checks: &mut Checks) -> facts::FairShare {
         facts::FairShare {
             weight: checks.at_least("spec.fairShare.weight", self.weight.map(i64::from), 1),
-            usage_half_life_ms: checks.duration(
-                "spec.fairShare.usageHalfLife",
-                self.usage_half_life.as_deref(),
+            usage_half_life_ms: checks.seconds(
+                "spec.fairShare.usageHalfLifeSeconds",
+                self.usage_half_life_seconds,
                 1,
             ),
-            within: match &self.within {
-                None | Some(Loose::Known(CapacityPolicyFairShareWithin::None)) => None,
-                Some(Loose::Known(CapacityPolicyFairShareWithin::User)) => {
-                    Some(facts::FairShareWithin::User)
-                }
-                Some(Loose::Unknown(word)) => {
-                    checks.fail(format!(
-                        "spec.fairShare.within: {word} is not known; None or User is needed"
-                    ));
-                    None
-                }
+            within: match checks.word("spec.fairShare.within", self.within.as_ref()) {
+                None | Some(CapacityPolicyFairShareWithin::None) => None,
+                Some(CapacityPolicyFairShareWithin::User) => Some(facts::FairShareWithin::User),
             },
         }
     }
@@ -377,17 +402,28 @@ impl CapacityPolicyFairShare {
 impl CapacityPolicyPreemption {
     fn to_fact(&self, checks: &mut Checks) -> facts::Preemption {
         let unset = facts::Preemption::default();
-        let field = "spec.preemption.minRuntime";
+        let within = checks.word("spec.preemption.withinQueue", self.within_queue.as_ref());
+        let reclaim = checks.word("spec.preemption.reclaim", self.reclaim.as_ref());
+        let label = self.preemptable_label.as_ref();
+        let label = checks.word("spec.preemption.preemptableLabel", label);
+        let overdue = checks.word("spec.preemption.evictOverdue", self.evict_overdue.as_ref());
+        let runtime = self.min_runtime_seconds;
         facts::Preemption {
-            within_queue: self.within_queue.unwrap_or(unset.within_queue),
-            reclaim: self.reclaim.unwrap_or(unset.reclaim),
+            within_queue: within.map_or(unset.within_queue, |within| {
+                within == CapacityPolicyPreemptionWithinQueue::LowerPriority
+            }),
+            reclaim: reclaim.map_or(unset.reclaim, |reclaim| {
+                reclaim == CapacityPolicyReclaim::Any
+            }),
             min_runtime_ms: checks
-                .duration(field, self.min_runtime.as_deref(), 0)
+                .seconds("spec.preemption.minRuntimeSeconds", runtime, 0)
                 .unwrap_or(unset.min_runtime_ms),
-            allow_non_preemptible: self
-                .allow_non_preemptable
-                .unwrap_or(unset.allow_non_preemptible),
-            evict_overdue: self.evict_overdue.unwrap_or(unset.evict_overdue),
+            allow_non_preemptible: label.map_or(unset.allow_non_preemptible, |label| {
+                label == CapacityPolicyPreemptableLabel::Honor
+            }),
+            evict_overdue: overdue.map_or(unset.evict_overdue, |overdue| {
+                overdue == CapacityPolicyEvictOverdue::ForDelayedJobs
+            }),
         }
     }
 }
@@ -413,10 +449,14 @@ impl CapacityPolicySpare {
 impl CapacityPolicyLimits {
     fn to_fact(&self, checks: &mut Checks) -> facts::Limits {
         facts::Limits {
-            jobs: checks.at_least("spec.limits.jobs", self.jobs, 0),
-            jobs_per_user: checks.at_least("spec.limits.jobsPerUser", self.jobs_per_user, 0),
-            pending: checks.at_least("spec.limits.pending", self.pending, 0),
-            runtime_ms: checks.duration("spec.limits.runtime", self.runtime.as_deref(), 1),
+            jobs: checks.at_least("spec.limits.jobs", self.jobs.map(i64::from), 0),
+            jobs_per_user: checks.at_least(
+                "spec.limits.jobsPerUser",
+                self.jobs_per_user.map(i64::from),
+                0,
+            ),
+            pending: checks.at_least("spec.limits.pending", self.pending.map(i64::from), 0),
+            runtime_ms: checks.seconds("spec.limits.runtimeSeconds", self.runtime_seconds, 1),
             resources_per_user: checks
                 .amounts("spec.limits.resourcesPerUser", &self.resources_per_user),
             resources_per_namespace: checks.amounts(

@@ -7,21 +7,21 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Retries for faults of nodes, devices, networks and volumes, if the queue does not say.
-const DEFAULT_INFRASTRUCTURE: u32 = 10;
+pub(super) const DEFAULT_INFRASTRUCTURE: u32 = 10;
 
 /// How often jobs are queued again after they have failed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CapacityPolicyRetries {
     /// How often a job that has failed through no fault of its own (a node, a device, the network, a volume) is
-    /// queued again. 0: never. Unset: 10.
-    #[schemars(range(min = 0, max = 100))]
+    /// queued again. 0: never.
+    #[schemars(range(min = 0, max = 100), extend("default" = {"stated": 10}))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub infrastructure: Option<i64>,
-    /// How often a job that has failed by itself is queued again. Unset: 0.
-    #[schemars(range(min = 0, max = 100))]
+    pub infrastructure: Option<i32>,
+    /// How often a job that has failed by itself is queued again. 0: never.
+    #[schemars(range(min = 0, max = 100), extend("default" = {"stated": 0}))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub user: Option<i64>,
+    pub user: Option<i32>,
     /// The exit codes of a container after which a job that has failed by itself is queued again. Unset: all.
     #[schemars(length(max = 64), inner(range(min = 1, max = 255)))]
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
@@ -58,7 +58,7 @@ impl CapacityPolicy {
         let Some(stated) = &self.spec.retries else {
             return unset;
         };
-        let or = |stated: Option<i64>, unset| match stated {
+        let or = |stated: Option<i32>, unset| match stated {
             Some(most) if most >= 0 => u32::try_from(most).unwrap_or(u32::MAX),
             _ => unset,
         };

@@ -1,6 +1,5 @@
 //! What a queue, its users and its namespaces have: fair shares and limits.
 
-use crate::duration;
 use crate::loose::{Loose, QuantityList};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,22 +12,20 @@ pub struct CapacityPolicyFairShare {
     #[schemars(range(min = 1, max = 65535))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<i32>,
-    /// The time after which past usage counts half: 24h, ... Unset: only current usage counts.
-    #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN), extend("x-kubernetes-validations" = [{
-        "rule": "!(self.matches('^([0.]+(ms|s|m|h))+$'))",
-        "message": "must be more than 0"
-    }]))]
+    /// The seconds after which past usage counts half. Unset: only current usage counts.
+    #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub usage_half_life: Option<String>,
+    pub usage_half_life_seconds: Option<i32>,
     /// Whose jobs come in turn inside the queue: None, User. It concerns the queue's own jobs, not those of
-    /// queues below it, and is not possible with StrictFIFO. Unset: None.
+    /// queues below it, and is not possible with StrictFIFO.
+    #[schemars(extend("default" = {"stated": "None"}))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<Loose<CapacityPolicyFairShareWithin>>,
 }
 
 /// Whose jobs come in turn inside a queue. None: jobs go in the order of the queue. User: of jobs of the same
 /// priority, that of the user with the smallest share of what the queue may use goes first; past usage counts
-/// by usageHalfLife. Unset: None.
+/// by usageHalfLifeSeconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum CapacityPolicyFairShareWithin {
     /// Jobs go in the order of the queue.
@@ -44,23 +41,20 @@ pub struct CapacityPolicyLimits {
     /// How many jobs of the queue, and of the queues below it, may be admitted at the same time.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub jobs: Option<i64>,
+    pub jobs: Option<i32>,
     /// The same for each user.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub jobs_per_user: Option<i64>,
+    pub jobs_per_user: Option<i32>,
     /// How many pending jobs compete, in order. The jobs behind them wait until one of these has started
     /// or gone.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub pending: Option<i64>,
-    /// How long a job may run. Then it is evicted and does not compete again.
-    #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN), extend("x-kubernetes-validations" = [{
-        "rule": "!(self.matches('^([0.]+(ms|s|m|h))+$'))",
-        "message": "must be more than 0"
-    }]))]
+    pub pending: Option<i32>,
+    /// How many seconds a job may run. Then it is evicted and does not compete again.
+    #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub runtime: Option<String>,
+    pub runtime_seconds: Option<i32>,
     /// The most that the jobs of one user are charged at the same time, by resource, in the queue and the
     /// queues below it: devices, shares of devices, cpu, memory or others. A job that would exceed it waits,
     /// and keeps no other job waiting.

@@ -19,16 +19,20 @@ pub struct CapacityPolicyStatus {
     #[serde(deserialize_with = "lenient")]
     pub conditions: Vec<Condition>,
     /// Usage and quota by resource, over all clusters.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     #[serde(deserialize_with = "lenient")]
     pub resources: Vec<ResourceUse>,
     /// Usage by cluster.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     #[serde(deserialize_with = "lenient")]
     pub clusters: Vec<ClusterUse>,
     /// Usage and quota by pool of the policy.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     #[serde(deserialize_with = "lenient")]
     pub pools: Vec<PoolUse>,
     /// What pods use beyond what was admitted, the first 50: pods that request more in their cluster than their
     /// template, that outlive their job, or that belong to no job. It is part of allocated.
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     #[serde(deserialize_with = "lenient")]
     pub unadmitted: Vec<UnadmittedUse>,
     /// The number of jobs by state.
@@ -38,6 +42,7 @@ pub struct CapacityPolicyStatus {
     #[serde(deserialize_with = "lenient")]
     pub head: Option<QueueHead>,
     /// The nodes that are kept as spare ones for its large gangs (spec.spare).
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["cluster", "node"]))]
     #[serde(deserialize_with = "lenient")]
     pub spare_nodes: Vec<SpareNodeUse>,
     /// The columns of `kubectl get cap`.
@@ -48,6 +53,7 @@ pub struct CapacityPolicyStatus {
 /// A spare node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["cluster", "node"]))]
 pub struct SpareNodeUse {
     /// Its cluster.
     pub cluster: String,
@@ -60,6 +66,7 @@ pub struct SpareNodeUse {
 /// One resource.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["name"]))]
 pub struct ResourceUse {
     /// The resource.
     pub name: String,
@@ -92,6 +99,7 @@ pub struct ResourceUse {
 /// One cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["name"]))]
 pub struct ClusterUse {
     /// The cluster.
     pub name: String,
@@ -117,7 +125,10 @@ pub struct UnadmittedUse {
 /// One pool of the policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["name"]))]
 pub struct PoolUse {
+    /// Its name in the policy.
+    pub name: String,
     /// The class.
     pub class: String,
     /// The clusters that count together. Absent: all.

@@ -1,7 +1,6 @@
 //! The breaker of a FaultPolicy: when a cluster takes no new jobs because many fail there.
 
-use crate::duration::DURATION_PATTERN;
-use crate::fault_policy::{FaultPolicy, positive_millis};
+use crate::fault_policy::{FaultPolicy, at_least, positive_millis};
 use crate::loose::lenient;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,29 +13,30 @@ pub mod pause {
     pub const TRIAL: &str = "Trial";
 }
 
+const TEN_MINUTES: i32 = 600;
+
 /// When a cluster takes no new jobs: many jobs fail there through no fault of their own.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FaultPolicyBreaker {
-    /// The number of jobs that have to fail in the cluster, on more than one of its nodes; by default 5. Only
-    /// faults of the classes Node, Device, Network, Storage and Cluster count.
-    #[schemars(range(min = 2))]
+    /// The number of jobs that have to fail in the cluster, on more than one of its nodes. Only faults of the
+    /// classes Node, Device, Network, Storage and Cluster count.
+    #[schemars(range(min = 2), extend("default" = {"stated": 5}))]
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
-    pub jobs: Option<u32>,
-    /// The number of namespaces that these jobs have to be of, and also of queues; by default 2, so that no
+    pub jobs: Option<i32>,
+    /// The number of namespaces that these jobs have to be of, and also of queues: with more than one, no
     /// tenant can shut a cluster for others.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1), extend("default" = {"stated": 2}))]
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
-    pub namespaces: Option<u32>,
-    /// The time within which they have to fail; by default 10m.
-    #[schemars(length(max = 32), regex(pattern = DURATION_PATTERN))]
+    pub namespaces: Option<i32>,
+    /// The seconds within which they have to fail.
+    #[schemars(range(min = 1), extend("default" = {"stated": TEN_MINUTES}))]
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
-    pub within: Option<String>,
-    /// The time for which the cluster takes no new job; by default 10m. After it one job is tried there.
-    #[serde(rename = "for")]
-    #[schemars(length(max = 32), regex(pattern = DURATION_PATTERN))]
+    pub window_seconds: Option<i32>,
+    /// The seconds for which the cluster takes no new job. After them one job is tried there.
+    #[schemars(range(min = 1), extend("default" = {"stated": TEN_MINUTES}))]
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
-    pub lasts: Option<String>,
+    pub pause_seconds: Option<i32>,
 }
 
 /// A cluster that takes no new jobs.
@@ -48,9 +48,11 @@ pub struct PausedCluster {
     pub cluster: String,
     /// Paused, or Trial: it takes one job, to see whether it runs.
     pub phase: String,
-    /// Since when (RFC 3339).
+    /// Since when.
+    #[schemars(extend("format" = "date-time"))]
     pub since: String,
-    /// Until when it takes no job (RFC 3339).
+    /// Until when it takes no job.
+    #[schemars(extend("format" = "date-time"))]
     pub until: String,
     /// The job that is tried, as namespace/name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,29 +84,18 @@ impl FaultPolicy {
     /// # Errors
     /// Returns which field is wrong, its value, and what would be right.
     pub fn breaker(&self) -> Result<Option<ClusterBreaker>, String> {
-        const TEN_MINUTES_MS: i64 = 600_000;
         let Some(spec) = &self.spec.cluster_breaker else {
             return Ok(None);
         };
-        let number = |value: Option<u32>, unset: u32, least: u32, name: &str| {
-            let value = value.unwrap_or(unset);
-            (value >= least).then_some(value).ok_or_else(|| {
-                format!(
-                    "spec.clusterBreaker.{name}: {value} is too few; at least {least} is needed"
-                )
-            })
-        };
-        let millis = |text: Option<&String>, name: &str| {
-            let field = format!("spec.clusterBreaker.{name}");
-            positive_millis(text, (TEN_MINUTES_MS, "10m"), &field)
-        };
+        let field = |name: &str| format!("spec.clusterBreaker.{name}");
+        let millis = |seconds, name| positive_millis(seconds, TEN_MINUTES, &field(name));
         Ok(Some(ClusterBreaker {
             policy: self.metadata.name.clone().unwrap_or_default(),
             dry_run: self.is_dry_run(),
-            jobs: number(spec.jobs, 5, 2, "jobs")?,
-            namespaces: number(spec.namespaces, 2, 1, "namespaces")?,
-            within_ms: millis(spec.within.as_ref(), "within")?,
-            for_ms: millis(spec.lasts.as_ref(), "for")?,
+            jobs: at_least(spec.jobs, 5, 2, &field("jobs"))?,
+            namespaces: at_least(spec.namespaces, 2, 1, &field("namespaces"))?,
+            within_ms: millis(spec.window_seconds, "windowSeconds")?,
+            for_ms: millis(spec.pause_seconds, "pauseSeconds")?,
         }))
     }
 }
@@ -132,13 +123,13 @@ mod tests {
             within_ms: 600_000,
             for_ms: 1_800_000,
         };
-        let spec = json!({"dryRun": true, "clusterBreaker": {"for": "30m"}});
+        let spec = json!({"mode": "DryRun", "clusterBreaker": {"pauseSeconds": 1800}});
         assert_eq!(breaker(spec), Ok(Some(expected)));
         for (field, value, said) in [
-            ("jobs", json!(1), "jobs: 1 is too few; at least 2"),
-            ("namespaces", json!(0), "namespaces: 0 is too few"),
-            ("within", json!("1d"), "within: \"1d\" is not a duration"),
-            ("for", json!("0s"), "for: is no time"),
+            ("jobs", 1, "jobs: 1 is too small; 2 or more"),
+            ("namespaces", 0, "namespaces: 0 is too small"),
+            ("windowSeconds", -1, "windowSeconds: -1 is too small"),
+            ("pauseSeconds", 0, "pauseSeconds: 0 is too small"),
         ] {
             let wrong = breaker(json!({"clusterBreaker": {field: value}})).unwrap_err();
             let said = format!("spec.clusterBreaker.{said}");

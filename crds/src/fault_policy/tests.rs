@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
-use engine::faults::Symptom;
+use engine::faults::{AvoidNode, Symptom};
 use serde_json::json;
 
 fn class(rules: &FaultRuleSet, reason: &str, message: &str) -> FaultClass {
@@ -103,10 +103,10 @@ fn the_rules_of_a_policy_come_before_the_defaults_and_wrong_ones_are_named() {
     let policy: FaultPolicy = serde_json::from_value(json!({
         "metadata": {"name": "a"},
         "spec": {"rules": [
-            {"name": "flaky", "class": "Network", "pod": {"reasons": ["CrashLoopBackOff"]}},
-            {"name": "new", "class": "Cosmic", "pod": {"reasons": ["Ray"]}},
-            {"name": "all", "class": "User", "pod": {}},
-            {"name": "any", "class": "User", "pod": {"messages": [" "]}},
+            {"name": "flaky", "class": "Network", "match": {"pod": {"reasons": ["CrashLoopBackOff"]}}},
+            {"name": "new", "class": "Cosmic", "match": {"pod": {"reasons": ["Ray"]}}},
+            {"name": "all", "class": "User", "match": {"pod": {}}},
+            {"name": "any", "class": "User", "match": {"pod": {"messages": [" "]}}},
         ]},
     }))
     .unwrap();
@@ -130,12 +130,15 @@ fn rules_about_nodes_are_read_and_wrong_ones_are_named() {
         policy.to_rules()
     };
     let (rules, wrong) = read(json!({
-        "name": "memory", "class": "Device", "node": {"conditions": ["GpuMemWatch"]},
+        "name": "memory", "class": "Device", "match": {"node": {"conditions": ["GpuMemWatch"]}},
     }));
     assert_eq!((rules.nodes.len(), wrong), (1, None));
-    let pod = json!({"exitCodes": [3]});
+    let pod = json!({"pod": {"exitCodes": [3]}});
+    let node = json!({"node": {"conditions": ["A"]}});
+    let avoid = |settings: serde_json::Value| json!([{"type": "AvoidNode", "avoidNode": settings}]);
     let (rules, wrong) = read(json!({
-        "name": "lemon", "class": "Node", "pod": pod, "avoidNode": {"jobs": 1, "for": "90m"},
+        "name": "lemon", "class": "Node", "match": pod,
+        "actions": avoid(json!({"jobs": 1, "avoidSeconds": 5400})),
     }));
     assert_eq!(wrong, None);
     let expected = AvoidNode {
@@ -146,39 +149,54 @@ fn rules_about_nodes_are_read_and_wrong_ones_are_named() {
     };
     assert_eq!(rules.rules[0].avoid_node, Some(expected));
     for (rule, said) in [
-        (json!({"node": {}}), "spec.rules[0].node: is empty"),
         (
-            json!({"node": {"alerts": ["A"], "alertsFor": "0s"}}),
-            "spec.rules[0].node.alertsFor: is no time",
+            json!({"match": {"node": {}}}),
+            "spec.rules[0].match.node: is empty",
         ),
         (
-            json!({"node": {"alerts": [""]}}),
-            "spec.rules[0].node.alerts: contains an empty",
+            json!({"match": {"alert": {"names": ["A"], "resolveAfterSeconds": 0}}}),
+            "spec.rules[0].match.alert.resolveAfterSeconds: 0 is too small; 1 or more",
         ),
         (
-            json!({"node": {"conditions": ["Ready"]}}),
-            "spec.rules[0].node.conditions[0]: \"Ready\" is True",
+            json!({"match": {"alert": {"names": [""]}}}),
+            "spec.rules[0].match.alert.names: contains an empty",
         ),
         (
-            json!({"pod": pod, "node": {"conditions": ["A"]}}),
-            "spec.rules[0]: either pod or node",
-        ),
-        (json!({}), "spec.rules[0]: either pod or node"),
-        (
-            json!({"node": {"conditions": ["A"]}, "avoidNode": {}}),
-            "spec.rules[0].avoidNode: belongs",
+            json!({"match": {"alert": {}}}),
+            "spec.rules[0].match.alert.names: is empty",
         ),
         (
-            json!({"pod": pod, "avoidNode": {"jobs": 0}}),
-            "spec.rules[0].avoidNode.jobs: 0",
+            json!({"match": {"node": {"conditions": ["Ready"]}}}),
+            "spec.rules[0].match.node.conditions[0]: \"Ready\" is True",
         ),
         (
-            json!({"pod": pod, "avoidNode": {"for": "1d"}}),
-            "spec.rules[0].avoidNode.for: \"1d\" is not",
+            json!({"match": {"pod": {"exitCodes": [3]}, "node": {"conditions": ["A"]}}}),
+            "spec.rules[0].match: exactly one of pod, node and alert",
+        ),
+        (json!({}), "spec.rules[0].match: exactly one of"),
+        (
+            json!({"match": node, "actions": avoid(json!({}))}),
+            "spec.rules[0].actions: a rule about a node",
         ),
         (
-            json!({"pod": pod, "avoidNode": {"within": "0s"}}),
-            "spec.rules[0].avoidNode.within: is no time",
+            json!({"match": pod, "actions": avoid(json!({"jobs": 0}))}),
+            "spec.rules[0].actions[0].avoidNode.jobs: 0 is too small",
+        ),
+        (
+            json!({"match": pod, "actions": avoid(json!({"windowSeconds": 0}))}),
+            "spec.rules[0].actions[0].avoidNode.windowSeconds: 0 is too small",
+        ),
+        (
+            json!({"match": pod, "actions": [{"type": "AvoidNodeForJob", "avoidNodeForJob": {"nodes": 17}}]}),
+            "spec.rules[0].actions[0].avoidNodeForJob.nodes: 17 is too large; at most 16",
+        ),
+        (
+            json!({"match": pod, "actions": [{"type": "AvoidNodeForJob"}, {"type": "Remediate"}]}),
+            "spec.rules[0].actions: Remediate needs the action AvoidNode",
+        ),
+        (
+            json!({"match": pod, "actions": [{"type": "Reboot"}]}),
+            "spec.rules[0].actions[0].type: \"Reboot\" is not known; AvoidNode, AvoidNodeForJob or Remediate",
         ),
     ] {
         let mut rule = rule;
@@ -189,6 +207,63 @@ fn rules_about_nodes_are_read_and_wrong_ones_are_named() {
         assert!(wrong.starts_with(said), "{rule}: {wrong}");
         assert_eq!(rules, FaultRuleSet::default());
     }
+}
+
+#[test]
+fn actions_have_defaults() {
+    let pod = json!({"pod": {"exitCodes": [3]}});
+    let actions =
+        json!([{"type": "AvoidNode"}, {"type": "AvoidNodeForJob"}, {"type": "Remediate"}]);
+    let rules = json!([
+        {"name": "pod", "class": "Node", "match": pod, "actions": actions},
+        {"name": "node", "class": "Node", "match": {"node": {"conditions": ["A"]}}, "actions": [
+            {"type": "Remediate", "remediate": {"action": "Reboot"}},
+        ]},
+    ]);
+    let policy = json!({"metadata": {"name": "p"}, "spec": {"rules": rules}});
+    let policy: FaultPolicy = serde_json::from_value(policy).unwrap();
+    let (rules, wrong) = policy.to_rules();
+    assert_eq!(wrong, None);
+    let rule = &rules.rules[0];
+    let avoid = rule.avoid_node.as_ref().unwrap();
+    assert_eq!(
+        (avoid.jobs, avoid.namespaces, avoid.within_ms, avoid.for_ms),
+        (3, 2, 86_400_000, 86_400_000)
+    );
+    let for_job = rule.avoid_for_job.as_ref().unwrap();
+    assert_eq!((for_job.nodes, for_job.for_ms), (3, 86_400_000));
+    let action = |rule| {
+        let remediate = rules.remediation_of("p", rule, false);
+        remediate.map(|remediate| remediate.action.clone())
+    };
+    assert_eq!(action("pod").as_deref(), Some(""));
+    assert_eq!(action("node").as_deref(), Some("Reboot"));
+}
+
+#[test]
+fn policies_are_read_by_priority_and_then_by_name() {
+    let policy = |name: &str, priority: Option<i32>, class: &str, mode: &str| {
+        let rule = json!({"name": "r", "class": class, "match": {"pod": {"reasons": ["Ray"]}}});
+        let policy = json!({
+            "metadata": {"name": name}, "spec": {"priority": priority, "mode": mode, "rules": [rule]},
+        });
+        serde_json::from_value::<FaultPolicy>(policy).unwrap()
+    };
+    let a = policy("a", None, "User", "Enforce");
+    let b = policy("b", Some(0), "Network", "Enforce");
+    let c = policy("c", Some(5), "Storage", "Enforce");
+    let first = |policies: &[&FaultPolicy]| {
+        let rules = rules_in_force(policies.iter().copied());
+        class(&rules, "Ray", "")
+    };
+    assert_eq!(first(&[&b, &a]), FaultClass::User);
+    assert_eq!(first(&[&a, &b, &c]), FaultClass::Storage);
+    let unknown = policy("z", None, "User", "Audit");
+    assert!(unknown.is_dry_run());
+    assert_eq!(
+        unknown.to_rules().1.as_deref(),
+        Some("spec.mode: \"Audit\" is not known; Enforce or DryRun is needed")
+    );
 }
 
 #[test]

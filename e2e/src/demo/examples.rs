@@ -186,9 +186,8 @@ mod tests {
         assert_eq!(queue[1]["spec"]["capability"]["nvidia.com/gpu"], CAPABILITY);
         let pool = &queue[0]["spec"]["pools"][0];
         assert_eq!(pool["class"], "nvidia-h100-80gb");
-        assert_eq!(
-            pool["resources"]["nvidia.com/gpu"]["capability"],
-            H100_CAPABILITY
-        );
+        let bounds = &pool["resources"][0];
+        assert_eq!(bounds["name"], "nvidia.com/gpu");
+        assert_eq!(bounds["capability"], H100_CAPABILITY);
     }
 }

@@ -185,21 +185,21 @@ pub const RAY_SERVICE: ObjectKind = kind("ray.io", "v1", "RayService", "rayservi
 /// Muster's policy of a queue, with its quotas by pool.
 pub const CAPACITY_POLICY: ObjectKind = kind(
     "muster.io",
-    "v1alpha1",
+    "v1alpha2",
     "CapacityPolicy",
     "capacitypolicies",
 );
 /// Nodes of one GPU class in a member.
-pub const GPU_POOL: ObjectKind = kind("muster.io", "v1alpha1", "GpuPool", "gpupools");
+pub const GPU_POOL: ObjectKind = kind("muster.io", "v1alpha2", "GpuPool", "gpupools");
 /// A NodeRemediation.
 pub const NODE_REMEDIATION: ObjectKind = kind(
     "muster.io",
-    "v1alpha1",
+    "v1alpha2",
     "NodeRemediation",
     "noderemediations",
 );
 /// A FaultPolicy.
-pub const FAULT_POLICY: ObjectKind = kind("muster.io", "v1alpha1", "FaultPolicy", "faultpolicies");
+pub const FAULT_POLICY: ObjectKind = kind("muster.io", "v1alpha2", "FaultPolicy", "faultpolicies");
 /// A member cluster of Karmada.
 pub const CLUSTER: ObjectKind = kind("cluster.karmada.io", "v1alpha1", "Cluster", "clusters");
 /// A PropagationPolicy of Karmada.

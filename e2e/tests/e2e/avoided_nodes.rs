@@ -124,8 +124,8 @@ async fn runs_in(case: &Case, name: &str) -> anyhow::Result<Vec<String>> {
 async fn by_failed_jobs(case: &Case) -> anyhow::Result<()> {
     let fault = format!("{} fell off the bus", case.name);
     let rule = json!({
-        "name": "off-the-bus", "class": "Device", "pod": {"messages": [fault]},
-        "avoidNode": {"jobs": 2, "namespaces": 1, "for": "1h"},
+        "name": "off-the-bus", "class": "Device", "match": {"pod": {"messages": [fault]}},
+        "actions": [{"type": "AvoidNode", "avoidNode": {"jobs": 2, "namespaces": 1, "avoidSeconds": 3600}}],
     });
     let node = with_rule(case, rule).await?;
     for (name, is_last) in [("first", false), ("second", true)] {
@@ -165,7 +165,7 @@ async fn by_failed_jobs(case: &Case) -> anyhow::Result<()> {
 /// A node has a condition that means a fault: it is avoided while it has it.
 async fn by_condition(case: &Case) -> anyhow::Result<()> {
     let condition = format!("Fault-{}", case.name);
-    let rule = json!({"name": "memory", "class": "Device", "node": {"conditions": [condition]}});
+    let rule = json!({"name": "memory", "class": "Device", "match": {"node": {"conditions": [condition]}}});
     let node = with_rule(case, rule).await?;
     let member = case.plane.member(MEMBER).await?;
     let set = async |status: &str| {
@@ -275,10 +275,11 @@ async fn node_of_pod(case: &Case, but: &str) -> anyhow::Result<String> {
 async fn by_one_job(case: &Case) -> anyhow::Result<()> {
     let fault = format!("{} does not work here", case.name);
     case.queue(32).await?;
-    let policy = json!({"spec": {"placement": {"startDeadline": "15s"}}});
+    let policy = json!({"spec": {"placement": {"startDeadlineSeconds": 15}}});
     case.capacity_policy(policy).await?;
     let rule = json!({
-        "name": "unknown", "class": "Node", "pod": {"messages": [fault]}, "avoidNodeForJob": {"for": "1h"},
+        "name": "unknown", "class": "Node", "match": {"pod": {"messages": [fault]}},
+        "actions": [{"type": "AvoidNodeForJob", "avoidNodeForJob": {"avoidSeconds": 3600}}],
     });
     let policy = json!({"metadata": {"name": case.name}, "spec": {"rules": [rule]}});
     case.cluster_object(FAULT_POLICY, &policy).await?;
@@ -343,7 +344,8 @@ async fn is_requested(case: &Case, name: &str, requested: bool) -> anyhow::Resul
 /// has, and when the alert is resolved.
 async fn by_alert(case: &Case) -> anyhow::Result<()> {
     let rule = json!({
-        "name": "alert", "class": "Device", "node": {"alerts": [case.name]}, "remediate": {"action": "Reboot"},
+        "name": "alert", "class": "Device", "match": {"alert": {"names": [case.name]}},
+        "actions": [{"type": "Remediate", "remediate": {"action": "Reboot"}}],
     });
     let node = with_rule(case, rule).await?;
     // Alertmanager repeats an alert, too: the first may come before Muster has seen the rule and the node.

@@ -95,7 +95,7 @@ fn a_short_job_passes_where_it_ends_in_time() {
 fn reserved_nodes_pull_the_image_of_a_waiting_gang() {
     managed("pre-pull", async |case| {
         case.queue(64).await?;
-        case.capacity_policy(json!({"spec": {"placement": {"prePull": true}}}))
+        case.capacity_policy(json!({"spec": {"placement": {"prePull": "Reserved"}}}))
             .await?;
         case.nodes("member1", 2).await?;
         let holder = submit(case, case.gang("holder", 1, 8), "5m").await?;

@@ -67,7 +67,9 @@ fn class(case: &Case) -> String {
 
 async fn bound(case: &Case, gpus: u32) -> anyhow::Result<()> {
     let pool = |clusters: Value, gpus: u32| {
-        let mut pool = json!({"class": class(case), "resources": {"nvidia.com/gpu": {"capability": gpus.to_string()}}});
+        let name = if clusters.is_null() { "all" } else { "first" };
+        let resources = json!([{"name": "nvidia.com/gpu", "capability": gpus.to_string()}]);
+        let mut pool = json!({"name": name, "class": class(case), "resources": resources});
         if !clusters.is_null() {
             pool["clusters"] = clusters;
         }

@@ -214,7 +214,10 @@ impl Causes<'_> {
         self.add(quota.volcano(), NO_QUOTA, self.queue_of("quota"), raise);
 
         let class = self.case.product.to_lowercase();
-        let pools = |gpus: u32| json!([{"class": class, "resources": {"nvidia.com/gpu": {"capability": gpus}}}]);
+        let pools = |gpus: u32| {
+            let resources = json!([{"name": "nvidia.com/gpu", "capability": gpus}]);
+            json!([{"name": "gpus", "class": class, "resources": resources}])
+        };
         let pool = json!({"pools": pools(1)});
         let two = json!({"capability": {"nvidia.com/gpu": 2}});
         let pool = self.in_queue("pool", two, Some(pool)).await?;

@@ -261,7 +261,7 @@ fn a_job_that_claims_devices_is_counted_placed_and_followed_by_its_template() {
         // An administrator takes devices out of service, and the node with the device goes with a rule for that.
         let rule = json!({
             "name": "maintenance", "class": "Device",
-            "node": {"deviceTaints": [format!("{}.example.com/maintenance", case.name)]},
+            "match": {"node": {"deviceTaints": [format!("{}.example.com/maintenance", case.name)]}},
         });
         let policy = json!({"metadata": {"name": case.name}, "spec": {"rules": [rule]}});
         case.cluster_object(FAULT_POLICY, &policy).await?;

@@ -129,7 +129,7 @@ async fn a_node_of(case: &Case, job: &Job) -> anyhow::Result<String> {
 
 /// A node of a gang offers a device less than the gang uses there: the gang goes elsewhere.
 async fn device_lost(case: &Case) -> anyhow::Result<()> {
-    let policy = json!({"placement": {"recoveryDeadline": "15s"}});
+    let policy = json!({"placement": {"recoveryDeadlineSeconds": 15}});
     prepare(case, 16, 2, policy).await?;
     let job = submit(case, &case.gang("train", 2, 8).batch()).await?;
     runs_in(case, &job, &[(MEMBERS[0], 2)]).await?;
@@ -164,7 +164,7 @@ async fn node_emptied(case: &Case) -> anyhow::Result<()> {
 
 /// An image does not exist: the job gives its GPUs back, is held, and runs once its template is mended.
 async fn image_missing(case: &Case) -> anyhow::Result<()> {
-    let policy = json!({"placement": {"startDeadline": "15s"}});
+    let policy = json!({"placement": {"startDeadlineSeconds": 15}});
     prepare(case, 8, 1, policy).await?;
     let right = case.gang("train", 1, 8).volcano();
     let mut wrong = right.clone();
@@ -213,8 +213,8 @@ async fn part_dies(case: &Case) -> anyhow::Result<()> {
 async fn node_fails(case: &Case) -> anyhow::Result<()> {
     let fault = format!("{} fell off the bus", case.name);
     let rule = json!({
-        "name": "off-the-bus", "class": "Device", "pod": {"messages": [fault]},
-        "avoidNode": {"jobs": 2, "namespaces": 1, "for": "1h"},
+        "name": "off-the-bus", "class": "Device", "match": {"pod": {"messages": [fault]}},
+        "actions": [{"type": "AvoidNode", "avoidNode": {"jobs": 2, "namespaces": 1, "avoidSeconds": 3600}}],
     });
     let policy = json!({"metadata": {"name": case.name}, "spec": {"rules": [rule]}});
     case.cluster_object(FAULT_POLICY, &policy).await?;

@@ -108,7 +108,7 @@ fn a_placed_job_whose_cluster_turns_out_full_runs_elsewhere() {
     managed_with_spare(FULL, "full", async |case| {
         let testbed = &case.plane.testbed;
         case.queue(16).await?;
-        let deadline = json!({"spec": {"placement": {"startDeadline": "20s"}}});
+        let deadline = json!({"spec": {"placement": {"startDeadlineSeconds": 20}}});
         case.capacity_policy(deadline).await?;
         let nodes = case.nodes(FULL, 2).await?;
         let schedulers = [

@@ -30,6 +30,7 @@ mod dependencies;
 mod devices;
 mod diagnosis;
 mod documents;
+mod earlier_api;
 mod elastic;
 mod elastic_parts;
 mod emptied;

@@ -25,7 +25,7 @@ fn waiting_with(case: &Case, message: &str) -> Value {
 async fn queue_and_nodes(case: &Case) -> anyhow::Result<()> {
     case.queue(16).await?;
     let policy = json!({"spec": {"placement": {
-        "preferredClusters": ["member1"], "startDeadline": "15s",
+        "preferredClusters": ["member1"], "startDeadlineSeconds": 15,
     }}});
     case.capacity_policy(policy).await?;
     case.nodes("member1", 1).await?;

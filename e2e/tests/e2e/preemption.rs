@@ -11,7 +11,7 @@ use crate::story::{managed, managed_and_killed};
 /// Two jobs of low priority use a queue of two nodes.
 pub(crate) async fn by_priority(case: &Case) -> anyhow::Result<()> {
     case.queue(16).await?;
-    case.capacity_policy(json!({"spec": {"preemption": {"withinQueue": true}}}))
+    case.capacity_policy(json!({"spec": {"preemption": {"withinQueue": "LowerPriority"}}}))
         .await?;
     case.nodes("member1", 1).await?;
     case.nodes("member2", 1).await?;

@@ -304,7 +304,10 @@ async fn misspelt(case: &Case) -> anyhow::Result<()> {
     queue["spec"]["capability"] = json!({"nvidia.com/gpus": 8});
     case.cluster_object(QUEUE, &queue).await?;
     let wrong = json!({"spec": {
-        "pools": [{"class": "no-such-gpu", "resources": {"nvidia.com/gpu": {"capability": 4}}}],
+        "pools": [{
+            "name": "gpus", "class": "no-such-gpu",
+            "resources": [{"name": "nvidia.com/gpu", "capability": 4}],
+        }],
         "priorityClasses": ["no-such-class"],
         "placement": {"preferredClusters": ["member9"]},
     }});

@@ -27,7 +27,7 @@ async fn in_member1(
 ) -> anyhow::Result<(Job, Vec<String>)> {
     case.queue(16).await?;
     let policy = json!({"spec": {"placement": {
-        "preferredClusters": ["member1"], "recoveryDeadline": "40s",
+        "preferredClusters": ["member1"], "recoveryDeadlineSeconds": 40,
     }}});
     case.capacity_policy(policy).await?;
     let nodes = case.nodes("member1", nodes).await?;

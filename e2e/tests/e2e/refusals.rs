@@ -20,7 +20,7 @@ use crate::story::managed;
 fn a_policy_with_many_exclusions_holds_its_job_and_evicts_nobody() {
     managed("exclusions", async |case| {
         case.queue(8).await?;
-        case.capacity_policy(json!({"spec": {"preemption": {"withinQueue": true}}}))
+        case.capacity_policy(json!({"spec": {"preemption": {"withinQueue": "LowerPriority"}}}))
             .await?;
         case.nodes("member1", 1).await?;
         let running = case.submit(&case.gang("running", 1, 8).volcano()).await?;
@@ -161,7 +161,7 @@ async fn refuses(
 fn a_split_job_whose_override_is_refused_is_held_and_evicts_nobody() {
     managed("refusedoverride", async |case| {
         case.queue(16).await?;
-        case.capacity_policy(json!({"spec": {"preemption": {"withinQueue": true}}}))
+        case.capacity_policy(json!({"spec": {"preemption": {"withinQueue": "LowerPriority"}}}))
             .await?;
         case.nodes("member1", 1).await?;
         case.nodes("member2", 1).await?;

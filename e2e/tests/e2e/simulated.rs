@@ -279,7 +279,7 @@ async fn reclaimed(compared: &mut Compared<'_>) -> anyhow::Result<()> {
 
     let before = compared.placed().await.map_err(anyhow::Error::msg)?;
     let policy = json!({
-        "apiVersion": "muster.io/v1alpha1", "kind": "CapacityPolicy",
+        "apiVersion": "muster.io/v1alpha2", "kind": "CapacityPolicy",
         "metadata": {"name": right}, "spec": {"stopPolicy": "HoldAndDrain"},
     });
     let file = compared.file(&policy)?;
@@ -316,7 +316,7 @@ async fn drained(compared: &mut Compared<'_>) -> anyhow::Result<()> {
 
 async fn twenty_cases(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
-    let policy = json!({"spec": {"preemption": {"withinQueue": true}}});
+    let policy = json!({"spec": {"preemption": {"withinQueue": "LowerPriority"}}});
     case.capacity_policy(policy).await?;
     case.nodes(DRAINED, 1).await?;
     case.nodes("member1", 1).await?;

@@ -104,12 +104,22 @@ fn soak_of_many_jobs_that_are_deleted() {
 #[ignore = "soak"]
 fn soak_of_upgrade_and_roll_back() {
     // The binary is built before the plane starts, because both together need too much memory.
-    let first = e2e::harness::earlier::first().expect("the earlier Muster");
+    let previous = e2e::harness::earlier::previous().expect("the previous Muster");
     managed_alone("soakupgrade", async |case| {
-        upgrade::back_and_forth(case, &first, Leads::First).await
+        upgrade::back_and_forth(case, &previous, Leads::First).await
     });
     managed_alone("soakrollback", async |case| {
-        upgrade::back_and_forth(case, &first, Leads::Now).await
+        upgrade::back_and_forth(case, &previous, Leads::Now).await
+    });
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_of_an_upgrade_from_an_earlier_api() {
+    // The binary is built before the plane starts, because both together need too much memory.
+    let first = e2e::harness::earlier::first().expect("the earlier Muster");
+    managed_alone("soakconvert", async |case| {
+        upgrade::with_conversion(case, &first).await
     });
 }
 

@@ -103,7 +103,7 @@ async fn kept_and_lent(case: &Case) -> anyhow::Result<()> {
     case.parent_queue(deserves(24)).await?;
     let small = case.queue_of("small", deserves(8)).await?;
     let policy = json!({"spec": {
-        "spare": {"nodes": 1, "forGangsOf": 2}, "placement": {"recoveryDeadline": "1m"},
+        "spare": {"nodes": 1, "forGangsOf": 2}, "placement": {"recoveryDeadlineSeconds": 60},
     }});
     case.capacity_policy(policy).await?;
     case.nodes(MEMBER, 3).await?;

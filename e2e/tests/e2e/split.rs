@@ -300,7 +300,7 @@ pub(crate) async fn failed(case: &Case) -> anyhow::Result<()> {
 /// A part never starts: all parts are evicted at the deadline.
 pub(crate) async fn stuck(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
-    case.capacity_policy(json!({"spec": {"placement": {"startDeadline": "20s"}}}))
+    case.capacity_policy(json!({"spec": {"placement": {"startDeadlineSeconds": 20}}}))
         .await?;
     case.nodes("member1", 1).await?;
     case.nodes("member2", 1).await?;

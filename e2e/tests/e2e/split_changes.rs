@@ -66,7 +66,7 @@ async fn drained(case: &Case) -> anyhow::Result<()> {
 /// parts are evicted, and the gang goes where capacity is left.
 async fn cordoned(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
-    let deadline = json!({"spec": {"placement": {"startDeadline": "20s"}}});
+    let deadline = json!({"spec": {"placement": {"startDeadlineSeconds": 20}}});
     case.capacity_policy(deadline).await?;
     case.nodes("member1", 1).await?;
     let cordoned = case.nodes("member2", 1).await?;

@@ -1,11 +1,12 @@
-//! Upgrade and roll-back: the binary of an earlier commit and the current one alternate, over jobs
-//! that run, run in parts, wait and are being evicted. A change of version moves none of them.
+//! Upgrade and roll-back over jobs that run, run in parts, wait and are being evicted. A change of version moves none
+//! of them. The binary of a commit with the same API and the current one alternate; from a version with an earlier API
+//! there is only the upgrade, which converts its objects.
 
 use std::path::Path;
 
 use anyhow::ensure;
 use e2e::harness::earlier;
-use e2e::harness::kinds::PROPAGATION_POLICY;
+use e2e::harness::kinds::{CAPACITY_POLICY, ObjectKind, PROPAGATION_POLICY};
 use e2e::harness::muster::{Muster, ProcessRole};
 use e2e::harness::objects::Objects;
 use e2e::harness::wait::{eventually, never_within};
@@ -142,30 +143,119 @@ impl Jobs {
 }
 
 /// Submits the jobs to one version, and changes versions until the other one leads last.
-pub(crate) async fn back_and_forth(case: &Case, first: &Path, begins: Leads) -> anyhow::Result<()> {
-    let plane = case.plane;
-    let first = plane
-        .muster
-        .earlier(first.to_owned(), &earlier::FIRST_FLAGS);
+pub(crate) async fn back_and_forth(
+    case: &Case,
+    previous: &Path,
+    begins: Leads,
+) -> anyhow::Result<()> {
+    let flags = &earlier::PREVIOUS_FLAGS;
+    let first = case.plane.muster.earlier(previous.to_owned(), flags);
     let versions = Versions { case, first };
     let result = turns(&versions, begins).await;
-    // Later stories need the plane's own installation.
-    plane.muster.install_again(&plane.testbed, &[]).await?;
-    versions.replace(Leads::Now).await?;
+    restore(&versions).await?;
     result
+}
+
+/// Submits the jobs to a version with an earlier API, and upgrades to the current one.
+pub(crate) async fn with_conversion(case: &Case, first: &Path) -> anyhow::Result<()> {
+    let flags = &earlier::FIRST_FLAGS;
+    let first = case.plane.muster.earlier(first.to_owned(), flags);
+    let versions = Versions { case, first };
+    let result = converted(&versions).await;
+    restore(&versions).await?;
+    result
+}
+
+/// Restores the plane's own installation for later stories.
+async fn restore(versions: &Versions<'_>) -> anyhow::Result<()> {
+    let (plane, testbed) = (versions.case.plane, &versions.case.plane.testbed);
+    versions.first.stop(testbed, ProcessRole::Earlier).await?;
+    plane.muster.install_again(testbed, &[]).await?;
+    plane.muster.start(testbed, ProcessRole::All).await
 }
 
 /// Installs only the earlier version, as on a control plane that never had another.
 pub(crate) async fn install_first(versions: &Versions<'_>) -> anyhow::Result<()> {
     let (plane, testbed) = (versions.case.plane, &versions.case.plane.testbed);
     plane.muster.stop(testbed, ProcessRole::All).await?;
-    let without_policies = ["--without-admission-policies"];
-    plane
-        .muster
-        .install_again(testbed, &without_policies)
-        .await?;
+    plane.muster.uninstall(testbed, &["--delete-crds"]).await?;
     versions.first.install_again(testbed, &[]).await?;
     without_policies_in_force(versions.case).await
+}
+
+/// Stops the earlier version, installs the current one and starts it.
+pub(crate) async fn upgrade(versions: &Versions<'_>) -> anyhow::Result<()> {
+    let (plane, testbed) = (versions.case.plane, &versions.case.plane.testbed);
+    let running = plane.muster.install_again(testbed, &[]).await;
+    let refused = running.err().map(|error| format!("{error:#}"));
+    ensure!(
+        refused
+            .as_ref()
+            .is_some_and(|error| error.contains("still runs")),
+        "objects were converted beside a process that does not know it: {refused:?}"
+    );
+    versions.first.stop(testbed, ProcessRole::Earlier).await?;
+    plane.muster.install_again(testbed, &[]).await?;
+    plane.muster.start(testbed, ProcessRole::All).await
+}
+
+/// CapacityPolicies as the earlier version has them.
+const EARLIER_POLICY: ObjectKind = ObjectKind {
+    version: "v1alpha1",
+    ..CAPACITY_POLICY
+};
+
+async fn converted(versions: &Versions<'_>) -> anyhow::Result<()> {
+    let case = versions.case;
+    install_first(versions).await?;
+    versions.replace(Leads::First).await?;
+    let jobs = Jobs::submit(case).await?;
+    let policy = json!({"spec": {
+        "pools": [{"class": "no-such-gpu", "resources": {"nvidia.com/gpu": {"capability": 4}}}],
+        "preemption": {"minRuntime": "90s"},
+    }});
+    let karmada = case.karmada();
+    karmada
+        .merge(EARLIER_POLICY, None, &case.name, &policy)
+        .await?;
+    let before = jobs.stand(case).await.map_err(anyhow::Error::msg)?;
+    upgrade(versions).await?;
+    let policy = karmada.get(CAPACITY_POLICY, None, &case.name).await?;
+    let policy = policy.unwrap_or_default();
+    let resources = json!([{"name": "nvidia.com/gpu", "capability": 4}]);
+    ensure!(
+        policy["spec"]["pools"][0]["resources"] == resources,
+        "{policy}"
+    );
+    ensure!(
+        policy["spec"]["preemption"]["minRuntimeSeconds"] == 90,
+        "{policy}"
+    );
+    stands(case, &jobs, &before, Leads::Now).await?;
+    finishes(case, jobs).await
+}
+
+/// Ensures that no job moves for a while.
+async fn stands(case: &Case, jobs: &Jobs, before: &[String], leads: Leads) -> anyhow::Result<()> {
+    never_within(A_WHILE, "a job that moves", async || {
+        let stand = jobs.stand(case).await?;
+        match stand == before {
+            true => Ok(()),
+            false => Err(format!("under {leads:?}: {stand:#?}, not {before:#?}")),
+        }
+    })
+    .await?;
+    case.shows_gpus(&case.name, "allocated", BOUND).await
+}
+
+/// The eviction goes on, and the job that waits takes the place of one that is deleted.
+async fn finishes(case: &Case, jobs: Jobs) -> anyhow::Result<()> {
+    case.lift(&jobs.held).await?;
+    case.delete(&jobs.runs).await?;
+    case.running(&jobs.waits).await?;
+    let report = case.audit(u64::from(BOUND), jobs.all())?;
+    ensure!(report.violations.is_empty(), "{report:#?}");
+    Ok(())
 }
 
 /// Waits until the API server forgets the admission policies that the current version had installed. Until then
@@ -194,6 +284,7 @@ async fn without_policies_in_force(case: &Case) -> anyhow::Result<()> {
 
 async fn turns(versions: &Versions<'_>, begins: Leads) -> anyhow::Result<()> {
     let case = versions.case;
+    let testbed = &case.plane.testbed;
     if begins == Leads::First {
         install_first(versions).await?;
     }
@@ -202,7 +293,6 @@ async fn turns(versions: &Versions<'_>, begins: Leads) -> anyhow::Result<()> {
     if begins == Leads::First {
         // This is the order of an upgrade: first the installation, while the earlier version still
         // leads.
-        let testbed = &case.plane.testbed;
         case.plane.muster.install_again(testbed, &[]).await?;
     }
     let before = jobs.stand(case).await.map_err(anyhow::Error::msg)?;
@@ -210,22 +300,8 @@ async fn turns(versions: &Versions<'_>, begins: Leads) -> anyhow::Result<()> {
     for _ in 0..TURNS {
         leads = leads.other();
         versions.replace(leads).await?;
-        never_within(A_WHILE, "a job that moves", async || {
-            let stand = jobs.stand(case).await?;
-            match stand == before {
-                true => Ok(()),
-                false => Err(format!("under {leads:?}: {stand:#?}, not {before:#?}")),
-            }
-        })
-        .await?;
-        case.shows_gpus(&case.name, "allocated", BOUND).await?;
+        stands(case, &jobs, &before, leads).await?;
     }
-    // The eviction that continues now is handed over in its middle.
-    case.lift(&jobs.held).await?;
     versions.replace(begins.other()).await?;
-    case.delete(&jobs.runs).await?;
-    case.running(&jobs.waits).await?;
-    let report = case.audit(u64::from(BOUND), jobs.all())?;
-    ensure!(report.violations.is_empty(), "{report:#?}");
-    Ok(())
+    finishes(case, jobs).await
 }

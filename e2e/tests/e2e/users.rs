@@ -58,7 +58,8 @@ async fn explained(case: &Case, user: &Tenant, job: &Job, words: &[&str]) -> any
 async fn in_turn(case: &Case) -> anyhow::Result<()> {
     case.queue(8).await?;
     case.nodes("member1", 1).await?;
-    let by_users = json!({"spec": {"fairShare": {"within": "User", "usageHalfLife": "24h"}}});
+    let by_users =
+        json!({"spec": {"fairShare": {"within": "User", "usageHalfLifeSeconds": 86400}}});
     case.capacity_policy(by_users).await?;
     let many = case.tenant().await?;
     let few = case.tenant_named("few").await?;

@@ -1,4 +1,4 @@
-//! Decayed usage of a queue, if its policy counts past usage (`fairShare.usageHalfLife`).
+//! Decayed usage of a queue, if its policy counts past usage (`fairShare.usageHalfLifeSeconds`).
 //!
 //! It is the average of the overall usage, in which a moment counts half as much as one a half-life
 //! later: over a time `t` of constant usage, `average += (usage − average) × (1 − 2^(−t/half))`. It

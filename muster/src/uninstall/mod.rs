@@ -13,7 +13,6 @@
 
 mod bindings;
 mod copies;
-mod leases;
 mod objects;
 mod overrides;
 mod policies;
@@ -49,7 +48,7 @@ pub(crate) async fn uninstall(
 }
 
 async fn from_control_plane(remover: &Remover, options: &Uninstall) -> anyhow::Result<()> {
-    leases::ensure_stopped(remover.client()).await?;
+    crate::leases::ensure_stopped(remover.client()).await?;
     ungate(remover).await?;
     let kept = bindings::hand_over(remover).await?;
     policies::replace_all(remover, !options.without_successors).await?;

@@ -2,12 +2,16 @@
 //! documents), or in a short form. A file may have both.
 
 use super::amounts::{QuantityTexts, resources};
-use super::manifests::{self, ManifestPreemption, PolicySpec};
+use super::manifests;
 use crate::error::{InputError, InputLocation, read};
 use crate::scenario::{ScenarioQueues, plain_policy, plain_queue};
+use crds::capacity_policy::CapacityPolicy;
+use crds::kubernetes::PriorityClass;
+use crds::queue::Queue;
 use engine::QueueName;
-use engine::facts::{PolicyFact, PriorityClassFact, QueueFact, QueueOrdering};
+use engine::facts::{PolicyFact, PriorityClassFact, QueueFact};
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -35,8 +39,17 @@ struct ShortQueue {
     #[serde(default)]
     capability: QuantityTexts,
     reclaimable: Option<bool>,
-    ordering: Option<manifests::ManifestOrdering>,
-    preemption: Option<ManifestPreemption>,
+    /// As in a CapacityPolicy.
+    ordering: Option<Value>,
+    /// As in a CapacityPolicy.
+    preemption: Option<Value>,
+}
+
+/// The manifests of a file, and what was read of its short forms.
+#[derive(Default)]
+struct QueueManifests<'a> {
+    queues: BTreeMap<QueueName, Queue>,
+    policies: Vec<(InputLocation<'a>, CapacityPolicy)>,
 }
 
 /// Reads queues, their policies and priority classes.
@@ -51,45 +64,36 @@ pub fn read_queues(path: &Path) -> Result<ScenarioQueues, InputError> {
         reason: error.to_string(),
     };
     let mut queues = ScenarioQueues::default();
-    let mut policies = BTreeMap::new();
-    for (index, document) in documents(&text).into_iter().enumerate() {
+    let mut manifests = QueueManifests::default();
+    for (index, text) in documents(&text).into_iter().enumerate() {
         let place = InputLocation {
             file: &name,
             place: format!("document {}", index + 1),
         };
-        let head: manifests::DocumentHead =
-            serde_saphyr::from_str(&document).map_err(|error| malformed(&error))?;
-        match head.kind.as_deref() {
+        let document: Value = serde_saphyr::from_str(&text).map_err(|error| malformed(&error))?;
+        match document["kind"].as_str() {
             None => {
                 let short: Short =
-                    serde_saphyr::from_str(&document).map_err(|error| malformed(&error))?;
+                    serde_saphyr::from_str(&text).map_err(|error| malformed(&error))?;
                 short.add(&name, &mut queues)?;
             }
             Some("Queue") => {
-                let manifest: manifests::ManifestQueue =
-                    serde_saphyr::from_str(&document).map_err(|error| malformed(&error))?;
-                let fifo = manifest.is_fifo();
-                let fact = manifest.fact(&place)?;
-                if fifo {
-                    policies
-                        .entry(fact.name.clone())
-                        .or_insert_with(|| PolicyFact {
-                            ordering: QueueOrdering::StrictFifo,
-                            ..plain_policy(fact.name.as_str())
-                        });
+                let queue: Queue = manifests::object(&place, &text, document, "Queue")?;
+                let fact = queue.to_fact();
+                if let Some(problem) = &fact.invalid {
+                    return Err(manifests::invalid(&place, problem));
                 }
+                manifests.queues.insert(fact.name.clone(), queue);
                 queues.queues.push(fact);
             }
             Some("CapacityPolicy") => {
-                let manifest: manifests::CapacityPolicy =
-                    serde_saphyr::from_str(&document).map_err(|error| malformed(&error))?;
-                let fact = manifest.spec.fact(&place, &manifest.metadata.name)?;
-                policies.insert(fact.queue.clone(), fact);
+                let policy = manifests::policy(&place, &text, document)?;
+                manifests.policies.push((place, policy));
             }
             Some("PriorityClass") => {
-                let manifest: manifests::ManifestPriorityClass =
-                    serde_saphyr::from_str(&document).map_err(|error| malformed(&error))?;
-                queues.classes.push(manifest.fact());
+                let class: PriorityClass =
+                    manifests::object(&place, &text, document, "PriorityClass")?;
+                queues.classes.push(class.to_fact());
             }
             Some(other) => {
                 let needed = "Queue, CapacityPolicy or PriorityClass is needed, or no kind and \
@@ -98,7 +102,31 @@ pub fn read_queues(path: &Path) -> Result<ScenarioQueues, InputError> {
             }
         }
     }
+    let policies = manifests.facts()?;
     finish(&name, queues, policies)
+}
+
+impl QueueManifests<'_> {
+    /// Returns the fact of each policy, and of an empty one for each Queue that has none.
+    fn facts(self) -> Result<BTreeMap<QueueName, PolicyFact>, InputError> {
+        let mut facts = BTreeMap::new();
+        for (place, policy) in &self.policies {
+            let name = QueueName::new(policy.metadata.name.as_deref().unwrap_or_default());
+            let fact = manifests::fact(place, policy, self.queues.get(&name))?;
+            facts.insert(name, fact);
+        }
+        for (name, queue) in &self.queues {
+            if !facts.contains_key(name) {
+                let place = InputLocation {
+                    file: "",
+                    place: format!("queue {name}"),
+                };
+                let none = CapacityPolicy::new(name.as_str(), Default::default());
+                facts.insert(name.clone(), manifests::fact(&place, &none, Some(queue))?);
+            }
+        }
+        Ok(facts)
+    }
 }
 
 /// Gives each queue a policy, and checks that names are unique and parents exist.
@@ -148,13 +176,22 @@ fn finish(
 
 impl Short {
     fn add(self, file: &str, queues: &mut ScenarioQueues) -> Result<(), InputError> {
-        for queue in self.queues {
+        for mut queue in self.queues {
             let place = InputLocation {
                 file,
                 place: format!("queue {}", queue.name),
             };
-            let spec = PolicySpec::brief(queue.ordering, queue.preemption.clone());
-            queues.policies.push(spec.fact(&place, &queue.name)?);
+            let stated = [
+                ("ordering", queue.ordering.take()),
+                ("preemption", queue.preemption.take()),
+            ];
+            let stated = stated.into_iter();
+            let spec = stated.filter_map(|(field, value)| Some((field.to_owned(), value?)));
+            let spec: Map<String, Value> = spec.collect();
+            let policy = manifests::short_policy(&place, &queue.name, spec)?;
+            queues
+                .policies
+                .push(manifests::fact(&place, &policy, None)?);
             queues.queues.push(queue.fact(&place)?);
         }
         let classes = self.priority_classes.into_iter();

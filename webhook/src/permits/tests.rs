@@ -28,7 +28,7 @@ fn server() -> FakeApi {
 
 fn policy(queues: &QueueIndex, name: &str, spec: Value) {
     let policy: CapacityPolicy = serde_json::from_value(json!({
-        "apiVersion": "muster.io/v1alpha1", "kind": "CapacityPolicy",
+        "apiVersion": "muster.io/v1alpha2", "kind": "CapacityPolicy",
         "metadata": {"name": name}, "spec": spec,
     }))
     .unwrap();
@@ -54,7 +54,7 @@ fn permits(api: &FakeApi) -> Permits {
     );
     let selector = json!({"matchLabels": {"team": "team-a"}});
     policy(&queues, "silver", json!({"namespaceSelector": selector}));
-    let preemption = json!({"allowNonPreemptable": false});
+    let preemption = json!({"preemptableLabel": "Ignore"});
     policy(&queues, "tin", json!({"preemption": preemption}));
     namespace(&queues, "team-a", "");
     namespace(&queues, "team-b", "");
@@ -258,7 +258,7 @@ async fn a_job_that_opts_out_of_eviction_without_effect_gets_a_warning() {
     let mut never = job("tin");
     never["metadata"]["labels"]["volcano.sh/preemptable"] = json!("false");
     let checked = permits.check(&create("team-a", "bob", &[], never)).await;
-    insta::assert_snapshot!(checked.warnings.join("\n"), @r#"volcano.sh/preemptable: "false" has no effect in queue tin: spec.preemption.allowNonPreemptable of capacitypolicy tin is false"#);
+    insta::assert_snapshot!(checked.warnings.join("\n"), @r#"volcano.sh/preemptable: "false" has no effect in queue tin: spec.preemption.preemptableLabel of capacitypolicy tin is Ignore"#);
     let plain = permits
         .check(&create("team-a", "bob", &[], job("tin")))
         .await;

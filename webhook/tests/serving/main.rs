@@ -306,9 +306,9 @@ const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 fn with_closed_queue() -> FakeApi {
     let api = FakeApi::new();
     api.put(
-        "/apis/muster.io/v1alpha1/capacitypolicies/gold",
+        "/apis/muster.io/v1alpha2/capacitypolicies/gold",
         json!({
-            "apiVersion": "muster.io/v1alpha1", "kind": "CapacityPolicy",
+            "apiVersion": "muster.io/v1alpha2", "kind": "CapacityPolicy",
             "metadata": {"name": "gold"}, "spec": {"tenancy": "Closed"},
         }),
     );

@@ -71,7 +71,7 @@ fn there(nodes: &mut AvoidedNodes, since: &str, succeeded: Option<&str>, ours: b
         .collect();
     let manager = if ours { "muster-controller" } else { "kubectl" };
     let object = json!({
-        "apiVersion": "muster.io/v1alpha1", "kind": "NodeRemediation",
+        "apiVersion": "muster.io/v1alpha2", "kind": "NodeRemediation",
         "metadata": {"name": "m1.n1", "managedFields": [{"manager": manager, "operation": "Apply"}]},
         "spec": {
             "cluster": "m1", "node": "n1", "action": "Reboot", "class": "Device", "rule": "memory", "policy": "p",

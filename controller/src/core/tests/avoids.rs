@@ -11,10 +11,11 @@ const OFF: &str = "/apis/policy.karmada.io/v1alpha1/namespaces/team/overridepoli
 
 fn policy(dry_run: bool) -> Input {
     let rule = json!({
-        "name": "flaky", "class": "Unknown", "pod": {"reasons": ["Error"]},
-        "avoidNodeForJob": {"for": "1h"},
+        "name": "flaky", "class": "Unknown", "match": {"pod": {"reasons": ["Error"]}},
+        "actions": [{"type": "AvoidNodeForJob", "avoidNodeForJob": {"avoidSeconds": 3600}}],
     });
-    let policy = json!({"metadata": {"name": "p"}, "spec": {"rules": [rule], "dryRun": dry_run}});
+    let mode = if dry_run { "DryRun" } else { "Enforce" };
+    let policy = json!({"metadata": {"name": "p"}, "spec": {"rules": [rule], "mode": mode}});
     Input::FaultPolicy(Delta::Upserted(read(policy)))
 }
 

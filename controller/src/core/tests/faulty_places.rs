@@ -55,7 +55,7 @@ async fn posted() {
 async fn a_cluster_in_which_jobs_fail_takes_no_new_ones_until_one_that_is_tried_runs() {
     let mut stage = stage().await;
     stage.take(marks(ClearedNodes::default()));
-    let breaker = json!({"jobs": 2, "namespaces": 1, "for": "2m"});
+    let breaker = json!({"jobs": 2, "namespaces": 1, "pauseSeconds": 120});
     stage.take(policy(json!({ "clusterBreaker": breaker })));
     for (job, node) in [("a", "n1"), ("b", "n2")] {
         stage.job(job, 1);
@@ -135,8 +135,7 @@ async fn a_taint_that_was_written_has_an_event_on_the_cluster() {
     stage.api.put(path, json!({"metadata": {"name": "n1"}}));
     stage.core.effects.members = Members::reached_by(&[("m1", stage.api.client())]);
     stage.take(marks(ClearedNodes::default()));
-    let rule =
-        json!({"name": "memory", "class": "Device", "node": {"conditions": ["GpuMemWatch"]}});
+    let rule = json!({"name": "memory", "class": "Device", "match": {"node": {"conditions": ["GpuMemWatch"]}}});
     stage.take(policy(json!({ "rules": [rule] })));
     let health = NodeHealth {
         conditions: vec![NodeCondition {

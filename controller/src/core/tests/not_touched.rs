@@ -90,7 +90,9 @@ async fn a_gated_job_is_neither_admitted_nor_opened() {
 async fn an_unreadable_record_causes_no_eviction() {
     let mut stage = after_restart(4, true, odd(Admitted, 4, later)).await;
     stage.rest(&["a"]).await;
-    let policy = json!({"metadata": {"name": "q"}, "spec": {"limits": {"runtime": "1m"}, "preemption": {"withinQueue": true}}});
+    let spec =
+        json!({"limits": {"runtimeSeconds": 60}, "preemption": {"withinQueue": "LowerPriority"}});
+    let policy = json!({"metadata": {"name": "q"}, "spec": spec});
     stage.take(Input::Policy(Delta::Upserted(read(policy))));
     let high = json!({"metadata": {"name": "high"}, "value": 1000});
     stage.take(Input::PriorityClass(Delta::Upserted(read(high))));

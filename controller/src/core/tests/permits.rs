@@ -10,7 +10,7 @@ const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 impl Stage {
     fn policy(&mut self, name: &str, spec: Value) {
         let policy: CapacityPolicy = read(json!({
-            "apiVersion": "muster.io/v1alpha1", "kind": "CapacityPolicy",
+            "apiVersion": "muster.io/v1alpha2", "kind": "CapacityPolicy",
             "metadata": {"name": name}, "spec": spec,
         }));
         self.take(Input::Policy(Delta::Upserted(policy)));

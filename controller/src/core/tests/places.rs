@@ -245,7 +245,7 @@ async fn a_deleted_parent_keeps_its_capability_while_charged_below() {
 }
 
 fn policy_path(name: &str) -> String {
-    format!("/apis/muster.io/v1alpha1/capacitypolicies/{name}")
+    format!("/apis/muster.io/v1alpha2/capacitypolicies/{name}")
 }
 
 impl Stage {

@@ -6,7 +6,7 @@ const TEMPLATE: &str = "/apis/batch/v1/namespaces/team/jobs/next";
 
 impl Stage {
     /// A job uses the whole node, and another with an image waits for it.
-    async fn waiting_job(&mut self, pre_pull: Option<bool>) {
+    async fn waiting_job(&mut self, pre_pull: Option<&str>) {
         self.queue("16");
         let policy = json!({
             "metadata": {"name": "q"}, "spec": {"placement": {"prePull": pre_pull}},
@@ -40,7 +40,7 @@ impl Stage {
 #[tokio::test(start_paused = true)]
 async fn a_reserved_node_pulls_the_image_of_a_waiting_job() {
     let mut stage = stage().await;
-    stage.waiting_job(Some(true)).await;
+    stage.waiting_job(Some("Reserved")).await;
     let work = stage.pull().expect("a Work pulls its image");
     assert_eq!(work["metadata"]["labels"]["muster.io/pre-pull"], "next-uid");
     // Else the Job would stay in the member.
@@ -56,7 +56,7 @@ async fn a_reserved_node_pulls_the_image_of_a_waiting_job() {
 
 #[tokio::test(start_paused = true)]
 async fn without_the_policy_nothing_is_pulled() {
-    for pre_pull in [None, Some(false)] {
+    for pre_pull in [None, Some("Never")] {
         let mut stage = stage().await;
         stage.waiting_job(pre_pull).await;
         assert_eq!(stage.pull(), None, "{pre_pull:?}");

@@ -16,7 +16,7 @@ impl Stage {
 
     fn stop_policy(&mut self, stop: &str) {
         let policy: CapacityPolicy = read(json!({
-            "apiVersion": "muster.io/v1alpha1", "kind": "CapacityPolicy",
+            "apiVersion": "muster.io/v1alpha2", "kind": "CapacityPolicy",
             "metadata": {"name": "q"}, "spec": {"stopPolicy": stop},
         }));
         self.take(Input::Policy(Delta::Upserted(policy)));

@@ -124,8 +124,7 @@ fn a_resource_without_charge_is_written_as_zero() {
 
 #[test]
 fn a_policy_shows_use_by_resource_cluster_and_bound() {
-    let pool =
-        json!({"class": "a100", "clusters": ["m1"], "resources": {"cpu": {"capability": "4"}}});
+    let pool = json!({"name": "a100", "class": "a100", "clusters": ["m1"], "resources": [{"name": "cpu", "capability": "4"}]});
     let usage = QueueUsage {
         deserved: cpus("5"),
         real_capability: cpus("8"),
@@ -258,13 +257,17 @@ fn values_that_name_nothing_are_listed_with_what_is_meant() {
         let found = found.find(|condition| condition.type_ == "Effective");
         found.map(|told| format!("{} {}: {}", told.status, told.reason, told.message))
     };
-    let fine = json!({"pools": [{"class": "a100", "clusters": ["m1"], "resources": {"cpu": {"capability": "4"}}}]});
+    let cpu = json!([{"name": "cpu", "capability": "4"}]);
+    let fine =
+        json!({"pools": [{"name": "a100", "class": "a100", "clusters": ["m1"], "resources": cpu}]});
     let told = said(&known, json!({"cpu": "8"}), fine).unwrap();
     insta::assert_snapshot!(told, @"True Checked: every name in it exists");
     let told = said(&known, json!({"nvidia.com/gpus": "8"}), json!({})).unwrap();
     insta::assert_snapshot!(told, @"False NoEffect: spec.capability of the Queue: nvidia.com/gpus has no effect: no node has this resource and no job of the queue asks for it; nvidia.com/gpu is meant?");
     let wrong = json!({
-        "pools": [{"class": "h100", "clusters": ["m3"], "resources": {"memory": {"capability": "4"}}}],
+        "pools": [{
+            "name": "h100", "class": "h100", "clusters": ["m3"], "resources": [{"name": "memory", "capability": "4"}],
+        }],
         "priorityClasses": ["hihg", "other"],
         "placement": {"preferredClusters": ["elsewhere"]},
     });

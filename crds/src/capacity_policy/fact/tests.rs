@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 fn policy(spec: Value) -> CapacityPolicy {
     serde_json::from_value(json!({
-        "apiVersion": "muster.io/v1alpha1", "kind": "CapacityPolicy",
+        "apiVersion": "muster.io/v1alpha2", "kind": "CapacityPolicy",
         "metadata": {"name": "team-a"}, "spec": spec,
     }))
     .unwrap()
@@ -35,10 +35,10 @@ fn an_empty_policy_follows_its_queue() {
 fn bounds_and_placement_become_facts() {
     let fact = policy(json!({
         "pools": [
-            {"class": "h100", "resources": {"nvidia.com/gpu": {"capability": 16, "deserved": 8}}},
-            {"class": "cpu", "clusters": ["b", "a"], "resources": {"cpu": {"guarantee": 1}}},
+            {"name": "h100", "class": "h100", "resources": [{"name": "nvidia.com/gpu", "capability": 16, "deserved": 8}]},
+            {"name": "cpu", "class": "cpu", "clusters": ["b", "a"], "resources": [{"name": "cpu", "guarantee": 1}]},
         ],
-        "placement": {"preferredClusters": ["b", "a"], "startDeadline": "1m30s"},
+        "placement": {"preferredClusters": ["b", "a"], "startDeadlineSeconds": 90},
     }))
     .to_fact(None);
     assert_eq!(fact.pools[0].capability.to_string(), "nvidia.com/gpu 16");
@@ -53,12 +53,32 @@ fn bounds_and_placement_become_facts() {
 fn invalid_values_are_named() {
     for (spec, want) in [
         (
-            json!({"pools": [{"class": "a"}, {"class": "b", "resources": {"cpu": {"capability": "4x"}}}]}),
+            json!({"pools": [{"name": "a", "class": "a"}, {"name": "b", "class": "b", "resources": [{"name": "cpu", "capability": "4x"}]}]}),
             "spec.pools[1].capability[cpu]: quantity \"4x\" is not a number with an optional suffix (like 500m, 2, 1.5Gi or 1e3)",
         ),
         (
-            json!({"placement": {"startDeadline": "soon"}}),
-            "spec.placement.startDeadline: \"soon\" is not a duration; digits with units h, m, s or ms are needed, like 90s or 1h30m",
+            json!({"pools": [{"name": "a", "class": "a", "resources": {"cpu": {"capability": 4}}}]}),
+            "spec.pools[0].resources: {\"cpu\":{\"capability\":4}} is not a list of name, guarantee, deserved and capability",
+        ),
+        (
+            json!({"pools": [{"class": "a"}]}),
+            "spec.pools[0].name is missing",
+        ),
+        (
+            json!({"placement": {"startDeadlineSeconds": -1}}),
+            "spec.placement.startDeadlineSeconds: -1 is too small; 0 or more is needed",
+        ),
+        (
+            json!({"placement": {"prePull": true}}),
+            "spec.placement.prePull: true is not known; Never or Reserved is needed",
+        ),
+        (
+            json!({"preemption": {"withinQueue": true}}),
+            "spec.preemption.withinQueue: true is not known; Never or LowerPriority is needed",
+        ),
+        (
+            json!({"backfill": {"mode": "Greedy"}}),
+            "spec.backfill.mode: \"Greedy\" is not known; Easy or Conservative is needed",
         ),
         (json!({"pools": [{}]}), "spec.pools[0].class is missing"),
         (
@@ -86,20 +106,20 @@ fn invalid_values_are_named() {
             "spec.ordering: \"Auction\" is not known; StrictFIFO, BestEffort, Backfill or ShortestPredicted is needed",
         ),
         (
-            json!({"fairShare": {"usageHalfLife": "0s"}}),
-            "spec.fairShare.usageHalfLife: \"0s\" is too short; more than 0 is needed",
+            json!({"fairShare": {"usageHalfLifeSeconds": 0}}),
+            "spec.fairShare.usageHalfLifeSeconds: 0 is too small; 1 or more is needed",
         ),
         (
-            json!({"ageing": {"every": "10ms"}}),
-            "spec.ageing.every: \"10ms\" is too short; 1 s or more is needed",
+            json!({"ageing": {"intervalSeconds": 0}}),
+            "spec.ageing.intervalSeconds: 0 is too small; 1 or more is needed",
         ),
         (
-            json!({"ageing": {"raise": 1}}),
-            "spec.ageing.every is missing; a duration like 1h is needed",
+            json!({"ageing": {"increment": 1}}),
+            "spec.ageing.intervalSeconds is missing; 1 or more is needed",
         ),
         (
-            json!({"ageing": {"every": "1h", "raise": 0}}),
-            "spec.ageing.raise: 0 is too small; 1 or more is needed",
+            json!({"ageing": {"intervalSeconds": 3600, "increment": 0}}),
+            "spec.ageing.increment: 0 is too small; 1 or more is needed",
         ),
         (
             json!({"fairShare": {"within": "Group"}}),
@@ -130,7 +150,7 @@ fn invalid_values_are_named() {
             "spec.spare.forGangsOf is missing; 2 or more is needed",
         ),
         (
-            json!({"pools": [{"class": "a", "resources": {"cpu": {"deserved": "-2"}}}]}),
+            json!({"pools": [{"name": "a", "class": "a", "resources": [{"name": "cpu", "deserved": "-2"}]}]}),
             "spec.pools[0].deserved[cpu]: quantity \"-2\" is negative; 0 or more is needed",
         ),
     ] {
@@ -141,14 +161,17 @@ fn invalid_values_are_named() {
 #[test]
 fn every_field_becomes_a_fact() {
     let all = policy(json!({
-        "pools": [{"class": "a", "resources": {"cpu": {"guarantee": 1, "deserved": 2, "capability": 3}}}],
+        "pools": [{"name": "a", "class": "a", "resources": [{"name": "cpu", "guarantee": 1, "deserved": 2, "capability": 3}]}],
         "ordering": "ShortestPredicted",
-        "ageing": {"every": "1h", "raise": 5},
+        "ageing": {"intervalSeconds": 3600, "increment": 5},
         "priorityClasses": ["low", "high"],
-        "backfill": {"conservative": true, "reservations": 4},
-        "fairShare": {"weight": 2, "usageHalfLife": "24h", "within": "User"},
-        "preemption": {"withinQueue": true, "reclaim": false, "minRuntime": "5m", "allowNonPreemptable": false, "evictOverdue": true},
-        "limits": {"jobs": 3, "jobsPerUser": 0, "pending": 5_000_000_000_i64, "runtime": "1h",
+        "backfill": {"mode": "Conservative", "reservations": 4},
+        "fairShare": {"weight": 2, "usageHalfLifeSeconds": 86400, "within": "User"},
+        "preemption": {
+            "withinQueue": "LowerPriority", "reclaim": "Never", "minRuntimeSeconds": 300, "preemptableLabel": "Ignore",
+            "evictOverdue": "ForDelayedJobs",
+        },
+        "limits": {"jobs": 3, "jobsPerUser": 0, "pending": 7, "runtimeSeconds": 3600,
             "resourcesPerUser": {"nvidia.com/gpu": 8, "memory": "1Ti"}, "resourcesPerNamespace": {"nvidia.com/mig-1g.5gb": 0}},
         "placement": {"maxClusters": 2, "weights": {"price": 7}},
         "stopPolicy": "HoldAndDrain",
@@ -201,7 +224,7 @@ fn every_field_becomes_a_fact() {
         facts::Limits {
             jobs: Some(3),
             jobs_per_user: Some(0),
-            pending: Some(u32::MAX),
+            pending: Some(7),
             runtime_ms: Some(3_600_000),
             resources_per_user: Resources::parse([("nvidia.com/gpu", "8"), ("memory", "1Ti")])
                 .unwrap(),

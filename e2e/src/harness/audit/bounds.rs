@@ -169,11 +169,11 @@ fn of_policy(name: &str, spec: &Value) -> BTreeMap<BoundScope, u128> {
             let names = clusters.iter().filter_map(Value::as_str);
             names.map(str::to_owned).collect::<BTreeSet<String>>()
         });
-        let resources = pool["resources"].as_object().into_iter().flatten();
-        resources.filter_map(move |(resource, bounds)| {
+        let resources = pool["resources"].as_array().into_iter().flatten();
+        resources.filter_map(move |bounds| {
             let scope = BoundScope {
                 queue: name.to_owned(),
-                resource: resource.clone(),
+                resource: bounds["name"].as_str().unwrap_or_default().to_owned(),
                 class: pool["class"].as_str().map(str::to_owned),
                 clusters: clusters.clone(),
             };

@@ -62,7 +62,8 @@ fn what_is_below_a_queue_counts_in_it() {
 #[test]
 fn pools_are_bounded_by_class_and_by_cluster() {
     let tell = |class: &str, clusters: Value, gpus: u64| {
-        let resources = json!({"nvidia.com/gpu": {"deserved": 1, "capability": gpus.to_string()}});
+        let resources =
+            json!([{"name": "nvidia.com/gpu", "deserved": 1, "capability": gpus.to_string()}]);
         let mut pool = json!({"class": class, "resources": resources});
         if clusters.is_array() {
             pool["clusters"] = clusters;

@@ -120,7 +120,7 @@ fn part(pods: u64) -> impl FnOnce(&mut Value) {
 }
 
 fn in_m2(gpus: u64) -> Value {
-    let resources = json!({"nvidia.com/gpu": {"capability": gpus}});
+    let resources = json!([{"name": "nvidia.com/gpu", "capability": gpus}]);
     json!([{"class": CLASS, "clusters": ["m2"], "resources": resources}])
 }
 

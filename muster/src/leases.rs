@@ -1,5 +1,5 @@
-//! Refuses to uninstall while a controller or a scheduler of Muster runs, which would write again what is
-//! removed.
+//! Refuses to go on while a controller or a scheduler of Muster runs. It would write again what an uninstallation
+//! removes, and does not know what an installation converts.
 
 use anyhow::{Context as _, bail};
 use checks::is_fresh;
@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 const RENEWED: Duration = Duration::from_secs(5);
 
 /// Returns an error if a process holds a Lease and renews it.
-pub(super) async fn ensure_stopped(client: &Client) -> anyhow::Result<()> {
+pub(crate) async fn ensure_stopped(client: &Client) -> anyhow::Result<()> {
     for name in LEASES {
         let Some(before) = read(client, name).await? else {
             continue;
