@@ -11,7 +11,7 @@
 //! 2. the victim's queue, and all above it up to that sibling, are reclaimable;
 //! 3. the sibling uses more than it deserves of a resource that entitles and that the victim has;
 //! 4. the victim's queue, and all above it up to that sibling, use more of that resource than they
-//!    are guaranteed;
+//!    are guaranteed, even where they are invalid;
 //! 5. the sibling could not in turn reclaim the victim (on another resource).
 //!
 //! A queue that uses more than it is guaranteed may be left with less: the rest stays withheld for

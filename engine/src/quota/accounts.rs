@@ -71,7 +71,7 @@ pub(super) struct Account {
 /// What an account comes to as things are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct AccountBounds {
-    /// Withheld for it even while it is idle.
+    /// Withheld for it even while it is idle, unless it is inactive; what it uses of it is not reclaimed.
     pub(super) guarantee: ResourceVec,
     /// What it may reclaim; only what is named, here or below.
     pub(super) deserved: Bounds,
@@ -409,30 +409,32 @@ impl Quota {
         let Some(account) = node.account(scope) else {
             return AccountBounds::default();
         };
-        let mut quota = account.subtree_quota();
-        if node.is_inactive() {
-            // Nothing is kept free for it above, so that its guarantee adds nothing here.
-            quota.guarantee = ResourceVec::default();
-        }
+        let quota = account.subtree_quota();
+        let nothing = ResourceVec::default();
+        // Nothing is kept free above for an inactive queue: its guarantee adds nothing here, only protects its jobs.
+        let kept = match node.is_inactive() {
+            true => &nothing,
+            false => &quota.guarantee,
+        };
         let above = node
             .parent
             .and_then(|parent| self.node(parent).account(scope));
         let real = match above {
             None => self.real_of_root(account, scope),
-            Some(above) => real_below(above, account, &quota),
+            Some(above) => real_below(above, account, kept),
         };
         let mut deserved = account.named.deserved.clone();
         for (id, amount) in quota.deserved.iter() {
             deserved.set(id, amount);
         }
-        for (id, guarantee) in quota.guarantee.iter() {
+        for (id, guarantee) in kept.iter() {
             let named = deserved.get(id).unwrap_or_default();
             deserved.set(id, named.max(guarantee));
         }
         let named: Vec<_> = deserved.iter().collect();
         for (id, amount) in named {
             let amount = real.get(id).map_or(amount, |real| amount.min(real));
-            deserved.set(id, amount.max(quota.guarantee.get(id)));
+            deserved.set(id, amount.max(kept.get(id)));
         }
         let is_tighter = |(id, real): &(_, i128)| {
             let above = above.and_then(|above| above.bounds.real.get(*id));
@@ -464,11 +466,11 @@ impl Quota {
     }
 }
 
-fn real_below(above: &Account, account: &Account, quota: &SubtreeQuota) -> Bounds {
+fn real_below(above: &Account, account: &Account, kept: &ResourceVec) -> Bounds {
     let mut real = above.bounds.real.clone();
     for (id, all) in above.below.guarantee.iter() {
         if let Some(of_parent) = real.get(id) {
-            let own = (of_parent - all).max(0) + quota.guarantee.get(id);
+            let own = (of_parent - all).max(0) + kept.get(id);
             real.set(id, own.min(of_parent));
         }
     }

@@ -4,8 +4,9 @@
 //! ≤ capability; none of them is above the parent's capability; the guarantees of the children
 //! together are within the queue's own guarantee and capability. The same holds for each bound of
 //! its policy, against the parent's bound on the same pools. A queue that breaks a rule takes no
-//! jobs, nor do those below it, and counts as one without quota; its siblings are not affected. A queue
-//! that its policy stops takes no jobs either, and keeps its quota.
+//! jobs, nor do those below it, and counts as one without quota; its siblings are not affected. Only from
+//! eviction its guarantee still protects its jobs: they could not start again, and the mistake may be in
+//! another object. A queue that its policy stops takes no jobs either, and keeps its quota.
 //!
 //! Some rules of Volcano's webhook do not apply here: the deserved amounts of the children may
 //! exceed their parent's, a guarantee needs no deserved amount, and the tree may have more than

@@ -219,6 +219,30 @@ fn a_job_within_a_guarantee_is_never_evicted() {
     assert_snapshot!(world.settle(100).join("\n"), @"o1 for b1");
 }
 
+/// They could not start again, and the mistake may be in another object.
+#[test]
+fn the_guarantee_of_an_invalid_queue_protects_its_jobs_only() {
+    let mut world = World::new();
+    world
+        .cluster("x", 4, "cpu 64, gpu 2")
+        .queue(shares("kept", "gpu 4", "gpu 4", ""))
+        .queue(deserving("b", "gpu 8"));
+    for name in ["k1", "k2", "k3"] {
+        world.runs(name, "kept", 1, "gpu 2");
+        world.wait(10);
+    }
+    world.queue(shares("kept", "gpu 4", "gpu 0", ""));
+    for name in ["b1", "b2", "b3"] {
+        world.add(name, "b", 1, "gpu 2");
+    }
+    assert_snapshot!(world.settle(100).join("\n"), @"k3 for b2");
+    assert_snapshot!(world.why("k3"), @"#1 QueueInvalid: queue kept: guarantee.nvidia.com/gpu 4 is more than deserved.nvidia.com/gpu 0; lower the one to 0 or raise the other to 4");
+    // What is idle of its guarantee is not kept free.
+    world.finish("k2");
+    world.decide();
+    assert_eq!(world.state("b3"), engine::JobState::Assumed);
+}
+
 /// a uses one GPU more than it deserves, in its only job; its guarantee stays withheld.
 #[test]
 fn a_queue_may_fall_below_its_guarantee_by_the_size_of_a_victim() {
