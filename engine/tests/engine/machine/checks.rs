@@ -40,6 +40,7 @@ impl Model {
                 "reserved without result: {fruitless:?}"
             );
             self.check_latest(&decided.decisions);
+            self.cut = self.cut_pods(&decided.decisions);
             for decision in &decided.decisions {
                 self.check(decision);
                 committed = self.check_guarantees(&committed);

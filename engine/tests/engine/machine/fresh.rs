@@ -84,7 +84,7 @@ fn batch(seed: u64) -> Result<(), String> {
 /// A job that was not known was gone once more, and the clock moved by a millisecond. An owner was not planned again
 /// when the reservation beside which it was planned was dropped, by another event or by itself. A job displaced one
 /// whose queue lets it have more reservations, which came back beside it. A queue that had become invalid lost jobs
-/// that were within its guarantee.
+/// that were within its guarantee. The last victim was a pod of a surplus, which the checks did not count.
 #[test]
 fn streams_that_failed_once_hold() {
     for seed in [
@@ -112,6 +112,7 @@ fn streams_that_failed_once_hold() {
         880_004_160,
         880_004_720,
         890_001_213,
+        890_001_232,
     ] {
         batch(seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }

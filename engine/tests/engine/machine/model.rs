@@ -6,7 +6,7 @@ use super::pools::{Phase, Record};
 use super::step::Step;
 use crate::world::{below, cluster, key, node, policy, queue};
 use engine::facts::{
-    ClusterFact, JobFact, NodeFact, PodFact, PolicyFact, PriorityClassFact, QueueFact,
+    Admission, ClusterFact, JobFact, NodeFact, PodFact, PolicyFact, PriorityClassFact, QueueFact,
 };
 use engine::{
     ClusterName, Engine, EngineConfig, Event, JobKey, JobState, NodeName, PoolClass, Progress,
@@ -40,6 +40,8 @@ pub struct Model {
     pub shrinking: BTreeMap<JobKey, Amounts>,
     /// The last attempt of each job.
     pub records: BTreeMap<JobKey, Record>,
+    /// One pod of each part of an admission that lost pods for another job in the last decisions.
+    pub cut: Vec<Admission>,
     /// Jobs whose template was edited while some of their pods were left. Terminating pods of such
     /// a job may be charged as before or after the edit, whichever is more.
     pub edited: BTreeSet<JobKey>,
@@ -98,6 +100,7 @@ impl Model {
             granted: BTreeMap::new(),
             shrinking: BTreeMap::new(),
             records: BTreeMap::new(),
+            cut: Vec::new(),
             edited: BTreeSet::new(),
             took: BTreeSet::new(),
             promised_in: BTreeMap::new(),

@@ -3,9 +3,11 @@
 use super::checks::{charged, check_whole};
 use super::model::Model;
 use super::pools::within;
-use engine::facts::{Admission, JobFact, PoolBound};
-use engine::{JobKey, JobState, QueueName, Reason, ResourceName, Resources, Uid};
-use std::collections::BTreeSet;
+use engine::facts::{Admission, JobFact, PodFact, PoolBound, Share};
+use engine::{
+    Amount, Decision, JobKey, JobState, PoolClass, QueueName, Reason, ResourceName, Resources, Uid,
+};
+use std::collections::{BTreeMap, BTreeSet};
 
 fn promises(bound: &PoolBound) -> bool {
     !bound.guarantee.is_empty() || !bound.deserved.is_empty()
@@ -15,7 +17,69 @@ fn gpu() -> ResourceName {
     ResourceName::new("nvidia.com/gpu")
 }
 
+/// One pod of each part of an admission that has fewer pods after a shrink.
+fn lost_pods(before: &Admission, after: &Admission) -> Vec<Admission> {
+    let pods = |part: &Resources| part.amount_of(&ResourceName::new(ResourceName::PODS)).0;
+    let left = |share: &Share, class| {
+        let same = after
+            .shares
+            .iter()
+            .filter(|left| left.cluster == share.cluster);
+        let parts = same.filter_map(|left| left.charge.get(class));
+        parts.map(pods).sum::<i64>()
+    };
+    let parts = before.shares.iter().flat_map(|share| {
+        let parts = share.charge.iter();
+        parts.map(move |(class, part)| (share, class, part))
+    });
+    let fewer = parts.filter(|(share, class, part)| left(share, class) < pods(part));
+    let one = |(share, class, part): (&Share, &PoolClass, &Resources)| {
+        // All pods of an elastic job are alike here.
+        let each = |(resource, amount): (&ResourceName, Amount)| {
+            (resource.clone(), Amount(amount.0 / pods(part)))
+        };
+        let charge = part.iter().map(each).collect();
+        let share = Share {
+            charge: BTreeMap::from([(class.clone(), charge)]),
+            ..share.clone()
+        };
+        Admission {
+            shares: vec![share],
+            ..before.clone()
+        }
+    };
+    fewer.map(one).collect()
+}
+
 impl Model {
+    /// The pods by which jobs were shrunk for others, one of each part of an admission. Those that are bound count as
+    /// used beyond the admission.
+    pub fn cut_pods(&self, decisions: &[Decision]) -> Vec<Admission> {
+        let mut now: BTreeMap<&JobKey, &Admission> = BTreeMap::new();
+        let mut cut = Vec::new();
+        for decision in decisions {
+            match decision {
+                Decision::Release { key, admission, .. } => drop(now.insert(key, admission)),
+                Decision::Resize {
+                    key,
+                    admission,
+                    for_job,
+                    ..
+                } => {
+                    let before = now.insert(key, admission);
+                    let before = before.or_else(|| Some(&self.records.get(key)?.admission));
+                    let left: u32 = admission.shares.iter().map(Share::replicas).sum();
+                    let bound = self.bound_pods(key).count() > left as usize;
+                    if let Some(before) = before.filter(|_| for_job.is_some() && !bound) {
+                        cut.extend(lost_pods(before, admission));
+                    }
+                }
+                Decision::Evict { .. } => {}
+            }
+        }
+        cut
+    }
+
     pub fn check_evict(&mut self, key: &JobKey, reason: Reason, for_job: Option<&JobKey>) {
         let Some(preemptor) = for_job else {
             assert!(!matches!(reason, Reason::Reclaimed | Reason::Preempted));
@@ -153,11 +217,15 @@ impl Model {
         stays.map(|(_, held)| counts(held)).sum()
     }
 
-    /// The largest charge of those jobs that are ending.
+    /// The largest charge of those jobs that are ending, or of a pod by which one was shrunk for another job in the
+    /// same call: of several victims, the smallest goes first.
     fn largest_going(&self, queue: &QueueName, counts: impl Fn(&Admission) -> i64) -> i64 {
         let charged = self.charged_in(queue).into_iter();
         let going = charged.filter(|(state, _)| *state == JobState::Ending);
-        going.map(|(_, held)| counts(held)).max().unwrap_or(0)
+        let cut = self.cut.iter();
+        let cut = cut.filter(|pod| self.path(&pod.queue).contains(queue));
+        let going = going.map(|(_, held)| held).chain(cut);
+        going.map(counts).max().unwrap_or(0)
     }
 
     /// The jobs that are charged to the queue or below it.
@@ -177,15 +245,20 @@ impl Model {
             let job = self.engine.job(key).unwrap();
             let held = job.admission.filter(|_| charged(job.state))?;
             let here = self.path(&held.queue).contains(queue);
-            let bound = self
-                .pods
-                .values()
-                .filter(|pod| pod.job.as_ref() == Some(key) && pod.node.is_some() && !pod.ended());
-            let used: i64 = bound.map(|pod| pod.request.amount_of(resource).0).sum();
+            let used = self
+                .bound_pods(key)
+                .map(|pod| pod.request.amount_of(resource).0);
+            let used: i64 = used.sum();
             let granted = held.charge()?.amount_of(resource).0;
             here.then_some((used - granted).max(0))
         };
         self.jobs.keys().filter_map(beyond).sum()
+    }
+
+    fn bound_pods(&self, key: &JobKey) -> impl Iterator<Item = &PodFact> {
+        self.pods
+            .values()
+            .filter(move |pod| pod.job.as_ref() == Some(key) && pod.node.is_some() && !pod.ended())
     }
 
     /// The children of the common ancestor are compared. With the job, the preemptor's queue is
