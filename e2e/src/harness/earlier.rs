@@ -25,8 +25,9 @@ pub const FIRST_FLAGS: [&str; 1] = ["--backoff-seconds=1"];
 /// Flags that a binary of [`PREVIOUS`] knows, which set the same times as in all stories.
 pub const PREVIOUS_FLAGS: [&str; 2] = ["--backoff-seconds=1", "--override-grace-seconds=10"];
 
-/// The commit that stands for the version before this one (N−1), until there are releases.
-pub const PREVIOUS: &str = "eec307e620ce6ee3cd9d3beb847793d9a3b3e692";
+/// The commit that stands for the version before this one (N−1), until there are releases: the first with
+/// `muster.io/v1alpha2`, to which roll-backs are possible.
+pub const PREVIOUS: &str = "51078b665780e012ef471285a75c19ead55da770";
 
 /// Returns the binary `muster` of [`FIRST`]: `MUSTER_EARLIER_BIN`, or the one in the cache of
 /// tools, which is built if it is missing. Processes that build it at the same time wait for each
