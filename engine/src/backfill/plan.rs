@@ -340,7 +340,7 @@ fn target_across<'a>(
     left: Unreserved<'_>,
 ) -> Option<Choice<'a>> {
     let groups = groups.iter();
-    let mut put = groups.filter_map(|clusters| put_across(inputs, shape, clusters, left, |_| true));
+    let mut put = groups.filter_map(|clusters| put_across(inputs, shape, clusters, left, false));
     let (cost, sites) = put.next()?;
     let found = FoundNodes::on(inputs, cost, &sites);
     Some(Choice {

@@ -48,7 +48,7 @@ pub(crate) fn put_now(
         limits: &limits,
     };
     let sites = put_whole(inputs, demand, &clusters, left).or_else(|| {
-        let put = put_across(inputs, gang.shape, &clusters, left, |cost| cost == 0);
+        let put = put_across(inputs, gang.shape, &clusters, left, true);
         put.map(|(_, sites)| sites)
     })?;
     let packings = sites.packings(demand).into_iter();

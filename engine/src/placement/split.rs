@@ -21,12 +21,9 @@ use crate::placement::lookup::largest_role;
 use crate::placement::plan::{ClusterLack, NoPlan, PlacementCandidate};
 use crate::placement::request::GangRequest;
 use crate::placement::score::Weights;
-use crate::placement::{mixed, plan, spread};
+use crate::placement::{choices, mixed, plan, spread};
 use crate::state::Inputs;
 use std::cmp::Reverse;
-
-/// Choices of clusters that are scored.
-const CHOICES: usize = 64;
 
 /// Clusters that are tried as the first part beside those with the most capacity, for one gang.
 const LEADERS: usize = 64;
@@ -320,8 +317,8 @@ fn sort(parts: &mut [Part]) {
     parts.sort_by_key(|part| (Reverse(part.pods), part.preference, part.place));
 }
 
-/// The same as [`choices`], of which those that break the spread constraints of the job are left out. Others that
-/// meet them are added: where there are many clusters, none of the usual ones may do.
+/// The usual choices, of which those that break the spread constraints of the job are left out. Others that meet them
+/// are added: where there are many clusters, none of the usual ones may do.
 fn allowed(
     inputs: Inputs<'_>,
     placement: &ClusterPlacement,
@@ -329,7 +326,11 @@ fn allowed(
     clusters: usize,
     count: u32,
 ) -> Vec<Vec<Part>> {
-    let mut found = choices(parts, clusters, count);
+    let enough = |choice: &[Part]| {
+        let sum: u64 = choice.iter().map(|part| u64::from(part.pods)).sum();
+        sum >= u64::from(count)
+    };
+    let mut found = choices::choices(parts, clusters, enough);
     let rules = placement.spread.as_slice();
     if rules.is_empty() {
         return found;
@@ -349,97 +350,11 @@ fn allowed(
     let facts: Vec<&ClusterFact> = known.iter().map(|(_, fact)| *fact).collect();
     let others = spread::choices(rules, &facts, clusters).into_iter();
     let others = others.map(|choice| choice.into_iter().map(|index| known[index].0).collect());
-    let enough = |choice: &Vec<Part>| {
-        let sum: u64 = choice.iter().map(|part| u64::from(part.pods)).sum();
-        sum >= u64::from(count)
-    };
-    for choice in others.filter(enough) {
+    for choice in others.filter(|choice: &Vec<Part>| enough(choice)) {
         let places = |choice: &[Part]| choice.iter().map(|part| part.place).collect::<Vec<_>>();
         if !found.iter().any(|known| places(known) == places(&choice)) {
             found.push(choice);
         }
     }
     found
-}
-
-/// Choices of so many clusters that take `count` pods together, those with the most capacity first in
-/// each: all of them while they are few, else those around the one that leaves least free.
-fn choices(parts: &[Part], clusters: usize, count: u32) -> Vec<Vec<Part>> {
-    let enough = |choice: &[Part]| {
-        let sum: u64 = choice.iter().map(|part| u64::from(part.pods)).sum();
-        sum >= u64::from(count)
-    };
-    if combinations(parts.len(), clusters) <= CHOICES {
-        let mut all = Vec::new();
-        combine(parts, clusters, &mut Vec::new(), &mut all);
-        all.retain(|choice| enough(choice));
-        return all;
-    }
-    // The largest, the last of them replaced by each other that still does; smallest first.
-    let (largest, rest) = parts.split_at(clusters.saturating_sub(1));
-    let with_last = rest.iter().rev().map(|last| {
-        let mut choice = largest.to_vec();
-        choice.push(*last);
-        choice
-    });
-    with_last
-        .filter(|choice| enough(choice))
-        .take(CHOICES)
-        .collect()
-}
-
-fn combine(parts: &[Part], clusters: usize, chosen: &mut Vec<Part>, all: &mut Vec<Vec<Part>>) {
-    if chosen.len() == clusters {
-        all.push(chosen.clone());
-        return;
-    }
-    // Where fewer are left than are missing there is none: else all subsets would be gone through.
-    let missing = clusters - chosen.len();
-    for (index, part) in parts
-        .iter()
-        .enumerate()
-        .take((parts.len() + 1).saturating_sub(missing))
-    {
-        chosen.push(*part);
-        combine(&parts[index + 1..], clusters, chosen, all);
-        chosen.pop();
-    }
-}
-
-/// How many ways there are to choose so many of all, as far as [`CHOICES`] matters.
-fn combinations(all: usize, chosen: usize) -> usize {
-    let chosen = chosen.min(all.saturating_sub(chosen));
-    let mut ways = 1_usize;
-    for step in 0..chosen {
-        ways = ways * (all - step) / (step + 1);
-        if ways > CHOICES {
-            return ways;
-        }
-    }
-    ways
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ways_to_choose_are_counted_as_far_as_they_matter() {
-        for (all, chosen, ways) in [
-            (5, 0, 1),
-            (5, 1, 5),
-            (5, 5, 1),
-            (8, 2, 28),
-            (8, 6, 28),
-            (7, 3, 35),
-            (64, 1, 64),
-            (64, 63, 64),
-        ] {
-            assert_eq!(combinations(all, chosen), ways, "{chosen} of {all}");
-        }
-        // However many there are, the count ends: the last has more ways than can be told.
-        for (all, chosen) in [(65, 1), (12, 2), (64, 2), (9, 4), (400, 200)] {
-            assert!(combinations(all, chosen) > CHOICES, "{chosen} of {all}");
-        }
-    }
 }

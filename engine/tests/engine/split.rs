@@ -67,6 +67,26 @@ fn a_launcher_goes_alone_where_workers_have_no_node() {
 }
 
 #[test]
+fn roles_go_to_clusters_that_have_something_free_not_to_those_that_are_large() {
+    let mut world = World::new();
+    world.queue(queue("q")).cluster("full", 2, "cpu 6, gpu 8");
+    submit(&mut world, "old", pods(2, "cpu 4, gpu 4"));
+    world.decide();
+    world
+        .cluster("a", 1, "cpu 6")
+        .cluster("z", 1, "cpu 6, gpu 5");
+    let roles = vec![
+        role("worker", 1, "cpu 4, gpu 5"),
+        role("launcher", 1, "cpu 4"),
+    ];
+    let mut demand = split(Split::Allowed, gang(roles));
+    demand.placement.max_clusters = Some(2);
+    submit(&mut world, "gang", demand);
+    // Once `old` is gone, `full` takes most pods: so it was tried beside `a` only.
+    assert_snapshot!(world.decide(), @"release gang #1 a(n0) z(n0)");
+}
+
+#[test]
 fn roles_with_one_pod_are_in_the_first_part() {
     let mut world = world(&[("a", 2), ("b", 3)]);
     let demand = gang(vec![
