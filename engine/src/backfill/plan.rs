@@ -303,18 +303,52 @@ pub(crate) fn lacks_less(
         if demand.is_divisible() {
             return true;
         }
-        let left = Unreserved {
-            overlay: &beside_ahead(inputs, request),
-            limits: &inputs.quota.pool_limits(request.queue, &Overlay::default()),
-        };
-        let best = sooner::best_in(inputs, demand, cluster, left);
-        best.is_some_and(|found| {
+        found_in(inputs, request, cluster).is_some_and(|found| {
             let kept = expected_start::start_on(inputs, &reserved.nodes);
             let octave = |start| sooner::octave(inputs, start);
             sooner::is_clearly_sooner(inputs, found.start, kept)
                 || (octave(kept) >= octave(found.start) && found.cost < shortfall(inputs, reserved))
         })
     })
+}
+
+/// True if an owner might start clearly sooner in a cluster, as far as is known without looking at its nodes. Most
+/// often it starts soon, or no end is known at all.
+pub(crate) fn might_start_sooner(
+    inputs: Inputs<'_>,
+    reserved: &Reservation,
+    cluster: &ClusterName,
+) -> bool {
+    !reserved.taking()
+        && sooner::is_clearly_sooner(inputs, Some(inputs.now), reserved.start)
+        && inputs.jobs.ends_after(inputs.now).next().is_some()
+        && withheld::request_of(inputs, reserved).is_some_and(|request| {
+            let clusters = ways::clusters_for(inputs, request.shape);
+            clusters.contains(cluster)
+        })
+}
+
+/// True if an owner starts clearly sooner in a cluster than on the nodes that are reserved for it now.
+pub(crate) fn starts_sooner(
+    inputs: Inputs<'_>,
+    reserved: &Reservation,
+    cluster: &ClusterName,
+) -> bool {
+    let request = withheld::request_of(inputs, reserved);
+    let found = request.and_then(|request| found_in(inputs, request, cluster));
+    found.is_some_and(|found| {
+        let kept = expected_start::start_on(inputs, &reserved.nodes);
+        sooner::is_clearly_sooner(inputs, found.start, kept)
+    })
+}
+
+/// The best nodes of a cluster for a job, within what bounds on pools leave now.
+fn found_in(inputs: Inputs<'_>, request: Request<'_>, cluster: &ClusterName) -> Option<FoundNodes> {
+    let left = Unreserved {
+        overlay: &beside_ahead(inputs, request),
+        limits: &inputs.quota.pool_limits(request.queue, &Overlay::default()),
+    };
+    sooner::best_in(inputs, &request.shape.demand, cluster, left)
 }
 
 /// How much has to become free on the nodes that are reserved for an owner.

@@ -11,8 +11,8 @@ use crate::cycle::next_head::{HeadCandidate, HeadSearch, SearchCost};
 use crate::cycle::react::{Change, react};
 use crate::cycle::wake;
 use crate::cycle::{
-    elastic, lifecycle, next_head, pod_charges, preempt, recovery, reserve, resize, resync, spare,
-    timers,
+    elastic, lifecycle, next_head, pod_charges, preempt, recovery, replan, reserve, resize, resync,
+    spare, timers,
 };
 use crate::evaluation::sizes;
 use crate::pending::inadmissible::Inadmissible;
@@ -144,6 +144,7 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> CallEn
         } = match search {
             HeadSearch::Found(candidate) => candidate,
             HeadSearch::RankedSome => continue,
+            HeadSearch::NoneLeft if replan::replan_sooner(engine, &mut evaluations) => continue,
             HeadSearch::NoneLeft if preempt::grant_deferred(engine) => continue,
             HeadSearch::NoneLeft => {
                 wake::settle_freed(engine);

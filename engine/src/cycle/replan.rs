@@ -1,7 +1,7 @@
 //! Which owners of reservations are planned again after an admission, another reservation, or an end.
 
 use crate::api::ids::{JobKey, Time};
-use crate::backfill::{expected_release, expected_start, withheld};
+use crate::backfill::{expected_release, expected_start, plan, withheld};
 use crate::cycle::wake::recheck;
 use crate::reservation::store::{Reservation, ReservedNode};
 use crate::state::Engine;
@@ -19,6 +19,8 @@ pub(super) fn owners_met_by_admission(engine: &mut Engine, admitted: &JobKey, ha
         return;
     };
     let (end, admission) = (job.derived.has.expected_end, &released.admission);
+    let clusters = admission.shares.iter().map(|share| &share.cluster);
+    engine.pending.note_admitted_to(clusters);
     let path = engine.quota.path(&admission.queue);
     let on_its_nodes = |node: &ReservedNode| {
         admission.shares.iter().any(|share| {
@@ -96,6 +98,29 @@ pub(super) fn replan_after(engine: &mut Engine, gone: &Reservation) {
     for owner in owners {
         recheck(engine, &owner);
     }
+}
+
+/// To be called when all that may go were evaluated. Replans the reservations on nodes whose owners start clearly
+/// sooner in a cluster to which jobs were admitted since: what those took of a node has the pods of an owner put on
+/// others, and of these the ends may be known. Looks at one cluster, and counts each owner as an evaluation. Returns
+/// whether there are any that might.
+pub(super) fn replan_sooner(engine: &mut Engine, evaluations: &mut usize) -> bool {
+    while let Some(cluster) = engine.pending.take_admitted_to() {
+        let inputs = engine.inputs();
+        let late = inputs.reservations.with_nodes();
+        let late = late.filter(|kept| plan::might_start_sooner(inputs, kept, &cluster));
+        let late: Vec<&Reservation> = late.collect();
+        if late.is_empty() {
+            continue;
+        }
+        *evaluations += late.len();
+        let sooner = late.into_iter();
+        let sooner = sooner.filter(|kept| plan::starts_sooner(inputs, kept, &cluster));
+        let sooner: Vec<JobKey> = sooner.map(|kept| kept.rank.key.clone()).collect();
+        sooner.iter().for_each(|owner| recheck(engine, owner));
+        return true;
+    }
+    false
 }
 
 /// Replans the reservations whose starts differ now that expected ends have moved. A start that is yet to come may

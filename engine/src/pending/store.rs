@@ -43,6 +43,9 @@ pub(crate) struct Pending {
     pub(crate) deferred: DeferredPreemption,
     /// Evaluations without result.
     pub(crate) fruitless: Fruitless,
+    /// Clusters to which jobs were admitted, and of which owners of reservations were not asked since whether they
+    /// start sooner there.
+    admitted_to: BTreeSet<ClusterName>,
 }
 
 impl Pending {
@@ -62,6 +65,19 @@ impl Pending {
             true => self.queues.note_slots(shape, slots),
             false => 0,
         }
+    }
+
+    /// A job was admitted to these clusters.
+    pub(crate) fn note_admitted_to<'a>(
+        &mut self,
+        clusters: impl IntoIterator<Item = &'a ClusterName>,
+    ) {
+        self.admitted_to.extend(clusters.into_iter().cloned());
+    }
+
+    /// The next of these clusters, to be asked of now.
+    pub(crate) fn take_admitted_to(&mut self) -> Option<ClusterName> {
+        self.admitted_to.pop_first()
     }
 
     /// The fleet changed: nothing is known of what fits it.

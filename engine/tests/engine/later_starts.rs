@@ -38,8 +38,8 @@ fn running_in(queue: &str, world: &mut World, name: &str, request: &str, seconds
     world.run(name);
 }
 
-/// The reserved nodes of a job, and its start in seconds from the beginning.
-fn reserved(world: &World, name: &str) -> String {
+/// The reservation of a job.
+fn reservation(world: &World, name: &str) -> Option<Value> {
     let snapshot = serde_json::to_value(world.engine.snapshot()).unwrap();
     let all = snapshot["reservations"].as_array().unwrap();
     let own = |one: &&Value| {
@@ -47,13 +47,24 @@ fn reserved(world: &World, name: &str) -> String {
             .to_string()
             .contains(&format!("{name}\""))
     };
-    let Some(own) = all.iter().find(own) else {
+    all.iter().find(own).cloned()
+}
+
+/// The reserved nodes of a job, and its start in seconds from the beginning.
+fn reserved(world: &World, name: &str) -> String {
+    let Some(own) = reservation(world, name) else {
         return "none".to_owned();
     };
     let nodes = own["nodes"].as_array().unwrap().iter();
     let nodes: Vec<&str> = nodes.map(|node| node["node"].as_str().unwrap()).collect();
     let start = own["start"].as_i64().map(|at| (at - 1_000_000) / 1_000);
     format!("{} {start:?}", nodes.join(" "))
+}
+
+/// The cluster of the first reserved node of a job.
+fn reserved_in(world: &World, name: &str) -> Option<String> {
+    let own = reservation(world, name)?;
+    Some(own["nodes"][0]["cluster"].as_str()?.to_owned())
 }
 
 #[test]
@@ -215,4 +226,28 @@ fn an_owner_moves_to_the_nodes_of_one_ahead_that_starts_and_says_how_long() {
     world.finish("ends");
     world.decide();
     assert_eq!(reserved(&world, "next"), "n0 Some(100)");
+}
+
+#[test]
+fn an_owner_moves_where_it_starts_sooner_since_others_took_a_node_there() {
+    let mut world = World::new();
+    world
+        .queue(queue("q"))
+        .queue(queue("later"))
+        .cluster("b", 2, "cpu 64, gpu 8");
+    running(&mut world, "six", "gpu 6", 200);
+    world.runs("four", "q", 1, "gpu 4");
+    running(&mut world, "three", "gpu 3", 100);
+    world.cluster("a", 2, "cpu 64, gpu 8");
+    world.runs("five", "q", 1, "gpu 5");
+    world.runs("half", "q", 1, "gpu 6");
+    world.add("owner", "q", 3, "gpu 4");
+    world.decide();
+    // In `b`, most pods would wait for `four`.
+    assert_eq!(reserved_in(&world, "owner").unwrap(), "a");
+    let short = world.job("short", "later", pods(1, "gpu 1")).lasts(50);
+    world.submit(short);
+    assert_eq!(world.decide(), "release short #1 b(n1)");
+    assert_eq!(reserved_in(&world, "owner").unwrap(), "b");
+    assert_eq!(reserved(&world, "owner"), "n0 n1 Some(200)");
 }
