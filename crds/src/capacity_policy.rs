@@ -312,9 +312,9 @@ pub enum CapacityPolicyOrdering {
 #[schemars(extend("required" = ["intervalSeconds"]))]
 pub struct CapacityPolicyAgeing {
     /// The time of one step in seconds.
-    #[schemars(range(min = 1))]
+    #[schemars(with = "Option<i32>", range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub interval_seconds: Option<i32>,
+    pub interval_seconds: Option<i64>,
     /// By how much the priority rises with each step.
     #[schemars(range(min = 1, max = 1_000_000_000), extend("default" = {"stated": 1}))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -394,16 +394,16 @@ pub struct CapacityPolicyPlacement {
     pub weights: BTreeMap<String, i32>,
     /// How many seconds an admitted gang may take until its minimum of pods runs, the pull of images included. Then it
     /// is evicted.
-    #[schemars(range(min = 0), extend("default" = {"stated": 600}))]
+    #[schemars(with = "Option<i32>", range(min = 0), extend("default" = {"stated": 600}))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub start_deadline_seconds: Option<i32>,
+    pub start_deadline_seconds: Option<i64>,
     /// How many seconds a running gang may have fewer pods than its minimum, because pods were lost with their
     /// nodes or evicted, until it is evicted and queued again. Its own controller may replace them
     /// meanwhile. If new pods do not fit in their cluster, it is not waited for. Unset: 60, or 300 if a
     /// node lost devices.
-    #[schemars(range(min = 0))]
+    #[schemars(with = "Option<i32>", range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub recovery_deadline_seconds: Option<i32>,
+    pub recovery_deadline_seconds: Option<i64>,
     /// Which nodes pull the images of a waiting job's largest role before it starts, by a Job in its namespace.
     #[schemars(extend("default" = {"stated": "Never"}))]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,8 +1,5 @@
 //! Parses durations in Go's format: `90s`, `10m`, `1h30m`, `1.5h`.
 
-/// The pattern that the API server checks before it stores such a text.
-pub const DURATION_PATTERN: &str = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$";
-
 /// Why a text is not a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a duration; digits with units h, m, s or ms are needed, like 90s or 1h30m")]

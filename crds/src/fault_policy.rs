@@ -4,7 +4,7 @@
 //! rules of Muster (`default.yaml`) come after them: the first that matches decides. A rule that cannot be read is left
 //! out, and the policy's status says so.
 
-use crate::loose::{Loose, lenient};
+use crate::loose::{self, Loose, lenient};
 use crate::node_health::NodeAvoidance;
 use engine::faults::{FaultClass, FaultRuleSet, NodeFaultRule, PodFaultRule};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -267,14 +267,8 @@ fn positive_millis(seconds: Option<i32>, default: i32, field: &str) -> Result<i6
 }
 
 /// Returns a number of at least `least`; `default` if it is unset.
-fn at_least(value: Option<i32>, default: i32, least: i32, field: &str) -> Result<u32, String> {
-    let value = value.unwrap_or(default);
-    match u32::try_from(value) {
-        Ok(number) if value >= least => Ok(number),
-        _ => Err(format!(
-            "{field}: {value} is too small; {least} or more is needed"
-        )),
-    }
+fn at_least(value: Option<i32>, default: i32, least: i64, field: &str) -> Result<u32, String> {
+    loose::at_least(field, value.unwrap_or(default).into(), least)
 }
 
 fn no_empty_text(texts: &[String], field: &str) -> Result<(), String> {
@@ -297,12 +291,8 @@ impl FaultPolicy {
     /// Returns the rules that can be read, and what is wrong with the first that cannot.
     #[must_use]
     pub fn to_rules(&self) -> (FaultRuleSet, Option<String>) {
-        let mut wrong = match &self.spec.mode {
-            Some(Loose::Unknown(mode)) => Some(format!(
-                "spec.mode: {mode} is not known; Enforce or DryRun is needed"
-            )),
-            _ => None,
-        };
+        let mode = self.spec.mode.as_ref().and_then(Loose::problem);
+        let mut wrong = mode.map(|problem| format!("spec.mode: {problem}"));
         let mut set = FaultRuleSet::default();
         let policy = self.metadata.name.clone().unwrap_or_default();
         let dry_run = self.is_dry_run();

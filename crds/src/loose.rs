@@ -21,8 +21,8 @@ use std::collections::BTreeMap;
 pub enum Loose<T> {
     /// A known value.
     Known(T),
-    /// An unknown value, unparsed.
-    Unknown(Value),
+    /// An unknown value, unparsed. Boxed, because it is rare and larger than any word.
+    Unknown(Box<Value>),
 }
 
 impl<T: Default> Default for Loose<T> {
@@ -37,6 +37,38 @@ impl<T> Loose<T> {
         match self {
             Self::Known(value) => Some(value),
             Self::Unknown(_) => None,
+        }
+    }
+}
+
+impl<T: JsonSchema> Loose<T> {
+    /// Returns what is wrong with an unknown value, and which words are possible: those of the schema.
+    pub fn problem(&self) -> Option<String> {
+        match self {
+            Self::Known(_) => None,
+            Self::Unknown(value) => {
+                Some(format!("{value} is not known; {} is needed", Self::words()))
+            }
+        }
+    }
+
+    /// Returns the words of `T`, in the order of its schema: `A, B or C`.
+    #[must_use]
+    pub fn words() -> String {
+        let schema = SchemaGenerator::default().into_root_schema_for::<T>();
+        let variants = schema.get("oneOf").or_else(|| schema.get("enum"));
+        let variants = variants
+            .and_then(|all| all.as_array())
+            .into_iter()
+            .flatten();
+        let word = |variant: &Value| {
+            let word = variant.get("const").unwrap_or(variant).as_str();
+            word.unwrap_or_default().to_owned()
+        };
+        let mut words: Vec<String> = variants.map(word).collect();
+        match words.pop() {
+            Some(last) if !words.is_empty() => format!("{} or {last}", words.join(", ")),
+            last => last.unwrap_or_default(),
         }
     }
 }
@@ -188,6 +220,19 @@ pub fn resources(field: &str, list: &QuantityList) -> Result<engine::Resources, 
             .map(|(name, text)| (name.as_str(), text.0.as_str())),
     )
     .map_err(|error| format!("{field}[{}]: {}", error.resource, error.error))
+}
+
+/// Reads a number of at least `least`; one above the type's maximum counts as the maximum.
+///
+/// # Errors
+/// Returns the field, the value and what is needed.
+pub fn at_least(field: &str, value: i64, least: i64) -> Result<u32, String> {
+    match value < least {
+        true => Err(format!(
+            "{field}: {value} is too small; {least} or more is needed"
+        )),
+        false => Ok(u32::try_from(value).unwrap_or(u32::MAX)),
+    }
 }
 
 /// Returns the schema of any object, which is kept unparsed.

@@ -3,6 +3,7 @@
 //! `muster install` converts stored objects with it, and the simulator reads old files with it. JsonFields that both
 //! versions have alike stay as they are, so that an object that was converted once is converted to itself.
 
+use crate::duration::parse_millis;
 use serde_json::{Map, Value, json};
 
 /// The `apiVersion` of objects that are converted.
@@ -220,22 +221,16 @@ fn rename(of: &mut JsonFields, old: &str, new: &str) {
     }
 }
 
-/// Moves a duration to a field of whole seconds, rounded up.
+/// Moves a duration to a field of whole seconds, rounded up; more than it takes counts as the most.
 fn seconds(of: &mut JsonFields, field: &str, old: &str, new: &str) -> Result<(), String> {
     let Some(value) = of.remove(old) else {
         return Ok(());
     };
     let stated = value.as_str().map(str::to_owned);
     let stated = stated.unwrap_or_else(|| value.to_string());
-    let millis = workload::duration_millis(&stated);
-    let seconds = millis.and_then(|millis| i32::try_from((millis + 999) / 1_000).ok());
-    let seconds = seconds.ok_or_else(|| {
-        format!(
-            "{field}.{old}: {value} is not a duration of at most {} s; digits with units h, m, s or ms are needed, \
-             like 90s or 1h30m",
-            i32::MAX
-        )
-    })?;
+    let millis = parse_millis(&stated).map_err(|error| format!("{field}.{old}: {error}"))?;
+    let seconds = millis / 1_000 + i64::from(millis % 1_000 > 0);
+    let seconds = i32::try_from(seconds).unwrap_or(i32::MAX);
     of.insert(new.to_owned(), seconds.into());
     Ok(())
 }

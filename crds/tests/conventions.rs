@@ -11,7 +11,7 @@ const EXCEPTIONS: [(&str, &str); 2] = [
         "FaultPolicy.status.pausedClusters[].phase",
         "is a phase; conditions are needed",
     ),
-    // Keys are names of clusters, and values are templates of addresses.
+    // Keys are the names of scores, each a property of its own with a default.
     (
         "CapacityPolicy.spec.placement.weights",
         "is a map of integers; a list with names is needed",

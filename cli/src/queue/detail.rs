@@ -51,7 +51,7 @@ fn turns(queue: &Shown) -> String {
         return String::new();
     };
     let past = match fair_share.usage_half_life_seconds {
-        Some(seconds) => format!("past usage counts half after {}", human(seconds.into())),
+        Some(seconds) => format!("past usage counts half after {}", human(seconds)),
         None => "past usage does not count".to_owned(),
     };
     match fair_share.within {

@@ -23,13 +23,13 @@ impl CapacityPolicySpec {
                 evict_overdue: Some(Loose::Known(CapacityPolicyEvictOverdue::Never)),
             }),
             retries: Some(CapacityPolicyRetries {
-                infrastructure: i32::try_from(DEFAULT_INFRASTRUCTURE).ok(),
+                infrastructure: Some(DEFAULT_INFRASTRUCTURE.into()),
                 user: Some(0),
                 on_exit_codes: Vec::new(),
             }),
             placement: Some(CapacityPolicyPlacement {
                 split: Some(Loose::Known(CapacityPolicySplit::Never)),
-                start_deadline_seconds: i32::try_from(DEFAULT_START_DEADLINE_MS / 1_000).ok(),
+                start_deadline_seconds: Some(DEFAULT_START_DEADLINE_MS / 1_000),
                 pre_pull: Some(Loose::Known(CapacityPolicyPrePull::Never)),
                 ..CapacityPolicyPlacement::default()
             }),

@@ -9,7 +9,7 @@ use super::{
     CapacityPolicyPreemptionWithinQueue, CapacityPolicyReclaim, CapacityPolicySpare,
     CapacityPolicySplit, CapacityPolicyStop, Tenancy,
 };
-use crate::loose::{Loose, QuantityList, QuantityText, resources};
+use crate::loose::{Loose, QuantityList, QuantityText, at_least, resources};
 use crate::names;
 use crate::queue::FIFO;
 use engine::facts::{
@@ -121,9 +121,8 @@ impl CapacityPolicy {
                     checks.fail(format!("spec.placement.filters: {error}"));
                 }
                 if let Some(retries) = &spec.retries {
-                    let times = retries.infrastructure.map(i64::from);
-                    checks.at_least("spec.retries.infrastructure", times, 0);
-                    checks.at_least("spec.retries.user", retries.user.map(i64::from), 0);
+                    checks.at_least("spec.retries.infrastructure", retries.infrastructure, 0);
+                    checks.at_least("spec.retries.user", retries.user, 0);
                 }
                 for (cluster, text) in &placement.addresses {
                     if let Err(error) = Addresses::check(text) {
@@ -268,16 +267,10 @@ impl Checks {
         self.first.get_or_insert(problem);
     }
 
-    /// Reads a number of at least `least`; a number above the type's maximum counts as the maximum.
+    /// Reads a number of at least `least`.
     fn at_least(&mut self, field: &str, value: Option<i64>, least: i64) -> Option<u32> {
-        let value = value?;
-        if value < least {
-            self.fail(format!(
-                "{field}: {value} is too small; {least} or more is needed"
-            ));
-            return None;
-        }
-        Some(u32::try_from(value).unwrap_or(u32::MAX))
+        let number = at_least(field, value?, least);
+        number.map_err(|problem| self.fail(problem)).ok()
     }
 
     /// Reads amounts of resources.
@@ -289,40 +282,18 @@ impl Checks {
     }
 
     /// Reads seconds, at least `least`, as milliseconds.
-    fn seconds(&mut self, field: &str, value: Option<i32>, least: i64) -> Option<i64> {
-        let seconds = self.at_least(field, value.map(i64::from), least)?;
+    fn seconds(&mut self, field: &str, value: Option<i64>, least: i64) -> Option<i64> {
+        let seconds = self.at_least(field, value, least)?;
         Some(i64::from(seconds) * 1_000)
     }
 
     /// Reads one of a fixed set of words; a value that this version does not know counts as unset.
     fn word<T: Copy + JsonSchema>(&mut self, field: &str, value: Option<&Loose<T>>) -> Option<T> {
-        match value? {
-            Loose::Known(word) => Some(*word),
-            Loose::Unknown(word) => {
-                let words = words::<T>();
-                self.fail(format!("{field}: {word} is not known; {words} is needed"));
-                None
-            }
+        let value = value?;
+        if let Some(problem) = value.problem() {
+            self.fail(format!("{field}: {problem}"));
         }
-    }
-}
-
-/// Returns the words of `T`, in its order: `A, B or C`.
-fn words<T: JsonSchema>() -> String {
-    let schema = schemars::generate::SchemaGenerator::default().into_root_schema_for::<T>();
-    let variants = schema.get("oneOf").or_else(|| schema.get("enum"));
-    let variants = variants
-        .and_then(|all| all.as_array())
-        .into_iter()
-        .flatten();
-    let word = |variant: &serde_json::Value| {
-        let word = variant.get("const").unwrap_or(variant).as_str();
-        word.unwrap_or_default().to_owned()
-    };
-    let mut words: Vec<String> = variants.map(word).collect();
-    match words.pop() {
-        Some(last) if !words.is_empty() => format!("{} or {last}", words.join(", ")),
-        last => last.unwrap_or_default(),
+        value.known().copied()
     }
 }
 
@@ -449,13 +420,9 @@ impl CapacityPolicySpare {
 impl CapacityPolicyLimits {
     fn to_fact(&self, checks: &mut Checks) -> facts::Limits {
         facts::Limits {
-            jobs: checks.at_least("spec.limits.jobs", self.jobs.map(i64::from), 0),
-            jobs_per_user: checks.at_least(
-                "spec.limits.jobsPerUser",
-                self.jobs_per_user.map(i64::from),
-                0,
-            ),
-            pending: checks.at_least("spec.limits.pending", self.pending.map(i64::from), 0),
+            jobs: checks.at_least("spec.limits.jobs", self.jobs, 0),
+            jobs_per_user: checks.at_least("spec.limits.jobsPerUser", self.jobs_per_user, 0),
+            pending: checks.at_least("spec.limits.pending", self.pending, 0),
             runtime_ms: checks.seconds("spec.limits.runtimeSeconds", self.runtime_seconds, 1),
             resources_per_user: checks
                 .amounts("spec.limits.resourcesPerUser", &self.resources_per_user),

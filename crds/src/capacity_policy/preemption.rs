@@ -17,9 +17,9 @@ pub struct CapacityPolicyPreemption {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reclaim: Option<Loose<CapacityPolicyReclaim>>,
     /// How many seconds a job of this queue runs before it may be evicted for another.
-    #[schemars(range(min = 0), extend("default" = {"stated": 0}))]
+    #[schemars(with = "Option<i32>", range(min = 0), extend("default" = {"stated": 0}))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub min_runtime_seconds: Option<i32>,
+    pub min_runtime_seconds: Option<i64>,
     /// Whether its jobs may opt out of eviction by the label `volcano.sh/preemptable: "false"`.
     #[schemars(extend("default" = {"stated": "Honor"}))]
     #[serde(skip_serializing_if = "Option::is_none")]

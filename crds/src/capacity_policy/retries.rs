@@ -15,13 +15,13 @@ pub(super) const DEFAULT_INFRASTRUCTURE: u32 = 10;
 pub struct CapacityPolicyRetries {
     /// How often a job that has failed through no fault of its own (a node, a device, the network, a volume) is
     /// queued again. 0: never.
-    #[schemars(range(min = 0, max = 100), extend("default" = {"stated": 10}))]
+    #[schemars(with = "Option<i32>", range(min = 0, max = 100), extend("default" = {"stated": 10}))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub infrastructure: Option<i32>,
+    pub infrastructure: Option<i64>,
     /// How often a job that has failed by itself is queued again. 0: never.
-    #[schemars(range(min = 0, max = 100), extend("default" = {"stated": 0}))]
+    #[schemars(with = "Option<i32>", range(min = 0, max = 100), extend("default" = {"stated": 0}))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub user: Option<i32>,
+    pub user: Option<i64>,
     /// The exit codes of a container after which a job that has failed by itself is queued again. Unset: all.
     #[schemars(length(max = 64), inner(range(min = 1, max = 255)))]
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
@@ -58,7 +58,7 @@ impl CapacityPolicy {
         let Some(stated) = &self.spec.retries else {
             return unset;
         };
-        let or = |stated: Option<i32>, unset| match stated {
+        let or = |stated: Option<i64>, unset| match stated {
             Some(most) if most >= 0 => u32::try_from(most).unwrap_or(u32::MAX),
             _ => unset,
         };

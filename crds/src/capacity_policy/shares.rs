@@ -13,9 +13,9 @@ pub struct CapacityPolicyFairShare {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<i32>,
     /// The seconds after which past usage counts half. Unset: only current usage counts.
-    #[schemars(range(min = 1))]
+    #[schemars(with = "Option<i32>", range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub usage_half_life_seconds: Option<i32>,
+    pub usage_half_life_seconds: Option<i64>,
     /// Whose jobs come in turn inside the queue: None, User. It concerns the queue's own jobs, not those of
     /// queues below it, and is not possible with StrictFIFO.
     #[schemars(extend("default" = {"stated": "None"}))]
@@ -39,22 +39,22 @@ pub enum CapacityPolicyFairShareWithin {
 #[serde(rename_all = "camelCase", default)]
 pub struct CapacityPolicyLimits {
     /// How many jobs of the queue, and of the queues below it, may be admitted at the same time.
-    #[schemars(range(min = 0))]
+    #[schemars(with = "Option<i32>", range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub jobs: Option<i32>,
+    pub jobs: Option<i64>,
     /// The same for each user.
-    #[schemars(range(min = 0))]
+    #[schemars(with = "Option<i32>", range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub jobs_per_user: Option<i32>,
+    pub jobs_per_user: Option<i64>,
     /// How many pending jobs compete, in order. The jobs behind them wait until one of these has started
     /// or gone.
-    #[schemars(range(min = 0))]
+    #[schemars(with = "Option<i32>", range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub pending: Option<i32>,
+    pub pending: Option<i64>,
     /// How many seconds a job may run. Then it is evicted and does not compete again.
-    #[schemars(range(min = 1))]
+    #[schemars(with = "Option<i32>", range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub runtime_seconds: Option<i32>,
+    pub runtime_seconds: Option<i64>,
     /// The most that the jobs of one user are charged at the same time, by resource, in the queue and the
     /// queues below it: devices, shares of devices, cpu, memory or others. A job that would exceed it waits,
     /// and keeps no other job waiting.

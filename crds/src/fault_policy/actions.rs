@@ -126,14 +126,13 @@ pub(super) fn read(actions: &[FaultPolicyAction], field: &str) -> Result<Actions
                 let action = remediate.action.unwrap_or_default();
                 read.remediate = Some(Remediate { action });
             }
-            other => {
-                let word = match other {
-                    Some(Loose::Unknown(word)) => format!("{word} is not known"),
-                    _ => "is missing".to_owned(),
-                };
-                return Err(format!(
-                    "{field}.type: {word}; AvoidNode, AvoidNodeForJob or Remediate is needed"
-                ));
+            Some(unknown) => {
+                let problem = unknown.problem().unwrap_or_default();
+                return Err(format!("{field}.type: {problem}"));
+            }
+            None => {
+                let words = Loose::<FaultPolicyActionType>::words();
+                return Err(format!("{field}.type: is missing; {words} is needed"));
             }
         }
     }

@@ -126,7 +126,8 @@ impl FaultPolicyNode {
         let taints = self.device_taints.iter();
         let taints = taints.map(|key| format!("{DEVICE_TAINT}{key}"));
         let conditions = self.conditions.iter().cloned().chain(taints).collect();
-        Ok(rule(conditions, &self.messages, RESOLVE_AFTER.into()))
+        let resolved = i64::from(RESOLVE_AFTER) * 1_000;
+        Ok(rule(conditions, &self.messages, resolved))
     }
 }
 
@@ -143,16 +144,16 @@ impl FaultPolicyAlert {
         let names = self.names.iter().map(|name| format!("{ALERT}{name}"));
         let resolved = format!("{field}.resolveAfterSeconds");
         let resolved = positive_millis(self.resolve_after_seconds, RESOLVE_AFTER, &resolved)?;
-        Ok(rule(names.collect(), &self.messages, resolved / 1_000))
+        Ok(rule(names.collect(), &self.messages, resolved))
     }
 }
 
-/// Returns a rule without name, class and actions. An alert is over after `resolved` seconds.
-fn rule(conditions: Vec<String>, messages: &[String], resolved: i64) -> NodeFaultRule {
+/// Returns a rule without name, class and actions. An alert is over after `alerts_for_ms` milliseconds.
+fn rule(conditions: Vec<String>, messages: &[String], alerts_for_ms: i64) -> NodeFaultRule {
     NodeFaultRule {
         name: String::new(),
         conditions,
-        alerts_for_ms: resolved * 1_000,
+        alerts_for_ms,
         messages: messages.to_vec(),
         class: FaultClass::Unknown,
         policy: String::new(),

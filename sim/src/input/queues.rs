@@ -102,13 +102,13 @@ pub fn read_queues(path: &Path) -> Result<ScenarioQueues, InputError> {
             }
         }
     }
-    let policies = manifests.facts()?;
+    let policies = manifests.facts(&name)?;
     finish(&name, queues, policies)
 }
 
 impl QueueManifests<'_> {
     /// Returns the fact of each policy, and of an empty one for each Queue that has none.
-    fn facts(self) -> Result<BTreeMap<QueueName, PolicyFact>, InputError> {
+    fn facts(self, file: &str) -> Result<BTreeMap<QueueName, PolicyFact>, InputError> {
         let mut facts = BTreeMap::new();
         for (place, policy) in &self.policies {
             let name = QueueName::new(policy.metadata.name.as_deref().unwrap_or_default());
@@ -118,7 +118,7 @@ impl QueueManifests<'_> {
         for (name, queue) in &self.queues {
             if !facts.contains_key(name) {
                 let place = InputLocation {
-                    file: "",
+                    file,
                     place: format!("queue {name}"),
                 };
                 let none = CapacityPolicy::new(name.as_str(), Default::default());

@@ -171,7 +171,7 @@ fn every_field_becomes_a_fact() {
             "withinQueue": "LowerPriority", "reclaim": "Never", "minRuntimeSeconds": 300, "preemptableLabel": "Ignore",
             "evictOverdue": "ForDelayedJobs",
         },
-        "limits": {"jobs": 3, "jobsPerUser": 0, "pending": 7, "runtimeSeconds": 3600,
+        "limits": {"jobs": 3, "jobsPerUser": 0, "pending": 5_000_000_000_i64, "runtimeSeconds": 3600,
             "resourcesPerUser": {"nvidia.com/gpu": 8, "memory": "1Ti"}, "resourcesPerNamespace": {"nvidia.com/mig-1g.5gb": 0}},
         "placement": {"maxClusters": 2, "weights": {"price": 7}},
         "stopPolicy": "HoldAndDrain",
@@ -224,7 +224,7 @@ fn every_field_becomes_a_fact() {
         facts::Limits {
             jobs: Some(3),
             jobs_per_user: Some(0),
-            pending: Some(7),
+            pending: Some(u32::MAX),
             runtime_ms: Some(3_600_000),
             resources_per_user: Resources::parse([("nvidia.com/gpu", "8"), ("memory", "1Ti")])
                 .unwrap(),
