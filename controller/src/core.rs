@@ -22,7 +22,7 @@ use crate::metrics::ControllerMetrics;
 use crate::mirror::binding::is_workload;
 use crate::mirror::template::{TemplateKey, TemplateKind};
 use crate::mirror::template_key;
-use crate::reconcile::Reconciler;
+use crate::reconcile::{Reconciler, remains};
 use crate::status::{Publisher, Publishing};
 use binding_writer::term::Lead;
 use engine::{JobKey, Time};
@@ -108,12 +108,12 @@ impl Core {
         if !self.leads() {
             return std::time::Duration::from_millis(LONGEST_MS);
         }
-        if !self.reconciler.work_queue.is_empty() || self.publisher.is_behind() {
+        if !self.reconciler.out.work_queue.is_empty() || self.publisher.is_behind() {
             return std::time::Duration::from_millis(1);
         }
         let wakes = [
             self.wake_at,
-            self.reconciler.work_queue.next_at(),
+            self.reconciler.out.work_queue.next_at(),
             self.publisher.reasons.next_due(),
             self.publisher.advice.next_due(),
             self.publisher.positions.next_due(),
@@ -130,17 +130,14 @@ impl Core {
         if !self.may_decide(now) {
             return self.stand_by();
         }
-        self.reconciler.work_queue.add_due(now);
+        self.reconciler.out.work_queue.add_due(now);
         self.reconciler.look_at_quotas(now);
-        for key in self.reconciler.work_queue.take() {
+        for key in self.reconciler.out.work_queue.take() {
             self.heart.beat();
             let actions = self.reconciler.reconcile(&key, now);
             self.run(actions);
         }
-        self.reconciler.mark_adopted(now);
-        self.reconciler.taint_nodes(now);
-        self.reconciler.pause_clusters(now);
-        self.reconciler.leave_ending_nodes(now);
+        self.reconciler.keep_fleet(now);
         self.run_actions();
         match self.reconciler.enforcement.allows_decisions() {
             true => self.decide(now),
@@ -151,8 +148,8 @@ impl Core {
         self.run_actions();
         self.effects.submit_writes();
         let changed = self.reconciler.engine.take_changed();
-        self.reconciler.places.charged(&changed.queues);
-        self.reconciler.keep_places(now);
+        self.reconciler.queues.places.charged(&changed.queues);
+        self.reconciler.queue_pass().keep_places(now);
         self.run_actions();
         self.publishing().publish(changed, now);
         self.run_actions();
@@ -221,8 +218,9 @@ impl Core {
     /// Starts to decide: adds every job to the work queue, whatever was observed while another replica led.
     fn begin(&mut self, now: Time) {
         self.role = Leading::Leads;
-        self.reconciler.find_remains(now);
+        remains::find_remains(&mut self.reconciler, now);
         self.reconciler
+            .out
             .work_queue
             .extend(self.reconciler.mirror.bindings().keys().cloned());
         for (name, fact) in self.reconciler.mirror.namespaces() {
@@ -235,7 +233,8 @@ impl Core {
         for name in self.reconciler.mirror.queues().keys() {
             self.publisher.queue(name);
         }
-        self.reconciler.begin_fault_policies();
+        let mirror = &self.reconciler.mirror;
+        self.reconciler.fleet.begin_fault_policies(mirror);
         for name in self.reconciler.mirror.fault_policies().keys() {
             self.publisher.fault_policy(name);
         }
@@ -252,7 +251,7 @@ impl Core {
     /// Empties the work queue and pending publications while another replica leads; the core adds every job
     /// when it starts to decide.
     fn stand_by(&mut self) {
-        for key in self.reconciler.work_queue.take() {
+        for key in self.reconciler.out.work_queue.take() {
             let Some(binding) = self.reconciler.mirror.bindings().get(&key) else {
                 continue;
             };
@@ -262,9 +261,9 @@ impl Core {
         }
         self.publisher.clear();
         self.publisher.not_running.export(&self.metrics);
-        self.reconciler.lost_pods.stand_by();
-        self.reconciler.breakers.stand_by();
-        self.reconciler.avoided_nodes.stand_by();
+        self.reconciler.jobs.lost_pods.stand_by();
+        self.reconciler.fleet.breakers.stand_by();
+        self.reconciler.fleet.avoided_nodes.stand_by();
         self.metrics.nodes_avoided.set(0);
         self.metrics.remediations.set(RemediationCounts::default());
         self.metrics.clusters_paused.set(0);

@@ -3,11 +3,15 @@
 use crate::core::{Core, Leading};
 use crate::messages::enforcement::Enforcement;
 use crate::messages::input::Input;
+use crate::reconcile::adoption::note_adoption;
 use crate::reconcile::open_write::version;
+use crate::reconcile::placed::{excess, not_running, parts, rendezvous, shrink};
+use crate::reconcile::{Reconciler, decisions, outcomes, record_guard, remains};
 use crds::fault_policy::FaultPolicy;
 use crds::karmada::ResourceBinding;
 use crds::kubernetes::Namespace;
 use engine::{JobKey, Time};
+use kube::core::ObjectMeta;
 use runtime::watch::Delta;
 
 impl Core {
@@ -22,74 +26,93 @@ impl Core {
         match input {
             Input::Lead(lead) if !self.leads() => self.role = Leading::CatchesUp(lead),
             Input::Lead(lead) => lead.caught_up(),
-            Input::Binding(delta) => self.binding(delta),
+            Input::Binding(delta) => self.binding(delta, now),
             Input::Work(delta) => {
-                self.reconciler.pre_pulls.work(&delta, now);
+                self.reconciler.fleet.pre_pulls.work(&delta, now);
                 let key = self.reconciler.mirror.work(delta);
-                self.reconciler.work_queue.extend(key);
+                self.reconciler.out.work_queue.extend(key);
             }
             Input::Override(delta) => {
                 let delta = delta.map(|policy| policy.metadata);
-                self.reconciler.override_policy(delta);
+                self.override_policy(delta);
             }
             Input::ClusterOverride(delta) => {
                 let delta = delta.map(|policy| policy.metadata);
-                self.reconciler.override_policy(delta);
+                self.override_policy(delta);
             }
             Input::Template(kind, delta) => self.template(&kind, delta, now),
             Input::Namespace(delta) => self.namespace(delta, now),
             Input::Propagation(delta) => self.propagation(delta),
-            Input::Queue(delta) => self.reconciler.queue(delta),
+            Input::Queue(delta) => self.reconciler.queue_pass().queue(delta),
             Input::Policy(delta) => self.reconciler.policy(delta),
             Input::FaultPolicy(delta) => self.fault_policy(delta),
-            Input::NodeRemediation(delta) => self.reconciler.avoided_nodes.remediation(delta),
+            Input::NodeRemediation(delta) => self.reconciler.fleet.avoided_nodes.remediation(delta),
             Input::PriorityClass(delta) => self.reconciler.priority_class(delta),
             Input::ClaimTemplate(delta) => self.reconciler.claim_template(delta),
             Input::PodGroup(delta) => self.podgroup(delta),
             Input::UnselectedKinds(kinds) => self.watch_unselected(&kinds),
             Input::Member(event) => self.reconciler.member(event, now),
             Input::Enforcement(enforcement) => self.enforcement(enforcement),
-            Input::Outcome(outcome) => self.reconciler.outcome(outcome, now),
+            Input::Outcome(outcome) => {
+                let key = outcome.key.clone();
+                self.reconciler
+                    .answer(&key, now, |pass| outcomes::outcome(pass, outcome));
+            }
             Input::Prepared {
                 key,
                 attempt,
                 result,
-            } => self.reconciler.prepared(&key, attempt, *result, now),
-            Input::WorksChecked { key, uid, gone } => {
-                self.reconciler
-                    .works_checked(&key, uid.as_deref(), gone, now)
-            }
+            } => self.reconciler.answer(&key, now, |pass| {
+                decisions::prepared(pass, attempt, *result);
+            }),
+            Input::WorksChecked { key, uid, gone } => self.reconciler.answer(&key, now, |pass| {
+                outcomes::works_checked(pass, uid.as_deref(), gone);
+            }),
             Input::PartsWritten {
                 key,
                 attempt,
                 result,
-            } => self.reconciler.parts_written(&key, attempt, result),
+            } => self.reconciler.answer(&key, now, |pass| {
+                parts::parts_written(pass, attempt, result)
+            }),
             Input::ServicesSeen {
                 key,
                 attempt,
                 result,
-            } => self.reconciler.services_seen(&key, attempt, result, now),
+            } => self.reconciler.answer(&key, now, |pass| {
+                rendezvous::services_seen(pass, attempt, result);
+            }),
             Input::RightAsked {
                 namespace,
                 queue,
                 allowed,
             } => self.reconciler.right_asked(namespace, queue, allowed),
-            Input::Alerts(alerts) => self.reconciler.alerts(alerts, now),
-            Input::NodeTainted(change) => self.reconciler.node_tainted(&change),
+            Input::Alerts(alerts) => {
+                let Reconciler {
+                    fleet, engine, out, ..
+                } = &mut self.reconciler;
+                fleet.alerts(alerts, engine, out, now);
+            }
+            Input::NodeTainted(change) => {
+                let Reconciler { fleet, out, .. } = &mut self.reconciler;
+                fleet.node_tainted(&change, out);
+            }
             Input::SchedulerSaid {
                 key,
                 attempt,
                 cluster,
                 pods,
-            } => self.reconciler.scheduler_said(&key, attempt, cluster, pods),
+            } => self.reconciler.answer(&key, now, |pass| {
+                not_running::scheduler_said(pass, attempt, cluster, pods);
+            }),
             Input::SizeChecked {
                 key,
                 attempt,
                 cluster,
                 small,
-            } => self
-                .reconciler
-                .size_checked(&key, attempt, cluster, small, now),
+            } => self.reconciler.answer(&key, now, |pass| {
+                shrink::size_checked(pass, attempt, cluster, small);
+            }),
         }
     }
 
@@ -103,29 +126,39 @@ impl Core {
     }
 
     /// Handles a change of a binding.
-    fn binding(&mut self, delta: Delta<ResourceBinding>) {
+    fn binding(&mut self, delta: Delta<ResourceBinding>, now: Time) {
         if let Delta::Upserted(binding) = &delta {
             self.seen = self.seen.max(version(binding));
         }
         let leads = self.leads();
         let reconciler = &mut self.reconciler;
         let is_new = reconciler.mirror.is_new(&delta);
-        reconciler.watch_record(&delta, leads);
-        // The watch may show a new binding of the same name before a pass saw that the old one went.
-        if let Some(key) = reconciler.mirror.is_another(&delta)
-            && !reconciler.has_remains(&key)
+        if let Delta::Upserted(binding) = &delta
+            && leads
         {
-            reconciler.forget(&key);
+            let key = binding.job_key();
+            reconciler.job(&key, now, |pass| record_guard::watch_record(pass, binding));
+        }
+        // The watch may show a new binding of the same name before a pass saw that the old one went.
+        if let Some(key) = reconciler.mirror.is_another(&delta) {
+            remains::forget_unless_charged(reconciler, &key);
         }
         if let Delta::Gone(object) = &delta {
             let namespace = object.namespace.as_deref().unwrap_or_default();
-            reconciler.has_remains(&JobKey::new(namespace, &object.name));
+            let key = JobKey::new(namespace, &object.name);
+            remains::binding_gone(reconciler, &key);
         }
         let key = reconciler.mirror.binding(delta);
         if let Some(key) = key.as_ref().filter(|_| leads && is_new) {
-            reconciler.begin_binding(key);
+            reconciler.job(key, now, record_guard::begin_binding);
         }
-        reconciler.work_queue.extend(key);
+        reconciler.out.work_queue.extend(key);
+    }
+
+    /// Handles a change of an override policy.
+    fn override_policy(&mut self, delta: Delta<ObjectMeta>) {
+        let Reconciler { mirror, out, .. } = &mut self.reconciler;
+        excess::override_policy(mirror, out, delta);
     }
 
     /// Handles a change of a namespace.
@@ -136,20 +169,23 @@ impl Core {
             return;
         };
         let jobs = reconciler.mirror.jobs_in(&namespace);
-        reconciler.work_queue.extend(jobs);
+        reconciler.out.work_queue.extend(jobs);
         reconciler.charge_pods_in(&namespace);
         if leads {
             let fact = reconciler.mirror.namespaces().get(&namespace);
             self.publisher.namespace(&namespace, fact);
             self.publishing().note_unselected_in(&namespace, now);
         }
-        self.reconciler.note_adoption(&namespace, now);
+        let Reconciler {
+            marking, mirror, ..
+        } = &mut self.reconciler;
+        note_adoption(marking, mirror, &namespace, now);
     }
 
     /// Handles a change of the admission policies' state, which the status of pending jobs shows.
     fn enforcement(&mut self, enforcement: Enforcement) {
         self.reconciler.enforcement = enforcement;
-        for key in self.reconciler.last_facts.keys() {
+        for key in self.reconciler.jobs.last_facts.keys() {
             self.publisher.job(key);
         }
     }

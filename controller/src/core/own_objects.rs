@@ -90,7 +90,7 @@ impl Core {
             return;
         };
         if let Some(job) = self.reconciler.mirror.job_of_template(&key).cloned() {
-            self.reconciler.work_queue.add(&job);
+            self.reconciler.out.work_queue.add(&job);
         }
         if self.leads() {
             self.warn(&key);
@@ -117,7 +117,7 @@ impl Core {
         if !template.warnings.is_empty() {
             let note = template.warnings.join("; ");
             let event = JobEvent::warning(Reason::InvalidTemplate, VALIDATE, note);
-            self.reconciler.push(Effect::RecordEvent {
+            self.reconciler.out.push(Effect::RecordEvent {
                 object: own.clone(),
                 event,
             });
@@ -153,12 +153,12 @@ impl Core {
             "{ours} wants the same ResourceBinding {name} and waits; give one of them another name"
         );
         let event = JobEvent::warning(Reason::BindingNameCollision, "Bind", to_own);
-        self.reconciler.push(Effect::RecordEvent {
+        self.reconciler.out.push(Effect::RecordEvent {
             object: own.clone(),
             event,
         });
         let event = JobEvent::warning(Reason::BindingNameCollision, "Bind", to_holder);
-        self.reconciler.push(Effect::RecordEvent {
+        self.reconciler.out.push(Effect::RecordEvent {
             object: holder.clone(),
             event,
         });

@@ -382,7 +382,7 @@ impl Stage {
             self.core.pass(now);
             let wait = tokio::time::timeout(Duration::from_millis(100), self.inputs.recv());
             let Ok(Some(input)) = wait.await else {
-                if self.core.reconciler.work_queue.is_empty() {
+                if self.core.reconciler.out.work_queue.is_empty() {
                     return;
                 }
                 continue;

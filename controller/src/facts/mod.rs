@@ -10,6 +10,7 @@
 //! about a job.
 
 pub(crate) mod adopted;
+pub(crate) mod discretion;
 pub(crate) mod holds;
 pub(crate) mod job;
 pub(crate) mod member_rules;

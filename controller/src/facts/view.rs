@@ -16,7 +16,7 @@ use crds::record::AvoidedByJob;
 use engine::facts::{Filters, JobFact, Split};
 use engine::matching::ends_toleration;
 use engine::{ClusterName, Engine, JobKey, QueueName};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use workload::{Addresses, Meeting};
 
 /// See the module's documentation.
@@ -30,6 +30,8 @@ pub(crate) struct View<'a> {
     pub(crate) ending_nodes: &'a EndingNodes,
     /// What members apply to pods before they store them.
     pub(crate) member_rules: &'a KnownMemberRules,
+    /// The fact of each job that the engine has.
+    pub(crate) last_facts: &'a HashMap<JobKey, JobFact>,
 }
 
 impl View<'_> {

@@ -24,7 +24,7 @@ impl Reconciler {
         if !same {
             let policies = self.mirror.fault_policies().values();
             let breakers = policies.clone().filter_map(|policy| policy.breaker().ok()?);
-            self.breakers.set(breakers.collect());
+            self.fleet.breakers.set(breakers.collect());
             let rules = rules_in_force(policies);
             self.apply(Event::FaultRulesChanged(rules));
         }

@@ -9,22 +9,25 @@ use members::RulesUpdate;
 impl Reconciler {
     /// Takes what a member applies to pods.
     pub(crate) fn member_rules(&mut self, cluster: ClusterName, rules: RulesUpdate, now: Time) {
-        match self.member_rules.update(cluster, rules) {
-            ChangedRules::All => self.work_queue.extend(self.last_facts.keys().cloned()),
-            ChangedRules::Namespace(name) => self.work_queue.extend(self.mirror.jobs_in(&name)),
+        match self.fleet.member_rules.update(cluster, rules) {
+            ChangedRules::All => self
+                .out
+                .work_queue
+                .extend(self.jobs.last_facts.keys().cloned()),
+            ChangedRules::Namespace(name) => self.out.work_queue.extend(self.mirror.jobs_in(&name)),
             ChangedRules::Quotas => self.look_at_quotas(now),
         }
     }
 
     /// Marks the pending jobs of namespaces whose ResourceQuotas have changed, each namespace once in a while.
     pub(crate) fn look_at_quotas(&mut self, now: Time) {
-        for name in self.member_rules.take_due(now) {
+        for name in self.fleet.member_rules.take_due(now) {
             let jobs = self.mirror.jobs_in(&name).into_iter();
             let pending = jobs.filter(|key| {
                 let binding = self.mirror.bindings().get(key);
                 binding.is_some_and(|binding| admitted_record(binding).is_none())
             });
-            self.work_queue.extend(pending);
+            self.out.work_queue.extend(pending);
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::messages::action::Publication;
 use crate::reconcile::Reconciler;
+use crate::reconcile::placed::cluster_removed::note_leaving;
 use crds::capacity_policy::CapacityPolicy;
 use crds::devices::ResourceClaimTemplate;
 use crds::kubernetes::PriorityClass;
@@ -32,30 +33,20 @@ impl Reconciler {
             }
             Delta::Listed => return,
         };
-        self.apply_policy(&name);
-        self.push(Publication::Queue(name.clone()));
-        self.work_queue.extend(self.rendezvous_jobs.iter().cloned());
+        self.queue_pass().apply_policy(&name);
+        self.out.push(Publication::Queue(name.clone()));
+        self.out
+            .work_queue
+            .extend(self.jobs.rendezvous.iter().cloned());
         // The right to submit may have changed; `root` affects every queue.
         let all = name.as_str() == names::ROOT_POLICY;
         let affected = self
+            .jobs
             .last_facts
             .iter()
             .filter(|(_, fact)| all || fact.queue == name);
         let keys: Vec<JobKey> = affected.map(|(key, _)| key.clone()).collect();
-        self.work_queue.extend(keys);
-    }
-
-    pub(crate) fn apply_policy(&mut self, name: &QueueName) {
-        let Some(policy) = self.mirror.policies().get(name) else {
-            return;
-        };
-        let strategy = self
-            .mirror
-            .queues()
-            .get(name)
-            .and_then(|queue| queue.spec.dequeue_strategy.as_deref());
-        let fact = policy.to_fact(strategy);
-        self.apply(Event::PolicyUpserted(fact));
+        self.out.work_queue.extend(keys);
     }
 
     pub(crate) fn priority_class(&mut self, delta: Delta<PriorityClass>) {
@@ -74,14 +65,17 @@ impl Reconciler {
         }
         if self.mirror.default_class() != before.as_deref() {
             // Queues may not allow the class.
-            self.work_queue.extend(self.last_facts.keys().cloned());
+            self.out
+                .work_queue
+                .extend(self.jobs.last_facts.keys().cloned());
         }
     }
 
     /// Handles a change of a ResourceClaimTemplate: the jobs that name it have another size.
     pub(crate) fn claim_template(&mut self, delta: Delta<ResourceClaimTemplate>) {
         if let Some(template) = self.mirror.claim_template(delta) {
-            self.work_queue
+            self.out
+                .work_queue
                 .extend(self.mirror.jobs_that_claim(&template));
         }
     }
@@ -92,46 +86,65 @@ impl Reconciler {
                 cluster,
                 node,
                 health,
-            } => self.node_health(cluster, node, health),
-            MemberEvent::Rules { cluster, rules } => self.member_rules(cluster, rules, now),
-            MemberEvent::Marks { cluster, marks } => self.cluster_marks(cluster, marks),
-            MemberEvent::Fact(mut fact) => {
-                match &mut fact {
-                    Event::ClusterUpserted(cluster) => {
-                        cluster.paused = self.breakers.pause_of(&cluster.name);
-                        self.work_queue.extend(self.spread_bindings.iter().cloned());
-                        self.note_leaving(cluster);
-                        if self.engine.fleet().cluster(&cluster.name).is_none() {
-                            self.work_queue.extend(self.rendezvous_jobs.iter().cloned());
-                        }
-                    }
-                    Event::NodeUpserted(node) => self.ending_nodes.mark(node, now),
-                    Event::ClusterGone(cluster) => {
-                        self.member_rules.forget(cluster);
-                        self.work_queue.extend(self.rendezvous_jobs.iter().cloned());
-                    }
-                    _ => {}
-                }
-                self.note_faults(&fact, now);
-                self.pods.note(&fact);
-                let engine = &self.engine;
-                // Members have ended pods of jobs that are none of Muster's.
-                let of_ours = match &fact {
-                    Event::PodUpserted(pod) => pod
-                        .job
-                        .as_ref()
-                        .is_some_and(|job| engine.job(job).is_some()),
-                    _ => true,
-                };
-                if of_ours {
-                    self.lost_pods
-                        .note(&fact, |cluster, node| engine.fleet().jobs_on(cluster, node));
-                }
-                self.apply(fact);
+            } => {
+                let Self {
+                    fleet, jobs, out, ..
+                } = self;
+                fleet.node_health(cluster, node, health, jobs, out);
             }
+            MemberEvent::Rules { cluster, rules } => self.member_rules(cluster, rules, now),
+            MemberEvent::Marks { cluster, marks } => {
+                let Self {
+                    fleet, jobs, out, ..
+                } = self;
+                fleet.cluster_marks(cluster, marks, jobs, out);
+            }
+            MemberEvent::Fact(fact) => self.member_fact(fact, now),
             MemberEvent::Listed { cluster } => tracing::debug!(%cluster, "member listed"),
             MemberEvent::Ready => {}
         }
+    }
+
+    /// Handles a fact of a member: what follows from it for jobs and faults, and then the engine.
+    fn member_fact(&mut self, mut fact: Event, now: Time) {
+        match &mut fact {
+            Event::ClusterUpserted(cluster) => {
+                cluster.paused = self.fleet.breakers.pause_of(&cluster.name);
+                self.out.work_queue.extend(self.jobs.spread.iter().cloned());
+                note_leaving(&self.engine, &self.mirror, &mut self.out, cluster);
+                if self.engine.fleet().cluster(&cluster.name).is_none() {
+                    self.out
+                        .work_queue
+                        .extend(self.jobs.rendezvous.iter().cloned());
+                }
+            }
+            Event::NodeUpserted(node) => self.fleet.ending_nodes.mark(node, now),
+            Event::ClusterGone(cluster) => {
+                self.fleet.member_rules.forget(cluster);
+                self.out
+                    .work_queue
+                    .extend(self.jobs.rendezvous.iter().cloned());
+            }
+            _ => {}
+        }
+        let engine = &self.engine;
+        self.fleet.note_faults(&fact, engine, &self.jobs, now);
+        self.jobs.pods.note(&fact);
+        let engine = &self.engine;
+        // Members have ended pods of jobs that are none of Muster's.
+        let of_ours = match &fact {
+            Event::PodUpserted(pod) => pod
+                .job
+                .as_ref()
+                .is_some_and(|job| engine.job(job).is_some()),
+            _ => true,
+        };
+        if of_ours {
+            self.jobs
+                .lost_pods
+                .note(&fact, |cluster, node| engine.fleet().jobs_on(cluster, node));
+        }
+        self.apply(fact);
     }
 
     /// Tells the engine which queue is charged for pods in a namespace that belong to no known job: the one that
@@ -149,12 +162,13 @@ impl Reconciler {
     /// Handles the answer whether a namespace may use a queue.
     pub(crate) fn right_asked(&mut self, namespace: String, queue: QueueName, allowed: bool) {
         let jobs = self
+            .jobs
             .last_facts
             .iter()
             .filter(|(key, fact)| *key.namespace == *namespace && fact.queue == queue);
         let jobs: Vec<JobKey> = jobs.map(|(key, _)| key.clone()).collect();
-        if self.rights.note((namespace, queue), allowed) {
-            self.work_queue.extend(jobs);
+        if self.queues.rights.note((namespace, queue), allowed) {
+            self.out.work_queue.extend(jobs);
         }
     }
 }

@@ -83,7 +83,7 @@ impl LiveState {
             LiveChange::Job(object) => self.submit(object)?,
             LiveChange::Queue(queue) => {
                 let delta = Delta::Upserted(Queue::clone(queue));
-                self.reconciler.queue(delta);
+                self.reconciler.queue_pass().queue(delta);
             }
             LiveChange::CapacityPolicy(policy) => {
                 let delta = Delta::Upserted(CapacityPolicy::clone(policy));
@@ -124,7 +124,7 @@ impl LiveState {
         let delta = Delta::Upserted(template);
         self.reconciler.mirror.template(&kind, delta);
         self.reconciler.mirror.binding(Delta::Upserted(binding));
-        self.reconciler.work_queue.add(&key);
+        self.reconciler.out.work_queue.add(&key);
         Ok(())
     }
 

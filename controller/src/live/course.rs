@@ -151,7 +151,7 @@ impl LiveState {
 
     /// Shows the pods that an admission plans beyond those that are there, as running.
     fn run(&mut self, key: &JobKey, admission: &Admission) {
-        let Some(fact) = self.reconciler.last_facts.get(key) else {
+        let Some(fact) = self.reconciler.jobs.last_facts.get(key) else {
             return;
         };
         let roles = fact.demand.roles.clone();

@@ -28,7 +28,9 @@ use crate::messages::action::{Effect, ReconcileAction};
 use crate::messages::enforcement::Enforcement;
 use crate::metrics::ControllerMetrics;
 use crate::reconcile::Reconciler;
+use crate::reconcile::placed::excess::override_policy;
 use crate::reconcile::reconciler::ReconcileOptions;
+use crate::reconcile::remains::find_remains;
 use crate::status::outlook;
 use engine::{
     ClusterName, Engine, EngineConfig, Event, Explanation, JobKey, NodeName, QueueName, Time, Uid,
@@ -123,7 +125,9 @@ impl LiveState {
             self.reconciler.priority_class(delta);
         }
         for queue in &observed.queues {
-            self.reconciler.queue(Delta::Upserted(queue.clone()));
+            self.reconciler
+                .queue_pass()
+                .queue(Delta::Upserted(queue.clone()));
         }
         for policy in &observed.capacity_policies {
             self.reconciler.policy(Delta::Upserted(policy.clone()));
@@ -136,7 +140,8 @@ impl LiveState {
         self.reconciler.fault_policy(Delta::Listed);
         for metadata in &observed.overrides {
             let delta = Delta::Upserted(metadata.clone());
-            self.reconciler.override_policy(delta);
+            let Reconciler { mirror, out, .. } = &mut self.reconciler;
+            override_policy(mirror, out, delta);
         }
         for template in &observed.claim_templates {
             let delta = Delta::Upserted(template.clone());
@@ -153,13 +158,13 @@ impl LiveState {
         }
         for binding in &observed.bindings {
             let delta = Delta::Upserted(binding.clone());
-            self.reconciler.watch_record(&delta, false);
             self.reconciler.mirror.binding(delta);
         }
         for work in &observed.works {
             self.reconciler.mirror.work(Delta::Upserted(work.clone()));
         }
-        self.reconciler.begin_fault_policies();
+        let mirror = &self.reconciler.mirror;
+        self.reconciler.fleet.begin_fault_policies(mirror);
         for event in &observed.members {
             self.member(event.clone());
         }
@@ -167,9 +172,9 @@ impl LiveState {
             let (namespace, queue) = (namespace.clone(), queue.clone());
             self.reconciler.right_asked(namespace, queue, *allowed);
         }
-        self.reconciler.find_remains(now);
+        find_remains(&mut self.reconciler, now);
         let jobs = self.reconciler.mirror.bindings().keys().cloned();
-        self.reconciler.work_queue.extend(jobs);
+        self.reconciler.out.work_queue.extend(jobs);
     }
 
     /// Takes what a member shows.
@@ -197,12 +202,19 @@ impl LiveState {
     /// queues.
     fn reconcile(&mut self) -> BTreeSet<Pair> {
         let now = self.now;
-        self.reconciler.work_queue.add_due(now);
-        for key in self.reconciler.work_queue.take() {
+        self.reconciler.out.work_queue.add_due(now);
+        for key in self.reconciler.out.work_queue.take() {
             self.reconciler.reconcile_job(&key, now);
         }
-        self.reconciler.pause_clusters(now);
-        self.reconciler.leave_ending_nodes(now);
+        let Reconciler {
+            fleet,
+            engine,
+            jobs,
+            out,
+            ..
+        } = &mut self.reconciler;
+        fleet.pause_clusters(engine, jobs, out, now);
+        fleet.leave_ending_nodes(engine, out, now);
         let actions = self.reconciler.take_actions().into_iter();
         let asked = actions.filter_map(|action| match action {
             ReconcileAction::Effect(Effect::AskRight { namespace, queue }) => {
@@ -224,7 +236,7 @@ impl LiveState {
     #[must_use]
     pub fn explain(&self, key: &JobKey) -> Option<LiveAnswer> {
         let explanation = self.state(key)?;
-        let may_use = |queue: &QueueName| self.reconciler.may_be_named(key, queue);
+        let may_use = |queue: &QueueName| self.reconciler.view().may_be_named(key, queue);
         let helps = self.reconciler.engine.advise(key, &may_use);
         Some(LiveAnswer {
             explanation,

@@ -50,6 +50,12 @@ pub(crate) fn is_workload(binding: &ResourceBinding) -> bool {
     interpreted || workload::may_start_pods(&resource.api_version, &resource.kind)
 }
 
+/// Returns the record on a binding, whichever template it is of, if it can be read.
+pub(crate) fn written_record(binding: &ResourceBinding) -> Option<AdmissionRecord> {
+    let record = AdmissionRecord::read(binding.metadata.annotations.as_ref());
+    record.ok().flatten()
+}
+
 /// Returns the record if it is readable and belongs to the template that is bound now.
 pub(crate) fn own_record(binding: &ResourceBinding) -> Option<AdmissionRecord> {
     AdmissionRecord::own(binding)

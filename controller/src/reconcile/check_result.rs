@@ -1,6 +1,7 @@
 //! What follows from a check of a job, and the one place that carries it out.
 
-use crate::reconcile::{ReconcileCtx, Reconciler};
+use crate::reconcile::JobPass;
+use crate::reconcile::evict::{apply_ending, evict};
 use binding_writer::Write;
 use crds::record::AdmissionRecord;
 use engine::{ClusterName, Reason};
@@ -68,27 +69,20 @@ impl From<EvictionCause> for CheckResult {
     }
 }
 
-impl Reconciler {
-    /// Carries out what follows from a check of a job, which is placed by `record`.
-    pub(crate) fn follow(
-        &mut self,
-        ctx: &ReconcileCtx<'_>,
-        record: &AdmissionRecord,
-        result: CheckResult,
-    ) {
-        match result {
-            CheckResult::Continue | CheckResult::Done => {}
-            CheckResult::Write(write) => self.write(ctx.key, &ctx.binding, *write),
-            CheckResult::Evict(cause) => {
-                let EvictionCause {
-                    reason,
-                    message,
-                    avoid,
-                    record: own,
-                } = cause;
-                self.apply_ending(ctx, reason, &message, avoid);
-                self.evict(ctx, own.as_deref().unwrap_or(record), reason, &message);
-            }
+/// Carries out what follows from a check of a job, which is placed by `record`.
+pub(crate) fn follow(pass: &mut JobPass<'_>, record: &AdmissionRecord, result: CheckResult) {
+    match result {
+        CheckResult::Continue | CheckResult::Done => {}
+        CheckResult::Write(write) => pass.write(*write),
+        CheckResult::Evict(cause) => {
+            let EvictionCause {
+                reason,
+                message,
+                avoid,
+                record: own,
+            } = cause;
+            apply_ending(pass, reason, &message, avoid);
+            evict(pass, own.as_deref().unwrap_or(record), reason, &message);
         }
     }
 }

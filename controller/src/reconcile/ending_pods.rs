@@ -12,9 +12,9 @@
 //! starting elsewhere, or its name from being used again. What is left then stays charged by itself, in the engine
 //! (`engine/src/cycle/pod_charges.rs`).
 
-use crate::reconcile::Reconciler;
+use crate::reconcile::JobPass;
 use engine::matching::{LEAVING, OUT_OF_SERVICE};
-use engine::{JobKey, Time};
+use engine::{Engine, JobKey, Time};
 
 /// Milliseconds for which the end of pods is waited for whatever their grace period: several times the usual one.
 pub(crate) const PODS_END_MS: i64 = 120_000;
@@ -25,33 +25,32 @@ const LOOK_MS: i64 = 250;
 /// Milliseconds between two looks after [`PODS_END_MS`].
 const LATER_LOOK_MS: i64 = 2_000;
 
-impl Reconciler {
-    /// Returns when to look again at a job whose Works are gone, if pods of it have not ended yet.
-    pub(crate) fn pods_still_end(&mut self, key: &JobKey, now: Time) -> Option<Time> {
-        let grace_s = self.engine.pods_of(key).longest_grace();
-        let grace_s = grace_s.or_else(|| self.is_unseen(key).then_some(0))?;
-        let most = self.options.pods_end_ms;
-        let since = self.in_flight_of(key).works.pods_end_since(now);
-        let by = since.after(allowed(grace_s, most));
-        let look = match now < since.after(PODS_END_MS) {
-            true => LOOK_MS,
-            false => LATER_LOOK_MS,
-        };
-        (now < by).then(|| now.after(look).min(by))
-    }
+/// Returns when to look again at a job whose Works are gone, if pods of it have not ended yet.
+pub(crate) fn pods_still_end(pass: &mut JobPass<'_>) -> Option<Time> {
+    let now = pass.now;
+    let grace_s = pass.engine.pods_of(pass.key).longest_grace();
+    let grace_s = grace_s.or_else(|| is_unseen(pass.engine, pass.key).then_some(0))?;
+    let most = pass.options.pods_end_ms;
+    let since = pass.in_flight.works.pods_end_since(now);
+    let by = since.after(allowed(grace_s, most));
+    let look = match now < since.after(PODS_END_MS) {
+        true => LOOK_MS,
+        false => LATER_LOOK_MS,
+    };
+    (now < by).then(|| now.after(look).min(by))
+}
 
-    /// Returns true if a job was admitted to a member that cannot be seen now, and that is neither out of service nor
-    /// removed.
-    fn is_unseen(&self, key: &JobKey) -> bool {
-        let admission = self.engine.job(key).and_then(|job| job.admission);
-        let shares = admission
-            .into_iter()
-            .flat_map(|admission| &admission.shares);
-        let mut clusters = shares.filter_map(|share| self.engine.fleet().cluster(&share.cluster));
-        clusters.any(|cluster| {
-            !cluster.usable && !cluster.has_taint(OUT_OF_SERVICE) && !cluster.has_taint(LEAVING)
-        })
-    }
+/// Returns true if a job was admitted to a member that cannot be seen now, and that is neither out of service nor
+/// removed.
+fn is_unseen(engine: &Engine, key: &JobKey) -> bool {
+    let admission = engine.job(key).and_then(|job| job.admission);
+    let shares = admission
+        .into_iter()
+        .flat_map(|admission| &admission.shares);
+    let mut clusters = shares.filter_map(|share| engine.fleet().cluster(&share.cluster));
+    clusters.any(|cluster| {
+        !cluster.usable && !cluster.has_taint(OUT_OF_SERVICE) && !cluster.has_taint(LEAVING)
+    })
 }
 
 /// Returns for how many milliseconds the end of pods with this grace period is waited for.

@@ -9,30 +9,29 @@
 
 use crate::messages::action::Effect;
 use crate::mirror::binding::required_by;
-use crate::reconcile::{ReconcileCtx, Reconciler};
+use crate::reconcile::JobPass;
 use crds::karmada::ResourceBinding;
 
 /// Milliseconds for which the object has to be missing: a watch may lag.
 const MISSING_FOR_MS: i64 = 10_000;
 
-impl Reconciler {
-    /// Deletes the binding of a job whose object is gone and which does not go with it.
-    pub(crate) fn end_if_orphaned(&mut self, ctx: &ReconcileCtx<'_>) {
-        let missing = self.mirror.template_of(&ctx.binding).is_none();
-        if !missing || !is_without_owner(&ctx.binding) {
-            self.in_flight_of(ctx.key).orphaned_since = None;
-            return;
-        }
-        let since = &mut self.in_flight_of(ctx.key).orphaned_since;
-        let due = since.get_or_insert(ctx.now).after(MISSING_FOR_MS);
-        if ctx.now < due {
-            return self.work_queue.add_at(ctx.key, due);
-        }
-        *since = Some(ctx.now);
-        self.work_queue
-            .add_at(ctx.key, ctx.now.after(MISSING_FOR_MS));
-        self.push(Effect::DeleteOrphan(ctx.job()));
+/// Deletes the binding of a job whose object is gone and which does not go with it.
+pub(crate) fn end_if_orphaned(pass: &mut JobPass<'_>) {
+    let missing = pass.mirror.template_of(pass.binding).is_none();
+    if !missing || !is_without_owner(pass.binding) {
+        pass.in_flight.orphaned_since = None;
+        return;
     }
+    let since = &mut pass.in_flight.orphaned_since;
+    let due = since.get_or_insert(pass.now).after(MISSING_FOR_MS);
+    if pass.now < due {
+        return pass.out.work_queue.add_at(pass.key, due);
+    }
+    *since = Some(pass.now);
+    pass.out
+        .work_queue
+        .add_at(pass.key, pass.now.after(MISSING_FOR_MS));
+    pass.push(Effect::DeleteOrphan(pass.bound_job()));
 }
 
 /// Returns true if its object does not own a binding that lives.

@@ -8,12 +8,12 @@
 
 use crate::facts::holds;
 use crate::mirror::template::Template;
-use crate::reconcile::{ReconcileCtx, Reconciler};
+use crate::reconcile::JobPass;
 use binding_writer::refusal::{self, ServerRefusal};
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordState, timestamp};
 use engine::facts::Hold;
-use engine::{Attempt, JobKey, Time};
+use engine::{Attempt, Time};
 
 /// An attempt that the API server has refused.
 #[derive(Debug, Clone)]
@@ -31,69 +31,60 @@ impl RefusedAttempt {
     }
 }
 
-impl Reconciler {
-    /// Notes that the API server has refused to place `attempt` of a job, and would refuse that again.
-    pub(crate) fn note_refused(
-        &mut self,
-        key: &JobKey,
-        attempt: Attempt,
-        refusal: &ServerRefusal,
-        now: Time,
-    ) {
-        let admission = self.engine.job(key).and_then(|job| job.admission);
-        let admission = admission.filter(|admission| admission.attempt == attempt);
-        let (Some(admission), Some(binding)) = (admission, self.mirror.bindings().get(key)) else {
-            return;
-        };
-        let state = RecordState::Requeued;
-        let mut record = AdmissionRecord::new(admission, state);
-        let template = self.mirror.template_of(binding);
-        record.template_generation = template.and_then(|template| template.generation);
-        let record = refusal::noted(&record, state, binding, refusal, timestamp(now));
-        self.in_flight_of(key).refused = Some(RefusedAttempt {
-            record,
-            unwritable: false,
-        });
-    }
+/// Notes that the API server has refused to place `attempt` of a job, and would refuse that again.
+pub(crate) fn note_refused(pass: &mut JobPass<'_>, attempt: Attempt, refusal: &ServerRefusal) {
+    let admission = pass.engine.job(pass.key).and_then(|job| job.admission);
+    let admission = admission.filter(|admission| admission.attempt == attempt);
+    let (Some(admission), Some(binding)) = (admission, pass.mirror.bindings().get(pass.key)) else {
+        return;
+    };
+    let state = RecordState::Requeued;
+    let mut record = AdmissionRecord::new(admission, state);
+    let template = pass.mirror.template_of(binding);
+    record.template_generation = template.and_then(|template| template.generation);
+    let record = refusal::noted(&record, state, binding, refusal, timestamp(pass.now));
+    pass.in_flight.refused = Some(RefusedAttempt {
+        record,
+        unwritable: false,
+    });
+}
 
-    /// Returns the record that says what was refused, if it does not say so yet. Tries it again when its time has
-    /// come: the record then says so no longer.
-    pub(crate) fn keep_refusal(
-        &mut self,
-        ctx: &ReconcileCtx<'_>,
-        record: Option<&AdmissionRecord>,
-    ) -> Option<AdmissionRecord> {
-        let attempt = record.map_or(Attempt(0), |record| record.attempt);
-        let noted = self.in_flight_of(ctx.key).refused.as_ref();
-        let pending = noted.filter(|noted| noted.record.attempt > attempt);
-        let (noted, unwritable) = match (pending, record) {
-            (Some(pending), _) => (pending.record.clone(), pending.unwritable),
-            (None, Some(record)) if record.refused_placement.is_some() => (record.clone(), false),
-            _ => return None,
-        };
-        let is_pending = pending.is_some();
-        let template = self.mirror.template_of(&ctx.binding);
-        let holds =
-            template.is_some_and(|seen| holds::refused_by(&noted, &ctx.binding, seen).is_some());
-        let over_at = noted.not_before.map(|at| Time(at.as_millisecond()));
-        if let Some(at) = over_at.filter(|at| *at > ctx.now) {
-            self.work_queue.add_at(ctx.key, at);
+/// Returns the record that says what was refused, if it does not say so yet. Tries it again when its time has
+/// come: the record then says so no longer.
+pub(crate) fn keep_refusal(
+    pass: &mut JobPass<'_>,
+    record: Option<&AdmissionRecord>,
+) -> Option<AdmissionRecord> {
+    let attempt = record.map_or(Attempt(0), |record| record.attempt);
+    let noted = pass.in_flight.refused.as_ref();
+    let pending = noted.filter(|noted| noted.record.attempt > attempt);
+    let (noted, unwritable) = match (pending, record) {
+        (Some(pending), _) => (pending.record.clone(), pending.unwritable),
+        (None, Some(record)) if record.refused_placement.is_some() => (record.clone(), false),
+        _ => return None,
+    };
+    let is_pending = pending.is_some();
+    let template = pass.mirror.template_of(pass.binding);
+    let holds =
+        template.is_some_and(|seen| holds::refused_by(&noted, pass.binding, seen).is_some());
+    let over_at = noted.not_before.map(|at| Time(at.as_millisecond()));
+    if let Some(at) = over_at.filter(|at| *at > pass.now) {
+        pass.out.work_queue.add_at(pass.key, at);
+    }
+    let is_over = !holds || over_at.is_some_and(|at| at <= pass.now);
+    if !is_pending || is_over {
+        pass.in_flight.refused = None;
+    }
+    match (is_pending, is_over) {
+        (true, false) if !unwritable => Some(noted),
+        (false, true) if holds => Some(AdmissionRecord {
+            refused_placement: None,
+            ..noted
+        }),
+        (true, true) => {
+            pass.out.work_queue.add(pass.key);
+            None
         }
-        let is_over = !holds || over_at.is_some_and(|at| at <= ctx.now);
-        if !is_pending || is_over {
-            self.in_flight_of(ctx.key).refused = None;
-        }
-        match (is_pending, is_over) {
-            (true, false) if !unwritable => Some(noted),
-            (false, true) if holds => Some(AdmissionRecord {
-                refused_placement: None,
-                ..noted
-            }),
-            (true, true) => {
-                self.work_queue.add(ctx.key);
-                None
-            }
-            _ => None,
-        }
+        _ => None,
     }
 }

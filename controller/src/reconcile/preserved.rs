@@ -16,9 +16,9 @@
 
 use crate::facts::holds::preserves;
 use crate::messages::job_event::JobEvent;
+use crate::reconcile::JobPass;
 use crate::reconcile::check_result::CheckResult;
 use crate::reconcile::placed::Placed;
-use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::Write;
 use engine::{ClusterName, Reason, Time};
 use std::collections::BTreeSet;
@@ -35,74 +35,69 @@ pub(crate) struct PreservedObjects {
     sync_at: Option<Time>,
 }
 
-impl Reconciler {
-    /// Makes members remove a placed job with its Works, whatever its policy says.
-    pub(crate) fn check_preserving(&mut self, placed: &Placed<'_>) -> CheckResult {
-        let ctx = placed.ctx;
-        if !preserves(&ctx.binding) {
-            return self.sync_preserving_works(ctx);
-        }
-        let message = "its propagation policy says preserveResourcesOnDeletion: true; its binding is set back to false, \
-                       for its quota ends with its Works"
-            .to_owned();
-        self.record_event(
-            ctx,
-            JobEvent::warning(Reason::ResourcesPreserved, "Remove", message),
+/// Makes members remove a placed job with its Works, whatever its policy says.
+pub(crate) fn check_preserving(pass: &mut JobPass<'_>, _: &Placed) -> CheckResult {
+    if !preserves(pass.binding) {
+        return sync_preserving_works(pass);
+    }
+    let message = "its propagation policy says preserveResourcesOnDeletion: true; its binding is set back to false, \
+                   for its quota ends with its Works"
+        .to_owned();
+    pass.record_event(JobEvent::warning(
+        Reason::ResourcesPreserved,
+        "Remove",
+        message,
+    ));
+    CheckResult::write(Write::RemoveWithWorks)
+}
+
+/// Makes Karmada write the Works of a placed job again while one of them preserves its objects.
+fn sync_preserving_works(pass: &mut JobPass<'_>) -> CheckResult {
+    let preserving = pass
+        .mirror
+        .works_of(pass.binding)
+        .any(|work| work.preserves && !work.deleting);
+    if !preserving {
+        pass.in_flight.preserved.sync_at = None;
+        return CheckResult::Continue;
+    }
+    let next = pass.now.after(SYNC_MS);
+    let due = *pass.in_flight.preserved.sync_at.get_or_insert(next);
+    if pass.now < due {
+        pass.out.work_queue.add_at(pass.key, due);
+        return CheckResult::Continue;
+    }
+    pass.in_flight.preserved.sync_at = Some(next);
+    pass.out.work_queue.add_at(pass.key, next);
+    CheckResult::write(Write::RemoveWithWorks)
+}
+
+/// Returns the members that may have kept a job whose Works are going.
+pub(crate) fn preserving_members(pass: &mut JobPass<'_>) -> BTreeSet<ClusterName> {
+    let mut clusters: BTreeSet<ClusterName> = pass.mirror.left_by(pass.binding);
+    if preserves(pass.binding) {
+        let job = pass.engine.job(pass.key);
+        let shares = job.and_then(|job| job.admission);
+        let shares = shares.iter().flat_map(|held| &held.shares);
+        clusters.extend(shares.map(|share| share.cluster.clone()));
+    }
+    let reported = &mut pass.in_flight.preserved.reported;
+    if !clusters.is_empty() && !std::mem::replace(reported, true) {
+        let names: Vec<&str> = clusters.iter().map(ClusterName::as_str).collect();
+        let template = &pass.binding.spec.resource;
+        let message = format!(
+            "its Works are gone and may have left {} {}/{} in {}, by preserveResourcesOnDeletion; the job is charged \
+             until it is deleted there, or has ended",
+            template.kind,
+            template.namespace,
+            template.name,
+            names.join(", ")
         );
-        CheckResult::write(Write::RemoveWithWorks)
+        pass.record_event(JobEvent::warning(
+            Reason::ResourcesPreserved,
+            "Charge",
+            message,
+        ));
     }
-
-    /// Makes Karmada write the Works of a placed job again while one of them preserves its objects.
-    fn sync_preserving_works(&mut self, ctx: &ReconcileCtx<'_>) -> CheckResult {
-        let preserving = self
-            .mirror
-            .works_of(&ctx.binding)
-            .any(|work| work.preserves && !work.deleting);
-        if !preserving {
-            self.in_flight_of(ctx.key).preserved.sync_at = None;
-            return CheckResult::Continue;
-        }
-        let next = ctx.now.after(SYNC_MS);
-        let due = *self
-            .in_flight_of(ctx.key)
-            .preserved
-            .sync_at
-            .get_or_insert(next);
-        if ctx.now < due {
-            self.work_queue.add_at(ctx.key, due);
-            return CheckResult::Continue;
-        }
-        self.in_flight_of(ctx.key).preserved.sync_at = Some(next);
-        self.work_queue.add_at(ctx.key, next);
-        CheckResult::write(Write::RemoveWithWorks)
-    }
-
-    /// Returns the members that may have kept a job whose Works are going.
-    pub(crate) fn preserving_members(&mut self, ctx: &ReconcileCtx<'_>) -> BTreeSet<ClusterName> {
-        let mut clusters: BTreeSet<ClusterName> = self.mirror.left_by(&ctx.binding);
-        if preserves(&ctx.binding) {
-            let job = self.engine.job(ctx.key);
-            let shares = job.and_then(|job| job.admission);
-            let shares = shares.iter().flat_map(|held| &held.shares);
-            clusters.extend(shares.map(|share| share.cluster.clone()));
-        }
-        let reported = &mut self.in_flight_of(ctx.key).preserved.reported;
-        if !clusters.is_empty() && !std::mem::replace(reported, true) {
-            let names: Vec<&str> = clusters.iter().map(ClusterName::as_str).collect();
-            let template = &ctx.binding.spec.resource;
-            let message = format!(
-                "its Works are gone and may have left {} {}/{} in {}, by preserveResourcesOnDeletion; the job is charged \
-                 until it is deleted there, or has ended",
-                template.kind,
-                template.namespace,
-                template.name,
-                names.join(", ")
-            );
-            self.record_event(
-                ctx,
-                JobEvent::warning(Reason::ResourcesPreserved, "Charge", message),
-            );
-        }
-        clusters
-    }
+    clusters
 }

@@ -14,14 +14,19 @@
 //! charged to all queues that it was admitted below, unless its queue moves to another valid parent; then its
 //! record follows. Of a Queue object this module writes only that it has lost the finalizer of earlier versions.
 
+use crate::facts::queue_rights::QueueRights;
 use crate::messages::action::{Effect, Publication};
-use crate::reconcile::Reconciler;
+use crate::mirror::Mirror;
+use crate::reconcile::JobPass;
 use crate::reconcile::check_result::CheckResult;
+use crate::reconcile::known_jobs::KnownJobs;
+use crate::reconcile::output::Output;
 use crate::reconcile::placed::Placed;
+use crate::reconcile::reconciler::apply;
 use crds::queue::{Queue, ROOT};
 use crds::record::AdmissionRecord;
 use engine::facts::{QueueFact, QueueState};
-use engine::{Event, JobKey, QueueName, Resources, Time};
+use engine::{Engine, Event, JobKey, QueueName, Resources, Time};
 use runtime::watch::Delta;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,7 +55,24 @@ impl Places {
     }
 }
 
-impl Reconciler {
+/// What is known of queues besides their objects.
+#[derive(Debug, Default)]
+pub(crate) struct Queues {
+    pub(crate) places: Places,
+    /// Which namespaces may use which queues.
+    pub(crate) rights: QueueRights,
+}
+
+/// What the places of queues are kept by.
+pub(crate) struct QueuePass<'a> {
+    pub(crate) places: &'a mut Places,
+    pub(crate) mirror: &'a mut Mirror,
+    pub(crate) engine: &'a mut Engine,
+    pub(crate) jobs: &'a KnownJobs,
+    pub(crate) out: &'a mut Output,
+}
+
+impl QueuePass<'_> {
     /// Handles a change of a queue. Applies its policy again, because the policy depends on the queue's
     /// strategy.
     pub(crate) fn queue(&mut self, delta: Delta<Queue>) {
@@ -58,23 +80,27 @@ impl Reconciler {
             Delta::Upserted(queue) => {
                 let name = QueueName::new(queue.metadata.name.as_deref().unwrap_or_default());
                 let parent = queue.spec.parent.clone();
-                let place = self.queues_above(&name);
+                let place = queues_above(self.engine, &name);
                 let before = self.mirror.put_queue(name.clone(), queue);
                 if before.is_some_and(|before| before.spec.parent != parent) {
-                    self.work_queue.extend(self.rendezvous_jobs.iter().cloned());
+                    self.out
+                        .work_queue
+                        .extend(self.jobs.rendezvous.iter().cloned());
                 }
                 self.places.gone.remove(&name);
                 self.apply_queue(&name);
                 self.apply_policy(&name);
-                if self.queues_above(&name) != place {
-                    self.work_queue.extend(self.charged_below(&name));
+                if queues_above(self.engine, &name) != place {
+                    self.out.work_queue.extend(self.charged_below(&name));
                 }
                 name
             }
             Delta::Gone(object) => {
                 let name = QueueName::new(&object.name);
                 let last = self.mirror.drop_queue(&name);
-                self.work_queue.extend(self.rendezvous_jobs.iter().cloned());
+                self.out
+                    .work_queue
+                    .extend(self.jobs.rendezvous.iter().cloned());
                 self.queue_gone(&name, last.as_ref());
                 name
             }
@@ -84,7 +110,18 @@ impl Reconciler {
             self.apply_queue(&other);
         }
         self.places.due.insert(name.clone());
-        self.push(Publication::Queue(name));
+        self.out.push(Publication::Queue(name));
+    }
+
+    /// Gives the engine the policy of a queue, which depends on the strategy of the queue.
+    pub(crate) fn apply_policy(&mut self, name: &QueueName) {
+        let Some(policy) = self.mirror.policies().get(name) else {
+            return;
+        };
+        let queue = self.mirror.queues().get(name);
+        let strategy = queue.and_then(|queue| queue.spec.dequeue_strategy.as_deref());
+        let fact = policy.to_fact(strategy);
+        self.apply(Event::PolicyUpserted(fact));
     }
 
     /// Gives the engine the queue as its object says, in its present place.
@@ -97,7 +134,7 @@ impl Reconciler {
         let problem = self.misplaced(&fact);
         match problem.filter(|_| self.engine.is_charged(name)) {
             Some(problem) => {
-                fact = kept_in_place(fact, self.queues_above(name).pop(), &problem);
+                fact = kept_in_place(fact, queues_above(self.engine, name).pop(), &problem);
                 self.places.misplaced.insert(name.clone());
             }
             None => _ = self.places.misplaced.remove(name),
@@ -115,7 +152,7 @@ impl Reconciler {
             return self.apply(Event::QueueGone(name.clone()));
         };
         let fact = QueueFact {
-            parent: self.queues_above(name).pop(),
+            parent: queues_above(self.engine, name).pop(),
             state: QueueState::Deleting,
             ..last.to_fact()
         };
@@ -132,7 +169,7 @@ impl Reconciler {
             let object = self.mirror.queues().get(name).map(Queue::to_fact);
             match object {
                 Some(fact) => {
-                    let at_top = self.queues_above(name).is_empty();
+                    let at_top = queues_above(self.engine, name).is_empty();
                     if let Some(problem) = self.misplaced(&fact).filter(|_| at_top) {
                         let fact = kept_in_place(fact, above, &problem);
                         self.places.misplaced.insert(name.clone());
@@ -163,22 +200,6 @@ impl Reconciler {
             .filter(is_below)
             .cloned()
             .collect()
-    }
-
-    /// Writes the record of a job whose queue has moved in the tree: a new process finds the place of a queue
-    /// without an object there.
-    pub(crate) fn check_queue_moved(&mut self, placed: &Placed<'_>) -> CheckResult {
-        match placed.record.queues_above == self.queues_above(&placed.record.queue) {
-            true => CheckResult::Continue,
-            false => placed.written_again(),
-        }
-    }
-
-    /// Returns the queues above a queue, from the top down.
-    pub(crate) fn queues_above(&self, queue: &QueueName) -> Vec<QueueName> {
-        let mut path = self.engine.queue_path(queue);
-        path.pop();
-        path
     }
 
     /// Returns why the parent that a queue names is invalid.
@@ -228,7 +249,7 @@ impl Reconciler {
     fn drop_place(&mut self, name: &QueueName) {
         if self.places.gone.remove(name).is_some() {
             self.apply(Event::QueueGone(name.clone()));
-            self.push(Publication::Queue(name.clone()));
+            self.out.push(Publication::Queue(name.clone()));
         }
         if self.places.misplaced.contains(name) {
             self.apply_queue(name);
@@ -251,12 +272,32 @@ impl Reconciler {
             return;
         }
         let queue = Box::new(queue.clone());
-        self.push(Effect::FreeQueue(queue));
+        self.out.push(Effect::FreeQueue(queue));
         self.places.asked.insert(name.clone(), (version, now));
         self.places
             .later
             .insert((now.after(RETRY_MS), name.clone()));
     }
+
+    fn apply(&mut self, event: Event) {
+        apply(self.engine, event);
+    }
+}
+
+/// Writes the record of a job whose queue has moved in the tree: a new process finds the place of a queue
+/// without an object there.
+pub(crate) fn check_queue_moved(pass: &mut JobPass<'_>, placed: &Placed) -> CheckResult {
+    match placed.record.queues_above == queues_above(pass.engine, &placed.record.queue) {
+        true => CheckResult::Continue,
+        false => placed.written_again(),
+    }
+}
+
+/// Returns the queues above a queue, from the top down.
+pub(crate) fn queues_above(engine: &Engine, queue: &QueueName) -> Vec<QueueName> {
+    let mut path = engine.queue_path(queue);
+    path.pop();
+    path
 }
 
 /// Returns the fact of a queue that stays below `above`, whatever its object says.

@@ -1,41 +1,32 @@
-//! State of reconciling: the mirror, the engine, and the operations under way for jobs.
+//! The owner of all state of reconciling. Each subject owns its part; a [`JobPass`] lends one job what its pass may
+//! read and change.
 //!
 //! ```text
-//! inputs ─► mirror ─► reconcile(key, now) ─► engine events
+//! inputs ─► mirror ─► JobPass of one job ─► engine events
 //!                            │
-//!                            └─► Vec<ReconcileAction> ─► effects
+//!                            └─► Output: actions, jobs to reconcile, counts
 //! ```
 //!
 //! It has no client, no clock and no channel: the time is an argument, and effects are returned as
 //! [`ReconcileAction`]s. Except for the engine's facts, a restart derives all of it again.
 
-use crate::avoided_nodes::AvoidedNodes;
-use crate::cluster_breakers::ClusterBreakers;
-use crate::ending_nodes::EndingNodes;
-use crate::facts::member_rules::KnownMemberRules;
-use crate::facts::queue_rights::QueueRights;
+use crate::facts::view::View;
 use crate::messages::action::{Effect, ReconcileAction};
 use crate::messages::enforcement::Enforcement;
 use crate::metrics::ControllerMetrics;
-use crate::mirror::{BindingIdentity, Mirror};
-use crate::pre_pulls::PrePulls;
-use crate::reconcile::adoption::Marking;
+use crate::mirror::Mirror;
+use crate::reconcile::adoption::{Marking, mark_adopted};
+use crate::reconcile::decisions;
+use crate::reconcile::fleet::FleetState;
 use crate::reconcile::in_flight::InFlight;
-use crate::reconcile::placed::avoids::keep_avoided;
-use crate::reconcile::placed::cannot_start::keep_generation;
-use crate::reconcile::placed::growth::keep_requests;
-use crate::reconcile::placed::lost_pods::LostPods;
-use crate::reconcile::placed::shrink::LivePods;
-use crate::reconcile::queue_places::Places;
-use crate::reconcile::work_queue::WorkQueue;
+use crate::reconcile::job_pass::JobPass;
+use crate::reconcile::known_jobs::KnownJobs;
+use crate::reconcile::output::Output;
+use crate::reconcile::pre_pull::pre_pull;
+use crate::reconcile::queue_places::{QueuePass, Queues};
 use crate::{OVERRIDE_GRACE_SECONDS, PODS_END_WITHIN_SECONDS};
-use binding_writer::{Intent, Write};
-use crds::karmada::ResourceBinding;
-use crds::record::AdmissionRecord;
-use engine::facts::JobFact;
-use engine::{ClusterName, Engine, Event, JobKey, Time};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use engine::{Decision, Decisions, Engine, Event, JobKey, Time};
+use std::collections::HashMap;
 
 /// Options that do not change during a life.
 #[derive(Debug, Clone, Copy)]
@@ -62,48 +53,18 @@ impl Default for ReconcileOptions {
 /// See the module's documentation.
 pub(crate) struct Reconciler {
     pub(crate) options: ReconcileOptions,
-    pub(crate) engine: Engine,
-    pub(crate) mirror: Mirror,
     /// Whether the admission policies allow decisions.
     pub(crate) enforcement: Enforcement,
-    pub(crate) in_flight: HashMap<JobKey, InFlight>,
-    /// The fact of each job that the engine has; the same fact is not applied twice.
-    pub(crate) last_facts: HashMap<JobKey, JobFact>,
-    pub(crate) work_queue: WorkQueue,
-    /// Bindings that are no workloads and go to every cluster; reconciled when clusters change.
-    pub(crate) spread_bindings: BTreeSet<JobKey>,
-    /// Jobs that are split only where their pods can find each other.
-    pub(crate) rendezvous_jobs: BTreeSet<JobKey>,
-    /// Jobs whose record this version cannot act on.
-    pub(crate) untouched: BTreeSet<JobKey>,
-    /// Places of queues that their objects do not show.
-    pub(crate) places: Places,
-    /// Which namespaces may use which queues.
-    pub(crate) rights: QueueRights,
+    pub(crate) engine: Engine,
+    pub(crate) mirror: Mirror,
+    pub(crate) queues: Queues,
     /// Namespaces whose adoption mark has to change.
     pub(crate) marking: Marking,
-    /// Jobs whose bindings are gone and that still have Works, and which binding that was.
-    pub(crate) remains: BTreeMap<JobKey, BindingIdentity>,
-    /// Pods of jobs that members show.
-    pub(crate) pods: LivePods,
-    /// What jobs have lost in their present attempts.
-    pub(crate) lost_pods: LostPods,
-    /// Faults of nodes, and the nodes that are avoided.
-    pub(crate) avoided_nodes: AvoidedNodes,
-    /// Which clusters take no new jobs because many failed there.
-    pub(crate) breakers: ClusterBreakers,
-    /// What members apply to pods before they store them.
-    pub(crate) member_rules: KnownMemberRules,
-    /// The nodes that end at a known time.
-    pub(crate) ending_nodes: EndingNodes,
-    /// When the jobs on nodes that end soon were last looked at.
-    pub(crate) looked_at_ends: Option<Time>,
-    /// UIDs of the Cluster objects, for events.
-    pub(crate) cluster_uids: BTreeMap<ClusterName, String>,
-    /// Images that are pulled ahead of the start of jobs.
-    pub(crate) pre_pulls: PrePulls,
-    pub(crate) metrics: ControllerMetrics,
-    actions: Vec<ReconcileAction>,
+    pub(crate) fleet: FleetState,
+    pub(crate) jobs: KnownJobs,
+    /// State of each job between passes.
+    pub(crate) in_flight: HashMap<JobKey, InFlight>,
+    pub(crate) out: Output,
 }
 
 impl Reconciler {
@@ -116,83 +77,145 @@ impl Reconciler {
     ) -> Self {
         Self {
             options,
+            enforcement,
             engine,
             mirror: Mirror::default(),
-            enforcement,
-            in_flight: HashMap::new(),
-            last_facts: HashMap::new(),
-            work_queue: WorkQueue::default(),
-            spread_bindings: BTreeSet::new(),
-            rendezvous_jobs: BTreeSet::new(),
-            untouched: BTreeSet::new(),
-            places: Places::default(),
-            rights: QueueRights::default(),
+            queues: Queues::default(),
             marking: Marking::new(),
-            remains: BTreeMap::new(),
-            pods: LivePods::default(),
-            lost_pods: LostPods::default(),
-            avoided_nodes: AvoidedNodes::default(),
-            breakers: ClusterBreakers::default(),
-            member_rules: KnownMemberRules::default(),
-            ending_nodes: EndingNodes::default(),
-            looked_at_ends: None,
-            cluster_uids: BTreeMap::new(),
-            pre_pulls: PrePulls::default(),
-            metrics,
-            actions: Vec::new(),
+            fleet: FleetState::default(),
+            jobs: KnownJobs::default(),
+            in_flight: HashMap::new(),
+            out: Output::new(metrics),
         }
     }
 
     /// Returns the actions since the last call, in order.
     pub(crate) fn take_actions(&mut self) -> Vec<ReconcileAction> {
-        let asked = self.rights.take_asked().into_iter();
-        let asked = asked.map(|(namespace, queue)| Effect::AskRight { namespace, queue });
-        self.actions.extend(asked.map(ReconcileAction::Effect));
-        std::mem::take(&mut self.actions)
+        for (namespace, queue) in self.queues.rights.take_asked() {
+            self.out.push(Effect::AskRight { namespace, queue });
+        }
+        self.out.take_actions()
     }
 
-    /// Queues an action.
-    pub(crate) fn push(&mut self, action: impl Into<ReconcileAction>) {
-        self.actions.push(action.into());
+    /// Brings the engine and the binding of `key` in line with what is seen. Returns the actions to carry out,
+    /// in order.
+    pub(crate) fn reconcile(&mut self, key: &JobKey, now: Time) -> Vec<ReconcileAction> {
+        self.reconcile_job(key, now);
+        self.take_actions()
+    }
+
+    /// Does the same, but leaves the actions in the queue of this pass.
+    pub(crate) fn reconcile_job(&mut self, key: &JobKey, now: Time) {
+        crate::reconcile::reconcile_job(self, key, now);
+    }
+
+    /// Carries out the engine's decisions. Returns when the engine has to decide again without a new input.
+    pub(crate) fn decided(&mut self, decided: Decisions, now: Time) -> Option<Time> {
+        decisions::report_defects(&decided, &self.out.metrics);
+        for decision in decided.decisions {
+            let key = decision.key().clone();
+            if self.jobs.untouched.contains(&key) {
+                tracing::warn!(job = %key, "a decision is not carried out: the job's record cannot be read");
+                continue;
+            }
+            let is_eviction = matches!(decision, Decision::Evict { .. });
+            self.fleet.note_decision(&decision);
+            self.job(&key, now, |pass| decisions::carry_out(pass, decision));
+            // The placed binding still has the old admission: reconciling it writes the new one.
+            if is_eviction {
+                self.out.work_queue.add(&key);
+                self.reconcile_job(&key, now);
+            }
+        }
+        match decided.more {
+            true => Some(now),
+            false => decided.wake_at,
+        }
+    }
+
+    /// Follows clusters, nodes and namespaces: what is due of them at `now`.
+    pub(crate) fn keep_fleet(&mut self, now: Time) {
+        let Self {
+            engine,
+            mirror,
+            marking,
+            fleet,
+            jobs,
+            out,
+            ..
+        } = self;
+        mark_adopted(marking, mirror, out, now);
+        fleet.taint_nodes(engine, out, now);
+        fleet.pause_clusters(engine, jobs, out, now);
+        fleet.leave_ending_nodes(engine, out, now);
+    }
+
+    /// Requests the Works that pull images, and the deletion of those that are not needed any more.
+    pub(crate) fn pre_pull(&mut self, now: Time) {
+        let pulls = &mut self.fleet.pre_pulls;
+        pre_pull(pulls, &self.mirror, &self.engine, &mut self.out, now);
+    }
+
+    /// Lends a pass of the job `key` what it may read and change. A job without a binding has no pass: it is forgotten
+    /// when it is reconciled.
+    pub(crate) fn job(&mut self, key: &JobKey, now: Time, run: impl FnOnce(&mut JobPass<'_>)) {
+        let Some(binding) = self.mirror.bindings().get(key).cloned() else {
+            return;
+        };
+        run(&mut JobPass {
+            key,
+            binding: &binding,
+            now,
+            options: self.options,
+            enforcement: &self.enforcement,
+            engine: &mut self.engine,
+            mirror: &mut self.mirror,
+            queues: &mut self.queues,
+            fleet: &self.fleet,
+            jobs: &mut self.jobs,
+            in_flight: self.in_flight.entry(key.clone()).or_default(),
+            out: &mut self.out,
+        });
+    }
+
+    /// Does the same for an answer, unless the job has been forgotten since the question.
+    pub(crate) fn answer(&mut self, key: &JobKey, now: Time, run: impl FnOnce(&mut JobPass<'_>)) {
+        if self.in_flight.contains_key(key) {
+            self.job(key, now, run);
+        }
+    }
+
+    /// Lends what the places of queues are kept by.
+    pub(crate) fn queue_pass(&mut self) -> QueuePass<'_> {
+        QueuePass {
+            places: &mut self.queues.places,
+            mirror: &mut self.mirror,
+            engine: &mut self.engine,
+            jobs: &self.jobs,
+            out: &mut self.out,
+        }
+    }
+
+    /// Returns what the facts of jobs are computed from.
+    pub(crate) fn view(&self) -> View<'_> {
+        View {
+            mirror: &self.mirror,
+            engine: &self.engine,
+            rights: &self.queues.rights,
+            ending_nodes: &self.fleet.ending_nodes,
+            member_rules: &self.fleet.member_rules,
+            last_facts: &self.jobs.last_facts,
+        }
     }
 
     /// Applies an event to the engine.
     pub(crate) fn apply(&mut self, event: Event) {
-        tracing::trace!(?event, "applied");
-        self.engine.apply(event);
+        apply(&mut self.engine, event);
     }
+}
 
-    /// Queues a write of `binding` for this pass. At most one write is open at a time.
-    pub(crate) fn write(&mut self, key: &JobKey, binding: &Arc<ResourceBinding>, mut write: Write) {
-        if let Some(record) = write.record_mut() {
-            let before = AdmissionRecord::own(binding);
-            let before = before.as_ref();
-            record.queues_above = self.queues_above(&record.queue);
-            let asked = self.last_facts.get(key).map(|fact| &fact.demand);
-            keep_requests(record, before, asked);
-            keep_generation(record, before, self.mirror.template_of(binding));
-            self.keep_retries(record, before, binding);
-            self.keep_leaving(key, record);
-            keep_avoided(record, before);
-        }
-        self.write_unchanged(key, binding, write);
-    }
-
-    /// Does the same for a record that is already complete.
-    pub(crate) fn write_unchanged(
-        &mut self,
-        key: &JobKey,
-        binding: &Arc<ResourceBinding>,
-        write: Write,
-    ) {
-        self.in_flight_of(key).begin_write(binding, &write);
-        let binding = Arc::clone(binding);
-        let intent = Box::new(Intent { binding, write });
-        self.push(Effect::WriteBinding(intent));
-    }
-
-    /// Returns the operations of `key`, which are created if there are none.
-    pub(crate) fn in_flight_of(&mut self, key: &JobKey) -> &mut InFlight {
-        self.in_flight.entry(key.clone()).or_default()
-    }
+/// Applies an event to the engine.
+pub(crate) fn apply(engine: &mut Engine, event: Event) {
+    tracing::trace!(?event, "applied");
+    engine.apply(event);
 }

@@ -17,14 +17,17 @@
 
 use crate::messages::job_event::JobEvent;
 use crate::mirror::binding::{has_finalizer, has_record, own_record, unreadable};
+use crate::reconcile::JobPass;
 use crate::reconcile::binding_phase::BindingPhase;
-use crate::reconcile::{ReconcileCtx, Reconciler};
+use crate::reconcile::engine_events::{apply_admission, apply_evicted};
+use crate::reconcile::in_flight::InFlight;
+use crate::reconcile::opened::opened_by_hand;
+use crate::reconcile::placed::progress_of;
 use binding_writer::Write;
 use crds::karmada::ResourceBinding;
 use crds::names;
 use crds::record::{AdmissionRecord, RecordState};
-use engine::{JobKey, Progress, Reason};
-use runtime::watch::Delta;
+use engine::{Progress, Reason};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -118,164 +121,142 @@ fn digest(text: Option<&str>) -> u64 {
     hasher.finish()
 }
 
-impl Reconciler {
-    /// Begins with a binding that this leader sees for the first time: its record, if it has one, counts as none.
-    /// What was under way for an earlier binding of its name does not concern it.
-    pub(crate) fn begin_binding(&mut self, key: &JobKey) {
-        self.in_flight.remove(key);
-        let binding = self.mirror.bindings().get(key);
-        if binding.is_some_and(|binding| has_record(binding)) {
-            self.in_flight_of(key).guard = RecordGuard::of_foreign_record();
-        }
+/// Begins with a binding that this leader sees for the first time: its record, if it has one, counts as none.
+/// What was under way for an earlier binding of its name does not concern it.
+pub(crate) fn begin_binding(pass: &mut JobPass<'_>) {
+    *pass.in_flight = InFlight::default();
+    if has_record(pass.binding) {
+        pass.in_flight.guard = RecordGuard::of_foreign_record();
     }
+}
 
-    /// Compares the record of a binding with the one that it had before, if this replica `leads`.
-    pub(crate) fn watch_record(&mut self, delta: &Delta<ResourceBinding>, leads: bool) {
-        let Delta::Upserted(binding) = delta else {
-            return;
-        };
-        let metadata = &binding.metadata;
-        let key = JobKey::new(
-            metadata.namespace.as_deref().unwrap_or_default(),
-            metadata.name.as_deref().unwrap_or_default(),
-        );
-        let Some(known) = self.mirror.bindings().get(&key).cloned() else {
-            return;
-        };
-        let (before, now) = (record_text(&known), record_text(binding));
-        let same = known.metadata.uid == metadata.uid && before == now;
-        if !leads || same || known.metadata.uid != metadata.uid {
-            return;
-        }
-        let answers = !self.options.places_itself && is_answer(&known, binding);
-        let guard = &mut self.in_flight_of(&key).guard;
-        // An operator or a later version repairs a record that this version cannot act on.
-        if answers || !guard.is_replaced() && unreadable(&known).is_some() {
-            guard.written = Some(digest(now));
-        }
-        guard.shows(before, now);
+/// Compares the record of a binding with the one that it has now, in `shown`.
+pub(crate) fn watch_record(pass: &mut JobPass<'_>, shown: &ResourceBinding) {
+    let known = pass.binding;
+    let (before, now) = (record_text(known), record_text(shown));
+    if known.metadata.uid != shown.metadata.uid || before == now {
+        return;
     }
-
-    /// Restores a record that another user has changed. The job's charge stays.
-    pub(crate) fn restore_record(&mut self, ctx: &ReconcileCtx<'_>) {
-        let Some(replaced) = self.in_flight_of(ctx.key).guard.replaced.as_mut() else {
-            return;
-        };
-        let first = !std::mem::replace(&mut replaced.reported, true);
-        let text = replaced.record.clone();
-        let record: Option<AdmissionRecord> = text
-            .as_deref()
-            .and_then(|text| serde_json::from_str(text).ok());
-        if first {
-            let message = format!(
-                "its annotation {} was changed ({}), which only Muster may do; Muster has restored it, and the job's charge is unchanged",
-                names::ADMISSION_ANNOTATION,
-                difference(text.as_deref(), record_text(&ctx.binding)),
-            );
-            self.record_changed(ctx, message);
-        }
-        match record {
-            Some(record) => self.put_back(ctx, record),
-            // There was no record, so nothing was ever admitted.
-            None => self.opened_by_hand(ctx, None),
-        }
+    let answers = !pass.options.places_itself && is_answer(known, shown);
+    let guard = &mut pass.in_flight.guard;
+    // An operator or a later version repairs a record that this version cannot act on.
+    if answers || !guard.is_replaced() && unreadable(known).is_some() {
+        guard.written = Some(digest(now));
     }
+    guard.shows(before, now);
+}
 
-    fn put_back(&mut self, ctx: &ReconcileCtx<'_>, record: AdmissionRecord) {
-        let write = match record.state {
-            RecordState::Requeued => Write::Record { record },
-            _ => Write::Adopt { record },
-        };
-        self.write_unchanged(ctx.key, &ctx.binding, write);
-    }
-
-    /// Reports a changed record: an event, a metric, and a condition of the PodGroup.
-    fn record_changed(&mut self, ctx: &ReconcileCtx<'_>, message: String) {
-        self.metrics.records_changed.inc();
-        self.in_flight_of(ctx.key).guard.changed = Some(message.clone());
-        self.record_event(
-            ctx,
-            JobEvent::warning(Reason::RecordChanged, "Restore", message),
-        );
-    }
-
-    /// Returns the phase of a job that is new to this leader. If its record says less than its members run,
-    /// the phase has the complete record; `None` if that record is written first, and the job charged by it.
-    pub(crate) fn with_running_shares(
-        &mut self,
-        ctx: &ReconcileCtx<'_>,
-        phase: BindingPhase,
-    ) -> Option<BindingPhase> {
-        let (BindingPhase::Admitted(record)
-        | BindingPhase::Displaced(record)
-        | BindingPhase::Ending(record)
-        | BindingPhase::Deleting(Some(record))
-        | BindingPhase::OpenedByHand(Some(record))) = &phase
-        else {
-            return Some(phase);
-        };
-        let known = self.engine.job(ctx.key).and_then(|job| job.admission);
-        let known = known.is_some_and(|admission| {
-            admission.uid == record.template_uid && admission.attempt == record.attempt
-        });
-        let whole = match known || record.state == RecordState::Requeued {
-            true => None,
-            false => self.view().raised_to_running(ctx.key, &ctx.binding, record),
-        };
-        let Some((whole, lacks)) = whole else {
-            return Some(phase);
-        };
-        match phase {
-            // The changed placement is reported on its own.
-            BindingPhase::Displaced(_) => return Some(BindingPhase::Displaced(whole)),
-            BindingPhase::OpenedByHand(_) => return Some(BindingPhase::OpenedByHand(Some(whole))),
-            BindingPhase::Ending(_) => self.apply_evicted(ctx, &whole),
-            BindingPhase::Deleting(_) => self.apply_admission(ctx, &whole, Progress::Ending),
-            _ => {
-                let job = self.job_of(ctx.key, &ctx.binding, &self.view().namespace_of(ctx.key));
-                let progress = self.progress_of(ctx, &whole, job.as_ref());
-                self.apply_admission(ctx, &whole, progress);
-            }
-        }
+/// Restores a record that another user has changed. The job's charge stays.
+pub(crate) fn restore_record(pass: &mut JobPass<'_>) {
+    let Some(replaced) = pass.in_flight.guard.replaced.as_mut() else {
+        return;
+    };
+    let first = !std::mem::replace(&mut replaced.reported, true);
+    let text = replaced.record.clone();
+    let record: Option<AdmissionRecord> = text
+        .as_deref()
+        .and_then(|text| serde_json::from_str(text).ok());
+    if first {
         let message = format!(
-            "its annotation {} says less than its members run ({lacks}): it was changed while no replica led, which only Muster may do; it is written again, and the job is charged for what it runs",
+            "its annotation {} was changed ({}), which only Muster may do; Muster has restored it, and the job's charge is unchanged",
             names::ADMISSION_ANNOTATION,
+            difference(text.as_deref(), record_text(pass.binding)),
         );
-        self.record_changed(ctx, message);
-        self.in_flight_of(ctx.key).guard.replaced = Some(Replaced {
-            record: whole.to_annotation().ok(),
-            reported: true,
-        });
-        self.put_back(ctx, whole);
-        None
+        record_changed(pass, message);
     }
+    match record {
+        Some(record) => put_back(pass, record),
+        // There was no record, so nothing was ever admitted.
+        None => opened_by_hand(pass, None),
+    }
+}
 
-    /// Restores the finalizer of a charged job if another user has removed it.
-    pub(crate) fn keep_finalizer(&mut self, ctx: &ReconcileCtx<'_>) {
-        let going = ctx.binding.metadata.deletion_timestamp.is_some();
-        let open = self
-            .in_flight
-            .get(ctx.key)
-            .is_none_or(|in_flight| in_flight.open.is_open());
-        if going || open || has_finalizer(&ctx.binding) {
-            return;
+fn put_back(pass: &mut JobPass<'_>, record: AdmissionRecord) {
+    let write = match record.state {
+        RecordState::Requeued => Write::Record { record },
+        _ => Write::Adopt { record },
+    };
+    pass.write_unchanged(write);
+}
+
+/// Reports a changed record: an event, a metric, and a condition of the PodGroup.
+fn record_changed(pass: &mut JobPass<'_>, message: String) {
+    pass.out.metrics.records_changed.inc();
+    pass.in_flight.guard.changed = Some(message.clone());
+    pass.record_event(JobEvent::warning(Reason::RecordChanged, "Restore", message));
+}
+
+/// Returns the phase of a job that is new to this leader. If its record says less than its members run,
+/// the phase has the complete record; `None` if that record is written first, and the job charged by it.
+pub(crate) fn with_running_shares(
+    pass: &mut JobPass<'_>,
+    phase: BindingPhase,
+) -> Option<BindingPhase> {
+    let (BindingPhase::Admitted(record)
+    | BindingPhase::Displaced(record)
+    | BindingPhase::Ending(record)
+    | BindingPhase::Deleting(Some(record))
+    | BindingPhase::OpenedByHand(Some(record))) = &phase
+    else {
+        return Some(phase);
+    };
+    let known = pass.engine.job(pass.key).and_then(|job| job.admission);
+    let known = known.is_some_and(|admission| {
+        admission.uid == record.template_uid && admission.attempt == record.attempt
+    });
+    let whole = match known || record.state == RecordState::Requeued {
+        true => None,
+        false => pass
+            .view()
+            .raised_to_running(pass.key, pass.binding, record),
+    };
+    let Some((whole, lacks)) = whole else {
+        return Some(phase);
+    };
+    match phase {
+        // The changed placement is reported on its own.
+        BindingPhase::Displaced(_) => return Some(BindingPhase::Displaced(whole)),
+        BindingPhase::OpenedByHand(_) => return Some(BindingPhase::OpenedByHand(Some(whole))),
+        BindingPhase::Ending(_) => apply_evicted(pass, &whole),
+        BindingPhase::Deleting(_) => apply_admission(pass, &whole, Progress::Ending),
+        _ => {
+            let job = pass.resolved_job();
+            let progress = progress_of(pass, &whole, job.as_ref());
+            apply_admission(pass, &whole, progress);
         }
-        let charged = |record: &AdmissionRecord| record.state != RecordState::Requeued;
-        let Some(record) = own_record(&ctx.binding).filter(charged) else {
-            return;
-        };
-        let message = format!(
-            "finalizer {} was removed from its binding {}; Muster has restored it: the charge has to outlive the binding's deletion",
-            names::ACCOUNTING_FINALIZER,
-            ctx.key
-        );
-        self.record_event(
-            ctx,
-            JobEvent::warning(Reason::RecordChanged, "Restore", message),
-        );
-        self.metrics.finalizers_restored.inc();
-        self.write(ctx.key, &ctx.binding, Write::Adopt { record });
     }
+    let message = format!(
+        "its annotation {} says less than its members run ({lacks}): it was changed while no replica led, which only Muster may do; it is written again, and the job is charged for what it runs",
+        names::ADMISSION_ANNOTATION,
+    );
+    record_changed(pass, message);
+    pass.in_flight.guard.replaced = Some(Replaced {
+        record: whole.to_annotation().ok(),
+        reported: true,
+    });
+    put_back(pass, whole);
+    None
+}
+
+/// Restores the finalizer of a charged job if another user has removed it.
+pub(crate) fn keep_finalizer(pass: &mut JobPass<'_>) {
+    let going = pass.binding.metadata.deletion_timestamp.is_some();
+    let open = pass.in_flight.open.is_open();
+    if going || open || has_finalizer(pass.binding) {
+        return;
+    }
+    let charged = |record: &AdmissionRecord| record.state != RecordState::Requeued;
+    let Some(record) = own_record(pass.binding).filter(charged) else {
+        return;
+    };
+    let message = format!(
+        "finalizer {} was removed from its binding {}; Muster has restored it: the charge has to outlive the binding's deletion",
+        names::ACCOUNTING_FINALIZER,
+        pass.key
+    );
+    pass.record_event(JobEvent::warning(Reason::RecordChanged, "Restore", message));
+    pass.out.metrics.finalizers_restored.inc();
+    pass.write(Write::Adopt { record });
 }
 
 /// Returns how a record was changed, by the names of its fields.

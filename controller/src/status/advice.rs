@@ -8,13 +8,12 @@
 //! that its position and its expected start are never older than its advice. Nobody has to ask: readers of a
 //! namespace may write nothing in it. Advice names no queue that the job's namespace may not use.
 
-use crate::reconcile::Reconciler;
+use crate::facts::view::View;
 use crate::status::Publishing;
 use engine::decision::Help;
 use engine::{AdviceClass, JobKey, QueueName, Time};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
-use workload::WorkloadSpec;
 
 /// Milliseconds for which an answer is cached.
 const CACHED_MS: i64 = 10_000;
@@ -160,13 +159,13 @@ impl Publishing<'_> {
         advice.drop_turn(key);
         if let Some((until, helps)) = advice.fresh(key, now) {
             // Something has changed since the answer, and the advice may have, too.
-            self.reconciler.work_queue.add_at(key, until);
+            self.reconciler.out.work_queue.add_at(key, until);
             return helps;
         }
         if now < advice.paused_until {
             // Rounded to the second, so that jobs which ask in the same second share a pass.
             let again = (now.0 / RETRY_MS + 2) * RETRY_MS;
-            self.reconciler.work_queue.add_at(key, Time(again));
+            self.reconciler.out.work_queue.add_at(key, Time(again));
             return advice.shown(key);
         }
         let started = Instant::now();
@@ -179,7 +178,7 @@ impl Publishing<'_> {
     /// to learn more.
     pub(crate) fn advice_in_turn(&mut self, key: &JobKey, now: Time) -> Vec<Help> {
         let shared = !self.publisher.advice.known.contains_key(key)
-            && self.reconciler.alike(key).is_some_and(|alike| {
+            && alike(self.reconciler.view(), key).is_some_and(|alike| {
                 let advice = &mut self.publisher.advice;
                 advice.share(key, &alike, now)
             });
@@ -212,50 +211,21 @@ impl Publishing<'_> {
     fn answer(&mut self, key: &JobKey, now: Time) {
         let reconciler = &self.reconciler;
         let advice = &mut self.publisher.advice;
-        let Some(alike) = reconciler.alike(key) else {
+        let Some(alike) = alike(reconciler.view(), key) else {
             return;
         };
         if !advice.share(key, &alike, now) {
-            let may_use = |queue: &QueueName| reconciler.may_be_named(key, queue);
+            let may_use = |queue: &QueueName| reconciler.view().may_be_named(key, queue);
             let helps = reconciler.engine.advise(key, &may_use);
             advice.note(key, alike, now, helps);
         }
     }
 }
 
-impl Reconciler {
-    /// Returns what a job's answer depends on, apart from the moment.
-    fn alike(&self, key: &JobKey) -> Option<SameAdvice> {
-        let class = self.engine.advice_class(key)?;
-        Some((class, key.namespace.to_string(), self.classes_of(key)))
-    }
-
-    /// Returns the PriorityClasses that its queue must allow.
-    fn classes_of(&self, key: &JobKey) -> BTreeSet<String> {
-        let binding = self.mirror.bindings().get(key);
-        let ask = binding.and_then(|binding| self.mirror.ask_of(binding));
-        ask.map(WorkloadSpec::named_classes).unwrap_or_default()
-    }
-
-    /// Returns true if advice may name a queue: the job's namespace may use it, and it allows the job's
-    /// PriorityClasses.
-    pub(crate) fn may_be_named(&self, key: &JobKey, queue: &QueueName) -> bool {
-        let allowed = || {
-            let refused = self.mirror.refused_class(queue, &self.classes_of(key));
-            refused.is_none()
-        };
-        self.may_use(key, queue) && allowed()
-    }
-
-    /// Returns true if the namespace of a job is known to have the use of a queue. The right of a single user
-    /// does not count.
-    pub(crate) fn may_use(&self, key: &JobKey, queue: &QueueName) -> bool {
-        let namespace = self.view().namespace_of(key);
-        let closed = self
-            .mirror
-            .closed_to(queue, &key.namespace, &namespace.labels);
-        closed.is_none() || self.rights.is_known(&key.namespace, queue)
-    }
+/// Returns what a job's answer depends on, apart from the moment.
+fn alike(view: View<'_>, key: &JobKey) -> Option<SameAdvice> {
+    let class = view.engine.advice_class(key)?;
+    Some((class, key.namespace.to_string(), view.classes_of(key)))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The status of a fault policy: whether all its rules are in force, and what it does or would do.
 
-use crate::reconcile::faulty_places::PolicyEffects;
+use crate::reconcile::fleet::PolicyEffects;
 use crds::conditions::{self, Statement};
 use crds::fault_policy::{FaultPolicy, FaultPolicyStatus};
 

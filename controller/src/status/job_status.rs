@@ -4,6 +4,8 @@ use crate::messages::action::Effect;
 use crate::messages::job_event::JobEvent;
 use crate::mirror::binding::own_record;
 use crate::reconcile::Reconciler;
+use crate::reconcile::placed::failures::told_failure;
+use crate::reconcile::placed::not_running::what_keeps;
 use crate::reconcile::placed::statuses;
 use crate::status::Publishing;
 use crate::status::job_trace::TracedObject;
@@ -57,7 +59,7 @@ impl ShownReason {
 
 impl Publishing<'_> {
     pub(crate) fn publish_job(&mut self, key: &JobKey, now: Time) {
-        let Some(mut explanation) = self.reconciler.explanation(key) else {
+        let Some(mut explanation) = explanation(self.reconciler, key) else {
             return;
         };
         match explanation.position {
@@ -67,8 +69,8 @@ impl Publishing<'_> {
             Some(_) => explanation.helps = self.advice_in_turn(key, now),
             None => self.publisher.advice.forget(key),
         }
-        self.reconciler.make_discreet(key, &mut explanation);
-        let Some(reason) = self.reconciler.shown_reason(key, &explanation, now) else {
+        self.reconciler.view().make_discreet(key, &mut explanation);
+        let Some(reason) = shown_reason(self.reconciler, key, &explanation, now) else {
             return;
         };
         let publisher = &mut self.publisher;
@@ -106,15 +108,16 @@ impl Publishing<'_> {
         self.note_stage(key, now);
         let (Some(view), Some(fact)) = (
             self.reconciler.engine.job(key),
-            self.reconciler.last_facts.get(key),
+            self.reconciler.jobs.last_facts.get(key),
         ) else {
             return;
         };
         let namespace = self.reconciler.view().namespace_of(key);
-        let ask = self
+        let resolved = self
             .reconciler
-            .job_of(key, &binding, &namespace)
-            .and_then(|job| job.ask);
+            .view()
+            .resolved_job(key, &binding, &namespace);
+        let ask = resolved.and_then(|job| job.ask);
         let spec = podgroups::object(key, &binding, fact, view.queue, ask.as_ref());
         let seen = self.reconciler.mirror.podgroups().get(key).cloned();
         // Garbage collection removes the PodGroup with its owner, so it must not be created again. Without a
@@ -177,7 +180,9 @@ impl Publishing<'_> {
         if is_new {
             let object = binding.spec.resource.clone();
             let event = JobEvent::warning(Reason::PolicyNotFollowed, "Place", not_followed);
-            self.reconciler.push(Effect::RecordEvent { object, event });
+            self.reconciler
+                .out
+                .push(Effect::RecordEvent { object, event });
         }
     }
 
@@ -189,7 +194,7 @@ impl Publishing<'_> {
     ) {
         let federation = status.federation.iter_mut();
         for back in federation.flat_map(|federation| &mut federation.eviction) {
-            self.reconciler.make_eviction_discreet(key, back);
+            self.reconciler.view().make_eviction_discreet(key, back);
         }
         if !podgroups::status_equals(seen.status.as_ref(), &status) {
             let subresource = self.publisher.status_subresource;
@@ -207,7 +212,7 @@ impl Publishing<'_> {
     /// Notes the stage of a job, for the times that its PodGroup shows.
     pub(crate) fn note_stage(&mut self, key: &JobKey, now: Time) {
         let engine = &self.reconciler.engine;
-        let (Some(view), Some(fact)) = (engine.job(key), self.reconciler.last_facts.get(key))
+        let (Some(view), Some(fact)) = (engine.job(key), self.reconciler.jobs.last_facts.get(key))
         else {
             return;
         };
@@ -235,7 +240,8 @@ impl Publishing<'_> {
         let queue = self.reconciler.engine.job(key).map(|job| job.queue.clone());
         let Some(queue) = queue else { return };
         for fared in self.publisher.starts.started(key, now) {
-            if let Some(queues) = self.reconciler.metrics_of(&queue) {
+            let Reconciler { out, mirror, .. } = &*self.reconciler;
+            if let Some(queues) = out.series_of(&queue, mirror) {
                 queues.started_as_expected(&queue, fared.result);
             }
         }
@@ -244,7 +250,7 @@ impl Publishing<'_> {
     /// Records events for the reasons of jobs that have lasted.
     pub(crate) fn record_reasons(&mut self, now: Time) {
         for key in self.publisher.reasons.take_due(now) {
-            let Some(reason) = self.reconciler.reason_now(&key, now) else {
+            let Some(reason) = reason_now(self.reconciler, &key, now) else {
                 continue;
             };
             let Some(shown) = reason.to_record() else {
@@ -254,51 +260,54 @@ impl Publishing<'_> {
                 let object = binding.spec.resource.clone();
                 let event = reason_events::event(&object, &shown, &reason.message);
                 self.publisher.reasons.recorded(&key, shown, now);
-                self.reconciler.push(Effect::RecordEvent { object, event });
+                self.reconciler
+                    .out
+                    .push(Effect::RecordEvent { object, event });
             }
         }
     }
 }
 
-impl Reconciler {
-    /// Returns the explanation of a job, as operators may see it.
-    fn explanation(&self, key: &JobKey) -> Option<Explanation> {
-        let mut explanation = self.engine.explain(key)?;
-        self.enforcement.show_in(&mut explanation);
-        Some(explanation)
-    }
+/// Returns the explanation of a job, as operators may see it.
+fn explanation(reconciler: &Reconciler, key: &JobKey) -> Option<Explanation> {
+    let mut explanation = reconciler.engine.explain(key)?;
+    reconciler.enforcement.show_in(&mut explanation);
+    Some(explanation)
+}
 
-    /// Returns the reason that a job shows now, as readers of its namespace may see it.
-    fn reason_now(&self, key: &JobKey, now: Time) -> Option<ShownReason> {
-        let mut explanation = self.explanation(key)?;
-        self.make_discreet(key, &mut explanation);
-        self.shown_reason(key, &explanation, now)
-    }
+/// Returns the reason that a job shows now, as readers of its namespace may see it.
+fn reason_now(reconciler: &Reconciler, key: &JobKey, now: Time) -> Option<ShownReason> {
+    let mut explanation = explanation(reconciler, key)?;
+    reconciler.view().make_discreet(key, &mut explanation);
+    shown_reason(reconciler, key, &explanation, now)
+}
 
-    /// Returns the reason that a job shows with an explanation.
-    fn shown_reason(
-        &self,
-        key: &JobKey,
-        explanation: &Explanation,
-        now: Time,
-    ) -> Option<ShownReason> {
-        let binding = self.mirror.bindings().get(key)?;
-        let view = self.engine.job(key)?;
-        let works = self.mirror.works_of(binding);
-        let in_flight = self.in_flight.get(key);
-        let excess = in_flight.and_then(|in_flight| in_flight.excess.message());
-        let failure = self.told_failure(key).map(|why| self.discreet(key, why));
-        let failure = failure.as_deref();
-        let found = podgroups::reason_of(explanation, view.state, binding, works, excess, failure);
-        let (reason, message) = self.what_keeps(key, found, now);
-        // A job without a fact is not published yet.
-        self.last_facts.get(key)?;
-        let queue = view.queue.clone();
-        Some(ShownReason {
-            state: view.state,
-            shown: QueuedReason { reason, queue },
-            message,
-            position: explanation.position,
-        })
-    }
+/// Returns the reason that a job shows with an explanation.
+fn shown_reason(
+    reconciler: &Reconciler,
+    key: &JobKey,
+    explanation: &Explanation,
+    now: Time,
+) -> Option<ShownReason> {
+    let view = reconciler.view();
+    let binding = view.mirror.bindings().get(key)?;
+    let job = view.engine.job(key)?;
+    let works = view.mirror.works_of(binding);
+    let in_flight = reconciler.in_flight.get(key);
+    let excess = in_flight.and_then(|in_flight| in_flight.excess.message());
+    let failure = in_flight.and_then(|in_flight| told_failure(view.engine, in_flight, key));
+    let failure = failure.map(|why| view.discreet(key, why));
+    let failure = failure.as_deref();
+    let found = podgroups::reason_of(explanation, job.state, binding, works, excess, failure);
+    let asked = in_flight.map(|in_flight| &in_flight.unscheduled);
+    let (reason, message) = what_keeps(view, &reconciler.jobs.lost_pods, asked, key, found, now);
+    // A job without a fact is not published yet.
+    view.last_facts.get(key)?;
+    let queue = job.queue.clone();
+    Some(ShownReason {
+        state: job.state,
+        shown: QueuedReason { reason, queue },
+        message,
+        position: explanation.position,
+    })
 }

@@ -4,7 +4,6 @@
 //! Each is written on change; the writers coalesce writes to at most one a second for each object.
 
 pub(crate) mod advice;
-pub(crate) mod discretion;
 mod effective;
 mod fault_policy_status;
 mod job_status;
@@ -351,7 +350,7 @@ impl Publishing<'_> {
     fn publish_fault_policy(&mut self, name: &str, now: Time) {
         let policy = self.reconciler.mirror.fault_policies().get(name);
         let Some(policy) = policy else { return };
-        let effects = self.reconciler.policy_effects(name);
+        let effects = self.reconciler.fleet.policy_effects(name);
         let status = fault_policy_status::status(policy, effects, crds::record::timestamp(now));
         if policy.status.as_ref() != Some(&status) {
             let target = target::<FaultPolicy>(name);

@@ -3,8 +3,8 @@
 
 use crate::messages::action::Effect;
 use crate::messages::job_event::JobEvent;
+use crate::mirror::Mirror;
 use crate::mirror::template::{Template, TemplateKey};
-use crate::reconcile::Reconciler;
 use crate::status::Publishing;
 use crds::karmada::ObjectReference;
 use engine::{Reason, Time, Uid};
@@ -50,7 +50,7 @@ impl Unselected {
 impl Publishing<'_> {
     /// Notes an object that may have to be warned about.
     pub(crate) fn note_unselected(&mut self, key: &TemplateKey, now: Time) {
-        let advice = self.reconciler.unselected(key);
+        let advice = unselected(&self.reconciler.mirror, key);
         if advice
             .is_some_and(|(template, _)| !self.publisher.unselected.warned.contains(&template.uid))
         {
@@ -71,13 +71,15 @@ impl Publishing<'_> {
     /// Warns about the objects that no policy has selected in time.
     pub(crate) fn warn_of_unselected(&mut self, now: Time) {
         for key in self.publisher.unselected.take_due(now) {
-            let Some((template, advice)) = self.reconciler.unselected(&key) else {
+            let Some((template, advice)) = unselected(&self.reconciler.mirror, &key) else {
                 continue;
             };
             let object = template.reference();
             if self.publisher.unselected.warn(&template.uid) {
                 let event = event(&object, &advice);
-                self.reconciler.push(Effect::RecordEvent { object, event });
+                self.reconciler
+                    .out
+                    .push(Effect::RecordEvent { object, event });
             }
         }
     }
@@ -91,21 +93,19 @@ fn event(object: &ObjectReference, advice: &str) -> JobEvent {
     JobEvent::warning(Reason::KindNotSelected, "Select", message)
 }
 
-impl Reconciler {
-    /// Returns an object that no policy selects, with what its user can do; `None` if a policy has selected it,
-    /// its namespace is not managed, its kind starts no pods, or another object controls it.
-    fn unselected(&self, key: &TemplateKey) -> Option<(&Template, String)> {
-        let template = self.mirror.templates().get(key)?;
-        let namespace = self.mirror.namespaces().get(&key.namespace)?;
-        if !namespace.managed
-            || template.deleting
-            || template.selected
-            || template.controlled
-            || self.mirror.job_of_template(key).is_some()
-        {
-            return None;
-        }
-        let advice = workload::unselected_advice(&key.kind.api_version, &key.kind.kind)?;
-        Some((template, advice))
+/// Returns an object that no policy selects, with what its user can do; `None` if a policy has selected it,
+/// its namespace is not managed, its kind starts no pods, or another object controls it.
+fn unselected<'a>(mirror: &'a Mirror, key: &TemplateKey) -> Option<(&'a Template, String)> {
+    let template = mirror.templates().get(key)?;
+    let namespace = mirror.namespaces().get(&key.namespace)?;
+    if !namespace.managed
+        || template.deleting
+        || template.selected
+        || template.controlled
+        || mirror.job_of_template(key).is_some()
+    {
+        return None;
     }
+    let advice = workload::unselected_advice(&key.kind.api_version, &key.kind.kind)?;
+    Some((template, advice))
 }

@@ -49,6 +49,15 @@ pub enum Decision {
     },
 }
 
+impl Decision {
+    /// Returns the job that is released, resized or evicted.
+    pub fn key(&self) -> &JobKey {
+        match self {
+            Self::Release { key, .. } | Self::Resize { key, .. } | Self::Evict { key, .. } => key,
+        }
+    }
+}
+
 /// The result of one call of `decide`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Decisions {

@@ -151,7 +151,7 @@ async fn no_state_is_kept_of_deleted_jobs() {
         "{:?}",
         stage.core.reconciler.in_flight
     );
-    assert!(stage.core.reconciler.last_facts.is_empty());
+    assert!(stage.core.reconciler.jobs.last_facts.is_empty());
     assert!(stage.core.reconciler.mirror.bindings().is_empty());
 }
 

@@ -156,6 +156,7 @@ async fn a_binding_whose_namespace_and_policy_go_is_unmanaged() {
         !stage
             .core
             .reconciler
+            .jobs
             .last_facts
             .contains_key(&JobKey::new("team", "big"))
     );

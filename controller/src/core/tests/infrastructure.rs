@@ -1,6 +1,7 @@
 //! Jobs that fail because their nodes did, or by themselves, and are queued again.
 
 use super::*;
+use crate::reconcile::placed::failures::told_failure;
 use engine::facts::PodPhase;
 
 /// The member shows the pod of job `a` in this phase, with this reason and message.
@@ -144,7 +145,8 @@ async fn a_failure_that_is_found_at_the_start_is_left_as_it_is() {
 impl Stage {
     fn told_failure(&self, name: &str) -> Option<&str> {
         let key = JobKey::new("team", name);
-        self.core.reconciler.told_failure(&key)
+        let reconciler = &self.core.reconciler;
+        told_failure(&reconciler.engine, reconciler.in_flight.get(&key)?, &key)
     }
 
     /// The CapacityPolicy of queue `q` allows these retries.

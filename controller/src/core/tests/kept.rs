@@ -105,12 +105,8 @@ async fn a_record_is_restored_completely() {
     );
     stage.rest(&["a", "b"]).await;
     assert_eq!(stage.record("a").unwrap(), record);
-    let changed = stage
-        .core
-        .reconciler
-        .in_flight_of(&JobKey::new("team", "a"))
-        .guard
-        .changed();
+    let in_flight = &stage.core.reconciler.in_flight[&JobKey::new("team", "a")];
+    let changed = in_flight.guard.changed();
     let changed = changed.unwrap().to_owned();
     assert!(changed.contains("was changed (requests)"), "{changed}");
 }

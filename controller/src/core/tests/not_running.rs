@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::messages::unbound_pods::UnboundPods;
+use crate::reconcile::placed::not_running::what_keeps;
 use engine::facts::PodPhase;
 use engine::faults::Symptom;
 use engine::{Attempt, Reason};
@@ -22,7 +23,12 @@ fn shows(stage: &Stage, reason: Reason) -> (Reason, String) {
     let key = JobKey::new("team", "a");
     let reconciler = &stage.core.reconciler;
     let now = stage.now();
-    reconciler.what_keeps(&key, (reason, String::new()), now)
+    let asked = reconciler
+        .in_flight
+        .get(&key)
+        .map(|known| &known.unscheduled);
+    let (view, lost_pods) = (reconciler.view(), &reconciler.jobs.lost_pods);
+    what_keeps(view, lost_pods, asked, &key, (reason, String::new()), now)
 }
 
 #[tokio::test(start_paused = true)]

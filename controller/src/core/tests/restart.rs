@@ -226,7 +226,7 @@ async fn a_standby_writes_nothing_until_it_leads_and_has_caught_up() {
     stage.rest(&["a"]).await;
     assert!(
         stage.core.reconciler.mirror.bindings().len() == 1
-            && stage.core.reconciler.work_queue.is_empty()
+            && stage.core.reconciler.out.work_queue.is_empty()
     );
     let before = stage.api.requests().len();
     stage.rest_later(&["a"], 60_000).await;
@@ -300,12 +300,8 @@ async fn a_record_that_says_less_than_what_runs_is_corrected() {
         let record = stage.record("a").unwrap();
         assert_eq!((record.state, cpus(&record)), (state, "3".to_owned()));
         assert_eq!(stage.core.metrics.records_changed.get(), 1);
-        let changed = stage
-            .core
-            .reconciler
-            .in_flight_of(&JobKey::new("team", "a"))
-            .guard
-            .changed();
+        let in_flight = &stage.core.reconciler.in_flight[&JobKey::new("team", "a")];
+        let changed = in_flight.guard.changed();
         let changed = changed.unwrap().to_owned();
         assert!(changed.contains("cpu 2, pods 2 in m1"), "{changed}");
         // Reported once, and not again by the next leader.

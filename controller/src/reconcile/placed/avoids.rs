@@ -9,8 +9,8 @@
 //! loses those whose time is over, or that a person has cleared. Other jobs use the nodes.
 
 use crate::messages::job_event::JobEvent;
+use crate::reconcile::JobPass;
 use crate::reconcile::placed::lost_pods::FailedThere;
-use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::record::{AdmissionRecord, AvoidedByJob, timestamp};
 use engine::facts::JobFact;
 use engine::faults::{AvoidForJob, PodFaultRule};
@@ -94,64 +94,63 @@ impl JobAvoids {
     }
 }
 
-impl Reconciler {
-    /// Returns which nodes a job that is evicted avoids from now on.
-    pub(crate) fn job_avoids(&self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> JobAvoids {
-        let mut avoids = JobAvoids::default();
-        let resource = &ctx.binding.spec.resource;
-        let can = workload::may_be_in_parts(&format!("{}/{}", resource.api_version, resource.kind));
-        let rules = self.engine.fault_rules();
-        let failed = self.lost_pods.nodes_of(ctx.key);
-        for (index, there) in failed.iter().enumerate() {
-            let place = |failed: &FailedThere| (failed.cluster.clone(), failed.node.clone());
-            // Several pods may have failed on the node.
-            let is_known = failed[..index]
-                .iter()
-                .any(|known| place(known) == place(there));
-            let is_placed = record
-                .clusters
-                .iter()
-                .any(|share| share.name == there.cluster);
-            if is_known || !is_placed {
-                continue;
-            }
-            for rule in rules.rules_of(&there.symptom) {
-                if let Some(avoid) = rule.avoid_for_job {
-                    avoids.note(there, (rule, avoid), (&resource.kind, can), ctx.now);
-                }
+/// Returns which nodes a job that is evicted avoids from now on.
+pub(crate) fn job_avoids(pass: &JobPass<'_>, record: &AdmissionRecord) -> JobAvoids {
+    let mut avoids = JobAvoids::default();
+    let resource = &pass.binding.spec.resource;
+    let can = workload::may_be_in_parts(&format!("{}/{}", resource.api_version, resource.kind));
+    let rules = pass.engine.fault_rules();
+    let failed = pass.jobs.lost_pods.nodes_of(pass.key);
+    for (index, there) in failed.iter().enumerate() {
+        let place = |failed: &FailedThere| (failed.cluster.clone(), failed.node.clone());
+        // Several pods may have failed on the node.
+        let is_known = failed[..index]
+            .iter()
+            .any(|known| place(known) == place(there));
+        let is_placed = record
+            .clusters
+            .iter()
+            .any(|share| share.name == there.cluster);
+        if is_known || !is_placed {
+            continue;
+        }
+        for rule in rules.rules_of(&there.symptom) {
+            if let Some(avoid) = rule.avoid_for_job {
+                avoids.note(there, (rule, avoid), (&resource.kind, can), pass.now);
             }
         }
-        avoids
     }
+    avoids
+}
 
-    /// Records the events of [`Self::job_avoids`].
-    pub(crate) fn record_avoids(&mut self, ctx: &ReconcileCtx<'_>, avoids: JobAvoids) {
-        for event in avoids.events {
-            self.record_event(ctx, event);
-        }
+/// Records the events of [`Self::job_avoids`].
+pub(crate) fn record_avoids(pass: &mut JobPass<'_>, avoids: JobAvoids) {
+    for event in avoids.events {
+        pass.record_event(event);
     }
+}
 
-    /// Returns the `record` of a job that waits without the nodes that it avoids no more, if there are any.
-    pub(crate) fn avoids_no_more(
-        &mut self,
-        ctx: &ReconcileCtx<'_>,
-        record: AdmissionRecord,
-    ) -> Option<AdmissionRecord> {
-        let now = timestamp(ctx.now);
-        let is_over = |avoided: &AvoidedByJob| {
-            let books = &self.avoided_nodes;
-            avoided.is_over(now, books.cleared_at(&avoided.cluster, &avoided.node))
-        };
-        let all = record.avoided_nodes.iter().cloned();
-        let (over, left): (Vec<_>, Vec<_>) = all.partition(is_over);
-        if let Some(next) = left.iter().map(|avoided| avoided.until).min() {
-            self.work_queue.add_at(ctx.key, Time(next.as_millisecond()));
-        }
-        (!over.is_empty()).then_some(AdmissionRecord {
-            avoided_nodes: left,
-            ..record
-        })
+/// Returns the `record` of a job that waits without the nodes that it avoids no more, if there are any.
+pub(crate) fn avoids_no_more(
+    pass: &mut JobPass<'_>,
+    record: AdmissionRecord,
+) -> Option<AdmissionRecord> {
+    let now = timestamp(pass.now);
+    let is_over = |avoided: &AvoidedByJob| {
+        let books = &pass.fleet.avoided_nodes;
+        avoided.is_over(now, books.cleared_at(&avoided.cluster, &avoided.node))
+    };
+    let all = record.avoided_nodes.iter().cloned();
+    let (over, left): (Vec<_>, Vec<_>) = all.partition(is_over);
+    if let Some(next) = left.iter().map(|avoided| avoided.until).min() {
+        pass.out
+            .work_queue
+            .add_at(pass.key, Time(next.as_millisecond()));
     }
+    (!over.is_empty()).then_some(AdmissionRecord {
+        avoided_nodes: left,
+        ..record
+    })
 }
 
 /// Completes the record of a new attempt with the nodes that its job avoids.

@@ -5,68 +5,67 @@
 //! (`engine::matching::LEAVING`) and runs elsewhere. A finished job must not run again: Muster removes its
 //! placement too, and its record keeps how it ended.
 
+use crate::mirror::Mirror;
+use crate::reconcile::JobPass;
 use crate::reconcile::check_result::{CheckResult, EvictionCause};
+use crate::reconcile::in_flight::InFlight;
+use crate::reconcile::output::Output;
 use crate::reconcile::placed::Placed;
-use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;
 use engine::facts::ClusterFact;
 use engine::matching::LEAVING;
-use engine::{ClusterName, Reason};
+use engine::{ClusterName, Engine, Reason};
 use workload::Outcome;
 
-impl Reconciler {
-    /// Removes the placement of a finished job in a cluster that is being removed.
-    pub(crate) fn check_cluster_removed(&mut self, placed: &Placed<'_>) -> CheckResult {
-        if self.ended(placed.ctx, &placed.record).is_none() {
-            return CheckResult::Continue;
-        }
-        let Some(cluster) = self.leaving_cluster(&placed.ctx.binding) else {
-            return CheckResult::Continue;
-        };
-        let message = format!("cluster {cluster}, where it was, is being removed");
-        EvictionCause::new(Reason::ClusterDrained, message).into()
+/// Removes the placement of a finished job in a cluster that is being removed.
+pub(crate) fn check_cluster_removed(pass: &mut JobPass<'_>, placed: &Placed) -> CheckResult {
+    if ended(pass.in_flight, &placed.record).is_none() {
+        return CheckResult::Continue;
     }
+    let Some(cluster) = leaving_cluster(pass.engine, pass.binding) else {
+        return CheckResult::Continue;
+    };
+    let message = format!("cluster {cluster}, where it was, is being removed");
+    EvictionCause::new(Reason::ClusterDrained, message).into()
+}
 
-    /// Returns how an attempt ended, if it is over; the report itself may be gone by now.
-    fn ended(&self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> Option<&Outcome> {
-        let end = &self.in_flight.get(ctx.key)?.end;
-        end.outcome_of(record.attempt)
-    }
+/// Returns how an attempt ended, if it is over; the report itself may be gone by now.
+fn ended<'a>(in_flight: &'a InFlight, record: &AdmissionRecord) -> Option<&'a Outcome> {
+    in_flight.end.outcome_of(record.attempt)
+}
 
-    /// Returns the same as the reason and message of a record.
-    pub(crate) fn end_of(
-        &self,
-        ctx: &ReconcileCtx<'_>,
-        record: &AdmissionRecord,
-    ) -> Option<(Reason, String)> {
-        Some(match self.ended(ctx, record)? {
-            Outcome::Failed { message } => {
-                (Reason::PartFailed, format!("it has failed: {message}"))
-            }
-            _ => (Reason::Succeeded, "it has succeeded".to_owned()),
-        })
-    }
+/// Returns the same as the reason and message of a record.
+pub(crate) fn end_of(in_flight: &InFlight, record: &AdmissionRecord) -> Option<(Reason, String)> {
+    Some(match ended(in_flight, record)? {
+        Outcome::Failed { message } => (Reason::PartFailed, format!("it has failed: {message}")),
+        _ => (Reason::Succeeded, "it has succeeded".to_owned()),
+    })
+}
 
-    /// Returns a cluster of a placement that is being removed.
-    fn leaving_cluster(&self, binding: &ResourceBinding) -> Option<ClusterName> {
-        let clusters = binding.spec.clusters.iter();
-        let mut names = clusters.map(|cluster| ClusterName::new(&cluster.name));
-        names.find(|name| self.engine.fleet().cluster(name).is_some_and(is_leaving))
-    }
+/// Returns a cluster of a placement that is being removed.
+fn leaving_cluster(engine: &Engine, binding: &ResourceBinding) -> Option<ClusterName> {
+    let clusters = binding.spec.clusters.iter();
+    let mut names = clusters.map(|cluster| ClusterName::new(&cluster.name));
+    names.find(|name| engine.fleet().cluster(name).is_some_and(is_leaving))
+}
 
-    /// Marks all jobs in a cluster whose removal begins.
-    pub(crate) fn note_leaving(&mut self, cluster: &ClusterFact) {
-        let known = self.engine.fleet().cluster(&cluster.name);
-        if !is_leaving(cluster) || known.is_some_and(is_leaving) {
-            return;
-        }
-        let bindings = self.mirror.bindings().iter().filter(|(_, binding)| {
-            let mut clusters = binding.spec.clusters.iter();
-            clusters.any(|placed| placed.name == cluster.name.as_str())
-        });
-        self.work_queue.extend(bindings.map(|(key, _)| key.clone()));
+/// Marks all jobs in a cluster whose removal begins.
+pub(crate) fn note_leaving(
+    engine: &Engine,
+    mirror: &Mirror,
+    out: &mut Output,
+    cluster: &ClusterFact,
+) {
+    let known = engine.fleet().cluster(&cluster.name);
+    if !is_leaving(cluster) || known.is_some_and(is_leaving) {
+        return;
     }
+    let bindings = mirror.bindings().iter().filter(|(_, binding)| {
+        let mut clusters = binding.spec.clusters.iter();
+        clusters.any(|placed| placed.name == cluster.name.as_str())
+    });
+    out.work_queue.extend(bindings.map(|(key, _)| key.clone()));
 }
 
 fn is_leaving(cluster: &ClusterFact) -> bool {

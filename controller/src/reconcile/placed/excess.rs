@@ -23,14 +23,16 @@
 
 use crate::facts::running::{foreign_overrides, sum};
 use crate::messages::job_event::JobEvent;
+use crate::mirror::Mirror;
 use crate::mirror::binding::own_record;
+use crate::reconcile::JobPass;
 use crate::reconcile::check_result::{CheckResult, EvictionCause};
+use crate::reconcile::output::Output;
 use crate::reconcile::placed::Placed;
-use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::Write;
 use crds::karmada::AppliedOverride;
 use crds::record::{AdmissionRecord, Parts, RecordedOverride};
-use engine::{ClusterName, Event, Reason, ResourceName, Resources, Time};
+use engine::{ClusterName, Engine, Event, JobKey, Reason, ResourceName, Resources, Time};
 use kube::core::ObjectMeta;
 use runtime::watch::{Delta, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,248 +73,233 @@ pub(crate) struct ObservedExcess {
     overrides: BTreeSet<AppliedOverride>,
 }
 
-impl Reconciler {
-    /// Charges what the Works of a placed job request beyond its admission, and ends the excess after the
-    /// grace period.
-    pub(crate) fn check_excess(&mut self, placed: &Placed<'_>) -> CheckResult {
-        let (ctx, record) = (placed.ctx, &placed.record);
-        let found = self.charge_excess(ctx, record);
-        if record.adopted {
-            return CheckResult::Continue;
-        }
-        if found.excess.is_empty() {
-            return self.resume_within_admission(ctx, record);
-        }
-        let since = self
-            .in_flight_of(ctx.key)
-            .excess
-            .since
-            .get_or_insert(ctx.now);
-        let since = match record.exceeds_since {
-            Some(at) => Time(at.as_millisecond()).min(*since),
-            None => *since,
-        };
-        let persists = since.after(PERSISTS_MS);
-        if ctx.now < persists {
-            self.work_queue.add_at(ctx.key, persists);
-            return CheckResult::Continue;
-        }
-        let deadline = since.after(self.options.override_grace_ms);
-        self.report_excess(ctx, &found, deadline);
-        if found.overrides.is_empty() || self.view().namespace_of(ctx.key).terminating {
-            return CheckResult::Continue;
-        }
-        if ctx.now >= deadline && self.enforcement.allows_decisions() {
-            return self.cause_of_overridden(ctx, record, &found).into();
-        }
-        self.work_queue.add_at(ctx.key, deadline);
-        let suspended = ctx.binding.spec.suspension.as_ref();
-        let suspended = suspended.and_then(|suspension| suspension.dispatching) == Some(true);
-        if record.exceeds_since.is_some() && suspended {
-            return CheckResult::Continue;
-        }
-        let record = AdmissionRecord {
-            exceeds_since: Some(crds::record::timestamp(since)),
-            ..record.clone()
-        };
-        CheckResult::write(Write::Suspend { record })
+/// Charges what the Works of a placed job request beyond its admission, and ends the excess after the
+/// grace period.
+pub(crate) fn check_excess(pass: &mut JobPass<'_>, placed: &Placed) -> CheckResult {
+    let record = &placed.record;
+    let found = charge_excess(pass, record);
+    if record.adopted {
+        return CheckResult::Continue;
     }
+    if found.excess.is_empty() {
+        return resume_within_admission(pass, record);
+    }
+    let since = pass.in_flight.excess.since.get_or_insert(pass.now);
+    let since = match record.exceeds_since {
+        Some(at) => Time(at.as_millisecond()).min(*since),
+        None => *since,
+    };
+    let persists = since.after(PERSISTS_MS);
+    if pass.now < persists {
+        pass.out.work_queue.add_at(pass.key, persists);
+        return CheckResult::Continue;
+    }
+    let deadline = since.after(pass.options.override_grace_ms);
+    report_excess(pass, &found, deadline);
+    if found.overrides.is_empty() || pass.namespace().terminating {
+        return CheckResult::Continue;
+    }
+    if pass.now >= deadline && pass.enforcement.allows_decisions() {
+        return cause_of_overridden(pass, record, &found).into();
+    }
+    pass.out.work_queue.add_at(pass.key, deadline);
+    let suspended = pass.binding.spec.suspension.as_ref();
+    let suspended = suspended.and_then(|suspension| suspension.dispatching) == Some(true);
+    if record.exceeds_since.is_some() && suspended {
+        return CheckResult::Continue;
+    }
+    let record = AdmissionRecord {
+        exceeds_since: Some(crds::record::timestamp(since)),
+        ..record.clone()
+    };
+    CheckResult::write(Write::Suspend { record })
+}
 
-    /// Resumes dispatching once the Works request what was admitted.
-    fn resume_within_admission(
-        &mut self,
-        ctx: &ReconcileCtx<'_>,
-        record: &AdmissionRecord,
-    ) -> CheckResult {
-        let still_charged = self.engine.excess(ctx.key).is_some_and(|e| !e.is_empty());
-        let watched = &mut self.in_flight_of(ctx.key).excess;
-        watched.since = None;
-        if !still_charged {
-            watched.message = None;
-        } else if watched.message.is_some() {
-            let message = "its Works request what was admitted again; the excess is charged until its pods are gone";
-            watched.message = Some(message.to_owned());
-        }
-        if record.exceeds_since.is_none() || record.parts == Some(Parts::Held) {
-            return CheckResult::Continue;
-        }
-        let record = AdmissionRecord {
-            exceeds_since: None,
-            ..record.clone()
+/// Resumes dispatching once the Works request what was admitted.
+fn resume_within_admission(pass: &mut JobPass<'_>, record: &AdmissionRecord) -> CheckResult {
+    let still_charged = pass.engine.excess(pass.key).is_some_and(|e| !e.is_empty());
+    let watched = &mut pass.in_flight.excess;
+    watched.since = None;
+    if !still_charged {
+        watched.message = None;
+    } else if watched.message.is_some() {
+        let message = "its Works request what was admitted again; the excess is charged until its pods are gone";
+        watched.message = Some(message.to_owned());
+    }
+    if record.exceeds_since.is_none() || record.parts == Some(Parts::Held) {
+        return CheckResult::Continue;
+    }
+    let record = AdmissionRecord {
+        exceeds_since: None,
+        ..record.clone()
+    };
+    CheckResult::write(Write::Dispatch { record })
+}
+
+/// Charges in the engine what the Works of a job request beyond its admission, and what pods of such Works
+/// still use. Returns what they request now.
+pub(crate) fn charge_excess(pass: &mut JobPass<'_>, record: &AdmissionRecord) -> ObservedExcess {
+    let holds = pass.engine.job(pass.key).and_then(|job| job.admission);
+    let charged_now = holds.is_some_and(|held| held.attempt == record.attempt);
+    if !charged_now || record.parts == Some(Parts::Held) {
+        return ObservedExcess::default();
+    }
+    let surge = pass.view().surge_of(pass.binding, record);
+    let mut found = ObservedExcess::default();
+    let mut asked: BTreeMap<ClusterName, Rendered> = BTreeMap::new();
+    for work in pass.mirror.works_of(pass.binding) {
+        let Some(rendered) = pass.view().rendered(pass.key, work) else {
+            continue;
         };
-        CheckResult::write(Write::Dispatch { record })
+        let cluster = ClusterName::new(&work.cluster);
+        let beyond = rendered.beyond(&charged_in(pass.engine, pass.key, &cluster), &surge);
+        if beyond.is_empty() {
+            continue;
+        }
+        let others = foreign_overrides(pass.key, work);
+        found.overrides.extend(others.cloned());
+        found.excess.insert(cluster.clone(), beyond);
+        asked.insert(cluster, rendered);
     }
-
-    /// Charges in the engine what the Works of a job request beyond its admission, and what pods of such Works
-    /// still use. Returns what they request now.
-    pub(crate) fn charge_excess(
-        &mut self,
-        ctx: &ReconcileCtx<'_>,
-        record: &AdmissionRecord,
-    ) -> ObservedExcess {
-        let holds = self.engine.job(ctx.key).and_then(|job| job.admission);
-        let charged_now = holds.is_some_and(|held| held.attempt == record.attempt);
-        if !charged_now || record.parts == Some(Parts::Held) {
-            return ObservedExcess::default();
-        }
-        let surge = self.view().surge_of(&ctx.binding, record);
-        let mut found = ObservedExcess::default();
-        let mut asked: BTreeMap<ClusterName, Rendered> = BTreeMap::new();
-        for work in self.mirror.works_of(&ctx.binding) {
-            let Some(rendered) = self.view().rendered(ctx.key, work) else {
-                continue;
-            };
-            let cluster = ClusterName::new(&work.cluster);
-            let beyond = rendered.beyond(&self.charged_in(ctx, &cluster), &surge);
-            if beyond.is_empty() {
-                continue;
-            }
-            let others = foreign_overrides(ctx.key, work);
-            found.overrides.extend(others.cloned());
-            found.excess.insert(cluster.clone(), beyond);
-            asked.insert(cluster, rendered);
-        }
-        let excess = self.with_remaining_excess(ctx, asked, &surge);
-        if self
-            .engine
-            .excess(ctx.key)
-            .is_some_and(|known| *known != excess)
-        {
-            tracing::info!(job = %ctx.key, ?excess, "Works request more than was admitted; the excess is charged");
-            let (key, attempt) = (ctx.key.clone(), record.attempt);
-            self.apply(Event::JobExceeds {
-                key,
-                attempt,
-                excess,
-            });
-        }
-        found
-    }
-
-    /// Adds to `asked` the earlier excess that may still run.
-    fn with_remaining_excess(
-        &mut self,
-        ctx: &ReconcileCtx<'_>,
-        asked: BTreeMap<ClusterName, Rendered>,
-        surge: &Resources,
-    ) -> BTreeMap<ClusterName, Resources> {
-        let ask_now: BTreeSet<ClusterName> = asked.keys().cloned().collect();
-        let mut remembered = std::mem::take(&mut self.in_flight_of(ctx.key).excess.beyond);
-        for (cluster, rendered) in asked {
-            remembered.insert(cluster, (rendered, None));
-        }
-        let mut excess = BTreeMap::new();
-        remembered.retain(|cluster, (rendered, back_since)| {
-            let charged = self.charged_in(ctx, cluster);
-            let beyond = rendered.beyond(&charged, surge);
-            let pods = self.engine.pods_of(ctx.key).request_in(cluster);
-            let stays =
-                |(name, _): (&ResourceName, _)| pods.amount_of(name) > charged.amount_of(name);
-            if ask_now.contains(cluster) || beyond.iter().any(stays) {
-                *back_since = None;
-            } else {
-                back_since.get_or_insert(ctx.now);
-            }
-            let over = back_since.is_some_and(|since| ctx.now >= since.after(SETTLE_MS));
-            if over || beyond.is_empty() {
-                return false;
-            }
-            excess.insert(cluster.clone(), beyond);
-            true
+    let excess = with_remaining_excess(pass, asked, &surge);
+    if pass
+        .engine
+        .excess(pass.key)
+        .is_some_and(|known| *known != excess)
+    {
+        tracing::info!(job = %pass.key, ?excess, "Works request more than was admitted; the excess is charged");
+        let (key, attempt) = (pass.key.clone(), record.attempt);
+        pass.apply(Event::JobExceeds {
+            key,
+            attempt,
+            excess,
         });
-        if !remembered.is_empty() {
-            self.work_queue.add_at(ctx.key, ctx.now.after(RECHECK_MS));
+    }
+    found
+}
+
+/// Adds to `asked` the earlier excess that may still run.
+fn with_remaining_excess(
+    pass: &mut JobPass<'_>,
+    asked: BTreeMap<ClusterName, Rendered>,
+    surge: &Resources,
+) -> BTreeMap<ClusterName, Resources> {
+    let ask_now: BTreeSet<ClusterName> = asked.keys().cloned().collect();
+    let mut remembered = std::mem::take(&mut pass.in_flight.excess.beyond);
+    for (cluster, rendered) in asked {
+        remembered.insert(cluster, (rendered, None));
+    }
+    let mut excess = BTreeMap::new();
+    remembered.retain(|cluster, (rendered, back_since)| {
+        let charged = charged_in(pass.engine, pass.key, cluster);
+        let beyond = rendered.beyond(&charged, surge);
+        let pods = pass.engine.pods_of(pass.key).request_in(cluster);
+        let stays = |(name, _): (&ResourceName, _)| pods.amount_of(name) > charged.amount_of(name);
+        if ask_now.contains(cluster) || beyond.iter().any(stays) {
+            *back_since = None;
+        } else {
+            back_since.get_or_insert(pass.now);
         }
-        self.in_flight_of(ctx.key).excess.beyond = remembered;
-        excess
-    }
-
-    /// Returns what is charged in one cluster: its share and the pods that are leaving.
-    fn charged_in(&self, ctx: &ReconcileCtx<'_>, cluster: &ClusterName) -> Resources {
-        let job = self.engine.job(ctx.key);
-        let shares = job.and_then(|job| job.admission);
-        let shares = shares.iter().flat_map(|held| &held.shares);
-        let shares = shares.filter(|share| share.cluster == *cluster);
-        let leaving = self.engine.pods_of(ctx.key).leaving().iter();
-        let leaving = leaving.filter(|leaving| leaving.cluster == *cluster);
-        let charges = shares.flat_map(|share| share.charge.values());
-        let charges = charges.chain(leaving.flat_map(|leaving| leaving.charge.values()));
-        sum(charges)
-    }
-
-    /// Reports the excess to the user, once for each message.
-    fn report_excess(&mut self, ctx: &ReconcileCtx<'_>, found: &ObservedExcess, deadline: Time) {
-        let more = format_excess(&found.excess);
-        let message = match found.overrides.is_empty() {
-            true => format!(
-                "its Works request more than was admitted ({more}), and no override applies to them: its placement \
-                 or a Work was changed by hand, or Karmada is behind; the excess is charged"
-            ),
-            false => format!(
-                "{} its Works request more than was admitted ({more}): the excess is charged, nothing more is \
-                 dispatched, and at {:.0} the job is evicted; change or delete the policy",
-                format_subject(&found.overrides),
-                crds::record::timestamp(deadline),
-            ),
-        };
-        let watched = &mut self.in_flight_of(ctx.key).excess;
-        if watched.message.as_ref() != Some(&message) {
-            watched.message = Some(message.clone());
-            let event = JobEvent::warning(Reason::OverrideExceeds, "Hold", message);
-            self.record_event(ctx, event);
+        let over = back_since.is_some_and(|since| pass.now >= since.after(SETTLE_MS));
+        if over || beyond.is_empty() {
+            return false;
         }
+        excess.insert(cluster.clone(), beyond);
+        true
+    });
+    if !remembered.is_empty() {
+        pass.out
+            .work_queue
+            .add_at(pass.key, pass.now.after(RECHECK_MS));
     }
+    pass.in_flight.excess.beyond = remembered;
+    excess
+}
 
-    /// Returns why a job is evicted that was overridden for longer than the grace period. The record says which
-    /// versions of which policies did so: the job waits until they have changed.
-    fn cause_of_overridden(
-        &self,
-        ctx: &ReconcileCtx<'_>,
-        record: &AdmissionRecord,
-        found: &ObservedExcess,
-    ) -> EvictionCause {
-        let message = format!(
-            "{} its Works request more than was admitted ({}), for more than {} s",
+/// Returns what is charged in one cluster: its share and the pods that are leaving.
+fn charged_in(engine: &Engine, key: &JobKey, cluster: &ClusterName) -> Resources {
+    let job = engine.job(key);
+    let shares = job.and_then(|job| job.admission);
+    let shares = shares.iter().flat_map(|held| &held.shares);
+    let shares = shares.filter(|share| share.cluster == *cluster);
+    let leaving = engine.pods_of(key).leaving().iter();
+    let leaving = leaving.filter(|leaving| leaving.cluster == *cluster);
+    let charges = shares.flat_map(|share| share.charge.values());
+    let charges = charges.chain(leaving.flat_map(|leaving| leaving.charge.values()));
+    sum(charges)
+}
+
+/// Reports the excess to the user, once for each message.
+fn report_excess(pass: &mut JobPass<'_>, found: &ObservedExcess, deadline: Time) {
+    let more = format_excess(&found.excess);
+    let message = match found.overrides.is_empty() {
+        true => format!(
+            "its Works request more than was admitted ({more}), and no override applies to them: its placement \
+             or a Work was changed by hand, or Karmada is behind; the excess is charged"
+        ),
+        false => format!(
+            "{} its Works request more than was admitted ({more}): the excess is charged, nothing more is \
+             dispatched, and at {:.0} the job is evicted; change or delete the policy",
             format_subject(&found.overrides),
-            format_excess(&found.excess),
-            self.options.override_grace_ms / 1_000,
-        );
-        let of = |policy: &AppliedOverride| RecordedOverride {
-            policy: policy.clone(),
-            generation: self.mirror.override_generation(policy, &ctx.key.namespace),
-        };
-        let record = AdmissionRecord {
-            overrides: found.overrides.iter().map(of).collect(),
-            ..record.clone()
-        };
-        EvictionCause::new(Reason::OverrideExceeds, message).with_record(record)
+            crds::record::timestamp(deadline),
+        ),
+    };
+    let watched = &mut pass.in_flight.excess;
+    if watched.message.as_ref() != Some(&message) {
+        watched.message = Some(message.clone());
+        let event = JobEvent::warning(Reason::OverrideExceeds, "Hold", message);
+        pass.record_event(event);
     }
+}
 
-    /// Handles a change of an override policy: reconciles the jobs that wait for it.
-    pub(crate) fn override_policy(&mut self, delta: Delta<ObjectMeta>) {
-        let (policy, generation) = match delta {
-            Delta::Upserted(metadata) => {
-                if is_ours(&metadata) {
-                    return;
-                }
-                let key = ObjectKey {
-                    namespace: metadata.namespace,
-                    name: metadata.name.unwrap_or_default(),
-                };
-                (key, Some(metadata.generation.unwrap_or_default()))
+/// Returns why a job is evicted that was overridden for longer than the grace period. The record says which
+/// versions of which policies did so: the job waits until they have changed.
+fn cause_of_overridden(
+    pass: &JobPass<'_>,
+    record: &AdmissionRecord,
+    found: &ObservedExcess,
+) -> EvictionCause {
+    let message = format!(
+        "{} its Works request more than was admitted ({}), for more than {} s",
+        format_subject(&found.overrides),
+        format_excess(&found.excess),
+        pass.options.override_grace_ms / 1_000,
+    );
+    let of = |policy: &AppliedOverride| RecordedOverride {
+        policy: policy.clone(),
+        generation: pass.mirror.override_generation(policy, &pass.key.namespace),
+    };
+    let record = AdmissionRecord {
+        overrides: found.overrides.iter().map(of).collect(),
+        ..record.clone()
+    };
+    EvictionCause::new(Reason::OverrideExceeds, message).with_record(record)
+}
+
+/// Handles a change of an override policy: reconciles the jobs that wait for it.
+pub(crate) fn override_policy(mirror: &mut Mirror, out: &mut Output, delta: Delta<ObjectMeta>) {
+    let (policy, generation) = match delta {
+        Delta::Upserted(metadata) => {
+            if is_ours(&metadata) {
+                return;
             }
-            Delta::Gone(key) => (key, None),
-            Delta::Listed => return,
-        };
-        if !self.mirror.note_override(policy, generation) {
-            return;
+            let key = ObjectKey {
+                namespace: metadata.namespace,
+                name: metadata.name.unwrap_or_default(),
+            };
+            (key, Some(metadata.generation.unwrap_or_default()))
         }
-        let bindings = self.mirror.bindings().iter();
-        let waiting = bindings.filter(|(_, binding)| {
-            own_record(binding).is_some_and(|record| !record.overrides.is_empty())
-        });
-        self.work_queue.extend(waiting.map(|(key, _)| key.clone()));
+        Delta::Gone(key) => (key, None),
+        Delta::Listed => return,
+    };
+    if !mirror.note_override(policy, generation) {
+        return;
     }
+    let bindings = mirror.bindings().iter();
+    let waiting = bindings.filter(|(_, binding)| {
+        own_record(binding).is_some_and(|record| !record.overrides.is_empty())
+    });
+    out.work_queue.extend(waiting.map(|(key, _)| key.clone()));
 }
 
 /// Returns true if Muster wrote the policy for a job: the job's binding owns it.

@@ -15,13 +15,15 @@
 //! counts: one that is found at the start may be days old.
 
 use crate::messages::job_event::JobEvent;
+use crate::reconcile::JobPass;
 use crate::reconcile::check_result::{CheckResult, EvictionCause};
+use crate::reconcile::engine_events::apply_admission;
+use crate::reconcile::in_flight::InFlight;
 use crate::reconcile::placed::{Placed, statuses};
-use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::capacity_policy::{CapacityPolicy, RetryLimits};
 use crds::record::AdmissionRecord;
 use engine::faults::{FaultClass, Symptom};
-use engine::{ClusterName, JobState, Progress, Reason};
+use engine::{ClusterName, Engine, JobKey, JobState, Progress, Reason};
 use workload::Outcome;
 
 /// What follows from the failure of a job.
@@ -33,159 +35,156 @@ enum FailureVerdict {
     Final(String),
 }
 
-impl Reconciler {
-    /// Evicts a job that has failed and is queued again.
-    pub(crate) fn check_failed(&mut self, placed: &Placed<'_>) -> CheckResult {
-        let (ctx, record) = (placed.ctx, &placed.record);
-        let Outcome::Failed { message: failed } = &placed.outcome else {
-            return CheckResult::Continue;
-        };
-        let job = self.engine.job(ctx.key);
-        let ran = job.is_some_and(|job| {
-            let current = job.admission.map(|admission| admission.attempt);
-            matches!(job.state, JobState::Placed | JobState::Running)
-                && current == Some(record.attempt)
-        });
-        if !ran {
-            return CheckResult::Continue;
+/// Evicts a job that has failed and is queued again.
+pub(crate) fn check_failed(pass: &mut JobPass<'_>, placed: &Placed) -> CheckResult {
+    let record = &placed.record;
+    let Outcome::Failed { message: failed } = &placed.outcome else {
+        return CheckResult::Continue;
+    };
+    let job = pass.engine.job(pass.key);
+    let ran = job.is_some_and(|job| {
+        let current = job.admission.map(|admission| admission.attempt);
+        matches!(job.state, JobState::Placed | JobState::Running) && current == Some(record.attempt)
+    });
+    if !ran {
+        return CheckResult::Continue;
+    }
+    count_failure(pass, record);
+    match verdict(pass, record, failed) {
+        FailureVerdict::Retry(cause) => {
+            apply_admission(pass, record, Progress::Running);
+            cause.into()
         }
-        self.count_failure(ctx, record);
-        match self.verdict(ctx, record, failed) {
-            FailureVerdict::Retry(cause) => {
-                self.apply_admission(ctx, record, Progress::Running);
-                cause.into()
-            }
-            FailureVerdict::Final(why) => {
-                let message = self.discreet(ctx.key, &format!("it failed ({failed}): {why}"));
-                self.record_event(ctx, JobEvent::warning(Reason::Failed, "Finish", message));
-                self.in_flight_of(ctx.key)
-                    .end
-                    .note_failure(record.attempt, why);
-                CheckResult::Continue
-            }
+        FailureVerdict::Final(why) => {
+            let message = pass
+                .view()
+                .discreet(pass.key, &format!("it failed ({failed}): {why}"));
+            pass.record_event(JobEvent::warning(Reason::Failed, "Finish", message));
+            pass.in_flight.end.note_failure(record.attempt, why);
+            CheckResult::Continue
         }
     }
+}
 
-    /// Returns why a gang of which a part has failed is evicted: it is queued again if the failure allows that.
-    pub(crate) fn cause_of_failed_part(
-        &mut self,
-        ctx: &ReconcileCtx<'_>,
-        record: &AdmissionRecord,
-        cause: EvictionCause,
-    ) -> EvictionCause {
-        if cause.reason != Reason::PartFailed {
-            return cause;
-        }
-        self.count_failure(ctx, record);
-        match self.verdict(ctx, record, &cause.message) {
-            FailureVerdict::Retry(retry) => retry,
-            FailureVerdict::Final(why) => {
-                let message = format!("{}: {why}", cause.message);
-                EvictionCause { message, ..cause }
-            }
+/// Returns why a gang of which a part has failed is evicted: it is queued again if the failure allows that.
+pub(crate) fn cause_of_failed_part(
+    pass: &mut JobPass<'_>,
+    record: &AdmissionRecord,
+    cause: EvictionCause,
+) -> EvictionCause {
+    if cause.reason != Reason::PartFailed {
+        return cause;
+    }
+    count_failure(pass, record);
+    match verdict(pass, record, &cause.message) {
+        FailureVerdict::Retry(retry) => retry,
+        FailureVerdict::Final(why) => {
+            let message = format!("{}: {why}", cause.message);
+            EvictionCause { message, ..cause }
         }
     }
+}
 
-    /// Returns why the attempt of `record` failed for good, as far as this process saw it.
-    pub(crate) fn told_failure(&self, key: &engine::JobKey) -> Option<&str> {
-        let current = self.engine.job(key)?.admission?.attempt;
-        self.in_flight.get(key)?.end.failure_of(current)
-    }
+/// Returns why the attempt of `record` failed for good, as far as this process saw it.
+pub(crate) fn told_failure<'a>(
+    engine: &Engine,
+    in_flight: &'a InFlight,
+    key: &JobKey,
+) -> Option<&'a str> {
+    let current = engine.job(key)?.admission?.attempt;
+    in_flight.end.failure_of(current)
+}
 
-    /// Returns true if the end of a job does not count in an eviction for `reason`: it is queued again in spite
-    /// of it, or its nodes caused both.
-    pub(crate) fn is_excused(&self, ctx: &ReconcileCtx<'_>, reason: Reason) -> bool {
-        match reason {
-            Reason::InfrastructureFailed | Reason::FailureRetried => true,
-            Reason::PodsLost => self.infrastructure_fault(ctx.key).is_some(),
-            _ => false,
-        }
+/// Returns true if the end of a job does not count in an eviction for `reason`: it is queued again in spite
+/// of it, or its nodes caused both.
+pub(crate) fn is_excused(pass: &JobPass<'_>, reason: Reason) -> bool {
+    match reason {
+        Reason::InfrastructureFailed | Reason::FailureRetried => true,
+        Reason::PodsLost => pass.infrastructure_fault().is_some(),
+        _ => false,
     }
+}
 
-    /// Counts the failure of a job, or of a part of it, by whose fault it was.
-    fn count_failure(&self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
-        let infrastructure = self.infrastructure_fault(ctx.key);
-        let fault = infrastructure.or_else(|| self.own_fault(ctx.key));
-        let class = fault.map_or(FaultClass::Unknown, |(_, class)| class);
-        if let Some(queues) = self.metrics_of(&record.queue) {
-            queues.failed(&record.queue, class);
-        }
+/// Counts the failure of a job, or of a part of it, by whose fault it was.
+fn count_failure(pass: &JobPass<'_>, record: &AdmissionRecord) {
+    let infrastructure = pass.infrastructure_fault();
+    let fault = infrastructure.or_else(|| pass.own_fault());
+    let class = fault.map_or(FaultClass::Unknown, |(_, class)| class);
+    if let Some(queues) = pass.series_of(&record.queue) {
+        queues.failed(&record.queue, class);
     }
+}
 
-    /// Returns what follows from the failure of a job, which its members describe as `failed`.
-    fn verdict(
-        &self,
-        ctx: &ReconcileCtx<'_>,
-        record: &AdmissionRecord,
-        failed: &str,
-    ) -> FailureVerdict {
-        let policy = self.mirror.policies().get(&record.queue);
-        let limits = policy.map_or_else(RetryLimits::default, CapacityPolicy::retries);
-        if let Some((pod, class)) = self.infrastructure_fault(ctx.key) {
-            let fault = fault_on(class, &pod.cluster, &pod.symptom);
-            if let Some(rule) = self.own_rule(ctx, record) {
-                return FailureVerdict::Final(format!("{fault}; {rule}"));
-            }
-            return infrastructure(record, &limits, failed, &fault, &pod.cluster);
+/// Returns what follows from the failure of a job, which its members describe as `failed`.
+fn verdict(pass: &JobPass<'_>, record: &AdmissionRecord, failed: &str) -> FailureVerdict {
+    let policy = pass.mirror.policies().get(&record.queue);
+    let limits = policy.map_or_else(RetryLimits::default, CapacityPolicy::retries);
+    if let Some((pod, class)) = pass.infrastructure_fault() {
+        let fault = fault_on(class, &pod.cluster, &pod.symptom);
+        if let Some(rule) = own_rule(pass, record) {
+            return FailureVerdict::Final(format!("{fault}; {rule}"));
         }
-        let fault = self.own_fault(ctx.key);
-        let fault = fault.map_or_else(
-            || "no pod says why".to_owned(),
-            |(pod, class)| fault_on(class, &pod.cluster, &pod.symptom),
-        );
-        match self
-            .own_rule(ctx, record)
-            .or_else(|| self.bars(ctx, &limits))
-        {
-            Some(why) => FailureVerdict::Final(format!("{fault}; {why}")),
-            None => own(record, &limits, failed, &fault),
-        }
+        return infrastructure(record, &limits, failed, &fault, &pod.cluster);
     }
+    let fault = pass.own_fault();
+    let fault = fault.map_or_else(
+        || "no pod says why".to_owned(),
+        |(pod, class)| fault_on(class, &pod.cluster, &pod.symptom),
+    );
+    match own_rule(pass, record).or_else(|| bars(pass, &limits)) {
+        Some(why) => FailureVerdict::Final(format!("{fault}; {why}")),
+        None => own(record, &limits, failed, &fault),
+    }
+}
 
-    /// Returns which rule of its own template keeps a job from being queued again.
-    fn own_rule(&self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> Option<String> {
-        if record.adopted {
-            return Some("it ran before Muster managed it, and is not queued again".to_owned());
-        }
-        let template = self.mirror.template_of(&ctx.binding);
-        if template.is_some_and(|template| template.shown.ended) {
-            return Some("its object says already that it has ended, which is final".to_owned());
-        }
-        let resource = &ctx.binding.spec.resource;
-        let policies = record.policies();
-        let rule = workload::ended_by_rule(
-            &resource.api_version,
-            &resource.kind,
-            &statuses(&ctx.binding),
-            policies.as_ref(),
-        );
-        rule.map(|rule| format!("its {rule} says that it is not tried again"))
+/// Returns which rule of its own template keeps a job from being queued again.
+fn own_rule(pass: &JobPass<'_>, record: &AdmissionRecord) -> Option<String> {
+    if record.adopted {
+        return Some("it ran before Muster managed it, and is not queued again".to_owned());
     }
+    let template = pass.mirror.template_of(pass.binding);
+    if template.is_some_and(|template| template.shown.ended) {
+        return Some("its object says already that it has ended, which is final".to_owned());
+    }
+    let resource = &pass.binding.spec.resource;
+    let policies = record.policies();
+    let rule = workload::ended_by_rule(
+        &resource.api_version,
+        &resource.kind,
+        &statuses(pass.binding),
+        policies.as_ref(),
+    );
+    rule.map(|rule| format!("its {rule} says that it is not tried again"))
+}
 
-    /// Returns why the exit codes of a job that failed by itself keep it from being queued again.
-    fn bars(&self, ctx: &ReconcileCtx<'_>, limits: &RetryLimits) -> Option<String> {
-        if limits.user == 0 {
-            return None; // its queue retries no such job, which says more
-        }
-        let template = self.mirror.template_of(&ctx.binding);
-        let permanent = template.is_some_and(|template| template.permanent_exit_codes);
-        let mut codes = self.exit_codes(ctx.key);
-        if permanent && let Some(code) = codes.find(|code| (1..128).contains(code)) {
-            return Some(format!(
-                "its restartPolicy ExitCode says that exit code {code} is permanent"
-            ));
-        }
-        let wanted = &limits.on_exit_codes;
-        let matches = wanted.is_empty() || self.exit_codes(ctx.key).any(|c| wanted.contains(&c));
-        (!matches).then(|| {
-            let wanted: Vec<String> = wanted.iter().map(ToString::to_string).collect();
-            format!(
-                "its queue allows retries of its own failures only after the exit codes {} \
-                 (spec.retries.onExitCodes)",
-                wanted.join(", ")
-            )
-        })
+/// Returns why the exit codes of a job that failed by itself keep it from being queued again.
+fn bars(pass: &JobPass<'_>, limits: &RetryLimits) -> Option<String> {
+    if limits.user == 0 {
+        return None; // its queue retries no such job, which says more
     }
+    let template = pass.mirror.template_of(pass.binding);
+    let permanent = template.is_some_and(|template| template.permanent_exit_codes);
+    let mut codes = pass.jobs.lost_pods.exit_codes(pass.key);
+    if permanent && let Some(code) = codes.find(|code| (1..128).contains(code)) {
+        return Some(format!(
+            "its restartPolicy ExitCode says that exit code {code} is permanent"
+        ));
+    }
+    let wanted = &limits.on_exit_codes;
+    let matches = wanted.is_empty()
+        || pass
+            .jobs
+            .lost_pods
+            .exit_codes(pass.key)
+            .any(|c| wanted.contains(&c));
+    (!matches).then(|| {
+        let wanted: Vec<String> = wanted.iter().map(ToString::to_string).collect();
+        format!(
+            "its queue allows retries of its own failures only after the exit codes {} \
+             (spec.retries.onExitCodes)",
+            wanted.join(", ")
+        )
+    })
 }
 
 /// Returns what follows from a failure through no fault of the job's own.

@@ -8,11 +8,11 @@
 use crate::messages::action::{BoundJob, Effect};
 use crate::messages::job_event::JobEvent;
 use crate::mirror::binding::own_record;
-use crate::reconcile::Reconciler;
+use crate::reconcile::JobPass;
 use crate::reconcile::placed::Placed;
 use crds::record::{AdmissionRecord, RecordState, RecordedShare};
 use engine::facts::{Demand, Held, JobFact, Role};
-use engine::{Attempt, JobKey, Reason, Resources};
+use engine::{Attempt, Reason, Resources};
 use std::collections::BTreeMap;
 
 #[cfg(test)]
@@ -48,88 +48,86 @@ impl Pins {
     }
 }
 
-impl Reconciler {
-    /// Pins an admitted job that has grown: its pods if Karmada does not set their number, and its requests
-    /// for any kind.
-    pub(crate) fn pin_growth(&mut self, placed: &Placed<'_>) {
-        let (ctx, record) = (placed.ctx, &placed.record);
-        let Some(job) = placed.job.as_ref().filter(|_| !record.adopted) else {
-            return;
+/// Pins an admitted job that has grown: its pods if Karmada does not set their number, and its requests
+/// for any kind.
+pub(crate) fn pin_growth(pass: &mut JobPass<'_>, placed: &Placed) {
+    let record = &placed.record;
+    let Some(job) = placed.job.as_ref().filter(|_| !record.adopted) else {
+        return;
+    };
+    let admitted = admitted_pods(record);
+    let roles = &job.fact.demand.roles;
+    let mut grown = workload::raised_requests(roles, &record.requests);
+    if job.fact.demand.held == Held::Not {
+        let before = |role: &Role| admitted.get(&role.name).copied().unwrap_or(0);
+        let more = roles.iter().filter(|role| role.count > before(role));
+        let more = more.map(|role| format!("{} {} -> {}", role.name, before(role), role.count));
+        grown.splice(0..0, more);
+    }
+    if grown.is_empty() {
+        return match record.is_split() {
+            // The override that made its parts also pins them.
+            true => _ = pass.in_flight.pins.unpin(),
+            // A pin would restrict the members to an excess that is no longer charged.
+            false => unpin(pass, record, roles),
         };
-        let admitted = admitted_pods(record);
-        let roles = &job.fact.demand.roles;
-        let mut grown = workload::raised_requests(roles, &record.requests);
-        if job.fact.demand.held == Held::Not {
-            let before = |role: &Role| admitted.get(&role.name).copied().unwrap_or(0);
-            let more = roles.iter().filter(|role| role.count > before(role));
-            let more = more.map(|role| format!("{} {} -> {}", role.name, before(role), role.count));
-            grown.splice(0..0, more);
-        }
-        if grown.is_empty() {
-            return match record.is_split() {
-                // The override that made its parts also pins them.
-                true => _ = self.in_flight_of(ctx.key).pins.unpin(),
-                // A pin would restrict the members to an excess that is no longer charged.
-                false => self.unpin(ctx.key, record, roles),
-            };
-        }
-        let version = self.mirror.template_of(&ctx.binding);
-        let version = version.map_or_else(String::new, |seen| seen.resource_version.clone());
-        let (news, edited) = self.in_flight_of(ctx.key).pins.pin(&grown, version);
-        if news {
-            let message = format!(
-                "its template grew after admission ({}): the surplus is charged and its members keep what was admitted; \
-                 to run it larger, delete it and submit it again",
-                grown.join(", ")
-            );
-            self.record_event(ctx, JobEvent::warning(Reason::GrowthHeld, "Pin", message));
-        }
-        if record.is_split() || !edited {
-            return;
-        }
-        self.push(Effect::PinJob {
-            job: ctx.job(),
-            pods: admitted,
-            requests: record.requests.clone(),
-        });
     }
+    let version = pass.mirror.template_of(pass.binding);
+    let version = version.map_or_else(String::new, |seen| seen.resource_version.clone());
+    let (news, edited) = pass.in_flight.pins.pin(&grown, version);
+    if news {
+        let message = format!(
+            "its template grew after admission ({}): the surplus is charged and its members keep what was admitted; \
+             to run it larger, delete it and submit it again",
+            grown.join(", ")
+        );
+        pass.record_event(JobEvent::warning(Reason::GrowthHeld, "Pin", message));
+    }
+    if record.is_split() || !edited {
+        return;
+    }
+    pass.push(Effect::PinJob {
+        job: pass.bound_job(),
+        pods: admitted,
+        requests: record.requests.clone(),
+    });
+}
 
-    /// Deletes the override of an attempt that is over, also one from before a restart: a pin, or the override
-    /// that split the job, whatever its template or queue says now.
-    pub(crate) fn drop_override(&mut self, key: &JobKey) {
-        let pinned = self.in_flight_of(key).pins.unpin();
-        let binding = self.mirror.bindings().get(key).cloned();
-        let record = binding.as_deref().and_then(own_record);
-        if let (Some(binding), Some(record)) = (binding, record.filter(|r| r.parts.is_some())) {
-            let (key, attempt) = (key.clone(), record.attempt);
-            let job = BoundJob { key, binding };
-            return self.push(Effect::ClearOverride { job, attempt });
-        }
-        // A pin of an earlier process stays for the next attempt, unless the binding goes.
-        let held = |fact: &JobFact| fact.demand.held == Held::ByReplicas;
-        let goes = self
-            .mirror
-            .bindings()
-            .get(key)
-            .is_none_or(|binding| binding.metadata.deletion_timestamp.is_some());
-        if pinned || !goes || !self.last_facts.get(key).is_some_and(held) {
-            self.delete_override(key);
-        }
+/// Deletes the override of an attempt that is over, also one from before a restart: a pin, or the override
+/// that split the job, whatever its template or queue says now.
+pub(crate) fn drop_override(pass: &mut JobPass<'_>) {
+    let key = pass.key;
+    let pinned = pass.in_flight.pins.unpin();
+    let binding = pass.mirror.bindings().get(key).cloned();
+    let record = binding.as_deref().and_then(own_record);
+    if let (Some(binding), Some(record)) = (binding, record.filter(|r| r.parts.is_some())) {
+        let (key, attempt) = (key.clone(), record.attempt);
+        let job = BoundJob { key, binding };
+        return pass.push(Effect::ClearOverride { job, attempt });
     }
+    // A pin of an earlier process stays for the next attempt, unless the binding goes.
+    let held = |fact: &JobFact| fact.demand.held == Held::ByReplicas;
+    let goes = pass
+        .mirror
+        .bindings()
+        .get(key)
+        .is_none_or(|binding| binding.metadata.deletion_timestamp.is_some());
+    if pinned || !goes || !pass.jobs.last_facts.get(key).is_some_and(held) {
+        delete_override(pass);
+    }
+}
 
-    /// Removes the pin of a job that requests no more than was admitted, also one of an earlier process. The
-    /// surplus stays in its charge.
-    fn unpin(&mut self, key: &JobKey, record: &AdmissionRecord, roles: &[Role]) {
-        let was_raised =
-            is_raised(record, roles) && self.in_flight_of(key).pins.begin_unpinned(record.attempt);
-        if self.in_flight_of(key).pins.unpin() || was_raised {
-            self.delete_override(key);
-        }
+/// Removes the pin of a job that requests no more than was admitted, also one of an earlier process. The
+/// surplus stays in its charge.
+fn unpin(pass: &mut JobPass<'_>, record: &AdmissionRecord, roles: &[Role]) {
+    let was_raised = is_raised(record, roles) && pass.in_flight.pins.begin_unpinned(record.attempt);
+    if pass.in_flight.pins.unpin() || was_raised {
+        delete_override(pass);
     }
+}
 
-    fn delete_override(&mut self, key: &JobKey) {
-        self.push(Effect::UnpinJob(key.clone()));
-    }
+fn delete_override(pass: &mut JobPass<'_>) {
+    pass.push(Effect::UnpinJob(pass.key.clone()));
 }
 
 /// Completes a record, before it is written, with what one pod of each role was admitted with: from the

@@ -3,9 +3,9 @@
 //! A pod may be gone when the end of its job is reported, so what was seen of it is kept until the attempt is
 //! over, or the job has run whole for a while. The memory is that of this process.
 
-use crate::reconcile::Reconciler;
+use crate::reconcile::JobPass;
 use engine::facts::{PodFact, PodPhase};
-use engine::faults::{FaultClass, Symptom};
+use engine::faults::{FaultClass, FaultRuleSet, Symptom};
 use engine::{ClusterName, Event, JobKey, NodeName, Time, Uid};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -148,6 +148,48 @@ impl LostPods {
         self.lost.get(job).map_or(&[], |of_job| &of_job.pods)
     }
 
+    /// Returns the pod that a job lost in its present attempt through no fault of its own, and the class of that
+    /// fault. Errors of the network count only if no pod failed in another way: they follow from any failure of
+    /// another rank.
+    pub(crate) fn infrastructure_fault(
+        &self,
+        job: &JobKey,
+        rules: &FaultRuleSet,
+    ) -> Option<(&LostPod, FaultClass)> {
+        use FaultClass::{Cluster, Device, Network, Node, Storage, Unknown};
+        let class_of = |pod: &LostPod| match rules.class_of(&pod.symptom) {
+            Unknown if pod.ended_by_node => Node,
+            class => class,
+        };
+        let lost = self.of(job).iter().map(|pod| (pod, class_of(pod)));
+        let of_hardware = |class| matches!(class, Node | Device | Storage | Cluster);
+        let hardware = lost.clone().find(|(_, class)| of_hardware(*class));
+        hardware.or_else(|| {
+            let all = lost.clone().all(|(_, class)| class == Network);
+            lost.clone().next().filter(|_| all)
+        })
+    }
+
+    /// Returns the pod by whose failure a job failed by itself, and the class of that fault: one that a rule
+    /// calls the job's own, or else the first.
+    pub(crate) fn own_fault(
+        &self,
+        job: &JobKey,
+        rules: &FaultRuleSet,
+    ) -> Option<(&LostPod, FaultClass)> {
+        let own = self.of(job).iter().filter(|pod| !pod.ended_by_node);
+        let mut classed = own.map(|pod| (pod, rules.class_of(&pod.symptom)));
+        let first = classed.clone().next();
+        let users = classed.find(|(_, class)| *class == FaultClass::User);
+        users.or(first)
+    }
+
+    /// Returns the exit codes with which containers of a job ended.
+    pub(crate) fn exit_codes(&self, job: &JobKey) -> impl Iterator<Item = i32> {
+        let pods = self.of(job).iter();
+        pods.filter_map(|pod| pod.symptom.exit_code)
+    }
+
     /// Notes whether a job runs whole at `now`, and forgets what it had lost before if it has for a while.
     fn runs_whole(&mut self, job: &JobKey, whole: bool, now: Time) {
         let Some(of_job) = self.lost.get_mut(job) else {
@@ -174,54 +216,10 @@ impl LostPods {
     }
 }
 
-impl Reconciler {
-    /// Returns the pod that a job lost in its present attempt through no fault of its own, and the class of that
-    /// fault. Errors of the network count only if no pod failed in another way: they follow from any failure of
-    /// another rank.
-    pub(crate) fn infrastructure_fault(&self, key: &JobKey) -> Option<(&LostPod, FaultClass)> {
-        let class_of = |pod: &LostPod| match self.engine.fault_rules().class_of(&pod.symptom) {
-            FaultClass::Unknown if pod.ended_by_node => FaultClass::Node,
-            class => class,
-        };
-        let pods = self.lost_pods.of(key);
-        let lost = pods.iter().map(|pod| (pod, class_of(pod)));
-        let of_hardware = |class| {
-            use FaultClass::{Cluster, Device, Node, Storage};
-            matches!(class, Node | Device | Storage | Cluster)
-        };
-        let network = |class: FaultClass| class == FaultClass::Network;
-        lost.clone()
-            .find(|(_, class)| of_hardware(*class))
-            .or_else(|| {
-                let all = lost.clone().all(|(_, class)| network(class));
-                lost.clone().next().filter(|_| all)
-            })
-    }
-
-    /// Returns the pod by whose failure a job failed by itself, and the class of that fault: one that a rule
-    /// calls the job's own, or else the first.
-    pub(crate) fn own_fault(&self, key: &JobKey) -> Option<(&LostPod, FaultClass)> {
-        let pods = self.lost_pods.of(key);
-        let rules = self.engine.fault_rules();
-        let own = pods.iter().filter(|pod| !pod.ended_by_node);
-        let mut classed = own.map(|pod| (pod, rules.class_of(&pod.symptom)));
-        let first = classed.clone().next();
-        classed
-            .find(|(_, class)| *class == FaultClass::User)
-            .or(first)
-    }
-
-    /// Returns the exit codes with which containers of a job ended.
-    pub(crate) fn exit_codes(&self, key: &JobKey) -> impl Iterator<Item = i32> {
-        let pods = self.lost_pods.of(key).iter();
-        pods.filter_map(|pod| pod.symptom.exit_code)
-    }
-
-    /// Notes whether a job that runs has all the pods that it needs.
-    pub(crate) fn note_whole(&mut self, key: &JobKey, runs: bool, now: Time) {
-        let whole = runs && !self.engine.pods_of(key).are_too_few();
-        self.lost_pods.runs_whole(key, whole, now);
-    }
+/// Notes whether a job that runs has all the pods that it needs.
+pub(crate) fn note_whole(pass: &mut JobPass<'_>, runs: bool) {
+    let whole = runs && !pass.engine.pods_of(pass.key).are_too_few();
+    pass.jobs.lost_pods.runs_whole(pass.key, whole, pass.now);
 }
 
 fn lost(reason: &str, message: &str) -> Symptom {

@@ -4,9 +4,9 @@
 //!
 //! It never evicts a job of which anything has started: an update that a running job refuses is no reason to end it.
 
+use crate::reconcile::JobPass;
 use crate::reconcile::check_result::{CheckResult, EvictionCause};
 use crate::reconcile::placed::Placed;
-use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::record::AdmissionRecord;
 use engine::{ClusterName, JobState, Reason};
 
@@ -27,50 +27,46 @@ const NO_ANSWER: [&str; 10] = [
     "timed out",
 ];
 
-impl Reconciler {
-    /// Evicts a job that a member of its placement refuses.
-    pub(crate) fn check_member_refused(&mut self, placed: &Placed<'_>) -> CheckResult {
-        let ctx = placed.ctx;
-        let Some((cluster, message)) = self.refusal_of_member(ctx, &placed.record) else {
-            self.in_flight_of(ctx.key).refused_since = None;
-            return CheckResult::Continue;
-        };
-        let since = &mut self.in_flight_of(ctx.key).refused_since;
-        let until = since.get_or_insert(ctx.now).after(REFUSED_FOR_MS);
-        if ctx.now < until {
-            self.work_queue.add_at(ctx.key, until);
-            return CheckResult::Continue;
-        }
-        let cause = EvictionCause::new(Reason::MemberRefused, message);
-        cause.avoiding(cluster).into()
+/// Evicts a job that a member of its placement refuses.
+pub(crate) fn check_member_refused(pass: &mut JobPass<'_>, placed: &Placed) -> CheckResult {
+    let Some((cluster, message)) = refusal_of_member(pass, &placed.record) else {
+        pass.in_flight.refused_since = None;
+        return CheckResult::Continue;
+    };
+    let since = &mut pass.in_flight.refused_since;
+    let until = since.get_or_insert(pass.now).after(REFUSED_FOR_MS);
+    if pass.now < until {
+        pass.out.work_queue.add_at(pass.key, until);
+        return CheckResult::Continue;
     }
+    let cause = EvictionCause::new(Reason::MemberRefused, message);
+    cause.avoiding(cluster).into()
+}
 
-    /// Returns the member that refuses the job, of which nothing has started, and what it said.
-    fn refusal_of_member(
-        &self,
-        ctx: &ReconcileCtx<'_>,
-        record: &AdmissionRecord,
-    ) -> Option<(ClusterName, String)> {
-        let job = self.engine.job(ctx.key)?;
-        if job.state != JobState::Placed || self.view().namespace_of(ctx.key).terminating {
-            return None;
-        }
-        let what = match record.is_split() {
-            true => "its part",
-            false => "it",
-        };
-        let shares = &record.clusters;
-        let is_placed = |cluster: &str| shares.iter().any(|share| share.name.as_str() == cluster);
-        let mut works = self.mirror.works_of(&ctx.binding);
-        works.find_map(|work| {
-            let name = &ctx.binding.spec.resource.name;
-            let said = work.refused.as_ref();
-            let said = said.filter(|said| is_answer(said) && !is_absent(said, name))?;
-            let cluster = ClusterName::new(&work.cluster);
-            let counts = is_placed(&work.cluster) && !work.deleting;
-            counts.then(|| (cluster, format!("{} refused {what}: {said}", work.cluster)))
-        })
+/// Returns the member that refuses the job, of which nothing has started, and what it said.
+fn refusal_of_member(
+    pass: &JobPass<'_>,
+    record: &AdmissionRecord,
+) -> Option<(ClusterName, String)> {
+    let job = pass.engine.job(pass.key)?;
+    if job.state != JobState::Placed || pass.namespace().terminating {
+        return None;
     }
+    let what = match record.is_split() {
+        true => "its part",
+        false => "it",
+    };
+    let shares = &record.clusters;
+    let is_placed = |cluster: &str| shares.iter().any(|share| share.name.as_str() == cluster);
+    let mut works = pass.mirror.works_of(pass.binding);
+    works.find_map(|work| {
+        let name = &pass.binding.spec.resource.name;
+        let said = work.refused.as_ref();
+        let said = said.filter(|said| is_answer(said) && !is_absent(said, name))?;
+        let cluster = ClusterName::new(&work.cluster);
+        let counts = is_placed(&work.cluster) && !work.deleting;
+        counts.then(|| (cluster, format!("{} refused {what}: {said}", work.cluster)))
+    })
 }
 
 /// Returns true if the member itself has said this. Otherwise it may only be out of reach for a moment, and could not

@@ -21,22 +21,39 @@ pub(crate) mod shrink;
 pub(crate) mod stuck;
 
 use crate::facts::job::ResolvedJob;
+use crate::mirror::Mirror;
 use crate::mirror::binding::own_record;
-use crate::mirror::namespace::NamespaceFact;
-use crate::reconcile::check_result::{CheckResult, EvictionCause};
-use crate::reconcile::placed::parts::led;
-use crate::reconcile::{ReconcileCtx, Reconciler};
+use crate::reconcile::check_result::{CheckResult, EvictionCause, follow};
+use crate::reconcile::decisions::hand_over;
+use crate::reconcile::engine_events::apply_admission;
+use crate::reconcile::evict::evict;
+use crate::reconcile::out_of_service::has_works;
+use crate::reconcile::placed::cluster_removed::check_cluster_removed;
+use crate::reconcile::placed::ending_node::check_ending_node;
+use crate::reconcile::placed::excess::check_excess;
+use crate::reconcile::placed::expiry::expire;
+use crate::reconcile::placed::failures::check_failed;
+use crate::reconcile::placed::growth::pin_growth;
+use crate::reconcile::placed::lost_pods::note_whole;
+use crate::reconcile::placed::member_refused::check_member_refused;
+use crate::reconcile::placed::not_running::note_unscheduled;
+use crate::reconcile::placed::parts::{check_parts, led};
+use crate::reconcile::placed::rendezvous::check_services;
+use crate::reconcile::placed::shrink::{check_leaving_pods, confirm_shrinks};
+use crate::reconcile::placed::stuck::check_heartbeat;
+use crate::reconcile::preserved::check_preserving;
+use crate::reconcile::queue_places::check_queue_moved;
+use crate::reconcile::{JobPass, ending_of};
 use binding_writer::Write;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordedShare};
 use engine::decision::without_slots;
 use engine::facts::{Admission, Held, Share};
-use engine::{Event, JobState, Progress, Reason, Resources, Time};
+use engine::{Engine, Event, JobKey, JobState, Progress, Reason, Resources, Time};
 use workload::{GangRules, Outcome, WorkloadSpec};
 
 /// A placed job in one pass.
-pub(crate) struct Placed<'a> {
-    pub(crate) ctx: &'a ReconcileCtx<'a>,
+pub(crate) struct Placed {
     pub(crate) record: AdmissionRecord,
     /// What its template asks for, if that has been seen.
     job: Option<ResolvedJob>,
@@ -47,7 +64,7 @@ pub(crate) struct Placed<'a> {
     was_over: bool,
 }
 
-impl Placed<'_> {
+impl Placed {
     /// Writes its record again: the write completes it.
     pub(crate) fn written_again(&self) -> CheckResult {
         let record = self.record.clone();
@@ -68,9 +85,9 @@ enum When {
 /// One step of a pass.
 enum PassStep {
     /// May end the pass.
-    Check(fn(&mut Reconciler, &Placed<'_>) -> CheckResult),
+    Check(fn(&mut JobPass<'_>, &Placed) -> CheckResult),
     /// Ends nothing.
-    Do(fn(&mut Reconciler, &Placed<'_>)),
+    Do(fn(&mut JobPass<'_>, &Placed)),
 }
 
 use PassStep::{Check, Do};
@@ -85,295 +102,280 @@ use When::{Always, Templated, Unfinished};
 /// - What its owner wants comes before what its members do: a job that is to end needs no repair.
 /// - What only looks after it is last.
 const STEPS: [(When, PassStep); 23] = [
-    (Always, Check(Reconciler::check_evicted)),
-    (Always, Check(Reconciler::check_failed)),
-    (Always, Check(Reconciler::check_cluster_removed)),
-    (Always, Check(Reconciler::check_preserving)),
-    (Always, Do(Reconciler::charge)),
-    (Always, Check(Reconciler::check_runs_after_end)),
-    (Unfinished, Check(Reconciler::check_ending_node)),
-    (Unfinished, Check(Reconciler::check_heartbeat)),
-    (Templated, Do(Reconciler::apply_template)),
-    (Templated, Check(Reconciler::check_stopped_by_owner)),
-    (Templated, Check(Reconciler::check_adopted)),
-    (Templated, Do(Reconciler::pin_growth)),
-    (Templated, Check(Reconciler::check_resized)),
-    (Templated, Check(Reconciler::check_leaving_pods)),
-    (Templated, Check(Reconciler::check_queue_moved)),
-    (Unfinished, Check(Reconciler::check_member_refused)),
-    (Unfinished, Check(Reconciler::check_excess)),
-    (Unfinished, Check(Reconciler::check_parts)),
-    (Unfinished, Do(Reconciler::check_services)),
-    (Unfinished, Do(Reconciler::renew)),
-    (Always, Do(Reconciler::confirm_shrinks)),
-    (Always, Do(Reconciler::expire)),
-    (Always, Do(Reconciler::acknowledge)),
+    (Always, Check(check_evicted)),
+    (Always, Check(check_failed)),
+    (Always, Check(check_cluster_removed)),
+    (Always, Check(check_preserving)),
+    (Always, Do(charge)),
+    (Always, Check(check_runs_after_end)),
+    (Unfinished, Check(check_ending_node)),
+    (Unfinished, Check(check_heartbeat)),
+    (Templated, Do(apply_template)),
+    (Templated, Check(check_stopped_by_owner)),
+    (Templated, Check(check_adopted)),
+    (Templated, Do(pin_growth)),
+    (Templated, Check(check_resized)),
+    (Templated, Check(check_leaving_pods)),
+    (Templated, Check(check_queue_moved)),
+    (Unfinished, Check(check_member_refused)),
+    (Unfinished, Check(check_excess)),
+    (Unfinished, Check(check_parts)),
+    (Unfinished, Do(check_services)),
+    (Unfinished, Do(renew::renew)),
+    (Always, Do(confirm_shrinks)),
+    (Always, Do(expire)),
+    (Always, Do(acknowledge)),
 ];
 
-impl Reconciler {
-    /// Handles an admitted and placed job: charges its record and follows its members' reports.
-    pub(crate) fn admitted(
-        &mut self,
-        ctx: &ReconcileCtx<'_>,
-        namespace: &NamespaceFact,
-        record: AdmissionRecord,
-    ) {
-        if self.has_works(ctx) {
-            self.in_flight_of(ctx.key).works.seen();
-        }
-        self.rendezvous_jobs.remove(ctx.key);
-        self.mirror.keep_claims(ctx.key);
-        let outcome = outcome(&ctx.binding);
-        let job = self.job_of(ctx.key, &ctx.binding, namespace);
-        if outcome.is_finished() {
-            let end = &mut self.in_flight_of(ctx.key).end;
-            end.note(record.attempt, outcome.clone());
-        }
-        let placed = Placed {
-            ctx,
-            progress: self.progress_of(ctx, &record, job.as_ref()),
-            was_over: self.is_over(ctx, &record),
-            outcome,
-            job,
-            record,
+/// Handles an admitted and placed job: charges its record and follows its members' reports.
+pub(crate) fn admitted(pass: &mut JobPass<'_>, record: AdmissionRecord) {
+    if has_works(pass) {
+        pass.in_flight.works.seen();
+    }
+    pass.jobs.rendezvous.remove(pass.key);
+    pass.mirror.keep_claims(pass.key);
+    let outcome = outcome(pass.binding);
+    let job = pass.resolved_job();
+    if outcome.is_finished() {
+        let end = &mut pass.in_flight.end;
+        end.note(record.attempt, outcome.clone());
+    }
+    let placed = Placed {
+        progress: progress_of(pass, &record, job.as_ref()),
+        was_over: is_over(pass.engine, pass.key, &record),
+        outcome,
+        job,
+        record,
+    };
+    for (when, step) in &STEPS {
+        let applies = match when {
+            Always => true,
+            Templated => placed.job.is_some(),
+            Unfinished => !placed.outcome.is_finished(),
         };
-        for (when, step) in &STEPS {
-            let applies = match when {
-                Always => true,
-                Templated => placed.job.is_some(),
-                Unfinished => !placed.outcome.is_finished(),
-            };
-            match step {
-                _ if !applies => {}
-                Do(step) => step(self, &placed),
-                Check(check) => match check(self, &placed) {
-                    CheckResult::Continue => {}
-                    result => return self.follow(ctx, &placed.record, result),
-                },
-            }
-        }
-    }
-
-    /// Evicts a job that the engine has evicted, if that write has failed or is still open.
-    fn check_evicted(&mut self, placed: &Placed<'_>) -> CheckResult {
-        let (ctx, record) = (placed.ctx, &placed.record);
-        let Some((reason, message)) = self.ending_of(ctx, record) else {
-            return CheckResult::Continue;
-        };
-        self.evict(ctx, record, reason, &message);
-        CheckResult::Done
-    }
-
-    /// Charges a job by its record, and notes how far it has come.
-    fn charge(&mut self, placed: &Placed<'_>) {
-        let (ctx, record, progress) = (placed.ctx, &placed.record, placed.progress);
-        self.note_start(ctx, record, progress);
-        self.apply_admission(ctx, record, progress);
-        self.note_unscheduled(ctx, record, progress);
-        self.note_whole(ctx.key, progress == Progress::Running, ctx.now);
-    }
-
-    /// Gives the engine what the template asks for now.
-    fn apply_template(&mut self, placed: &Placed<'_>) {
-        if let Some(job) = &placed.job {
-            self.apply_fact(&job.fact);
-        }
-    }
-
-    /// Evicts a job that its owner has suspended or scaled to zero.
-    fn check_stopped_by_owner(&mut self, placed: &Placed<'_>) -> CheckResult {
-        let (ctx, record) = (placed.ctx, &placed.record);
-        let ask = placed.job.as_ref().and_then(|job| job.ask.as_ref());
-        let over = placed.outcome.is_finished() || led(&ctx.binding, record).is_some();
-        match ask.and_then(stopped_by_owner) {
-            Some((reason, message)) if !over && !record.adopted => {
-                EvictionCause::new(reason, message).into()
-            }
-            _ => CheckResult::Continue,
-        }
-    }
-
-    /// Records how long the job took to run, when it is seen to run for the first time in its attempt.
-    fn note_start(&self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord, progress: Progress) {
-        let before = self.engine.job(ctx.key).map(|job| job.state);
-        // A job that is not known to be placed ran under an earlier leader, or before it was managed.
-        let starts = matches!(before, Some(JobState::Assumed | JobState::Placed));
-        if starts && progress == Progress::Running && !record.adopted {
-            let admitted = Time(record.time.as_millisecond());
-            if let Some(queues) = self.metrics_of(&record.queue) {
-                queues.started_after(&record.queue, ctx.now.millis_since(admitted));
-            }
-        }
-    }
-
-    /// Returns how far a placed job has come. Without its template it is unknown whether it keeps its pods
-    /// after its end; its last known end then stays.
-    pub(crate) fn progress_of(
-        &self,
-        ctx: &ReconcileCtx<'_>,
-        record: &AdmissionRecord,
-        job: Option<&ResolvedJob>,
-    ) -> Progress {
-        let minimum = job.map_or(1, |job| job.fact.demand.min_available);
-        let keeps_pods = job.map(|job| job.ask.as_ref().is_some_and(|ask| ask.keeps_pods));
-        match progress(&ctx.binding, minimum, record.is_split()) {
-            // Pods that stay until the job is deleted stay charged.
-            Progress::Finished if keeps_pods == Some(true) => Progress::Running,
-            Progress::Finished if keeps_pods.is_none() && !self.is_over(ctx, record) => {
-                Progress::Running
-            }
-            // A job that ran before Muster managed it has no deadline to start.
-            Progress::Placed if record.adopted => Progress::Running,
-            progress => progress,
-        }
-    }
-
-    /// Updates the record and charge of an adopted job that its own scheduler has scaled or moved.
-    fn check_adopted(&mut self, placed: &Placed<'_>) -> CheckResult {
-        let (ctx, record, progress) = (placed.ctx, &placed.record, placed.progress);
-        let job = placed.job.as_ref().filter(|job| job.ask.is_some());
-        let Some(job) = job.filter(|_| record.adopted && progress != Progress::Finished) else {
-            return CheckResult::Continue;
-        };
-        let now = crate::facts::adopted::record(&ctx.binding, job, ctx.now);
-        if now.clusters == record.clusters {
-            return CheckResult::Continue;
-        }
-        // An adopted job may exceed the quota of its queue, but it may not exceed it further.
-        let is_known = !record.clusters.is_empty();
-        let grows = is_known && !within(&total(&now.clusters), &total(&record.clusters));
-        let record = AdmissionRecord {
-            queue: match is_known {
-                true => record.queue.clone(),
-                false => now.queue,
+        match step {
+            _ if !applies => {}
+            Do(step) => step(pass, &placed),
+            Check(check) => match check(pass, &placed) {
+                CheckResult::Continue => {}
+                result => return follow(pass, &placed.record, result),
             },
-            clusters: now.clusters,
-            ..record.clone()
-        };
-        self.apply(Event::JobAdmitted {
-            key: ctx.key.clone(),
-            admission: record.admission(),
-            progress,
-        });
-        match self.engine.bound_passed_by(ctx.key).filter(|_| grows) {
-            Some(over) => {
-                let message = format!("it was scaled by another scheduler, and {over}");
-                let cause = EvictionCause::new(Reason::GrowthHeld, message);
-                cause.with_record(record).into()
-            }
-            None => CheckResult::write(Write::Adopt { record }),
         }
     }
+}
 
-    /// Evicts a finished job that runs again if that exceeds a quota, because other jobs may use what it gave back.
-    /// Its member came back empty and Karmada created it again, or an aborted Volcano Job was resumed. It is
-    /// charged already.
-    fn check_runs_after_end(&mut self, placed: &Placed<'_>) -> CheckResult {
-        let (ctx, attempt) = (placed.ctx, placed.record.attempt);
-        let over = (self.is_over(ctx, &placed.record), placed.was_over);
-        let runs = placed.outcome == Outcome::Active;
-        let end = &mut self.in_flight_of(ctx.key).end;
-        if !end.runs_again(attempt, over, runs) {
-            return CheckResult::Continue;
+/// Evicts a job that the engine has evicted, if that write has failed or is still open.
+fn check_evicted(pass: &mut JobPass<'_>, placed: &Placed) -> CheckResult {
+    let record = &placed.record;
+    let Some((reason, message)) = ending_of(pass.engine, pass.key, record) else {
+        return CheckResult::Continue;
+    };
+    evict(pass, record, reason, &message);
+    CheckResult::Done
+}
+
+/// Charges a job by its record, and notes how far it has come.
+fn charge(pass: &mut JobPass<'_>, placed: &Placed) {
+    let (record, progress) = (&placed.record, placed.progress);
+    note_start(pass, record, progress);
+    apply_admission(pass, record, progress);
+    note_unscheduled(pass, record, progress);
+    note_whole(pass, progress == Progress::Running);
+}
+
+/// Gives the engine what the template asks for now.
+fn apply_template(pass: &mut JobPass<'_>, placed: &Placed) {
+    if let Some(job) = &placed.job {
+        pass.apply_fact(&job.fact);
+    }
+}
+
+/// Evicts a job that its owner has suspended or scaled to zero.
+fn check_stopped_by_owner(pass: &mut JobPass<'_>, placed: &Placed) -> CheckResult {
+    let record = &placed.record;
+    let ask = placed.job.as_ref().and_then(|job| job.ask.as_ref());
+    let over = placed.outcome.is_finished() || led(pass.binding, record).is_some();
+    match ask.and_then(stopped_by_owner) {
+        Some((reason, message)) if !over && !record.adopted => {
+            EvictionCause::new(reason, message).into()
         }
-        let passed = self.engine.bound_passed_by(ctx.key);
-        tracing::warn!(job = %ctx.key, passed, "it runs again after it was over, and is charged again");
-        match passed.filter(|_| !placed.record.adopted) {
-            Some(passed) => {
-                let message = format!("it runs again after it was over, and {passed}");
-                EvictionCause::new(Reason::Evicted, message).into()
-            }
-            None => CheckResult::Continue,
-        }
+        _ => CheckResult::Continue,
     }
+}
 
-    /// Returns true if the engine knows the attempt of `record` as ended.
-    pub(crate) fn is_over(&self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
-        self.engine.job(ctx.key).is_some_and(|job| {
-            job.state == JobState::Finished
-                && job.admission.is_some_and(|a| a.attempt == record.attempt)
-        })
-    }
-
-    /// Writes shares that the engine has changed since the record was written.
-    fn check_resized(&mut self, placed: &Placed<'_>) -> CheckResult {
-        let (ctx, record) = (placed.ctx, &placed.record);
-        let is_held = |job: &ResolvedJob| job.fact.demand.held != Held::Not;
-        let engine_job = self
-            .engine
-            .job(ctx.key)
-            .filter(|_| placed.job.as_ref().is_some_and(is_held));
-        let admission = engine_job.and_then(|job| job.admission.cloned());
-        let Some(admission) = admission.filter(|a| {
-            let other_shares = without_slots(&a.shares) != record.admission().shares;
-            other_shares || self.is_placed_otherwise(ctx, record, a)
-        }) else {
-            return CheckResult::Continue;
-        };
-        let before = record.admission().shares;
-        self.in_flight_of(ctx.key).shrinks.note(&before, &admission);
-        self.hand_over(ctx.key, &ctx.binding, admission, ctx.now);
-        CheckResult::Done
-    }
-
-    /// Returns true if a job that has all its pods is placed with other replicas than its template has: the pods
-    /// of a rolling update became replicas, or the other way round. Replicas and surge come from two objects, which
-    /// have to agree: the newer one could exceed the charge together with what the older one says.
-    fn is_placed_otherwise(
-        &self,
-        ctx: &ReconcileCtx<'_>,
-        record: &AdmissionRecord,
-        admission: &Admission,
-    ) -> bool {
-        let spec = &ctx.binding.spec;
-        let ask = self.mirror.ask_of(&ctx.binding);
-        let Some(ask) = ask.filter(|ask| ask.replicas_held && !record.adopted) else {
-            return false;
-        };
-        let pods: u32 = ask.roles.iter().map(|role| role.count).sum();
-        let admitted: u32 = admission.shares.iter().map(Share::replicas).sum();
-        let replicas = i64::from(pods.saturating_sub(ask.surge));
-        // A cluster without a number has the whole template.
-        let placed = spec.clusters.iter().map(|of| of.replicas.map(i64::from));
-        let placed: Option<i64> = placed.sum();
-        let differs = placed.is_some_and(|placed| placed != replicas);
-        admitted == pods && spec.replicas == Some(replicas) && differs
-    }
-
-    /// Writes the status that Karmada's components expect from a scheduler after a placement.
-    fn acknowledge(&mut self, placed: &Placed<'_>) {
-        let ctx = placed.ctx;
-        if !self.options.places_itself || self.in_flight_of(ctx.key).open.is_open() {
-            return;
-        }
-        if let Some(write) = binding_writer::ack(&ctx.binding, ctx.now) {
-            self.write(ctx.key, &ctx.binding, write);
+/// Records how long the job took to run, when it is seen to run for the first time in its attempt.
+fn note_start(pass: &JobPass<'_>, record: &AdmissionRecord, progress: Progress) {
+    let before = pass.engine.job(pass.key).map(|job| job.state);
+    // A job that is not known to be placed ran under an earlier leader, or before it was managed.
+    let starts = matches!(before, Some(JobState::Assumed | JobState::Placed));
+    if starts && progress == Progress::Running && !record.adopted {
+        let admitted = Time(record.time.as_millisecond());
+        if let Some(queues) = pass.series_of(&record.queue) {
+            queues.started_after(&record.queue, pass.now.millis_since(admitted));
         }
     }
+}
 
-    /// Handles a placement that another user has changed: the gang is not the admitted one any more.
-    pub(crate) fn displaced(&mut self, ctx: &ReconcileCtx<'_>, record: AdmissionRecord) {
-        if self.is_over(ctx, &record) {
-            return; // it has ended; its clusters may go
+/// Returns how far a placed job has come. Without its template it is unknown whether it keeps its pods
+/// after its end; its last known end then stays.
+pub(crate) fn progress_of(
+    pass: &JobPass<'_>,
+    record: &AdmissionRecord,
+    job: Option<&ResolvedJob>,
+) -> Progress {
+    let minimum = job.map_or(1, |job| job.fact.demand.min_available);
+    let keeps_pods = job.map(|job| job.ask.as_ref().is_some_and(|ask| ask.keeps_pods));
+    match progress(pass.binding, minimum, record.is_split()) {
+        // Pods that stay until the job is deleted stay charged.
+        Progress::Finished if keeps_pods == Some(true) => Progress::Running,
+        Progress::Finished if keeps_pods.is_none() && !is_over(pass.engine, pass.key, record) => {
+            Progress::Running
         }
-        let clusters: Vec<&str> = ctx
-            .binding
-            .spec
-            .clusters
-            .iter()
-            .map(|c| c.name.as_str())
-            .collect();
-        let message = format!(
-            "another user changed its clusters to [{}]; it is queued again",
-            clusters.join(", ")
-        );
-        self.apply_admission(ctx, &record, Progress::Placed);
-        self.follow(
-            ctx,
-            &record,
-            EvictionCause::new(Reason::RoomLost, message).into(),
-        );
+        // A job that ran before Muster managed it has no deadline to start.
+        Progress::Placed if record.adopted => Progress::Running,
+        progress => progress,
     }
+}
+
+/// Updates the record and charge of an adopted job that its own scheduler has scaled or moved.
+fn check_adopted(pass: &mut JobPass<'_>, placed: &Placed) -> CheckResult {
+    let (record, progress) = (&placed.record, placed.progress);
+    let job = placed.job.as_ref().filter(|job| job.ask.is_some());
+    let Some(job) = job.filter(|_| record.adopted && progress != Progress::Finished) else {
+        return CheckResult::Continue;
+    };
+    let now = crate::facts::adopted::record(pass.binding, job, pass.now);
+    if now.clusters == record.clusters {
+        return CheckResult::Continue;
+    }
+    // An adopted job may exceed the quota of its queue, but it may not exceed it further.
+    let is_known = !record.clusters.is_empty();
+    let grows = is_known && !within(&total(&now.clusters), &total(&record.clusters));
+    let record = AdmissionRecord {
+        queue: match is_known {
+            true => record.queue.clone(),
+            false => now.queue,
+        },
+        clusters: now.clusters,
+        ..record.clone()
+    };
+    pass.apply(Event::JobAdmitted {
+        key: pass.key.clone(),
+        admission: record.admission(),
+        progress,
+    });
+    match pass.engine.bound_passed_by(pass.key).filter(|_| grows) {
+        Some(over) => {
+            let message = format!("it was scaled by another scheduler, and {over}");
+            let cause = EvictionCause::new(Reason::GrowthHeld, message);
+            cause.with_record(record).into()
+        }
+        None => CheckResult::write(Write::Adopt { record }),
+    }
+}
+
+/// Evicts a finished job that runs again if that exceeds a quota, because other jobs may use what it gave back.
+/// Its member came back empty and Karmada created it again, or an aborted Volcano Job was resumed. It is
+/// charged already.
+fn check_runs_after_end(pass: &mut JobPass<'_>, placed: &Placed) -> CheckResult {
+    let attempt = placed.record.attempt;
+    let over = (
+        is_over(pass.engine, pass.key, &placed.record),
+        placed.was_over,
+    );
+    let runs = placed.outcome == Outcome::Active;
+    let end = &mut pass.in_flight.end;
+    if !end.runs_again(attempt, over, runs) {
+        return CheckResult::Continue;
+    }
+    let passed = pass.engine.bound_passed_by(pass.key);
+    tracing::warn!(job = %pass.key, passed, "it runs again after it was over, and is charged again");
+    match passed.filter(|_| !placed.record.adopted) {
+        Some(passed) => {
+            let message = format!("it runs again after it was over, and {passed}");
+            EvictionCause::new(Reason::Evicted, message).into()
+        }
+        None => CheckResult::Continue,
+    }
+}
+
+/// Returns true if the engine knows the attempt of `record` as ended.
+pub(crate) fn is_over(engine: &Engine, key: &JobKey, record: &AdmissionRecord) -> bool {
+    engine.job(key).is_some_and(|job| {
+        job.state == JobState::Finished
+            && job.admission.is_some_and(|a| a.attempt == record.attempt)
+    })
+}
+
+/// Writes shares that the engine has changed since the record was written.
+fn check_resized(pass: &mut JobPass<'_>, placed: &Placed) -> CheckResult {
+    let record = &placed.record;
+    let is_held = |job: &ResolvedJob| job.fact.demand.held != Held::Not;
+    let engine_job = pass
+        .engine
+        .job(pass.key)
+        .filter(|_| placed.job.as_ref().is_some_and(is_held));
+    let admission = engine_job.and_then(|job| job.admission.cloned());
+    let Some(admission) = admission.filter(|a| {
+        let other_shares = without_slots(&a.shares) != record.admission().shares;
+        other_shares || is_placed_otherwise(pass.mirror, pass.binding, record, a)
+    }) else {
+        return CheckResult::Continue;
+    };
+    let before = record.admission().shares;
+    pass.in_flight.shrinks.note(&before, &admission);
+    hand_over(pass, admission);
+    CheckResult::Done
+}
+
+/// Returns true if a job that has all its pods is placed with other replicas than its template has: the pods
+/// of a rolling update became replicas, or the other way round. Replicas and surge come from two objects, which
+/// have to agree: the newer one could exceed the charge together with what the older one says.
+fn is_placed_otherwise(
+    mirror: &Mirror,
+    binding: &ResourceBinding,
+    record: &AdmissionRecord,
+    admission: &Admission,
+) -> bool {
+    let spec = &binding.spec;
+    let ask = mirror.ask_of(binding);
+    let Some(ask) = ask.filter(|ask| ask.replicas_held && !record.adopted) else {
+        return false;
+    };
+    let pods: u32 = ask.roles.iter().map(|role| role.count).sum();
+    let admitted: u32 = admission.shares.iter().map(Share::replicas).sum();
+    let replicas = i64::from(pods.saturating_sub(ask.surge));
+    // A cluster without a number has the whole template.
+    let placed = spec.clusters.iter().map(|of| of.replicas.map(i64::from));
+    let placed: Option<i64> = placed.sum();
+    let differs = placed.is_some_and(|placed| placed != replicas);
+    admitted == pods && spec.replicas == Some(replicas) && differs
+}
+
+/// Writes the status that Karmada's components expect from a scheduler after a placement.
+fn acknowledge(pass: &mut JobPass<'_>, _: &Placed) {
+    if !pass.options.places_itself || pass.in_flight.open.is_open() {
+        return;
+    }
+    if let Some(write) = binding_writer::ack(pass.binding, pass.now) {
+        pass.write(write);
+    }
+}
+
+/// Handles a placement that another user has changed: the gang is not the admitted one any more.
+pub(crate) fn displaced(pass: &mut JobPass<'_>, record: AdmissionRecord) {
+    if is_over(pass.engine, pass.key, &record) {
+        return; // it has ended; its clusters may go
+    }
+    let clusters = pass.binding.spec.clusters.iter();
+    let clusters: Vec<&str> = clusters.map(|cluster| cluster.name.as_str()).collect();
+    let message = format!(
+        "another user changed its clusters to [{}]; it is queued again",
+        clusters.join(", ")
+    );
+    apply_admission(pass, &record, Progress::Placed);
+    let cause = EvictionCause::new(Reason::RoomLost, message);
+    follow(pass, &record, cause.into());
 }
 
 /// Returns why a placed job holds nothing any more, if its owner has suspended it or scaled it to zero.

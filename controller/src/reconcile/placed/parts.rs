@@ -16,16 +16,17 @@
 
 use crate::messages::action::{Effect, OverrideShape, PlacedParts};
 use crate::messages::job_event::JobEvent;
+use crate::reconcile::JobPass;
 use crate::reconcile::check_result::{CheckResult, EvictionCause};
+use crate::reconcile::placed::failures::cause_of_failed_part;
 use crate::reconcile::placed::retries::{completed, requested};
 use crate::reconcile::placed::{Placed, status_in};
-use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::Write;
 use binding_writer::overrides::OverrideError;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, Parts};
 use engine::facts::Share;
-use engine::{Attempt, ClusterName, JobKey, Reason, Time};
+use engine::{Attempt, ClusterName, Reason, Time};
 use workload::{GangRules, Outcome};
 
 #[cfg(test)]
@@ -154,132 +155,120 @@ impl PartsState {
     }
 }
 
-impl Reconciler {
-    /// Dispatches the parts of a placed job and keeps them as planned.
-    pub(crate) fn check_parts(&mut self, placed: &Placed<'_>) -> CheckResult {
-        let (ctx, record) = (placed.ctx, &placed.record);
-        let Some(parts) = record.parts else {
-            return CheckResult::Continue;
+/// Dispatches the parts of a placed job and keeps them as planned.
+pub(crate) fn check_parts(pass: &mut JobPass<'_>, placed: &Placed) -> CheckResult {
+    let record = &placed.record;
+    let Some(parts) = record.parts else {
+        return CheckResult::Continue;
+    };
+    if pass.namespace().terminating {
+        return hold_parts(record);
+    }
+    let shares = record.admission().shares;
+    let shown = shown(pass, record, &shares);
+    let disrupted = pass.infrastructure_fault().is_some();
+    let stop = led(pass.binding, record)
+        .or_else(|| requested(pass.binding, record, disrupted))
+        .or_else(|| failed_part(pass.binding, &shares).filter(|_| record.is_split()));
+    let watched = &mut pass.in_flight.parts;
+    match watched.step(parts, &shown, stop, pass.now) {
+        PartsStep::Nothing => {}
+        PartsStep::Wait(until) => pass.out.work_queue.add_at(pass.key, until),
+        PartsStep::Dispatch => {
+            let record = in_parts(record, Parts::Dispatched);
+            return CheckResult::write(Write::Dispatch { record });
+        }
+        PartsStep::Resize => {
+            tracing::info!(job = %pass.key, parts = ?shown.resizing, "writing its override for its new size");
+            write_override(pass, record, shares);
+        }
+        PartsStep::Repair => {
+            record_repair(pass, &shown.astray);
+            write_override(pass, record, shares);
+        }
+        PartsStep::Evict(cause) => {
+            return cause_of_failed_part(pass, record, cause).into();
+        }
+    }
+    CheckResult::Continue
+}
+
+fn shown(pass: &JobPass<'_>, record: &AdmissionRecord, shares: &[Share]) -> ObservedParts {
+    let mut shown = ObservedParts::default();
+    let mut resizing = record.resizable;
+    let mark = |index| record.mark(shares, index);
+    for (index, share) in shares.iter().enumerate() {
+        let mut works = pass.mirror.works_of(pass.binding);
+        let work = works.find(|work| *work.cluster == *share.cluster.as_str());
+        let Some(work) = work else {
+            shown.missing = true;
+            continue;
         };
-        if self.view().namespace_of(ctx.key).terminating {
-            return hold_parts(record);
+        if work.part.as_deref() != Some(&mark(index)) {
+            let made_for = work.part.as_deref().and_then(workload::attempt_of);
+            resizing &= made_for == Some(record.attempt);
+            shown.astray.push(share.cluster.clone());
         }
-        let shares = record.admission().shares;
-        let shown = self.shown(ctx, record, &shares);
-        let disrupted = self.infrastructure_fault(ctx.key).is_some();
-        let stop = led(&ctx.binding, record)
-            .or_else(|| requested(&ctx.binding, record, disrupted))
-            .or_else(|| failed_part(ctx, &shares).filter(|_| record.is_split()));
-        let watched = &mut self.in_flight_of(ctx.key).parts;
-        match watched.step(parts, &shown, stop, ctx.now) {
-            PartsStep::Nothing => {}
-            PartsStep::Wait(until) => self.work_queue.add_at(ctx.key, until),
-            PartsStep::Dispatch => {
-                let record = in_parts(record, Parts::Dispatched);
-                return CheckResult::write(Write::Dispatch { record });
-            }
-            PartsStep::Resize => {
-                tracing::info!(job = %ctx.key, parts = ?shown.resizing, "writing its override for its new size");
-                self.write_override(ctx, record, shares);
-            }
-            PartsStep::Repair => {
-                self.record_repair(ctx, &shown.astray);
-                self.write_override(ctx, record, shares);
-            }
-            PartsStep::Evict(cause) => {
-                return self.cause_of_failed_part(ctx, record, cause).into();
-            }
+    }
+    let all = || (0..shares.len()).map(mark).collect();
+    shown.resizing = (resizing && !shown.astray.is_empty()).then(all);
+    shown
+}
+
+fn record_repair(pass: &mut JobPass<'_>, astray: &[ClusterName]) {
+    pass.out.metrics.parts_repaired.inc();
+    let names: Vec<&str> = astray.iter().map(ClusterName::as_str).collect();
+    let message = format!(
+        "the Work in {} is not the planned part; its override is written again",
+        names.join(", ")
+    );
+    pass.record_event(JobEvent::warning(Reason::PartsLost, "Repair", message));
+}
+
+/// Writes the override of the attempt of `record` again.
+fn write_override(pass: &mut JobPass<'_>, record: &AdmissionRecord, shares: Vec<Share>) {
+    pass.push(Effect::WriteOverride {
+        job: pass.bound_job(),
+        parts: PlacedParts {
+            attempt: record.attempt,
+            shares,
+            reach: record.reach(),
+        },
+        how: OverrideShape {
+            resizable: record.resizable,
+            whole: record.whole,
+            avoided: record.avoided_nodes.clone(),
+        },
+    });
+}
+
+/// Handles the result of writing the override again.
+pub(crate) fn parts_written(
+    pass: &mut JobPass<'_>,
+    attempt: Attempt,
+    result: Result<(), OverrideError>,
+) {
+    let key = pass.key;
+    let job = pass.engine.job(key);
+    let current = job.and_then(|job| job.admission.map(|a| a.attempt));
+    if current != Some(attempt) {
+        return; // of an attempt that is over
+    }
+    pass.in_flight.parts.repair = match result {
+        Ok(()) => OverrideRepair::None,
+        // The override goes before the Services of its pods.
+        Err(
+            error @ (OverrideError::Call { .. }
+            | OverrideError::Refused(_)
+            | OverrideError::Foreign { .. }
+            | OverrideError::NotServed(_)),
+        ) => {
+            tracing::warn!(job = %key, %error, "cannot write the override of its parts; trying again");
+            OverrideRepair::None
         }
-        CheckResult::Continue
-    }
-
-    fn shown(
-        &self,
-        ctx: &ReconcileCtx<'_>,
-        record: &AdmissionRecord,
-        shares: &[Share],
-    ) -> ObservedParts {
-        let mut shown = ObservedParts::default();
-        let mut resizing = record.resizable;
-        let mark = |index| record.mark(shares, index);
-        for (index, share) in shares.iter().enumerate() {
-            let mut works = self.mirror.works_of(&ctx.binding);
-            let work = works.find(|work| *work.cluster == *share.cluster.as_str());
-            let Some(work) = work else {
-                shown.missing = true;
-                continue;
-            };
-            if work.part.as_deref() != Some(&mark(index)) {
-                let made_for = work.part.as_deref().and_then(workload::attempt_of);
-                resizing &= made_for == Some(record.attempt);
-                shown.astray.push(share.cluster.clone());
-            }
-        }
-        let all = || (0..shares.len()).map(mark).collect();
-        shown.resizing = (resizing && !shown.astray.is_empty()).then(all);
-        shown
-    }
-
-    fn record_repair(&mut self, ctx: &ReconcileCtx<'_>, astray: &[ClusterName]) {
-        self.metrics.parts_repaired.inc();
-        let names: Vec<&str> = astray.iter().map(ClusterName::as_str).collect();
-        let message = format!(
-            "the Work in {} is not the planned part; its override is written again",
-            names.join(", ")
-        );
-        self.record_event(ctx, JobEvent::warning(Reason::PartsLost, "Repair", message));
-    }
-
-    /// Writes the override of the attempt of `record` again.
-    fn write_override(
-        &mut self,
-        ctx: &ReconcileCtx<'_>,
-        record: &AdmissionRecord,
-        shares: Vec<Share>,
-    ) {
-        self.push(Effect::WriteOverride {
-            job: ctx.job(),
-            parts: PlacedParts {
-                attempt: record.attempt,
-                shares,
-                reach: record.reach(),
-            },
-            how: OverrideShape {
-                resizable: record.resizable,
-                whole: record.whole,
-                avoided: record.avoided_nodes.clone(),
-            },
-        });
-    }
-
-    /// Handles the result of writing the override again.
-    pub(crate) fn parts_written(
-        &mut self,
-        key: &JobKey,
-        attempt: Attempt,
-        result: Result<(), OverrideError>,
-    ) {
-        let job = self.engine.job(key);
-        let current = job.and_then(|job| job.admission.map(|a| a.attempt));
-        if current != Some(attempt) {
-            return; // of an attempt that is over
-        }
-        self.in_flight_of(key).parts.repair = match result {
-            Ok(()) => OverrideRepair::None,
-            // The override goes before the Services of its pods.
-            Err(
-                error @ (OverrideError::Call { .. }
-                | OverrideError::Refused(_)
-                | OverrideError::Foreign { .. }
-                | OverrideError::NotServed(_)),
-            ) => {
-                tracing::warn!(job = %key, %error, "cannot write the override of its parts; trying again");
-                OverrideRepair::None
-            }
-            Err(error) => OverrideRepair::Failed(error.to_string()),
-        };
-        self.work_queue.add(key);
-    }
+        Err(error) => OverrideRepair::Failed(error.to_string()),
+    };
+    pass.out.work_queue.add(key);
 }
 
 /// Suspends the parts of a job whose namespace is being deleted. Its override may go before its Works, and Karmada
@@ -300,8 +289,8 @@ fn in_parts(record: &AdmissionRecord, parts: Parts) -> AdmissionRecord {
 }
 
 /// Returns the stop for a part that failed, or was aborted in its member, while another part goes on.
-fn failed_part(ctx: &ReconcileCtx<'_>, shares: &[Share]) -> Option<EvictionCause> {
-    let of = |share: &Share| outcome_in(&ctx.binding, &share.cluster);
+fn failed_part(binding: &ResourceBinding, shares: &[Share]) -> Option<EvictionCause> {
+    let of = |share: &Share| outcome_in(binding, &share.cluster);
     let outcomes: Vec<Outcome> = shares.iter().map(of).collect();
     if !outcomes.contains(&Outcome::Active) {
         return None;

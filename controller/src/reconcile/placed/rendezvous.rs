@@ -9,16 +9,17 @@
 //! when the feature is turned on; an event tells its owner.
 
 use crate::facts::job::ResolvedJob;
+use crate::facts::view::View;
 use crate::messages::action::{Effect, PlacedParts};
 use crate::messages::job_event::{JobEvent, VALIDATE};
 use crate::mirror::binding::own_record;
+use crate::reconcile::JobPass;
 use crate::reconcile::placed::Placed;
-use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::overrides::OverrideError;
 use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;
 use engine::facts::Admission;
-use engine::{Attempt, JobKey, Reason, Time};
+use engine::{Attempt, Reason, Time};
 use workload::{Meeting, Reach};
 
 /// Milliseconds within which Karmada should have propagated the Services of a job.
@@ -40,104 +41,98 @@ pub(crate) enum ServiceDiscovery {
     Found,
 }
 
-impl Reconciler {
-    /// Returns how pods of the job of `binding` are reached from other clusters, if known.
-    pub(crate) fn reach(&self, binding: &ResourceBinding, admission: &Admission) -> Reach {
-        let ask = self.mirror.ask_of(binding);
-        let (Some(ask), Some((_, addresses))) = (ask, self.view().addresses(&admission.queue))
-        else {
-            return Reach::default();
-        };
-        let namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
-        ask.reach(&addresses, namespace, &admission.shares)
-    }
+/// Returns how pods of the job of `binding` are reached from other clusters, if known.
+pub(crate) fn reach(view: View<'_>, binding: &ResourceBinding, admission: &Admission) -> Reach {
+    let ask = view.mirror.ask_of(binding);
+    let (Some(ask), Some((_, addresses))) = (ask, view.addresses(&admission.queue)) else {
+        return Reach::default();
+    };
+    let namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
+    ask.reach(&addresses, namespace, &admission.shares)
+}
 
-    /// Registers a job whose split depends on clusters and policies. If they prevent the split, an event tells
-    /// its owner.
-    pub(crate) fn note_rendezvous(&mut self, ctx: &ReconcileCtx<'_>, job: &ResolvedJob) {
-        let meeting = job.ask.as_ref().map(|ask| ask.meeting);
-        if meeting.unwrap_or_default() == Meeting::Nobody {
-            return;
-        }
-        self.rendezvous_jobs.insert(ctx.key.clone());
-        // A job that leaves the choice to its queue has not asked to be split.
-        let asks = job.ask.as_ref().is_some_and(|ask| ask.asks_to_be_split);
-        if let Some(why) = job.unsplit.as_ref().filter(|_| asks) {
-            let message = workload::without_rendezvous(why);
-            self.record_event(
-                ctx,
-                JobEvent::warning(Reason::InvalidTemplate, VALIDATE, message),
-            );
-        }
+/// Registers a job whose split depends on clusters and policies. If they prevent the split, an event tells
+/// its owner.
+pub(crate) fn note_rendezvous(pass: &mut JobPass<'_>, job: &ResolvedJob) {
+    let meeting = job.ask.as_ref().map(|ask| ask.meeting);
+    if meeting.unwrap_or_default() == Meeting::Nobody {
+        return;
     }
-
-    /// Checks and writes the Services of a placed job whose pods find each other by Services.
-    pub(crate) fn check_services(&mut self, placed: &Placed<'_>) {
-        let (ctx, record) = (placed.ctx, &placed.record);
-        if record.parts.is_none() || !needs_services(record) {
-            return;
-        }
-        let service_discovery = &mut self.in_flight_of(ctx.key).service_discovery;
-        let from = match service_discovery {
-            ServiceDiscovery::Unknown => ctx.now.after(PROPAGATED_WITHIN_MS),
-            ServiceDiscovery::From(from) => *from,
-            ServiceDiscovery::Open | ServiceDiscovery::Found => return,
-        };
-        if ctx.now < from {
-            *service_discovery = ServiceDiscovery::From(from);
-            return self.work_queue.add_at(ctx.key, from);
-        }
-        *service_discovery = ServiceDiscovery::Open;
-        let parts = PlacedParts {
-            attempt: record.attempt,
-            shares: record.admission().shares,
-            reach: record.reach(),
-        };
-        let job = ctx.job();
-        self.push(Effect::CheckServices { job, parts });
+    pass.jobs.rendezvous.insert(pass.key.clone());
+    // A job that leaves the choice to its queue has not asked to be split.
+    let asks = job.ask.as_ref().is_some_and(|ask| ask.asks_to_be_split);
+    if let Some(why) = job.unsplit.as_ref().filter(|_| asks) {
+        let message = workload::without_rendezvous(why);
+        pass.record_event(JobEvent::warning(
+            Reason::InvalidTemplate,
+            VALIDATE,
+            message,
+        ));
     }
+}
 
-    /// Removes what Karmada may leave of the Services of a job whose Works are gone. After a restart the next
-    /// such job of the namespace does it.
-    pub(crate) fn sweep_services(&mut self, binding: &ResourceBinding) {
-        let record = own_record(binding);
-        if record.as_ref().is_some_and(needs_services) {
-            let namespace = binding.metadata.namespace.clone().unwrap_or_default();
-            self.push(Effect::SweepServices { namespace });
-        }
+/// Checks and writes the Services of a placed job whose pods find each other by Services.
+pub(crate) fn check_services(pass: &mut JobPass<'_>, placed: &Placed) {
+    let record = &placed.record;
+    if record.parts.is_none() || !needs_services(record) {
+        return;
     }
+    let service_discovery = &mut pass.in_flight.service_discovery;
+    let from = match service_discovery {
+        ServiceDiscovery::Unknown => pass.now.after(PROPAGATED_WITHIN_MS),
+        ServiceDiscovery::From(from) => *from,
+        ServiceDiscovery::Open | ServiceDiscovery::Found => return,
+    };
+    if pass.now < from {
+        *service_discovery = ServiceDiscovery::From(from);
+        return pass.out.work_queue.add_at(pass.key, from);
+    }
+    *service_discovery = ServiceDiscovery::Open;
+    let parts = PlacedParts {
+        attempt: record.attempt,
+        shares: record.admission().shares,
+        reach: record.reach(),
+    };
+    let job = pass.bound_job();
+    pass.push(Effect::CheckServices { job, parts });
+}
 
-    /// Handles the result of a check of a job's Services.
-    pub(crate) fn services_seen(
-        &mut self,
-        key: &JobKey,
-        attempt: Attempt,
-        result: Result<Option<String>, OverrideError>,
-        now: Time,
-    ) {
-        let job = self.engine.job(key);
-        let current = job.and_then(|job| job.admission.map(|a| a.attempt));
-        let binding = self.mirror.bindings().get(key).cloned();
-        let Some(binding) = binding.filter(|_| current == Some(attempt)) else {
-            return; // of an attempt that is over
-        };
-        let why = match result {
-            // A placement that has changed has no Services to check.
-            Ok(None) | Err(OverrideError::Gone | OverrideError::Parts(_)) => None,
-            Ok(Some(why)) => Some(why),
-            Err(error) => Some(error.to_string()),
-        };
-        self.in_flight_of(key).service_discovery = match why {
-            None => ServiceDiscovery::Found,
-            Some(_) => ServiceDiscovery::From(now.after(RECHECK_MS)),
-        };
-        self.work_queue.add(key);
-        if let Some(why) = why {
-            let message =
-                format!("its pods may not find each other from different clusters: {why}");
-            let ctx = ReconcileCtx { key, binding, now };
-            self.record_event(&ctx, JobEvent::warning(Reason::PodsApart, "Meet", message));
-        }
+/// Removes what Karmada may leave of the Services of a job whose Works are gone. After a restart the next
+/// such job of the namespace does it.
+pub(crate) fn sweep_services(pass: &mut JobPass<'_>) {
+    let record = own_record(pass.binding);
+    if record.as_ref().is_some_and(needs_services) {
+        let namespace = pass.binding.metadata.namespace.clone().unwrap_or_default();
+        pass.push(Effect::SweepServices { namespace });
+    }
+}
+
+/// Handles the result of a check of a job's Services.
+pub(crate) fn services_seen(
+    pass: &mut JobPass<'_>,
+    attempt: Attempt,
+    result: Result<Option<String>, OverrideError>,
+) {
+    let (key, now) = (pass.key, pass.now);
+    let job = pass.engine.job(key);
+    let current = job.and_then(|job| job.admission.map(|a| a.attempt));
+    if current != Some(attempt) {
+        return; // of an attempt that is over
+    }
+    let why = match result {
+        // A placement that has changed has no Services to check.
+        Ok(None) | Err(OverrideError::Gone | OverrideError::Parts(_)) => None,
+        Ok(Some(why)) => Some(why),
+        Err(error) => Some(error.to_string()),
+    };
+    pass.in_flight.service_discovery = match why {
+        None => ServiceDiscovery::Found,
+        Some(_) => ServiceDiscovery::From(now.after(RECHECK_MS)),
+    };
+    pass.out.work_queue.add(key);
+    if let Some(why) = why {
+        let message = format!("its pods may not find each other from different clusters: {why}");
+        pass.record_event(JobEvent::warning(Reason::PodsApart, "Meet", message));
     }
 }
 

@@ -8,7 +8,7 @@
 //! The count is in the admission record, so that it survives every restart, requeue and placement. Evictions
 //! for any other reason do not change it.
 
-use crate::reconcile::Reconciler;
+use crate::mirror::Mirror;
 use crate::reconcile::check_result::EvictionCause;
 use crate::reconcile::placed::status_in;
 use crds::karmada::ResourceBinding;
@@ -17,28 +17,26 @@ use engine::{ClusterName, Reason};
 use serde_json::Value;
 use workload::{GangAction, GangPolicies};
 
-impl Reconciler {
-    /// Completes a record, before it is written, with the retries of the job so far, and with the policies of
-    /// an attempt in several parts. An attempt keeps those that it was placed with.
-    pub(crate) fn keep_retries(
-        &self,
-        record: &mut AdmissionRecord,
-        before: Option<&AdmissionRecord>,
-        binding: &ResourceBinding,
-    ) {
-        if let Some(before) = before {
-            record.retries = record.retries.max(before.retries);
-            let failures = before.infrastructure_failures;
-            record.infrastructure_failures = record.infrastructure_failures.max(failures);
-            record.own_failures = record.own_failures.max(before.own_failures);
-        }
-        if before.is_some_and(|before| before.attempt == record.attempt) {
-            return;
-        }
-        let shares = record.admission().shares;
-        let ask = self.mirror.ask_of(binding).filter(|_| record.is_split());
-        record.set_policies(ask.and_then(|ask| ask.gang_policies(&shares)));
+/// Completes a record, before it is written, with the retries of the job so far, and with the policies of
+/// an attempt in several parts. An attempt keeps those that it was placed with.
+pub(crate) fn keep_retries(
+    mirror: &Mirror,
+    record: &mut AdmissionRecord,
+    before: Option<&AdmissionRecord>,
+    binding: &ResourceBinding,
+) {
+    if let Some(before) = before {
+        record.retries = record.retries.max(before.retries);
+        let failures = before.infrastructure_failures;
+        record.infrastructure_failures = record.infrastructure_failures.max(failures);
+        record.own_failures = record.own_failures.max(before.own_failures);
     }
+    if before.is_some_and(|before| before.attempt == record.attempt) {
+        return;
+    }
+    let shares = record.admission().shares;
+    let ask = mirror.ask_of(binding).filter(|_| record.is_split());
+    record.set_policies(ask.and_then(|ask| ask.gang_policies(&shares)));
 }
 
 /// Returns the retries of a job with the placement of `record`: those of earlier attempts, and those that its

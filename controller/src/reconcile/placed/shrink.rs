@@ -6,12 +6,12 @@
 //! seen for a while.
 
 use crate::messages::action::Effect;
-use crate::reconcile::Reconciler;
+use crate::reconcile::JobPass;
 use crate::reconcile::check_result::CheckResult;
 use crate::reconcile::placed::Placed;
 use crds::record::{AdmissionRecord, RecordState};
 use engine::facts::{Admission, Leaving, PodFact, Share};
-use engine::{Attempt, ClusterName, Event, JobKey, Time, Uid};
+use engine::{Attempt, ClusterName, Engine, Event, JobKey, Time, Uid};
 use std::collections::{BTreeMap, HashMap};
 
 /// Milliseconds between two checks of a shrink that is not confirmed.
@@ -110,95 +110,92 @@ impl Shrinks {
     }
 }
 
-impl Reconciler {
-    /// Completes a record, before it is written, with the pods that were asked to end, so that a new process
-    /// charges them too.
-    pub(crate) fn keep_leaving(&self, key: &JobKey, record: &mut AdmissionRecord) {
-        let admission = self.engine.job(key).and_then(|job| job.admission);
-        let same = admission.is_some_and(|admission| admission.attempt == record.attempt);
-        record.leaving = match record.state {
-            RecordState::Admitted | RecordState::Ending if same => {
-                self.engine.pods_of(key).leaving().to_vec()
-            }
-            RecordState::Admitted | RecordState::Ending => std::mem::take(&mut record.leaving),
-            RecordState::Planned | RecordState::Refused | RecordState::Requeued => Vec::new(),
-        };
-    }
-
-    /// Gives the engine the pods that an earlier process has asked to end.
-    pub(crate) fn apply_leaving(&mut self, key: &JobKey, record: &AdmissionRecord) {
-        if record.leaving.is_empty() {
-            return;
+/// Completes a record, before it is written, with the pods that were asked to end, so that a new process
+/// charges them too.
+pub(crate) fn keep_leaving(engine: &Engine, key: &JobKey, record: &mut AdmissionRecord) {
+    let admission = engine.job(key).and_then(|job| job.admission);
+    let same = admission.is_some_and(|admission| admission.attempt == record.attempt);
+    record.leaving = match record.state {
+        RecordState::Admitted | RecordState::Ending if same => {
+            engine.pods_of(key).leaving().to_vec()
         }
-        self.in_flight_of(key).shrinks.resume(&record.leaving);
-        self.apply(Event::JobLeaving {
+        RecordState::Admitted | RecordState::Ending => std::mem::take(&mut record.leaving),
+        RecordState::Planned | RecordState::Refused | RecordState::Requeued => Vec::new(),
+    };
+}
+
+/// Gives the engine the pods that an earlier process has asked to end.
+pub(crate) fn apply_leaving(pass: &mut JobPass<'_>, record: &AdmissionRecord) {
+    if record.leaving.is_empty() {
+        return;
+    }
+    pass.in_flight.shrinks.resume(&record.leaving);
+    pass.apply(Event::JobLeaving {
+        key: pass.key.clone(),
+        attempt: record.attempt,
+        leaving: record.leaving.clone(),
+    });
+}
+
+/// Writes the record of a job of which fewer pods leave than it says.
+pub(crate) fn check_leaving_pods(pass: &mut JobPass<'_>, placed: &Placed) -> CheckResult {
+    match placed.record.leaving == pass.engine.pods_of(pass.key).leaving() {
+        true => CheckResult::Continue,
+        false => placed.written_again(),
+    }
+}
+
+/// Asks the first member that has not confirmed a shrink of the job, if any.
+pub(crate) fn confirm_shrinks(pass: &mut JobPass<'_>, placed: &Placed) {
+    let record = &placed.record;
+    let shrinks = &mut pass.in_flight.shrinks;
+    let Some(cluster) = shrinks.open.keys().next().cloned() else {
+        return;
+    };
+    if std::mem::replace(&mut shrinks.checking, true) {
+        return;
+    }
+    let held = record
+        .is_split()
+        .then(|| pods_in(&record.admission().shares, &cluster));
+    pass.push(Effect::ConfirmSize {
+        job: pass.bound_job(),
+        attempt: record.attempt,
+        cluster,
+        held,
+    });
+}
+
+/// Handles a member's answer about the size of a shrunk job.
+pub(crate) fn size_checked(
+    pass: &mut JobPass<'_>,
+    attempt: Attempt,
+    cluster: ClusterName,
+    small: Result<bool, String>,
+) {
+    let key = pass.key;
+    let admission = pass.engine.job(key).and_then(|job| job.admission);
+    let Some(admission) = admission.filter(|admission| admission.attempt == attempt) else {
+        return; // that attempt is over, and with it all its shrinks
+    };
+    let pods = pods_in(&admission.shares, &cluster);
+    if let Err(error) = &small {
+        tracing::debug!(job = %key, %cluster, error, "cannot read yet whether it has shrunk");
+    }
+    let gone = pass.jobs.pods.count(key, &cluster) <= pods;
+    let small = gone && small == Ok(true);
+    if pass.in_flight.shrinks.seen(&cluster, small, pass.now) {
+        tracing::info!(job = %key, %cluster, pods, "it has shrunk; the surplus is free");
+        pass.in_flight.shrinks.open.remove(&cluster);
+        pass.apply(Event::JobResized {
             key: key.clone(),
-            attempt: record.attempt,
-            leaving: record.leaving.clone(),
-        });
-    }
-
-    /// Writes the record of a job of which fewer pods leave than it says.
-    pub(crate) fn check_leaving_pods(&mut self, placed: &Placed<'_>) -> CheckResult {
-        match placed.record.leaving == self.engine.pods_of(placed.ctx.key).leaving() {
-            true => CheckResult::Continue,
-            false => placed.written_again(),
-        }
-    }
-
-    /// Asks the first member that has not confirmed a shrink of the job, if any.
-    pub(crate) fn confirm_shrinks(&mut self, placed: &Placed<'_>) {
-        let (ctx, record) = (placed.ctx, &placed.record);
-        let shrinks = &mut self.in_flight_of(ctx.key).shrinks;
-        let Some(cluster) = shrinks.open.keys().next().cloned() else {
-            return;
-        };
-        if std::mem::replace(&mut shrinks.checking, true) {
-            return;
-        }
-        let held = record
-            .is_split()
-            .then(|| pods_in(&record.admission().shares, &cluster));
-        self.push(Effect::ConfirmSize {
-            job: ctx.job(),
-            attempt: record.attempt,
+            attempt,
             cluster,
-            held,
+            pods,
+            at: pass.now,
         });
     }
-
-    /// Handles a member's answer about the size of a shrunk job.
-    pub(crate) fn size_checked(
-        &mut self,
-        key: &JobKey,
-        attempt: Attempt,
-        cluster: ClusterName,
-        small: Result<bool, String>,
-        now: Time,
-    ) {
-        let admission = self.engine.job(key).and_then(|job| job.admission);
-        let Some(admission) = admission.filter(|admission| admission.attempt == attempt) else {
-            return; // that attempt is over, and with it all its shrinks
-        };
-        let pods = pods_in(&admission.shares, &cluster);
-        if let Err(error) = &small {
-            tracing::debug!(job = %key, %cluster, error, "cannot read yet whether it has shrunk");
-        }
-        let gone = self.pods.count(key, &cluster) <= pods;
-        let small = gone && small == Ok(true);
-        if self.in_flight_of(key).shrinks.seen(&cluster, small, now) {
-            tracing::info!(job = %key, %cluster, pods, "it has shrunk; the surplus is free");
-            self.in_flight_of(key).shrinks.open.remove(&cluster);
-            self.apply(Event::JobResized {
-                key: key.clone(),
-                attempt,
-                cluster,
-                pods,
-                at: now,
-            });
-        }
-        self.work_queue.add_at(key, now.after(RECHECK_MS));
-    }
+    pass.out.work_queue.add_at(key, pass.now.after(RECHECK_MS));
 }
 
 fn pods_in(shares: &[Share], cluster: &ClusterName) -> u32 {

@@ -4,13 +4,15 @@
 //! PodGroups, events and admission records, so neutral words replace jobs of other namespaces there, and
 //! queues that the job's namespace may not use. Numbers stay. The log has the whole text.
 //!
-//! This module works on the text: every message passes through `Reconciler::discreet` on its way out, and
+//! This module works on the text: every message passes through [`View::discreet`] on its way out, and
 //! its author need not know who reads it. Job keys are `NAMESPACE/NAME`; names of queues follow the words
 //! `queue` and `queues`.
 
-use crate::reconcile::Reconciler;
+use crate::facts::view::View;
 use crds::podgroup::Eviction;
 use engine::{Explanation, JobKey, QueueName};
+use std::collections::BTreeSet;
+use workload::WorkloadSpec;
 
 /// Most queues above a queue that are searched.
 const DEEPEST: usize = 64;
@@ -148,7 +150,7 @@ impl NameList<'_> {
     }
 }
 
-impl Reconciler {
+impl View<'_> {
     /// Returns `text`, written for the job `key`, as readers of its namespace may see it.
     pub(crate) fn discreet(&self, key: &JobKey, text: &str) -> String {
         let shown = discreet(
@@ -196,6 +198,33 @@ impl Reconciler {
             let up = std::iter::successors(own, |name| self.mirror.queues().get(name)?.parent());
             up.take(DEEPEST).any(|above| above == *queue)
         })
+    }
+
+    /// Returns the PriorityClasses that its queue must allow.
+    pub(crate) fn classes_of(&self, key: &JobKey) -> BTreeSet<String> {
+        let binding = self.mirror.bindings().get(key);
+        let ask = binding.and_then(|binding| self.mirror.ask_of(binding));
+        ask.map(WorkloadSpec::named_classes).unwrap_or_default()
+    }
+
+    /// Returns true if advice may name a queue: the job's namespace may use it, and it allows the job's
+    /// PriorityClasses.
+    pub(crate) fn may_be_named(&self, key: &JobKey, queue: &QueueName) -> bool {
+        let allowed = || {
+            let refused = self.mirror.refused_class(queue, &self.classes_of(key));
+            refused.is_none()
+        };
+        self.may_use(key, queue) && allowed()
+    }
+
+    /// Returns true if the namespace of a job is known to have the use of a queue. The right of a single user
+    /// does not count.
+    pub(crate) fn may_use(&self, key: &JobKey, queue: &QueueName) -> bool {
+        let namespace = self.namespace_of(key);
+        let closed = self
+            .mirror
+            .closed_to(queue, &key.namespace, &namespace.labels);
+        closed.is_none() || self.rights.is_known(&key.namespace, queue)
     }
 }
 
