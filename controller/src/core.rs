@@ -18,7 +18,6 @@ use crate::ingest::readiness::Readiness;
 use crate::ingest::template_watches::TemplateWatches;
 use crate::invariants::Timer;
 use crate::messages::input::Input;
-use crate::metrics::ControllerMetrics;
 use crate::mirror::binding::is_workload;
 use crate::mirror::template::{TemplateKey, TemplateKind};
 use crate::mirror::template_key;
@@ -57,8 +56,6 @@ pub(crate) enum Leading {
 /// All state that a replica owns during one life.
 pub(crate) struct Core {
     pub(crate) role: Leading,
-    /// The highest resourceVersion of any binding seen so far.
-    pub(crate) seen: u64,
     /// Source of the engine's time.
     pub(crate) clock: Clock,
     /// Beats while this task makes progress.
@@ -70,7 +67,6 @@ pub(crate) struct Core {
     pub(crate) policies_seen: BTreeMap<String, u64>,
     pub(crate) readiness: Readiness,
     pub(crate) template_watches: TemplateWatches,
-    pub(crate) metrics: ControllerMetrics,
     pub(crate) invariants: Timer,
     pub(crate) ready_flag: ReadyFlag,
     /// When the engine is due to decide again without a new input.
@@ -108,7 +104,7 @@ impl Core {
         if !self.leads() {
             return std::time::Duration::from_millis(LONGEST_MS);
         }
-        if !self.reconciler.out.work_queue.is_empty() || self.publisher.is_behind() {
+        if !self.reconciler.out.work_queue.is_empty() || self.publisher.due.is_behind() {
             return std::time::Duration::from_millis(1);
         }
         let wakes = [
@@ -154,14 +150,16 @@ impl Core {
         self.publishing().publish(changed, now);
         self.run_actions();
         self.invariants
-            .check(&self.reconciler.engine, &self.metrics, now);
+            .check(&self.reconciler.engine, &self.reconciler.out.metrics, now);
     }
 
     /// Lets the engine decide and carries its decisions out.
     fn decide(&mut self, now: Time) {
         let started = Instant::now();
         let decided = self.reconciler.engine.decide(now);
-        self.metrics
+        self.reconciler
+            .out
+            .metrics
             .decided(started.elapsed(), decided.decisions.len());
         self.wake_at = self.reconciler.decided(decided, now);
     }
@@ -175,7 +173,7 @@ impl Core {
             return false;
         }
         match &self.role {
-            Leading::CatchesUp(lead) if self.seen >= lead.version => {
+            Leading::CatchesUp(lead) if self.reconciler.mirror.newest_binding() >= lead.version => {
                 lead.caught_up();
                 self.begin(now);
                 true
@@ -231,12 +229,12 @@ impl Core {
             self.sweep_podgroup(key);
         }
         for name in self.reconciler.mirror.queues().keys() {
-            self.publisher.queue(name);
+            self.publisher.due.queue(name);
         }
         let mirror = &self.reconciler.mirror;
         self.reconciler.fleet.begin_fault_policies(mirror);
         for name in self.reconciler.mirror.fault_policies().keys() {
-            self.publisher.fault_policy(name);
+            self.publisher.due.fault_policy(name);
         }
         let templates: Vec<TemplateKey> =
             self.reconciler.mirror.templates().keys().cloned().collect();
@@ -260,13 +258,19 @@ impl Core {
             }
         }
         self.publisher.clear();
-        self.publisher.not_running.export(&self.metrics);
+        self.publisher
+            .not_running
+            .export(&self.reconciler.out.metrics);
         self.reconciler.jobs.lost_pods.stand_by();
         self.reconciler.fleet.breakers.stand_by();
         self.reconciler.fleet.avoided_nodes.stand_by();
-        self.metrics.nodes_avoided.set(0);
-        self.metrics.remediations.set(RemediationCounts::default());
-        self.metrics.clusters_paused.set(0);
+        self.reconciler.out.metrics.nodes_avoided.set(0);
+        self.reconciler
+            .out
+            .metrics
+            .remediations
+            .set(RemediationCounts::default());
+        self.reconciler.out.metrics.clusters_paused.set(0);
         self.reconciler.engine.take_changed();
     }
 
@@ -292,7 +296,6 @@ impl Core {
         Publishing {
             reconciler: &mut self.reconciler,
             publisher: &mut self.publisher,
-            metrics: &self.metrics,
         }
     }
 

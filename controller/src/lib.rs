@@ -294,16 +294,14 @@ async fn live(
     };
     let core = Core {
         role: Leading::Follows,
-        seen: 0,
         clock: Clock::new(),
         heart: life.term.leadership.heart(),
-        reconciler: life.reconciler(places_itself, enforcement, metrics.clone()),
+        reconciler: life.reconciler(places_itself, enforcement, metrics),
         effects,
         publisher,
         policies_seen: BTreeMap::new(),
         readiness,
         template_watches,
-        metrics,
         invariants: invariants::Timer::new(life.options.invariant_checks_every),
         ready_flag,
         wake_at: None,

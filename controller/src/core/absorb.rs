@@ -4,7 +4,6 @@ use crate::core::{Core, Leading};
 use crate::messages::enforcement::Enforcement;
 use crate::messages::input::Input;
 use crate::reconcile::adoption::note_adoption;
-use crate::reconcile::open_write::version;
 use crate::reconcile::placed::{excess, not_running, parts, rendezvous, shrink};
 use crate::reconcile::{Reconciler, decisions, outcomes, record_guard, remains};
 use crds::fault_policy::FaultPolicy;
@@ -120,16 +119,13 @@ impl Core {
     fn fault_policy(&mut self, delta: Delta<FaultPolicy>) {
         if let Delta::Upserted(policy) = &delta {
             let name = policy.metadata.name.as_deref().unwrap_or_default();
-            self.publisher.fault_policy(name);
+            self.publisher.due.fault_policy(name);
         }
         self.reconciler.fault_policy(delta);
     }
 
     /// Handles a change of a binding.
     fn binding(&mut self, delta: Delta<ResourceBinding>, now: Time) {
-        if let Delta::Upserted(binding) = &delta {
-            self.seen = self.seen.max(version(binding));
-        }
         let leads = self.leads();
         let reconciler = &mut self.reconciler;
         let is_new = reconciler.mirror.is_new(&delta);
@@ -186,7 +182,7 @@ impl Core {
     fn enforcement(&mut self, enforcement: Enforcement) {
         self.reconciler.enforcement = enforcement;
         for key in self.reconciler.jobs.last_facts.keys() {
-            self.publisher.job(key);
+            self.publisher.due.job(key);
         }
     }
 }

@@ -14,10 +14,12 @@ impl Core {
     pub(crate) fn run(&mut self, actions: Vec<ReconcileAction>) {
         for action in actions {
             match action {
-                ReconcileAction::Publish(Publication::Job(key)) => self.publisher.job(&key),
-                ReconcileAction::Publish(Publication::Queue(name)) => self.publisher.queue(&name),
+                ReconcileAction::Publish(Publication::Job(key)) => self.publisher.due.job(&key),
+                ReconcileAction::Publish(Publication::Queue(name)) => {
+                    self.publisher.due.queue(&name)
+                }
                 ReconcileAction::Publish(Publication::FaultPolicy(name)) => {
-                    self.publisher.fault_policy(&name);
+                    self.publisher.due.fault_policy(&name);
                 }
                 ReconcileAction::Publish(Publication::Gone(key)) => {
                     self.publisher.forget(&key, self.now());

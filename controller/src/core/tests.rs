@@ -46,6 +46,7 @@ use crate::effects::rights::RightsReviewer;
 use crate::effects::works_reader::WorksReader;
 use crate::ingest::watches;
 use crate::messages::enforcement::Enforcement;
+use crate::metrics::ControllerMetrics;
 use crate::mirror::seen_work::ReadWork;
 use crate::mirror::template::Template;
 use crate::reconcile::reconciler::ReconcileOptions;
@@ -133,7 +134,6 @@ impl Stage {
         let metrics = ControllerMetrics::new(&registry);
         let core = Core {
             role: Leading::CatchesUp(binding_writer::term::Lead::new(0)),
-            seen: 0,
             clock: Clock::new(),
             heart: Heart::default(),
             reconciler: Reconciler::new(
@@ -168,7 +168,6 @@ impl Stage {
                 client,
             },
             publisher,
-            metrics,
             invariants: Timer::new(Duration::from_secs(300)),
             ready_flag: Health::new().ready_check("controller"),
             wake_at: None,

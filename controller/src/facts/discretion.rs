@@ -211,7 +211,10 @@ impl View<'_> {
     /// PriorityClasses.
     pub(crate) fn may_be_named(&self, key: &JobKey, queue: &QueueName) -> bool {
         let allowed = || {
-            let refused = self.mirror.refused_class(queue, &self.classes_of(key));
+            let refused = self
+                .mirror
+                .queueing
+                .refused_class(queue, &self.classes_of(key));
             refused.is_none()
         };
         self.may_use(key, queue) && allowed()
@@ -223,6 +226,7 @@ impl View<'_> {
         let namespace = self.namespace_of(key);
         let closed = self
             .mirror
+            .queueing
             .closed_to(queue, &key.namespace, &namespace.labels);
         closed.is_none() || self.rights.is_known(&key.namespace, queue)
     }

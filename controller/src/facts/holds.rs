@@ -117,7 +117,7 @@ pub(crate) fn still_overridden(mirror: &Mirror, binding: &ResourceBinding) -> Op
     let namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
     let mut policies = record.overrides.iter();
     let still = policies.find(|of| {
-        let now = mirror.override_generation(&of.policy, namespace);
+        let now = mirror.overrides.generation(&of.policy, namespace);
         now.is_some() && now == of.generation
     })?;
     Some(Hold {

@@ -21,7 +21,7 @@ impl View<'_> {
     /// Returns what a Work of `job` makes its member run, if the Work is readable and not ignored.
     pub(crate) fn rendered(&self, job: &JobKey, work: &SeenWork) -> Option<Rendered> {
         let asks = work.asks.as_ref().filter(|_| !self.is_given_up(work))?;
-        Some(asks.with_claims(&|template| self.mirror.claimed_by(job, template)))
+        Some(asks.with_claims(&|template| self.mirror.claims.claimed_by(job, template)))
     }
 
     /// Returns what `works` of a job request, by cluster. Unreadable and ignored Works are left out.
@@ -46,10 +46,10 @@ impl View<'_> {
         binding: &ResourceBinding,
         job: Option<&ResolvedJob>,
     ) -> Vec<RecordedShare> {
-        let mut shares = self.requested_by_works(key, self.mirror.works_of(binding));
+        let mut shares = self.requested_by_works(key, self.mirror.works.of(binding));
         let is_read = |cluster: &str| shares.iter().any(|share| share.name.as_str() == cluster);
         let mut unread: Vec<TargetCluster> = binding.spec.clusters.clone();
-        for work in self.mirror.works_of(binding) {
+        for work in self.mirror.works.of(binding) {
             let mut placed = unread.iter();
             if !self.is_given_up(work) && !placed.any(|cluster| cluster.name == work.cluster) {
                 unread.push(TargetCluster {
@@ -111,7 +111,7 @@ impl View<'_> {
         let surge = self.surge_of(binding, record);
         let mut beyond = Vec::new();
         let mut unread: Vec<TargetCluster> = binding.spec.clusters.clone();
-        for work in self.mirror.works_of(binding) {
+        for work in self.mirror.works.of(binding) {
             unread.retain(|cluster| cluster.name != work.cluster);
             let rendered = self.rendered(key, work);
             let overridden = foreign_overrides(key, work).next().is_some();

@@ -55,7 +55,7 @@ impl View<'_> {
         let template = self.mirror.template_of(binding)?;
         let permitted = |queue: &QueueName| self.permission(&key.namespace, namespace, queue);
         let class_refused = |queue: &QueueName, classes: &BTreeSet<String>| {
-            self.mirror.refused_class(queue, classes)
+            self.mirror.queueing.refused_class(queue, classes)
         };
         let split = |queue: &QueueName| {
             let policy = self.mirror.policies().get(queue);
@@ -74,7 +74,7 @@ impl View<'_> {
             filters: &filters,
             rendezvous_problem: &rendezvous_problem,
         };
-        let claimed = |template: &str| self.mirror.claimed_by(key, template);
+        let claimed = |template: &str| self.mirror.claims.claimed_by(key, template);
         let mut job = job::job(key, binding, template, namespace, rules, &claimed);
         if job.fact.hold.is_none() {
             let preserved = holds::preserved(binding);
@@ -102,7 +102,11 @@ impl View<'_> {
 
     /// Returns whether jobs of a namespace may be in a queue; asks if only a right could permit it.
     fn permission(&self, name: &str, namespace: &NamespaceFact, queue: &QueueName) -> Permission {
-        let Some(why) = self.mirror.closed_to(queue, name, &namespace.labels) else {
+        let Some(why) = self
+            .mirror
+            .queueing
+            .closed_to(queue, name, &namespace.labels)
+        else {
             return Permission::Granted;
         };
         match self.rights.of(name, queue) {

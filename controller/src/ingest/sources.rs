@@ -19,7 +19,10 @@ impl Reconciler {
         let name = match delta {
             Delta::Upserted(policy) => {
                 let name = QueueName::new(policy.metadata.name.as_deref().unwrap_or_default());
-                let seen = self.mirror.put_policy(name.clone(), policy.clone());
+                let seen = self
+                    .mirror
+                    .queueing
+                    .put_policy(name.clone(), policy.clone());
                 if seen.is_some_and(|seen| seen.spec == policy.spec) {
                     return; // only its status changed, which Muster writes
                 }
@@ -27,7 +30,7 @@ impl Reconciler {
             }
             Delta::Gone(object) => {
                 let name = QueueName::new(&object.name);
-                self.mirror.drop_policy(&name);
+                self.mirror.queueing.drop_policy(&name);
                 self.apply(Event::PolicyGone(name.clone()));
                 name
             }
@@ -50,20 +53,20 @@ impl Reconciler {
     }
 
     pub(crate) fn priority_class(&mut self, delta: Delta<PriorityClass>) {
-        let before = self.mirror.default_class().map(str::to_owned);
+        let before = self.mirror.queueing.default_class().map(str::to_owned);
         match delta {
             Delta::Upserted(class) => {
                 let fact = class.to_fact();
-                self.mirror.put_priority_class(&fact);
+                self.mirror.queueing.put_priority_class(&fact);
                 self.apply(Event::PriorityClassUpserted(fact));
             }
             Delta::Gone(object) => {
-                self.mirror.drop_priority_class(&object.name);
+                self.mirror.queueing.drop_priority_class(&object.name);
                 self.apply(Event::PriorityClassGone(object.name));
             }
             Delta::Listed => {}
         }
-        if self.mirror.default_class() != before.as_deref() {
+        if self.mirror.queueing.default_class() != before.as_deref() {
             // Queues may not allow the class.
             self.out
                 .work_queue
@@ -73,7 +76,7 @@ impl Reconciler {
 
     /// Handles a change of a ResourceClaimTemplate: the jobs that name it have another size.
     pub(crate) fn claim_template(&mut self, delta: Delta<ResourceClaimTemplate>) {
-        if let Some(template) = self.mirror.claim_template(delta) {
+        if let Some(template) = self.mirror.claims.file(delta) {
             self.out
                 .work_queue
                 .extend(self.mirror.jobs_that_claim(&template));

@@ -50,6 +50,16 @@ pub(crate) fn is_workload(binding: &ResourceBinding) -> bool {
     interpreted || workload::may_start_pods(&resource.api_version, &resource.kind)
 }
 
+/// Resource versions of one API server are comparable integers (Kubernetes KEP-5504).
+pub(crate) fn version(binding: &ResourceBinding) -> u64 {
+    binding
+        .metadata
+        .resource_version
+        .as_deref()
+        .and_then(|v| v.parse().ok())
+        .unwrap_or(0)
+}
+
 /// Returns the record on a binding, whichever template it is of, if it can be read.
 pub(crate) fn written_record(binding: &ResourceBinding) -> Option<AdmissionRecord> {
     let record = AdmissionRecord::read(binding.metadata.annotations.as_ref());

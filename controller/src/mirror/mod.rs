@@ -5,33 +5,36 @@
 
 pub(crate) mod binding;
 mod binding_identity;
+mod claim_templates;
 pub(crate) mod heartbeat;
 pub(crate) mod namespace;
 mod objects;
+mod override_policies;
+mod queue_objects;
 pub(crate) mod seen_work;
+mod seen_works;
 pub(crate) mod template;
 
 pub(crate) use crate::mirror::binding_identity::BindingIdentity;
 
-use crate::mirror::binding::is_workload;
+use crate::mirror::binding::{is_workload, version};
 use crate::mirror::binding_identity::permanent_id;
+use crate::mirror::claim_templates::ClaimTemplates;
 use crate::mirror::namespace::NamespaceFact;
+use crate::mirror::override_policies::OverridePolicies;
+use crate::mirror::queue_objects::QueueObjects;
 use crate::mirror::seen_work::{ReadWork, SeenWork};
+use crate::mirror::seen_works::SeenWorks;
 use crate::mirror::template::{Template, TemplateKey, TemplateKind};
-use crds::capacity_policy::{self, CapacityPolicy, RefusedClass};
-use crds::devices::ResourceClaimTemplate;
 use crds::fault_policy::FaultPolicy;
-use crds::karmada::{AppliedOverride, ResourceBinding};
+use crds::karmada::ResourceBinding;
 use crds::kubernetes::Namespace;
-use crds::names;
 use crds::podgroup::PodGroup;
-use crds::queue::Queue;
-use engine::facts::PriorityClassFact;
-use engine::{ClusterName, JobKey, QueueName};
+use engine::JobKey;
 use runtime::watch::{Delta, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use workload::{ClaimedDevices, WorkloadSpec};
+use workload::WorkloadSpec;
 
 #[cfg(test)]
 mod tests;
@@ -40,82 +43,21 @@ mod tests;
 #[derive(Debug, Default)]
 pub(crate) struct Mirror {
     bindings: BTreeMap<JobKey, Arc<ResourceBinding>>,
+    /// The highest resourceVersion of any binding seen so far.
+    newest_binding: u64,
     templates: HashMap<TemplateKey, Template>,
     namespaces: BTreeMap<String, NamespaceFact>,
-    queues: BTreeMap<QueueName, Queue>,
-    policies: BTreeMap<QueueName, CapacityPolicy>,
+    pub(crate) queueing: QueueObjects,
     fault_policies: BTreeMap<String, FaultPolicy>,
-    /// Each PriorityClass, with its priority if jobs that name none get it; Kubernetes expects one such class.
-    priority_classes: BTreeMap<String, Option<i32>>,
     podgroups: HashMap<JobKey, Arc<PodGroup>>,
-    /// Generations of override policies of other managers, by namespace and name; a policy without a namespace
-    /// applies to all of them.
-    overrides: HashMap<ObjectKey, i64>,
-    /// What ResourceClaimTemplates claim for one pod.
-    claim_templates: HashMap<ObjectKey, ClaimedDevices>,
-    /// What these claimed, by name, when the jobs that name them were placed.
-    claimed: HashMap<JobKey, BTreeMap<String, ClaimedDevices>>,
-    /// Works by their binding, then by namespace and name.
-    works: HashMap<BindingIdentity, BTreeMap<ObjectKey, SeenWork>>,
-    /// By binding, the clusters in which deleted Works have left their objects.
-    left: HashMap<BindingIdentity, BTreeSet<ClusterName>>,
-    /// The binding under which a Work is filed, for deltas that carry only its name.
-    work_index: HashMap<ObjectKey, BindingIdentity>,
+    pub(crate) overrides: OverridePolicies,
+    pub(crate) claims: ClaimTemplates,
+    pub(crate) works: SeenWorks,
     /// The job of each template.
     by_template: HashMap<TemplateKey, JobKey>,
 }
 
 impl Mirror {
-    /// Returns why a namespace with `labels` may not use a queue without an explicit right, if so.
-    pub(crate) fn closed_to(
-        &self,
-        queue: &QueueName,
-        namespace: &str,
-        labels: &BTreeMap<String, String>,
-    ) -> Option<String> {
-        let policy = |name: &str| self.policies.get(&QueueName::new(name));
-        let root = policy(names::ROOT_POLICY);
-        let own = policy(queue.as_str());
-        capacity_policy::closed_to(queue.as_str(), own, root, namespace, labels)
-    }
-
-    /// Returns the first of a job's PriorityClasses that a queue does not allow. A job without a class has the
-    /// default class.
-    pub(crate) fn refused_class(
-        &self,
-        queue: &QueueName,
-        classes: &BTreeSet<String>,
-    ) -> Option<RefusedClass> {
-        let policy = self.policies.get(queue);
-        let named = classes.iter().map(String::as_str);
-        let default = self.default_class().filter(|_| classes.is_empty());
-        capacity_policy::refused_class(policy, named.chain(default))
-    }
-
-    /// Returns the PriorityClass of jobs that name none; of several defaults Kubernetes takes the lowest.
-    pub(crate) fn default_class(&self) -> Option<&str> {
-        let classes = self.priority_classes.iter();
-        let defaults = classes.filter_map(|(name, priority)| Some((name, (*priority)?)));
-        let lowest = defaults.min_by_key(|(_, priority)| *priority);
-        lowest.map(|(name, _)| name.as_str())
-    }
-
-    /// Returns the names of all PriorityClasses.
-    pub(crate) fn priority_classes(&self) -> impl Iterator<Item = &String> {
-        self.priority_classes.keys()
-    }
-
-    /// Records a PriorityClass.
-    pub(crate) fn put_priority_class(&mut self, class: &PriorityClassFact) {
-        let priority = class.global_default.then_some(class.value);
-        self.priority_classes.insert(class.name.clone(), priority);
-    }
-
-    /// Drops a PriorityClass that is gone.
-    pub(crate) fn drop_priority_class(&mut self, name: &str) {
-        self.priority_classes.remove(name);
-    }
-
     /// Returns the job whose binding `delta` replaces by another one of the same name.
     pub(crate) fn is_another(&self, delta: &Delta<ResourceBinding>) -> Option<JobKey> {
         let Delta::Upserted(binding) = delta else {
@@ -142,6 +84,7 @@ impl Mirror {
     pub(crate) fn binding(&mut self, delta: Delta<ResourceBinding>) -> Option<JobKey> {
         match delta {
             Delta::Upserted(mut binding) => {
+                self.newest_binding = self.newest_binding.max(version(&binding));
                 binding.metadata.managed_fields = None;
                 let key = job_key(
                     binding.metadata.namespace.as_deref(),
@@ -182,52 +125,15 @@ impl Mirror {
 
     /// Applies a Work's delta and returns the job that it belongs to.
     pub(crate) fn work(&mut self, delta: Delta<ReadWork>) -> Option<JobKey> {
-        let (object, seen) = match delta {
-            Delta::Upserted(work) => (work.object, work.owner.map(|owner| (owner, work.seen))),
-            Delta::Gone(object) => (object, None),
-            Delta::Listed => return None,
-        };
-        let owner = match &seen {
-            Some((owner, _)) => owner.clone(),
-            None => self.work_index.get(&object)?.clone(),
-        };
-        if seen.is_some() {
-            self.refile(&object, &owner);
-        }
-        if let Some((_, work)) = &seen
-            && work.deleting
-            && work.preserves
-        {
-            let left = self.left.entry(owner.clone()).or_default();
-            left.insert(ClusterName::new(&work.cluster));
-        }
-        let filed = self.works.entry(owner.clone()).or_default();
-        let changed = match seen {
-            Some((_, work)) => filed.insert(object, work.clone()) != Some(work),
-            None => {
-                self.work_index.remove(&object);
-                filed.remove(&object).is_some()
-            }
-        };
-        if filed.is_empty() {
-            self.works.remove(&owner);
-        }
-        (changed && self.exists(&owner)).then_some(owner.job)
+        let owner = self.works.file(delta)?;
+        self.exists(&owner).then_some(owner.job)
     }
 
-    /// Files a Work under `owner`. If an earlier binding of the same name left the Work, Karmada gives it the id
-    /// of the new binding; it then no longer belongs to the earlier one.
-    fn refile(&mut self, object: &ObjectKey, owner: &BindingIdentity) {
-        let before = self.work_index.insert(object.clone(), owner.clone());
-        let Some(before) = before.filter(|before| before != owner) else {
-            return;
-        };
-        if let Some(filed) = self.works.get_mut(&before) {
-            filed.remove(object);
-            if filed.is_empty() {
-                self.works.remove(&before);
-            }
-        }
+    /// Returns the Works of missing bindings.
+    pub(crate) fn works_without_binding(
+        &self,
+    ) -> impl Iterator<Item = (&BindingIdentity, Vec<&SeenWork>)> {
+        self.works.all().filter(|(owner, _)| !self.exists(owner))
     }
 
     /// Returns true if the watch shows the binding.
@@ -277,59 +183,15 @@ impl Mirror {
         }
     }
 
-    /// Applies the delta of a ResourceClaimTemplate; returns its key if it changed.
-    pub(crate) fn claim_template(
-        &mut self,
-        delta: Delta<ResourceClaimTemplate>,
-    ) -> Option<ObjectKey> {
-        match delta {
-            Delta::Upserted(template) => {
-                let key = object_key(&template.metadata);
-                let claims = template.claimed_devices();
-                let before = self.claim_templates.insert(key.clone(), claims.clone());
-                (before != Some(claims)).then_some(key)
-            }
-            Delta::Gone(key) => self.claim_templates.remove(&key).map(|_| key),
-            Delta::Listed => None,
-        }
-    }
-
-    /// Returns what a ResourceClaimTemplate that `job` names claims for one pod: as of the job's placement,
-    /// else the present one, if it exists.
-    pub(crate) fn claimed_by(&self, job: &JobKey, template: &str) -> Option<&ClaimedDevices> {
-        let placed = self.claimed.get(job);
-        let placed = placed.and_then(|claimed| claimed.get(template));
-        placed.or_else(|| {
-            self.claim_templates.get(&ObjectKey {
-                namespace: Some(job.namespace.to_string()),
-                name: template.to_owned(),
-            })
-        })
-    }
-
     /// Keeps the claims of a job when it is placed: its pods have what its ResourceClaimTemplates claim now,
     /// whatever becomes of these.
     pub(crate) fn keep_claims(&mut self, job: &JobKey) {
-        if self.claimed.contains_key(job) {
-            return;
-        }
         let binding = self.bindings.get(job);
-        let Some(ask) = binding.and_then(|binding| self.ask_of(binding)) else {
-            return;
-        };
-        let names = ask.claim_templates().into_iter();
-        let claimed: BTreeMap<_, _> = names
-            .filter_map(|name| Some((name.to_owned(), self.claimed_by(job, name)?.clone())))
-            .collect();
-        if !claimed.is_empty() {
-            self.claimed.insert(job.clone(), claimed);
+        if let Some(ask) = binding.and_then(|binding| self.ask_of(binding)) {
+            let names = ask.claim_templates().into_iter().map(str::to_owned);
+            let names: Vec<String> = names.collect();
+            self.claims.keep(job, &names);
         }
-    }
-
-    /// Drops the kept claims of a job that is queued or gone: its next pods have what its templates claim
-    /// then.
-    pub(crate) fn drop_claims(&mut self, job: &JobKey) {
-        self.claimed.remove(job);
     }
 
     /// Returns the jobs whose pods claim devices by a ResourceClaimTemplate.
@@ -360,69 +222,6 @@ impl Mirror {
     /// their ResourceClaimTemplates.
     pub(crate) fn ask_of(&self, binding: &ResourceBinding) -> Option<&WorkloadSpec> {
         self.template_of(binding)?.ask.as_ref().ok()
-    }
-
-    /// Returns the Works of a binding that the watch shows.
-    pub(crate) fn works_of<'a>(
-        &'a self,
-        binding: &ResourceBinding,
-    ) -> impl Iterator<Item = &'a SeenWork> {
-        BindingIdentity::of(binding)
-            .and_then(|owner| self.works.get(&owner))
-            .into_iter()
-            .flat_map(BTreeMap::values)
-    }
-
-    /// Returns the clusters in which deleted Works of a binding have left their objects.
-    pub(crate) fn left_by(&self, binding: &ResourceBinding) -> BTreeSet<ClusterName> {
-        let left = BindingIdentity::of(binding).and_then(|owner| self.left.get(&owner));
-        left.cloned().unwrap_or_default()
-    }
-
-    /// Drops the clusters of `left_by`: no member has anything of the binding.
-    pub(crate) fn drop_left(&mut self, binding: &ResourceBinding) {
-        if let Some(owner) = BindingIdentity::of(binding) {
-            self.left.remove(&owner);
-        }
-    }
-
-    /// Returns the Works of a binding, even if it is gone.
-    pub(crate) fn works_with(&self, owner: &BindingIdentity) -> impl Iterator<Item = &SeenWork> {
-        let works = self.works.get(owner).into_iter();
-        works.flat_map(BTreeMap::values)
-    }
-
-    /// Returns the Works of missing bindings.
-    pub(crate) fn works_without_binding(
-        &self,
-    ) -> impl Iterator<Item = (&BindingIdentity, Vec<&SeenWork>)> {
-        let left = self.works.iter();
-        let left = left.filter(|(owner, _)| !self.exists(owner));
-        left.map(|(owner, works)| (owner, works.values().collect()))
-    }
-
-    /// Records the generation of an override policy, or its end; returns true if it changed.
-    pub(crate) fn note_override(&mut self, policy: ObjectKey, generation: Option<i64>) -> bool {
-        match generation {
-            Some(generation) => {
-                let before = self.overrides.insert(policy, generation);
-                before != Some(generation)
-            }
-            None => self.overrides.remove(&policy).is_some(),
-        }
-    }
-
-    /// Returns the generation of a policy that can override a job of `namespace`, if it exists.
-    pub(crate) fn override_generation(
-        &self,
-        policy: &AppliedOverride,
-        namespace: &str,
-    ) -> Option<i64> {
-        let key = ObjectKey {
-            namespace: (!policy.cluster_wide).then(|| namespace.to_owned()),
-            name: policy.name.clone(),
-        };
-        self.overrides.get(&key).copied()
     }
 
     /// Returns the jobs of a namespace.

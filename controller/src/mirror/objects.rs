@@ -18,6 +18,11 @@ impl Mirror {
         &self.bindings
     }
 
+    /// Returns the highest resourceVersion of any binding seen so far.
+    pub(crate) fn newest_binding(&self) -> u64 {
+        self.newest_binding
+    }
+
     /// The templates of jobs.
     pub(crate) fn templates(&self) -> &HashMap<TemplateKey, Template> {
         &self.templates
@@ -30,41 +35,17 @@ impl Mirror {
 
     /// The Queue objects.
     pub(crate) fn queues(&self) -> &BTreeMap<QueueName, Queue> {
-        &self.queues
+        self.queueing.queues()
     }
 
     /// The capacity policies, by the queue that each is for.
     pub(crate) fn policies(&self) -> &BTreeMap<QueueName, CapacityPolicy> {
-        &self.policies
+        self.queueing.policies()
     }
 
     /// The PodGroups on the control plane.
     pub(crate) fn podgroups(&self) -> &HashMap<JobKey, Arc<PodGroup>> {
         &self.podgroups
-    }
-
-    /// Files a queue and returns its previous state.
-    pub(crate) fn put_queue(&mut self, name: QueueName, queue: Queue) -> Option<Queue> {
-        self.queues.insert(name, queue)
-    }
-
-    /// Drops a deleted queue and returns its last state.
-    pub(crate) fn drop_queue(&mut self, name: &QueueName) -> Option<Queue> {
-        self.queues.remove(name)
-    }
-
-    /// Files a policy and returns its previous state.
-    pub(crate) fn put_policy(
-        &mut self,
-        name: QueueName,
-        policy: CapacityPolicy,
-    ) -> Option<CapacityPolicy> {
-        self.policies.insert(name, policy)
-    }
-
-    /// Drops a deleted policy.
-    pub(crate) fn drop_policy(&mut self, name: &QueueName) {
-        self.policies.remove(name);
     }
 
     /// The fault policies, by name.

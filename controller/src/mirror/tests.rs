@@ -1,6 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crds::devices::ResourceClaimTemplate;
+use crds::names;
 use serde_json::{Value, json};
 
 fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
@@ -50,7 +52,7 @@ fn gone(namespace: &str, name: &str) -> ObjectKey {
 
 fn works(mirror: &Mirror, name: &str) -> usize {
     let binding = &mirror.bindings[&JobKey::new("team", name)];
-    mirror.works_of(binding).count()
+    mirror.works.of(binding).count()
 }
 
 #[test]
@@ -70,14 +72,14 @@ fn works_are_filed_by_the_permanent_id_of_their_binding() {
     );
     assert_eq!(mirror.work(work("w", Some("id-a"), "False")), key("a"));
     let seen = mirror.bindings[&key("a").unwrap()].clone();
-    let seen: Vec<&SeenWork> = mirror.works_of(&seen).collect();
+    let seen: Vec<&SeenWork> = mirror.works.of(&seen).collect();
     assert_eq!(seen[0].cluster, "m1");
     assert_eq!(seen[0].refused.as_deref(), Some("why"));
     let delta = Delta::Gone(gone("karmada-es-m1", "w"));
     assert_eq!(mirror.work(delta.clone()), key("a"));
     assert_eq!(works(&mirror, "a"), 0);
     assert_eq!(mirror.work(delta), None);
-    assert!(mirror.works.is_empty() && mirror.work_index.is_empty());
+    assert!(mirror.works.is_empty());
 }
 
 #[test]
@@ -88,7 +90,7 @@ fn a_binding_with_the_id_of_another_one_has_none_of_its_works() {
     let mut other = binding("a", "id-a", "Job");
     other.metadata.namespace = Some("elsewhere".into());
     mirror.binding(Delta::Upserted(other.clone()));
-    assert_eq!(mirror.works_of(&other).count(), 0);
+    assert_eq!(mirror.works.of(&other).count(), 0);
     assert_eq!(works(&mirror, "a"), 1);
     assert_eq!(mirror.work(work("w", Some("id-a"), "False")), key("a"));
     let template = template_key(&other);
@@ -110,7 +112,7 @@ fn a_work_with_a_new_binding_id_leaves_the_earlier_binding() {
     assert_eq!((works(&mirror, "a"), works(&mirror, "b")), (0, 1));
     assert_eq!(mirror.work(work("w", None, "True")), key("b"));
     assert_eq!((works(&mirror, "a"), works(&mirror, "b")), (0, 0));
-    assert!(mirror.works.is_empty() && mirror.work_index.is_empty());
+    assert!(mirror.works.is_empty());
 }
 
 #[test]
@@ -227,23 +229,23 @@ fn a_job_keeps_what_its_claim_templates_claimed_when_it_was_placed() {
     };
     let request = |mirror: &Mirror| {
         let ask = mirror.ask_of(&mirror.bindings[&job]).unwrap();
-        let whole = ask.with_claims(&|name| mirror.claimed_by(&job, name));
+        let whole = ask.with_claims(&|name| mirror.claims.claimed_by(&job, name));
         whole.map_or("unknown".to_owned(), |ask| ask.roles[0].request.to_string())
     };
     let gpus = |count| format!("deviceclass.resource.kubernetes.io/gpu {count}, pods 1");
     assert_eq!(request(&mirror), "unknown");
-    let named = mirror.claim_template(claims(2)).unwrap();
+    let named = mirror.claims.file(claims(2)).unwrap();
     assert_eq!(mirror.jobs_that_claim(&named), std::slice::from_ref(&job));
-    assert_eq!(mirror.claim_template(claims(2)), None, "nothing new");
+    assert_eq!(mirror.claims.file(claims(2)), None, "nothing new");
     assert_eq!(request(&mirror), gpus(2));
     mirror.keep_claims(&job);
-    mirror.claim_template(claims(4));
+    mirror.claims.file(claims(4));
     assert_eq!(request(&mirror), gpus(2));
-    mirror.claim_template(Delta::Gone(gone("team", "gpus")));
+    mirror.claims.file(Delta::Gone(gone("team", "gpus")));
     assert_eq!(request(&mirror), gpus(2));
-    mirror.drop_claims(&job);
+    mirror.claims.drop_placed(&job);
     assert_eq!(request(&mirror), "unknown");
-    mirror.claim_template(claims(4));
+    mirror.claims.file(claims(4));
     assert_eq!(request(&mirror), gpus(4));
     // A template of the same name in another namespace does not concern the job.
     let elsewhere = gone("other", "gpus");

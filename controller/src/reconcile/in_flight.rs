@@ -7,7 +7,6 @@ use crate::reconcile::placed::excess::ExcessState;
 use crate::reconcile::placed::growth::Pins;
 use crate::reconcile::placed::not_running::UnscheduledPods;
 use crate::reconcile::placed::parts::PartsState;
-use crate::reconcile::placed::rendezvous::ServiceDiscovery;
 use crate::reconcile::placed::shrink::Shrinks;
 use crate::reconcile::placement_refused::RefusedAttempt;
 use crate::reconcile::preserved::PreservedObjects;
@@ -23,33 +22,35 @@ pub(crate) struct InFlight {
     pub(crate) open: OpenWrite,
     /// What other users have changed of its binding that only Muster may write.
     pub(crate) guard: RecordGuard,
-    /// Since when its adoption waits for its template.
-    pub(crate) adopting_since: Option<Time>,
-    /// Since when its object is missing while nothing deletes its binding.
-    pub(crate) orphaned_since: Option<Time>,
+    pub(crate) timers: JobTimers,
     /// The last attempt, if the API server has refused to place it and would again.
     pub(crate) refused: Option<RefusedAttempt>,
-    /// Since when a member refuses the job.
-    pub(crate) refused_since: Option<Time>,
     /// State of the parts of the present placement, for a job in parts.
     pub(crate) parts: PartsState,
-    /// Whether its pods can find each other, if they need Services for that.
-    pub(crate) service_discovery: ServiceDiscovery,
     pub(crate) unscheduled: UnscheduledPods,
-    /// When to check again what it needs in its members, while none of its pods runs.
-    pub(crate) renew_at: Option<Time>,
-    /// Since when this process sees it run.
-    pub(crate) runs_since: Option<Time>,
     /// Clusters that have not confirmed the smaller size of the job.
     pub(crate) shrinks: Shrinks,
     pub(crate) pins: Pins,
     /// What its Works request beyond what was admitted.
     pub(crate) excess: ExcessState,
     pub(crate) preserved: PreservedObjects,
-    /// True if its members are kept from deleting it after its end.
-    pub(crate) kept_alive: bool,
     pub(crate) end: AttemptEnd,
     pub(crate) works: WorksEnd,
+}
+
+/// Since when conditions of one job hold, and when one is checked again.
+#[derive(Debug, Default)]
+pub(crate) struct JobTimers {
+    /// Since when its adoption waits for its template.
+    pub(crate) adopting_since: Option<Time>,
+    /// Since when its object is missing while nothing deletes its binding.
+    pub(crate) orphaned_since: Option<Time>,
+    /// Since when a member refuses the job.
+    pub(crate) refused_since: Option<Time>,
+    /// When to check again what it needs in its members, while none of its pods runs.
+    pub(crate) renew_at: Option<Time>,
+    /// Since when this process sees it run.
+    pub(crate) runs_since: Option<Time>,
 }
 
 impl InFlight {
@@ -59,7 +60,7 @@ impl InFlight {
         self.guard.writes(write);
         if matches!(write, Write::Place { .. }) {
             self.works.reset();
-            self.refused_since = None;
+            self.timers.refused_since = None;
             self.refused = None;
         }
     }
@@ -67,10 +68,9 @@ impl InFlight {
     /// Resets what belongs to an attempt when it is over.
     pub(crate) fn ended(&mut self) {
         self.works.reset();
-        self.refused_since = None;
+        self.timers.refused_since = None;
         self.shrinks = Shrinks::default();
         self.parts = PartsState::default();
-        self.service_discovery = ServiceDiscovery::default();
         self.excess = ExcessState::default();
         self.preserved = PreservedObjects::default();
         self.guard.ended();

@@ -180,7 +180,7 @@ pub(crate) fn forget(reconciler: &mut Reconciler, key: &JobKey) {
         reconciler.in_flight.insert(key.clone(), in_flight);
     }
     reconciler.jobs.forget(key, &out.metrics);
-    reconciler.mirror.drop_claims(key);
+    reconciler.mirror.claims.drop_placed(key);
     out.push(Publication::Gone(key.clone()));
 }
 
@@ -264,7 +264,7 @@ fn adopt(pass: &mut JobPass<'_>) {
     }
     let namespace = pass.namespace();
     let job = pass.resolved_job();
-    let since = &mut pass.in_flight.adopting_since;
+    let since = &mut pass.in_flight.timers.adopting_since;
     let overdue = since.get_or_insert(pass.now).after(TEMPLATE_WITHIN_MS);
     if job.is_none() && pass.now < overdue {
         return pass.out.work_queue.add_at(pass.key, overdue);
@@ -325,7 +325,7 @@ fn waiting(pass: &mut JobPass<'_>, record: Option<AdmissionRecord>) {
     }
     pass.in_flight.ended();
     pass.jobs.lost_pods.attempt_over(pass.key);
-    pass.mirror.drop_claims(pass.key);
+    pass.mirror.claims.drop_placed(pass.key);
     let avoids = record.clone();
     if let Some(record) = avoids.and_then(|record| avoids_no_more(pass, record)) {
         return pass.write(Write::Record { record });
@@ -347,7 +347,7 @@ fn waiting(pass: &mut JobPass<'_>, record: Option<AdmissionRecord>) {
 /// was forged while no replica led (`unknown`). Works that a cluster out of service has yet to remove are
 /// not counted here.
 fn has_unadmitted_works(view: View<'_>, binding: &ResourceBinding, unknown: bool) -> bool {
-    let mut works = view.mirror.works_of(binding);
+    let mut works = view.mirror.works.of(binding);
     works.any(|work| !view.is_given_up(work) && (unknown || !work.deleting))
 }
 

@@ -1,5 +1,6 @@
 //! The operation on a binding that is under way, and the version that the watch has to show before the next pass.
 
+use crate::mirror::binding::version;
 use crds::karmada::ResourceBinding;
 use engine::{Attempt, Time};
 
@@ -102,14 +103,4 @@ impl OpenWrite {
         self.open = None;
         *self.backing_off_until.insert(now.after(RETRY_MS))
     }
-}
-
-/// Resource versions of one API server are comparable integers (Kubernetes KEP-5504).
-pub(crate) fn version(binding: &ResourceBinding) -> u64 {
-    binding
-        .metadata
-        .resource_version
-        .as_deref()
-        .and_then(|v| v.parse().ok())
-        .unwrap_or(0)
 }

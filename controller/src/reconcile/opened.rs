@@ -47,7 +47,7 @@ fn unadmitted(pass: &JobPass<'_>) -> Option<AdmissionRecord> {
     let recorded = written_record(pass.binding).map_or(0, |record| record.attempt.0);
     let queue = job.map(|job| job.fact.queue);
     let queue = queue.unwrap_or_else(|| {
-        let works = pass.mirror.works_of(pass.binding);
+        let works = pass.mirror.works.of(pass.binding);
         pass.view().queue_of_works(pass.key, works)
     });
     let uid = &pass.binding.spec.resource.uid;

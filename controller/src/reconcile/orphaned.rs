@@ -19,10 +19,10 @@ const MISSING_FOR_MS: i64 = 10_000;
 pub(crate) fn end_if_orphaned(pass: &mut JobPass<'_>) {
     let missing = pass.mirror.template_of(pass.binding).is_none();
     if !missing || !is_without_owner(pass.binding) {
-        pass.in_flight.orphaned_since = None;
+        pass.in_flight.timers.orphaned_since = None;
         return;
     }
-    let since = &mut pass.in_flight.orphaned_since;
+    let since = &mut pass.in_flight.timers.orphaned_since;
     let due = since.get_or_insert(pass.now).after(MISSING_FOR_MS);
     if pass.now < due {
         return pass.out.work_queue.add_at(pass.key, due);

@@ -21,7 +21,7 @@ pub(crate) fn has_works(pass: &JobPass<'_>) -> bool {
 
 /// Returns true if a Work of the binding still counts, as far as the watch shows.
 pub(crate) fn waits_for_works(view: View<'_>, binding: &ResourceBinding) -> bool {
-    let mut works = view.mirror.works_of(binding);
+    let mut works = view.mirror.works.of(binding);
     works.any(|work| !view.is_given_up(work))
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn waits_for_works(view: View<'_>, binding: &ResourceBinding) -> bool
 /// that one. Karmada updates the report each time that a Work goes (`RBStatusController`, v1.18); if it
 /// misses that, it would not report the next attempt either. A deleted binding has no next attempt.
 pub(crate) fn is_still_reported(mirror: &Mirror, binding: &ResourceBinding) -> bool {
-    let works = mirror.works_of(binding);
+    let works = mirror.works.of(binding);
     let left: Vec<&str> = works.map(|work| work.cluster.as_str()).collect();
     let mut reported = binding.status.aggregated_status.iter();
     let is_of_the_past =
@@ -39,7 +39,7 @@ pub(crate) fn is_still_reported(mirror: &Mirror, binding: &ResourceBinding) -> b
 
 /// Returns the clusters out of service in which the watch shows Works of the job.
 pub(crate) fn out_of_service(view: View<'_>, binding: &ResourceBinding) -> BTreeSet<String> {
-    let works = view.mirror.works_of(binding);
+    let works = view.mirror.works.of(binding);
     let given_up = works.filter(|work| view.is_given_up(work));
     given_up.map(|work| work.cluster.clone()).collect()
 }
@@ -52,7 +52,7 @@ pub(crate) fn left_in(
 ) -> Option<ClusterName> {
     let mut shares = admission.shares.iter().map(|share| &share.cluster);
     let has_left = |cluster: &&ClusterName| {
-        let mut works = mirror.works_of(binding);
+        let mut works = mirror.works.of(binding);
         works.any(|work| work.deleting && work.cluster == cluster.as_str())
     };
     shares.find(has_left).cloned()

@@ -148,7 +148,7 @@ pub(crate) fn works_checked(pass: &mut JobPass<'_>, uid: Option<&str>, gone: Res
             return pass.out.work_queue.add_at(key, now.after(1_000));
         }
         Ok(true) => {
-            pass.mirror.drop_left(pass.binding);
+            pass.mirror.works.drop_left(pass.binding);
             sweep_services(pass);
         }
         Ok(false) => return pass.out.work_queue.add_at(key, now.after(1_000)),

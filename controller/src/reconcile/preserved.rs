@@ -55,7 +55,8 @@ pub(crate) fn check_preserving(pass: &mut JobPass<'_>, _: &Placed) -> CheckResul
 fn sync_preserving_works(pass: &mut JobPass<'_>) -> CheckResult {
     let preserving = pass
         .mirror
-        .works_of(pass.binding)
+        .works
+        .of(pass.binding)
         .any(|work| work.preserves && !work.deleting);
     if !preserving {
         pass.in_flight.preserved.sync_at = None;
@@ -74,7 +75,7 @@ fn sync_preserving_works(pass: &mut JobPass<'_>) -> CheckResult {
 
 /// Returns the members that may have kept a job whose Works are going.
 pub(crate) fn preserving_members(pass: &mut JobPass<'_>) -> BTreeSet<ClusterName> {
-    let mut clusters: BTreeSet<ClusterName> = pass.mirror.left_by(pass.binding);
+    let mut clusters: BTreeSet<ClusterName> = pass.mirror.works.left_by(pass.binding);
     if preserves(pass.binding) {
         let job = pass.engine.job(pass.key);
         let shares = job.and_then(|job| job.admission);

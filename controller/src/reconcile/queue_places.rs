@@ -81,7 +81,7 @@ impl QueuePass<'_> {
                 let name = QueueName::new(queue.metadata.name.as_deref().unwrap_or_default());
                 let parent = queue.spec.parent.clone();
                 let place = queues_above(self.engine, &name);
-                let before = self.mirror.put_queue(name.clone(), queue);
+                let before = self.mirror.queueing.put_queue(name.clone(), queue);
                 if before.is_some_and(|before| before.spec.parent != parent) {
                     self.out
                         .work_queue
@@ -97,7 +97,7 @@ impl QueuePass<'_> {
             }
             Delta::Gone(object) => {
                 let name = QueueName::new(&object.name);
-                let last = self.mirror.drop_queue(&name);
+                let last = self.mirror.queueing.drop_queue(&name);
                 self.out
                     .work_queue
                     .extend(self.jobs.rendezvous.iter().cloned());

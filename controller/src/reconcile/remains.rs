@@ -75,7 +75,7 @@ fn charge_remains(reconciler: &mut Reconciler, owner: BindingIdentity, now: Time
     if !namespace.managed || names::is_system_namespace(&job.namespace) {
         return;
     }
-    let works: Vec<SeenWork> = view.mirror.works_with(&owner).cloned().collect();
+    let works: Vec<SeenWork> = view.mirror.works.with(&owner).cloned().collect();
     let shares = view.requested_by_works(&job, &works);
     if shares.is_empty() {
         return;
@@ -112,7 +112,7 @@ pub(crate) fn check_remains(reconciler: &mut Reconciler, key: &JobKey, now: Time
     let present = binding.and_then(|binding| BindingIdentity::of(binding));
     // If it was not gone, the watch of Works was ahead of the watch of bindings.
     let is_gone = present.as_ref() != Some(&owner);
-    let mut left = view.mirror.works_with(&owner);
+    let mut left = view.mirror.works.with(&owner);
     if !is_gone || left.all(|work| view.is_given_up(work)) {
         drop(left);
         reconciler.jobs.remains.remove(key);

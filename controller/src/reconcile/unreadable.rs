@@ -102,7 +102,7 @@ fn unreadable_admission(
     let queue = queue.or_else(|| charged.map(|charged| charged.queue.clone()));
     let queue = queue.or_else(|| job.map(|job| job.fact.queue.clone()));
     let queue = queue.unwrap_or_else(|| {
-        let works = pass.mirror.works_of(pass.binding);
+        let works = pass.mirror.works.of(pass.binding);
         pass.view().queue_of_works(pass.key, works)
     });
     let record = AdmissionRecord {

@@ -9,18 +9,15 @@ use crate::reconcile::placed::not_running::what_keeps;
 use crate::reconcile::placed::statuses;
 use crate::status::Publishing;
 use crate::status::job_trace::TracedObject;
-use crate::status::podgroup_target;
 use crate::status::podgroups::{self, StatusInputs};
 use crate::status::reason_events::{self, QueuedReason};
 use crate::status::template_status::TemplateSays;
 use crate::status::timeline::StageNow;
 use crds::karmada::ResourceBinding;
-use crds::names::FEDERATION_ANNOTATION;
 use crds::podgroup::PodGroup;
 use crds::record::RecordState;
 use engine::facts::Share;
 use engine::{Explanation, JobKey, JobState, Reason, Time};
-use serde_json::json;
 use std::sync::Arc;
 
 /// The reason that a job shows.
@@ -130,11 +127,11 @@ impl Publishing<'_> {
             // The status follows once the PodGroup exists.
             return;
         };
-        let works: Vec<_> = self.reconciler.mirror.works_of(&binding).cloned().collect();
+        let works: Vec<_> = self.reconciler.mirror.works.of(&binding).cloned().collect();
         let start = match &explanation.start {
-            Some(start) => Some(self.publisher.starts.range(key, start, now)),
+            Some(start) => Some(self.publisher.history.starts.range(key, start, now)),
             None => {
-                self.publisher.starts.forget(key);
+                self.publisher.history.starts.forget(key);
                 None
             }
         };
@@ -150,7 +147,7 @@ impl Publishing<'_> {
             seen: seen.status.as_ref(),
             explanation,
             view: &view,
-            timeline: self.publisher.stages.times(key),
+            timeline: self.publisher.history.stages.times(key),
             start,
             binding: &binding,
             works: &works,
@@ -173,7 +170,7 @@ impl Publishing<'_> {
                 .status
                 .as_ref()
                 .and_then(|seen| seen.federation.as_ref());
-            let traces = &mut self.publisher.traces;
+            let traces = &mut self.publisher.history.traces;
             traces.observe(key, &object, published, federation);
         }
         self.write_podgroup_status(key, &seen, status);
@@ -197,14 +194,7 @@ impl Publishing<'_> {
             self.reconciler.view().make_eviction_discreet(key, back);
         }
         if !podgroups::status_equals(seen.status.as_ref(), &status) {
-            let subresource = self.publisher.status_subresource;
-            let target = podgroup_target(key, subresource);
-            let mut patch = json!({ "status": status });
-            if !subresource {
-                // Volcano's own CRD prunes the field.
-                let text = json!(status.federation).to_string();
-                patch["metadata"] = json!({ "annotations": { FEDERATION_ANNOTATION: text } });
-            }
+            let (target, patch) = self.publisher.podgroups.patch(key, &status);
             self.publisher.status.write(target, patch);
         }
     }
@@ -229,7 +219,7 @@ impl Publishing<'_> {
         };
         let seen = self.reconciler.mirror.podgroups().get(key);
         let published = seen.and_then(|seen| seen.status.as_ref()?.federation.as_ref());
-        let admitted = self.publisher.stages.observe(key, published, stage);
+        let admitted = self.publisher.history.stages.observe(key, published, stage);
         if admitted {
             self.compare_start(key, now);
         }
@@ -239,7 +229,7 @@ impl Publishing<'_> {
     fn compare_start(&mut self, key: &JobKey, now: Time) {
         let queue = self.reconciler.engine.job(key).map(|job| job.queue.clone());
         let Some(queue) = queue else { return };
-        for fared in self.publisher.starts.started(key, now) {
+        for fared in self.publisher.history.starts.started(key, now) {
             let Reconciler { out, mirror, .. } = &*self.reconciler;
             if let Some(queues) = out.series_of(&queue, mirror) {
                 queues.started_as_expected(&queue, fared.result);
@@ -292,7 +282,7 @@ fn shown_reason(
     let view = reconciler.view();
     let binding = view.mirror.bindings().get(key)?;
     let job = view.engine.job(key)?;
-    let works = view.mirror.works_of(binding);
+    let works = view.mirror.works.of(binding);
     let in_flight = reconciler.in_flight.get(key);
     let excess = in_flight.and_then(|in_flight| in_flight.excess.message());
     let failure = in_flight.and_then(|in_flight| told_failure(view.engine, in_flight, key));

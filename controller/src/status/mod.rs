@@ -4,8 +4,11 @@
 //! Each is written on change; the writers coalesce writes to at most one a second for each object.
 
 pub(crate) mod advice;
+mod applied_podgroups;
+pub(crate) mod due;
 mod effective;
 mod fault_policy_status;
+mod job_history;
 mod job_status;
 mod job_trace;
 pub(crate) mod jobs_not_running;
@@ -20,36 +23,32 @@ mod timeline;
 pub(crate) mod unselected;
 
 use crate::effects::object_writer::ObjectWriter;
-use crate::metrics::ControllerMetrics;
 use crate::mirror::namespace::NamespaceFact;
 use crate::reconcile::Reconciler;
 use crate::status::advice::Advice;
+use crate::status::applied_podgroups::AppliedPodGroups;
+use crate::status::due::DuePublications;
 use crate::status::effective::KnownNames;
+use crate::status::job_history::JobHistory;
 use crate::status::job_trace::JobTraces;
 use crate::status::jobs_not_running::JobsNotRunning;
 use crate::status::positions::Positions;
 use crate::status::reason_events::ReasonEvents;
 use crate::status::template_status::TemplateStatuses;
-use crate::status::timeline::StageLog;
 use crate::status::unselected::Unselected;
 use crds::capacity_policy::CapacityPolicy;
 use crds::fault_policy::FaultPolicy;
 use crds::names;
 use crds::podgroup::PodGroup;
 use crds::queue::Queue;
-use engine::{Changed, JobKey, QueueName, StartForecasts, Time};
+use engine::{Changed, JobKey, QueueName, Time};
 use kube::Resource;
 use kube::api::ApiResource;
 use runtime::status_writer::{StatusTarget, StatusWriter};
 use runtime::traces::TraceSink;
 use serde_json::Value;
-use std::collections::{BTreeSet, HashMap};
-use std::ops::Bound;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-
-/// Milliseconds after which maintained objects are applied again, in case a user removed them. Applying an
-/// unchanged object writes nothing.
-const KEEP_EVERY_MS: i64 = 300_000;
 
 /// Milliseconds for which a new queue stays without a policy, so that its author can apply one.
 const POLICY_AFTER_MS: i64 = 5_000;
@@ -67,34 +66,21 @@ pub(crate) struct Publisher {
     /// Statuses of templates.
     templates: TemplateStatuses,
     pub(crate) objects: ObjectWriter,
-    /// True if the PodGroup CRD has a status subresource (Muster's has one, Volcano's has not).
-    status_subresource: bool,
-    jobs: BTreeSet<JobKey>,
-    /// The job that was published last when the time ran out; the next pass continues after it.
-    reached: Option<JobKey>,
-    queues: BTreeSet<QueueName>,
-    fault_policies: BTreeSet<String>,
+    pub(crate) due: DuePublications,
     /// What names mean something, and since when that is known.
     known: (KnownNames, Option<Time>),
     /// Advice for pending jobs.
     pub(crate) advice: Advice,
     /// Queues whose jobs show their positions again.
     pub(crate) positions: Positions,
-    /// When jobs reached each stage.
-    stages: StageLog,
-    /// The traces of jobs.
-    traces: JobTraces,
-    /// When pending jobs are expected to start.
-    starts: StartForecasts,
+    history: JobHistory,
     /// Jobs whose reasons get events.
     pub(crate) reasons: ReasonEvents,
     /// Admitted jobs that something keeps from running.
     pub(crate) not_running: JobsNotRunning,
     /// Objects that no policy selects.
     pub(crate) unselected: Unselected,
-    /// PodGroup specs as they were last applied.
-    applied: HashMap<JobKey, Value>,
-    kept_at: Option<Time>,
+    podgroups: AppliedPodGroups,
 }
 
 impl Publisher {
@@ -107,28 +93,21 @@ impl Publisher {
             status,
             templates: TemplateStatuses::new(templates),
             objects,
-            status_subresource,
-            jobs: BTreeSet::new(),
-            reached: None,
-            queues: BTreeSet::new(),
-            fault_policies: BTreeSet::new(),
+            podgroups: AppliedPodGroups::new(status_subresource),
+            due: DuePublications::default(),
             known: (KnownNames::default(), None),
             advice: Advice::default(),
             positions: Positions::default(),
-            stages: StageLog::default(),
-            traces: JobTraces::default(),
-            starts: StartForecasts::default(),
+            history: JobHistory::default(),
             reasons: ReasonEvents::new(),
             not_running: JobsNotRunning::default(),
             unselected: Unselected::default(),
-            applied: HashMap::new(),
-            kept_at: None,
         }
     }
 
     /// Sends the traces of jobs to `sink`.
     pub(crate) fn send_traces_to(&mut self, sink: TraceSink) {
-        self.traces = JobTraces::new(sink);
+        self.history.traces = JobTraces::new(sink);
     }
 
     /// Handles a namespace that was labelled, unlabelled or deleted.
@@ -142,90 +121,42 @@ impl Publisher {
         }
     }
 
-    /// Queues a job whose status may have changed.
-    pub(crate) fn job(&mut self, key: &JobKey) {
-        self.jobs.insert(key.clone());
-    }
-
-    pub(crate) fn queue(&mut self, name: &QueueName) {
-        self.queues.insert(name.clone());
-    }
-
-    pub(crate) fn fault_policy(&mut self, name: &str) {
-        self.fault_policies.insert(name.to_owned());
-    }
-
     /// Drops what has to be published: another replica publishes it.
     pub(crate) fn clear(&mut self) {
-        self.jobs.clear();
+        self.due.clear();
         self.not_running.clear();
         self.positions = Positions::default();
-        self.stages.clear();
-        self.traces.clear();
-        self.starts = StartForecasts::default();
-        self.queues.clear();
-        self.fault_policies.clear();
-    }
-
-    /// Returns true if something is left to publish.
-    pub(crate) fn is_behind(&self) -> bool {
-        !self.jobs.is_empty()
-    }
-
-    /// Returns the next job in turn, so that frequent changes of other jobs starve none.
-    fn next_job(&mut self) -> Option<JobKey> {
-        let behind = self.reached.take();
-        let next = behind
-            .and_then(|reached| {
-                let mut after = self
-                    .jobs
-                    .range((Bound::Excluded(reached), Bound::Unbounded));
-                after.next().cloned()
-            })
-            .or_else(|| self.jobs.first().cloned())?;
-        self.jobs.remove(&next);
-        self.reached = Some(next.clone());
-        Some(next)
+        self.history.clear();
     }
 
     /// Applies the PodGroup of a job if it is missing or differs and the job is not `going`.
     fn podgroup(&mut self, key: &JobKey, seen: Option<&PodGroup>, spec: Value, going: bool) {
-        // After a restart most PodGroups exist, and applying them again would cost the API server as much as the
-        // placements did.
-        let known = self.applied.contains_key(key);
-        if !known && seen.is_some_and(|seen| podgroups::shows(seen, &spec)) {
-            self.applied.insert(key.clone(), spec.clone());
-        }
-        if !going && self.applied.get(key) != Some(&spec) {
+        self.podgroups.learn(key, seen, &spec);
+        if !going && !self.podgroups.is_applied(key, &spec) {
             let resource = ApiResource::erase::<PodGroup>(&());
             let (namespace, name) = (&key.namespace, &key.name);
-            self.objects
-                .apply(&resource, Some(namespace), name, spec.clone());
-            self.applied.insert(key.clone(), spec);
+            self.podgroups.note(key, spec.clone());
+            self.objects.apply(&resource, Some(namespace), name, spec);
         }
     }
 
     /// Drops the state of a job; the owner reference deletes its PodGroup with its template.
     pub(crate) fn forget(&mut self, key: &JobKey, now: Time) {
-        self.jobs.remove(key);
-        self.applied.remove(key);
+        self.due.forget(key);
+        let target = self.podgroups.forget(key);
         self.advice.forget(key);
-        self.stages.forget(key);
-        self.traces.forget(key, crds::record::timestamp(now));
-        self.starts.forget(key);
+        self.history.forget(key, now);
         self.reasons.forget(key);
         self.not_running.forget(key);
         self.templates.forget(key);
-        self.status
-            .forget(&podgroup_target(key, self.status_subresource));
+        self.status.forget(&target);
     }
 
     /// Handles a deleted PodGroup, which is created again while the job exists.
     pub(crate) fn podgroup_gone(&mut self, key: JobKey) {
-        self.applied.remove(&key);
-        self.status
-            .forget(&podgroup_target(&key, self.status_subresource));
-        self.jobs.insert(key);
+        let target = self.podgroups.forget(&key);
+        self.status.forget(&target);
+        self.due.job(&key);
     }
 }
 
@@ -233,7 +164,6 @@ impl Publisher {
 pub(crate) struct Publishing<'a> {
     pub(crate) reconciler: &'a mut Reconciler,
     pub(crate) publisher: &'a mut Publisher,
-    pub(crate) metrics: &'a ControllerMetrics,
 }
 
 impl Publishing<'_> {
@@ -242,33 +172,32 @@ impl Publishing<'_> {
         for key in changed.jobs {
             // Publishing may come later, and a stage has the time at which it is reached.
             self.note_stage(&key, now);
-            self.publisher.jobs.insert(key);
+            self.publisher.due.job(&key);
         }
-        self.publisher.queues.extend(changed.queues);
+        for name in &changed.queues {
+            self.publisher.due.queue(name);
+        }
         self.show_positions(changed.order, now);
         let started = Instant::now();
         while started.elapsed() < PASS
-            && let Some(key) = self.publisher.next_job()
+            && let Some(key) = self.publisher.due.next_job()
         {
             self.publish_job(&key, now);
         }
-        self.publisher.not_running.export(self.metrics);
+        self.publisher
+            .not_running
+            .export(&self.reconciler.out.metrics);
         self.advise_due(now);
         self.record_reasons(now);
         self.warn_of_unselected(now);
         self.learn_names(now);
-        for name in std::mem::take(&mut self.publisher.queues) {
+        for name in self.publisher.due.take_queues() {
             self.publish_queue(&name, now);
         }
-        for name in std::mem::take(&mut self.publisher.fault_policies) {
+        for name in self.publisher.due.take_fault_policies() {
             self.publish_fault_policy(&name, now);
         }
-        if self
-            .publisher
-            .kept_at
-            .is_none_or(|at| now.millis_since(at) >= KEEP_EVERY_MS)
-        {
-            self.publisher.kept_at = Some(now);
+        if self.publisher.due.take_keep(now) {
             self.keep();
         }
     }
@@ -289,21 +218,25 @@ impl Publishing<'_> {
                 .collect(),
             classes: pools.iter().map(|pool| pool.class.to_string()).collect(),
             clusters: fleet.cluster_names().map(ToString::to_string).collect(),
-            priority_classes: self.reconciler.mirror.priority_classes().cloned().collect(),
+            priority_classes: self
+                .reconciler
+                .mirror
+                .queueing
+                .priority_classes()
+                .cloned()
+                .collect(),
             complete: !pools.is_empty() && !fleet.cluster_names().any(unusable),
         };
         if self.publisher.known.0 != known {
             let queues = self.reconciler.mirror.queues().keys();
-            self.publisher.queues.extend(queues.cloned());
+            queues.for_each(|name| self.publisher.due.queue(name));
         }
         self.publisher.known = (known, Some(now));
     }
 
     /// Queues the jobs whose positions may have changed.
     fn show_positions(&mut self, moved: BTreeSet<QueueName>, now: Time) {
-        let Publisher {
-            positions, jobs, ..
-        } = &mut self.publisher;
+        let Publisher { positions, due, .. } = &mut self.publisher;
         for queue in moved {
             positions.moved(queue, now);
         }
@@ -312,12 +245,14 @@ impl Publishing<'_> {
             let first = engine.first_pending(queue, most);
             first.cloned().collect()
         };
-        jobs.extend(positions.take_due(now, first));
+        for key in positions.take_due(now, first) {
+            due.job(&key);
+        }
     }
 
     fn publish_queue(&mut self, name: &QueueName, now: Time) {
         let Some(queue) = self.reconciler.mirror.queues().get(name) else {
-            self.metrics.queues.forget(name);
+            self.reconciler.out.metrics.queues.forget(name);
             return self.publish_without_queue(name, now);
         };
         let Some(usage) = self.reconciler.engine.queue_usage(name) else {
@@ -326,7 +261,7 @@ impl Publishing<'_> {
         let engine = &self.reconciler.engine;
         let head = usage.head.as_ref().and_then(|(job, _)| engine.job(job));
         let head_queued = head.map(|job| job.queued_at);
-        let queues = &self.metrics.queues;
+        let queues = &self.reconciler.out.metrics.queues;
         queues.used(&queue.to_fact(), &usage, engine.reserved(name), head_queued);
         let patch = queue_status::queue(queue, &usage);
         self.publisher
@@ -391,7 +326,7 @@ impl Publishing<'_> {
         if now.millis_since(Time(created)) >= POLICY_AFTER_MS {
             kept_policies::make_policy(&self.publisher.objects, queue);
         } else {
-            self.publisher.queues.insert(name.clone());
+            self.publisher.due.queue(name);
         }
     }
 
@@ -407,7 +342,7 @@ impl Publishing<'_> {
     /// Queues the status of a PodGroup that was just created.
     pub(crate) fn podgroup_seen(&mut self, key: &JobKey) {
         if self.reconciler.engine.job(key).is_some() {
-            self.publisher.jobs.insert(key.clone());
+            self.publisher.due.job(key);
         }
     }
 
@@ -434,16 +369,6 @@ fn target<K: Resource<DynamicType = ()>>(name: &str) -> StatusTarget {
         namespace: None,
         name: name.to_owned(),
         subresource: Some("status"),
-        strategic: false,
-    }
-}
-
-fn podgroup_target(key: &JobKey, status_subresource: bool) -> StatusTarget {
-    StatusTarget {
-        api_resource: ApiResource::erase::<PodGroup>(&()),
-        namespace: Some(key.namespace.to_string()),
-        name: key.name.to_string(),
-        subresource: status_subresource.then_some("status"),
         strategic: false,
     }
 }

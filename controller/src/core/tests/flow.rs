@@ -84,7 +84,7 @@ async fn a_binding_opened_by_hand_is_gated_again() {
     );
     stage.rest(&["big"]).await;
     assert_eq!(stage.shown("big"), "no record, gated []");
-    assert_eq!(stage.core.metrics.opened_by_hand.get(), 1);
+    assert_eq!(stage.core.reconciler.out.metrics.opened_by_hand.get(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -142,7 +142,11 @@ async fn a_record_on_a_binding_that_the_leader_sees_for_the_first_time_is_none()
             !is_admitted && !record.is_some_and(|record| record.adopted),
             "{case}"
         );
-        assert_eq!(stage.core.metrics.records_changed.get(), 1, "{case}");
+        assert_eq!(
+            stage.core.reconciler.out.metrics.records_changed.get(),
+            1,
+            "{case}"
+        );
     }
 }
 
@@ -162,7 +166,7 @@ async fn a_record_that_was_there_before_the_term_is_one() {
     // A list after a gap of the watch shows it once more.
     stage.echo("a");
     stage.rest(&["a"]).await;
-    assert_eq!(stage.core.metrics.records_changed.get(), 0);
+    assert_eq!(stage.core.reconciler.out.metrics.records_changed.get(), 0);
 }
 
 /// A record that was written while the namespace was not managed counts for nothing when it is managed again.

@@ -69,7 +69,10 @@ async fn a_removed_finalizer_is_restored() {
     stage.change("a", json!({"metadata": {"finalizers": []}}));
     stage.rest(&["a", "b"]).await;
     holds(&stage);
-    assert_eq!(stage.core.metrics.finalizers_restored.get(), 1);
+    assert_eq!(
+        stage.core.reconciler.out.metrics.finalizers_restored.get(),
+        1
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -82,7 +85,7 @@ async fn a_removed_or_forged_record_is_restored() {
         stage.change("a", change);
         stage.rest(&["a", "b"]).await;
         holds(&stage);
-        assert_eq!(stage.core.metrics.records_changed.get(), 1);
+        assert_eq!(stage.core.reconciler.out.metrics.records_changed.get(), 1);
         let share = &stage.record("a").unwrap().clusters[0];
         assert_eq!(share.pods[0].count, 3);
     }

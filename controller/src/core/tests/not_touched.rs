@@ -47,7 +47,10 @@ async fn a_placed_job_is_charged_and_not_written() {
         assert_eq!(stage.charged(), "3");
         assert_eq!(stage.patches("a"), Vec::<Value>::new());
         assert_eq!(stage.shown("b"), "no record, gated []");
-        assert_eq!(stage.core.metrics.records_unreadable.get(), 1);
+        assert_eq!(
+            stage.core.reconciler.out.metrics.records_unreadable.get(),
+            1
+        );
         // It ends when its member reports so, and then gives its charge back.
         stage.change(
             "a",
@@ -115,7 +118,10 @@ async fn a_job_continues_when_its_record_is_readable_again() {
         json!({"metadata": {"annotations": left("a", Admitted, 2, 3)}}),
     );
     stage.rest(&["a"]).await;
-    assert_eq!(stage.core.metrics.records_unreadable.get(), 0);
+    assert_eq!(
+        stage.core.reconciler.out.metrics.records_unreadable.get(),
+        0
+    );
     assert_eq!(stage.shown("a"), r#"Admitted 2 open ["m1"]"#);
     assert_eq!(stage.charged(), "3");
 }
@@ -212,7 +218,10 @@ async fn a_closed_job_with_garbage_is_charged_by_its_works_until_they_are_gone()
         assert_eq!(stage.charged(), "3", "{gated} {with_template}");
         assert_eq!(stage.shown("b"), "no record, gated []");
         assert_eq!(stage.patches("a"), Vec::<Value>::new());
-        assert_eq!(stage.core.metrics.records_unreadable.get(), 1);
+        assert_eq!(
+            stage.core.reconciler.out.metrics.records_unreadable.get(),
+            1
+        );
         stage.work("a", false);
         stage.rest_later(&["a", "b"], 60_000).await;
         assert_eq!(
@@ -221,6 +230,9 @@ async fn a_closed_job_with_garbage_is_charged_by_its_works_until_they_are_gone()
             "{gated} {with_template}"
         );
         assert_eq!(stage.charged(), "2");
-        assert_eq!(stage.core.metrics.records_unreadable.get(), 0);
+        assert_eq!(
+            stage.core.reconciler.out.metrics.records_unreadable.get(),
+            0
+        );
     }
 }

@@ -93,7 +93,7 @@ async fn a_lost_override_is_written_again() {
     stage.part(None);
     stage.rest(&["a"]).await;
     assert!(stage.api.get(POLICY).is_some());
-    assert_eq!(stage.core.metrics.parts_repaired.get(), 1);
+    assert_eq!(stage.core.reconciler.out.metrics.parts_repaired.get(), 1);
     assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     // A template that has changed by now no longer has these parts.
     stage.part(Some(PART));

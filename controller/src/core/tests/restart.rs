@@ -232,7 +232,7 @@ async fn a_standby_writes_nothing_until_it_leads_and_has_caught_up() {
     stage.rest_later(&["a"], 60_000).await;
     assert_eq!(stage.api.requests().len(), before, "it says nothing");
     // It leads, and its watch is behind what the last leader wrote.
-    let seen = stage.core.seen;
+    let seen = stage.core.reconciler.mirror.newest_binding();
     stage.take(Input::Lead(binding_writer::term::Lead::new(seen + 1)));
     stage.settle().await;
     assert_eq!(stage.shown("a"), "no record, gated []");
@@ -299,7 +299,7 @@ async fn a_record_that_says_less_than_what_runs_is_corrected() {
         assert_eq!(stage.shown("b"), "no record, gated []");
         let record = stage.record("a").unwrap();
         assert_eq!((record.state, cpus(&record)), (state, "3".to_owned()));
-        assert_eq!(stage.core.metrics.records_changed.get(), 1);
+        assert_eq!(stage.core.reconciler.out.metrics.records_changed.get(), 1);
         let in_flight = &stage.core.reconciler.in_flight[&JobKey::new("team", "a")];
         let changed = in_flight.guard.changed();
         let changed = changed.unwrap().to_owned();
@@ -308,7 +308,7 @@ async fn a_record_that_says_less_than_what_runs_is_corrected() {
         stage.rest_later(&["a", "b"], 10_000).await;
         stage.core.role = Leading::CatchesUp(binding_writer::term::Lead::new(0));
         stage.rest(&["a", "b"]).await;
-        assert_eq!(stage.core.metrics.records_changed.get(), 1);
+        assert_eq!(stage.core.reconciler.out.metrics.records_changed.get(), 1);
     }
 }
 
@@ -360,7 +360,7 @@ async fn an_override_or_an_edit_is_no_change_of_the_record() {
     stage.rendered("a", "a-id", 3, 2);
     stage.list_all();
     stage.rest(&["a", "b"]).await;
-    assert_eq!(stage.core.metrics.records_changed.get(), 0);
+    assert_eq!(stage.core.reconciler.out.metrics.records_changed.get(), 0);
     // An override applies to its Work.
     let mut stage = with_a_record_of(Admitted, 3, 1).await;
     stage.rendered("a", "a-id", 4, 1);
@@ -375,6 +375,6 @@ async fn an_override_or_an_edit_is_no_change_of_the_record() {
     stage.take(Input::Work(Delta::Upserted(ReadWork::of(read(work)))));
     stage.list_all();
     stage.rest(&["a", "b"]).await;
-    assert_eq!(stage.core.metrics.records_changed.get(), 0);
+    assert_eq!(stage.core.reconciler.out.metrics.records_changed.get(), 0);
     assert_eq!(cpus(&stage.record("a").unwrap()), "3");
 }

@@ -14,6 +14,8 @@ pub(crate) struct AttemptEnd {
     reopened: Option<Attempt>,
     /// The attempt that is evicted for another job, and that job.
     evicted_for: Option<(Attempt, JobKey)>,
+    /// True if its members are kept from deleting it after its end.
+    pub(crate) kept_alive: bool,
 }
 
 impl AttemptEnd {

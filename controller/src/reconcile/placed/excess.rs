@@ -147,7 +147,7 @@ pub(crate) fn charge_excess(pass: &mut JobPass<'_>, record: &AdmissionRecord) ->
     let surge = pass.view().surge_of(pass.binding, record);
     let mut found = ObservedExcess::default();
     let mut asked: BTreeMap<ClusterName, Rendered> = BTreeMap::new();
-    for work in pass.mirror.works_of(pass.binding) {
+    for work in pass.mirror.works.of(pass.binding) {
         let Some(rendered) = pass.view().rendered(pass.key, work) else {
             continue;
         };
@@ -267,7 +267,10 @@ fn cause_of_overridden(
     );
     let of = |policy: &AppliedOverride| RecordedOverride {
         policy: policy.clone(),
-        generation: pass.mirror.override_generation(policy, &pass.key.namespace),
+        generation: pass
+            .mirror
+            .overrides
+            .generation(policy, &pass.key.namespace),
     };
     let record = AdmissionRecord {
         overrides: found.overrides.iter().map(of).collect(),
@@ -292,7 +295,7 @@ pub(crate) fn override_policy(mirror: &mut Mirror, out: &mut Output, delta: Delt
         Delta::Gone(key) => (key, None),
         Delta::Listed => return,
     };
-    if !mirror.note_override(policy, generation) {
+    if !mirror.overrides.note(policy, generation) {
         return;
     }
     let bindings = mirror.bindings().iter();

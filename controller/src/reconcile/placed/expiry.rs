@@ -29,7 +29,7 @@ pub(crate) fn expire(pass: &mut JobPass<'_>, placed: &Placed) {
         return;
     }
     if let Some(path) = ttl.in_members
-        && !std::mem::replace(&mut pass.in_flight.kept_alive, true)
+        && !std::mem::replace(&mut pass.in_flight.end.kept_alive, true)
     {
         let job = pass.bound_job();
         pass.push(Effect::KeepInMembers { job, path });

@@ -30,10 +30,10 @@ const NO_ANSWER: [&str; 10] = [
 /// Evicts a job that a member of its placement refuses.
 pub(crate) fn check_member_refused(pass: &mut JobPass<'_>, placed: &Placed) -> CheckResult {
     let Some((cluster, message)) = refusal_of_member(pass, &placed.record) else {
-        pass.in_flight.refused_since = None;
+        pass.in_flight.timers.refused_since = None;
         return CheckResult::Continue;
     };
-    let since = &mut pass.in_flight.refused_since;
+    let since = &mut pass.in_flight.timers.refused_since;
     let until = since.get_or_insert(pass.now).after(REFUSED_FOR_MS);
     if pass.now < until {
         pass.out.work_queue.add_at(pass.key, until);
@@ -58,7 +58,7 @@ fn refusal_of_member(
     };
     let shares = &record.clusters;
     let is_placed = |cluster: &str| shares.iter().any(|share| share.name.as_str() == cluster);
-    let mut works = pass.mirror.works_of(pass.binding);
+    let mut works = pass.mirror.works.of(pass.binding);
     works.find_map(|work| {
         let name = &pass.binding.spec.resource.name;
         let said = work.refused.as_ref();

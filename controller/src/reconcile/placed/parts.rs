@@ -19,6 +19,7 @@ use crate::messages::job_event::JobEvent;
 use crate::reconcile::JobPass;
 use crate::reconcile::check_result::{CheckResult, EvictionCause};
 use crate::reconcile::placed::failures::cause_of_failed_part;
+use crate::reconcile::placed::rendezvous::ServiceDiscovery;
 use crate::reconcile::placed::retries::{completed, requested};
 use crate::reconcile::placed::{Placed, status_in};
 use binding_writer::Write;
@@ -54,6 +55,8 @@ pub(crate) struct PartsState {
     repair: OverrideRepair,
     /// The size that the override was last written for, as the marks of its parts.
     resized: Option<Vec<String>>,
+    /// Whether its pods can find each other, if they need Services for that.
+    pub(crate) services: ServiceDiscovery,
 }
 
 #[derive(Debug, Default)]
@@ -121,7 +124,10 @@ impl PartsState {
         }
         self.stopping = None;
         if shown.astray.is_empty() {
-            *self = Self::default();
+            *self = Self {
+                services: std::mem::take(&mut self.services),
+                ..Self::default()
+            };
             return match parts {
                 // Karmada has not rendered all Works yet; they come as inputs.
                 Parts::Held if shown.missing => PartsStep::Nothing,
@@ -198,7 +204,7 @@ fn shown(pass: &JobPass<'_>, record: &AdmissionRecord, shares: &[Share]) -> Obse
     let mut resizing = record.resizable;
     let mark = |index| record.mark(shares, index);
     for (index, share) in shares.iter().enumerate() {
-        let mut works = pass.mirror.works_of(pass.binding);
+        let mut works = pass.mirror.works.of(pass.binding);
         let work = works.find(|work| *work.cluster == *share.cluster.as_str());
         let Some(work) = work else {
             shown.missing = true;

@@ -77,7 +77,7 @@ pub(crate) fn check_services(pass: &mut JobPass<'_>, placed: &Placed) {
     if record.parts.is_none() || !needs_services(record) {
         return;
     }
-    let service_discovery = &mut pass.in_flight.service_discovery;
+    let service_discovery = &mut pass.in_flight.parts.services;
     let from = match service_discovery {
         ServiceDiscovery::Unknown => pass.now.after(PROPAGATED_WITHIN_MS),
         ServiceDiscovery::From(from) => *from,
@@ -125,7 +125,7 @@ pub(crate) fn services_seen(
         Ok(Some(why)) => Some(why),
         Err(error) => Some(error.to_string()),
     };
-    pass.in_flight.service_discovery = match why {
+    pass.in_flight.parts.services = match why {
         None => ServiceDiscovery::Found,
         Some(_) => ServiceDiscovery::From(now.after(RECHECK_MS)),
     };

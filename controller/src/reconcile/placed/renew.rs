@@ -18,19 +18,19 @@ const EVERY_MS: i64 = 30_000;
 pub(crate) fn renew(pass: &mut JobPass<'_>, placed: &Placed) {
     let record = &placed.record;
     if placed.progress != Progress::Placed {
-        pass.in_flight.renew_at = None;
+        pass.in_flight.timers.renew_at = None;
         return;
     }
     let next = pass.now.after(EVERY_MS);
-    let Some(due) = pass.in_flight.renew_at else {
+    let Some(due) = pass.in_flight.timers.renew_at else {
         // The job was just placed, or this process has just started.
-        pass.in_flight.renew_at = Some(next);
+        pass.in_flight.timers.renew_at = Some(next);
         return pass.out.work_queue.add_at(pass.key, next);
     };
     if pass.now < due {
         return;
     }
-    pass.in_flight.renew_at = Some(next);
+    pass.in_flight.timers.renew_at = Some(next);
     pass.out.work_queue.add_at(pass.key, next);
     let Some(fact) = pass
         .jobs

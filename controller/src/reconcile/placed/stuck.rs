@@ -15,11 +15,11 @@ pub(crate) fn check_heartbeat(pass: &mut JobPass<'_>, placed: &Placed) -> CheckR
     let runs = placed.progress == Progress::Running && !placed.record.adopted;
     let template = pass.mirror.template_of(pass.binding).filter(|_| runs);
     let Some(heartbeat) = template.map(|template| template.heartbeat) else {
-        pass.in_flight.runs_since = None;
+        pass.in_flight.timers.runs_since = None;
         return CheckResult::Continue;
     };
     // Neither the wait for nodes nor the pull of an image is the job's own.
-    let begun = *pass.in_flight.runs_since.get_or_insert(pass.now);
+    let begun = *pass.in_flight.timers.runs_since.get_or_insert(pass.now);
     let Some(stuck_at) = heartbeat.stuck_at(begun, pass.now) else {
         return CheckResult::Continue;
     };
@@ -36,6 +36,6 @@ pub(crate) fn check_heartbeat(pass: &mut JobPass<'_>, placed: &Placed) -> CheckR
         heartbeat.timeout_ms.unwrap_or_default() / 1000,
         FaultClass::Unknown,
     );
-    pass.in_flight.runs_since = None;
+    pass.in_flight.timers.runs_since = None;
     EvictionCause::new(Reason::NoProgress, message).into()
 }

@@ -1,0 +1,103 @@
+//! The objects by which jobs are queued: Queues, CapacityPolicies and PriorityClasses.
+
+use crds::capacity_policy::{self, CapacityPolicy, RefusedClass};
+use crds::names;
+use crds::queue::Queue;
+use engine::QueueName;
+use engine::facts::PriorityClassFact;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(crate) struct QueueObjects {
+    queues: BTreeMap<QueueName, Queue>,
+    policies: BTreeMap<QueueName, CapacityPolicy>,
+    /// Each PriorityClass, with its priority if jobs that name none get it; Kubernetes expects one such class.
+    priority_classes: BTreeMap<String, Option<i32>>,
+}
+
+impl QueueObjects {
+    /// The Queue objects.
+    pub(crate) fn queues(&self) -> &BTreeMap<QueueName, Queue> {
+        &self.queues
+    }
+
+    /// The capacity policies, by the queue that each is for.
+    pub(crate) fn policies(&self) -> &BTreeMap<QueueName, CapacityPolicy> {
+        &self.policies
+    }
+
+    /// Files a queue and returns its previous state.
+    pub(crate) fn put_queue(&mut self, name: QueueName, queue: Queue) -> Option<Queue> {
+        self.queues.insert(name, queue)
+    }
+
+    /// Drops a deleted queue and returns its last state.
+    pub(crate) fn drop_queue(&mut self, name: &QueueName) -> Option<Queue> {
+        self.queues.remove(name)
+    }
+
+    /// Files a policy and returns its previous state.
+    pub(crate) fn put_policy(
+        &mut self,
+        name: QueueName,
+        policy: CapacityPolicy,
+    ) -> Option<CapacityPolicy> {
+        self.policies.insert(name, policy)
+    }
+
+    /// Drops a deleted policy.
+    pub(crate) fn drop_policy(&mut self, name: &QueueName) {
+        self.policies.remove(name);
+    }
+
+    /// Returns why a namespace with `labels` may not use a queue without an explicit right, if so.
+    pub(crate) fn closed_to(
+        &self,
+        queue: &QueueName,
+        namespace: &str,
+        labels: &BTreeMap<String, String>,
+    ) -> Option<String> {
+        let policy = |name: &str| self.policies.get(&QueueName::new(name));
+        let root = policy(names::ROOT_POLICY);
+        let own = policy(queue.as_str());
+        capacity_policy::closed_to(queue.as_str(), own, root, namespace, labels)
+    }
+
+    /// Returns the first of a job's PriorityClasses that a queue does not allow. A job without a class has the
+    /// default class.
+    pub(crate) fn refused_class(
+        &self,
+        queue: &QueueName,
+        classes: &BTreeSet<String>,
+    ) -> Option<RefusedClass> {
+        let policy = self.policies.get(queue);
+        let named = classes.iter().map(String::as_str);
+        let default = self.default_class().filter(|_| classes.is_empty());
+        capacity_policy::refused_class(policy, named.chain(default))
+    }
+
+    /// Returns the PriorityClass of jobs that name none; of several defaults Kubernetes takes the lowest.
+    pub(crate) fn default_class(&self) -> Option<&str> {
+        let classes = self.priority_classes.iter();
+        let defaults = classes.filter_map(|(name, priority)| Some((name, (*priority)?)));
+        let lowest = defaults.min_by_key(|(_, priority)| *priority);
+        lowest.map(|(name, _)| name.as_str())
+    }
+
+    /// Returns the names of all PriorityClasses.
+    pub(crate) fn priority_classes(&self) -> impl Iterator<Item = &String> {
+        self.priority_classes.keys()
+    }
+
+    /// Records a PriorityClass.
+    pub(crate) fn put_priority_class(&mut self, class: &PriorityClassFact) {
+        let priority = class.global_default.then_some(class.value);
+        self.priority_classes.insert(class.name.clone(), priority);
+    }
+
+    /// Drops a PriorityClass that is gone.
+    pub(crate) fn drop_priority_class(&mut self, name: &str) {
+        self.priority_classes.remove(name);
+    }
+}
