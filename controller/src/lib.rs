@@ -381,7 +381,7 @@ impl Life<'_> {
 
     fn committer(&self) -> Committer {
         let (sink, outcomes) = mpsc::channel(INPUTS);
-        watches::forward(outcomes, self.inputs.clone(), Input::Outcome);
+        watches::forward(outcomes, self.inputs.clone(), Input::written);
         Committer::spawn(
             self.client.clone(),
             self.options.commit.clone(),

@@ -4,8 +4,8 @@ use crate::core::{Core, Leading};
 use crate::messages::enforcement::Enforcement;
 use crate::messages::input::Input;
 use crate::reconcile::adoption::note_adoption;
-use crate::reconcile::placed::{excess, not_running, parts, rendezvous, shrink};
-use crate::reconcile::{Reconciler, decisions, outcomes, record_guard, remains};
+use crate::reconcile::placed::excess;
+use crate::reconcile::{JobPass, Reconciler, answers, record_guard, remains};
 use crds::fault_policy::FaultPolicy;
 use crds::karmada::ResourceBinding;
 use crds::kubernetes::Namespace;
@@ -52,35 +52,10 @@ impl Core {
             Input::UnselectedKinds(kinds) => self.watch_unselected(&kinds),
             Input::Member(event) => self.reconciler.member(event, now),
             Input::Enforcement(enforcement) => self.enforcement(enforcement),
-            Input::Outcome(outcome) => {
-                let key = outcome.key.clone();
-                self.reconciler
-                    .answer(&key, now, |pass| outcomes::outcome(pass, outcome));
+            Input::Answer(key, answer) => {
+                let take = |pass: &mut JobPass<'_>| answers::take(pass, answer);
+                self.reconciler.answer(&key, now, take);
             }
-            Input::Prepared {
-                key,
-                attempt,
-                result,
-            } => self.reconciler.answer(&key, now, |pass| {
-                decisions::prepared(pass, attempt, *result);
-            }),
-            Input::WorksChecked { key, uid, gone } => self.reconciler.answer(&key, now, |pass| {
-                outcomes::works_checked(pass, uid.as_deref(), gone);
-            }),
-            Input::PartsWritten {
-                key,
-                attempt,
-                result,
-            } => self.reconciler.answer(&key, now, |pass| {
-                parts::parts_written(pass, attempt, result)
-            }),
-            Input::ServicesSeen {
-                key,
-                attempt,
-                result,
-            } => self.reconciler.answer(&key, now, |pass| {
-                rendezvous::services_seen(pass, attempt, result);
-            }),
             Input::RightAsked {
                 namespace,
                 queue,
@@ -96,22 +71,6 @@ impl Core {
                 let Reconciler { fleet, out, .. } = &mut self.reconciler;
                 fleet.node_tainted(&change, out);
             }
-            Input::SchedulerSaid {
-                key,
-                attempt,
-                cluster,
-                pods,
-            } => self.reconciler.answer(&key, now, |pass| {
-                not_running::scheduler_said(pass, attempt, cluster, pods);
-            }),
-            Input::SizeChecked {
-                key,
-                attempt,
-                cluster,
-                small,
-            } => self.reconciler.answer(&key, now, |pass| {
-                shrink::size_checked(pass, attempt, cluster, small);
-            }),
         }
     }
 

@@ -112,7 +112,7 @@ impl Stage {
             false => None,
         };
         let (sink, outcomes) = mpsc::channel(64);
-        watches::forward(outcomes, sender.clone(), Input::Outcome);
+        watches::forward(outcomes, sender.clone(), Input::written);
         let committer = Committer::spawn(
             client.clone(),
             CommitOptions::default(),

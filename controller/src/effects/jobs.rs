@@ -5,6 +5,7 @@
 use crate::effects::Effects;
 use crate::messages::action::{BoundJob, OverrideShape, PlacedParts};
 use crate::messages::input::Input;
+use crate::messages::job_answer::JobAnswer;
 use crate::mirror::template_key;
 use binding_writer::overrides::{self, PartsPlan, Rule};
 use crds::karmada::ResourceBinding;
@@ -39,11 +40,7 @@ impl Effects {
             let result = Box::new(scheduler.prepare(request).await);
             // The owner task ends only with the process.
             let _ = inputs
-                .send(Input::Prepared {
-                    key,
-                    attempt,
-                    result,
-                })
+                .send(Input::Answer(key, JobAnswer::Prepared { attempt, result }))
                 .await;
         });
     }
@@ -84,11 +81,10 @@ impl Effects {
             };
             // The owner task ends only with the process.
             let _ = inputs
-                .send(Input::PartsWritten {
+                .send(Input::Answer(
                     key,
-                    attempt,
-                    result,
-                })
+                    JobAnswer::PartsWritten { attempt, result },
+                ))
                 .await;
         });
     }
@@ -118,11 +114,10 @@ impl Effects {
             let result = seen.await;
             // The owner task ends only with the process.
             let _ = inputs
-                .send(Input::ServicesSeen {
+                .send(Input::Answer(
                     key,
-                    attempt,
-                    result,
-                })
+                    JobAnswer::ServicesSeen { attempt, result },
+                ))
                 .await;
         });
     }
@@ -156,14 +151,13 @@ impl Effects {
                 Some(client) => is_small(client, &binding, &cluster, held).await,
                 None => Err("it is not connected".to_owned()),
             };
-            let answer = Input::SizeChecked {
-                key,
+            let answer = JobAnswer::SizeChecked {
                 attempt,
                 cluster,
                 small,
             };
             // The owner task ends only with the process.
-            let _ = inputs.send(answer).await;
+            let _ = inputs.send(Input::Answer(key, answer)).await;
         });
     }
 

@@ -6,6 +6,7 @@
 
 use crate::effects::{Effects, failed_creates, waiting_groups};
 use crate::messages::input::Input;
+use crate::messages::job_answer::JobAnswer;
 use crate::messages::unbound_pods::UnboundPods;
 use crds::kubernetes::Pod;
 use engine::{Attempt, ClusterName, JobKey};
@@ -33,14 +34,13 @@ impl Effects {
                     if pods == UnboundPods::Absent {
                         pods = why_absent(&client, &key).await;
                     }
-                    let answer = Input::SchedulerSaid {
-                        key,
+                    let answer = JobAnswer::SchedulerSaid {
                         attempt,
                         cluster,
                         pods,
                     };
                     // The core ends only with the process.
-                    let _ = inputs.send(answer).await;
+                    let _ = inputs.send(Input::Answer(key, answer)).await;
                 }
                 Err(error) => {
                     tracing::debug!(job = %key, %cluster, %error, "cannot read its unbound pods")

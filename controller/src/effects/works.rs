@@ -1,11 +1,12 @@
 //! Works of ending jobs: finds by a fresh read whether any are left, and deletes those that Karmada has
 //! left behind.
 //!
-//! The answer is an [`Input::WorksChecked`]. A cached read must never lead to the answer that all are gone.
+//! The answer is an [`JobAnswer::WorksChecked`]. A cached read must never lead to the answer that all are gone.
 
 use crate::effects::Effects;
 use crate::messages::action::BoundJob;
 use crate::messages::input::Input;
+use crate::messages::job_answer::JobAnswer;
 use crate::mirror::{BindingIdentity, template_key};
 use crds::karmada::{ResourceBinding, Work};
 use crds::names;
@@ -83,7 +84,9 @@ impl Effects {
             };
             let uid = binding.metadata.uid.clone();
             // The owner task ends only with the process.
-            let _ = inputs.send(Input::WorksChecked { key, uid, gone }).await;
+            let _ = inputs
+                .send(Input::Answer(key, JobAnswer::WorksChecked { uid, gone }))
+                .await;
         });
     }
 }

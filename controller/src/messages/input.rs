@@ -2,12 +2,11 @@
 
 use crate::avoided_nodes::TaintChange;
 use crate::messages::enforcement::Enforcement;
-use crate::messages::unbound_pods::UnboundPods;
+use crate::messages::job_answer::JobAnswer;
 use crate::mirror::seen_work::ReadWork;
 use crate::mirror::template::{Template, TemplateKind};
-use binding_writer::overrides::OverrideError;
+use binding_writer::CommitOutcome;
 use binding_writer::term::Lead;
-use binding_writer::{CommitOutcome, Write};
 use crds::capacity_policy::CapacityPolicy;
 use crds::devices::ResourceClaimTemplate;
 use crds::fault_policy::FaultPolicy;
@@ -17,10 +16,9 @@ use crds::node_alert::NodeAlert;
 use crds::node_remediation::NodeRemediation;
 use crds::podgroup::PodGroup;
 use crds::queue::Queue;
-use engine::{Attempt, ClusterName, JobKey, QueueName};
+use engine::{JobKey, QueueName};
 use members::MemberEvent;
 use runtime::watch::Delta;
-use scheduler::Refusal;
 use std::collections::BTreeSet;
 
 /// An observed change, or the answer to a question.
@@ -48,34 +46,8 @@ pub(crate) enum Input {
     Member(MemberEvent),
     /// The state of the admission policies has changed.
     Enforcement(Enforcement),
-    /// A write of a binding has ended.
-    Outcome(CommitOutcome),
-    /// The scheduler checked a plan and prepared its members.
-    Prepared {
-        key: JobKey,
-        attempt: Attempt,
-        result: Box<Result<Write, Refusal>>,
-    },
-    /// A fresh read has shown whether Works of a job are left.
-    WorksChecked {
-        key: JobKey,
-        /// UID of the binding that the read was for.
-        uid: Option<String>,
-        gone: Result<bool, String>,
-    },
-    /// The parts of a job were written again, or cannot be.
-    PartsWritten {
-        key: JobKey,
-        attempt: Attempt,
-        result: Result<(), OverrideError>,
-    },
-    /// The Services by which the pods of a job find each other were checked; says why Karmada does not
-    /// propagate them, if so.
-    ServicesSeen {
-        key: JobKey,
-        attempt: Attempt,
-        result: Result<Option<String>, OverrideError>,
-    },
+    /// What was asked for about a job, or done for it.
+    Answer(JobKey, JobAnswer),
     /// The API server has said whether the service accounts of a namespace may use a queue.
     RightAsked {
         namespace: String,
@@ -86,18 +58,11 @@ pub(crate) enum Input {
     Alerts(Vec<NodeAlert>),
     /// The taint of a node was changed.
     NodeTainted(TaintChange),
-    /// A member has shown the pods of a job that have no node.
-    SchedulerSaid {
-        key: JobKey,
-        attempt: Attempt,
-        cluster: ClusterName,
-        pods: UnboundPods,
-    },
-    /// A member has said whether it has applied the smaller size of a job.
-    SizeChecked {
-        key: JobKey,
-        attempt: Attempt,
-        cluster: ClusterName,
-        small: Result<bool, String>,
-    },
+}
+
+impl Input {
+    /// A write of a binding has ended.
+    pub(crate) fn written(outcome: CommitOutcome) -> Self {
+        Self::Answer(outcome.key.clone(), JobAnswer::Written(outcome))
+    }
 }

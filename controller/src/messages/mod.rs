@@ -10,5 +10,6 @@
 pub(crate) mod action;
 pub(crate) mod enforcement;
 pub(crate) mod input;
+pub(crate) mod job_answer;
 pub(crate) mod job_event;
 pub(crate) mod unbound_pods;

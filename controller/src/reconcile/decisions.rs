@@ -268,8 +268,7 @@ pub(crate) fn prepared(pass: &mut JobPass<'_>, attempt: Attempt, result: Result<
     }
     pass.in_flight.open.closed();
     pass.out.work_queue.add(key);
-    let admission = pass.engine.job(key).and_then(|job| job.admission);
-    let is_current = admission.is_some_and(|admission| admission.attempt == attempt);
+    let is_current = pass.admission_of(attempt).is_some();
     let is_deleted = pass.binding.metadata.deletion_timestamp.is_some();
     match result {
         Ok(write) if is_current && !is_deleted => pass.write(write),

@@ -55,13 +55,10 @@ pub(crate) fn apply_evicted(pass: &mut JobPass<'_>, record: &AdmissionRecord) {
 /// Applies the eviction of an attempt with its reason, on which it depends whether it counts as a failure
 /// of the job and whether the job may compete again.
 pub(crate) fn apply_ended(pass: &mut JobPass<'_>, record: &AdmissionRecord) {
-    let holds = pass
-        .engine
-        .job(pass.key)
-        .and_then(|job| job.admission.map(|a| a.attempt));
+    let is_charged = pass.admission_of(record.attempt).is_some();
     match record.reason {
         // Only after a restart: the engine does not evict an attempt that it does not have.
-        Some(reason) if holds != Some(record.attempt) => {
+        Some(reason) if !is_charged => {
             apply_admission(pass, record, Progress::Placed);
             apply_ending(pass, reason, &record.message, None);
         }

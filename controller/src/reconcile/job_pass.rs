@@ -24,9 +24,9 @@ use crate::reconcile::reconciler::{self, ReconcileOptions};
 use binding_writer::{Intent, Write};
 use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;
-use engine::facts::JobFact;
+use engine::facts::{Admission, JobFact};
 use engine::faults::FaultClass;
-use engine::{Engine, Event, JobKey, QueueName, Time};
+use engine::{Attempt, Engine, Event, JobKey, QueueName, Time};
 use std::sync::Arc;
 
 /// See the module's documentation.
@@ -94,6 +94,17 @@ impl JobPass<'_> {
             key: self.key.clone(),
             binding: Arc::clone(self.binding),
         }
+    }
+
+    /// Returns what the engine charges the job, if it does.
+    pub(crate) fn admission(&self) -> Option<&Admission> {
+        self.engine.job(self.key)?.admission
+    }
+
+    /// Returns what the engine charges the job for `attempt`; none if that is over.
+    pub(crate) fn admission_of(&self, attempt: Attempt) -> Option<&Admission> {
+        let admission = self.admission()?;
+        (admission.attempt == attempt).then_some(admission)
     }
 
     /// Queues an action.

@@ -5,6 +5,7 @@
 //! write.
 
 pub(crate) mod adoption;
+pub(crate) mod answers;
 pub(crate) mod binding_phase;
 pub(crate) mod check_result;
 pub(crate) mod decisions;
@@ -393,11 +394,7 @@ pub(crate) fn ending_of(
 /// Releases the quota and capacity of a plan of which nothing was written, and queues the job again.
 fn plan_refused(pass: &mut JobPass<'_>, record: AdmissionRecord) {
     let reason = record.reason.unwrap_or(Reason::PlanRefused);
-    let holds = pass
-        .engine
-        .job(pass.key)
-        .and_then(|job| job.admission.map(|a| a.attempt));
-    if holds == Some(record.attempt) {
+    if pass.admission_of(record.attempt).is_some() {
         pass.apply(Event::JobRefused {
             key: pass.key.clone(),
             attempt: record.attempt,

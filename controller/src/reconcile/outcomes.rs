@@ -24,7 +24,7 @@ use scheduler::Refusal;
 const ACK_CHECK_MS: i64 = 61_000;
 
 /// Handles the end of a write.
-pub(crate) fn outcome(pass: &mut JobPass<'_>, outcome: CommitOutcome) {
+pub(crate) fn written(pass: &mut JobPass<'_>, outcome: CommitOutcome) {
     let (key, now) = (pass.key, pass.now);
     let uid = pass.binding.metadata.uid.as_ref();
     let of_another = uid.is_some_and(|uid| *uid != outcome.uid);
@@ -78,8 +78,9 @@ fn announce_placement(pass: &mut JobPass<'_>, write: WriteKind) {
         let clusters = spread_clusters(pass.engine, binding).into_iter();
         clusters.map(|cluster| format!("{cluster}:0")).collect()
     } else {
-        let admission = pass.engine.job(key).and_then(|job| job.admission);
-        let Some(admission) = admission else { return };
+        let Some(admission) = pass.admission() else {
+            return;
+        };
         let shares = admission.shares.iter();
         let pods = shares.map(|share| format!("{}:{}", share.cluster, share.replicas()));
         pods.collect()

@@ -33,11 +33,10 @@ impl RefusedAttempt {
 
 /// Notes that the API server has refused to place `attempt` of a job, and would refuse that again.
 pub(crate) fn note_refused(pass: &mut JobPass<'_>, attempt: Attempt, refusal: &ServerRefusal) {
-    let admission = pass.engine.job(pass.key).and_then(|job| job.admission);
-    let admission = admission.filter(|admission| admission.attempt == attempt);
-    let (Some(admission), Some(binding)) = (admission, pass.mirror.bindings().get(pass.key)) else {
+    let Some(admission) = pass.admission_of(attempt) else {
         return;
     };
+    let binding = pass.binding;
     let state = RecordState::Requeued;
     let mut record = AdmissionRecord::new(admission, state);
     let template = pass.mirror.template_of(binding);

@@ -77,9 +77,7 @@ fn sync_preserving_works(pass: &mut JobPass<'_>) -> CheckResult {
 pub(crate) fn preserving_members(pass: &mut JobPass<'_>) -> BTreeSet<ClusterName> {
     let mut clusters: BTreeSet<ClusterName> = pass.mirror.works.left_by(pass.binding);
     if preserves(pass.binding) {
-        let job = pass.engine.job(pass.key);
-        let shares = job.and_then(|job| job.admission);
-        let shares = shares.iter().flat_map(|held| &held.shares);
+        let shares = pass.admission().into_iter().flat_map(|held| &held.shares);
         clusters.extend(shares.map(|share| share.cluster.clone()));
     }
     let reported = &mut pass.in_flight.preserved.reported;

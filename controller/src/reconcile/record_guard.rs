@@ -200,10 +200,8 @@ pub(crate) fn with_running_shares(
     else {
         return Some(phase);
     };
-    let known = pass.engine.job(pass.key).and_then(|job| job.admission);
-    let known = known.is_some_and(|admission| {
-        admission.uid == record.template_uid && admission.attempt == record.attempt
-    });
+    let known = pass.admission_of(record.attempt);
+    let known = known.is_some_and(|admission| admission.uid == record.template_uid);
     let whole = match known || record.state == RecordState::Requeued {
         true => None,
         false => pass

@@ -1,6 +1,7 @@
 //! Deletion in every state: the charge ends when nothing of the job is left, not before.
 
 use super::*;
+use crate::messages::job_answer::JobAnswer;
 
 pub(super) fn deleted() -> Value {
     json!({"metadata": {"deletionTimestamp": "2026-11-21T00:00:00Z"}})
@@ -26,7 +27,7 @@ async fn a_job_deleted_while_prepared_is_never_placed() {
     assert_eq!(stage.charged(), "2");
     let prepared = loop {
         match stage.inputs.recv().await.unwrap() {
-            prepared @ Input::Prepared { .. } => break prepared,
+            prepared @ Input::Answer(_, JobAnswer::Prepared { .. }) => break prepared,
             other => stage.take(other),
         }
     };
@@ -134,7 +135,7 @@ async fn no_state_is_kept_of_deleted_jobs() {
             tokio::time::timeout(Duration::from_millis(50), stage.inputs.recv()).await
         {
             match input {
-                answer @ Input::Outcome(_) => answers.push(answer),
+                answer @ Input::Answer(_, JobAnswer::Written(_)) => answers.push(answer),
                 other => stage.take(other),
             }
             let now = stage.now();
@@ -208,7 +209,7 @@ impl Stage {
         let _ = tokio::time::timeout(Duration::from_millis(100), wait).await;
         for input in batch {
             let written = match &input {
-                Input::Outcome(outcome) if outcome.result.is_ok() => {
+                Input::Answer(_, JobAnswer::Written(outcome)) if outcome.result.is_ok() => {
                     Some(outcome.key.name.to_string())
                 }
                 _ => None,

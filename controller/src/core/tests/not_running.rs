@@ -1,6 +1,7 @@
 //! What keeps admitted jobs from running: nodes that refuse their pods, and schedulers that do not bind them.
 
 use super::*;
+use crate::messages::job_answer::JobAnswer;
 use crate::messages::unbound_pods::UnboundPods;
 use crate::reconcile::placed::not_running::what_keeps;
 use engine::facts::PodPhase;
@@ -90,12 +91,12 @@ async fn a_job_whose_pods_no_scheduler_binds_says_so_after_a_minute() {
         // An answer about another attempt.
         (2, said(why), "and their events there say why"),
     ] {
-        stage.take(Input::SchedulerSaid {
-            key: JobKey::new("team", "a"),
+        let answer = JobAnswer::SchedulerSaid {
             attempt: Attempt(attempt),
             cluster: ClusterName::new("m1"),
             pods,
-        });
+        };
+        stage.take(Input::Answer(JobKey::new("team", "a"), answer));
         stage.rest(&["a"]).await;
         let (reason, message) = shows(&stage, Reason::Placed);
         assert_eq!(reason, Reason::PodsNotScheduled);

@@ -1,6 +1,7 @@
 //! A new process or a new leader reads what earlier ones left.
 
 use super::*;
+use crate::messages::job_answer::JobAnswer;
 use RecordState::{Admitted, Ending, Planned, Requeued};
 use engine::Reason;
 use engine::facts::PodPhase;
@@ -166,12 +167,12 @@ fn show_pods(stage: &mut Stage, names: &[&str]) {
 /// The member reports the new size for as long as it has to hold.
 async fn shrunk(stage: &mut Stage) {
     for _ in 0..2 {
-        stage.take(Input::SizeChecked {
-            key: JobKey::new("team", "a"),
+        let answer = JobAnswer::SizeChecked {
             attempt: engine::Attempt(1),
             cluster: ClusterName::new("m1"),
             small: Ok(true),
-        });
+        };
+        stage.take(Input::Answer(JobKey::new("team", "a"), answer));
         stage.ahead_ms += 3_000;
     }
     stage.rest(&["a", "b"]).await;

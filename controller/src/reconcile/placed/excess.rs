@@ -139,9 +139,8 @@ fn resume_within_admission(pass: &mut JobPass<'_>, record: &AdmissionRecord) -> 
 /// Charges in the engine what the Works of a job request beyond its admission, and what pods of such Works
 /// still use. Returns what they request now.
 pub(crate) fn charge_excess(pass: &mut JobPass<'_>, record: &AdmissionRecord) -> ObservedExcess {
-    let holds = pass.engine.job(pass.key).and_then(|job| job.admission);
-    let charged_now = holds.is_some_and(|held| held.attempt == record.attempt);
-    if !charged_now || record.parts == Some(Parts::Held) {
+    let is_charged = pass.admission_of(record.attempt).is_some();
+    if !is_charged || record.parts == Some(Parts::Held) {
         return ObservedExcess::default();
     }
     let surge = pass.view().surge_of(pass.binding, record);

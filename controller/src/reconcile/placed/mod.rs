@@ -311,11 +311,8 @@ pub(crate) fn is_over(engine: &Engine, key: &JobKey, record: &AdmissionRecord) -
 fn check_resized(pass: &mut JobPass<'_>, placed: &Placed) -> CheckResult {
     let record = &placed.record;
     let is_held = |job: &ResolvedJob| job.fact.demand.held != Held::Not;
-    let engine_job = pass
-        .engine
-        .job(pass.key)
-        .filter(|_| placed.job.as_ref().is_some_and(is_held));
-    let admission = engine_job.and_then(|job| job.admission.cloned());
+    let admission = pass.admission().cloned();
+    let admission = admission.filter(|_| placed.job.as_ref().is_some_and(is_held));
     let Some(admission) = admission.filter(|a| {
         let other_shares = without_slots(&a.shares) != record.admission().shares;
         other_shares || is_placed_otherwise(pass.mirror, pass.binding, record, a)

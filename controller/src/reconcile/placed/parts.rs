@@ -255,9 +255,7 @@ pub(crate) fn parts_written(
     result: Result<(), OverrideError>,
 ) {
     let key = pass.key;
-    let job = pass.engine.job(key);
-    let current = job.and_then(|job| job.admission.map(|a| a.attempt));
-    if current != Some(attempt) {
+    if pass.admission_of(attempt).is_none() {
         return; // of an attempt that is over
     }
     pass.in_flight.parts.repair = match result {

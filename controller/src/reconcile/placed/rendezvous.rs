@@ -114,9 +114,7 @@ pub(crate) fn services_seen(
     result: Result<Option<String>, OverrideError>,
 ) {
     let (key, now) = (pass.key, pass.now);
-    let job = pass.engine.job(key);
-    let current = job.and_then(|job| job.admission.map(|a| a.attempt));
-    if current != Some(attempt) {
+    if pass.admission_of(attempt).is_none() {
         return; // of an attempt that is over
     }
     let why = match result {

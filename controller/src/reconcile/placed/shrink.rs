@@ -174,8 +174,7 @@ pub(crate) fn size_checked(
     small: Result<bool, String>,
 ) {
     let key = pass.key;
-    let admission = pass.engine.job(key).and_then(|job| job.admission);
-    let Some(admission) = admission.filter(|admission| admission.attempt == attempt) else {
+    let Some(admission) = pass.admission_of(attempt) else {
         return; // that attempt is over, and with it all its shrinks
     };
     let pods = pods_in(&admission.shares, &cluster);
