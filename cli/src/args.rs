@@ -152,13 +152,16 @@ impl CliCommand {
 
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum QueueCommand {
-    /// List all queues
+    /// List all queues, or those of a namespace
     List {
         #[command(flatten)]
         list: ListArgs,
         /// Only queues whose CapacityPolicy has these labels
         #[arg(long, short = 'l', value_name = "SELECTOR")]
         selector: Option<String>,
+        /// The queues of the namespace, with what it uses and may use: its users may read these
+        #[arg(long)]
+        mine: bool,
     },
     /// Show one queue: by resource, cluster and pool
     Get {

@@ -110,12 +110,20 @@ async fn watched(command: &CliCommand, connection: &KubectlConnection) -> Result
     match command {
         // It follows its jobs one by one.
         CliCommand::Jobs(command) => return jobs::run(command, &client).await,
-        CliCommand::Queue(QueueCommand::List { list, selector }) => {
+        CliCommand::Queue(QueueCommand::List {
+            list,
+            selector,
+            mine,
+        }) => {
             let whole = QueueCommand::List {
                 list: list.with_header(),
                 selector: selector.clone(),
+                mine: *mine,
             };
-            let api = connect::objects::<CapacityPolicy>(&client);
+            let api = match mine {
+                true => queue::mine::api(&client),
+                false => connect::objects::<CapacityPolicy>(&client),
+            };
             watch::run(&api, async || queue::run(&whole, &client).await, 1, list).await?;
         }
         CliCommand::Pools(command) => {

@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Columns whose text changes by itself.
 const BY_TIME: [&str; 3] = ["AGE", "FOR", "ENDS"];
 /// The column of a row that is gone which says so: the first that a table has.
-const SAYS_GONE: [&str; 3] = ["STATUS", "STATE", "ENDS"];
+const SAYS_GONE: [&str; 4] = ["STATUS", "STATE", "OPEN", "ENDS"];
 
 /// Writes lines, for instance [`output::print`].
 pub(crate) type Sink<'a> = &'a mut dyn FnMut(&str) -> io::Result<()>;

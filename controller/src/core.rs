@@ -114,6 +114,7 @@ impl Core {
             self.publisher.advice.next_due(),
             self.publisher.positions.next_due(),
             self.publisher.unselected.next_due(),
+            self.publisher.due.namespaces.next_due(),
         ];
         let until = wakes.into_iter().flatten().min().map_or(LONGEST_MS, |at| {
             u64::try_from(at.millis_since(now)).unwrap_or(0)

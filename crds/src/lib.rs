@@ -20,6 +20,7 @@ pub mod kubernetes;
 pub mod loose;
 pub mod member_rules;
 pub mod names;
+pub mod namespace_queue;
 pub mod node_alert;
 pub mod node_health;
 pub mod node_remediation;

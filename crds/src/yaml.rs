@@ -4,7 +4,7 @@
 
 /// Returns name and YAML of every CRD of Muster.
 #[must_use]
-pub fn manifests() -> [(&'static str, &'static str); 5] {
+pub fn manifests() -> [(&'static str, &'static str); 6] {
     [
         (
             "podgroups.scheduling.volcano.sh",
@@ -26,6 +26,10 @@ pub fn manifests() -> [(&'static str, &'static str); 5] {
             "noderemediations.muster.io",
             include_str!("../yaml/noderemediations.muster.io.yaml"),
         ),
+        (
+            "namespacequeues.muster.io",
+            include_str!("../yaml/namespacequeues.muster.io.yaml"),
+        ),
     ]
 }
 
@@ -35,7 +39,8 @@ mod tests {
     use super::manifests;
     use crate::{
         capacity_policy::CapacityPolicy, fault_policy::FaultPolicy, gpu_pool::GpuPool,
-        node_remediation::NodeRemediation, podgroup::PodGroupDefinition,
+        namespace_queue::NamespaceQueue, node_remediation::NodeRemediation,
+        podgroup::PodGroupDefinition,
     };
     use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
     use kube::CustomResourceExt;
@@ -93,6 +98,7 @@ mod tests {
             GpuPool::crd(),
             FaultPolicy::crd(),
             NodeRemediation::crd(),
+            NamespaceQueue::crd(),
         ];
         for (crd, (name, committed)) in generated.into_iter().zip(manifests()) {
             assert_eq!(crd.metadata.name.as_deref(), Some(name));

@@ -254,8 +254,8 @@ pub(crate) struct Uninstall {
     /// Prints each change, and makes none.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Also deletes Muster's CRDs, and with them all CapacityPolicies, GpuPools, FaultPolicies, NodeRemediations
-    /// and, unless the CRD is Volcano's own, PodGroups: the quotas of all queues are lost.
+    /// Also deletes Muster's CRDs, and with them all CapacityPolicies, GpuPools, FaultPolicies, NodeRemediations,
+    /// NamespaceQueues and, unless the CRD is Volcano's own, PodGroups: the quotas of all queues are lost.
     #[arg(long, conflicts_with = "member")]
     pub(crate) delete_crds: bool,
     /// Creates no policy in place of Muster's own in managed namespaces: jobs that no other policy selects

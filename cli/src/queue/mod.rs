@@ -2,6 +2,7 @@
 
 mod detail;
 mod list;
+pub(crate) mod mine;
 mod stop;
 
 pub(crate) use detail::unadmitted;
@@ -9,7 +10,7 @@ pub(crate) use detail::unadmitted;
 use crate::args::{Format, QueueCommand};
 use crate::connect::{self, LIMIT, plain};
 use crate::output;
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use crds::capacity_policy::CapacityPolicy;
 use crds::queue::Queue;
 use jiff::Timestamp;
@@ -28,7 +29,12 @@ pub(crate) struct Shown {
 /// Runs the command and returns its output.
 pub(crate) async fn run(command: &QueueCommand, client: &Client) -> Result<String> {
     match command {
-        QueueCommand::List { list, selector } => {
+        QueueCommand::List {
+            list,
+            selector,
+            mine: true,
+        } => mine::list(list, selector.clone(), client).await,
+        QueueCommand::List { list, selector, .. } => {
             let format = list.output.format;
             let params = ListParams {
                 label_selector: selector.clone(),
@@ -77,7 +83,13 @@ pub(crate) async fn run(command: &QueueCommand, client: &Client) -> Result<Strin
 
 async fn policies(client: &Client, params: &ListParams) -> Result<ObjectList<DynamicObject>> {
     let api = connect::objects::<CapacityPolicy>(client);
-    connect::list(&api, params, "CapacityPolicies").await
+    let listed = connect::list(&api, params, "CapacityPolicies").await;
+    listed.map_err(|error| match error.to_string().contains("(Forbidden)") {
+        true => anyhow!(
+            "{error}; `kubectl muster queue list --mine` shows the queues of your namespace"
+        ),
+        false => error,
+    })
 }
 
 /// Adds the Queues. A user who may not read them sees everything else.

@@ -49,6 +49,11 @@ impl Core {
             Input::PriorityClass(delta) => self.reconciler.priority_class(delta),
             Input::ClaimTemplate(delta) => self.reconciler.claim_template(delta),
             Input::PodGroup(delta) => self.podgroup(delta),
+            Input::NamespaceQueue(delta) => {
+                if let Some(namespace) = self.reconciler.mirror.namespace_queue(delta) {
+                    self.publisher.due.namespaces.namespace(&namespace);
+                }
+            }
             Input::UnselectedKinds(kinds) => self.watch_unselected(&kinds),
             Input::Member(event) => self.reconciler.member(event, now),
             Input::Enforcement(enforcement) => self.enforcement(enforcement),
@@ -129,6 +134,7 @@ impl Core {
         if leads {
             let fact = reconciler.mirror.namespaces().get(&namespace);
             self.publisher.namespace(&namespace, fact);
+            self.publisher.due.namespaces.namespace(&namespace);
             self.publishing().note_unselected_in(&namespace, now);
         }
         let Reconciler {

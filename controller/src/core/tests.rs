@@ -20,6 +20,7 @@ mod kept;
 mod leaving;
 mod member_rules;
 mod metrics;
+mod namespace_queues;
 mod not_running;
 mod not_touched;
 mod objects;

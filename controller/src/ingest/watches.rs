@@ -11,6 +11,7 @@ use crds::karmada::{
 };
 use crds::kubernetes::{Namespace, PriorityClass};
 use crds::names;
+use crds::namespace_queue::NamespaceQueue;
 use crds::node_remediation::NodeRemediation;
 use crds::podgroup::PodGroup;
 use crds::queue::Queue;
@@ -72,6 +73,7 @@ pub(crate) fn spawn(
     // Muster has rules of its own; an earlier installation may not serve these.
     optional.watch::<FaultPolicy>("FaultPolicy", Input::FaultPolicy);
     optional.watch::<NodeRemediation>("NodeRemediation", Input::NodeRemediation);
+    optional.watch::<NamespaceQueue>("NamespaceQueue", Input::NamespaceQueue);
     // Only a job that was evicted because of an override waits for a change of it.
     optional.watch::<OverridePolicy>("OverridePolicy", Input::Override);
     optional.watch::<ClusterOverridePolicy>("ClusterOverridePolicy", Input::ClusterOverride);

@@ -12,6 +12,7 @@ use crds::devices::ResourceClaimTemplate;
 use crds::fault_policy::FaultPolicy;
 use crds::karmada::{ClusterOverridePolicy, OverridePolicy, PropagationPolicy, ResourceBinding};
 use crds::kubernetes::{Namespace, PriorityClass};
+use crds::namespace_queue::NamespaceQueue;
 use crds::node_alert::NodeAlert;
 use crds::node_remediation::NodeRemediation;
 use crds::podgroup::PodGroup;
@@ -40,6 +41,7 @@ pub(crate) enum Input {
     PriorityClass(Delta<PriorityClass>),
     ClaimTemplate(Delta<ResourceClaimTemplate>),
     PodGroup(Delta<PodGroup>),
+    NamespaceQueue(Delta<NamespaceQueue>),
     Template(TemplateKind, Delta<Template>),
     /// The kinds that no policy of Muster selects and that the control plane serves.
     UnselectedKinds(BTreeSet<TemplateKind>),

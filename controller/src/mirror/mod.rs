@@ -29,8 +29,9 @@ use crate::mirror::template::{Template, TemplateKey, TemplateKind};
 use crds::fault_policy::FaultPolicy;
 use crds::karmada::ResourceBinding;
 use crds::kubernetes::Namespace;
+use crds::namespace_queue::NamespaceQueue;
 use crds::podgroup::PodGroup;
-use engine::JobKey;
+use engine::{JobKey, QueueName};
 use runtime::watch::{Delta, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -50,6 +51,8 @@ pub(crate) struct Mirror {
     pub(crate) queueing: QueueObjects,
     fault_policies: BTreeMap<String, FaultPolicy>,
     podgroups: HashMap<JobKey, Arc<PodGroup>>,
+    /// By namespace and name.
+    namespace_queues: BTreeMap<(String, QueueName), NamespaceQueue>,
     pub(crate) overrides: OverridePolicies,
     pub(crate) claims: ClaimTemplates,
     pub(crate) works: SeenWorks,

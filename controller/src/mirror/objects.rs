@@ -6,9 +6,11 @@ use crate::mirror::template::{Template, TemplateKey};
 use crds::capacity_policy::CapacityPolicy;
 use crds::fault_policy::FaultPolicy;
 use crds::karmada::ResourceBinding;
+use crds::namespace_queue::NamespaceQueue;
 use crds::podgroup::PodGroup;
 use crds::queue::Queue;
 use engine::{JobKey, QueueName};
+use runtime::watch::Delta;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -62,6 +64,34 @@ impl Mirror {
     /// Drops a deleted fault policy.
     pub(crate) fn drop_fault_policy(&mut self, name: &str) {
         self.fault_policies.remove(name);
+    }
+
+    /// The NamespaceQueues on the control plane, by namespace and queue.
+    pub(crate) fn namespace_queues(&self) -> &BTreeMap<(String, QueueName), NamespaceQueue> {
+        &self.namespace_queues
+    }
+
+    /// Applies the delta of a NamespaceQueue and returns its namespace.
+    pub(crate) fn namespace_queue(&mut self, delta: Delta<NamespaceQueue>) -> Option<String> {
+        let (namespace, name, object) = match delta {
+            Delta::Upserted(object) => {
+                let metadata = &object.metadata;
+                (
+                    metadata.namespace.clone(),
+                    metadata.name.clone()?,
+                    Some(object),
+                )
+            }
+            Delta::Gone(key) => (key.namespace, key.name, None),
+            Delta::Listed => return None,
+        };
+        let namespace = namespace?;
+        let key = (namespace.clone(), QueueName::new(&name));
+        match object {
+            Some(object) => _ = self.namespace_queues.insert(key, object),
+            None => _ = self.namespace_queues.remove(&key),
+        }
+        Some(namespace)
     }
 
     /// Files a PodGroup and returns its previous state.

@@ -1,5 +1,6 @@
 //! What has to be published, and when the maintained objects are applied again.
 
+use crate::status::namespace_usage::NamespaceUsage;
 use engine::{JobKey, QueueName, Time};
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -16,6 +17,8 @@ pub(crate) struct DuePublications {
     reached: Option<JobKey>,
     queues: BTreeSet<QueueName>,
     fault_policies: BTreeSet<String>,
+    /// What the jobs of namespaces use, and which of their statuses are due.
+    pub(crate) namespaces: NamespaceUsage,
     /// When the maintained objects were last applied.
     kept_at: Option<Time>,
 }
@@ -29,6 +32,7 @@ impl DuePublications {
     /// Queues a queue whose status may have changed.
     pub(crate) fn queue(&mut self, name: &QueueName) {
         self.queues.insert(name.clone());
+        self.namespaces.queue(name);
     }
 
     /// Queues a fault policy whose status may have changed.
@@ -39,6 +43,7 @@ impl DuePublications {
     /// Drops a job.
     pub(super) fn forget(&mut self, key: &JobKey) {
         self.jobs.remove(key);
+        self.namespaces.note(key, None);
     }
 
     /// Drops everything: another replica publishes it.
@@ -46,6 +51,7 @@ impl DuePublications {
         self.jobs.clear();
         self.queues.clear();
         self.fault_policies.clear();
+        self.namespaces.clear();
     }
 
     /// Returns true if jobs are left to publish.

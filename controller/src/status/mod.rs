@@ -13,6 +13,8 @@ mod job_status;
 mod job_trace;
 pub(crate) mod jobs_not_running;
 pub(crate) mod kept_policies;
+mod namespace_queues;
+mod namespace_usage;
 pub(crate) mod outlook;
 pub(crate) mod podgroups;
 mod positions;
@@ -172,6 +174,7 @@ impl Publishing<'_> {
         for key in changed.jobs {
             // Publishing may come later, and a stage has the time at which it is reached.
             self.note_stage(&key, now);
+            self.note_part(&key);
             self.publisher.due.job(&key);
         }
         for name in &changed.queues {
@@ -191,6 +194,7 @@ impl Publishing<'_> {
         self.record_reasons(now);
         self.warn_of_unselected(now);
         self.learn_names(now);
+        self.publish_namespaces(now);
         for name in self.publisher.due.take_queues() {
             self.publish_queue(&name, now);
         }
@@ -364,9 +368,13 @@ impl Publishing<'_> {
 }
 
 fn target<K: Resource<DynamicType = ()>>(name: &str) -> StatusTarget {
+    target_in::<K>(None, name)
+}
+
+fn target_in<K: Resource<DynamicType = ()>>(namespace: Option<&str>, name: &str) -> StatusTarget {
     StatusTarget {
         api_resource: ApiResource::erase::<K>(&()),
-        namespace: None,
+        namespace: namespace.map(str::to_owned),
         name: name.to_owned(),
         subresource: Some("status"),
         strategic: false,

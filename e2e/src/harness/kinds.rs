@@ -191,6 +191,9 @@ pub const CAPACITY_POLICY: ObjectKind = kind(
 );
 /// Nodes of one GPU class in a member.
 pub const GPU_POOL: ObjectKind = kind("muster.io", "v1alpha2", "GpuPool", "gpupools");
+/// A queue as a namespace sees it.
+pub const NAMESPACE_QUEUE: ObjectKind =
+    kind("muster.io", "v1alpha2", "NamespaceQueue", "namespacequeues");
 /// A NodeRemediation.
 pub const NODE_REMEDIATION: ObjectKind = kind(
     "muster.io",

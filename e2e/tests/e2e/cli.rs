@@ -189,6 +189,50 @@ async fn listed(case: &Case, tenant: &MusterCli<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The tenant sees what its namespace uses, may use and waits for, and no queue of others.
+async fn own_queues(case: &Case, tenant: &MusterCli<'_>) -> anyhow::Result<()> {
+    let refused = tenant.fails("queue list", 1).await?;
+    ensure!(
+        refused.contains("Forbidden") && refused.contains("--mine"),
+        "{refused}"
+    );
+    let name = case.name.as_str();
+    // One job runs with 8 GPUs, which is all that the queue has, and one waits for 8.
+    let wanted = [
+        name,
+        "True",
+        "1",
+        "1",
+        "0",
+        "nvidia.com/gpu",
+        "8",
+        "0",
+        "8",
+        "8",
+    ];
+    eventually(SOON, "what the namespace uses", async || {
+        let table = tenant.done("queue list --mine").await;
+        let table = table.map_err(|error| format!("{error:#}"))?;
+        let row = table.lines().find(|line| line.starts_with(name));
+        let cells: Vec<&str> = row.unwrap_or_default().split_whitespace().collect();
+        match cells.get(..wanted.len()) == Some(&wanted) {
+            true => Ok(()),
+            false => Err(table),
+        }
+    })
+    .await?;
+    let one = format!("queue list --mine -o json -n {name}");
+    let list: Value = serde_json::from_str(&tenant.done(&one).await?)?;
+    let items = list["items"].as_array().context("items")?;
+    let queues: Vec<&str> = items
+        .iter()
+        .filter_map(|queue| queue["metadata"]["name"].as_str())
+        .collect();
+    // The other one is the default queue of the namespace.
+    ensure!(queues.contains(&name) && queues.len() <= 2, "{queues:?}");
+    Ok(())
+}
+
 async fn held_and_released(
     case: &Case,
     tenant: &MusterCli<'_>,
@@ -379,6 +423,7 @@ async fn commands(case: &Case) -> anyhow::Result<()> {
         .await?;
 
     listed(case, &tenant).await?;
+    own_queues(case, &tenant).await?;
     let explained = tenant.done("explain waits").await?;
     ensure!(explained.contains("State     Queued"), "{explained}");
     completed(&tenant, &admin).await?;

@@ -1,7 +1,9 @@
 //! The effects of the label `muster.io/managed=true` on a namespace, and of its removal.
 
 use e2e::harness::jobs::TestGang;
-use e2e::harness::kinds::{BATCH_JOB, CAPACITY_POLICY, NAMESPACE, PROPAGATION_POLICY};
+use e2e::harness::kinds::{
+    BATCH_JOB, CAPACITY_POLICY, NAMESPACE, NAMESPACE_QUEUE, PROPAGATION_POLICY,
+};
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 
@@ -181,6 +183,26 @@ async fn allocated(case: &Case, gpus: &str) -> anyhow::Result<()> {
     .await
 }
 
+/// Waits until the namespace shows the queue of its jobs, or until it shows none any more.
+async fn queue_shown(case: &Case, wanted: bool) -> anyhow::Result<()> {
+    eventually(SOON, "the namespace's queue", async || {
+        let name = Some(case.name.as_str());
+        let queue = case.karmada().get(NAMESPACE_QUEUE, name, &case.name).await;
+        match queue.map_err(|error| error.to_string())? {
+            Some(queue) if wanted => {
+                let status = &queue["status"];
+                match status["counts"]["pending"] == 2 {
+                    true => Ok(()),
+                    false => Err(status.to_string()),
+                }
+            }
+            found if found.is_some() == wanted => Ok(()),
+            found => Err(format!("{found:?}")),
+        }
+    })
+    .await
+}
+
 #[test]
 fn what_waits_when_the_label_goes_becomes_unmanaged() {
     managed("letgo", async |case| {
@@ -198,6 +220,7 @@ fn what_waits_when_the_label_goes_becomes_unmanaged() {
         case.waits(&plain, &["WaitingForQuota", "ExceedsCapability"])
             .await?;
         case.waits(&own, &["WrongScheduler"]).await?;
+        queue_shown(case, true).await?;
         label(case, Value::Null).await?;
         for job in [&plain, &own] {
             let free = |binding: &Value| {
@@ -206,6 +229,7 @@ fn what_waits_when_the_label_goes_becomes_unmanaged() {
             };
             case.binding_when(job, "unmanaged", free).await?;
         }
+        queue_shown(case, false).await?;
         // Karmada's scheduler places the bindings that name it.
         assert_eq!(case.placed(&own).await?, ["member1"]);
         eventually(SOON, "the policy `muster` gone", async || {

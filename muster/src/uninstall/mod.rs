@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! webhooks, admission policies ─► namespaces ─► overrides of waiting jobs ─► bindings
-//!     ─► propagation policies ─► scheduler names ─► queues, PodGroups, interpreters, RBAC, muster-system ─► CRDs
+//!     ─► propagation policies ─► scheduler names ─► queues, PodGroups, NamespaceQueues
+//!     ─► interpreters, RBAC, muster-system ─► CRDs
 //! ```
 //!
 //! The order matters. Nothing gates a new job once the webhooks are gone. Placed bindings are closed for
@@ -54,7 +55,7 @@ async fn from_control_plane(remover: &Remover, options: &Uninstall) -> anyhow::R
     policies::replace_all(remover, !options.without_successors).await?;
     bindings::rename_scheduler(remover).await?;
     objects::release_queues(remover).await?;
-    objects::remove_podgroups(remover).await?;
+    objects::remove_views(remover).await?;
     objects::remove_pre_pulls(remover).await?;
     objects::remove_installed(remover, &kept.kinds()).await?;
     match options.delete_crds {

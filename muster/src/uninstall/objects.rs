@@ -9,6 +9,7 @@ use controller::admission_policies::manifests;
 use crds::karmada::Work;
 use crds::kubernetes::Namespace;
 use crds::names::{ACCOUNTING_FINALIZER, ADOPTED_AT_ANNOTATION, MANAGED_LABEL, PRE_PULL_LABEL};
+use crds::namespace_queue::NamespaceQueue;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions,
 };
@@ -245,15 +246,17 @@ pub(super) async fn release_queues(remover: &Remover) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Deletes the PodGroups that Muster applied.
-pub(super) async fn remove_podgroups(remover: &Remover) -> anyhow::Result<()> {
+/// Deletes the PodGroups and NamespaceQueues that Muster applied: what they show is true of a moment only.
+pub(super) async fn remove_views(remover: &Remover) -> anyhow::Result<()> {
     let gvk = GroupVersionKind::gvk("scheduling.volcano.sh", "v1beta1", "PodGroup");
-    let resource = ApiResource::from_gvk_with_plural(&gvk, "podgroups");
+    let podgroups = ApiResource::from_gvk_with_plural(&gvk, "podgroups");
     let ours = |object: &DynamicObject| {
         let mut managers = object.managed_fields().iter();
         managers.any(|entry| entry.manager.as_deref() == Some(MANAGER))
     };
-    remover.remove_where(&resource, "", ours).await
+    remover.remove_where(&podgroups, "", ours).await?;
+    let queues = ApiResource::erase::<NamespaceQueue>(&());
+    remover.remove_where(&queues, "", ours).await
 }
 
 /// Deletes the Works that pull images for waiting jobs.

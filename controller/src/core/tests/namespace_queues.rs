@@ -1,0 +1,56 @@
+//! What a namespace sees of its queues.
+
+use super::*;
+use crds::namespace_queue::{NamespaceQueue, NamespaceQueueStatus};
+
+const PATH: &str = "/apis/muster.io/v1alpha2/namespaces/team/namespacequeues/q";
+
+impl Stage {
+    /// The watch shows the namespace's queue `q`, and more than the pause between two looks has passed.
+    async fn shown_queue(&mut self, names: &[&str]) -> NamespaceQueueStatus {
+        let object = self.api.get(PATH).expect("the namespace shows its queue");
+        let object: NamespaceQueue = read(object);
+        self.take(Input::NamespaceQueue(Delta::Upserted(object)));
+        self.rest_later(names, 6_000).await;
+        let status = self.api.get(&format!("{PATH}/status"));
+        let status = status.or_else(|| self.api.get(PATH)).unwrap()["status"].clone();
+        serde_json::from_value(status).unwrap()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_sees_what_it_uses_and_may_use_of_its_queue() {
+    let mut stage = stage().await;
+    stage.job("a", 3);
+    stage.job("b", 2);
+    stage.rest_later(&["a", "b"], 6_000).await;
+    let shown = stage.shown_queue(&["a", "b"]).await;
+    let cpu = &shown.resources[0];
+    let text = |amount: &Option<crds::loose::QuantityText>| amount.clone().map(|text| text.0);
+    assert_eq!(cpu.name, "cpu");
+    assert_eq!(
+        (&*cpu.used.0, &*cpu.pending.0, &*cpu.queue_used.0),
+        ("3", "2", "3")
+    );
+    assert_eq!(text(&cpu.queue_limit).as_deref(), Some("4"));
+    assert_eq!(text(&cpu.free).as_deref(), Some("1"));
+    assert_eq!((shown.counts.admitted, shown.counts.pending), (1, 1));
+    assert_eq!((shown.queue_pending, shown.pending_ahead), (1, Some(0)));
+    let open = &shown.conditions[0];
+    assert_eq!((&*open.type_, &*open.status), ("Open", "True"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_is_not_managed_any_more_shows_no_queue() {
+    let mut stage = stage().await;
+    stage.job("a", 3);
+    stage.rest_later(&["a"], 6_000).await;
+    stage.shown_queue(&["a"]).await;
+    let mut object = stage.api.get(PATH).unwrap();
+    object["metadata"]["managedFields"] =
+        json!([{"manager": binding_writer::overrides::MANAGER, "operation": "Apply"}]);
+    stage.api.put(PATH, object);
+    stage.namespace(false);
+    stage.rest_later(&["a"], 6_000).await;
+    assert_eq!(stage.api.get(PATH), None);
+}

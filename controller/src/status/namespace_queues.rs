@@ -1,0 +1,249 @@
+//! NamespaceQueues: what each queue is to the users of a namespace, who may read no queue, policy or pool.
+//!
+//! A managed namespace has one for its default queue and for each queue that has jobs of it. Names of other tenants are
+//! hidden as everywhere; sums over all namespaces are shown.
+
+use crate::facts::view::View;
+use crate::status::namespace_usage::{JobPart, NamespacePart};
+use crate::status::{Publishing, target_in};
+use crds::capacity_policy::{self, CapacityPolicy};
+use crds::conditions::{self, Statement};
+use crds::loose::QuantityText;
+use crds::namespace_queue::{NamespaceQueue, NamespaceQueueStatus, NamespaceResource};
+use engine::facts::Share;
+use engine::{
+    Amount, JobKey, JobState, QueueName, QueueUsage, Reason, ResourceName, Resources, Time,
+};
+use kube::Resource;
+use kube::api::ApiResource;
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// How many pending jobs of a queue are searched for the first of a namespace.
+const SEARCHED: usize = 100;
+
+impl Publishing<'_> {
+    /// Notes what a job is to its namespace.
+    pub(super) fn note_part(&mut self, key: &JobKey) {
+        let part = part_of(self.reconciler.view(), key);
+        self.publisher.due.namespaces.note(key, part);
+    }
+
+    /// Publishes the queues of the namespaces that are due.
+    pub(super) fn publish_namespaces(&mut self, now: Time) {
+        let mirror = &self.reconciler.mirror;
+        let usage = &mut self.publisher.due.namespaces;
+        let fleet = self.reconciler.engine.fleet();
+        let has_changed = usage.look_at_free(now, || {
+            let free = fleet.pools().into_iter().map(|pool| pool.free);
+            free.fold(Resources::new(), |sum, free| {
+                sum.checked_add(&free).unwrap_or(sum)
+            })
+        });
+        let known = mirror.namespace_queues();
+        if has_changed {
+            for (namespace, _) in known.keys() {
+                usage.namespace(namespace);
+            }
+        }
+        let Some((mut namespaces, queues)) = usage.take_due(now, known.len()) else {
+            return;
+        };
+        let of_queues = known.keys().filter(|(_, queue)| queues.contains(queue));
+        namespaces.extend(of_queues.map(|(namespace, _)| Arc::from(&**namespace)));
+        for (name, fact) in mirror.namespaces() {
+            if fact.managed && queues.contains(&QueueName::new(fact.queue())) {
+                namespaces.insert(Arc::from(&**name));
+            }
+        }
+        for namespace in namespaces {
+            self.publish_namespace(&namespace, now);
+        }
+    }
+
+    fn publish_namespace(&mut self, namespace: &str, now: Time) {
+        let mirror = &self.reconciler.mirror;
+        let fact = mirror.namespaces().get(namespace);
+        let Some(fact) = fact.filter(|fact| !fact.terminating) else {
+            return; // they go with it
+        };
+        let mut parts = match fact.managed {
+            true => self.publisher.due.namespaces.of(namespace),
+            false => BTreeMap::new(),
+        };
+        if fact.managed {
+            parts.entry(QueueName::new(fact.queue())).or_default();
+        }
+        parts.retain(|queue, _| mirror.queues().contains_key(queue));
+        let kind = ApiResource::erase::<NamespaceQueue>(&());
+        for (queue, part) in &parts {
+            let key = (namespace.to_owned(), queue.clone());
+            let Some(seen) = mirror.namespace_queues().get(&key) else {
+                let object = json!({
+                    "apiVersion": NamespaceQueue::api_version(&()),
+                    "kind": NamespaceQueue::kind(&()),
+                    "metadata": {"namespace": namespace, "name": queue.as_str()},
+                    "spec": {},
+                });
+                let objects = &self.publisher.objects;
+                objects.apply(&kind, Some(namespace), queue.as_str(), object);
+                continue; // its status follows once it exists
+            };
+            let free = self.publisher.due.namespaces.free();
+            let status = status(
+                self.reconciler.view(),
+                seen,
+                (namespace, queue),
+                part,
+                free,
+                now,
+            );
+            if seen.status.as_ref() != Some(&status) {
+                let target = target_in::<NamespaceQueue>(Some(namespace), queue.as_str());
+                self.publisher
+                    .status
+                    .write(target, json!({ "status": status }));
+            }
+        }
+        let from = (namespace.to_owned(), QueueName::new(""));
+        let here = mirror.namespace_queues().range(from..);
+        for ((_, queue), _) in here.take_while(|((of, _), _)| of == namespace) {
+            if !parts.contains_key(queue) {
+                self.publisher
+                    .objects
+                    .delete(&kind, Some(namespace), queue.as_str());
+            }
+        }
+    }
+}
+
+/// Returns what a job is to its namespace; none if nothing is known of it.
+fn part_of(view: View<'_>, key: &JobKey) -> Option<JobPart> {
+    let job = view.engine.job(key)?;
+    let amount = match (job.state, job.admission) {
+        (JobState::Finished, _) => Resources::new(),
+        (_, Some(admission)) => {
+            let charges = admission
+                .shares
+                .iter()
+                .flat_map(|share: &Share| share.charge.values());
+            let excess = view
+                .engine
+                .excess(key)
+                .into_iter()
+                .flat_map(BTreeMap::values);
+            let all = charges.chain(excess);
+            all.fold(Resources::new(), |sum, charge| {
+                sum.checked_add(charge).unwrap_or(sum)
+            })
+        }
+        (_, None) => view.last_facts.get(key)?.demand.total().unwrap_or_default(),
+    };
+    Some(JobPart {
+        queue: job.queue.clone(),
+        state: job.state,
+        amount,
+    })
+}
+
+/// Returns the status of a queue for a namespace in which its jobs are `part`.
+fn status(
+    view: View<'_>,
+    seen: &NamespaceQueue,
+    (namespace, queue): (&str, &QueueName),
+    part: &NamespacePart,
+    free: &Resources,
+    now: Time,
+) -> NamespaceQueueStatus {
+    let usage = view.engine.queue_usage(queue).unwrap_or_default();
+    let policy = view.mirror.policies().get(queue);
+    let mut conditions = seen.status.clone().unwrap_or_default().conditions;
+    let (holds, reason, message) = open(view, namespace, queue, &usage);
+    let statement = Statement {
+        type_: capacity_policy::condition_type::OPEN,
+        holds: Some(holds),
+        reason: &reason,
+        message: &message,
+    };
+    let generation = seen.metadata.generation;
+    conditions::set(
+        &mut conditions,
+        &statement,
+        generation,
+        crds::record::timestamp(now),
+    );
+    let mut pending = view.engine.first_pending(queue, SEARCHED);
+    let ahead = pending.position(|job| &*job.namespace == namespace);
+    NamespaceQueueStatus {
+        conditions,
+        resources: resources(policy, part, &usage, free),
+        counts: part.counts.clone(),
+        queue_pending: usage.pending_jobs.into(),
+        pending_ahead: ahead.and_then(|ahead| i64::try_from(ahead).ok()),
+    }
+}
+
+/// Returns whether jobs of a namespace may be admitted from a queue, and why not.
+fn open(
+    view: View<'_>,
+    namespace: &str,
+    queue: &QueueName,
+    usage: &QueueUsage,
+) -> (bool, String, String) {
+    let reader = JobKey::of_namespace(namespace);
+    if let Some((reason, message)) = &usage.closed {
+        return (false, reason.to_string(), view.discreet(&reader, message));
+    }
+    let labels = view.namespace_of(&reader).labels;
+    let closed = view.mirror.queueing.closed_to(queue, namespace, &labels);
+    match closed.filter(|_| !view.rights.is_known(namespace, queue)) {
+        Some(why) => (false, Reason::QueueNotPermitted.to_string(), why),
+        None => (true, "Open".to_owned(), "the queue takes jobs".to_owned()),
+    }
+}
+
+/// Returns every resource that is limited, used or requested.
+fn resources(
+    policy: Option<&CapacityPolicy>,
+    part: &NamespacePart,
+    usage: &QueueUsage,
+    free: &Resources,
+) -> Vec<NamespaceResource> {
+    let limits = policy.map(|policy| policy.to_fact(None).limits.resources_per_namespace);
+    let limits = limits.unwrap_or_default();
+    let lists = [
+        &part.used,
+        &part.pending,
+        &usage.real_capability,
+        &usage.deserved,
+        &limits,
+    ];
+    let names: BTreeSet<&ResourceName> = lists
+        .into_iter()
+        .flat_map(|list| list.iter().map(|(name, _)| name))
+        .collect();
+    let resource = |name: &ResourceName| {
+        let text = |amount: Amount| QuantityText(name.format(amount));
+        let left = |limits: &Resources, used: &Resources| {
+            let limit = limits.get(name)?;
+            Some(Amount(
+                limit.0.saturating_sub(used.amount_of(name).0).max(0),
+            ))
+        };
+        let by_queue = left(&usage.real_capability, &usage.allocated);
+        let by_namespace = left(&limits, &part.used);
+        NamespaceResource {
+            name: name.to_string(),
+            used: text(part.used.amount_of(name)),
+            pending: text(part.pending.amount_of(name)),
+            limit: limits.get(name).map(text),
+            queue_used: text(usage.allocated.amount_of(name)),
+            queue_deserved: usage.deserved.get(name).map(text),
+            queue_limit: usage.real_capability.get(name).map(text),
+            free: by_queue.into_iter().chain(by_namespace).min().map(text),
+            free_in_clusters: free.get(name).map(text),
+        }
+    };
+    names.into_iter().map(resource).collect()
+}
