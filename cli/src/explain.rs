@@ -6,6 +6,7 @@
 use crate::age;
 use crate::args::{Format, JobFilter, KubectlConnection, OutputArgs};
 use crate::jobs::{self, ListedJob, WaitParts};
+use crate::output::{count_text, position_text};
 use crate::{connect, live, output};
 use anyhow::{Context, Result};
 use controller::live::LiveState;
@@ -67,7 +68,7 @@ pub(crate) async fn run(
 fn lacks_advice(job: &ListedJob) -> bool {
     let federation = job.federation();
     federation.is_some_and(|federation| {
-        let behind = federation.position.as_ref().filter(|at| *at != "1");
+        let behind = federation.position.filter(|at| *at != 1);
         behind.is_some() && federation.helps.is_empty()
     })
 }
@@ -136,15 +137,16 @@ fn render(job: &ListedJob, advice: &ShownAdvice, now: Timestamp) -> String {
 
 /// Adds the jobs ahead of it, and when it may start.
 fn outlook(text: &mut String, federation: &FederationStatus, now: Timestamp) {
-    if let Some(position) = &federation.position {
+    if let Some(position) = federation.position {
         let ahead = federation.ahead.as_ref().map(|ahead| {
             format!(
                 "; ahead: {}, {}, {}",
-                counted(&ahead.jobs, "job"),
-                counted(&ahead.devices, "device"),
-                counted(&ahead.device_hours, "device-hour")
+                counted(&position_text(ahead.jobs), "job"),
+                counted(&count_text(ahead.devices), "device"),
+                counted(&count_text(ahead.device_hours), "device-hour")
             )
         });
+        let position = position_text(position);
         line(
             text,
             "Position",
@@ -223,7 +225,7 @@ mod tests {
     fn advice_that_is_missing_is_computed_or_said_to_be_missing() {
         let of = |position: &str, helps: &str| {
             let status = format!(
-                "{{phase: Pending, federation: {{reason: WaitingForQuota, position: '{position}', helps: {helps}}}}}"
+                "{{phase: Pending, federation: {{reason: WaitingForQuota, position: {position}, helps: {helps}}}}}"
             );
             job(
                 "train",
@@ -234,11 +236,11 @@ mod tests {
             )
         };
         assert!(lacks_advice(&of("2", "[]")));
-        assert!(lacks_advice(&of("100+", "[]")));
+        assert!(lacks_advice(&of("100", "[]")));
         assert!(!lacks_advice(&of("1", "[]")), "the leader has answered");
         assert!(!lacks_advice(&of("2", "[queue night]")));
         let now = "2026-11-21T14:00:00Z".parse().unwrap();
-        let shown = |advice| render(&of("20+", "[]"), &advice, now);
+        let shown = |advice| render(&of("20", "[]"), &advice, now);
         let computed = |helps: &[&str]| ShownAdvice::Computed {
             evidence: vec!["queue vision has 8 of 8 charged".to_owned()],
             helps: helps.iter().map(ToString::to_string).collect(),
@@ -260,12 +262,12 @@ mod tests {
         insta::assert_snapshot!(shown("
   phase: Pending
   federation:
-    position: '3'
+    position: 3
     reason: WaitingForQuota
     message: 'needs nvidia.com/gpu 16; queue vision may use 32 and has 24 charged: short by 8'
     evidence: [queue research has 64 of 64 charged, the next to end is vision/resnet-job]
     helps: [4 pods of main instead of all, queue night instead of its own]
-    ahead: {jobs: '2', devices: '~40', deviceHours: '12'}
+    ahead: {jobs: 2, devices: 40, deviceHours: 12}
     start: {earliest: '2026-11-21T14:10:00Z', latest: null, basis: ends that jobs declare}
     eviction: {time: '2026-11-21T13:00:00Z', reason: Reclaimed, message: queue nlp deserves it, forJob: nlp/llm-job}
 "), @r"
@@ -287,8 +289,8 @@ mod tests {
         insta::assert_snapshot!(shown("
   phase: Pending
   federation:
-    position: '2'
-    ahead: {jobs: '1', devices: '1', deviceHours: '1'}
+    position: 2
+    ahead: {jobs: 1, devices: 1, deviceHours: 1}
     start: {earliest: '2026-11-21T14:00:00Z', latest: '2026-11-21T15:30:00Z', basis: 1 job ahead,
             past: 17 of the last 20 ranges for jobs like it held their starts}
 "), @r"

@@ -4,6 +4,7 @@ use crate::args::{Format, WriteArgs};
 use anyhow::Result;
 use comfy_table::{ContentArrangement, Table, presets};
 use crds::names::kubectl_kind;
+use crds::podgroup::{EXACT_COUNTS, EXACT_POSITIONS};
 use kube::api::DynamicObject;
 use kube::{Resource, ResourceExt};
 use serde::Serialize;
@@ -150,6 +151,23 @@ pub(crate) fn rows(table: &str) -> Vec<Vec<String>> {
         cells.map(str::to_owned).collect()
     };
     table.lines().map(cells).collect()
+}
+
+/// Formats a position as it is shown: `7`, or `100+` if it is rounded down.
+pub(crate) fn position_text(position: i64) -> String {
+    let is_exact = usize::try_from(position).is_ok_and(|place| place < EXACT_POSITIONS);
+    match is_exact {
+        true => position.to_string(),
+        false => format!("{position}+"),
+    }
+}
+
+/// Formats a count as it is shown: `7`, or `~130` if it is rounded down.
+pub(crate) fn count_text(count: i64) -> String {
+    match count {
+        ..=EXACT_COUNTS => count.to_string(),
+        _ => format!("~{count}"),
+    }
 }
 
 fn shown(cell: &str) -> &str {

@@ -139,9 +139,9 @@ fn kind() -> String {
     printcolumn(name = "QUEUE", type_ = "string", json_path = ".spec.queue"),
     printcolumn(
         name = "POS",
-        type_ = "string",
+        type_ = "integer",
         json_path = ".status.federation.position",
-        description = "Place in its queue; exact up to 10"
+        description = "Place in its queue; from 10 on rounded down to a power of ten"
     ),
     printcolumn(
         name = "PLACEMENT",
@@ -292,30 +292,31 @@ pub fn placement_summary(parts: &[PlacedPart]) -> Option<String> {
     (!words.is_empty()).then(|| words.join(","))
 }
 
-/// The last position that is shown exactly.
+/// The first position that is not shown exactly.
 pub const EXACT_POSITIONS: usize = 10;
 
-/// Formats `place` (1 is next) for users: exact up to [`EXACT_POSITIONS`], then by order of magnitude, so that a
-/// moving queue causes few writes.
+/// The largest count that is shown exactly.
+pub const EXACT_COUNTS: i64 = 20;
+
+/// Returns `place` (1 is next) as it is shown: exact below [`EXACT_POSITIONS`], then rounded down to a power of ten, so
+/// that a moving queue causes few writes.
 #[must_use]
-pub fn shown_position(place: u64) -> String {
-    match place {
-        0..=10 => place.to_string(),
-        11..=100 => "10+".to_owned(),
-        101..=1000 => "100+".to_owned(),
-        1001..=10_000 => "1000+".to_owned(),
-        _ => "10000+".to_owned(),
-    }
+pub fn shown_position(place: u64) -> i64 {
+    let shown = match place {
+        0..10 => place,
+        _ => 10_u64.pow(place.ilog10()),
+    };
+    i64::try_from(shown).unwrap_or(i64::MAX)
 }
 
-/// Formats `count` for users: exact up to 20, then its two leading digits.
+/// Returns `count` as it is shown: exact up to [`EXACT_COUNTS`], then rounded down to its two leading digits.
 #[must_use]
-pub fn shown_count(count: u64) -> String {
-    if count <= 20 {
-        return count.to_string();
-    }
-    let unit = 10_u64.pow(count.ilog10() - 1);
-    format!("~{}", count / unit * unit)
+pub fn shown_count(count: u64) -> i64 {
+    let unit = match count {
+        0..=20 => 1,
+        _ => 10_u64.pow(count.ilog10() - 1),
+    };
+    i64::try_from(count / unit * unit).unwrap_or(i64::MAX)
 }
 
 /// Sets `statement` in `conditions`; the transition time becomes `now` only if the status changes. Returns

@@ -136,7 +136,7 @@ async fn several_jobs_are_shown_first_and_each_succeeds_or_fails_by_itself() {
     2 jobs will be cancelled:
     NAME    KIND        QUEUE    STATUS   REASON            PRIORITY   POS   PODS   CLUSTERS
     next    job.batch   vision   Queued   WaitingForQuota   10         1     0/4    <none>
-    tenth   job.batch   vision   Queued   BehindHead        10         10    0/4    <none>
+    tenth   job.batch   vision   Queued   BehindHead        10         10+   0/4    <none>
     ");
     api.fault(1, Fault::Status(403, "forbidden"), |request| {
         request.verb == "DELETE"

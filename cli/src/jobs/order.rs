@@ -11,8 +11,8 @@ use std::cmp::Reverse;
 struct ListOrder {
     queue: String,
     stage: ListStage,
-    /// Position in the queue: `10` is before `10+`, and a job without one is last.
-    position: (u64, bool),
+    /// Position in the queue; a job without one is last.
+    position: i64,
     priority: Reverse<i32>,
     /// Jobs that ended: the latest first.
     ended: Reverse<Option<Timestamp>>,
@@ -41,12 +41,12 @@ fn order(job: &ListedJob) -> ListOrder {
         _ => ListStage::Placed,
     };
     let ended = federation.and_then(|federation| federation.timeline.finished.as_ref());
-    let position = federation.and_then(|federation| federation.position.as_deref());
+    let position = federation.and_then(|federation| federation.position);
     let submitted = job.object.creation_timestamp();
     ListOrder {
         queue: job.group.spec.queue.clone(),
         stage,
-        position: position.map_or((u64::MAX, true), position_of),
+        position: position.unwrap_or(i64::MAX),
         priority: Reverse(
             federation
                 .and_then(|federation| federation.priority)
@@ -57,10 +57,4 @@ fn order(job: &ListedJob) -> ListOrder {
         namespace: job.object.namespace(),
         name: job.object.name_any(),
     }
-}
-
-/// Reads `7` and `100+`.
-fn position_of(text: &str) -> (u64, bool) {
-    let number = text.trim_end_matches('+');
-    (number.parse().unwrap_or(u64::MAX), number != text)
 }

@@ -69,7 +69,10 @@ impl JobTable {
             job.status().to_string(),
             job.reason().to_owned(),
             number(federation.priority).unwrap_or_default(),
-            federation.position.clone().unwrap_or_default(),
+            federation
+                .position
+                .map(output::position_text)
+                .unwrap_or_default(),
             pods(job),
             federation.placement_summary.clone().unwrap_or_default(),
         ]);

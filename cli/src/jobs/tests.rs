@@ -43,18 +43,18 @@ pub(crate) fn jobs() -> Vec<ListedJob> {
         ),
         batch(
             "next",
-            "{phase: Pending, running: 0, federation: {reason: WaitingForQuota, priority: 10, position: '1', attempt: 0,
+            "{phase: Pending, running: 0, federation: {reason: WaitingForQuota, priority: 10, position: 1, attempt: 0,
               message: 'needs nvidia.com/gpu 16; short by 8',
               start: {earliest: '2026-11-25T11:00:00Z', latest: null, basis: ends},
               timeline: {queued: '2026-11-25T09:00:00Z', eligible: '2026-11-25T09:05:00Z'}}}",
         ),
         batch(
             "last",
-            "{phase: Pending, running: 0, federation: {reason: BehindHead, priority: 10, position: '10+'}}",
+            "{phase: Pending, running: 0, federation: {reason: BehindHead, priority: 10, position: 100}}",
         ),
         batch(
             "tenth",
-            "{phase: Pending, running: 0, federation: {reason: BehindHead, priority: 10, position: '10'}}",
+            "{phase: Pending, running: 0, federation: {reason: BehindHead, priority: 10, position: 10}}",
         ),
         job(
             "runs",
@@ -111,8 +111,8 @@ fn jobs_are_listed_by_queue_and_placed_ones_first() {
     pod     pod                    a-queue   Queued    <none>            <none>     <none>   0/1    <none>            60m
     runs    job.batch.volcano.sh   vision    Running   Running           10         <none>   5/6    gpu-a:4,gpu-b:2   60m
     next    job.batch              vision    Queued    WaitingForQuota   10         1        0/4    <none>            60m
-    tenth   job.batch              vision    Queued    BehindHead        10         10       0/4    <none>            60m
-    last    job.batch              vision    Queued    BehindHead        10         10+      0/4    <none>            60m
+    tenth   job.batch              vision    Queued    BehindHead        10         10+      0/4    <none>            60m
+    last    job.batch              vision    Queued    BehindHead        10         100+     0/4    <none>            60m
     ended   job.batch              vision    Failed    Failed            10         <none>   0/4    gpu-a:4           60m
     ");
     insta::assert_snapshot!(shown(true, true), @r"
@@ -120,8 +120,8 @@ fn jobs_are_listed_by_queue_and_placed_ones_first() {
     vision      pod     pod                    a-queue   Queued    <none>            <none>     <none>   0/1    <none>            <none>   <none>    <none>                   <none>     <none>     <none>    60m   <none>
     vision      runs    job.batch.volcano.sh   vision    Running   Running           10         <none>   5/6    gpu-a:4,gpu-b:2   <none>   1         <none>                   <none>     <none>     <none>    60m   <none>
     vision      next    job.batch              vision    Queued    WaitingForQuota   10         1        0/4    <none>            high     0         2026-11-25T11:00:00Z..   5m         <none>     <none>    60m   needs nvidia.com/gpu 16; short by 8
-    vision      tenth   job.batch              vision    Queued    BehindHead        10         10       0/4    <none>            high     <none>    <none>                   <none>     <none>     <none>    60m   <none>
-    vision      last    job.batch              vision    Queued    BehindHead        10         10+      0/4    <none>            high     <none>    <none>                   <none>     <none>     <none>    60m   <none>
+    vision      tenth   job.batch              vision    Queued    BehindHead        10         10+      0/4    <none>            high     <none>    <none>                   <none>     <none>     <none>    60m   <none>
+    vision      last    job.batch              vision    Queued    BehindHead        10         100+     0/4    <none>            high     <none>    <none>                   <none>     <none>     <none>    60m   <none>
     vision      ended   job.batch              vision    Failed    Failed            10         <none>   0/4    gpu-a:4           high     <none>    <none>                   <none>     <none>     <none>    60m   failed: OOM
     ");
 }

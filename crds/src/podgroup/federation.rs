@@ -17,9 +17,9 @@ pub struct FederationStatus {
     /// What it does, in one word: Queued, Admitted, Starting, Running, Evicting, Succeeded, Failed or Finished.
     #[serde(deserialize_with = "lenient")]
     pub status: Option<String>,
-    /// Its position in its queue: exact up to 10, then coarse (`10+`, `100+`).
+    /// Its position in its queue; 1 is next. From 10 on it is rounded down to a power of ten: 10 means 10 to 99.
     #[serde(deserialize_with = "lenient")]
-    pub position: Option<String>,
+    pub position: Option<i64>,
     /// Its parts, by cluster.
     #[serde(deserialize_with = "lenient")]
     pub placement: Vec<PlacedPart>,
@@ -61,17 +61,17 @@ pub struct FederationStatus {
     pub timeline: Timeline,
 }
 
-/// The jobs ahead of a job. Small numbers are exact and large ones are coarse, so that a moving queue
-/// writes little.
+/// The jobs ahead of a job. Small numbers are exact and large ones are rounded down, so that a moving queue writes
+/// little.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobsAhead {
-    /// Jobs.
-    pub jobs: String,
-    /// Devices that they request together.
-    pub devices: String,
-    /// Device-hours that they are expected to take, if run times are known.
-    pub device_hours: String,
+    /// Jobs, rounded like positions.
+    pub jobs: i64,
+    /// Devices that they request together, beyond 20 rounded to two digits.
+    pub devices: i64,
+    /// Device-hours that they are expected to take, if run times are known; rounded likewise.
+    pub device_hours: i64,
 }
 
 /// When a job is expected to start. Times are rounded by how far away they are.

@@ -3,20 +3,14 @@ use super::*;
 
 #[test]
 fn positions_are_exact_at_the_front_only() {
-    let shown: Vec<String> = [1, 10, 11, 100, 101, 1000, 1001, 1_000_000]
-        .into_iter()
-        .map(shown_position)
-        .collect();
-    assert_eq!(
-        shown,
-        ["1", "10", "10+", "10+", "100+", "100+", "1000+", "10000+"]
-    );
+    let shown = [1, 9, 10, 11, 99, 100, 999, 1000, 1_234_567].map(shown_position);
+    assert_eq!(shown, [1, 9, 10, 10, 10, 100, 100, 1000, 1_000_000]);
 }
 
 #[test]
 fn large_counts_keep_two_digits() {
     let shown = [0, 20, 21, 99, 137, 1_999, 123_456].map(shown_count);
-    assert_eq!(shown, ["0", "20", "~21", "~99", "~130", "~1900", "~120000"]);
+    assert_eq!(shown, [0, 20, 21, 99, 130, 1900, 120_000]);
 }
 
 #[test]

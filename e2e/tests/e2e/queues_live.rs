@@ -286,7 +286,7 @@ async fn positions(case: &Case) -> anyhow::Result<()> {
 async fn at_position(case: &Case, job: &Job, place: u32, time: Duration) -> anyhow::Result<()> {
     let what = format!("is at position {place}");
     case.pod_group_within(time, job, &what, |group| {
-        group["status"]["federation"]["position"] == json!(place.to_string())
+        group["status"]["federation"]["position"] == json!(place)
     })
     .await
     .map(drop)

@@ -70,7 +70,7 @@ async fn open(case: &Case, status: &str, reason: &str) -> anyhow::Result<()> {
 
 /// Waits until the job is the next of its queue.
 async fn is_next(case: &Case, job: &Job) -> anyhow::Result<()> {
-    let first = |group: &Value| group["status"]["federation"]["position"] == "1";
+    let first = |group: &Value| group["status"]["federation"]["position"] == 1;
     case.pod_group_when(job, "next", first).await.map(drop)
 }
 

@@ -32,7 +32,7 @@ async fn submit(case: &Case, user: &Tenant, name: &str) -> anyhow::Result<Job> {
 }
 
 /// Waits until a job has this place in its queue.
-async fn is_at(case: &Case, job: &Job, place: &str) -> anyhow::Result<()> {
+async fn is_at(case: &Case, job: &Job, place: u32) -> anyhow::Result<()> {
     let at = |group: &Value| group["status"]["federation"]["position"] == place;
     let what = format!("at place {place}");
     case.pod_group_when(job, &what, at).await.map(drop)
@@ -79,7 +79,7 @@ async fn in_turn(case: &Case) -> anyhow::Result<()> {
     let first = submit(case, &few, "few-0").await?;
     case.waits(&first, NO_SLOT).await?;
     let second = submit(case, &few, "few-1").await?;
-    for (job, place) in [(&first, "1"), (&second, "2"), (&crowd[0], "3")] {
+    for (job, place) in [(&first, 1), (&second, 2), (&crowd[0], 3)] {
         is_at(case, job, place).await?;
     }
 
@@ -98,7 +98,7 @@ async fn in_turn(case: &Case) -> anyhow::Result<()> {
     case.end(&runs[0]).await?;
     case.running(&first).await?;
     // Now that both have half of the queue, the next slot goes to the user who has nothing when it becomes free.
-    is_at(case, &crowd[0], "1").await?;
+    is_at(case, &crowd[0], 1).await?;
     for job in crowd.iter().chain([&second]) {
         ensure!(case.placements(job)? == 0, "{} has started", job.name);
     }

@@ -42,10 +42,10 @@ async fn a_line_is_printed_only_if_the_job_looks_different() {
     };
     let mut watched = watched(&command);
     let waits =
-        queued("{phase: Pending, federation: {reason: BehindHead, position: '2', message: a}}");
+        queued("{phase: Pending, federation: {reason: BehindHead, position: 2, message: a}}");
     let same =
-        queued("{phase: Pending, federation: {reason: BehindHead, position: '2', message: b}}");
-    let next = queued("{phase: Pending, federation: {reason: NextInLine, position: '1'}}");
+        queued("{phase: Pending, federation: {reason: BehindHead, position: 2, message: b}}");
+    let next = queued("{phase: Pending, federation: {reason: NextInLine, position: 1}}");
     let moved = job(
         "train",
         "batch/v1",

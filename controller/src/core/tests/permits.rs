@@ -227,7 +227,7 @@ async fn jobs_behind_the_head_have_advice_too() {
     };
     for name in ["c", "d"] {
         let shown = federation(name);
-        assert_ne!(shown["position"], "1", "{shown}");
+        assert_ne!(shown["position"], 1, "{shown}");
         let helps = shown["helps"].to_string();
         assert!(
             helps.contains("queue open instead of its own"),

@@ -134,7 +134,9 @@ impl Case {
             federation.status.unwrap(),
             status.phase.unwrap(),
             federation.reason.unwrap(),
-            federation.position.unwrap_or("-".into()),
+            federation
+                .position
+                .map_or("-".to_owned(), |place| place.to_string()),
             federation.message.unwrap(),
         )
     }
@@ -171,7 +173,7 @@ fn the_reason_is_the_engines_by_default() {
         position: Some(4711),
         ..Case::default()
     };
-    insta::assert_snapshot!(far.said(), @"Queued Pending WaitingForQuota 1000+ (as the engine says)");
+    insta::assert_snapshot!(far.said(), @"Queued Pending WaitingForQuota 1000 (as the engine says)");
     let ending = released(JobState::Ending, Reason::Suspended);
     insta::assert_snapshot!(ending.said(), @"Evicting Unknown Suspended - (as the engine says)");
 }
