@@ -11,7 +11,7 @@ use crate::{connect, live, output};
 use anyhow::{Context, Result};
 use controller::live::LiveState;
 use crds::podgroup::{FederationStatus, StatusWord};
-use engine::{JobKey, counted};
+use engine::{Actor, JobKey, Reason, counted};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Client, ResourceExt};
@@ -128,11 +128,47 @@ fn render(job: &ListedJob, advice: &ShownAdvice, now: Timestamp) -> String {
         }
         _ => {}
     }
+    next_step(&mut text, job);
     let wait = WaitParts::of(&federation.timeline, status);
     line(&mut text, "Wait", &wait.sentence(now));
     outlook(&mut text, &federation, now);
     history(&mut text, &federation, now);
     text
+}
+
+/// Adds who can end the state that its reason names, and how.
+fn next_step(text: &mut String, job: &ListedJob) {
+    let mut reasons = Reason::ALL.iter().map(|(reason, _)| *reason);
+    let reason = reasons.find(|reason| reason.as_str() == job.reason());
+    let Some(step) = reason.and_then(Reason::next_step) else {
+        return;
+    };
+    let what = without_links(step.what);
+    match step.who {
+        Actor::NoOne => line(text, "Next", &what),
+        who => line(text, "Next", &format!("{who}: {what}")),
+    }
+}
+
+/// Returns Markdown with the text of each link in its place, and without sentences that are only a link.
+fn without_links(markdown: &str) -> String {
+    let mut text = String::new();
+    let mut rest = markdown;
+    while let Some((before, link)) = rest.split_once('[') {
+        let Some((label, after)) = link.split_once("](") else {
+            break;
+        };
+        let after = after.split_once(')').map_or("", |(_, after)| after);
+        text += before;
+        match after.strip_prefix('.') {
+            Some(after) if before.ends_with(". ") => rest = after,
+            _ => {
+                text += label;
+                rest = after;
+            }
+        }
+    }
+    (text + rest).trim_end().to_owned()
 }
 
 /// Adds the jobs ahead of it, and when it may start.
@@ -250,11 +286,34 @@ mod tests {
         State     Queued: WaitingForQuota
         Because   queue vision has 8 of 8 charged
         Helps     queue night instead of its own
+        Next      It starts when quota becomes free.
         Position  20+
         ");
         assert!(shown(computed(&[])).contains("Helps     nothing that was tried just now\n"));
         let missing = shown(ShownAdvice::Missing("Works cannot be listed".to_owned()));
         assert!(missing.contains("Helps     not known yet"), "{missing}");
+    }
+
+    #[test]
+    fn links_are_shown_by_their_text() {
+        for (markdown, text) in [
+            ("none", "none"),
+            (
+                "state it as [described](jobs.md); then [wait](a.md#b).",
+                "state it as described; then wait.",
+            ),
+            ("It ends. [More](more.md).", "It ends."),
+            ("a list [0] is no link", "a list [0] is no link"),
+        ] {
+            assert_eq!(without_links(markdown), text);
+        }
+        // What the texts of all reasons have.
+        for step in Reason::ALL
+            .iter()
+            .filter_map(|(reason, _)| reason.next_step())
+        {
+            assert!(!without_links(step.what).contains("]("), "{}", step.what);
+        }
     }
 
     #[test]
@@ -278,6 +337,7 @@ mod tests {
                   the next to end is vision/resnet-job
         Helps     4 pods of main instead of all
                   queue night instead of its own
+        Next      It starts when quota becomes free.
         Position  3; ahead: 2 jobs, ~40 devices, 12 device-hours
         Start     from 2026-11-21T14:10:00Z (in 10m) to not known (ends that jobs declare)
         Before    Reclaimed at 2026-11-21T13:00:00Z (60m ago), for nlp/llm-job: queue nlp deserves it
