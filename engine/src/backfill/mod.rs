@@ -13,6 +13,7 @@ pub(crate) mod feasible;
 pub(crate) mod offers;
 pub(crate) mod plan;
 pub(crate) mod reservation;
+pub(crate) mod slots;
 mod sooner;
 pub(crate) mod spare;
 mod spare_quota;

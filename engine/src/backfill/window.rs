@@ -2,7 +2,7 @@
 //!
 //! In each queue these are, for each class of pools, the first jobs that are admissible some day, as many as
 //! its policy says (`backfill.reservations`); jobs for which no reservation is possible are passed. Of those,
-//! each class of pools and each short queue serves as many as it has slots: the queue of higher priority
+//! each class of pools and each short queue serves as many as it has slots ([`slots`]): the queue of higher priority
 //! first, then a queue that holds less than it deserves, then the job of higher priority, then the one that
 //! was queued first. The last of several slots is for the job that was queued first of those left, so that
 //! none waits for ever. Fair shares do not count here, though they order queues: they change with every job
@@ -13,6 +13,7 @@ use crate::api::facts::QueueOrdering;
 use crate::api::ids::{JobKey, QueueName};
 use crate::api::job::QueueOrder;
 use crate::api::slot::ReservationSlot;
+use crate::backfill::slots::{self, SlotClaim};
 use crate::backfill::{reservation, withheld};
 use crate::pending::pending_queue::{PendingQueue, SlotsTaken};
 use crate::pending::shapes::ShapeId;
@@ -20,7 +21,6 @@ use crate::placement::request;
 use crate::reservation::priority::{QueuePriorities, ReservationPriority, ReservationWindow};
 use crate::reservation::store::Reservation;
 use crate::state::Inputs;
-use std::collections::BTreeSet;
 
 /// The priority of a reservation for a pending job.
 pub(crate) fn reservation_priority<'a>(
@@ -100,7 +100,7 @@ pub(crate) fn shapes_of<'a>(
 }
 
 /// How many slots a class of pools, or the headroom of a queue, has for a job of `queue`.
-fn most_of_scope(inputs: Inputs<'_>, queue: &QueueName) -> usize {
+pub(crate) fn most_of_slot(inputs: Inputs<'_>, queue: &QueueName) -> usize {
     let of_class = inputs.config.reservations_per_class.max(1);
     of_class.max(holders_allowed(inputs, queue))
 }
@@ -154,68 +154,29 @@ pub(crate) fn is_outranked(
 /// The slot that reservations of higher priority are known to have taken of a job that lacks capacity.
 pub(crate) fn taken_slot<'a>(
     inputs: Inputs<'a>,
-    queue: &QueueName,
-    rank: &QueueOrder,
+    queue: &'a QueueName,
+    rank: &'a QueueOrder,
     shape: ShapeId,
 ) -> Option<&'a ReservationSlot> {
-    let scopes = inputs.pending.shapes.scopes(shape)?;
-    let most = most_of_scope(inputs, queue);
-    let full = |scope: &&ReservationSlot| {
-        // Most often there are too few, whatever their priority.
-        if inputs.reservations.count(scope) < most {
-            return false;
-        }
-        let others = inputs
-            .reservations
-            .holders_of(scope)
-            .filter(|reserved| !reserved.nodes.is_empty() && reserved.rank.key != rank.key);
-        let others = others.map(|reserved| (&reserved.queue, &reserved.rank));
-        let all = others.chain([(queue, rank)]).collect();
-        without_slot(inputs, most, all).contains(&(queue, rank))
-    };
-    scopes.iter().find(full)
-}
-
-/// Of jobs that need one slot each, those that get none, each of as many as its own queue lets it have. So it follows
-/// from the jobs alone, and not from the one that asks: otherwise a job could displace one whose queue lets it have
-/// more, and that would come back beside it, in a circle.
-pub(crate) fn giving_way<'a>(
-    inputs: Inputs<'_>,
-    jobs: &[(&'a QueueName, &'a QueueOrder)],
-) -> Vec<&'a QueueOrder> {
-    let most_of = |queue: &QueueName| most_of_scope(inputs, queue);
-    let limits: BTreeSet<usize> = jobs.iter().map(|(queue, _)| most_of(queue)).collect();
-    let of_limit = |most: usize| {
-        let without = without_slot(inputs, most, jobs.to_vec()).into_iter();
-        without.filter(move |(queue, _)| most_of_scope(inputs, queue) == most)
-    };
-    let without = limits.into_iter().flat_map(of_limit);
-    without.map(|(_, rank)| rank).collect()
-}
-
-/// Of jobs that need one slot each, those that get none of `most`.
-fn without_slot<'a>(
-    inputs: Inputs<'_>,
-    most: usize,
-    mut jobs: Vec<(&'a QueueName, &'a QueueOrder)>,
-) -> Vec<(&'a QueueName, &'a QueueOrder)> {
-    if jobs.len() <= most {
-        return Vec::new();
+    let slots = inputs.pending.shapes.scopes(shape)?;
+    let most = most_of_slot(inputs, queue);
+    // Most often there are too few, whatever their priority.
+    let mut counts = slots.iter().map(|slot| inputs.reservations.count(slot));
+    if counts.all(|count| count < most) {
+        return None;
     }
-    jobs.sort_by_cached_key(|(queue, rank)| reservation_priority(inputs, queue, rank));
-    let by_age = usize::from(most > 1);
-    let mut rest = jobs.split_off(most - by_age);
-    rest.sort_by_key(|(_, rank)| (rank.at, &rank.key));
-    rest.into_iter().skip(by_age).collect()
+    let claim = SlotClaim { queue, rank, slots };
+    slots::without(inputs, claim).get(&rank.key).copied()
 }
 
 /// Whether a dropped reservation may have outranked a job that a free slot alone
-/// ([`crate::backfill::feasible::with_free_slots`]) does not have asked again: all slots of its class are
-/// taken still, or those of another class that the job needs, too.
+/// ([`crate::backfill::feasible::with_free_slots`]) does not have asked again: all slots are taken still of its class,
+/// of a class that the job needs, too, or of one that other reservations connect with it.
 pub(crate) fn outranked_another(inputs: Inputs<'_>, gone: &Reservation) -> bool {
     let most = inputs.config.reservations_per_class.max(1);
     let least = most - usize::from(inputs.pending.shapes.are_of_several_classes());
-    let classes = gone.scopes.iter();
-    let mut classes = classes.filter(|scope| matches!(scope, ReservationSlot::Class(_)));
-    classes.any(|class| inputs.reservations.count(class) >= least)
+    let mut slots = inputs.reservations.connected(&gone.scopes).into_iter();
+    slots.any(|slot| {
+        matches!(slot, ReservationSlot::Class(_)) && inputs.reservations.count(&slot) >= least
+    })
 }

@@ -4,6 +4,7 @@
 //! `lifecycle`, `reserve` and `preempt`, and `react` says what each change wakes.
 
 pub(crate) mod decide;
+mod displace;
 mod elastic;
 pub(crate) mod events;
 pub(crate) mod fleet;

@@ -12,8 +12,8 @@ use crate::backfill::{reservation, window, withheld};
 use crate::cycle::fleet;
 use crate::cycle::replan::{ends_moved, owners_met_by_admission, replan_after, replan_beside};
 use crate::cycle::wake::{
-    activate, headroom_freed, headroom_used, mark_all_dirty, mark_windows_dirty, nodes_freed,
-    nodes_unreserved, owners_moved_back, recheck,
+    activate, contest, headroom_freed, headroom_used, mark_all_dirty, mark_windows_dirty,
+    nodes_freed, nodes_unreserved, owners_moved_back, recheck,
 };
 use crate::jobs::elastic::least_total;
 use crate::jobs::job::PendingEntry;
@@ -333,17 +333,33 @@ fn reservation_dropped(engine: &mut Engine, dropped: &Reservation) {
     if window::outranked_another(engine.inputs(), dropped) {
         mark_windows_dirty(engine);
     }
-    for slot in &dropped.scopes {
-        match slot {
-            ReservationSlot::Headroom(_) => {
-                let slot = RequeueCondition::Slot(slot.clone());
-                engine.pending.queues.recheck_waiting(&slot);
-            }
-            ReservationSlot::Class(_) => engine.pending.note_contested(slot),
-        }
-    }
+    slots_left(engine, dropped, &BTreeSet::new());
     engine.changed.jobs.insert(dropped.rank.key.clone());
     engine.pending.queues.wake(&RequeueCondition::Reservation);
+}
+
+/// Asks those that wait for slots that a reservation has left: all but `kept`, and those that it connected with others.
+fn slots_left(engine: &mut Engine, before: &Reservation, kept: &BTreeSet<ReservationSlot>) {
+    let left: BTreeSet<ReservationSlot> = before.scopes.difference(kept).cloned().collect();
+    for slot in &left {
+        if matches!(slot, ReservationSlot::Headroom(_)) {
+            let slot = RequeueCondition::Slot(slot.clone());
+            engine.pending.queues.recheck_waiting(&slot);
+        }
+    }
+    if !left.is_empty() {
+        contest(engine, &left);
+    }
+}
+
+/// A reservation takes other slots than before. A job that waits for a class may have a claim to it now, if one that is
+/// before it has its turn later, since it needs a slot of another class.
+fn slots_taken(engine: &mut Engine, planned: &Reservation) {
+    let connected = engine.reservations.connected(&planned.scopes);
+    let of_class = |slot: &&ReservationSlot| matches!(slot, ReservationSlot::Class(_));
+    if connected.iter().filter(of_class).count() > 1 {
+        contest(engine, &planned.scopes);
+    }
 }
 
 fn reservation_set(engine: &mut Engine, key: &JobKey, before: Option<&Reservation>) {
@@ -354,12 +370,14 @@ fn reservation_set(engine: &mut Engine, key: &JobKey, before: Option<&Reservatio
     if before.is_none_or(|before| before.scopes != planned.scopes) {
         // A job that lost a slot to another reservation may have a better claim than this one.
         mark_windows_dirty(engine);
+        slots_taken(engine, &planned);
     }
     if planned.preemptor {
         // A search for victims counts what preemptors will use.
         engine.pending.backoff.moved();
     }
     if let Some(before) = before {
+        slots_left(engine, before, &planned.scopes);
         // What was reserved before is not any more, and the job may start later.
         nodes_unreserved(engine, before);
         if before.nodes != planned.nodes {

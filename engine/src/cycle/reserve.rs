@@ -11,14 +11,15 @@ use crate::api::ids::{JobKey, PoolClass, QueueName, Time};
 use crate::api::job::QueueOrder;
 use crate::api::slot::ReservationSlot;
 use crate::backfill::{reservation, spare, window, withheld};
+use crate::cycle::displace::{Given, give_slots};
 use crate::cycle::react::{Change, react};
 use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::shapes::ShapeId;
 use crate::placement::empty;
 use crate::placement::request::{Block, Gate, Request};
 use crate::reservation::store::Reservation;
-use crate::state::{Engine, Inputs};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::state::Engine;
+use std::collections::BTreeSet;
 
 /// To guess the slots of one shape counts as to list so many classes by other slots.
 const GUESS_AS: usize = 2_048;
@@ -74,8 +75,8 @@ pub(crate) fn reserve_for(
         match planned {
             Some(planned) => {
                 note_where_none_guessed(engine, shape, &planned);
-                match displace_or_less(engine, planned) {
-                    Ok((planned, displaced)) => {
+                match give_slots(engine, planned, plan) {
+                    Given::Slots { planned, displaced } => {
                         // It was planned beside those that it displaced.
                         let again = displaced.then(|| plan(engine)).flatten();
                         plans += usize::from(displaced);
@@ -85,9 +86,16 @@ pub(crate) fn reserve_for(
                         });
                         set_reservation(engine, again.unwrap_or(planned));
                     }
-                    Err(taken) => {
+                    Given::Headroom { planned, taken } => {
+                        set_reservation(engine, planned);
+                        slots.extend(taken.as_ref().map(until_free));
+                    }
+                    Given::Nothing(taken) => {
                         drop_reservation_of(engine, &rank.key);
-                        slots.push(until_free(&taken));
+                        match taken {
+                            Some(taken) => slots.push(until_free(&taken)),
+                            None => note_unreservable(engine, request.queue, rank),
+                        }
                     }
                 }
             }
@@ -141,7 +149,7 @@ fn is_fruitless(
 
 /// What a job waits for whose slot is taken. A class whose shape is infeasible is not parked, and is asked as one of
 /// the window.
-fn until_free(slot: &ReservationSlot) -> RequeueCondition {
+pub(crate) fn until_free(slot: &ReservationSlot) -> RequeueCondition {
     RequeueCondition::Slot(slot.clone())
 }
 
@@ -303,76 +311,4 @@ pub(crate) fn set_reservation(engine: &mut Engine, mut planned: Reservation) {
     engine.reservations.set(planned);
     let before = before.as_ref();
     react(engine, Change::ReservationSet { key: &key, before });
-}
-
-/// Whether as many jobs before it in its queue as may reserve keep the same headroom: of one queue they go one after
-/// the other, whatever nodes they need.
-fn lacks_headroom_behind(
-    inputs: Inputs<'_>,
-    planned: &Reservation,
-    scope: &ReservationSlot,
-) -> bool {
-    let holders = inputs.reservations.holders_of(scope);
-    let this = (&planned.queue, &planned.rank);
-    let before = holders.filter(|kept| {
-        kept.queue == planned.queue
-            && inputs
-                .quota
-                .compare((&kept.queue, &kept.rank), this)
-                .is_lt()
-    });
-    matches!(scope, ReservationSlot::Headroom(_))
-        && before.count() >= window::holders_allowed(inputs, &planned.queue)
-}
-
-/// Gives the reservation its slots. Where those of its nodes are taken, it is one of headroom only. Returns it, and
-/// whether it displaced others.
-///
-/// # Errors
-/// The slot that others keep.
-fn displace_or_less(
-    engine: &mut Engine,
-    planned: Reservation,
-) -> Result<(Reservation, bool), ReservationSlot> {
-    let taken = match displace(engine, &planned) {
-        Ok(displaced) => return Ok((planned, displaced)),
-        Err(taken) => taken,
-    };
-    let less = planned.of_headroom_only().ok_or(taken)?;
-    let displaced = displace(engine, &less)?;
-    Ok((less, displaced))
-}
-
-/// Gives the reservation its slots. It displaces those that have less of a claim ([`window`]). Returns whether there
-/// are any.
-///
-/// # Errors
-/// The slot that others keep.
-fn displace(engine: &mut Engine, planned: &Reservation) -> Result<bool, ReservationSlot> {
-    let mut giving_way: BTreeMap<JobKey, &ReservationSlot> = BTreeMap::new();
-    for scope in &planned.scopes {
-        if lacks_headroom_behind(engine.inputs(), planned, scope) {
-            return Err(scope.clone());
-        }
-        let others = engine.reservations.holders_of(scope);
-        let others = others
-            .filter(|kept| kept.rank != planned.rank && !giving_way.contains_key(&kept.rank.key));
-        let all = others.chain([planned]);
-        let all: Vec<_> = all.map(|kept| (&kept.queue, &kept.rank)).collect();
-        let without = window::giving_way(engine.inputs(), &all);
-        if without.contains(&&planned.rank) {
-            return Err(scope.clone());
-        }
-        giving_way.extend(without.into_iter().map(|rank| (rank.key.clone(), scope)));
-    }
-    let displaces = !giving_way.is_empty();
-    for (key, scope) in giving_way {
-        drop_reservation_of(engine, &key);
-        let entry = withheld::line_now(engine.inputs(), &key);
-        if let Some(entry) = entry {
-            let queues = &mut engine.pending.queues;
-            queues.wait_also(&entry.queue, entry.shape, until_free(scope));
-        }
-    }
-    Ok(displaces)
 }

@@ -167,9 +167,7 @@ pub(crate) fn note_satisfied(engine: &mut Engine, id: QueueId) {
         let kept = holders.filter_map(|rank| engine.reservations.of(&rank.key));
         let slots: BTreeSet<ReservationSlot> =
             kept.flat_map(|kept| &kept.scopes).cloned().collect();
-        for slot in &slots {
-            engine.pending.note_contested(slot);
-        }
+        contest(engine, &slots);
         mark_windows_dirty(engine);
     }
     if unsatisfied {
@@ -177,6 +175,14 @@ pub(crate) fn note_satisfied(engine: &mut Engine, id: QueueId) {
     }
     let path = engine.quota.path_of(id);
     engine.pending.heads.mark_dirty(id, path);
+}
+
+/// Notes the classes among these slots, and those that reservations connect with them: what a job gets of one depends
+/// on who has the others.
+pub(crate) fn contest(engine: &mut Engine, slots: &BTreeSet<ReservationSlot>) {
+    let connected = engine.reservations.connected(slots).into_iter();
+    let classes = connected.filter(|slot| matches!(slot, ReservationSlot::Class(_)));
+    classes.for_each(|class| engine.pending.note_contested(class));
 }
 
 /// Rechecks the parked classes that wait for a slot of a class of pools, where a job of theirs has a claim to it
@@ -191,11 +197,14 @@ pub(crate) fn settle_contested(engine: &mut Engine) {
     }
 }
 
-/// Whether the slots of the first job of a class without a reservation are not known to be taken.
+/// Whether the slots of the first job of a class that takes none of nodes are not known to be taken.
 fn has_claim(inputs: Inputs<'_>, queue: &QueueName, shape: ShapeId) -> bool {
     let pending_queue = inputs.pending.queues.pending_queue(queue);
     let mut jobs = pending_queue.into_iter().flat_map(|of| of.class(shape));
-    let first = jobs.find(|rank| inputs.reservations.of(&rank.key).is_none());
+    let first = jobs.find(|rank| {
+        let reserved = inputs.reservations.of(&rank.key);
+        reserved.is_none_or(|reserved| reserved.nodes.is_empty() && !reserved.taking())
+    });
     first.is_some_and(|rank| !window::is_outranked(inputs, queue, rank, shape))
 }
 

@@ -167,8 +167,8 @@ impl Pending {
     }
 
     /// A slot of a class of pools is free, or its holder has less of a claim to it.
-    pub(crate) fn note_contested(&mut self, slot: &ReservationSlot) {
-        self.contested.insert(slot.clone());
+    pub(crate) fn note_contested(&mut self, slot: ReservationSlot) {
+        self.contested.insert(slot);
     }
 
     /// Whether any were noted since the last call of [`Self::take_contested`].

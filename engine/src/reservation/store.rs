@@ -4,6 +4,9 @@
 //! Only a store: `cycle::reserve` sets and drops reservations, and `backfill` says what they withhold.
 //! The indexes always follow from the reservations.
 
+#[cfg(test)]
+mod tests;
+
 use crate::amounts::hashed::Hashed;
 use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
@@ -128,6 +131,8 @@ pub(crate) struct Reservations {
     by_queue: BTreeMap<QueueName, BTreeSet<QueueOrder>>,
     /// The owners that have taken each slot.
     by_scope: BTreeMap<ReservationSlot, BTreeSet<JobKey>>,
+    /// The sets of several slots that owners have taken together, and how many have taken each.
+    slot_sets: BTreeMap<BTreeSet<ReservationSlot>, usize>,
     /// The owners with reserved nodes.
     with_nodes: BTreeSet<JobKey>,
     /// What is reserved of each node.
@@ -165,6 +170,22 @@ impl Reservations {
     /// How many have taken a slot.
     pub(crate) fn count(&self, scope: &ReservationSlot) -> usize {
         self.by_scope.get(scope).map_or(0, BTreeSet::len)
+    }
+
+    /// These slots, and those that owners connect with them, each by taking several.
+    pub(crate) fn connected(&self, slots: &BTreeSet<ReservationSlot>) -> BTreeSet<ReservationSlot> {
+        let mut connected = slots.clone();
+        let mut others: Vec<&BTreeSet<ReservationSlot>> = self.slot_sets.keys().collect();
+        loop {
+            let (met, apart): (Vec<_>, Vec<_>) = others
+                .into_iter()
+                .partition(|set| !set.is_disjoint(&connected));
+            if met.is_empty() {
+                return connected;
+            }
+            connected.extend(met.into_iter().flatten().cloned());
+            others = apart;
+        }
     }
 
     /// The owners that wait for headroom of a queue.
@@ -253,6 +274,10 @@ impl Reservations {
             let holders = self.by_scope.entry(scope.clone()).or_default();
             holders.insert(reservation.rank.key.clone());
         }
+        if reservation.scopes.len() > 1 {
+            let count = self.slot_sets.entry(reservation.scopes.clone());
+            *count.or_default() += 1;
+        }
         if !reservation.nodes.is_empty() {
             self.with_nodes.insert(reservation.rank.key.clone());
             self.keep(&reservation.nodes, 1);
@@ -282,6 +307,12 @@ impl Reservations {
                 if holders.is_empty() {
                     self.by_scope.remove(scope);
                 }
+            }
+        }
+        if let Some(count) = self.slot_sets.get_mut(&removed.scopes) {
+            *count -= 1;
+            if *count == 0 {
+                self.slot_sets.remove(&removed.scopes);
             }
         }
         self.with_nodes.remove(key);
@@ -323,6 +354,9 @@ impl Reservations {
         if fresh.by_queue != self.by_queue || fresh.by_scope != self.by_scope {
             wrong.push(format!("reservations by queue: {:?}", self.by_queue));
         }
+        if fresh.slot_sets != self.slot_sets {
+            wrong.push(format!("reservations by slots: {:?}", self.slot_sets));
+        }
         if fresh.with_nodes != self.with_nodes || fresh.reserved != self.reserved {
             wrong.push(format!("reservations by node: {:?}", self.reserved));
         }
@@ -336,108 +370,5 @@ impl Reservations {
             ));
         }
         wrong
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::api::job::UserId;
-    use crate::capacity::testing::resources;
-    use std::cmp::Reverse;
-
-    fn key(name: &str) -> JobKey {
-        JobKey::new("ns", name)
-    }
-
-    /// One that reserves so many GPUs of each of these nodes of cluster `a`, and waits for these
-    /// `pending_evictions`.
-    fn kept(name: &str, nodes: &[(&str, &str)], pending_evictions: &[&str]) -> Reservation {
-        let node = |(node, request): &(&str, &str)| ReservedNode {
-            cluster: ClusterName::from("a"),
-            node: NodeName::from(*node),
-            class: PoolClass::from("gpu"),
-            resources: resources(request),
-        };
-        Reservation {
-            queue: QueueName::from("q"),
-            rank: QueueOrder {
-                priority: Reverse(0),
-                at: Time(1),
-                key: key(name),
-                user: UserId::NONE,
-            },
-            scopes: BTreeSet::from([ReservationSlot::Headroom(QueueName::from("q"))]),
-            charge: Resources::new(),
-            pools: Vec::new(),
-            nodes: nodes.iter().map(node).collect(),
-            releases: Vec::new(),
-            start: None,
-            preemptor: !pending_evictions.is_empty(),
-            pending_evictions: pending_evictions.iter().map(|name| key(name)).collect(),
-        }
-    }
-
-    #[test]
-    fn what_is_reserved_of_a_node_is_listed_for_all_and_for_some() {
-        let mut all = Reservations::default();
-        all.set(kept("one", &[("n0", "gpu 4"), ("n1", "gpu 3")], &[]));
-        all.set(kept("two", &[("n0", "gpu 2")], &[]));
-        let (a, b) = (ClusterName::from("a"), ClusterName::from("b"));
-        let [n0, n1] = ["n0", "n1"].map(NodeName::from);
-        let sum = |request: &str| Some(ResourceTotals::from(&resources(request)));
-        assert_eq!(all.kept_on(&a, &n0).cloned(), sum("gpu 6"));
-        assert_eq!(all.kept_for(&[key("one")], &a, &n0), sum("gpu 4"));
-        let both = [key("one"), key("two")];
-        assert_eq!(all.kept_for(&both, &a, &n0), sum("gpu 6"));
-        assert_eq!(all.kept_for(&both, &a, &n1), sum("gpu 3"));
-        assert_eq!(all.kept_for(&both, &b, &n0), None);
-        all.remove(&key("one"));
-        assert_eq!(all.kept_on(&a, &n0).cloned(), sum("gpu 2"));
-        assert_eq!(all.kept_for(&both, &a, &n1), None);
-    }
-
-    #[test]
-    fn holders_are_found_by_what_they_wait_for() {
-        let mut all = Reservations::default();
-        assert!(!all.has_preemptors());
-        all.set(kept("one", &[], &[]));
-        all.set(kept("two", &[], &["victim"]));
-        assert!(all.has_preemptors());
-        let q = QueueName::from("q");
-        assert_eq!(all.short_of(&q), [key("one"), key("two")]);
-        assert_eq!(all.short_of(&QueueName::from("other")), []);
-        assert_eq!(all.settle(&key("victim")), [key("two")]);
-        all.remove(&key("two"));
-        assert!(!all.has_preemptors());
-        assert_eq!(all.short_of(&q), [key("one")]);
-    }
-
-    type Break = fn(&mut Reservations);
-
-    #[test]
-    fn each_index_that_does_not_follow_from_the_reservations_is_named() {
-        let mut all = Reservations::default();
-        all.set(kept("one", &[("n0", "gpu 4")], &["victim"]));
-        assert_eq!(all.audit(), [""; 0]);
-        let breaks: [(&str, Break); 7] = [
-            ("queue", |all| all.by_queue.clear()),
-            ("queue", |all| all.by_scope.clear()),
-            ("node", |all| all.with_nodes.clear()),
-            ("node", |all| all.reserved.clear()),
-            ("holder", |all| all.preemptors = 0),
-            ("holder", |all| {
-                let other = kept("other", &[], &[]);
-                all.by_job.insert(key("other"), other);
-            }),
-            ("victim", |all| all.pending_evictions.clear()),
-        ];
-        for (index, breaks) in breaks {
-            let mut broken = all.clone();
-            breaks(&mut broken);
-            let told = broken.audit();
-            let named = format!("reservations by {index}: ");
-            assert!(told.len() == 1 && told[0].starts_with(&named), "{told:?}");
-        }
     }
 }

@@ -66,7 +66,7 @@ fn jobs_that_fill_a_fleet_and_wait() {
     let mut world = World::new();
     fleet(&mut world);
     crowd(&mut world, 340);
-    assert_snapshot!(decided(&mut world), @"155 decisions: 178 evaluations, 213 plans, 4575 node visits");
+    assert_snapshot!(decided(&mut world), @"155 decisions: 178 evaluations, 215 plans, 4948 node visits");
     assert_snapshot!(decided(&mut world), @"0 decisions: 0 evaluations, 0 plans, 0 node visits");
 }
 

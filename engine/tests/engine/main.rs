@@ -24,6 +24,7 @@ mod cost;
 mod crowded;
 mod deadline;
 mod deserved;
+mod displaced;
 mod drain;
 mod elastic;
 mod evidence;
