@@ -186,7 +186,7 @@ fn nodes_beside_headroom(
 }
 
 /// The reservation of planned nodes.
-fn reservation_on(
+pub(crate) fn reservation_on(
     inputs: Inputs<'_>,
     request: Request<'_>,
     target: ReservationPlan,

@@ -4,7 +4,7 @@ use crate::api::ids::JobKey;
 use crate::api::slot::ReservationSlot;
 use crate::backfill::slots::{self, SlotClaim};
 use crate::backfill::{window, withheld};
-use crate::cycle::replan;
+use crate::cycle::after_displacing::is_possible_after;
 use crate::cycle::reserve::{drop_reservation_of, set_reservation, until_free};
 use crate::reservation::store::Reservation;
 use crate::state::{Engine, Inputs};
@@ -47,14 +47,16 @@ pub(super) enum Given {
 }
 
 /// Gives the reservation its slots, or those of its headroom only. It displaces those that have less of a claim
-/// ([`slots`]), unless the owners before it would then take the nodes that it counts on.
+/// ([`slots`]), unless the owners before it would then take the nodes that it counts on. Adds to `plans` how many were
+/// made for that.
 pub(super) fn give_slots(
     engine: &mut Engine,
     planned: Reservation,
     plan: impl Fn(&Engine) -> Option<Reservation>,
+    plans: &mut usize,
 ) -> Given {
     let taken = match giving_way(engine.inputs(), &planned) {
-        Ok(others) if is_possible_after(engine, &planned, &others, plan) => {
+        Ok(others) if is_possible_after(engine, &planned, &others, plan, plans) => {
             let displaced = !others.is_empty();
             displace(engine, others);
             return Given::Slots { planned, displaced };
@@ -78,7 +80,7 @@ pub(super) fn give_slots(
 ///
 /// # Errors
 /// The slot that others keep.
-fn giving_way(
+pub(super) fn giving_way(
     inputs: Inputs<'_>,
     planned: &Reservation,
 ) -> Result<BTreeMap<JobKey, ReservationSlot>, ReservationSlot> {
@@ -112,35 +114,12 @@ fn displace(engine: &mut Engine, others: BTreeMap<JobKey, ReservationSlot>) {
 }
 
 /// What is left of the reservation of a job that loses a slot.
-fn left_without(inputs: Inputs<'_>, key: &JobKey, slot: &ReservationSlot) -> Option<Reservation> {
+pub(super) fn left_without(
+    inputs: Inputs<'_>,
+    key: &JobKey,
+    slot: &ReservationSlot,
+) -> Option<Reservation> {
     let of_nodes = matches!(slot, ReservationSlot::Class(_));
     let reserved = inputs.reservations.of(key).filter(|_| of_nodes)?;
     reserved.clone().of_headroom_only()
-}
-
-/// Whether a reservation is possible still once others have lost a slot and the owners before it were planned again
-/// beside what is left. If they took the nodes that it counts on, it would be dropped, the others would come back, and
-/// it would displace them again.
-fn is_possible_after(
-    engine: &mut Engine,
-    planned: &Reservation,
-    others: &BTreeMap<JobKey, ReservationSlot>,
-    plan: impl Fn(&Engine) -> Option<Reservation>,
-) -> bool {
-    if planned.nodes.is_empty() || others.is_empty() {
-        return true;
-    }
-    let stand = engine.reservations.clone();
-    let mut gone = Vec::new();
-    for (key, slot) in others {
-        let left = left_without(engine.inputs(), key, slot);
-        gone.extend(engine.reservations.remove(key));
-        if let Some(left) = left {
-            engine.reservations.set(left);
-        }
-    }
-    let is_possible = !replan::assume_replanned(engine, &gone, planned)
-        || plan(engine).is_some_and(|again| again.scopes == planned.scopes);
-    engine.reservations = stand;
-    is_possible
 }

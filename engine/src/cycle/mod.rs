@@ -3,6 +3,7 @@
 //! `events` takes in what became known and `decide` moves what can move; both change stores through
 //! `lifecycle`, `reserve` and `preempt`, and `react` says what each change wakes.
 
+mod after_displacing;
 pub(crate) mod decide;
 mod displace;
 mod elastic;

@@ -92,7 +92,8 @@ pub(super) fn replan_after(engine: &mut Engine, gone: &Reservation) {
     }
 }
 
-fn owners_after<'a>(
+/// The owners that [`replan_after`] has planned again.
+pub(super) fn owners_after<'a>(
     inputs: Inputs<'a>,
     gone: &'a Reservation,
 ) -> impl Iterator<Item = &'a Reservation> {
@@ -102,65 +103,6 @@ fn owners_after<'a>(
     let owners = inputs.reservations.with_nodes();
     let owners = owners.filter(|other| !gone.nodes.is_empty() && !other.taking());
     owners.filter(move |other| other.rank.key != gone.rank.key && is_later(other.start))
-}
-
-/// Assumes that the owners of reserved nodes before a planned reservation were planned again one after the other, now
-/// that these reservations are gone. Returns whether any of them moved. Only what is reserved is changed, and nothing
-/// is woken: the caller restores it.
-pub(super) fn assume_replanned(
-    engine: &mut Engine,
-    gone: &[Reservation],
-    planned: &Reservation,
-) -> bool {
-    let inputs = engine.inputs();
-    let had_to_leave = |other: &Reservation, gone: &Reservation| {
-        let request = withheld::request_of(inputs, other);
-        request.is_some_and(|request| withheld::binds_from(inputs, gone, request, other.start))
-    };
-    let met = gone.iter().flat_map(|gone| {
-        let owners = owners_after(inputs, gone);
-        owners.filter(move |other| had_to_leave(other, gone))
-    });
-    let met: BTreeSet<JobKey> = met.map(|other| other.rank.key.clone()).collect();
-    if met.is_empty() {
-        return false;
-    }
-    let order = |one: &Reservation, other: &Reservation| {
-        let other = (&other.queue, &other.rank);
-        inputs.quota.compare((&one.queue, &one.rank), other)
-    };
-    let mut before: Vec<&Reservation> = inputs.reservations.with_nodes().collect();
-    before.retain(|kept| !kept.taking() && order(kept, planned).is_lt());
-    before.sort_by(|one, other| order(one, other));
-    let before: Vec<JobKey> = before.iter().map(|kept| kept.rank.key.clone()).collect();
-    let mut moves = false;
-    for key in before {
-        // Where one moved, those behind it may have to leave it.
-        if moves || met.contains(&key) {
-            moves |= assume_moved(engine, &key);
-        }
-    }
-    moves
-}
-
-/// Assumes that a reservation was planned again. Returns whether it moved.
-fn assume_moved(engine: &mut Engine, owner: &JobKey) -> bool {
-    let inputs = engine.inputs();
-    let Some(kept) = inputs.reservations.of(owner) else {
-        return false;
-    };
-    let request = withheld::request_of(inputs, kept);
-    let found = request.and_then(|request| plan::target(inputs, request));
-    let Some(found) = found.filter(|found| found.nodes != kept.nodes) else {
-        return false;
-    };
-    let moved = Reservation {
-        nodes: found.nodes,
-        start: found.start,
-        ..kept.clone()
-    };
-    engine.reservations.set(moved);
-    true
 }
 
 /// To be called when all that may go were evaluated. Replans the reservations on nodes whose owners start clearly

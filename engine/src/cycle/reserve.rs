@@ -75,7 +75,7 @@ pub(crate) fn reserve_for(
         match planned {
             Some(planned) => {
                 note_where_none_guessed(engine, shape, &planned);
-                match give_slots(engine, planned, plan) {
+                match give_slots(engine, planned, plan, &mut plans) {
                     Given::Slots { planned, displaced } => {
                         // It was planned beside those that it displaced.
                         let again = displaced.then(|| plan(engine)).flatten();

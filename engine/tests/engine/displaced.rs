@@ -131,3 +131,25 @@ fn a_job_displaces_none_without_whom_others_would_take_its_nodes() {
     decide(&mut world);
     assert_eq!(reserved(&world), ["first y", "waits z"]);
 }
+
+/// `all` needs all nodes, of which `small` has reserved a part: no reservation is possible for it. Of the slots of the
+/// class, `waits` would have the one of `small`, since it waits longer; but then one would be possible for `all`.
+#[test]
+fn a_job_displaces_none_without_whom_others_would_reserve_its_nodes() {
+    let mut world = World::new();
+    world.cluster("a", 3, "cpu 64, gpu 4");
+    for (name, of) in [("old-1", "x"), ("old-2", "z"), ("old-3", "z")] {
+        world.queue(queue(of));
+        runs(&mut world, name, of, pods(1, "gpu 4"), None);
+    }
+    world.queue(queue("y"));
+    world.add("all", "x", 3, "gpu 4");
+    world.add("waits", "z", 1, "gpu 4");
+    world.add("behind", "x", 1, "gpu 1");
+    world.add("small", "y", 1, "gpu 1");
+    decide(&mut world);
+    assert_eq!(reserved(&world), ["behind a", "small a"]);
+    world.apply(Event::JobGone(key("small")));
+    decide(&mut world);
+    assert_eq!(reserved(&world), ["all a a a"]);
+}

@@ -192,3 +192,31 @@ fn the_search_for_the_next_job_finds_the_head_of_each_queue() {
     };
     check(&case).unwrap();
 }
+
+#[test]
+fn decisions_end_while_nodes_that_come_and_go_are_reserved() {
+    let case = Case {
+        fleet: "clusters: [{name: a, nodes: [{count: 3, gpus: 4}]}]".to_owned(),
+        queues: "queues: [{name: x}, {name: y}, {name: z}]".to_owned(),
+        jobs: "jobs:\n\
+               - {name: j0, queue: y, at: 33m, run: 1m, pods: 1, gpus: 8}\n\
+               - {name: j1, queue: x, at: 129m, run: 1m, pods: 3, gpus: 4}\n\
+               - {name: j2, queue: x, at: 236m, run: 1m, gpus: 1}\n\
+               - {name: j3, queue: x, at: 33m, run: 1m, gpus: 1}\n\
+               - {name: j4, queue: y, at: 345m, run: 1m, gpus: 1, split: Allowed}\n\
+               - {name: j5, queue: z, at: 109m, run: 119m, pods: 2, gpus: 4, split: Allowed}\n\
+               - {name: j6, queue: y, at: 217m, run: 2m, pods: 4, gpus: 1, checkpoint: 5m}\n\
+               - {name: j7, queue: z, at: 205m, run: 46m, gpus: 4, checkpoint: 5m}\n\
+               - {name: j8, queue: x, at: 128m, run: 40m, pods: 3, gpus: 4, checkpoint: 5m, \
+               minimum: 1, elastic: true}\n\
+               - {name: j9, queue: x, at: 235m, run: 35m, pods: 3, gpus: 4, checkpoint: 5m, \
+               minimum: 1, elastic: true}\n\
+               - {name: j10, queue: z, at: 392m, run: 52m, gpus: 4}\n\
+               - {name: j11, queue: x, at: 89m, run: 119m, gpus: 4, split: Allowed}\n"
+            .to_owned(),
+        faults: "seed: 626\nrate: 10000\njobsHit: 30%\nrepair: mean 40m\ndetection: 50s\n\
+                 restart: 0m\nuntil: 60h\npreemptionRestarts: true\n"
+            .to_owned(),
+    };
+    check(&case).unwrap();
+}
